@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Figures on the screen: a table for people, or a JSON object a line for programs. Each is printed
+ * when it is known, as some take minutes; so the columns are as wide as our names and numbers are.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include "bench/bench.h"
+
+#define ROW "%-24s %10s %-3s %10s %7s %9s %-6s  %s\n"
+
+static bool as_json;
+static bool has_heading;
+
+void figures_as_json(void)
+{
+	as_json = true;
+}
+
+static double ratio_of(const struct figure *f)
+{
+	return isnan(f->floor) ? NONE : f->value / f->floor;
+}
+
+static json_t *number_or_null(double x)
+{
+	return isnan(x) ? json_null() : json_real(x);
+}
+
+static void print_json(const struct figure *f)
+{
+	json_t *object = json_pack("{s:s, s:f, s:s, s:o, s:o}", "name", f->name, "value", f->value,
+				   "unit", f->unit, "floor", number_or_null(f->floor), "ratio",
+				   number_or_null(ratio_of(f)));
+
+	must_system(object, "memory for a figure");
+	if (!isnan(f->target))
+		json_object_set_new(object, "target", json_real(f->target));
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	putchar('\n');
+	json_decref(object);
+}
+
+struct cell {
+	char text[32];
+};
+
+/* Three digits that mean something; large numbers whole. */
+static struct cell number(double x)
+{
+	struct cell c;
+
+	if (isnan(x))
+		snprintf(c.text, sizeof(c.text), "-");
+	else
+		snprintf(c.text, sizeof(c.text), "%.*f", x < 10 ? 2 : x < 100 ? 1 : 0, x);
+	return c;
+}
+
+static void print_row(const struct figure *f)
+{
+	double ratio = ratio_of(f), judged = isnan(ratio) ? f->value : ratio;
+	struct cell target = {""};
+	const char *met = "";
+
+	if (!has_heading)
+		printf(ROW, "figure", "value", "", "floor", "ratio", "target", "", "what");
+	has_heading = true;
+	if (!isnan(f->target)) {
+		snprintf(target.text, sizeof(target.text), "<= %g%s", f->target,
+			 isnan(ratio) ? "" : " x");
+		met = judged <= f->target ? "met" : "MISSED";
+	}
+	printf(ROW, f->name, number(f->value).text, f->unit, number(f->floor).text,
+	       number(ratio).text, target.text, met, f->what);
+}
+
+void figure_report(const struct figure *f)
+{
+	if (as_json)
+		print_json(f);
+	else
+		print_row(f);
+	fflush(stdout);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+
+/* share-bench: arguments, the list of benchmarks, and what happens when one goes wrong. */
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+#include "bench/bench.h"
+
+const char *argp_program_version = "share-bench " SHARE_VERSION;
+
+static const struct benchmark {
+	const char *name;
+	void (*run)(const struct run *run);
+	const char *what;
+} benchmarks[] = {
+    {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes"},
+    {"handoff", bench_handoff, "4 KiB from process to process, by name and by token"},
+    {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up"},
+};
+
+#define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))
+
+/* ------------------------------------------------------------------------------------------- */
+
+void must(int r, const char *what)
+{
+	if (r == 0)
+		return;
+	fprintf(stderr, "share-bench: %s: %s (%s)\n", what, share_strerror(r),
+		share_error_detail());
+	exit(1);
+}
+
+void must_system(bool fine, const char *what)
+{
+	if (fine)
+		return;
+	fprintf(stderr, "share-bench: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+struct lookup {
+	const char *key;
+	int64_t value;
+};
+
+static int find_number(const char *json, void *data)
+{
+	struct lookup *l = data;
+	json_t *object = json_loads(json, 0, NULL), *value = json_object_get(object, l->key);
+
+	if (json_is_integer(value))
+		l->value = json_integer_value(value);
+	json_decref(object);
+	return 0;
+}
+
+int64_t broker_number(share_client *c, const char *key)
+{
+	struct lookup l = {key, -1};
+
+	must(share_inspect(c, "status", find_number, &l), "share_inspect");
+	if (l.value < 0) {
+		fprintf(stderr, "share-bench: the broker's status has no \"%s\"\n", key);
+		exit(1);
+	}
+	return l.value;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct arguments {
+	struct run run;
+	bool chosen[N_BENCHMARKS];
+	bool any;
+};
+
+enum { OPTION_JSON = 256, OPTION_QUICK, OPTION_LIST };
+
+static const struct argp_option options[] = {
+    {"json", OPTION_JSON, NULL, 0, "Print each figure as a JSON object on a line of its own", 0},
+    {"quick", OPTION_QUICK, NULL, 0, "Seconds instead of minutes; the figures are rough", 0},
+    {"list", OPTION_LIST, NULL, 0, "List the benchmarks and exit", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static void list(void)
+{
+	for (size_t i = 0; i < N_BENCHMARKS; i++)
+		printf("%-8s %s\n", benchmarks[i].name, benchmarks[i].what);
+	exit(0);
+}
+
+static void choose(struct arguments *a, const char *name, struct argp_state *state)
+{
+	for (size_t i = 0; i < N_BENCHMARKS; i++) {
+		if (strcmp(benchmarks[i].name, name) == 0) {
+			a->chosen[i] = a->any = true;
+			return;
+		}
+	}
+	argp_error(state, "there is no benchmark '%s' (see --list)", name);
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case OPTION_JSON:
+		figures_as_json();
+		return 0;
+	case OPTION_QUICK:
+		a->run.quick = true;
+		return 0;
+	case OPTION_LIST:
+		list();
+		return 0;
+	case ARGP_KEY_ARG:
+		choose(a, value, state);
+		return 0;
+	case ARGP_KEY_END:
+		if (!a->any)
+			argp_error(state, "which benchmark? (see --list)");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+    options,
+    parse,
+    "NAME...",
+    "Measures what sharing memory costs, beside what the same would cost without a broker.",
+    NULL,
+    NULL,
+    NULL};
+
+int main(int argc, char **argv)
+{
+	struct arguments a = {.any = false};
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (a.run.quick)
+		fprintf(stderr, "share-bench: --quick: these figures are rough\n");
+	for (size_t i = 0; i < N_BENCHMARKS; i++)
+		if (a.chosen[i])
+			benchmarks[i].run(&a.run);
+	return 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a request through the broker costs, against its floor: two processes that send each other
+ * packets of the same sizes over the same kind of socket, with a blocking send and a blocking
+ * receive on either side and nothing in between. Nobody can do better over a socket; what we take
+ * longer is libshare's encoding and locking, and the broker's event loop.
+ *
+ * Where the two processes run decides more than either of them: a wake-up on another core takes an
+ * interrupt, one on the same core a context switch. So both are measured on two cores and on one,
+ * placed alike for each comparison; and left to the scheduler, where luck decides.
+ *
+ * What the broker does after a reply, until it waits in its event loop again, happens on two cores
+ * while the client is busy already; on one core the client may have to wait for it.
+ */
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+#define PACKET_MAX 1024
+
+uint32_t packet_size(const struct wire_message *m)
+{
+	unsigned char packet[PACKET_MAX];
+
+	return (uint32_t)wire_encode(m, packet, sizeof(packet));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The floor                                                                                   */
+
+/* Each packet begins with the size of the reply it wants. */
+static void answer(int socket)
+{
+	unsigned char packet[PACKET_MAX] = {0};
+	uint32_t reply;
+
+	while (recv(socket, packet, sizeof(packet), 0) > 0) {
+		memcpy(&reply, packet, sizeof(reply));
+		if (reply > 0 && send(socket, packet, reply, MSG_NOSIGNAL) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+void ping_pong_start(struct ping_pong *p)
+{
+	int pair[2];
+
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	p->pid = fork();
+	must_system(p->pid >= 0, "fork");
+	if (p->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		/* as a broker has: sessions are what the kernel's autogroups are made of, and
+		 * switching between two of them takes longer */
+		setsid();
+		close(pair[0]);
+		answer(pair[1]);
+	}
+	close(pair[1]);
+	p->socket = pair[0];
+}
+
+void ping_pong_stop(struct ping_pong *p)
+{
+	close(p->socket);
+	waitpid(p->pid, NULL, 0);
+}
+
+void ping_pong_play(const struct ping_pong *p, const struct exchange *exchanges, size_t n)
+{
+	unsigned char packet[PACKET_MAX];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct exchange *e = &exchanges[i];
+
+		memcpy(packet, &e->reply, sizeof(e->reply));
+		must_system(send(p->socket, packet, e->request, MSG_NOSIGNAL) == e->request,
+			    "send to the floor's process");
+		if (e->reply > 0)
+			must_system(recv(p->socket, packet, sizeof(packet), 0) == e->reply,
+				    "receive from the floor's process");
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Placement                                                                                   */
+
+const struct placement_name placement_names[PLACEMENTS] = {
+    [ANYWHERE] = {"", "started on one core and left to the scheduler"},
+    [APART] = {".apart", "on two cores"},
+    [TOGETHER] = {".together", "on one core"},
+};
+
+struct cores {
+	cpu_set_t all, first, second;
+	int n;
+};
+
+/* Those that this process was started with. */
+static const struct cores *find_cores(void)
+{
+	static struct cores c;
+
+	if (c.n > 0)
+		return &c;
+	must_system(sched_getaffinity(0, sizeof(c.all), &c.all) == 0, "sched_getaffinity");
+	for (int cpu = 0; cpu < CPU_SETSIZE && c.n < 2; cpu++)
+		if (CPU_ISSET(cpu, &c.all))
+			CPU_SET(cpu, c.n++ == 0 ? &c.first : &c.second);
+	return &c;
+}
+
+static bool pin(const cpu_set_t *own, const cpu_set_t *theirs, const pid_t *others, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (sched_setaffinity(others[i], sizeof(*theirs), theirs) < 0)
+			return false;
+	return sched_setaffinity(0, sizeof(*own), own) == 0;
+}
+
+bool place(enum placement placement, const pid_t *others, size_t n)
+{
+	const struct cores *c = find_cores();
+
+	switch (placement) {
+	case APART:
+		return c->n == 2 && pin(&c->first, &c->second, others, n);
+	case TOGETHER:
+		return pin(&c->first, &c->first, others, n);
+	default:
+		/* where a process was last it tends to be next, so they start from the same */
+		pin(&c->first, &c->first, others, n);
+		pin(&c->all, &c->all, others, n);
+		return true;
+	}
+}
+
+void skip(const char *name, enum placement placement)
+{
+	fprintf(stderr, "share-bench: %s%s: SKIPPED: processes cannot be placed %s\n", name,
+		placement_names[placement].suffix, placement_names[placement].words);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The requests                                                                                */
+
+#define NAME "bench/rpc"
+
+struct subject {
+	share_client *client;
+	share_pool *pool;
+};
+
+static void ping(const struct subject *s)
+{
+	must(share_ping(s->client), "share_ping");
+}
+
+static void alloc_and_release(const struct subject *s)
+{
+	share_buffer *b;
+
+	must(share_alloc(s->pool, 4096, NULL, &b), "share_alloc");
+	must(share_release(b, NULL), "share_release");
+}
+
+static void look_up_and_release(const struct subject *s)
+{
+	share_buffer *b;
+
+	must(share_lookup(s->client, NAME, SHARE_RDONLY, 0, NULL, &b), "share_lookup");
+	must(share_release(b, NULL), "share_release");
+}
+
+#define EXCHANGES_MAX 2
+
+struct request {
+	const char *name;
+	const char *what;
+	void (*perform)(const struct subject *s);
+	struct exchange floor[EXCHANGES_MAX];
+	size_t n_floor;
+	struct series ours, floors;
+};
+
+enum { PING, ALLOC, LOOKUP, REQUESTS };
+
+static void describe_requests(struct request *requests)
+{
+	struct wire_message ping_message = {.type = WIRE_PING}, done = {.type = WIRE_DONE},
+			    alloc = {.type = WIRE_ALLOC}, grant = {.type = WIRE_GRANT},
+			    release = {.type = WIRE_RELEASE}, lookup = {.type = WIRE_LOOKUP};
+
+	lookup.lookup.name = (struct wire_bytes){NAME, sizeof(NAME) - 1};
+	requests[PING] = (struct request){
+	    .name = "rpc.ping",
+	    .what = "share_ping",
+	    .perform = ping,
+	    .floor = {{packet_size(&ping_message), packet_size(&done)}},
+	    .n_floor = 1,
+	};
+	requests[ALLOC] = (struct request){
+	    .name = "rpc.alloc",
+	    .what = "share_alloc + share_release",
+	    .perform = alloc_and_release,
+	    .floor = {{packet_size(&alloc), packet_size(&grant)}, {packet_size(&release), 0}},
+	    .n_floor = 2,
+	};
+	requests[LOOKUP] = (struct request){
+	    .name = "rpc.lookup",
+	    .what = "share_lookup + share_release",
+	    .perform = look_up_and_release,
+	    .floor = {{packet_size(&lookup), packet_size(&grant)}, {packet_size(&release), 0}},
+	    .n_floor = 2,
+	};
+}
+
+static void play_floor(const struct ping_pong *p, struct request *r, int n)
+{
+	for (int i = -n / 10; i < n; i++) {
+		double start = now_us();
+
+		ping_pong_play(p, r->floor, r->n_floor);
+		if (i >= 0)
+			samples_add(&r->floors.round, now_us() - start);
+	}
+	series_end_round(&r->floors);
+}
+
+static void perform(const struct subject *s, struct request *r, int n)
+{
+	for (int i = -n / 10; i < n; i++) {
+		double start = now_us();
+
+		r->perform(s);
+		if (i >= 0)
+			samples_add(&r->ours.round, now_us() - start);
+	}
+	series_end_round(&r->ours);
+}
+
+static void report(struct request *r, enum placement placement)
+{
+	/* unplaced, we and the floor may run in different places: that is no comparison */
+	struct figure f = {.unit = "us", .target = placement == ANYWHERE ? NONE : 1.5};
+	char name[64], what[256];
+
+	snprintf(name, sizeof(name), "%s%s", r->name, placement_names[placement].suffix);
+	snprintf(what, sizeof(what), "%s; %s", r->what, placement_names[placement].words);
+	f.name = name;
+	f.what = what;
+	series_report(&r->ours, &r->floors, &f, NONE);
+	series_done(&r->ours);
+	series_done(&r->floors);
+}
+
+static void measure(const struct run *run, const struct subject *s, const struct ping_pong *p,
+		    enum placement placement, const pid_t *others)
+{
+	int rounds = run->quick ? 3 : 21, n = run->quick ? 500 : 2000;
+	struct request requests[REQUESTS];
+
+	describe_requests(requests);
+	for (int i = 0; i < rounds; i++) {
+		for (int k = 0; k < REQUESTS; k++) {
+			place(placement, others, 2);
+			play_floor(p, &requests[k], n);
+			place(placement, others, 2);
+			perform(s, &requests[k], n);
+		}
+	}
+	for (int k = 0; k < REQUESTS; k++)
+		report(&requests[k], placement);
+}
+
+void bench_rpc(const struct run *run)
+{
+	struct subject s;
+	struct ping_pong p;
+	share_buffer *named;
+	pid_t others[2];
+
+	ping_pong_start(&p);
+	must(share_connect("embedded", &s.client), "share_connect");
+	must(share_pool_create(s.client, "bench", NULL, &s.pool), "share_pool_create");
+	must(share_alloc(s.pool, 4096, NULL, &named), "share_alloc");
+	must(share_publish(named, NAME, NULL), "share_publish");
+	must(share_release(named, NULL), "share_release");
+	others[0] = p.pid;
+	others[1] = (pid_t)broker_number(s.client, "pid");
+
+	for (enum placement k = ANYWHERE; k < PLACEMENTS; k++) {
+		if (place(k, others, 2))
+			measure(run, &s, &p, k, others);
+		else
+			skip("rpc", k);
+	}
+	place(ANYWHERE, NULL, 0);
+
+	share_pool_close(s.pool);
+	share_disconnect(s.client);
+	ping_pong_stop(&p);
+}

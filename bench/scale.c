@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a broker with 1,000 clients and 1,000,000 buffers is like, for one client among them: its
+ * latencies beside those of the only client of a broker that has just started. And what a buffer
+ * costs the broker in memory; and what happens when all of these clients die, or one process that
+ * holds as many buffers by itself.
+ *
+ * The clients are connections of ten processes, 100 each, as 1,000 processes would be more than a
+ * small machine can hold. To the broker a connection is a client: it has leases, a socket and a
+ * pidfd of its own. They hold their buffers and are silent meanwhile; this is about what the broker
+ * has to remember, not about how many requests it can serve at a time.
+ */
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+#define POOL      "scale"
+#define SIZE      512
+#define PROCESSES 10
+#define HELD      1000 /* by the client that is measured, in the churn */
+
+/* Limits that 1,000 clients of one user and the odd one more do not reach. */
+static const char config[] = "{ \"limits\": { \"connections\": 4096, \"leases\": 8388608 } }\n";
+
+static void write_config(char *path)
+{
+	int fd = mkstemp(path);
+
+	must_system(fd >= 0 && write(fd, config, sizeof(config) - 1) == sizeof(config) - 1,
+		    "write a configuration");
+	close(fd);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Processes that hold buffers                                                                 */
+
+struct worker {
+	pid_t pid;
+	int pidfd;
+	int socket;
+};
+
+/* What they are told, in this order; each is answered when it is done. */
+struct connect_order {
+	uint32_t connections;
+	char address[128];
+};
+
+struct fill_order {
+	uint32_t buffers; /* a connection */
+};
+
+static void done(int socket)
+{
+	must_system(send(socket, "", 1, MSG_NOSIGNAL) == 1, "answer");
+}
+
+static void receive_order(int socket, void *order, size_t size)
+{
+	must_system(recv(socket, order, size, 0) == (ssize_t)size, "receive an order");
+}
+
+static void hold_buffers(int socket)
+{
+	struct connect_order to;
+	struct fill_order fill;
+	share_pool **pools;
+	share_client *c;
+	share_buffer *b;
+
+	receive_order(socket, &to, sizeof(to));
+	pools = calloc(to.connections, sizeof(share_pool *));
+	must_system(pools, "memory for pools");
+	for (uint32_t i = 0; i < to.connections; i++) {
+		must(share_connect(to.address, &c), "share_connect");
+		must(share_pool_open(c, POOL, &pools[i]), "share_pool_open");
+	}
+	done(socket);
+	receive_order(socket, &fill, sizeof(fill));
+	/* in turns, as clients that live side by side would */
+	for (uint32_t k = 0; k < fill.buffers; k++)
+		for (uint32_t i = 0; i < to.connections; i++)
+			must(share_alloc(pools[i], SIZE, NULL, &b), "share_alloc");
+	done(socket);
+	for (;;)
+		pause(); /* until killed */
+}
+
+/* Before this process connects to anything, or they would inherit that. They end by being killed:
+ * they inherit each other's sockets, and so would not see one closed. */
+static void start_workers(struct worker *workers, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int pair[2];
+
+		must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0,
+			    "socketpair");
+		workers[i].pid = fork();
+		must_system(workers[i].pid >= 0, "fork");
+		if (workers[i].pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(pair[0]);
+			hold_buffers(pair[1]);
+		}
+		close(pair[1]);
+		workers[i].socket = pair[0];
+		workers[i].pidfd = (int)syscall(SYS_pidfd_open, workers[i].pid, 0);
+		must_system(workers[i].pidfd >= 0, "pidfd_open");
+	}
+}
+
+/* All at once, and until all are done. */
+static void tell(const struct worker *workers, int n, const void *order, size_t size)
+{
+	char answer;
+
+	for (int i = 0; i < n; i++)
+		must_system(send(workers[i].socket, order, size, MSG_NOSIGNAL) == (ssize_t)size,
+			    "send an order");
+	for (int i = 0; i < n; i++)
+		must_system(recv(workers[i].socket, &answer, 1, 0) == 1, "wait for a worker");
+}
+
+static void tell_to_connect(const struct worker *workers, int n, share_client *c,
+			    uint32_t connections)
+{
+	struct connect_order order = {.connections = connections};
+
+	snprintf(order.address, sizeof(order.address), "%s", share_address(c));
+	tell(workers, n, &order, sizeof(order));
+}
+
+static void tell_to_fill(const struct worker *workers, int n, uint32_t buffers)
+{
+	struct fill_order order = {.buffers = buffers};
+
+	tell(workers, n, &order, sizeof(order));
+}
+
+/* Bytes of memory that are the broker's own, or shared and used by it. */
+static double resident(pid_t pid)
+{
+	char path[64], line[256];
+	double kib = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+	f = fopen(path, "r");
+	must_system(f, path);
+	while (kib < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Rss: %lf", &kib) != 1)
+			kib = -1;
+	fclose(f);
+	must_system(kib >= 0, "read smaps_rollup");
+	return kib * 1024;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Latency                                                                                     */
+
+/* A client and what it does over and over. */
+struct subject {
+	share_client *client;
+	share_pool *pool;
+	share_buffer *held[HELD];
+	uint64_t random;
+};
+
+/* One buffer comes and goes: the same memory, at both ends of the comparison. */
+static void alloc_and_release(struct subject *s)
+{
+	share_buffer *b;
+
+	must(share_alloc(s->pool, SIZE, NULL, &b), "share_alloc");
+	must(share_release(b, NULL), "share_release");
+}
+
+/* One of a thousand buffers goes, another comes: each time other memory, and other memory of the
+ * broker's to remember it in. */
+static void churn(struct subject *s)
+{
+	share_buffer **b;
+
+	s->random = s->random * 6364136223846793005u + 1442695040888963407u;
+	b = &s->held[(s->random >> 33) % HELD];
+	must(share_release(*b, NULL), "share_release");
+	must(share_alloc(s->pool, SIZE, NULL, b), "share_alloc");
+}
+
+static void measure(struct subject *s, void (*step)(struct subject *s), int n, struct series *out)
+{
+	for (int i = -n / 10; i < n; i++) {
+		double start = now_us();
+
+		step(s);
+		if (i >= 0)
+			samples_add(&out->round, now_us() - start);
+	}
+	series_end_round(out);
+}
+
+static void hold(struct subject *s)
+{
+	for (int i = 0; i < HELD; i++)
+		must(share_alloc(s->pool, SIZE, NULL, &s->held[i]), "share_alloc");
+}
+
+static void let_go(struct subject *s)
+{
+	for (int i = 0; i < HELD; i++)
+		must(share_release(s->held[i], NULL), "share_release");
+}
+
+static void compare(struct subject *fresh, struct subject *loaded, const struct run *run,
+		    void (*step)(struct subject *s), const char *name, const char *what)
+{
+	struct figure f = {name, what, "us", NONE, NONE, NONE};
+	struct series ours = {.round = {NULL, 0, 0}}, floors = ours;
+	int rounds = run->quick ? 5 : 25, n = run->quick ? 1000 : 4000;
+
+	for (int i = 0; i < rounds; i++) {
+		measure(fresh, step, n, &floors);
+		measure(loaded, step, n, &ours);
+	}
+	series_report(&ours, &floors, &f, 2);
+	series_done(&ours);
+	series_done(&floors);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A process dies                                                                              */
+
+/* One request, timed; the longest so far stays in @worst. */
+static void ping(share_client *c, double *worst)
+{
+	double start = now_us(), took;
+
+	must(share_ping(c), "share_ping");
+	took = now_us() - start;
+	if (took > *worst)
+		*worst = took;
+}
+
+static int64_t buffers_left(share_client *c, double *worst)
+{
+	double start = now_us(), took;
+	int64_t n = broker_number(c, "buffers");
+
+	/* a request like any other: if it is what was kept waiting, the ping after it was not */
+	took = now_us() - start;
+	if (took > *worst)
+		*worst = took;
+	return n;
+}
+
+static double quiet_worst(share_client *c, double us)
+{
+	double start = now_us(), worst = 0;
+
+	while (now_us() - start < us) {
+		ping(c, &worst);
+		buffers_left(c, &worst);
+	}
+	return worst;
+}
+
+struct death {
+	const struct worker *workers;
+	int n;
+	double at; /* when the last of them was dead */
+};
+
+/* A thread, as the one that pings may be kept waiting just then. */
+static void *wait_for_death(void *data)
+{
+	struct death *d = data;
+
+	for (int i = 0; i < d->n; i++) {
+		struct pollfd p = {.fd = d->workers[i].pidfd, .events = POLLIN};
+
+		while (poll(&p, 1, -1) < 0)
+			;
+	}
+	d->at = now_us();
+	return NULL;
+}
+
+static void report_death(const char *who, const char *figure, double ms, double floor,
+			 const char *what)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "scale.%s.%s", who, figure);
+	figure_report(&(struct figure){name, what, "ms", ms, floor, NONE});
+}
+
+static void kill_and_watch(share_client *c, const struct worker *workers, int n, const char *who)
+{
+	struct death death = {workers, n, 0};
+	double quiet = quiet_worst(c, 500e3), worst = 0, start, over;
+	pthread_t thread;
+
+	must_system(pthread_create(&thread, NULL, wait_for_death, &death) == 0, "start a thread");
+	start = now_us();
+	for (int i = 0; i < n; i++)
+		kill(workers[i].pid, SIGKILL);
+	do
+		ping(c, &worst);
+	while (buffers_left(c, &worst) > 0);
+	over = now_us();
+	pthread_join(thread, NULL);
+	report_death(who, "death", (death.at - start) / 1e3, NONE,
+		     "from SIGKILL until the kernel says that all are dead");
+	report_death(who, "cleanup", (over - start) / 1e3, NONE,
+		     "from SIGKILL until the broker has no buffer left");
+	report_death(who, "worst", worst / 1e3, quiet / 1e3,
+		     "longest request of another client meanwhile");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void start_broker(struct subject *s, const char *config_path)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	share_pool_options pool = SHARE_POOL_OPTIONS_INIT;
+
+	options.config = config_path;
+	must(share_connect_with("embedded", &options, &s->client), "share_connect");
+	pool.kind = "host";
+	pool.limit = (uint64_t)2 << 30;
+	must(share_pool_create(s->client, POOL, &pool, &s->pool), "share_pool_create");
+}
+
+static void stop_broker(struct subject *s)
+{
+	share_pool_close(s->pool);
+	share_disconnect(s->client);
+}
+
+/* Those that were killed. */
+static void forget_workers(struct worker *workers, int n)
+{
+	for (int i = 0; i < n; i++) {
+		close(workers[i].socket);
+		close(workers[i].pidfd);
+		waitpid(workers[i].pid, NULL, 0);
+	}
+}
+
+static void crowd(const struct run *run, share_client *c, const struct worker *workers)
+{
+	uint32_t connections = run->quick ? 10 : 100, each = 1000;
+	double clients = PROCESSES * connections, buffers = clients * each;
+	pid_t broker = (pid_t)broker_number(c, "pid");
+	double alone, connected, filled;
+
+	alone = resident(broker);
+	tell_to_connect(workers, PROCESSES, c, connections);
+	connected = resident(broker);
+	tell_to_fill(workers, PROCESSES, each);
+	filled = resident(broker);
+	figure_report(&(struct figure){"scale.client", "memory of the broker for each client", "B",
+				       (connected - alone) / clients, NONE, NONE});
+	figure_report(&(struct figure){"scale.buffer", "memory of the broker for each live buffer",
+				       "B", (filled - connected) / buffers, NONE, 256});
+}
+
+/* On one core all of them, or the scheduler would decide which of the brokers is the faster. */
+static void compare_all(const struct run *run, struct subject *fresh, struct subject *loaded)
+{
+	pid_t brokers[2] = {(pid_t)broker_number(fresh->client, "pid"),
+			    (pid_t)broker_number(loaded->client, "pid")};
+
+	if (!place(TOGETHER, brokers, 2)) {
+		skip("scale", TOGETHER);
+		return;
+	}
+	compare(fresh, loaded, run, alloc_and_release, "scale.alloc",
+		"share_alloc + share_release, beside a fresh broker's only client");
+	hold(fresh);
+	hold(loaded);
+	compare(fresh, loaded, run, churn, "scale.churn",
+		"the same, releasing one of 1,000 buffers at random");
+	let_go(fresh);
+	let_go(loaded);
+	place(ANYWHERE, brokers, 2);
+}
+
+void bench_scale(const struct run *run)
+{
+	char config_path[] = "/tmp/share-bench-XXXXXX";
+	struct worker workers[PROCESSES + 1];
+	static struct subject fresh, loaded;
+
+	start_workers(workers, PROCESSES + 1);
+	write_config(config_path);
+	start_broker(&fresh, config_path);
+	start_broker(&loaded, config_path);
+	unlink(config_path);
+
+	crowd(run, loaded.client, workers);
+	compare_all(run, &fresh, &loaded);
+	stop_broker(&fresh);
+	kill_and_watch(loaded.client, workers, PROCESSES, "crowd");
+	forget_workers(workers, PROCESSES);
+
+	tell_to_connect(&workers[PROCESSES], 1, loaded.client, 1);
+	tell_to_fill(&workers[PROCESSES], 1, run->quick ? 100000 : 1000000);
+	kill_and_watch(loaded.client, &workers[PROCESSES], 1, "hoarder");
+	forget_workers(&workers[PROCESSES], 1);
+	stop_broker(&loaded);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Accounts by user. Knows numbers and limits; never what the resources are, and never decides what
+ * happens to whoever exceeds them.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "broker/account.h"
+#include "broker/log.h"
+
+struct account {
+	LIST_ENTRY(account) link;
+	unsigned refs;
+	uid_t uid;
+	const struct limits *limits;
+	uint64_t used[LIMIT_KINDS];
+	bool full[LIMIT_KINDS]; /* said so already */
+};
+
+struct accounts {
+	LIST_HEAD(, account) list; /* one a user with something to its name: few */
+	const struct config *config;
+};
+
+int accounts_new(const struct config *config, struct accounts **out)
+{
+	struct accounts *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	LIST_INIT(&a->list);
+	a->config = config;
+	*out = a;
+	return 0;
+}
+
+void accounts_free(struct accounts *accounts)
+{
+	if (!accounts)
+		return;
+	if (!LIST_EMPTY(&accounts->list))
+		log_bug("an account outlives the broker");
+	free(accounts);
+}
+
+struct account *account_get(struct accounts *accounts, uid_t uid)
+{
+	struct account *a;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		if (a->uid == uid)
+			return account_ref(a);
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	a->refs = 1;
+	a->uid = uid;
+	a->limits = config_limits_for(accounts->config, uid);
+	LIST_INSERT_HEAD(&accounts->list, a, link);
+	return a;
+}
+
+struct account *account_ref(struct account *a)
+{
+	a->refs++;
+	return a;
+}
+
+void account_unref(struct account *a)
+{
+	if (!a || --a->refs > 0)
+		return;
+	for (int i = 0; i < LIMIT_KINDS; i++)
+		if (a->used[i])
+			log_bug("the account of uid %u ends with %llu %s", (unsigned)a->uid,
+				(unsigned long long)a->used[i], limit_name((enum limit_kind)i));
+	LIST_REMOVE(a, link);
+	free(a);
+}
+
+bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	uint64_t limit = a->limits->max[resource];
+
+	if (amount > limit || a->used[resource] > limit - amount) {
+		if (!a->full[resource])
+			log_quota(a->uid, limit_name(resource), limit);
+		a->full[resource] = true;
+		return false;
+	}
+	a->used[resource] += amount;
+	return true;
+}
+
+void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	if (amount > a->used[resource]) {
+		log_bug("uid %u returns more %s than it has", (unsigned)a->uid,
+			limit_name(resource));
+		amount = a->used[resource];
+	}
+	a->used[resource] -= amount;
+	/* some way below the limit, or a client at its edge would fill the log */
+	if (a->used[resource] < a->limits->max[resource] / 4 * 3)
+		a->full[resource] = false;
+}
+
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	if (!account_add(a, resource, amount))
+		return false;
+	c->account = account_ref(a);
+	c->resource = resource & 0xff;
+	c->amount = amount & ((UINT64_C(1) << 56) - 1);
+	return true;
+}
+
+void charge_return(struct charge *c)
+{
+	struct account *a = c->account;
+
+	if (!a)
+		return;
+	account_subtract(a, (enum limit_kind)c->resource, c->amount);
+	c->account = NULL;
+	account_unref(a);
+}
+
+uint64_t account_used(const struct account *a, enum limit_kind resource)
+{
+	return a->used[resource];
+}
+
+uint64_t account_limit(const struct account *a, enum limit_kind resource)
+{
+	return a->limits->max[resource];
+}
+
+uid_t account_uid(const struct account *a)
+{
+	return a->uid;
+}

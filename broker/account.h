@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_ACCOUNT_H
+#define BROKER_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "broker/config.h"
+
+/*
+ * What each user holds, against what it may. Objects embed the charge they were made under and
+ * return it in their own free; an account lives as long as a charge or a client refers to it and
+ * must be at zero then.
+ */
+
+struct account;
+struct accounts;
+
+struct charge {
+	struct account *account; /* NULL: nothing is charged */
+	uint64_t resource : 8;
+	uint64_t amount : 56;
+};
+
+int accounts_new(const struct config *config, struct accounts **out);
+void accounts_free(struct accounts *a); /* all accounts must have ended */
+
+/* A reference, or NULL without memory. */
+struct account *account_get(struct accounts *accounts, uid_t uid);
+struct account *account_ref(struct account *a);
+void account_unref(struct account *a);
+
+/* False, and nothing charged, when it would exceed the user's limit; logged once until there is
+ * room again. */
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
+void charge_return(struct charge *c);
+
+/* For leases and other objects whose account and amount are known without a struct charge. */
+bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
+void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
+
+uint64_t account_used(const struct account *a, enum limit_kind resource);
+uint64_t account_limit(const struct account *a, enum limit_kind resource);
+uid_t account_uid(const struct account *a);
+
+#endif

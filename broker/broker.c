@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The daemon as a whole: what is made at start, what runs, and what is taken down in which order.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/client_end.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+#include "broker/name.h"
+#include "broker/pool.h"
+#include "broker/token.h"
+
+#define LOOK_AGAIN_MICROSECONDS 20000
+
+uint64_t broker_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void on_look_again(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct pool *p, *next;
+
+	(void)fd, (void)what;
+	for (p = LIST_FIRST(&b->pools); p; p = next) {
+		next = LIST_NEXT(p, link); /* only @p can end */
+		pool_look_again(b, p);
+	}
+}
+
+void broker_look_again(struct broker *b)
+{
+	struct timeval delay = {0, LOOK_AGAIN_MICROSECONDS};
+
+	if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
+		event_add(b->look_again, &delay);
+}
+
+static int create_pools(struct broker *b)
+{
+	for (size_t i = 0; i < b->config->n_pools; i++) {
+		const struct pool_config *from = &b->config->pools[i];
+		struct pool_config copy = *from;
+		struct pool *p;
+		int r;
+
+		copy.name = strdup(from->name);
+		copy.access = (struct access_list){0};
+		r = copy.name ? access_list_copy(&copy.access, &from->access) : -ENOMEM;
+		if (r == 0)
+			r = pool_new(b, &copy, b->uid, NULL, true, &p);
+		pool_config_clear(&copy);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* A segment costs two descriptors, a client four: half for each. */
+static size_t max_segments(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_cur / 4;
+}
+
+int broker_new(const struct config *config, struct broker **out)
+{
+	struct broker *b = calloc(1, sizeof(*b));
+	int r = -ENOMEM;
+
+	if (!b)
+		return -ENOMEM;
+	b->config = config;
+	b->uid = geteuid();
+	b->started_ms = broker_now_ms();
+	b->max_segments = max_segments();
+	LIST_INIT(&b->pools);
+	TAILQ_INIT(&b->watches);
+	TAILQ_INIT(&b->ending);
+	slab_init_keep(&b->segments, sizeof(struct segment), SEGMENT_KEEP);
+	slab_init(&b->blocks, sizeof(struct block));
+	slab_init_keep(&b->buffers, sizeof(struct buffer), BUFFER_KEEP);
+	slab_init(&b->leases, sizeof(struct lease));
+	lease_table_init(&b->lease_table);
+	token_table_init(b);
+	b->base = event_base_new();
+	if (!b->base)
+		goto fail;
+	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
+	b->reaper = event_new(b->base, -1, 0, client_on_reap, b);
+	if (!b->look_again || !b->reaper)
+		goto fail;
+	r = accounts_new(config, &b->accounts);
+	if (r == 0)
+		r = create_pools(b);
+	if (r < 0)
+		goto fail;
+	*out = b;
+	return 0;
+
+fail:
+	log_error("cannot start: %s", strerror(-r));
+	broker_free(b);
+	return r;
+}
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+
+	(void)what;
+	log_debug(fd == SIGINT || fd == SIGTERM ? "ending on a signal" : "ending: nobody needs me");
+	event_base_loopbreak(b->base);
+}
+
+int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
+{
+	struct event *term = evsignal_new(b->base, SIGTERM, on_end, b);
+	struct event *interrupt = evsignal_new(b->base, SIGINT, on_end, b);
+	struct event *lifeline = NULL;
+	int r;
+
+	r = listener_new(b, listen_fd, &b->listener);
+	if (r == 0 && lifeline_fd >= 0) {
+		lifeline = event_new(b->base, lifeline_fd, EV_READ, on_end, b);
+		if (!lifeline || event_add(lifeline, NULL) < 0)
+			r = -ENOMEM;
+	}
+	if (r == 0 && (!term || !interrupt || evsignal_add(term, NULL) < 0 ||
+		       evsignal_add(interrupt, NULL) < 0))
+		r = -ENOMEM;
+	if (r == 0 && event_base_dispatch(b->base) < 0)
+		r = -EIO;
+	if (lifeline)
+		event_free(lifeline);
+	if (term)
+		event_free(term);
+	if (interrupt)
+		event_free(interrupt);
+	return r;
+}
+
+void broker_free(struct broker *b)
+{
+	struct name *n;
+	struct pool *p;
+
+	if (!b)
+		return;
+	listener_free(b->listener);
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i])
+			client_discard(b->clients[i]);
+	free(b->clients);
+	while ((n = name_next(b, "", 0, true)))
+		name_unpublish(b, n);
+	while ((p = LIST_FIRST(&b->pools)))
+		pool_destroy(b, p);
+	if (slab_live(&b->leases) || slab_live(&b->buffers) || slab_live(&b->segments) ||
+	    b->n_names || b->tokens.count)
+		log_bug("objects outlive the broker");
+	table_done(&b->lease_table);
+	table_done(&b->tokens);
+	slab_done(&b->leases);
+	slab_done(&b->buffers);
+	slab_done(&b->blocks);
+	slab_done(&b->segments);
+	accounts_free(b->accounts);
+	if (b->reaper)
+		event_free(b->reaper);
+	if (b->look_again)
+		event_free(b->look_again);
+	if (b->base)
+		event_base_free(b->base);
+	free(b);
+}

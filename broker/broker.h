@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_BROKER_H
+#define BROKER_BROKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/account.h"
+#include "broker/config.h"
+#include "broker/slab.h"
+#include "broker/table.h"
+#include "wire/wire.h"
+
+/* What the daemon consists of. Every object hangs off this struct; there is no other state. */
+
+struct buffer;
+struct client;
+struct event;
+struct event_base;
+struct listener;
+struct name;
+struct pool;
+struct segment;
+struct watch;
+
+struct name_tree {
+	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
+};
+
+struct broker_counters {
+	uint64_t requests;
+	uint64_t clients; /* ever connected */
+	uint64_t dropped; /* for breaking the protocol */
+};
+
+struct broker {
+	struct event_base *base;
+	const struct config *config;
+	uid_t uid;
+	uint64_t started_ms;
+	struct broker_counters counters;
+
+	struct accounts *accounts;
+	struct listener *listener;
+	struct event *look_again;
+
+	/* clients by slot; slots are small and used again, identifiers are not */
+	struct client **clients;
+	uint32_t n_client_slots;
+	uint32_t n_clients;
+	uint64_t last_client;
+	TAILQ_HEAD(, client) ending;
+	struct event *reaper;
+	uint64_t last_page;
+	/* the last timeline pages whose owners died, a ring: for those who ask too late to be sent
+	 * the page */
+	uint64_t died_pages[4096];
+	uint64_t n_died_pages;
+	uint64_t forgotten_page; /* the newest that fell out of the ring */
+
+	LIST_HEAD(pool_list, pool) pools;
+	uint64_t last_pool;
+	struct slab segments;                   /* struct segment */
+	size_t n_active_segments, max_segments; /* those that cost descriptors */
+	struct slab blocks;                     /* struct block */
+	struct slab buffers;                    /* struct buffer */
+	struct slab leases;                     /* struct lease */
+	struct table lease_table;
+
+	struct name_tree names;
+	uint64_t n_names;
+	uint64_t last_version;
+	TAILQ_HEAD(watch_list, watch) watches;
+	uint64_t last_watch;
+	struct table tokens;
+
+	unsigned char packet[WIRE_PACKET_MAX];  /* being read */
+	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
+};
+
+/* Makes the pools of the configuration. 0, or negative errno with a logged reason. */
+int broker_new(const struct config *config, struct broker **out);
+
+/* Serves until a signal or the end of the lifeline. 0 or negative errno. */
+int broker_run(struct broker *b, int listen_fd, int lifeline_fd);
+
+/* Drops all clients and frees everything. NULL is fine. */
+void broker_free(struct broker *b);
+
+/* Memory that could be returned waits for a fence: look at all pools again in a moment. */
+void broker_look_again(struct broker *b);
+
+uint64_t broker_now_ms(void);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_BUFFER_H
+#define BROKER_BUFFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/account.h"
+#include "broker/fence.h"
+#include "broker/suballocator.h"
+#include "broker/table.h"
+
+struct broker;
+struct client;
+struct pool;
+struct segment;
+
+#define BUFFER_KEEP 8 /* bytes */
+
+struct metadata {
+	struct charge charge;
+	uint32_t size;
+	char json[];
+};
+
+/*
+ * A leased block. References are held by leases, names and tokens; with the last one the block
+ * goes back to its pool, gated by the fences of everyone who released it.
+ */
+struct buffer {
+	/* these two survive in the slab: an identifier is never used twice */
+	uint32_t generation;
+	uint32_t refs; /* 0: the slot is free */
+
+	uint32_t index;
+	uint32_t n_leases;
+	LIST_HEAD(, lease) leases;
+	struct block *block;
+	uint64_t size; /* as asked for */
+	struct fence_set *pending;
+	struct charge charge; /* bytes, to whoever allocated it */
+	struct metadata *metadata;
+};
+
+/*
+ * What one client holds of one buffer. `count` is how many GRANTs it got and has not given back.
+ */
+struct lease {
+	struct table_link key;
+	struct client *client;
+	struct buffer *buffer;
+	LIST_ENTRY(lease) of_client;
+	LIST_ENTRY(lease) of_buffer;
+	uint32_t count;
+	uint32_t mode;
+};
+
+enum lease_error { LEASE_QUOTA = 1, LEASE_BUFFER_QUOTA };
+
+/* Consumes @block on success. The caller holds the first reference. 0, -ENOMEM, or
+ * LEASE_BUFFER_QUOTA. */
+int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
+	       struct buffer **out);
+struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
+uint64_t buffer_id(const struct buffer *buffer);
+struct segment *buffer_segment(const struct buffer *buffer);
+struct pool *buffer_pool(const struct buffer *buffer);
+void buffer_ref(struct buffer *buffer);
+void buffer_unref(struct broker *b, struct buffer *buffer);
+
+/* Takes @metadata over; NULL removes. */
+void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
+void metadata_free(struct metadata *metadata);
+
+/* One more reference of @client on @buffer. 0, -ENOMEM or LEASE_QUOTA. */
+int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
+		struct lease **out);
+struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
+/* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
+void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
+void lease_table_init(struct table *t);
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Clients: how they come, and what they have. How they go is client_end.c's.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/client_end.h"
+#include "broker/connection.h"
+#include "broker/log.h"
+#include "broker/name.h"
+#include "broker/pool.h"
+#include "broker/segment.h"
+#include "broker/token.h"
+#include "broker/watch.h"
+#include "wire/fd.h"
+
+#define HANDSHAKE_SECONDS 10
+#define MAX_CLIENTS       (1u << 20)
+
+static const char *const state_names[] = {
+    [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
+    [CLIENT_QUARANTINED] = "quarantined", [CLIENT_ENDING] = "ending",
+};
+
+const char *client_state_name(enum client_state state)
+{
+	return state_names[state];
+}
+
+void client_set_state(struct client *c, enum client_state state)
+{
+	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
+		  (int)c->peer.pid, c->label, state_names[c->state], state_names[state]);
+	c->state = state;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int take_slot(struct broker *b, struct client *c)
+{
+	uint32_t slot = 0, room;
+	struct client **clients;
+
+	while (slot < b->n_client_slots && b->clients[slot])
+		slot++;
+	if (slot == MAX_CLIENTS)
+		return -EMFILE;
+	if (slot == b->n_client_slots) {
+		room = slot ? slot * 2 : 64;
+		clients = realloc(b->clients, room * sizeof(struct client *));
+		if (!clients)
+			return -ENOMEM;
+		memset(clients + slot, 0, (room - slot) * sizeof(struct client *));
+		b->clients = clients;
+		b->n_client_slots = room;
+	}
+	b->clients[slot] = c;
+	b->n_clients++;
+	c->slot = slot;
+	c->id = ++b->last_client;
+	b->counters.clients++;
+	return 0;
+}
+
+static int start(struct client *c, int socket)
+{
+	struct timeval limit = {HANDSHAKE_SECONDS, 0};
+	struct event_base *base = c->broker->base;
+	int r;
+
+	r = connection_new(c, socket, &c->connection);
+	if (r < 0)
+		return r;
+	c->death = event_new(base, c->peer.pidfd, EV_READ, client_on_death, c);
+	c->timer = event_new(base, -1, 0, client_on_timer, c);
+	if (!c->death || !c->timer || event_add(c->death, NULL) < 0 ||
+	    event_add(c->timer, &limit) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+void client_accept(struct broker *b, int socket)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	char why[128];
+	int r;
+
+	if (!c) {
+		fd_close(socket);
+		return;
+	}
+	c->broker = b;
+	c->peer.pidfd = -1;
+	LIST_INIT(&c->leases);
+	LIST_INIT(&c->pools);
+	LIST_INIT(&c->names);
+	LIST_INIT(&c->tokens);
+	LIST_INIT(&c->waits);
+	LIST_INIT(&c->watches);
+	r = peer_identify(socket, &c->peer);
+	if (r < 0) {
+		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s", strerror(-r));
+		connection_farewell(socket,
+				    r == -ESRCH                    ? SHARE_EACCES
+				    : r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA
+								   : SHARE_ESYSTEM,
+				    why);
+		goto refuse;
+	}
+	c->admin =
+	    c->peer.uid == 0 || c->peer.uid == b->uid ||
+	    principal_match(&b->config->admins, c->peer.uid, c->peer.groups, c->peer.n_groups);
+	c->account = account_get(b->accounts, c->peer.uid);
+	if (!c->account)
+		goto refuse;
+	if (!charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1)) {
+		snprintf(why, sizeof(why), "uid %u has reached its limit of %llu connections",
+			 (unsigned)c->peer.uid,
+			 (unsigned long long)account_limit(c->account, LIMIT_CONNECTIONS));
+		connection_farewell(socket, SHARE_EQUOTA, why);
+		goto refuse;
+	}
+	if (take_slot(b, c) < 0)
+		goto refuse;
+	if (start(c, socket) < 0)
+		client_free(c);
+	return;
+
+refuse:
+	charge_return(&c->charge);
+	account_unref(c->account);
+	peer_done(&c->peer);
+	fd_close(socket);
+	free(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+const struct peer *client_peer(const struct client *c)
+{
+	return &c->peer;
+}
+
+uint32_t client_slot(const struct client *c)
+{
+	return c->slot;
+}
+
+struct account *client_account(const struct client *c)
+{
+	return c->account;
+}
+
+bool client_is_admin(const struct client *c)
+{
+	return c->admin;
+}
+
+static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
+{
+	uint32_t room = *n ? *n : 16;
+	uint8_t *grown;
+
+	while (room <= index)
+		room *= 2;
+	grown = realloc(*bytes, room);
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *n, 0, room - *n);
+	*bytes = grown;
+	*n = room;
+	return 0;
+}
+
+uint8_t *client_possession(struct client *c, uint32_t segment)
+{
+	if (segment >= c->n_segments && grow_bytes(&c->segments, &c->n_segments, segment) < 0)
+		return NULL;
+	return &c->segments[segment];
+}
+
+bool client_has_page(const struct client *c, uint32_t slot)
+{
+	return slot == c->slot || (slot < c->n_pages && c->pages[slot]);
+}
+
+int client_reserve_page(struct client *c, uint32_t slot)
+{
+	return slot < c->n_pages ? 0 : grow_bytes(&c->pages, &c->n_pages, slot);
+}
+
+void client_set_page(struct client *c, uint32_t slot)
+{
+	c->pages[slot] = 1;
+}
+
+void client_ask_to_unmap(struct client *c, uint64_t segment)
+{
+	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
+
+	m.segment_retire.segment = segment;
+	client_send(c, &m, NULL, 0);
+}
+
+void client_add_lease(struct client *c, struct lease *lease)
+{
+	LIST_INSERT_HEAD(&c->leases, lease, of_client);
+	c->n_leases++;
+	c->leased_bytes += block_size(lease->buffer->block);
+}
+
+void client_remove_lease(struct client *c, struct lease *lease)
+{
+	LIST_REMOVE(lease, of_client);
+	c->n_leases--;
+	c->leased_bytes -= block_size(lease->buffer->block);
+}
+
+struct open_pool *client_find_pool(const struct client *c, uint64_t id)
+{
+	struct open_pool *open;
+
+	LIST_FOREACH (open, &c->pools, link)
+		if (open->pool->id == id)
+			return open;
+	return NULL;
+}
+
+int client_open_pool(struct client *c, struct pool *pool)
+{
+	struct open_pool *open = client_find_pool(c, pool->id);
+
+	if (!open) {
+		open = calloc(1, sizeof(*open));
+		if (!open)
+			return -ENOMEM;
+		open->pool = pool;
+		LIST_INSERT_HEAD(&c->pools, open, link);
+		pool->opens++;
+	}
+	open->count++;
+	return 0;
+}
+
+void client_close_pool(struct client *c, struct open_pool *open)
+{
+	struct pool *pool = open->pool;
+
+	if (--open->count > 0)
+		return;
+	LIST_REMOVE(open, link);
+	free(open);
+	pool->opens--;
+	pool_end_if_unused(c->broker, pool);
+}
+
+void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+{
+	int r;
+
+	if (!c->connection || c->drained)
+		return;
+	r = connection_send(c->connection, m, fds, n_fds);
+	if (r == -EDQUOT)
+		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
+	else if (r < 0)
+		client_hang_up(c, 0, NULL);
+}
+
+bool client_keeps_up(const struct client *c)
+{
+	return c->connection && connection_is_idle(c->connection);
+}
+
+void client_caught_up(struct client *c)
+{
+	watches_caught_up(c);
+}

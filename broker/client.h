@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_H
+#define BROKER_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "broker/account.h"
+#include "broker/fence.h"
+#include "broker/peer.h"
+#include "wire/wire.h"
+
+struct broker;
+struct connection;
+struct lease;
+struct name;
+struct open_pool;
+struct token;
+struct wait;
+struct watch;
+
+/*
+ * A client is a connection of a process, and that process's leases until it is proven dead.
+ *
+ *   CONNECTED    nothing said yet
+ *   GREETED      has its timeline page, which is not sealed yet
+ *   READY        may ask for everything
+ *   QUARANTINED  its connection has ended but the process lives: it may still use what it holds
+ *   ENDING       the process is dead, or said goodbye: what it holds is being released
+ */
+enum client_state {
+	CLIENT_CONNECTED,
+	CLIENT_GREETED,
+	CLIENT_READY,
+	CLIENT_QUARANTINED,
+	CLIENT_ENDING,
+};
+
+struct client {
+	struct broker *broker;
+	uint32_t slot;
+	uint64_t id;
+	enum client_state state;
+	struct peer peer;
+	bool admin;
+	bool drained; /* its process is dead: nothing is sent to it any more */
+	char label[64];
+	struct account *account;
+	struct charge charge;          /* the connection */
+	struct connection *connection; /* NULL once it has ended */
+	struct event *death;           /* of the process */
+	struct event *timer;           /* handshake limit, then the rest of a long release */
+	uint32_t goodbye;              /* serial of BYE, to be answered when all is released */
+	struct timelines *timelines;
+
+	uint8_t *segments; /* enum segment_possession by segment index */
+	uint32_t n_segments;
+	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
+	uint32_t n_overdue; /* messages since it last did */
+	uint8_t *pages;     /* whether it has the timeline page of the client in this slot */
+	uint32_t n_pages;
+
+	TAILQ_ENTRY(client) ending; /* in the broker, while ENDING */
+	LIST_HEAD(, lease) leases;
+	uint32_t n_leases;
+	uint64_t leased_bytes;
+	LIST_HEAD(, open_pool) pools;
+	LIST_HEAD(, name) names; /* that go with it */
+	LIST_HEAD(, token) tokens;
+	LIST_HEAD(, wait) waits;
+	LIST_HEAD(, watch) watches;
+};
+
+/* Takes @socket over, whatever happens. Refusals are told to the peer. */
+void client_accept(struct broker *b, int socket);
+
+/* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
+void client_hang_up(struct client *c, int error, const char *why);
+/* It has said goodbye, and is answered once everything it holds is released. */
+void client_goodbye(struct client *c, uint32_t serial);
+/* At the end of the broker. */
+void client_discard(struct client *c);
+
+void client_set_state(struct client *c, enum client_state state);
+const char *client_state_name(enum client_state state);
+
+const struct peer *client_peer(const struct client *c);
+uint32_t client_slot(const struct client *c);
+struct account *client_account(const struct client *c);
+bool client_is_admin(const struct client *c);
+
+/* By segment index: what it has of it. NULL without memory. */
+uint8_t *client_possession(struct client *c, uint32_t segment);
+void client_ask_to_unmap(struct client *c, uint64_t segment);
+/* Whether the timeline page of the client in @slot was sent to it. */
+bool client_has_page(const struct client *c, uint32_t slot);
+int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
+void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
+
+void client_add_lease(struct client *c, struct lease *lease);
+void client_remove_lease(struct client *c, struct lease *lease);
+
+/* One open pool handle; a client may open a pool several times. */
+struct open_pool {
+	LIST_ENTRY(open_pool) link;
+	struct pool *pool;
+	uint64_t count;
+};
+struct open_pool *client_find_pool(const struct client *c, uint64_t id);
+int client_open_pool(struct client *c, struct pool *pool); /* 0 or -ENOMEM */
+void client_close_pool(struct client *c, struct open_pool *open);
+
+/*
+ * Sends a message. Never blocks; what the socket does not take is queued and charged. A client
+ * whose queue exceeds its account is dropped (later, from the loop: @c stays valid).
+ */
+void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds);
+/* Whether an unasked message would go out at once. */
+bool client_keeps_up(const struct client *c);
+/* It does again. */
+void client_caught_up(struct client *c);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * How clients go. The connection and the process are two things: the connection may end at any
+ * time, but what the process holds is released only when its pidfd proves that it is dead, or when
+ * it has said goodbye.
+ *
+ * Ending clients queue up, and are taken apart a little each time the loop goes round: whoever held
+ * a million buffers, or died together with a thousand others, must not keep the living waiting.
+ * A client is freed there, never under the feet of a handler.
+ */
+
+#include <stdlib.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/client_end.h"
+#include "broker/connection.h"
+#include "broker/log.h"
+#include "broker/name.h"
+#include "broker/segment.h"
+#include "broker/token.h"
+#include "broker/watch.h"
+
+/* What a turn costs at most, in leases; about half a millisecond. */
+#define TURN        1024
+#define CLIENT_COST 128 /* its page to poison, others' pages to update */
+
+#define N_DIED_PAGES (sizeof(((struct broker *)0)->died_pages) / sizeof(uint64_t))
+
+static const struct timeval at_once = {0, 0};
+
+static void close_connection(struct client *c)
+{
+	connection_free(c->connection);
+	c->connection = NULL;
+}
+
+/* Some of what it gave to others, or waits for; true when that was all. */
+static bool drop_hand_overs(struct client *c, int *budget)
+{
+	struct broker *b = c->broker;
+
+	while (*budget > 0) {
+		if (!LIST_EMPTY(&c->waits))
+			wait_free(LIST_FIRST(&c->waits));
+		else if (!LIST_EMPTY(&c->watches))
+			watch_free(b, LIST_FIRST(&c->watches));
+		else if (!LIST_EMPTY(&c->names))
+			name_unpublish(b, LIST_FIRST(&c->names));
+		else if (!LIST_EMPTY(&c->tokens))
+			token_free(b, LIST_FIRST(&c->tokens));
+		else
+			return true;
+		--*budget;
+	}
+	return false;
+}
+
+static bool release_leases(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		struct lease *lease = LIST_FIRST(&c->leases);
+
+		if (!lease)
+			return true;
+		lease_return(c->broker, lease, lease->count, &(struct fence){0});
+	}
+	return false;
+}
+
+static void forget_everywhere(struct client *c)
+{
+	struct broker *b = c->broker;
+
+	for (uint32_t i = 0; i < c->n_segments; i++) {
+		struct segment *s = c->segments[i] ? slab_at(&b->segments, i) : NULL;
+
+		if (s)
+			segment_forget_client(b, s, c);
+	}
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i] && c->slot < b->clients[i]->n_pages)
+			b->clients[i]->pages[c->slot] = 0;
+}
+
+void client_free(struct client *c)
+{
+	struct broker *b = c->broker;
+
+	close_connection(c);
+	if (c->death)
+		event_free(c->death);
+	if (c->timer)
+		event_free(c->timer);
+	timelines_unref(c->timelines);
+	peer_done(&c->peer);
+	free(c->segments);
+	free(c->pages);
+	charge_return(&c->charge);
+	account_unref(c->account);
+	b->clients[c->slot] = NULL;
+	b->n_clients--;
+	free(c);
+}
+
+/* Its process can signal no more, and whoever waits for it is released. */
+static void kill_timelines(struct client *c)
+{
+	struct broker *b = c->broker;
+	uint64_t *slot;
+
+	if (!c->timelines || c->timelines->dead)
+		return;
+	timelines_kill(c->timelines);
+	if (c->goodbye)
+		return;
+	slot = &b->died_pages[b->n_died_pages++ % N_DIED_PAGES];
+	if (*slot > b->forgotten_page)
+		b->forgotten_page = *slot;
+	*slot = c->timelines->id;
+}
+
+/* One ending client, within the budget; true when it is gone. */
+static bool take_apart(struct client *c, int *budget)
+{
+	struct wire_message done = {.type = WIRE_DONE, .serial = c->goodbye};
+
+	kill_timelines(c);
+	if (!drop_hand_overs(c, budget) || !release_leases(c, budget))
+		return false;
+	while (!LIST_EMPTY(&c->pools)) {
+		LIST_FIRST(&c->pools)->count = 1;
+		client_close_pool(c, LIST_FIRST(&c->pools));
+	}
+	forget_everywhere(c);
+	if (c->goodbye)
+		client_send(c, &done, NULL, 0);
+	TAILQ_REMOVE(&c->broker->ending, c, ending);
+	client_free(c);
+	*budget -= CLIENT_COST;
+	return true;
+}
+
+void client_on_reap(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct client *c;
+	int budget = TURN;
+
+	(void)fd, (void)what;
+	while (budget > 0 && (c = TAILQ_FIRST(&b->ending)))
+		take_apart(c, &budget);
+	/* a timer, not an active event: the loop looks at its sockets first */
+	if (!TAILQ_EMPTY(&b->ending))
+		event_add(b->reaper, &at_once);
+}
+
+/* Nobody can touch its memory any more. */
+static void start_ending(struct client *c)
+{
+	struct broker *b = c->broker;
+
+	if (c->state == CLIENT_ENDING)
+		return;
+	client_set_state(c, CLIENT_ENDING);
+	event_del(c->death);
+	event_del(c->timer);
+	TAILQ_INSERT_TAIL(&b->ending, c, ending);
+	event_add(b->reaper, &at_once);
+}
+
+void client_on_death(evutil_socket_t fd, short what, void *data)
+{
+	struct client *c = data;
+
+	(void)fd, (void)what;
+	/* what it said before it died still counts: "publish, then exit" has published */
+	c->drained = true;
+	if (c->connection)
+		connection_drain(c->connection);
+	if (c->state == CLIENT_READY && c->n_leases > 0)
+		log_info("client %llu (pid %d, '%s') died holding %u leases",
+			 (unsigned long long)c->id, (int)c->peer.pid, c->label, c->n_leases);
+	close_connection(c);
+	start_ending(c);
+}
+
+static bool could_touch_memory(const struct client *c)
+{
+	if (!LIST_EMPTY(&c->leases))
+		return true;
+	for (uint32_t i = 0; i < c->n_segments; i++)
+		if (c->segments[i])
+			return true;
+	return false;
+}
+
+/* The connection has ended; the process perhaps not. */
+static void settle(struct client *c)
+{
+	int budget = TURN;
+
+	if (!drop_hand_overs(c, &budget)) {
+		event_add(c->timer, &at_once);
+		return;
+	}
+	if (!could_touch_memory(c)) {
+		start_ending(c);
+		return;
+	}
+	/* a dying process hangs up some time before it is dead; that is not worth a line */
+	log_debug("client %llu (pid %d, '%s') hung up holding %u leases", (unsigned long long)c->id,
+		  (int)c->peer.pid, c->label, c->n_leases);
+	client_set_state(c, CLIENT_QUARANTINED);
+}
+
+void client_on_timer(evutil_socket_t fd, short what, void *data)
+{
+	struct client *c = data;
+
+	(void)fd, (void)what;
+	if (c->connection)
+		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
+	else if (c->state < CLIENT_QUARANTINED)
+		settle(c);
+}
+
+void client_hang_up(struct client *c, int error, const char *why)
+{
+	if (!c->connection)
+		return;
+	if (why) {
+		c->broker->counters.dropped++;
+		log_violation(c->id, c->peer.pid, c->peer.uid, why);
+		connection_farewell(connection_socket(c->connection), error, why);
+	}
+	close_connection(c);
+	/* the rest from the loop: whoever is sending to this client may be walking its lists */
+	if (c->state < CLIENT_QUARANTINED)
+		event_add(c->timer, &at_once);
+}
+
+void client_goodbye(struct client *c, uint32_t serial)
+{
+	c->goodbye = serial;
+	start_ending(c);
+}
+
+void client_discard(struct client *c)
+{
+	int budget;
+
+	close_connection(c);
+	start_ending(c);
+	do
+		budget = TURN;
+	while (!take_apart(c, &budget));
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The configuration file, and the defaults of what it leaves out.
+ *
+ * Everything is checked here, before the daemon does anything: a broker that starts has a
+ * configuration without contradictions, and no other file needs to ask again. Nothing is guessed.
+ * A key that is misspelled, given twice or out of range is an error with file, line and key, since
+ * a limit that was silently ignored is found on the day it was meant for.
+ *
+ * How a pool may look is pool_config.c's to know, since clients can ask for one as well.
+ *
+ * Must not know the objects that are made from it, nor the command line: who starts the broker
+ * says which file, and which socket when the file does not.
+ */
+#include "broker/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "broker/config_reader.h"
+#include "broker/size.h"
+
+#define N_OF(array) (sizeof(array) / sizeof(array)[0])
+
+#define DEFAULT_SOCKET_MODE 0666 /* pools decide who gets in, by uid */
+#define MAX_COUNT           INT32_MAX
+
+/* The limits. Those in bytes take sizes, the others plain numbers. */
+static const struct {
+	const char *name;
+	uint64_t standard;
+	bool bytes;
+	bool optional; /* 0 stands for none */
+} limit_table[LIMIT_KINDS] = {
+    [LIMIT_CONNECTIONS] = {"connections", 1024, false, false},
+    [LIMIT_LEASES] = {"leases", 4194304, false, false},
+    [LIMIT_BYTES] = {"bytes", LIMIT_NONE, true, true},
+    [LIMIT_NAMES] = {"names", 65536, false, false},
+    [LIMIT_TOKENS] = {"tokens", 65536, false, false},
+    [LIMIT_WATCHES] = {"watches", 1024, false, false},
+    [LIMIT_WAITS] = {"waits", 4096, false, false},
+    [LIMIT_POOLS] = {"pools", 64, false, false},
+    [LIMIT_METADATA] = {"metadata", 64 * MIB, true, false},
+    [LIMIT_UNSENT] = {"unsent", 16 * MIB, true, false},
+};
+
+static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
+
+static struct principal own_user(void)
+{
+	return (struct principal){.type = PRINCIPAL_USER, .id = geteuid()};
+}
+
+const char *limit_name(enum limit_kind kind)
+{
+	return limit_table[kind].name;
+}
+
+const struct limits *config_limits_for(const struct config *c, uid_t uid)
+{
+	for (size_t i = 0; i < c->n_users; i++) {
+		if (c->users[i].uid == uid)
+			return &c->users[i].limits;
+	}
+	return &c->limits;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Limits                                                                                      */
+
+static int read_limit(const struct config_reader *r, const struct config_path *path,
+		      const json_t *object, enum limit_kind kind, uint64_t *out)
+{
+	const json_t *value = json_object_get(object, path->key);
+
+	if (limit_table[kind].bytes) {
+		int e = size_read(r, path, object, limit_table[kind].optional, out);
+
+		if (e == 0 && *out == 0)
+			*out = LIMIT_NONE;
+		return e;
+	}
+	if (!value)
+		return 0;
+	json_int_t count = json_integer_value(value);
+	if (!json_is_integer(value) || count < 1 || count > MAX_COUNT)
+		return config_fail_value(r, path, value, "is not a limit (an integer from 1 to %d)",
+					 MAX_COUNT);
+	*out = (uint64_t)count;
+	return 0;
+}
+
+/* Overrides what the object mentions. */
+static int read_limits(const struct config_reader *r, const struct config_path *path,
+		       json_t *object, struct limits *limits)
+{
+	const char *names[LIMIT_KINDS];
+	int e = config_check_object(r, path, object, "{\"connections\": 1024}");
+
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		names[i] = limit_table[i].name;
+	if (e == 0)
+		e = config_check_keys(r, path, object, names, N_OF(names));
+	for (size_t i = 0; e == 0 && i < LIMIT_KINDS; i++)
+		e = read_limit(r, CONFIG_KEY(path, names[i]), object, (enum limit_kind)i,
+			       &limits->max[i]);
+	return e;
+}
+
+static int read_user(const struct config_reader *r, const struct config_path *path, json_t *object,
+		     struct config *c)
+{
+	static const char *const keys[] = {"limits"};
+	struct user_limits user = {.limits = c->limits};
+	int e = access_find_user(path->key, &user.uid);
+
+	if (e > 0)
+		return config_fail(r, path, "there is no such user");
+	if (e == -ENOMEM)
+		return config_fail_memory(r);
+	if (e < 0) {
+		config_fail(r, path, "cannot be looked up: %s", strerror(-e));
+		return e;
+	}
+	for (size_t i = 0; i < c->n_users; i++) {
+		if (c->users[i].uid == user.uid)
+			return config_fail(r, path, "this user is here twice (uid %u)", user.uid);
+	}
+
+	e = config_check_object(r, path, object, "{\"limits\": {\"connections\": 16}}");
+	if (e == 0)
+		e = config_check_keys(r, path, object, keys, N_OF(keys));
+	json_t *limits = json_object_get(object, keys[0]);
+	if (e == 0 && limits)
+		e = read_limits(r, CONFIG_KEY(path, keys[0]), limits, &user.limits);
+	if (e == 0)
+		c->users[c->n_users++] = user;
+	return e;
+}
+
+static int read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
+		      struct config *c)
+{
+	const char *name;
+	json_t *value;
+	int e = config_check_object(r, path, object,
+				    "{\"alice\": {\"limits\": {\"connections\": 16}}}");
+
+	if (e != 0)
+		return e;
+	c->users = calloc(json_object_size(object) + 1, sizeof(*c->users));
+	if (!c->users)
+		return config_fail_memory(r);
+	json_object_foreach (object, name, value) {
+		e = read_user(r, CONFIG_KEY(path, name), value, c);
+		if (e != 0)
+			return e;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The whole                                                                                   */
+
+static uint64_t half_of_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : GIB;
+}
+
+static int add_self(struct principal_list *list)
+{
+	int e = principal_list_add(list, root_user);
+
+	return e ? e : principal_list_add(list, own_user());
+}
+
+static int add_self_to_pools(struct config *c)
+{
+	int e = 0;
+
+	for (size_t i = 0; e == 0 && i < c->n_pools; i++)
+		e = access_grant(&c->pools[i].access, own_user(), ACCESS_ALL);
+	return e;
+}
+
+static int add_default_pool(struct config *c)
+{
+	return pool_configs_default(c->default_pool_limit, &c->pools, &c->n_pools);
+}
+
+/* The defaults of everything but the pools, which depend on what the file says. */
+static struct config *config_new(void)
+{
+	struct config *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->socket_mode = DEFAULT_SOCKET_MODE;
+	c->default_pool_limit = half_of_memory();
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		c->limits.max[i] = limit_table[i].standard;
+	return c;
+}
+
+void config_free(struct config *c)
+{
+	if (!c)
+		return;
+	pool_configs_free(c->pools, c->n_pools);
+	free(c->users);
+	principal_list_clear(&c->admins);
+	principal_list_clear(&c->create_pools);
+	free(c->socket);
+	free(c->file);
+	free(c);
+}
+
+int config_default(struct config **out)
+{
+	struct config *c = config_new();
+
+	if (!c)
+		return -ENOMEM;
+	if (add_self(&c->admins) < 0 || add_self(&c->create_pools) < 0 || add_default_pool(c) < 0 ||
+	    add_self_to_pools(c) < 0) {
+		config_free(c);
+		return -ENOMEM;
+	}
+	*out = c;
+	return 0;
+}
+
+static int read_socket(const struct config_reader *r, const struct config_path *path,
+		       const json_t *document, struct config *c)
+{
+	const size_t longest = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
+	const char *socket = NULL;
+	int e = config_read_string(r, path, document, "a path (like \"/run/share/broker.sock\")",
+				   &socket);
+
+	if (e != 0 || !socket)
+		return e;
+	if (socket[0] != '/')
+		return config_fail_value(r, path, json_object_get(document, path->key),
+					 "is not an absolute path");
+	if (strlen(socket) > longest)
+		return config_fail(r, path, "%zu bytes are too many for a socket (at most %zu)",
+				   strlen(socket), longest);
+	c->socket = strdup(socket);
+	return c->socket ? 0 : config_fail_memory(r);
+}
+
+static int read_socket_mode(const struct config_reader *r, const struct config_path *path,
+			    const json_t *document, struct config *c)
+{
+	const json_t *value = json_object_get(document, path->key);
+	const char *text = json_string_value(value);
+	size_t length = text ? strlen(text) : 0;
+
+	if (!value)
+		return 0;
+	if (length < 3 || length > 4 || strspn(text, "01234567") != length ||
+	    strtoul(text, NULL, 8) > 0777)
+		return config_fail_value(r, path, value,
+					 "is not a file mode (an octal string like \"0666\")");
+	c->socket_mode = (mode_t)strtoul(text, NULL, 8);
+	if (!(c->socket_mode & 0222))
+		return config_fail_value(r, path, value,
+					 "lets nobody connect (which takes write permission)");
+	return 0;
+}
+
+/* Root and the broker's own user could change the file: to leave them out would be a pretence. */
+static int read_principals(const struct config_reader *r, const struct config_path *path,
+			   const json_t *document, struct principal_list *out)
+{
+	const json_t *value = json_object_get(document, path->key);
+	int e = value ? principal_list_parse(r, path, value, out) : 0;
+
+	if (e == 0 && add_self(out) < 0)
+		e = config_fail_memory(r);
+	return e;
+}
+
+static int read_document(const struct config_reader *r, json_t *document, struct config *c)
+{
+	static const char *const keys[] = {
+	    "socket", "socket_mode", "admins", "create_pools",
+	    "limits", "users",       "pools",  "default_pool_limit",
+	};
+	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
+	char shown[SIZE_TEXT_MAX];
+	json_t *value;
+	int e = config_check_object(r, NULL, document, "{\"pools\": [{\"name\": \"frames\"}]}");
+
+	if (e == 0)
+		e = config_check_keys(r, NULL, document, keys, N_OF(keys));
+	if (e == 0)
+		e = read_socket(r, CONFIG_KEY(NULL, "socket"), document, c);
+	if (e == 0)
+		e = read_socket_mode(r, CONFIG_KEY(NULL, "socket_mode"), document, c);
+	if (e == 0)
+		e = read_principals(r, CONFIG_KEY(NULL, "admins"), document, &c->admins);
+	if (e == 0)
+		e = read_principals(r, CONFIG_KEY(NULL, "create_pools"), document,
+				    &c->create_pools);
+	if (e == 0 && (value = json_object_get(document, "limits")))
+		e = read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
+	if (e == 0 && (value = json_object_get(document, "users")))
+		e = read_users(r, CONFIG_KEY(NULL, "users"), value, c);
+	if (e == 0)
+		e = size_read(r, place, document, false, &c->default_pool_limit);
+	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)
+		e = config_fail(r, place, "%s is less than the smallest segment (64KiB)",
+				size_format(c->default_pool_limit, shown));
+	if (e != 0)
+		return e;
+
+	value = json_object_get(document, "pools");
+	if (value)
+		e = pool_configs_read(r, CONFIG_KEY(NULL, "pools"), value, c->default_pool_limit,
+				      &c->pools, &c->n_pools);
+	else
+		e = add_default_pool(c) < 0 ? config_fail_memory(r) : 0;
+	if (e == 0 && add_self_to_pools(c) < 0)
+		e = config_fail_memory(r);
+	return e;
+}
+
+/* Reads all there is, up to one byte more than is allowed. */
+static int read_file(const char *path, char *text, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return -errno;
+	for (*size = 0; n > 0 && *size <= CONFIG_MAX_FILE; *size += (size_t)n) {
+		n = TEMP_FAILURE_RETRY(read(fd, text + *size, CONFIG_MAX_FILE + 1 - *size));
+		if (n < 0) {
+			int e = -errno;
+			close(fd);
+			return e;
+		}
+	}
+	close(fd);
+	return 0;
+}
+
+static int load(const struct config_reader *r, struct config *c)
+{
+	json_t *document;
+
+	c->file = strdup(r->file);
+	if (!c->file)
+		return config_fail_memory(r);
+
+	int e = config_parse(r, NULL, &document);
+	if (e != 0)
+		return e;
+	e = read_document(r, document, c);
+	json_decref(document);
+	return e;
+}
+
+int config_load(const char *path, struct config **out, char *error, size_t error_size)
+{
+	struct config_reader r = {.file = path, .error = error, .error_size = error_size};
+	struct config *c = config_new();
+	char *text = malloc(CONFIG_MAX_FILE + 1);
+	int e = c && text ? 0 : config_fail_memory(&r);
+
+	if (e == 0) {
+		e = read_file(path, text, &r.size);
+		if (e < 0)
+			config_fail(&r, NULL, "%s", strerror(-e));
+	}
+	if (e == 0 && r.size > CONFIG_MAX_FILE)
+		e = config_fail(&r, NULL, "larger than 1 MiB");
+	if (e == 0) {
+		r.text = text;
+		e = load(&r, c);
+	}
+	free(text);
+	if (e != 0)
+		config_free(c);
+	else
+		*out = c;
+	return e;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_H
+#define BROKER_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "broker/access.h"
+#include "broker/pool_config.h"
+
+/*
+ * What the operator decided: docs/configuration.md. Read once, never changed.
+ */
+
+#define CONFIG_MAX_FILE (1 << 20) /* bytes */
+
+/** No limit, for those where that is possible. */
+#define LIMIT_NONE UINT64_MAX
+
+/** What one uid may hold at a time, over all its connections. */
+enum limit_kind {
+	LIMIT_CONNECTIONS,
+	LIMIT_LEASES,
+	LIMIT_BYTES, /* of memory allocated */
+	LIMIT_NAMES,
+	LIMIT_TOKENS,
+	LIMIT_WATCHES,
+	LIMIT_WAITS,    /* look-ups that wait for a name */
+	LIMIT_POOLS,    /* created over the socket */
+	LIMIT_METADATA, /* bytes */
+	LIMIT_UNSENT,   /* bytes queued for connections that do not read */
+	LIMIT_KINDS,
+};
+
+struct limits {
+	uint64_t max[LIMIT_KINDS]; /* by enum limit_kind; never 0 */
+};
+
+/** As in the configuration: "connections". Static storage. */
+const char *limit_name(enum limit_kind kind);
+
+struct user_limits {
+	uid_t uid;
+	struct limits limits; /* complete: what the file does not override is as for all */
+};
+
+struct config {
+	char *file;   /* NULL: the built-in configuration */
+	char *socket; /* NULL: not configured */
+	mode_t socket_mode;
+	struct principal_list admins;       /* root and the broker's own user included */
+	struct principal_list create_pools; /* root and the broker's own user included */
+	struct limits limits;
+	struct user_limits *users;
+	size_t n_users;
+	struct pool_config *pools; /* validated; the broker's own user has ACCESS_ALL */
+	size_t n_pools;
+	uint64_t default_pool_limit;
+};
+
+/** The configuration without a file: one pool "default" for the broker's own user. Returns 0 or
+ * -ENOMEM. */
+int config_default(struct config **out);
+
+/**
+ * Reads the file at @path. Returns 0, CONFIG_EINVALID when something in it is wrong, or a negative
+ * errno when the system failed (-ENOENT, -EACCES, -ENOMEM, ...). Whatever it is, @error says so in
+ * one line without a newline: at best "FILE:LINE: KEY: what is wrong (and what would be right)".
+ * @error is written on failure only, @out on success only.
+ */
+int config_load(const char *path, struct config **out, char *error, size_t error_size);
+
+/** NULL is fine. */
+void config_free(struct config *c);
+
+/** The limits of a user. Belongs to the configuration. */
+const struct limits *config_limits_for(const struct config *c, uid_t uid);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The broker's end of a socket. Knows packets and queues, and when to stop; what a message means
+ * is request.c's business, what becomes of a client whose connection fails is client.c's.
+ *
+ * Descriptors in flight need care: the kernel counts them against the sending user until they are
+ * received, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE, for every socket of that user. So
+ * each connection may have a few unreceived ones at a time, and waits beyond.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+
+#include <event2/event.h>
+#include <linux/sockios.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/connection.h"
+#include "broker/request.h"
+#include "wire/packet.h"
+
+#define PACKETS_A_TURN     16 /* before other clients get theirs */
+#define PACKETS_AT_DEATH   1024
+#define FDS_IN_FLIGHT_MAX  128
+#define RETRY_MICROSECONDS 2000
+
+struct queued {
+	TAILQ_ENTRY(queued) link;
+	struct charge charge;
+	struct fd_list fds;
+	size_t size;
+	unsigned char data[];
+};
+
+struct connection {
+	struct client *client;
+	int socket;
+	struct event *readable;
+	struct event *writable;
+	struct event
+	    *retry; /* descriptors could not be sent; the socket may be writable all along */
+	TAILQ_HEAD(, queued) queue;
+	size_t fds_in_flight; /* at most: sent since the peer was last seen to have read all */
+};
+
+static void queued_free(struct queued *q)
+{
+	charge_return(&q->charge);
+	fd_list_close(&q->fds);
+	free(q);
+}
+
+/* 0; -EAGAIN: not now; otherwise the connection has failed. */
+static int send_now(struct connection *c, const void *data, size_t size, const int *fds,
+		    size_t n_fds, bool *wait_for_fds)
+{
+	int r, unread = 0;
+
+	*wait_for_fds = false;
+	if (n_fds > 0 && c->fds_in_flight + n_fds > FDS_IN_FLIGHT_MAX) {
+		if (ioctl(c->socket, SIOCOUTQ, &unread) == 0 && unread == 0) {
+			c->fds_in_flight = 0;
+		} else {
+			*wait_for_fds = true;
+			return -EAGAIN;
+		}
+	}
+	r = packet_send(c->socket, data, size, fds, n_fds, false);
+	if (r == -ETOOMANYREFS || r == -ENOMEM || r == -ENOBUFS) {
+		*wait_for_fds = true;
+		return -EAGAIN;
+	}
+	if (r == 0)
+		c->fds_in_flight += n_fds;
+	return r;
+}
+
+static void wait_to_send(struct connection *c, bool wait_for_fds)
+{
+	struct timeval delay = {0, RETRY_MICROSECONDS};
+
+	event_del(c->readable);
+	if (wait_for_fds)
+		event_add(c->retry, &delay);
+	else
+		event_add(c->writable, NULL);
+}
+
+static int enqueue(struct connection *c, const void *data, size_t size, const int *fds,
+		   size_t n_fds)
+{
+	struct queued *q = calloc(1, sizeof(*q) + size);
+
+	if (!q)
+		return -ENOMEM;
+	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + size)) {
+		free(q);
+		return -EDQUOT;
+	}
+	for (size_t i = 0; i < n_fds; i++) {
+		int fd = fd_dup(fds[i]);
+
+		if (fd < 0) {
+			queued_free(q);
+			return fd;
+		}
+		q->fds.fds[q->fds.n++] = fd;
+	}
+	q->size = size;
+	memcpy(q->data, data, size);
+	TAILQ_INSERT_TAIL(&c->queue, q, link);
+	return 0;
+}
+
+int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
+		    size_t n_fds)
+{
+	unsigned char *packet = c->client->broker->scratch;
+	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
+	bool wait_for_fds = false;
+	int r;
+
+	if (size == 0)
+		return -EMSGSIZE;
+	if (!TAILQ_EMPTY(&c->queue))
+		return enqueue(c, packet, size, fds, n_fds);
+	r = send_now(c, packet, size, fds, n_fds, &wait_for_fds);
+	if (r != -EAGAIN)
+		return r;
+	r = enqueue(c, packet, size, fds, n_fds);
+	if (r == 0)
+		wait_to_send(c, wait_for_fds);
+	return r;
+}
+
+static void flush(struct connection *c)
+{
+	struct queued *q;
+	bool wait_for_fds;
+	int r;
+
+	while ((q = TAILQ_FIRST(&c->queue))) {
+		r = send_now(c, q->data, q->size, q->fds.fds, q->fds.n, &wait_for_fds);
+		if (r == -EAGAIN) {
+			wait_to_send(c, wait_for_fds);
+			return;
+		}
+		if (r < 0) {
+			client_hang_up(c->client, 0, NULL);
+			return;
+		}
+		TAILQ_REMOVE(&c->queue, q, link);
+		queued_free(q);
+	}
+	event_add(c->readable, NULL);
+	client_caught_up(c->client);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *data)
+{
+	(void)fd, (void)what;
+	flush(data);
+}
+
+enum turn {
+	TURN_OVER, /* nothing more is there, or the connection has ended */
+	TURN_MORE, /* there may be more */
+	TURN_ANSWERED,
+};
+
+static enum turn read_one(struct connection *c)
+{
+	struct client *client = c->client;
+	struct broker *b = client->broker;
+	size_t size = sizeof(b->packet);
+	struct fd_list fds;
+	bool answered;
+	int r;
+
+	r = packet_receive(c->socket, b->packet, &size, &fds, false);
+	if (r == -EAGAIN)
+		return TURN_OVER;
+	if (r == -EMSGSIZE) {
+		client_hang_up(client, SHARE_EPROTO,
+			       "a message was too large or lost its descriptors");
+		return TURN_OVER;
+	}
+	if (r < 0) {
+		client_hang_up(client, 0, NULL);
+		return TURN_OVER;
+	}
+	answered = request_handle(client, b->packet, size, &fds);
+	fd_list_close(&fds);
+	if (client->connection != c)
+		return TURN_OVER;
+	return answered ? TURN_ANSWERED : TURN_MORE;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+	struct connection *c = data;
+
+	(void)fd, (void)what;
+	/* After an answer there is rarely more: asking would cost a system call on the way of every
+	 * request. If there is, the loop comes back at once. Every packet may end the connection,
+	 * and with it @c. */
+	for (int i = 0; i < PACKETS_A_TURN; i++)
+		if (read_one(c) != TURN_MORE || !TAILQ_EMPTY(&c->queue))
+			return;
+}
+
+void connection_drain(struct connection *c)
+{
+	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
+	for (int i = 0; i < PACKETS_AT_DEATH; i++)
+		if (read_one(c) == TURN_OVER)
+			return;
+}
+
+int connection_new(struct client *client, int socket, struct connection **out)
+{
+	struct event_base *base = client->broker->base;
+	struct connection *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		fd_close(socket);
+		return -ENOMEM;
+	}
+	c->client = client;
+	c->socket = socket;
+	TAILQ_INIT(&c->queue);
+	c->readable = event_new(base, socket, EV_READ | EV_PERSIST, on_readable, c);
+	c->writable = event_new(base, socket, EV_WRITE, on_writable, c);
+	c->retry = event_new(base, -1, 0, on_writable, c);
+	if (!c->readable || !c->writable || !c->retry || event_add(c->readable, NULL) < 0) {
+		connection_free(c);
+		return -ENOMEM;
+	}
+	*out = c;
+	return 0;
+}
+
+void connection_free(struct connection *c)
+{
+	struct queued *q;
+
+	if (!c)
+		return;
+	while ((q = TAILQ_FIRST(&c->queue))) {
+		TAILQ_REMOVE(&c->queue, q, link);
+		queued_free(q);
+	}
+	if (c->readable)
+		event_free(c->readable);
+	if (c->writable)
+		event_free(c->writable);
+	if (c->retry)
+		event_free(c->retry);
+	fd_close(c->socket);
+	free(c);
+}
+
+bool connection_is_idle(const struct connection *c)
+{
+	return TAILQ_EMPTY(&c->queue);
+}
+
+int connection_socket(const struct connection *c)
+{
+	return c->socket;
+}
+
+void connection_farewell(int socket, int error, const char *detail)
+{
+	struct wire_message m = {.type = WIRE_ERROR};
+	unsigned char packet[2048];
+	size_t size;
+
+	m.error.error = error;
+	m.error.detail = (struct wire_bytes){detail, (uint32_t)strnlen(detail, 1024)};
+	size = wire_encode(&m, packet, sizeof(packet));
+	packet_send(socket, packet, size, NULL, 0, false);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONNECTION_H
+#define BROKER_CONNECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct client;
+struct connection;
+struct wire_message;
+
+/*
+ * A client's socket on the loop: packets in, packets out. While something waits to go out nothing
+ * is read, so a client that does not read its replies stops being served and costs no memory.
+ */
+
+/* Takes @socket over, whatever happens. 0 or negative errno. */
+int connection_new(struct client *client, int socket, struct connection **out);
+void connection_free(struct connection *c);
+
+/* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's
+ * account is full, -EPIPE when the peer is gone. */
+int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
+		    size_t n_fds);
+
+bool connection_is_idle(const struct connection *c);
+
+/* Handles what has arrived and not been read yet, as the process is dead and will send no more. */
+void connection_drain(struct connection *c);
+
+/* A last word, sent only if it can go out now. */
+void connection_farewell(int socket, int error, const char *detail);
+int connection_socket(const struct connection *c);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_FENCE_H
+#define BROKER_FENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/timeline.h"
+
+/*
+ * Timelines and fences as the broker sees them. A timeline page outlives its client as long as a
+ * fence refers to it.
+ */
+
+struct timelines {
+	uint64_t id;     /* of the page */
+	uint32_t client; /* slot of the owner, while it is alive */
+	unsigned refs;
+	bool dead;
+	/* Where it had got to when it died: our own copy, as somebody to whom the owner gave its
+	 * mapping could still write to the page. */
+	uint64_t last[TIMELINE_SLOTS];
+	int fd;    /* sealed: whoever gets it can only read */
+	int pidfd; /* the owner's */
+	struct timeline_page *page;
+};
+
+/* 0 or negative errno. */
+int timelines_new(uint64_t id, uint32_t client, int pidfd, struct timelines **out);
+struct timelines *timelines_ref(struct timelines *t);
+void timelines_unref(struct timelines *t);
+
+/* The owner is gone for good: every waiter is released. */
+void timelines_kill(struct timelines *t);
+
+struct fence {
+	struct timelines *timelines; /* NULL: reached */
+	uint64_t value;
+	uint32_t slot;
+};
+
+enum timeline_state fence_query(const struct fence *f);
+void fence_done(struct fence *f);
+
+/* Wire form, as share_fence has it. */
+uint64_t fence_timeline(const struct fence *f);
+
+/*
+ * A set of fences that are waited for together, at most one a timeline. Sets are shared and never
+ * change; NULL is the empty set. Whoever gets one back owns a reference.
+ */
+struct fence_set;
+
+/* Consumes @set and @f. Cannot fail: without memory the result is a set that is never reached, and
+ * the memory it gates stays unused until its segment goes, which is safe. */
+struct fence_set *fence_set_add(struct fence_set *set, struct fence *f);
+struct fence_set *fence_set_share(struct fence_set *set);
+struct fence_set *fence_set_merge(struct fence_set *a, struct fence_set *b);
+/* Without the fences that are reached, or whose owner is dead and can use nothing any more. */
+struct fence_set *fence_set_prune(struct fence_set *set);
+void fence_set_drop(struct fence_set *set);
+
+size_t fence_set_size(const struct fence_set *set);
+const struct fence *fence_set_at(const struct fence_set *set, size_t i);
+bool fence_set_is_lost(const struct fence_set *set);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Handing a buffer to a client: the lease, the descriptor of its segment and those of the timeline
+ * pages it has to wait on, each sent to a client once. Everything that can fail is done before the
+ * lease is given, so that a failure changes nothing.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/pool.h"
+#include "broker/segment.h"
+
+struct message {
+	struct wire_message m;
+	struct wire_fence fences[WIRE_FENCES_MAX];
+	uint64_t pages[WIRE_PAGES_MAX];
+	uint32_t page_slots[WIRE_PAGES_MAX];
+	int fds[WIRE_FDS_MAX]; /* borrowed */
+	size_t n_fences, n_pages, n_fds;
+};
+
+static bool has_page(const struct message *out, uint64_t page)
+{
+	for (size_t i = 0; i < out->n_pages; i++)
+		if (out->pages[i] == page)
+			return true;
+	return false;
+}
+
+/* False without memory. Pages beyond what one message carries are asked for by the client. */
+static bool add_fence(struct client *client, struct message *out, const struct fence *f)
+{
+	struct timelines *t = f->timelines;
+
+	out->fences[out->n_fences++] = (struct wire_fence){fence_timeline(f), f->value};
+	if (client_has_page(client, t->client) || has_page(out, t->id) ||
+	    out->n_pages == WIRE_PAGES_MAX)
+		return true;
+	if (client_reserve_page(client, t->client) < 0)
+		return false;
+	out->pages[out->n_pages] = t->id;
+	out->page_slots[out->n_pages++] = t->client;
+	out->fds[out->n_fds++] = t->fd;
+	out->fds[out->n_fds++] = t->pidfd;
+	return true;
+}
+
+static int add_fences(struct client *client, struct message *out, const struct grant *g)
+{
+	size_t n = fence_set_size(g->gate);
+
+	if (g->hand_over) {
+		switch (fence_query(g->hand_over)) {
+		case TIMELINE_REACHED:
+			break;
+		case TIMELINE_DEAD:
+			return SHARE_EOWNERDEAD;
+		case TIMELINE_PENDING:
+			if (!add_fence(client, out, g->hand_over))
+				return SHARE_ESYSTEM;
+		}
+	}
+	if (fence_set_is_lost(g->gate) || n > WIRE_FENCES_MAX - 1)
+		return SHARE_EAGAIN;
+	for (size_t i = 0; i < n; i++) {
+		const struct fence *f = fence_set_at(g->gate, i);
+
+		if (fence_query(f) == TIMELINE_PENDING && !add_fence(client, out, f))
+			return SHARE_ESYSTEM;
+	}
+	return 0;
+}
+
+static int explain(int error, char *detail, size_t size)
+{
+	const char *text = "the broker is out of memory";
+
+	if (error == SHARE_EOWNERDEAD)
+		text = "the process that gave this buffer died before its work on it was done";
+	else if (error == SHARE_EAGAIN)
+		text = "too much unfinished work is still using this memory";
+	snprintf(detail, size, "%s", text);
+	return error;
+}
+
+int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
+	       char *detail, size_t detail_size)
+{
+	struct buffer *buffer = g->buffer;
+	struct segment *s = buffer_segment(buffer);
+	bool writable = (g->mode & SHARE_RDWR) == SHARE_RDWR;
+	struct message out;
+	struct lease *lease;
+	int r, fd;
+
+	memset(&out.m, 0, sizeof(out.m));
+	out.n_fences = out.n_pages = out.n_fds = 0;
+	if (segment_offer(s, client, writable, &fd) < 0)
+		return explain(SHARE_ESYSTEM, detail, detail_size);
+	if (fd >= 0)
+		out.fds[out.n_fds++] = fd;
+	r = add_fences(client, &out, g);
+	if (r != 0)
+		return explain(r, detail, detail_size);
+	r = lease_grant(b, client, buffer, g->mode, &lease);
+	if (r == LEASE_QUOTA) {
+		snprintf(detail, detail_size, "uid %u has reached its limit of %" PRIu64 " leases",
+			 (unsigned)client->peer.uid, account_limit(client->account, LIMIT_LEASES));
+		return SHARE_EQUOTA;
+	}
+	if (r != 0)
+		return explain(SHARE_ESYSTEM, detail, detail_size);
+
+	if (fd >= 0)
+		segment_sent(s, client, writable);
+	for (size_t i = 0; i < out.n_pages; i++)
+		client_set_page(client, out.page_slots[i]);
+	out.m.type = WIRE_GRANT;
+	out.m.serial = serial;
+	out.m.grant = (struct wire_grant){
+	    .buffer = buffer_id(buffer),
+	    .size = buffer->size,
+	    .segment = segment_id(s),
+	    .segment_size = s->memory.size,
+	    .offset = block_offset(buffer->block),
+	    .version = g->version,
+	    .mode = g->mode,
+	    .kind = s->pool->kind->id,
+	    .flags = fd >= 0 ? WIRE_GRANT_SEGMENT : 0,
+	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},
+	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
+	};
+	client_send(client, &out.m, out.fds, out.n_fds);
+	return 0;
+}

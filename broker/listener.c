@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The listening socket. Two things can go wrong that are not the broker's fault: the path may be
+ * taken, by a live broker or by the remains of a dead one, and descriptors may run out. The lock
+ * file decides the first without a race (the kernel drops the lock with its holder); a reserve
+ * descriptor lets the second be told to whoever connects, instead of spinning on EMFILE.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/connection.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+#include "wire/fd.h"
+
+#define BACKLOG         4096
+#define ACCEPTED_A_TURN 64
+#define BACK_OFF_MS     50
+
+struct listener {
+	struct broker *broker;
+	struct event *readable;
+	struct event *back_off;
+	int socket;
+	int reserve; /* given up to accept and refuse when there are no others */
+};
+
+static int lock(const char *path, int *out)
+{
+	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+	int fd;
+
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int r = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
+
+		fd_close(fd);
+		return r;
+	}
+	*out = fd;
+	return 0;
+}
+
+/* With the lock held nobody of ours listens there; somebody else may. */
+static int remove_stale(const char *path, const struct sockaddr_un *address)
+{
+	_cleanup_fd_ int probe = -1;
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (probe < 0)
+		return -errno;
+	if (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0)
+		return -EADDRINUSE;
+	if (errno != ECONNREFUSED)
+		return errno == EPROTOTYPE ? -EADDRINUSE : -errno;
+	log_info("replacing the stale socket %s", path);
+	return unlink(path) < 0 ? -errno : 0;
+}
+
+static int bind_and_listen(const char *path, const struct sockaddr_un *address, mode_t mode)
+{
+	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int taken;
+
+	/* the mode is set before anybody can connect */
+	if (fd < 0 || bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ||
+	    chmod(path, mode) < 0 || listen(fd, BACKLOG) < 0)
+		return -errno;
+	taken = fd;
+	fd = -1;
+	return taken;
+}
+
+int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size_t error_size)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int r;
+
+	if (strlen(path) >= sizeof(address.sun_path)) {
+		snprintf(error, error_size, "%s: the path of a socket has at most %zu bytes", path,
+			 sizeof(address.sun_path) - 1);
+		return -ENAMETOOLONG;
+	}
+	strcpy(address.sun_path, path);
+	r = lock(path, lock_fd);
+	if (r == 0) {
+		r = remove_stale(path, &address);
+		if (r == 0)
+			r = bind_and_listen(path, &address, mode);
+		if (r < 0)
+			*lock_fd = fd_close(*lock_fd);
+	}
+	if (r == -EADDRINUSE)
+		snprintf(error, error_size, "%s: a broker is serving there already", path);
+	else if (r == -EEXIST)
+		snprintf(error, error_size, "%s: there is a file that is no socket", path);
+	else if (r < 0)
+		snprintf(error, error_size, "%s: %s", path, strerror(-r));
+	return r;
+}
+
+static void on_back_off(evutil_socket_t fd, short what, void *data)
+{
+	struct listener *l = data;
+
+	(void)fd, (void)what;
+	event_add(l->readable, NULL);
+}
+
+/* No descriptor for a client: tell one, and leave the others in the backlog for a while. */
+static void refuse_one(struct listener *l)
+{
+	struct timeval delay = {0, BACK_OFF_MS * 1000};
+	int fd;
+
+	l->reserve = fd_close(l->reserve);
+	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		connection_farewell(fd, SHARE_EQUOTA, "the broker is out of descriptors");
+		fd_close(fd);
+	}
+	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	log_warning("out of descriptors: a client was refused");
+	event_del(l->readable);
+	event_add(l->back_off, &delay);
+}
+
+static void on_readable(evutil_socket_t socket, short what, void *data)
+{
+	struct listener *l = data;
+
+	(void)what;
+	for (int i = 0; i < ACCEPTED_A_TURN; i++) {
+		int fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			client_accept(l->broker, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			refuse_one(l);
+		else if (errno == ECONNABORTED || errno == EINTR)
+			continue;
+		return;
+	}
+}
+
+int listener_new(struct broker *b, int socket, struct listener **out)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+
+	if (!l) {
+		fd_close(socket);
+		return -ENOMEM;
+	}
+	l->broker = b;
+	l->socket = socket;
+	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->readable = event_new(b->base, socket, EV_READ | EV_PERSIST, on_readable, l);
+	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
+	if (!l->readable || !l->back_off || event_add(l->readable, NULL) < 0) {
+		listener_free(l);
+		return -ENOMEM;
+	}
+	*out = l;
+	return 0;
+}
+
+void listener_free(struct listener *l)
+{
+	if (!l)
+		return;
+	if (l->readable)
+		event_free(l->readable);
+	if (l->back_off)
+		event_free(l->back_off);
+	fd_close(l->socket);
+	fd_close(l->reserve);
+	free(l);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_LISTENER_H
+#define BROKER_LISTENER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct broker;
+struct listener;
+
+/*
+ * Binds and listens at @path, replacing a stale socket. Keeps a lock file beside it as long as the
+ * broker lives. Returns the socket, or negative errno with a sentence in @error: -EADDRINUSE when
+ * a live broker is there, -ENAMETOOLONG.
+ */
+int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size_t error_size);
+
+/* Accepts clients from a listening socket, which it takes over. 0 or negative errno. */
+int listener_new(struct broker *b, int socket, struct listener **out);
+void listener_free(struct listener *l);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+
+/* share-broker: arguments, descriptors it was given, and the exit code. */
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/config.h"
+#include "broker/listener.h"
+#include "broker/log.h"
+#include "wire/fd.h"
+
+/* The C library looks for it. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+    "share-broker " SHARE_VERSION;
+
+struct arguments {
+	const char *config;
+	const char *socket;
+	const char *remove;
+	int listen_fd;
+	int lifeline_fd;
+	bool check;
+};
+
+enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK };
+
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "Read the configuration from FILE (default: built in)", 0},
+    {"socket", 's', "PATH", 0, "Serve at PATH, whatever the configuration says", 0},
+    {"log-level", 'l', "LEVEL", 0, "error, warning, info (default) or debug", 0},
+    {"check", OPTION_CHECK, NULL, 0, "Read the configuration, report, and exit", 0},
+    {NULL, 0, NULL, 0, "For programs that start a private broker:", 1},
+    {"listen-fd", OPTION_LISTEN_FD, "FD", 0, "Serve this listening SOCK_SEQPACKET socket", 1},
+    {"lifeline-fd", OPTION_LIFELINE_FD, "FD", 0,
+     "End when this descriptor becomes readable (a pidfd, or a pipe that is closed)", 1},
+    {"remove", OPTION_REMOVE, "PATH", 0,
+     "Remove this socket at the end, and its directory if that is empty then", 1},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static int parse_fd(struct argp_state *state, const char *text)
+{
+	char *end;
+	long fd = strtol(text, &end, 10);
+
+	if (*end || end == text || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_GETFD) < 0)
+		argp_error(state, "'%s' is not an open descriptor", text);
+	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+	return (int)fd;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case 'c':
+		a->config = value;
+		return 0;
+	case 's':
+		a->socket = value;
+		return 0;
+	case 'l':
+		if (log_level_from_name(value) < 0)
+			argp_error(state, "'%s' is not a log level", value);
+		log_set_level((enum log_level)log_level_from_name(value));
+		return 0;
+	case OPTION_LISTEN_FD:
+		a->listen_fd = parse_fd(state, value);
+		return 0;
+	case OPTION_LIFELINE_FD:
+		a->lifeline_fd = parse_fd(state, value);
+		return 0;
+	case OPTION_REMOVE:
+		a->remove = value;
+		return 0;
+	case OPTION_CHECK:
+		a->check = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+    options, parse,
+    NULL,    "Owns memory that processes share, and hands it to clients over a Unix socket.",
+    NULL,    NULL,
+    NULL};
+
+static int load(const char *path, struct config **out)
+{
+	char error[1024];
+	int r;
+
+	if (path) {
+		r = config_load(path, out, error, sizeof(error));
+	} else {
+		r = config_default(out);
+		snprintf(error, sizeof(error), "%s", strerror(r < 0 ? -r : 0));
+	}
+	if (r != 0)
+		log_error("%s", error);
+	return r;
+}
+
+/* Each client costs a socket and a pidfd, each segment two descriptors. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/* From a service manager: one listening socket, as descriptor 3. */
+static int activation_fd(void)
+{
+	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+
+	if (!pid || !fds || strtol(pid, NULL, 10) != getpid() || strcmp(fds, "1") != 0)
+		return -1;
+	fcntl(3, F_SETFD, FD_CLOEXEC);
+	return 3;
+}
+
+/* With exactly this mode, whatever the umask. One that exists is left as it is. */
+static int make_directory(const char *path, mode_t mode)
+{
+	mode_t before = umask(0);
+	int r = mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+
+	umask(before);
+	return r;
+}
+
+/* Where to serve when nobody says: for root where all users look, for others where they themselves
+ * do. The directory exists afterwards. */
+static int default_socket(char *out, size_t size)
+{
+	bool root = geteuid() == 0;
+	const char *parent = root ? "/run" : getenv("XDG_RUNTIME_DIR");
+	int n, r;
+
+	if (!parent || parent[0] != '/') {
+		log_error(
+		    "no path for the socket: XDG_RUNTIME_DIR is %s (set \"socket\" in the "
+		    "configuration, or use --socket)",
+		    parent && parent[0] ? "not absolute" : "not set");
+		return -EINVAL;
+	}
+	n = snprintf(out, size, "%s/share", parent);
+	if ((size_t)n + sizeof("/broker.sock") > size)
+		r = -ENAMETOOLONG;
+	else
+		r = make_directory(out, root ? 0755 : 0700);
+	if (r < 0)
+		log_error("%s: %s", out, strerror(-r));
+	else
+		strcat(out, "/broker.sock");
+	return r;
+}
+
+static void remove_path(const char *path)
+{
+	char *copy = strdup(path), *slash;
+
+	unlink(path);
+	slash = copy ? strrchr(copy, '/') : NULL;
+	if (slash && slash > copy) {
+		*slash = '\0';
+		rmdir(copy);
+	}
+	free(copy);
+}
+
+static int serve(const struct arguments *a, const struct config *config)
+{
+	const char *path = a->socket ? a->socket : config->socket;
+	char default_path[PATH_MAX];
+	int listen_fd = a->listen_fd, lock_fd = -1, r;
+	struct broker *broker;
+	char error[512];
+
+	if (listen_fd < 0)
+		listen_fd = activation_fd();
+	if (listen_fd < 0 && !path) {
+		r = default_socket(default_path, sizeof(default_path));
+		if (r < 0)
+			return r;
+		path = default_path;
+	}
+	r = broker_new(config, &broker);
+	if (r < 0)
+		return r;
+	if (listen_fd < 0) {
+		listen_fd =
+		    listener_bind(path, config->socket_mode, &lock_fd, error, sizeof(error));
+		if (listen_fd < 0) {
+			log_error("%s", error);
+			broker_free(broker);
+			return listen_fd;
+		}
+		log_info("serving at %s", path);
+	}
+	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
+	r = broker_run(broker, listen_fd, a->lifeline_fd);
+	/* before the lock goes: the next broker must find no socket, or its own */
+	if (lock_fd >= 0)
+		unlink(path);
+	broker_free(broker);
+	fd_close(lock_fd);
+	fd_close(a->lifeline_fd);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1};
+	struct config *config;
+	int r;
+
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	signal(SIGPIPE, SIG_IGN);
+	if (load(a.config, &config) != 0) {
+		if (a.remove)
+			remove_path(a.remove);
+		return 2;
+	}
+	raise_descriptor_limit();
+	r = 0;
+	if (a.check)
+		printf("%s: good (pools: %zu)\n", a.config ? a.config : "built-in configuration",
+		       config->n_pools);
+	else
+		r = serve(&a, config);
+	if (a.remove)
+		remove_path(a.remove);
+	config_free(config);
+	return r < 0 ? 1 : 0;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Names, and look-ups that wait for one. A name holds a reference on its buffer; replacing it is
+ * one assignment in one thread, so nobody can see half of it. Look-ups are answered in the order
+ * in which they came.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/name.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+#include "broker/watch.h"
+
+static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+	int r = memcmp(a, b, a_size < b_size ? a_size : b_size);
+
+	return r ? r : (a_size > b_size) - (a_size < b_size);
+}
+
+static int compare(const struct name *a, const struct name *b)
+{
+	return compare_text(a->text, a->size, b->text, b->size);
+}
+
+RB_GENERATE_INTERNAL(name_tree, name, tree, compare, static __attribute__((unused)))
+
+/* The first name that is not before @text. */
+static struct name *lower_bound(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = RB_ROOT(&b->names), *best = NULL;
+
+	while (n) {
+		if (compare_text(n->text, n->size, text, size) >= 0) {
+			best = n;
+			n = RB_LEFT(n, tree);
+		} else {
+			n = RB_RIGHT(n, tree);
+		}
+	}
+	return best;
+}
+
+static struct name *find(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = lower_bound(b, text, size);
+
+	return n && n->size == size && memcmp(n->text, text, size) == 0 ? n : NULL;
+}
+
+struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive)
+{
+	struct name *n = lower_bound(b, after, size);
+
+	if (n && !inclusive && n->size == size && memcmp(n->text, after, size) == 0)
+		n = RB_NEXT(name_tree, &b->names, n);
+	while (n && !n->buffer)
+		n = RB_NEXT(name_tree, &b->names, n);
+	return n;
+}
+
+static struct name *find_or_add(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = find(b, text, size);
+
+	if (n)
+		return n;
+	n = calloc(1, sizeof(*n) + size + 1);
+	if (!n)
+		return NULL;
+	memcpy(n->text, text, size);
+	n->size = size;
+	TAILQ_INIT(&n->waits);
+	RB_INSERT(name_tree, &b->names, n);
+	return n;
+}
+
+static void free_if_unused(struct broker *b, struct name *n)
+{
+	if (n->buffer || !TAILQ_EMPTY(&n->waits))
+		return;
+	RB_REMOVE(name_tree, &b->names, n);
+	free(n);
+}
+
+bool name_is_visible(const struct name *n, const struct client *client)
+{
+	return pool_access(buffer_pool(n->buffer), client) & ACCESS_READ;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int out_of_memory(char *detail, size_t size)
+{
+	snprintf(detail, size, "the broker is out of memory");
+	return SHARE_ESYSTEM;
+}
+
+static int answer(struct name *n, struct client *client, uint32_t serial, uint32_t mode,
+		  char *detail, size_t detail_size)
+{
+	struct grant g = {
+	    .buffer = n->buffer,
+	    .mode = mode,
+	    .version = n->version,
+	    .hand_over = &n->fence,
+	};
+	unsigned may = pool_access(buffer_pool(n->buffer), client);
+
+	if ((mode & may) != mode) {
+		snprintf(detail, detail_size, "you may not %s buffers of pool '%s'",
+			 may & ACCESS_READ ? "write" : "read", buffer_pool(n->buffer)->name);
+		return SHARE_EACCES;
+	}
+	if ((mode & n->mode) != mode) {
+		snprintf(detail, detail_size, "'%s' is published read-only", n->text);
+		return SHARE_EACCES;
+	}
+	return grant_send(client->broker, client, serial, &g, detail, detail_size);
+}
+
+static void answer_waits(struct name *n)
+{
+	char detail[256];
+
+	while (!TAILQ_EMPTY(&n->waits)) {
+		struct wait *w = TAILQ_FIRST(&n->waits);
+		struct client *client = w->client;
+		uint32_t serial = w->serial;
+		int r = answer(n, client, serial, w->mode, detail, sizeof(detail));
+
+		wait_free(w);
+		if (r != 0)
+			request_reply_error(client, serial, r, detail);
+	}
+}
+
+/* The buffer and everything that came with it; the node stays. */
+static void clear(struct broker *b, struct name *n)
+{
+	struct buffer *buffer = n->buffer;
+
+	if (!buffer)
+		return;
+	n->buffer = NULL;
+	if (n->publisher)
+		LIST_REMOVE(n, of_publisher);
+	n->publisher = NULL;
+	fence_done(&n->fence);
+	charge_return(&n->charge);
+	b->n_names--;
+	buffer_unref(b, buffer);
+}
+
+static int may_replace(const struct name *n, const struct publication *p, char *detail,
+		       size_t detail_size)
+{
+	if (p->expected && (!n->buffer || n->version != p->expected)) {
+		snprintf(detail, detail_size, "'%s' is at version %" PRIu64 ", not %" PRIu64,
+			 n->text, n->buffer ? n->version : 0, p->expected);
+		return SHARE_EBUSY;
+	}
+	if (!n->buffer)
+		return 0;
+	if (n->uid != p->client->peer.uid && !p->client->admin) {
+		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
+		return SHARE_EACCES;
+	}
+	if (p->flags & SHARE_PUBLISH_EXCLUSIVE) {
+		snprintf(detail, detail_size, "'%s' is published already", n->text);
+		return SHARE_EEXIST;
+	}
+	return 0;
+}
+
+int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
+		 size_t detail_size)
+{
+	struct name *n = find_or_add(b, p->name, p->size);
+	struct charge charge = {0};
+	uint32_t change;
+	int r;
+
+	if (!n)
+		return out_of_memory(detail, detail_size);
+	r = may_replace(n, p, detail, detail_size);
+	if (r == 0 && n->buffer && n->charge.account == p->client->account) {
+		charge = n->charge; /* one for another: that must work at the limit, too */
+		n->charge = (struct charge){0};
+	} else if (r == 0 && !charge_take(&charge, p->client->account, LIMIT_NAMES, 1)) {
+		snprintf(detail, detail_size, "uid %u has reached its limit of %" PRIu64 " names",
+			 (unsigned)p->client->peer.uid,
+			 account_limit(p->client->account, LIMIT_NAMES));
+		r = SHARE_EQUOTA;
+	}
+	if (r != 0) {
+		free_if_unused(b, n);
+		return r;
+	}
+	change = n->buffer ? SHARE_REPLACED : SHARE_PUBLISHED;
+	buffer_ref(p->buffer); /* before the old one goes: it may be the same */
+	clear(b, n);
+	n->buffer = p->buffer;
+	n->version = *version = ++b->last_version;
+	n->mode = p->mode;
+	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
+	n->uid = p->client->peer.uid;
+	n->charge = charge;
+	n->fence = *p->fence;
+	*p->fence = (struct fence){0};
+	b->n_names++;
+	if (!n->persistent) {
+		n->publisher = p->client;
+		LIST_INSERT_HEAD(&p->client->names, n, of_publisher);
+	}
+	watches_notify(b, n, change);
+	answer_waits(n);
+	return 0;
+}
+
+void name_unpublish(struct broker *b, struct name *n)
+{
+	watches_notify(b, n, SHARE_UNPUBLISHED);
+	clear(b, n);
+	free_if_unused(b, n);
+}
+
+int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
+		      char *detail, size_t detail_size)
+{
+	struct name *n = find(b, text, size);
+
+	if (!n || !n->buffer || !name_is_visible(n, client)) {
+		snprintf(detail, detail_size, "nothing is published as '%.*s'", (int)size,
+			 (const char *)text);
+		return SHARE_ENOENT;
+	}
+	if (n->uid != client->peer.uid && !client->admin) {
+		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
+		return SHARE_EACCES;
+	}
+	name_unpublish(b, n);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void wait_free(struct wait *w)
+{
+	TAILQ_REMOVE(&w->name->waits, w, of_name);
+	LIST_REMOVE(w, of_client);
+	if (w->timer)
+		event_free(w->timer);
+	charge_return(&w->charge);
+	free_if_unused(w->client->broker, w->name);
+	free(w);
+}
+
+static void end_wait(struct wait *w, int error, const char *detail)
+{
+	struct client *client = w->client;
+	uint32_t serial = w->serial;
+
+	wait_free(w);
+	request_reply_error(client, serial, error, detail);
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *data)
+{
+	const struct wait *w = data;
+	char detail[SHARE_NAME_MAX + 64];
+
+	(void)fd, (void)what;
+	snprintf(detail, sizeof(detail), "'%s' was not published within the time limit",
+		 w->name->text);
+	end_wait(data, SHARE_ETIMEDOUT, detail);
+}
+
+void wait_cancel(struct client *client, uint32_t serial)
+{
+	struct wait *w;
+
+	LIST_FOREACH (w, &client->waits, of_client) {
+		if (w->serial == serial) {
+			end_wait(w, SHARE_ECANCELED, "the look-up was canceled");
+			return;
+		}
+	}
+}
+
+static int wait_for(struct broker *b, struct client *client, uint32_t serial, struct name *n,
+		    uint32_t mode, int timeout, char *detail, size_t detail_size)
+{
+	struct timeval limit = {timeout / 1000, timeout % 1000 * 1000};
+	struct wait *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return out_of_memory(detail, detail_size);
+	if (!charge_take(&w->charge, client->account, LIMIT_WAITS, 1)) {
+		snprintf(detail, detail_size,
+			 "uid %u has reached its limit of %" PRIu64 " waiting look-ups",
+			 (unsigned)client->peer.uid, account_limit(client->account, LIMIT_WAITS));
+		free(w);
+		return SHARE_EQUOTA;
+	}
+	if (timeout > 0) {
+		w->timer = event_new(b->base, -1, 0, on_timeout, w);
+		if (!w->timer || event_add(w->timer, &limit) < 0) {
+			if (w->timer)
+				event_free(w->timer);
+			charge_return(&w->charge);
+			free(w);
+			return out_of_memory(detail, detail_size);
+		}
+	}
+	w->client = client;
+	w->name = n;
+	w->serial = serial;
+	w->mode = mode;
+	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
+	LIST_INSERT_HEAD(&client->waits, w, of_client);
+	return 0;
+}
+
+int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
+		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size)
+{
+	struct name *n = find(b, text, size);
+	int r;
+
+	if (n && n->buffer)
+		return answer(n, client, serial, mode, detail, detail_size);
+	if (timeout == 0) {
+		snprintf(detail, detail_size, "nothing is published as '%.*s'", (int)size,
+			 (const char *)text);
+		return SHARE_ENOENT;
+	}
+	n = find_or_add(b, text, size);
+	if (!n)
+		return out_of_memory(detail, detail_size);
+	r = wait_for(b, client, serial, n, mode, timeout, detail, detail_size);
+	if (r != 0)
+		free_if_unused(b, n);
+	return r;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Peer identity. The pidfd is what proves a death later, so a peer without one is no client: its
+ * memory could never be taken back.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "broker/peer.h"
+#include "wire/fd.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+/* Before SO_PEERPIDFD the number has to be trusted. The socket not being hung up afterwards means
+ * that the process was still there when its number was looked up. */
+static int open_pidfd(int socket, pid_t pid)
+{
+	struct pollfd hup = {.fd = socket};
+	int fd;
+
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return -errno;
+	if (poll(&hup, 1, 0) > 0 && hup.revents & POLLHUP) {
+		fd_close(fd);
+		return -ESRCH;
+	}
+	return fd;
+}
+
+static int peer_pidfd(int socket, pid_t pid)
+{
+	socklen_t size = sizeof(int);
+	int fd;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0)
+		return fd;
+	if (errno != ENOPROTOOPT)
+		return -errno;
+	return pid > 0 ? open_pidfd(socket, pid) : -ESRCH;
+}
+
+static int peer_groups(int socket, gid_t primary, struct peer *p)
+{
+	socklen_t size = 0;
+	gid_t *groups;
+
+	/* asks for the size first: the list may have any length */
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) < 0 && errno != ERANGE)
+		return -errno;
+	groups = malloc(size + sizeof(gid_t));
+	if (!groups)
+		return -ENOMEM;
+	if (size > 0 && getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0) {
+		int r = -errno;
+
+		free(groups);
+		return r;
+	}
+	p->n_groups = size / sizeof(gid_t);
+	groups[p->n_groups++] = primary;
+	p->groups = groups;
+	return 0;
+}
+
+int peer_identify(int socket, struct peer *out)
+{
+	struct ucred credentials;
+	socklen_t size = sizeof(credentials);
+	struct peer p = {.pidfd = -1};
+	int r;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return -errno;
+	p.pid = credentials.pid;
+	p.uid = credentials.uid;
+	p.pidfd = peer_pidfd(socket, p.pid);
+	if (p.pidfd < 0)
+		return p.pidfd;
+	r = peer_groups(socket, credentials.gid, &p);
+	if (r < 0) {
+		fd_close(p.pidfd);
+		return r;
+	}
+	*out = p;
+	return 0;
+}
+
+void peer_done(struct peer *p)
+{
+	p->pidfd = fd_close(p->pidfd);
+	free(p->groups);
+	p->groups = NULL;
+	p->n_groups = 0;
+}

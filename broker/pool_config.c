@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a pool is asked to be, and whether that is possible.
+ *
+ * Options come from the configuration file or over the socket, and pass the same check here: what
+ * is left out gets its default, what contradicts itself is refused in the words of who asked. A
+ * pool that is made from the result needs to ask nothing again.
+ *
+ * Must not know the pools that are made from it, who may create one, nor who owns it: what is in
+ * the list is all the access there is here.
+ */
+#include "broker/pool_config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/size.h"
+#include "broker/text.h"
+
+#define N_OF(array) (sizeof(array) / sizeof(array)[0])
+
+#define DEFAULT_SEGMENT_SIZE (64 * MIB)
+#define DEFAULT_ALIGNMENT    512
+#define MAX_ALIGNMENT        (2 * MIB)
+#define SEGMENT_GRANULE      4096
+#define MIN_SEGMENT_SIZE     POOL_MIN_LIMIT
+#define MAX_SEGMENT_SIZE     TIB
+
+/* The kinds that a pool can be asked to be; the first is the default. */
+static const char *const pool_kinds[] = {"auto", "host"};
+
+void pool_config_clear(struct pool_config *p)
+{
+	free(p->name);
+	access_list_clear(&p->access);
+	*p = (struct pool_config)POOL_CONFIG_INIT;
+}
+
+static int check_kind(const struct config_reader *r, const struct config_path *path,
+		      struct pool_config *p)
+{
+	char shown[64], known[64] = "";
+
+	if (!p->kind)
+		p->kind = pool_kinds[0];
+	for (size_t i = 0; i < N_OF(pool_kinds); i++) {
+		if (strcmp(p->kind, pool_kinds[i]) == 0) {
+			p->kind = pool_kinds[i];
+			return 0;
+		}
+	}
+	for (size_t i = 0; i < N_OF(pool_kinds); i++) {
+		strcat(known, i > 0 ? ", " : "");
+		strcat(known, pool_kinds[i]);
+	}
+	return config_fail(r, CONFIG_KEY(path, "kind"), "\"%s\" is not a kind of pool (%s)",
+			   text_printable(p->kind, shown, sizeof(shown)), known);
+}
+
+/* In the order in which one number limits the next. */
+static int check_sizes(const struct config_reader *r, const struct config_path *path,
+		       struct pool_config *p, uint64_t default_limit)
+{
+	const struct config_path *place = CONFIG_KEY(path, "limit");
+	char one[SIZE_TEXT_MAX], other[SIZE_TEXT_MAX];
+
+	if (p->limit == 0)
+		p->limit = default_limit;
+	if (p->limit < MIN_SEGMENT_SIZE)
+		return config_fail(r, place, "%s is less than the smallest segment (%s)",
+				   size_format(p->limit, one),
+				   size_format(MIN_SEGMENT_SIZE, other));
+
+	/* A small pool is no contradiction as long as nobody has asked for large segments. */
+	place = CONFIG_KEY(path, "segment_size");
+	if (p->segment_size == 0 && p->limit < DEFAULT_SEGMENT_SIZE)
+		p->segment_size = p->limit - p->limit % SEGMENT_GRANULE;
+	else if (p->segment_size == 0)
+		p->segment_size = DEFAULT_SEGMENT_SIZE;
+	if (p->segment_size < MIN_SEGMENT_SIZE || p->segment_size > MAX_SEGMENT_SIZE)
+		return config_fail(r, place, "%s is not possible (64KiB to 1TiB)",
+				   size_format(p->segment_size, one));
+	p->segment_size += -p->segment_size % SEGMENT_GRANULE;
+	if (p->segment_size > p->limit)
+		return config_fail(r, place, "%s is more than the pool's limit (%s)",
+				   size_format(p->segment_size, one), size_format(p->limit, other));
+
+	place = CONFIG_KEY(path, "alignment");
+	if (p->alignment == 0)
+		p->alignment = DEFAULT_ALIGNMENT;
+	if (p->alignment < DEFAULT_ALIGNMENT || p->alignment > MAX_ALIGNMENT ||
+	    (p->alignment & (p->alignment - 1)) != 0)
+		return config_fail(r, place, "%s is not possible (a power of two, 512 to 2MiB)",
+				   size_format(p->alignment, one));
+	if (p->alignment > p->segment_size)
+		return config_fail(r, place, "%s is more than a segment of the pool (%s)",
+				   size_format(p->alignment, one),
+				   size_format(p->segment_size, other));
+
+	if (p->release_threshold == UINT64_MAX)
+		p->release_threshold = p->segment_size;
+	return 0;
+}
+
+static int check_pool(const struct config_reader *r, const struct config_path *path,
+		      struct pool_config *p, uint64_t default_limit)
+{
+	char shown[64];
+
+	if (!p->name)
+		return config_fail(r, path, "lacks \"name\"");
+	if (!text_is_valid_name(p->name, strlen(p->name)))
+		return config_fail(r, CONFIG_KEY(path, "name"),
+				   "\"%s\" is not a name (1 to 255 "
+				   "bytes of UTF-8 without control characters)",
+				   text_printable(p->name, shown, sizeof(shown)));
+	int e = check_kind(r, path, p);
+	return e ? e : check_sizes(r, path, p, default_limit);
+}
+
+int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
+			 size_t error_size)
+{
+	const struct config_reader r = {.error = error, .error_size = error_size};
+
+	return check_pool(&r, NULL, p, default_limit);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Pools of the file                                                                           */
+
+static struct pool_config *new_pools(size_t n)
+{
+	struct pool_config *pools = calloc(n + 1, sizeof(*pools));
+
+	for (size_t i = 0; pools && i < n; i++)
+		pools[i] = (struct pool_config)POOL_CONFIG_INIT;
+	return pools;
+}
+
+void pool_configs_free(struct pool_config *pools, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		pool_config_clear(&pools[i]);
+	free(pools);
+}
+
+/* Reads one pool into the place that is kept for it, where the caller frees it in any case. */
+static int read_pool(const struct config_reader *r, const struct config_path *path, json_t *object,
+		     uint64_t default_limit, struct pool_config *p)
+{
+	static const char *const keys[] = {
+	    "name", "kind", "limit", "segment_size", "alignment", "release_threshold", "access",
+	};
+	const struct {
+		const char *key;
+		bool zero;
+		uint64_t *out;
+	} sizes[] = {
+	    {"limit", false, &p->limit},
+	    {"segment_size", false, &p->segment_size},
+	    {"alignment", false, &p->alignment},
+	    {"release_threshold", true, &p->release_threshold},
+	};
+	const char *name = NULL;
+	int e = config_check_object(r, path, object, "{\"name\": \"frames\", \"limit\": \"4GiB\"}");
+
+	if (e == 0)
+		e = config_check_keys(r, path, object, keys, N_OF(keys));
+	if (e == 0)
+		e = config_read_string(r, CONFIG_KEY(path, "name"), object, "a name", &name);
+	if (e == 0 && name && !(p->name = strdup(name)))
+		e = config_fail_memory(r);
+	if (e == 0)
+		e = config_read_string(r, CONFIG_KEY(path, "kind"), object, "a kind of pool",
+				       &p->kind);
+	for (size_t i = 0; e == 0 && i < N_OF(sizes); i++)
+		e = size_read(r, CONFIG_KEY(path, sizes[i].key), object, sizes[i].zero,
+			      sizes[i].out);
+	if (e == 0)
+		e = check_pool(r, path, p, default_limit);
+
+	const json_t *access = json_object_get(object, "access");
+	if (e == 0 && access)
+		e = access_parse(r, CONFIG_KEY(path, "access"), access, &p->access);
+	return e;
+}
+
+static int check_is_new(const struct config_reader *r, const struct config_path *path,
+			const json_t *object, const struct pool_config *pools, size_t i)
+{
+	for (size_t k = 0; k < i; k++) {
+		if (strcmp(pools[i].name, pools[k].name) == 0)
+			return config_fail_value(r, CONFIG_KEY(path, "name"),
+						 json_object_get(object, "name"),
+						 "is the name of pools[%zu] already", k);
+	}
+	return 0;
+}
+
+int pool_configs_read(const struct config_reader *r, const struct config_path *path,
+		      const json_t *array, uint64_t default_limit, struct pool_config **out,
+		      size_t *n_out)
+{
+	size_t n = json_array_size(array);
+	int e = 0;
+
+	if (!json_is_array(array))
+		return config_fail_value(r, path, array,
+					 "is not a list (like [{\"name\": \"frames\"}])");
+	if (n > CONFIG_MAX_POOLS)
+		return config_fail(r, path, "%zu pools are too many (at most %d)", n,
+				   CONFIG_MAX_POOLS);
+	struct pool_config *pools = new_pools(n);
+	if (!pools)
+		return config_fail_memory(r);
+
+	for (size_t i = 0; e == 0 && i < n; i++) {
+		const struct config_path *place = CONFIG_INDEX(path, i);
+		json_t *object = json_array_get(array, i);
+
+		e = read_pool(r, place, object, default_limit, &pools[i]);
+		if (e == 0)
+			e = check_is_new(r, place, object, pools, i);
+	}
+	if (e != 0) {
+		pool_configs_free(pools, n);
+		return e;
+	}
+	*out = pools;
+	*n_out = n;
+	return 0;
+}
+
+int pool_configs_default(uint64_t default_limit, struct pool_config **out, size_t *n_out)
+{
+	struct pool_config *pool = new_pools(1);
+	char error[CONFIG_ERROR_MAX];
+
+	if (!pool)
+		return -ENOMEM;
+	pool->name = strdup("default");
+	/* The check has nothing to refuse: this fills in the defaults. */
+	if (!pool->name || pool_config_validate(pool, default_limit, error, sizeof(error)) != 0) {
+		pool_configs_free(pool, 1);
+		return -ENOMEM;
+	}
+	*out = pool;
+	*n_out = 1;
+	return 0;
+}

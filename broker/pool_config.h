@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_POOL_CONFIG_H
+#define BROKER_POOL_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "broker/access.h"
+#include "broker/config_reader.h"
+
+#define CONFIG_MAX_POOLS 4096
+
+/** Bytes. No pool can have a lower limit, since there would be no room for a segment in it. */
+#define POOL_MIN_LIMIT UINT64_C(65536)
+
+/** What a pool is asked to be, by the file or by a client. */
+struct pool_config {
+	char *name;
+	const char *kind; /* of pool_config_validate()'s table once that has seen it */
+	uint64_t limit;
+	uint64_t segment_size;
+	uint64_t alignment;
+	uint64_t release_threshold;
+	struct access_list access;
+};
+#define POOL_CONFIG_INIT                        \
+	{                                       \
+		.release_threshold = UINT64_MAX \
+	}
+
+/**
+ * Fills in what is left to defaults and checks a pool's options, from the file or from a client:
+ * kind NULL, limit 0, segment_size 0, alignment 0, release_threshold UINT64_MAX. @default_limit is
+ * the configuration's default_pool_limit. Makes @p->kind point to static storage, leaves access
+ * alone. Returns 0, or CONFIG_EINVALID with "KEY: what is wrong" in @error.
+ */
+int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
+			 size_t error_size);
+
+/** Frees name and access. */
+void pool_config_clear(struct pool_config *p);
+
+/**
+ * Reads the list "pools" of the file; they are validated then. @path says where it is, for
+ * messages. Returns 0, CONFIG_EINVALID or a negative errno, worded in the reader's buffer. @out and
+ * @n_out are written on success only, for pool_configs_free().
+ */
+int pool_configs_read(const struct config_reader *r, const struct config_path *path,
+		      const json_t *array, uint64_t default_limit, struct pool_config **out,
+		      size_t *n_out);
+
+/** What there is when nobody says which pools there are: "default". @default_limit must be at least
+ * POOL_MIN_LIMIT. Returns 0 or -ENOMEM; otherwise as pool_configs_read(). */
+int pool_configs_default(uint64_t default_limit, struct pool_config **out, size_t *n_out);
+
+/** NULL is fine. */
+void pool_configs_free(struct pool_config *pools, size_t n);
+
+#endif

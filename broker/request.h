@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_REQUEST_H
+#define BROKER_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/fd.h"
+#include "wire/wire.h"
+
+struct broker;
+struct client;
+
+/* One message of a client, being handled. */
+struct request {
+	struct broker *broker;
+	struct client *client;
+	const struct wire_message *m;
+};
+
+/*
+ * A handler answers its request (once, now or later) and returns. It never fails: a client's
+ * mistake is an answer, and a broken rule ends that client's connection.
+ */
+typedef void (*request_handler)(struct request *r);
+
+/* A packet has arrived. What handlers do not take of @fds is the caller's to close. True when the
+ * client expects an answer to it, so that it probably says nothing more before it has read that. */
+bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds);
+
+void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds);
+void request_done(struct request *r);
+void request_fail(struct request *r, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void request_fail_memory(struct request *r);
+
+/* Without a request at hand: an answer given later. */
+void request_reply_error(struct client *client, uint32_t serial, int error, const char *detail);
+
+/* request_handshake.c */
+void handle_hello(struct request *r);
+void handle_ready(struct request *r);
+void handle_ping(struct request *r);
+void handle_bye(struct request *r);
+void handle_timeline(struct request *r);
+void handle_segment_retired(struct request *r);
+/* request_pool.c */
+void handle_pool_open(struct request *r);
+void handle_pool_create(struct request *r);
+void handle_pool_close(struct request *r);
+void handle_pool_destroy(struct request *r);
+/* request_buffer.c */
+void handle_alloc(struct request *r);
+void handle_release(struct request *r);
+void handle_metadata_set(struct request *r);
+void handle_metadata_get(struct request *r);
+/* request_name.c */
+void handle_publish(struct request *r);
+void handle_unpublish(struct request *r);
+void handle_lookup(struct request *r);
+void handle_cancel(struct request *r);
+void handle_watch(struct request *r);
+void handle_unwatch(struct request *r);
+/* request_token.c */
+void handle_export(struct request *r);
+void handle_import(struct request *r);
+void handle_revoke(struct request *r);
+/* report.c */
+void handle_query(struct request *r);
+
+/* Shared by handlers: each answers the request and returns NULL or false when it cannot be. */
+struct buffer;
+struct fence;
+struct lease;
+
+/* The client's lease of this buffer: what it does not hold it cannot name. */
+struct lease *request_lease(struct request *r, uint64_t buffer);
+/* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. */
+bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
+bool request_name(struct request *r, const struct wire_bytes *name);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about buffers: allocate, release, metadata. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+
+#define METADATA_MAX_DEPTH 64
+
+static void fail_alloc(struct request *r, const struct pool *p, int e)
+{
+	uint64_t size = r->m->alloc.size;
+
+	if (e == -ENOMEM)
+		request_fail_memory(r);
+	else if (e < 0)
+		request_fail(r, SHARE_ESYSTEM, "cannot create a segment for pool '%s': %s", p->name,
+			     strerror(-e));
+	else if (e == POOL_NO_DESCRIPTORS)
+		request_fail(r, SHARE_ENOMEM,
+			     "pool '%s' needs another segment, but the broker has no descriptors "
+			     "left for it: use larger segments, or raise its RLIMIT_NOFILE",
+			     p->name);
+	else if (e == POOL_TOO_LARGE)
+		request_fail(r, SHARE_ENOMEM,
+			     "%" PRIu64 " bytes are more than pool '%s' can hold: limit %" PRIu64
+			     ", in use %" PRIu64 ", largest free block %" PRIu64,
+			     size, p->name, p->limit, p->used, pool_largest_free(p));
+	else
+		request_fail(r, SHARE_ENOMEM,
+			     "pool '%s' has no room for %" PRIu64 " bytes: limit %" PRIu64
+			     ", in use %" PRIu64 ", largest free block %" PRIu64,
+			     p->name, size, p->limit, p->used, pool_largest_free(p));
+}
+
+void handle_alloc(struct request *r)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct open_pool *open = client_find_pool(r->client, m->pool);
+	struct grant g = {.mode = SHARE_RDWR};
+	uint64_t alignment = m->alignment;
+	struct block *block;
+	struct pool *p;
+	char detail[256];
+	int e;
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+		return;
+	}
+	p = open->pool;
+	if (p->destroyed) {
+		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+		return;
+	}
+	if (!(pool_access(p, r->client) & ACCESS_WRITE)) {
+		request_fail(r, SHARE_EACCES, "you may only read in pool '%s'", p->name);
+		return;
+	}
+	if (m->size == 0) {
+		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+		return;
+	}
+	if (alignment & (alignment - 1) || alignment > MEMORY_ALIGNMENT) {
+		request_fail(r, SHARE_EINVAL,
+			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
+			     alignment, (uint64_t)MEMORY_ALIGNMENT);
+		return;
+	}
+	if (alignment < p->alignment)
+		alignment = p->alignment;
+	e = pool_alloc(r->broker, p, m->size, alignment, &block);
+	if (e != 0) {
+		fail_alloc(r, p, e);
+		return;
+	}
+	e = buffer_new(r->broker, block, m->size, r->client->account, &g.buffer);
+	if (e != 0) {
+		pool_free_block(r->broker, p, block, block_take_gate(block));
+		if (e == LEASE_BUFFER_QUOTA)
+			request_fail(r, SHARE_EQUOTA,
+				     "uid %u has reached its limit of %" PRIu64 " bytes",
+				     (unsigned)r->client->peer.uid,
+				     account_limit(r->client->account, LIMIT_BYTES));
+		else
+			request_fail_memory(r);
+		return;
+	}
+	/* Stays with the buffer: its new holder waits for these, but may die, or let go, before. */
+	g.gate = g.buffer->pending = fence_set_prune(block_take_gate(block));
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+	buffer_unref(r->broker, g.buffer);
+}
+
+void handle_release(struct request *r)
+{
+	const struct wire_release *m = &r->m->release;
+	struct lease *lease = request_lease(r, m->buffer);
+	struct fence fence;
+
+	if (!lease)
+		return;
+	if (m->count > lease->count || (m->count == 0 && m->timeline == 0)) {
+		request_fail(r, SHARE_EINVAL, "this client holds %u references on it, not %u",
+			     lease->count, m->count);
+		return;
+	}
+	if (!request_fence(r, m->timeline, m->value, &fence))
+		return;
+	lease_return(r->broker, lease, m->count, &fence);
+	request_done(r);
+}
+
+static bool is_deeper_than(const char *json, size_t size, int limit)
+{
+	bool in_string = false;
+	int depth = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		if (in_string) {
+			if (json[i] == '\\')
+				i++;
+			else if (json[i] == '"')
+				in_string = false;
+		} else if (json[i] == '"') {
+			in_string = true;
+		} else if (json[i] == '[' || json[i] == '{') {
+			if (++depth > limit)
+				return true;
+		} else if (json[i] == ']' || json[i] == '}') {
+			depth--;
+		}
+	}
+	return false;
+}
+
+/* Charges the new in the place of the old, whose charge is returned only if that works. */
+static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
+			uint64_t size)
+{
+	struct account *payer = old ? account_ref(old->charge.account) : NULL;
+	uint64_t old_size = old ? old->charge.amount : 0;
+	bool taken;
+
+	if (old)
+		charge_return(&old->charge);
+	taken = charge_take(new, account, LIMIT_METADATA, size);
+	if (old && !taken) /* cannot fail: it was just given back */
+		charge_take(&old->charge, payer, LIMIT_METADATA, old_size);
+	account_unref(payer);
+	return taken;
+}
+
+/* What the client sent, checked and copied; NULL when answered. */
+static struct metadata *parse_metadata(struct request *r, const struct wire_bytes *json,
+				       struct metadata *old)
+{
+	struct metadata *metadata;
+	json_error_t error;
+	json_t *root;
+
+	if (is_deeper_than(json->data, json->size, METADATA_MAX_DEPTH)) {
+		request_fail(r, SHARE_EINVAL, "metadata is nested deeper than %d",
+			     METADATA_MAX_DEPTH);
+		return NULL;
+	}
+	root = json_loadb(json->data, json->size, JSON_REJECT_DUPLICATES, &error);
+	if (!root) {
+		request_fail(r, SHARE_EINVAL,
+			     "metadata is not a JSON object or array: line %d, column %d: %s",
+			     error.line, error.column, error.text);
+		return NULL;
+	}
+	json_decref(root);
+	metadata = malloc(sizeof(*metadata) + json->size);
+	if (!metadata) {
+		request_fail_memory(r);
+		return NULL;
+	}
+	metadata->charge = (struct charge){0};
+	if (!swap_charge(&metadata->charge, old, r->client->account, json->size)) {
+		free(metadata);
+		request_fail(r, SHARE_EQUOTA,
+			     "uid %u has reached its limit of %" PRIu64 " bytes of metadata",
+			     (unsigned)r->client->peer.uid,
+			     account_limit(r->client->account, LIMIT_METADATA));
+		return NULL;
+	}
+	metadata->size = json->size;
+	memcpy(metadata->json, json->data, json->size);
+	return metadata;
+}
+
+void handle_metadata_set(struct request *r)
+{
+	const struct wire_bytes *json = &r->m->metadata_set.json;
+	struct lease *lease = request_lease(r, r->m->metadata_set.buffer);
+	struct metadata *metadata = NULL;
+
+	if (!lease)
+		return;
+	if (lease->mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
+		return;
+	}
+	if (json->size) {
+		metadata = parse_metadata(r, json, lease->buffer->metadata);
+		if (!metadata)
+			return;
+	}
+	buffer_set_metadata(lease->buffer, metadata);
+	request_done(r);
+}
+
+void handle_metadata_get(struct request *r)
+{
+	struct lease *lease = request_lease(r, r->m->metadata_get.buffer);
+	struct wire_message m = {.type = WIRE_METADATA};
+	const struct metadata *metadata;
+
+	if (!lease)
+		return;
+	metadata = lease->buffer->metadata;
+	if (metadata)
+		m.metadata.json = (struct wire_bytes){metadata->json, metadata->size};
+	request_reply(r, &m, NULL, 0);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about pools. */
+
+#include <errno.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+
+static void reply_pool(struct request *r, struct pool *p)
+{
+	struct wire_message m = {.type = WIRE_POOL};
+	unsigned may = pool_access(p, r->client);
+
+	if (client_open_pool(r->client, p) < 0) {
+		request_fail_memory(r);
+		pool_end_if_unused(r->broker, p);
+		return;
+	}
+	m.pool = (struct wire_pool){
+	    .pool = p->id,
+	    .limit = p->limit,
+	    .segment_size = p->segment_size,
+	    .alignment = p->alignment,
+	    .mode = may & ACCESS_WRITE ? SHARE_RDWR : SHARE_RDONLY,
+	    .manage = !!(may & ACCESS_MANAGE),
+	    .kind = {p->kind->name, (uint32_t)strlen(p->kind->name)},
+	};
+	request_reply(r, &m, NULL, 0);
+}
+
+void handle_pool_open(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->pool_open.name;
+	struct pool *p;
+
+	if (!request_name(r, name))
+		return;
+	p = pool_find(r->broker, name->data, name->size);
+	if (!p)
+		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
+			     (const char *)name->data);
+	else if (!(pool_access(p, r->client) & ACCESS_READ))
+		request_fail(r, SHARE_EACCES, "you may not use pool '%s'", p->name);
+	else
+		reply_pool(r, p);
+}
+
+/* Everything of the request that needs a copy. False when answered. */
+static bool parse_options(struct request *r, struct pool_config *config, char *kind)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	char error[512];
+	int e;
+
+	if (m->kind.size && memchr(m->kind.data, '\0', m->kind.size)) {
+		request_fail(r, SHARE_EINVAL, "the kind is not a text");
+		return false;
+	}
+	if (m->kind.size)
+		memcpy(kind, m->kind.data, m->kind.size);
+	kind[m->kind.size] = '\0';
+	config->kind = m->kind.size ? kind : NULL;
+	config->limit = m->limit;
+	config->segment_size = m->segment_size;
+	config->alignment = m->alignment;
+	config->release_threshold = m->release_threshold;
+	config->name = strndup(m->name.data, m->name.size);
+	if (!config->name) {
+		request_fail_memory(r);
+		return false;
+	}
+	e = pool_config_validate(config, r->broker->config->default_pool_limit, error,
+				 sizeof(error));
+	if (e == 0 && m->access.size)
+		e = access_parse_text(m->access.data, m->access.size, &config->access, error,
+				      sizeof(error));
+	if (e == -ENOMEM)
+		request_fail_memory(r);
+	else if (e != 0)
+		request_fail(r, SHARE_EINVAL, "%s", error);
+	return e == 0;
+}
+
+void handle_pool_create(struct request *r)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	struct pool_config config = POOL_CONFIG_INIT;
+	const struct peer *peer = &r->client->peer;
+	struct pool *p;
+	char kind[32];
+	int e;
+
+	if (!request_name(r, &m->name))
+		return;
+	if (m->flags & ~(uint32_t)SHARE_POOL_PERSISTENT) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	if (!r->client->admin && !principal_match(&r->broker->config->create_pools, peer->uid,
+						  peer->groups, peer->n_groups)) {
+		request_fail(r, SHARE_EACCES,
+			     "the broker's configuration does not let you create pools "
+			     "(\"create_pools\")");
+		return;
+	}
+	if (pool_find(r->broker, m->name.data, m->name.size)) {
+		request_fail(r, SHARE_EEXIST, "there is a pool '%.*s' already", (int)m->name.size,
+			     (const char *)m->name.data);
+		return;
+	}
+	if (parse_options(r, &config, kind)) {
+		e = pool_new(r->broker, &config, peer->uid, r->client->account,
+			     m->flags & SHARE_POOL_PERSISTENT, &p);
+		if (e == 0)
+			reply_pool(r, p);
+		else if (e == POOL_QUOTA)
+			request_fail(
+			    r, SHARE_EQUOTA, "uid %u has reached its limit of %llu pools",
+			    (unsigned)peer->uid,
+			    (unsigned long long)account_limit(r->client->account, LIMIT_POOLS));
+		else
+			request_fail_memory(r);
+	}
+	pool_config_clear(&config);
+}
+
+void handle_pool_close(struct request *r)
+{
+	struct open_pool *open = client_find_pool(r->client, r->m->pool_close.pool);
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+		return;
+	}
+	client_close_pool(r->client, open);
+	request_done(r);
+}
+
+void handle_pool_destroy(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->pool_destroy.name;
+	struct pool *p;
+
+	if (!request_name(r, name))
+		return;
+	p = pool_find(r->broker, name->data, name->size);
+	if (!p || !pool_access(p, r->client)) {
+		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
+			     (const char *)name->data);
+		return;
+	}
+	if (!(pool_access(p, r->client) & ACCESS_MANAGE)) {
+		request_fail(r, SHARE_EACCES, "you may not destroy pool '%s'", p->name);
+		return;
+	}
+	pool_destroy(r->broker, p);
+	request_done(r);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about tokens. */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+#include "broker/token.h"
+
+void handle_export(struct request *r)
+{
+	const struct wire_export *m = &r->m->export;
+	struct wire_message reply = {.type = WIRE_TOKEN};
+	struct fence fence;
+	struct lease *lease;
+	struct token *t;
+	int e;
+
+	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+		return;
+	}
+	lease = request_lease(r, m->buffer);
+	if (!lease)
+		return;
+	if ((lease->mode & m->mode) != m->mode) {
+		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
+		return;
+	}
+	if (!request_fence(r, m->timeline, m->value, &fence))
+		return;
+	e = token_new(r->broker, r->client, lease->buffer, m->mode, m->uses, m->timeout, &fence,
+		      &t);
+	fence_done(&fence);
+	if (e == TOKEN_QUOTA) {
+		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " tokens",
+			     (unsigned)r->client->peer.uid,
+			     account_limit(r->client->account, LIMIT_TOKENS));
+		return;
+	}
+	if (e < 0) {
+		request_fail(r, SHARE_ESYSTEM, "cannot make a token: %s", strerror(-e));
+		return;
+	}
+	reply.token.token = (struct wire_bytes){t->bytes, TOKEN_SIZE};
+	request_reply(r, &reply, NULL, 0);
+}
+
+static struct token *find(struct request *r, const struct wire_bytes *bytes)
+{
+	struct token *t = NULL;
+
+	if (bytes->size == TOKEN_SIZE)
+		t = token_find(r->broker, bytes->data);
+	if (!t)
+		request_fail(r, SHARE_ENOENT,
+			     "there is no such token: it was used up, revoked, has timed out, or "
+			     "its maker is gone");
+	return t;
+}
+
+void handle_import(struct request *r)
+{
+	const struct wire_import *m = &r->m->import;
+	struct token *t = find(r, &m->token);
+	struct grant g = {0};
+	struct pool *p;
+	char detail[256];
+	int e;
+
+	if (!t)
+		return;
+	g.buffer = t->buffer;
+	g.mode = m->mode ? m->mode : t->mode;
+	g.hand_over = &t->fence;
+	p = buffer_pool(t->buffer);
+	if (g.mode != SHARE_RDONLY && g.mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+		return;
+	}
+	if ((g.mode & t->mode) != g.mode) {
+		request_fail(r, SHARE_EACCES, "the token is for reading only");
+		return;
+	}
+	if ((pool_access(p, r->client) & g.mode) != g.mode) {
+		request_fail(r, SHARE_EACCES, "a token does not replace access to pool '%s'",
+			     p->name);
+		return;
+	}
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+	else
+		token_used(r->broker, t);
+}
+
+void handle_revoke(struct request *r)
+{
+	struct token *t = find(r, &r->m->revoke.token);
+
+	if (!t)
+		return;
+	if (t->maker != r->client) {
+		request_fail(r, SHARE_EACCES, "another client made this token");
+		return;
+	}
+	token_free(r->broker, t);
+	request_done(r);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_SEGMENT_H
+#define BROKER_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/suballocator.h"
+#include "memory/kind.h"
+
+/*
+ * A piece of memory from its kind. It belongs to a pool from creation to destruction, and is
+ * mapped by the clients that were sent its descriptor.
+ *
+ *   ACTIVE    buffers are carved out of it
+ *   RETIRING  empty; its memory went back to the system, its clients were asked to unmap it
+ */
+enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
+
+struct broker;
+struct client;
+struct pool;
+
+#define SEGMENT_KEEP 8 /* bytes */
+
+struct segment {
+	/* these two survive in the slab */
+	uint32_t generation;
+	uint32_t in_use;
+
+	uint32_t index;
+	struct pool *pool;
+	LIST_ENTRY(segment) link; /* in the pool */
+	struct region region;
+	struct memory_segment memory;
+	uint32_t importers; /* clients that have its descriptor */
+	uint32_t asked;     /* of these, that were asked to unmap and have not answered */
+	enum segment_state state;
+};
+
+/* What a client has of a segment, a byte for each, by segment index. */
+enum segment_possession {
+	SEGMENT_READABLE = 1 << 0,
+	SEGMENT_WRITABLE = 1 << 1,
+	SEGMENT_ASKED = 1 << 2,
+};
+
+/* 0 or negative errno. Not yet known to a suballocator. */
+int segment_new(struct broker *b, struct pool *pool, uint64_t size, struct segment **out);
+
+void segment_free(struct broker *b, struct segment *s);
+
+uint64_t segment_id(const struct segment *s);
+/* NULL when stale or foreign. */
+struct segment *segment_find(struct broker *b, uint64_t id);
+const char *segment_state_name(enum segment_state state);
+
+/* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
+ * Call segment_sent() once the message is on its way. 0 or -ENOMEM. */
+int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
+void segment_sent(struct segment *s, struct client *client, bool writable);
+
+/* An empty segment leaves its pool: ACTIVE to RETIRING, and away when nobody maps it. */
+void segment_retire(struct broker *b, struct segment *s);
+/* The client says that it has unmapped it. False when it was not asked to. */
+bool segment_retired(struct broker *b, struct segment *s, struct client *client);
+/* The client is gone. */
+void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
+
+#endif

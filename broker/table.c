@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Linear hashing (Litwin, 1980). With n buckets, a power of two p <= n < 2p, an entry is in bucket
+ * hash mod 2p if that exists, else hash mod p. Growing splits bucket n - p into itself and n.
+ */
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/table.h"
+
+#define FIRST (sizeof(((struct table *)0)->first) / sizeof(struct table_link *))
+
+/* Segment 0 has buckets 0..63, segment k > 0 has 64 << (k - 1) from 64 << (k - 1) on. */
+static unsigned segment_of(size_t bucket)
+{
+	return bucket < FIRST ? 0 : 64 - (unsigned)__builtin_clzll(bucket / FIRST);
+}
+
+static struct table_link **slot(const struct table *t, size_t bucket)
+{
+	unsigned s = segment_of(bucket);
+
+	return &t->segments[s][s == 0 ? bucket : bucket - (FIRST << (s - 1))];
+}
+
+static size_t power_below(const struct table *t)
+{
+	return (size_t)1 << (63 - __builtin_clzll(t->n_buckets));
+}
+
+static size_t bucket_of(const struct table *t, uint64_t hash)
+{
+	size_t p = power_below(t), bucket = hash & (2 * p - 1);
+
+	return bucket < t->n_buckets ? bucket : hash & (p - 1);
+}
+
+void table_init(struct table *t, table_hash hash)
+{
+	memset(t, 0, sizeof(*t));
+	t->segments[0] = t->first;
+	t->hash = hash;
+	t->n_buckets = FIRST;
+}
+
+void table_done(struct table *t)
+{
+	assert(t->count == 0);
+	for (unsigned s = 1; s < TABLE_SEGMENTS; s++)
+		free(t->segments[s]);
+}
+
+static void grow(struct table *t)
+{
+	size_t bucket = t->n_buckets, p = power_below(t);
+	unsigned s = segment_of(bucket);
+	struct table_link **from, **to;
+
+	if (s >= TABLE_SEGMENTS)
+		return;
+	if (!t->segments[s]) {
+		t->segments[s] = calloc(FIRST << (s - 1), sizeof(struct table_link *));
+		if (!t->segments[s])
+			return;
+	}
+	from = slot(t, bucket - p);
+	to = slot(t, bucket);
+	t->n_buckets++;
+	while (*from) {
+		struct table_link *link = *from;
+
+		if (bucket_of(t, t->hash(link)) == bucket) {
+			*from = link->next;
+			link->next = *to;
+			*to = link;
+		} else {
+			from = &link->next;
+		}
+	}
+}
+
+void table_insert(struct table *t, struct table_link *link)
+{
+	struct table_link **head;
+
+	if (t->count >= t->n_buckets)
+		grow(t);
+	head = slot(t, bucket_of(t, t->hash(link)));
+	link->next = *head;
+	*head = link;
+	t->count++;
+}
+
+void table_remove(struct table *t, struct table_link *link)
+{
+	struct table_link **at = slot(t, bucket_of(t, t->hash(link)));
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	t->count--;
+}
+
+struct table_link *table_find(const struct table *t, uint64_t hash, table_match match,
+			      const void *key)
+{
+	struct table_link *link = *slot(t, bucket_of(t, hash));
+
+	while (link && !match(link, key))
+		link = link->next;
+	return link;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_TABLE_H
+#define BROKER_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * An intrusive hash table that grows one bucket at a time (linear hashing), so that no insertion
+ * ever stalls to move a million entries. Inserting cannot fail: without memory it only gets slower.
+ */
+
+struct table_link {
+	struct table_link *next;
+};
+
+typedef uint64_t (*table_hash)(const struct table_link *link);
+typedef bool (*table_match)(const struct table_link *link, const void *key);
+
+#define TABLE_SEGMENTS 27
+
+struct table {
+	struct table_link **segments[TABLE_SEGMENTS]; /* each twice as large as the one before */
+	struct table_link *first[64];                 /* the first segment, always there */
+	table_hash hash;
+	size_t n_buckets;
+	size_t count;
+};
+
+void table_init(struct table *t, table_hash hash);
+void table_done(struct table *t); /* must be empty */
+void table_insert(struct table *t, struct table_link *link);
+void table_remove(struct table *t, struct table_link *link);
+struct table_link *table_find(const struct table *t, uint64_t hash, table_match match,
+			      const void *key);
+
+/* A good 64-bit mixer for keys that are small integers. */
+static inline uint64_t table_mix(uint64_t x)
+{
+	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+	return x ^ (x >> 32);
+}
+
+#endif

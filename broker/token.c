@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tokens: secrets that stand for a buffer. Knows nothing of who may import. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <event2/event.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/token.h"
+
+/* The bytes are random already. */
+static uint64_t hash_bytes(const unsigned char *bytes)
+{
+	uint64_t hash;
+
+	memcpy(&hash, bytes, sizeof(hash));
+	return hash;
+}
+
+static uint64_t hash(const struct table_link *link)
+{
+	return hash_bytes(((const struct token *)(const void *)link)->bytes);
+}
+
+/* Takes the same time for every near miss, so that nobody can guess a token byte by byte. */
+static bool match(const struct table_link *link, const void *key)
+{
+	const unsigned char *a = ((const struct token *)(const void *)link)->bytes, *b = key;
+	unsigned char difference = 0;
+
+	for (size_t i = 0; i < TOKEN_SIZE; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+void token_table_init(struct broker *b)
+{
+	table_init(&b->tokens, hash);
+}
+
+struct token *token_find(struct broker *b, const unsigned char *bytes)
+{
+	return (struct token *)(void *)table_find(&b->tokens, hash_bytes(bytes), match, bytes);
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *data)
+{
+	struct token *t = data;
+
+	(void)fd, (void)what;
+	token_free(t->maker->broker, t);
+}
+
+static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
+{
+	struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+
+	if (timeout_ms == 0)
+		return 0;
+	t->timer = event_new(b->base, -1, 0, on_timeout, t);
+	if (!t->timer)
+		return -ENOMEM;
+	if (event_add(t->timer, &limit) < 0) {
+		event_free(t->timer);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int token_new(struct broker *b, struct client *maker, struct buffer *buffer, uint32_t mode,
+	      uint32_t uses, uint32_t timeout_ms, struct fence *fence, struct token **out)
+{
+	struct token *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE) {
+		r = -errno;
+		free(t);
+		return r;
+	}
+	if (!charge_take(&t->charge, maker->account, LIMIT_TOKENS, 1)) {
+		free(t);
+		return TOKEN_QUOTA;
+	}
+	r = set_timer(b, t, timeout_ms);
+	if (r < 0) {
+		charge_return(&t->charge);
+		free(t);
+		return r;
+	}
+	t->maker = maker;
+	t->buffer = buffer;
+	buffer_ref(buffer);
+	t->mode = mode;
+	t->uses = uses;
+	t->fence = *fence;
+	*fence = (struct fence){0};
+	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
+	table_insert(&b->tokens, &t->key);
+	*out = t;
+	return 0;
+}
+
+void token_free(struct broker *b, struct token *t)
+{
+	struct buffer *buffer = t->buffer;
+
+	table_remove(&b->tokens, &t->key);
+	LIST_REMOVE(t, of_maker);
+	if (t->timer)
+		event_free(t->timer);
+	fence_done(&t->fence);
+	charge_return(&t->charge);
+	free(t);
+	buffer_unref(b, buffer);
+}
+
+void token_used(struct broker *b, struct token *t)
+{
+	if (t->uses > 0 && --t->uses == 0)
+		token_free(b, t);
+}

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+#
+# Everything we take from others, in one place. Each is a package of Debian 12 and Ubuntu 24.04.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(EVENT REQUIRED IMPORTED_TARGET libevent_core>=2.1)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
+pkg_check_modules(BSD REQUIRED IMPORTED_TARGET libbsd>=0.11)
+pkg_check_modules(SMARTCOLS REQUIRED IMPORTED_TARGET smartcols>=2.36)
+
+find_path(SHARE_CUDA_INCLUDE_DIR cuda.h
+  HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda PATH_SUFFIXES include)
+if(SHARE_CUDA_INCLUDE_DIR)
+  message(STATUS "CUDA headers: ${SHARE_CUDA_INCLUDE_DIR}")
+else()
+  message(STATUS "CUDA headers: not found; building without the GPU kinds")
+endif()

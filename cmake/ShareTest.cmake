@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+#
+# share_add_test(NAME SOURCES file... [LIBRARIES target...] [LABELS label...] [TIMEOUT seconds])
+#   A Criterion program, built and registered with CTest.
+#
+# share_add_program_test(NAME COMMAND command... [LABELS label...] [TIMEOUT seconds])
+#   A script or plain program. Exit code 77 says "skipped", as with all our tests.
+#
+# Criterion cannot run under ThreadSanitizer (its issue 274), so in a build for that, share_add_test
+# makes nothing, and says so once; programs with a main() of their own run there.
+
+if(SHARE_SANITIZE MATCHES "thread")
+  message(STATUS "Tests: ThreadSanitizer build, without the Criterion tests (Criterion issue 274)")
+else()
+  pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion>=2.4)
+endif()
+
+function(share_add_program_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
+  if(NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "share_add_program_test(${name}): needs COMMAND, LABELS and TIMEOUT only")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  # Sanitizers may find something in a process whose exit code nobody sees: their words count.
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}"
+    TIMEOUT ${arg_TIMEOUT}
+    SKIP_RETURN_CODE 77
+    FAIL_REGULAR_EXPRESSION
+      "LeakSanitizer|AddressSanitizer|runtime error:|ThreadSanitizer|BUG:")
+  set(environment
+    SHARE_ABORT_ON_BUG=1
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+    UBSAN_OPTIONS=print_stacktrace=1
+    TSAN_OPTIONS=halt_on_error=1
+    SHARE_TEST_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
+    SHARE_TEST_SOURCE=${PROJECT_SOURCE_DIR})
+  set_property(TEST ${name} PROPERTY ENVIRONMENT ${environment})
+endfunction()
+
+function(share_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR
+      "share_add_test(${name}): needs SOURCES, LIBRARIES, LABELS and TIMEOUT only")
+  endif()
+  if(SHARE_SANITIZE MATCHES "thread")
+    return()
+  endif()
+
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} PkgConfig::CRITERION)
+  share_target(${name})
+  # Not among the programs that are installed.
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+
+  share_add_program_test(${name} COMMAND ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()

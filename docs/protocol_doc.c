@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * share-protocol-doc prints docs/protocol.md. Messages, fields and numbers come from the headers
+ * that the programs are made of, so the document cannot say something else than the code; a test
+ * compares the two. Only what no table knows, the rules around the messages, is prose here.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "memory/kind.h"
+#include "wire/timeline.h"
+#include "wire/wire.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+struct number {
+	const char *name;
+	int64_t value;
+	const char *text;
+};
+
+#define NUMBER(name, text)        \
+	{                         \
+#name, name, text \
+	}
+#define ERROR_NUMBER(name, n, text) {#name, n, text},
+
+static const struct number errors[] = {SHARE_ERRORS(ERROR_NUMBER)};
+static const struct number modes[] = {
+    NUMBER(SHARE_RDONLY, "read"),
+    NUMBER(SHARE_RDWR, "read and write"),
+};
+static const struct number pool_flags[] = {
+    NUMBER(SHARE_POOL_PERSISTENT, "the pool stays when nobody has it open and no buffer lives"),
+};
+static const struct number publish_flags[] = {
+    NUMBER(SHARE_PUBLISH_PERSISTENT, "the name outlives its publisher, until unpublished"),
+    NUMBER(SHARE_PUBLISH_EXCLUSIVE, "fail with SHARE_EEXIST rather than replace"),
+};
+static const struct number changes[] = {
+    NUMBER(SHARE_PUBLISHED, "a name is new"),
+    NUMBER(SHARE_REPLACED, "it leads to another buffer"),
+    NUMBER(SHARE_UNPUBLISHED, "it is gone"),
+    NUMBER(SHARE_OVERFLOW, "changes were lost because the client did not keep up"),
+};
+static const struct number kinds[] = {
+    NUMBER(MEMORY_HOST, "`host`: the segment's descriptor is a memfd"),
+};
+static const struct number grant_flags[] = {
+    NUMBER(WIRE_GRANT_SEGMENT, "the segment's descriptor comes along, as the first one"),
+};
+
+static void print_introduction(FILE *out)
+{
+	fprintf(
+	    out,
+	    "<!-- Made by share-protocol-doc from wire/messages.h: build the target protocol-doc "
+	    "instead of editing. -->\n\n"
+	    "# Protocol\n\n"
+	    "What libshare and the broker say to each other, version %d. Programs use libshare; "
+	    "this is for whoever writes another client, or looks at what goes over the socket.\n\n"
+	    "## Packets\n\n"
+	    "The broker listens on a Unix socket of type `SOCK_SEQPACKET`. One packet is one "
+	    "message together with its descriptors (ancillary data). A packet has at most %d bytes "
+	    "and %d descriptors.\n\n"
+	    "All numbers are little-endian. Nothing is aligned or padded. A packet is, in this "
+	    "order:\n\n"
+	    "| offset | type | |\n"
+	    "| ---: | --- | --- |\n"
+	    "| 0 | u16 | type: the number of the message |\n"
+	    "| 2 | u16 | size of the fixed part, in bytes |\n"
+	    "| 4 | u32 | serial |\n"
+	    "| %d | | the fixed part: the message's fields, one after the other |\n"
+	    "| %d + size | | the bytes of its variable fields, one after the other |\n\n"
+	    "A variable field (type *bytes* in the tables) has its size in the fixed part, as a "
+	    "u32, and its bytes behind the fixed part, in the order of the fields. Text is UTF-8 "
+	    "and has no NUL at its end.\n\n",
+	    WIRE_VERSION, WIRE_PACKET_MAX, WIRE_FDS_MAX, WIRE_HEADER_SIZE, WIRE_HEADER_SIZE);
+	fputs(
+	    "## Requests and replies\n\n"
+	    "Each message goes in one direction. Those to the broker are requests, and each names "
+	    "what answers it. The client chooses the serial of a request, any number but 0, and "
+	    "the reply carries it. Requests are handled in the order in which they were sent, and "
+	    "answered in that order, except that other replies may overtake that of a LOOKUP. "
+	    "What the broker sends unasked (NAME_EVENT, SEGMENT_RETIRE) has serial 0.\n\n"
+	    "Where the reply is *nothing*, there is none. RELEASE may have the serial 0, and is "
+	    "then not answered either.\n\n"
+	    "Instead of its reply a request may get ERROR, with its serial: it failed and changed "
+	    "nothing. ERROR with serial 0 means that the connection ends now. That is what comes "
+	    "of a message that is unknown, not expected now, cut off, larger than it may be, or "
+	    "that has the wrong number of descriptors; of a missing serial; of a RELEASE without "
+	    "serial that fails; and of not reading what the broker sends.\n\n"
+	    "When a connection ends, what its process holds stays until the process is dead, "
+	    "unless it said BYE.\n\n"
+	    "## Handshake\n\n"
+	    "```\n"
+	    "client                          broker\n"
+	    "HELLO    versions, features  ->\n"
+	    "                             <- WELCOME  version, features, descriptor of a page\n"
+	    "maps the page for writing\n"
+	    "READY                        ->\n"
+	    "                                seals the page: nobody else can ever write it\n"
+	    "                             <- DONE\n"
+	    "```\n\n"
+	    "Before WELCOME the broker understands HELLO only, before DONE READY only, and it does "
+	    "not wait long for either.\n\n",
+	    out);
+	fprintf(
+	    out,
+	    "## Versions and features\n\n"
+	    "This is version %d; the oldest one still spoken is %d. HELLO names the newest and "
+	    "the oldest version the client speaks. WELCOME names the one that is spoken from then "
+	    "on: the newest that both know. If there is none, the answer is ERROR with "
+	    "SHARE_EPROTO, and the connection ends.\n\n"
+	    "Numbers of messages and the order of fields never change. A later version adds "
+	    "fields at the end of the fixed part, and messages. So whoever reads\n\n"
+	    "- takes a field as 0 or empty if the fixed part ends before it, or within it;\n"
+	    "- skips what a fixed part has beyond the fields it knows, by the size in the "
+	    "header;\n"
+	    "- ignores bytes behind the last variable field it knows;\n"
+	    "- refuses a fixed part that lacks fields of version 1.\n\n"
+	    "A message is sent only if it is of the version spoken, or older: an unknown one ends "
+	    "the connection.\n\n"
+	    "Features are optional parts of the protocol that both sides have to want. HELLO lists "
+	    "the names of those that the client understands, separated by spaces; WELCOME lists "
+	    "those of them that the broker understands too, and only these are used. Unknown names "
+	    "are ignored. There are none yet.\n\n",
+	    WIRE_VERSION, WIRE_VERSION_OLDEST);
+}
+
+static void print_timelines(FILE *out)
+{
+	fprintf(
+	    out,
+	    "## Timelines\n\n"
+	    "A timeline is a 64-bit counter that only one process writes. A fence is a timeline "
+	    "and a value: it is reached once the counter is at the value or past it, which is "
+	    "`(int64)(counter - value) >= 0`, and is how GPUs compare, too. Each client has a "
+	    "page of them, a memfd of %d bytes, that it alone can write. Others get it with "
+	    "TIMELINE_PAGE or GRANT and map it read-only.\n\n"
+	    "The page is an array of %d slots of %zu bytes, without a header:\n\n"
+	    "| offset | type | name | meaning |\n"
+	    "| ---: | --- | --- | --- |\n"
+	    "| %zu | u64 | `value` | the counter; written by the owner, and by the broker when "
+	    "the owner is dead |\n"
+	    "| %zu | u64 | `last` | the counter when the owner was found dead; written by the "
+	    "broker, before `value` |\n"
+	    "| %zu | | | zero |\n\n"
+	    "Slot 0 is not used. A timeline is called `page << 16 | slot`, so 0 is none: a fence "
+	    "on it is reached.\n\n"
+	    "Values in use are below 2^62. When the owner is dead, the broker keeps each counter "
+	    "in `last` and sets it to the poison, %#" PRIx64
+	    ", which is past every value in use: "
+	    "whoever waits goes on. A fence on a poisoned timeline was reached if `last` is at its "
+	    "value or past it. If not, it never will be, and the data behind it means nothing.\n\n"
+	    "To signal is to store the value with release order, and to wake the futex at the low "
+	    "half of `value` (of no private kind, for all waiters).\n\n"
+	    "A list of fences is an array of these, %zu bytes each:\n\n"
+	    "| offset | type | name |\n"
+	    "| ---: | --- | --- |\n"
+	    "| %zu | u64 | `timeline` |\n"
+	    "| %zu | u64 | `value` |\n\n"
+	    "One GRANT has at most %d fences and brings at most %d pages. The page of any other "
+	    "fence in it the client asks for with TIMELINE, unless it has it already.\n\n",
+	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
+	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
+	    offsetof(struct timeline_slot, reserved), TIMELINE_POISON, sizeof(struct wire_fence),
+	    offsetof(struct wire_fence, timeline), offsetof(struct wire_fence, value),
+	    WIRE_FENCES_MAX, WIRE_PAGES_MAX);
+	_Static_assert(TIMELINE_POISON == UINT64_C(1) << 62, "the text says 2^62");
+}
+
+/* Text in a cell of a table. */
+static void print_cell(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '|')
+			putc('\\', out);
+		putc(*text, out);
+	}
+}
+
+static const char *direction_name(const struct wire_description *d)
+{
+	return d->direction == WIRE_TO_BROKER ? "to the broker" : "to the client";
+}
+
+static const char *reply_name(const struct wire_description *d)
+{
+	return d->reply == WIRE_NOTHING ? "nothing" : wire_describe(d->reply)->name;
+}
+
+static void print_overview(FILE *out)
+{
+	fputs(
+	    "## Messages\n\n"
+	    "| type | name | direction | reply |\n"
+	    "| ---: | --- | --- | --- |\n",
+	    out);
+	for (unsigned type = 0; type < WIRE_TYPE_COUNT; type++) {
+		const struct wire_description *d = wire_describe(type);
+
+		if (d)
+			fprintf(out, "| %u | %s | %s | %s |\n", type, d->name, direction_name(d),
+				d->direction == WIRE_TO_BROKER ? reply_name(d) : "");
+	}
+	putc('\n', out);
+}
+
+static void print_fields(FILE *out, const struct wire_description *d)
+{
+	size_t offset = WIRE_HEADER_SIZE;
+
+	fputs(
+	    "| offset | type | name | meaning | since |\n"
+	    "| ---: | --- | --- | --- | ---: |\n",
+	    out);
+	for (size_t i = 0; i < d->n_fields; i++) {
+		const struct wire_field *f = &d->fields[i];
+
+		fprintf(out, "| %zu | %s", offset, f->type);
+		if (f->max)
+			fprintf(out, ", at most %" PRIu32, f->max);
+		fprintf(out, " | `%s` | ", f->name);
+		print_cell(out, f->text);
+		fprintf(out, " | %u |\n", f->since);
+		offset += f->size;
+	}
+	putc('\n', out);
+}
+
+static void print_message(FILE *out, unsigned type, const struct wire_description *d)
+{
+	fprintf(out, "### %s\n\n%s\n\n", d->name, d->text);
+	fprintf(out, "Type %u, %s, since version %u. Descriptors: ", type, direction_name(d),
+		d->since);
+	if (d->fds_max == 0)
+		fputs("none", out);
+	else if (d->fds_min == d->fds_max)
+		fprintf(out, "%u", d->fds_min);
+	else
+		fprintf(out, "%u to %u", d->fds_min, d->fds_max);
+	if (d->direction == WIRE_TO_BROKER)
+		fprintf(out, ". Reply: %s", reply_name(d));
+	fputs(d->n_fields ? ".\n\n" : ". No fields.\n\n", out);
+	if (d->n_fields)
+		print_fields(out, d);
+}
+
+static void print_numbers(FILE *out, const char *heading, const struct number *numbers, size_t n)
+{
+	fprintf(out, "### %s\n\n| number | name | meaning |\n| ---: | --- | --- |\n", heading);
+	for (size_t i = 0; i < n; i++) {
+		fprintf(out, "| %" PRId64 " | `%s` | ", numbers[i].value, numbers[i].name);
+		print_cell(out, numbers[i].text);
+		fputs(" |\n", out);
+	}
+	putc('\n', out);
+}
+
+static void print_document(FILE *out)
+{
+	print_introduction(out);
+	print_timelines(out);
+	print_overview(out);
+	for (unsigned type = 0; type < WIRE_TYPE_COUNT; type++)
+		if (wire_describe(type))
+			print_message(out, type, wire_describe(type));
+	fputs(
+	    "## Numbers\n\n"
+	    "Flags are added up. New numbers may come with any version; none changes its "
+	    "meaning.\n\n",
+	    out);
+	print_numbers(out, "Errors", errors, LENGTH(errors));
+	print_numbers(out, "enum share_mode", modes, LENGTH(modes));
+	print_numbers(out, "enum share_pool_flags", pool_flags, LENGTH(pool_flags));
+	print_numbers(out, "enum share_publish_flags", publish_flags, LENGTH(publish_flags));
+	print_numbers(out, "enum share_change", changes, LENGTH(changes));
+	print_numbers(out, "enum memory_kind_id", kinds, LENGTH(kinds));
+	print_numbers(out, "enum wire_grant_flags", grant_flags, LENGTH(grant_flags));
+}
+
+int main(int argc, char **argv)
+{
+	FILE *out = argc == 2 ? fopen(argv[1], "we") : stdout;
+
+	if (argc > 2) {
+		fprintf(stderr, "usage: %s [FILE]\n", argv[0]);
+		return 2;
+	}
+	if (out)
+		print_document(out);
+	if (!out || ferror(out) || fclose(out) != 0) {
+		fprintf(stderr, "%s: %s: %s\n", argv[0], argc == 2 ? argv[1] : "stdout",
+			strerror(errno));
+		return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * hello: memory from one process to another, on one page.
+ *
+ * The parent allocates a buffer, writes into it, and publishes it under a name. The child connects
+ * for itself (handles and shared memory are not inherited), looks the name up, and reads what the
+ * parent wrote: the same memory, not a copy.
+ *
+ *   hello                    with a private broker that ends with the program
+ *   share-run -- hello       with the broker of share-run
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <share/share.h>
+
+static void check(int result, const char *what)
+{
+	if (result >= 0)
+		return;
+	fprintf(stderr, "hello: %s: %s (%s)\n", what, share_strerror(result), share_error_detail());
+	exit(1);
+}
+
+static void read_greeting(void)
+{
+	share_client *client;
+	share_buffer *greeting;
+
+	check(share_connect(NULL, &client), "share_connect");
+	/* waits up to 5 s for the name to be published; the mapping is read-only */
+	check(share_lookup(client, "greeting", SHARE_RDONLY, 5000, NULL, &greeting),
+	      "share_lookup");
+	printf("child %d reads: %s\n", (int)getpid(), (const char *)share_ptr(greeting));
+	check(share_release(greeting, NULL), "share_release");
+	share_disconnect(client);
+}
+
+int main(void)
+{
+	share_client *client;
+	share_pool *pool;
+	share_buffer *greeting;
+	pid_t child;
+	int status;
+
+	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
+	/* where share_connect(NULL) of the child will look */
+	setenv("SHARE_SOCKET", share_address(client), 1);
+
+	check(share_pool_open(client, "default", &pool), "share_pool_open");
+	check(share_alloc(pool, 4096, NULL, &greeting), "share_alloc");
+	snprintf(share_ptr(greeting), 4096, "hello from %d", (int)getpid());
+	check(share_publish(greeting, "greeting", NULL), "share_publish");
+	check(share_release(greeting, NULL), "share_release"); /* the name keeps it alive */
+
+	child = fork();
+	if (child == 0) {
+		read_greeting();
+		exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+		fprintf(stderr, "hello: the child failed\n");
+		return 1;
+	}
+	share_pool_close(pool);
+	share_disconnect(client);
+	return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SHARE_ERROR_H
+#define SHARE_ERROR_H
+
+/*
+ * Errors.
+ *
+ * Every function of libshare that can fail returns 0 (or a count) on success and one of these
+ * negative numbers on failure. Numbers and names are pinned: they never change meaning, and new
+ * ones are added at the end. Outputs are written on success only.
+ *
+ * X(name, number, text)
+ */
+#define SHARE_ERRORS(X)                                                     \
+	X(SHARE_EINVAL, -1, "invalid argument")                             \
+	X(SHARE_ENOMEM, -2, "out of memory")                                \
+	X(SHARE_ENOENT, -3, "no such object")                               \
+	X(SHARE_EEXIST, -4, "the object exists already")                    \
+	X(SHARE_EACCES, -5, "permission denied")                            \
+	X(SHARE_EQUOTA, -6, "quota exceeded")                               \
+	X(SHARE_EAGAIN, -7, "not ready yet")                                \
+	X(SHARE_ETIMEDOUT, -8, "time limit reached")                        \
+	X(SHARE_ECANCELED, -9, "canceled")                                  \
+	X(SHARE_EBUSY, -10, "the object is in use")                         \
+	X(SHARE_ESTALE, -11, "the identifier is stale or foreign")          \
+	X(SHARE_ENOTSUP, -12, "not supported")                              \
+	X(SHARE_EDISCONNECTED, -13, "the connection to the broker is lost") \
+	X(SHARE_EFORK, -14, "the handle belongs to the parent process")     \
+	X(SHARE_EOWNERDEAD, -15, "the process that owed this data died")    \
+	X(SHARE_EPROTO, -16, "protocol error")                              \
+	X(SHARE_ESYSTEM, -17, "a system call failed")                       \
+	X(SHARE_ENOBROKER, -18, "no broker could be reached")
+
+enum share_error {
+#define SHARE_ERROR_ENUM(name, number, text) name = number,
+	SHARE_ERRORS(SHARE_ERROR_ENUM)
+#undef SHARE_ERROR_ENUM
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/**
+ * A short English sentence for @error; "success" for 0 and positive values, "unknown error" for
+ * numbers this library does not know. Never NULL, static storage, thread-safe.
+ */
+const char *share_strerror(int error);
+
+/** The enumerator's name, as in "SHARE_ENOMEM"; NULL for 0 and unknown numbers. Static storage. */
+const char *share_error_name(int error);
+
+/**
+ * What went wrong in the last call of libshare that failed in the calling thread, and what to do
+ * about it: "pool 'frames' has no room for ...: limit ..., in use ...". Empty when nothing failed
+ * yet.
+ *
+ * Belongs to the thread and is valid until its next failing call; success leaves it as it was.
+ */
+const char *share_error_detail(void);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

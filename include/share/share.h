@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SHARE_SHARE_H
+#define SHARE_SHARE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <share/error.h>
+#include <share/fence.h>
+#include <share/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/*
+ * libshare: memory shared between processes, owned by a broker.
+ *
+ * Threads: every function may be called from any thread at any time, on any handle that is not
+ * being given up at that moment. The library has no global state besides share_error_detail(),
+ * which is per thread. It starts threads for host streams, and for asynchronous look-ups that have
+ * to wait for a giver's work; all signals are blocked in them.
+ *
+ * Fork: a handle used in a forked child answers SHARE_EFORK. Shared memory and timelines are not
+ * inherited by the child (MADV_DONTFORK), as a lease belongs to one process; the child opens its
+ * own connection. Children that exec are not concerned: every descriptor is close-on-exec. A
+ * process that itself execs without share_disconnect() keeps what it held, in quarantine, until it
+ * ends.
+ *
+ * A lost broker: every call that needs it answers SHARE_EDISCONNECTED at once, in threads that
+ * were waiting too. Memory already mapped stays readable (and writable) until it is released.
+ *
+ * Time limits are in milliseconds: 0 does not wait, -1 waits without limit.
+ *
+ * Structs with a `size` member are versioned: set it with their SHARE_..._INIT.
+ */
+
+#define SHARE_VERSION_MAJOR 0
+#define SHARE_VERSION_MINOR 1
+#define SHARE_VERSION_PATCH 0
+#define SHARE_VERSION       "0.1.0"
+
+/** "0.1.0", of the library that runs. Static storage. */
+const char *share_version(void);
+
+typedef struct share_pool share_pool;
+typedef struct share_watch share_watch;
+typedef struct share_operation share_operation;
+
+#define SHARE_WAIT_FOREVER (-1)
+
+/* Limits that the broker enforces. */
+#define SHARE_NAME_MAX     255   /* bytes of a name, without the terminating NUL */
+#define SHARE_LABEL_MAX    63    /* bytes of a client's label */
+#define SHARE_METADATA_MAX 65536 /* bytes of a buffer's metadata */
+
+/** How a buffer may be used. Read-only memory is mapped read-only: a store to it faults. */
+enum share_mode {
+	SHARE_RDONLY = 1,
+	SHARE_RDWR = 3,
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Connection                                                                                  */
+
+typedef struct share_connect_options {
+	size_t size;
+	const char *label; /* how `sharectl clients` calls this process; NULL: the program's name */
+	const char *config; /* embedded broker only: its configuration file, NULL: the default */
+} share_connect_options;
+#define SHARE_CONNECT_OPTIONS_INIT                        \
+	{                                                 \
+		sizeof(share_connect_options), NULL, NULL \
+	}
+
+/**
+ * Connects to the broker at @address:
+ *   NULL        what $SHARE_SOCKET says (one of the below), when set; else the first of
+ *               $XDG_RUNTIME_DIR/share/broker.sock and /run/share/broker.sock that answers
+ *   "embedded"  starts a private broker that ends with this connection; share_address() tells
+ *               others where it is. Its program is $SHARE_BROKER, else share-broker beside
+ *               this library or in $PATH
+ *   otherwise   the path of its socket
+ *
+ * Blocks until the broker has answered. @options may be NULL. A process may connect often; each
+ * connection holds its own leases.
+ *
+ * SHARE_ENOBROKER: nobody listens there. SHARE_EPROTO: no protocol version in common.
+ * SHARE_EACCES, SHARE_EQUOTA: the broker does not want this user, or not so often.
+ */
+int share_connect(const char *address, share_client **out);
+int share_connect_with(const char *address, const share_connect_options *options,
+		       share_client **out);
+
+/**
+ * Gives the client handle up. The connection ends when the last handle made from it (pool, buffer,
+ * watch, operation) has been given up as well: memory in use is never pulled away. Then streams
+ * are finished, mappings removed, and the broker is told goodbye. NULL is fine.
+ */
+void share_disconnect(share_client *c);
+
+/** Path of the socket this client is connected to. Belongs to the client. */
+const char *share_address(share_client *c);
+
+/** One request and its reply: 0 when the broker is there and has seen all earlier messages. */
+int share_ping(share_client *c);
+
+/**
+ * A descriptor that polls readable when share_dispatch() has something to do. For event loops: do
+ * not read, write or close it. Belongs to the client, valid as long as it.
+ */
+int share_get_fd(share_client *c);
+
+/**
+ * Handles what the broker sent unasked and runs callbacks that are due, in this thread; never
+ * blocks. Returns the number of callbacks run. Callbacks may call every function of the library,
+ * including those that give up the handle they are called for. Meant for one thread at a time;
+ * concurrent calls are safe but share the callbacks between them (whose callbacks then must not
+ * cancel what the other runs: each would wait for the other).
+ *
+ * SHARE_EDISCONNECTED once the broker is lost and no callback is due: take the descriptor out of
+ * the event loop then, as it stays readable.
+ */
+int share_dispatch(share_client *c);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Pools                                                                                       */
+
+/** Opens a pool that exists. SHARE_ENOENT, or SHARE_EACCES when this user may not use it. */
+int share_pool_open(share_client *c, const char *name, share_pool **out);
+
+enum share_pool_flags {
+	SHARE_POOL_PERSISTENT = 1 << 0, /* stays when nobody has it open and no buffer lives */
+};
+
+typedef struct share_pool_options {
+	size_t size;
+	const char *kind;           /* "auto" (or NULL), "host" */
+	uint64_t limit;             /* bytes of all its segments; 0: the broker's default */
+	uint64_t segment_size;      /* bytes; 0: the kind's default. Larger buffers get their own */
+	uint64_t alignment;         /* of every buffer: a power of two, 512 (or 0) to 2 MiB */
+	uint64_t release_threshold; /* bytes of empty segments to keep; UINT64_MAX: the default */
+	const char *access;         /* JSON as "access" in the configuration; NULL: own user only */
+	uint32_t flags;             /* enum share_pool_flags */
+} share_pool_options;
+#define SHARE_POOL_OPTIONS_INIT                                                \
+	{                                                                      \
+		sizeof(share_pool_options), NULL, 0, 0, 0, UINT64_MAX, NULL, 0 \
+	}
+
+/**
+ * Creates a pool and opens it. Unless SHARE_POOL_PERSISTENT, it ends when nobody has it open and
+ * its last buffer is gone. @options may be NULL.
+ *
+ * SHARE_EEXIST; SHARE_EACCES: the configuration does not let this user create pools;
+ * SHARE_EQUOTA; SHARE_EINVAL with the option at fault.
+ */
+int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
+		      share_pool **out);
+
+/** Removes a pool's name. It takes no new buffers and ends with its last one. Needs "manage". */
+int share_pool_destroy(share_client *c, const char *name);
+
+/** Gives the handle up; buffers stay. NULL is fine. */
+void share_pool_close(share_pool *p);
+
+typedef struct share_pool_info {
+	size_t size;
+	const char *name; /* belongs to the handle */
+	const char *kind; /* static storage */
+	uint64_t limit;
+	uint64_t segment_size;
+	uint64_t alignment;
+	uint32_t mode;   /* enum share_mode: what this user may do at most */
+	uint32_t manage; /* 1 when this user may destroy it */
+} share_pool_info;
+#define SHARE_POOL_INFO_INIT                                       \
+	{                                                          \
+		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0 \
+	}
+
+/** What was true when the pool was opened; no request. */
+int share_pool_get_info(share_pool *p, share_pool_info *out);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Buffers                                                                                     */
+
+/**
+ * Allocates @size bytes for reading and writing. Their content is undefined (what a user of the
+ * pool left there). Work enqueued on @stream afterwards may use the memory: if the block's last
+ * users are not done, their fences are waited for on @stream.
+ *
+ * The handle must be given up with share_release(). It holds the client, not the pool handle.
+ *
+ * SHARE_ENOMEM names pool, limit, bytes in use and the largest free block. SHARE_EINVAL: size 0 or
+ * an impossible alignment. SHARE_EACCES: the pool is read-only for this user. SHARE_EQUOTA.
+ */
+int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
+
+typedef struct share_alloc_options {
+	size_t size;
+	uint64_t alignment; /* of this buffer, at least the pool's; 0: the pool's */
+} share_alloc_options;
+#define SHARE_ALLOC_OPTIONS_INIT               \
+	{                                      \
+		sizeof(share_alloc_options), 0 \
+	}
+
+int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
+		     share_buffer **out);
+
+/**
+ * Gives one reference to the handle up. Returns at once. Work enqueued on @stream before the call
+ * may go on using the memory; nobody else's work touches it before that is done. The buffer's
+ * memory is freed when the last reference of all processes is gone.
+ *
+ * The handle is given up whatever is returned (like close(2)), except for SHARE_EFORK and
+ * SHARE_EINVAL (NULL handle, or not a stream of this client). SHARE_EDISCONNECTED: the broker was
+ * lost before it could be told; it took this process's references back if it lives.
+ */
+int share_release(share_buffer *b, void *stream);
+
+/** One more reference to this handle; returns it. For passing it to another thread. */
+share_buffer *share_retain(share_buffer *b);
+
+/** Address of the first byte in this process, the same as long as the handle lives. Processes map
+ * it at different addresses. NULL in a forked child. */
+void *share_ptr(share_buffer *b);
+
+/** Bytes asked for when it was allocated. */
+uint64_t share_size(share_buffer *b);
+
+/** What all processes call this buffer. Never used again for another one. */
+uint64_t share_id(share_buffer *b);
+
+/** enum share_mode of this handle. */
+int share_mode(share_buffer *b);
+
+/**
+ * Whether the data is good: 0, SHARE_EAGAIN (the giver's work is still running), or
+ * SHARE_EOWNERDEAD (the giver died before its work was done: the content means nothing).
+ * One load. Never blocks.
+ */
+int share_buffer_status(share_buffer *b);
+
+/* Metadata: a JSON text of up to SHARE_METADATA_MAX bytes that all holders of a buffer can read
+ * and those with SHARE_RDWR can replace. It is gone with the buffer. */
+
+/** Replaces the metadata; NULL removes it. SHARE_EINVAL: not one JSON object or array, too large,
+ * nested deeper than 64. SHARE_EACCES: a read-only handle. SHARE_EQUOTA. */
+int share_metadata_set(share_buffer *b, const char *json);
+
+/** Reads it into a NUL-terminated string for free(). SHARE_ENOENT: none was set. */
+int share_metadata_get(share_buffer *b, char **out);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Names                                                                                       */
+
+/*
+ * A name leads to a buffer. It is 1 to SHARE_NAME_MAX bytes of UTF-8 without control characters;
+ * "/" has no meaning beyond the prefixes people choose. Everyone who may use the buffer's pool can
+ * see the name. It belongs to the user who published it: others get SHARE_EACCES when they publish
+ * or unpublish it.
+ */
+
+enum share_publish_flags {
+	SHARE_PUBLISH_PERSISTENT = 1 << 0, /* the name outlives this process, until unpublished */
+	SHARE_PUBLISH_EXCLUSIVE = 1 << 1,  /* SHARE_EEXIST rather than replace */
+};
+
+typedef struct share_publish_options {
+	size_t size;
+	uint32_t flags;            /* enum share_publish_flags */
+	uint32_t mode;             /* at most this for those who look it up; 0: SHARE_RDWR */
+	uint64_t expected_version; /* replace only this version, else SHARE_EBUSY; 0: any */
+} share_publish_options;
+#define SHARE_PUBLISH_OPTIONS_INIT                     \
+	{                                              \
+		sizeof(share_publish_options), 0, 0, 0 \
+	}
+
+/**
+ * Makes @name lead to @b. The name holds a reference of its own, so @b may be released at once.
+ * Whoever looks it up is ordered after what was enqueued on @stream before. If the name exists it
+ * is replaced atomically: each look-up gets the old buffer or the new one, and holders of the old
+ * one keep it. The name goes when this process ends or disconnects, unless PERSISTENT.
+ *
+ * Each publication gets a version larger than all earlier ones of this broker, so that a version
+ * never names two contents. @version may be NULL.
+ */
+int share_publish(share_buffer *b, const char *name, void *stream);
+int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
+		       void *stream, uint64_t *version);
+
+/** Removes a name. SHARE_ENOENT, SHARE_EACCES. */
+int share_unpublish(share_client *c, const char *name);
+
+/**
+ * Gets the buffer that @name leads to, waiting up to @timeout_ms for it to be published. Work
+ * enqueued on @stream afterwards is ordered after what the publisher enqueued before; with NULL
+ * and host memory the call waits for that, within the same time limit.
+ *
+ * @mode: SHARE_RDONLY or SHARE_RDWR. SHARE_ENOENT: not there (timeout 0); SHARE_ETIMEDOUT: still
+ * not there, or not finished; SHARE_EACCES; SHARE_EOWNERDEAD: the publisher died before its work
+ * was done.
+ */
+int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
+		 share_buffer **out);
+
+/** Version of the name under which this handle was looked up; 0 when it came another way. */
+uint64_t share_name_version(share_buffer *b);
+
+/**
+ * Result of an asynchronous look-up: @error is 0 and the callee owns @b, or it is one of
+ * share_lookup's errors and @b is NULL.
+ */
+typedef void (*share_lookup_callback)(share_buffer *b, int error, void *data);
+
+/**
+ * Starts a look-up and returns at once. @callback runs exactly once, from share_dispatch(), unless
+ * the operation is canceled first, or has no handle when the client is given up. @out may be NULL
+ * when it will not be canceled; otherwise the handle is given up by share_cancel(), before or after
+ * the callback.
+ */
+int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
+		       share_lookup_callback callback, void *data, share_operation **out);
+
+/** Gives the operation up. After it returns, the callback will not start any more; a buffer on its
+ * way is released. NULL is fine. */
+void share_cancel(share_operation *o);
+
+typedef struct share_name_info {
+	const char *name; /* valid during the callback */
+	uint64_t version;
+	uint64_t buffer; /* share_id() */
+	uint64_t size;
+	const char *pool;
+	uint32_t uid; /* of the publisher */
+	uint32_t persistent;
+} share_name_info;
+
+/**
+ * Calls @each for every name that starts with @prefix ("" or NULL: all), in byte order. A non-zero
+ * return stops and is returned. Names that come and go during the call may be missed or seen; no
+ * name is reported twice.
+ */
+int share_list(share_client *c, const char *prefix,
+	       int (*each)(const share_name_info *info, void *data), void *data);
+
+enum share_change {
+	SHARE_PUBLISHED = 1,   /* a name is new */
+	SHARE_REPLACED = 2,    /* it leads to another buffer */
+	SHARE_UNPUBLISHED = 3, /* it is gone */
+	SHARE_OVERFLOW = 4,    /* changes were lost, as a few hundred were not read: list again */
+};
+
+typedef struct share_name_event {
+	uint32_t change;  /* enum share_change */
+	const char *name; /* valid during the callback; "" for SHARE_OVERFLOW */
+	uint64_t version;
+	uint64_t buffer; /* share_id(), as long as it lives; 0 when unpublished */
+} share_name_event;
+
+typedef void (*share_watch_callback)(const share_name_event *event, void *data);
+
+/**
+ * Reports every later change of the names that start with @prefix, from share_dispatch(). To see
+ * the state and all changes after it, watch first, then list.
+ */
+int share_watch_names(share_client *c, const char *prefix, share_watch_callback callback,
+		      void *data, share_watch **out);
+
+/** Ends a watch. After it returns, the callback will not start any more. NULL is fine. */
+void share_unwatch(share_watch *w);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Tokens                                                                                      */
+
+/** 32 random bytes: the right to import one buffer. Send them over any channel that is private. */
+typedef struct share_token {
+	unsigned char bytes[32];
+} share_token;
+
+typedef struct share_export_options {
+	size_t size;
+	uint32_t mode;       /* at most this for importers; 0: SHARE_RDONLY */
+	uint32_t uses;       /* imports until the token ends; 0: until revoked */
+	uint32_t timeout_ms; /* it ends after this time; 0: no limit */
+} share_export_options;
+#define SHARE_EXPORT_OPTIONS_INIT                     \
+	{                                             \
+		sizeof(share_export_options), 0, 1, 0 \
+	}
+
+/**
+ * Makes a token for @b. It holds a reference, so @b may be released at once; whoever imports is
+ * ordered after what was enqueued on @stream before. It ends with its last use, its time limit,
+ * share_revoke(), or the process that made it. share_export() makes a read-only token for one use.
+ *
+ * A token does not widen who may use the pool: importers need access to it themselves.
+ */
+int share_export(share_buffer *b, void *stream, share_token *out);
+int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
+		      share_token *out);
+
+/**
+ * Gets the buffer a token stands for. @mode 0: whatever the token allows. With @stream NULL and
+ * host memory the call waits for the exporter's work. SHARE_ENOENT: no such token (any more).
+ */
+int share_import(share_client *c, const share_token *token, int mode, void *stream,
+		 share_buffer **out);
+
+/** Ends a token that this client made. SHARE_ENOENT; SHARE_EACCES: another client made it. */
+int share_revoke(share_client *c, const share_token *token);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Inspection                                                                                  */
+
+/**
+ * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
+ * "clients", "buffers" or "names" (one object each); identifiers are hexadecimal strings. @each
+ * gets one object at a time, valid during the call; a non-zero return stops and is returned. Shows
+ * what this user may see: administrators everything, others what is in pools they may use and their
+ * own clients.
+ */
+int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
+		  void *data);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

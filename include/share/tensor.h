@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SHARE_TENSOR_H
+#define SHARE_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+typedef struct share_buffer share_buffer;
+
+#define SHARE_TENSOR_MAX_DIMS 16
+
+/*
+ * What kind of numbers a buffer holds. The values are DLPack's: code in bits 8-15, bits per lane
+ * in bits 0-7 (codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool).
+ */
+enum share_dtype {
+	SHARE_INT8 = 0x0008,
+	SHARE_INT16 = 0x0010,
+	SHARE_INT32 = 0x0020,
+	SHARE_INT64 = 0x0040,
+	SHARE_UINT8 = 0x0108,
+	SHARE_UINT16 = 0x0110,
+	SHARE_UINT32 = 0x0120,
+	SHARE_UINT64 = 0x0140,
+	SHARE_FLOAT16 = 0x0210,
+	SHARE_FLOAT32 = 0x0220,
+	SHARE_FLOAT64 = 0x0240,
+	SHARE_BFLOAT16 = 0x0410,
+	SHARE_BOOL = 0x0608,
+};
+
+/** Shape in elements, strides in elements (as in DLPack; NumPy counts them in bytes). */
+typedef struct share_tensor {
+	uint32_t dtype;  /* enum share_dtype */
+	uint32_t ndim;   /* 0 is a scalar */
+	uint64_t offset; /* of the first element from share_ptr(), in bytes */
+	int64_t shape[SHARE_TENSOR_MAX_DIMS];
+	int64_t strides[SHARE_TENSOR_MAX_DIMS];
+} share_tensor;
+
+/** Fills @out with a C-contiguous tensor of @ndim dimensions. SHARE_EINVAL: a negative dimension,
+ * too many of them, an unknown dtype, or a size beyond 2^63 bytes. */
+int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape);
+
+/** Bytes from the start of the buffer to the end of the last element; SHARE_EINVAL as above, or
+ * when an element would lie before the buffer. */
+int share_tensor_extent(const share_tensor *t, uint64_t *out);
+
+/** "float32", and back; NULL and 0 for what is unknown. Static storage. */
+const char *share_dtype_name(uint32_t dtype);
+uint32_t share_dtype_from_name(const char *name);
+
+/**
+ * Describes @b as a tensor: writes the key "tensor" of the buffer's JSON metadata and keeps the
+ * other keys. SHARE_EINVAL also when the tensor does not fit into the buffer. Otherwise as
+ * share_metadata_set, including that two writers at the same time can lose one's keys.
+ */
+int share_tensor_set(share_buffer *b, const share_tensor *t);
+
+/** Reads it back, checked against the buffer's size. SHARE_ENOENT: the metadata has no tensor. */
+int share_tensor_get(share_buffer *b, share_tensor *out);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

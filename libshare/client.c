@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Connecting, the life of a client, and what happens when the broker is lost. */
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "libshare/client.h"
+#include "libshare/embedded.h"
+#include "libshare/error.h"
+#include "libshare/segment.h"
+#include "libshare/timeline.h"
+#include "wire/packet.h"
+
+#define GUARD_SIZE    4096
+#define ADVICE        "; start share-broker, or run the program under share-run"
+#define SYSTEM_SOCKET "/run/share/broker.sock"
+
+int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,
+			void *(*function)(void *data), void *data)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(out, attributes, function, data);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+share_client *client_ref(share_client *c)
+{
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	return c;
+}
+
+int client_lost(share_client *c)
+{
+	return fail(SHARE_EDISCONNECTED, "%s", c->lost_detail);
+}
+
+void client_mark_lost(share_client *c, const char *why)
+{
+	struct call *call;
+
+	if (c->lost)
+		return;
+	c->lost = true;
+	snprintf(c->lost_detail, sizeof(c->lost_detail), "%s", why);
+	/* nothing more is said or heard; the descriptor stays, as event loops poll it */
+	shutdown(c->socket, SHUT_RDWR);
+	while ((call = LIST_FIRST(&c->calls))) {
+		LIST_REMOVE(call, link);
+		call->error = SHARE_EDISCONNECTED;
+		call->done = true;
+		if (call->answered)
+			call->answered(c, call, NULL, SHARE_EDISCONNECTED);
+	}
+	pthread_cond_broadcast(&c->arrived);
+}
+
+void client_queue_event(share_client *c, struct event *e)
+{
+	e->queued = true;
+	e->order = ++c->n_events;
+	TAILQ_INSERT_TAIL(&c->events, e, link);
+	if (c->wakeup >= 0)
+		eventfd_write(c->wakeup, 1);
+}
+
+void client_unqueue_event(share_client *c, struct event *e)
+{
+	e->queued = false;
+	TAILQ_REMOVE(&c->events, e, link);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Connecting                                                                                  */
+
+static int connect_socket(const char *path, int *out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_fd_ int fd = -1;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return fail(SHARE_EINVAL, "%s: the path of a socket has at most %zu bytes", path,
+			    sizeof(address.sun_path) - 1);
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail_system(-errno, "socket");
+	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno == EINTR)
+			continue;
+		if (errno == EACCES)
+			return fail(SHARE_EACCES, "%s: %s", path, strerror(errno));
+		return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)" ADVICE, path,
+			    strerror(errno));
+	}
+	*out = fd;
+	fd = -1;
+	return 0;
+}
+
+/* The usual places, when no address is given. */
+static int find_broker(const char *address, int *socket, char **path)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char user[PATH_MAX] = "";
+	const char *place = address;
+	int r;
+
+	if (!address && runtime) {
+		snprintf(user, sizeof(user), "%s/share/broker.sock", runtime);
+		place = user;
+	} else if (!address) {
+		place = SYSTEM_SOCKET;
+	}
+	r = connect_socket(place, socket);
+	if (r != 0 && place == user) {
+		place = SYSTEM_SOCKET;
+		r = connect_socket(place, socket);
+		if (r == SHARE_ENOBROKER)
+			r = fail(r, "no broker answers at %s or %s" ADVICE, user, place);
+	}
+	if (r != 0)
+		return r;
+	*path = strdup(place);
+	return *path ? 0 : fail_system(-ENOMEM, "connecting");
+}
+
+static int start_embedded(share_client *c, const share_connect_options *options)
+{
+	int r = embedded_start(options->config, &c->embedded);
+
+	if (r != 0)
+		return r;
+	c->address = strdup(embedded_address(c->embedded));
+	if (!c->address)
+		return fail_system(-ENOMEM, "connecting");
+	return connect_socket(c->address, &c->socket);
+}
+
+static int greet(share_client *c, const share_connect_options *options)
+{
+	const char *label = options->label ? options->label : program_invocation_short_name;
+	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
+	_cleanup_reply_ struct reply welcome;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	hello.hello.version = WIRE_VERSION;
+	hello.hello.oldest = WIRE_VERSION_OLDEST;
+	hello.hello.label = (struct wire_bytes){label, (uint32_t)strnlen(label, SHARE_LABEL_MAX)};
+	r = rpc(c, &hello, WIRE_WELCOME, &welcome);
+	if (r != 0)
+		return r;
+	if (welcome.m.welcome.slots != TIMELINE_SLOTS)
+		return fail(SHARE_EPROTO, "the broker has another layout of timelines");
+	fd = fd_list_take(&welcome.fds, 0);
+	r = timeline_map(fd, true, &c->page);
+	if (r < 0)
+		return fail_system(r, "mapping the timelines");
+	c->page_id = welcome.m.welcome.page;
+	return rpc(c, &ready, WIRE_DONE, NULL);
+}
+
+static share_client *client_new(void)
+{
+	share_client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->guard =
+	    mmap(NULL, GUARD_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (c->guard == MAP_FAILED) {
+		free(c);
+		return NULL;
+	}
+	madvise(c->guard, GUARD_SIZE, MADV_WIPEONFORK);
+	*c->guard = 1;
+	atomic_init(&c->refs, 1);
+	c->socket = c->epoll = c->wakeup = -1;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->arrived, NULL);
+	LIST_INIT(&c->calls);
+	TAILQ_INIT(&c->events);
+	LIST_INIT(&c->watches);
+	LIST_INIT(&c->operations);
+	LIST_INIT(&c->peers);
+	LIST_INIT(&c->streams);
+	c->slots_used[0] = 1; /* 0 is no timeline */
+	return c;
+}
+
+static void client_free(share_client *c)
+{
+	struct event *e;
+
+	while ((e = TAILQ_FIRST(&c->events))) {
+		TAILQ_REMOVE(&c->events, e, link);
+		e->discard(c, e);
+	}
+	segments_done(c);
+	peers_done(c);
+	timeline_unmap(c->page);
+	fd_close(c->epoll);
+	fd_close(c->wakeup);
+	fd_close(c->socket);
+	embedded_stop(c->embedded);
+	pthread_cond_destroy(&c->arrived);
+	pthread_mutex_destroy(&c->lock);
+	munmap(c->guard, GUARD_SIZE);
+	free(c->later);
+	free(c->address);
+	free(c);
+}
+
+int share_connect_with(const char *address, const share_connect_options *options,
+		       share_client **out)
+{
+	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
+	share_client *c;
+	int r;
+
+	if (!options)
+		options = &defaults;
+	if (!out || options->size != sizeof(*options))
+		return fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	c = client_new();
+	if (!c)
+		return fail_system(-ENOMEM, "connecting");
+	if (!address || !*address)
+		address = getenv("SHARE_SOCKET");
+	if (address && !*address)
+		address = NULL;
+	if (address && strcmp(address, "embedded") == 0)
+		r = start_embedded(c, options);
+	else
+		r = find_broker(address, &c->socket, &c->address);
+	if (r == 0)
+		r = greet(c, options);
+	if (r == SHARE_EDISCONNECTED && c->lost_error) /* refused, with the reason in the detail */
+		r = c->lost_error;
+	if (c->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
+		r = fail(SHARE_ENOBROKER,
+			 "the private broker ended before it served; its reason is on stderr");
+	if (r != 0) {
+		client_free(c);
+		return r;
+	}
+	*out = c;
+	return 0;
+}
+
+int share_connect(const char *address, share_client **out)
+{
+	return share_connect_with(address, NULL, out);
+}
+
+void client_unref(share_client *c)
+{
+	struct wire_message bye = {.type = WIRE_BYE};
+
+	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	/* nothing may be mapped any more when the broker takes our word for it */
+	segments_done(c);
+	if (!c->embedded) /* which ends now, and everything with it */
+		rpc(c, &bye, WIRE_DONE, NULL);
+	client_free(c);
+}
+
+void share_disconnect(share_client *c)
+{
+	if (!c || client_is_forked(c))
+		return;
+	operations_abandon(c);
+	client_unref(c);
+}
+
+const char *share_address(share_client *c)
+{
+	return c ? c->address : NULL;
+}
+
+int share_ping(share_client *c)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+
+	if (!c)
+		return fail(SHARE_EINVAL, "the client is NULL");
+	return rpc(c, &ping, WIRE_DONE, NULL);
+}
+
+int share_get_fd(share_client *c)
+{
+	struct epoll_event in = {.events = EPOLLIN};
+	int r = 0;
+
+	if (!c)
+		return fail(SHARE_EINVAL, "the client is NULL");
+	if (client_is_forked(c))
+		return fail_fork();
+	pthread_mutex_lock(&c->lock);
+	if (c->epoll < 0) {
+		_cleanup_fd_ int epoll = epoll_create1(EPOLL_CLOEXEC);
+		_cleanup_fd_ int wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+		if (epoll < 0 || wakeup < 0 ||
+		    epoll_ctl(epoll, EPOLL_CTL_ADD, c->socket, &in) < 0 ||
+		    epoll_ctl(epoll, EPOLL_CTL_ADD, wakeup, &in) < 0) {
+			r = fail_system(-errno, "making a descriptor for the event loop");
+		} else {
+			c->epoll = epoll;
+			c->wakeup = wakeup;
+			epoll = wakeup = -1;
+			if (!TAILQ_EMPTY(&c->events))
+				eventfd_write(c->wakeup, 1);
+		}
+	}
+	if (r == 0)
+		r = c->epoll;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int share_dispatch(share_client *c)
+{
+	struct event *e;
+	uint64_t last;
+	eventfd_t ignored;
+	int n = 0;
+
+	if (!c)
+		return fail(SHARE_EINVAL, "the client is NULL");
+	if (client_is_forked(c))
+		return fail_fork();
+	client_ref(c); /* a callback may give up the last handle */
+	pthread_mutex_lock(&c->lock);
+	rpc_poll_locked(c);
+	if (c->wakeup >= 0)
+		eventfd_read(c->wakeup, &ignored);
+	/* what callbacks cause is for the next time, or this would never end */
+	last = c->n_events;
+	while ((e = TAILQ_FIRST(&c->events)) && e->order <= last) {
+		client_unqueue_event(c, e);
+		e->run(c, e);
+		n++;
+	}
+	if (c->wakeup >= 0 && !TAILQ_EMPTY(&c->events))
+		eventfd_write(c->wakeup, 1);
+	if (n == 0 && c->lost)
+		n = client_lost(c);
+	pthread_mutex_unlock(&c->lock);
+	client_unref(c);
+	return n;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_H
+#define LIBSHARE_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include <share/share.h>
+
+#include "wire/fd.h"
+#include "wire/timeline.h"
+#include "wire/wire.h"
+
+struct call;
+struct embedded;
+struct peer_page;
+struct segment;
+
+/* Something that share_dispatch() has to run, in one thread, with the lock not held. */
+struct event {
+	TAILQ_ENTRY(event) link;
+	bool queued;    /* this and the next under the lock */
+	uint64_t order; /* of being queued */
+	/* Owns the event. Called and left with the lock held, given up for the callback. */
+	void (*run)(share_client *c, struct event *e);
+	/* Drops the event unseen; NULL: free(). */
+	void (*discard)(share_client *c, struct event *e);
+};
+
+/*
+ * The client. `lock` guards everything below it. At most one thread reads from the socket at a
+ * time, without the lock, and delivers what it reads to whom it is for; the others wait for
+ * `arrived`.
+ */
+struct share_client {
+	atomic_uint refs; /* the application's and one a handle */
+	uint32_t *guard;  /* in a page that is wiped in a forked child */
+	int socket;
+	char *address;
+	struct embedded *embedded;
+	uint64_t page_id;           /* of its own timelines */
+	struct timeline_page *page; /* writable */
+
+	pthread_mutex_t lock;
+	pthread_cond_t arrived;
+	bool reading;
+	bool lost;
+	int lost_error; /* what the broker said why, or 0 */
+	char lost_detail[256];
+	uint32_t last_serial;
+	LIST_HEAD(, call) calls;
+	struct wire_message *later; /* to be sent when nobody is delivering */
+	size_t n_later;
+	bool sending_later;
+
+	int epoll; /* -1 until somebody asks for share_get_fd() */
+	int wakeup;
+	TAILQ_HEAD(, event) events;
+	uint64_t n_events; /* ever queued */
+	LIST_HEAD(, share_watch) watches;
+	LIST_HEAD(, share_operation) operations;
+
+	struct segment **segments; /* by the low half of their identifier */
+	uint32_t n_segments;
+	LIST_HEAD(, peer_page) peers;
+	uint32_t n_peers;
+	LIST_HEAD(, share_host_stream) streams;
+	uint8_t slots_used[TIMELINE_SLOTS / 8];
+	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
+
+	unsigned char packet[WIRE_PACKET_MAX]; /* of the reading thread */
+};
+
+/* Not in a forked child, where the page reads as zeros. */
+static inline bool client_is_forked(const share_client *c)
+{
+	return *(volatile uint32_t *)c->guard == 0;
+}
+
+/* pthread_create() with all signals blocked: they are for the application's threads. */
+int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,
+			void *(*function)(void *data), void *data);
+
+share_client *client_ref(share_client *c);
+void client_unref(share_client *c);
+
+/* With the lock held. */
+void client_mark_lost(share_client *c, const char *why);
+void client_queue_event(share_client *c, struct event *e);
+void client_unqueue_event(share_client *c, struct event *e);
+
+/* SHARE_EDISCONNECTED with the reason. */
+int client_lost(share_client *c);
+
+/*
+ * Requests. A reply's variable fields point into `packet`, so it lives as long as that.
+ */
+struct reply {
+	struct wire_message m;
+	struct fd_list fds;
+	void *packet;
+	unsigned char small[256];
+};
+void reply_done(struct reply *r);
+#define _cleanup_reply_ __attribute__((cleanup(reply_done)))
+
+/* Sends @request and waits for its answer. Returns 0 and a reply of type @expected, or an error:
+ * the broker's own, with its detail. @reply may be NULL when only success matters. */
+int rpc(share_client *c, struct wire_message *request, enum wire_type expected,
+	struct reply *reply);
+
+/* Sends without waiting. The caller may hold the lock or not, as said. */
+int rpc_send(share_client *c, struct wire_message *m);
+int rpc_send_locked(share_client *c, struct wire_message *m);
+
+/* A request. If it has `answered`, that handles the answer, called by whoever reads it, under the
+ * lock: @error is 0 and @m of the expected type, or @m is NULL. */
+struct call {
+	LIST_ENTRY(call) link;
+	uint32_t serial;
+	void (*answered)(share_client *c, struct call *call, const struct wire_message *m,
+			 int error);
+	bool done;
+	int error;
+	enum wire_type expected;
+	struct reply *reply;
+	char detail[1024];
+};
+int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call);
+/* Until call->done. Returns its error, with its detail set. */
+int rpc_wait_locked(share_client *c, struct call *call);
+
+/* For those who are called while a message is delivered, and so must not send: sends @m, which has
+ * no variable fields, soon. 0 or -ENOMEM. */
+int rpc_send_later_locked(share_client *c, const struct wire_message *m);
+
+/* Reads what is there without blocking, if nobody else is reading. With the lock held, which is
+ * given up in between. */
+void rpc_poll_locked(share_client *c);
+
+/* In watch.c and lookup.c. With the lock held, but for the last. */
+void watch_name_changed(share_client *c, const struct wire_name_event *m);
+/* Those that nobody can cancel, as the application is done with the client. */
+void operations_abandon(share_client *c);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Errors: numbers to words, and the sentence that says what happened in this thread. The library
+ * never logs; this is all it says.
+ */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "libshare/error.h"
+
+static _Thread_local char detail[1024];
+
+const char *share_strerror(int error)
+{
+	switch (error) {
+#define CASE(name, number, text) \
+	case number:             \
+		return text;
+		SHARE_ERRORS(CASE)
+#undef CASE
+	default:
+		return error >= 0 ? "success" : "unknown error";
+	}
+}
+
+const char *share_error_name(int error)
+{
+	switch (error) {
+#define CASE(name, number, text) \
+	case number:             \
+		return #name;
+		SHARE_ERRORS(CASE)
+#undef CASE
+	default:
+		return NULL;
+	}
+}
+
+const char *share_error_detail(void)
+{
+	return detail;
+}
+
+const char *share_version(void)
+{
+	return SHARE_VERSION;
+}
+
+int fail(int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(detail, sizeof(detail), format, args);
+	va_end(args);
+	return error;
+}
+
+int fail_system(int r, const char *what)
+{
+	if (r == -ENOMEM)
+		return fail(SHARE_ENOMEM, "%s: this process is out of memory", what);
+	return fail(SHARE_ESYSTEM, "%s: %s", what, strerror(-r));
+}
+
+int fail_remote(int error, const void *text, size_t size)
+{
+	/* numbers of a newer broker are passed on; 0 or positive would look like success */
+	if (error >= 0)
+		return fail(SHARE_EPROTO, "the broker sent an error without a number");
+	return fail(error, "%.*s", (int)size, (const char *)text);
+}
+
+int fail_fork(void)
+{
+	return fail(SHARE_EFORK,
+		    "this handle belongs to the parent process: connect again in the child");
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_ERROR_H
+#define LIBSHARE_ERROR_H
+
+#include <stddef.h>
+
+/* Each sets the calling thread's detail and returns the error to return. */
+
+int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int fail_system(int negative_errno, const char *what);
+int fail_remote(int error, const void *text, size_t size);
+int fail_fork(void);
+
+#endif

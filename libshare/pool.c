@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Pools, as far as a client knows them: an identifier and what it was told. */
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "libshare/buffer.h"
+#include "libshare/error.h"
+
+/* Static names for the kinds there are; a newer broker may know more. */
+static const char *kind_name(const struct wire_bytes *kind)
+{
+	static const char *const names[] = {"host", "vmm", "mempool"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == kind->size && memcmp(names[i], kind->data, kind->size) == 0)
+			return names[i];
+	return "unknown";
+}
+
+static int pool_from_reply(share_client *c, const char *name, const struct wire_pool *m,
+			   share_pool **out)
+{
+	struct wire_message close = {.type = WIRE_POOL_CLOSE};
+	share_pool *p = calloc(1, sizeof(*p));
+	char *copy = strdup(name);
+
+	if (!p || !copy) {
+		free(p);
+		free(copy);
+		close.pool_close.pool = m->pool;
+		rpc(c, &close, WIRE_DONE, NULL);
+		return fail_system(-ENOMEM, "opening a pool");
+	}
+	p->client = client_ref(c);
+	p->id = m->pool;
+	p->name = copy;
+	p->info = (share_pool_info){
+	    .size = sizeof(p->info),
+	    .name = copy,
+	    .kind = kind_name(&m->kind),
+	    .limit = m->limit,
+	    .segment_size = m->segment_size,
+	    .alignment = m->alignment,
+	    .mode = m->mode,
+	    .manage = m->manage,
+	};
+	*out = p;
+	return 0;
+}
+
+int share_pool_open(share_client *c, const char *name, share_pool **out)
+{
+	struct wire_message m = {.type = WIRE_POOL_OPEN};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	int r;
+
+	if (!c || !out)
+		return fail(SHARE_EINVAL, "client or out is NULL");
+	r = name_check(name);
+	if (r != 0)
+		return r;
+	m.pool_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	r = rpc(c, &m, WIRE_POOL, &reply);
+	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* A name, or else a number in quotes, as in the configuration. */
+static bool find_id(const char *key, const char *name, json_int_t *out)
+{
+	struct passwd *user, user_buffer;
+	struct group *group, group_buffer;
+	char space[8192], *end;
+
+	if (strcmp(key, "user") == 0) {
+		if (getpwnam_r(name, &user_buffer, space, sizeof(space), &user) == 0 && user) {
+			*out = user->pw_uid;
+			return true;
+		}
+	} else if (getgrnam_r(name, &group_buffer, space, sizeof(space), &group) == 0 && group) {
+		*out = group->gr_gid;
+		return true;
+	}
+	*out = (json_int_t)strtoul(name, &end, 10);
+	return *name >= '0' && *name <= '9' && *end == '\0';
+}
+
+/* The broker looks no names up, as that could take it any time: clients send numbers. Whatever
+ * else may be wrong with the list is for the broker to say. */
+static int resolve_names(json_t *list)
+{
+	static const char *const keys[] = {"user", "group"};
+	json_t *entry, *value;
+	json_int_t id;
+	size_t i;
+
+	json_array_foreach (list, i, entry) {
+		for (size_t k = 0; k < 2; k++) {
+			value = json_object_get(entry, keys[k]);
+			if (!json_is_string(value) || strcmp(json_string_value(value), "*") == 0)
+				continue;
+			if (!find_id(keys[k], json_string_value(value), &id))
+				return fail(SHARE_EINVAL, "access[%zu].%s: there is no %s \"%s\"",
+					    i, keys[k], keys[k], json_string_value(value));
+			json_object_set_new(entry, keys[k], json_integer(id));
+		}
+	}
+	return 0;
+}
+
+static int access_to_wire(const char *access, char **out)
+{
+	json_error_t error;
+	json_t *list;
+	int r;
+
+	list = json_loads(access, JSON_REJECT_DUPLICATES, &error);
+	if (!list && error.line < 0)
+		return fail_system(-ENOMEM, "creating a pool");
+	if (!list)
+		return fail(SHARE_EINVAL, "access is not JSON: line %d: %s", error.line,
+			    error.text);
+	r = resolve_names(list);
+	if (r == 0) {
+		*out = json_dumps(list, JSON_COMPACT);
+		if (!*out)
+			r = fail_system(-ENOMEM, "creating a pool");
+	}
+	json_decref(list);
+	return r;
+}
+
+int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
+		      share_pool **out)
+{
+	static const share_pool_options defaults = SHARE_POOL_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_POOL_CREATE};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	char *access = NULL;
+	int r;
+
+	if (!options)
+		options = &defaults;
+	if (!c || !out || options->size != sizeof(*options))
+		return fail(SHARE_EINVAL, "client or out is NULL, or options were not initialised");
+	if (client_is_forked(c))
+		return fail_fork();
+	r = name_check(name);
+	if (r == 0 && options->access)
+		r = access_to_wire(options->access, &access);
+	if (r != 0)
+		return r;
+	m.pool_create = (struct wire_pool_create){
+	    .limit = options->limit,
+	    .segment_size = options->segment_size,
+	    .alignment = options->alignment,
+	    .release_threshold = options->release_threshold,
+	    .flags = options->flags,
+	    .name = {name, (uint32_t)strlen(name)},
+	};
+	if (options->kind)
+		m.pool_create.kind =
+		    (struct wire_bytes){options->kind, (uint32_t)strlen(options->kind)};
+	if (access)
+		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
+	r = rpc(c, &m, WIRE_POOL, &reply);
+	free(access);
+	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
+}
+
+int share_pool_destroy(share_client *c, const char *name)
+{
+	struct wire_message m = {.type = WIRE_POOL_DESTROY};
+	int r;
+
+	if (!c)
+		return fail(SHARE_EINVAL, "the client is NULL");
+	r = name_check(name);
+	if (r != 0)
+		return r;
+	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	return rpc(c, &m, WIRE_DONE, NULL);
+}
+
+void share_pool_close(share_pool *p)
+{
+	struct wire_message m = {.type = WIRE_POOL_CLOSE};
+
+	if (!p || client_is_forked(p->client))
+		return;
+	m.pool_close.pool = p->id;
+	rpc(p->client, &m, WIRE_DONE, NULL);
+	client_unref(p->client);
+	free(p->name);
+	free(p);
+}
+
+int share_pool_get_info(share_pool *p, share_pool_info *out)
+{
+	if (!p || !out || out->size != sizeof(*out))
+		return fail(SHARE_EINVAL, "pool or out is NULL, or out was not initialised");
+	if (client_is_forked(p->client))
+		return fail_fork();
+	*out = p->info;
+	return 0;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Requests and replies over one socket, for any number of threads. Whoever waits for a reply reads
+ * for all: it takes the role of the reader, delivers what comes until its own reply is there, and
+ * passes the role on. With a single thread that is one send and one receive, and no wake-up.
+ *
+ * Messages are delivered in the order in which the broker sent them, under the lock; descriptors
+ * of segments and timeline pages are entered there, so that a later message may rely on them.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/client.h"
+#include "libshare/error.h"
+#include "libshare/segment.h"
+#include "libshare/timeline.h"
+#include "wire/packet.h"
+
+void reply_done(struct reply *r)
+{
+	fd_list_close(&r->fds);
+	if (r->packet != r->small)
+		free(r->packet);
+	r->packet = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Delivering                                                                                  */
+
+static struct call *find_call(share_client *c, uint32_t serial)
+{
+	struct call *call;
+
+	LIST_FOREACH (call, &c->calls, link)
+		if (call->serial == serial)
+			return call;
+	return NULL;
+}
+
+static void finish(share_client *c, struct call *call, const struct wire_message *m, int error)
+{
+	LIST_REMOVE(call, link);
+	call->error = error;
+	call->done = true;
+	if (call->answered)
+		call->answered(c, call, error ? NULL : m, error);
+}
+
+/* Copies the packet for the thread that waits, which decodes it again from its own copy. */
+static int keep(struct reply *r, const void *packet, size_t size, struct fd_list *fds)
+{
+	void *copy = size <= sizeof(r->small) ? r->small : malloc(size);
+	size_t n_fds = fds->n;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, packet, size);
+	r->packet = copy;
+	wire_decode(&r->m, WIRE_TO_CLIENT, copy, size, n_fds);
+	r->fds = *fds;
+	fds->n = 0;
+	return 0;
+}
+
+static void deliver_reply(share_client *c, struct call *call, const struct wire_message *m,
+			  const void *packet, size_t size, struct fd_list *fds)
+{
+	const struct wire_bytes *detail = &m->error.detail;
+	int error = 0;
+
+	if (m->type == WIRE_ERROR) {
+		error = m->error.error < 0 ? m->error.error : SHARE_EPROTO;
+		snprintf(call->detail, sizeof(call->detail), "%.*s", (int)detail->size,
+			 (const char *)detail->data);
+	} else if (m->type != call->expected) {
+		client_mark_lost(c, "the broker answered with the wrong kind of message");
+		return;
+	}
+	if (error == 0 && call->reply && keep(call->reply, packet, size, fds) < 0) {
+		error = SHARE_ENOMEM;
+		snprintf(call->detail, sizeof(call->detail), "this process is out of memory");
+	}
+	finish(c, call, m, error);
+}
+
+static void deliver_unasked(share_client *c, const struct wire_message *m)
+{
+	char why[256];
+
+	switch (m->type) {
+	case WIRE_NAME_EVENT:
+		watch_name_changed(c, &m->name_event);
+		break;
+	case WIRE_SEGMENT_RETIRE:
+		segment_retire_locked(c, m->segment_retire.segment);
+		break;
+	case WIRE_ERROR:
+		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
+			 (int)m->error.detail.size, (const char *)m->error.detail.data);
+		c->lost_error = m->error.error;
+		client_mark_lost(c, why);
+		break;
+	default:
+		client_mark_lost(c, "the broker sent something unexpected");
+	}
+}
+
+static void deliver(share_client *c, const void *packet, size_t size, struct fd_list *fds)
+{
+	struct wire_message m;
+	struct call *call;
+	int fault = wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds->n);
+
+	if (fault) {
+		client_mark_lost(c, wire_error_text(fault));
+		return;
+	}
+	if (m.serial == 0) {
+		deliver_unasked(c, &m);
+		return;
+	}
+	/* whether or not anybody still wants the grant: the broker sends a descriptor once */
+	if (m.type == WIRE_GRANT && grant_arrived_locked(c, &m.grant, fds) < 0) {
+		client_mark_lost(c,
+				 "the broker sent a grant that makes no sense, or memory is out");
+		return;
+	}
+	call = find_call(c, m.serial);
+	if (call)
+		deliver_reply(c, call, &m, packet, size, fds);
+	else
+		client_mark_lost(c, "the broker answered what nobody asked");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Reading                                                                                     */
+
+static void send_later_locked(share_client *c);
+
+/* Takes the role of the reader for one packet. @events: also return when the socket is ready for
+ * this (POLLOUT). The lock is given up while it blocks. */
+static void read_one_locked(share_client *c, bool wait, short events)
+{
+	size_t size = sizeof(c->packet);
+	struct fd_list fds = {.n = 0};
+	int r;
+
+	c->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	if (wait && events) {
+		struct pollfd p = {.fd = c->socket, .events = (short)(POLLIN | events)};
+
+		poll(&p, 1, -1);
+		wait = false;
+	}
+	r = packet_receive(c->socket, c->packet, &size, &fds, wait);
+	pthread_mutex_lock(&c->lock);
+	if (r == 0 && !c->lost)
+		deliver(c, c->packet, size, &fds);
+	else if (r != 0 && r != -EAGAIN)
+		client_mark_lost(c, "the broker is gone");
+	fd_list_close(&fds);
+	c->reading = false;
+	pthread_cond_broadcast(&c->arrived);
+	send_later_locked(c);
+}
+
+void rpc_poll_locked(share_client *c)
+{
+	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+
+	while (!c->reading && !c->lost && poll(&p, 1, 0) > 0)
+		read_one_locked(c, false, 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Sending                                                                                     */
+
+/*
+ * The broker stops reading from a client that does not read its replies. So a send that would
+ * block must not keep replies from being read: it reads them itself, or lets the reader go on.
+ */
+static int transmit_locked(share_client *c, const void *packet, size_t size)
+{
+	for (;;) {
+		int r;
+
+		if (c->lost)
+			return client_lost(c);
+		r = packet_send(c->socket, packet, size, NULL, 0, false);
+		if (r == 0)
+			return 0;
+		if (r != -EAGAIN) {
+			/* what it said last may still be there to read */
+			rpc_poll_locked(c);
+			client_mark_lost(c, "the broker is gone");
+			return client_lost(c);
+		}
+		if (!c->reading) {
+			read_one_locked(c, true, POLLOUT);
+		} else {
+			struct pollfd p = {.fd = c->socket, .events = POLLOUT};
+
+			pthread_mutex_unlock(&c->lock);
+			poll(&p, 1, 10);
+			pthread_mutex_lock(&c->lock);
+		}
+	}
+}
+
+int rpc_send_locked(share_client *c, struct wire_message *m)
+{
+	unsigned char small[2048], *large = NULL;
+	size_t size = wire_encode(m, small, sizeof(small));
+	int r;
+
+	if (size == 0) {
+		large = malloc(WIRE_PACKET_MAX);
+		if (!large)
+			return fail_system(-ENOMEM, "sending a message");
+		size = wire_encode(m, large, WIRE_PACKET_MAX);
+	}
+	if (size == 0)
+		r = fail(SHARE_EINVAL, "an argument is larger than the protocol allows");
+	else
+		r = transmit_locked(c, large ? large : small, size);
+	free(large);
+	return r;
+}
+
+int rpc_send_later_locked(share_client *c, const struct wire_message *m)
+{
+	struct wire_message *grown = realloc(c->later, (c->n_later + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	c->later = grown;
+	c->later[c->n_later++] = *m;
+	return 0;
+}
+
+/* Sending may read, and that may leave more to send: whoever comes first sends all. */
+static void send_later_locked(share_client *c)
+{
+	if (c->sending_later)
+		return;
+	c->sending_later = true;
+	while (c->n_later > 0 && !c->lost) {
+		struct wire_message m = c->later[--c->n_later];
+
+		rpc_send_locked(c, &m);
+	}
+	c->sending_later = false;
+}
+
+int rpc_send(share_client *c, struct wire_message *m)
+{
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = rpc_send_locked(c, m);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call)
+{
+	int r;
+
+	/* a look-up may wait for as long as it takes the serials to come round */
+	do
+		request->serial = ++c->last_serial;
+	while (request->serial == 0 || find_call(c, request->serial));
+	call->serial = request->serial;
+	call->done = false;
+	/* before it is sent: another thread may read the answer */
+	LIST_INSERT_HEAD(&c->calls, call, link);
+	r = rpc_send_locked(c, request);
+	if (r != 0 && !call->done)
+		LIST_REMOVE(call, link);
+	return r;
+}
+
+int rpc_wait_locked(share_client *c, struct call *call)
+{
+	while (!call->done) {
+		if (c->reading)
+			pthread_cond_wait(&c->arrived, &c->lock);
+		else
+			read_one_locked(c, true, 0);
+	}
+	if (call->error == SHARE_EDISCONNECTED)
+		return client_lost(c);
+	return call->error ? fail(call->error, "%s", call->detail) : 0;
+}
+
+int rpc(share_client *c, struct wire_message *request, enum wire_type expected, struct reply *reply)
+{
+	struct call call = {.expected = expected, .reply = reply};
+	int r;
+
+	if (reply)
+		*reply = (struct reply){.packet = NULL};
+	if (client_is_forked(c))
+		return fail_fork();
+	call.detail[0] = '\0';
+	pthread_mutex_lock(&c->lock);
+	r = rpc_start_locked(c, request, &call);
+	if (r == 0)
+		r = rpc_wait_locked(c, &call);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}

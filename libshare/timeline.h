@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_TIMELINE_H
+#define LIBSHARE_TIMELINE_H
+
+#include "libshare/client.h"
+
+/*
+ * Timeline pages in this process: its own, and those of the peers it waits for, mapped read-only.
+ */
+struct peer_page {
+	LIST_ENTRY(peer_page) link;
+	uint64_t id;
+	unsigned refs; /* waits and handles that look at it; under the lock */
+	int pidfd;     /* of the owner */
+	atomic_int_fast64_t
+	    dead_since;         /* when it was first seen dead and not poisoned; 0: not yet */
+	atomic_bool distrusted; /* what is pending there will never be reached */
+	const struct timeline_page *page;
+};
+
+/* A fence with its page held: to be looked at without a request, for as long as it lives. */
+struct held_fence {
+	struct peer_page *peer;           /* NULL: one of our own, or none */
+	const struct timeline_page *page; /* NULL: reached */
+	uint32_t slot;
+	uint64_t value;
+};
+
+int peer_arrived_locked(share_client *c, uint64_t page, int fd, int pidfd); /* takes both */
+void peers_done(share_client *c);
+
+/* Holds a fence; asks the broker for the page when it has not come along. 0 or an error. */
+int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
+/* Another hold on the same. */
+struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
+void fence_drop(share_client *c, struct held_fence *f);
+
+enum timeline_state fence_state(share_client *c, const struct held_fence *f);
+/* Blocks the thread; ends with the time limit, or when the owner is dead, with or without a broker
+ * to poison its page. */
+enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms);
+
+/* A timeline of our own: 0 or SHARE_EQUOTA. */
+int slot_take(share_client *c, uint32_t *out);
+void slot_give_back(share_client *c, uint32_t slot);
+/* The next value of a slot, which its user has to signal. */
+uint64_t slot_next(share_client *c, uint32_t slot);
+
+#endif

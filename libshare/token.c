@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tokens. */
+
+#include <string.h>
+
+#include "libshare/buffer.h"
+#include "libshare/error.h"
+#include "libshare/host_stream.h"
+
+int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
+		      share_token *out)
+{
+	static const share_export_options defaults = SHARE_EXPORT_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_EXPORT};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_fence fence;
+	int r = buffer_check(b);
+
+	if (!options)
+		options = &defaults;
+	if (r == 0 && (!out || options->size != sizeof(*options)))
+		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && options->mode)
+		r = mode_check((int)options->mode);
+	if (r == 0)
+		r = stream_check(b->client, stream);
+	if (r == 0)
+		r = stream_signal(b->client, stream, &fence);
+	if (r != 0)
+		return r;
+	m.export = (struct wire_export){
+	    .buffer = b->id,
+	    .timeline = fence.timeline,
+	    .value = fence.value,
+	    .mode = options->mode ? options->mode : SHARE_RDONLY,
+	    .uses = options->uses,
+	    .timeout = options->timeout_ms,
+	};
+	r = rpc(b->client, &m, WIRE_TOKEN, &reply);
+	if (r != 0)
+		return r;
+	if (reply.m.token.token.size != sizeof(out->bytes))
+		return fail(SHARE_EPROTO, "the broker sent a token of the wrong size");
+	memcpy(out->bytes, reply.m.token.token.data, sizeof(out->bytes));
+	return 0;
+}
+
+int share_export(share_buffer *b, void *stream, share_token *out)
+{
+	return share_export_with(b, NULL, stream, out);
+}
+
+int share_import(share_client *c, const share_token *token, int mode, void *stream,
+		 share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_IMPORT};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	int r = 0;
+
+	if (!c || !token || !out)
+		return fail(SHARE_EINVAL, "client, token or out is NULL");
+	if (client_is_forked(c))
+		return fail_fork();
+	if (mode != 0)
+		r = mode_check(mode);
+	if (r == 0)
+		r = stream_check(c, stream);
+	if (r != 0)
+		return r;
+	m.import.mode = (uint32_t)mode;
+	m.import.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
+	r = rpc(c, &m, WIRE_GRANT, &reply);
+	return r != 0 ? r : buffer_from_grant(c, &reply.m.grant, true, stream, -1, out);
+}
+
+int share_revoke(share_client *c, const share_token *token)
+{
+	struct wire_message m = {.type = WIRE_REVOKE};
+
+	if (!c || !token)
+		return fail(SHARE_EINVAL, "client or token is NULL");
+	m.revoke.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
+	return rpc(c, &m, WIRE_DONE, NULL);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * cli-hold: a client for sharectl to look at. Makes pools, buffers and names that are the same each
+ * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
+ * so many small buffers instead.
+ *
+ * The broker is to be started with tests/cli/broker.json.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+static share_client *client;
+
+static void check(int r, const char *what)
+{
+	if (r >= 0)
+		return;
+	fprintf(stderr, "cli-hold: %s: %s\n", what, share_error_detail());
+	exit(1);
+}
+
+static share_buffer *allocate(share_pool *pool, uint64_t size)
+{
+	share_buffer *b;
+
+	check(share_alloc(pool, size, NULL, &b), "alloc");
+	return b;
+}
+
+static void publish(share_buffer *b, const char *name, uint32_t flags, uint32_t mode)
+{
+	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
+
+	options.flags = flags;
+	options.mode = mode;
+	check(share_publish_with(b, name, &options, NULL, NULL), name);
+}
+
+static void wait_for_end(void)
+{
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+}
+
+static void hold_known_state(share_pool *pool)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *small, *large, *own, *frame, *looked_up;
+	share_pool *frames;
+
+	options.limit = 1 << 30;
+	options.segment_size = 4 << 20;
+	options.alignment = 4096;
+	check(share_pool_create(client, "frames", &options, &frames), "create pool");
+
+	small = allocate(pool, 1000);
+	large = allocate(pool, 200 << 10);
+	own = allocate(pool, 5 << 20); /* larger than a segment */
+	frame = allocate(frames, 1920 * 1080);
+	check(share_metadata_set(large, "{\"pixels\": \"r\303\266t\"}"), "metadata");
+
+	publish(small, "small", 0, 0);
+	publish(small, "small", 0, 0); /* so that a version is not a row's number */
+	publish(large, "weights/gr\303\266\303\237er", 0, SHARE_RDONLY);
+	publish(frame, "frames/left", SHARE_PUBLISH_PERSISTENT, SHARE_RDONLY);
+	check(share_lookup(client, "small", SHARE_RDWR, 0, NULL, &looked_up), "look up");
+	check(share_release(frame, NULL), "release"); /* only its name holds it */
+	wait_for_end();
+
+	share_release(looked_up, NULL);
+	share_release(small, NULL);
+	share_release(large, NULL);
+	share_release(own, NULL);
+	share_pool_close(frames);
+}
+
+static void hold_many(share_pool *pool, size_t n)
+{
+	share_buffer **buffers = calloc(n, sizeof(share_buffer *));
+
+	if (!buffers)
+		exit(1);
+	for (size_t i = 0; i < n; i++)
+		buffers[i] = allocate(pool, 512);
+	wait_for_end();
+	for (size_t i = 0; i < n; i++)
+		share_release(buffers[i], NULL);
+	free(buffers);
+}
+
+int main(int argc, char **argv)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	share_pool *pool;
+
+	options.label = "holds \342\200\234it\342\200\235";
+	check(share_connect_with(NULL, &options, &client), "connect");
+	check(share_pool_open(client, "default", &pool), "open pool");
+	if (argc == 1)
+		hold_known_state(pool);
+	else
+		hold_many(pool, strtoul(argv[1], NULL, 10));
+	share_pool_close(pool);
+	share_disconnect(client);
+	return 0;
+}

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# What sharectl shows of a broker that holds what cli-hold puts there.
+#
+# usage: sharectl_test.sh, with SHARE_TEST_BIN and SHARE_TEST_SOURCE set (see lib.sh)
+
+. "$(dirname "$0")/lib.sh"
+
+user=$(id -un 2>/dev/null || id -u)
+
+# Who runs this, as which processes, when.
+normalise()
+{
+	normalise_common |
+		sed -E -e 's/^((pid|requests|connections) +)[0-9]+$/\1N/' \
+			-e 's/^(uptime +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
+			-e 's/"(pid|uptime_ms|requests|connections|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
+			-e "s/ $user\$/ USER/"
+}
+
+# The same for tables in which these move the columns beside them.
+golden_processes()
+(
+	normalise()
+	{
+		normalise_common |
+			sed -E -e 's/ +/ /g' -e 's/^ //' \
+				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
+				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
+				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g'
+	}
+	failures=0
+	golden "$@"
+	((failures == 0))
+)
+
+is_json()
+{
+	sharectl --json "$@" >"$scratch/json" && cli-count-json <"$scratch/json" >"$scratch/count"
+}
+
+known_state()
+{
+	coproc HOLD { exec cli-hold; }
+	local hold=$HOLD_PID
+	read -r _ <&"${HOLD[0]}"
+
+	golden status sharectl status
+	golden status-json sharectl --json status
+	golden pools sharectl pools
+	golden pools-bytes sharectl --bytes pools
+	golden pools-no-headings sharectl pools --no-headings
+	golden pools-json sharectl --json pools
+	golden segments sharectl segments
+	golden segments-json sharectl --json segments
+	golden_processes clients sharectl clients || failures=$((failures + 1))
+	golden clients-json sharectl --json clients
+	golden_processes buffers sharectl buffers || failures=$((failures + 1))
+	golden buffers-json sharectl --json buffers
+	golden names sharectl names
+	golden names-json sharectl --json names
+	golden names-prefix sharectl names weights/
+	golden names-prefix-json sharectl --json names weights/
+	golden names-prefix-none sharectl names nothing
+	golden names-prefix-none-json sharectl --json names nothing
+	golden names-ascii env LC_ALL=C sharectl names
+
+	for report in status pools segments clients buffers names; do
+		check "--json $report is JSON" is_json "$report"
+	done
+	check "--json is an array when nothing is listed" is_json names nothing
+	if [[ $(script -qec 'echo works' /dev/null </dev/null 2>&1) == works* ]]; then
+		golden names-terminal script -qec 'stty cols 40; sharectl names' /dev/null
+	else
+		echo "SKIPPED: what a terminal gets (there is no script(1))"
+	fi
+
+	exec {HOLD[1]}>&-
+	wait "$hold"
+	golden names-after sharectl names
+	golden segments-after sharectl --json segments
+}
+
+# More than one answer of the broker holds.
+many()
+{
+	coproc HOLD { exec cli-hold 3000; }
+	local hold=$HOLD_PID
+	read -r _ <&"${HOLD[0]}"
+
+	sharectl buffers >"$scratch/table"
+	check "a table of 3000 buffers has a heading and 3000 lines" \
+		same "$(wc -l <"$scratch/table")" 3001
+	check "no buffer is listed twice" \
+		same "$(tail -n +2 "$scratch/table" | awk '{ print $1 }' | sort -u | wc -l)" 3000
+	check "JSON of 3000 buffers is JSON" is_json buffers
+	check "and has all of them" same "$(cat "$scratch/count")" 3000
+	check "with no heading there is one line less" \
+		same "$(sharectl --no-headings buffers | wc -l)" 3000
+
+	exec {HOLD[1]}>&-
+	wait "$hold"
+	check "buffers of who went are not listed" same "$(sharectl --json buffers)" "[]"
+}
+
+case ${1-} in
+known_state | many)
+	"$1"
+	finish
+	;;
+esac
+
+check "the known state is shown" share-run --config="$cli/broker.json" -- "$0" known_state
+check "many buffers are shown" share-run --config="$cli/broker.json" -- "$0" many
+check "nothing is left behind" is_empty "$TMPDIR"
+finish

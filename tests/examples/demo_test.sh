@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# scripts/demo from a fresh checkout, in a directory with a space in its name, started in another
+# one: its last line is the verdict whatever happens.
+
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+checkout="$scratch/a checkout"
+mkdir "$checkout"
+tar -C "${SHARE_TEST_SOURCE:?is not set}" --exclude=./.git --exclude=./build --exclude=./bundle \
+	-cf - . | tar -C "$checkout" -xf -
+cd "$scratch"
+
+run_example "$checkout/scripts/demo"
+expect 0 '^demo: ok kind=host consumers=3 bytes=[0-9]+ copies=0$'
+echo 'some file' >'a file'
+run_example "$checkout/scripts/demo" --kind=host --file 'a file' --consumers=2
+expect 0 '^demo: ok kind=host consumers=2 bytes=640 copies=0$'
+run_example "$checkout/scripts/demo" --kind marble
+expect 1 '^demo: FAILED .*"marble" is not a kind of pool'
+run_example "$checkout/scripts/demo" --consumers 0
+expect 1 '^demo: FAILED '
+run_example "$checkout/scripts/demo" --speed 9
+expect 1 '^demo: FAILED there is no option --speed'
+run_example "$checkout/scripts/demo" --file
+expect 1 '^demo: FAILED --file needs a value'
+run_example "$checkout/scripts/demo" --help
+expect 0 '.'
+
+echo 'this is not C' >>"$checkout/wire/fd.c"
+run_example "$checkout/scripts/demo"
+expect 1 '^demo: FAILED the build$'

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The broker against its clients. The input is what three clients of one process do: packets, also
+ * without a handshake and with descriptors, values on their timelines, hanging up, dying, not
+ * reading, and time that passes. Whatever they do, the broker answers with packets that make sense,
+ * and when they all are dead nothing is left.
+ *
+ * An input is a byte of flags (bit n: client n comes without a handshake; bit n + 4: it does not
+ * come before it is told to) and records: a byte that says what (low half) and who (high half), two
+ * bytes of size, and so many bytes.
+ */
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/log.h"
+#include "broker/name.h"
+#include "tests/fuzz/fuzz.h"
+#include "wire/packet.h"
+#include "wire/timeline.h"
+
+#define ENDS        3
+#define RECORDS_MAX 300
+#define PLACEHOLDER 0xee /* 32 of these stand for the last token */
+
+enum what {
+	PACKET, /* and all numbers that are not below */
+	PACKET_WITH_DESCRIPTOR = 8,
+	POKE,
+	HANG_UP,
+	DIE,
+	CONNECT,
+	STOP_OR_GO_ON_READING,
+	TIME,
+	LONG_PACKET, /* its last byte again and again */
+};
+
+static struct config *config;
+static struct broker *broker;
+static unsigned char token[32];
+
+static struct end {
+	int socket;
+	uint64_t client;
+	bool deaf;
+	struct timeline_page *page;
+} ends[ENDS];
+
+static unsigned char packet[WIRE_PACKET_MAX];
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc, (void)argv;
+	setenv("SHARE_ABORT_ON_BUG", "1", 1);
+	log_set_level(LOG_LEVEL_ERROR);
+	expect(config_default(&config) == 0);
+	/* small enough for an input to get there */
+	config->pools[0].segment_size = 1 << 20;
+	config->pools[0].release_threshold = 1 << 20;
+	config->limits.max[LIMIT_CONNECTIONS] = 6;
+	config->limits.max[LIMIT_LEASES] = 24;
+	config->limits.max[LIMIT_NAMES] = 6;
+	config->limits.max[LIMIT_TOKENS] = 6;
+	config->limits.max[LIMIT_WATCHES] = 6;
+	config->limits.max[LIMIT_WAITS] = 6;
+	config->limits.max[LIMIT_POOLS] = 4;
+	config->limits.max[LIMIT_METADATA] = 70000;
+	config->limits.max[LIMIT_UNSENT] = 100000;
+	return 0;
+}
+
+static void run(void)
+{
+	for (int i = 0; i < 2; i++)
+		event_base_loop(broker->base, EVLOOP_NONBLOCK);
+}
+
+static struct client *find_client(uint64_t id)
+{
+	for (uint32_t i = 0; i < broker->n_client_slots; i++)
+		if (broker->clients[i] && broker->clients[i]->id == id)
+			return broker->clients[i];
+	return NULL;
+}
+
+/* The broker sends nothing that libshare would not take. */
+static void look_at(struct end *e, size_t size, struct fd_list *fds)
+{
+	struct wire_message m;
+
+	expect(wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds->n) == 0);
+	switch (m.type) {
+	case WIRE_WELCOME:
+		if (!e->page)
+			expect(timeline_map(fds->fds[0], true, &e->page) == 0);
+		break;
+	case WIRE_TOKEN:
+		expect(m.token.token.size == sizeof(token));
+		memcpy(token, m.token.token.data, sizeof(token));
+		break;
+	case WIRE_GRANT:
+		expect(fds->n == (m.grant.flags & WIRE_GRANT_SEGMENT) +
+				     2 * m.grant.pages.size / sizeof(uint64_t));
+		expect(m.grant.size <= m.grant.segment_size &&
+		       m.grant.offset <= m.grant.segment_size - m.grant.size);
+		break;
+	case WIRE_ERROR:
+		expect(m.error.error < 0);
+		break;
+	default:
+		break;
+	}
+}
+
+static void listen_to_broker(struct end *e)
+{
+	struct fd_list fds;
+	size_t size = sizeof(packet);
+
+	while (e->socket >= 0 && !e->deaf &&
+	       packet_receive(e->socket, packet, &size, &fds, false) == 0) {
+		look_at(e, size, &fds);
+		fd_list_close(&fds);
+		size = sizeof(packet);
+		event_base_loop(broker->base, EVLOOP_NONBLOCK);
+	}
+}
+
+static void say(struct end *e, const void *data, size_t size, size_t n_fds)
+{
+	if (e->socket < 0)
+		return;
+	packet_send(e->socket, data, size, (int[]){STDIN_FILENO}, n_fds, false);
+	run();
+	for (int i = 0; i < ENDS; i++)
+		listen_to_broker(&ends[i]);
+}
+
+static void say_message(struct end *e, const struct wire_message *m)
+{
+	unsigned char buffer[256];
+
+	say(e, buffer, wire_encode(m, buffer, sizeof(buffer)), 0);
+}
+
+static void shake_hands(struct end *e)
+{
+	struct wire_message hello = {.type = WIRE_HELLO, .serial = 1};
+	struct wire_message ready = {.type = WIRE_READY, .serial = 2};
+
+	hello.hello.version = WIRE_VERSION;
+	hello.hello.oldest = WIRE_VERSION_OLDEST;
+	say_message(e, &hello);
+	say_message(e, &ready);
+}
+
+static void come(struct end *e, bool with_handshake)
+{
+	int pair[2];
+
+	if (e->socket >= 0)
+		return;
+	timeline_unmap(e->page);
+	e->page = NULL;
+	e->deaf = false;
+	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+	e->socket = pair[0];
+	/* full soon */
+	expect(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int)) == 0);
+	client_accept(broker, pair[1]);
+	e->client = broker->last_client;
+	if (with_handshake)
+		shake_hands(e);
+}
+
+/* It is gone, and what it mapped with it; or not: it may have given that to others. */
+static void die(struct end *e)
+{
+	struct client *c = find_client(e->client);
+
+	if (c)
+		event_active(c->death, EV_READ, 0);
+	run();
+	e->socket = fd_close(e->socket);
+}
+
+static void poke(struct end *e, const uint8_t *data, size_t size)
+{
+	uint64_t value = 0;
+
+	if (!e->page || size == 0)
+		return;
+	memcpy(&value, data + 1, size - 1 < sizeof(value) ? size - 1 : sizeof(value));
+	e->page->slots[data[0]].value = value;
+	run();
+}
+
+static void say_packet(struct end *e, enum what what, const uint8_t *data, size_t size)
+{
+	unsigned char placeholder[sizeof(token)];
+	unsigned char *place;
+
+	if (size == 0)
+		return;
+	memset(placeholder, PLACEHOLDER, sizeof(placeholder));
+	memcpy(packet, data, size);
+	if (what == LONG_PACKET) {
+		memset(packet + size, packet[size - 1], sizeof(packet) - size);
+		size = sizeof(packet) - 1000;
+	}
+	place = memmem(packet, size, placeholder, sizeof(placeholder));
+	if (place)
+		memcpy(place, token, sizeof(token));
+	say(e, packet, size, what == PACKET_WITH_DESCRIPTOR);
+}
+
+static void obey(struct end *e, enum what what, uint16_t size, struct input *in)
+{
+	const uint8_t *data;
+
+	switch (what) {
+	case POKE:
+		size = (uint16_t)input_bytes(in, size, &data);
+		poke(e, data, size);
+		break;
+	case HANG_UP:
+		e->socket = fd_close(e->socket);
+		run();
+		break;
+	case DIE:
+		die(e);
+		break;
+	case CONNECT:
+		come(e, size % 4 != 3);
+		break;
+	case STOP_OR_GO_ON_READING:
+		e->deaf = !e->deaf;
+		listen_to_broker(e);
+		break;
+	case TIME:
+		clock_advance(size);
+		run();
+		break;
+	default:
+		size = (uint16_t)input_bytes(in, size, &data);
+		say_packet(e, what, data, size);
+	}
+}
+
+/* All are dead: nothing is left but what was to outlive them. */
+static void end_all(void)
+{
+	struct name *n;
+
+	for (uint32_t i = 0; i < broker->n_client_slots; i++)
+		if (broker->clients[i])
+			event_active(broker->clients[i]->death, EV_READ, 0);
+	for (int i = 0; i < 100 && broker->n_clients > 0; i++)
+		run();
+	expect(broker->n_clients == 0);
+	expect(slab_live(&broker->leases) == 0);
+	expect(broker->tokens.count == 0);
+	expect(TAILQ_EMPTY(&broker->watches));
+	while ((n = name_next(broker, "", 0, true)))
+		name_unpublish(broker, n);
+	expect(broker->n_names == 0);
+	expect(slab_live(&broker->buffers) == 0);
+	clock_advance(100);
+	run();
+	broker_free(broker);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, data + size};
+	int before = lowest_free_descriptor();
+	uint8_t flags = input_u8(&in);
+
+	memset(token, PLACEHOLDER, sizeof(token));
+	expect(broker_new(config, &broker) == 0);
+	for (int i = 0; i < ENDS; i++) {
+		ends[i] = (struct end){.socket = -1};
+		if (!(flags & 1 << (i + 4)))
+			come(&ends[i], !(flags & 1 << i));
+	}
+	for (int i = 0; i < RECORDS_MAX && input_left(&in) > 0; i++) {
+		uint8_t head = input_u8(&in);
+
+		obey(&ends[(head >> 4) % ENDS], head & 0xf, input_u16(&in), &in);
+	}
+	for (int i = 0; i < ENDS; i++)
+		fd_close(ends[i].socket);
+	end_all();
+	for (int i = 0; i < ENDS; i++)
+		timeline_unmap(ends[i].page);
+	clock_reset();
+	expect(lowest_free_descriptor() == before);
+	return 0;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Seeds for the fuzzers: plays scripts against a real broker and records what goes over the socket,
+ * in the form in which fuzz_broker and fuzz_client read it.
+ *
+ * usage: fuzz-seeds DIRECTORY; writes DIRECTORY/broker/... and DIRECTORY/client/...
+ */
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/script.h"
+#include "wire/packet.h"
+
+#define RECORD_MAX  (1 << 18)
+#define PLACEHOLDER 0xee
+#define PEER        77
+
+struct recording {
+	unsigned char bytes[RECORD_MAX];
+	size_t size;
+	size_t last; /* record, to the client; 0: none since the last packet that was sent */
+};
+
+static struct recording to_broker, to_broker_of_two, to_client, to_client_of_peer;
+static bool greeted, peer_known;
+
+int __real_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait);
+int __wrap_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait);
+int __real_packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait);
+int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait);
+
+static void add(struct recording *r, const void *data, size_t size)
+{
+	expect(size <= RECORD_MAX - r->size);
+	if (size > 0)
+		memcpy(r->bytes + r->size, data, size);
+	r->size += size;
+}
+
+static void add_record(struct recording *r, uint8_t head, const void *data, size_t size)
+{
+	add(r, &head, 1);
+	add(r, &(uint16_t){(uint16_t)size}, 2);
+	add(r, data, size);
+}
+
+/* Not what the scripts did, but what a fuzzer would find only by chance. */
+static void add_event(struct recording *r, uint8_t head, uint16_t how_much)
+{
+	add(r, &head, 1);
+	add(r, &how_much, 2);
+}
+
+/* What was signaled on a timeline, as the broker may see it some time later. */
+static void add_signal(struct recording *r, uint64_t timeline, uint64_t value)
+{
+	unsigned char poke[9] = {(unsigned char)WIRE_TIMELINE_SLOT(timeline)};
+
+	memcpy(poke + 1, &value, sizeof(value));
+	if (timeline)
+		add_record(r, 9, poke, sizeof(poke));
+}
+
+static void sent(const void *data, size_t size)
+{
+	unsigned char copy[WIRE_PACKET_MAX];
+	struct wire_message m;
+
+	memcpy(copy, data, size);
+	expect(wire_decode(&m, WIRE_TO_BROKER, copy, size, 0) == 0);
+	if (m.type == WIRE_HELLO || m.type == WIRE_READY)
+		return; /* the fuzzer's own */
+	/* the token is the variable field of these, and the last thing in them */
+	if (m.type == WIRE_IMPORT || m.type == WIRE_REVOKE)
+		memset(copy + size - 32, PLACEHOLDER, 32);
+	add_record(&to_broker, 0, copy, size);
+	add_record(&to_broker_of_two, 0, copy, size);
+	/* the other recording is of two clients, one of which does what it can without leases */
+	if (m.type == WIRE_LOOKUP || m.type == WIRE_IMPORT || m.type == WIRE_WATCH ||
+	    m.type == WIRE_POOL_OPEN || m.type == WIRE_QUERY || m.type == WIRE_ALLOC)
+		add_record(&to_broker_of_two, 1 << 4, copy, size);
+	if (m.type == WIRE_RELEASE)
+		add_signal(&to_broker_of_two, m.release.timeline, m.release.value);
+	if (m.type == WIRE_PUBLISH)
+		add_signal(&to_broker_of_two, m.publish.timeline, m.publish.value);
+	if (m.type == WIRE_LOOKUP || m.type == WIRE_EXPORT)
+		add_event(&to_broker_of_two, 14, 15); /* milliseconds */
+	if (m.type == WIRE_PING) {
+		add_event(&to_broker_of_two, 13, 0); /* stops reading */
+		for (int i = 0; i < 12; i++)
+			add_record(&to_broker_of_two, 0, copy, size);
+		add_event(&to_broker_of_two, 13, 0);
+	}
+}
+
+/* With what came since the last packet that was sent: perhaps nothing. */
+static void end_answer(struct recording *r)
+{
+	if (r->last)
+		r->bytes[r->last] &= 0xfe;
+	else if (greeted)
+		add_record(r, 0, NULL, 0);
+	r->last = 0;
+}
+
+int __wrap_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait)
+{
+	int r = __real_packet_send(socket, data, size, fds, n_fds, wait);
+
+	if (r != 0)
+		return r;
+	sent(data, size);
+	end_answer(&to_client);
+	end_answer(&to_client_of_peer);
+	greeted = true;
+	return r;
+}
+
+static void received(struct recording *r, const void *data, size_t size, const uint8_t *kinds,
+		     size_t n_fds)
+{
+	r->last = r->size;
+	add(r, &(uint8_t){(uint8_t)(n_fds << 1 | 1)}, 1);
+	add(r, &(uint16_t){(uint16_t)size}, 2);
+	add(r, kinds, n_fds);
+	add(r, data, size);
+}
+
+/* The same with a fence of some other process before each buffer. */
+static void received_of_peer(struct wire_message *m, uint8_t *kinds, size_t n_fds)
+{
+	static const struct wire_fence fence = {WIRE_TIMELINE(PEER, 3), 5};
+	static const uint64_t page = PEER;
+	unsigned char packet[WIRE_PACKET_MAX];
+
+	if (m->type == WIRE_GRANT) {
+		m->grant.fences = (struct wire_bytes){&fence, sizeof(fence)};
+		if (!peer_known) {
+			m->grant.pages = (struct wire_bytes){&page, sizeof(page)};
+			kinds[n_fds++] = 1;
+			kinds[n_fds++] = 2;
+		}
+		peer_known = true;
+	}
+	received(&to_client_of_peer, packet, wire_encode(m, packet, sizeof(packet)), kinds, n_fds);
+}
+
+int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait)
+{
+	int r = __real_packet_receive(socket, data, size, fds, wait);
+	struct wire_message m;
+	uint8_t kinds[WIRE_FDS_MAX] = {0};
+	size_t segment;
+
+	if (r != 0)
+		return r;
+	expect(wire_decode(&m, WIRE_TO_CLIENT, data, *size, fds->n) == 0);
+	segment = m.type == WIRE_GRANT && m.grant.flags & WIRE_GRANT_SEGMENT;
+	for (size_t i = segment; i < fds->n; i++)
+		kinds[i] = (uint8_t)(1 + (i - segment) % 2);
+	received(&to_client, data, *size, kinds, fds->n);
+	received_of_peer(&m, kinds, fds->n);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* @first: flags, or a number of calls that follow. */
+static void write_seed(const char *directory, const char *kind, const char *name, int first,
+		       const uint8_t *calls, const struct recording *r)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, kind);
+	mkdir(path, 0777);
+	snprintf(path, sizeof(path), "%s/%s/%s", directory, kind, name);
+	file = fopen(path, "wb");
+	if (!file) {
+		perror(path);
+		exit(1);
+	}
+	fputc(first, file);
+	if (calls)
+		fwrite(calls, 1, (size_t)first, file);
+	fwrite(r->bytes, 1, r->size, file);
+	fclose(file);
+}
+
+static void record(const char *directory, const char *name, const uint8_t *calls, size_t n)
+{
+	char other[256];
+	share_client *c;
+
+	to_broker.size = to_broker_of_two.size = to_client.size = to_client_of_peer.size = 0;
+	to_client.last = to_client_of_peer.last = 0;
+	greeted = peer_known = false;
+	expect(share_connect("embedded", &c) == 0);
+	script_run(c, calls, n);
+	share_ping(c); /* an embedded broker is not told goodbye */
+	write_seed(directory, "client", name, (int)n, calls, &to_client);
+	write_seed(directory, "broker", name, 1 << 5 | 1 << 6, NULL, &to_broker);
+	snprintf(other, sizeof(other), "%s-of-two", name);
+	write_seed(directory, "broker", other, 1 << 6, NULL, &to_broker_of_two);
+	snprintf(other, sizeof(other), "%s-of-peer", name);
+	write_seed(directory, "client", other, (int)n, calls, &to_client_of_peer);
+	share_disconnect(c);
+}
+
+#define C(call, which) SCRIPT(SCRIPT_##call, which)
+#define SEED(name, ...)                                       \
+	record(argv[1], name, (const uint8_t[]){__VA_ARGS__}, \
+	       sizeof((const uint8_t[]){__VA_ARGS__}))
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
+		return 2;
+	}
+	SEED("ping", C(PING, 0), C(DISPATCH, 0), C(GET_FD, 0), C(DISPATCH, 0));
+	SEED("alloc", C(POOL_OPEN, 0), C(ALLOC, 0), C(TOUCH, 0), C(ALLOC, 0), C(RELEASE, 0),
+	     C(ALLOC, 0), C(RELEASE, 1), C(RELEASE, 2), C(POOL_CLOSE, 0));
+	SEED("pools", C(POOL_CREATE, 1), C(POOL_CREATE, 2), C(POOL_CREATE, 1), C(ALLOC, 1),
+	     C(ALLOC, 2), C(POOL_DESTROY, 1), C(ALLOC, 1), C(POOL_CLOSE, 1), C(RELEASE, 0),
+	     C(RELEASE, 1), C(POOL_DESTROY, 2), C(POOL_OPEN, 2), C(PING, 0), C(DISPATCH, 0));
+	SEED("retire", C(POOL_CREATE, 1), C(ALLOC, 1), C(ALLOC, 1), C(RELEASE, 0), C(RELEASE, 1),
+	     C(PING, 0), C(DISPATCH, 0), C(ALLOC, 1), C(PING, 0));
+	SEED("names", C(POOL_OPEN, 0), C(ALLOC, 0), C(PUBLISH, 0), C(LOOKUP, 0), C(LOOKUP, 1),
+	     C(TOUCH, 1), C(PUBLISH, 1), C(UNPUBLISH, 0), C(LOOKUP, 0), C(LIST, 0), C(STATUS, 1),
+	     C(UNPUBLISH, 7));
+	SEED("replace", C(POOL_OPEN, 0), C(ALLOC, 0), C(PUBLISH_IF, 0), C(LOOKUP, 0), C(ALLOC, 0),
+	     C(PUBLISH_IF, 1), C(PUBLISH_IF, 2), C(PUBLISH, 2), C(LOOKUP, 2), C(LIST, 1),
+	     C(PUBLISH_IF, 3));
+	SEED("wait", C(POOL_OPEN, 0), C(LOOKUP_WAIT, 0), C(LOOKUP_ASYNC, 1), C(ALLOC, 0),
+	     C(PUBLISH, 0), C(LOOKUP_ASYNC, 0), C(DISPATCH, 0), C(CANCEL, 1), C(CANCEL, 0));
+	SEED("async", C(POOL_OPEN, 0), C(LOOKUP_ASYNC, 0), C(LOOKUP_ASYNC, 3), C(LOOKUP_ABANDON, 2),
+	     C(ALLOC, 0), C(PUBLISH, 0), C(DISPATCH, 0), C(CANCEL, 3), C(LOOKUP_ABANDON, 0),
+	     C(PING, 0), C(DISPATCH, 0));
+	SEED("watch", C(WATCH, 0), C(WATCH, 1), C(POOL_OPEN, 0), C(ALLOC, 0), C(ALLOC, 0),
+	     C(PUBLISH, 0), C(PUBLISH, 1), C(PUBLISH, 1), C(DISPATCH, 0), C(PING, 0),
+	     C(UNPUBLISH, 0), C(UNWATCH, 0), C(UNPUBLISH, 1), C(DISPATCH, 0), C(UNWATCH, 1));
+	SEED("tokens", C(POOL_OPEN, 0), C(ALLOC, 0), C(EXPORT, 0), C(IMPORT, 0), C(IMPORT, 1),
+	     C(REVOKE, 0), C(IMPORT, 0), C(EXPORT, 0), C(REVOKE, 0), C(REVOKE, 0), C(ALLOC, 0),
+	     C(ALLOC, 0), C(ALLOC, 0), C(EXPORT, 4), C(IMPORT, 0), C(EXPORT, 5));
+	SEED("metadata", C(POOL_OPEN, 0), C(ALLOC, 0), C(ALLOC, 0), C(ALLOC, 0), C(METADATA_GET, 0),
+	     C(METADATA_SET, 1), C(METADATA_GET, 1), C(METADATA_SET, 0), C(TENSOR_GET, 0),
+	     C(TENSOR_SET, 1), C(TENSOR_GET, 1), C(METADATA_SET, 1), C(TENSOR_SET, 2),
+	     C(TENSOR_GET, 2), C(METADATA_GET, 2), C(RELEASE, 1));
+	SEED("reports", C(POOL_CREATE, 1), C(ALLOC, 1), C(PUBLISH, 0), C(EXPORT, 0), C(INSPECT, 0),
+	     C(INSPECT, 1), C(INSPECT, 2), C(INSPECT, 3), C(INSPECT, 4), C(INSPECT, 5),
+	     C(INSPECT, 7));
+	SEED("streams", C(POOL_OPEN, 3), C(POOL_OPEN, 0), C(STREAM, 0), C(POOL_CREATE, 3),
+	     C(ALLOC, 3), C(RELEASE, 0), C(ALLOC, 3), C(PUBLISH, 2), C(RELEASE, 1), C(LOOKUP, 2),
+	     C(FENCE, 1), C(FENCE, 2), C(FENCE, 4), C(STREAM, 1), C(STATUS, 1));
+	SEED("gates", C(POOL_OPEN, 0), C(STREAM, 0), C(ALLOC, 0), C(ALLOC, 0), C(ALLOC, 0),
+	     C(RELEASE, 1), C(ALLOC, 0), C(FENCE, 1), C(FENCE, 3), C(RELEASE, 3), C(ALLOC, 0),
+	     C(ALLOC, 0), C(RELEASE, 5), C(EXPORT, 2), C(IMPORT, 2), C(RELEASE, 6));
+	SEED("fences", C(STREAM, 0), C(FENCE, 6), C(FENCE, 2), C(FENCE, 4), C(FENCE, 7),
+	     C(FENCE, 3), C(FENCE, 2), C(STREAM, 1), C(FENCE, 0), C(FENCE, 4));
+	return 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Starting and stopping the broker under test. Its stderr is a memfd, so nobody has to read along.
+ * Descriptors of the broker are compared while the same number of clients (one, this file's own)
+ * is connected: after the start, and before the end.
+ */
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/broker_process.h"
+#include "tests/harness/check.h"
+#include "tests/harness/descriptors.h"
+#include "tests/harness/status.h"
+
+const char broker_default_config[] =
+    "{\"pools\": [{\"name\": \"default\", \"limit\": \"64MiB\", \"segment_size\": \"1MiB\", "
+    "\"release_threshold\": 0, \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
+
+static struct {
+	pid_t pid; /* 0: none runs */
+	pid_t owner;
+	int log;
+	int lifeline;
+	int descriptors; /* with one client */
+	unsigned descriptor_limit;
+	const char *program;
+	char directory[64];
+	char socket[96];
+	char config[96];
+} broker = {.log = -1, .lifeline = -1};
+
+void broker_limit_descriptors(unsigned n)
+{
+	broker.descriptor_limit = n;
+}
+
+void broker_use_program(const char *path)
+{
+	broker.program = path;
+}
+
+const char *broker_socket(void)
+{
+	return broker.socket;
+}
+
+pid_t broker_pid(void)
+{
+	return broker.pid;
+}
+
+char *broker_log(void)
+{
+	off_t size = lseek(broker.log, 0, SEEK_END);
+	char *text = calloc(1, (size_t)size + 1);
+
+	if (pread(broker.log, text, (size_t)size, 0) < 0)
+		text[0] = '\0';
+	return text;
+}
+
+static void make_directory(const char *config)
+{
+	FILE *file;
+
+	strcpy(broker.directory, "/tmp/share-test-XXXXXX");
+	check(mkdtemp(broker.directory));
+	/* other users come to visit */
+	check(chmod(broker.directory, 0755) == 0);
+	snprintf(broker.socket, sizeof(broker.socket), "%s/broker.sock", broker.directory);
+	snprintf(broker.config, sizeof(broker.config), "%s/broker.json", broker.directory);
+	file = fopen(broker.config, "we");
+	check(file);
+	fputs(config ? config : broker_default_config, file);
+	check(fclose(file) == 0);
+}
+
+static void remove_directory(void)
+{
+	unlink(broker.socket);
+	unlink(broker.config);
+	check(rmdir(broker.directory) == 0);
+}
+
+static int make_listener(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, broker.socket);
+	check(fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0);
+	check(chmod(broker.socket, 0666) == 0 && listen(fd, 1024) == 0);
+	return fd;
+}
+
+static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
+{
+	char path[PATH_MAX], listen_fd[16], lifeline_fd[16];
+	const char *directory = getenv("SHARE_TEST_BIN");
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(broker.log, STDERR_FILENO);
+	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* whatever Criterion has open */
+	fcntl(listener, F_SETFD, 0);
+	fcntl(lifeline, F_SETFD, 0);
+	if (broker.descriptor_limit)
+		setrlimit(RLIMIT_NOFILE,
+			  &(struct rlimit){broker.descriptor_limit, broker.descriptor_limit});
+	setenv("SHARE_ABORT_ON_BUG", "1", 1);
+	if (broker.program)
+		snprintf(path, sizeof(path), "%s", broker.program);
+	else
+		snprintf(path, sizeof(path), "%s/share-broker", directory ? directory : ".");
+	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);
+	snprintf(lifeline_fd, sizeof(lifeline_fd), "%d", lifeline);
+	execl(path, path, "--config", broker.config, "--listen-fd", listen_fd, "--lifeline-fd",
+	      lifeline_fd, (char *)NULL);
+	fprintf(stderr, "%s: %s (is $SHARE_TEST_BIN set?)\n", path, strerror(errno));
+	_exit(127);
+}
+
+void broker_start(const char *config)
+{
+	int listener, lifeline[2];
+	share_client *c;
+
+	check(broker.pid == 0);
+	make_directory(config);
+	broker.log = memfd_create("broker-log", MFD_CLOEXEC);
+	listener = make_listener();
+	check(broker.log >= 0 && pipe2(lifeline, O_CLOEXEC) == 0);
+	broker.lifeline = lifeline[1];
+	fflush(NULL);
+	broker.owner = getpid();
+	broker.pid = fork();
+	if (broker.pid == 0)
+		become_broker(listener, lifeline[0]);
+	close(listener);
+	close(lifeline[0]);
+	check(broker.pid > 0);
+	check_ok(share_connect(broker.socket, &c));
+	broker.descriptors = descriptors_count(broker.pid);
+	share_disconnect(c);
+}
+
+static int wait_for_end(void)
+{
+	int status;
+
+	check(waitpid(broker.pid, &status, 0) == broker.pid);
+	broker.pid = 0;
+	return status;
+}
+
+void broker_kill(void)
+{
+	kill(broker.pid, SIGKILL);
+	wait_for_end();
+}
+
+void broker_freeze(void)
+{
+	int status;
+
+	kill(broker.pid, SIGSTOP);
+	check(waitpid(broker.pid, &status, WUNTRACED) == broker.pid && WIFSTOPPED(status));
+}
+
+void broker_thaw(void)
+{
+	kill(broker.pid, SIGCONT);
+}
+
+int broker_let_go(void)
+{
+	int status;
+
+	close(broker.lifeline);
+	broker.lifeline = -1;
+	status = wait_for_end();
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* An empty segment that is kept for the next buffer has two descriptors. */
+static void expect_nothing_left(void)
+{
+	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
+	struct status status;
+	share_client *c;
+	int now, wanted;
+
+	check_ok(share_connect(broker.socket, &c));
+	settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.names == 0 &&
+		      s.tokens == 0 && s.buffer_bytes == 0);
+	do {
+		status_read(c, &status);
+		wanted = broker.descriptors + 2 * (int)status.segments;
+		now = descriptors_count(broker.pid);
+	} while (now != wanted && deadline_pause(&d));
+	if (now != wanted) {
+		descriptors_list(broker.pid);
+		check_failed(__FILE__, __LINE__, "the broker has %d descriptors, not %d", now,
+			     wanted);
+	}
+	share_disconnect(c);
+}
+
+static void expect_clean_log(void)
+{
+	static const char *const bad[] = {"BUG:", "Sanitizer", "runtime error", "assert"};
+	char *text = broker_log();
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (strstr(text, bad[i]))
+			check_failed(__FILE__, __LINE__, "the broker said \"%s\"", bad[i]);
+	free(text);
+}
+
+static void end(void)
+{
+	int status;
+
+	kill(broker.pid, SIGTERM);
+	status = wait_for_end();
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		check_failed(__FILE__, __LINE__, "the broker ended with %s %d",
+			     WIFEXITED(status) ? "exit code" : "signal",
+			     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+void broker_stop(void)
+{
+	if (!check_has_failed()) {
+		if (broker.pid > 0) {
+			expect_nothing_left();
+			end();
+		}
+		expect_clean_log();
+	} else if (broker.pid > 0) {
+		broker_kill();
+	}
+	close(broker.log);
+	close(broker.lifeline);
+	broker.log = broker.lifeline = -1;
+	if (broker.directory[0])
+		remove_directory();
+}

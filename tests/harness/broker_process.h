@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_HARNESS_BROKER_PROCESS_H
+#define TESTS_HARNESS_BROKER_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/*
+ * The real share-broker, one at a time: $SHARE_TEST_BIN/share-broker, with a socket that is
+ * listening before it runs, a configuration and a directory of its own. It ends with the test
+ * whatever becomes of that.
+ */
+
+/* One pool, "default", for everybody: segments of 1 MiB, none kept when empty. */
+extern const char broker_default_config[];
+
+/* @config: JSON text; NULL: the one above. */
+void broker_start(const char *config);
+
+/*
+ * Expects that nothing is left in the broker once all clients have gone (objects, descriptors),
+ * ends it with SIGTERM, and expects exit code 0 and a clean log. Removes its directory. Only tidies
+ * up when the test has failed already.
+ */
+void broker_stop(void);
+
+/* Before the start: how many descriptors the broker may have, and another program than the usual
+ * one. */
+void broker_limit_descriptors(unsigned n);
+void broker_use_program(const char *path);
+
+const char *broker_socket(void);
+pid_t broker_pid(void);
+
+/* SIGKILL, and waits for its end. Nothing is expected of it then. */
+void broker_kill(void);
+/* SIGSTOP and SIGCONT: a broker that answers nothing for a while. Stopped once it returns. */
+void broker_freeze(void);
+void broker_thaw(void);
+/* What it has said on stderr so far. For free(). */
+char *broker_log(void);
+/* Closes the lifeline and waits for the end of the broker, whose exit code is returned. */
+int broker_let_go(void);
+
+#endif

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# What a stranger does with an installed libshare: it is installed into a fresh prefix, moved
+# elsewhere (nothing may remember where it was made), and a program outside this tree is built
+# against it with pkg-config, with its archive, and with find_package(); then each is run under the
+# installed share-run.
+#
+# usage: install_test.sh BUILD_DIRECTORY
+
+set -euo pipefail
+
+skip()
+{
+	echo "SKIPPED: $*"
+	exit 77
+}
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+build=$(cd "${1:?usage: install_test.sh BUILD_DIRECTORY}" && pwd)
+! grep -qE '^SHARE_SANITIZE:[A-Z]+=.' "$build/CMakeCache.txt" ||
+	skip "programs without sanitizers cannot load a library with them"
+command -v pkg-config >/dev/null || skip "there is no pkg-config"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/moved
+
+cmake --install "$build" --prefix "$scratch/made" >"$scratch/log" 2>&1 ||
+	fail "$(tail -20 "$scratch/log")"
+mv "$scratch/made" "$prefix"
+
+libdir=$(dirname "$(find "$prefix" -name libshare.a)")
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+export PATH=$prefix/bin:$PATH
+unset SHARE_SOCKET SHARE_BROKER LD_LIBRARY_PATH
+
+for file in include/share/share.h lib/systemd/system/share-broker.service \
+	lib/systemd/system/share-broker.socket; do
+	[[ -e $prefix/$file ]] || fail "$file was not installed"
+done
+if grep -rlE "$build|$scratch/made" "$PKG_CONFIG_PATH" "$libdir/cmake" "$prefix/include"; then
+	fail "these files remember where they were made"
+fi
+version=$(pkg-config --modversion libshare)
+# and they find their library without being told where it is
+for program in share-broker share-run sharectl; do
+	[[ $("$prefix/bin/$program" --version) == "$program $version" ]] ||
+		fail "$program --version does not say $program $version"
+done
+share-broker --check --config="$(find "$prefix" -name broker.json)" ||
+	fail "the example configuration does not load"
+
+mkdir "$scratch/project"
+cat >"$scratch/project/program.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+static int check(const char *what, int result)
+{
+	if (result < 0)
+		fprintf(stderr, "%s: %s: %s\n", what, share_strerror(result), share_error_detail());
+	return result < 0;
+}
+
+int main(void)
+{
+	share_client *client;
+	share_pool *pool;
+	share_buffer *given, *got;
+	int same;
+
+	if (check("connect", share_connect(NULL, &client)) ||
+	    check("open", share_pool_open(client, "default", &pool)) ||
+	    check("alloc", share_alloc(pool, 4096, NULL, &given)))
+		return 1;
+	strcpy(share_ptr(given), "found");
+	if (check("publish", share_publish(given, "there", NULL)) ||
+	    check("look up", share_lookup(client, "there", SHARE_RDONLY, 0, NULL, &got)))
+		return 1;
+	same = strcmp(share_ptr(got), "found") == 0 && share_id(got) == share_id(given);
+	if (check("release", share_release(got, NULL)) ||
+	    check("release", share_release(given, NULL)))
+		return 1;
+	share_pool_close(pool);
+	share_disconnect(client);
+	printf("%s %s\n", same ? "found" : "not found", share_version());
+	return !same;
+}
+END
+cat >"$scratch/project/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.22)
+project(stranger C)
+find_package(share 0.1 REQUIRED)
+add_executable(package-shared program.c)
+target_link_libraries(package-shared PRIVATE share::share)
+add_executable(package-static program.c)
+target_link_libraries(package-static PRIVATE share::static)
+END
+
+export LD_LIBRARY_PATH=$libdir
+cd "$scratch/project"
+# without the flags of this build: they are not the stranger's
+unset CFLAGS LDFLAGS
+read -ra flags <<<"$(pkg-config --cflags libshare) -std=c17 -Wall -Wextra -pedantic -Werror"
+read -ra shared <<<"$(pkg-config --libs libshare)"
+read -ra whole <<<"$(pkg-config --static --libs libshare)"
+"${CC:-cc}" "${flags[@]}" program.c -o config-shared "${shared[@]}"
+"${CC:-cc}" "${flags[@]}" program.c -o config-static "${whole[@]/#-lshare/-l:libshare.a}"
+cmake -S . -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 ||
+	fail "$(cat "$scratch/log")"
+cmake --build build >"$scratch/log" 2>&1 || fail "$(cat "$scratch/log")"
+
+for program in config-shared config-static build/package-shared build/package-static; do
+	needed=$(readelf -d "$program" | grep -c 'NEEDED.*libshare' || true)
+	case $program in
+	*-shared) [[ $needed == 1 ]] || fail "$program does not load libshare" ;;
+	*-static) [[ $needed == 0 ]] || fail "$program loads libshare, which it should contain" ;;
+	esac
+	said=$(share-run -- "./$program") || fail "$program failed under share-run"
+	[[ $said == "found "* ]] || fail "$program said: $said"
+	echo "$program: $said"
+done

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A private broker, started from inside a program. It lasts as long as the connection, or the
+ * process, and leaves nothing behind. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+
+static void start(void)
+{
+	char path[4096];
+
+	fixture_start();
+	snprintf(path, sizeof(path), "%s/share-broker", getenv("SHARE_TEST_BIN"));
+	setenv("SHARE_BROKER", path, 1);
+}
+
+TestSuite(embedded, .init = start, .fini = fixture_stop, .timeout = 60);
+
+static bool exists(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0;
+}
+
+/* The directory of a socket. */
+static void directory_of(const char *socket, char *out)
+{
+	strcpy(out, socket);
+	*strrchr(out, '/') = '\0';
+}
+
+static share_client *embed(void)
+{
+	share_client *c;
+
+	check_ok(share_connect("embedded", &c));
+	return c;
+}
+
+Test(embedded, a_broker_is_there_at_once_and_gone_with_the_connection)
+{
+	share_client *c = embed();
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, 4096, NULL);
+	char directory[4096];
+
+	directory_of(share_address(c), directory);
+	check(strcmp(share_address(c), broker_socket()) != 0);
+	memset(share_ptr(b), 1, 4096);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	check(exists(directory));
+	share_disconnect(c);
+	check(!exists(directory));
+}
+
+Test(embedded, others_find_it_by_its_address)
+{
+	share_client *c = embed(), *other;
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, 4096, NULL), *v;
+
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_connect(share_address(c), &other));
+	check_ok(share_lookup(other, "name", SHARE_RDONLY, 0, NULL, &v));
+	check_eq(share_id(v), share_id(b));
+	check_ok(share_release(v, NULL));
+	share_disconnect(other);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(embedded, a_buffer_keeps_it_alive_after_the_client_handle_is_gone)
+{
+	share_client *c = embed();
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, 4096, NULL);
+	char directory[4096];
+
+	directory_of(share_address(c), directory);
+	share_pool_close(p);
+	share_disconnect(c);
+	check(exists(directory));
+	memset(share_ptr(b), 1, 4096);
+	check_ok(share_release(b, NULL));
+	check(!exists(directory));
+}
+
+static void embeds(struct child *self, void *data)
+{
+	share_client *c = embed();
+	char address[128] = "";
+
+	(void)data;
+	strcpy(address, share_address(c));
+	child_point_with(self, "embedded", address, sizeof(address));
+}
+
+Test(embedded, it_ends_with_its_process_and_removes_its_directory)
+{
+	struct child *child = child_start(embeds, NULL);
+	char address[128], directory[4096];
+
+	child_wait_with(child, "embedded", address, sizeof(address));
+	check(exists(address));
+	directory_of(address, directory);
+	child_kill(child);
+	until(!exists(address) && !exists(directory));
+}
+
+Test(embedded, a_configuration_that_is_wrong_is_told)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	share_client *none = NULL;
+
+	options.config = "/nonexistent/broker.json";
+	check_error(share_connect_with("embedded", &options, &none), SHARE_ENOBROKER);
+	check(none == NULL);
+	setenv("SHARE_BROKER", "/nonexistent/share-broker", 1);
+	check_error(share_connect("embedded", &none), SHARE_ENOBROKER);
+	check_detail("/nonexistent/share-broker");
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What one user may hold at a time, over all connections: reached, refused, and given back. What
+ * replaces something of one's own needs no room beside it.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+
+static const char config[] =
+    "{\"limits\": {\"leases\": 5, \"bytes\": \"64KiB\", \"names\": 3, \"tokens\": 3, "
+    "\"watches\": 3, \"waits\": 3, \"pools\": 3, \"metadata\": 100},"
+    "\"pools\": [{\"name\": \"default\", \"limit\": \"16MiB\", \"segment_size\": \"1MiB\", "
+    "\"release_threshold\": 0}]}";
+
+static share_client *first, *second;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start_with(config);
+	first = connect_as("first");
+	second = connect_as("second");
+	pool = open_pool(first);
+}
+
+static void stop(void)
+{
+	share_pool_close(pool);
+	share_disconnect(first);
+	share_disconnect(second);
+	fixture_stop();
+}
+
+TestSuite(limits, .init = start, .fini = stop, .timeout = 60);
+
+Test(limits, leases_over_all_connections)
+{
+	share_buffer *b[5], *none = NULL;
+
+	for (int i = 0; i < 4; i++)
+		b[i] = allocate(pool, 1, NULL);
+	check_ok(share_publish(b[0], "name", NULL));
+	check_ok(share_lookup(second, "name", SHARE_RDONLY, 0, NULL, &b[4]));
+	check_error(share_alloc(pool, 1, NULL, &none), SHARE_EQUOTA);
+	check_detail("5 leases");
+	/* a further handle of what a process holds is no further lease */
+	check_ok(share_lookup(first, "name", SHARE_RDWR, 0, NULL, &none));
+	check_ok(share_release(none, NULL));
+	check_ok(share_release(b[1], NULL));
+	b[1] = allocate(pool, 1, NULL);
+	for (int i = 0; i < 5; i++)
+		check_ok(share_release(b[i], NULL));
+	check_ok(share_unpublish(first, "name"));
+	settle(first, s.buffers == 0);
+}
+
+Test(limits, bytes_of_memory)
+{
+	share_buffer *a = allocate(pool, 40000, NULL), *b = NULL;
+
+	check_error(share_alloc(pool, 40000, NULL, &b), SHARE_EQUOTA);
+	check_detail("65536 bytes");
+	check(b == NULL);
+	/* whoever allocated it pays for it, as long as anybody holds it */
+	check_ok(share_publish(a, "name", NULL));
+	check_ok(share_release(a, NULL));
+	check_error(share_alloc(pool, 40000, NULL, &b), SHARE_EQUOTA);
+	check_ok(share_unpublish(first, "name"));
+	b = allocate(pool, 65536, NULL);
+	check_ok(share_release(b, NULL));
+}
+
+Test(limits, names)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	share_buffer *b = allocate(pool, 1, NULL);
+
+	for (int i = 0; i < 3; i++)
+		check_ok(share_publish(b, names[i], NULL));
+	check_error(share_publish(b, "d", NULL), SHARE_EQUOTA);
+	check_detail("3 names");
+	for (int i = 0; i < 3; i++)
+		check_ok(share_unpublish(first, names[i]));
+	check_ok(share_publish(b, "d", NULL));
+	check_ok(share_unpublish(first, "d"));
+	check_ok(share_release(b, NULL));
+}
+
+Test(limits, a_name_can_be_replaced_at_the_limit)
+{
+	share_buffer *b = allocate(pool, 1, NULL);
+
+	check_ok(share_publish(b, "a", NULL));
+	check_ok(share_publish(b, "b", NULL));
+	check_ok(share_publish(b, "c", NULL));
+	for (int i = 0; i < 10; i++)
+		check_ok(share_publish(b, "b", NULL));
+	check_error(share_publish(b, "d", NULL), SHARE_EQUOTA);
+	check_ok(share_unpublish(first, "a"));
+	check_ok(share_unpublish(first, "b"));
+	check_ok(share_unpublish(first, "c"));
+	check_ok(share_release(b, NULL));
+}
+
+Test(limits, tokens)
+{
+	share_buffer *b = allocate(pool, 1, NULL), *v;
+	share_token tokens[4];
+
+	for (int i = 0; i < 3; i++)
+		check_ok(share_export(b, NULL, &tokens[i]));
+	check_error(share_export(b, NULL, &tokens[3]), SHARE_EQUOTA);
+	check_detail("3 tokens");
+	check_ok(share_import(second, &tokens[0], 0, NULL, &v));
+	check_ok(share_release(v, NULL));
+	check_ok(share_export(b, NULL, &tokens[0]));
+	for (int i = 0; i < 3; i++)
+		check_ok(share_revoke(first, &tokens[i]));
+	check_ok(share_release(b, NULL));
+}
+
+static void on_change(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+}
+
+Test(limits, watches)
+{
+	share_watch *w[3], *none = NULL;
+
+	for (int i = 0; i < 3; i++)
+		check_ok(share_watch_names(i ? first : second, "", on_change, NULL, &w[i]));
+	check_error(share_watch_names(first, "", on_change, NULL, &none), SHARE_EQUOTA);
+	check_detail("3 watches");
+	share_unwatch(w[0]);
+	check_ok(share_watch_names(first, "", on_change, NULL, &w[0]));
+	for (int i = 0; i < 3; i++)
+		share_unwatch(w[i]);
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	(void)b;
+	*(int *)data = error;
+}
+
+Test(limits, waiting_look_ups)
+{
+	share_operation *o[4];
+	int errors[4] = {1, 1, 1, 1};
+
+	for (int i = 0; i < 4; i++) {
+		check_ok(share_lookup_async(first, "x", SHARE_RDONLY, -1, NULL, on_lookup,
+					    &errors[i], &o[i]));
+	}
+	until((share_dispatch(first), errors[3] != 1));
+	check_error(errors[3], SHARE_EQUOTA);
+	check_eq(errors[0], 1);
+	for (int i = 0; i < 4; i++)
+		share_cancel(o[i]);
+	check_error(share_lookup(first, "x", SHARE_RDONLY, 1, NULL, &(share_buffer *){NULL}),
+		    SHARE_ETIMEDOUT);
+}
+
+Test(limits, pools)
+{
+	share_pool *p[3], *none = NULL;
+
+	check_ok(share_pool_create(first, "a", NULL, &p[0]));
+	check_ok(share_pool_create(first, "b", NULL, &p[1]));
+	check_ok(share_pool_create(second, "c", NULL, &p[2]));
+	check_error(share_pool_create(first, "d", NULL, &none), SHARE_EQUOTA);
+	check_detail("3 pools");
+	share_pool_close(p[0]);
+	check_ok(share_pool_create(first, "d", NULL, &p[0]));
+	for (int i = 0; i < 3; i++)
+		share_pool_close(p[i]);
+}
+
+Test(limits, metadata_also_when_it_is_replaced)
+{
+	share_buffer *a = allocate(pool, 1, NULL), *b = allocate(pool, 1, NULL);
+	char json[65];
+
+	memset(json, ' ', 64);
+	memcpy(json, "{}", 2);
+	json[64] = '\0';
+	check_ok(share_metadata_set(a, json));
+	check_error(share_metadata_set(b, json), SHARE_EQUOTA);
+	check_detail("100 bytes of metadata");
+	/* the old one makes room for the new one */
+	for (int i = 0; i < 10; i++)
+		check_ok(share_metadata_set(a, json));
+	check_ok(share_metadata_set(a, NULL));
+	check_ok(share_metadata_set(b, json));
+	check_ok(share_release(a, NULL));
+	check_ok(share_release(b, NULL));
+}

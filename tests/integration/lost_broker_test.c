@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A broker that is gone. Every call that needs it says so at once, in threads that were waiting
+ * too; what is mapped stays, and giving everything up works as ever.
+ */
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+
+static share_client *client;
+static share_pool *pool;
+static share_buffer *buffer;
+static share_watch *name_watch;
+static share_host_stream *stream;
+static share_token token;
+
+static void on_change(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+}
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("test");
+	pool = open_pool(client);
+	buffer = allocate(pool, 4096, NULL);
+	strcpy(share_ptr(buffer), "still here");
+	check_ok(share_watch_names(client, "", on_change, NULL, &name_watch));
+	check_ok(share_host_stream_create(client, &stream));
+	check_ok(share_export(buffer, NULL, &token));
+}
+
+static void stop(void)
+{
+	if (!check_has_failed()) {
+		check_error(share_ping(client), SHARE_EDISCONNECTED);
+		check(strcmp(share_ptr(buffer), "still here") == 0);
+		check_error(share_release(buffer, NULL), SHARE_EDISCONNECTED);
+		share_unwatch(name_watch);
+		share_host_stream_destroy(stream);
+		share_pool_close(pool);
+		share_disconnect(client);
+	}
+	fixture_stop();
+}
+
+TestSuite(lost_broker, .init = start, .fini = stop, .timeout = 60);
+
+static int each_json(const char *json, void *data)
+{
+	(void)json, (void)data;
+	return 0;
+}
+
+static int each_name(const share_name_info *info, void *data)
+{
+	(void)info, (void)data;
+	return 0;
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	check(b == NULL);
+	*(int *)data = error;
+}
+
+Test(lost_broker, every_call_that_needs_it_says_so)
+{
+	static const int64_t shape[1] = {1};
+	share_client *c = client;
+	share_token other;
+	share_buffer *b = NULL;
+	share_tensor t;
+	share_watch *w = NULL;
+	share_pool *p = NULL;
+	char *text = NULL;
+	int error = 1;
+
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, shape));
+	broker_kill();
+	check_error(share_ping(c), SHARE_EDISCONNECTED);
+	check_error(share_pool_open(c, "default", &p), SHARE_EDISCONNECTED);
+	check_error(share_pool_create(c, "new", NULL, &p), SHARE_EDISCONNECTED);
+	check_error(share_pool_destroy(c, "default"), SHARE_EDISCONNECTED);
+	check_error(share_alloc(pool, 1, NULL, &b), SHARE_EDISCONNECTED);
+	check_error(share_alloc(pool, 1, stream, &b), SHARE_EDISCONNECTED);
+	check_error(share_metadata_set(buffer, "{}"), SHARE_EDISCONNECTED);
+	check_error(share_metadata_get(buffer, &text), SHARE_EDISCONNECTED);
+	check_error(share_tensor_set(buffer, &t), SHARE_EDISCONNECTED);
+	check_error(share_tensor_get(buffer, &t), SHARE_EDISCONNECTED);
+	check_error(share_publish(buffer, "name", NULL), SHARE_EDISCONNECTED);
+	check_error(share_publish(buffer, "name", stream), SHARE_EDISCONNECTED);
+	check_error(share_unpublish(c, "name"), SHARE_EDISCONNECTED);
+	check_error(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b), SHARE_EDISCONNECTED);
+	check_error(share_lookup(c, "name", SHARE_RDONLY, -1, NULL, &b), SHARE_EDISCONNECTED);
+	check_error(share_lookup_async(c, "name", SHARE_RDONLY, -1, NULL, on_lookup, &error, NULL),
+		    SHARE_EDISCONNECTED);
+	check_error(share_list(c, "", each_name, NULL), SHARE_EDISCONNECTED);
+	check_error(share_watch_names(c, "", on_change, NULL, &w), SHARE_EDISCONNECTED);
+	check_error(share_export(buffer, NULL, &other), SHARE_EDISCONNECTED);
+	check_error(share_import(c, &token, 0, NULL, &b), SHARE_EDISCONNECTED);
+	check_error(share_revoke(c, &token), SHARE_EDISCONNECTED);
+	check_error(share_inspect(c, "status", each_json, NULL), SHARE_EDISCONNECTED);
+	check_error(share_dispatch(c), SHARE_EDISCONNECTED);
+	check_detail("broker");
+	check_eq(error, 1); /* told by the call, not by a callback as well */
+	check(b == NULL && w == NULL && p == NULL && text == NULL);
+}
+
+Test(lost_broker, what_needs_no_broker_goes_on)
+{
+	struct gate *gate = gate_new();
+	char memory[8];
+	share_fence f;
+
+	broker_kill();
+	check_error(share_ping(client), SHARE_EDISCONNECTED);
+	check_ok(share_buffer_status(buffer));
+	check(strcmp(share_ptr(buffer), "still here") == 0);
+	((char *)share_ptr(buffer))[100] = 'x';
+	check(share_retain(buffer) == buffer);
+	check_ok(share_release(buffer, NULL));
+	gate_fill(gate, stream, memory, 7, sizeof(memory));
+	check_ok(share_fence_record(client, stream, &f));
+	check_ok(share_fence_synchronize(client, &f, -1));
+	expect_filled(memory, 7, sizeof(memory));
+	check_ok(share_host_stream_synchronize(stream));
+	gate_free(gate);
+}
+
+Test(lost_broker, a_broker_that_was_told_to_end_is_lost_as_well)
+{
+	check_eq(broker_let_go(), 0);
+	check_error(share_ping(client), SHARE_EDISCONNECTED);
+}
+
+Test(lost_broker, nobody_answers_where_it_was)
+{
+	share_client *none = NULL;
+
+	broker_kill();
+	check_error(share_connect(broker_socket(), &none), SHARE_ENOBROKER);
+	check_detail(broker_socket());
+	check(none == NULL);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Threads that wait                                                                           */
+
+static atomic_int waiting;
+
+static void *looks_up(void *data)
+{
+	share_buffer *b = NULL;
+
+	(void)data;
+	waiting++;
+	check_error(share_lookup(client, "never", SHARE_RDONLY, -1, NULL, &b), SHARE_EDISCONNECTED);
+	check(b == NULL);
+	return NULL;
+}
+
+static void *pings(void *data)
+{
+	(void)data;
+	waiting++;
+	while (share_ping(client) == 0)
+		;
+	return NULL;
+}
+
+static void *allocates(void *data)
+{
+	share_buffer *b;
+
+	(void)data;
+	waiting++;
+	while (share_alloc(pool, 1000, stream, &b) == 0)
+		share_release(b, stream);
+	return NULL;
+}
+
+Test(lost_broker, threads_that_wait_are_told)
+{
+	static void *(*const functions[])(void *) = {looks_up, looks_up, pings,    allocates,
+						     looks_up, pings,    looks_up, allocates};
+	pthread_t threads[8];
+
+	for (int i = 0; i < 8; i++)
+		check(pthread_create(&threads[i], NULL, functions[i], NULL) == 0);
+	until(waiting == 8);
+	for (int i = 0; i < 100; i++)
+		check_ok(share_ping(client));
+	broker_kill();
+	for (int i = 0; i < 8; i++)
+		check(pthread_join(threads[i], NULL) == 0);
+}
+
+/* A frozen broker reads nothing: the socket fills, and senders wait. */
+Test(lost_broker, threads_that_wait_to_send_are_told)
+{
+	pthread_t threads[8];
+
+	broker_freeze();
+	for (int i = 0; i < 8; i++)
+		check(pthread_create(&threads[i], NULL, i % 2 ? pings : looks_up, NULL) == 0);
+	until(waiting == 8);
+	broker_kill();
+	for (int i = 0; i < 8; i++)
+		check(pthread_join(threads[i], NULL) == 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Event loops                                                                                 */
+
+static bool polls_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) > 0 && p.revents & POLLIN;
+}
+
+Test(lost_broker, the_descriptor_polls_readable_and_dispatch_tells)
+{
+	int fd = share_get_fd(client);
+
+	check(fd >= 0 && !polls_readable(fd, 0));
+	broker_kill();
+	check(polls_readable(fd, HARNESS_LIMIT_MS));
+	check_error(share_dispatch(client), SHARE_EDISCONNECTED);
+	check(polls_readable(fd, 0));
+	check_error(share_dispatch(client), SHARE_EDISCONNECTED);
+	check_eq(share_get_fd(client), fd);
+}
+
+Test(lost_broker, a_descriptor_asked_for_afterwards_polls_readable_too)
+{
+	broker_kill();
+	check_error(share_ping(client), SHARE_EDISCONNECTED);
+	check(polls_readable(share_get_fd(client), 0));
+}
+
+Test(lost_broker, look_ups_that_are_pending_are_called_back)
+{
+	int errors[3] = {1, 1, 1};
+	share_operation *o[3];
+
+	for (int i = 0; i < 3; i++)
+		check_ok(share_lookup_async(client, "never", SHARE_RDONLY, -1, NULL, on_lookup,
+					    &errors[i], &o[i]));
+	broker_kill();
+	check(polls_readable(share_get_fd(client), HARNESS_LIMIT_MS));
+	share_cancel(o[1]);
+	until(share_dispatch(client) == SHARE_EDISCONNECTED);
+	check_error(errors[0], SHARE_EDISCONNECTED);
+	check_eq(errors[1], 1);
+	check_error(errors[2], SHARE_EDISCONNECTED);
+	share_cancel(o[0]);
+	share_cancel(o[2]);
+}
+
+Test(lost_broker, giving_a_client_up_with_look_ups_pending_does_not_hang)
+{
+	share_client *c = connect_as("second");
+	int error = 1;
+
+	check_ok(share_lookup_async(c, "never", SHARE_RDONLY, -1, NULL, on_lookup, &error, NULL));
+	check_ok(share_lookup_async(c, "never", SHARE_RDONLY, 9999, NULL, on_lookup, &error, NULL));
+	broker_kill();
+	share_disconnect(c);
+	check_eq(error, 1);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Other users: what they may do is what the pool's list says, and what they cannot do they cannot
+ * do by way of a descriptor either. Root only, who can be anybody; the users need no entry in any
+ * database.
+ */
+
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
+
+#define ALICE  4711
+#define BOB    4712
+#define CAROL  4713
+#define CAMERA 4800 /* a group */
+
+static const char config[] =
+    "{\"create_pools\": [4711], \"admins\": [4713],"
+    "\"limits\": {\"names\": 2},"
+    "\"pools\": ["
+    "{\"name\": \"default\", \"limit\": \"1MiB\", \"access\": [{\"user\": \"*\", \"mode\": "
+    "\"rw\"}]},"
+    "{\"name\": \"alices\", \"limit\": \"1MiB\", \"access\": [{\"user\": 4711, \"mode\": "
+    "\"manage\"},"
+    " {\"group\": 4800, \"mode\": \"ro\"}]}]}";
+
+static share_client *client;
+
+static void start(void)
+{
+	fixture_start_with(config);
+	client = connect_as("root");
+}
+
+static void stop(void)
+{
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(other_user, .init = start, .fini = stop, .timeout = 60);
+
+/* In a child: from now on this is somebody else. */
+static void become(uid_t uid, gid_t group)
+{
+	check(setgroups(group ? 1 : 0, &group) == 0);
+	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
+	check(setresuid(uid, uid, uid) == 0);
+}
+
+static void run_as(child_function function)
+{
+	child_finish(child_start(function, NULL));
+}
+
+static share_pool *open_named(share_client *c, const char *name)
+{
+	share_pool *p;
+
+	check_ok(share_pool_open(c, name, &p));
+	return p;
+}
+
+/* Publishes "alice/name" in this pool, and stays. */
+static void alice_publishes(struct child *self, void *data)
+{
+	share_client *c;
+	share_pool *p;
+	share_buffer *b;
+	share_token token;
+
+	become(ALICE, 0);
+	c = child_connect("alice");
+	p = open_named(c, data);
+	b = allocate(p, 4096, NULL);
+	strcpy(share_ptr(b), "alice's");
+	check_ok(share_publish(b, "alice/name", NULL));
+	check_ok(share_export(b, NULL, &token));
+	child_point_with(self, "published", &token, sizeof(token));
+	check_ok(share_unpublish(c, "alice/name"));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+static share_token token_of_alice;
+
+static struct child *start_alice(const char *pool)
+{
+	struct child *alice;
+
+	skip_unless_root();
+	alice = child_start(alice_publishes, (void *)(uintptr_t)pool);
+	child_wait_with(alice, "published", &token_of_alice, sizeof(token_of_alice));
+	return alice;
+}
+
+static void end_alice(struct child *alice)
+{
+	child_go(alice);
+	child_finish(alice);
+	settle(client, s.clients == 1 && s.names == 0);
+}
+
+static int count(const share_name_info *info, void *data)
+{
+	(void)info;
+	++*(int *)data;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void bob_uses_what_is_for_all(struct child *self, void *data)
+{
+	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
+	share_client *c;
+	share_buffer *b, *v;
+	share_pool *p;
+	int n = 0;
+
+	(void)self, (void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	check_ok(share_lookup(c, "alice/name", SHARE_RDWR, 0, NULL, &v));
+	check(strcmp(share_ptr(v), "alice's") == 0);
+	check_ok(share_list(c, "", count, &n));
+	check_eq(n, 1);
+	/* but the name is hers */
+	p = open_named(c, "default");
+	b = allocate(p, 1, NULL);
+	check_error(share_publish(b, "alice/name", NULL), SHARE_EACCES);
+	check_error(share_publish(v, "alice/name", NULL), SHARE_EACCES);
+	options.flags = SHARE_PUBLISH_EXCLUSIVE;
+	check(share_publish_with(b, "alice/name", &options, NULL, NULL) < 0);
+	check_error(share_unpublish(c, "alice/name"), SHARE_EACCES);
+	check_ok(share_publish(b, "bob/name", NULL));
+	check_ok(share_release(b, NULL));
+	check_ok(share_release(v, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(other_user, a_name_is_for_all_who_may_use_its_pool_and_belongs_to_its_publisher)
+{
+	struct child *alice = start_alice("default");
+
+	run_as(bob_uses_what_is_for_all);
+	end_alice(alice);
+}
+
+static int changes;
+
+static void on_change(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+	changes++;
+}
+
+static void bob_is_kept_out(struct child *self, void *data)
+{
+	share_buffer *b = NULL;
+	share_pool *p = NULL;
+	share_client *c;
+	share_watch *w;
+	int n = 0;
+
+	(void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	check_ok(share_watch_names(c, "", on_change, NULL, &w));
+	child_point(self, "watching");
+	check_error(share_pool_open(c, "alices", &p), SHARE_EACCES);
+	check_error(share_lookup(c, "alice/name", SHARE_RDONLY, 0, NULL, &b), SHARE_EACCES);
+	check_error(share_import(c, &token_of_alice, 0, NULL, &b), SHARE_EACCES);
+	check_error(share_unpublish(c, "alice/name"), SHARE_ENOENT);
+	check_error(share_pool_destroy(c, "alices"), SHARE_ENOENT);
+	check_error(share_pool_create(c, "bobs", NULL, &p), SHARE_EACCES);
+	check_ok(share_list(c, "", count, &n));
+	check_eq(n, 0);
+	share_dispatch(c);
+	check_eq(changes, 0);
+	check(b == NULL && p == NULL);
+	share_unwatch(w);
+	share_disconnect(c);
+}
+
+Test(other_user, who_may_not_use_a_pool_sees_and_gets_nothing_of_it)
+{
+	struct child *alice, *bob;
+
+	skip_unless_root();
+	alice = start_alice("alices");
+	bob = child_start(bob_is_kept_out, NULL);
+	child_wait(bob, "watching");
+	child_go(bob);
+	child_finish(bob);
+	end_alice(alice);
+}
+
+/* By a supplementary group: for reading. */
+static void carols_colleague_reads(struct child *self, void *data)
+{
+	share_buffer *b, *none = NULL;
+	share_client *c;
+	share_pool *p;
+
+	(void)self, (void)data;
+	become(BOB, CAMERA);
+	c = child_connect("bob");
+	p = open_named(c, "alices");
+	check_error(share_alloc(p, 1, NULL, &none), SHARE_EACCES);
+	check_error(share_lookup(c, "alice/name", SHARE_RDWR, 0, NULL, &none), SHARE_EACCES);
+	check_ok(share_lookup(c, "alice/name", SHARE_RDONLY, 0, NULL, &b));
+	check(strcmp(share_ptr(b), "alice's") == 0);
+	check_error(share_pool_destroy(c, "alices"), SHARE_EACCES);
+	check_ok(share_release(b, NULL));
+	check_ok(share_import(c, &token_of_alice, 0, NULL, &b));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(other_user, a_group_gives_what_it_says_and_no_more)
+{
+	struct child *alice = start_alice("alices");
+
+	run_as(carols_colleague_reads);
+	end_alice(alice);
+}
+
+static void carol_administers(struct child *self, void *data)
+{
+	share_client *c;
+	json_t *rows;
+
+	(void)self, (void)data;
+	become(CAROL, 0);
+	c = child_connect("carol");
+	rows = report(c, "clients");
+	check_eq(json_array_size(rows), 3);
+	json_decref(rows);
+	check_ok(share_release(allocate(open_named(c, "alices"), 1, NULL), NULL));
+}
+
+static void bob_sees_himself(struct child *self, void *data)
+{
+	share_client *c;
+	json_t *rows;
+
+	(void)self, (void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	rows = report(c, "clients");
+	check_eq(json_array_size(rows), 1);
+	check_eq(number_of(json_array_get(rows, 0), "uid"), BOB);
+	json_decref(rows);
+	rows = report(c, "pools");
+	check_eq(json_array_size(rows), 1);
+	json_decref(rows);
+	rows = report(c, "buffers");
+	check_eq(json_array_size(rows), 0);
+	json_decref(rows);
+	rows = report(c, "segments");
+	check_eq(json_array_size(rows), 0);
+	json_decref(rows);
+}
+
+Test(other_user, reports_show_admins_everything_and_others_their_own)
+{
+	struct child *alice = start_alice("alices");
+
+	run_as(carol_administers);
+	settle(client, s.clients == 2);
+	run_as(bob_sees_himself);
+	end_alice(alice);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Whatever /proc offers: the descriptor he got stays what it is. */
+static void bob_tries_the_descriptor(struct child *self, void *data)
+{
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, page = {.type = WIRE_TIMELINE};
+	char path[64];
+	struct raw r;
+	int fd;
+
+	(void)self, (void)data;
+	become(BOB, CAMERA);
+	raw_open(&r, "bob");
+	lookup.lookup.mode = SHARE_RDONLY;
+	lookup.lookup.name = raw_text("alice/name");
+	raw_ask(&r, &lookup, WIRE_GRANT);
+	check_eq(r.fds.n, 1);
+	fd = r.fds.fds[0];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	check(open(path, O_RDWR | O_CLOEXEC) < 0);
+	check(open(path, O_WRONLY | O_CLOEXEC) < 0);
+	check(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+	check(ftruncate(fd, 0) < 0);
+	check(fchmod(fd, 0666) < 0);
+	check(write(fd, "x", 1) < 0);
+
+	page.timeline.page = r.page_id - 1; /* alice's, who came just before */
+	raw_request(&r, &page);
+	if (r.m.type == WIRE_TIMELINE_PAGE) {
+		fd = r.fds.fds[0];
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		check(open(path, O_RDWR | O_CLOEXEC) < 0);
+		check(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+		check(ftruncate(fd, 0) < 0);
+		check(write(fd, "x", 1) < 0);
+	}
+}
+
+Test(other_user, a_descriptor_for_reading_cannot_be_made_one_for_writing)
+{
+	struct child *alice = start_alice("alices");
+
+	run_as(bob_tries_the_descriptor);
+	end_alice(alice);
+}
+
+static void alice_makes_a_pool(struct child *self, void *data)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *own, *shared;
+	share_client *c;
+
+	(void)data;
+	become(ALICE, 0);
+	c = child_connect("alice");
+	options.limit = 1 << 20;
+	check_ok(share_pool_create(c, "own", &options, &own));
+	options.access = "[{\"user\": 4712, \"mode\": \"rw\"}]";
+	check_ok(share_pool_create(c, "shared", &options, &shared));
+	child_point(self, "made");
+	share_pool_close(own);
+	share_pool_close(shared);
+	share_disconnect(c);
+}
+
+static void bob_uses_alices_pools(struct child *self, void *data)
+{
+	share_pool *p = NULL;
+	share_client *c;
+
+	(void)self, (void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	check_error(share_pool_open(c, "own", &p), SHARE_EACCES);
+	check_error(share_pool_destroy(c, "own"), SHARE_ENOENT);
+	p = open_named(c, "shared");
+	check_ok(share_release(allocate(p, 1, NULL), NULL));
+	check_error(share_pool_destroy(c, "shared"), SHARE_EACCES);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(other_user, a_pool_belongs_to_who_made_it)
+{
+	struct child *alice;
+
+	skip_unless_root();
+	alice = child_start(alice_makes_a_pool, NULL);
+	child_wait(alice, "made");
+	run_as(bob_uses_alices_pools);
+	end_alice(alice);
+}
+
+static void fills_its_names(struct child *self, void *data)
+{
+	share_client *c;
+	share_buffer *b;
+	char name[32];
+
+	become(*(uid_t *)data, 0);
+	c = child_connect("user");
+	b = allocate(open_named(c, "default"), 1, NULL);
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "%d of %d", i, *(int *)data);
+		check_ok(share_publish(b, name, NULL));
+	}
+	check_error(share_publish(b, "one more", NULL), SHARE_EQUOTA);
+	child_point(self, "full");
+}
+
+Test(other_user, each_user_has_limits_of_its_own)
+{
+	struct child *alice, *bob;
+
+	skip_unless_root();
+	alice = child_start(fills_its_names, &(uid_t){ALICE});
+	child_wait(alice, "full");
+	bob = child_start(fills_its_names, &(uid_t){BOB});
+	child_wait(bob, "full");
+	child_kill(alice);
+	child_kill(bob);
+	settle(client, s.clients == 1 && s.names == 0);
+}

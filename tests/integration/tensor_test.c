@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Tensors: arithmetic that must not overflow, and a description that may have been written by
+ * anybody who could write to the buffer.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+
+TestSuite(tensor, .timeout = 60);
+
+static share_tensor make(uint32_t ndim, const int64_t *shape)
+{
+	share_tensor t;
+
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, ndim, shape));
+	return t;
+}
+
+static uint64_t extent(const share_tensor *t)
+{
+	uint64_t bytes;
+
+	check_ok(share_tensor_extent(t, &bytes));
+	return bytes;
+}
+
+Test(tensor, is_contiguous_when_made)
+{
+	static const int64_t shape[] = {2, 3, 4};
+	share_tensor t = make(3, shape);
+
+	check_eq(t.dtype, SHARE_FLOAT32);
+	check_eq(t.strides[0], 12);
+	check_eq(t.strides[1], 4);
+	check_eq(t.strides[2], 1);
+	check_eq(extent(&t), 2 * 3 * 4 * 4);
+	t.offset = 100;
+	check_eq(extent(&t), 100 + 96);
+}
+
+Test(tensor, may_be_a_scalar_or_have_no_element)
+{
+	static const int64_t none[] = {4, 0, 1000};
+	share_tensor t = make(0, NULL);
+
+	check_eq(extent(&t), 4);
+	t = make(3, none);
+	check_eq(extent(&t), 0);
+}
+
+Test(tensor, may_have_strides_of_any_sign)
+{
+	static const int64_t shape[] = {4, 3};
+	share_tensor t = make(2, shape);
+	uint64_t bytes;
+
+	t.strides[0] = 0; /* one row, four times */
+	check_eq(extent(&t), 12);
+	t.strides[0] = -3;
+	t.offset = 9 * 4;
+	check_eq(extent(&t), 9 * 4 + 3 * 4);
+	t.offset = 9 * 4 - 1;
+	check_error(share_tensor_extent(&t, &bytes), SHARE_EINVAL);
+}
+
+Test(tensor, that_is_too_large_is_refused)
+{
+	static const int64_t big[] = {INT64_MAX, 2}, wide[] = {INT64_C(1) << 62, 1},
+			     negative[] = {-1}, many[20] = {0};
+	share_tensor t, untouched = {.dtype = 77};
+
+	t = untouched;
+	check_error(share_tensor_init(&t, SHARE_INT8, 2, big), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, SHARE_INT64, 2, wide), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, SHARE_INT8, 1, negative), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, SHARE_INT8, 17, many), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, SHARE_INT8, UINT32_MAX, many), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, 0x0230, 0, NULL), SHARE_EINVAL);
+	check_error(share_tensor_init(&t, SHARE_INT8, 1, NULL), SHARE_EINVAL);
+	check_error(share_tensor_init(NULL, SHARE_INT8, 0, NULL), SHARE_EINVAL);
+	check(memcmp(&t, &untouched, sizeof(t)) == 0);
+}
+
+Test(tensor, whose_arithmetic_overflows_is_refused)
+{
+	static const struct {
+		int64_t shape[3], strides[3];
+		uint64_t offset;
+	} bad[] = {
+	    {{2, 1, 1}, {INT64_MIN, 1, 1}, 0},         {{2, 1, 1}, {INT64_MIN, 1, 1}, UINT64_MAX},
+	    {{3, 1, 1}, {INT64_MIN, 1, 1}, 0},         {{2, 2, 1}, {INT64_MIN + 1, -1, 1}, 0},
+	    {{2, 2, 2}, {INT64_MIN, INT64_MAX, 1}, 0}, {{2, 1, 1}, {INT64_MAX, 1, 1}, 0},
+	    {{2, 2, 1}, {INT64_MAX, INT64_MAX, 1}, 0}, {{INT64_MAX, INT64_MAX, 1}, {1, 1, 1}, 0},
+	    {{1, 1, 1}, {1, 1, 1}, UINT64_MAX},        {{1, 1, 1}, {1, 1, 1}, INT64_MAX},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		share_tensor t = {.dtype = SHARE_FLOAT64, .ndim = 3, .offset = bad[i].offset};
+		uint64_t bytes = 77;
+
+		memcpy(t.shape, bad[i].shape, sizeof(bad[i].shape));
+		memcpy(t.strides, bad[i].strides, sizeof(bad[i].strides));
+		check_error(share_tensor_extent(&t, &bytes), SHARE_EINVAL);
+		check_eq(bytes, 77);
+	}
+}
+
+Test(tensor, types_have_names_and_names_have_types)
+{
+	static const uint32_t dtypes[] = {
+	    SHARE_INT8,    SHARE_INT16,    SHARE_INT32,  SHARE_INT64,   SHARE_UINT8,
+	    SHARE_UINT16,  SHARE_UINT32,   SHARE_UINT64, SHARE_FLOAT16, SHARE_FLOAT32,
+	    SHARE_FLOAT64, SHARE_BFLOAT16, SHARE_BOOL};
+
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		check_eq(share_dtype_from_name(share_dtype_name(dtypes[i])), dtypes[i]);
+	check(share_dtype_name(0) == NULL);
+	check_eq(share_dtype_from_name("float"), 0);
+	check_eq(share_dtype_from_name(NULL), 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of a buffer                                                                                 */
+
+static share_client *client;
+static share_pool *pool;
+static share_buffer *buffer;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("test");
+	pool = open_pool(client);
+	buffer = allocate(pool, 4096, NULL);
+}
+
+static void stop(void)
+{
+	if (!check_has_failed())
+		check_ok(share_release(buffer, NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(buffer_tensor, .init = start, .fini = stop, .timeout = 60);
+
+static void reads_the_tensor(struct child *self, void *data)
+{
+	share_client *c = child_connect("other process");
+	share_tensor t;
+	share_buffer *b;
+
+	(void)self;
+	memset(&t, 0xff, sizeof(t));
+	check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b));
+	check_ok(share_tensor_get(b, &t));
+	check(memcmp(&t, data, sizeof(t)) == 0);
+	check_error(share_tensor_set(b, &t), SHARE_EACCES);
+	check_ok(share_release(b, NULL));
+	share_disconnect(c);
+}
+
+Test(buffer_tensor, is_read_by_others_as_it_was_set)
+{
+	static const int64_t shape[] = {4, 3};
+	share_tensor t;
+
+	memset(&t, 0, sizeof(t));
+	check_ok(share_tensor_init(&t, SHARE_BFLOAT16, 2, shape));
+	t.strides[0] = -3;
+	t.offset = 18;
+	check_ok(share_tensor_set(buffer, &t));
+	check_ok(share_publish(buffer, "name", NULL));
+	child_finish(child_start(reads_the_tensor, &t));
+}
+
+Test(buffer_tensor, leaves_other_keys_alone)
+{
+	static const int64_t shape[] = {16};
+	share_tensor t = make(1, shape), got;
+	char *text;
+
+	check_error(share_tensor_get(buffer, &got), SHARE_ENOENT);
+	check_ok(share_metadata_set(buffer, "{\"camera\": \"left\"}"));
+	check_error(share_tensor_get(buffer, &got), SHARE_ENOENT);
+	check_ok(share_tensor_set(buffer, &t));
+	check_ok(share_metadata_get(buffer, &text));
+	check(strstr(text, "\"camera\"") && strstr(text, "\"tensor\""));
+	free(text);
+	check_ok(share_tensor_get(buffer, &got));
+	check_ok(share_metadata_set(buffer, "[]"));
+	check_error(share_tensor_set(buffer, &t), SHARE_EINVAL);
+}
+
+Test(buffer_tensor, has_to_fit_into_the_buffer)
+{
+	static const int64_t fits[] = {1024}, too_large[] = {1025};
+	share_tensor t = make(1, too_large);
+
+	check_error(share_tensor_set(buffer, &t), SHARE_EINVAL);
+	t = make(1, fits);
+	check_ok(share_tensor_set(buffer, &t));
+	t.offset = 4;
+	check_error(share_tensor_set(buffer, &t), SHARE_EINVAL);
+}
+
+Test(buffer_tensor, that_somebody_wrote_by_hand_is_checked)
+{
+	static const char *const bad[] = {
+	    "{}",
+	    "1",
+	    "[]",
+	    "null",
+	    "{\"dtype\":\"int8\"}",
+	    "{\"dtype\":\"int8\",\"shape\":[],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int9\",\"shape\":[1],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":8,\"shape\":[1],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[1.0],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[\"1\"],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[-1],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[4097],\"strides\":[1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[1],\"strides\":[1],\"offset\":-1}",
+	    "{\"dtype\":\"int8\",\"shape\":[1],\"strides\":[1],\"offset\":4096}",
+	    "{\"dtype\":\"int8\",\"shape\":[2],\"strides\":[-9223372036854775808],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[2],\"strides\":[9223372036854775807],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"
+	    "\"strides\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],\"offset\":0}",
+	    "{\"dtype\":\"int8\",\"shape\":{},\"strides\":[],\"offset\":0}",
+	};
+	share_tensor t = {.dtype = 77};
+	char text[1024];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "{\"tensor\":%s}", bad[i]);
+		check_ok(share_metadata_set(buffer, text));
+		check_error(share_tensor_get(buffer, &t), SHARE_EINVAL);
+		check_eq(t.dtype, 77);
+	}
+}

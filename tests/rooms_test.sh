@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# The rooms of the house and who may enter which (see "Rooms" in the design):
+#
+#   broker, agent, libshare -> wire, memory; wire and memory never meet
+#   tools, examples, bench  -> <share/...> and themselves; bench also wire, for its floors
+#   docs                    -> wire and memory, whose tables it prints
+#   include/share           -> <share/...>
+#   tests                   -> everything; nothing -> tests
+#
+# and three things that one room (or file) only knows: libevent the broker, SCM_RIGHTS
+# wire/packet.c, CUDA memory and the examples. Tests are free to play a hostile peer or an event
+# loop, so these three are not asked of them. Comments may say anything.
+#
+# The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
+# would find nothing here.
+#
+# usage: rooms_test.sh [ROOT]
+
+set -euo pipefail
+
+rooms="agent bench broker docs examples include libshare memory tests tools wire"
+
+# The rooms whose headers a room may include.
+neighbours()
+{
+	case $1 in
+	broker | agent | libshare) echo "$1 wire memory" ;;
+	wire | memory | tools | examples) echo "$1" ;;
+	bench) echo "bench wire" ;;
+	docs) echo "docs wire memory" ;;
+	tests) echo "$rooms" ;;
+	include) ;;
+	esac
+}
+
+# FILE without comments, line by line as it was.
+code_of()
+{
+	awk '{
+		line = $0
+		out = ""
+		while (line != "") {
+			if (comment) {
+				end = index(line, "*/")
+				if (!end)
+					break
+				line = substr(line, end + 2)
+				comment = 0
+			} else {
+				start = index(line, "/*")
+				slashes = index(line, "//")
+				if (slashes && (!start || slashes < start)) {
+					out = out substr(line, 1, slashes - 1)
+					break
+				}
+				if (!start) {
+					out = out line
+					break
+				}
+				out = out substr(line, 1, start - 1) " "
+				line = substr(line, start + 2)
+				comment = 1
+			}
+		}
+		print out
+	}' "$1"
+}
+
+# Each line of stdin that matches $3 becomes an offence of file $1: "$2".
+offences()
+{
+	grep -nE "$3" | while IFS=: read -r line text; do
+		echo "$1:$line: $2: $text"
+	done || true
+}
+
+includes()
+{
+	sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*([<"][^>"]*[>"]).*/\1/p'
+}
+
+check_includes()
+{
+	local file=$1 room=$2 header of
+
+	code_of "$file" | includes | while read -r header; do
+		of=${header#[<\"]}
+		of=${of%[>\"]}
+		case $of in
+		../* | */../*) echo "$file: $header climbs out of its room" ;;
+		share/*) [[ $header == \<* ]] || echo "$file: $header is an installed header: <$of>" ;;
+		event2/* | event.h | evutil.h)
+			[[ $room == broker || $room == examples || $room == tests ]] ||
+				echo "$file: $header: only the broker knows libevent"
+			;;
+		*/*)
+			of=${of%%/*}
+			if [[ " $rooms " == *" $of "* && " $(neighbours "$room") " != *" $of "* ]]; then
+				echo "$file: $header: $room does not know $of"
+			elif [[ $header == \"* && " $rooms " != *" $of "* ]]; then
+				echo "$file: $header: there is no such room"
+			elif [[ $header == \<* && " $rooms " == *" $of "* ]]; then
+				echo "$file: $header is not installed: \"${header:1:-1}\""
+			fi
+			;;
+		*) [[ $header == \<* ]] || echo "$file: $header: includes start at the root" ;;
+		esac
+	done
+}
+
+# Prints every offence in the tree.
+check()
+{
+	local file room
+
+	cd "$1"
+	for room in $rooms; do
+		[[ -d $room ]] || continue
+		find "$room/" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cpp' \
+			-o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.in' \) |
+			sort | while read -r file; do
+			check_includes "$file" "$room"
+			[[ $room == tests ]] && continue
+			[[ $file == wire/packet.c ]] ||
+				code_of "$file" |
+				offences "$file" "only wire/packet.c passes descriptors" '\bSCM_RIGHTS\b'
+			[[ $room == memory || $room == examples ]] ||
+				code_of "$file" |
+				offences "$file" "only memory and examples know CUDA" \
+					'include *[<"](cuda|nvml)|\b(cu|cuda)[A-Z][A-Za-z0-9]+\b|\bCU[a-z_][A-Za-z0-9_]*\b|libcuda'
+		done
+	done
+}
+
+# A tree with an offence in each file called bad*, and none in those called good*.
+make_offences()
+{
+	mkdir -p include/share agent bench broker docs examples libshare memory tests tools wire
+	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c >include/share/bad.h
+	echo '#include "memory/kind.h"' | tee wire/bad1.c bench/bad1.c >/dev/null
+	echo '#include "broker/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
+	echo '#include "libshare/client.h"' | tee broker/bad1.c bench/bad2.c tools/bad2.c >/dev/null
+	echo '#include "tests/tree.h"' | tee broker/bad2.c examples/bad2.c >/dev/null
+	echo '#include <event2/event.h>' | tee libshare/bad2.c wire/bad3.c agent/bad2.c >/dev/null
+	echo '#include <wire/wire.h>' >broker/bad3.c
+	echo '#include "../wire/wire.h"' >broker/bad4.c
+	echo '#include "wire.h"' >wire/bad4.c
+	echo '#include "share/share.h"' >broker/bad5.c
+	echo 'int type = SCM_RIGHTS; /* why */' >wire/bad5.c
+	echo '#include <cuda.h>' >agent/bad3.c
+	echo 'int r = cuInit(0);' >libshare/bad3.c
+	echo '/* a */ CUstream s; /* b */' >broker/bad6.c
+	echo 'dlopen("libcuda.so.1", RTLD_NOW);' >wire/bad6.c
+
+	printf '%s\n' '#include <share/share.h>' '#include <stdio.h>' '#include <sys/types.h>' |
+		tee tools/good.c examples/good.c bench/good.c broker/good.c >/dev/null
+	printf '%s\n' '#include <event2/event.h>' '#include "wire/wire.h"' '#include "memory/kind.h"' \
+		>broker/good2.c
+	printf '%s\n' '/*' ' * SCM_RIGHTS is passed by others, cuInit() called by others.' ' */' \
+		'// #include <cuda.h>' 'int cursor, custom, CURRENT;' >broker/good3.c
+	printf '%s\n' '#include <cuda.h>' 'CUresult r;' 'void *cuInit;' | tee memory/good.c >examples/good2.c
+	printf '%s\n' '#include "broker/text.h"' 'SCM_RIGHTS' >tests/good.c
+	echo 'SCM_RIGHTS' >wire/packet.c
+	echo '#include "wire/wire.h"' >bench/good2.c
+}
+
+root=$(cd "${1:-$(dirname "$0")/..}" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+(cd "$scratch" && make_offences)
+if ! diff <(cd "$scratch" && find . -name 'bad*' | sed 's|^\./||' | sort) \
+	<(check "$scratch" | cut -d: -f1 | sort); then
+	echo "the rules do not find what they are for (<: missed, >: found for nothing)"
+	exit 1
+fi
+
+check "$root" >"$scratch/offences"
+if [[ -s $scratch/offences ]]; then
+	cat "$scratch/offences"
+	exit 1
+fi
+echo "every room keeps to itself"

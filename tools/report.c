@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The reports as tables: which columns each has, and what a row puts there. libsmartcols does the
+ * widths, cuts what a terminal has no room for, and shows control characters as escapes. This is
+ * the only file that knows it.
+ *
+ * "status" is one object. Its members become lines, in the order in which the broker sends them;
+ * those we never heard of as well, so that an older sharectl hides nothing.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <libsmartcols.h>
+
+#include "tools/report.h"
+#include "tools/value.h"
+
+#define LEFT  0
+#define RIGHT SCOLS_FL_RIGHT
+#define CUT   SCOLS_FL_TRUNC /* when the terminal is too narrow */
+
+struct column {
+	const char *heading;
+	const char *key;
+	value_show *show;
+	int flags;
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* What only one column has                                                                    */
+
+static char *show_pool_state(const json_t *row, const char *key, bool exact)
+{
+	(void)key, (void)exact;
+	if (json_is_true(json_object_get(row, "destroyed")))
+		return strdup("destroyed");
+	return strdup(json_is_true(json_object_get(row, "persistent")) ? "persistent"
+								       : "temporary");
+}
+
+/* Processes and what they may do: "4711:rw 4712:ro". The broker lists some, and counts all. */
+static char *show_holders(const json_t *row, const char *key, bool exact)
+{
+	const json_t *list = json_object_get(row, key);
+	json_int_t all = json_integer_value(json_object_get(row, "leases"));
+	json_int_t listed = (json_int_t)json_array_size(list);
+	char *text = NULL, *pid, *mode;
+	json_t *holder;
+	size_t size, i;
+	FILE *out;
+
+	if (listed == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, holder) {
+		pid = show_count(holder, "pid", exact);
+		mode = show_text(holder, "mode", exact);
+		fprintf(out, "%s%s:%s", i ? " " : "", pid ? pid : "-", mode ? mode : "-");
+		free(pid);
+		free(mode);
+	}
+	if (all > listed)
+		fprintf(out, " +%" JSON_INTEGER_FORMAT, all - listed);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* clang-format off */
+
+static const struct column pool_columns[] = {
+    {"POOL",         "pool",         show_text,       CUT},
+    {"KIND",         "kind",         show_text,       LEFT},
+    {"USED",         "used",         show_size,       RIGHT},
+    {"RESERVED",     "reserved",     show_size,       RIGHT},
+    {"LIMIT",        "limit",        show_size,       RIGHT},
+    {"LARGEST-FREE", "largest_free", show_size,       RIGHT},
+    {"SEGMENTS",     "segments",     show_count,      RIGHT},
+    {"BUFFERS",      "buffers",      show_count,      RIGHT},
+    {"STATE",        "persistent",   show_pool_state, LEFT},
+    {"OWNER",        "owner",        show_user,       LEFT},
+};
+
+static const struct column segment_columns[] = {
+    {"SEGMENT",   "segment",   show_text,  RIGHT},
+    {"KIND",      "kind",      show_text,  LEFT},
+    {"STATE",     "state",     show_text,  LEFT},
+    {"SIZE",      "size",      show_size,  RIGHT},
+    {"USED",      "used",      show_size,  RIGHT},
+    {"BUFFERS",   "buffers",   show_count, RIGHT},
+    {"IMPORTERS", "importers", show_count, RIGHT},
+    {"UNMAPPING", "unmapping", show_count, RIGHT},
+    {"POOL",      "pool",      show_text,  CUT},
+};
+
+/* numbered as in the broker's log, which has them in decimal */
+static const struct column client_columns[] = {
+    {"CLIENT", "client", show_count, RIGHT},
+    {"PID",    "pid",    show_count, RIGHT},
+    {"USER",   "uid",    show_user,  LEFT},
+    {"STATE",  "state",  show_text,  LEFT},
+    {"LEASES", "leases", show_count, RIGHT},
+    {"BYTES",  "bytes",  show_size,  RIGHT},
+    {"LABEL",  "label",  show_text,  CUT},
+};
+
+static const struct column buffer_columns[] = {
+    {"BUFFER",     "buffer",     show_text,    RIGHT},
+    {"SIZE",       "size",       show_size,    RIGHT},
+    {"CAPACITY",   "capacity",   show_size,    RIGHT},
+    {"REFERENCES", "references", show_count,   RIGHT},
+    {"METADATA",   "metadata",   show_size,    RIGHT},
+    {"SEGMENT",    "segment",    show_text,    RIGHT},
+    {"OFFSET",     "offset",     show_hex,     RIGHT},
+    {"POOL",       "pool",       show_text,    CUT},
+    {"HOLDERS",    "holders",    show_holders, CUT},
+};
+
+static const struct column name_columns[] = {
+    {"NAME",       "name",       show_text,   CUT},
+    {"VERSION",    "version",    show_count,  RIGHT},
+    {"BUFFER",     "buffer",     show_text,   RIGHT},
+    {"SIZE",       "size",       show_size,   RIGHT},
+    {"MODE",       "mode",       show_text,   LEFT},
+    {"PERSISTENT", "persistent", show_yes_no, LEFT},
+    {"POOL",       "pool",       show_text,   CUT},
+    {"USER",       "uid",        show_user,   LEFT},
+};
+
+/* members of "status" that are more than what they look like */
+static const struct column status_lines[] = {
+    {"uptime",        "uptime_ms",     show_time, LEFT},
+    {"segment_bytes", "segment_bytes", show_size, LEFT},
+    {"buffer_bytes",  "buffer_bytes",  show_size, LEFT},
+};
+
+/* clang-format on */
+
+#define COLUMNS(c) c, sizeof(c) / sizeof((c)[0])
+
+static const struct report {
+	const char *name;
+	const struct column *columns; /* NULL: one object */
+	size_t n_columns;
+} reports[] = {
+    {"status", NULL, 0},
+    {"pools", COLUMNS(pool_columns)},
+    {"segments", COLUMNS(segment_columns)},
+    {"clients", COLUMNS(client_columns)},
+    {"buffers", COLUMNS(buffer_columns)},
+    {"names", COLUMNS(name_columns)},
+};
+
+const struct report *report_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++)
+		if (strcmp(reports[i].name, name) == 0)
+			return &reports[i];
+	return NULL;
+}
+
+const char *report_name(const struct report *r)
+{
+	return r->name;
+}
+
+bool report_is_single(const struct report *r)
+{
+	return !r->columns;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct table {
+	const struct report *report;
+	struct libscols_table *lines;
+	bool exact;
+};
+
+static bool add_columns(struct table *t)
+{
+	const struct report *r = t->report;
+
+	if (report_is_single(r))
+		return scols_table_set_column_separator(t->lines, "  ") == 0 &&
+		       scols_table_new_column(t->lines, "KEY", 0, LEFT) &&
+		       scols_table_new_column(t->lines, "VALUE", 0, LEFT);
+	for (size_t i = 0; i < r->n_columns; i++)
+		if (!scols_table_new_column(t->lines, r->columns[i].heading, 0,
+					    r->columns[i].flags))
+			return false;
+	return true;
+}
+
+struct table *table_new(const struct report *r, const struct report_options *options)
+{
+	struct table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->report = r;
+	t->exact = options->exact;
+	t->lines = scols_new_table();
+	if (!t->lines || !add_columns(t))
+		return table_free(t);
+	scols_table_enable_noheadings(t->lines, report_is_single(r) || !options->headings);
+	return t;
+}
+
+struct table *table_free(struct table *t)
+{
+	if (t)
+		scols_unref_table(t->lines);
+	free(t);
+	return NULL;
+}
+
+/* The cell takes @text over, whatever happens. */
+static int set_cell(struct libscols_line *line, size_t column, char *text)
+{
+	if (!text)
+		return -ENOMEM;
+	if (scols_line_refer_data(line, column, text) == 0)
+		return 0;
+	free(text);
+	return -ENOMEM;
+}
+
+int table_add_line(struct table *t, const char *key, const char *value)
+{
+	struct libscols_line *line = scols_table_new_line(t->lines, NULL);
+	int r = line ? set_cell(line, 0, strdup(key)) : -ENOMEM;
+
+	return r < 0 ? r : set_cell(line, 1, strdup(value));
+}
+
+static int add_member(struct table *t, const json_t *object, const char *key)
+{
+	struct column column = {key, key, show_any, LEFT};
+	char *value;
+	int r;
+
+	for (size_t i = 0; i < sizeof(status_lines) / sizeof(status_lines[0]); i++)
+		if (strcmp(status_lines[i].key, key) == 0)
+			column = status_lines[i];
+	value = column.show(object, key, t->exact);
+	r = value ? table_add_line(t, column.heading, value) : -ENOMEM;
+	free(value);
+	return r;
+}
+
+static int add_members(struct table *t, json_t *object)
+{
+	const char *key;
+	json_t *value;
+	int r;
+
+	json_object_foreach (object, key, value) {
+		r = add_member(t, object, key);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_cells(struct table *t, const json_t *row)
+{
+	struct libscols_line *line = scols_table_new_line(t->lines, NULL);
+	const struct column *columns = t->report->columns;
+	int r = line ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < t->report->n_columns; i++)
+		r = set_cell(line, i, columns[i].show(row, columns[i].key, t->exact));
+	return r;
+}
+
+int table_add(struct table *t, const char *json)
+{
+	json_t *row = json_loads(json, 0, NULL);
+	int r = -EPROTO;
+
+	if (json_is_object(row))
+		r = report_is_single(t->report) ? add_members(t, row) : add_cells(t, row);
+	json_decref(row);
+	return r;
+}
+
+int table_print(struct table *t)
+{
+	return scols_print_table(t->lines);
+}

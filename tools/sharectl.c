@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * sharectl: what a broker knows, for the operator. Each command is a report of share_inspect(),
+ * which arrives object by object and leaves as it comes with --json, so that a million buffers cost
+ * no memory; a table has to see them all first, to know how wide it is.
+ */
+
+#include <argp.h>
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+#include "tools/report.h"
+
+struct arguments {
+	const char *socket;
+	const struct report *report;
+	const char *prefix; /* of names, NULL: all */
+	struct report_options options;
+	bool json;
+};
+
+enum { OPTION_JSON = 256, OPTION_NO_HEADINGS };
+
+static const struct argp_option options[] = {
+    {"socket", 's', "PATH", 0, "Ask the broker at PATH", 0},
+    {"bytes", 'b', NULL, 0, "Show sizes in bytes", 0},
+    {"json", OPTION_JSON, NULL, 0, "Print JSON, as the broker has it", 0},
+    {"no-headings", OPTION_NO_HEADINGS, NULL, 0, "Print no headings above columns", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static void parse_argument(struct arguments *a, const char *value, struct argp_state *state)
+{
+	if (state->arg_num == 0) {
+		a->report = report_find(value);
+		if (!a->report)
+			argp_error(state, "there is no command '%s'", value);
+	} else if (state->arg_num == 1 && strcmp(report_name(a->report), "names") == 0) {
+		a->prefix = value;
+	} else {
+		argp_error(state, "'%s' is one argument too many", value);
+	}
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case 's':
+		/* to libshare, no path and this word mean something else */
+		if (!*value)
+			argp_error(state, "the path of the socket is empty");
+		a->socket = strcmp(value, "embedded") == 0 ? "./embedded" : value;
+		return 0;
+	case 'b':
+		a->options.exact = true;
+		return 0;
+	case OPTION_JSON:
+		a->json = true;
+		return 0;
+	case OPTION_NO_HEADINGS:
+		a->options.headings = false;
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_argument(a, value, state);
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "there is no command");
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {options,
+				 parse,
+				 "COMMAND\nnames [PREFIX]",
+				 "Shows what a share-broker knows.\v"
+				 "Commands:\n"
+				 "  status    the broker as a whole\n"
+				 "  pools     how full they are\n"
+				 "  segments  the memory that pools consist of\n"
+				 "  clients   connections, and what their processes hold\n"
+				 "  buffers   where each is, and who holds it\n"
+				 "  names     what is published, all or what starts with PREFIX\n"
+				 "\n"
+				 "Without --socket, the broker is the one that programs find: at "
+				 "$SHARE_SOCKET when that is set, else at "
+				 "$XDG_RUNTIME_DIR/share/broker.sock or /run/share/broker.sock.",
+				 NULL,
+				 NULL,
+				 NULL};
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct output {
+	const struct arguments *arguments;
+	struct table *table; /* NULL: JSON */
+	size_t rows;
+};
+
+static bool is_wanted(const struct arguments *a, const char *json)
+{
+	const char *name;
+	json_t *row;
+	bool wanted;
+
+	if (!a->prefix)
+		return true;
+	row = json_loads(json, 0, NULL);
+	name = json_string_value(json_object_get(row, "name"));
+	wanted = name && strncmp(name, a->prefix, strlen(a->prefix)) == 0;
+	json_decref(row);
+	return wanted;
+}
+
+/* An array with one object a line. One that an error cut short is not closed, so that nobody takes
+ * it for the whole. */
+static int print_json(struct output *o, const char *json)
+{
+	if (!report_is_single(o->arguments->report))
+		fputs(o->rows == 0 ? "[\n" : ",\n", stdout);
+	return fputs(json, stdout) < 0 ? -errno : 0;
+}
+
+static void end_json(const struct output *o)
+{
+	if (report_is_single(o->arguments->report))
+		fputs("\n", stdout);
+	else
+		fputs(o->rows == 0 ? "[]\n" : "\n]\n", stdout);
+}
+
+/* What stops a report here is a positive errno; the errors of libshare are negative. */
+static int on_row(const char *json, void *data)
+{
+	struct output *o = data;
+	int r;
+
+	if (!is_wanted(o->arguments, json))
+		return 0;
+	r = o->table ? table_add(o->table, json) : print_json(o, json);
+	o->rows++;
+	return -r;
+}
+
+static int show(const struct arguments *a, share_client *client)
+{
+	struct output o = {.arguments = a};
+	int r = 0;
+
+	if (!a->json) {
+		o.table = table_new(a->report, &a->options);
+		if (!o.table)
+			return ENOMEM;
+		if (report_is_single(a->report))
+			r = -table_add_line(o.table, "address", share_address(client));
+	}
+	if (r == 0)
+		r = share_inspect(client, report_name(a->report), on_row, &o);
+	if (r == 0 && o.table)
+		r = -table_print(o.table);
+	else if (r == 0)
+		end_json(&o);
+	table_free(o.table);
+	/* a full disk shows when all is written */
+	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+		r = errno;
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = {.options.headings = true};
+	share_client *client = NULL;
+	int r;
+
+	setlocale(LC_CTYPE, ""); /* what can be printed; numbers and messages stay as they are */
+	argp_program_version = "sharectl " SHARE_VERSION;
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	r = share_connect(a.socket, &client);
+	if (r == 0)
+		r = show(&a, client);
+	if (r != 0)
+		fprintf(stderr, "sharectl: %s\n", r < 0 ? share_error_detail() : strerror(r));
+	share_disconnect(client);
+	return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WIRE_MESSAGES_H
+#define WIRE_MESSAGES_H
+
+/*
+ * The protocol between libshare and the broker, declared once. Structs, codec tables, the broker's
+ * dispatch and docs/protocol.md are all derived from these lists.
+ *
+ * WIRE_MESSAGES: M(NAME, name, number, direction, fds_min, fds_max, since, reply, text)
+ *   direction  TO_BROKER or TO_CLIENT
+ *   reply      what answers it: a message's name, or NOTHING
+ *
+ * WIRE_FIELDS_name: F(M, type, name, since, text) a fixed little-endian field, in wire order
+ *                   V(M, name, max, since, text) bytes of variable size: the fixed part carries
+ *                                              their u32 size, the bytes follow it in order
+ *
+ * Numbers and field order are forever; new fields go last and raise `since`. A receiver takes what
+ * an older sender left out as zero, and ignores what a newer one added.
+ */
+
+#define WIRE_VERSION        1
+#define WIRE_VERSION_OLDEST 1
+
+#define WIRE_MESSAGES(M)                                                                          \
+	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                           \
+	  "First message of a client: what it speaks and what it wants to be called.")            \
+	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING,                                       \
+	  "The broker's answer, with the client's own timeline page (a memfd), to be mapped "     \
+	  "for writing.")                                                                         \
+	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE,                                              \
+	  "The client has mapped its page; the broker seals it against any further writer. "      \
+	  "Before this nothing but HELLO is understood.")                                         \
+	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, "Success without a result.")                \
+	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING,                                           \
+	  "A request failed and changed nothing. With serial 0: why the connection ends now.")    \
+	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, "Nothing, answered in order.")                 \
+	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE,                                                  \
+	  "The client has unmapped everything and finished its streams; all it holds is "         \
+	  "released.")                                                                            \
+	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, "Opens a pool by name.")             \
+	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, "Creates a pool and opens it.")  \
+	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, "An open pool.")                           \
+	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, "Undoes one POOL.")               \
+	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE,                               \
+	  "Takes a pool's name away; it ends with its last buffer.")                              \
+	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, "Allocates a buffer.")                     \
+	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING,                                         \
+	  "One more reference on a buffer for this client. Descriptors: the segment's, if "       \
+	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "       \
+	  "owner's pidfd.")                                                                       \
+	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE,                                         \
+	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")  \
+	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, "Makes a name lead to a buffer.")  \
+	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, "The name's new version.")       \
+	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, "Removes a name.")                  \
+	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT,                                          \
+	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")   \
+	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING,                                        \
+	  "Ends a waiting LOOKUP with SHARE_ECANCELED, unless it was answered already.")          \
+	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, "Asks for NAME_EVENTs.")                \
+	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, "The watch is in place.")          \
+	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, "Ends a watch.")                        \
+	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, "A watched name changed.")     \
+	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, "Makes a token for a buffer.")           \
+	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, "The token.")                            \
+	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, "Gets the buffer behind a token.")       \
+	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, "Ends a token of this client.")           \
+	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE,                               \
+	  "Replaces a buffer's metadata; empty removes it.")                                      \
+	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA,                           \
+	  "Reads a buffer's metadata.")                                                           \
+	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, "A buffer's metadata.")            \
+	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT,                                           \
+	  "What the broker knows, a page at a time.")                                             \
+	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, "One page of the answer.")             \
+	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE,                              \
+	  "Asks for another client's timeline page, read-only. SHARE_ENOENT: its owner said "     \
+	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")             \
+	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING,                          \
+	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see " \
+	  "the owner dead.")                                                                      \
+	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING,                        \
+	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                              \
+	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                      \
+	  "The client has no mapping of the segment any more. A later GRANT brings the "          \
+	  "descriptor again.")
+
+#define WIRE_FIELDS_hello(F, V, M)                                         \
+	F(M, u32, version, 1, "newest protocol version the client speaks") \
+	F(M, u32, oldest, 1, "oldest one it speaks")                       \
+	V(M, label, 63, 1, "what the client is called in reports; UTF-8")  \
+	V(M, features, 1024, 1, "names of optional features it understands, separated by spaces")
+#define WIRE_FIELDS_welcome(F, V, M)                                                    \
+	F(M, u32, version, 1, "the version spoken from now on")                         \
+	F(M, u32, slots, 1, "timelines in the page")                                    \
+	F(M, u64, page, 1, "identifier of the page; a timeline's is page << 16 | slot") \
+	F(M, u64, client, 1, "what reports call this client")                           \
+	V(M, features, 1024, 1, "names of the features both understand")
+#define WIRE_FIELDS_ready(F, V, M)
+#define WIRE_FIELDS_done(F, V, M)
+#define WIRE_FIELDS_error(F, V, M)                 \
+	F(M, i32, error, 1, "a SHARE_E... number") \
+	V(M, detail, 1024, 1, "a sentence for a person; UTF-8")
+#define WIRE_FIELDS_ping(F, V, M)
+#define WIRE_FIELDS_bye(F, V, M)
+#define WIRE_FIELDS_pool_open(F, V, M) V(M, name, 255, 1, "the pool's name")
+#define WIRE_FIELDS_pool_create(F, V, M)                            \
+	F(M, u64, limit, 1, "bytes of all segments; 0: default")    \
+	F(M, u64, segment_size, 1, "bytes; 0: default")             \
+	F(M, u64, alignment, 1, "bytes; 0: default")                \
+	F(M, u64, release_threshold, 1, "bytes; all ones: default") \
+	F(M, u32, flags, 1, "enum share_pool_flags")                \
+	F(M, u32, reserved, 1, "0")                                 \
+	V(M, name, 255, 1, "the pool's name")                       \
+	V(M, kind, 31, 1, "kind of memory; empty: auto")            \
+	V(M, access, 16384, 1, "who may use it, JSON; empty: the creating user")
+#define WIRE_FIELDS_pool(F, V, M)                                \
+	F(M, u64, pool, 1, "identifier")                         \
+	F(M, u64, limit, 1, "bytes of all segments")             \
+	F(M, u64, segment_size, 1, "bytes")                      \
+	F(M, u64, alignment, 1, "bytes")                         \
+	F(M, u32, mode, 1, "enum share_mode: at most")           \
+	F(M, u32, manage, 1, "1 when the client may destroy it") \
+	V(M, kind, 31, 1, "kind of memory")
+#define WIRE_FIELDS_pool_close(F, V, M)   F(M, u64, pool, 1, "identifier")
+#define WIRE_FIELDS_pool_destroy(F, V, M) V(M, name, 255, 1, "the pool's name")
+#define WIRE_FIELDS_alloc(F, V, M)       \
+	F(M, u64, pool, 1, "identifier") \
+	F(M, u64, size, 1, "bytes")      \
+	F(M, u64, alignment, 1, "bytes; 0: the pool's")
+#define WIRE_FIELDS_grant(F, V, M)                                                                 \
+	F(M, u64, buffer, 1, "identifier")                                                         \
+	F(M, u64, size, 1, "bytes asked for when it was allocated")                                \
+	F(M, u64, segment, 1, "identifier of the segment it lies in")                              \
+	F(M, u64, segment_size, 1, "bytes")                                                        \
+	F(M, u64, offset, 1, "of the buffer in the segment, bytes")                                \
+	F(M, u64, version, 1, "of the name it was looked up by, or 0")                             \
+	F(M, u32, mode, 1, "enum share_mode of this reference")                                    \
+	F(M, u32, kind, 1, "enum memory_kind_id of the segment")                                   \
+	F(M, u32, flags, 1, "enum wire_grant_flags")                                               \
+	F(M, u32, reserved, 1, "0")                                                                \
+	V(M, fences, 16384, 1, "struct wire_fence each: reached before the memory may be touched") \
+	V(M, pages, 256, 1, "u64 each: the timeline pages whose descriptors come along")
+#define WIRE_FIELDS_release(F, V, M)                                                        \
+	F(M, u64, buffer, 1, "identifier")                                                  \
+	F(M, u64, timeline, 1, "the fence behind the client's last use; 0: none is needed") \
+	F(M, u64, value, 1, "of that fence")                                                \
+	F(M, u32, count, 1, "references given back; 0 only adds the fence")                 \
+	F(M, u32, reserved, 1, "0")
+#define WIRE_FIELDS_publish(F, V, M)                                                  \
+	F(M, u64, buffer, 1, "identifier")                                            \
+	F(M, u64, timeline, 1, "the fence that readers wait for; 0: none is needed")  \
+	F(M, u64, value, 1, "of that fence")                                          \
+	F(M, u64, expected, 1, "replace only this version; 0: any")                   \
+	F(M, u32, flags, 1, "enum share_publish_flags")                               \
+	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR") \
+	V(M, name, 255, 1, "the name")
+#define WIRE_FIELDS_published(F, V, M) F(M, u64, version, 1, "of the name")
+#define WIRE_FIELDS_unpublish(F, V, M) V(M, name, 255, 1, "the name")
+#define WIRE_FIELDS_lookup(F, V, M)                                                              \
+	F(M, u32, mode, 1, "enum share_mode")                                                    \
+	F(M, i32, timeout, 1, "milliseconds to wait for the name; 0: do not, -1: without limit") \
+	V(M, name, 255, 1, "the name")
+#define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 1, "the LOOKUP's serial")
+#define WIRE_FIELDS_watch(F, V, M)    V(M, prefix, 255, 1, "of the names; empty: all")
+#define WIRE_FIELDS_watching(F, V, M) F(M, u64, watch, 1, "identifier")
+#define WIRE_FIELDS_unwatch(F, V, M)  F(M, u64, watch, 1, "identifier")
+#define WIRE_FIELDS_name_event(F, V, M)                        \
+	F(M, u64, watch, 1, "identifier")                      \
+	F(M, u64, version, 1, "of the name")                   \
+	F(M, u64, buffer, 1, "identifier, 0 when unpublished") \
+	F(M, u32, change, 1, "enum share_change")              \
+	F(M, u32, reserved, 1, "0")                            \
+	V(M, name, 255, 1, "the name; empty with SHARE_OVERFLOW")
+#define WIRE_FIELDS_export(F, V, M)                                                    \
+	F(M, u64, buffer, 1, "identifier")                                             \
+	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed") \
+	F(M, u64, value, 1, "of that fence")                                           \
+	F(M, u32, mode, 1, "enum share_mode for importers")                            \
+	F(M, u32, uses, 1, "imports until it ends; 0: no limit")                       \
+	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")               \
+	F(M, u32, reserved, 1, "0")
+#define WIRE_FIELDS_token(F, V, M) V(M, token, 32, 1, "32 bytes")
+#define WIRE_FIELDS_import(F, V, M)                                     \
+	F(M, u32, mode, 1, "enum share_mode; 0: what the token allows") \
+	F(M, u32, reserved, 1, "0")                                     \
+	V(M, token, 32, 1, "32 bytes")
+#define WIRE_FIELDS_revoke(F, V, M) V(M, token, 32, 1, "32 bytes")
+#define WIRE_FIELDS_metadata_set(F, V, M)  \
+	F(M, u64, buffer, 1, "identifier") \
+	V(M, json, 65536, 1, "a JSON object or array; empty: none")
+#define WIRE_FIELDS_metadata_get(F, V, M) F(M, u64, buffer, 1, "identifier")
+#define WIRE_FIELDS_metadata(F, V, M)     V(M, json, 65536, 1, "a JSON object or array; empty: none")
+#define WIRE_FIELDS_query(F, V, M)                                              \
+	V(M, what, 31, 1, "status, pools, segments, clients, buffers or names") \
+	V(M, prefix, 255, 1, "names only: those that start so")                 \
+	V(M, cursor, 511, 1, "empty, or the last REPORT's")
+#define WIRE_FIELDS_report(F, V, M)                                              \
+	V(M, cursor, 511, 1, "where the next page starts; empty: there is none") \
+	V(M, rows, 65536, 1, "JSON objects, each followed by a line feed")
+#define WIRE_FIELDS_timeline(F, V, M)        F(M, u64, page, 1, "identifier of the page")
+#define WIRE_FIELDS_timeline_page(F, V, M)   F(M, u64, page, 1, "identifier of the page")
+#define WIRE_FIELDS_segment_retire(F, V, M)  F(M, u64, segment, 1, "identifier")
+#define WIRE_FIELDS_segment_retired(F, V, M) F(M, u64, segment, 1, "identifier")
+
+#endif

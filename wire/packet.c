@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The packet channel, and the only file that passes descriptors. It never looks into a packet.
+ */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "wire/packet.h"
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
+};
+
+int packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait)
+{
+	struct iovec iov = {(void *)(uintptr_t)data, size};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	union control control;
+	ssize_t n;
+
+	if (n_fds > WIRE_FDS_MAX)
+		return -EINVAL;
+	if (n_fds) {
+		memset(&control, 0, CMSG_SPACE(sizeof(int) * n_fds));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * n_fds);
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+	}
+	do
+		n = sendmsg(socket, &msg, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+	while (n < 0 && errno == EINTR);
+	if (n >= 0)
+		return 0;
+	return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
+}
+
+/* False when there were more than the list holds: alignment leaves the kernel room for one more
+ * than was asked for. Whatever else it was made to attach (credentials, say) is not ours. */
+static bool collect_fds(struct msghdr *msg, struct fd_list *fds)
+{
+	bool all = true;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (fds->n < WIRE_FDS_MAX)
+				fds->fds[fds->n++] = fd;
+			else
+				all = false, fd_close(fd);
+		}
+	}
+	return all;
+}
+
+int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait)
+{
+	struct iovec iov = {data, *size};
+	union control control;
+	struct msghdr msg = {
+	    .msg_iov = &iov,
+	    .msg_iovlen = 1,
+	    .msg_control = control.bytes,
+	    .msg_controllen = sizeof(control),
+	};
+	int reset = 0;
+	ssize_t n;
+
+	fds->n = 0;
+	/* a peer that closes without having read all resets us, once, ahead of its last words */
+	do
+		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
+	if (n < 0)
+		return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
+	if (!collect_fds(&msg, fds) || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		fd_list_close(fds);
+		return -EMSGSIZE;
+	}
+	if (n == 0) {
+		/* an empty packet is indistinguishable from the end; neither is ours */
+		fd_list_close(fds);
+		return -EPIPE;
+	}
+	*size = (size_t)n;
+	return 0;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Timeline pages on the CPU side: create, seal, map, signal, wait, poison. Both ends of the wire
+ * link this, so that there is one opinion about what "reached" means. Knows no client, no stream
+ * and no policy.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire/fd.h"
+#include "wire/timeline.h"
+
+static bool passed(uint64_t now, uint64_t value)
+{
+	return (int64_t)(now - value) >= 0;
+}
+
+enum timeline_state timeline_query(const struct timeline_page *page, uint32_t slot, uint64_t value)
+{
+	const struct timeline_slot *s = &page->slots[slot];
+	uint64_t now = atomic_load_explicit(&s->value, memory_order_acquire);
+
+	if (!passed(now, value))
+		return TIMELINE_PENDING;
+	if (now < TIMELINE_POISON)
+		return TIMELINE_REACHED;
+	/* `last` was stored before the poison we have just acquired */
+	return passed(atomic_load_explicit(&s->last, memory_order_relaxed), value)
+		   ? TIMELINE_REACHED
+		   : TIMELINE_DEAD;
+}
+
+/* The low half of the counter; futexes are 32 bits wide. */
+static const uint32_t *futex_word(const struct timeline_slot *s)
+{
+	return (const uint32_t *)(uintptr_t)&s->value;
+}
+
+/* Waiters map the page read-only and leave no trace in it, so waking is always one system call. */
+static void wake(const struct timeline_slot *s)
+{
+	syscall(SYS_futex, futex_word(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void timeline_signal(struct timeline_page *page, uint32_t slot, uint64_t value)
+{
+	atomic_store_explicit(&page->slots[slot].value, value, memory_order_release);
+	wake(&page->slots[slot]);
+}
+
+void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS])
+{
+	for (uint32_t i = 0; i < TIMELINE_SLOTS; i++) {
+		struct timeline_slot *s = &page->slots[i];
+		uint64_t value = atomic_load_explicit(&s->value, memory_order_relaxed);
+
+		last[i] = value;
+		if (value >= TIMELINE_POISON)
+			continue;
+		atomic_store_explicit(&s->last, value, memory_order_relaxed);
+		atomic_store_explicit(&s->value, TIMELINE_POISON, memory_order_release);
+		wake(s);
+	}
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
+				  int timeout_ms)
+{
+	const struct timeline_slot *s = &page->slots[slot];
+	int64_t deadline = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+
+	for (;;) {
+		uint64_t seen = atomic_load_explicit(&s->value, memory_order_acquire);
+		struct timespec t, *limit = NULL;
+
+		if (passed(seen, value))
+			return timeline_query(page, slot, value);
+		if (timeout_ms >= 0) {
+			int64_t left = deadline - now_ms();
+
+			if (left <= 0)
+				return TIMELINE_PENDING;
+			t.tv_sec = (time_t)(left / 1000);
+			t.tv_nsec = (long)(left % 1000) * 1000000;
+			limit = &t;
+		}
+		syscall(SYS_futex, futex_word(s), FUTEX_WAIT, (uint32_t)seen, limit, NULL, 0);
+	}
+}
+
+int timeline_create(void)
+{
+	_cleanup_fd_ int fd = memfd_create("share-timeline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int taken;
+
+	if (fd < 0)
+		return -errno;
+	/* nobody but its holders gets at it, through /proc neither */
+	if (fchmod(fd, 0) < 0 || ftruncate(fd, TIMELINE_PAGE_SIZE) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return -errno;
+	taken = fd;
+	fd = -1;
+	return taken;
+}
+
+int timeline_seal(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+int timeline_map(int fd, bool writable, struct timeline_page **out)
+{
+	struct stat st;
+	void *p;
+
+	/* whoever sent it: never map beyond what is there */
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < TIMELINE_PAGE_SIZE)
+		return -EINVAL;
+	p = mmap(NULL, TIMELINE_PAGE_SIZE, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+		 MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	/* a timeline belongs to one process: a forked child must not be able to signal for it */
+	madvise(p, TIMELINE_PAGE_SIZE, MADV_DONTFORK);
+	*out = p;
+	return 0;
+}
+
+void timeline_unmap(const struct timeline_page *page)
+{
+	if (page)
+		munmap((void *)(uintptr_t)page, TIMELINE_PAGE_SIZE);
+}

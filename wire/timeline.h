@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WIRE_TIMELINE_H
+#define WIRE_TIMELINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Layout of a timeline page, shared memory between one client that writes it, the broker that
+ * poisons it, and everyone else who maps it read-only. One counter a cache line. Slot 0 is not
+ * used, so that timeline 0 can mean "no fence".
+ */
+
+#define TIMELINE_SLOTS     256
+#define TIMELINE_PAGE_SIZE (TIMELINE_SLOTS * 64)
+
+/*
+ * WAIT_VALUE_GEQ compares cyclically, (int64)(*addr - value) >= 0, so the poison has to stay less
+ * than 2^63 above every value in use and still be reached for all of them (cuda.h, measured).
+ */
+#define TIMELINE_POISON (UINT64_C(1) << 62)
+
+struct timeline_slot {
+	_Atomic uint64_t value;
+	_Atomic uint64_t last; /* the value when the owner was found dead; by the broker */
+	uint64_t reserved[6];
+};
+
+struct timeline_page {
+	struct timeline_slot slots[TIMELINE_SLOTS];
+};
+
+_Static_assert(sizeof(struct timeline_slot) == 64, "one slot a cache line");
+_Static_assert(sizeof(struct timeline_page) == TIMELINE_PAGE_SIZE, "a page has no header");
+
+enum timeline_state {
+	TIMELINE_REACHED,
+	TIMELINE_PENDING,
+	TIMELINE_DEAD, /* poisoned before it was reached */
+};
+
+/* One load, two when poisoned. */
+enum timeline_state timeline_query(const struct timeline_page *page, uint32_t slot, uint64_t value);
+
+/* Owner only. Release order: what was written before is seen by whoever sees the value. */
+void timeline_signal(struct timeline_page *page, uint32_t slot, uint64_t value);
+
+/* Broker only: records where the owner had got to, in the page and in @last, then releases every
+ * waiter. */
+void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS]);
+
+/*
+ * Waits until the value is reached or poisoned, at most @timeout_ms (-1: no limit). Works on a
+ * read-only mapping. Returns the state; TIMELINE_PENDING when the time is over.
+ */
+enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
+				  int timeout_ms);
+
+/* A sealed page: neither shrinks nor grows. Returns a memfd or negative errno. */
+int timeline_create(void);
+
+/* Once its owner and the broker have mapped it: no further writer, ever. 0 or negative errno. */
+int timeline_seal(int fd);
+
+/* Maps a page. Returns 0 or negative errno. */
+int timeline_map(int fd, bool writable, struct timeline_page **out);
+void timeline_unmap(const struct timeline_page *page);
+
+#endif

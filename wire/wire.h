@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WIRE_WIRE_H
+#define WIRE_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/messages.h"
+
+/* What the table of messages.h turns into: types, structs, and the codec's interface. */
+
+enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT };
+
+enum wire_type {
+	WIRE_NOTHING = 0,
+#define WIRE_ENUM(NAME, name, number, ...) WIRE_##NAME = number,
+	WIRE_MESSAGES(WIRE_ENUM)
+#undef WIRE_ENUM
+	    WIRE_TYPE_COUNT
+};
+
+/* Bytes inside the packet they were decoded from, or of whoever encodes. Not NUL-terminated. */
+struct wire_bytes {
+	const void *data;
+	uint32_t size;
+};
+
+#define WIRE_C_u32 uint32_t
+#define WIRE_C_i32 int32_t
+#define WIRE_C_u64 uint64_t
+
+#define WIRE_MEMBER_F(M, type, name, since, text) WIRE_C_##type name;
+#define WIRE_MEMBER_V(M, name, max, since, text)  struct wire_bytes name;
+#define WIRE_STRUCT(NAME, name, ...)                                                      \
+	struct wire_##name {                                                              \
+		WIRE_FIELDS_##name(WIRE_MEMBER_F, WIRE_MEMBER_V, name) char wire_unused_; \
+	};
+WIRE_MESSAGES(WIRE_STRUCT)
+#undef WIRE_STRUCT
+#undef WIRE_MEMBER_F
+#undef WIRE_MEMBER_V
+
+struct wire_message {
+	enum wire_type type;
+	uint32_t serial; /* replies carry their request's; 0: none */
+	union {
+#define WIRE_UNION(NAME, name, ...) struct wire_##name name;
+		WIRE_MESSAGES(WIRE_UNION)
+#undef WIRE_UNION
+	};
+};
+
+struct wire_fence {
+	uint64_t timeline;
+	uint64_t value;
+};
+
+enum wire_grant_flags {
+	WIRE_GRANT_SEGMENT = 1 << 0, /* the segment's descriptor comes along */
+};
+
+#define WIRE_HEADER_SIZE 8
+#define WIRE_PACKET_MAX  (72 * 1024) /* the largest message and room for fields to come */
+#define WIRE_FDS_MAX     65
+#define WIRE_FENCES_MAX  1024 /* in one GRANT */
+#define WIRE_PAGES_MAX   32   /* in one GRANT */
+
+/* Every page identifier leaves room for the slot in a timeline's. */
+#define WIRE_TIMELINE(page, slot)    ((uint64_t)(page) << 16 | (slot))
+#define WIRE_TIMELINE_PAGE(timeline) ((timeline) >> 16)
+#define WIRE_TIMELINE_SLOT(timeline) ((uint32_t)((timeline)&0xffff))
+
+/* Why a packet could not be decoded. */
+enum wire_fault {
+	WIRE_E_TRUNCATED = 1, /* shorter than its own words */
+	WIRE_E_UNKNOWN,       /* no such type in this direction */
+	WIRE_E_TOO_LARGE,     /* a variable field beyond its maximum */
+	WIRE_E_FDS,           /* too few or too many descriptors */
+};
+
+/* The table as data, for the codec, the fuzzer and the documentation. */
+struct wire_field {
+	const char *name;
+	const char *type; /* "u32", "i32", "u64", or "bytes" */
+	const char *text;
+	uint16_t size;   /* in the fixed part */
+	uint16_t offset; /* in the struct */
+	uint32_t max;    /* of variable fields, else 0 */
+	uint16_t since;
+};
+
+struct wire_description {
+	const char *name; /* "HELLO" */
+	const char *text;
+	const struct wire_field *fields;
+	uint16_t n_fields;
+	uint16_t fixed_size;     /* of this version */
+	uint16_t fixed_size_min; /* of version 1 */
+	uint8_t direction;
+	uint8_t fds_min, fds_max;
+	uint8_t since;
+	enum wire_type reply;
+};
+
+/* NULL for unknown types. */
+const struct wire_description *wire_describe(unsigned type);
+
+/* A sentence for an enum wire_fault. */
+const char *wire_error_text(int error);
+
+/*
+ * Writes @m as one packet into @buffer. Returns its size; 0 when it does not fit or a variable
+ * field is larger than the table allows, which is a mistake of the caller's.
+ */
+size_t wire_encode(const struct wire_message *m, void *buffer, size_t size);
+
+/*
+ * Reads a packet that came with @n_fds descriptors from a peer that sends in @direction. On
+ * success variable fields point into @data. Returns 0 or an enum wire_fault; type and serial are
+ * set whenever the header was whole.
+ */
+int wire_decode(struct wire_message *m, enum wire_direction direction, const void *data,
+		size_t size, size_t n_fds);
+
+#endif
