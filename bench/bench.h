@@ -27,6 +27,12 @@ struct run {
 void bench_rpc(const struct run *run);
 void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
+void bench_import(const struct run *run);
+void bench_gpu_alloc(const struct run *run);
+void bench_device_memory(const struct run *run);
+void bench_fence(const struct run *run);
+void bench_stream_free(const struct run *run);
+void bench_hand_over_gpu(const struct run *run);
 
 /* ------------------------------------------------------------------------------------------- */
 /* main.c: what can go wrong                                                                   */
@@ -55,8 +61,11 @@ struct figure {
 	double target;
 };
 
-void figures_as_json(void);
+/* Prints the table's heading, unless it is JSON that is wanted. */
+void figures_start(bool as_json);
 void figure_report(const struct figure *f);
+/* How many this process has reported. */
+unsigned figures_reported(void);
 
 /* ------------------------------------------------------------------------------------------- */
 /* stats.c: samples                                                                            */
@@ -87,6 +96,14 @@ void series_done(struct series *s);
  * floor; @p99_target is the second figure's target. @floor may be NULL. */
 void series_report(struct series *value, struct series *floor, const struct figure *f,
 		   double p99_target);
+/* Where a sample is the mean of many, there are no percentiles: the median alone. */
+void series_report_median(struct series *value, struct series *floor, const struct figure *f);
+
+/* To let others get somewhere; nothing that is measured. */
+static inline void pause_us(long us)
+{
+	nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
 
 static inline double now_us(void)
 {

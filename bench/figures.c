@@ -12,14 +12,22 @@
 
 #include "bench/bench.h"
 
-#define ROW "%-24s %10s %-3s %10s %7s %9s %-6s  %s\n"
+#define ROW "%-34s %10s %-3s %10s %7s %9s %-6s  %s\n"
 
 static bool as_json;
-static bool has_heading;
+static unsigned reported;
 
-void figures_as_json(void)
+void figures_start(bool json)
 {
-	as_json = true;
+	as_json = json;
+	if (!json)
+		printf(ROW, "figure", "value", "", "floor", "ratio", "target", "", "what");
+	fflush(stdout);
+}
+
+unsigned figures_reported(void)
+{
+	return reported;
 }
 
 static double ratio_of(const struct figure *f)
@@ -68,9 +76,6 @@ static void print_row(const struct figure *f)
 	struct cell target = {""};
 	const char *met = "";
 
-	if (!has_heading)
-		printf(ROW, "figure", "value", "", "floor", "ratio", "target", "", "what");
-	has_heading = true;
 	if (!isnan(f->target)) {
 		snprintf(target.text, sizeof(target.text), "<= %g%s", f->target,
 			 isnan(ratio) ? "" : " x");
@@ -80,11 +85,25 @@ static void print_row(const struct figure *f)
 	       number(ratio).text, target.text, met, f->what);
 }
 
+/* A floor of nothing (where a context takes no memory, say) is none, and a target that is a ratio
+ * means nothing then. */
+static struct figure comparable(const struct figure *f)
+{
+	struct figure g = *f;
+
+	if (!isnan(g.floor) && g.floor <= 0)
+		g.floor = g.target = NONE;
+	return g;
+}
+
 void figure_report(const struct figure *f)
 {
+	const struct figure g = comparable(f);
+
 	if (as_json)
-		print_json(f);
+		print_json(&g);
 	else
-		print_row(f);
+		print_row(&g);
 	fflush(stdout);
+	reported++;
 }

@@ -302,6 +302,7 @@ static void measure_both(const struct run *run, const struct side *s, const stru
 void bench_handoff(const struct run *run)
 {
 	static const enum placement tried[] = {ANYWHERE, TOGETHER}; /* they are three, not two */
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct way ways[WAYS];
 	struct ping_pong p;
 	struct side s;
@@ -314,7 +315,8 @@ void bench_handoff(const struct run *run)
 	others[0] = p.pid;
 	others[1] = start_other(&s, ways);
 	must(share_connect("embedded", &s.client), "share_connect");
-	must(share_pool_create(s.client, POOL, NULL, &s.pool), "share_pool_create");
+	options.kind = "host";
+	must(share_pool_create(s.client, POOL, &options, &s.pool), "share_pool_create");
 	address = share_address(s.client);
 	must_system(send(s.other, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
 		    "send the address");

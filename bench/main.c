@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
-/* share-bench: arguments, the list of benchmarks, and what happens when one goes wrong. */
+/*
+ * share-bench: arguments, the list of benchmarks, and what happens when one goes wrong. Each runs
+ * in a process of its own: what the driver of a GPU made of one does not survive a fork, and some
+ * of them fork.
+ */
 
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <share/share.h>
@@ -23,9 +29,18 @@ static const struct benchmark {
     {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes"},
     {"handoff", bench_handoff, "4 KiB from process to process, by name and by token"},
     {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up"},
+    {"import", bench_import, "the first and later look-ups of a segment, by kind and size"},
+    {"gpu-alloc", bench_gpu_alloc, "allocating GPU memory, against the driver in one process"},
+    {"device-memory", bench_device_memory, "what the broker itself takes of a GPU's memory"},
+    {"fence", bench_fence, "signals, waits and wake-ups, of streams and of the CPU"},
+    {"stream-free", bench_stream_free,
+     "allocating on a busy stream, and that the host never waits"},
+    {"hand-over-gpu", bench_hand_over_gpu,
+     "a buffer to and fro between the GPU work of two processes"},
 };
 
 #define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))
+#define NOTHING_RAN  77 /* exit code: this machine cannot run it */
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -80,6 +95,7 @@ struct arguments {
 	struct run run;
 	bool chosen[N_BENCHMARKS];
 	bool any;
+	bool json;
 };
 
 enum { OPTION_JSON = 256, OPTION_QUICK, OPTION_LIST };
@@ -94,7 +110,7 @@ static const struct argp_option options[] = {
 static void list(void)
 {
 	for (size_t i = 0; i < N_BENCHMARKS; i++)
-		printf("%-8s %s\n", benchmarks[i].name, benchmarks[i].what);
+		printf("%-13s %s\n", benchmarks[i].name, benchmarks[i].what);
 	exit(0);
 }
 
@@ -115,7 +131,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 	switch (key) {
 	case OPTION_JSON:
-		figures_as_json();
+		a->json = true;
 		return 0;
 	case OPTION_QUICK:
 		a->run.quick = true;
@@ -144,15 +160,38 @@ static const struct argp argp = {
     NULL,
     NULL};
 
+/* The exit code: 0, 1 or NOTHING_RAN. */
+static int run_benchmark(const struct benchmark *b, const struct run *run)
+{
+	pid_t pid = fork();
+	int status;
+
+	must_system(pid >= 0, "fork");
+	if (pid == 0) {
+		b->run(run);
+		exit(figures_reported() > 0 ? 0 : NOTHING_RAN);
+	}
+	must_system(waitpid(pid, &status, 0) == pid, "waiting for a benchmark");
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "share-bench: %s: %s\n", b->name, strsignal(WTERMSIG(status)));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.any = false};
+	unsigned ran = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (a.run.quick)
 		fprintf(stderr, "share-bench: --quick: these figures are rough\n");
-	for (size_t i = 0; i < N_BENCHMARKS; i++)
-		if (a.chosen[i])
-			benchmarks[i].run(&a.run);
-	return 0;
+	figures_start(a.json);
+	for (size_t i = 0; i < N_BENCHMARKS; i++) {
+		int code = a.chosen[i] ? run_benchmark(&benchmarks[i], &a.run) : NOTHING_RAN;
+
+		if (code != 0 && code != NOTHING_RAN)
+			return code;
+		ran += code == 0;
+	}
+	return ran > 0 ? 0 : NOTHING_RAN;
 }

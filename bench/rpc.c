@@ -286,6 +286,7 @@ static void measure(const struct run *run, const struct subject *s, const struct
 
 void bench_rpc(const struct run *run)
 {
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct subject s;
 	struct ping_pong p;
 	share_buffer *named;
@@ -293,7 +294,8 @@ void bench_rpc(const struct run *run)
 
 	ping_pong_start(&p);
 	must(share_connect("embedded", &s.client), "share_connect");
-	must(share_pool_create(s.client, "bench", NULL, &s.pool), "share_pool_create");
+	options.kind = "host";
+	must(share_pool_create(s.client, "bench", &options, &s.pool), "share_pool_create");
 	must(share_alloc(s.pool, 4096, NULL, &named), "share_alloc");
 	must(share_publish(named, NAME, NULL), "share_publish");
 	must(share_release(named, NULL), "share_release");

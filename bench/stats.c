@@ -65,15 +65,22 @@ void series_done(struct series *s)
 	samples_done(&s->round);
 }
 
-void series_report(struct series *value, struct series *floor, const struct figure *f,
-		   double p99_target)
+void series_report_median(struct series *value, struct series *floor, const struct figure *f)
 {
-	struct figure median = *f, p99 = *f;
-	char name[128];
+	struct figure median = *f;
 
 	median.value = samples_median(&value->medians);
 	median.floor = floor ? samples_median(&floor->medians) : NONE;
 	figure_report(&median);
+}
+
+void series_report(struct series *value, struct series *floor, const struct figure *f,
+		   double p99_target)
+{
+	struct figure p99 = *f;
+	char name[128];
+
+	series_report_median(value, floor, f);
 
 	snprintf(name, sizeof(name), "%s.p99", f->name);
 	p99.name = name;

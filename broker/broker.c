@@ -15,15 +15,20 @@
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
+#include "broker/child.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "broker/name.h"
 #include "broker/pool.h"
+#include "broker/scrub.h"
 #include "broker/token.h"
 
-#define LOOK_AGAIN_MICROSECONDS 20000
+/* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
+#define LOOK_AGAIN_MS     20
+#define LOOK_AGAIN_MAX_MS 320
+#define LOOK_AT           4096 /* blocks */
 
 uint64_t broker_now_ms(void)
 {
@@ -33,28 +38,89 @@ uint64_t broker_now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
+ */
+static uint32_t look_limit(const struct broker *b)
+{
+	const struct pool *p;
+	uint32_t n = 1;
+
+	LIST_FOREACH (p, &b->pools, link)
+		n += p->gated.n > 0;
+	return LOOK_AT / n + 1;
+}
+
 static void on_look_again(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
+	uint32_t limit = look_limit(b);
 	struct pool *p, *next;
+	bool any = false;
 
 	(void)fd, (void)what;
+	if (b->look_delay_ms < LOOK_AGAIN_MAX_MS)
+		b->look_delay_ms *= 2;
+	scrubs_look_again(b);
 	for (p = LIST_FIRST(&b->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
-		pool_look_again(b, p);
+		any |= pool_look_again(b, p, limit);
 	}
+	if (any)
+		broker_look_soon(b);
+	else if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
+		b->look_delay_ms = LOOK_AGAIN_MS;
 }
 
 void broker_look_again(struct broker *b)
 {
-	struct timeval delay = {0, LOOK_AGAIN_MICROSECONDS};
+	struct timeval delay = {0, (suseconds_t)b->look_delay_ms * 1000};
 
 	if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
 		event_add(b->look_again, &delay);
 }
 
+void broker_look_soon(struct broker *b)
+{
+	struct timeval delay = {0, LOOK_AGAIN_MS * 1000};
+
+	if (b->look_delay_ms > LOOK_AGAIN_MS || !event_pending(b->look_again, EV_TIMEOUT, NULL)) {
+		b->look_delay_ms = LOOK_AGAIN_MS;
+		event_add(b->look_again, &delay);
+	}
+}
+
+/* How often we look how far the GPUs of clients have got: what was done before a process died stays
+ * done. */
+#define GPU_LOOK_MICROSECONDS 200000
+
+static const struct timeval gpu_look = {0, GPU_LOOK_MICROSECONDS};
+
+static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	bool again = false;
+
+	(void)fd, (void)what;
+	for (uint32_t i = 0; i < b->n_client_slots; i++) {
+		struct client *c = b->clients[i];
+
+		if (c && c->timelines && c->state >= CLIENT_READY)
+			again |= timelines_look(c->timelines);
+	}
+	if (again)
+		event_add(b->gpu_watch, &gpu_look);
+}
+
+void broker_watch_gpus(struct broker *b)
+{
+	if (!event_pending(b->gpu_watch, EV_TIMEOUT, NULL))
+		event_add(b->gpu_watch, &gpu_look);
+}
+
 static int create_pools(struct broker *b)
 {
+	char detail[256];
+
 	for (size_t i = 0; i < b->config->n_pools; i++) {
 		const struct pool_config *from = &b->config->pools[i];
 		struct pool_config copy = *from;
@@ -63,9 +129,15 @@ static int create_pools(struct broker *b)
 
 		copy.name = strdup(from->name);
 		copy.access = (struct access_list){0};
-		r = copy.name ? access_list_copy(&copy.access, &from->access) : -ENOMEM;
+		copy.device = from->device ? strdup(from->device) : NULL;
+		r = copy.name && (copy.device || !from->device)
+			? access_list_copy(&copy.access, &from->access)
+			: -ENOMEM;
+		/* what it is made of is found out when somebody opens it, if that takes a driver */
 		if (r == 0)
-			r = pool_new(b, &copy, b->uid, NULL, true, &p);
+			r = pool_new(b, &copy, NULL, b->uid, NULL, true, &p);
+		if (r == 0 && strcmp(p->wanted, "host") == 0)
+			r = pool_resolve(b, p, detail, sizeof(detail));
 		pool_config_clear(&copy);
 		if (r < 0)
 			return r;
@@ -95,6 +167,9 @@ int broker_new(const struct config *config, struct broker **out)
 	b->started_ms = broker_now_ms();
 	b->max_segments = max_segments();
 	LIST_INIT(&b->pools);
+	LIST_INIT(&b->children);
+	LIST_INIT(&b->scrubs);
+	LIST_INIT(&b->devices.list);
 	TAILQ_INIT(&b->watches);
 	TAILQ_INIT(&b->ending);
 	slab_init_keep(&b->segments, sizeof(struct segment), SEGMENT_KEEP);
@@ -106,11 +181,15 @@ int broker_new(const struct config *config, struct broker **out)
 	b->base = event_base_new();
 	if (!b->base)
 		goto fail;
+	b->look_delay_ms = LOOK_AGAIN_MS;
 	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
 	b->reaper = event_new(b->base, -1, 0, client_on_reap, b);
-	if (!b->look_again || !b->reaper)
+	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
+	if (!b->look_again || !b->reaper || !b->gpu_watch)
 		goto fail;
-	r = accounts_new(config, &b->accounts);
+	r = devices_init(b);
+	if (r == 0)
+		r = accounts_new(config, &b->accounts);
 	if (r == 0)
 		r = create_pools(b);
 	if (r < 0)
@@ -168,6 +247,8 @@ void broker_free(struct broker *b)
 	if (!b)
 		return;
 	listener_free(b->listener);
+	devices_stop(b);
+	scrubs_end(b);
 	for (uint32_t i = 0; i < b->n_client_slots; i++)
 		if (b->clients[i])
 			client_discard(b->clients[i]);
@@ -176,6 +257,8 @@ void broker_free(struct broker *b)
 		name_unpublish(b, n);
 	while ((p = LIST_FIRST(&b->pools)))
 		pool_destroy(b, p);
+	devices_free(b);
+	children_forget(b);
 	if (slab_live(&b->leases) || slab_live(&b->buffers) || slab_live(&b->segments) ||
 	    b->n_names || b->tokens.count)
 		log_bug("objects outlive the broker");
@@ -190,6 +273,8 @@ void broker_free(struct broker *b)
 		event_free(b->reaper);
 	if (b->look_again)
 		event_free(b->look_again);
+	if (b->gpu_watch)
+		event_free(b->gpu_watch);
 	if (b->base)
 		event_base_free(b->base);
 	free(b);

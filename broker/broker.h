@@ -8,6 +8,7 @@
 
 #include "broker/account.h"
 #include "broker/config.h"
+#include "broker/device.h"
 #include "broker/slab.h"
 #include "broker/table.h"
 #include "wire/wire.h"
@@ -15,12 +16,14 @@
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
 
 struct buffer;
+struct child;
 struct client;
 struct event;
 struct event_base;
 struct listener;
 struct name;
 struct pool;
+struct scrub;
 struct segment;
 struct watch;
 
@@ -44,6 +47,8 @@ struct broker {
 	struct accounts *accounts;
 	struct listener *listener;
 	struct event *look_again;
+	unsigned look_delay_ms;  /* longer while nothing gets free */
+	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
 
 	/* clients by slot; slots are small and used again, identifiers are not */
 	struct client **clients;
@@ -61,7 +66,11 @@ struct broker {
 
 	LIST_HEAD(pool_list, pool) pools;
 	uint64_t last_pool;
+	struct devices devices;
+	LIST_HEAD(, child) children;            /* told to end */
+	LIST_HEAD(, scrub) scrubs;              /* of devices' memory */
 	struct slab segments;                   /* struct segment */
+	uint64_t next_address;                  /* of segments that lie the same everywhere */
 	size_t n_active_segments, max_segments; /* those that cost descriptors */
 	struct slab blocks;                     /* struct block */
 	struct slab buffers;                    /* struct buffer */
@@ -74,6 +83,7 @@ struct broker {
 	TAILQ_HEAD(watch_list, watch) watches;
 	uint64_t last_watch;
 	struct table tokens;
+	uint64_t last_event;
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
@@ -90,6 +100,12 @@ void broker_free(struct broker *b);
 
 /* Memory that could be returned waits for a fence: look at all pools again in a moment. */
 void broker_look_again(struct broker *b);
+/* The same, and somebody waits for it. */
+void broker_look_soon(struct broker *b);
+
+/* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
+ */
+void broker_watch_gpus(struct broker *b);
 
 uint64_t broker_now_ms(void);
 

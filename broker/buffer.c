@@ -3,11 +3,13 @@
 /*
  * Buffers and leases: who holds which block, and the one place where "the last release frees"
  * is true. Both live in slabs, as there may be millions: together with its block descriptor and
- * its place in the table a live buffer costs about 210 bytes.
+ * its place in the table a live buffer costs about 220 bytes.
  */
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include <share/share.h>
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
@@ -15,6 +17,7 @@
 #include "broker/log.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
+#include "wire/mutation.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 80, "a million buffers are a million of these");
@@ -93,17 +96,23 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	struct fence_set *pending = buffer->pending;
 	struct block *block = buffer->block;
 	struct pool *pool = buffer_pool(buffer);
+	struct charge charge;
 
 	if (--buffer->refs > 0)
 		return;
+	if (MUTATION(free_before_fence)) {
+		fence_set_drop(pending);
+		pending = NULL;
+	}
 	if (!LIST_EMPTY(&buffer->leases))
 		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
 	buffer_set_metadata(buffer, NULL);
-	charge_return(&buffer->charge);
+	charge = buffer->charge;
+	buffer->charge = (struct charge){0};
 	/* a slot whose generations are used up is never used again */
 	if (buffer->generation < UINT32_MAX)
 		slab_free_index(&b->buffers, buffer->index);
-	pool_free_block(b, pool, block, pending);
+	pool_free_block(b, pool, block, pending, &charge);
 }
 
 struct lease_key {
@@ -169,6 +178,8 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	}
 	lease->count++;
 	lease->mode |= mode;
+	if ((mode & SHARE_RDWR) == SHARE_RDWR)
+		reuse_mark_writer(buffer->block, client_peer(client)->uid);
 	*out = lease;
 	return 0;
 }

@@ -15,9 +15,12 @@
 
 struct broker;
 struct connection;
+struct event_lease;
 struct lease;
 struct name;
 struct open_pool;
+struct park;
+struct scrub;
 struct token;
 struct wait;
 struct watch;
@@ -72,6 +75,9 @@ struct client {
 	LIST_HEAD(, token) tokens;
 	LIST_HEAD(, wait) waits;
 	LIST_HEAD(, watch) watches;
+	LIST_HEAD(, park) parked;
+	LIST_HEAD(, scrub) scrubs;
+	LIST_HEAD(, event_lease) events;
 };
 
 /* Takes @socket over, whatever happens. Refusals are told to the peer. */

@@ -20,15 +20,20 @@
 #include "broker/client.h"
 #include "broker/client_end.h"
 #include "broker/connection.h"
+#include "broker/ipc_event.h"
 #include "broker/log.h"
 #include "broker/name.h"
+#include "broker/park.h"
+#include "broker/scrub.h"
 #include "broker/segment.h"
 #include "broker/token.h"
 #include "broker/watch.h"
+#include "wire/mutation.h"
 
 /* What a turn costs at most, in leases; about half a millisecond. */
 #define TURN        1024
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
+#define POOL_COST   64  /* gated blocks to look at, segments to retire */
 
 #define N_DIED_PAGES (sizeof(((struct broker *)0)->died_pages) / sizeof(uint64_t))
 
@@ -46,7 +51,11 @@ static bool drop_hand_overs(struct client *c, int *budget)
 	struct broker *b = c->broker;
 
 	while (*budget > 0) {
-		if (!LIST_EMPTY(&c->waits))
+		if (!LIST_EMPTY(&c->parked))
+			park_free(LIST_FIRST(&c->parked));
+		else if (!LIST_EMPTY(&c->scrubs))
+			scrub_abandon(LIST_FIRST(&c->scrubs));
+		else if (!LIST_EMPTY(&c->waits))
 			wait_free(LIST_FIRST(&c->waits));
 		else if (!LIST_EMPTY(&c->watches))
 			watch_free(b, LIST_FIRST(&c->watches));
@@ -69,6 +78,19 @@ static bool release_leases(struct client *c, int *budget)
 		if (!lease)
 			return true;
 		lease_return(c->broker, lease, lease->count, &(struct fence){0});
+	}
+	return false;
+}
+
+/* Whoever said goodbye had finished with them. */
+static bool release_events(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		struct event_lease *lease = LIST_FIRST(&c->events);
+
+		if (!lease)
+			return true;
+		ipc_event_return(lease, lease->count, !c->goodbye);
 	}
 	return false;
 }
@@ -116,7 +138,7 @@ static void kill_timelines(struct client *c)
 
 	if (!c->timelines || c->timelines->dead)
 		return;
-	timelines_kill(c->timelines);
+	timelines_kill(c->timelines, c->goodbye);
 	if (c->goodbye)
 		return;
 	slot = &b->died_pages[b->n_died_pages++ % N_DIED_PAGES];
@@ -131,9 +153,11 @@ static bool take_apart(struct client *c, int *budget)
 	struct wire_message done = {.type = WIRE_DONE, .serial = c->goodbye};
 
 	kill_timelines(c);
-	if (!drop_hand_overs(c, budget) || !release_leases(c, budget))
+	if (!drop_hand_overs(c, budget) || !release_leases(c, budget) || !release_events(c, budget))
 		return false;
-	while (!LIST_EMPTY(&c->pools)) {
+	for (; !LIST_EMPTY(&c->pools); *budget -= POOL_COST) {
+		if (*budget <= 0)
+			return false;
 		LIST_FIRST(&c->pools)->count = 1;
 		client_close_pool(c, LIST_FIRST(&c->pools));
 	}
@@ -192,7 +216,7 @@ void client_on_death(evutil_socket_t fd, short what, void *data)
 
 static bool could_touch_memory(const struct client *c)
 {
-	if (!LIST_EMPTY(&c->leases))
+	if (!LIST_EMPTY(&c->leases) || !LIST_EMPTY(&c->events))
 		return true;
 	for (uint32_t i = 0; i < c->n_segments; i++)
 		if (c->segments[i])
@@ -209,10 +233,12 @@ static void settle(struct client *c)
 		event_add(c->timer, &at_once);
 		return;
 	}
-	if (!could_touch_memory(c)) {
+	if (!could_touch_memory(c) || MUTATION(drop_leases_at_hang_up)) {
 		start_ending(c);
 		return;
 	}
+	if (MUTATION(poison_at_hang_up))
+		kill_timelines(c);
 	/* a dying process hangs up some time before it is dead; that is not worth a line */
 	log_debug("client %llu (pid %d, '%s') hung up holding %u leases", (unsigned long long)c->id,
 		  (int)c->peer.pid, c->label, c->n_leases);

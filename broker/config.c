@@ -29,6 +29,11 @@
 #define DEFAULT_SOCKET_MODE 0666 /* pools decide who gets in, by uid */
 #define MAX_COUNT           INT32_MAX
 
+/* A driver that has to wake all devices of a large machine takes its time. */
+#define AGENT_TIMEOUT_DEFAULT 30000
+#define AGENT_TIMEOUT_MIN     100
+#define AGENT_TIMEOUT_MAX     600000
+
 /* The limits. Those in bytes take sizes, the others plain numbers. */
 static const struct {
 	const char *name;
@@ -46,6 +51,8 @@ static const struct {
     [LIMIT_POOLS] = {"pools", 64, false, false},
     [LIMIT_METADATA] = {"metadata", 64 * MIB, true, false},
     [LIMIT_UNSENT] = {"unsent", 16 * MIB, true, false},
+    [LIMIT_EVENTS] = {"events", 1024, false, false},
+    [LIMIT_FENCES] = {"fences", 4194304, false, false},
 };
 
 static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
@@ -203,6 +210,7 @@ static struct config *config_new(void)
 		return NULL;
 	c->socket_mode = DEFAULT_SOCKET_MODE;
 	c->default_pool_limit = half_of_memory();
+	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
 	for (size_t i = 0; i < LIMIT_KINDS; i++)
 		c->limits.max[i] = limit_table[i].standard;
 	return c;
@@ -288,11 +296,26 @@ static int read_principals(const struct config_reader *r, const struct config_pa
 	return e;
 }
 
+static int read_agent_timeout(const struct config_reader *r, const struct config_path *path,
+			      const json_t *document, struct config *c)
+{
+	const json_t *value = json_object_get(document, path->key);
+	json_int_t ms = json_integer_value(value);
+
+	if (!value)
+		return 0;
+	if (!json_is_integer(value) || ms < AGENT_TIMEOUT_MIN || ms > AGENT_TIMEOUT_MAX)
+		return config_fail_value(r, path, value, "is not a time limit (%d to %d ms)",
+					 AGENT_TIMEOUT_MIN, AGENT_TIMEOUT_MAX);
+	c->agent_timeout_ms = (unsigned)ms;
+	return 0;
+}
+
 static int read_document(const struct config_reader *r, json_t *document, struct config *c)
 {
 	static const char *const keys[] = {
-	    "socket", "socket_mode", "admins", "create_pools",
-	    "limits", "users",       "pools",  "default_pool_limit",
+	    "socket", "socket_mode",        "admins",           "create_pools", "limits", "users",
+	    "pools",  "default_pool_limit", "agent_timeout_ms",
 	};
 	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
 	char shown[SIZE_TEXT_MAX];
@@ -319,6 +342,8 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)
 		e = config_fail(r, place, "%s is less than the smallest segment (64KiB)",
 				size_format(c->default_pool_limit, shown));
+	if (e == 0)
+		e = read_agent_timeout(r, CONFIG_KEY(NULL, "agent_timeout_ms"), document, c);
 	if (e != 0)
 		return e;
 

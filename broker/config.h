@@ -29,7 +29,9 @@ enum limit_kind {
 	LIMIT_WAITS,    /* look-ups that wait for a name */
 	LIMIT_POOLS,    /* created over the socket */
 	LIMIT_METADATA, /* bytes */
-	LIMIT_UNSENT,   /* bytes queued for connections that do not read */
+	LIMIT_UNSENT,   /* bytes queued for connections that do not read, or requests that wait */
+	LIMIT_EVENTS,   /* interprocess events leased */
+	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
 	LIMIT_KINDS,
 };
 
@@ -57,6 +59,7 @@ struct config {
 	struct pool_config *pools; /* validated; the broker's own user has ACCESS_ALL */
 	size_t n_pools;
 	uint64_t default_pool_limit;
+	unsigned agent_timeout_ms; /* for each request to an agent */
 };
 
 /** The configuration without a file: one pool "default" for the broker's own user. Returns 0 or

@@ -8,6 +8,8 @@
 
 #include "wire/timeline.h"
 
+struct account;
+
 /*
  * Timelines and fences as the broker sees them. A timeline page outlives its client as long as a
  * fence refers to it.
@@ -21,18 +23,33 @@ struct timelines {
 	/* Where it had got to when it died: our own copy, as somebody to whom the owner gave its
 	 * mapping could still write to the page. */
 	uint64_t last[TIMELINE_SLOTS];
+	/* Of what GPUs write, `last` is how far we believe it, which is what counts if the owner
+	 * dies; `seen` is what was there at the last look, where we cannot see whether the owner
+	 * has begun to exit. */
+	uint64_t seen[TIMELINE_SLOTS];
+	int stat;  /* see wire/process.h */
 	int fd;    /* sealed: whoever gets it can only read */
 	int pidfd; /* the owner's */
 	struct timeline_page *page;
+	struct account *account; /* the owner's, a reference; NULL: nobody pays */
 };
 
-/* 0 or negative errno. */
-int timelines_new(uint64_t id, uint32_t client, int pidfd, struct timelines **out);
+/* 0 or negative errno. A reference to @account, which may be NULL, is taken. */
+int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
+		  struct timelines **out);
 struct timelines *timelines_ref(struct timelines *t);
 void timelines_unref(struct timelines *t);
 
-/* The owner is gone for good: every waiter is released. */
-void timelines_kill(struct timelines *t);
+/* Takes note of how far the owner's GPUs have got. True when they may get further.
+ */
+bool timelines_look(struct timelines *t);
+
+/* The owner is gone for good: every waiter is released. @finished: it had said that its streams
+ * were done, so what its GPUs wrote is true. */
+void timelines_kill(struct timelines *t, bool finished);
+
+/* A fence is for work that was enqueued: no stream has more of it. */
+#define FENCE_AHEAD_MAX (INT64_C(1) << 32)
 
 struct fence {
 	struct timelines *timelines; /* NULL: reached */
@@ -52,6 +69,11 @@ uint64_t fence_timeline(const struct fence *f);
  */
 struct fence_set;
 
+/* What one user may have in a set; more than its streams come to. */
+#define FENCE_SET_OF_ONE_MAX 4096
+
+/* Whether @f's owner may add it: it pays for that, and for the copy of a set that others have. */
+bool fence_set_may_add(const struct fence_set *set, const struct fence *f);
 /* Consumes @set and @f. Cannot fail: without memory the result is a set that is never reached, and
  * the memory it gates stays unused until its segment goes, which is safe. */
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f);
@@ -62,6 +84,7 @@ struct fence_set *fence_set_prune(struct fence_set *set);
 void fence_set_drop(struct fence_set *set);
 
 size_t fence_set_size(const struct fence_set *set);
+size_t fence_set_n_pending(const struct fence_set *set);
 const struct fence *fence_set_at(const struct fence_set *set, size_t i);
 bool fence_set_is_lost(const struct fence_set *set);
 

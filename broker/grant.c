@@ -18,6 +18,7 @@
 #include "broker/grant.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
+#include "wire/mutation.h"
 
 struct message {
 	struct wire_message m;
@@ -26,6 +27,7 @@ struct message {
 	uint32_t page_slots[WIRE_PAGES_MAX];
 	int fds[WIRE_FDS_MAX]; /* borrowed */
 	size_t n_fences, n_pages, n_fds;
+	bool handed_over;
 };
 
 static bool has_page(const struct message *out, uint64_t page)
@@ -54,30 +56,48 @@ static bool add_fence(struct client *client, struct message *out, const struct f
 	return true;
 }
 
-static int add_fences(struct client *client, struct message *out, const struct grant *g)
+static int add_fences(struct client *client, struct message *out, const struct fence *hand_over,
+		      const struct fence_set *gate)
 {
-	size_t n = fence_set_size(g->gate);
+	size_t n = fence_set_size(gate);
 
-	if (g->hand_over) {
-		switch (fence_query(g->hand_over)) {
+	if (hand_over) {
+		switch (fence_query(hand_over)) {
 		case TIMELINE_REACHED:
 			break;
 		case TIMELINE_DEAD:
 			return SHARE_EOWNERDEAD;
 		case TIMELINE_PENDING:
-			if (!add_fence(client, out, g->hand_over))
+			if (!add_fence(client, out, hand_over))
 				return SHARE_ESYSTEM;
+			out->handed_over = true;
 		}
 	}
-	if (fence_set_is_lost(g->gate) || n > WIRE_FENCES_MAX - 1)
+	if (fence_set_is_lost(gate))
 		return SHARE_EAGAIN;
 	for (size_t i = 0; i < n; i++) {
-		const struct fence *f = fence_set_at(g->gate, i);
+		const struct fence *f = fence_set_at(gate, i);
 
-		if (fence_query(f) == TIMELINE_PENDING && !add_fence(client, out, f))
+		if (fence_query(f) != TIMELINE_PENDING)
+			continue;
+		if (out->n_fences == WIRE_FENCES_MAX)
+			return SHARE_EAGAIN;
+		if (!add_fence(client, out, f))
 			return SHARE_ESYSTEM;
 	}
 	return 0;
+}
+
+/*
+ * Whoever may write comes after everything that was enqueued before, and not only through those in
+ * between: when one of them dies, waiting for it is over, while what it waited for may still run.
+ */
+static void remember(struct buffer *buffer, const struct fence *hand_over)
+{
+	struct fence copy = *hand_over;
+
+	timelines_ref(copy.timelines);
+	buffer->pending = fence_set_add(buffer->pending, &copy);
 }
 
 static int explain(int error, char *detail, size_t size)
@@ -98,17 +118,21 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	struct buffer *buffer = g->buffer;
 	struct segment *s = buffer_segment(buffer);
 	bool writable = (g->mode & SHARE_RDWR) == SHARE_RDWR;
+	const struct fence_set *gate = g->gate;
 	struct message out;
 	struct lease *lease;
 	int r, fd;
 
+	if (writable && !gate && !MUTATION(writers_wait_for_the_giver_only))
+		gate = buffer->pending = fence_set_prune(buffer->pending);
 	memset(&out.m, 0, sizeof(out.m));
 	out.n_fences = out.n_pages = out.n_fds = 0;
+	out.handed_over = false;
 	if (segment_offer(s, client, writable, &fd) < 0)
 		return explain(SHARE_ESYSTEM, detail, detail_size);
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;
-	r = add_fences(client, &out, g);
+	r = add_fences(client, &out, g->hand_over, gate);
 	if (r != 0)
 		return explain(r, detail, detail_size);
 	r = lease_grant(b, client, buffer, g->mode, &lease);
@@ -120,6 +144,8 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	if (r != 0)
 		return explain(SHARE_ESYSTEM, detail, detail_size);
 
+	if (writable && out.handed_over)
+		remember(buffer, g->hand_over);
 	if (fd >= 0)
 		segment_sent(s, client, writable);
 	for (size_t i = 0; i < out.n_pages; i++)
@@ -130,15 +156,19 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	    .buffer = buffer_id(buffer),
 	    .size = buffer->size,
 	    .segment = segment_id(s),
-	    .segment_size = s->memory.size,
+	    .segment_size = s->memory.recipe.size,
 	    .offset = block_offset(buffer->block),
 	    .version = g->version,
 	    .mode = g->mode,
-	    .kind = s->pool->kind->id,
-	    .flags = fd >= 0 ? WIRE_GRANT_SEGMENT : 0,
+	    .kind = s->pool->choice.kind->id,
+	    .flags =
+		(fd >= 0 ? WIRE_GRANT_SEGMENT : 0u) | (out.handed_over ? WIRE_GRANT_HAND_OVER : 0u),
 	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},
 	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
 	};
+	if (fd >= 0)
+		out.m.grant.recipe =
+		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
 	client_send(client, &out.m, out.fds, out.n_fds);
 	return 0;
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Pools: a suballocator, the segments it carves, the limit they must keep, and who may use them.
- * A pool takes segments on demand and gives empty ones back beyond its threshold. Knows nothing of
- * buffers and leases; blocks come and go.
+ * Pools: a suballocator, what memory it carves, and who may use it. How segments come and go is
+ * pool_grow.c's. Knows nothing of buffers and leases; blocks come and go.
  */
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/share.h>
+
 #include "broker/broker.h"
 #include "broker/client.h"
+#include "broker/device.h"
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/pool.h"
@@ -23,19 +27,47 @@ static const struct suballocator_ops gate_ops = {
     .drop = fence_set_drop,
 };
 
-int pool_new(struct broker *b, struct pool_config *config, uid_t owner, struct account *account,
-	     bool persistent, struct pool **out)
+static void settle(struct pool *p, const struct choice *choice)
+{
+	const struct device *d = choice->device;
+
+	p->choice = *choice;
+	p->device = choice->device;
+	p->granularity = choice->kind->granularity;
+	if (d && d->granularity > p->granularity)
+		p->granularity = d->granularity;
+	p->segment_size = (p->segment_size + p->granularity - 1) / p->granularity * p->granularity;
+	/* what was left to defaults was made with the host in mind */
+	if (d && p->limit > d->total)
+		p->limit = d->total;
+	log_info("pool '%s': %s; limit %llu bytes", p->name, choice->reason,
+		 (unsigned long long)p->limit);
+}
+
+int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
+	     struct account *account, bool persistent, struct pool **out)
 {
 	struct pool *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
+	if (pool_grow_init(b, p) < 0) {
+		free(p);
+		return -ENOMEM;
+	}
 	if (account && !charge_take(&p->charge, account, LIMIT_POOLS, 1)) {
+		pool_grow_done(p);
 		free(p);
 		return POOL_QUOTA;
 	}
 	p->id = ++b->last_pool;
-	p->kind = memory_kind_by_name(config->kind, strlen(config->kind));
+	p->broker = b;
+	p->wanted = config->kind;
+	p->wanted_device = config->device;
+	config->device = NULL;
+	p->flags = config->same_address ? SHARE_POOL_SAME_ADDRESS : 0;
+	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
+	p->reuse = config->reuse;
 	p->limit = config->limit;
 	p->segment_size = config->segment_size;
 	p->alignment = config->alignment;
@@ -49,10 +81,36 @@ int pool_new(struct broker *b, struct pool_config *config, uid_t owner, struct a
 	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
 	LIST_INIT(&p->segments);
 	LIST_INSERT_HEAD(&b->pools, p, link);
-	log_info("pool '%s': kind %s, limit %llu bytes", p->name, p->kind->name,
-		 (unsigned long long)p->limit);
+	if (choice)
+		settle(p, choice);
 	*out = p;
 	return 0;
+}
+
+int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size)
+{
+	struct choice choice;
+	int r;
+
+	if (p->choice.kind)
+		return 0;
+	r = choose(b, p->wanted, p->wanted_device, p->flags, p->limit, &choice, detail,
+		   detail_size);
+	if (r == CHOICE_LATER)
+		return POOL_LATER;
+	if (r == 0)
+		settle(p, &choice);
+	return r;
+}
+
+const char *pool_kind_name(const struct pool *p)
+{
+	return p->choice.kind ? p->choice.kind->name : p->wanted;
+}
+
+const char *pool_device_name(const struct pool *p)
+{
+	return p->device ? p->device->uuid : NULL;
 }
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size)
@@ -74,145 +132,99 @@ unsigned pool_access(const struct pool *p, const struct client *client)
 	return access_check(&p->access, peer->uid, peer->groups, peer->n_groups);
 }
 
-static uint64_t round_up(uint64_t size, uint64_t granularity)
+/* Of a few gated blocks those that are no more, and when that does not do, of many. */
+#define COLLECT_FEW  64
+#define COLLECT_MANY 4096
+
+bool pool_collect(struct broker *b, struct pool *p)
 {
-	return (size + granularity - 1) / granularity * granularity;
+	return reuse_collect(b, p, COLLECT_MANY);
 }
 
-static uint64_t empty_bytes(const struct pool *p)
+/* What can be handed out: the rest is set aside, whole free blocks of it at a time. */
+static int take(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
+		struct block **out)
 {
-	const struct segment *s;
-	uint64_t bytes = 0;
-
-	LIST_FOREACH (s, &p->segments, link)
-		if (s->state == SEGMENT_ACTIVE && region_is_empty(&s->region))
-			bytes += s->memory.size;
-	return bytes;
-}
-
-/* Empty, and nobody's stream is still at work in it. */
-static bool is_returnable(struct broker *b, struct segment *s)
-{
-	if (s->state != SEGMENT_ACTIVE || !region_is_empty(&s->region))
-		return false;
-	if (!suballocator_region_is_gated(&s->pool->suballocator, &s->region))
-		return true;
-	/* a gate that was lost for want of memory cannot be reached; without any client, nobody is
-	 * behind it either */
-	if (b->n_clients == 0 && fence_set_is_lost(s->region.first->gate))
-		return true;
-	broker_look_again(b);
-	return false;
-}
-
-static void retire(struct broker *b, struct pool *p, struct segment *s)
-{
-	suballocator_hold_region(&p->suballocator, &s->region);
-	p->reserved -= s->memory.size;
-	segment_retire(b, s);
-}
-
-/* Retires empty segments until at most @keep bytes of them are left, or the rest is still gated. */
-static void release_empty(struct broker *b, struct pool *p, uint64_t keep)
-{
-	uint64_t bytes = empty_bytes(p);
-	struct segment *s = LIST_FIRST(&p->segments);
-
-	while (s && bytes > keep) {
-		struct segment *next = LIST_NEXT(s, link);
-
-		if (is_returnable(b, s)) {
-			bytes -= s->memory.size;
-			retire(b, p, s);
-		}
-		s = next;
-	}
-}
-
-/* One more segment in which @size bytes fit. */
-static int grow(struct broker *b, struct pool *p, uint64_t size)
-{
-	uint64_t least = round_up(size, p->kind->granularity), want = p->segment_size, left;
-	struct segment *s;
 	int r;
 
-	if (p->limit - p->reserved < least)
-		release_empty(b, p, 0);
-	left = p->limit - p->reserved;
-	left -= left % p->kind->granularity;
-	if (left < least)
-		return POOL_FULL;
-	/* descriptors are everybody's: clients must still be able to connect */
-	if (b->n_active_segments >= b->max_segments)
-		return POOL_NO_DESCRIPTORS;
-	if (want < least)
-		want = least;
-	if (want > left)
-		want = left;
-	r = segment_new(b, p, want, &s);
-	if (r < 0)
-		return r;
-	r = suballocator_add_region(&p->suballocator, &s->region, want);
-	if (r < 0) {
-		segment_free(b, s);
-		return r;
-	}
-	LIST_INSERT_HEAD(&p->segments, s, link);
-	p->n_segments++;
-	p->reserved += want;
-	return 0;
+	do
+		r = suballocator_alloc(&p->suballocator, size, alignment, out);
+	while (r == 0 && reuse_set_aside(b, p, *out));
+	return r;
+}
+
+static int find_block(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
+		      struct block **out)
+{
+	int r;
+
+	reuse_collect(b, p, COLLECT_FEW);
+	r = take(b, p, size, alignment, out);
+	if (r == SUBALLOCATOR_FULL && pool_collect(b, p))
+		r = take(b, p, size, alignment, out);
+	return r;
 }
 
 int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-	       struct block **out)
+	       uint64_t waited_ms, struct block **out, char *detail, size_t detail_size)
 {
 	int r;
 
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
-	if (size > p->limit || size > POOL_BUFFER_MAX)
-		return POOL_TOO_LARGE;
-	r = suballocator_alloc(&p->suballocator, size, alignment, out);
+	if (size > p->limit || size > POOL_BUFFER_MAX) {
+		snprintf(detail, detail_size,
+			 "%" PRIu64 " bytes are more than pool '%s' can hold: limit %" PRIu64
+			 ", in use %" PRIu64 ", largest free block %" PRIu64,
+			 size, p->name, p->limit, p->used, pool_largest_free(p));
+		return SHARE_ENOMEM;
+	}
+	r = find_block(b, p, size, alignment, out);
 	if (r == SUBALLOCATOR_FULL) {
-		r = grow(b, p, size);
+		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
+		if (r == SHARE_ENOMEM)
+			r = reuse_wait(p, size, waited_ms, detail, detail_size);
 		if (r != 0)
 			return r;
-		r = suballocator_alloc(&p->suballocator, size, alignment, out);
-		if (r == SUBALLOCATOR_FULL)
-			r = POOL_FULL;
+		r = take(b, p, size, alignment, out);
 	}
-	if (r != 0)
-		return r;
+	if (r != 0) {
+		snprintf(detail, detail_size, "the broker is out of memory");
+		return SHARE_ESYSTEM;
+	}
 	p->used += block_size(*out);
 	p->n_buffers++;
 	return 0;
 }
 
-void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate)
+static void return_segments(struct broker *b, struct pool *p)
+{
+	pool_shrink(b, p, p->release_threshold);
+	pool_end_if_unused(b, p);
+}
+
+void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		     struct charge *charge)
 {
 	struct region *region = block->region;
 
 	p->used -= block_size(block);
 	p->n_buffers--;
-	suballocator_free(&p->suballocator, block, gate);
+	reuse_release(b, p, block, gate, charge);
 	if (region_is_empty(region))
-		pool_look_again(b, p);
+		return_segments(b, p);
 }
 
 uint64_t pool_largest_free(const struct pool *p)
 {
-	uint64_t largest = suballocator_largest_free(&p->suballocator);
-	uint64_t left = p->limit - p->reserved;
+	uint64_t largest = suballocator_largest_free(&p->suballocator), left;
 
-	left -= left % p->kind->granularity;
+	if (!p->choice.kind)
+		return p->limit;
+	left = p->limit - p->reserved;
+	left -= left % p->granularity;
+	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
+		left = p->choice.kind->segment_max;
 	return largest > left ? largest : left;
-}
-
-void pool_remove_segment(struct pool *p, struct segment *s)
-{
-	suballocator_unhold_region(&p->suballocator, &s->region);
-	suballocator_remove_region(&p->suballocator, &s->region);
-	LIST_REMOVE(s, link);
-	p->n_segments--;
 }
 
 void pool_destroy(struct broker *b, struct pool *p)
@@ -224,24 +236,35 @@ void pool_destroy(struct broker *b, struct pool *p)
 
 void pool_end_if_unused(struct broker *b, struct pool *p)
 {
-	if (p->persistent || p->n_buffers > 0 || (p->opens > 0 && !p->destroyed))
+	/* who waits in it has it open; what is being made for it comes back to it */
+	if (p->persistent || p->n_buffers > 0 || p->growing || (p->opens > 0 && !p->destroyed))
 		return;
 	p->destroyed = true;
-	release_empty(b, p, 0);
+	/* the rest when it is looked at again */
+	reuse_collect(b, p, COLLECT_FEW);
+	pool_shrink(b, p, 0);
 	if (p->n_segments > 0 || p->opens > 0)
 		return;
+	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
 	log_info("pool '%s' has ended", p->name);
 	LIST_REMOVE(p, link);
+	pool_grow_done(p);
 	suballocator_done(&p->suballocator);
 	access_list_clear(&p->access);
 	charge_return(&p->charge);
+	free(p->wanted_device);
 	free(p->name);
 	free(p);
 }
 
-void pool_look_again(struct broker *b, struct pool *p)
+bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit)
 {
-	if (empty_bytes(p) > p->release_threshold)
-		release_empty(b, p, p->release_threshold);
-	pool_end_if_unused(b, p);
+	bool any = reuse_collect(b, p, limit);
+
+	if (any)
+		pool_wake(p);
+	if (p->gated.n > 0)
+		broker_look_again(b);
+	return_segments(b, p);
+	return any;
 }

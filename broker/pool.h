@@ -8,7 +8,10 @@
 
 #include "broker/access.h"
 #include "broker/account.h"
+#include "broker/choice.h"
 #include "broker/config.h"
+#include "broker/park.h"
+#include "broker/reuse.h"
 #include "broker/segment.h"
 #include "broker/suballocator.h"
 #include "memory/kind.h"
@@ -19,9 +22,16 @@ struct broker;
 
 struct pool {
 	LIST_ENTRY(pool) link;
+	struct broker *broker;
 	uint64_t id;
 	char *name;
-	const struct memory_kind *kind;
+	const char *wanted;    /* the kind asked for. Static storage */
+	char *wanted_device;   /* NULL: any */
+	uint32_t flags;        /* enum share_pool_flags */
+	uint32_t reuse;        /* enum share_reuse */
+	struct choice choice;  /* kind NULL: not made yet, which whoever opens it first has done */
+	struct device *device; /* of the choice */
+	uint64_t granularity;
 	uint64_t limit, segment_size, alignment, release_threshold;
 	struct access_list access;
 	uid_t owner;
@@ -30,33 +40,55 @@ struct pool {
 	bool destroyed;  /* has lost its name: takes no new buffers, ends with its last one */
 
 	struct suballocator suballocator;
+	struct gated_blocks gated;
 	LIST_HEAD(, segment) segments;
 	uint32_t n_segments;
-	uint64_t reserved; /* bytes of its active segments */
-	uint64_t used;     /* bytes of blocks in use */
+	uint64_t reserved; /* bytes of its segments and of the one being made; host memory that is
+			    * being retired does not count: it is back at the system */
+	uint64_t retiring; /* bytes of these that clients are yet to unmap */
+	uint64_t used;     /* bytes of blocks in use; gated ones are not */
 	uint64_t n_buffers;
 	uint64_t opens;
+
+	/* segments of devices are made by agents, which takes its time */
+	bool growing;
+	uint64_t growing_size, growing_least, growing_address;
+	uint64_t full_until_ms; /* the device had no memory: do not ask again before */
+	struct park_list waits; /* requests that need what is being made, unmapped, or reached */
+	struct event *timer;    /* they do not wait for others for ever */
 };
 
 /*
  * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
- * 0, -ENOMEM, or POOL_QUOTA.
+ * @choice: NULL when it cannot be made yet. 0, -ENOMEM, or POOL_QUOTA.
  */
-enum pool_error { POOL_FULL = 1, POOL_QUOTA, POOL_TOO_LARGE, POOL_NO_DESCRIPTORS };
-int pool_new(struct broker *b, struct pool_config *config, uid_t owner, struct account *account,
-	     bool persistent, struct pool **out);
+enum pool_error { POOL_QUOTA = 1, POOL_LATER };
+int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
+	     struct account *account, bool persistent, struct pool **out);
+
+/* Makes the choice if it is not made. 0, POOL_LATER (when b->devices.waits is woken), or a
+ * SHARE_E... number with a sentence. */
+int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size);
+/* Of the choice, or what was asked for. */
+const char *pool_kind_name(const struct pool *p);
+const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
 
 /* ACCESS_... bits of a user. */
 unsigned pool_access(const struct pool *p, const struct client *client);
 
-/* 0, negative errno (the kind could not make a segment), POOL_FULL, POOL_TOO_LARGE or
- * POOL_NO_DESCRIPTORS. */
+/*
+ * 0, POOL_LATER (park the request in p->waits), or a SHARE_E... number with a sentence. @waited_ms:
+ * how long the request has been parked already.
+ */
 int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-	       struct block **out);
-/* @gate is consumed. The pool may have ended when it returns. */
-void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate);
+	       uint64_t waited_ms, struct block **out, char *detail, size_t detail_size);
+/* @gate and @charge (or NULL) are consumed. The pool may have ended when it returns. */
+void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		     struct charge *charge);
+/* Of the blocks that work runs on, those on which it does no more: true when there were any. */
+bool pool_collect(struct broker *b, struct pool *p);
 
 uint64_t pool_largest_free(const struct pool *p);
 
@@ -64,8 +96,23 @@ uint64_t pool_largest_free(const struct pool *p);
 void pool_destroy(struct broker *b, struct pool *p);
 /* Called whenever something it was waiting for may have gone. */
 void pool_end_if_unused(struct broker *b, struct pool *p);
-/* Returns empty segments beyond the threshold whose last users have finished by now. */
-void pool_look_again(struct broker *b, struct pool *p);
+/* What the last users have finished with by now: hands out what others wait for, and returns empty
+ * segments beyond the threshold. At most @limit gated blocks; true when one has become free. */
+bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit);
+/* It is destroyed: nobody maps it. */
 void pool_remove_segment(struct pool *p, struct segment *s);
+
+/* pool_grow.c: segments come and go. */
+/* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms, char *detail,
+	      size_t detail_size);
+/* Retires empty segments until at most @keep bytes of them are left, or the rest is gated. */
+void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
+/* The request is to be parked in p->waits for that long at most: POOL_LATER. */
+int pool_wait(struct pool *p, uint64_t at_most_ms);
+/* From the loop: those that wait may find what they need. */
+void pool_wake(struct pool *p);
+int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
+void pool_grow_done(struct pool *p);
 
 #endif

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/share.h>
+
 #include "broker/size.h"
 #include "broker/text.h"
 
@@ -28,11 +30,24 @@
 #define MAX_SEGMENT_SIZE     TIB
 
 /* The kinds that a pool can be asked to be; the first is the default. */
-static const char *const pool_kinds[] = {"auto", "host"};
+static const char *const pool_kinds[] = {"auto", "host", "vmm", "mempool"};
+
+/* enum share_reuse */
+static const char *const reuse_names[] = {
+    [SHARE_REUSE_GATE] = "gate",
+    [SHARE_REUSE_CLEAN] = "clean",
+    [SHARE_REUSE_SCRUB] = "scrub",
+};
+
+const char *pool_reuse_name(uint32_t reuse)
+{
+	return reuse_names[reuse];
+}
 
 void pool_config_clear(struct pool_config *p)
 {
 	free(p->name);
+	free(p->device);
 	access_list_clear(&p->access);
 	*p = (struct pool_config)POOL_CONFIG_INIT;
 }
@@ -56,6 +71,55 @@ static int check_kind(const struct config_reader *r, const struct config_path *p
 	}
 	return config_fail(r, CONFIG_KEY(path, "kind"), "\"%s\" is not a kind of pool (%s)",
 			   text_printable(p->kind, shown, sizeof(shown)), known);
+}
+
+/* Whether there is such a device is for later: it may come. */
+static int check_device(const struct config_reader *r, const struct config_path *path,
+			struct pool_config *p)
+{
+	char shown[64];
+
+	if (p->device && strncmp(p->device, "GPU-", 4) != 0 && strncmp(p->device, "MIG-", 4) != 0)
+		return config_fail(
+		    r, CONFIG_KEY(path, "device"),
+		    "\"%s\" is not the UUID of a device (like "
+		    "\"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"; see sharectl devices)",
+		    text_printable(p->device, shown, sizeof(shown)));
+	if (p->device && strcmp(p->kind, "host") == 0)
+		return config_fail(r, CONFIG_KEY(path, "device"),
+				   "a pool of kind host is on no device");
+	if (p->same_address && strcmp(p->kind, "mempool") == 0)
+		return config_fail(r, CONFIG_KEY(path, "same_address"),
+				   "is not possible with kind mempool (the driver says where it "
+				   "lies: use vmm)");
+	return 0;
+}
+
+/* @name NULL: not said. */
+static int read_reuse(const struct config_reader *r, const struct config_path *path,
+		      const char *name, uint32_t *out)
+{
+	char shown[64];
+
+	for (uint32_t i = 0; name && i < N_OF(reuse_names); i++) {
+		if (strcmp(name, reuse_names[i]) == 0) {
+			*out = i;
+			return 0;
+		}
+	}
+	if (!name)
+		return 0;
+	return config_fail(r, CONFIG_KEY(path, "reuse"),
+			   "\"%s\" is not a way to use memory again (gate, clean, scrub)",
+			   text_printable(name, shown, sizeof(shown)));
+}
+
+static int check_reuse(const struct config_reader *r, const struct config_path *path,
+		       const struct pool_config *p)
+{
+	if (p->reuse < N_OF(reuse_names))
+		return 0;
+	return config_fail(r, CONFIG_KEY(path, "reuse"), "%u is not an enum share_reuse", p->reuse);
 }
 
 /* In the order in which one number limits the next. */
@@ -116,6 +180,10 @@ static int check_pool(const struct config_reader *r, const struct config_path *p
 				   "bytes of UTF-8 without control characters)",
 				   text_printable(p->name, shown, sizeof(shown)));
 	int e = check_kind(r, path, p);
+	if (e == 0)
+		e = check_device(r, path, p);
+	if (e == 0)
+		e = check_reuse(r, path, p);
 	return e ? e : check_sizes(r, path, p, default_limit);
 }
 
@@ -151,7 +219,8 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 		     uint64_t default_limit, struct pool_config *p)
 {
 	static const char *const keys[] = {
-	    "name", "kind", "limit", "segment_size", "alignment", "release_threshold", "access",
+	    "name",  "kind",         "device",    "same_address",      "reuse",
+	    "limit", "segment_size", "alignment", "release_threshold", "access",
 	};
 	const struct {
 		const char *key;
@@ -163,7 +232,8 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 	    {"alignment", false, &p->alignment},
 	    {"release_threshold", true, &p->release_threshold},
 	};
-	const char *name = NULL;
+	const json_t *same_address = json_object_get(object, "same_address");
+	const char *name = NULL, *device = NULL, *reuse = NULL;
 	int e = config_check_object(r, path, object, "{\"name\": \"frames\", \"limit\": \"4GiB\"}");
 
 	if (e == 0)
@@ -175,6 +245,20 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 	if (e == 0)
 		e = config_read_string(r, CONFIG_KEY(path, "kind"), object, "a kind of pool",
 				       &p->kind);
+	if (e == 0)
+		e = config_read_string(r, CONFIG_KEY(path, "device"), object,
+				       "the UUID of a device", &device);
+	if (e == 0 && device && !(p->device = strdup(device)))
+		e = config_fail_memory(r);
+	if (e == 0 && same_address && !json_is_boolean(same_address))
+		e = config_fail_value(r, CONFIG_KEY(path, "same_address"), same_address,
+				      "is neither true nor false");
+	p->same_address = json_is_true(same_address);
+	if (e == 0)
+		e = config_read_string(r, CONFIG_KEY(path, "reuse"), object,
+				       "a way to use memory again", &reuse);
+	if (e == 0)
+		e = read_reuse(r, path, reuse, &p->reuse);
 	for (size_t i = 0; e == 0 && i < N_OF(sizes); i++)
 		e = size_read(r, CONFIG_KEY(path, sizes[i].key), object, sizes[i].zero,
 			      sizes[i].out);

@@ -2,6 +2,7 @@
 #ifndef BROKER_POOL_CONFIG_H
 #define BROKER_POOL_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@
 struct pool_config {
 	char *name;
 	const char *kind; /* of pool_config_validate()'s table once that has seen it */
+	char *device;     /* UUID as text; NULL: any that does */
+	bool same_address;
+	uint32_t reuse; /* enum share_reuse */
 	uint64_t limit;
 	uint64_t segment_size;
 	uint64_t alignment;
@@ -39,7 +43,10 @@ struct pool_config {
 int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
 			 size_t error_size);
 
-/** Frees name and access. */
+/** "gate", "clean" or "scrub". */
+const char *pool_reuse_name(uint32_t reuse);
+
+/** Frees name, device and access. */
 void pool_config_clear(struct pool_config *p);
 
 /**

@@ -15,9 +15,12 @@
 #include <jansson.h>
 #include <share/share.h>
 
+#include "broker/agent.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
+#include "broker/child.h"
 #include "broker/client.h"
+#include "broker/ipc_event.h"
 #include "broker/name.h"
 #include "broker/pool.h"
 #include "broker/request.h"
@@ -120,14 +123,15 @@ static void report_status(struct page *p)
 		quarantined += b->clients[i] && b->clients[i]->state == CLIENT_QUARANTINED;
 	add(p,
 	    json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		      "s:I, s:I}",
+		      "s:I, s:I, s:I}",
 		      "version", SHARE_VERSION, "pid", integer(getpid()), "uptime_ms",
 		      (json_int_t)(broker_now_ms() - b->started_ms), "clients",
 		      integer(b->n_clients), "quarantined", integer(quarantined), "pools",
 		      integer(pools), "segments", integer(slab_live(&b->segments)), "segment_bytes",
 		      integer(segment_bytes), "buffers", integer(slab_live(&b->buffers)),
 		      "buffer_bytes", integer(used), "leases", integer(slab_live(&b->leases)),
-		      "names", integer(b->n_names), "tokens", integer(b->tokens.count), "requests",
+		      "names", integer(b->n_names), "tokens", integer(b->tokens.count), "agents",
+		      integer(devices_processes(b) + children_count(b)), "requests",
 		      integer(b->counters.requests), "connections", integer(b->counters.clients),
 		      "dropped", integer(b->counters.dropped)));
 }
@@ -148,18 +152,21 @@ static void report_pools(struct page *p)
 		after = next->id;
 		if (!may_see_pool(p->r, next))
 			continue;
-		if (!add(p,
-			 json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-				   "s:b, s:b}",
-				   "pool", text(next->name), "kind", next->kind->name, "owner",
-				   integer(next->owner), "limit", integer(next->limit), "reserved",
-				   integer(next->reserved), "used", integer(next->used),
-				   "largest_free", integer(pool_largest_free(next)), "segments",
-				   integer(next->n_segments), "buffers", integer(next->n_buffers),
-				   "segment_size", integer(next->segment_size), "alignment",
-				   integer(next->alignment), "release_threshold",
-				   integer(next->release_threshold), "persistent", next->persistent,
-				   "destroyed", next->destroyed))) {
+		if (!add(p, json_pack(
+				"{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+				"s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
+				"pool", text(next->name), "kind", pool_kind_name(next), "reason",
+				text(next->choice.reason), "device", pool_device_name(next),
+				"retiring", integer(next->retiring), "owner", integer(next->owner),
+				"limit", integer(next->limit), "reserved", integer(next->reserved),
+				"used", integer(next->used), "largest_free",
+				integer(pool_largest_free(next)), "segments",
+				integer(next->n_segments), "buffers", integer(next->n_buffers),
+				"segment_size", integer(next->segment_size), "alignment",
+				integer(next->alignment), "release_threshold",
+				integer(next->release_threshold), "persistent", next->persistent,
+				"destroyed", next->destroyed, "reuse", pool_reuse_name(next->reuse),
+				"gated", integer(next->gated.bytes)))) {
 			set_cursor(p, last);
 			return;
 		}
@@ -176,13 +183,14 @@ static void report_segments(struct page *p)
 	for (; i <= UINT32_MAX && (s = slab_at(slab, (uint32_t)i)); i++) {
 		if (!s->in_use || !may_see_pool(p->r, s->pool))
 			continue;
-		if (!add(p, json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "segment",
-				      identifier(segment_id(s)), "pool", text(s->pool->name),
-				      "kind", s->pool->kind->name, "state",
-				      segment_state_name(s->state), "size", integer(s->memory.size),
-				      "used", integer(region_used_bytes(&s->region)), "buffers",
-				      integer(s->region.live), "importers", integer(s->importers),
-				      "unmapping", integer(s->asked)))) {
+		if (!add(p,
+			 json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "segment",
+				   identifier(segment_id(s)), "pool", text(s->pool->name), "kind",
+				   pool_kind_name(s->pool), "state", segment_state_name(s->state),
+				   "size", integer(s->memory.recipe.size), "used",
+				   integer(region_used_bytes(&s->region)), "buffers",
+				   integer(s->region.live), "importers", integer(s->importers),
+				   "unmapping", integer(s->asked)))) {
 			set_cursor(p, i);
 			return;
 		}
@@ -290,13 +298,118 @@ static void report_names(struct page *p)
 	}
 }
 
+static const char *flag_names(const struct device *d, json_t *out)
+{
+	static const struct {
+		uint32_t flag;
+		const char *name;
+	} flags[] = {
+	    {WIRE_DEVICE_VMM, "vmm"},       {WIRE_DEVICE_MEMPOOL, "mempool"},
+	    {WIRE_DEVICE_EVENTS, "events"}, {WIRE_DEVICE_STREAM_MEM_OPS, "stream_mem_ops"},
+	    {WIRE_DEVICE_MIG, "mig"},       {WIRE_DEVICE_MIG_ENABLED, "mig_enabled"},
+	    {WIRE_DEVICE_MPS, "mps"},
+	};
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (d->flags & flags[i].flag)
+			json_array_append_new(out, json_string(flags[i].name));
+	return NULL;
+}
+
+static struct device *nth_device(struct broker *b, uint64_t n)
+{
+	struct device *d = LIST_FIRST(&b->devices.list);
+
+	while (d && n-- > 0)
+		d = LIST_NEXT(d, link);
+	return d;
+}
+
+static void report_devices(struct page *p)
+{
+	uint64_t i = cursor_number(p->r);
+	struct device *d;
+
+	for (; (d = nth_device(p->r->broker, i)); i++) {
+		json_t *can = json_array();
+
+		flag_names(d, can);
+		if (!add(p, json_pack(
+				"{s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, "
+				"s:I, s:I, s:I, s:b}",
+				"ordinal", integer(d->ordinal), "device", text(d->uuid), "name",
+				text(d->name), "pci", text(d->pci), "compute", integer(d->compute),
+				"driver", integer(d->driver), "total", integer(d->total), "free",
+				d->free == UINT64_MAX ? (json_int_t)-1 : integer(d->free),
+				"granularity", integer(d->granularity), "can", can, "agent",
+				integer((uint64_t)agent_pid(d->agent)), "agent_failures",
+				integer(agent_failures(d->agent)), "events", integer(d->n_leased),
+				"events_lost", integer(d->n_lost), "gone", d->gone))) {
+			set_cursor(p, i);
+			return;
+		}
+	}
+}
+
+static void report_events(struct page *p)
+{
+	uint64_t after = cursor_number(p->r), last = 0;
+	const struct ipc_event *e;
+	struct device *d;
+
+	/* by identifier; there are few */
+	for (;;) {
+		const struct ipc_event *next = NULL;
+		const struct event_lease *lease;
+		json_int_t leases = 0;
+
+		LIST_FOREACH (d, &p->r->broker->devices.list, link)
+			LIST_FOREACH (e, &d->events, link)
+				if (e->id > after && (!next || e->id < next->id))
+					next = e;
+		if (!next)
+			return;
+		after = next->id;
+		if (!p->r->client->admin && next->uid != p->r->client->peer.uid)
+			continue;
+		LIST_FOREACH (lease, &next->leases, of_event)
+			leases += lease->count;
+		if (!add(p,
+			 json_pack("{s:o, s:s?, s:s, s:I, s:I, s:b, s:b}", "event",
+				   identifier(next->id), "name", next->name, "device",
+				   next->device->uuid, "uid", integer(next->uid), "leases", leases,
+				   "wedged", next->wedged, "lost", ipc_event_is_lost(next)))) {
+			set_cursor(p, last);
+			return;
+		}
+		last = after;
+	}
+}
+
 static const struct {
 	const char *what;
 	void (*report)(struct page *p);
 } reports[] = {
     {"status", report_status},   {"pools", report_pools},     {"segments", report_segments},
     {"clients", report_clients}, {"buffers", report_buffers}, {"names", report_names},
+    {"devices", report_devices}, {"events", report_events},
 };
+
+/* What there is now. False when answered, or when it will be. */
+static bool look_at_devices(struct request *r)
+{
+	struct devices *all = &r->broker->devices;
+
+	if (r->m->query.cursor.size > 0)
+		return true;
+	if (!devices_known(r->broker, true))
+		request_park(r, &all->waits);
+	else if (all->error)
+		request_fail(r, all->error, "%s", all->text);
+	else
+		return true;
+	return false;
+}
 
 void handle_query(struct request *r)
 {
@@ -308,6 +421,8 @@ void handle_query(struct request *r)
 		if (strlen(reports[i].what) != what->size ||
 		    memcmp(reports[i].what, what->data, what->size) != 0)
 			continue;
+		if (reports[i].report == report_devices && !look_at_devices(r))
+			return;
 		reports[i].report(&p);
 		if (p.failed) {
 			request_fail_memory(r);

@@ -24,6 +24,8 @@
 
 #define TO_BROKER_ENTRY(NAME, name) [WIRE_##NAME] = handle_##name,
 #define TO_CLIENT_ENTRY(NAME, name)
+#define TO_AGENT_ENTRY(NAME, name)
+#define FROM_AGENT_ENTRY(NAME, name)
 #define ENTRY(NAME, name, number, direction, ...) direction##_ENTRY(NAME, name)
 
 /* A message of the table without a handler does not link. */
@@ -46,7 +48,7 @@ static bool is_allowed(const struct client *c, enum wire_type type)
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
-	struct request r = {client->broker, client, &m};
+	struct request r = {client->broker, client, &m, 0};
 	char why[128];
 	int fault;
 
@@ -65,7 +67,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 		return false;
 	}
 	if (m.serial == 0 && wire_describe(m.type)->reply != WIRE_NOTHING &&
-	    m.type != WIRE_RELEASE) {
+	    m.type != WIRE_RELEASE && m.type != WIRE_EVENT_RELEASE) {
 		snprintf(why, sizeof(why), "%s needs a serial", wire_describe(m.type)->name);
 		client_hang_up(client, SHARE_EPROTO, why);
 		return false;
@@ -77,6 +79,14 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	}
 	handlers[m.type](&r);
 	return m.serial != 0;
+}
+
+void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms)
+{
+	struct request r = {client->broker, client, m, since_ms};
+
+	if (client->state == CLIENT_READY && client->connection)
+		handlers[m->type](&r);
 }
 
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds)
@@ -146,7 +156,13 @@ bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct 
 		request_fail(r, SHARE_EINVAL, "not a fence on a timeline of this client's");
 		return false;
 	}
+	if ((int64_t)(value - timeline_value(t->page, slot)) > FENCE_AHEAD_MAX) {
+		request_fail(r, SHARE_EINVAL, "no stream gets that far: the fence is implausible");
+		return false;
+	}
 	*out = (struct fence){timelines_ref(t), value, slot};
+	if (timeline_is_by_gpu(t->page, slot))
+		broker_watch_gpus(r->broker);
 	return true;
 }
 

@@ -17,6 +17,7 @@ struct request {
 	struct broker *broker;
 	struct client *client;
 	const struct wire_message *m;
+	uint64_t parked_ms; /* since when it has been parked; 0: it came just now */
 };
 
 /*
@@ -28,6 +29,9 @@ typedef void (*request_handler)(struct request *r);
 /* A packet has arrived. What handlers do not take of @fds is the caller's to close. True when the
  * client expects an answer to it, so that it probably says nothing more before it has read that. */
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds);
+
+/* The same again for what was parked. */
+void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
 
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds);
 void request_done(struct request *r);
@@ -66,11 +70,20 @@ void handle_unwatch(struct request *r);
 void handle_export(struct request *r);
 void handle_import(struct request *r);
 void handle_revoke(struct request *r);
+/* request_event.c */
+void handle_recipe_get(struct request *r);
+void handle_event_create(struct request *r);
+void handle_event_open(struct request *r);
+void handle_event_release(struct request *r);
 /* report.c */
 void handle_query(struct request *r);
 
-/* Shared by handlers: each answers the request and returns NULL or false when it cannot be. */
+/* request_buffer.c: to who allocated it, now that its memory is fit for use. The reference stays
+ * the caller's. */
 struct buffer;
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
+
+/* Shared by handlers: each answers the request and returns NULL or false when it cannot be. */
 struct fence;
 struct lease;
 

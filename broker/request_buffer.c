@@ -15,44 +15,19 @@
 #include "broker/grant.h"
 #include "broker/pool.h"
 #include "broker/request.h"
+#include "broker/scrub.h"
 
 #define METADATA_MAX_DEPTH 64
-
-static void fail_alloc(struct request *r, const struct pool *p, int e)
-{
-	uint64_t size = r->m->alloc.size;
-
-	if (e == -ENOMEM)
-		request_fail_memory(r);
-	else if (e < 0)
-		request_fail(r, SHARE_ESYSTEM, "cannot create a segment for pool '%s': %s", p->name,
-			     strerror(-e));
-	else if (e == POOL_NO_DESCRIPTORS)
-		request_fail(r, SHARE_ENOMEM,
-			     "pool '%s' needs another segment, but the broker has no descriptors "
-			     "left for it: use larger segments, or raise its RLIMIT_NOFILE",
-			     p->name);
-	else if (e == POOL_TOO_LARGE)
-		request_fail(r, SHARE_ENOMEM,
-			     "%" PRIu64 " bytes are more than pool '%s' can hold: limit %" PRIu64
-			     ", in use %" PRIu64 ", largest free block %" PRIu64,
-			     size, p->name, p->limit, p->used, pool_largest_free(p));
-	else
-		request_fail(r, SHARE_ENOMEM,
-			     "pool '%s' has no room for %" PRIu64 " bytes: limit %" PRIu64
-			     ", in use %" PRIu64 ", largest free block %" PRIu64,
-			     p->name, size, p->limit, p->used, pool_largest_free(p));
-}
 
 void handle_alloc(struct request *r)
 {
 	const struct wire_alloc *m = &r->m->alloc;
 	struct open_pool *open = client_find_pool(r->client, m->pool);
-	struct grant g = {.mode = SHARE_RDWR};
-	uint64_t alignment = m->alignment;
+	uint64_t alignment = m->alignment, waited;
+	struct buffer *buffer;
 	struct block *block;
 	struct pool *p;
-	char detail[256];
+	char detail[1024];
 	int e;
 
 	if (!open) {
@@ -80,14 +55,20 @@ void handle_alloc(struct request *r)
 	}
 	if (alignment < p->alignment)
 		alignment = p->alignment;
-	e = pool_alloc(r->broker, p, m->size, alignment, &block);
-	if (e != 0) {
-		fail_alloc(r, p, e);
+	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
+	e = pool_alloc(r->broker, p, m->size, alignment, waited, &block, detail, sizeof(detail));
+	if (e == POOL_LATER)
+		request_park(r, &p->waits);
+	else if (e != 0)
+		request_fail(r, e, "%s", detail);
+	if (e != 0)
 		return;
-	}
-	e = buffer_new(r->broker, block, m->size, r->client->account, &g.buffer);
+	e = buffer_new(r->broker, block, m->size, r->client->account, &buffer);
+	/* what it has given back is paid for until the work on it is done: by now, perhaps */
+	if (e == LEASE_BUFFER_QUOTA && pool_collect(r->broker, p))
+		e = buffer_new(r->broker, block, m->size, r->client->account, &buffer);
 	if (e != 0) {
-		pool_free_block(r->broker, p, block, block_take_gate(block));
+		pool_free_block(r->broker, p, block, block_take_gate(block), NULL);
 		if (e == LEASE_BUFFER_QUOTA)
 			request_fail(r, SHARE_EQUOTA,
 				     "uid %u has reached its limit of %" PRIu64 " bytes",
@@ -98,11 +79,26 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	/* Stays with the buffer: its new holder waits for these, but may die, or let go, before. */
-	g.gate = g.buffer->pending = fence_set_prune(block_take_gate(block));
-	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
-	if (e != 0)
+	buffer->pending = fence_set_prune(block_take_gate(block));
+	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, detail, sizeof(detail)) : 0;
+	if (e == SCRUB_LATER)
+		return;
+	if (e == 0)
+		request_give_allocated(r->client, r->m->serial, buffer);
+	else
 		request_fail(r, e, "%s", detail);
-	buffer_unref(r->broker, g.buffer);
+	buffer_unref(r->broker, buffer);
+}
+
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .gate = buffer->pending};
+	char detail[1024];
+	int e;
+
+	e = grant_send(client->broker, client, serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_reply_error(client, serial, e, detail);
 }
 
 void handle_release(struct request *r)
@@ -120,6 +116,17 @@ void handle_release(struct request *r)
 	}
 	if (!request_fence(r, m->timeline, m->value, &fence))
 		return;
+	lease->buffer->pending = fence_set_prune(lease->buffer->pending);
+	/* it keeps what it holds, as its work goes on */
+	if (!fence_set_may_add(lease->buffer->pending, &fence)) {
+		fence_done(&fence);
+		request_fail(r, SHARE_EQUOTA,
+			     "uid %u has too much unfinished work on what it gives back: the limit "
+			     "is %" PRIu64 " fences, and %d on one buffer",
+			     (unsigned)r->client->peer.uid,
+			     account_limit(r->client->account, LIMIT_FENCES), FENCE_SET_OF_ONE_MAX);
+		return;
+	}
 	lease_return(r->broker, lease, m->count, &fence);
 	request_done(r);
 }

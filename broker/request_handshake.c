@@ -38,7 +38,8 @@ void handle_hello(struct request *r)
 		client_hang_up(c, SHARE_EPROTO, why);
 		return;
 	}
-	e = timelines_new(++r->broker->last_page, c->slot, c->peer.pidfd, &c->timelines);
+	e = timelines_new(++r->broker->last_page, c->slot, c->peer.pidfd, c->account,
+			  &c->timelines);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
 		return;

@@ -14,6 +14,7 @@
 
 static void reply_pool(struct request *r, struct pool *p)
 {
+	const char *kind = p->choice.kind->name, *device = pool_device_name(p);
 	struct wire_message m = {.type = WIRE_POOL};
 	unsigned may = pool_access(p, r->client);
 
@@ -29,7 +30,11 @@ static void reply_pool(struct request *r, struct pool *p)
 	    .alignment = p->alignment,
 	    .mode = may & ACCESS_WRITE ? SHARE_RDWR : SHARE_RDONLY,
 	    .manage = !!(may & ACCESS_MANAGE),
-	    .kind = {p->kind->name, (uint32_t)strlen(p->kind->name)},
+	    .flags = p->flags,
+	    .reuse = p->reuse,
+	    .kind = {kind, (uint32_t)strlen(kind)},
+	    .device = {device, device ? (uint32_t)strlen(device) : 0},
+	    .reason = {p->choice.reason, (uint32_t)strlen(p->choice.reason)},
 	};
 	request_reply(r, &m, NULL, 0);
 }
@@ -37,16 +42,27 @@ static void reply_pool(struct request *r, struct pool *p)
 void handle_pool_open(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_open.name;
+	char detail[1024];
 	struct pool *p;
+	int e;
 
 	if (!request_name(r, name))
 		return;
 	p = pool_find(r->broker, name->data, name->size);
-	if (!p)
+	if (!p) {
 		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
 			     (const char *)name->data);
-	else if (!(pool_access(p, r->client) & ACCESS_READ))
+		return;
+	}
+	if (!(pool_access(p, r->client) & ACCESS_READ)) {
 		request_fail(r, SHARE_EACCES, "you may not use pool '%s'", p->name);
+		return;
+	}
+	e = pool_resolve(r->broker, p, detail, sizeof(detail));
+	if (e == POOL_LATER)
+		request_park(r, &r->broker->devices.waits);
+	else if (e != 0)
+		request_fail(r, e, "pool '%s': %s", p->name, detail);
 	else
 		reply_pool(r, p);
 }
@@ -70,8 +86,12 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	config->segment_size = m->segment_size;
 	config->alignment = m->alignment;
 	config->release_threshold = m->release_threshold;
+	config->same_address = m->flags & SHARE_POOL_SAME_ADDRESS;
+	config->reuse = m->reuse;
 	config->name = strndup(m->name.data, m->name.size);
-	if (!config->name) {
+	if (m->device.size)
+		config->device = strndup(m->device.data, m->device.size);
+	if (!config->name || (m->device.size && !config->device)) {
 		request_fail_memory(r);
 		return false;
 	}
@@ -87,18 +107,47 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	return e == 0;
 }
 
+static void create(struct request *r, struct pool_config *config)
+{
+	struct broker *b = r->broker;
+	struct choice choice;
+	char detail[1024];
+	struct pool *p;
+	int e;
+
+	e = choose(b, config->kind, config->device,
+		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
+		   detail, sizeof(detail));
+	if (e == CHOICE_LATER) {
+		request_park(r, &b->devices.waits);
+		return;
+	}
+	if (e != 0) {
+		request_fail(r, e, "%s", detail);
+		return;
+	}
+	e = pool_new(b, config, &choice, r->client->peer.uid, r->client->account,
+		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p);
+	if (e == 0)
+		reply_pool(r, p);
+	else if (e == POOL_QUOTA)
+		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %llu pools",
+			     (unsigned)r->client->peer.uid,
+			     (unsigned long long)account_limit(r->client->account, LIMIT_POOLS));
+	else
+		request_fail_memory(r);
+}
+
 void handle_pool_create(struct request *r)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
 	struct pool_config config = POOL_CONFIG_INIT;
 	const struct peer *peer = &r->client->peer;
-	struct pool *p;
 	char kind[32];
-	int e;
 
 	if (!request_name(r, &m->name))
 		return;
-	if (m->flags & ~(uint32_t)SHARE_POOL_PERSISTENT) {
+	if (m->flags & ~(uint32_t)(SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS)) {
 		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
 		return;
 	}
@@ -114,19 +163,8 @@ void handle_pool_create(struct request *r)
 			     (const char *)m->name.data);
 		return;
 	}
-	if (parse_options(r, &config, kind)) {
-		e = pool_new(r->broker, &config, peer->uid, r->client->account,
-			     m->flags & SHARE_POOL_PERSISTENT, &p);
-		if (e == 0)
-			reply_pool(r, p);
-		else if (e == POOL_QUOTA)
-			request_fail(
-			    r, SHARE_EQUOTA, "uid %u has reached its limit of %llu pools",
-			    (unsigned)peer->uid,
-			    (unsigned long long)account_limit(r->client->account, LIMIT_POOLS));
-		else
-			request_fail_memory(r);
-	}
+	if (parse_options(r, &config, kind))
+		create(r, &config);
 	pool_config_clear(&config);
 }
 

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Segments: created by their kind, handed to clients, and returned when empty. The order matters
- * at the end: no new buffers, memory back to the system, clients asked to unmap, and only when the
- * last has said so (or died) the segment goes. A client that never answers keeps a mapping of
- * nothing.
+ * Segments: handed to clients, and returned when empty. The order matters at the end: no new
+ * buffers, host memory back to the system, clients asked to unmap, and only when the last has said
+ * so (or died) the segment goes. A client that never answers keeps a mapping of nothing, or, of a
+ * device's memory, what nobody can take from it.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/share.h>
+
+#include "broker/agent.h"
 #include "broker/broker.h"
 #include "broker/client.h"
+#include "broker/device.h"
 #include "broker/log.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
+#include "wire/fd.h"
 
 static const char *const state_names[] = {
     [SEGMENT_ACTIVE] = "active",
@@ -40,20 +45,16 @@ struct segment *segment_find(struct broker *b, uint64_t id)
 	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
 }
 
-int segment_new(struct broker *b, struct pool *pool, uint64_t size, struct segment **out)
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment **out)
 {
 	struct segment *s;
 	uint32_t index;
-	int r;
 
 	s = slab_alloc_indexed(&b->segments, &index);
 	if (!s)
 		return -ENOMEM;
-	r = pool->kind->create(&s->memory, size);
-	if (r < 0) {
-		slab_free_index(&b->segments, index);
-		return r;
-	}
+	s->memory = *memory;
 	s->generation++;
 	s->in_use = 1;
 	s->index = index;
@@ -64,9 +65,39 @@ int segment_new(struct broker *b, struct pool *pool, uint64_t size, struct segme
 	return 0;
 }
 
+static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+			  const char *text)
+{
+	(void)data, (void)m, (void)fds;
+	if (error && error != SHARE_ECANCELED)
+		log_warning("a segment could not be destroyed: %s", text);
+}
+
+static void close_descriptors(struct segment *s)
+{
+	s->memory.fd = fd_close(s->memory.fd);
+	s->memory.fd_readonly = fd_close(s->memory.fd_readonly);
+}
+
+/* What an agent that has died had made is gone with it, as far as it was the agent's. */
+static void tell_agent(struct segment *s)
+{
+	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_DESTROY};
+	struct agent *agent = s->pool->device ? s->pool->device->agent : NULL;
+
+	if (!agent || !s->handle || s->incarnation != agent_incarnation(agent))
+		return;
+	m.agent_segment_destroy.handle = s->handle;
+	agent_ask(agent, &m, ignore_answer, NULL);
+}
+
 void segment_free(struct broker *b, struct segment *s)
 {
-	s->pool->kind->destroy(&s->memory);
+	if (s->pool->device)
+		close_descriptors(s);
+	else
+		memory_host_exporter.destroy(&s->memory);
+	tell_agent(s);
 	b->n_active_segments -= s->state == SEGMENT_ACTIVE;
 	s->in_use = 0;
 	/* a slot whose generations are used up is never used again */
@@ -74,11 +105,72 @@ void segment_free(struct broker *b, struct segment *s)
 		slab_free_index(&b->segments, s->index);
 }
 
+/* ------------------------------------------------------------------------------------------- */
+
+/*
+ * Addresses that mean the same everywhere are taken from a range where neither the kernel nor the
+ * driver nor a sanitizer puts anything by itself: 32 to 48 TiB.
+ */
+#define ADDRESSES_FIRST (UINT64_C(32) << 40)
+#define ADDRESSES_END   (UINT64_C(48) << 40)
+
+/* Addresses are plenty. */
+static uint64_t place(uint64_t size)
+{
+	return (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE;
+}
+
+/* The end of a segment that is in the way, or 0. */
+static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
+{
+	const struct segment *s;
+
+	for (uint32_t i = 0; (s = slab_at(&b->segments, i)); i++) {
+		const struct memory_recipe *r = &s->memory.recipe;
+
+		if (s->in_use && r->address && r->address < start + size &&
+		    start < r->address + place(r->size))
+			return r->address + place(r->size);
+	}
+	return 0;
+}
+
+uint64_t segment_find_address(struct broker *b, uint64_t size)
+{
+	uint64_t at = b->next_address ? b->next_address : ADDRESSES_FIRST, end;
+	bool wrapped = false;
+
+	if (size > ADDRESSES_END - ADDRESSES_FIRST)
+		return 0;
+	size = place(size);
+	for (;;) {
+		if (size > ADDRESSES_END - at) {
+			if (wrapped)
+				return 0;
+			wrapped = true;
+			at = ADDRESSES_FIRST;
+		}
+		end = in_the_way(b, at, size);
+		if (!end)
+			break;
+		at = end;
+	}
+	b->next_address = at + size;
+	return at;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 static void set_state(struct segment *s, enum segment_state state)
 {
 	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s),
 		  s->pool->name, state_names[s->state], state_names[state]);
 	s->state = state;
+}
+
+int segment_descriptor(const struct segment *s, bool writable)
+{
+	return writable || s->memory.fd_readonly < 0 ? s->memory.fd : s->memory.fd_readonly;
 }
 
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
@@ -90,7 +182,7 @@ int segment_offer(struct segment *s, struct client *client, bool writable, int *
 	if (*has & (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
 		*borrowed = -1;
 	else
-		*borrowed = writable ? s->memory.fd : s->memory.fd_readonly;
+		*borrowed = segment_descriptor(s, writable);
 	return 0;
 }
 
@@ -113,12 +205,15 @@ static void destroy_if_unused(struct broker *b, struct segment *s)
 
 void segment_retire(struct broker *b, struct segment *s)
 {
-	int r;
+	int r = 0;
 
 	set_state(s, SEGMENT_RETIRING);
-	/* both at once: clients that take their time to unmap keep neither memory nor descriptors
-	 */
-	r = s->pool->kind->discard(&s->memory);
+	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
+	 * Of a device's memory, what they map is theirs until they let go */
+	if (s->pool->device)
+		close_descriptors(s);
+	else
+		r = memory_host_discard(&s->memory);
 	b->n_active_segments--;
 	if (r < 0)
 		log_warning("cannot give the memory of a segment of pool '%s' back: %s",

@@ -7,14 +7,15 @@
 #include <sys/queue.h>
 
 #include "broker/suballocator.h"
-#include "memory/kind.h"
+#include "memory/export.h"
 
 /*
  * A piece of memory from its kind. It belongs to a pool from creation to destruction, and is
  * mapped by the clients that were sent its descriptor.
  *
  *   ACTIVE    buffers are carved out of it
- *   RETIRING  empty; its memory went back to the system, its clients were asked to unmap it
+ *   RETIRING  empty, its clients were asked to unmap it. Host memory went back to the system
+ *             already, that of devices goes when the last has unmapped it
  */
 enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
 
@@ -34,8 +35,10 @@ struct segment {
 	LIST_ENTRY(segment) link; /* in the pool */
 	struct region region;
 	struct memory_segment memory;
-	uint32_t importers; /* clients that have its descriptor */
-	uint32_t asked;     /* of these, that were asked to unmap and have not answered */
+	uint64_t handle;      /* what the agent that made it calls it, 0: it keeps nothing */
+	uint32_t incarnation; /* which agent that was */
+	uint32_t importers;   /* clients that have its descriptor */
+	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
 	enum segment_state state;
 };
 
@@ -46,16 +49,22 @@ enum segment_possession {
 	SEGMENT_ASKED = 1 << 2,
 };
 
-/* 0 or negative errno. Not yet known to a suballocator. */
-int segment_new(struct broker *b, struct pool *pool, uint64_t size, struct segment **out);
+/* Takes @memory over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment **out);
 
 void segment_free(struct broker *b, struct segment *s);
+
+/* Where a segment can lie in every process: 0 when there is no room left. */
+uint64_t segment_find_address(struct broker *b, uint64_t size);
 
 uint64_t segment_id(const struct segment *s);
 /* NULL when stale or foreign. */
 struct segment *segment_find(struct broker *b, uint64_t id);
 const char *segment_state_name(enum segment_state state);
 
+/* For that mode. Borrowed. */
+int segment_descriptor(const struct segment *s, bool writable);
 /* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
  * Call segment_sent() once the message is on its way. 0 or -ENOMEM. */
 int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);

@@ -169,6 +169,7 @@ static void split(const struct suballocator *allocator, struct block *block, uin
 	    .before = block,
 	    .after = block->after,
 	    .gate = allocator->ops->share(block->gate),
+	    .tag = block->tag,
 	    .offset = block->offset + size,
 	    .size = block->size - size,
 	};
@@ -193,6 +194,7 @@ static void join(struct suballocator *allocator, struct block *block)
 		rest->gate = prune(allocator, rest->gate);
 	}
 	block->gate = unite(allocator, block->gate, rest->gate);
+	block->tag = suballocator_join_tags(block->tag, rest->tag);
 	block->size += rest->size;
 	block->after = rest->after;
 	if (block->after)
@@ -371,7 +373,7 @@ static int carve(struct suballocator *allocator, const struct search *found, str
 		list_insert(allocator, tail);
 	}
 	block->prev_free = NULL;
-	block->owner = NULL;
+	block->owner = block->payer = NULL;
 	block->region->used += size;
 	block->region->live++;
 	*out = block;
@@ -397,6 +399,22 @@ int suballocator_alloc(struct suballocator *allocator, uint64_t size_bytes,
 	if (!find(allocator, &search))
 		return SUBALLOCATOR_FULL;
 	return carve(allocator, &search, out);
+}
+
+struct block *suballocator_take_neighbour(struct suballocator *allocator, struct block *block)
+{
+	struct block *free = block->after;
+
+	if (!free || !block_is_free(free))
+		free = block->before;
+	if (!free || !block_is_free(free))
+		return NULL;
+	list_remove(allocator, free);
+	free->prev_free = NULL;
+	free->owner = free->payer = NULL;
+	free->region->used += free->size;
+	free->region->live++;
+	return free;
 }
 
 void suballocator_free(struct suballocator *allocator, struct block *block, struct fence_set *gate)

@@ -48,7 +48,8 @@ struct suballocator_ops {
 
 /*
  * A piece of a region, free or in use. Valid from the alloc that returned it to its free. Callers
- * read region, offset and size, and own `owner`; everything else is the suballocator's.
+ * read region, offset and size, and own `owner`, `payer` and `tag`; everything else is the
+ * suballocator's.
  */
 struct block {
 	struct region *region;
@@ -57,12 +58,27 @@ struct block {
 		struct block *next_free;
 		void *owner; /* the caller's, while in use; NULL at first */
 	};
+	void *payer;             /* as well */
 	struct block *prev_free; /* NULL if and only if the block is in use */
 	struct fence_set *gate;  /* for a block in use: what its user has not yet taken */
+	uint64_t tag;            /* the caller's word for what the memory contains */
 	uint32_t offset, size;   /* in units */
 };
 
-static_assert(sizeof(struct block) <= 64, "a million blocks have to be cheap");
+/*
+ * Tags are kept through everything that happens to a block: its parts inherit it, and what is
+ * merged has both. New memory has the tag 0, which joins with any other; different ones do not.
+ */
+#define SUBALLOCATOR_TAG_MIXED UINT64_MAX
+
+static inline uint64_t suballocator_join_tags(uint64_t a, uint64_t b)
+{
+	if (!a || !b)
+		return a | b;
+	return a == b ? a : SUBALLOCATOR_TAG_MIXED;
+}
+
+static_assert(sizeof(struct block) <= 72, "a million blocks have to be cheap");
 
 /* Embedded by what backs it. Must not move while it is part of a suballocator. */
 struct region {
@@ -160,6 +176,12 @@ static inline bool block_is_free(const struct block *block)
 {
 	return block->prev_free != NULL;
 }
+
+/*
+ * The neighbour of a block just handed out, if it is free, becomes a block in use: what was left of
+ * the free block that this one was taken from. NULL when there is none.
+ */
+struct block *suballocator_take_neighbour(struct suballocator *allocator, struct block *block);
 
 /* In bytes. */
 static inline uint64_t block_offset(const struct block *block)

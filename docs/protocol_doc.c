@@ -87,15 +87,20 @@ static void print_introduction(FILE *out)
 	    "Each message goes in one direction. Those to the broker are requests, and each names "
 	    "what answers it. The client chooses the serial of a request, any number but 0, and "
 	    "the reply carries it. Requests are handled in the order in which they were sent, and "
-	    "answered in that order, except that other replies may overtake that of a LOOKUP. "
+	    "answered in that order, except that other replies may overtake that of a LOOKUP, and "
+	    "those of requests that wait for an agent (opening and creating pools, ALLOC, "
+	    "EVENT_CREATE, the report on devices). "
 	    "What the broker sends unasked (NAME_EVENT, SEGMENT_RETIRE) has serial 0.\n\n"
-	    "Where the reply is *nothing*, there is none. RELEASE may have the serial 0, and is "
+	    "Where the reply is *nothing*, there is none. RELEASE and EVENT_RELEASE may have the "
+	    "serial 0, and is "
 	    "then not answered either.\n\n"
 	    "Instead of its reply a request may get ERROR, with its serial: it failed and changed "
 	    "nothing. ERROR with serial 0 means that the connection ends now. That is what comes "
 	    "of a message that is unknown, not expected now, cut off, larger than it may be, or "
 	    "that has the wrong number of descriptors; of a missing serial; of a RELEASE without "
 	    "serial that fails; and of not reading what the broker sends.\n\n"
+	    "The broker and its agents speak the same way over a socket pair: the broker asks, one "
+	    "request at a time, and an agent answers with the reply or with AGENT_FAILED.\n\n"
 	    "When a connection ends, what its process holds stays until the process is dead, "
 	    "unless it said BYE.\n\n"
 	    "## Handshake\n\n"
@@ -188,7 +193,19 @@ static void print_cell(FILE *out, const char *text)
 
 static const char *direction_name(const struct wire_description *d)
 {
-	return d->direction == WIRE_TO_BROKER ? "to the broker" : "to the client";
+	static const char *const names[] = {
+	    [WIRE_TO_BROKER] = "client to broker",
+	    [WIRE_TO_CLIENT] = "broker to client",
+	    [WIRE_TO_AGENT] = "broker to agent",
+	    [WIRE_FROM_AGENT] = "agent to broker",
+	};
+
+	return names[d->direction];
+}
+
+static bool is_request(const struct wire_description *d)
+{
+	return d->direction == WIRE_TO_BROKER || d->direction == WIRE_TO_AGENT;
 }
 
 static const char *reply_name(const struct wire_description *d)
@@ -208,7 +225,7 @@ static void print_overview(FILE *out)
 
 		if (d)
 			fprintf(out, "| %u | %s | %s | %s |\n", type, d->name, direction_name(d),
-				d->direction == WIRE_TO_BROKER ? reply_name(d) : "");
+				is_request(d) ? reply_name(d) : "");
 	}
 	putc('\n', out);
 }
@@ -246,7 +263,7 @@ static void print_message(FILE *out, unsigned type, const struct wire_descriptio
 		fprintf(out, "%u", d->fds_min);
 	else
 		fprintf(out, "%u to %u", d->fds_min, d->fds_max);
-	if (d->direction == WIRE_TO_BROKER)
+	if (is_request(d))
 		fprintf(out, ". Reply: %s", reply_name(d));
 	fputs(d->n_fields ? ".\n\n" : ". No fields.\n\n", out);
 	if (d->n_fields)

@@ -43,6 +43,7 @@ static void read_greeting(void)
 
 int main(void)
 {
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *client;
 	share_pool *pool;
 	share_buffer *greeting;
@@ -53,7 +54,8 @@ int main(void)
 	/* where share_connect(NULL) of the child will look */
 	setenv("SHARE_SOCKET", share_address(client), 1);
 
-	check(share_pool_open(client, "default", &pool), "share_pool_open");
+	options.kind = "host"; /* not GPU memory: this program reads and writes it itself */
+	check(share_pool_create(client, "hello", &options, &pool), "share_pool_create");
 	check(share_alloc(pool, 4096, NULL, &greeting), "share_alloc");
 	snprintf(share_ptr(greeting), 4096, "hello from %d", (int)getpid());
 	check(share_publish(greeting, "greeting", NULL), "share_publish");

@@ -11,10 +11,20 @@
  * away, and the consumers end.
  *
  * The parent believes none of them. It reads the file itself and computes what should have come
- * out, in private memory. And it asks the kernel whether anything was copied: producer and
- * consumers look up in /proc/self/maps which place of which file they have mapped for a frame. The
- * same place of the same file, mapped MAP_SHARED in both, is the same physical memory. "copies"
- * counts the frames of which a consumer cannot show that.
+ * out, in private memory. And it wants to see that no frame was copied on its way. "copies" counts
+ * the frames of which a consumer cannot show both of these:
+ *
+ *   - The frame lies in the same place for producer and consumer. With host memory the kernel is
+ *     asked: /proc/self/maps says which place of which file is mapped, and the same place of the
+ *     same file, mapped MAP_SHARED in both, is the same physical memory. With GPU memory the kernel
+ *     does not know, and it is the place that the library says: device, segment and offset.
+ *   - What the producer writes into the frame when all consumers have it already, a random mark
+ *     behind the picture, is seen by the consumers through the handle they have had all along. A
+ *     copy that somebody made for them on the way would not have it.
+ *
+ * Processors cannot reach GPU memory: there the producer draws in memory of its own and copies to
+ * the device, and consumers copy from it to compute. These are the work, and not counted; with
+ * kernels, as in cuda/cuda_pipeline.cu, the work is done in place as well.
  */
 
 #include <ctype.h>
@@ -28,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,12 +180,15 @@ static void compute(const unsigned char *samples, size_t size, struct result *ou
 	}
 }
 
-/* A place in a file. inode 0: the memory is not that of a segment, or private to the process. */
+/* A place in a file, or on a GPU. number 0: the memory is not that of a segment, or private to the
+ * process. */
 struct place {
-	uint64_t device, inode, offset;
+	uint64_t device; /* of the file; the hash of a GPU's UUID */
+	uint64_t number; /* inode, or the segment's */
+	uint64_t offset;
 };
 
-static struct place find_place(const void *data, size_t size)
+static struct place find_in_maps(const void *data, size_t size)
 {
 	uint64_t first = (uintptr_t)data, start, end, offset, inode;
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -204,6 +218,33 @@ static struct place find_place(const void *data, size_t size)
 	return found;
 }
 
+/* The UUID of the GPU that it is on; NULL: host memory. */
+static const char *gpu_of(share_buffer *b)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	check(share_buffer_get_info(b, &info), "share_buffer_get_info");
+	return info.device;
+}
+
+static struct place find_place(share_buffer *b, size_t size)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	struct result uuid;
+
+	check(share_buffer_get_info(b, &info), "share_buffer_get_info");
+	if (!info.device)
+		return find_in_maps(share_ptr(b), size);
+	compute((const unsigned char *)info.device, strlen(info.device), &uuid);
+	return (struct place){uuid.hash, info.segment, info.offset};
+}
+
+/* The mark is behind the picture. */
+static uint64_t mark_offset(size_t size)
+{
+	return (size + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+}
+
 /* What producer and consumers tell the parent of each frame, through a pipe. */
 struct report {
 	int from; /* PRODUCER, or the consumer's number */
@@ -211,6 +252,7 @@ struct report {
 	uint64_t version;
 	int64_t shape[3];
 	struct place place;
+	uint64_t mark;        /* that it wrote, or found */
 	struct result result; /* not the producer's */
 };
 _Static_assert(sizeof(struct report) <= PIPE_BUF, "reports of several processes do not mix");
@@ -236,17 +278,32 @@ static void wait_for_consumers(share_client *client, int consumers, uint64_t ver
 	}
 }
 
+/* In place, or on @canvas where the processor cannot reach the frame. */
+static void draw_into(share_buffer *frame, const struct picture *p, int k, unsigned char *canvas)
+{
+	if (!gpu_of(frame)) {
+		draw(p, k, share_ptr(frame));
+		return;
+	}
+	draw(p, k, canvas);
+	check(share_copy_from_host(frame, 0, canvas, p->size, NULL), "share_copy_from_host");
+}
+
 static void produce(const struct options *o, int reports)
 {
 	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
 	struct report report = {.from = PRODUCER};
 	struct picture picture;
+	unsigned char *canvas;
 	share_client *client;
 	share_buffer *frame;
 	share_tensor tensor;
 	share_pool *pool;
 
 	read_picture(o->file, &picture);
+	canvas = malloc(picture.size);
+	if (!canvas)
+		fail("out of memory");
 	memcpy(report.shape, picture.shape, sizeof(report.shape));
 	check(share_tensor_init(&tensor, SHARE_UINT8, 3, picture.shape), "share_tensor_init");
 	check(share_connect(NULL, &client), "share_connect");
@@ -254,19 +311,27 @@ static void produce(const struct options *o, int reports)
 	publish.mode = SHARE_RDONLY;
 	for (int k = 0; k < o->frames; k++) {
 		report.turn = k;
-		check(share_alloc(pool, picture.size, NULL, &frame), "share_alloc");
-		draw(&picture, k, share_ptr(frame));
+		check(share_alloc(pool, mark_offset(picture.size) + sizeof(report.mark), NULL,
+				  &frame),
+		      "share_alloc");
+		draw_into(frame, &picture, k, canvas);
 		check(share_tensor_set(frame, &tensor), "share_tensor_set");
-		report.place = find_place(share_ptr(frame), picture.size);
+		report.place = find_place(frame, picture.size);
 		check(share_publish_with(frame, FRAMES, &publish, NULL, &report.version), FRAMES);
-		/* the name holds it until the next one, consumers as long as they need */
+		wait_for_consumers(client, o->consumers, report.version);
+		/* they all have it, and wait for the next one before they look for the mark */
+		if (getrandom(&report.mark, sizeof(report.mark), 0) != sizeof(report.mark))
+			fail("getrandom: %s", strerror(errno));
+		check(share_copy_from_host(frame, mark_offset(picture.size), &report.mark,
+					   sizeof(report.mark), NULL),
+		      "share_copy_from_host");
 		check(share_release(frame, NULL), "share_release");
 		send_report(reports, &report);
-		wait_for_consumers(client, o->consumers, report.version);
 	}
 	check(share_unpublish(client, FRAMES), "share_unpublish");
 	share_pool_close(pool);
 	share_disconnect(client);
+	free(canvas);
 	free(picture.file);
 }
 
@@ -300,9 +365,24 @@ static void wait_for_news(share_client *client)
 	check(share_dispatch(client), "share_dispatch");
 }
 
+static void compute_from(share_buffer *frame, uint64_t offset, size_t size, struct result *out)
+{
+	unsigned char *copy;
+
+	if (!gpu_of(frame)) {
+		compute((const unsigned char *)share_ptr(frame) + offset, size, out);
+		return;
+	}
+	copy = malloc(size);
+	if (!copy)
+		fail("out of memory");
+	check(share_copy_to_host(frame, offset, copy, size, NULL), "share_copy_to_host");
+	compute(copy, size, out);
+	free(copy);
+}
+
 static void work_on(share_buffer *frame, struct report *report)
 {
-	const unsigned char *samples;
 	share_tensor tensor;
 	uint64_t size;
 
@@ -310,12 +390,20 @@ static void work_on(share_buffer *frame, struct report *report)
 	check(share_tensor_extent(&tensor, &size), "share_tensor_extent");
 	if (tensor.dtype != SHARE_UINT8 || tensor.ndim != 3)
 		fail("not a picture");
-	samples = (const unsigned char *)share_ptr(frame) + tensor.offset;
 	size -= tensor.offset;
 	report->version = share_name_version(frame);
 	memcpy(report->shape, tensor.shape, sizeof(report->shape));
-	compute(samples, size, &report->result);
-	report->place = find_place(samples, size);
+	compute_from(frame, tensor.offset, size, &report->result);
+	report->place = find_place(frame, size);
+}
+
+/* When there is news, the producer has left its mark in the frame before. */
+static void find_mark(share_buffer *frame, struct report *report)
+{
+	uint64_t size = share_size(frame) - sizeof(report->mark);
+
+	check(share_copy_to_host(frame, size, &report->mark, sizeof(report->mark), NULL),
+	      "share_copy_to_host");
 }
 
 static void consume(int number, int reports)
@@ -336,12 +424,13 @@ static void consume(int number, int reports)
 	for (; !news.over; report.turn++) {
 		check(share_lookup(client, FRAMES, SHARE_RDONLY, TIMEOUT_MS, NULL, &frame), FRAMES);
 		work_on(frame, &report);
-		check(share_release(frame, NULL), "share_release");
-		send_report(reports, &report);
 		snprintf(name, sizeof(name), ACK_FORMAT, number, report.version);
 		check(share_publish(ack, name, NULL), name);
 		while (!news.over && news.version <= report.version)
 			wait_for_news(client);
+		find_mark(frame, &report);
+		check(share_release(frame, NULL), "share_release");
+		send_report(reports, &report);
 		check(share_unpublish(client, name), name); /* the producer has seen it */
 	}
 	share_unwatch(watch);
@@ -400,7 +489,7 @@ static int judge(const struct options *o, const struct picture *p, const struct 
 				printf("consumer %d, frame %d: wrong or missed\n", i, k);
 				wrong++;
 			}
-			if (!got->place.inode ||
+			if (!got->place.number || got->mark != made->mark ||
 			    memcmp(&got->place, &made->place, sizeof(made->place)) != 0) {
 				printf("consumer %d, frame %d: not the producer's memory\n", i, k);
 				++*copies;
@@ -430,6 +519,7 @@ static int run(const struct options *o)
 	options.kind = o->kind;
 	check(share_pool_create(client, POOL, &options, &pool), "share_pool_create");
 	check(share_pool_get_info(pool, &info), "share_pool_get_info");
+	printf("kind %s: %s\n", info.kind, info.reason);
 	printf("%s: %" PRId64 " x %" PRId64 " x %" PRId64 ", %d frames\n", o->file,
 	       picture.shape[0], picture.shape[1], picture.shape[2], o->frames);
 

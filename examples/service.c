@@ -227,6 +227,22 @@ static void on_signal(evutil_socket_t number, short what, void *data)
 	event_base_loopbreak(s->base);
 }
 
+/* Service and clients make it, whoever comes first. Of host memory: they read and write it. */
+static share_pool *open_pool(share_client *client)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *pool;
+	int r;
+
+	options.kind = "host";
+	options.flags = SHARE_POOL_PERSISTENT;
+	r = share_pool_create(client, "service", &options, &pool);
+	if (r == SHARE_EEXIST)
+		r = share_pool_open(client, "service", &pool);
+	check(r == 0, "share_pool_create");
+	return pool;
+}
+
 int main(void)
 {
 	struct service s = {.done = 0};
@@ -236,7 +252,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	LIST_INIT(&s.jobs);
 	check(share_connect(NULL, &s.client) == 0, "share_connect");
-	check(share_pool_open(s.client, "default", &s.pool) == 0, "share_pool_open");
+	s.pool = open_pool(s.client);
 
 	s.base = event_base_new();
 	check(s.base != NULL, "event_base_new");

@@ -89,6 +89,22 @@ static void check_result(share_client *client, int number)
 	check(share_unpublish(client, name) == 0, "share_unpublish");
 }
 
+/* Service and clients make it, whoever comes first. Of host memory: they read and write it. */
+static share_pool *open_pool(share_client *client)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *pool;
+	int r;
+
+	options.kind = "host";
+	options.flags = SHARE_POOL_PERSISTENT;
+	r = share_pool_create(client, "service", &options, &pool);
+	if (r == SHARE_EEXIST)
+		r = share_pool_open(client, "service", &pool);
+	check(r == 0, "share_pool_create");
+	return pool;
+}
+
 int main(int argc, char **argv)
 {
 	int jobs = argc > 1 ? atoi(argv[1]) : 8;
@@ -100,7 +116,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	check(share_connect(NULL, &client) == 0, "share_connect");
-	check(share_pool_open(client, "default", &pool) == 0, "share_pool_open");
+	pool = open_pool(client);
 	for (int i = 0; i < jobs; i++)
 		submit(pool, i);
 	for (int i = 0; i < jobs; i++)

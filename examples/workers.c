@@ -115,6 +115,7 @@ static void infer(const float *const *weights, const float *request, float *answ
 static void load(void)
 {
 	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *client;
 	share_buffer *layer;
 	share_tensor tensor;
@@ -123,7 +124,8 @@ static void load(void)
 	int r;
 
 	check_share(share_connect(NULL, &client), "share_connect");
-	r = share_pool_create(client, POOL, NULL, &pool);
+	options.kind = "host"; /* processors compute here; with a GPU, see cuda/cuda_workers.cu */
+	r = share_pool_create(client, POOL, &options, &pool);
 	if (r == SHARE_EEXIST) /* loaded before; publishing again replaces it */
 		r = share_pool_open(client, POOL, &pool);
 	check_share(r, "share_pool_create");

@@ -9,8 +9,9 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
-#include "libshare/host_stream.h"
 #include "libshare/segment.h"
+#include "libshare/stream.h"
+#include "wire/mutation.h"
 
 static int64_t now_ms(void)
 {
@@ -81,18 +82,11 @@ static void give_back(share_client *c, uint64_t id)
 
 int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out)
 {
-	bool writable = m->mode == SHARE_RDWR;
 	share_buffer *b = calloc(1, sizeof(*b));
-	void *base = NULL;
-	int r = 0;
+	int r;
 
-	if (!b) {
-		r = fail_system(-ENOMEM, "making a buffer handle");
-	} else {
-		pthread_mutex_lock(&c->lock);
-		r = segment_address_locked(c, m, writable, &base);
-		pthread_mutex_unlock(&c->lock);
-	}
+	r = b ? segment_get(c, m, m->mode == SHARE_RDWR, &b->segment, &b->mapping)
+	      : fail_system(-ENOMEM, "making a buffer handle");
 	if (r != 0) {
 		free(b);
 		give_back(c, m->buffer);
@@ -104,40 +98,135 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 	b->size = m->size;
 	b->version = m->version;
 	b->mode = m->mode;
-	b->address = (char *)base + m->offset;
+	b->offset = m->offset;
 	*out = b;
 	return 0;
 }
 
-static int wait_for_fences(share_client *c, const struct wire_grant *m, bool hand_over,
-			   void *stream, int64_t deadline, share_buffer *b)
+/* The handle is nobody's any more. The segment before the message: once the broker has it, it may
+ * want the segment back. */
+static void buffer_free(share_buffer *b)
 {
-	int r = 0;
+	share_client *c = b->client;
 
-	for (uint32_t at = 0; r == 0 && at < m->fences.size; at += sizeof(struct wire_fence)) {
-		struct wire_fence w;
-		struct held_fence f;
+	fence_drop(c, &b->giver);
+	segment_put(c, b->segment);
+	free(b);
+}
 
-		memcpy(&w, (const char *)m->fences.data + at, sizeof(w));
-		r = fence_hold(c, w.timeline, w.value, &f);
-		if ((r == SHARE_EOWNERDEAD || r == SHARE_ESTALE) && !hand_over) {
-			r = 0; /* its owner has ended: it can use nothing any more */
-			continue;
-		}
-		if (r != 0)
-			break;
-		r = stream_wait(c, stream, &f, deadline_left(deadline));
-		if (r == SHARE_EOWNERDEAD && !hand_over)
-			r = 0;
-		if (r == 0 && hand_over)
-			b->giver = fence_hold_again(c, &f);
-		fence_drop(c, &f);
+void buffer_drop(share_buffer *b)
+{
+	share_client *c = b->client;
+	uint64_t id = b->id;
+
+	buffer_free(b);
+	give_back(c, id);
+	client_unref(c);
+}
+
+void fences_done(share_client *c, struct fences *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		fence_drop(c, &f->all[i]);
+	if (f->all != f->few)
+		free(f->all);
+	f->all = NULL;
+	f->n = 0;
+}
+
+static int hold(share_client *c, const struct wire_grant *m, uint32_t i, struct held_fence *out)
+{
+	struct wire_fence w;
+
+	memcpy(&w, (const char *)m->fences.data + i * sizeof(w), sizeof(w));
+	return fence_hold(c, w.timeline, w.value, out);
+}
+
+/* The first is a giver's, or there is none. */
+static uint32_t first_user(const struct wire_grant *m)
+{
+	return m->flags & WIRE_GRANT_HAND_OVER ? 1 : 0;
+}
+
+int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out)
+{
+	uint32_t n = (uint32_t)(m->fences.size / sizeof(struct wire_fence)), first = first_user(m);
+
+	out->n = 0;
+	out->all = out->few;
+	if (n <= first || MUTATION(skip_wait))
+		return 0;
+	if (n - first > sizeof(out->few) / sizeof(out->few[0])) {
+		out->all = calloc(n - first, sizeof(*out->all));
+		if (!out->all)
+			return fail_system(-ENOMEM, "ordering a buffer");
 	}
+	for (uint32_t i = first; i < n; i++) {
+		int r = hold(c, m, i, &out->all[out->n]);
+
+		/* an owner that has ended can use nothing any more */
+		if (r == 0)
+			out->n++;
+		else if (r != SHARE_EOWNERDEAD && r != SHARE_ESTALE)
+			return r;
+	}
+	return 0;
+}
+
+static int wait_for_users(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+			  share_buffer *b)
+{
+	struct ordering o = {.timeout_ms = timeout_ms, .dead_is_done = true};
+	struct fences users;
+	int r = buffer_hold_users(c, m, &users);
+
+	if (r == 0 && users.n > 0) {
+		o.fences = users.all;
+		o.n = users.n;
+		r = stream_wait(c, b->mapping, stream, &o);
+	}
+	fences_done(c, &users);
+	if (o.how > b->ordered)
+		b->ordered = o.how;
 	return r;
 }
 
-int buffer_from_grant(share_client *c, const struct wire_grant *m, bool hand_over, void *stream,
-		      int timeout_ms, share_buffer **out)
+int buffer_hold_giver(share_client *c, const struct wire_grant *m, share_buffer *b)
+{
+	int r;
+
+	if (first_user(m) == 0)
+		return 0;
+	r = hold(c, m, 0, &b->giver);
+	if (r == 0 && fence_state(c, &b->giver) == TIMELINE_DEAD)
+		r = fail(SHARE_EOWNERDEAD,
+			 "the process that gave this buffer died before its work was done");
+	return r;
+}
+
+static int wait_for_giver(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+			  share_buffer *b)
+{
+	struct ordering o = {.fences = &b->giver, .n = 1, .timeout_ms = timeout_ms};
+	int r = buffer_hold_giver(c, m, b);
+
+	if (r != 0 || first_user(m) == 0 || MUTATION(hand_over_without_wait))
+		return r;
+	r = stream_wait(c, b->mapping, stream, &o);
+	b->ordered = o.how;
+	return r;
+}
+
+static int wait_for_fences(share_client *c, const struct wire_grant *m, void *stream,
+			   int64_t deadline, share_buffer *b)
+{
+	int r = wait_for_giver(c, m, stream, deadline_left(deadline), b);
+
+	return r != 0 ? r : wait_for_users(c, m, stream, deadline_left(deadline), b);
+}
+
+int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+		      share_buffer **out)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 	share_buffer *b;
@@ -146,9 +235,11 @@ int buffer_from_grant(share_client *c, const struct wire_grant *m, bool hand_ove
 	r = buffer_from_grant_unordered(c, m, &b);
 	if (r != 0)
 		return r;
-	r = wait_for_fences(c, m, hand_over, stream, deadline, b);
+	r = stream_check(c, b->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_fences(c, m, stream, deadline, b);
 	if (r != 0) {
-		share_release(b, NULL);
+		buffer_drop(b);
 		return r;
 	}
 	*out = b;
@@ -168,7 +259,7 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 		return fail(SHARE_EINVAL, "pool or out is NULL, or options were not initialised");
 	if (client_is_forked(p->client))
 		return fail_fork();
-	r = stream_check(p->client, stream);
+	r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
 	m.alloc.pool = p->id;
@@ -177,7 +268,7 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 	r = rpc(p->client, &m, WIRE_GRANT, &reply);
 	if (r != 0)
 		return r;
-	return buffer_from_grant(p->client, &reply.m.grant, false, stream, -1, out);
+	return buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
 }
 
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
@@ -188,38 +279,43 @@ int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 int share_release(share_buffer *b, void *stream)
 {
 	share_fence fence = {0, 0};
+	int r, failed = 0;
 	share_client *c;
-	bool last;
-	int r;
+	bool fatal;
+	uint64_t id;
 
 	r = buffer_check(b);
 	if (r == 0)
-		r = stream_check(b->client, stream);
+		r = stream_check(b->client, b->segment->kind, stream);
 	if (r != 0)
 		return r;
 	c = b->client;
-	r = stream_signal(c, stream, &fence);
+	id = b->id;
+	r = MUTATION(release_without_fence) ? 0 : stream_signal(c, b->mapping, stream, &fence);
+	/* the driver knows no such stream, or it is being captured */
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
 	if (r != 0) {
-		/* no memory for a signal: being done is as good as saying so */
-		share_host_stream_synchronize(stream);
+		/* no memory for a signal: being done is as good as saying so. And on a device that
+		 * is broken everything is over; otherwise the work may still run. */
+		failed = stream_synchronize(c, b->mapping, stream, &fatal);
+		if (failed && !fatal)
+			return failed;
 		fence = (share_fence){0, 0};
-		r = 0;
 	}
+	r = 0;
 	/* The fence before the reference: whoever gives the last one up must find it told. Alone we
 	 * may say both at once. */
 	if (fence.timeline && atomic_load_explicit(&b->refs, memory_order_acquire) > 1) {
-		r = send_release(c, b->id, 0, &fence);
+		r = send_release(c, id, 0, &fence);
 		fence = (share_fence){0, 0};
 	}
-	last = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1;
-	if (last)
-		r = send_release(c, b->id, 1, &fence);
-	if (last) {
-		fence_drop(c, &b->giver);
-		free(b);
+	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1) {
+		buffer_free(b);
+		r = send_release(c, id, 1, &fence);
 		client_unref(c);
 	}
-	return r;
+	return failed ? failed : r;
 }
 
 share_buffer *share_retain(share_buffer *b)
@@ -231,7 +327,9 @@ share_buffer *share_retain(share_buffer *b)
 
 void *share_ptr(share_buffer *b)
 {
-	return b && !client_is_forked(b->client) ? b->address : NULL;
+	if (!b || client_is_forked(b->client))
+		return NULL;
+	return (char *)b->mapping->address + b->offset;
 }
 
 uint64_t share_size(share_buffer *b)
@@ -252,6 +350,29 @@ int share_mode(share_buffer *b)
 uint64_t share_name_version(share_buffer *b)
 {
 	return b ? b->version : 0;
+}
+
+int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
+{
+	const struct segment *s;
+	int r = buffer_check(b);
+
+	if (r == 0 && (!out || out->size != sizeof(*out)))
+		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (r != 0)
+		return r;
+	s = b->segment;
+	*out = (share_buffer_info){
+	    .size = sizeof(*out),
+	    .kind = s->kind->name,
+	    .device = s->kind->on_device ? s->device : NULL,
+	    .ordinal = s->kind->on_device ? b->mapping->ordinal : -1,
+	    .segment = s->id,
+	    .segment_size = s->size,
+	    .offset = b->offset,
+	    .ordered = b->ordered,
+	};
+	return 0;
 }
 
 int share_buffer_status(share_buffer *b)

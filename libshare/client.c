@@ -18,6 +18,8 @@
 #include "libshare/client.h"
 #include "libshare/embedded.h"
 #include "libshare/error.h"
+#include "libshare/gpu_stream.h"
+#include "libshare/parked.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
 #include "wire/packet.h"
@@ -43,6 +45,16 @@ share_client *client_ref(share_client *c)
 {
 	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
 	return c;
+}
+
+bool client_is_lost(share_client *c)
+{
+	bool lost;
+
+	pthread_mutex_lock(&c->lock);
+	lost = c->lost;
+	pthread_mutex_unlock(&c->lock);
+	return lost;
 }
 
 int client_lost(share_client *c)
@@ -198,6 +210,7 @@ static share_client *client_new(void)
 	TAILQ_INIT(&c->events);
 	LIST_INIT(&c->watches);
 	LIST_INIT(&c->operations);
+	LIST_INIT(&c->retired);
 	LIST_INIT(&c->peers);
 	LIST_INIT(&c->streams);
 	c->slots_used[0] = 1; /* 0 is no timeline */
@@ -206,6 +219,7 @@ static share_client *client_new(void)
 
 static void client_free(share_client *c)
 {
+	bool parked = parked_forget(c);
 	struct event *e;
 
 	while ((e = TAILQ_FIRST(&c->events))) {
@@ -213,8 +227,10 @@ static void client_free(share_client *c)
 		e->discard(c, e);
 	}
 	segments_done(c);
-	peers_done(c);
-	timeline_unmap(c->page);
+	peers_done(c, parked);
+	gpu_stream_done(c, parked);
+	if (!parked)
+		timeline_unmap(c->page);
 	fd_close(c->epoll);
 	fd_close(c->wakeup);
 	fd_close(c->socket);
@@ -225,6 +241,14 @@ static void client_free(share_client *c)
 	free(c->later);
 	free(c->address);
 	free(c);
+}
+
+/* The switch for those who cannot change the program. */
+static bool wants_host_fences(void)
+{
+	const char *value = getenv("SHARE_HOST_FENCES");
+
+	return value && strcmp(value, "1") == 0;
 }
 
 int share_connect_with(const char *address, const share_connect_options *options,
@@ -238,9 +262,13 @@ int share_connect_with(const char *address, const share_connect_options *options
 		options = &defaults;
 	if (!out || options->size != sizeof(*options))
 		return fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK))
+		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
 	c = client_new();
 	if (!c)
 		return fail_system(-ENOMEM, "connecting");
+	c->host_fences = options->flags & SHARE_CONNECT_HOST_FENCES || wants_host_fences();
+	c->never_block = options->flags & SHARE_CONNECT_NEVER_BLOCK;
 	if (!address || !*address)
 		address = getenv("SHARE_SOCKET");
 	if (address && !*address)
@@ -275,6 +303,12 @@ void client_unref(share_client *c)
 
 	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
 		return;
+	/* its GPUs may still use what it has: then it stays mapped, and the broker keeps it for
+	 * this process until that ends */
+	if (!gpu_stream_finish(c)) {
+		shutdown(c->socket, SHUT_RDWR);
+		return;
+	}
 	/* nothing may be mapped any more when the broker takes our word for it */
 	segments_done(c);
 	if (!c->embedded) /* which ends now, and everything with it */

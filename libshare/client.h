@@ -17,6 +17,7 @@
 
 struct call;
 struct embedded;
+struct gpu_order;
 struct peer_page;
 struct segment;
 
@@ -29,6 +30,10 @@ struct event {
 	void (*run)(share_client *c, struct event *e);
 	/* Drops the event unseen; NULL: free(). */
 	void (*discard)(share_client *c, struct event *e);
+};
+
+struct stats {
+	atomic_uint_fast64_t signals, waits, waits_saved, host_signals, host_waits;
 };
 
 /*
@@ -66,9 +71,14 @@ struct share_client {
 
 	struct segment **segments; /* by the low half of their identifier */
 	uint32_t n_segments;
+	LIST_HEAD(, segment) retired; /* to be unmapped when nobody is delivering */
 	LIST_HEAD(, peer_page) peers;
 	uint32_t n_peers;
 	LIST_HEAD(, share_host_stream) streams;
+	struct gpu_order *gpu; /* NULL until a stream of a GPU is ordered */
+	bool host_fences;      /* GPUs are not to be asked to signal or wait */
+	bool never_block;      /* rather than waiting for them, fail */
+	struct stats stats;
 	uint8_t slots_used[TIMELINE_SLOTS / 8];
 	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
 
@@ -92,6 +102,9 @@ void client_unref(share_client *c);
 void client_mark_lost(share_client *c, const char *why);
 void client_queue_event(share_client *c, struct event *e);
 void client_unqueue_event(share_client *c, struct event *e);
+
+/* Whether the broker is. Without the lock. */
+bool client_is_lost(share_client *c);
 
 /* SHARE_EDISCONNECTED with the reason. */
 int client_lost(share_client *c);

@@ -4,6 +4,9 @@
 
 #include "libshare/error.h"
 #include "libshare/host_stream.h"
+#include "libshare/parked.h"
+#include "libshare/segment.h"
+#include "libshare/stream.h"
 #include "libshare/timeline.h"
 
 static int check(share_client *c, const void *pointer)
@@ -13,31 +16,59 @@ static int check(share_client *c, const void *pointer)
 	return client_is_forked(c) ? fail_fork() : 0;
 }
 
+/* Here no buffer says what @stream is: what is no host stream can be a CUstream where this client
+ * uses memory of a GPU. Some of that, with a reference, or NULL when it does not matter. */
+static int find_memory(share_client *c, void *stream, struct segment **out,
+		       struct memory_mapping **m)
+{
+	*out = NULL;
+	*m = NULL;
+	if (!stream || host_stream_is(c, stream))
+		return 0;
+	*out = segment_on_device(c, m);
+	if (*out)
+		return 0;
+	return fail(SHARE_EINVAL,
+		    "the stream is neither NULL nor a share_host_stream of this "
+		    "client, and it uses no memory of a GPU");
+}
+
 int share_fence_record(share_client *c, void *stream, share_fence *out)
 {
+	struct memory_mapping *m;
+	struct segment *s;
 	int r = check(c, out);
 
 	if (r == 0)
-		r = stream_check(c, stream);
-	return r != 0 ? r : stream_signal(c, stream, out);
+		r = find_memory(c, stream, &s, &m);
+	if (r != 0)
+		return r;
+	r = stream_signal(c, m, stream, out);
+	segment_put(c, s);
+	return r;
 }
 
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 {
+	struct memory_mapping *m;
 	struct held_fence f;
+	struct segment *s;
 	int r = check(c, fence);
 
 	if (r == 0)
-		r = stream_check(c, stream);
-	if (r == 0)
-		r = fence_hold(c, fence->timeline, fence->value, &f);
+		r = find_memory(c, stream, &s, &m);
 	if (r != 0)
 		return r;
-	if (fence_state(c, &f) == TIMELINE_DEAD)
-		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
-	else
-		r = stream_wait(c, stream, &f, -1);
-	fence_drop(c, &f);
+	r = fence_hold(c, fence->timeline, fence->value, &f);
+	if (r == 0) {
+		if (fence_state(c, &f) == TIMELINE_DEAD)
+			r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
+		else
+			r = stream_wait(c, m, stream,
+					&(struct ordering){.fences = &f, .n = 1, .timeout_ms = -1});
+		fence_drop(c, &f);
+	}
+	segment_put(c, s);
 	return r;
 }
 
@@ -75,7 +106,32 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 		r = fence_hold(c, fence->timeline, fence->value, &f);
 	if (r != 0)
 		return r;
-	r = stream_wait(c, NULL, &f, timeout_ms);
+	r = fence_wait_here(c, &f, timeout_ms);
 	fence_drop(c, &f);
 	return r;
+}
+
+static uint64_t counted(atomic_uint_fast64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+int share_fence_get_stats(share_client *c, share_fence_stats *out)
+{
+	int r = check(c, out);
+
+	if (r == 0 && out->size != sizeof(*out))
+		r = fail(SHARE_EINVAL, "out was not initialised");
+	if (r != 0)
+		return r;
+	*out = (share_fence_stats){
+	    .size = sizeof(*out),
+	    .signals = counted(&c->stats.signals),
+	    .waits = counted(&c->stats.waits),
+	    .waits_saved = counted(&c->stats.waits_saved),
+	    .host_signals = counted(&c->stats.host_signals),
+	    .host_waits = counted(&c->stats.host_waits),
+	    .parked = parked_count(-1),
+	};
+	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "libshare/error.h"
 #include "libshare/host_stream.h"
+#include "wire/mutation.h"
 
 enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
 
@@ -49,7 +50,7 @@ static void run(share_host_stream *s, struct job *job)
 		fence_drop(c, &job->fence);
 		break;
 	case JOB_SIGNAL:
-		timeline_signal(c->page, s->slot, job->value);
+		timeline_signal(c->page, s->slot, job->value - MUTATION(fence_before_signal));
 		break;
 	case JOB_END:
 		break;
@@ -201,33 +202,23 @@ void share_host_stream_destroy(share_host_stream *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-int stream_check(share_client *c, void *stream)
+bool host_stream_is(share_client *c, const void *stream)
 {
 	share_host_stream *s;
 
-	if (!stream)
-		return 0;
 	pthread_mutex_lock(&c->lock);
 	LIST_FOREACH (s, &c->streams, link)
 		if (s == stream)
 			break;
 	pthread_mutex_unlock(&c->lock);
-	return s ? 0
-		 : fail(SHARE_EINVAL,
-			"the stream is neither NULL nor a share_host_stream of this client");
+	return s;
 }
 
-int stream_signal(share_client *c, void *stream, share_fence *out)
+int host_stream_signal(share_host_stream *s, share_fence *out)
 {
-	share_host_stream *s = stream;
-	struct job *job;
+	share_client *c = s->client;
+	struct job *job = job_new(JOB_SIGNAL);
 
-	/* what the calling thread did before is done */
-	if (!s) {
-		*out = (share_fence){0, 0};
-		return 0;
-	}
-	job = job_new(JOB_SIGNAL);
 	if (!job)
 		return SHARE_ENOMEM;
 	pthread_mutex_lock(&s->lock);
@@ -238,6 +229,8 @@ int stream_signal(share_client *c, void *stream, share_fence *out)
 	} else {
 		job->value = slot_next(c, s->slot);
 		*out = (share_fence){WIRE_TIMELINE(c->page_id, s->slot), job->value};
+		if (MUTATION(signal_before_work))
+			timeline_signal(c->page, s->slot, job->value);
 		enqueue_locked(s, job);
 		s->signaled = s->enqueued;
 		s->last_signal = *out;
@@ -246,29 +239,16 @@ int stream_signal(share_client *c, void *stream, share_fence *out)
 	return 0;
 }
 
-int stream_wait(share_client *c, void *stream, const struct held_fence *f, int timeout_ms)
+int host_stream_wait(share_host_stream *s, const struct held_fence *f)
 {
-	share_host_stream *s = stream;
 	struct job *job;
 
-	if (!s) {
-		switch (fence_block(c, f, timeout_ms)) {
-		case TIMELINE_REACHED:
-			return 0;
-		case TIMELINE_DEAD:
-			return fail(SHARE_EOWNERDEAD,
-				    "the process that was working on this died before it was done");
-		case TIMELINE_PENDING:
-			break;
-		}
-		return fail(SHARE_ETIMEDOUT, "the work on it was not done within the time limit");
-	}
-	if (fence_state(c, f) == TIMELINE_REACHED)
+	if (fence_state(s->client, f) == TIMELINE_REACHED)
 		return 0;
 	job = job_new(JOB_WAIT);
 	if (!job)
 		return SHARE_ENOMEM;
-	job->fence = fence_hold_again(c, f);
+	job->fence = fence_hold_again(s->client, f);
 	pthread_mutex_lock(&s->lock);
 	enqueue_locked(s, job);
 	pthread_mutex_unlock(&s->lock);

@@ -5,19 +5,15 @@
 #include "libshare/client.h"
 #include "libshare/timeline.h"
 
-/*
- * Where work is ordered. For host memory: NULL, the calling thread, or one of the client's host
- * streams.
- */
+/* Host streams, as libshare/stream.h needs them. */
 
-/* 0, or SHARE_EINVAL when @stream is not one of @c's. */
-int stream_check(share_client *c, void *stream);
+/* Whether @stream is one of @c's. Does not look into it. */
+bool host_stream_is(share_client *c, const void *stream);
 
-/* A fence behind everything enqueued so far; timeline 0 when it is reached already. 0 or error. */
-int stream_signal(share_client *c, void *stream, share_fence *out);
+/* A fence behind everything enqueued so far. 0 or SHARE_ENOMEM. */
+int host_stream_signal(share_host_stream *s, share_fence *out);
 
-/* Makes the stream wait; with NULL the thread does. @f stays the caller's. 0 or an error: only with
- * NULL can it be SHARE_EOWNERDEAD or SHARE_ETIMEDOUT. */
-int stream_wait(share_client *c, void *stream, const struct held_fence *f, int timeout_ms);
+/* Enqueues a wait; @f stays the caller's. 0 or SHARE_ENOMEM. */
+int host_stream_wait(share_host_stream *s, const struct held_fence *f);
 
 #endif

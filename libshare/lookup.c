@@ -2,14 +2,8 @@
 
 /*
  * Asynchronous look-ups. The answer may be read by any thread; it is queued, and turned into a
- * buffer by dispatch. Where the calling thread would have to wait for the giver's work, a thread
- * does, and queues it again.
- *
- *   ASKED    the request is under way
- *   QUEUED   an event is in the client's queue
- *   BLOCKED  a thread waits for the giver's fence
- *   RUNNING  dispatch makes a buffer of the answer, and runs the callback
- *   OVER     nothing more will happen
+ * buffer by dispatch. Where the calling thread would have to wait for the giver's work, or for that
+ * of those who use the buffer still, a thread does, and queues it again.
  */
 
 #include <errno.h>
@@ -17,215 +11,158 @@
 #include <string.h>
 
 #include "libshare/error.h"
-#include "libshare/host_stream.h"
 #include "libshare/lookup.h"
+#include "libshare/operation.h"
+#include "libshare/segment.h"
+#include "libshare/stream.h"
 
-#define LOOK_MS 50 /* how often a waiting thread looks whether it was canceled */
-
-enum phase { ASKED, QUEUED, BLOCKED, RUNNING, OVER };
-
-struct share_operation {
-	LIST_ENTRY(share_operation) link;
+struct lookup {
+	share_operation operation;
 	struct call call;
-	struct event event;
-	share_client *client;
-	enum phase phase; /* this and the next three under the lock */
-	unsigned refs;    /* the handle, and whatever the phase says is going on */
-	bool canceled;
-	bool has_handle;
-	pthread_t runner;
 	share_lookup_callback callback;
 	void *data;
 	void *stream;
-	int64_t deadline;
 
 	struct wire_grant grant; /* fences are a copy; size 0 when there are none */
 	bool granted;            /* and not yet turned into a buffer */
 	share_buffer *buffer;
-	struct held_fence fence; /* that a thread waits for */
+	struct fences users; /* of the buffer, that it has to come after */
 	int error;
 };
 
-static void unref_locked(share_operation *o)
+static struct lookup *lookup_of(share_operation *o)
 {
-	if (--o->refs > 0)
-		return;
-	LIST_REMOVE(o, link);
-	free((void *)(uintptr_t)o->grant.fences.data);
-	free(o);
+	return (struct lookup *)(void *)((char *)o - offsetof(struct lookup, operation));
 }
 
-/* Gives back what it got. Not from a delivery, and without the lock. */
-static void drop_result(share_operation *o)
+static void lookup_free(share_operation *o)
+{
+	struct lookup *l = lookup_of(o);
+
+	free((void *)(uintptr_t)l->grant.fences.data);
+	free(l);
+}
+
+/* Not from a delivery. */
+static void lookup_drop(share_operation *o)
 {
 	struct wire_message m = {.type = WIRE_RELEASE};
+	struct lookup *l = lookup_of(o);
 
-	if (o->granted) {
-		m.release.buffer = o->grant.buffer;
+	if (l->granted) {
+		m.release.buffer = l->grant.buffer;
 		m.release.count = 1;
 		rpc_send(o->client, &m);
-		o->granted = false;
+		l->granted = false;
 	}
-	if (o->buffer)
-		share_release(o->buffer, NULL);
-	o->buffer = NULL;
+	fences_done(o->client, &l->users);
+	if (l->buffer)
+		buffer_drop(l->buffer);
+	l->buffer = NULL;
 }
 
-/* What was going on is over. Without the lock. */
-static void finish(share_operation *o)
+/* ------------------------------------------------------------------------------------------- */
+/* From a grant to a buffer                                                                    */
+
+static int lookup_wait(share_operation *o, int timeout_ms)
 {
+	struct lookup *l = lookup_of(o);
 	share_client *c = o->client;
+	int64_t deadline = deadline_from(timeout_ms);
 
-	pthread_mutex_lock(&c->lock);
-	o->phase = OVER;
-	pthread_cond_broadcast(&c->arrived);
-	unref_locked(o);
-	pthread_mutex_unlock(&c->lock);
-	client_unref(c);
-}
-
-static void queue_locked(share_operation *o)
-{
-	o->phase = QUEUED;
-	client_queue_event(o->client, &o->event);
-}
-
-static void *wait_for_giver(void *data)
-{
-	share_operation *o = data;
-	share_client *c = o->client;
-	enum timeline_state state;
-	bool canceled;
-
-	do {
-		int left = deadline_left(o->deadline);
-		bool last = left >= 0 && left <= LOOK_MS;
-
-		state = fence_block(c, &o->fence, last ? left : LOOK_MS);
-		if (state == TIMELINE_PENDING && last)
-			o->error = SHARE_ETIMEDOUT;
-		pthread_mutex_lock(&c->lock);
-		canceled = o->canceled;
-		pthread_mutex_unlock(&c->lock);
-	} while (state == TIMELINE_PENDING && !canceled && !o->error);
-	fence_drop(c, &o->fence);
-	if (state == TIMELINE_DEAD)
-		o->error = SHARE_EOWNERDEAD;
-	pthread_mutex_lock(&c->lock);
-	canceled = o->canceled;
-	if (!canceled)
-		queue_locked(o);
-	pthread_mutex_unlock(&c->lock);
-	if (canceled) {
-		drop_result(o);
-		finish(o);
-	}
-	return NULL;
-}
-
-/* 1 when a thread has taken over, else 0 or an error. */
-static int block_in_thread(share_operation *o, const struct held_fence *f)
-{
-	pthread_attr_t detached;
-	pthread_t thread;
-	int r;
-
-	o->fence = fence_hold_again(o->client, f);
-	pthread_mutex_lock(&o->client->lock);
-	o->phase = BLOCKED;
-	pthread_mutex_unlock(&o->client->lock);
-	pthread_attr_init(&detached);
-	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	r = client_start_thread(&thread, &detached, wait_for_giver, o);
-	pthread_attr_destroy(&detached);
-	if (r == 0)
+	l->buffer->ordered = SHARE_ORDERED_BY_HOST;
+	switch (fence_block(c, &l->buffer->giver, timeout_ms)) {
+	case TIMELINE_PENDING:
 		return 1;
-	fence_drop(o->client, &o->fence);
-	pthread_mutex_lock(&o->client->lock);
-	o->phase = RUNNING;
-	pthread_mutex_unlock(&o->client->lock);
-	return fail_system(-r, "starting a thread to wait for the giver");
+	case TIMELINE_DEAD:
+		return SHARE_EOWNERDEAD;
+	case TIMELINE_REACHED:
+		break;
+	}
+	for (; l->users.n > 0; l->users.n--) {
+		struct held_fence *last = &l->users.all[l->users.n - 1];
+
+		if (fence_block(c, last, deadline_left(deadline)) == TIMELINE_PENDING)
+			return 1;
+		fence_drop(c, last);
+	}
+	return 0;
 }
 
-/* The fences of a hand-over are one at most. */
-static int order(share_operation *o)
+static bool is_pending(share_client *c, const struct lookup *l)
 {
-	share_client *c = o->client; /* once a thread has taken over, @o may be gone */
-	share_buffer *b = o->buffer;
-	struct wire_fence w;
-	enum timeline_state state;
-	struct held_fence f;
+	bool pending = fence_state(c, &l->buffer->giver) == TIMELINE_PENDING;
+
+	for (size_t i = 0; !pending && i < l->users.n; i++)
+		pending = fence_state(c, &l->users.all[i]) == TIMELINE_PENDING;
+	return pending;
+}
+
+static int order_on_stream(struct lookup *l)
+{
+	share_buffer *b = l->buffer;
+	struct ordering giver = {.fences = &b->giver, .n = 1, .timeout_ms = -1};
+	struct ordering users = {
+	    .fences = l->users.all, .n = l->users.n, .timeout_ms = -1, .dead_is_done = true};
+	share_client *c = l->operation.client;
 	int r;
 
-	if (o->grant.fences.size < sizeof(w))
-		return 0;
-	memcpy(&w, o->grant.fences.data, sizeof(w));
-	r = fence_hold(c, w.timeline, w.value, &f);
-	if (r != 0)
+	r = stream_wait(c, b->mapping, l->stream, &giver);
+	if (r == 0 && users.n > 0)
+		r = stream_wait(c, b->mapping, l->stream, &users);
+	b->ordered = giver.how > users.how ? giver.how : users.how;
+	return r;
+}
+
+static int order(struct lookup *l)
+{
+	share_client *c = l->operation.client;
+	share_buffer *b = l->buffer;
+	int r;
+
+	r = stream_check(c, b->segment->kind, l->stream);
+	if (r == 0)
+		r = buffer_hold_giver(c, &l->grant, b);
+	if (r == 0)
+		r = buffer_hold_users(c, &l->grant, &l->users);
+	if (r != 0 || !is_pending(c, l))
 		return r;
-	b->giver = fence_hold_again(c, &f);
-	state = fence_state(c, &f);
-	if (state == TIMELINE_DEAD)
-		r = SHARE_EOWNERDEAD;
-	else if (state == TIMELINE_PENDING)
-		r = o->stream ? stream_wait(c, o->stream, &f, -1) : block_in_thread(o, &f);
-	fence_drop(c, &f);
-	return r;
+	if (stream_blocks(c, b->mapping, l->stream))
+		return operation_block(&l->operation);
+	return order_on_stream(l);
 }
 
-/* Without the lock. 1 when a thread has taken over, else the result, which `buffer` goes with. */
-static int receive(share_operation *o)
+static int lookup_proceed(share_operation *o)
 {
-	int r = o->error;
+	struct lookup *l = lookup_of(o);
+	int r = l->error;
 
-	if (o->granted) {
-		o->granted = false;
-		r = buffer_from_grant_unordered(o->client, &o->grant, &o->buffer);
+	if (l->granted) {
+		l->granted = false;
+		r = buffer_from_grant_unordered(o->client, &l->grant, &l->buffer);
 		if (r == 0)
-			r = order(o);
+			r = order(l);
 	}
 	return r;
 }
 
-static void run(share_client *c, struct event *e)
+static void lookup_call(share_operation *o, int result)
 {
-	share_operation *o =
-	    (share_operation *)(void *)((char *)e - offsetof(share_operation, event));
-	share_buffer *b;
-	bool canceled;
-	int r;
+	struct lookup *l = lookup_of(o);
+	share_buffer *b = l->buffer;
 
-	/* from here on share_cancel() waits for us, as we use its stream */
-	o->phase = RUNNING;
-	o->runner = pthread_self();
-	pthread_mutex_unlock(&c->lock);
-	r = receive(o);
-	pthread_mutex_lock(&c->lock);
-	if (r == 1) {
-		pthread_cond_broadcast(&c->arrived);
-		return;
-	}
-	canceled = o->canceled;
-	pthread_mutex_unlock(&c->lock);
-	if (r != 0 || canceled)
-		drop_result(o);
-	b = o->buffer;
-	o->buffer = NULL;
-	if (r != 0) /* as if the look-up had been made here */
-		fail(r, "%s", r == o->call.error ? o->call.detail : share_strerror(r));
-	if (!canceled)
-		o->callback(b, r, o->data);
-	finish(o);
-	pthread_mutex_lock(&c->lock);
+	fences_done(o->client, &l->users);
+	l->buffer = NULL;
+	if (result != 0) /* as if the look-up had been made here */
+		fail(result, "%s",
+		     result == l->call.error ? l->call.detail : share_strerror(result));
+	l->callback(b, result, l->data);
 }
 
-/* The client is freed only when no operation is left. */
-static void discard(share_client *c, struct event *e)
-{
-	(void)c, (void)e;
-}
+/* ------------------------------------------------------------------------------------------- */
+/* Asking                                                                                      */
 
-static int copy_grant(share_operation *o, const struct wire_grant *m)
+static int copy_grant(struct lookup *l, const struct wire_grant *m)
 {
 	void *fences = NULL;
 
@@ -235,36 +172,55 @@ static int copy_grant(share_operation *o, const struct wire_grant *m)
 			return -ENOMEM;
 		memcpy(fences, m->fences.data, m->fences.size);
 	}
-	o->grant = *m;
-	o->grant.fences.data = fences;
-	o->grant.pages = (struct wire_bytes){NULL, 0};
+	l->grant = *m;
+	l->grant.fences.data = fences;
+	l->grant.pages = l->grant.recipe = (struct wire_bytes){NULL, 0};
 	return 0;
 }
 
 static void answered(share_client *c, struct call *call, const struct wire_message *m, int error)
 {
-	share_operation *o =
-	    (share_operation *)(void *)((char *)call - offsetof(share_operation, call));
+	struct lookup *l = (struct lookup *)(void *)((char *)call - offsetof(struct lookup, call));
 	struct wire_message release = {.type = WIRE_RELEASE};
 
-	o->error = error;
-	if (m && !o->canceled && copy_grant(o, &m->grant) == 0)
-		o->granted = true;
-	if (m && !o->granted) {
+	l->error = error;
+	if (m && !l->operation.canceled && copy_grant(l, &m->grant) == 0)
+		l->granted = true;
+	if (m && !l->granted) {
 		release.release.buffer = m->grant.buffer;
 		release.release.count = 1;
 		rpc_send_later_locked(c, &release);
-		o->error = SHARE_ENOMEM;
+		l->error = SHARE_ENOMEM;
 	}
 	/* a canceled one has nobody to tell; freed later, as this is called on its `call` */
-	queue_locked(o);
+	operation_queue_locked(&l->operation);
 }
+
+/* Its answer comes all the same, and is waited for here: then nothing is left. */
+static void lookup_recall_locked(share_operation *o)
+{
+	struct wire_message m = {.type = WIRE_CANCEL};
+	struct lookup *l = lookup_of(o);
+
+	m.cancel.lookup = l->call.serial;
+	if (rpc_send_locked(o->client, &m) == 0)
+		rpc_wait_locked(o->client, &l->call);
+}
+
+static const struct operation_kind kind = {
+    .proceed = lookup_proceed,
+    .wait = lookup_wait,
+    .call = lookup_call,
+    .drop = lookup_drop,
+    .recall_locked = lookup_recall_locked,
+    .free = lookup_free,
+};
 
 int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		       share_lookup_callback callback, void *data, share_operation **out)
 {
-	share_operation *o;
 	struct wire_message m;
+	struct lookup *l;
 	int r;
 
 	if (!callback)
@@ -272,99 +228,29 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	r = lookup_check(c, name, mode, timeout_ms, stream);
 	if (r != 0)
 		return r;
-	o = calloc(1, sizeof(*o));
-	if (!o)
+	l = calloc(1, sizeof(*l));
+	if (!l)
 		return fail_system(-ENOMEM, "looking up a name");
-	o->client = client_ref(c);
-	o->phase = ASKED;
-	o->refs = out ? 3 : 2; /* one of them this function's */
-	o->has_handle = out;
-	o->callback = callback;
-	o->data = data;
-	o->stream = stream;
-	o->deadline = deadline_from(timeout_ms);
-	o->event.run = run;
-	o->event.discard = discard;
-	o->call.expected = WIRE_GRANT;
-	o->call.answered = answered;
+	l->callback = callback;
+	l->data = data;
+	l->stream = stream;
+	l->call.expected = WIRE_GRANT;
+	l->call.answered = answered;
 	lookup_message(&m, name, mode, timeout_ms);
 	pthread_mutex_lock(&c->lock);
-	LIST_INSERT_HEAD(&c->operations, o, link);
-	r = rpc_start_locked(c, &m, &o->call);
-	if (r != 0 && o->call.done)
+	operation_init_locked(&l->operation, &kind, c, out != NULL);
+	l->operation.phase = ASKED;
+	l->operation.deadline = deadline_from(timeout_ms);
+	r = rpc_start_locked(c, &m, &l->call);
+	if (r != 0 && l->call.done)
 		r = 0; /* lost while sending, and answered so: the callback will tell */
 	if (r != 0)
-		o->refs = 1;
+		l->operation.refs = 1;
 	else if (out)
-		*out = o;
-	unref_locked(o);
+		*out = &l->operation;
+	operation_unref_locked(&l->operation);
 	pthread_mutex_unlock(&c->lock);
 	if (r != 0)
 		client_unref(c);
 	return r;
-}
-
-/* Without the lock; the caller gives up one reference. */
-static void cancel(share_operation *o)
-{
-	struct wire_message m = {.type = WIRE_CANCEL};
-	share_client *c = o->client;
-	bool dequeued = false;
-
-	client_ref(c);
-	pthread_mutex_lock(&c->lock);
-	o->canceled = true;
-	if (o->phase == ASKED && !c->lost) {
-		/* its answer comes all the same, and is waited for here: then nothing is left */
-		m.cancel.lookup = o->call.serial;
-		if (rpc_send_locked(c, &m) == 0)
-			rpc_wait_locked(c, &o->call);
-	}
-	if (o->event.queued) {
-		client_unqueue_event(c, &o->event);
-		dequeued = true;
-	}
-	while (o->phase == RUNNING && !pthread_equal(o->runner, pthread_self()))
-		pthread_cond_wait(&c->arrived, &c->lock);
-	pthread_mutex_unlock(&c->lock);
-	if (dequeued) {
-		drop_result(o);
-		finish(o);
-	}
-	client_unref(c);
-}
-
-void share_cancel(share_operation *o)
-{
-	share_client *c;
-
-	if (!o || client_is_forked(o->client))
-		return;
-	c = client_ref(o->client);
-	cancel(o);
-	pthread_mutex_lock(&c->lock);
-	unref_locked(o);
-	pthread_mutex_unlock(&c->lock);
-	client_unref(c);
-}
-
-void operations_abandon(share_client *c)
-{
-	for (;;) {
-		share_operation *o;
-
-		pthread_mutex_lock(&c->lock);
-		LIST_FOREACH (o, &c->operations, link)
-			if (!o->has_handle && !o->canceled)
-				break;
-		if (o)
-			o->refs++;
-		pthread_mutex_unlock(&c->lock);
-		if (!o)
-			return;
-		cancel(o);
-		pthread_mutex_lock(&c->lock);
-		unref_locked(o);
-		pthread_mutex_unlock(&c->lock);
-	}
 }

@@ -10,9 +10,9 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
-#include "libshare/host_stream.h"
 #include "libshare/inspect.h"
 #include "libshare/lookup.h"
+#include "libshare/stream.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version)
@@ -32,9 +32,9 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	if (r == 0)
 		r = name_check(name);
 	if (r == 0)
-		r = stream_check(b->client, stream);
+		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
-		r = stream_signal(b->client, stream, &fence);
+		r = stream_signal(b->client, b->mapping, stream, &fence);
 	if (r != 0)
 		return r;
 	m.publish = (struct wire_publish){
@@ -91,7 +91,7 @@ int lookup_check(share_client *c, const char *name, int mode, int timeout_ms, vo
 	r = name_check(name);
 	if (r == 0)
 		r = mode_check(mode);
-	return r != 0 ? r : stream_check(c, stream);
+	return r != 0 ? r : stream_check(c, NULL, stream);
 }
 
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
@@ -111,7 +111,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 	r = rpc(c, &m, WIRE_GRANT, &reply);
 	if (r != 0)
 		return r;
-	return buffer_from_grant(c, &reply.m.grant, true, stream, deadline_left(deadline), out);
+	return buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), out);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -13,15 +13,19 @@
 #include "libshare/buffer.h"
 #include "libshare/error.h"
 
-/* Static names for the kinds there are; a newer broker may know more. */
-static const char *kind_name(const struct wire_bytes *kind)
+static char *text_of(const struct wire_bytes *bytes)
 {
-	static const char *const names[] = {"host", "vmm", "mempool"};
+	return strndup(bytes->size ? bytes->data : "", bytes->size);
+}
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strlen(names[i]) == kind->size && memcmp(names[i], kind->data, kind->size) == 0)
-			return names[i];
-	return "unknown";
+static void pool_free(share_pool *p)
+{
+	if (!p)
+		return;
+	free(p->name);
+	free(p->device);
+	free(p->reason);
+	free(p);
 }
 
 static int pool_from_reply(share_client *c, const char *name, const struct wire_pool *m,
@@ -29,27 +33,34 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 {
 	struct wire_message close = {.type = WIRE_POOL_CLOSE};
 	share_pool *p = calloc(1, sizeof(*p));
-	char *copy = strdup(name);
 
-	if (!p || !copy) {
-		free(p);
-		free(copy);
+	if (p) {
+		p->name = strdup(name);
+		p->device = text_of(&m->device);
+		p->reason = text_of(&m->reason);
+	}
+	if (!p || !p->name || !p->device || !p->reason) {
+		pool_free(p);
 		close.pool_close.pool = m->pool;
 		rpc(c, &close, WIRE_DONE, NULL);
 		return fail_system(-ENOMEM, "opening a pool");
 	}
 	p->client = client_ref(c);
 	p->id = m->pool;
-	p->name = copy;
+	p->kind = memory_kind_by_name(m->kind.data, m->kind.size);
 	p->info = (share_pool_info){
 	    .size = sizeof(p->info),
-	    .name = copy,
-	    .kind = kind_name(&m->kind),
+	    .name = p->name,
+	    .kind = p->kind ? p->kind->name : "unknown", /* a newer broker's */
 	    .limit = m->limit,
 	    .segment_size = m->segment_size,
 	    .alignment = m->alignment,
 	    .mode = m->mode,
 	    .manage = m->manage,
+	    .flags = m->flags,
+	    .device = *p->device ? p->device : NULL,
+	    .reason = p->reason,
+	    .reuse = m->reuse,
 	};
 	*out = p;
 	return 0;
@@ -164,11 +175,15 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 	    .alignment = options->alignment,
 	    .release_threshold = options->release_threshold,
 	    .flags = options->flags,
+	    .reuse = options->reuse,
 	    .name = {name, (uint32_t)strlen(name)},
 	};
 	if (options->kind)
 		m.pool_create.kind =
 		    (struct wire_bytes){options->kind, (uint32_t)strlen(options->kind)};
+	if (options->device)
+		m.pool_create.device =
+		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
 	if (access)
 		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
 	r = rpc(c, &m, WIRE_POOL, &reply);
@@ -199,8 +214,7 @@ void share_pool_close(share_pool *p)
 	m.pool_close.pool = p->id;
 	rpc(p->client, &m, WIRE_DONE, NULL);
 	client_unref(p->client);
-	free(p->name);
-	free(p);
+	pool_free(p);
 }
 
 int share_pool_get_info(share_pool *p, share_pool_info *out)

@@ -244,17 +244,22 @@ int rpc_send_later_locked(share_client *c, const struct wire_message *m)
 	return 0;
 }
 
-/* Sending may read, and that may leave more to send: whoever comes first sends all. */
+/* What came up while a message was delivered. Sending may read, and that may leave more to do:
+ * whoever comes first does all. */
 static void send_later_locked(share_client *c)
 {
 	if (c->sending_later)
 		return;
 	c->sending_later = true;
-	while (c->n_later > 0 && !c->lost) {
-		struct wire_message m = c->later[--c->n_later];
+	do {
+		segments_unmap_retired_locked(c);
+		peers_forget_dead_locked(c);
+		while (c->n_later > 0 && !c->lost) {
+			struct wire_message m = c->later[--c->n_later];
 
-		rpc_send_locked(c, &m);
-	}
+			rpc_send_locked(c, &m);
+		}
+	} while (!LIST_EMPTY(&c->retired));
 	c->sending_later = false;
 }
 

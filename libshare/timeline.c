@@ -12,16 +12,27 @@
 #include <time.h>
 
 #include "libshare/error.h"
+#include "libshare/gpu_stream.h"
+#include "libshare/parked.h"
 #include "libshare/timeline.h"
+#include "wire/mutation.h"
+#include "wire/process.h"
 
-#define PEERS_KEPT      64  /* pages of dead peers are dropped beyond */
+#define PEERS_KEPT      64  /* of the dead: those that came before are dropped */
 #define SLICE_MS        100 /* between looks at the owner */
 #define POISON_GRACE_MS 1000
 
-static void peer_free(share_client *c, struct peer_page *p)
+static void peer_remove(share_client *c, struct peer_page *p)
 {
 	LIST_REMOVE(p, link);
 	c->n_peers--;
+}
+
+static void peer_free(struct peer_page *p)
+{
+	gpu_stream_forget_page(p);
+	fd_close(p->stat);
+	pthread_mutex_destroy(&p->lock);
 	timeline_unmap(p->page);
 	fd_close(p->pidfd);
 	free(p);
@@ -29,20 +40,61 @@ static void peer_free(share_client *c, struct peer_page *p)
 
 static bool is_over(const struct peer_page *p)
 {
-	return atomic_load_explicit(&p->page->slots[0].value, memory_order_relaxed) >=
-	       TIMELINE_POISON;
+	/* the last slot is poisoned last */
+	return timeline_value(p->page, TIMELINE_SLOTS - 1) >= TIMELINE_POISON;
+}
+
+/* Nothing is asked of the dead any more. Nobody looks at this one now. */
+static void close_descriptors(struct peer_page *p)
+{
+	atomic_store(&p->distrusted, true);
+	p->stat = fd_close(p->stat);
+	p->pidfd = fd_close(p->pidfd);
+}
+
+/* The pages that may go; @by_gpu: of those that GPUs know, for which the driver has to be called.
+ * The newest come first in the list and are kept, as somebody may be about to look at them. */
+static struct peer_page *next_dropped(share_client *c, bool by_gpu)
+{
+	struct peer_page *p;
+	unsigned n = 0;
+
+	LIST_FOREACH (p, &c->peers, link) {
+		if (p->refs > 0 || !is_over(p))
+			continue;
+		close_descriptors(p);
+		if (++n > PEERS_KEPT && (p->gpu.host != NULL) == by_gpu)
+			return p;
+	}
+	return NULL;
 }
 
 static void drop_dead_peers(share_client *c)
 {
-	struct peer_page *p = LIST_FIRST(&c->peers);
+	struct peer_page *p;
 
-	while (p && c->n_peers > PEERS_KEPT) {
-		struct peer_page *next = LIST_NEXT(p, link);
+	while ((p = next_dropped(c, false))) {
+		peer_remove(c, p);
+		peer_free(p);
+	}
+}
 
-		if (p->refs == 0 && is_over(p))
-			peer_free(c, p);
-		p = next;
+void peers_forget_dead_locked(share_client *c)
+{
+	struct peer_page *p;
+	bool parked;
+
+	if (c->n_peers <= PEERS_KEPT || !next_dropped(c, true))
+		return;
+	pthread_mutex_unlock(&c->lock);
+	/* the driver would wait for those streams */
+	parked = parked_count(-1) > 0;
+	pthread_mutex_lock(&c->lock);
+	while (!parked && (p = next_dropped(c, true))) {
+		peer_remove(c, p);
+		pthread_mutex_unlock(&c->lock);
+		peer_free(p);
+		pthread_mutex_lock(&c->lock);
 	}
 }
 
@@ -79,16 +131,49 @@ int peer_arrived_locked(share_client *c, uint64_t id, int fd, int pidfd)
 	p->id = id;
 	p->page = page;
 	p->pidfd = pidfd;
+	p->stat = -1;
+	pthread_mutex_init(&p->lock, NULL);
+	drop_dead_peers(c);
 	LIST_INSERT_HEAD(&c->peers, p, link);
 	c->n_peers++;
-	drop_dead_peers(c);
 	return 0;
 }
 
-void peers_done(share_client *c)
+/* Of clients that have ended while streams waited on them. */
+static LIST_HEAD(, peer_page) kept = LIST_HEAD_INITIALIZER(kept);
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a forked child none of them is mapped, and nobody holds the lock. */
+static void start_anew(void)
 {
-	while (!LIST_EMPTY(&c->peers))
-		peer_free(c, LIST_FIRST(&c->peers));
+	kept_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	LIST_INIT(&kept);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_anew);
+}
+
+static void peer_keep(struct peer_page *p)
+{
+	close_descriptors(p);
+	pthread_mutex_lock(&kept_lock);
+	LIST_INSERT_HEAD(&kept, p, link);
+	pthread_mutex_unlock(&kept_lock);
+}
+
+void peers_done(share_client *c, bool parked)
+{
+	struct peer_page *p;
+
+	while ((p = LIST_FIRST(&c->peers))) {
+		peer_remove(c, p);
+		if (parked && p->gpu.host)
+			peer_keep(p);
+		else
+			peer_free(p);
+	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -138,7 +223,8 @@ int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_f
 		*out = (struct held_fence){0};
 		return 0;
 	}
-	if (f.slot == 0 || f.slot >= TIMELINE_SLOTS)
+	/* nothing would release a stream that waits for more than the poison */
+	if (f.slot == 0 || f.slot >= TIMELINE_SLOTS || value >= TIMELINE_POISON)
 		return fail(SHARE_EINVAL, "this is not a fence");
 	while (!hold_known(c, page, &f)) {
 		r = ask_for_page(c, page);
@@ -185,7 +271,7 @@ static bool owner_is_dead(const struct held_fence *f)
 {
 	struct pollfd p = {.fd = f->peer ? f->peer->pidfd : -1, .events = POLLIN};
 
-	return f->peer && poll(&p, 1, 0) > 0;
+	return f->peer && (atomic_load(&f->peer->distrusted) || poll(&p, 1, 0) > 0);
 }
 
 static bool broker_is_lost(share_client *c)
@@ -197,6 +283,14 @@ static bool broker_is_lost(share_client *c)
 	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
 	return lost || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR));
+}
+
+/* Of what GPUs have written, only what was seen while their process was known to run. */
+static bool is_believed(const struct held_fence *f)
+{
+	uint64_t believed = atomic_load_explicit(&f->peer->believed[f->slot], memory_order_relaxed);
+
+	return !timeline_is_by_gpu(f->page, f->slot) || (int64_t)(believed - f->value) >= 0;
 }
 
 /*
@@ -211,14 +305,38 @@ static enum timeline_state judge_dead(share_client *c, const struct held_fence *
 	if (!atomic_compare_exchange_strong(&f->peer->dead_since, &seen, now) &&
 	    now - seen > POISON_GRACE_MS)
 		atomic_store(&f->peer->distrusted, true);
-	if (atomic_load(&f->peer->distrusted) || broker_is_lost(c))
-		return timeline_query(f->page, f->slot, f->value) == TIMELINE_REACHED
-			   ? TIMELINE_REACHED
-			   : TIMELINE_DEAD;
-	return TIMELINE_PENDING;
+	if (!atomic_load(&f->peer->distrusted) && !broker_is_lost(c))
+		return TIMELINE_PENDING;
+	return timeline_query(f->page, f->slot, f->value) == TIMELINE_REACHED && is_believed(f)
+		   ? TIMELINE_REACHED
+		   : TIMELINE_DEAD;
 }
 
-/* One load, unless it is pending and somebody else's. */
+/*
+ * A GPU says that it is reached. That is so when its owner had not begun to exit afterwards; else
+ * the broker, which has looked all the time, will say.
+ */
+static enum timeline_state believe(const struct held_fence *f)
+{
+	enum process_state state;
+	uint64_t now;
+
+	if (is_believed(f) || MUTATION(trust_the_dying))
+		return TIMELINE_REACHED;
+	now = timeline_value(f->page, f->slot);
+	if (now >= TIMELINE_POISON)
+		return timeline_query(f->page, f->slot, f->value);
+	pthread_mutex_lock(&f->peer->lock);
+	state = atomic_load(&f->peer->distrusted) ? PROCESS_EXITS
+						  : process_state(f->peer->pidfd, &f->peer->stat);
+	pthread_mutex_unlock(&f->peer->lock);
+	if (state == PROCESS_EXITS)
+		return TIMELINE_PENDING;
+	atomic_store_explicit(&f->peer->believed[f->slot], now, memory_order_relaxed);
+	return TIMELINE_REACHED;
+}
+
+/* One load, unless it is somebody else's, and pending or not known to be reached yet. */
 enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 {
 	enum timeline_state state;
@@ -226,8 +344,12 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 	if (!f->page)
 		return TIMELINE_REACHED;
 	state = timeline_query(f->page, f->slot, f->value);
+	if (state == TIMELINE_DEAD && MUTATION(dead_is_reached))
+		return TIMELINE_REACHED;
 	if (!f->peer)
 		return state;
+	if (state == TIMELINE_REACHED && timeline_is_by_gpu(f->page, f->slot))
+		state = believe(f);
 	if (state == TIMELINE_DEAD)
 		atomic_store(&f->peer->distrusted, true);
 	else if (state == TIMELINE_PENDING && owner_is_dead(f))
@@ -254,7 +376,24 @@ enum timeline_state fence_block(share_client *c, const struct held_fence *f, int
 			return state;
 		if (timeout_ms >= 0 && now_ms() >= deadline)
 			return TIMELINE_PENDING;
+		/* its owner is on its way out, which the wait above does not wait for */
+		if (timeline_query(f->page, f->slot, f->value) != TIMELINE_PENDING)
+			nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
+}
+
+int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms)
+{
+	switch (fence_block(c, f, timeout_ms)) {
+	case TIMELINE_REACHED:
+		return 0;
+	case TIMELINE_DEAD:
+		return fail(SHARE_EOWNERDEAD,
+			    "the process that was working on this died before it was done");
+	case TIMELINE_PENDING:
+		break;
+	}
+	return fail(SHARE_ETIMEDOUT, "the work on it was not done within the time limit");
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -292,6 +431,16 @@ uint64_t slot_next(share_client *c, uint32_t slot)
 
 	pthread_mutex_lock(&c->lock);
 	value = ++c->slot_values[slot];
+	pthread_mutex_unlock(&c->lock);
+	return value;
+}
+
+uint64_t slot_last(share_client *c, uint32_t slot)
+{
+	uint64_t value;
+
+	pthread_mutex_lock(&c->lock);
+	value = c->slot_values[slot];
 	pthread_mutex_unlock(&c->lock);
 	return value;
 }

@@ -6,7 +6,7 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
-#include "libshare/host_stream.h"
+#include "libshare/stream.h"
 
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out)
@@ -24,9 +24,9 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	if (r == 0 && options->mode)
 		r = mode_check((int)options->mode);
 	if (r == 0)
-		r = stream_check(b->client, stream);
+		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
-		r = stream_signal(b->client, stream, &fence);
+		r = stream_signal(b->client, b->mapping, stream, &fence);
 	if (r != 0)
 		return r;
 	m.export = (struct wire_export){
@@ -65,13 +65,13 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 	if (mode != 0)
 		r = mode_check(mode);
 	if (r == 0)
-		r = stream_check(c, stream);
+		r = stream_check(c, NULL, stream);
 	if (r != 0)
 		return r;
 	m.import.mode = (uint32_t)mode;
 	m.import.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
 	r = rpc(c, &m, WIRE_GRANT, &reply);
-	return r != 0 ? r : buffer_from_grant(c, &reply.m.grant, true, stream, -1, out);
+	return r != 0 ? r : buffer_from_grant(c, &reply.m.grant, stream, -1, out);
 }
 
 int share_revoke(share_client *c, const share_token *token)

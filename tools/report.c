@@ -76,11 +76,76 @@ static char *show_holders(const json_t *row, const char *key, bool exact)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* "9.0" */
+static char *show_capability(const json_t *row, const char *key, bool exact)
+{
+	json_int_t value = json_integer_value(json_object_get(row, key));
+	char *text;
+
+	(void)exact;
+	return asprintf(&text, "%d.%d", (int)(value / 10), (int)(value % 10)) < 0 ? NULL : text;
+}
+
+/* "13.0" */
+static char *show_cuda_version(const json_t *row, const char *key, bool exact)
+{
+	json_int_t value = json_integer_value(json_object_get(row, key));
+	char *text;
+
+	(void)exact;
+	return asprintf(&text, "%d.%d", (int)(value / 1000), (int)(value % 1000 / 10)) < 0 ? NULL
+											   : text;
+}
+
+/* Where it could not be found out, the broker says -1. */
+static char *show_free(const json_t *row, const char *key, bool exact)
+{
+	if (json_integer_value(json_object_get(row, key)) < 0)
+		return strdup("-");
+	return show_size(row, key, exact);
+}
+
+/* 0: there is none */
+static char *show_agent(const json_t *row, const char *key, bool exact)
+{
+	if (json_integer_value(json_object_get(row, key)) == 0)
+		return strdup("-");
+	return show_count(row, key, exact);
+}
+
+/* "vmm mempool events" */
+static char *show_words(const json_t *row, const char *key, bool exact)
+{
+	const json_t *list = json_object_get(row, key);
+	char *text = NULL, *word;
+	json_t *each;
+	size_t size, i;
+	FILE *out;
+
+	(void)exact;
+	if (json_array_size(list) == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, each) {
+		word = json_is_string(each) ? strdup(json_string_value(each)) : NULL;
+		fprintf(out, "%s%s", i ? " " : "", word ? word : "?");
+		free(word);
+	}
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* clang-format off */
 
 static const struct column pool_columns[] = {
     {"POOL",         "pool",         show_text,       CUT},
     {"KIND",         "kind",         show_text,       LEFT},
+    {"DEVICE",       "device",       show_text,       CUT},
+    {"REUSE",        "reuse",        show_text,       LEFT},
     {"USED",         "used",         show_size,       RIGHT},
     {"RESERVED",     "reserved",     show_size,       RIGHT},
     {"LIMIT",        "limit",        show_size,       RIGHT},
@@ -137,6 +202,31 @@ static const struct column name_columns[] = {
     {"USER",       "uid",        show_user,   LEFT},
 };
 
+static const struct column device_columns[] = {
+    {"GPU",     "ordinal", show_count,        RIGHT},
+    {"NAME",    "name",    show_text,         CUT},
+    {"DEVICE",  "device",  show_text,         LEFT},
+    {"PCI",     "pci",     show_text,         LEFT},
+    {"COMPUTE", "compute", show_capability,   RIGHT},
+    {"CUDA",    "driver",  show_cuda_version, RIGHT},
+    {"MEMORY",  "total",   show_size,         RIGHT},
+    {"FREE",    "free",    show_free,         RIGHT},
+    {"AGENT",   "agent",   show_agent,        RIGHT},
+    {"EVENTS",  "events",  show_count,        RIGHT},
+    {"GONE",    "gone",    show_yes_no,       LEFT},
+    {"CAN",     "can",     show_words,        CUT},
+};
+
+static const struct column event_columns[] = {
+    {"EVENT",  "event",  show_text,   RIGHT},
+    {"NAME",   "name",   show_text,   CUT},
+    {"LEASES", "leases", show_count,  RIGHT},
+    {"WEDGED", "wedged", show_yes_no, LEFT},
+    {"LOST",   "lost",   show_yes_no, LEFT},
+    {"USER",   "uid",    show_user,   LEFT},
+    {"DEVICE", "device", show_text,   LEFT},
+};
+
 /* members of "status" that are more than what they look like */
 static const struct column status_lines[] = {
     {"uptime",        "uptime_ms",     show_time, LEFT},
@@ -159,6 +249,8 @@ static const struct report {
     {"clients", COLUMNS(client_columns)},
     {"buffers", COLUMNS(buffer_columns)},
     {"names", COLUMNS(name_columns)},
+    {"devices", COLUMNS(device_columns)},
+    {"events", COLUMNS(event_columns)},
 };
 
 const struct report *report_find(const char *name)

@@ -91,6 +91,8 @@ static const struct argp argp = {options,
 				 "  clients   connections, and what their processes hold\n"
 				 "  buffers   where each is, and who holds it\n"
 				 "  names     what is published, all or what starts with PREFIX\n"
+				 "  devices   GPUs, and what they can do\n"
+				 "  events    interprocess events that are leased\n"
 				 "\n"
 				 "Without --socket, the broker is the one that programs find: at "
 				 "$SHARE_SOCKET when that is set, else at "

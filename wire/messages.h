@@ -3,11 +3,13 @@
 #define WIRE_MESSAGES_H
 
 /*
- * The protocol between libshare and the broker, declared once. Structs, codec tables, the broker's
+ * The protocols between libshare and the broker and between the broker and its agents, declared
+ * once. Structs, codec tables, the broker's
  * dispatch and docs/protocol.md are all derived from these lists.
  *
  * WIRE_MESSAGES: M(NAME, name, number, direction, fds_min, fds_max, since, reply, text)
- *   direction  TO_BROKER or TO_CLIENT
+ *   direction  TO_BROKER or TO_CLIENT; TO_AGENT or FROM_AGENT between the broker and its agents,
+ *              with numbers from 64 on
  *   reply      what answers it: a message's name, or NOTHING
  *
  * WIRE_FIELDS_name: F(M, type, name, since, text) a fixed little-endian field, in wire order
@@ -83,7 +85,40 @@
 	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                              \
 	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                      \
 	  "The client has no mapping of the segment any more. A later GRANT brings the "          \
-	  "descriptor again.")
+	  "descriptor again.")                                                                    \
+	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE,                                 \
+	  "Asks how plain code reaches a buffer this client holds.")                              \
+	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING,                                        \
+	  "The descriptor of the buffer's segment (of a pool handle, for a mempool), and how to " \
+	  "import it.")                                                                           \
+	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT,                              \
+	  "Leases an interprocess event from the agent of a device.")                             \
+	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT,                                  \
+	  "One more lease of an event, by its name or by its token.")                             \
+	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, "One lease of an event.")                \
+	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE,                             \
+	  "Gives one lease of an event back. Serial 0 wants no reply.")                           \
+	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                \
+	  "Asks an agent what its device is and how much of it is free. An agent without a "      \
+	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                       \
+	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, "A device.")              \
+	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, "Success without a result.")  \
+	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING,                           \
+	  "What was asked for could not be done.")                                                \
+	M(AGENT_SEGMENT_CREATE, agent_segment_create, 68, TO_AGENT, 0, 0, 1, AGENT_SEGMENT,       \
+	  "Makes a segment.")                                                                     \
+	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING,                         \
+	  "A segment: its descriptor and its recipe.")                                            \
+	M(AGENT_SEGMENT_DESTROY, agent_segment_destroy, 70, TO_AGENT, 0, 0, 1, AGENT_DONE,        \
+	  "The broker has closed its descriptor, and no client maps the segment any more.")       \
+	M(AGENT_EVENT_CREATE, agent_event_create, 71, TO_AGENT, 0, 0, 1, AGENT_EVENT,             \
+	  "Makes an interprocess event.")                                                         \
+	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, "An interprocess event.")   \
+	M(AGENT_EVENT_DESTROY, agent_event_destroy, 73, TO_AGENT, 0, 0, 1, AGENT_DONE,            \
+	  "Nobody uses the event any more.")                                                      \
+	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE,                            \
+	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "   \
+	  "and is what an agent that keeps nothing of the segment needs.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                         \
 	F(M, u32, version, 1, "newest protocol version the client speaks") \
@@ -104,24 +139,29 @@
 #define WIRE_FIELDS_ping(F, V, M)
 #define WIRE_FIELDS_bye(F, V, M)
 #define WIRE_FIELDS_pool_open(F, V, M) V(M, name, 255, 1, "the pool's name")
-#define WIRE_FIELDS_pool_create(F, V, M)                            \
-	F(M, u64, limit, 1, "bytes of all segments; 0: default")    \
-	F(M, u64, segment_size, 1, "bytes; 0: default")             \
-	F(M, u64, alignment, 1, "bytes; 0: default")                \
-	F(M, u64, release_threshold, 1, "bytes; all ones: default") \
-	F(M, u32, flags, 1, "enum share_pool_flags")                \
-	F(M, u32, reserved, 1, "0")                                 \
-	V(M, name, 255, 1, "the pool's name")                       \
-	V(M, kind, 31, 1, "kind of memory; empty: auto")            \
-	V(M, access, 16384, 1, "who may use it, JSON; empty: the creating user")
-#define WIRE_FIELDS_pool(F, V, M)                                \
-	F(M, u64, pool, 1, "identifier")                         \
-	F(M, u64, limit, 1, "bytes of all segments")             \
-	F(M, u64, segment_size, 1, "bytes")                      \
-	F(M, u64, alignment, 1, "bytes")                         \
-	F(M, u32, mode, 1, "enum share_mode: at most")           \
-	F(M, u32, manage, 1, "1 when the client may destroy it") \
-	V(M, kind, 31, 1, "kind of memory")
+#define WIRE_FIELDS_pool_create(F, V, M)                                         \
+	F(M, u64, limit, 1, "bytes of all segments; 0: default")                 \
+	F(M, u64, segment_size, 1, "bytes; 0: default")                          \
+	F(M, u64, alignment, 1, "bytes; 0: default")                             \
+	F(M, u64, release_threshold, 1, "bytes; all ones: default")              \
+	F(M, u32, flags, 1, "enum share_pool_flags")                             \
+	F(M, u32, reuse, 1, "enum share_reuse")                                  \
+	V(M, name, 255, 1, "the pool's name")                                    \
+	V(M, kind, 31, 1, "kind of memory; empty: auto")                         \
+	V(M, access, 16384, 1, "who may use it, JSON; empty: the creating user") \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the first that does")
+#define WIRE_FIELDS_pool(F, V, M)                                         \
+	F(M, u64, pool, 1, "identifier")                                  \
+	F(M, u64, limit, 1, "bytes of all segments")                      \
+	F(M, u64, segment_size, 1, "bytes")                               \
+	F(M, u64, alignment, 1, "bytes")                                  \
+	F(M, u32, mode, 1, "enum share_mode: at most")                    \
+	F(M, u32, manage, 1, "1 when the client may destroy it")          \
+	F(M, u32, flags, 1, "enum share_pool_flags")                      \
+	F(M, u32, reuse, 1, "enum share_reuse")                           \
+	V(M, kind, 31, 1, "kind of memory")                               \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the host") \
+	V(M, reason, 511, 1, "why it is of this kind")
 #define WIRE_FIELDS_pool_close(F, V, M)   F(M, u64, pool, 1, "identifier")
 #define WIRE_FIELDS_pool_destroy(F, V, M) V(M, name, 255, 1, "the pool's name")
 #define WIRE_FIELDS_alloc(F, V, M)       \
@@ -140,7 +180,8 @@
 	F(M, u32, flags, 1, "enum wire_grant_flags")                                               \
 	F(M, u32, reserved, 1, "0")                                                                \
 	V(M, fences, 16384, 1, "struct wire_fence each: reached before the memory may be touched") \
-	V(M, pages, 256, 1, "u64 each: the timeline pages whose descriptors come along")
+	V(M, pages, 256, 1, "u64 each: the timeline pages whose descriptors come along")           \
+	V(M, recipe, 128, 1, "struct memory_recipe of the segment, with GRANT_SEGMENT")
 #define WIRE_FIELDS_release(F, V, M)                                                        \
 	F(M, u64, buffer, 1, "identifier")                                                  \
 	F(M, u64, timeline, 1, "the fence behind the client's last use; 0: none is needed") \
@@ -202,5 +243,67 @@
 #define WIRE_FIELDS_timeline_page(F, V, M)   F(M, u64, page, 1, "identifier of the page")
 #define WIRE_FIELDS_segment_retire(F, V, M)  F(M, u64, segment, 1, "identifier")
 #define WIRE_FIELDS_segment_retired(F, V, M) F(M, u64, segment, 1, "identifier")
+#define WIRE_FIELDS_recipe_get(F, V, M)      F(M, u64, buffer, 1, "identifier")
+#define WIRE_FIELDS_recipe(F, V, M)                                         \
+	F(M, u64, offset, 1, "of the buffer in the segment, bytes")         \
+	F(M, u32, kind, 1, "enum memory_kind_id")                           \
+	F(M, u32, mode, 1, "enum share_mode: what the client holds it for") \
+	V(M, recipe, 128, 1, "struct memory_recipe of the segment")
+#define WIRE_FIELDS_event_create(F, V, M)                                           \
+	F(M, u32, reserved, 1, "0")                                                 \
+	F(M, u32, reserved2, 1, "0")                                                \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the first there is") \
+	V(M, name, 255, 1, "by which others of this user may open it; empty: none")
+#define WIRE_FIELDS_event_open(F, V, M)                         \
+	V(M, name, 255, 1, "the event's name; empty: by token") \
+	V(M, token, 32, 1, "32 bytes, or empty")
+#define WIRE_FIELDS_event(F, V, M)                        \
+	F(M, u64, event, 1, "identifier")                 \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"")  \
+	V(M, handle, 64, 1, "CUipcEventHandle, 64 bytes") \
+	V(M, token, 32, 1, "32 bytes: the right to open the event")
+#define WIRE_FIELDS_event_release(F, V, M) F(M, u64, event, 1, "identifier")
+#define WIRE_FIELDS_agent_device_get(F, V, M)
+#define WIRE_FIELDS_agent_device(F, V, M)                                                        \
+	F(M, u64, total, 1, "bytes of memory")                                                   \
+	F(M, u64, free, 1, "bytes of memory now; all ones: unknown")                             \
+	F(M, u64, granularity, 1, "bytes: sizes of vmm segments are multiples of it; 0: no vmm") \
+	F(M, u32, ordinal, 1, "among the devices this broker sees")                              \
+	F(M, u32, driver, 1, "CUDA version of the driver: 1000 * major + 10 * minor")            \
+	F(M, u32, compute, 1, "compute capability: 10 * major + minor")                          \
+	F(M, u32, flags, 1, "enum wire_device_flags")                                            \
+	V(M, uuid, 16, 1, "16 bytes")                                                            \
+	V(M, uuid_text, 63, 1, "\"GPU-...\" or \"MIG-...\"")                                     \
+	V(M, name, 255, 1, "marketing name")                                                     \
+	V(M, pci, 31, 1, "bus address, \"0000:04:00.0\"")
+#define WIRE_FIELDS_agent_done(F, V, M)
+#define WIRE_FIELDS_agent_failed(F, V, M)                          \
+	F(M, i32, error, 1, "a SHARE_E... number")                 \
+	F(M, u32, fatal, 1, "1: the agent cannot go on, and ends") \
+	V(M, text, 1023, 1, "what failed, with the driver's name for it, and what to do")
+#define WIRE_FIELDS_agent_segment_create(F, V, M)                               \
+	F(M, u64, size, 1, "bytes, a multiple of the granularity")              \
+	F(M, u64, address, 1, "where every process has to map it; 0: anywhere") \
+	F(M, u32, kind, 1, "enum memory_kind_id")                               \
+	F(M, u32, reserved, 1, "0")
+#define WIRE_FIELDS_agent_segment(F, V, M)                                          \
+	F(M, u64, handle, 1, "what this agent calls it; 0: it keeps nothing of it") \
+	V(M, recipe, 128, 1, "struct memory_recipe")
+#define WIRE_FIELDS_agent_segment_destroy(F, V, M) F(M, u64, handle, 1, "of AGENT_SEGMENT")
+#define WIRE_FIELDS_agent_event_create(F, V, M)
+#define WIRE_FIELDS_agent_event(F, V, M)                 \
+	F(M, u64, handle, 1, "what this agent calls it") \
+	V(M, ipc, 64, 1, "CUipcEventHandle, 64 bytes")
+#define WIRE_FIELDS_agent_event_destroy(F, V, M)                                                  \
+	F(M, u64, handle, 1, "of AGENT_EVENT")                                                    \
+	F(M, u32, wedged, 1, "1: a process died with it; the driver is not to be asked about it") \
+	F(M, u32, reserved, 1, "0")
+#define WIRE_FIELDS_agent_scrub(F, V, M)                                                     \
+	F(M, u64, handle, 1, "of AGENT_SEGMENT, if this agent made it; 0: it keeps nothing") \
+	F(M, u64, offset, 1, "in the segment, bytes")                                        \
+	F(M, u64, size, 1, "bytes; all of them are zero when it is done")                    \
+	F(M, u32, kind, 1, "enum memory_kind_id")                                            \
+	F(M, u32, reserved, 1, "0")                                                          \
+	V(M, recipe, 128, 1, "struct memory_recipe of the segment")
 
 #endif

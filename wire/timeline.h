@@ -23,8 +23,10 @@
 
 struct timeline_slot {
 	_Atomic uint64_t value;
-	_Atomic uint64_t last; /* the value when the owner was found dead; by the broker */
-	uint64_t reserved[6];
+	_Atomic uint64_t
+	    last; /* what it had reached when the owner was found dead; by the broker */
+	_Atomic uint64_t by_gpu; /* 1: a GPU writes the value, and wakes nobody up; by the owner */
+	uint64_t reserved[5];
 };
 
 struct timeline_page {
@@ -46,8 +48,18 @@ enum timeline_state timeline_query(const struct timeline_page *page, uint32_t sl
 /* Owner only. Release order: what was written before is seen by whoever sees the value. */
 void timeline_signal(struct timeline_page *page, uint32_t slot, uint64_t value);
 
-/* Broker only: records where the owner had got to, in the page and in @last, then releases every
- * waiter. */
+/* The counter as it is. */
+uint64_t timeline_value(const struct timeline_page *page, uint32_t slot);
+
+/* Owner only: who will signal from now on. */
+void timeline_set_by_gpu(struct timeline_page *page, uint32_t slot, bool by_gpu);
+bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot);
+
+/*
+ * Broker only: records where the owner had got to, in the page and in @last, then releases every
+ * waiter. What a GPU has written counts only as far as @last says already: when a process is
+ * killed, a value may still be written though the work before it never finished (measured).
+ */
 void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS]);
 
 /*

@@ -9,7 +9,7 @@
 
 /* What the table of messages.h turns into: types, structs, and the codec's interface. */
 
-enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT };
+enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT, WIRE_TO_AGENT, WIRE_FROM_AGENT };
 
 enum wire_type {
 	WIRE_NOTHING = 0,
@@ -56,7 +56,18 @@ struct wire_fence {
 };
 
 enum wire_grant_flags {
-	WIRE_GRANT_SEGMENT = 1 << 0, /* the segment's descriptor comes along */
+	WIRE_GRANT_SEGMENT = 1 << 0,   /* the segment's descriptor comes along */
+	WIRE_GRANT_HAND_OVER = 1 << 1, /* the first of `fences` is the giver's */
+};
+
+enum wire_device_flags {
+	WIRE_DEVICE_VMM = 1 << 0,            /* can make vmm segments */
+	WIRE_DEVICE_MEMPOOL = 1 << 1,        /* can make mempool segments */
+	WIRE_DEVICE_EVENTS = 1 << 2,         /* can make interprocess events */
+	WIRE_DEVICE_STREAM_MEM_OPS = 1 << 3, /* 64-bit stream memory operations */
+	WIRE_DEVICE_MIG = 1 << 4,            /* is a MIG instance */
+	WIRE_DEVICE_MIG_ENABLED = 1 << 5,    /* is split into MIG instances */
+	WIRE_DEVICE_MPS = 1 << 6,            /* an MPS control daemon is running */
 };
 
 #define WIRE_HEADER_SIZE 8

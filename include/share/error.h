@@ -29,7 +29,9 @@
 	X(SHARE_EOWNERDEAD, -15, "the process that owed this data died")    \
 	X(SHARE_EPROTO, -16, "protocol error")                              \
 	X(SHARE_ESYSTEM, -17, "a system call failed")                       \
-	X(SHARE_ENOBROKER, -18, "no broker could be reached")
+	X(SHARE_ENOBROKER, -18, "no broker could be reached")               \
+	X(SHARE_ENODEV, -19, "no such device, or no driver for it")         \
+	X(SHARE_EDEVICE, -20, "the device or its driver failed")
 
 enum share_error {
 #define SHARE_ERROR_ENUM(name, number, text) name = number,

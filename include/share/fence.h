@@ -2,6 +2,7 @@
 #ifndef SHARE_FENCE_H
 #define SHARE_FENCE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -14,13 +15,40 @@ typedef struct share_client share_client;
 /*
  * Streams, fences, timelines.
  *
- * Every function that takes `void *stream` orders memory against the work of that stream, without
- * blocking the caller:
+ * Every function that takes `void *stream` orders memory against the work of that stream. What a
+ * stream is depends on the kind of the memory:
  *
- *   - NULL with host memory is the calling thread. What it did before the call is done, so there
- *     is nothing to signal; where it has to wait for others, the call itself blocks.
- *   - A `share_host_stream` with host memory is a FIFO worker thread; waits and signals are
- *     enqueued on it and the call returns at once.
+ *   - A `share_host_stream` of the client is a FIFO worker thread, with memory of every kind. Waits
+ *     and signals are enqueued on it and the call returns at once.
+ *   - Host memory: NULL is the calling thread. What it did before the call is done, so there is
+ *     nothing to signal; where it has to wait for others, the call itself blocks.
+ *   - GPU memory: everything else is a CUstream: NULL is the legacy default stream of the current
+ *     context (of the device's primary one where none is current), as in CUDA's own functions. The
+ *     library cannot tell a wrong pointer from a stream, no more than CUDA can.
+ *
+ * On a CUstream, the GPU signals and waits, and no call blocks the host for it, but for these:
+ *   - The device has no stream memory operations, or SHARE_CONNECT_HOST_FENCES is set.
+ *   - Half of CUDA_DEVICE_MAX_CONNECTIONS streams of this process wait for other processes already,
+ *     and this would be one more: if all did, the hardware would run nothing else. With
+ *     SHARE_CONNECT_NEVER_BLOCK the call then answers SHARE_EAGAIN.
+ *   - 191 CUDA streams of the client have work to signal, and this is another one.
+ *   - The driver does not register the pages that signals are in, for want of memory that may be
+ *     locked (ulimit -l), or because the device cannot read what is mapped read-only.
+ * share_fence_get_stats() counts how often that happened.
+ *
+ * Parked streams still cost the others something (measured, H200): those that share a hardware
+ * connection with one run late, and a copy to the host that is enqueued behind a wait holds up the
+ * copies to the host of all streams. Where the wait may be long, give CUDA_DEVICE_MAX_CONNECTIONS
+ * its largest value, 32, and enqueue such copies when the fence is reached (share_fence_query,
+ * share_buffer_watch).
+ *
+ * A stream that is being captured into a graph is refused (SHARE_ENOTSUP) wherever something has to
+ * be enqueued on it, as that would happen at each launch of the graph and not now; the capture is
+ * not spoilt, and a buffer that was to be released is kept. So acquire buffers before the capture
+ * begins, release them after it has ended, and order launches of the graph like other work.
+ *
+ * CUDA does not see this order. So a function on a host stream must not use a CUstream that waits
+ * for that host stream.
  *
  * A fence is a point on a timeline: a 64-bit counter in a page of shared memory that only one
  * process can write, enforced by the kernel. A fence is reached once the counter has got to its
@@ -36,16 +64,22 @@ typedef struct share_fence {
  * Puts a fence behind all work enqueued on @stream so far.
  *
  * @out may be sent to other processes by any means; it is valid while this process lives and may
- * be forgotten without clean-up. With @stream NULL the fence is already reached.
+ * be forgotten without clean-up. With @stream NULL, the calling thread, the fence is already
+ * reached.
  *
- * Thread-safe. SHARE_EINVAL: @stream is not a stream of this client.
+ * As no memory says here what @stream is: one that is not a share_host_stream of @c is taken for a
+ * CUstream when @c has memory of a GPU mapped. The legacy default stream is CU_STREAM_LEGACY, not
+ * NULL.
+ *
+ * Thread-safe. SHARE_EINVAL: @stream is not a stream of this client. SHARE_EDEVICE: the work on it
+ * failed.
  */
 int share_fence_record(share_client *c, void *stream, share_fence *out);
 
 /**
  * Makes @stream wait for @fence (of any process of the same broker). With @stream NULL the calling
- * thread waits. Waiting for a fence of a process that dies ends with the poison; a host stream
- * then goes on, and share_fence_query tells.
+ * thread waits; for what else it can be see share_fence_record(). Waiting for a fence of a process
+ * that dies ends with the poison; a host stream then goes on, and share_fence_query tells.
  *
  * SHARE_EOWNERDEAD: the owner died before it got there (known now, or while the caller waited), or
  * before this process first asked; nothing is enqueued. SHARE_ESTALE: no such timeline, or its
@@ -63,6 +97,22 @@ int share_fence_query(share_client *c, const share_fence *fence);
  */
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms);
 
+/** What ordering has cost this client so far. */
+typedef struct share_fence_stats {
+	size_t size;
+	uint64_t signals;      /* enqueued on CUDA streams */
+	uint64_t waits;        /* enqueued on CUDA streams */
+	uint64_t waits_saved;  /* that needed none: reached already, or on the same stream */
+	uint64_t host_signals; /* the calling thread waited until a CUDA stream was done */
+	uint64_t host_waits;   /* the calling thread waited for others in a CUDA stream's place */
+	uint64_t parked;       /* streams of this process, on all devices, that wait now */
+} share_fence_stats;
+#define SHARE_FENCE_STATS_INIT                              \
+	{                                                   \
+		sizeof(share_fence_stats), 0, 0, 0, 0, 0, 0 \
+	}
+int share_fence_get_stats(share_client *c, share_fence_stats *out);
+
 /*
  * Host streams: a FIFO of functions run by one thread of the library's. They are to host memory
  * what a CUDA stream is to GPU memory, so a program on a machine without a GPU, and every ordering
@@ -72,7 +122,8 @@ typedef struct share_host_stream share_host_stream;
 
 /**
  * Starts a stream. It belongs to @c and must be destroyed before the client's last handle goes.
- * A client can have 255 streams at a time: SHARE_EQUOTA beyond.
+ * A client can have 255 streams at a time, of which those of CUDA take 191 at most: SHARE_EQUOTA
+ * beyond.
  */
 int share_host_stream_create(share_client *c, share_host_stream **out);
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <share/error.h>
+#include <share/event.h>
 #include <share/fence.h>
 #include <share/tensor.h>
 
@@ -19,8 +20,8 @@ extern "C" {
  *
  * Threads: every function may be called from any thread at any time, on any handle that is not
  * being given up at that moment. The library has no global state besides share_error_detail(),
- * which is per thread. It starts threads for host streams, and for asynchronous look-ups that have
- * to wait for a giver's work; all signals are blocked in them.
+ * which is per thread. It starts threads for host streams, and for asynchronous look-ups and
+ * watches of buffers that have to wait for others' work; all signals are blocked in them.
  *
  * Fork: a handle used in a forked child answers SHARE_EFORK. Shared memory and timelines are not
  * inherited by the child (MADV_DONTFORK), as a lease belongs to one process; the child opens its
@@ -55,7 +56,8 @@ typedef struct share_operation share_operation;
 #define SHARE_LABEL_MAX    63    /* bytes of a client's label */
 #define SHARE_METADATA_MAX 65536 /* bytes of a buffer's metadata */
 
-/** How a buffer may be used. Read-only memory is mapped read-only: a store to it faults. */
+/** How a buffer may be used. Read-only memory is mapped read-only: a store to it faults, on a GPU
+ * in the kernel that stores, and its context with it. Not so for kind "mempool". */
 enum share_mode {
 	SHARE_RDONLY = 1,
 	SHARE_RDWR = 3,
@@ -64,14 +66,25 @@ enum share_mode {
 /* ------------------------------------------------------------------------------------------- */
 /* Connection                                                                                  */
 
+enum share_connect_flags {
+	/* Fences of CUDA streams are signaled and waited for by the host, as where the device has
+	 * no stream memory operations: calls then block until streams are done. For all connections
+	 * of a process: SHARE_HOST_FENCES=1 in its environment. */
+	SHARE_CONNECT_HOST_FENCES = 1 << 0,
+	/* Where the calling thread would have to wait for the work of others before a CUDA stream
+	 * can go on, SHARE_EAGAIN. */
+	SHARE_CONNECT_NEVER_BLOCK = 1 << 1,
+};
+
 typedef struct share_connect_options {
 	size_t size;
 	const char *label; /* how `sharectl clients` calls this process; NULL: the program's name */
 	const char *config; /* embedded broker only: its configuration file, NULL: the default */
+	uint32_t flags;     /* enum share_connect_flags */
 } share_connect_options;
-#define SHARE_CONNECT_OPTIONS_INIT                        \
-	{                                                 \
-		sizeof(share_connect_options), NULL, NULL \
+#define SHARE_CONNECT_OPTIONS_INIT                           \
+	{                                                    \
+		sizeof(share_connect_options), NULL, NULL, 0 \
 	}
 
 /**
@@ -132,21 +145,54 @@ int share_pool_open(share_client *c, const char *name, share_pool **out);
 
 enum share_pool_flags {
 	SHARE_POOL_PERSISTENT = 1 << 0, /* stays when nobody has it open and no buffer lives */
+	/* Its memory lies at the same address in every process: pointers into it can be shared.
+	 * Where something else lies there, acquiring a buffer answers SHARE_EBUSY. A process then
+	 * has one mapping: read-only handles can write while it also holds one for writing. Not for
+	 * mempool, whose addresses are the driver's. */
+	SHARE_POOL_SAME_ADDRESS = 1 << 1,
 };
 
+/*
+ * What becomes of memory between its last user and the next:
+ *   gate   it is handed out at once, together with the fences of the work that still runs on it;
+ *          the next user's stream waits for them
+ *   clean  it is handed out when that work is done, so nobody ever waits for another's. While all
+ *          room there is has such work on it, share_alloc() waits up to a second for it
+ *   scrub  the same, and what one user (uid) may have written is zeroed before another one gets it:
+ *          by the broker or its agent, not by who had it. What several users held for writing is
+ *          zeroed for whoever is next. Host memory is zeroed by taking its pages away: who has
+ *          registered a released buffer with CUDA goes on with the old ones. Against whoever means
+ *          harm it is no help: all users of a pool can reach all of its segments
+ */
+enum share_reuse {
+	SHARE_REUSE_GATE = 0,
+	SHARE_REUSE_CLEAN = 1,
+	SHARE_REUSE_SCRUB = 2,
+};
+
+/*
+ * Kinds of memory:
+ *   host      memfds
+ *   vmm       GPU memory of cuMemCreate(); read-only handles cannot be written through
+ *   mempool   GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB (beyond,
+ *             the driver crashes importers); read-only is a promise that nothing enforces
+ *   auto      the first that works here of vmm, mempool, host
+ */
 typedef struct share_pool_options {
 	size_t size;
-	const char *kind;           /* "auto" (or NULL), "host" */
+	const char *kind;           /* NULL: "auto" */
+	const char *device;         /* UUID, "GPU-..." or "MIG-..."; NULL: the first that does */
 	uint64_t limit;             /* bytes of all its segments; 0: the broker's default */
 	uint64_t segment_size;      /* bytes; 0: the kind's default. Larger buffers get their own */
 	uint64_t alignment;         /* of every buffer: a power of two, 512 (or 0) to 2 MiB */
 	uint64_t release_threshold; /* bytes of empty segments to keep; UINT64_MAX: the default */
 	const char *access;         /* JSON as "access" in the configuration; NULL: own user only */
 	uint32_t flags;             /* enum share_pool_flags */
+	uint32_t reuse;             /* enum share_reuse */
 } share_pool_options;
-#define SHARE_POOL_OPTIONS_INIT                                                \
-	{                                                                      \
-		sizeof(share_pool_options), NULL, 0, 0, 0, UINT64_MAX, NULL, 0 \
+#define SHARE_POOL_OPTIONS_INIT                                                         \
+	{                                                                               \
+		sizeof(share_pool_options), NULL, NULL, 0, 0, 0, UINT64_MAX, NULL, 0, 0 \
 	}
 
 /**
@@ -154,7 +200,8 @@ typedef struct share_pool_options {
  * its last buffer is gone. @options may be NULL.
  *
  * SHARE_EEXIST; SHARE_EACCES: the configuration does not let this user create pools;
- * SHARE_EQUOTA; SHARE_EINVAL with the option at fault.
+ * SHARE_EQUOTA; SHARE_EINVAL with the option at fault; SHARE_ENODEV: no such device, or no driver;
+ * SHARE_ENOTSUP: the device cannot do that kind; SHARE_EDEVICE: its driver failed.
  */
 int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
 		      share_pool **out);
@@ -172,12 +219,16 @@ typedef struct share_pool_info {
 	uint64_t limit;
 	uint64_t segment_size;
 	uint64_t alignment;
-	uint32_t mode;   /* enum share_mode: what this user may do at most */
-	uint32_t manage; /* 1 when this user may destroy it */
+	uint32_t mode;      /* enum share_mode: what this user may do at most */
+	uint32_t manage;    /* 1 when this user may destroy it */
+	uint32_t flags;     /* enum share_pool_flags */
+	const char *device; /* UUID, NULL for host memory; belongs to the handle */
+	const char *reason; /* why it is of this kind: a sentence; belongs to the handle */
+	uint32_t reuse;     /* enum share_reuse */
 } share_pool_info;
-#define SHARE_POOL_INFO_INIT                                       \
-	{                                                          \
-		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0 \
+#define SHARE_POOL_INFO_INIT                                                         \
+	{                                                                            \
+		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, 0 \
 	}
 
 /** What was true when the pool was opened; no request. */
@@ -188,13 +239,24 @@ int share_pool_get_info(share_pool *p, share_pool_info *out);
 
 /**
  * Allocates @size bytes for reading and writing. Their content is undefined (what a user of the
- * pool left there). Work enqueued on @stream afterwards may use the memory: if the block's last
- * users are not done, their fences are waited for on @stream.
+ * pool left there; with SHARE_REUSE_SCRUB, what this user left there, or zeros). Work enqueued on
+ * @stream afterwards may use the memory: if the block's last users are not done, their fences are
+ * waited for on @stream.
+ *
+ * The first buffer in a segment maps it. For GPU memory that loads the CUDA driver, and works in
+ * the caller's current context if there is one, else in the device's primary context. When the
+ * current context is of another device, that device gets access: so have the context current that
+ * is going to use the memory.
  *
  * The handle must be given up with share_release(). It holds the client, not the pool handle.
  *
- * SHARE_ENOMEM names pool, limit, bytes in use and the largest free block. SHARE_EINVAL: size 0 or
- * an impossible alignment. SHARE_EACCES: the pool is read-only for this user. SHARE_EQUOTA.
+ * SHARE_ENOMEM names pool, limit, bytes in use and the largest free block. SHARE_EAGAIN: too much
+ * unfinished work is still using the memory. SHARE_EINVAL: size 0 or an impossible alignment.
+ * SHARE_EACCES: the pool is read-only for this user. SHARE_EQUOTA.
+ *
+ * Of GPU memory, here and wherever a buffer is acquired: SHARE_ENODEV: this process cannot see the
+ * device (no driver, or CUDA_VISIBLE_DEVICES hides it); SHARE_ENOTSUP: the current context's device
+ * cannot reach it; SHARE_EDEVICE: the driver failed, and how.
  */
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
 
@@ -211,13 +273,16 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 		     share_buffer **out);
 
 /**
- * Gives one reference to the handle up. Returns at once. Work enqueued on @stream before the call
- * may go on using the memory; nobody else's work touches it before that is done. The buffer's
- * memory is freed when the last reference of all processes is gone.
+ * Gives one reference to the handle up. Returns at once (but see <share/fence.h> for GPU streams).
+ * Work enqueued on @stream before the call may go on using the memory; nobody else's work touches
+ * it before that is done. The buffer's memory is freed when the last reference of all processes is
+ * gone.
  *
- * The handle is given up whatever is returned (like close(2)), except for SHARE_EFORK and
- * SHARE_EINVAL (NULL handle, or not a stream of this client). SHARE_EDISCONNECTED: the broker was
- * lost before it could be told; it took this process's references back if it lives.
+ * The handle is given up (like close(2)) with 0 and with these: SHARE_EDISCONNECTED, the broker was
+ * lost before it could be told; it took this process's references back if it lives. SHARE_EDEVICE
+ * when the device is broken, and with it everything on @stream over. It is kept with SHARE_EFORK,
+ * SHARE_EINVAL (NULL handle, or not a stream of this client), SHARE_ENOTSUP (the stream is being
+ * captured), and where the driver refused both a signal and waiting for the stream.
  */
 int share_release(share_buffer *b, void *stream);
 
@@ -225,7 +290,8 @@ int share_release(share_buffer *b, void *stream);
 share_buffer *share_retain(share_buffer *b);
 
 /** Address of the first byte in this process, the same as long as the handle lives. Processes map
- * it at different addresses. NULL in a forked child. */
+ * it at different addresses. NULL in a forked child. GPU memory: a CUdeviceptr, which host code
+ * must not touch. */
 void *share_ptr(share_buffer *b);
 
 /** Bytes asked for when it was allocated. */
@@ -243,6 +309,92 @@ int share_mode(share_buffer *b);
  * One load. Never blocks.
  */
 int share_buffer_status(share_buffer *b);
+
+/** @status: 0, the data is good; SHARE_EOWNERDEAD, the giver died first. */
+typedef void (*share_status_callback)(int status, void *data);
+
+/**
+ * Has @callback run once, from share_dispatch(), when share_buffer_status() is SHARE_EAGAIN no
+ * more: for programs whose stream was released by the death of the giver, and have to find out
+ * before they use the result. Returns at once; a buffer that nobody gave is good. The buffer may be
+ * released before. @out as in share_lookup_async(): NULL, or a handle for share_cancel().
+ *
+ * A thread of the library's waits meanwhile. SHARE_ENOMEM: it cannot be started.
+ */
+int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
+		       share_operation **out);
+
+/** How work on the buffer came after that of others when the handle was acquired. */
+enum share_ordered {
+	SHARE_ORDERED_NOTHING = 0,   /* there was nothing to wait for */
+	SHARE_ORDERED_ON_STREAM = 1, /* the stream waits; the host went on */
+	SHARE_ORDERED_BY_HOST = 2,   /* the calling thread had to wait */
+};
+
+typedef struct share_buffer_info {
+	size_t size;
+	const char *kind;   /* static storage */
+	const char *device; /* UUID, NULL for host memory; belongs to the handle */
+	int ordinal;        /* of the device in this process (as CUDA counts), -1 for host memory */
+	uint64_t segment;   /* which segment it lies in, as in `sharectl segments` */
+	uint64_t segment_size;
+	uint64_t offset;  /* in the segment, bytes */
+	uint32_t ordered; /* enum share_ordered */
+} share_buffer_info;
+#define SHARE_BUFFER_INFO_INIT                                        \
+	{                                                             \
+		sizeof(share_buffer_info), NULL, NULL, -1, 0, 0, 0, 0 \
+	}
+
+/** Where it lies. No request. */
+int share_buffer_get_info(share_buffer *b, share_buffer_info *out);
+
+/**
+ * Copies between the buffer and host memory of this process, ordered on @stream like any work on
+ * it, and waits for it: @to is filled, or @from can be used again, when the call returns. For small
+ * programs and tests: the host blocks. Memory of every kind. SHARE_EINVAL: outside of the buffer;
+ * SHARE_EACCES: writing through a read-only handle; SHARE_EDEVICE.
+ */
+int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream);
+int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
+			 void *stream);
+
+/**
+ * How to reach a buffer that this process holds without this library, with plain CUDA calls. Valid
+ * as long as the handle; the memory may be used no longer than that, and what the program imports
+ * is its own to unmap before it gives the handle up.
+ *
+ *   host      mmap() @segment_size bytes of @fd
+ *
+ *   vmm       cuMemImportFromShareableHandle() of @fd, cuMemMap() of @segment_size bytes
+ *
+ *   mempool   cuMemPoolImportFromShareableHandle() of @fd, cuMemPoolImportPointer() of @pointer.
+ *             Once a process: a second import succeeds, but the first free takes the memory from
+ *             both. This library has imported the segment of every buffer that it gave a handle
+ *             for, so hand the recipe on to a process that does not use the library.
+ *
+ * The buffer begins @offset bytes from where that lies.
+ */
+typedef struct share_recipe {
+	size_t size;
+	const char *kind; /* static storage */
+	int fd;           /* the caller's, to be closed; close-on-exec */
+	uint32_t mode;    /* enum share_mode of this handle */
+	uint64_t segment_size;
+	uint64_t offset;
+	char device[64];           /* UUID, "" for host memory */
+	unsigned char pointer[64]; /* mempool: CUmemPoolPtrExportData */
+} share_recipe;
+#define SHARE_RECIPE_INIT                                     \
+	{                                                     \
+		sizeof(share_recipe), NULL, -1, 0, 0, 0, {0}, \
+		{                                             \
+			0                                     \
+		}                                             \
+	}
+
+/** Fills @out, which was set to SHARE_RECIPE_INIT. */
+int share_get_recipe(share_buffer *b, share_recipe *out);
 
 /* Metadata: a JSON text of up to SHARE_METADATA_MAX bytes that all holders of a buffer can read
  * and those with SHARE_RDWR can replace. It is gone with the buffer. */
@@ -299,7 +451,8 @@ int share_unpublish(share_client *c, const char *name);
 /**
  * Gets the buffer that @name leads to, waiting up to @timeout_ms for it to be published. Work
  * enqueued on @stream afterwards is ordered after what the publisher enqueued before; with NULL
- * and host memory the call waits for that, within the same time limit.
+ * and host memory, or a GPU stream (see <share/fence.h>), the call waits for that, within the same
+ * time limit.
  *
  * @mode: SHARE_RDONLY or SHARE_RDWR. SHARE_ENOENT: not there (timeout 0); SHARE_ETIMEDOUT: still
  * not there, or not finished; SHARE_EACCES; SHARE_EOWNERDEAD: the publisher died before its work
@@ -378,9 +531,9 @@ void share_unwatch(share_watch *w);
 /* Tokens                                                                                      */
 
 /** 32 random bytes: the right to import one buffer. Send them over any channel that is private. */
-typedef struct share_token {
+struct share_token {
 	unsigned char bytes[32];
-} share_token;
+};
 
 typedef struct share_export_options {
 	size_t size;
@@ -419,10 +572,10 @@ int share_revoke(share_client *c, const share_token *token);
 
 /**
  * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
- * "clients", "buffers" or "names" (one object each); identifiers are hexadecimal strings. @each
- * gets one object at a time, valid during the call; a non-zero return stops and is returned. Shows
- * what this user may see: administrators everything, others what is in pools they may use and their
- * own clients.
+ * "clients", "buffers", "names", "devices" or "events" (one object each); identifiers are
+ * hexadecimal strings. @each gets one object at a time, valid during the call; a non-zero return
+ * stops and is returned. Shows what this user may see: administrators everything, others what is in
+ * pools they may use and their own clients.
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);

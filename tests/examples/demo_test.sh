@@ -14,7 +14,7 @@ tar -C "${SHARE_TEST_SOURCE:?is not set}" --exclude=./.git --exclude=./build --e
 cd "$scratch"
 
 run_example "$checkout/scripts/demo"
-expect 0 '^demo: ok kind=host consumers=3 bytes=[0-9]+ copies=0$'
+expect 0 '^demo: ok kind=(host|vmm|mempool) consumers=3 bytes=[0-9]+ copies=0$'
 echo 'some file' >'a file'
 run_example "$checkout/scripts/demo" --kind=host --file 'a file' --consumers=2
 expect 0 '^demo: ok kind=host consumers=2 bytes=640 copies=0$'

@@ -31,7 +31,7 @@ done
 export PATH=$scratch/prefix/bin:$PATH LD_LIBRARY_PATH=$library
 run_example share-run -- ./hello
 expect 0 '^child '
-run_example share-run -- build/pipeline --frames 4 data/picture.ppm
+run_example share-run -- build/pipeline --kind host --frames 4 data/picture.ppm
 expect 0 '^demo: ok kind=host consumers=3 bytes=2764800 copies=0$'
 run_example share-run -- build/workers --workers 2 --rounds 1
 expect 0 '^workers: ok '

@@ -29,8 +29,9 @@
 #include "tests/harness/status.h"
 
 const char broker_default_config[] =
-    "{\"pools\": [{\"name\": \"default\", \"limit\": \"64MiB\", \"segment_size\": \"1MiB\", "
-    "\"release_threshold\": 0, \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
+    "{\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64MiB\", "
+    "\"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": [{\"user\": \"*\", "
+    "\"mode\": \"rw\"}]}]}";
 
 static struct {
 	pid_t pid; /* 0: none runs */
@@ -199,7 +200,7 @@ int broker_let_go(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* An empty segment that is kept for the next buffer has two descriptors. */
+/* An empty segment that is kept for the next buffer has two descriptors, an agent one. */
 static void expect_nothing_left(void)
 {
 	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
@@ -212,7 +213,7 @@ static void expect_nothing_left(void)
 		      s.tokens == 0 && s.buffer_bytes == 0);
 	do {
 		status_read(c, &status);
-		wanted = broker.descriptors + 2 * (int)status.segments;
+		wanted = broker.descriptors + 2 * (int)status.segments + (int)status.agents;
 		now = descriptors_count(broker.pid);
 	} while (now != wanted && deadline_pause(&d));
 	if (now != wanted) {

@@ -11,7 +11,7 @@
  * whatever becomes of that.
  */
 
-/* One pool, "default", for everybody: segments of 1 MiB, none kept when empty. */
+/* One pool, "default", for everybody: host memory, segments of 1 MiB, none kept when empty. */
 extern const char broker_default_config[];
 
 /* @config: JSON text; NULL: the one above. */

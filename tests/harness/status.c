@@ -53,6 +53,7 @@ void status_read(share_client *c, struct status *out)
 	    .leases = number_of(row, "leases"),
 	    .names = number_of(row, "names"),
 	    .tokens = number_of(row, "tokens"),
+	    .agents = number_of(row, "agents"),
 	    .dropped = number_of(row, "dropped"),
 	    .connections = number_of(row, "connections"),
 	    .requests = number_of(row, "requests"),

@@ -11,7 +11,7 @@
 /* What the broker says of itself, through the front door. */
 struct status {
 	int64_t clients, quarantined, pools, segments, segment_bytes, buffers, buffer_bytes, leases,
-	    names, tokens, dropped, connections, requests;
+	    names, tokens, agents, dropped, connections, requests;
 };
 void status_read(share_client *c, struct status *out);
 

@@ -22,7 +22,8 @@ static share_host_stream *stream;
 
 static void start(void)
 {
-	fixture_start_with("{\"pools\": [{\"name\": \"default\", \"limit\": \"64KiB\"}]}");
+	fixture_start_with(
+	    "{\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64KiB\"}]}");
 	gate = gate_new();
 	client = connect_as("test");
 	pool = open_pool(client);

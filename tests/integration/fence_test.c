@@ -142,7 +142,9 @@ Test(fence, that_makes_no_sense_is_refused)
 	check_error(share_fence_query(client, &f), SHARE_EINVAL);
 	f.timeline = WIRE_TIMELINE(WIRE_TIMELINE_PAGE(own.timeline), TIMELINE_SLOTS);
 	check_error(share_fence_wait(client, &f, stream), SHARE_EINVAL);
-	f.timeline = WIRE_TIMELINE(12345678, 5);
+	f = (share_fence){own.timeline, TIMELINE_POISON};
+	check_error(share_fence_wait(client, &f, stream), SHARE_EINVAL);
+	f = (share_fence){WIRE_TIMELINE(12345678, 5), 1};
 	check_error(share_fence_query(client, &f), SHARE_ESTALE);
 	check_error(share_fence_synchronize(client, &f, 0), SHARE_ESTALE);
 	f.timeline = UINT64_MAX;
@@ -253,7 +255,8 @@ static void holds_until_told(struct child *self, void *data)
 	share_buffer *b;
 
 	(void)data;
-	check_ok(share_lookup(c, "shared", SHARE_RDWR, 0, NULL, &b));
+	/* to write, it would have to wait for those before */
+	check_ok(share_lookup(c, "shared", SHARE_RDONLY, 0, NULL, &b));
 	check_ok(share_host_stream_create(c, &s));
 	gate_hold(gate, s);
 	check_ok(share_release(b, s));
@@ -312,6 +315,7 @@ static void expect_that_a_block_can_wait_for(int n)
 	share_pool *p, *own;
 	share_buffer *b;
 
+	options.kind = "host";
 	options.limit = options.segment_size = 65536;
 	check_ok(share_pool_create(client, "small", &options, &p));
 	b = allocate(p, 65536, NULL);

@@ -430,6 +430,110 @@ Test(hostile_flood, fences_without_number_cost_bounded_time)
 	share_pool_close(p);
 }
 
+#define GATERS 5
+
+/* Behind more work than a grant can name. */
+static void gates(struct raw *r, uint64_t buffer)
+{
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, release = {.type = WIRE_RELEASE};
+
+	release.release.buffer = buffer;
+	for (int i = 0; i < GATERS; i++) {
+		if (i > 0) {
+			lookup.lookup.mode = SHARE_RDWR;
+			lookup.lookup.name = raw_text("target");
+			raw_ask(&r[i], &lookup, WIRE_GRANT);
+		}
+		release.release.value = 1;
+		release.release.count = 0;
+		for (unsigned slot = 1; slot < TIMELINE_SLOTS; slot++) {
+			release.release.timeline = WIRE_TIMELINE(r[i].page_id, slot);
+			raw_ask(&r[i], &release, WIRE_DONE);
+		}
+	}
+	raw_ask(&r[0],
+		&(struct wire_message){.type = WIRE_UNPUBLISH,
+				       .unpublish = {.name = raw_text("target")}},
+		WIRE_DONE);
+	release.release.timeline = release.release.value = 0;
+	release.release.count = 1;
+	for (int i = 0; i < GATERS; i++)
+		raw_ask(&r[i], &release, WIRE_DONE);
+}
+
+Test(hostile_flood, memory_with_more_work_on_it_than_a_grant_can_name_is_left_out)
+{
+	struct wire_message publish = {.type = WIRE_PUBLISH};
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b[2], *none = NULL;
+	static struct raw r[GATERS];
+	uint64_t buffer;
+	share_pool *p;
+
+	options.kind = "host";
+	options.limit = 2 * MEBIBYTE;
+	options.segment_size = MEBIBYTE;
+	check_ok(share_pool_create(witness, "gated", &options, &p));
+	for (int i = 0; i < GATERS; i++)
+		raw_open(&r[i], "gater");
+	buffer = raw_alloc(&r[0], raw_pool(&r[0], "gated"), MEBIBYTE);
+	publish.publish.buffer = buffer;
+	publish.publish.mode = SHARE_RDWR;
+	publish.publish.name = raw_text("target");
+	raw_ask(&r[0], &publish, WIRE_PUBLISHED);
+	gates(r, buffer);
+	settle(witness, s.buffers == 0 && s.segments == 1);
+
+	/* there is other memory */
+	b[0] = allocate(p, 100, NULL);
+	check_ok(share_release(b[0], NULL));
+	b[0] = allocate(p, MEBIBYTE, NULL);
+	check_error(share_alloc(p, MEBIBYTE, NULL, &none), SHARE_EAGAIN);
+	/* and it is memory again when there is less to wait for */
+	for (unsigned slot = 1; slot < TIMELINE_SLOTS; slot++)
+		timeline_signal(r[0].page, slot, 1);
+	for (int i = 1; i < GATERS; i++) {
+		raw_ask(&r[i], &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+		raw_close(&r[i]);
+	}
+	b[1] = allocate(p, MEBIBYTE, NULL);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_release(b[i], NULL));
+	raw_ask(&r[0], &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r[0]);
+	share_pool_close(p);
+}
+
+#define GATED 1000
+
+Test(hostile_flood, a_destroyed_pool_ends_a_little_at_a_time)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_RELEASE};
+	struct raw r;
+	share_pool *p;
+	uint64_t id;
+
+	options.kind = "host";
+	options.reuse = SHARE_REUSE_CLEAN;
+	check_ok(share_pool_create(witness, "ends", &options, &p));
+	raw_open(&r, "releaser");
+	id = raw_pool(&r, "ends");
+	m.release.timeline = WIRE_TIMELINE(r.page_id, 1);
+	m.release.value = m.release.count = 1;
+	for (int i = 0; i < GATED; i++) {
+		m.release.buffer = raw_alloc(&r, id, 512);
+		raw_ask(&r, &m, WIRE_DONE);
+	}
+	check_ok(share_pool_destroy(witness, "ends"));
+	share_pool_close(p);
+	settle(witness, s.buffers == 0 && s.pools == 2);
+	timeline_signal(r.page, 1, 1);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+	settle(witness, s.pools == 1);
+}
+
 static void sends_descriptors(struct child *self, void *data)
 {
 	int fds[WIRE_FDS_MAX];

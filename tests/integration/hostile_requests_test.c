@@ -111,7 +111,7 @@ Test(hostile_requests, more_references_than_it_holds)
 Test(hostile_requests, fences_that_are_not_its_own)
 {
 	struct raw other;
-	share_fence bad[8];
+	share_fence bad[9];
 
 	raw_open(&other, "other");
 	bad[0] = (share_fence){WIRE_TIMELINE(other.page_id, 5), 1};
@@ -122,7 +122,9 @@ Test(hostile_requests, fences_that_are_not_its_own)
 	bad[5] = (share_fence){WIRE_TIMELINE(raw.page_id, 5), TIMELINE_POISON};
 	bad[6] = (share_fence){WIRE_TIMELINE(raw.page_id, 5), UINT64_MAX};
 	bad[7] = (share_fence){UINT64_MAX, 1};
-	for (int i = 0; i < 8; i++) {
+	/* its own, and further ahead than any stream gets */
+	bad[8] = (share_fence){WIRE_TIMELINE(raw.page_id, 5), UINT64_C(1) << 40};
+	for (int i = 0; i < 9; i++) {
 		expect(SHARE_EINVAL, RELEASE, release, .buffer = buffer, .count = 1,
 		       .timeline = bad[i].timeline, .value = bad[i].value);
 		expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer,
@@ -213,7 +215,7 @@ Test(hostile_requests, modes_and_flags_that_are_none)
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = 4, .name = TEXT("n"));
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = UINT32_MAX,
 	       .name = TEXT("n"));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .flags = 2, .name = TEXT("n"));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .flags = 4, .name = TEXT("n"));
 	expect(SHARE_EINVAL, LOOKUP, lookup, .mode = 1, .timeout = -2, .name = TEXT("n"));
 	expect(SHARE_EINVAL, LOOKUP, lookup, .mode = 1, .timeout = INT_MIN, .name = TEXT("n"));
 }

@@ -12,7 +12,8 @@
 #include "tests/harness/raw.h"
 
 static const char config[] =
-    "{\"limits\": {\"connections\": 10000}, \"pools\": [{\"name\": \"default\"}]}";
+    "{\"limits\": {\"connections\": 10000}, \"pools\": [{\"name\": \"default\", \"kind\": "
+    "\"host\"}]}";
 
 static struct gate *gate;
 static share_client *client;

@@ -9,11 +9,14 @@
 #include <string.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
 
 static const char config[] =
     "{\"limits\": {\"leases\": 5, \"bytes\": \"64KiB\", \"names\": 3, \"tokens\": 3, "
-    "\"watches\": 3, \"waits\": 3, \"pools\": 3, \"metadata\": 100},"
-    "\"pools\": [{\"name\": \"default\", \"limit\": \"16MiB\", \"segment_size\": \"1MiB\", "
+    "\"watches\": 3, \"waits\": 3, \"pools\": 3, \"metadata\": 100, "
+    "\"fences\": 6},"
+    "\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"16MiB\", "
+    "\"segment_size\": \"1MiB\", "
     "\"release_threshold\": 0}]}";
 
 static share_client *first, *second;
@@ -199,4 +202,97 @@ Test(limits, metadata_also_when_it_is_replaced)
 	check_ok(share_metadata_set(b, json));
 	check_ok(share_release(a, NULL));
 	check_ok(share_release(b, NULL));
+}
+
+static struct wire_message release_behind(const struct raw *r, uint64_t buffer, uint32_t count,
+					  unsigned slot)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+
+	m.release.buffer = buffer;
+	m.release.count = count;
+	m.release.timeline = WIRE_TIMELINE(r->page_id, slot);
+	m.release.value = 1;
+	return m;
+}
+
+static void say_goodbye(struct raw *r)
+{
+	raw_ask(r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(r);
+}
+
+Test(limits, fences_of_unfinished_work)
+{
+	struct wire_message m;
+	uint64_t a, b;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	a = raw_alloc(&r, raw_pool(&r, "default"), 512);
+	b = raw_alloc(&r, raw_pool(&r, "default"), 512);
+	for (unsigned slot = 1; slot <= 6; slot++) {
+		m = release_behind(&r, slot <= 3 ? a : b, 0, slot);
+		raw_ask(&r, &m, WIRE_DONE);
+	}
+	/* all that has unfinished work on it is refused, and still held */
+	m = release_behind(&r, b, 0, 7);
+	raw_ask_error(&r, &m, SHARE_EQUOTA);
+	m = release_behind(&r, b, 1, 7);
+	raw_ask_error(&r, &m, SHARE_EQUOTA);
+	settle(first, s.buffers == 2);
+	/* later work of a stream takes the place of its earlier work */
+	m = release_behind(&r, b, 0, 6);
+	m.release.value = 2;
+	raw_ask(&r, &m, WIRE_DONE);
+	/* what is done counts no more, once somebody looks; and what died does not count */
+	for (unsigned slot = 1; slot <= 3; slot++)
+		timeline_signal(r.page, slot, 1);
+	m = release_behind(&r, a, 1, 1);
+	raw_ask(&r, &m, WIRE_DONE);
+	m = release_behind(&r, b, 1, 7);
+	raw_ask(&r, &m, WIRE_DONE);
+	say_goodbye(&r);
+	settle(first, s.buffers == 0 && s.leases == 0);
+	raw_open(&r, "next");
+	a = raw_alloc(&r, raw_pool(&r, "default"), 65536);
+	for (unsigned slot = 1; slot <= 6; slot++) {
+		m = release_behind(&r, a, 0, slot);
+		raw_ask(&r, &m, WIRE_DONE);
+	}
+	say_goodbye(&r);
+}
+
+/* Whoever leaves work on memory that nobody can be given for that pays for it until it is done. */
+Test(limits, bytes_of_memory_on_which_work_runs)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	struct wire_message m, alloc = {.type = WIRE_ALLOC};
+	uint64_t buffer, id;
+	share_pool *clean;
+	struct raw r;
+
+	options.kind = "host";
+	options.reuse = SHARE_REUSE_CLEAN;
+	check_ok(share_pool_create(first, "clean", &options, &clean));
+	raw_open(&r, "raw");
+	id = raw_pool(&r, "clean");
+	for (unsigned i = 1; i <= 10; i++) {
+		buffer = raw_alloc(&r, id, 40000);
+		m = release_behind(&r, buffer, 1, 1);
+		m.release.value = i;
+		raw_ask(&r, &m, WIRE_DONE);
+		alloc.alloc.pool = id;
+		alloc.alloc.size = 40000;
+		raw_ask_error(&r, &alloc, SHARE_EQUOTA);
+		timeline_signal(r.page, 1, i);
+	}
+	/* behind what its process never does */
+	buffer = raw_alloc(&r, id, 40000);
+	m = release_behind(&r, buffer, 1, 2);
+	raw_ask(&r, &m, WIRE_DONE);
+	say_goodbye(&r);
+	settle(first, s.clients == 2);
+	check_ok(share_release(allocate(clean, 65536, NULL), NULL));
+	share_pool_close(clean);
 }

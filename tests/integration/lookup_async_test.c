@@ -372,6 +372,26 @@ Test(lookup_async, with_a_stream_is_called_back_at_once_and_orders_the_stream)
 	share_host_stream_destroy(stream);
 }
 
+/* For writing, it has to come after all who use the buffer, and dispatch must not wait for them. */
+Test(lookup_async, is_called_back_when_former_users_are_done)
+{
+	struct result r = {.error = NOT_CALLED};
+	share_operation *o;
+	share_buffer *b;
+
+	publish("name", NULL);
+	check_ok(share_lookup(other, "name", SHARE_RDONLY, 0, NULL, &b));
+	gate_hold(gate, busy);
+	check_ok(share_release(b, busy));
+	check_ok(share_lookup_async(client, "name", SHARE_RDWR, -1, NULL, on_lookup, &r, &o));
+	check_ok(share_ping(client));
+	check_eq(share_dispatch(client), 1);
+	check_eq(r.calls, 0);
+	gate_open(gate);
+	expect_buffer(&r);
+	share_cancel(o);
+}
+
 Test(lookup_async, waits_for_the_giver_within_its_time_limit)
 {
 	share_operation *o;

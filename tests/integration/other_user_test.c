@@ -26,9 +26,11 @@ static const char config[] =
     "{\"create_pools\": [4711], \"admins\": [4713],"
     "\"limits\": {\"names\": 2},"
     "\"pools\": ["
-    "{\"name\": \"default\", \"limit\": \"1MiB\", \"access\": [{\"user\": \"*\", \"mode\": "
+    "{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1MiB\", \"access\": [{\"user\": "
+    "\"*\", \"mode\": "
     "\"rw\"}]},"
-    "{\"name\": \"alices\", \"limit\": \"1MiB\", \"access\": [{\"user\": 4711, \"mode\": "
+    "{\"name\": \"alices\", \"kind\": \"host\", \"limit\": \"1MiB\", \"access\": [{\"user\": 4711, "
+    "\"mode\": "
     "\"manage\"},"
     " {\"group\": 4800, \"mode\": \"ro\"}]}]}";
 
@@ -339,6 +341,7 @@ static void alice_makes_a_pool(struct child *self, void *data)
 	(void)data;
 	become(ALICE, 0);
 	c = child_connect("alice");
+	options.kind = "host";
 	options.limit = 1 << 20;
 	check_ok(share_pool_create(c, "own", &options, &own));
 	options.access = "[{\"user\": 4712, \"mode\": \"rw\"}]";

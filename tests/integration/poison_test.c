@@ -202,6 +202,80 @@ Test(poison, what_a_process_finished_before_it_died_is_good)
 	end();
 }
 
+#define STALLED 70 /* more than libshare remembers of the dead */
+
+static void stall(struct child *self, void *data)
+{
+	static share_fence fences[STALLED];
+
+	(void)data;
+	for (int i = 0; i < STALLED; i++) {
+		share_client *c = child_connect("stalled");
+		share_host_stream *s;
+
+		check_ok(share_host_stream_create(c, &s));
+		gate_hold(gate, s);
+		check_ok(share_fence_record(c, s, &fences[i]));
+	}
+	child_point_with(self, "stalled", fences, sizeof(fences));
+}
+
+static void gives_and_then_finishes(struct child *self, void *data)
+{
+	share_client *c = child_connect("victim");
+	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
+	share_host_stream *s;
+
+	options.flags = SHARE_PUBLISH_PERSISTENT;
+	check_ok(share_host_stream_create(c, &s));
+	gate_hold(data, s);
+	check_ok(share_publish_with(allocate(open_pool(c), 4096, s), "work", &options, s, NULL));
+	child_point(self, "given");
+	check_ok(share_host_stream_synchronize(s));
+	child_point(self, "finished");
+}
+
+struct answer {
+	share_buffer *buffer;
+	int error, calls;
+};
+
+static void take(share_buffer *b, int error, void *data)
+{
+	*(struct answer *)data = (struct answer){b, error, 1};
+}
+
+/* Its page comes with the answer, which is read when it is dead already. */
+Test(poison, what_a_process_finished_before_it_died_is_good_though_many_others_are_known)
+{
+	struct gate *soon = gate_new();
+	struct child *many = child_start(stall, NULL);
+	struct child *victim = child_start(gives_and_then_finishes, soon);
+	struct answer answer = {.calls = 0};
+	share_client *other = connect_as("other");
+	share_fence fences[STALLED];
+
+	child_wait_with(many, "stalled", fences, sizeof(fences));
+	for (int i = 0; i < STALLED; i++)
+		check_error(share_fence_query(client, &fences[i]), SHARE_EAGAIN);
+	child_wait(victim, "given");
+	check_ok(share_lookup_async(client, "work", SHARE_RDONLY, -1, NULL, take, &answer, NULL));
+	settle(other, s.leases == 2);
+	gate_open(soon);
+	child_go(victim);
+	child_wait(victim, "finished");
+	child_kill(victim);
+	settle(other, s.clients == STALLED + 2);
+	until((share_dispatch(client), answer.calls));
+	check_ok(answer.error);
+	check_ok(share_buffer_status(answer.buffer));
+	check_ok(share_release(answer.buffer, NULL));
+	child_kill(many);
+	share_disconnect(other);
+	gate_free(soon);
+	end();
+}
+
 static void releases_and_never_finishes(struct child *self, void *data)
 {
 	share_client *c = child_connect("victim");
@@ -236,6 +310,7 @@ Test(poison, memory_that_a_dead_process_was_working_on_can_be_used_again)
 	struct child *victim, *next;
 	share_pool *p;
 
+	options.kind = "host";
 	options.limit = options.segment_size = 65536;
 	check_ok(share_pool_create(client, "small", &options, &p));
 	victim = child_start(releases_and_never_finishes, NULL);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <share/share.h>
 
@@ -102,6 +103,25 @@ static void use_metadata(share_buffer *b)
 	check_ok(share_tensor_init(&t, SHARE_UINT8, 2, shape));
 	if (try_json(share_tensor_set(b, &t)) && try(share_tensor_get(b, &got)))
 		check_eq(got.shape[1], 4);
+}
+
+/* As if it were not host memory. */
+static void use_copies(share_buffer *b)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	share_recipe recipe = SHARE_RECIPE_INIT;
+	char text[8] = "";
+
+	if (try(share_copy_from_host(b, 100, "copied", 7, NULL)) &&
+	    try(share_copy_to_host(b, 100, text, 7, NULL)))
+		check(strcmp(text, "copied") == 0);
+	check_ok(share_buffer_get_info(b, &info));
+	if (try(share_get_recipe(b, &recipe))) {
+		check_eq(recipe.offset, info.offset);
+		close(recipe.fd);
+	} else {
+		check(recipe.fd == -1);
+	}
 }
 
 /* True when "scenario/name" leads to it. */
@@ -208,6 +228,7 @@ static void use_pool(share_client *c, share_pool *p)
 	}
 	memset(share_ptr(b), 1, 100000);
 	use_metadata(b);
+	use_copies(b);
 	if (hand_over(c, b, NULL))
 		look_up_asynchronously(c);
 	watch_names(c, b);
@@ -235,6 +256,7 @@ int scenario_run(const char *address)
 		use_pool(c, p);
 	else
 		check(p == NULL);
+	small.kind = "host";
 	small.limit = 1 << 20;
 	small.release_threshold = 0;
 	small.access = "[{\"user\": 1000, \"mode\": \"rw\"}]";

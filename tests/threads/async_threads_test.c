@@ -253,6 +253,63 @@ static void what_is_not_done_can_be_canceled(void)
 	stop();
 }
 
+static void told(int status, void *data)
+{
+	struct question *q = data;
+
+	check_ok(status);
+	check(atomic_fetch_add(&q->answers, 1) == 0);
+	if (q->pending) {
+		atomic_fetch_sub(q->pending, 1);
+		free(q);
+	}
+}
+
+static void watch_what_is_not_done(void *data, unsigned index)
+{
+	atomic_uint pending = 0;
+	uint32_t state = index + 1;
+	share_host_stream *s;
+
+	(void)data;
+	check_ok(share_host_stream_create(client, &s));
+	for (unsigned i = 0; i < steps(60); i++) {
+		struct question *q = calloc(1, sizeof(*q));
+		share_operation *o = NULL;
+		bool keep = dice(&state, 2);
+		share_buffer *b;
+
+		check_ok(share_lookup(client, "slow", SHARE_RDONLY, -1, s, &b));
+		if (!keep) {
+			atomic_fetch_add(&pending, 1);
+			q->pending = &pending;
+		}
+		check_ok(share_buffer_watch(b, told, q, keep ? &o : NULL));
+		check_ok(share_release(b, s));
+		for (unsigned n = dice(&state, 4); n > 0; n--)
+			check(share_dispatch(client) >= 0);
+		share_cancel(o);
+		if (keep)
+			free(q);
+	}
+	while (atomic_load(&pending) > 0)
+		check(share_dispatch(client) >= 0);
+	share_host_stream_destroy(s);
+	crew_done(&crew);
+}
+
+static void a_buffer_is_watched_until_it_is_done_or_the_watch_canceled(void)
+{
+	start();
+	crew = (struct crew){.busy = 2};
+	crew_add(&crew, 2, watch_what_is_not_done, NULL);
+	crew_add(&crew, 2, dispatch, NULL);
+	crew_add(&crew, 1, give_before_it_is_done, NULL);
+	crew_start(&crew);
+	crew_join(&crew);
+	stop();
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 struct view {
@@ -362,8 +419,11 @@ static void a_watch_reports_changes_in_order(void)
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
-	    TEST(an_operation_answers_once_or_is_canceled), TEST(callbacks_may_start_and_cancel),
-	    TEST(what_is_not_done_can_be_canceled),         TEST(no_callback_starts_after_unwatch),
+	    TEST(an_operation_answers_once_or_is_canceled),
+	    TEST(callbacks_may_start_and_cancel),
+	    TEST(what_is_not_done_can_be_canceled),
+	    TEST(a_buffer_is_watched_until_it_is_done_or_the_watch_canceled),
+	    TEST(no_callback_starts_after_unwatch),
 	    TEST(a_watch_reports_changes_in_order),
 	};
 

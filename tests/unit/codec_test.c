@@ -188,7 +188,7 @@ Test(codec, a_field_that_ends_behind_the_packet_is_refused)
 	}
 }
 
-Test(codec, unknown_types_are_refused_in_both_directions)
+Test(codec, unknown_types_are_refused_in_every_direction)
 {
 	struct wire_message m;
 	unsigned char header[WIRE_HEADER_SIZE] = {0, 0, 0, 0, 7};
@@ -197,7 +197,7 @@ Test(codec, unknown_types_are_refused_in_both_directions)
 		if (wire_describe(type))
 			continue;
 		set_word(header, type);
-		for (int direction = WIRE_TO_BROKER; direction <= WIRE_TO_CLIENT; direction++) {
+		for (int direction = WIRE_TO_BROKER; direction <= WIRE_FROM_AGENT; direction++) {
 			cr_assert_eq(wire_decode(&m, (enum wire_direction)direction,
 						 at_the_edge(header, 8), 8, 0),
 				     WIRE_E_UNKNOWN, "%u", type);
@@ -212,14 +212,17 @@ Test(codec, messages_in_the_wrong_direction_are_refused)
 
 	FOR_EACH_MESSAGE(type, d)
 	{
-		enum wire_direction wrong =
-		    d->direction == WIRE_TO_BROKER ? WIRE_TO_CLIENT : WIRE_TO_BROKER;
 		size_t size;
 
 		fill(&sent, type, 100);
 		size = encode(&sent, packet);
-		cr_assert_eq(wire_decode(&got, wrong, packet, size, d->fds_min), WIRE_E_UNKNOWN,
-			     "%s", d->name);
+		for (int wrong = WIRE_TO_BROKER; wrong <= WIRE_FROM_AGENT; wrong++) {
+			if (wrong == (int)d->direction)
+				continue;
+			cr_assert_eq(
+			    wire_decode(&got, (enum wire_direction)wrong, packet, size, d->fds_min),
+			    WIRE_E_UNKNOWN, "%s", d->name);
+		}
 	}
 }
 
@@ -268,16 +271,18 @@ Test(codec, noise_is_refused_or_stays_inside_its_packet)
 
 /* ------------------------------------------------------------------------------------------- */
 
-Test(codec, replies_go_to_the_client_and_are_in_the_table)
+Test(codec, replies_go_back_to_who_asked_and_are_in_the_table)
 {
 	FOR_EACH_MESSAGE(type, d)
 	{
-		if (d->direction == WIRE_TO_CLIENT) {
+		if (d->direction == WIRE_TO_CLIENT || d->direction == WIRE_FROM_AGENT) {
 			cr_assert_eq(d->reply, WIRE_NOTHING, "%s", d->name);
 		} else if (d->reply != WIRE_NOTHING) {
 			cr_assert(wire_describe(d->reply), "%s", d->name);
-			cr_assert_eq(wire_describe(d->reply)->direction, WIRE_TO_CLIENT, "%s",
-				     d->name);
+			cr_assert_eq(wire_describe(d->reply)->direction,
+				     d->direction == WIRE_TO_BROKER ? WIRE_TO_CLIENT
+								    : WIRE_FROM_AGENT,
+				     "%s", d->name);
 		}
 	}
 }

@@ -17,6 +17,8 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 
+#include <share/share.h>
+
 #include "broker/config.h"
 #include "broker/size.h"
 
@@ -128,7 +130,7 @@ Test(config, everything_that_can_be_said_is_read)
 	    "  \"create_pools\": [\"*\"],\n"
 	    "  \"limits\": {\"connections\": 10, \"leases\": 20, \"bytes\": \"1TiB\",\n"
 	    "    \"names\": 30, \"tokens\": 40, \"watches\": 50, \"waits\": 60, \"pools\": 70,\n"
-	    "    \"metadata\": \"64KiB\", \"unsent\": 80},\n"
+	    "    \"metadata\": \"64KiB\", \"unsent\": 80, \"events\": 90, \"fences\": 95},\n"
 	    "  \"users\": {\"70001\": {\"limits\": {\"connections\": 1, \"bytes\": 0}},\n"
 	    "    \"70002\": {}},\n"
 	    "  \"pools\": [\n"
@@ -136,8 +138,11 @@ Test(config, everything_that_can_be_said_is_read)
 	    "     \"segment_size\": \"32MiB\", \"alignment\": 4096, \"release_threshold\": 0,\n"
 	    "     \"access\": [{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": \"*\", \"mode\": "
 	    "\"ro\"}]},\n"
-	    "    {\"name\": \"weights\"}\n"
+	    "    {\"name\": \"weights\", \"reuse\": \"scrub\"},\n"
+	    "    {\"name\": \"pointers\", \"kind\": \"vmm\", \"same_address\": true,\n"
+	    "     \"device\": \"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"}\n"
 	    "  ],\n"
+	    "  \"agent_timeout_ms\": 2500,\n"
 	    "  \"default_pool_limit\": \"1.5GiB\"\n"
 	    "}\n");
 	const gid_t groups[] = {70044};
@@ -152,7 +157,7 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert(principal_match(&c->create_pools, 70009, NULL, 0));
 	cr_assert_eq(c->default_pool_limit, 3 * GIB / 2);
 
-	const uint64_t expected[LIMIT_KINDS] = {10, 20, TIB, 30, 40, 50, 60, 70, 65536, 80};
+	const uint64_t expected[LIMIT_KINDS] = {10, 20, TIB, 30, 40, 50, 60, 70, 65536, 80, 90, 95};
 	cr_assert_eq(memcmp(c->limits.max, expected, sizeof(expected)), 0);
 	cr_assert_eq(config_limits_for(c, 70009), &c->limits);
 	cr_assert_eq(config_limits_for(c, 70001)->max[LIMIT_CONNECTIONS], 1);
@@ -160,7 +165,9 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_eq(config_limits_for(c, 70001)->max[LIMIT_LEASES], 20);
 	cr_assert_eq(memcmp(config_limits_for(c, 70002), &c->limits, sizeof(c->limits)), 0);
 
-	cr_assert_eq(c->n_pools, 2);
+	cr_assert_eq(c->agent_timeout_ms, 2500);
+
+	cr_assert_eq(c->n_pools, 3);
 	const struct pool_config *p = &c->pools[0];
 	cr_assert_str_eq(p->name, "frames");
 	cr_assert_str_eq(p->kind, "host");
@@ -177,7 +184,23 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_eq(p->limit, 3 * GIB / 2);
 	cr_assert_eq(access_check(&p->access, geteuid(), NULL, 0), ACCESS_ALL);
 	cr_assert_eq(access_check(&p->access, 70001, NULL, 0), 0);
+	cr_assert_null(p->device);
+	cr_assert_not(p->same_address);
+	cr_assert_eq(p->reuse, SHARE_REUSE_SCRUB);
+	p = &c->pools[2];
+	cr_assert_str_eq(p->kind, "vmm");
+	cr_assert_str_eq(p->device, "GPU-5fd4f087-86f3-7a43-b711-4771313afc50");
+	cr_assert(p->same_address);
+	cr_assert_eq(p->reuse, SHARE_REUSE_GATE);
 	config_free(c);
+}
+
+Test(config, the_time_limit_of_agents_is_a_number_of_milliseconds)
+{
+	expect_error("{\"agent_timeout_ms\": 99}",
+		     "FILE:1: agent_timeout_ms: 99 is not a time limit (100 to 600000 ms)");
+	expect_error("{\"agent_timeout_ms\": \"1s\"}",
+		     "FILE:1: agent_timeout_ms: \"1s\" is not a time limit (100 to 600000 ms)");
 }
 
 Test(config, an_empty_list_of_pools_means_none)
@@ -210,8 +233,9 @@ Test(config, root_and_the_own_user_cannot_be_left_out)
 
 Test(config, limits_have_names)
 {
-	static const char *const names[] = {"connections", "leases", "bytes", "names",    "tokens",
-					    "watches",     "waits",  "pools", "metadata", "unsent"};
+	static const char *const names[] = {"connections", "leases",  "bytes",  "names",
+					    "tokens",      "watches", "waits",  "pools",
+					    "metadata",    "unsent",  "events", "fences"};
 
 	cr_assert_eq(sizeof(names) / sizeof(names[0]), LIMIT_KINDS);
 	for (size_t i = 0; i < LIMIT_KINDS; i++)
@@ -301,10 +325,10 @@ Test(config, an_unknown_key_is_an_error_with_a_suggestion)
 		     "FILE:1: users.root.limit: unknown key (did you mean \"limits\"?)");
 	expect_error("{\"colour\": 1}",
 		     "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
-		     "create_pools, limits, users, pools, default_pool_limit)");
+		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms)");
 	expect_error("{\"\\u001b[2J\": 1}",
 		     "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
-		     "create_pools, limits, users, pools, default_pool_limit)");
+		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms)");
 }
 
 Test(config, a_value_of_the_wrong_type_is_an_error)

@@ -10,6 +10,8 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 
+#include <share/share.h>
+
 #include "broker/pool_config.h"
 #include "broker/size.h"
 
@@ -70,9 +72,42 @@ Test(pool_config, the_kind_does_not_point_to_the_callers_text)
 
 	cr_assert_neq(p.kind, kind);
 	cr_assert_str_eq(p.kind, "host");
-	expect_invalid(POOL(.kind = "mempool"),
-		       "kind: \"mempool\" is not a kind of pool (auto, host)");
-	expect_invalid(POOL(.kind = ""), "kind: \"\" is not a kind of pool (auto, host)");
+	expect_invalid(POOL(.kind = "managed"),
+		       "kind: \"managed\" is not a kind of pool (auto, host, vmm, mempool)");
+	expect_invalid(POOL(.kind = ""),
+		       "kind: \"\" is not a kind of pool (auto, host, vmm, mempool)");
+}
+
+Test(pool_config, a_device_is_named_by_its_uuid)
+{
+	char uuid[] = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", ordinal[] = "0";
+
+	cr_assert_str_eq(valid(POOL(.kind = "vmm", .device = uuid)).device, uuid);
+	cr_assert_str_eq(valid(POOL(.device = uuid)).device, uuid);
+	expect_invalid(POOL(.device = ordinal),
+		       "device: \"0\" is not the UUID of a device (like "
+		       "\"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"; see sharectl devices)");
+	expect_invalid(POOL(.kind = "host", .device = uuid),
+		       "device: a pool of kind host is on no device");
+}
+
+Test(pool_config, mempools_cannot_lie_at_an_address_asked_for)
+{
+	cr_assert(valid(POOL(.kind = "vmm", .same_address = true)).same_address);
+	expect_invalid(POOL(.kind = "mempool", .same_address = true),
+		       "same_address: is not possible with kind mempool (the driver says where it "
+		       "lies: use vmm)");
+}
+
+Test(pool_config, memory_is_used_again_in_one_of_three_ways)
+{
+	cr_assert_eq(valid(POOL(.kind = "host")).reuse, SHARE_REUSE_GATE);
+	cr_assert_eq(valid(POOL(.reuse = SHARE_REUSE_CLEAN)).reuse, SHARE_REUSE_CLEAN);
+	cr_assert_eq(valid(POOL(.reuse = SHARE_REUSE_SCRUB)).reuse, SHARE_REUSE_SCRUB);
+	expect_invalid(POOL(.reuse = 3), "reuse: 3 is not an enum share_reuse");
+	cr_assert_str_eq(pool_reuse_name(SHARE_REUSE_GATE), "gate");
+	cr_assert_str_eq(pool_reuse_name(SHARE_REUSE_CLEAN), "clean");
+	cr_assert_str_eq(pool_reuse_name(SHARE_REUSE_SCRUB), "scrub");
 }
 
 Test(pool_config, a_small_pool_has_small_segments)
@@ -227,8 +262,16 @@ Test(pool_config, impossible_pools_are_errors)
 	    "{\"pools\": [{\"name\": \"a\",\n \"limit\": \"4GiB\",\n"
 	    " \"segment_size\": \"8GiB\"}]}",
 	    "FILE:3: pools[0].segment_size: 8GiB is more than the pool's limit (4GiB)");
-	expect_error("{\"pools\": [{\"name\": \"a\", \"kind\": \"vmm\"}]}",
-		     "FILE:1: pools[0].kind: \"vmm\" is not a kind of pool (auto, host)");
+	expect_error(
+	    "{\"pools\": [{\"name\": \"a\", \"kind\": \"managed\"}]}",
+	    "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, host, vmm, mempool)");
+	expect_error("{\"pools\": [{\"name\": \"a\", \"same_address\": 1}]}",
+		     "FILE:1: pools[0].same_address: 1 is neither true nor false");
+	expect_error("{\"pools\": [{\"name\": \"a\",\n\"reuse\": \"dirty\"}]}",
+		     "FILE:2: pools[0].reuse: \"dirty\" is not a way to use memory again (gate, "
+		     "clean, scrub)");
+	expect_error("{\"pools\": [{\"name\": \"a\", \"reuse\": true}]}",
+		     "FILE:1: pools[0].reuse: true is not a way to use memory again");
 	expect_error("{\"pools\": [\n{\"limit\": \"4GiB\"}]}", "FILE:2: pools[0]: lacks \"name\"");
 	expect_error("{\"pools\": [{\"name\": \"\"}]}",
 		     "FILE:1: pools[0].name: \"\" is not a name (1 to 255 bytes of UTF-8 without "

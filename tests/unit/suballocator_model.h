@@ -45,6 +45,7 @@ enum { REGIONS = 5, UNITS_MAX = 4096, BLOCKS_MAX = REGIONS * UNITS_MAX };
 struct unit {
 	struct block *user;
 	uint32_t until[TIMELINES]; /* what its next user has to wait for */
+	uint64_t tag;              /* of its last user's */
 };
 
 struct place {

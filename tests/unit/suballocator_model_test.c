@@ -133,6 +133,14 @@ static void require_gated(struct world *w, const struct block *b, const struct u
 				       (b->gate && b->gate->until[t] >= units[u].until[t]));
 }
 
+/* The tag of a block says as much as those of its units do. */
+static void require_tagged(struct world *w, const struct block *b, const struct unit *units)
+{
+	for (uint32_t u = b->offset; u < b->offset + b->size; u++)
+		require(w, !units[u].tag || units[u].tag == b->tag ||
+			       b->tag == SUBALLOCATOR_TAG_MIXED);
+}
+
 static struct unit *units_of(const struct block *b)
 {
 	struct place *place = (void *)((char *)b->region - offsetof(struct place, region));
@@ -198,9 +206,13 @@ static void random_alloc(struct world *w)
 	require(w, !block_is_free(b) && b->owner == NULL);
 	require(w, b->size == (size + UNIT - 1) / UNIT && block_offset(b) % alignment == 0);
 	require_gated(w, b, units_of(b));
+	require_tagged(w, b, units_of(b));
+	if (random_below(w, 2))
+		b->tag = 1 + random_below(w, 2);
 	for (uint32_t u = b->offset; u < b->offset + b->size; u++) {
 		require(w, units_of(b)[u].user == NULL);
 		units_of(b)[u].user = b;
+		units_of(b)[u].tag = b->tag;
 	}
 	b->owner = &w->blocks[w->block_count]; /* must not make it look free */
 	w->blocks[w->block_count++] = b;

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One request after the other, each answered before the next is read. What takes too long is the
+ * broker's to notice: it knows how long an answer may take, and kills. What breaks the driver for
+ * this process is said, and ends it: the broker starts another, and the memory lives on through the
+ * descriptors.
+ */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "agent/agent.h"
+#include "memory/device.h"
+#include "wire/packet.h"
+
+void agent_log(const char *format, ...)
+{
+	va_list arguments;
+	char line[512];
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "share-agent: %s\n", line);
+}
+
+void agent_reply(struct agent *a, struct wire_message *m, int fd)
+{
+	char packet[4096];
+	size_t size;
+	int r;
+
+	m->serial = a->serial;
+	size = wire_encode(m, packet, sizeof(packet));
+	r = size ? packet_send(a->socket, packet, size, &fd, fd >= 0, true) : -EMSGSIZE;
+	if (r < 0 && r != -EPIPE)
+		agent_log("answering the broker: %s", strerror(-r));
+	if (r < 0)
+		a->lost = true;
+}
+
+void agent_reply_done(struct agent *a)
+{
+	struct wire_message m = {.type = WIRE_AGENT_DONE};
+
+	agent_reply(a, &m, -1);
+}
+
+static void reply_failed(struct agent *a, int error, const struct memory_fault *fault)
+{
+	struct wire_message m = {
+	    .type = WIRE_AGENT_FAILED,
+	    .agent_failed = {.error = error,
+			     .fatal = fault->fatal,
+			     .text = {fault->text, (uint32_t)strlen(fault->text)}},
+	};
+
+	agent_reply(a, &m, -1);
+}
+
+/* With the first request and not before, so that there is somebody to tell why it fails. Who cannot
+ * open its device is of no use. */
+static int open_device(struct agent *a, struct memory_fault *fault)
+{
+	struct memory_fault reason = {.text = ""};
+	uint32_t n;
+	int r;
+
+	if (a->opened || !a->device)
+		return 0;
+	r = memory_devices_init(&n, &reason);
+	if (r == 0)
+		r = memory_device_open(a->device, &reason);
+	if (r < 0) {
+		snprintf(fault->text, sizeof(fault->text), "device %.48s: %.190s", a->device,
+			 reason.text);
+		fault->fatal = true;
+		return r;
+	}
+	a->opened = true;
+	return 0;
+}
+
+static int serve(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	int r = open_device(a, fault);
+
+	if (r < 0)
+		return r;
+	switch (m->type) {
+	case WIRE_AGENT_DEVICE_GET:
+		return describe_devices(a, m, fault);
+	case WIRE_AGENT_SEGMENT_CREATE:
+		return segment_create(a, m, fault);
+	case WIRE_AGENT_SEGMENT_DESTROY:
+		return segment_destroy(a, m, fault);
+	case WIRE_AGENT_SCRUB:
+		return segment_scrub(a, m, fault);
+	case WIRE_AGENT_EVENT_CREATE:
+		return event_create(a, m, fault);
+	case WIRE_AGENT_EVENT_DESTROY:
+		return event_destroy(a, m, fault);
+	default:
+		snprintf(fault->text, sizeof(fault->text),
+			 "this agent does not know requests of type %d", (int)m->type);
+		return SHARE_ENOTSUP;
+	}
+}
+
+/* 1: a request; 0: the broker is gone; negative: what it sent is no packet of ours. */
+static int next_request(struct agent *a, char *packet, size_t size, struct wire_message *m,
+			struct fd_list *fds)
+{
+	int r;
+
+	r = packet_receive(a->socket, packet, &size, fds, true);
+	if (r == -EPIPE)
+		return 0;
+	if (r < 0) {
+		agent_log("listening to the broker: %s", strerror(-r));
+		return r;
+	}
+	r = wire_decode(m, WIRE_TO_AGENT, packet, size, fds->n);
+	if (r != 0) {
+		agent_log("what the broker sent makes no sense: %s", wire_error_text(r));
+		return -EPROTO;
+	}
+	return 1;
+}
+
+int agent_run(struct agent *a)
+{
+	char packet[WIRE_PACKET_MAX];
+	struct wire_message m;
+	int r;
+
+	while (!a->lost) {
+		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+		struct memory_fault fault = {.text = ""};
+
+		r = next_request(a, packet, sizeof(packet), &m, &fds);
+		if (r <= 0)
+			return r < 0;
+		a->serial = m.serial;
+		a->fd = fds.n ? fds.fds[0] : -1;
+		r = serve(a, &m, &fault);
+		if (r < 0)
+			reply_failed(a, r, &fault);
+		if (fault.fatal)
+			return 1;
+	}
+	return 0;
+}

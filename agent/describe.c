@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What devices there are: all of them for a scout, else the one that was opened. */
+
+#include <string.h>
+#include <strings.h>
+
+#include <share/error.h>
+
+#include "agent/agent.h"
+#include "memory/device.h"
+
+static struct wire_bytes bytes_of(const char *text)
+{
+	return (struct wire_bytes){text, (uint32_t)strlen(text)};
+}
+
+static uint32_t flags_of(const struct memory_device *d)
+{
+	return (d->vmm ? WIRE_DEVICE_VMM : 0u) | (d->mempool ? WIRE_DEVICE_MEMPOOL : 0u) |
+	       (d->events ? WIRE_DEVICE_EVENTS : 0u) |
+	       (d->stream_mem_ops ? WIRE_DEVICE_STREAM_MEM_OPS : 0u) |
+	       (d->mig ? WIRE_DEVICE_MIG : 0u) | (d->mig_enabled ? WIRE_DEVICE_MIG_ENABLED : 0u) |
+	       (d->mps ? WIRE_DEVICE_MPS : 0u);
+}
+
+static void reply_device(struct agent *a, const struct memory_device *d)
+{
+	struct wire_message m = {
+	    .type = WIRE_AGENT_DEVICE,
+	    .agent_device = {.total = d->total,
+			     .free = d->free,
+			     .granularity = d->granularity,
+			     .ordinal = d->ordinal,
+			     .driver = d->driver,
+			     .compute = d->compute,
+			     .flags = flags_of(d),
+			     .uuid = {d->uuid, sizeof(d->uuid)},
+			     .uuid_text = bytes_of(d->uuid_text),
+			     .name = bytes_of(d->name),
+			     .pci = bytes_of(d->pci)},
+	};
+
+	agent_reply(a, &m, -1);
+}
+
+/* A device that cannot be described does not hide the others. */
+static int describe_all(struct agent *a, uint32_t n, struct memory_fault *fault)
+{
+	struct memory_device d;
+	uint32_t n_described = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int failed = memory_device_describe(i, &d, fault);
+
+		if (failed < 0) {
+			agent_log("device %u: %s", i, fault->text);
+			r = failed;
+			continue;
+		}
+		reply_device(a, &d);
+		n_described++;
+	}
+	if (n_described == 0 && r < 0)
+		return r;
+	fault->fatal = false;
+	agent_reply_done(a);
+	return 0;
+}
+
+static int describe_opened(struct agent *a, uint32_t n, struct memory_fault *fault)
+{
+	struct memory_device d;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int r = memory_device_describe(i, &d, fault);
+
+		if (r < 0)
+			return r;
+		/* behind "GPU-" or "MIG-" */
+		if (strcasecmp(d.uuid_text + 4, a->device + 4) == 0) {
+			reply_device(a, &d);
+			return 0;
+		}
+	}
+	strcpy(fault->text, "the device was there before, and is gone");
+	fault->fatal = true;
+	return SHARE_ENODEV;
+}
+
+int describe_devices(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	uint32_t n;
+	int r;
+
+	(void)m;
+	r = memory_devices_init(&n, fault);
+	if (r < 0)
+		return r;
+	return a->device ? describe_opened(a, n, fault) : describe_all(a, n, fault);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The bank of interprocess events: made for whoever asks the broker, so that they outlive who uses
+ * them. */
+
+#include <stdio.h>
+
+#include <share/error.h>
+
+#include "agent/agent.h"
+#include "memory/device.h"
+
+int event_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	struct wire_message reply = {.type = WIRE_AGENT_EVENT};
+	struct memory_event *event;
+	unsigned char ipc[64];
+	int r;
+
+	(void)m;
+	r = memory_event_create(&event, ipc, fault);
+	if (r < 0)
+		return r;
+	if (handles_add(&a->events, event, &reply.agent_event.handle) < 0) {
+		memory_event_destroy(event, false);
+		snprintf(fault->text, sizeof(fault->text), "no memory for an event");
+		return SHARE_ENOMEM;
+	}
+	reply.agent_event.ipc = (struct wire_bytes){ipc, sizeof(ipc)};
+	agent_reply(a, &reply, -1);
+	return 0;
+}
+
+int event_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	struct memory_event *event = handles_take(&a->events, m->agent_event_destroy.handle);
+
+	if (!event) {
+		snprintf(fault->text, sizeof(fault->text), "this agent has made no such event");
+		return SHARE_ENOENT;
+	}
+	memory_event_destroy(event, m->agent_event_destroy.wedged);
+	agent_reply_done(a);
+	return 0;
+}

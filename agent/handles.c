@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A small table: looked through in full, as there are thousands at most and each costs a call of
+ * the driver anyway. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "agent/handles.h"
+
+struct handle_slot {
+	uint64_t handle; /* which one it is << 32 | the slot */
+	void *object;    /* NULL: free */
+};
+
+static struct handle_slot *free_slot(struct handles *h)
+{
+	uint32_t before = h->n_slots, grown = before ? 2 * before : 16;
+	struct handle_slot *slots;
+
+	for (uint32_t i = 0; i < before; i++)
+		if (!h->slots[i].object)
+			return &h->slots[i];
+	slots = realloc(h->slots, grown * sizeof(*slots));
+	if (!slots)
+		return NULL;
+	for (uint32_t i = before; i < grown; i++)
+		slots[i] = (struct handle_slot){0};
+	h->slots = slots;
+	h->n_slots = grown;
+	return &slots[before];
+}
+
+int handles_add(struct handles *h, void *object, uint64_t *out)
+{
+	struct handle_slot *slot = free_slot(h);
+
+	if (!slot)
+		return -ENOMEM;
+	/* not where the process before this one has begun: what that gave out is to mean nothing */
+	if (h->n_given == 0 && getrandom(&h->n_given, sizeof(h->n_given), 0) < 0)
+		h->n_given = (uint32_t)getpid();
+	slot->object = object;
+	slot->handle = (uint64_t)++h->n_given << 32 | (uint64_t)(slot - h->slots);
+	*out = slot->handle;
+	return 0;
+}
+
+void *handles_find(const struct handles *h, uint64_t handle)
+{
+	uint32_t index = (uint32_t)handle;
+
+	if (index >= h->n_slots || h->slots[index].handle != handle)
+		return NULL;
+	return h->slots[index].object;
+}
+
+void *handles_take(struct handles *h, uint64_t handle)
+{
+	void *object = handles_find(h, handle);
+
+	if (object)
+		h->slots[(uint32_t)handle].object = NULL;
+	return object;
+}

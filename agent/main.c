@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+
+/* share-agent: arguments, and an environment in which the driver sees no more than it has to. */
+
+#include <argp.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <share/share.h>
+
+#include "agent/agent.h"
+
+/* The C library looks for it. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+    "share-agent " SHARE_VERSION;
+
+static const struct argp_option options[] = {
+    {"socket", 's', "FD", 0, "Speak to the broker over this SOCK_SEQPACKET socket", 0},
+    {"device", 'd', "UUID", 0, "Work on this device (default: only tell which there are)", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static int parse_socket(struct argp_state *state, const char *text)
+{
+	int type;
+	socklen_t size = sizeof(type);
+	char *end;
+	long fd = strtol(text, &end, 10);
+
+	if (*end || end == text || fd < 0 || fd > 1 << 20 ||
+	    getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_SEQPACKET)
+		argp_error(state, "'%s' is not a SOCK_SEQPACKET socket", text);
+	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+	return (int)fd;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct agent *a = state->input;
+
+	switch (key) {
+	case 's':
+		a->socket = parse_socket(state, value);
+		return 0;
+	case 'd':
+		a->device = value;
+		return 0;
+	case ARGP_KEY_END:
+		if (a->socket < 0)
+			argp_error(state, "--socket is needed; share-broker starts this program");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+    options,
+    parse,
+    NULL,
+    "Makes GPU memory for share-broker, which starts it: the only process of the two that calls "
+    "the driver.",
+    NULL,
+    NULL,
+    NULL};
+
+int main(int argc, char **argv)
+{
+	/* what is in it at the end goes with the process: nobody is left to want it */
+	static struct agent a = {.socket = -1};
+
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	/* one that was dead before this is noticed by its socket */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* a terminal sends them to the whole group; when to end is the broker's to say */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	/* no other device is initialised, and none is touched by a context */
+	if (a.device)
+		setenv("CUDA_VISIBLE_DEVICES", a.device, 1);
+	return agent_run(&a);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Segments: made, handed to the broker, and (for kinds of which something has to be kept here)
+ * remembered by a number until the broker says that nobody uses them any more. This process keeps
+ * no descriptor: memory comes back when the last one is closed.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "agent/agent.h"
+#include "memory/export.h"
+#include "wire/fd.h"
+
+struct segment {
+	const struct memory_exporter *exporter;
+	struct memory_segment memory;
+};
+
+static const struct memory_exporter *const exporters[] = {
+    &memory_vmm_exporter,
+    &memory_mempool_exporter,
+};
+
+static const struct memory_exporter *exporter_of(uint32_t kind)
+{
+	for (size_t i = 0; i < sizeof(exporters) / sizeof(exporters[0]); i++)
+		if ((uint32_t)exporters[i]->kind == kind)
+			return exporters[i];
+	return NULL;
+}
+
+static int fail(struct memory_fault *fault, int error, const char *text)
+{
+	snprintf(fault->text, sizeof(fault->text), "%s", text);
+	return error;
+}
+
+static void reply_segment(struct agent *a, const struct memory_segment *memory, uint64_t handle)
+{
+	struct wire_message m = {
+	    .type = WIRE_AGENT_SEGMENT,
+	    .agent_segment = {.handle = handle,
+			      .recipe = {&memory->recipe, sizeof(memory->recipe)}},
+	};
+
+	agent_reply(a, &m, memory->fd);
+}
+
+int segment_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	const struct memory_exporter *exporter = exporter_of(m->agent_segment_create.kind);
+	struct segment *s;
+	uint64_t handle = 0;
+	int r;
+
+	if (!exporter)
+		return fail(fault, SHARE_ENOTSUP, "an agent makes no segments of this kind");
+	s = malloc(sizeof(*s));
+	if (!s)
+		return fail(fault, SHARE_ENOMEM, "no memory for a segment");
+	s->exporter = exporter;
+	r = exporter->create(m->agent_segment_create.size, m->agent_segment_create.address,
+			     &s->memory, fault);
+	if (r < 0)
+		goto free_s;
+	if (s->memory.kept && handles_add(&a->segments, s, &handle) < 0) {
+		r = fail(fault, SHARE_ENOMEM, "no memory for a segment");
+		exporter->destroy(&s->memory);
+		goto free_s;
+	}
+	reply_segment(a, &s->memory, handle);
+	s->memory.fd = fd_close(s->memory.fd);
+	if (handle)
+		return 0;
+
+free_s:
+	free(s);
+	return r;
+}
+
+/* Of a segment that another agent made, or of which agents keep nothing. */
+static int scrub_by_recipe(struct agent *a, const struct wire_agent_scrub *m,
+			   struct memory_fault *fault)
+{
+	struct memory_segment memory = {.fd = a->fd, .fd_readonly = -1};
+
+	if (a->fd < 0 || m->recipe.size != sizeof(memory.recipe))
+		return fail(fault, SHARE_EPROTO, "what is to be zeroed cannot be reached");
+	memcpy(&memory.recipe, m->recipe.data, sizeof(memory.recipe));
+	return memory_device_zero((enum memory_kind_id)m->kind, &memory, m->offset, m->size, fault);
+}
+
+int segment_scrub(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	const struct wire_agent_scrub *scrub = &m->agent_scrub;
+	struct segment *s = handles_find(&a->segments, scrub->handle);
+	int r;
+
+	if (scrub->handle && !s)
+		return fail(fault, SHARE_ENOENT, "this agent has made no such segment");
+	r = s ? memory_device_zero(s->exporter->kind, &s->memory, scrub->offset, scrub->size, fault)
+	      : scrub_by_recipe(a, scrub, fault);
+	if (r == 0)
+		agent_reply_done(a);
+	return r;
+}
+
+int segment_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+{
+	struct segment *s = handles_take(&a->segments, m->agent_segment_destroy.handle);
+
+	if (!s)
+		return fail(fault, SHARE_ENOENT, "this agent has made no such segment");
+	s->exporter->destroy(&s->memory);
+	free(s);
+	agent_reply_done(a);
+	return 0;
+}

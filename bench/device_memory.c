@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What the broker itself costs on the device: how much free memory the device has less, of what it
+ * hands out not counted, when a broker with its agent and a pool with one segment are there.
+ *
+ * The floor is one CUDA context: what the device has less when a process makes one and does nothing
+ * with it. The kinds should cost a small part of that (vmm, whose agent has none) or about as much
+ * (mempool). This process has its own context before anything is measured, and has imported each
+ * kind once, so it does not count.
+ *
+ * The device's free memory is that of all processes: this needs a device that nobody else uses.
+ */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/driver.h"
+
+#define MIB          (1024.0 * 1024)
+#define VMM_TARGET   4.0 /* MiB */
+#define SETTLE_TICKS 15  /* of 20 ms without a change */
+#define SETTLE_MAX   500
+
+static const char *const kinds[] = {"vmm", "mempool"};
+
+/* Processes that have just ended give back a moment later. */
+static double settled_free(void)
+{
+	const struct timespec tick = {.tv_nsec = 20000000};
+	uint64_t last = driver_free_memory(), now;
+	int same = 0;
+
+	for (int i = 0; i < SETTLE_MAX && same < SETTLE_TICKS; i++) {
+		nanosleep(&tick, NULL);
+		now = driver_free_memory();
+		same = now == last ? same + 1 : 0;
+		last = now;
+	}
+	return (double)last / MIB;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The floor's process: makes a context when told to, and ends when told to                    */
+
+struct context {
+	pid_t pid;
+	int socket;
+};
+
+static void context_prepare(struct context *x)
+{
+	char byte, why[DRIVER_WHY];
+	int pair[2];
+
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	x->pid = fork();
+	must_system(x->pid >= 0, "fork");
+	if (x->pid == 0) {
+		char device[64];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		if (recv(pair[1], device, sizeof(device), 0) <= 0 || !driver_start(device, why) ||
+		    send(pair[1], "", 1, MSG_NOSIGNAL) != 1)
+			_exit(1);
+		recv(pair[1], &byte, 1, 0);
+		_exit(0);
+	}
+	close(pair[1]);
+	x->socket = pair[0];
+}
+
+static double context_cost(struct context *x)
+{
+	double before = settled_free(), after;
+	char device[64], byte;
+
+	snprintf(device, sizeof(device), "%s", driver_device());
+	must_system(send(x->socket, device, sizeof(device), MSG_NOSIGNAL) == sizeof(device) &&
+			recv(x->socket, &byte, 1, 0) == 1,
+		    "making a context in another process");
+	after = settled_free();
+	return before - after;
+}
+
+static void context_end(struct context *x)
+{
+	close(x->socket);
+	waitpid(x->pid, NULL, 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* A broker, a pool and a segment; returns what the device has less, but for the segment. NONE: this
+ * kind is not possible here. */
+static double cost(const char *kind)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	double before = settled_free(), after = NONE;
+	share_client *c;
+	share_buffer *b;
+	share_pool *p;
+	int r;
+
+	must(share_connect("embedded", &c), "share_connect");
+	options.kind = kind;
+	options.device = driver_device();
+	r = share_pool_create(c, "device-memory", &options, &p);
+	if (r == SHARE_ENODEV || r == SHARE_ENOTSUP) {
+		fprintf(stderr, "share-bench: device-memory.%s: SKIPPED: %s\n", kind,
+			share_error_detail());
+	} else {
+		must(r, "share_pool_create");
+		must(share_alloc(p, 4096, NULL, &b), "share_alloc");
+		must(share_buffer_get_info(b, &info), "share_buffer_get_info");
+		after = settled_free() + (double)info.segment_size / MIB;
+		must(share_release(b, NULL), "share_release");
+		share_pool_close(p);
+	}
+	share_disconnect(c);
+	return before - after;
+}
+
+static void report(const char *kind, double value, double floor, bool few)
+{
+	struct figure f = {.unit = "MiB", .value = value, .floor = floor, .target = NONE};
+	char name[64];
+
+	snprintf(name, sizeof(name), "device-memory.%s", kind);
+	f.name = name;
+	if (few) { /* the target is a size, not a share of the floor */
+		f.what = "device memory of broker and agent, segments not counted";
+		f.target = VMM_TARGET;
+		f.floor = NONE;
+	} else {
+		f.what = "the same; floor: a bare context of another process";
+		f.target = 1.05;
+	}
+	figure_report(&f);
+}
+
+void bench_device_memory(const struct run *run)
+{
+	char why[DRIVER_WHY];
+	struct context other;
+	double floor, value;
+
+	(void)run; /* once is enough: it is no sample of anything */
+	context_prepare(&other);
+	if (!driver_start(NULL, why)) {
+		fprintf(stderr, "share-bench: device-memory: SKIPPED: %s\n", why);
+		context_end(&other);
+		return;
+	}
+	floor = context_cost(&other);
+	context_end(&other);
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
+		cost(kinds[k]); /* what this process needs to import is there from now on */
+		value = cost(kinds[k]);
+		if (!isnan(value))
+			report(kinds[k], value, floor, k == 0);
+	}
+}

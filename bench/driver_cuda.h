@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BENCH_DRIVER_CUDA_H
+#define BENCH_DRIVER_CUDA_H
+
+#include "bench/driver.h"
+#include "memory/cuda.h"
+
+/*
+ * What the files that make up bench/driver.h have in common. Only they know CUDA's types.
+ *
+ * The table of memory/ is used where it has what is needed. The rest is what no broker would call:
+ * X(member, symbol, type), as in memory/cuda.h.
+ */
+#define FLOOR_FUNCTIONS(X)                                                                \
+	X(MemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                \
+	X(MemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                   \
+	X(MemPoolSetAttribute, "cuMemPoolSetAttribute", PFN_cuMemPoolSetAttribute_v11020) \
+	X(MemsetD32Async, "cuMemsetD32Async", PFN_cuMemsetD32Async_v3020)                 \
+	X(StreamQuery, "cuStreamQuery", PFN_cuStreamQuery_v2000)                          \
+	X(IpcGetMemHandle, "cuIpcGetMemHandle", PFN_cuIpcGetMemHandle_v4010)              \
+	X(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", PFN_cuIpcOpenMemHandle_v11000)       \
+	X(IpcCloseMemHandle, "cuIpcCloseMemHandle", PFN_cuIpcCloseMemHandle_v4010)
+
+struct driver {
+	const struct cuda *cu; /* NULL: not started */
+	CUdevice device;
+	char uuid[MEMORY_UUID_TEXT];
+	CUmemoryPool pool;
+#define FLOOR_MEMBER(member, symbol, type) type member;
+	FLOOR_FUNCTIONS(FLOOR_MEMBER)
+#undef FLOOR_MEMBER
+};
+extern struct driver driver;
+
+/* Ends the program unless @r is a success. */
+void must_driver(CUresult r, const char *call);
+
+/* Puts a function of the driver into the function pointer at @member; false, with @why, where it
+ * has none of that name. */
+bool driver_look_up(const char *symbol, void *member, char why[DRIVER_WHY]);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What it costs to get a buffer that another process made: the first time, when its segment has to
+ * be mapped (imported, on a GPU), and later, when it is there and only the broker is asked.
+ *
+ * Another process owns the memory, since importing in the process that exported is something else.
+ * Each sample of a first import is of a new connection: the one before has let go of the segment.
+ * The driver and its context are there already; what they cost once a process is left out, on both
+ * sides.
+ *
+ * The floor is the oldest way: cuIpcOpenMemHandle() of memory that the other process has from
+ * cuMemAlloc(), handle at hand, nobody asked. It knows no owner, no holders and no read-only.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/driver.h"
+
+#define POOL "import"
+#define NAME "import/buffer"
+#define KIB  UINT64_C(1024)
+
+static const char *const kinds[] = {"host", "vmm", "mempool"};
+static const uint64_t sizes[] = {2 * KIB * KIB, 64 * KIB *KIB, KIB *KIB *KIB};
+
+/* What the owner is told to make; once this has been measured, any packet ends it. */
+struct order {
+	char kind[16];
+	uint64_t size;
+};
+
+struct answer {
+	char why[512]; /* it could not; "" when it could */
+	char device[64];
+	struct driver_handle handle; /* when it is on a device */
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* The owner's process                                                                         */
+
+static bool possible(int r, struct answer *a)
+{
+	if (r != SHARE_ENODEV && r != SHARE_ENOTSUP && r != SHARE_ENOMEM) {
+		must(r, "making what is to be imported");
+		return true;
+	}
+	snprintf(a->why, sizeof(a->why), "%s", share_error_detail());
+	return false;
+}
+
+/* Something for the floor to open, on the same device. */
+static void *make_floor(const share_pool_info *info, uint64_t size, struct answer *a)
+{
+	char why[DRIVER_WHY];
+	void *p;
+
+	if (!info->device)
+		return NULL;
+	snprintf(a->device, sizeof(a->device), "%s", info->device);
+	if (!driver_start(info->device, why)) {
+		snprintf(a->why, sizeof(a->why), "%s", why);
+		return NULL;
+	}
+	p = driver_alloc(size);
+	if (p)
+		a->handle = driver_export(p);
+	else
+		snprintf(a->why, sizeof(a->why), "the device has no room for the floor as well");
+	return p;
+}
+
+static void make_and_wait(share_client *c, const struct order *o, int other)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct answer a = {.why = ""};
+	share_pool *pool = NULL;
+	share_buffer *b = NULL;
+	void *floor = NULL;
+	char done;
+
+	options.kind = o->kind;
+	options.segment_size = o->size;
+	options.limit = 2 * o->size;
+	options.release_threshold = 0;
+	if (possible(share_pool_create(c, POOL, &options, &pool), &a) &&
+	    possible(share_alloc(pool, o->size, NULL, &b), &a)) {
+		must(share_pool_get_info(pool, &info), "share_pool_get_info");
+		must(share_publish(b, NAME, NULL), "share_publish");
+		floor = make_floor(&info, o->size, &a);
+	}
+	must_system(send(other, &a, sizeof(a), MSG_NOSIGNAL) == sizeof(a), "send an answer");
+	must_system(recv(other, &done, sizeof(done), 0) > 0, "wait for the end");
+	if (floor)
+		driver_free(floor);
+	if (b) {
+		must(share_unpublish(c, NAME), "share_unpublish");
+		must(share_release(b, NULL), "share_release");
+	}
+	share_pool_close(pool);
+	must_system(send(other, &done, sizeof(done), MSG_NOSIGNAL) > 0, "say that it is gone");
+}
+
+static void own(int other)
+{
+	char address[256];
+	share_client *c;
+	struct order o;
+
+	must_system(recv(other, address, sizeof(address), 0) > 0, "receive the address");
+	must(share_connect(address, &c), "share_connect");
+	while (recv(other, &o, sizeof(o), 0) == sizeof(o))
+		make_and_wait(c, &o, other);
+	share_disconnect(c);
+	_exit(0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct import {
+	struct series first, later, floor;
+};
+
+static double look_up(share_client *c, share_buffer **out)
+{
+	double start = now_us();
+
+	must(share_lookup(c, NAME, SHARE_RDWR, 0, NULL, out), "share_lookup");
+	return now_us() - start;
+}
+
+static void sample(const char *address, const struct answer *a, struct import *i, bool counts)
+{
+	double first, later, floor = 0;
+	share_buffer *b, *again;
+	share_client *c;
+	void *p;
+
+	must(share_connect(address, &c), "share_connect");
+	first = look_up(c, &b);
+	later = look_up(c, &again);
+	must(share_release(again, NULL), "share_release");
+	must(share_release(b, NULL), "share_release");
+	share_disconnect(c);
+	if (*a->device) {
+		floor = now_us();
+		p = driver_import(&a->handle);
+		floor = now_us() - floor;
+		driver_close(p);
+	}
+	if (!counts)
+		return;
+	samples_add(&i->first.round, first);
+	samples_add(&i->later.round, later);
+	samples_add(&i->floor.round, floor);
+}
+
+static void report(const char *kind, uint64_t size, struct import *i, bool has_floor)
+{
+	struct figure f = {.unit = "us", .target = NONE};
+	char name[64];
+
+	snprintf(name, sizeof(name), "import.%s.%uMiB.first", kind, (unsigned)(size / KIB / KIB));
+	f.name = name;
+	f.what = has_floor ? "share_lookup that imports the segment; floor: cuIpcOpenMemHandle"
+			   : "share_lookup that maps the segment";
+	series_report(&i->first, has_floor ? &i->floor : NULL, &f, NONE);
+	snprintf(name, sizeof(name), "import.%s.%uMiB.later", kind, (unsigned)(size / KIB / KIB));
+	f.what = "share_lookup when the segment is there";
+	series_report(&i->later, NULL, &f, NONE);
+	series_done(&i->first);
+	series_done(&i->later);
+	series_done(&i->floor);
+}
+
+static void measure(const struct run *run, const char *address, int other, const char *kind,
+		    uint64_t size)
+{
+	int rounds = run->quick ? 3 : 11, n = run->quick ? 3 : 20;
+	struct order o = {.size = size};
+	struct import i = {0};
+	struct answer a;
+
+	snprintf(o.kind, sizeof(o.kind), "%s", kind);
+	must_system(send(other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
+	errno = ECONNRESET; /* what an end is */
+	must_system(recv(other, &a, sizeof(a), 0) == sizeof(a), "an answer of the owner's process");
+	if (!*a.why && *a.device)
+		driver_start(a.device, a.why);
+	if (*a.why) {
+		fprintf(stderr, "share-bench: import.%s.%uMiB: SKIPPED: %s\n", kind,
+			(unsigned)(size / KIB / KIB), a.why);
+	} else {
+		sample(address, &a, &i, false); /* warm */
+		for (int round = 0; round < rounds; round++) {
+			for (int k = 0; k < n; k++)
+				sample(address, &a, &i, true);
+			series_end_round(&i.first);
+			series_end_round(&i.later);
+			series_end_round(&i.floor);
+		}
+		report(kind, size, &i, *a.device);
+	}
+	must_system(send(other, "", 1, MSG_NOSIGNAL) == 1, "end it");
+	must_system(recv(other, o.kind, 1, 0) == 1, "wait until it has gone");
+}
+
+void bench_import(const struct run *run)
+{
+	const char *address;
+	share_client *c;
+	int pair[2];
+	pid_t pid;
+
+	/* before anything here has threads, or knows the driver */
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	pid = fork();
+	must_system(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		own(pair[1]);
+	}
+	close(pair[1]);
+	must(share_connect("embedded", &c), "share_connect");
+	address = share_address(c);
+	must_system(send(pair[0], address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
+		    "send the address");
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++)
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
+			measure(run, address, pair[0], kinds[k], sizes[s]);
+	close(pair[0]);
+	waitpid(pid, NULL, 0);
+	share_disconnect(c);
+}

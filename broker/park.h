@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_PARK_H
+#define BROKER_PARK_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/account.h"
+
+struct broker;
+struct client;
+struct park;
+struct request;
+
+/*
+ * Requests that cannot be answered yet, as an agent has to do something first. They are kept as
+ * they came, in order, and handled again from the start when what they wait for may have happened.
+ * Charged to their client as bytes that it has not read.
+ */
+TAILQ_HEAD(park_list, park);
+
+/* The handler that calls this has not answered and returns. */
+void request_park(struct request *r, struct park_list *list);
+
+/* All that are in the list now are handled again; they may park once more. */
+void park_wake(struct broker *b, struct park_list *list);
+/* The same for the first alone; it parks as the last. */
+void park_wake_first(struct broker *b, struct park_list *list);
+/* The first is answered with an error, or all are. */
+void park_fail_first(struct park_list *list, int error, const char *text);
+void park_fail(struct park_list *list, int error, const char *text);
+
+/* Drops a request unanswered: its client is gone. */
+void park_free(struct park *p);
+
+#endif

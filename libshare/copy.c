@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Copies between buffers and the memory of this process, for programs without CUDA of their own.
+ * They end when everything is done, so the order on a host stream is kept by waiting for it.
+ */
+
+#include <string.h>
+
+#include "libshare/buffer.h"
+#include "libshare/error.h"
+#include "libshare/host_stream.h"
+#include "libshare/stream.h"
+
+static int check(share_buffer *b, uint64_t offset, const void *memory, uint64_t size, void *stream)
+{
+	int r = buffer_check(b);
+
+	if (r == 0)
+		r = stream_check(b->client, b->segment->kind, stream);
+	if (r == 0 && (offset > b->size || size > b->size - offset))
+		r = fail(SHARE_EINVAL,
+			 "%llu bytes at %llu are outside of the buffer, which has %llu",
+			 (unsigned long long)size, (unsigned long long)offset,
+			 (unsigned long long)b->size);
+	if (r == 0 && !memory && size)
+		r = fail(SHARE_EINVAL, "the memory is NULL");
+	return r;
+}
+
+/* Waits for what the device cannot order its copy after. What is left for it: its own stream. */
+static int wait_for_host(share_buffer *b, void **stream)
+{
+	int r = 0;
+
+	if (*stream && host_stream_is(b->client, *stream)) {
+		r = share_host_stream_synchronize(*stream);
+		*stream = NULL;
+	}
+	return r;
+}
+
+int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
+{
+	struct memory_fault fault = {.text = ""};
+	int r = check(b, offset, to, size, stream);
+
+	if (r == 0)
+		r = wait_for_host(b, &stream);
+	if (r != 0)
+		return r;
+	if (!b->segment->kind->on_device) {
+		if (size)
+			memcpy(to, (const char *)b->mapping->address + b->offset + offset, size);
+		return 0;
+	}
+	r = memory_copy_to_host(b->mapping, b->offset + offset, to, size, stream, &fault);
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
+			 void *stream)
+{
+	struct memory_fault fault = {.text = ""};
+	int r = check(b, offset, from, size, stream);
+
+	if (r == 0 && b->mode != SHARE_RDWR)
+		r = fail(SHARE_EACCES, "this handle is read-only");
+	if (r == 0)
+		r = wait_for_host(b, &stream);
+	if (r != 0)
+		return r;
+	if (!b->segment->kind->on_device) {
+		if (size)
+			memcpy((char *)b->mapping->address + b->offset + offset, from, size);
+		return 0;
+	}
+	r = memory_copy_from_host(b->mapping, b->offset + offset, from, size, stream, &fault);
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One GPU using memory of another: who has access, who could have it. The importers set it. */
+
+#include <share/error.h>
+
+#include "memory/cuda_access.h"
+#include "memory/fault.h"
+
+static uint64_t bit(CUdevice device)
+{
+	return device >= 0 && device < CUDA_DEVICES_MAX ? UINT64_C(1) << device : 0;
+}
+
+/* Fixed when the driver was initialised. */
+static int count_devices(const struct cuda *cu)
+{
+	static _Atomic int count;
+	int n = atomic_load_explicit(&count, memory_order_relaxed);
+
+	if (n == 0 && cu->DeviceGetCount(&n) == CUDA_SUCCESS)
+		atomic_store_explicit(&count, n, memory_order_relaxed);
+	return n;
+}
+
+int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUdevice *out,
+			struct memory_fault *fault)
+{
+	CUcontext context = NULL;
+	CUdevice current;
+	CUresult result;
+	int can = 0;
+
+	if (count_devices(cu) == 1)
+		return 0;
+	result = cu->CtxGetCurrent(&context);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuCtxGetCurrent", result);
+	if (!context)
+		return 0;
+	result = cu->CtxGetDevice(&current);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuCtxGetDevice", result);
+	if (current == a->owner || (atomic_load(&a->devices) & bit(current)))
+		return 0;
+	result = cu->DeviceCanAccessPeer(&can, current, a->owner);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceCanAccessPeer", result);
+	if (!can)
+		return memory_fail(fault, SHARE_ENOTSUP,
+				   "the memory is on device %d, and the current context's device "
+				   "%d has no peer access to that one (nvidia-smi topo -p2p r)",
+				   a->owner, current);
+	*out = current;
+	return 1;
+}
+
+void cuda_access_granted(struct cuda_access *a, CUdevice device)
+{
+	atomic_fetch_or(&a->devices, bit(device));
+}
+
+CUmemAccessDesc cuda_access_describe(CUdevice device, bool writable)
+{
+	return (CUmemAccessDesc){
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+	    .flags = writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ,
+	};
+}
+
+size_t cuda_access_describe_all(const struct cuda_access *a, bool writable,
+				CUmemAccessDesc out[CUDA_DEVICES_MAX])
+{
+	uint64_t devices = atomic_load(&a->devices);
+	size_t n = 0;
+
+	for (CUdevice device = 0; device < CUDA_DEVICES_MAX; device++)
+		if (devices & bit(device))
+			out[n++] = cuda_access_describe(device, writable);
+	return n;
+}

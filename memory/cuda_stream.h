@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MEMORY_CUDA_STREAM_H
+#define MEMORY_CUDA_STREAM_H
+
+#include "memory/cuda_context.h"
+
+/*
+ * Where calls on a stream of the caller's are made: in the context that stream belongs to, or, for
+ * the streams that every context has, in the one that would be used anyway.
+ */
+struct cuda_place {
+	const struct cuda *cu;
+	struct cuda_scope scope;
+	bool pushed; /* the stream's context */
+};
+
+/* SHARE_ENOTSUP when the stream is being captured into a graph, with @advice on what to do;
+ * SHARE_EINVAL when it is none. */
+int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *out,
+		     struct memory_fault *fault);
+void cuda_place_leave(struct cuda_place *p);
+
+/* cuda_fail() for a call that failed because of what the stream is: SHARE_EINVAL when the driver
+ * knows no such stream. */
+int cuda_stream_fail(struct memory_fault *fault, const char *call, CUresult result);
+
+#endif

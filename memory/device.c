@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What devices there are and what each can do, told without a context.
+ *
+ * This process is never an MPS client: clients of one MPS server share their fate, and the process
+ * that made the memory has to outlive them all. Without a control pipe where it is looked for, the
+ * driver goes to the device itself.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/error.h>
+
+#include "memory/device.h"
+#include "memory/device_open.h"
+#include "memory/fault.h"
+#include "memory/nvml.h"
+
+/* Nobody can make a directory there. */
+#define NO_MPS "/proc/share-agent-is-no-mps-client"
+
+static bool mps_is_running;
+
+/* Before the driver is initialised, and once: later the inherited value is gone. */
+static void leave_mps(void)
+{
+	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	char control[4096];
+
+	if (directory && strcmp(directory, NO_MPS) == 0)
+		return;
+	snprintf(control, sizeof(control), "%s/control", directory ? directory : "/tmp/nvidia-mps");
+	mps_is_running = access(control, F_OK) == 0;
+	setenv("CUDA_MPS_PIPE_DIRECTORY", NO_MPS, 1);
+}
+
+int memory_devices_init(uint32_t *n, struct memory_fault *fault)
+{
+	const struct cuda *cu;
+	CUresult result;
+	int count, r;
+
+	leave_mps();
+	r = cuda_get(&cu, fault);
+	if (r < 0)
+		return r;
+	result = cu->DeviceGetCount(&count);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceGetCount", result);
+	*n = (uint32_t)count;
+	return 0;
+}
+
+/* 0 for what this driver has not heard of. */
+static int attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which)
+{
+	int value = 0;
+
+	return cu->DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+static void describe_abilities(const struct cuda *cu, CUdevice device, struct memory_device *d)
+{
+	CUmemAllocationProp property = {
+	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+	};
+	size_t granularity;
+
+	d->compute =
+	    (uint32_t)(10 * attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+		       attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+	d->vmm = attribute(cu, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+		 attribute(cu, device,
+			   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
+		 cu->MemGetAllocationGranularity(&granularity, &property,
+						 CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS;
+	d->granularity = d->vmm ? granularity : 0;
+	d->mempool = attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) &&
+		     attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES) &
+			 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	d->events = attribute(cu, device, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
+	d->stream_mem_ops =
+	    attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+}
+
+/* A MIG instance has a UUID like a device's; only the management library, or the device's name,
+ * tells the two apart. */
+static void describe_mig(struct memory_device *d)
+{
+	char as_instance[sizeof(d->uuid_text)];
+
+	memory_uuid_text(d->uuid, d->uuid_text);
+	memcpy(as_instance, d->uuid_text, sizeof(as_instance));
+	memcpy(as_instance, "MIG-", 4);
+	d->mig = nvml_knows(as_instance) || (strstr(d->name, " MIG ") && !nvml_knows(d->uuid_text));
+	if (d->mig)
+		memcpy(d->uuid_text, as_instance, sizeof(as_instance));
+	else
+		d->mig_enabled = nvml_mig_enabled(d->uuid_text);
+}
+
+/* The driver tells in a context only, which is not worth one. */
+static uint64_t free_memory(const struct memory_device *d, CUdevice device)
+{
+	const struct device_open *opened;
+	struct memory_fault ignored;
+	size_t available, total;
+
+	if (device_opened(&opened, &ignored) == 0 && opened->device == device && opened->context &&
+	    opened->cu->MemGetInfo(&available, &total) == CUDA_SUCCESS)
+		return available;
+	return nvml_free_memory(d->uuid_text);
+}
+
+int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct memory_fault *fault)
+{
+	struct memory_device d = {.ordinal = ordinal, .mps = mps_is_running};
+	const struct cuda *cu;
+	CUdevice device;
+	CUuuid uuid;
+	CUresult result;
+	size_t total;
+	int version, r;
+
+	r = cuda_get(&cu, fault);
+	if (r < 0)
+		return r;
+	result = cu->DriverGetVersion(&version);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDriverGetVersion", result);
+	result = cu->DeviceGet(&device, (int)ordinal);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceGet", result);
+	result = cu->DeviceGetUuid(&uuid, device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceGetUuid", result);
+	result = cu->DeviceGetName(d.name, sizeof(d.name), device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceGetName", result);
+	result = cu->DeviceGetPCIBusId(d.pci, sizeof(d.pci), device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceGetPCIBusId", result);
+	result = cu->DeviceTotalMem(&total, device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDeviceTotalMem", result);
+
+	d.driver = (uint32_t)version;
+	d.total = total;
+	memcpy(d.uuid, uuid.bytes, sizeof(d.uuid));
+	describe_abilities(cu, device, &d);
+	describe_mig(&d);
+	d.free = free_memory(&d, device);
+	*out = d;
+	return 0;
+}

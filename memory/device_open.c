@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The device this process works on, and its context, which costs half a gigabyte of the device's
+ * memory: so it is taken by the first thing that cannot do without.
+ */
+
+#include <string.h>
+
+#include <share/error.h>
+
+#include "memory/device.h"
+#include "memory/device_open.h"
+#include "memory/fault.h"
+
+static struct device_open opened;
+
+int memory_device_open(const char *uuid_text, struct memory_fault *fault)
+{
+	struct device_open found = {0};
+	int r;
+
+	if (!memory_uuid_parse(uuid_text, found.uuid))
+		return memory_fail(fault, SHARE_EINVAL,
+				   "'%.64s' is no device: a UUID is needed, as \"GPU-...\" or "
+				   "\"MIG-...\"",
+				   uuid_text);
+	found.mig = strncmp(uuid_text, "MIG-", 4) == 0;
+	r = cuda_get(&found.cu, fault);
+	if (r == 0)
+		r = cuda_find_device(found.cu, found.uuid, &found.device, fault);
+	if (r == 0)
+		opened = found;
+	return r;
+}
+
+int device_opened(const struct device_open **out, struct memory_fault *fault)
+{
+	if (!opened.cu)
+		return memory_fail(fault, SHARE_ENODEV, "no device has been opened");
+	*out = &opened;
+	return 0;
+}
+
+int device_opened_context(const struct device_open **out, struct memory_fault *fault)
+{
+	CUcontext context;
+	CUresult result;
+	int r;
+
+	r = device_opened(out, fault);
+	if (r < 0 || opened.context)
+		return r;
+	result = opened.cu->DevicePrimaryCtxRetain(&context, opened.device);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+	result = opened.cu->CtxPushCurrent(context);
+	if (result != CUDA_SUCCESS) {
+		opened.cu->DevicePrimaryCtxRelease(opened.device);
+		return cuda_fail(fault, "cuCtxPushCurrent", result);
+	}
+	opened.context = context;
+	return 0;
+}
+
+void device_name_in(const struct device_open *device, struct memory_recipe *recipe)
+{
+	memcpy(recipe->device, device->uuid, sizeof(recipe->device));
+	if (device->mig)
+		recipe->flags |= MEMORY_ON_MIG;
+}

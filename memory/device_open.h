@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MEMORY_DEVICE_OPEN_H
+#define MEMORY_DEVICE_OPEN_H
+
+#include "memory/cuda.h"
+#include "memory/export.h"
+
+/* The device on which the exporters of this process work. */
+struct device_open {
+	const struct cuda *cu;
+	CUdevice device;
+	unsigned char uuid[16];
+	bool mig;
+	CUcontext context; /* NULL until something needed one */
+};
+
+/* Puts the device into the recipe of a segment. */
+void device_name_in(const struct device_open *opened, struct memory_recipe *recipe);
+
+/* SHARE_ENODEV before memory_device_open(). */
+int device_opened(const struct device_open **out, struct memory_fault *fault);
+
+/* The same, with the primary context current. Nothing makes it go again: it is needed for good, by
+ * what was made in it. */
+int device_opened_context(const struct device_open **out, struct memory_fault *fault);
+
+/* Where a segment of memory_mempool_exporter lies in this process, which made it. */
+CUdeviceptr mempool_pointer(const struct memory_segment *segment);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Zeroing memory of the device, by its agent, for the next user. It takes a context. What this
+ * process did not make, or kept nothing of, it maps as any importer does, for as long as that
+ * takes: a mapping kept would be memory kept.
+ */
+
+#include <share/error.h>
+
+#include "memory/device_open.h"
+#include "memory/fault.h"
+#include "memory/import.h"
+
+/* A stream of its own: there is nothing to wait behind. */
+static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
+		struct memory_fault *fault)
+{
+	const char *call = "cuMemsetD8Async";
+	CUresult result;
+	CUstream stream;
+
+	result = cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuStreamCreate", result);
+	result = cu->MemsetD8Async(pointer, 0, size, stream);
+	if (result == CUDA_SUCCESS) {
+		call = "cuStreamSynchronize";
+		result = cu->StreamSynchronize(stream);
+	}
+	if (result != CUDA_SUCCESS) {
+		int r = cuda_fail(fault, call, result);
+
+		/* it may still be writing: only the end of this process is the end of that */
+		fault->fatal = true;
+		return r;
+	}
+	cu->StreamDestroy(stream);
+	return 0;
+}
+
+static int fill_imported(const struct cuda *cu, const struct memory_kind *kind,
+			 const struct memory_segment *segment, uint64_t offset, uint64_t size,
+			 struct memory_fault *fault)
+{
+	struct memory_recipe recipe = segment->recipe;
+	struct memory_mapping m;
+	int r;
+
+	recipe.address = 0; /* here it may lie anywhere */
+	r = memory_import(kind, &recipe, segment->fd, true, &m, fault);
+	if (r < 0)
+		return r;
+	r = fill(cu, (CUdeviceptr)(uintptr_t)m.address + offset, size, fault);
+	if (!fault->fatal)
+		memory_unmap(&m);
+	return r;
+}
+
+int memory_device_zero(enum memory_kind_id id, const struct memory_segment *segment,
+		       uint64_t offset, uint64_t size, struct memory_fault *fault)
+{
+	const struct memory_kind *kind = memory_kind_by_id(id);
+	const struct device_open *opened;
+	int r;
+
+	if (!kind || id == MEMORY_HOST)
+		return memory_fail(fault, SHARE_ENOTSUP, "this is no kind of GPU memory");
+	if (offset > segment->recipe.size || size > segment->recipe.size - offset)
+		return memory_fail(fault, SHARE_EINVAL, "the segment ends before that");
+	r = device_opened_context(&opened, fault);
+	if (r < 0)
+		return r;
+	if (segment->kept)
+		return fill(opened->cu, mempool_pointer(segment) + offset, size, fault);
+	return fill_imported(opened->cu, kind, segment, offset, size, fault);
+}

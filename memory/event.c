@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Interprocess events, made here so that they outlive who uses them. An event whose recorder was
+ * killed never completes, and the driver can block for ever when it is asked about it: such a one
+ * is forgotten, and its slot among the 4096 that the driver gives a process is lost.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "memory/device.h"
+#include "memory/device_open.h"
+#include "memory/fault.h"
+
+#define EVENTS_MAX 4096
+
+struct memory_event {
+	CUevent event;
+};
+
+static unsigned n_events, n_lost;
+
+int memory_event_create(struct memory_event **out, unsigned char handle[64],
+			struct memory_fault *fault)
+{
+	const struct device_open *opened;
+	CUipcEventHandle exported;
+	struct memory_event *e;
+	CUresult result;
+	int r;
+
+	_Static_assert(sizeof(exported) == 64, "it goes over the wire whole");
+	if (n_events == EVENTS_MAX)
+		return memory_fail(fault, SHARE_EQUOTA,
+				   "the driver gives a process %d interprocess events, and all are "
+				   "in use (%u were lost to processes that died with them)",
+				   EVENTS_MAX, n_lost);
+	r = device_opened_context(&opened, fault);
+	if (r < 0)
+		return r;
+	e = malloc(sizeof(*e));
+	if (!e)
+		return memory_fail(fault, SHARE_ENOMEM, "no memory for an event");
+	result =
+	    opened->cu->EventCreate(&e->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+	if (result != CUDA_SUCCESS) {
+		free(e);
+		return cuda_fail(fault, "cuEventCreate", result);
+	}
+	result = opened->cu->IpcGetEventHandle(&exported, e->event);
+	if (result != CUDA_SUCCESS) {
+		r = cuda_fail(fault, "cuIpcGetEventHandle", result);
+		opened->cu->EventDestroy(e->event);
+		free(e);
+		return r;
+	}
+	n_events++;
+	memcpy(handle, &exported, sizeof(exported));
+	*out = e;
+	return 0;
+}
+
+void memory_event_destroy(struct memory_event *e, bool wedged)
+{
+	const struct device_open *opened;
+	struct memory_fault ignored;
+
+	if (wedged) {
+		n_lost++;
+	} else {
+		if (device_opened_context(&opened, &ignored) == 0)
+			opened->cu->EventDestroy(e->event);
+		n_events--;
+	}
+	free(e);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Host memory, made: a segment is a memfd whose size is sealed, so that nobody who maps it can be
+ * made to fault by truncating it. Readers get a descriptor opened read-only, which the kernel
+ * refuses to map for writing.
+ *
+ * Pages are taken from the system when they are first touched, as with malloc.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <share/error.h>
+
+#include "memory/export.h"
+#include "memory/fault.h"
+
+/* Opened before the mode is taken away, so that holders of it cannot reopen it for writing. */
+static int open_readonly(int fd)
+{
+	char path[sizeof("/proc/self/fd/") + 12];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static int host_create(uint64_t size, uint64_t address, struct memory_segment *out,
+		       struct memory_fault *fault)
+{
+	int fd, readonly, r;
+
+	if (size == 0 || size > INT64_MAX)
+		return memory_fail(fault, SHARE_EINVAL, "no memfd can have %llu bytes",
+				   (unsigned long long)size);
+	fd = memfd_create("share-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return memory_fail_system(fault, "memfd_create", errno);
+	readonly = open_readonly(fd);
+	if (readonly < 0) {
+		r = memory_fail_system(fault, "opening a memfd for reading", errno);
+		goto close_fd;
+	}
+	if (fchmod(fd, 0) < 0 || ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		r = memory_fail_system(fault, "sizing and sealing a memfd", errno);
+		goto close_both;
+	}
+	*out = (struct memory_segment){
+	    .recipe = {.size = size, .address = address}, .fd = fd, .fd_readonly = readonly};
+	memory_identify(&out->recipe);
+	return 0;
+
+close_both:
+	close(readonly);
+close_fd:
+	close(fd);
+	return r;
+}
+
+static void host_destroy(struct memory_segment *segment)
+{
+	if (segment->fd < 0)
+		return;
+	close(segment->fd);
+	close(segment->fd_readonly);
+	segment->fd = segment->fd_readonly = -1;
+}
+
+int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size)
+{
+	if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+		      (off_t)size) < 0)
+		return -errno;
+	return 0;
+}
+
+int memory_host_discard(struct memory_segment *segment)
+{
+	int r = memory_host_zero(segment, 0, segment->recipe.size);
+
+	host_destroy(segment);
+	return r;
+}
+
+const struct memory_exporter memory_host_exporter = {
+    .kind = MEMORY_HOST,
+    .create = host_create,
+    .destroy = host_destroy,
+};

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Host memory, reached: a mapping of a sealed memfd. Leases belong to one process, so a forked
+ * child does not inherit it and faults where it touches the memory.
+ */
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <share/error.h>
+
+#include "memory/fault.h"
+#include "memory/importer.h"
+
+/* Offsets in a segment are aligned to its start, so the start is aligned to the largest promise.
+ * NULL with errno. */
+static void *map_anywhere(int fd, uint64_t size, int protection)
+{
+	char *reserved, *start, *end;
+	void *mapped;
+
+	reserved = mmap(NULL, size + MEMORY_ALIGNMENT, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (reserved == MAP_FAILED)
+		return NULL;
+	end = reserved + size + MEMORY_ALIGNMENT;
+	start = reserved + (-(uintptr_t)reserved & (MEMORY_ALIGNMENT - 1));
+	mapped = mmap(start, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (mapped == MAP_FAILED) {
+		int saved = errno;
+
+		munmap(reserved, size + MEMORY_ALIGNMENT);
+		errno = saved;
+		return NULL;
+	}
+	if (start > reserved)
+		munmap(reserved, (size_t)(start - reserved));
+	munmap(start + size, (size_t)(end - (start + size)));
+	return mapped;
+}
+
+/* NULL with errno; EEXIST: something is there. */
+static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
+{
+	void *wanted = (void *)(uintptr_t)address;
+	void *mapped = mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+
+	if (mapped == MAP_FAILED)
+		return NULL;
+	if (mapped != wanted) { /* a kernel before 4.17 takes it for a hint */
+		munmap(mapped, size);
+		errno = EEXIST;
+		return NULL;
+	}
+	return mapped;
+}
+
+/* The recipe comes from another process: never map beyond what is there. */
+static int check_size(int fd, uint64_t size, struct memory_fault *fault)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return memory_fail_system(fault, "looking at a segment", errno);
+	if (st.st_size < 0 || (uint64_t)st.st_size < size)
+		return memory_fail(fault, SHARE_EPROTO,
+				   "the recipe says %llu bytes, and the descriptor has %lld",
+				   (unsigned long long)size, (long long)st.st_size);
+	return 0;
+}
+
+static int host_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
+		       struct memory_fault *fault)
+{
+	int protection = m->writable ? PROT_READ | PROT_WRITE : PROT_READ, r;
+	void *p;
+
+	r = check_size(fd, m->size, fault);
+	if (r < 0)
+		return r;
+	if (recipe->address)
+		p = map_at(recipe->address, fd, m->size, protection);
+	else
+		p = map_anywhere(fd, m->size, protection);
+	if (!p && errno == EEXIST)
+		return memory_fail(fault, SHARE_EBUSY,
+				   "the pool's memory has to lie at 0x%llx in every process, and "
+				   "something else is mapped there in this one",
+				   (unsigned long long)recipe->address);
+	if (!p)
+		return memory_fail_system(fault, "mapping a segment", errno);
+	madvise(p, m->size, MADV_DONTFORK);
+	m->address = p;
+	return 0;
+}
+
+/* The new mapping takes the old one's place in one step: no other thread sees a hole. */
+static int host_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+{
+	int r = check_size(fd, m->size, fault);
+
+	if (r < 0)
+		return r;
+	if (mmap(m->address, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	    MAP_FAILED)
+		return memory_fail_system(fault, "mapping a segment for writing", errno);
+	madvise(m->address, m->size, MADV_DONTFORK);
+	return 0;
+}
+
+static void host_unmap(struct memory_mapping *m)
+{
+	munmap(m->address, m->size);
+}
+
+const struct memory_importer memory_host_importer = {
+    .kind = MEMORY_HOST,
+    .import = host_import,
+    .make_writable = host_make_writable,
+    .unmap = host_unmap,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Importing, whatever the kind: checks the recipe, which comes from another process, and finds the
+ * importer. Knows no driver.
+ */
+
+#include <share/error.h>
+
+#include "memory/fault.h"
+#include "memory/importer.h"
+
+static const struct memory_importer *const importers[] = {
+    &memory_host_importer,
+    &memory_vmm_importer,
+    &memory_mempool_importer,
+};
+
+/* Every kind has one. */
+static const struct memory_importer *importer_of(const struct memory_kind *kind)
+{
+	size_t i = 0;
+
+	while (importers[i]->kind != kind->id)
+		i++;
+	return importers[i];
+}
+
+static bool names_device(const struct memory_recipe *recipe)
+{
+	unsigned char any = 0;
+
+	for (size_t i = 0; i < sizeof(recipe->device); i++)
+		any |= recipe->device[i];
+	return any;
+}
+
+static int check(const struct memory_kind *kind, const struct memory_recipe *recipe,
+		 struct memory_fault *fault)
+{
+	if (recipe->size == 0 || recipe->size > INT64_MAX - MEMORY_ALIGNMENT ||
+	    recipe->size % kind->granularity ||
+	    (kind->segment_max && recipe->size > kind->segment_max))
+		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s has %llu bytes",
+				   kind->name, (unsigned long long)recipe->size);
+	if (recipe->address % MEMORY_ALIGNMENT || recipe->address > INT64_MAX - recipe->size ||
+	    (recipe->address && !kind->placeable))
+		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s lies at 0x%llx",
+				   kind->name, (unsigned long long)recipe->address);
+	if ((recipe->flags & ~(uint32_t)MEMORY_ON_MIG) || (recipe->flags && !kind->on_device))
+		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s has flags 0x%x",
+				   kind->name, recipe->flags);
+	if (names_device(recipe) != kind->on_device)
+		return memory_fail(fault, SHARE_EPROTO, "a segment of kind %s %s", kind->name,
+				   kind->on_device ? "without a device" : "on a device");
+	return 0;
+}
+
+int memory_import(const struct memory_kind *kind, const struct memory_recipe *recipe, int fd,
+		  bool writable, struct memory_mapping *out, struct memory_fault *fault)
+{
+	const struct memory_importer *importer = importer_of(kind);
+	/* what cannot be made read-only is writable, whatever was asked for */
+	struct memory_mapping m = {
+	    .size = recipe->size,
+	    .kind = kind,
+	    .writable = writable || !kind->readonly,
+	    .ordinal = -1,
+	};
+	int r;
+
+	r = check(kind, recipe, fault);
+	if (r == 0)
+		r = importer->import(recipe, fd, &m, fault);
+	if (r == 0)
+		*out = m;
+	return r;
+}
+
+int memory_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+{
+	int r;
+
+	if (m->writable)
+		return 0;
+	r = importer_of(m->kind)->make_writable(m, fd, fault);
+	if (r == 0)
+		m->writable = true;
+	return r;
+}
+
+int memory_reach(struct memory_mapping *m, struct memory_fault *fault)
+{
+	const struct memory_importer *importer = importer_of(m->kind);
+
+	return importer->reach ? importer->reach(m, fault) : 0;
+}
+
+void memory_unmap(struct memory_mapping *m)
+{
+	if (m->address)
+		importer_of(m->kind)->unmap(m);
+	*m = (struct memory_mapping){.ordinal = -1};
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Interprocess events, used: what an agent made is opened here, recorded and waited for. An event
+ * is opened in one context, and only streams of that one can do either: a stream of another device
+ * that waits for it takes the process down inside the driver (H200, driver 580), although
+ * cuStreamWaitEvent() is documented to allow it.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "memory/cuda_stream.h"
+#include "memory/fault.h"
+#include "memory/stream.h"
+
+static const char advice[] =
+    "record the event after the capture has ended, and wait for it before the graph is launched";
+
+struct memory_ipc_event {
+	const struct cuda *cu;
+	CUdevice device;
+	CUcontext context; /* which has the event */
+	bool primary;      /* release it in the end */
+	CUevent event;
+};
+
+/* Says whether the current context, the one of a stream, is of the event's device. */
+static int check_device(const struct cuda *cu, CUdevice wanted, struct memory_fault *fault)
+{
+	CUdevice current;
+	CUresult result = cu->CtxGetDevice(&current);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuCtxGetDevice", result);
+	if (current == wanted)
+		return 0;
+	return memory_fail(fault, SHARE_ENOTSUP,
+			   "the event is of device %d and the stream of device %d, and the driver "
+			   "cannot order one by the other: use a stream of the event's device, or "
+			   "a fence",
+			   wanted, current);
+}
+
+static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
+		     struct memory_fault *fault)
+{
+	CUipcEventHandle given;
+	CUresult result;
+
+	_Static_assert(sizeof(given) == 64, "it came over the wire whole");
+	memcpy(&given, handle, sizeof(given));
+	result = e->cu->IpcOpenEventHandle(&e->event, given);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuIpcOpenEventHandle", result);
+}
+
+/* In the place of the stream for which it is opened. When that is a primary context which nobody
+ * else may keep, the event does. */
+static int open_for(struct memory_ipc_event *e, const struct cuda_place *p,
+		    const unsigned char handle[64], struct memory_fault *fault)
+{
+	CUresult result;
+	int r;
+
+	r = check_device(e->cu, e->device, fault);
+	if (r < 0)
+		return r;
+	result = e->cu->CtxGetCurrent(&e->context);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuCtxGetCurrent", result);
+	if (p->scope.entered) {
+		result = e->cu->DevicePrimaryCtxRetain(&e->context, e->device);
+		if (result != CUDA_SUCCESS)
+			return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+		e->primary = true;
+	}
+	r = open_here(e, handle, fault);
+	if (r < 0 && e->primary)
+		e->cu->DevicePrimaryCtxRelease(e->device);
+	return r;
+}
+
+int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
+			  struct memory_ipc_event **out, struct memory_fault *fault)
+{
+	struct memory_ipc_event *e;
+	struct cuda_relaxed relaxed;
+	struct cuda_place p;
+	int r;
+
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return memory_fail(fault, SHARE_ENOMEM, "no memory for an event");
+	r = cuda_place_enter(stream, ordinal, advice, &p, fault);
+	if (r < 0)
+		goto free_e;
+	e->cu = p.cu;
+	e->device = ordinal;
+	cuda_relax(p.cu, &relaxed);
+	r = open_for(e, &p, handle, fault);
+	cuda_relax_end(&relaxed);
+	cuda_place_leave(&p);
+	if (r < 0)
+		goto free_e;
+	*out = e;
+	return 0;
+
+free_e:
+	free(e);
+	return r;
+}
+
+/*
+ * Whatever state the event is in: the driver does not wait for it to complete, which it may never
+ * do, and streams that wait for it go on waiting.
+ */
+void memory_ipc_event_close(struct memory_ipc_event *e)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+
+	if (!e)
+		return;
+	cuda_relax(e->cu, &relaxed);
+	if (e->cu->CtxPushCurrent(e->context) == CUDA_SUCCESS) {
+		e->cu->EventDestroy(e->event);
+		e->cu->CtxPopCurrent(&popped);
+	}
+	cuda_relax_end(&relaxed);
+	if (e->primary)
+		e->cu->DevicePrimaryCtxRelease(e->device);
+	free(e);
+}
+
+/* A place where the event can be used. */
+static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *out,
+		 struct memory_fault *fault)
+{
+	CUcontext current = NULL;
+	CUresult result;
+	int r;
+
+	r = cuda_place_enter(stream, e->device, advice, out, fault);
+	if (r < 0)
+		return r;
+	r = check_device(e->cu, e->device, fault);
+	if (r == 0) {
+		result = e->cu->CtxGetCurrent(&current);
+		if (result != CUDA_SUCCESS)
+			r = cuda_fail(fault, "cuCtxGetCurrent", result);
+		else if (current != e->context)
+			r = memory_fail(fault, SHARE_EINVAL,
+					"the stream is of another context than the one in which "
+					"this handle of the event was first used: take another "
+					"handle for it");
+	}
+	if (r < 0)
+		cuda_place_leave(out);
+	return r;
+}
+
+int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+{
+	struct cuda_place p;
+	CUresult result;
+	int r;
+
+	r = enter(e, stream, &p, fault);
+	if (r < 0)
+		return r;
+	result = e->cu->EventRecord(e->event, stream);
+	cuda_place_leave(&p);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuEventRecord", result);
+}
+
+int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+{
+	struct cuda_place p;
+	CUresult result;
+	int r;
+
+	r = enter(e, stream, &p, fault);
+	if (r < 0)
+		return r;
+	result = e->cu->StreamWaitEvent(stream, e->event, CU_EVENT_WAIT_DEFAULT);
+	cuda_place_leave(&p);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWaitEvent", result);
+}
+
+int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *fault)
+{
+	unsigned char uuid[16];
+	const struct cuda *cu;
+	CUdevice device;
+	int r;
+
+	if (!memory_uuid_parse(uuid_text, uuid))
+		return memory_fail(fault, SHARE_EPROTO, "'%.64s' is no UUID of a device",
+				   uuid_text);
+	r = cuda_get(&cu, fault);
+	if (r == 0)
+		r = cuda_find_device(cu, uuid, &device, fault);
+	if (r == 0)
+		*out = device;
+	return r;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory of an IPC pool, made: each segment is a pool of its own with one allocation of all its
+ * size. Such pools return nothing to the system while they live, so destroying the pool is what
+ * gives memory back. The descriptor has to be exported before the pointer can be. It needs a
+ * context.
+ */
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/error.h>
+
+#include "memory/device_open.h"
+#include "memory/export.h"
+#include "memory/fault.h"
+
+/* Nothing else is ever enqueued in this process. */
+#define STREAM CU_STREAM_LEGACY
+
+struct kept {
+	CUmemoryPool pool;
+	CUdeviceptr pointer;
+};
+
+static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUdeviceptr *out,
+		    CUmemPoolPtrExportData *data, struct memory_fault *fault)
+{
+	CUdeviceptr pointer;
+	CUresult result;
+	const char *call;
+
+	result = cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemAllocFromPoolAsync", result);
+	/* importers may use it when they get it */
+	call = "cuStreamSynchronize";
+	result = cu->StreamSynchronize(STREAM);
+	if (result == CUDA_SUCCESS) {
+		call = "cuMemPoolExportPointer";
+		result = cu->MemPoolExportPointer(data, pointer);
+	}
+	if (result != CUDA_SUCCESS) {
+		int r = cuda_fail(fault, call, result);
+
+		cu->MemFreeAsync(pointer, STREAM);
+		cu->StreamSynchronize(STREAM);
+		return r;
+	}
+	*out = pointer;
+	return 0;
+}
+
+/* The descriptor, or an error. */
+static int create_pool(const struct device_open *opened, uint64_t size, CUmemoryPool *out,
+		       struct memory_fault *fault)
+{
+	CUmemPoolProps properties = {
+	    .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = opened->device},
+	    .maxSize = size,
+	};
+	CUmemoryPool pool;
+	CUresult result;
+	int fd = -1;
+
+	result = opened->cu->MemPoolCreate(&pool, &properties);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemPoolCreate", result);
+	result = opened->cu->MemPoolExportToShareableHandle(
+	    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result != CUDA_SUCCESS) {
+		opened->cu->MemPoolDestroy(pool);
+		return cuda_fail(fault, "cuMemPoolExportToShareableHandle", result);
+	}
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	*out = pool;
+	return fd;
+}
+
+static int mempool_create(uint64_t size, uint64_t address, struct memory_segment *out,
+			  struct memory_fault *fault)
+{
+	const struct memory_kind *kind = memory_kind_by_id(MEMORY_MEMPOOL);
+	const struct device_open *opened;
+	CUmemPoolPtrExportData data;
+	struct kept *kept;
+	int fd, r;
+
+	if (size > kind->segment_max)
+		return memory_fail(fault, SHARE_ENOTSUP,
+				   "a mempool segment has 4 GiB at most, and this one would have "
+				   "%llu bytes: the driver crashes who imports a larger one; kind "
+				   "vmm can do it",
+				   (unsigned long long)size);
+	if (address)
+		return memory_fail(fault, SHARE_ENOTSUP,
+				   "the driver places mempool segments, nobody else: kind vmm can "
+				   "lie at the same address everywhere");
+	if (size == 0 || size % kind->granularity)
+		return memory_fail(fault, SHARE_EINVAL,
+				   "sizes of mempool segments are multiples of 2 MiB");
+	r = device_opened_context(&opened, fault);
+	if (r < 0)
+		return r;
+	kept = malloc(sizeof(*kept));
+	if (!kept)
+		return memory_fail(fault, SHARE_ENOMEM, "no memory for a segment");
+	fd = create_pool(opened, size, &kept->pool, fault);
+	if (fd < 0) {
+		free(kept);
+		return fd;
+	}
+	r = allocate(opened->cu, kept->pool, size, &kept->pointer, &data, fault);
+	if (r < 0) {
+		close(fd);
+		opened->cu->MemPoolDestroy(kept->pool);
+		free(kept);
+		return r;
+	}
+	*out = (struct memory_segment){
+	    .recipe = {.size = size}, .fd = fd, .fd_readonly = -1, .kept = kept};
+	device_name_in(opened, &out->recipe);
+	memcpy(out->recipe.pointer, &data, sizeof(out->recipe.pointer));
+	memory_identify(&out->recipe);
+	return 0;
+}
+
+/* What fails here fails because the driver is broken, and the memory goes with this process. */
+static void mempool_destroy(struct memory_segment *segment)
+{
+	struct kept *kept = segment->kept;
+	const struct device_open *opened;
+	struct memory_fault ignored;
+
+	if (!kept)
+		return;
+	if (segment->fd >= 0)
+		close(segment->fd);
+	if (device_opened_context(&opened, &ignored) == 0) {
+		if (opened->cu->MemFreeAsync(kept->pointer, STREAM) == CUDA_SUCCESS)
+			opened->cu->StreamSynchronize(STREAM);
+		opened->cu->MemPoolDestroy(kept->pool);
+	}
+	free(kept);
+	segment->fd = -1;
+	segment->kept = NULL;
+}
+
+CUdeviceptr mempool_pointer(const struct memory_segment *segment)
+{
+	const struct kept *kept = segment->kept;
+
+	return kept->pointer;
+}
+
+const struct memory_exporter memory_mempool_exporter = {
+    .kind = MEMORY_MEMPOOL,
+    .create = mempool_create,
+    .destroy = mempool_destroy,
+};

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory of an IPC pool, reached. The driver lets a process import the same allocation twice, but
+ * the first free then unmaps both, and it crashes when imports and frees meet. So what this process
+ * has imported is in one table, counted, under one lock over import and free: whoever comes
+ * second, for whichever client, gets the first one's mapping.
+ *
+ * Everything such a pool maps is writable: the driver refuses read-only access.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "memory/cuda_access.h"
+#include "memory/cuda_context.h"
+#include "memory/fault.h"
+#include "memory/importer.h"
+
+struct import {
+	struct memory_recipe recipe;
+	const struct cuda *cu;
+	CUmemoryPool pool;
+	CUdeviceptr pointer;
+	struct cuda_access access;
+	bool primary; /* release it in the end */
+	size_t users;
+	struct import *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a forked child nobody holds it, whoever did in the parent. */
+static void unlock_in_child(void)
+{
+	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, unlock_in_child);
+}
+static struct import *imports;
+
+static struct import *find(const struct memory_recipe *recipe)
+{
+	struct import *i = imports;
+
+	while (i && memcmp(i->recipe.identity, recipe->identity, sizeof(recipe->identity)) != 0)
+		i = i->next;
+	return i;
+}
+
+static void forget(struct import *gone)
+{
+	struct import **at = &imports;
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+}
+
+/* Gives the device of the current context access, should it lack it. */
+static int reach_locked(struct import *i, struct memory_fault *fault)
+{
+	struct cuda_relaxed relaxed;
+	CUmemAccessDesc access;
+	CUresult result;
+	CUdevice peer;
+	int r;
+
+	r = cuda_access_missing(i->cu, &i->access, &peer, fault);
+	if (r <= 0)
+		return r;
+	access = cuda_access_describe(peer, true);
+	cuda_relax(i->cu, &relaxed);
+	result = i->cu->MemPoolSetAccess(i->pool, &access, 1);
+	cuda_relax_end(&relaxed);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemPoolSetAccess", result);
+	cuda_access_granted(&i->access, peer);
+	return 0;
+}
+
+/*
+ * Nothing uses the memory any more, so the free needs no order, only an end: on return the memory
+ * is back as far as this process is concerned. A stream of its own keeps it from waiting behind
+ * whatever the caller's streams wait for, and them from waiting for it.
+ */
+static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
+{
+	CUstream stream;
+
+	if (cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+		return;
+	if (cu->MemFreeAsync(pointer, stream) == CUDA_SUCCESS)
+		cu->StreamSynchronize(stream);
+	cu->StreamDestroy(stream);
+}
+
+/* In a context. */
+static int import_pointer(struct import *i, struct memory_fault *fault)
+{
+	CUmemPoolPtrExportData data;
+	CUresult result;
+	int r;
+
+	_Static_assert(sizeof(data) == sizeof(i->recipe.pointer), "it goes over the wire whole");
+	memcpy(&data, i->recipe.pointer, sizeof(data));
+	result = i->cu->MemPoolImportPointer(&i->pointer, i->pool, &data);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemPoolImportPointer", result);
+	r = cuda_check_pointer(i->cu, i->pointer, i->access.owner, fault);
+	if (r < 0)
+		free_pointer(i->cu, i->pointer);
+	return r;
+}
+
+/* In a context. */
+static int import_pool(struct import *i, int fd, struct memory_fault *fault)
+{
+	CUresult result;
+	int r;
+
+	result = i->cu->MemPoolImportFromShareableHandle(
+	    &i->pool, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemPoolImportFromShareableHandle", result);
+	r = reach_locked(i, fault);
+	if (r == 0)
+		r = import_pointer(i, fault);
+	if (r < 0)
+		i->cu->MemPoolDestroy(i->pool);
+	return r;
+}
+
+static int import_first(const struct memory_recipe *recipe, int fd, struct import **out,
+			struct memory_fault *fault)
+{
+	struct cuda_relaxed relaxed;
+	struct cuda_scope scope;
+	struct import *i;
+	int r;
+
+	i = calloc(1, sizeof(*i));
+	if (!i)
+		return memory_fail(fault, SHARE_ENOMEM, "no memory for a mapping");
+	i->recipe = *recipe;
+	r = cuda_get(&i->cu, fault);
+	if (r == 0)
+		r = cuda_find_device(i->cu, recipe->device, &i->access.owner, fault);
+	if (r == 0)
+		r = cuda_enter(i->cu, i->access.owner, &scope, fault);
+	if (r < 0)
+		goto free_i;
+	cuda_relax(i->cu, &relaxed);
+	r = import_pool(i, fd, fault);
+	cuda_relax_end(&relaxed);
+	if (r < 0) {
+		cuda_leave(&scope);
+		goto free_i;
+	}
+	i->primary = cuda_leave_keeping(&scope);
+	i->next = imports;
+	imports = i;
+	*out = i;
+	return 0;
+
+free_i:
+	free(i);
+	return r;
+}
+
+static int import_again(const struct memory_recipe *recipe, struct import *i,
+			struct memory_fault *fault)
+{
+	if (memcmp(&i->recipe, recipe, sizeof(*recipe)) != 0)
+		return memory_fail(fault, SHARE_EPROTO,
+				   "two recipes claim to be the same memory, and differ");
+	return reach_locked(i, fault);
+}
+
+static int mempool_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
+			  struct memory_fault *fault)
+{
+	struct import *i;
+	int r;
+
+	pthread_mutex_lock(&lock);
+	i = find(recipe);
+	r = i ? import_again(recipe, i, fault) : import_first(recipe, fd, &i, fault);
+	if (r == 0) {
+		i->users++;
+		m->address = (void *)(uintptr_t)i->pointer;
+		m->ordinal = i->access.owner;
+		m->kept = i;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static int mempool_reach(struct memory_mapping *m, struct memory_fault *fault)
+{
+	struct import *i = m->kept;
+	CUdevice peer;
+	int r;
+
+	/* the usual answer needs no lock */
+	r = cuda_access_missing(i->cu, &i->access, &peer, fault);
+	if (r <= 0)
+		return r;
+	pthread_mutex_lock(&lock);
+	r = reach_locked(i, fault);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* What fails here fails because the driver is broken or gone, and the memory with it. */
+static void let_go(struct import *i)
+{
+	struct cuda_relaxed relaxed;
+	struct cuda_scope scope;
+	struct memory_fault ignored;
+
+	cuda_relax(i->cu, &relaxed);
+	if (cuda_enter(i->cu, i->access.owner, &scope, &ignored) == 0) {
+		free_pointer(i->cu, i->pointer);
+		cuda_leave(&scope);
+	}
+	i->cu->MemPoolDestroy(i->pool);
+	cuda_relax_end(&relaxed);
+	if (i->primary)
+		i->cu->DevicePrimaryCtxRelease(i->access.owner);
+	free(i);
+}
+
+static void mempool_unmap(struct memory_mapping *m)
+{
+	struct import *i = m->kept;
+
+	pthread_mutex_lock(&lock);
+	if (--i->users == 0) {
+		forget(i);
+		let_go(i);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+const struct memory_importer memory_mempool_importer = {
+    .kind = MEMORY_MEMPOOL,
+    .import = mempool_import,
+    .reach = mempool_reach,
+    .unmap = mempool_unmap,
+};

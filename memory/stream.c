@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Stream memory operations. They cost the host about a microsecond, block nothing, and need nobody
+ * but the GPU to be met; a store by any CPU meets a wait as well, which is how the waiters of a
+ * process that died are set free.
+ */
+
+#include <stdlib.h>
+
+#include <share/error.h>
+
+#include "memory/cuda_stream.h"
+#include "memory/fault.h"
+#include "memory/stream.h"
+
+#define DEFAULT_CONNECTIONS 8  /* CUDA's own */
+#define MOST_CONNECTIONS    32 /* what it takes for a number of them */
+#define BATCH               64 /* of 256 that one cuStreamBatchMemOp() takes */
+
+static const char advice[] =
+    "acquire buffers before the capture begins, release them after it has ended, and order "
+    "launches of the graph like other work";
+
+bool memory_stream_ops(int ordinal)
+{
+	struct memory_fault fault;
+	const struct cuda *cu;
+	int can = 0;
+
+	return cuda_get(&cu, &fault) == 0 &&
+	       cu->DeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+				      ordinal) == CUDA_SUCCESS &&
+	       can;
+}
+
+unsigned memory_stream_connections(void)
+{
+	const char *text = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	long n = text ? strtol(text, NULL, 10) : 0;
+
+	return n >= 1 && n <= MOST_CONNECTIONS ? (unsigned)n : DEFAULT_CONNECTIONS;
+}
+
+/*
+ * A registration goes with the context in which it was made, for all others as well. When that is
+ * the primary one, which somebody else may have retained just now, it is kept. -1 when the program
+ * has a context of its own and no primary one.
+ */
+static int keep_primary(const struct cuda *cu)
+{
+	CUcontext context;
+	CUdevice device;
+	unsigned flags;
+	int active;
+
+	if (cu->CtxGetDevice(&device) != CUDA_SUCCESS ||
+	    cu->DevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+	    cu->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+		return -1;
+	return device;
+}
+
+int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
+			 struct memory_page *out, struct memory_fault *fault)
+{
+	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+	struct cuda_relaxed relaxed;
+	struct cuda_scope scope;
+	const struct cuda *cu;
+	CUdeviceptr device;
+	CUresult result;
+	int r;
+
+	if (readonly)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	r = cuda_get(&cu, fault);
+	if (r == 0)
+		r = cuda_enter(cu, ordinal, &scope, fault);
+	if (r < 0)
+		return r;
+	cuda_relax(cu, &relaxed);
+	result = cu->MemHostRegister(page, size, flags);
+	cuda_relax_end(&relaxed);
+	if (result != CUDA_SUCCESS) {
+		cuda_leave(&scope);
+		return cuda_fail(fault, "cuMemHostRegister", result);
+	}
+	result = cu->MemHostGetDevicePointer(&device, page, 0);
+	if (result != CUDA_SUCCESS) {
+		cu->MemHostUnregister(page);
+		cuda_leave(&scope);
+		return cuda_fail(fault, "cuMemHostGetDevicePointer", result);
+	}
+	*out = (struct memory_page){device, page, keep_primary(cu)};
+	cuda_leave(&scope);
+	return 0;
+}
+
+void memory_page_unregister(struct memory_page *p)
+{
+	struct cuda_relaxed relaxed;
+	struct memory_fault fault;
+	struct cuda_scope scope;
+	const struct cuda *cu;
+
+	if (p->host && cuda_get(&cu, &fault) == 0 &&
+	    cuda_enter(cu, p->primary < 0 ? 0 : p->primary, &scope, &fault) == 0) {
+		cuda_relax(cu, &relaxed);
+		cu->MemHostUnregister(p->host);
+		cuda_relax_end(&relaxed);
+		cuda_leave(&scope);
+		if (p->primary >= 0)
+			cu->DevicePrimaryCtxRelease(p->primary);
+	}
+	*p = (struct memory_page){0};
+}
+
+static struct cuda_place place_of(const struct memory_stream *s)
+{
+	return (struct cuda_place){
+	    .cu = s->driver,
+	    .scope = {s->driver, s->entered_on, s->entered},
+	    .pushed = s->pushed,
+	};
+}
+
+int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
+		       struct memory_fault *fault)
+{
+	const char *call = "cuStreamGetId";
+	unsigned long long id;
+	struct cuda_place p;
+	CUdevice device = 0;
+	CUresult result;
+	int r;
+
+	r = cuda_place_enter(stream, ordinal, advice, &p, fault);
+	if (r < 0)
+		return r;
+	result = p.cu->StreamGetId(stream, &id);
+	if (result == CUDA_SUCCESS) {
+		/* the stream's, which need not be the memory's */
+		call = "cuCtxGetDevice";
+		result = p.cu->CtxGetDevice(&device);
+	}
+	if (result != CUDA_SUCCESS) {
+		cuda_place_leave(&p);
+		return cuda_stream_fail(fault, call, result);
+	}
+	*out = (struct memory_stream){
+	    .stream = stream,
+	    .id = id,
+	    .driver = p.cu,
+	    .ordinal = device,
+	    .entered_on = ordinal,
+	    .pushed = p.pushed,
+	    .entered = p.scope.entered,
+	};
+	return 0;
+}
+
+void memory_stream_close(struct memory_stream *s)
+{
+	struct cuda_place p = place_of(s);
+
+	cuda_place_leave(&p);
+}
+
+int memory_stream_write(struct memory_stream *s, const struct memory_page *page, size_t offset,
+			uint64_t value, struct memory_fault *fault)
+{
+	const struct cuda *cu = s->driver;
+	CUresult result = cu->StreamWriteValue64(s->stream, page->device + offset, value,
+						 CU_STREAM_WRITE_VALUE_DEFAULT);
+
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWriteValue64", result);
+}
+
+static CUresult wait_batch(const struct cuda *cu, CUstream stream, const struct memory_wait *waits,
+			   size_t n)
+{
+	CUstreamBatchMemOpParams ops[BATCH];
+
+	if (n == 1)
+		return cu->StreamWaitValue64(stream, waits->page->device + waits->offset,
+					     waits->value, CU_STREAM_WAIT_VALUE_GEQ);
+	for (size_t i = 0; i < n; i++) {
+		ops[i] = (CUstreamBatchMemOpParams){0};
+		ops[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+		ops[i].waitValue.address = waits[i].page->device + waits[i].offset;
+		ops[i].waitValue.value64 = waits[i].value;
+		ops[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+	}
+	return cu->StreamBatchMemOp(stream, (unsigned)n, ops, 0);
+}
+
+int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
+		       struct memory_fault *fault)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (size_t i = 0; result == CUDA_SUCCESS && i < n; i += BATCH)
+		result = wait_batch(s->driver, s->stream, waits + i, n - i < BATCH ? n - i : BATCH);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	return cuda_fail(fault, n == 1 ? "cuStreamWaitValue64" : "cuStreamBatchMemOp", result);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory of cuMemCreate(), made: the handle is exported as a descriptor and let go of at once. The
+ * descriptor keeps the memory, so nothing is kept here, and the memory goes with the last
+ * descriptor and mapping, whichever process dies first. No context is needed.
+ */
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <share/error.h>
+
+#include "memory/device_open.h"
+#include "memory/export.h"
+#include "memory/fault.h"
+
+static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *out,
+		      struct memory_fault *fault)
+{
+	CUmemAllocationProp property = {
+	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	CUmemGenericAllocationHandle handle;
+	const struct device_open *opened;
+	CUresult result;
+	int fd = -1, r;
+
+	if (size == 0 || size % MEMORY_ALIGNMENT || address % MEMORY_ALIGNMENT)
+		return memory_fail(fault, SHARE_EINVAL,
+				   "sizes and addresses of vmm segments are multiples of 2 MiB");
+	r = device_opened(&opened, fault);
+	if (r < 0)
+		return r;
+	property.location.id = opened->device;
+	result = opened->cu->MemCreate(&handle, size, &property, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemCreate", result);
+	result = opened->cu->MemExportToShareableHandle(
+	    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result != CUDA_SUCCESS)
+		r = cuda_fail(fault, "cuMemExportToShareableHandle", result);
+	result = opened->cu->MemRelease(handle);
+	if (r == 0 && result != CUDA_SUCCESS) {
+		r = cuda_fail(fault, "cuMemRelease", result);
+		close(fd);
+	}
+	if (r < 0)
+		return r;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	*out = (struct memory_segment){
+	    .recipe = {.size = size, .address = address}, .fd = fd, .fd_readonly = -1};
+	device_name_in(opened, &out->recipe);
+	memory_identify(&out->recipe);
+	return 0;
+}
+
+static void vmm_destroy(struct memory_segment *segment)
+{
+	if (segment->fd >= 0)
+		close(segment->fd);
+	segment->fd = -1;
+}
+
+const struct memory_exporter memory_vmm_exporter = {
+    .kind = MEMORY_VMM,
+    .create = vmm_create,
+    .destroy = vmm_destroy,
+};

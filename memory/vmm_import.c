@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory of cuMemCreate(), reached: the handle is imported, mapped into a range of addresses
+ * reserved for it, and let go of at once, as the mapping holds the memory. The importer picks the
+ * protection, so a read-only mapping guards against accidents, not against malice.
+ *
+ * Mappings belong to the process, not to a context; yet as long as there is one, a primary context
+ * we retained for it stays.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <share/error.h>
+
+#include "memory/cuda_access.h"
+#include "memory/cuda_context.h"
+#include "memory/fault.h"
+#include "memory/importer.h"
+
+struct vmm {
+	const struct cuda *cu;
+	struct cuda_access access;
+	bool primary; /* release it in the end */
+	bool placed;  /* at an address asked for */
+};
+
+/* Over changes of access: rare, and short. */
+static pthread_mutex_t access_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static CUdeviceptr pointer_of(const struct memory_mapping *m)
+{
+	return (CUdeviceptr)(uintptr_t)m->address;
+}
+
+static int set_access(struct vmm *v, CUdeviceptr pointer, uint64_t size, bool writable,
+		      struct memory_fault *fault)
+{
+	CUmemAccessDesc access[CUDA_DEVICES_MAX];
+	size_t n = cuda_access_describe_all(&v->access, writable, access);
+	CUresult result = v->cu->MemSetAccess(pointer, size, access, n);
+
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuMemSetAccess", result);
+}
+
+/* How many addresses a segment takes. */
+static uint64_t reservation(uint64_t size, bool placed)
+{
+	return placed ? (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE : size;
+}
+
+static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdeviceptr *out,
+		   struct memory_fault *fault)
+{
+	CUdeviceptr pointer;
+	CUresult result;
+
+	size = reservation(size, address != 0);
+
+	result = cu->MemAddressReserve(&pointer, size, MEMORY_ALIGNMENT, address, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemAddressReserve", result);
+	if (address && pointer != address) { /* to the driver it is a hint */
+		cu->MemAddressFree(pointer, size);
+		return memory_fail(fault, SHARE_EBUSY,
+				   "the pool's memory has to lie at 0x%llx in every process, and "
+				   "something else lies there in this one (the driver offered "
+				   "0x%llx)",
+				   (unsigned long long)address, (unsigned long long)pointer);
+	}
+	*out = pointer;
+	return 0;
+}
+
+/* Maps what @handle is, where it may be used by the devices of v->access. */
+static int map(struct vmm *v, CUmemGenericAllocationHandle handle,
+	       const struct memory_recipe *recipe, bool writable, CUdeviceptr *out,
+	       struct memory_fault *fault)
+{
+	CUdeviceptr pointer = 0;
+	CUresult result;
+	int r;
+
+	r = reserve(v->cu, recipe->size, recipe->address, &pointer, fault);
+	if (r < 0)
+		return r;
+	result = v->cu->MemMap(pointer, recipe->size, 0, handle, 0);
+	if (result != CUDA_SUCCESS) {
+		r = cuda_fail(fault, "cuMemMap", result);
+		goto free_address;
+	}
+	r = set_access(v, pointer, recipe->size, writable, fault);
+	if (r == 0)
+		r = cuda_check_pointer(v->cu, pointer, v->access.owner, fault);
+	if (r < 0)
+		goto unmap;
+	*out = pointer;
+	return 0;
+
+unmap:
+	v->cu->MemUnmap(pointer, recipe->size);
+free_address:
+	v->cu->MemAddressFree(pointer, reservation(recipe->size, recipe->address != 0));
+	return r;
+}
+
+/* In a context. */
+static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd,
+		       struct memory_mapping *m, struct memory_fault *fault)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr pointer = 0;
+	CUdevice peer;
+	CUresult result;
+	int r;
+
+	cuda_access_granted(&v->access, v->access.owner);
+	r = cuda_access_missing(v->cu, &v->access, &peer, fault);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		cuda_access_granted(&v->access, peer);
+	result = v->cu->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemImportFromShareableHandle", result);
+	r = map(v, handle, recipe, m->writable, &pointer, fault);
+	v->cu->MemRelease(handle);
+	if (r == 0)
+		m->address = (void *)(uintptr_t)pointer;
+	return r;
+}
+
+static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
+		      struct memory_fault *fault)
+{
+	struct cuda_relaxed relaxed;
+	struct cuda_scope scope;
+	struct vmm *v;
+	int r;
+
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return memory_fail(fault, SHARE_ENOMEM, "no memory for a mapping");
+	r = cuda_get(&v->cu, fault);
+	if (r == 0)
+		r = cuda_find_device(v->cu, recipe->device, &v->access.owner, fault);
+	if (r == 0)
+		r = cuda_enter(v->cu, v->access.owner, &scope, fault);
+	if (r < 0)
+		goto free_v;
+	cuda_relax(v->cu, &relaxed);
+	r = import_here(v, recipe, fd, m, fault);
+	cuda_relax_end(&relaxed);
+	if (r < 0) {
+		cuda_leave(&scope);
+		goto free_v;
+	}
+	v->primary = cuda_leave_keeping(&scope);
+	v->placed = recipe->address != 0;
+	m->ordinal = v->access.owner;
+	m->kept = v;
+	return 0;
+
+free_v:
+	free(v);
+	return r;
+}
+
+static int vmm_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+{
+	int r;
+
+	(void)fd;
+	pthread_mutex_lock(&access_lock);
+	r = set_access(m->kept, pointer_of(m), m->size, true, fault);
+	pthread_mutex_unlock(&access_lock);
+	return r;
+}
+
+static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
+{
+	struct vmm *v = m->kept;
+	CUmemAccessDesc access;
+	CUresult result;
+	CUdevice peer;
+	int r;
+
+	r = cuda_access_missing(v->cu, &v->access, &peer, fault);
+	if (r <= 0)
+		return r;
+	pthread_mutex_lock(&access_lock);
+	access = cuda_access_describe(peer, m->writable);
+	result = v->cu->MemSetAccess(pointer_of(m), m->size, &access, 1);
+	if (result == CUDA_SUCCESS)
+		cuda_access_granted(&v->access, peer);
+	pthread_mutex_unlock(&access_lock);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuMemSetAccess", result);
+}
+
+/* What fails here fails because the driver is broken or gone, and the mapping with it. */
+static void vmm_unmap(struct memory_mapping *m)
+{
+	struct vmm *v = m->kept;
+	struct cuda_relaxed relaxed;
+
+	cuda_relax(v->cu, &relaxed);
+	v->cu->MemUnmap(pointer_of(m), m->size);
+	v->cu->MemAddressFree(pointer_of(m), reservation(m->size, v->placed));
+	cuda_relax_end(&relaxed);
+	if (v->primary)
+		v->cu->DevicePrimaryCtxRelease(v->access.owner);
+	free(v);
+}
+
+const struct memory_importer memory_vmm_importer = {
+    .kind = MEMORY_VMM,
+    .import = vmm_import,
+    .make_writable = vmm_make_writable,
+    .reach = vmm_reach,
+    .unmap = vmm_unmap,
+};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Stands for devices, their exporters and their events in a build that found no CUDA headers. */
+
+#include <share/error.h>
+
+#include "memory/device.h"
+#include "memory/export.h"
+#include "memory/fault.h"
+#include "memory/without_cuda.h"
+
+int memory_devices_init(uint32_t *n, struct memory_fault *fault)
+{
+	(void)n;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct memory_fault *fault)
+{
+	(void)ordinal, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_device_open(const char *uuid_text, struct memory_fault *fault)
+{
+	(void)uuid_text;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+static int no_create(uint64_t size, uint64_t address, struct memory_segment *out,
+		     struct memory_fault *fault)
+{
+	(void)size, (void)address, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+static void no_destroy(struct memory_segment *segment)
+{
+	(void)segment;
+}
+
+const struct memory_exporter memory_vmm_exporter = {
+    .kind = MEMORY_VMM,
+    .create = no_create,
+    .destroy = no_destroy,
+};
+
+const struct memory_exporter memory_mempool_exporter = {
+    .kind = MEMORY_MEMPOOL,
+    .create = no_create,
+    .destroy = no_destroy,
+};
+
+int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
+		       uint64_t offset, uint64_t size, struct memory_fault *fault)
+{
+	(void)kind, (void)segment, (void)offset, (void)size;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_event_create(struct memory_event **out, unsigned char handle[64],
+			struct memory_fault *fault)
+{
+	(void)out, (void)handle;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_event_destroy(struct memory_event *e, bool wedged)
+{
+	(void)e, (void)wedged;
+}

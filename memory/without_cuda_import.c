@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Stands for the importers of GPU memory in a build that found no CUDA headers. Nothing can be
+ * imported, so nothing else is ever called with a mapping on a device.
+ */
+
+#include <share/error.h>
+
+#include "memory/fault.h"
+#include "memory/importer.h"
+#include "memory/stream.h"
+#include "memory/without_cuda.h"
+
+static int no_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
+		     struct memory_fault *fault)
+{
+	(void)recipe, (void)fd, (void)m;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+static int no_upgrade(struct memory_mapping *m, int fd, struct memory_fault *fault)
+{
+	(void)m, (void)fd;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+static void no_unmap(struct memory_mapping *m)
+{
+	(void)m;
+}
+
+const struct memory_importer memory_vmm_importer = {
+    .kind = MEMORY_VMM,
+    .import = no_import,
+    .make_writable = no_upgrade,
+    .unmap = no_unmap,
+};
+
+const struct memory_importer memory_mempool_importer = {
+    .kind = MEMORY_MEMPOOL,
+    .import = no_import,
+    .make_writable = no_upgrade,
+    .unmap = no_unmap,
+};
+
+bool memory_driver_is_loaded(void)
+{
+	return false; /* whoever has, we could not speak to it */
+}
+
+int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
+			void *stream, struct memory_fault *fault)
+{
+	(void)m, (void)offset, (void)to, (void)size, (void)stream;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
+			  uint64_t size, void *stream, struct memory_fault *fault)
+{
+	(void)m, (void)offset, (void)from, (void)size, (void)stream;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
+			      struct memory_fault *fault)
+{
+	(void)m, (void)stream;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+bool memory_stream_ops(int ordinal)
+{
+	(void)ordinal;
+	return false;
+}
+
+int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
+			 struct memory_page *out, struct memory_fault *fault)
+{
+	(void)ordinal, (void)page, (void)size, (void)readonly, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_page_unregister(struct memory_page *p)
+{
+	*p = (struct memory_page){0};
+}
+
+int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
+		       struct memory_fault *fault)
+{
+	(void)ordinal, (void)stream, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_stream_close(struct memory_stream *s)
+{
+	(void)s;
+}
+
+int memory_stream_write(struct memory_stream *s, const struct memory_page *p, size_t offset,
+			uint64_t value, struct memory_fault *fault)
+{
+	(void)s, (void)p, (void)offset, (void)value;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
+		       struct memory_fault *fault)
+{
+	(void)s, (void)waits, (void)n;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+unsigned memory_stream_connections(void)
+{
+	return 0; /* there are no streams */
+}
+
+int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
+			  struct memory_ipc_event **out, struct memory_fault *fault)
+{
+	(void)ordinal, (void)stream, (void)handle, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_ipc_event_close(struct memory_ipc_event *e)
+{
+	(void)e;
+}
+
+int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+{
+	(void)e, (void)stream;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+{
+	(void)e, (void)stream;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *fault)
+{
+	(void)uuid_text, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Devices and their agents as clients see them, over the stand-in driver: what is there, and what
+ * happens when the driver refuses, runs out of memory, hangs or takes its process with it. Whoever
+ * asked is told by CUDA's own name for it, everybody else is served, and what there is stays.
+ */
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/standin/calls.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const char config[] =
+    "{\"agent_timeout_ms\": 3000, \"create_pools\": [\"*\"],"
+    " \"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64MiB\","
+    "              \"release_threshold\": 0},"
+    "             {\"name\": \"auto\", \"limit\": \"64MiB\", \"release_threshold\": 0}]}";
+
+static char faults_file[] = "/tmp/share-faults-XXXXXX";
+static share_client *client;
+
+/* What the driver does from now on, in all processes. */
+static void driver_does(const char *faults)
+{
+	int fd = open(faults_file, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	check(fd >= 0 && write(fd, faults, strlen(faults)) == (ssize_t)strlen(faults));
+	close(fd);
+}
+
+static void start_on(const char *machine)
+{
+	int fd = mkostemp(faults_file, O_CLOEXEC);
+
+	check(fd >= 0);
+	close(fd);
+	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
+	standin_configure(machine);
+	fixture_start_with(config);
+	client = connect_as("test");
+}
+
+static bool is_standin(void)
+{
+	const char *path = getenv("LD_LIBRARY_PATH");
+
+	return path && strstr(path, "standin");
+}
+
+static void start(void)
+{
+	if (!is_standin())
+		cr_skip_test("needs the stand-in driver");
+	start_on("devices=2,memory=268435456");
+}
+
+static void start_large(void)
+{
+	if (!is_standin())
+		cr_skip_test("needs the stand-in driver");
+	start_on("memory=17179869184");
+}
+
+static void start_on_instances(void)
+{
+	if (!is_standin())
+		cr_skip_test("needs the stand-in driver");
+	start_on("mig=1");
+}
+
+/* A machine whose driver cannot be found. */
+static void start_without_driver(void)
+{
+	setenv("LD_LIBRARY_PATH", "/nonexistent", 1);
+	start_on("");
+}
+
+static void stop(void)
+{
+	share_disconnect(client);
+	if (is_standin())
+		fixture_uses_devices();
+	fixture_stop();
+	unlink(faults_file);
+}
+
+/* One suite: Criterion leaks memory of its own with several that run in parallel. */
+TestSuite(device, .timeout = 120);
+#define Device(sentence) Test(device, sentence, .init = start, .fini = stop)
+
+static int create(const char *kind, const char *device, share_pool **out)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+
+	options.kind = kind;
+	options.device = device;
+	options.limit = 64 * MIB;
+	options.segment_size = 2 * MIB;
+	options.release_threshold = 0;
+	return share_pool_create(client, "test", &options, out);
+}
+
+static share_pool *pool_of(const char *kind)
+{
+	share_pool *p;
+
+	check_ok(create(kind, NULL, &p));
+	return p;
+}
+
+static void detail_says(const char *text)
+{
+	if (!strstr(share_error_detail(), text))
+		check_failed(__FILE__, __LINE__, "'%s' does not say '%s'", share_error_detail(),
+			     text);
+}
+
+/* The agent of the first device, 0: none. */
+static pid_t agent(void)
+{
+	json_t *rows = report(client, "devices");
+	pid_t pid = (pid_t)number_of(json_array_get(rows, 0), "agent");
+
+	json_decref(rows);
+	return pid;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Device(devices_are_reported_with_what_they_can_do)
+{
+	json_t *rows = report(client, "devices");
+	const json_t *first = json_array_get(rows, 0), *second = json_array_get(rows, 1);
+
+	check_eq(json_array_size(rows), 2);
+	check_eq(number_of(first, "ordinal"), 0);
+	check_eq(number_of(second, "ordinal"), 1);
+	check_eq(number_of(first, "total"), 256 * MIB);
+	check_eq(number_of(first, "granularity"), 2 * MIB);
+	check_eq(number_of(first, "agent"), 0);
+	check(strncmp(json_string_value(json_object_get(first, "device")), "GPU-", 4) == 0);
+	check(strcmp(json_string_value(json_object_get(first, "device")),
+		     json_string_value(json_object_get(second, "device"))) != 0);
+	json_decref(rows);
+}
+
+Device(an_agent_is_started_when_it_is_needed_and_not_before)
+{
+	share_pool *p = pool_of("vmm");
+	share_buffer *b;
+
+	check_eq(agent(), 0);
+	b = allocate(p, 1, NULL);
+	check(agent() > 0);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+}
+
+Device(auto_takes_vmm_and_says_why)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_pool *p;
+
+	check_ok(share_pool_open(client, "auto", &p));
+	check_ok(share_pool_get_info(p, &info));
+	check(strcmp(info.kind, "vmm") == 0);
+	check(info.device && strncmp(info.device, "GPU-", 4) == 0);
+	check(strstr(info.reason, "best") != NULL);
+	share_pool_close(p);
+}
+
+Device(a_pool_lies_on_the_device_it_names)
+{
+	json_t *rows = report(client, "devices");
+	const char *uuid = json_string_value(json_object_get(json_array_get(rows, 1), "device"));
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_buffer_info where = SHARE_BUFFER_INFO_INIT;
+	share_buffer *b;
+	share_pool *p;
+
+	check_ok(create("vmm", uuid, &p));
+	check_ok(share_pool_get_info(p, &info));
+	check(strcmp(info.device, uuid) == 0);
+	b = allocate(p, 1, NULL);
+	check_ok(share_buffer_get_info(b, &where));
+	check_eq(where.ordinal, 1);
+	check(strcmp(where.device, uuid) == 0);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	json_decref(rows);
+}
+
+/* A UUID alone does not say that it is one's. */
+Test(device, an_instance_of_a_device_has_one_name_everywhere, .init = start_on_instances,
+     .fini = stop)
+{
+	static const char *const kinds[] = {"vmm", "mempool"};
+
+	for (size_t i = 0; i < 2; i++) {
+		share_buffer_info where = SHARE_BUFFER_INFO_INIT;
+		share_recipe recipe = SHARE_RECIPE_INIT;
+		share_pool_info info = SHARE_POOL_INFO_INIT;
+		share_pool *p = pool_of(kinds[i]);
+		share_buffer *b = allocate(p, 1, NULL);
+		share_event *e;
+
+		check_ok(share_pool_get_info(p, &info));
+		check(strncmp(info.device, "MIG-", 4) == 0);
+		check_ok(share_buffer_get_info(b, &where));
+		check(strcmp(where.device, info.device) == 0);
+		check_ok(share_get_recipe(b, &recipe));
+		check(strcmp(recipe.device, info.device) == 0);
+		close(recipe.fd);
+		check_ok(share_event_create(client, NULL, &e));
+		check(strcmp(share_event_device(e), info.device) == 0);
+		check_ok(share_event_record(e, NULL));
+		share_event_release(e);
+		check_ok(share_release(b, NULL));
+		check_ok(share_pool_destroy(client, "test"));
+		share_pool_close(p);
+	}
+}
+
+Device(an_unknown_device_is_refused_with_those_there_are)
+{
+	share_pool *p;
+
+	check_error(create("vmm", "GPU-00000000-0000-0000-0000-000000000000", &p), SHARE_ENODEV);
+	detail_says("there is no device GPU-00000000-0000-0000-0000-000000000000");
+	detail_says("there are: GPU-");
+}
+
+Device(a_pool_smaller_than_a_segment_of_its_kind_is_refused)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p;
+
+	options.kind = "vmm";
+	options.limit = MIB;
+	check_error(share_pool_create(client, "test", &options, &p), SHARE_EINVAL);
+	detail_says("limit: 1048576 bytes are less than a segment");
+}
+
+Device(a_refusal_of_the_driver_reaches_the_caller_by_its_name)
+{
+	share_pool *p = pool_of("vmm");
+	share_buffer *b;
+
+	driver_does("cuMemCreate fail CUDA_ERROR_NOT_SUPPORTED\n");
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_ENOTSUP);
+	detail_says("cuMemCreate");
+	detail_says("CUDA_ERROR_NOT_SUPPORTED");
+	driver_does("cuMemExportToShareableHandle fail CUDA_ERROR_INVALID_VALUE\n");
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
+	detail_says("cuMemExportToShareableHandle");
+	detail_says("CUDA_ERROR_INVALID_VALUE");
+	driver_does("");
+	b = allocate(p, 1, NULL);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+}
+
+Device(a_device_without_memory_says_so_and_a_smaller_segment_is_tried)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b, *large;
+	share_pool *p, *other;
+
+	options.kind = "vmm";
+	options.limit = options.segment_size = 200 * MIB;
+	options.release_threshold = 0;
+	check_ok(share_pool_create(client, "one", &options, &p));
+	check_ok(share_pool_create(client, "other", &options, &other));
+	large = allocate(p, 1, NULL);
+	/* there is no room for 200 MiB more, but for this */
+	b = allocate(other, 10 * MIB, NULL);
+	check_ok(share_release(b, NULL));
+	settle(client, s.segments == 1);
+	check_error(share_alloc(other, 100 * MIB, NULL, &b), SHARE_ENOMEM);
+	detail_says("CUDA_ERROR_OUT_OF_MEMORY");
+	check_ok(share_release(large, NULL));
+	settle(client, s.segments == 0);
+	b = allocate(other, 100 * MIB, NULL);
+	check_ok(share_release(b, NULL));
+	share_pool_close(other);
+	share_pool_close(p);
+}
+
+Test(device, buffers_too_large_for_a_mempool_are_refused_with_the_kind_that_can,
+     .init = start_large, .fini = stop)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b;
+	share_pool *p;
+
+	options.kind = "mempool";
+	options.limit = 16384 * MIB;
+	check_ok(share_pool_create(client, "test", &options, &p));
+	check_error(share_alloc(p, 5000 * MIB, NULL, &b), SHARE_ENOTSUP);
+	detail_says("vmm");
+	share_pool_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void use(share_pool *p)
+{
+	share_buffer *b = allocate(p, 1, NULL);
+
+	check_ok(share_release(b, NULL));
+	/* the next one needs another segment */
+	settle(client, s.segments == 0);
+}
+
+Device(an_agent_that_hangs_is_replaced_and_holds_up_nobody_else)
+{
+	share_pool *p = pool_of("vmm"), *host;
+	share_buffer *b;
+	pid_t before;
+
+	use(p);
+	before = agent();
+	driver_does("cuMemCreate hang\n");
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
+	detail_says("did not answer within 3000 ms");
+	check_ok(share_pool_open(client, "default", &host));
+	use(host);
+	driver_does("");
+	use(p);
+	check(agent() != before);
+	share_pool_close(host);
+	share_pool_close(p);
+}
+
+Device(an_agent_that_dies_in_the_driver_is_replaced)
+{
+	share_pool *p = pool_of("vmm");
+	share_buffer *b;
+
+	driver_does("cuMemCreate die\n");
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
+	detail_says("the agent has ended");
+	driver_does("");
+	use(p);
+	share_pool_close(p);
+}
+
+Device(a_broken_driver_costs_an_agent_and_no_more)
+{
+	share_pool *p = pool_of("vmm");
+	share_buffer *b;
+	pid_t before;
+
+	use(p);
+	before = agent();
+	driver_does("cuMemCreate fail CUDA_ERROR_ECC_UNCORRECTABLE\n");
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
+	detail_says("CUDA_ERROR_ECC_UNCORRECTABLE");
+	check(agent() != before);
+	driver_does("");
+	use(p);
+	share_pool_close(p);
+}
+
+static void share_with_the_dead_agents_heirs(const char *kind)
+{
+	share_pool *p = pool_of(kind);
+	share_buffer *b = allocate(p, 100, NULL), *seen, *other;
+	share_client *newcomer;
+	char out[6] = "";
+
+	check_ok(share_copy_from_host(b, 0, "hello", 6, NULL));
+	check_ok(share_publish(b, "name", NULL));
+	check_eq(kill(agent(), SIGKILL), 0);
+	/* it stays usable, and others can still get it */
+	check_ok(share_copy_to_host(b, 0, out, 6, NULL));
+	check(strcmp(out, "hello") == 0);
+	newcomer = connect_as("newcomer");
+	check_ok(share_lookup(newcomer, "name", SHARE_RDONLY, 0, NULL, &seen));
+	memset(out, 0, sizeof(out));
+	check_ok(share_copy_to_host(seen, 0, out, 6, NULL));
+	check(strcmp(out, "hello") == 0);
+	check_ok(share_release(seen, NULL));
+	share_disconnect(newcomer);
+	/* more comes from the next agent */
+	other = allocate(p, 2 * MIB, NULL);
+	check_ok(share_release(other, NULL));
+	check_ok(share_unpublish(client, "name"));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+}
+
+Device(vmm_memory_outlives_its_agent)
+{
+	share_with_the_dead_agents_heirs("vmm");
+}
+
+Device(mempool_memory_outlives_its_agent)
+{
+	share_with_the_dead_agents_heirs("mempool");
+}
+
+static void gives_what_it_gets(struct child *self, void *data)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_client *c = child_connect("giver");
+	share_buffer *b;
+	share_pool *p;
+
+	(void)data;
+	options.kind = "mempool";
+	options.limit = 64 * MIB;
+	check_ok(share_pool_create(c, "later", &options, &p));
+	child_point(self, "asking");
+	check_ok(share_alloc(p, 100, NULL, &b));
+	check_ok(share_copy_from_host(b, 0, "hello", 6, NULL));
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_release(b, NULL));
+	child_point(self, "given");
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+static int64_t reserved(const char *pool)
+{
+	json_t *rows = report(client, "pools"), *row = row_named(rows, "pool", pool);
+	int64_t bytes = row ? number_of(row, "reserved") : 0;
+
+	json_decref(rows);
+	return bytes;
+}
+
+/* The next agent begins with the very request that the last one ended with, and gets what was still
+ * to be said to that one after it. */
+Device(what_one_agent_had_to_destroy_means_nothing_to_the_next)
+{
+	struct child *child = child_start(gives_what_it_gets, NULL);
+	share_pool *p = pool_of("mempool");
+	share_buffer *b = allocate(p, 1, NULL), *seen;
+	char out[6] = "";
+
+	child_wait(child, "asking");
+	driver_does("cuMemPoolCreate hang\n");
+	child_go(child);
+	until(reserved("later") > 0);
+	check_ok(share_release(b, NULL));
+	settle(client, s.segments == 0);
+	driver_does("");
+	check_eq(kill(agent(), SIGKILL), 0);
+	child_wait(child, "given");
+	check_ok(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &seen));
+	check_ok(share_copy_to_host(seen, 0, out, 6, NULL));
+	check(strcmp(out, "hello") == 0);
+	check_ok(share_release(seen, NULL));
+	child_go(child);
+	child_finish(child);
+	share_pool_close(p);
+}
+
+Device(looking_for_devices_that_hangs_fails_within_its_limit_and_is_tried_again)
+{
+	share_pool *p;
+
+	driver_does("cuInit hang\n");
+	check_error(create("vmm", NULL, &p), SHARE_EDEVICE);
+	detail_says("did not answer");
+	driver_does("");
+	/* the answer is kept for a second */
+	for (struct deadline d = deadline_in(HARNESS_LIMIT_MS); create("vmm", NULL, &p) != 0;)
+		check(deadline_pause(&d));
+	share_pool_close(p);
+}
+
+static void asks_and_waits(struct child *self, void *data)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_client *c = child_connect("asker");
+	share_buffer *b;
+	share_pool *p;
+
+	(void)data;
+	options.kind = "vmm";
+	options.limit = 64 * MIB;
+	check_ok(share_pool_create(c, "asked", &options, &p));
+	child_point(self, "asking");
+	share_alloc(p, 1, NULL, &b);
+	child_point(self, "answered");
+}
+
+Device(who_dies_while_its_agent_hangs_leaves_nothing_behind)
+{
+	struct child *child;
+
+	driver_does("cuMemCreate hang\n");
+	child = child_start(asks_and_waits, NULL);
+	child_wait(child, "asking");
+	child_go(child);
+	settle(client, agent() > 0);
+	child_kill(child);
+	settle(client, s.clients == 1 && s.pools == 2 && s.segments == 0);
+}
+
+Device(who_dies_before_its_segment_is_made_leaves_nothing_behind)
+{
+	struct child *child;
+
+	driver_does("cuMemCreate hang\n");
+	child = child_start(asks_and_waits, NULL);
+	child_wait(child, "asking");
+	child_go(child);
+	settle(client, agent() > 0);
+	driver_does("");
+	child_kill(child);
+	settle(client, s.clients == 1 && s.pools == 2 && s.segments == 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(device, gpu_kinds_are_refused_with_the_reason, .init = start_without_driver, .fini = stop)
+{
+	share_pool *p;
+
+	check_error(create("vmm", NULL, &p), SHARE_ENODEV);
+	detail_says("libcuda.so.1");
+	check_error(create("mempool", NULL, &p), SHARE_ENODEV);
+	check_error(create("auto", "GPU-00000000-0000-0000-0000-000000000000", &p), SHARE_ENODEV);
+}
+
+Test(device, auto_takes_host_memory_and_says_why, .init = start_without_driver, .fini = stop)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_pool *p;
+
+	check_ok(share_pool_open(client, "auto", &p));
+	check_ok(share_pool_get_info(p, &info));
+	check(strcmp(info.kind, "host") == 0);
+	check(!info.device);
+	check(strstr(info.reason, "libcuda.so.1") != NULL);
+	use(p);
+	share_pool_close(p);
+}
+
+static int no_row(const char *json, void *data)
+{
+	(void)data;
+	check_failed(__FILE__, __LINE__, "there is a device: %s", json);
+	return 1;
+}
+
+Test(device, the_report_fails_with_what_was_looked_for, .init = start_without_driver, .fini = stop)
+{
+	check_error(share_inspect(client, "devices", no_row, NULL), SHARE_ENODEV);
+	detail_says("libcuda.so.1");
+}
+
+Test(device, there_are_no_events, .init = start_without_driver, .fini = stop)
+{
+	share_event *e;
+
+	check_error(share_event_create(client, NULL, &e), SHARE_ENODEV);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * cuMemAlloc(): memory and its address at once; and the older way to share it, by handles that say
+ * whose memory it is. Such memory goes when its owner frees it or dies, whoever has it open; here
+ * an opener that is late finds it still, which no test should lean on.
+ */
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/standin/standin.h"
+
+struct memory_handle {
+	char magic[8];
+	int32_t pid, fd;
+	uint64_t inode, size;
+	unsigned char unused[32];
+};
+_Static_assert(sizeof(struct memory_handle) == sizeof(CUipcMemHandle), "64 bytes");
+
+/* Maps all of it for its device; the lock is held. */
+static CUresult map_plain(struct backing *b, bool opened, CUdeviceptr *out)
+{
+	uintptr_t address;
+	struct range *r;
+	CUresult result = address_reserve(b->size, machine.granularity, 0, &address);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = range_map(address, b->size, b, 0, &r);
+	if (result != CUDA_SUCCESS) {
+		address_release(address, b->size);
+		return result;
+	}
+	r->plain = true;
+	r->opened = opened;
+	r->access[b->device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	*out = address;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
+{
+	uint64_t g = machine.granularity;
+	struct backing *b;
+	CUresult result;
+
+	ENTER(cuMemAlloc_v2, NEEDS_CONTEXT);
+	UNSAFE_IN_CAPTURE();
+	if (!out || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = backing_create(context_current()->device, "plain", (size + g - 1) / g * g, &b);
+	if (result != CUDA_SUCCESS)
+		return result;
+	pthread_mutex_lock(&standin_lock);
+	result = map_plain(b, false, out);
+	pthread_mutex_unlock(&standin_lock);
+	backing_unref(b);
+	return result;
+}
+
+static CUresult unmap_plain(CUdeviceptr address, bool opened)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct range *r;
+
+	pthread_mutex_lock(&standin_lock);
+	r = range_at(address);
+	if (r && r->plain && r->opened == opened && r->address == address) {
+		address_release(r->address, r->size);
+		range_unmap(r);
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&standin_lock);
+	return result;
+}
+
+/* Waits for the device, which waits for whom its streams wait. */
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	ENTER(cuMemFree_v2, NEEDS_CONTEXT);
+	UNSAFE_IN_CAPTURE();
+	if (!address)
+		return CUDA_SUCCESS;
+	stream_stall();
+	return unmap_plain(address, false);
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
+{
+	struct memory_handle handle = {.magic = "standin"};
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct range *r;
+
+	ENTER(cuIpcGetMemHandle, NEEDS_CONTEXT);
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&standin_lock);
+	r = range_at(pointer);
+	if (r && r->plain && !r->opened) {
+		handle.pid = (int32_t)getpid();
+		handle.fd = r->backing->fd;
+		handle.inode = r->backing->inode;
+		handle.size = r->size;
+		memcpy(out, &handle, sizeof(handle));
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&standin_lock);
+	return result;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle given, unsigned flags)
+{
+	struct memory_handle handle;
+	struct backing *b;
+	CUresult result;
+	char path[64];
+	int fd;
+
+	ENTER(cuIpcOpenMemHandle_v2, NEEDS_CONTEXT);
+	memcpy(&handle, &given, sizeof(handle));
+	if (!out || (flags & ~CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
+	    memcmp(handle.magic, "standin", 8) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (handle.pid == (int32_t)getpid())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return CUDA_ERROR_MAP_FAILED;
+	result = backing_import(fd, "plain", &b);
+	close(fd);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = CUDA_ERROR_MAP_FAILED;
+	if (b->inode == handle.inode) {
+		pthread_mutex_lock(&standin_lock);
+		result = map_plain(b, true, out);
+		pthread_mutex_unlock(&standin_lock);
+	}
+	backing_unref(b);
+	return result;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+	ENTER(cuIpcCloseMemHandle, NEEDS_CONTEXT);
+	stream_stall();
+	return unmap_plain(address, true);
+}

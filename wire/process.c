@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * PF_EXITING, which the kernel sets before it takes anything of a process down, from
+ * /proc/PID/stat (proc_pid_stat(5), field 9; linux/sched.h). The pidfd is asked last: as long as it
+ * is silent, the number was still that process's.
+ */
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/fd.h"
+#include "wire/process.h"
+
+#define PF_EXITING 0x4ul
+
+/* 0 when it is not to be had. */
+static long pid_of(int pidfd)
+{
+	char path[64], text[512];
+	const char *line;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	line = strstr(text, "\nPid:");
+	return line ? strtol(line + 5, NULL, 10) : 0;
+}
+
+static int open_stat(int pidfd)
+{
+	char path[64];
+	long pid = pid_of(pidfd);
+
+	if (pid <= 0)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The command's name, in parentheses, may contain anything. */
+static bool read_flags(int stat, long *pid, unsigned long *flags)
+{
+	char text[1024];
+	const char *p;
+	ssize_t n;
+
+	n = pread(stat, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	p = strrchr(text, ')');
+	for (int space = 0; p && space < 7; space++)
+		p = strchr(p + 1, ' ');
+	if (!p)
+		return false;
+	*pid = strtol(text, NULL, 10);
+	*flags = strtoul(p + 1, NULL, 10);
+	return true;
+}
+
+static bool thread_runs(int tasks, const char *thread)
+{
+	unsigned long flags = PF_EXITING;
+	char path[64];
+	long id;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.20s/stat", thread);
+	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (!read_flags(fd, &id, &flags))
+		flags = PF_EXITING;
+	close(fd);
+	return !(flags & PF_EXITING);
+}
+
+/* What a process has is taken down with its last thread; the first may have ended long before. */
+static bool any_thread_runs(long pid)
+{
+	const struct dirent *thread;
+	bool runs = false;
+	char path[64];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%ld/task", pid);
+	tasks = opendir(path);
+	while (tasks && !runs && (thread = readdir(tasks)))
+		runs = thread->d_name[0] != '.' && thread_runs(dirfd(tasks), thread->d_name);
+	if (tasks)
+		closedir(tasks);
+	return runs;
+}
+
+static bool has_ended(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+enum process_state process_state(int pidfd, int *stat)
+{
+	unsigned long flags;
+	long pid;
+
+	if (*stat < 0)
+		*stat = open_stat(pidfd);
+	if (has_ended(pidfd))
+		return PROCESS_EXITS;
+	if (*stat < 0 || !read_flags(*stat, &pid, &flags))
+		return has_ended(pidfd) ? PROCESS_EXITS : PROCESS_UNKNOWN;
+	if (flags & PF_EXITING && !any_thread_runs(pid))
+		return PROCESS_EXITS;
+	return has_ended(pidfd) ? PROCESS_EXITS : PROCESS_RUNS;
+}
