@@ -222,6 +222,7 @@ Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not
 	stream = gpu_stream();
 	b = gpu_allocate(gpu_client, busy);
 	check_ok(share_publish(b, "work", busy));
+	gpu_wait(busy); /* what the look-up comes after is reached */
 	gpu_hold(busy, FIRST);
 	check_ok(share_fence_record(gpu_client, busy, &fence));
 	gpu_wait(stream);
