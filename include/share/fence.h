@@ -37,10 +37,11 @@ typedef struct share_client share_client;
  * share_fence_get_stats() counts how often that happened.
  *
  * Parked streams still cost the others something (measured, H200): those that share a hardware
- * connection with one run late, and a copy to the host that is enqueued behind a wait holds up the
- * copies to the host of all streams. Where the wait may be long, give CUDA_DEVICE_MAX_CONNECTIONS
- * its largest value, 32, and enqueue such copies when the fence is reached (share_fence_query,
- * share_buffer_watch).
+ * connection with one run late; a copy to the host that is enqueued behind a wait holds up the
+ * copies to the host of all streams; and the driver makes the 36th stream of a process only when
+ * none is parked. Where the wait may be long, give CUDA_DEVICE_MAX_CONNECTIONS its largest value,
+ * 32, make streams beforehand, and enqueue such copies when the fence is reached
+ * (share_fence_query, share_buffer_watch).
  *
  * A stream that is being captured into a graph is refused (SHARE_ENOTSUP) wherever something has to
  * be enqueued on it, as that would happen at each launch of the graph and not now; the capture is

@@ -159,8 +159,9 @@ uint64_t nanoseconds(void);
 /* ---- the facts ---- */
 
 extern const struct fact vmm_facts[], pool_facts[], event_facts[], value_facts[], machine_facts[],
-    capture_facts[], zero_facts[];
-extern const struct play vmm_plays[], pool_plays[], event_plays[], value_plays[], machine_plays[];
+    capture_facts[], zero_facts[], stream_facts[];
+extern const struct play vmm_plays[], pool_plays[], event_plays[], value_plays[], machine_plays[],
+    stream_plays[];
 
 /* ---- memory.c: what the facts about memory share ---- */
 

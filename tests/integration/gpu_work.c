@@ -183,30 +183,32 @@ void gpu_wait(void *stream)
 	gpu_check("cuStreamSynchronize", cu->StreamSynchronize(stream));
 }
 
+void gpu_others_create(void *streams[GPU_OTHERS])
+{
+	for (int i = 0; i < GPU_OTHERS; i++)
+		streams[i] = gpu_stream();
+}
+
 /*
  * Streams share the hardware's connections: with half of them parked, 15 to 20 of 24 others ran
  * within a second, and all of them within some more (H200, driver 580).
  */
-void gpu_expect_most_others_run(void)
+void gpu_expect_most_others_run(void *streams[GPU_OTHERS])
 {
-	enum { OTHERS = 24 };
-	void *streams[OTHERS];
 	int ran;
 
-	for (int i = 0; i < OTHERS; i++) {
-		streams[i] = gpu_stream();
+	for (int i = 0; i < GPU_OTHERS; i++)
 		GPU_CALL(PFN_cuMemsetD8Async_v3020, cuMemsetD8Async, scratch_on_device, 0x2a, PAGE,
 			 streams[i]);
-	}
 	for (struct deadline d = deadline_in(HARNESS_LIMIT_MS);;) {
 		ran = 0;
-		for (int i = 0; i < OTHERS; i++)
+		for (int i = 0; i < GPU_OTHERS; i++)
 			ran += !gpu_is_busy(streams[i]);
-		if (ran > OTHERS / 2 || !deadline_pause(&d))
+		if (ran > GPU_OTHERS / 2 || !deadline_pause(&d))
 			break;
 	}
 	/* they are left to the end of the process: giving up one that runs late waits for it */
-	check(ran > OTHERS / 2);
+	check(ran > GPU_OTHERS / 2);
 }
 
 void gpu_expect_others_run(void)
