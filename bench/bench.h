@@ -29,10 +29,15 @@ void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
 void bench_import(const struct run *run);
 void bench_gpu_alloc(const struct run *run);
+void bench_alloc_magazine(const struct run *run);
 void bench_device_memory(const struct run *run);
 void bench_fence(const struct run *run);
 void bench_stream_free(const struct run *run);
 void bench_hand_over_gpu(const struct run *run);
+void bench_channel(const struct run *run);
+void bench_channel_broadcast(const struct run *run);
+void bench_channel_peers(const struct run *run);
+void bench_channel_gpu(const struct run *run);
 
 /* ------------------------------------------------------------------------------------------- */
 /* main.c: what can go wrong                                                                   */

@@ -4,6 +4,9 @@
  * share-bench: arguments, the list of benchmarks, and what happens when one goes wrong. Each runs
  * in a process of its own: what the driver of a GPU made of one does not survive a fork, and some
  * of them fork.
+ *
+ * Most are about the broker, so processes keep nothing that they have released (SHARE_MAGAZINES=0)
+ * but in those about what programs get that use it as it is.
  */
 
 #include <argp.h>
@@ -25,18 +28,30 @@ static const struct benchmark {
 	const char *name;
 	void (*run)(const struct run *run);
 	const char *what;
+	bool keeps; /* released memory, for allocations to come */
 } benchmarks[] = {
-    {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes"},
-    {"handoff", bench_handoff, "4 KiB from process to process, by name and by token"},
-    {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up"},
-    {"import", bench_import, "the first and later look-ups of a segment, by kind and size"},
-    {"gpu-alloc", bench_gpu_alloc, "allocating GPU memory, against the driver in one process"},
-    {"device-memory", bench_device_memory, "what the broker itself takes of a GPU's memory"},
-    {"fence", bench_fence, "signals, waits and wake-ups, of streams and of the CPU"},
-    {"stream-free", bench_stream_free,
-     "allocating on a busy stream, and that the host never waits"},
+    {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes",
+     false},
+    {"handoff", bench_handoff, "4 KiB from process to process, by name and by token", false},
+    {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up", false},
+    {"import", bench_import, "the first and later look-ups of a segment, by kind and size", false},
+    {"alloc-magazine", bench_alloc_magazine,
+     "allocating what the process keeps, against malloc and the driver", true},
+    {"gpu-alloc", bench_gpu_alloc, "allocating GPU memory, against the driver in one process",
+     false},
+    {"device-memory", bench_device_memory, "what the broker itself takes of a GPU's memory", false},
+    {"fence", bench_fence, "signals, waits and wake-ups, of streams and of the CPU", false},
+    {"stream-free", bench_stream_free, "allocating on a busy stream, and that the host never waits",
+     false},
     {"hand-over-gpu", bench_hand_over_gpu,
-     "a buffer to and fro between the GPU work of two processes"},
+     "a buffer to and fro between the GPU work of two processes", false},
+    {"channel", bench_channel, "a message through a channel, against bare memory and futexes",
+     true},
+    {"channel-broadcast", bench_channel_broadcast, "what 1 to 16 consumers cost a producer", true},
+    {"channel-peers", bench_channel_peers,
+     "64 B to 64 MiB to another process, against ZeroMQ, nng, a pipe and Boost", true},
+    {"channel-gpu", bench_channel_gpu,
+     "a tensor to another process and an answer back, against torch.multiprocessing", true},
 };
 
 #define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))
@@ -110,7 +125,7 @@ static const struct argp_option options[] = {
 static void list(void)
 {
 	for (size_t i = 0; i < N_BENCHMARKS; i++)
-		printf("%-13s %s\n", benchmarks[i].name, benchmarks[i].what);
+		printf("%-17s %s\n", benchmarks[i].name, benchmarks[i].what);
 	exit(0);
 }
 
@@ -168,6 +183,7 @@ static int run_benchmark(const struct benchmark *b, const struct run *run)
 
 	must_system(pid >= 0, "fork");
 	if (pid == 0) {
+		must_system(b->keeps || setenv("SHARE_MAGAZINES", "0", 1) == 0, "setenv");
 		b->run(run);
 		exit(figures_reported() > 0 ? 0 : NOTHING_RAN);
 	}

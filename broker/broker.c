@@ -15,6 +15,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
+#include "broker/channel.h"
 #include "broker/child.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
@@ -145,14 +146,17 @@ static int create_pools(struct broker *b)
 	return 0;
 }
 
-/* A segment costs two descriptors, a client four: half for each. */
-static size_t max_segments(void)
+/* A segment costs two descriptors, a client four: half for each. Memberships in channels are of
+ * clients and cost three, and one for the channel: at most half of their half. */
+static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;
 
+	b->max_segments = b->max_members = SIZE_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
-		return SIZE_MAX;
-	return limit.rlim_cur / 4;
+		return;
+	b->max_segments = limit.rlim_cur / 4;
+	b->max_members = limit.rlim_cur / 16;
 }
 
 int broker_new(const struct config *config, struct broker **out)
@@ -165,7 +169,7 @@ int broker_new(const struct config *config, struct broker **out)
 	b->config = config;
 	b->uid = geteuid();
 	b->started_ms = broker_now_ms();
-	b->max_segments = max_segments();
+	share_descriptors(b);
 	LIST_INIT(&b->pools);
 	LIST_INIT(&b->children);
 	LIST_INIT(&b->scrubs);
@@ -178,6 +182,7 @@ int broker_new(const struct config *config, struct broker **out)
 	slab_init(&b->leases, sizeof(struct lease));
 	lease_table_init(&b->lease_table);
 	token_table_init(b);
+	channel_table_init(b);
 	b->base = event_base_new();
 	if (!b->base)
 		goto fail;
@@ -185,7 +190,8 @@ int broker_new(const struct config *config, struct broker **out)
 	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
 	b->reaper = event_new(b->base, -1, 0, client_on_reap, b);
 	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
-	if (!b->look_again || !b->reaper || !b->gpu_watch)
+	b->channel_work = event_new(b->base, -1, 0, channels_on_work, b);
+	if (!b->look_again || !b->reaper || !b->gpu_watch || !b->channel_work)
 		goto fail;
 	r = devices_init(b);
 	if (r == 0)
@@ -253,6 +259,7 @@ void broker_free(struct broker *b)
 		if (b->clients[i])
 			client_discard(b->clients[i]);
 	free(b->clients);
+	channels_end(b);
 	while ((n = name_next(b, "", 0, true)))
 		name_unpublish(b, n);
 	while ((p = LIST_FIRST(&b->pools)))
@@ -264,6 +271,7 @@ void broker_free(struct broker *b)
 		log_bug("objects outlive the broker");
 	table_done(&b->lease_table);
 	table_done(&b->tokens);
+	table_done(&b->channel_names);
 	slab_done(&b->leases);
 	slab_done(&b->buffers);
 	slab_done(&b->blocks);
@@ -275,6 +283,8 @@ void broker_free(struct broker *b)
 		event_free(b->look_again);
 	if (b->gpu_watch)
 		event_free(b->gpu_watch);
+	if (b->channel_work)
+		event_free(b->channel_work);
 	if (b->base)
 		event_base_free(b->base);
 	free(b);

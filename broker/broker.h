@@ -16,11 +16,14 @@
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
 
 struct buffer;
+struct channel;
 struct child;
 struct client;
+struct estate;
 struct event;
 struct event_base;
 struct listener;
+struct member;
 struct name;
 struct pool;
 struct scrub;
@@ -84,6 +87,14 @@ struct broker {
 	uint64_t last_watch;
 	struct table tokens;
 	uint64_t last_event;
+
+	TAILQ_HEAD(, channel) channels; /* by identifier */
+	struct table channel_names;
+	uint64_t last_channel, last_member;
+	size_t n_members, max_members; /* these, too, cost descriptors */
+	TAILQ_HEAD(, estate) estates;  /* in which something is to be done */
+	TAILQ_HEAD(member_list, member) departing;
+	struct event *channel_work;
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */

@@ -77,6 +77,15 @@ void buffer_ref(struct buffer *buffer)
 	buffer->refs++;
 }
 
+bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
+{
+	if (size > block_size(buffer->block))
+		return false;
+	if (by_writer || buffer->refs == 1 || size > buffer->size)
+		buffer->size = size > 0 ? size : buffer->size;
+	return true;
+}
+
 void metadata_free(struct metadata *metadata)
 {
 	if (!metadata)

@@ -69,6 +69,10 @@ struct pool *buffer_pool(const struct buffer *buffer);
 void buffer_ref(struct buffer *buffer);
 void buffer_unref(struct broker *b, struct buffer *buffer);
 
+/* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
+ * other holders. False: there is no room for that. 0: leave it. */
+bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
+
 /* Takes @metadata over; NULL removes. */
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
 void metadata_free(struct metadata *metadata);

@@ -11,12 +11,14 @@
 #include "broker/account.h"
 #include "broker/fence.h"
 #include "broker/peer.h"
+#include "broker/trim.h"
 #include "wire/wire.h"
 
 struct broker;
 struct connection;
 struct event_lease;
 struct lease;
+struct member;
 struct name;
 struct open_pool;
 struct park;
@@ -63,7 +65,8 @@ struct client {
 	uint32_t n_segments;
 	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
 	uint32_t n_overdue; /* messages since it last did */
-	uint8_t *pages;     /* whether it has the timeline page of the client in this slot */
+	struct trim trim;
+	uint8_t *pages; /* whether it has the timeline page of the client in this slot */
 	uint32_t n_pages;
 
 	TAILQ_ENTRY(client) ending; /* in the broker, while ENDING */
@@ -78,6 +81,7 @@ struct client {
 	LIST_HEAD(, park) parked;
 	LIST_HEAD(, scrub) scrubs;
 	LIST_HEAD(, event_lease) events;
+	LIST_HEAD(, member) members; /* of channels */
 };
 
 /* Takes @socket over, whatever happens. Refusals are told to the peer. */
@@ -114,6 +118,7 @@ struct open_pool {
 	LIST_ENTRY(open_pool) link;
 	struct pool *pool;
 	uint64_t count;
+	bool keeps; /* blocks, without using them: WIRE_ALLOC_KEEPS */
 };
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);
 int client_open_pool(struct client *c, struct pool *pool); /* 0 or -ENOMEM */

@@ -17,6 +17,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
+#include "broker/channel.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
 #include "broker/connection.h"
@@ -153,7 +154,9 @@ static bool take_apart(struct client *c, int *budget)
 	struct wire_message done = {.type = WIRE_DONE, .serial = c->goodbye};
 
 	kill_timelines(c);
-	if (!drop_hand_overs(c, budget) || !release_leases(c, budget) || !release_events(c, budget))
+	/* what is in flight must be known before it is let go */
+	if (!drop_hand_overs(c, budget) || !members_end(c, budget) || !release_leases(c, budget) ||
+	    !release_events(c, budget))
 		return false;
 	for (; !LIST_EMPTY(&c->pools); *budget -= POOL_COST) {
 		if (*budget <= 0)
@@ -243,6 +246,7 @@ static void settle(struct client *c)
 	log_debug("client %llu (pid %d, '%s') hung up holding %u leases", (unsigned long long)c->id,
 		  (int)c->peer.pid, c->label, c->n_leases);
 	client_set_state(c, CLIENT_QUARANTINED);
+	members_leave(c);
 }
 
 void client_on_timer(evutil_socket_t fd, short what, void *data)

@@ -52,6 +52,7 @@ static const struct {
     [LIMIT_METADATA] = {"metadata", 64 * MIB, true, false},
     [LIMIT_UNSENT] = {"unsent", 16 * MIB, true, false},
     [LIMIT_EVENTS] = {"events", 1024, false, false},
+    [LIMIT_CHANNELS] = {"channels", 1024, false, false},
     [LIMIT_FENCES] = {"fences", 4194304, false, false},
 };
 

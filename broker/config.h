@@ -31,6 +31,7 @@ enum limit_kind {
 	LIMIT_METADATA, /* bytes */
 	LIMIT_UNSENT,   /* bytes queued for connections that do not read, or requests that wait */
 	LIMIT_EVENTS,   /* interprocess events leased */
+	LIMIT_CHANNELS, /* memberships in channels */
 	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
 	LIMIT_KINDS,
 };

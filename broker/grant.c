@@ -165,6 +165,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		(fd >= 0 ? WIRE_GRANT_SEGMENT : 0u) | (out.handed_over ? WIRE_GRANT_HAND_OVER : 0u),
 	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},
 	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
+	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
 	};
 	if (fd >= 0)
 		out.m.grant.recipe =

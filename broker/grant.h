@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "broker/fence.h"
+#include "wire/wire.h"
 
 struct broker;
 struct buffer;
@@ -21,6 +22,8 @@ struct grant {
 	uint64_t version;
 	const struct fence *hand_over; /* NULL or borrowed */
 	struct fence_set *gate;        /* NULL or borrowed */
+	const struct wire_more *more;  /* granted already, in the same segment */
+	uint32_t n_more;
 };
 
 /* Gives and sends. 0, or a SHARE_E... with a sentence in @detail, when nothing was given. */

@@ -54,6 +54,16 @@ void request_park(struct request *r, struct park_list *list)
 	LIST_INSERT_HEAD(&r->client->parked, p, of_client);
 }
 
+bool park_has(const struct park_list *list, const struct client *client)
+{
+	const struct park *p;
+
+	LIST_FOREACH (p, &client->parked, of_client)
+		if (p->list == list)
+			return true;
+	return false;
+}
+
 void park_free(struct park *p)
 {
 	TAILQ_REMOVE(p->list, p, link);

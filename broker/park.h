@@ -2,6 +2,7 @@
 #ifndef BROKER_PARK_H
 #define BROKER_PARK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -29,6 +30,9 @@ void park_wake_first(struct broker *b, struct park_list *list);
 /* The first is answered with an error, or all are. */
 void park_fail_first(struct park_list *list, int error, const char *text);
 void park_fail(struct park_list *list, int error, const char *text);
+
+/* Whether a request of @client's is in the list. */
+bool park_has(const struct park_list *list, const struct client *client);
 
 /* Drops a request unanswered: its client is gone. */
 void park_free(struct park *p);

@@ -196,6 +196,25 @@ int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignme
 	return 0;
 }
 
+bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
+		       const struct block *beside, struct block **out)
+{
+	struct fence_set *gate;
+	struct block *block;
+
+	if (suballocator_alloc(&p->suballocator, size, alignment, &block) != 0)
+		return false;
+	gate = fence_set_prune(block_take_gate(block));
+	if (gate || block->region != beside->region) {
+		suballocator_free(&p->suballocator, block, gate);
+		return false;
+	}
+	p->used += block_size(block);
+	p->n_buffers++;
+	*out = block;
+	return true;
+}
+
 static void return_segments(struct broker *b, struct pool *p)
 {
 	pool_shrink(b, p, p->release_threshold);

@@ -84,6 +84,10 @@ unsigned pool_access(const struct pool *p, const struct client *client);
  */
 int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
 	       uint64_t waited_ms, struct block **out, char *detail, size_t detail_size);
+/* Another block of the region of @beside, with nothing to wait for, without making room. False:
+ * there is none right now. */
+bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
+		       const struct block *beside, struct block **out);
 /* @gate and @charge (or NULL) are consumed. The pool may have ended when it returns. */
 void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		     struct charge *charge);

@@ -18,6 +18,7 @@
 #include "broker/agent.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
+#include "broker/channel.h"
 #include "broker/child.h"
 #include "broker/client.h"
 #include "broker/ipc_event.h"
@@ -386,13 +387,29 @@ static void report_events(struct page *p)
 	}
 }
 
+static void report_channels(struct page *p)
+{
+	uint64_t after = cursor_number(p->r), last = after;
+	const struct channel *ch;
+
+	TAILQ_FOREACH (ch, &p->r->broker->channels, link) {
+		if (ch->id <= after || !may_see_pool(p->r, ch->pool))
+			continue;
+		if (!add(p, channel_report(ch))) {
+			set_cursor(p, last);
+			return;
+		}
+		last = ch->id;
+	}
+}
+
 static const struct {
 	const char *what;
 	void (*report)(struct page *p);
 } reports[] = {
     {"status", report_status},   {"pools", report_pools},     {"segments", report_segments},
     {"clients", report_clients}, {"buffers", report_buffers}, {"names", report_names},
-    {"devices", report_devices}, {"events", report_events},
+    {"devices", report_devices}, {"events", report_events},   {"channels", report_channels},
 };
 
 /* What there is now. False when answered, or when it will be. */

@@ -57,6 +57,7 @@ void handle_pool_destroy(struct request *r);
 /* request_buffer.c */
 void handle_alloc(struct request *r);
 void handle_release(struct request *r);
+void handle_trimmed(struct request *r); /* in trim.c */
 void handle_metadata_set(struct request *r);
 void handle_metadata_get(struct request *r);
 /* request_name.c */
@@ -75,6 +76,15 @@ void handle_recipe_get(struct request *r);
 void handle_event_create(struct request *r);
 void handle_event_open(struct request *r);
 void handle_event_release(struct request *r);
+/* request_channel_open.c */
+void handle_channel_open(struct request *r);
+/* request_channel.c */
+void handle_channel_ready(struct request *r);
+void handle_channel_sync(struct request *r);
+void handle_channel_close(struct request *r);
+void handle_channel_drained(struct request *r);
+void handle_channel_segment(struct request *r);
+void handle_channel_retain(struct request *r);
 /* report.c */
 void handle_query(struct request *r);
 

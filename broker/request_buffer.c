@@ -16,8 +16,86 @@
 #include "broker/pool.h"
 #include "broker/request.h"
 #include "broker/scrub.h"
+#include "broker/trim.h"
 
 #define METADATA_MAX_DEPTH 64
+#define MORE_MAX           63 /* buffers that come along with a GRANT */
+
+/* Clients may have what there is, without using it. They get a moment to give it back, but for one
+ * that only wants more for itself to keep. */
+static bool may_wait_for_others(struct request *r, const struct pool *p,
+				const struct account *account, uint64_t waited)
+{
+	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
+		return false;
+	if (!r->parked_ms)
+		r->parked_ms = broker_now_ms();
+	return trim_ask(r->broker, r->client, p, account, r->parked_ms);
+}
+
+/* As many more as there is room for: nobody waits for them, and nothing is tried twice. */
+static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t alignment,
+			   struct wire_more *out)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct pool *p = buffer_pool(first);
+	uint32_t n = 0;
+
+	while (n + 1 < m->count && n < MORE_MAX) {
+		struct buffer *buffer;
+		struct lease *lease;
+		struct block *block;
+		int e;
+
+		if (!pool_alloc_beside(p, m->size, alignment, first->block, &block))
+			break;
+		if (buffer_new(r->broker, block, m->size, r->client->account, &buffer) != 0) {
+			pool_free_block(r->broker, p, block, NULL, NULL);
+			break;
+		}
+		e = scrub_is_needed(r, buffer) ||
+		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) != 0;
+		if (e == 0)
+			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(block)};
+		buffer_unref(r->broker, buffer);
+		if (e != 0)
+			break;
+	}
+	return n;
+}
+
+static void take_back(struct request *r, const struct wire_more *more, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct fence none = {0};
+		struct buffer *buffer = buffer_find(r->broker, more[i].buffer);
+
+		lease_return(r->broker, lease_find(r->broker, r->client, buffer), 1, &none);
+	}
+}
+
+static void give_with_more(struct request *r, struct buffer *buffer, uint64_t alignment)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .gate = buffer->pending};
+	struct wire_more more[MORE_MAX];
+	struct fence none = {0};
+	struct lease *lease;
+	char detail[1024];
+	bool held;
+	int e;
+
+	/* what comes along is not to take the last lease that the client may have */
+	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) == 0;
+	g.more = more;
+	g.n_more = held ? alloc_more(r, buffer, alignment, more) : 0;
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (held)
+		lease_return(r->broker, lease, 1, &none);
+	if (e == 0)
+		return;
+	take_back(r, more, g.n_more);
+	request_fail(r, e, "%s", detail);
+}
 
 void handle_alloc(struct request *r)
 {
@@ -47,6 +125,12 @@ void handle_alloc(struct request *r)
 		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
 		return;
 	}
+	if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	if (m->flags & WIRE_ALLOC_KEEPS)
+		open->keeps = true;
 	if (alignment & (alignment - 1) || alignment > MEMORY_ALIGNMENT) {
 		request_fail(r, SHARE_EINVAL,
 			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
@@ -57,6 +141,8 @@ void handle_alloc(struct request *r)
 		alignment = p->alignment;
 	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
 	e = pool_alloc(r->broker, p, m->size, alignment, waited, &block, detail, sizeof(detail));
+	if (e == SHARE_ENOMEM && may_wait_for_others(r, p, NULL, waited))
+		e = pool_wait(p, TRIM_SLICE_MS);
 	if (e == POOL_LATER)
 		request_park(r, &p->waits);
 	else if (e != 0)
@@ -69,7 +155,11 @@ void handle_alloc(struct request *r)
 		e = buffer_new(r->broker, block, m->size, r->client->account, &buffer);
 	if (e != 0) {
 		pool_free_block(r->broker, p, block, block_take_gate(block), NULL);
-		if (e == LEASE_BUFFER_QUOTA)
+		if (e == LEASE_BUFFER_QUOTA &&
+		    may_wait_for_others(r, p, r->client->account, waited)) {
+			pool_wait(p, TRIM_SLICE_MS);
+			request_park(r, &p->waits);
+		} else if (e == LEASE_BUFFER_QUOTA)
 			request_fail(r, SHARE_EQUOTA,
 				     "uid %u has reached its limit of %" PRIu64 " bytes",
 				     (unsigned)r->client->peer.uid,
@@ -83,7 +173,9 @@ void handle_alloc(struct request *r)
 	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, detail, sizeof(detail)) : 0;
 	if (e == SCRUB_LATER)
 		return;
-	if (e == 0)
+	if (e == 0 && m->count > 1)
+		give_with_more(r, buffer, alignment);
+	else if (e == 0)
 		request_give_allocated(r->client, r->m->serial, buffer);
 	else
 		request_fail(r, e, "%s", detail);

@@ -47,6 +47,11 @@ void handle_publish(struct request *r)
 	lease = request_lease(r, m->buffer);
 	if (!lease)
 		return;
+	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " bytes",
+			     m->size);
+		return;
+	}
 	/* nobody gives what he does not have */
 	p.mode &= lease->mode;
 	p.buffer = lease->buffer;

@@ -11,6 +11,7 @@
 #include "broker/client.h"
 #include "broker/pool.h"
 #include "broker/request.h"
+#include "broker/trim.h"
 
 static void reply_pool(struct request *r, struct pool *p)
 {
@@ -197,6 +198,7 @@ void handle_pool_destroy(struct request *r)
 		request_fail(r, SHARE_EACCES, "you may not destroy pool '%s'", p->name);
 		return;
 	}
+	trim_end(r->broker, p);
 	pool_destroy(r->broker, p);
 	request_done(r);
 }

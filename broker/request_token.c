@@ -35,6 +35,11 @@ void handle_export(struct request *r)
 		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
 		return;
 	}
+	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " bytes",
+			     m->size);
+		return;
+	}
 	if (!request_fence(r, m->timeline, m->value, &fence))
 		return;
 	e = token_new(r->broker, r->client, lease->buffer, m->mode, m->uses, m->timeout, &fence,

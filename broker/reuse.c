@@ -98,8 +98,7 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 		return;
 	}
 	give_back(p, block, gate);
-	if (p->reuse != SHARE_REUSE_GATE)
-		pool_wake(p);
+	pool_wake(p);
 }
 
 bool reuse_set_aside(struct broker *b, struct pool *p, struct block *block)

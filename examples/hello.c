@@ -41,7 +41,7 @@ static void read_greeting(void)
 	share_disconnect(client);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *client;
@@ -50,6 +50,12 @@ int main(void)
 	pid_t child;
 	int status;
 
+	if (argc > 1) {
+		int help = strcmp(argv[1], "--help") == 0;
+
+		fprintf(help ? stdout : stderr, "usage: hello\n");
+		return !help;
+	}
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
 	/* where share_connect(NULL) of the child will look */
 	setenv("SHARE_SOCKET", share_address(client), 1);

@@ -4,11 +4,10 @@
  * pipeline: one process makes frames, others work on them where they lie.
  *
  * The producer reads a picture and makes a film of it: each frame is drawn straight into a buffer
- * of its own, described as a tensor (height x width x channels), and published as `frames/current`.
- * Each consumer watches that name, looks every version up, computes a histogram and a hash from
- * the shared memory, and says that it is done by publishing `ack/<consumer>/<version>`. With all of
- * these seen the producer goes on, so no frame is missed. When the film is over it takes the name
- * away, and the consumers end.
+ * and sent through a channel, in broadcast, with its shape as the data of the message. Each
+ * consumer computes a histogram and a hash from the shared memory and acknowledges the frame, whose
+ * memory is the producer's again then. When the film is over the producer closes the channel, and
+ * the consumers end.
  *
  * The parent believes none of them. It reads the file itself and computes what should have come
  * out, in private memory. And it wants to see that no frame was copied on its way. "copies" counts
@@ -21,6 +20,10 @@
  *   - What the producer writes into the frame when all consumers have it already, a random mark
  *     behind the picture, is seen by the consumers through the handle they have had all along. A
  *     copy that somebody made for them on the way would not have it.
+ *
+ * For the second, a consumer keeps each message until it has received the second one after it, and
+ * the channel has no more than three under way. So when a message could be sent, all consumers have
+ * the one before it; and when they have the next one, the mark has been made.
  *
  * Processors cannot reach GPU memory: there the producer draws in memory of its own and copies to
  * the device, and consumers copy from it to compute. These are the work, and not counted; with
@@ -43,11 +46,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <share/share.h>
+#include <share/channel.h>
 
 #define POOL       "pipeline"
-#define FRAMES     "frames/current"
-#define ACK_FORMAT "ack/%d/%" PRIu64
+#define CHANNEL    "pipeline"
+#define KEPT       2     /* messages, by each consumer */
 #define TIMEOUT_MS 10000 /* only so that a stuck pipeline ends */
 #define SEGMENT    "/memfd:share-segment"
 #define PRODUCER   0 /* consumers are numbered from 1 */
@@ -59,18 +62,17 @@ struct options {
 	int frames;
 };
 
-static const char *role; /* of this process; NULL in the parent, whose last line is the verdict */
+static const char *role = "pipeline"; /* of this process */
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
 {
-	FILE *out = role ? stderr : stdout;
 	va_list arguments;
 
-	fprintf(out, "%s%s", role ? role : "demo: FAILED", role ? ": " : " ");
+	fprintf(stderr, "%s: ", role);
 	va_start(arguments, format);
-	vfprintf(out, format, arguments);
+	vfprintf(stderr, format, arguments);
 	va_end(arguments);
-	fputc('\n', out);
+	fputc('\n', stderr);
 	exit(1);
 }
 
@@ -248,8 +250,7 @@ static uint64_t mark_offset(size_t size)
 /* What producer and consumers tell the parent of each frame, through a pipe. */
 struct report {
 	int from; /* PRODUCER, or the consumer's number */
-	int turn; /* counts its frames */
-	uint64_t version;
+	int turn; /* counts the frames; -1: ready for the first */
 	int64_t shape[3];
 	struct place place;
 	uint64_t mark;        /* that it wrote, or found */
@@ -266,18 +267,6 @@ static void send_report(int reports, const struct report *r)
 /* ------------------------------------------------------------------------------------------- */
 /* The producer                                                                                */
 
-static void wait_for_consumers(share_client *client, int consumers, uint64_t version)
-{
-	share_buffer *ack;
-	char name[64];
-
-	for (int i = 1; i <= consumers; i++) {
-		snprintf(name, sizeof(name), ACK_FORMAT, i, version);
-		check(share_lookup(client, name, SHARE_RDONLY, TIMEOUT_MS, NULL, &ack), name);
-		check(share_release(ack, NULL), "share_release");
-	}
-}
-
 /* In place, or on @canvas where the processor cannot reach the frame. */
 static void draw_into(share_buffer *frame, const struct picture *p, int k, unsigned char *canvas)
 {
@@ -289,48 +278,48 @@ static void draw_into(share_buffer *frame, const struct picture *p, int k, unsig
 	check(share_copy_from_host(frame, 0, canvas, p->size, NULL), "share_copy_from_host");
 }
 
-static void produce(const struct options *o, int reports)
+/* All consumers have the frame, and will have another message before they look for the mark. */
+static void leave_mark(share_buffer *frame, struct report *r, int reports)
 {
-	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
-	struct report report = {.from = PRODUCER};
+	uint64_t offset = share_size(frame) - sizeof(r->mark);
+
+	if (getrandom(&r->mark, sizeof(r->mark), 0) != sizeof(r->mark))
+		fail("getrandom: %s", strerror(errno));
+	check(share_copy_from_host(frame, offset, &r->mark, sizeof(r->mark), NULL),
+	      "share_copy_from_host");
+	check(share_release(frame, NULL), "share_release");
+	send_report(reports, r);
+}
+
+/* KEPT messages without a frame come first, and one last. */
+static void produce(const struct options *o, share_pool *pool, share_channel *frames, int reports)
+{
+	struct report reported = {.from = PRODUCER};
+	share_buffer *frame, *marked = NULL;
 	struct picture picture;
 	unsigned char *canvas;
-	share_client *client;
-	share_buffer *frame;
-	share_tensor tensor;
-	share_pool *pool;
 
 	read_picture(o->file, &picture);
 	canvas = malloc(picture.size);
 	if (!canvas)
 		fail("out of memory");
-	memcpy(report.shape, picture.shape, sizeof(report.shape));
-	check(share_tensor_init(&tensor, SHARE_UINT8, 3, picture.shape), "share_tensor_init");
-	check(share_connect(NULL, &client), "share_connect");
-	check(share_pool_open(client, POOL, &pool), "share_pool_open");
-	publish.mode = SHARE_RDONLY;
+	for (int k = 0; k < KEPT; k++)
+		check(share_send(frames, NULL, NULL, 0, NULL), "share_send");
 	for (int k = 0; k < o->frames; k++) {
-		report.turn = k;
-		check(share_alloc(pool, mark_offset(picture.size) + sizeof(report.mark), NULL,
+		check(share_alloc(pool, mark_offset(picture.size) + sizeof(reported.mark), NULL,
 				  &frame),
 		      "share_alloc");
 		draw_into(frame, &picture, k, canvas);
-		check(share_tensor_set(frame, &tensor), "share_tensor_set");
-		report.place = find_place(frame, picture.size);
-		check(share_publish_with(frame, FRAMES, &publish, NULL, &report.version), FRAMES);
-		wait_for_consumers(client, o->consumers, report.version);
-		/* they all have it, and wait for the next one before they look for the mark */
-		if (getrandom(&report.mark, sizeof(report.mark), 0) != sizeof(report.mark))
-			fail("getrandom: %s", strerror(errno));
-		check(share_copy_from_host(frame, mark_offset(picture.size), &report.mark,
-					   sizeof(report.mark), NULL),
-		      "share_copy_from_host");
-		check(share_release(frame, NULL), "share_release");
-		send_report(reports, &report);
+		check(share_send(frames, frame, picture.shape, sizeof(picture.shape), NULL),
+		      "share_send");
+		if (marked)
+			leave_mark(marked, &reported, reports);
+		reported.turn = k;
+		reported.place = find_place(frame, picture.size);
+		marked = frame;
 	}
-	check(share_unpublish(client, FRAMES), "share_unpublish");
-	share_pool_close(pool);
-	share_disconnect(client);
+	check(share_send(frames, NULL, NULL, 0, NULL), "share_send");
+	leave_mark(marked, &reported, reports);
 	free(canvas);
 	free(picture.file);
 }
@@ -338,105 +327,67 @@ static void produce(const struct options *o, int reports)
 /* ------------------------------------------------------------------------------------------- */
 /* A consumer                                                                                  */
 
-struct news {
-	uint64_t version;
-	bool over;
-};
-
-static void on_change(const share_name_event *event, void *data)
-{
-	struct news *news = data;
-
-	if (strcmp(event->name, FRAMES) != 0) /* what was watched is a prefix */
-		return;
-	if (event->change == SHARE_UNPUBLISHED)
-		news->over = true;
-	else
-		news->version = event->version;
-}
-
-static void wait_for_news(share_client *client)
-{
-	struct pollfd ready = {.fd = share_get_fd(client), .events = POLLIN};
-
-	check(ready.fd, "share_get_fd");
-	if (poll(&ready, 1, TIMEOUT_MS) == 0)
-		fail("nothing new for %d s", TIMEOUT_MS / 1000);
-	check(share_dispatch(client), "share_dispatch");
-}
-
-static void compute_from(share_buffer *frame, uint64_t offset, size_t size, struct result *out)
+static void compute_from(share_buffer *frame, size_t size, struct result *out)
 {
 	unsigned char *copy;
 
 	if (!gpu_of(frame)) {
-		compute((const unsigned char *)share_ptr(frame) + offset, size, out);
+		compute(share_ptr(frame), size, out);
 		return;
 	}
 	copy = malloc(size);
 	if (!copy)
 		fail("out of memory");
-	check(share_copy_to_host(frame, offset, copy, size, NULL), "share_copy_to_host");
+	check(share_copy_to_host(frame, 0, copy, size, NULL), "share_copy_to_host");
 	compute(copy, size, out);
 	free(copy);
 }
 
-static void work_on(share_buffer *frame, struct report *report)
+static void work_on(const share_message *m, struct report *r)
 {
-	share_tensor tensor;
-	uint64_t size;
+	size_t size;
 
-	check(share_tensor_get(frame, &tensor), "share_tensor_get");
-	check(share_tensor_extent(&tensor, &size), "share_tensor_extent");
-	if (tensor.dtype != SHARE_UINT8 || tensor.ndim != 3)
+	r->turn = (int)m->number - KEPT;
+	if (!m->buffer)
+		return;
+	memcpy(r->shape, m->data, sizeof(r->shape));
+	size = (size_t)(r->shape[0] * r->shape[1] * r->shape[2]);
+	if (m->data_size != sizeof(r->shape) ||
+	    mark_offset(size) + sizeof(r->mark) != share_size(m->buffer))
 		fail("not a picture");
-	size -= tensor.offset;
-	report->version = share_name_version(frame);
-	memcpy(report->shape, tensor.shape, sizeof(report->shape));
-	compute_from(frame, tensor.offset, size, &report->result);
-	report->place = find_place(frame, size);
+	compute_from(m->buffer, size, &r->result);
+	r->place = find_place(m->buffer, size);
 }
 
-/* When there is news, the producer has left its mark in the frame before. */
-static void find_mark(share_buffer *frame, struct report *report)
+/* The producer has left its mark in the frame. */
+static void finish(share_message *m, struct report *r, int reports)
 {
-	uint64_t size = share_size(frame) - sizeof(report->mark);
-
-	check(share_copy_to_host(frame, size, &report->mark, sizeof(report->mark), NULL),
-	      "share_copy_to_host");
-}
-
-static void consume(int number, int reports)
-{
-	struct report report = {.from = number};
-	struct news news = {0};
-	share_buffer *frame, *ack;
-	share_client *client;
-	share_watch *watch;
-	share_pool *pool;
-	char name[64];
-
-	check(share_connect(NULL, &client), "share_connect");
-	check(share_pool_open(client, POOL, &pool), "share_pool_open");
-	check(share_alloc(pool, 1, NULL, &ack), "share_alloc"); /* only its name says anything */
-	/* first watch, then look: whatever changes after the look is told */
-	check(share_watch_names(client, FRAMES, on_change, &news, &watch), "share_watch_names");
-	for (; !news.over; report.turn++) {
-		check(share_lookup(client, FRAMES, SHARE_RDONLY, TIMEOUT_MS, NULL, &frame), FRAMES);
-		work_on(frame, &report);
-		snprintf(name, sizeof(name), ACK_FORMAT, number, report.version);
-		check(share_publish(ack, name, NULL), name);
-		while (!news.over && news.version <= report.version)
-			wait_for_news(client);
-		find_mark(frame, &report);
-		check(share_release(frame, NULL), "share_release");
-		send_report(reports, &report);
-		check(share_unpublish(client, name), name); /* the producer has seen it */
+	if (m->buffer) {
+		check(share_copy_to_host(m->buffer, share_size(m->buffer) - sizeof(r->mark),
+					 &r->mark, sizeof(r->mark), NULL),
+		      "share_copy_to_host");
+		send_report(reports, r);
 	}
-	share_unwatch(watch);
-	check(share_release(ack, NULL), "share_release");
-	share_pool_close(pool);
-	share_disconnect(client);
+	check(share_ack(m, NULL), "share_ack");
+}
+
+static void consume(int number, share_channel *frames, int reports)
+{
+	struct report r[KEPT] = {{.from = number, .turn = -1}, {.from = number}};
+	share_message kept[KEPT], m;
+	int n = 0, result;
+
+	send_report(reports, &r[0]);
+	while ((result = share_recv(frames, TIMEOUT_MS, NULL, &m)) == 0) {
+		if (n >= KEPT)
+			finish(&kept[n % KEPT], &r[n % KEPT], reports);
+		kept[n % KEPT] = m;
+		work_on(&m, &r[n++ % KEPT]);
+	}
+	if (result != SHARE_EPIPE) /* the producer has closed the channel */
+		check(result, "share_recv");
+	for (int end = n + KEPT; n < end; n++)
+		finish(&kept[n % KEPT], &r[n % KEPT], reports);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -445,7 +396,11 @@ static void consume(int number, int reports)
 /* Each process connects for itself, at $SHARE_SOCKET: handles do not survive a fork. */
 static void start(const struct options *o, int number, const int *reports)
 {
-	static char name[32];
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *frames;
+	share_client *client;
+	static char name[40];
+	share_pool *pool;
 	pid_t pid;
 
 	fflush(stdout);
@@ -456,14 +411,33 @@ static void start(const struct options *o, int number, const int *reports)
 		return;
 	close(reports[0]);
 	role = name;
-	if (number == PRODUCER) {
-		strcpy(name, "producer");
-		produce(o, reports[1]);
-	} else {
-		snprintf(name, sizeof(name), "consumer %d", number);
-		consume(number, reports[1]);
-	}
+	snprintf(name, sizeof(name), number ? "pipeline: consumer %d" : "pipeline: producer",
+		 number);
+	options.pool = POOL;
+	options.in_flight = KEPT + 1;
+	check(share_connect(NULL, &client), "share_connect");
+	check(share_pool_open(client, POOL, &pool), "share_pool_open");
+	check(share_channel_open(client, CHANNEL, number ? SHARE_CONSUMER : SHARE_PRODUCER,
+				 &options, &frames),
+	      "share_channel_open");
+	if (number)
+		consume(number, frames, reports[1]);
+	else
+		produce(o, pool, frames, reports[1]);
+	share_channel_close(frames);
+	share_pool_close(pool);
+	share_disconnect(client);
 	exit(0);
+}
+
+/* False: all who could have sent one have ended. */
+static bool get_report(int reports, struct report *out)
+{
+	struct pollfd ready = {.fd = reports, .events = POLLIN};
+
+	if (poll(&ready, 1, 2 * TIMEOUT_MS) == 0)
+		fail("nothing new for %d s", 2 * TIMEOUT_MS / 1000);
+	return read(reports, out, sizeof(*out)) == sizeof(*out);
 }
 
 /* The computation once more, on memory that nobody shares; returns how many results differ. */
@@ -483,8 +457,7 @@ static int judge(const struct options *o, const struct picture *p, const struct 
 		compute(frame, p->size, &expected);
 		for (int i = 1; i <= o->consumers; i++) {
 			got = &table[i * o->frames + k];
-			if (!got->version || got->version != made->version ||
-			    memcmp(got->shape, p->shape, sizeof(p->shape)) != 0 ||
+			if (memcmp(got->shape, p->shape, sizeof(p->shape)) != 0 ||
 			    memcmp(&got->result, &expected, sizeof(expected)) != 0) {
 				printf("consumer %d, frame %d: wrong or missed\n", i, k);
 				wrong++;
@@ -525,12 +498,15 @@ static int run(const struct options *o)
 
 	if (pipe(reports) < 0)
 		fail("pipe: %s", strerror(errno));
-	for (int i = 0; i <= o->consumers; i++)
+	for (int i = 1; i <= o->consumers; i++)
 		start(o, i, reports);
+	for (int i = 1; i <= o->consumers; i++)
+		get_report(reports[0], &r); /* ready: what is sent from now on, it gets */
+	start(o, PRODUCER, reports);
 	close(reports[1]); /* the processes have it */
 	/* into a row for each process, until all have ended */
-	while (read(reports[0], &r, sizeof(r)) == sizeof(r))
-		if (r.turn < o->frames)
+	while (get_report(reports[0], &r))
+		if (r.turn >= 0 && r.turn < o->frames)
 			table[r.from * o->frames + r.turn] = r;
 	while (wait(&status) > 0)
 		failed += status != 0;
@@ -538,7 +514,7 @@ static int run(const struct options *o)
 	if (failed || wrong || copies)
 		fail("kind=%s consumers=%d processes=%d wrong=%d copies=%d", info.kind,
 		     o->consumers, failed, wrong, copies);
-	printf("demo: ok kind=%s consumers=%d bytes=%zu copies=%d\n", info.kind, o->consumers,
+	printf("pipeline: ok kind=%s consumers=%d bytes=%zu copies=%d\n", info.kind, o->consumers,
 	       picture.size * (size_t)o->frames * (size_t)o->consumers, copies);
 
 	share_pool_close(pool);

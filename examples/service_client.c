@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * service_client: gives jobs to the service of service.c, and checks what comes back.
+ * service_client: has numbers sorted by the service of service.c, and checks what comes back.
  *
- * All jobs are published before the first result is asked for. The names, `jobs/<pid>-<number>`,
- * differ between clients, so many may run at a time. A job ends when its name is taken away, or
- * with this process: then the service takes the result away too.
+ * Up to WINDOW requests are under way at a time, and any number of clients may ask at once: each
+ * gets its own answers.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <share/share.h>
+#include <share/service.h>
 
-#define JOBS_MAX   1000
-#define TIMEOUT_MS 30000
+#define NAME       "sort" /* of the service, and of its pool */
+#define JOBS_MAX   100000
+#define WINDOW     64
+#define TIMEOUT_MS 60000
 
 static void check(int fine, const char *what)
 {
@@ -46,50 +46,38 @@ static int compare(const void *one, const void *other)
 	return (*a > *b) - (*a < *b);
 }
 
-static void submit(share_pool *pool, int number)
+static share_pending *ask(share_service *service, share_pool *pool, int number)
 {
-	share_buffer *numbers;
-	share_tensor tensor;
 	size_t n = make_numbers(number, NULL);
-	char name[64];
+	share_buffer *numbers;
+	share_pending *call;
 
-	snprintf(name, sizeof(name), "jobs/%d-%d", (int)getpid(), number);
 	check(share_alloc(pool, n * sizeof(int32_t), NULL, &numbers) == 0, "share_alloc");
 	make_numbers(number, share_ptr(numbers));
-	check(share_tensor_init(&tensor, SHARE_INT32, 1, (int64_t[]){(int64_t)n}) == 0,
-	      "share_tensor_init");
-	check(share_tensor_set(numbers, &tensor) == 0, "share_tensor_set");
-	check(share_publish(numbers, name, NULL) == 0, name);
-	check(share_release(numbers, NULL) == 0, "share_release");
+	check(share_call_start(service, numbers, NULL, 0, TIMEOUT_MS, NULL, &call) == 0,
+	      "share_call_start");
+	check(share_release(numbers, NULL) == 0, "share_release"); /* the request has it */
+	return call;
 }
 
-static void check_result(share_client *client, int number)
+static void check_answer(share_pending *call, int number)
 {
 	size_t n = make_numbers(number, NULL);
 	int32_t *expected = malloc(n * sizeof(*expected));
-	share_buffer *sorted;
-	share_tensor tensor;
-	char name[64];
+	share_message answer;
 
 	check(expected != NULL, "out of memory");
 	make_numbers(number, expected);
 	qsort(expected, n, sizeof(*expected), compare);
-
-	snprintf(name, sizeof(name), "results/%d-%d", (int)getpid(), number);
-	check(share_lookup(client, name, SHARE_RDONLY, TIMEOUT_MS, NULL, &sorted) == 0, name);
-	check(share_tensor_get(sorted, &tensor) == 0, "share_tensor_get");
-	check(tensor.dtype == SHARE_INT32 && tensor.ndim == 1 && tensor.shape[0] == (int64_t)n &&
-		  tensor.offset == 0 &&
-		  memcmp(share_ptr(sorted), expected, n * sizeof(*expected)) == 0,
-	      "a result is wrong");
-	check(share_release(sorted, NULL) == 0, "share_release");
+	check(share_call_finish(call, -1, NULL, &answer) == 0, "share_call_finish");
+	check(answer.buffer && share_size(answer.buffer) == n * sizeof(*expected) &&
+		  memcmp(share_ptr(answer.buffer), expected, n * sizeof(*expected)) == 0,
+	      "an answer is wrong");
+	check(share_ack(&answer, NULL) == 0, "share_ack");
 	free(expected);
-
-	snprintf(name, sizeof(name), "jobs/%d-%d", (int)getpid(), number);
-	check(share_unpublish(client, name) == 0, "share_unpublish");
 }
 
-/* Service and clients make it, whoever comes first. Of host memory: they read and write it. */
+/* Services and clients make it, whoever comes first. Of host memory: they read and write it. */
 static share_pool *open_pool(share_client *client)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
@@ -98,29 +86,39 @@ static share_pool *open_pool(share_client *client)
 
 	options.kind = "host";
 	options.flags = SHARE_POOL_PERSISTENT;
-	r = share_pool_create(client, "service", &options, &pool);
+	r = share_pool_create(client, NAME, &options, &pool);
 	if (r == SHARE_EEXIST)
-		r = share_pool_open(client, "service", &pool);
+		r = share_pool_open(client, NAME, &pool);
 	check(r == 0, "share_pool_create");
 	return pool;
 }
 
 int main(int argc, char **argv)
 {
-	int jobs = argc > 1 ? atoi(argv[1]) : 8;
+	int jobs = argc > 1 ? atoi(argv[1]) : 8, help = argc == 2 && strcmp(argv[1], "--help") == 0;
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_pending *calls[WINDOW];
+	share_service *service;
 	share_client *client;
 	share_pool *pool;
 
-	if (argc > 2 || jobs < 1 || jobs > JOBS_MAX) {
-		fprintf(stderr, "usage: service_client [JOBS]\n");
-		return 1;
+	if (help || argc > 2 || jobs < 1 || jobs > JOBS_MAX) {
+		fprintf(help ? stdout : stderr,
+			"usage: service_client [JOBS]\nJOBS is 1 to %d (default: 8).\n", JOBS_MAX);
+		return !help;
 	}
 	check(share_connect(NULL, &client) == 0, "share_connect");
 	pool = open_pool(client);
-	for (int i = 0; i < jobs; i++)
-		submit(pool, i);
-	for (int i = 0; i < jobs; i++)
-		check_result(client, i);
+	options.pool = NAME;
+	check(share_service_open(client, NAME, SHARE_CALLER, &options, &service) == 0,
+	      "share_service_open");
+	for (int i = 0; i < jobs + WINDOW; i++) {
+		if (i >= WINDOW && i - WINDOW < jobs)
+			check_answer(calls[i % WINDOW], i - WINDOW);
+		if (i < jobs)
+			calls[i % WINDOW] = ask(service, pool, i);
+	}
+	share_service_close(service);
 	share_pool_close(pool);
 	share_disconnect(client);
 	printf("service_client: ok jobs=%d\n", jobs);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * workers: many inference workers, one copy of the weights.
+ * workers: many inference workers, one copy of the weights, and a queue of requests between them.
  *
  * The loader puts the weights of a perceptron into shared buffers, publishes them read-only and
  * persistent, and ends: the names, and so the memory, stay. Then workers look the weights up and
- * answer requests that come through a socket. They are started when the loader is gone, and could
- * be restarted at any time without loading anything again.
+ * answer the requests of a service. The parent asks, with several calls under way at a time; which
+ * worker gets which is the library's business. Half way through one worker is killed: what it had
+ * not answered goes to the others, and no request is lost.
  *
  * The parent checks each answer against a computation with weights of its own, and asks the kernel
  * what the workers cost: Rss counts a page in every process that has it, Pss divides it by their
@@ -16,24 +17,25 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <share/share.h>
+#include <share/service.h>
 
 #define POOL        "perceptron"
+#define SERVICE     "perceptron"
 #define NAME_FORMAT "perceptron/%d" /* a matrix for each layer */
 #define LAYERS      3
 #define WIDTH       1024 /* of a request, and of an answer */
 #define WIDEST      2048
-#define WORKERS_MAX 64
+#define WORKERS_MAX 32
+#define TIMEOUT_MS  120000 /* only so that a stuck pool ends */
 #define MIB         (1024.0 * 1024)
 
 /* Layer l has widths[l + 1] rows of widths[l] weights. */
@@ -50,11 +52,6 @@ static void check(int fine, const char *what, const char *why)
 static void check_share(int result, const char *what)
 {
 	check(result >= 0, what, share_error_detail());
-}
-
-static void check_system(int fine, const char *what)
-{
-	check(fine, what, strerror(errno));
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -112,17 +109,17 @@ static void infer(const float *const *weights, const float *request, float *answ
 /* ------------------------------------------------------------------------------------------- */
 /* The loader                                                                                  */
 
-static void load(void)
+static void load(int unused)
 {
 	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_client *client;
 	share_buffer *layer;
-	share_tensor tensor;
 	share_pool *pool;
 	char name[32];
 	int r;
 
+	(void)unused;
 	check_share(share_connect(NULL, &client), "share_connect");
 	options.kind = "host"; /* processors compute here; with a GPU, see cuda/cuda_workers.cu */
 	r = share_pool_create(client, POOL, &options, &pool);
@@ -135,10 +132,6 @@ static void load(void)
 		snprintf(name, sizeof(name), NAME_FORMAT, l);
 		check_share(share_alloc(pool, layer_bytes(l), NULL, &layer), "share_alloc");
 		load_layer(l, share_ptr(layer));
-		check_share(share_tensor_init(&tensor, SHARE_FLOAT32, 2,
-					      (int64_t[]){widths[l + 1], widths[l]}),
-			    "share_tensor_init");
-		check_share(share_tensor_set(layer, &tensor), "share_tensor_set");
 		check_share(share_publish_with(layer, name, &publish, NULL, NULL), name);
 		check_share(share_release(layer, NULL), "share_release");
 	}
@@ -149,97 +142,107 @@ static void load(void)
 /* ------------------------------------------------------------------------------------------- */
 /* A worker                                                                                    */
 
-static void work(int requests)
+static void work(int ready)
 {
-	float request[WIDTH], answer[WIDTH];
 	const float *weights[LAYERS];
-	share_buffer *layers[LAYERS];
+	share_buffer *layers[LAYERS], *answer;
+	share_message request;
+	share_service *service;
 	share_client *client;
-	share_tensor tensor;
+	share_pool *pool;
 	char name[32];
+	int r;
 
 	check_share(share_connect(NULL, &client), "share_connect");
+	check_share(share_pool_open(client, POOL, &pool), "share_pool_open");
 	for (int l = 0; l < LAYERS; l++) {
 		snprintf(name, sizeof(name), NAME_FORMAT, l);
 		check_share(share_lookup(client, name, SHARE_RDONLY, 0, NULL, &layers[l]), name);
-		check_share(share_tensor_get(layers[l], &tensor), name);
-		check(tensor.dtype == SHARE_FLOAT32 && tensor.ndim == 2 &&
-			  tensor.shape[0] == widths[l + 1] && tensor.shape[1] == widths[l] &&
-			  tensor.offset == 0,
-		      name, "not the weights of this model");
+		check(share_size(layers[l]) == layer_bytes(l), name, "not this model's");
 		weights[l] = share_ptr(layers[l]);
 	}
-	while (recv(requests, request, sizeof(request), 0) == sizeof(request)) {
-		infer(weights, request, answer);
-		check_system(send(requests, answer, sizeof(answer), 0) == sizeof(answer), "send");
+	check_share(share_service_open(client, SERVICE, SHARE_WORKER, NULL, &service),
+		    "share_service_open");
+	/* the first inference brings the weights in */
+	infer(weights, weights[0], (float[WIDTH]){0});
+	check(write(ready, "", 1) == 1, "write", strerror(errno));
+
+	while ((r = share_next_request(service, -1, NULL, &request)) == 0) {
+		check_share(share_alloc(pool, WIDTH * sizeof(float), NULL, &answer), "share_alloc");
+		infer(weights, share_ptr(request.buffer), share_ptr(answer));
+		check_share(share_reply(&request, answer, NULL, 0, NULL), "share_reply");
+		check_share(share_release(answer, NULL), "share_release");
 	}
+	check(r == SHARE_EPIPE, "share_next_request", share_error_detail()); /* nobody asks */
+
+	share_service_close(service);
 	for (int l = 0; l < LAYERS; l++)
 		check_share(share_release(layers[l], NULL), "share_release");
+	share_pool_close(pool);
 	share_disconnect(client);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* The parent                                                                                  */
 
-struct worker {
-	pid_t pid;
-	int socket;
-};
-
-static void run_loader(void)
+/* In a process of its own; handles do not survive a fork. */
+static pid_t start(void (*function)(int), int argument)
 {
 	pid_t pid = fork();
-	int status;
 
-	check_system(pid >= 0, "fork");
+	check(pid >= 0, "fork", strerror(errno));
 	if (pid == 0) {
-		load();
+		function(argument);
 		exit(0);
 	}
-	check(waitpid(pid, &status, 0) == pid && status == 0, "the loader", "failed");
+	return pid;
 }
 
-static void start_worker(struct worker *workers, int number)
+static void start_workers(pid_t *workers, int n)
 {
-	int pair[2]; /* one packet is one request, or one answer */
+	int ready[2];
+	char byte;
 
-	check_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0,
-		     "socketpair");
-	workers[number].socket = pair[0];
-	workers[number].pid = fork();
-	check_system(workers[number].pid >= 0, "fork");
-	if (workers[number].pid == 0) {
-		/* the parent's ends, so that the workers see it hang up */
-		for (int i = 0; i <= number; i++)
-			close(workers[i].socket);
-		work(pair[1]);
-		exit(0);
-	}
-	close(pair[1]);
+	check(pipe(ready) == 0, "pipe", strerror(errno));
+	for (int i = 0; i < n; i++)
+		workers[i] = start(work, ready[1]);
+	close(ready[1]); /* when a worker ends early, the rest are not waited for in vain */
+	for (int i = 0; i < n; i++)
+		check(read(ready[0], &byte, 1) == 1, "a worker", "did not come up");
+	close(ready[0]);
 }
 
-/* One request to each worker, then one answer from each. Returns how many were wrong. */
-static int ask_all(const struct worker *workers, int n, int first, const float *const *weights)
+/* Two requests for each of @n workers, one of which is killed then if @victim says so. Returns how
+ * many answers were wrong. */
+static int ask_all(share_service *service, share_pool *pool, int n, int first, pid_t victim,
+		   const float *const *weights)
 {
-	float request[WIDTH], answer[WIDTH], expected[WIDTH];
+	float request[WIDTH], expected[WIDTH];
+	share_pending *calls[2 * WORKERS_MAX];
+	share_buffer *b;
+	share_message m;
 	int wrong = 0;
 
-	for (int i = 0; i < n; i++) {
-		make_request(first + i, request);
-		check_system(send(workers[i].socket, request, sizeof(request), MSG_NOSIGNAL) ==
-				 sizeof(request),
-			     "sending a request");
+	for (int i = 0; i < 2 * n; i++) {
+		check_share(share_alloc(pool, sizeof(request), NULL, &b), "share_alloc");
+		make_request(first + i, share_ptr(b));
+		check_share(share_call_start(service, b, NULL, 0, TIMEOUT_MS, NULL, &calls[i]),
+			    "share_call_start");
+		check_share(share_release(b, NULL), "share_release"); /* the request has it */
 	}
-	for (int i = 0; i < n; i++) {
+	if (victim)
+		check(kill(victim, SIGKILL) == 0 && waitpid(victim, NULL, 0) == victim, "kill",
+		      strerror(errno));
+	for (int i = 0; i < 2 * n; i++) {
 		make_request(first + i, request);
 		infer(weights, request, expected);
-		check(recv(workers[i].socket, answer, sizeof(answer), 0) == sizeof(answer),
-		      "a worker", "did not answer");
+		check_share(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
 		/* the same program computed both in the same order: not one bit may differ */
-		if (memcmp(answer, expected, sizeof(answer)) != 0) {
+		if (memcmp(share_ptr(m.buffer), expected, sizeof(expected)) != 0) {
 			fprintf(stderr, "workers: answer %d is wrong\n", first + i);
 			wrong++;
 		}
+		check_share(share_ack(&m, NULL), "share_ack");
 	}
 	return wrong;
 }
@@ -259,7 +262,7 @@ static void add_usage(pid_t pid, struct usage *u)
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
 	f = fopen(path, "re");
-	check_system(f != NULL, path);
+	check(f != NULL, path, strerror(errno));
 	while (getline(&line, &space, f) > 0) {
 		if (!isupper((unsigned char)*line)) /* a mapping: its figures follow */
 			ours = strstr(line, "/memfd:share-segment") != NULL;
@@ -272,42 +275,29 @@ static void add_usage(pid_t pid, struct usage *u)
 	fclose(f);
 }
 
-static void stop_workers(const struct worker *workers, int n)
-{
-	int status;
-
-	for (int i = 0; i < n; i++)
-		close(workers[i].socket);
-	for (int i = 0; i < n; i++)
-		check(waitpid(workers[i].pid, &status, 0) == workers[i].pid && status == 0,
-		      "a worker", "failed");
-}
-
-static void unload(share_client *client)
-{
-	char name[32];
-
-	for (int l = 0; l < LAYERS; l++) {
-		snprintf(name, sizeof(name), NAME_FORMAT, l);
-		check_share(share_unpublish(client, name), name);
-	}
-}
-
 static int run(int n, int rounds)
 {
-	struct worker workers[WORKERS_MAX];
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
 	struct usage usage = {0};
 	float *weights[LAYERS];
+	pid_t workers[WORKERS_MAX];
 	double model = 0, rss, pss;
+	share_service *service;
 	share_client *client;
-	int wrong = 0;
+	int wrong = 0, left = n, status;
+	share_pool *pool;
+	char name[32];
 
 	check_share(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client),
 		    "share_connect");
 	setenv("SHARE_SOCKET", share_address(client), 1); /* for loader and workers */
-	run_loader();
-	for (int i = 0; i < n; i++)
-		start_worker(workers, i);
+	start(load, 0);
+	check(wait(&status) > 0 && status == 0, "the loader", "failed");
+	check_share(share_pool_open(client, POOL, &pool), "share_pool_open");
+	options.pool = POOL;
+	check_share(share_service_open(client, SERVICE, SHARE_CALLER, &options, &service),
+		    "share_service_open");
+	start_workers(workers, n);
 
 	for (int l = 0; l < LAYERS; l++) {
 		model += (double)layer_bytes(l) / MIB;
@@ -315,15 +305,24 @@ static int run(int n, int rounds)
 		check(weights[l] != NULL, "malloc", "out of memory");
 		load_layer(l, weights[l]);
 	}
-	for (int i = 0; i < rounds; i++)
-		wrong += ask_all(workers, n, i * n, (const float *const *)weights);
 	for (int i = 0; i < n; i++)
-		add_usage(workers[i].pid, &usage);
-	stop_workers(workers, n);
-	unload(client);
-	share_disconnect(client);
-	for (int l = 0; l < LAYERS; l++)
+		add_usage(workers[i], &usage);
+	for (int i = 0; i < rounds; i++) {
+		pid_t victim = n > 1 && i == rounds / 2 ? workers[--left] : 0;
+
+		wrong +=
+		    ask_all(service, pool, n, i * 2 * n, victim, (const float *const *)weights);
+	}
+	share_service_close(service); /* which ends the workers */
+	for (int i = 0; i < left; i++)
+		check(wait(&status) > 0 && status == 0, "a worker", "failed");
+	for (int l = 0; l < LAYERS; l++) {
+		snprintf(name, sizeof(name), NAME_FORMAT, l);
+		check_share(share_unpublish(client, name), name);
 		free(weights[l]);
+	}
+	share_pool_close(pool);
+	share_disconnect(client);
 
 	rss = (double)usage.rss / 1024;
 	pss = (double)usage.pss / 1024;
@@ -334,31 +333,24 @@ static int run(int n, int rounds)
 	check(rss >= model * n && pss >= model - 1 && pss <= model + 1, "smaps",
 	      "this is not one copy of the weights");
 	check(wrong == 0, "answers", "some are wrong");
-	printf("workers: ok workers=%d requests=%d model=%.1fMiB rss=%.1fMiB pss=%.1fMiB\n", n,
-	       n * rounds, model, rss, pss);
+	printf(
+	    "workers: ok workers=%d killed=%d requests=%d model=%.1fMiB rss=%.1fMiB "
+	    "pss=%.1fMiB\n",
+	    n, n - left, 2 * n * rounds, model, rss, pss);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option known[] = {
-	    {"workers", required_argument, NULL, 'w'},
-	    {"rounds", required_argument, NULL, 'r'},
-	    {NULL, 0, NULL, 0},
-	};
-	int n = 4, rounds = 8, c;
+	int help = argc == 2 && strcmp(argv[1], "--help") == 0;
+	int n = argc > 1 ? atoi(argv[1]) : 4, rounds = argc > 2 ? atoi(argv[2]) : 8;
 
-	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (c == 'w')
-			n = atoi(optarg);
-		else if (c == 'r')
-			rounds = atoi(optarg);
-		else
-			n = 0;
-	}
-	if (optind != argc || n < 1 || n > WORKERS_MAX || rounds < 1) {
-		fprintf(stderr, "usage: workers [--workers N] [--rounds N]\n");
-		return 1;
-	}
-	return run(n, rounds);
+	if (!help && argc <= 3 && n >= 1 && n <= WORKERS_MAX && rounds >= 1)
+		return run(n, rounds);
+	fprintf(help ? stdout : stderr,
+		"usage: workers [WORKERS [ROUNDS]]\n"
+		"WORKERS is 1 to %d (default: 4); of several, one is killed half way.\n"
+		"ROUNDS are of two requests for each of them (default: 8).\n",
+		WORKERS_MAX);
+	return !help;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Buffers: allocate, release, and everything a handle knows by itself. */
+/* Buffers: allocate, and everything a handle knows by itself. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
+#include "libshare/magazine.h"
 #include "libshare/segment.h"
 #include "libshare/stream.h"
-#include "wire/mutation.h"
 
 static int64_t now_ms(void)
 {
@@ -64,195 +64,84 @@ int name_check(const char *name)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence)
+static int ask(share_pool *p, struct wire_message *m, struct reply *reply)
 {
-	struct wire_message m = {.type = WIRE_RELEASE};
-
-	m.release.buffer = id;
-	m.release.count = count;
-	m.release.timeline = fence->timeline;
-	m.release.value = fence->value;
-	return rpc_send(c, &m);
+	m->serial = 0;
+	return rpc(p->client, m, WIRE_GRANT, reply);
 }
 
-static void give_back(share_client *c, uint64_t id)
+/* What came along with the first goes into the magazine. Where there is no memory for a handle, the
+ * block goes back at once. */
+static void keep_more(share_pool *p, const struct wire_grant *m, uint64_t block)
 {
-	send_release(c, id, 1, &(share_fence){0, 0});
-}
-
-int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out)
-{
-	share_buffer *b = calloc(1, sizeof(*b));
-	int r;
-
-	r = b ? segment_get(c, m, m->mode == SHARE_RDWR, &b->segment, &b->mapping)
-	      : fail_system(-ENOMEM, "making a buffer handle");
-	if (r != 0) {
-		free(b);
-		give_back(c, m->buffer);
-		return r;
-	}
-	atomic_init(&b->refs, 1);
-	b->client = client_ref(c);
-	b->id = m->buffer;
-	b->size = m->size;
-	b->version = m->version;
-	b->mode = m->mode;
-	b->offset = m->offset;
-	*out = b;
-	return 0;
-}
-
-/* The handle is nobody's any more. The segment before the message: once the broker has it, it may
- * want the segment back. */
-static void buffer_free(share_buffer *b)
-{
-	share_client *c = b->client;
-
-	fence_drop(c, &b->giver);
-	segment_put(c, b->segment);
-	free(b);
-}
-
-void buffer_drop(share_buffer *b)
-{
-	share_client *c = b->client;
-	uint64_t id = b->id;
-
-	buffer_free(b);
-	give_back(c, id);
-	client_unref(c);
-}
-
-void fences_done(share_client *c, struct fences *f)
-{
-	for (size_t i = 0; i < f->n; i++)
-		fence_drop(c, &f->all[i]);
-	if (f->all != f->few)
-		free(f->all);
-	f->all = NULL;
-	f->n = 0;
-}
-
-static int hold(share_client *c, const struct wire_grant *m, uint32_t i, struct held_fence *out)
-{
-	struct wire_fence w;
-
-	memcpy(&w, (const char *)m->fences.data + i * sizeof(w), sizeof(w));
-	return fence_hold(c, w.timeline, w.value, out);
-}
-
-/* The first is a giver's, or there is none. */
-static uint32_t first_user(const struct wire_grant *m)
-{
-	return m->flags & WIRE_GRANT_HAND_OVER ? 1 : 0;
-}
-
-int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out)
-{
-	uint32_t n = (uint32_t)(m->fences.size / sizeof(struct wire_fence)), first = first_user(m);
-
-	out->n = 0;
-	out->all = out->few;
-	if (n <= first || MUTATION(skip_wait))
-		return 0;
-	if (n - first > sizeof(out->few) / sizeof(out->few[0])) {
-		out->all = calloc(n - first, sizeof(*out->all));
-		if (!out->all)
-			return fail_system(-ENOMEM, "ordering a buffer");
-	}
-	for (uint32_t i = first; i < n; i++) {
-		int r = hold(c, m, i, &out->all[out->n]);
-
-		/* an owner that has ended can use nothing any more */
-		if (r == 0)
-			out->n++;
-		else if (r != SHARE_EOWNERDEAD && r != SHARE_ESTALE)
-			return r;
-	}
-	return 0;
-}
-
-static int wait_for_users(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
-			  share_buffer *b)
-{
-	struct ordering o = {.timeout_ms = timeout_ms, .dead_is_done = true};
-	struct fences users;
-	int r = buffer_hold_users(c, m, &users);
-
-	if (r == 0 && users.n > 0) {
-		o.fences = users.all;
-		o.n = users.n;
-		r = stream_wait(c, b->mapping, stream, &o);
-	}
-	fences_done(c, &users);
-	if (o.how > b->ordered)
-		b->ordered = o.how;
-	return r;
-}
-
-int buffer_hold_giver(share_client *c, const struct wire_grant *m, share_buffer *b)
-{
-	int r;
-
-	if (first_user(m) == 0)
-		return 0;
-	r = hold(c, m, 0, &b->giver);
-	if (r == 0 && fence_state(c, &b->giver) == TIMELINE_DEAD)
-		r = fail(SHARE_EOWNERDEAD,
-			 "the process that gave this buffer died before its work was done");
-	return r;
-}
-
-static int wait_for_giver(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
-			  share_buffer *b)
-{
-	struct ordering o = {.fences = &b->giver, .n = 1, .timeout_ms = timeout_ms};
-	int r = buffer_hold_giver(c, m, b);
-
-	if (r != 0 || first_user(m) == 0 || MUTATION(hand_over_without_wait))
-		return r;
-	r = stream_wait(c, b->mapping, stream, &o);
-	b->ordered = o.how;
-	return r;
-}
-
-static int wait_for_fences(share_client *c, const struct wire_grant *m, void *stream,
-			   int64_t deadline, share_buffer *b)
-{
-	int r = wait_for_giver(c, m, stream, deadline_left(deadline), b);
-
-	return r != 0 ? r : wait_for_users(c, m, stream, deadline_left(deadline), b);
-}
-
-int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
-		      share_buffer **out)
-{
-	int64_t deadline = deadline_from(timeout_ms);
+	struct wire_grant one = *m;
+	struct wire_more more;
 	share_buffer *b;
+
+	one.fences = one.pages = one.more = (struct wire_bytes){0};
+	one.flags = 0;
+	for (uint32_t at = 0; at + sizeof(more) <= m->more.size; at += sizeof(more)) {
+		memcpy(&more, (const char *)m->more.data + at, sizeof(more));
+		one.buffer = more.buffer;
+		one.offset = more.offset;
+		if (buffer_from_grant_unordered(p->client, &one, &b) != 0)
+			continue;
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+		magazine_adopt(p->magazine, b, block);
+		magazine_put(p->magazine, b);
+	}
+}
+
+/* From the broker, for the magazine to keep later. 1: not this size, or there is no room for as
+ * much as a magazine's blocks have. */
+static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	uint64_t block;
 	int r;
 
-	r = buffer_from_grant_unordered(c, m, &b);
+	if (!magazine_refill(p->magazine, size, &block, &m.alloc.count))
+		return 1;
+	m.alloc.pool = p->id;
+	m.alloc.size = block;
+	m.alloc.flags = WIRE_ALLOC_KEEPS;
+	r = ask(p, &m, &reply);
+	if (r == SHARE_ENOMEM || r == SHARE_EQUOTA || r == SHARE_EAGAIN) {
+		magazines_flush(p->client);
+		buffers_cooled(p->client, false);
+		return 1;
+	}
+	if (r == SHARE_ENOENT)
+		magazine_end(p->magazine);
 	if (r != 0)
 		return r;
-	r = stream_check(c, b->segment->kind, stream);
-	if (r == 0)
-		r = wait_for_fences(c, m, stream, deadline, b);
-	if (r != 0) {
-		buffer_drop(b);
+	keep_more(p, &reply.m.grant, block);
+	r = buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	if (r != 0)
 		return r;
-	}
-	*out = b;
+	(*out)->size = size;
+	magazine_adopt(p->magazine, *out, block);
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------- */
+static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, void *stream,
+			 share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	int r;
+
+	m.alloc.pool = p->id;
+	m.alloc.size = size;
+	m.alloc.alignment = alignment;
+	r = ask(p, &m, &reply);
+	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+}
 
 int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
 		     share_buffer **out)
 {
-	struct wire_message m = {.type = WIRE_ALLOC};
-	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int r;
 
 	if (!p || !out || (options && options->size != sizeof(*options)))
@@ -262,60 +151,24 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 	r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
-	m.alloc.pool = p->id;
-	m.alloc.size = size;
-	m.alloc.alignment = options ? options->alignment : 0;
-	r = rpc(p->client, &m, WIRE_GRANT, &reply);
-	if (r != 0)
-		return r;
-	return buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	if (p->magazine && (!options || options->alignment <= p->info.alignment)) {
+		share_buffer *b = magazine_take(p->magazine, size, stream);
+
+		if (b) {
+			*out = b;
+			return 0;
+		}
+		buffers_cooled(p->client, false);
+		r = refill(p, size, stream, out);
+		if (r <= 0)
+			return r;
+	}
+	return alloc_exactly(p, size, options ? options->alignment : 0, stream, out);
 }
 
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 {
 	return share_alloc_with(p, size, NULL, stream, out);
-}
-
-int share_release(share_buffer *b, void *stream)
-{
-	share_fence fence = {0, 0};
-	int r, failed = 0;
-	share_client *c;
-	bool fatal;
-	uint64_t id;
-
-	r = buffer_check(b);
-	if (r == 0)
-		r = stream_check(b->client, b->segment->kind, stream);
-	if (r != 0)
-		return r;
-	c = b->client;
-	id = b->id;
-	r = MUTATION(release_without_fence) ? 0 : stream_signal(c, b->mapping, stream, &fence);
-	/* the driver knows no such stream, or it is being captured */
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
-		return r;
-	if (r != 0) {
-		/* no memory for a signal: being done is as good as saying so. And on a device that
-		 * is broken everything is over; otherwise the work may still run. */
-		failed = stream_synchronize(c, b->mapping, stream, &fatal);
-		if (failed && !fatal)
-			return failed;
-		fence = (share_fence){0, 0};
-	}
-	r = 0;
-	/* The fence before the reference: whoever gives the last one up must find it told. Alone we
-	 * may say both at once. */
-	if (fence.timeline && atomic_load_explicit(&b->refs, memory_order_acquire) > 1) {
-		r = send_release(c, id, 0, &fence);
-		fence = (share_fence){0, 0};
-	}
-	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1) {
-		buffer_free(b);
-		r = send_release(c, id, 1, &fence);
-		client_unref(c);
-	}
-	return failed ? failed : r;
 }
 
 share_buffer *share_retain(share_buffer *b)
@@ -339,6 +192,9 @@ uint64_t share_size(share_buffer *b)
 
 uint64_t share_id(share_buffer *b)
 {
+	/* whoever was told must never find another buffer by it */
+	if (b && b->home)
+		atomic_store_explicit(&b->known, true, memory_order_relaxed);
 	return b ? b->id : 0;
 }
 

@@ -3,12 +3,39 @@
 #define LIBSHARE_BUFFER_H
 
 #include "libshare/client.h"
+#include "libshare/gpu_late.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
+
+struct lent;
+struct magazine;
+
+/* Fences that are waited for together. */
+struct fences {
+	struct held_fence few[8], *all; /* `all` may be NULL when there are none */
+	size_t n;
+};
+/* For all zeros too. */
+void fences_done(share_client *c, struct fences *f);
+
+/*
+ * What the next use of a block has to come after, when it is not this handle's: the work of those
+ * who have let go of it, and what of earlier lives of the block is not over. See libshare/uses.h.
+ */
+struct uses {
+	struct late late;      /* on one CUDA stream that was not asked to signal */
+	struct fences *fences; /* NULL: none */
+};
 
 /* One reference of this process on a buffer: what one GRANT gave. */
 struct share_buffer {
 	atomic_uint refs;
+	atomic_bool known;     /* to others, so that the identifier must go with it */
+	uint8_t size_class;    /* in its magazine */
+	struct magazine *home; /* NULL: it goes back to the broker. Holds it */
+	struct uses uses;
+	_Atomic(struct lent *) lent; /* a message's: no lease of our own; see libshare/channel.h */
+	struct share_buffer *next;   /* in a magazine, or cooling */
 	share_client *client;
 	uint64_t id;
 	uint64_t size;
@@ -27,6 +54,7 @@ struct share_pool {
 	const struct memory_kind *kind; /* NULL: one this library does not know */
 	share_pool_info info;
 	char *name, *device, *reason; /* that `info` points to */
+	struct magazine *magazine;    /* NULL: the program wants none */
 };
 
 /*
@@ -36,14 +64,6 @@ struct share_pool {
  */
 int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
 		      share_buffer **out);
-
-/* Fences that are waited for together. */
-struct fences {
-	struct held_fence few[8], *all;
-	size_t n;
-};
-/* For all zeros too. */
-void fences_done(share_client *c, struct fences *f);
 
 /* What a grant has to come after, held: the giver's fence goes into @b (and is an error, if it is
  * dead); those of others who use the memory need fences_done(), on failure as well. */
@@ -55,6 +75,26 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 
 /* Gives the only reference to a handle up that nothing was done with yet. */
 void buffer_drop(share_buffer *b);
+
+/*
+ * Gives one reference up for somebody else, whose use ends with the fences @f: the memory is used
+ * again after those. @f is consumed whatever happens; NULL or none of them: nobody uses it.
+ * @shared: another process has a lease on it. Never blocks. 0 or the broker's loss.
+ */
+int buffer_release_after(share_buffer *b, struct fences *f, bool shared);
+
+/* Others get to know it: what they are given is ordered behind what @stream has to come after. */
+int buffer_make_known(share_buffer *b, void *stream);
+
+/* One RELEASE. */
+int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence);
+/* The handle is nobody's any more. Neither the broker nor the client's references know. */
+void buffer_free(share_buffer *b);
+
+/* To the broker, by its last holder; what is not over yet is told, or waited for in `cooling`. */
+int buffer_give_back(share_buffer *b);
+/* Gives back those in `cooling` whose fences are reached; @all: whether or not. */
+void buffers_cooled(share_client *c, bool all);
 
 /* Fails with SHARE_EINVAL or SHARE_EFORK. */
 int buffer_check(share_buffer *b);

@@ -15,10 +15,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libshare/buffer.h"
 #include "libshare/client.h"
 #include "libshare/embedded.h"
 #include "libshare/error.h"
+#include "libshare/gpu_late.h"
 #include "libshare/gpu_stream.h"
+#include "libshare/magazine.h"
 #include "libshare/parked.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
@@ -205,6 +208,8 @@ static share_client *client_new(void)
 	atomic_init(&c->refs, 1);
 	c->socket = c->epoll = c->wakeup = -1;
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->uses, NULL);
+	LIST_INIT(&c->magazines);
 	pthread_cond_init(&c->arrived, NULL);
 	LIST_INIT(&c->calls);
 	TAILQ_INIT(&c->events);
@@ -228,6 +233,7 @@ static void client_free(share_client *c)
 	}
 	segments_done(c);
 	peers_done(c, parked);
+	gpu_late_done(c);
 	gpu_stream_done(c, parked);
 	if (!parked)
 		timeline_unmap(c->page);
@@ -237,6 +243,7 @@ static void client_free(share_client *c)
 	embedded_stop(c->embedded);
 	pthread_cond_destroy(&c->arrived);
 	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->uses);
 	munmap(c->guard, GUARD_SIZE);
 	free(c->later);
 	free(c->address);
@@ -249,6 +256,14 @@ static bool wants_host_fences(void)
 	const char *value = getenv("SHARE_HOST_FENCES");
 
 	return value && strcmp(value, "1") == 0;
+}
+
+/* For those who count what the broker has. */
+static bool wants_magazines(void)
+{
+	const char *value = getenv("SHARE_MAGAZINES");
+
+	return !value || strcmp(value, "0") != 0;
 }
 
 int share_connect_with(const char *address, const share_connect_options *options,
@@ -268,6 +283,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 	if (!c)
 		return fail_system(-ENOMEM, "connecting");
 	c->host_fences = options->flags & SHARE_CONNECT_HOST_FENCES || wants_host_fences();
+	c->keeps_blocks = wants_magazines();
 	c->never_block = options->flags & SHARE_CONNECT_NEVER_BLOCK;
 	if (!address || !*address)
 		address = getenv("SHARE_SOCKET");
@@ -305,7 +321,7 @@ void client_unref(share_client *c)
 		return;
 	/* its GPUs may still use what it has: then it stays mapped, and the broker keeps it for
 	 * this process until that ends */
-	if (!gpu_stream_finish(c)) {
+	if (atomic_load(&c->unsettled) || !gpu_stream_finish(c)) {
 		shutdown(c->socket, SHUT_RDWR);
 		return;
 	}
@@ -321,6 +337,7 @@ void share_disconnect(share_client *c)
 	if (!c || client_is_forked(c))
 		return;
 	operations_abandon(c);
+	magazines_end(c);
 	client_unref(c);
 }
 
@@ -384,6 +401,9 @@ int share_dispatch(share_client *c)
 	client_ref(c); /* a callback may give up the last handle */
 	pthread_mutex_lock(&c->lock);
 	rpc_poll_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	buffers_cooled(c, false);
+	pthread_mutex_lock(&c->lock);
 	if (c->wakeup >= 0)
 		eventfd_read(c->wakeup, &ignored);
 	/* what callbacks cause is for the next time, or this would never end */

@@ -17,7 +17,9 @@
 
 struct call;
 struct embedded;
+struct gpu_late;
 struct gpu_order;
+struct magazine;
 struct peer_page;
 struct segment;
 
@@ -75,10 +77,22 @@ struct share_client {
 	LIST_HEAD(, peer_page) peers;
 	uint32_t n_peers;
 	LIST_HEAD(, share_host_stream) streams;
-	struct gpu_order *gpu; /* NULL until a stream of a GPU is ordered */
+	struct gpu_order *gpu;           /* NULL until a stream of a GPU is ordered */
+	_Atomic(struct gpu_late *) late; /* the same */
+	atomic_bool unsettled; /* work may run in its memory that nothing can tell the end of */
 	bool host_fences;      /* GPUs are not to be asked to signal or wait */
 	bool never_block;      /* rather than waiting for them, fail */
 	struct stats stats;
+	LIST_HEAD(, magazine) magazines;
+	bool keeps_blocks;            /* it has magazines at all */
+	atomic_bool ending;           /* what is released goes back to the broker at once */
+	struct share_buffer *cooling; /* given up, but others' fences are to be reached before the
+				       * broker may know */
+	atomic_uint n_cooling;
+	struct event trim;            /* so that share_dispatch() is called when memory is short */
+	atomic_uint_fast64_t trimmed; /* the last TRIM that was seen to */
+	pthread_mutex_t uses;         /* over the uses of buffers that several threads hold; taken
+				       * before `lock` if both are */
 	uint8_t slots_used[TIMELINE_SLOTS / 8];
 	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
 
@@ -146,6 +160,9 @@ struct call {
 int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call);
 /* Until call->done. Returns its error, with its detail set. */
 int rpc_wait_locked(share_client *c, struct call *call);
+/* The same, for what may take as long as others like, and so answers TRIM meanwhile. The caller has
+ * no other lock. */
+int rpc_wait_long_locked(share_client *c, struct call *call);
 
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has
  * no variable fields, soon. 0 or -ENOMEM. */

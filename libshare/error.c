@@ -15,6 +15,7 @@
 #include "libshare/error.h"
 
 static _Thread_local char detail[1024];
+static _Thread_local const char *constant; /* instead of it */
 
 const char *share_strerror(int error)
 {
@@ -44,7 +45,7 @@ const char *share_error_name(int error)
 
 const char *share_error_detail(void)
 {
-	return detail;
+	return constant ? constant : detail;
 }
 
 const char *share_version(void)
@@ -59,6 +60,13 @@ int fail(int error, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(detail, sizeof(detail), format, args);
 	va_end(args);
+	constant = NULL;
+	return error;
+}
+
+int fail_constant(int error, const char *text)
+{
+	constant = text;
 	return error;
 }
 

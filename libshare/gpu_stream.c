@@ -141,8 +141,10 @@ static struct owner *oldest_finished(share_client *c, struct gpu_order *g)
 	for (size_t i = 0; i < g->n; i++) {
 		struct owner *o = &g->owners[i];
 
-		if (o->users == 0 && (!oldest || o->used < oldest->used) &&
-		    timeline_query(c->page, o->slot, slot_last(c, o->slot)) == TIMELINE_REACHED)
+		if (o->users > 0 || (oldest && o->used >= oldest->used))
+			continue;
+		if (timeline_query(c->page, o->slot, slot_last(c, o->slot)) == TIMELINE_REACHED ||
+		    MUTATION(reuse_busy_timeline))
 			oldest = o;
 	}
 	return oldest;
@@ -183,6 +185,19 @@ static struct owner *owner_get(share_client *c, struct gpu_order *g, const struc
 	}
 	pthread_mutex_unlock(&g->lock);
 	return o;
+}
+
+bool gpu_stream_can_signal(share_client *c, int ordinal)
+{
+	struct gpu_order *g = gpu_may_do_it(c);
+	bool can;
+
+	if (!g)
+		return false;
+	pthread_mutex_lock(&g->lock);
+	can = is_able(g, ordinal) && register_own(c, g, ordinal);
+	pthread_mutex_unlock(&g->lock);
+	return can;
 }
 
 static void owner_put(struct gpu_order *g, struct owner *o)
@@ -362,7 +377,7 @@ static int wait_by_host(share_client *c, struct ordering *o)
 			    "them: try again later, or raise CUDA_DEVICE_MAX_CONNECTIONS",
 			    memory_stream_connections() / 2);
 	atomic_fetch_add_explicit(&c->stats.host_waits, 1, memory_order_relaxed);
-	return ordering_wait_here(c, o);
+	return MUTATION(fallback_skips_wait) ? 0 : ordering_wait_here(c, o);
 }
 
 /* At most WAITS_AT_ONCE fences. */

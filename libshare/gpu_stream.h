@@ -16,6 +16,9 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 int gpu_stream_wait(share_client *c, const struct memory_mapping *m, void *stream,
 		    struct ordering *o);
 
+/* Whether GPUs signal in place of the host, for streams of this device. */
+bool gpu_stream_can_signal(share_client *c, int ordinal);
+
 /* Whether gpu_stream_wait() would block the calling thread. */
 bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *stream);
 

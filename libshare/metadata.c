@@ -23,7 +23,7 @@ int share_metadata_set(share_buffer *b, const char *json)
 		return fail(SHARE_EINVAL, "metadata has at most %d bytes", SHARE_METADATA_MAX);
 	if (json && size == 0)
 		return fail(SHARE_EINVAL, "metadata is a JSON object or array; NULL removes it");
-	m.metadata_set.buffer = b->id;
+	m.metadata_set.buffer = share_id(b); /* which makes it known */
 	m.metadata_set.json = (struct wire_bytes){json, (uint32_t)size};
 	return rpc(b->client, &m, WIRE_DONE, NULL);
 }

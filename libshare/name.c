@@ -34,6 +34,8 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
+		r = buffer_make_known(b, stream);
+	if (r == 0)
 		r = stream_signal(b->client, b->mapping, stream, &fence);
 	if (r != 0)
 		return r;
@@ -44,6 +46,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .expected = options->expected_version,
 	    .flags = options->flags,
 	    .mode = (options->mode ? options->mode : SHARE_RDWR) & b->mode,
+	    .size = b->home ? b->size : 0,
 	    .name = {name, (uint32_t)strlen(name)},
 	};
 	r = rpc(b->client, &m, WIRE_PUBLISHED, &reply);

@@ -12,6 +12,7 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
+#include "libshare/magazine.h"
 
 static char *text_of(const struct wire_bytes *bytes)
 {
@@ -62,6 +63,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 	    .reason = p->reason,
 	    .reuse = m->reuse,
 	};
+	magazine_open(p);
 	*out = p;
 	return 0;
 }
@@ -202,7 +204,10 @@ int share_pool_destroy(share_client *c, const char *name)
 	if (r != 0)
 		return r;
 	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
-	return rpc(c, &m, WIRE_DONE, NULL);
+	r = rpc(c, &m, WIRE_DONE, NULL);
+	if (r == 0 && c->keeps_blocks)
+		magazines_answer(c);
+	return r;
 }
 
 void share_pool_close(share_pool *p)
@@ -211,6 +216,7 @@ void share_pool_close(share_pool *p)
 
 	if (!p || client_is_forked(p->client))
 		return;
+	magazine_close(p);
 	m.pool_close.pool = p->id;
 	rpc(p->client, &m, WIRE_DONE, NULL);
 	client_unref(p->client);

@@ -21,7 +21,7 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
 	if (r != 0)
 		return r;
-	m.recipe_get.buffer = b->id;
+	m.recipe_get.buffer = share_id(b); /* which makes it known */
 	r = rpc(b->client, &m, WIRE_RECIPE, &reply);
 	if (r != 0)
 		return r;

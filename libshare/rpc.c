@@ -17,6 +17,7 @@
 
 #include "libshare/client.h"
 #include "libshare/error.h"
+#include "libshare/magazine.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
 #include "wire/packet.h"
@@ -98,6 +99,9 @@ static void deliver_unasked(share_client *c, const struct wire_message *m)
 		break;
 	case WIRE_SEGMENT_RETIRE:
 		segment_retire_locked(c, m->segment_retire.segment);
+		break;
+	case WIRE_TRIM:
+		magazine_trim_locked(c, &m->trim);
 		break;
 	case WIRE_ERROR:
 		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
@@ -291,17 +295,44 @@ int rpc_start_locked(share_client *c, struct wire_message *request, struct call 
 	return r;
 }
 
-int rpc_wait_locked(share_client *c, struct call *call)
+static int result(share_client *c, const struct call *call)
 {
-	while (!call->done) {
-		if (c->reading)
-			pthread_cond_wait(&c->arrived, &c->lock);
-		else
-			read_one_locked(c, true, 0);
-	}
 	if (call->error == SHARE_EDISCONNECTED)
 		return client_lost(c);
 	return call->error ? fail(call->error, "%s", call->detail) : 0;
+}
+
+static void wait_locked(share_client *c)
+{
+	if (c->reading)
+		pthread_cond_wait(&c->arrived, &c->lock);
+	else
+		read_one_locked(c, true, 0);
+}
+
+int rpc_wait_locked(share_client *c, struct call *call)
+{
+	while (!call->done)
+		wait_locked(c);
+	return result(c, call);
+}
+
+int rpc_wait_long_locked(share_client *c, struct call *call)
+{
+	while (!call->done) {
+		wait_locked(c);
+		if (!c->trim.queued)
+			continue;
+		client_unqueue_event(c, &c->trim);
+		c->trim.run(c, &c->trim);
+	}
+	return result(c, call);
+}
+
+/* Others may have to give memory back first, or to publish the name. */
+static bool may_take_long(const struct wire_message *request)
+{
+	return request->type == WIRE_ALLOC || request->type == WIRE_LOOKUP;
 }
 
 int rpc(share_client *c, struct wire_message *request, enum wire_type expected, struct reply *reply)
@@ -316,7 +347,9 @@ int rpc(share_client *c, struct wire_message *request, enum wire_type expected, 
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
 	r = rpc_start_locked(c, request, &call);
-	if (r == 0)
+	if (r == 0 && may_take_long(request))
+		r = rpc_wait_long_locked(c, &call);
+	else if (r == 0)
 		r = rpc_wait_locked(c, &call);
 	pthread_mutex_unlock(&c->lock);
 	return r;

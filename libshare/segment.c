@@ -263,6 +263,37 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 	return 0;
 }
 
+int segment_find(share_client *c, uint64_t id, bool writable, struct segment **out,
+		 struct memory_mapping **mapping)
+{
+	struct memory_fault fault = {.text = ""};
+	struct memory_mapping *m;
+	struct segment *s;
+	int r = 0;
+
+	*out = NULL;
+	pthread_mutex_lock(&c->lock);
+	s = find(c, id);
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&c->lock);
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->importing);
+	m = mapping_of(s, writable);
+	if (m->address && (m->writable || !writable)) {
+		r = s->kind->on_device ? memory_reach(m, &fault) : 0;
+		if (r == 0) {
+			*out = s;
+			*mapping = m;
+		}
+	}
+	pthread_mutex_unlock(&s->importing);
+	if (!*out)
+		segment_put(c, s);
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
 /* The first from @at on, with a reference. */
 static struct segment *next_on_device(share_client *c, uint32_t *at)
 {

@@ -44,6 +44,11 @@ int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_
 int segment_get(share_client *c, const struct wire_grant *m, bool writable, struct segment **out,
 		struct memory_mapping **mapping);
 
+/* The same of a segment that is here and mapped already, by its identifier; *out is NULL when it is
+ * not. */
+int segment_find(share_client *c, uint64_t id, bool writable, struct segment **out,
+		 struct memory_mapping **mapping);
+
 /* Some segment of GPU memory that this client has mapped; NULL when there is none. */
 struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);
 

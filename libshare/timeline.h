@@ -40,6 +40,8 @@ void peers_done(share_client *c, bool parked);
 
 /* Holds a fence; asks the broker for the page when it has not come along. 0 or an error. */
 int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
+/* The same without asking anybody: false when the page is not here. */
+bool fence_hold_known(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
 /* Another hold on the same. */
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
 void fence_drop(share_client *c, struct held_fence *f);

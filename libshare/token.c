@@ -26,6 +26,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
+		r = buffer_make_known(b, stream);
+	if (r == 0)
 		r = stream_signal(b->client, b->mapping, stream, &fence);
 	if (r != 0)
 		return r;
@@ -36,6 +38,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	    .mode = options->mode ? options->mode : SHARE_RDONLY,
 	    .uses = options->uses,
 	    .timeout = options->timeout_ms,
+	    .size = b->home ? b->size : 0,
 	};
 	r = rpc(b->client, &m, WIRE_TOKEN, &reply);
 	if (r != 0)

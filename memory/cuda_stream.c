@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The context of a stream, and whether anything may be enqueued there now. */
+/*
+ * The context of a stream, and whether anything may be enqueued there now.
+ *
+ * A stream never changes its context, and no other stream ever gets its identifier. So a thread
+ * remembers the streams that it used last; the identifier has to be asked for each time, as handles
+ * are used again.
+ */
 
 #include <share/error.h>
 
@@ -36,10 +42,41 @@ int cuda_stream_fail(struct memory_fault *fault, const char *call, CUresult resu
 	}
 }
 
-static int push_context_of(struct cuda_place *p, CUstream stream, CUdevice device,
-			   struct memory_fault *fault)
+#define REMEMBERED 8 /* streams a thread */
+
+struct remembered {
+	unsigned long long id;
+	CUcontext context; /* NULL: none */
+	CUdevice device;
+};
+
+static _Thread_local struct remembered remembered[REMEMBERED];
+
+static struct remembered *place_for(unsigned long long id)
 {
-	CUcontext current = NULL, wanted;
+	return &remembered[id % REMEMBERED];
+}
+
+static int push(struct cuda_place *p, CUcontext wanted, struct memory_fault *fault)
+{
+	CUcontext current = NULL;
+	CUresult result = p->cu->CtxGetCurrent(&current);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuCtxGetCurrent", result);
+	if (current == wanted)
+		return 0;
+	result = p->cu->CtxPushCurrent(wanted);
+	if (result != CUDA_SUCCESS)
+		return cuda_stream_fail(fault, "cuCtxPushCurrent", result);
+	p->pushed = true;
+	return 0;
+}
+
+static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
+			struct memory_fault *fault)
+{
+	CUcontext wanted;
 	CUresult result;
 	int r;
 
@@ -53,15 +90,40 @@ static int push_context_of(struct cuda_place *p, CUstream stream, CUdevice devic
 	}
 	if (result != CUDA_SUCCESS)
 		return cuda_stream_fail(fault, "cuStreamGetCtx", result);
-	result = p->cu->CtxGetCurrent(&current);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetCurrent", result);
-	if (current == wanted)
+	r = push(p, wanted, fault);
+	if (r == 0 && p->known && p->cu->CtxGetDevice(&p->device) == CUDA_SUCCESS)
+		*place_for(p->id) = (struct remembered){p->id, wanted, p->device};
+	else
+		p->known = false;
+	return r;
+}
+
+static int push_context_of(struct cuda_place *p, CUstream stream, CUdevice device,
+			   struct memory_fault *fault)
+{
+	const struct remembered *known;
+
+	p->known = p->cu->StreamGetId(stream, &p->id) == CUDA_SUCCESS;
+	known = p->known ? place_for(p->id) : NULL;
+	if (!known || !known->context || known->id != p->id)
+		return push_unknown(p, stream, device, fault);
+	p->device = known->device;
+	return push(p, known->context, fault);
+}
+
+int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault)
+{
+	CUresult result;
+
+	if (p->known)
 		return 0;
-	result = p->cu->CtxPushCurrent(wanted);
+	result = p->cu->StreamGetId(stream, &p->id);
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuCtxPushCurrent", result);
-	p->pushed = true;
+		return cuda_stream_fail(fault, "cuStreamGetId", result);
+	/* the stream's, which need not be the memory's */
+	result = p->cu->CtxGetDevice(&p->device);
+	if (result != CUDA_SUCCESS)
+		return cuda_stream_fail(fault, "cuCtxGetDevice", result);
 	return 0;
 }
 

@@ -12,6 +12,9 @@ struct cuda_place {
 	const struct cuda *cu;
 	struct cuda_scope scope;
 	bool pushed; /* the stream's context */
+	bool known;  /* what the next two say */
+	unsigned long long id;
+	CUdevice device; /* of the stream */
 };
 
 /* SHARE_ENOTSUP when the stream is being captured into a graph, with @advice on what to do;
@@ -19,6 +22,9 @@ struct cuda_place {
 int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *out,
 		     struct memory_fault *fault);
 void cuda_place_leave(struct cuda_place *p);
+
+/* While the place is entered: which stream it is, and of what device. Fails as the above. */
+int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault);
 
 /* cuda_fail() for a call that failed because of what the stream is: SHARE_EINVAL when the driver
  * knows no such stream. */

@@ -128,31 +128,22 @@ static struct cuda_place place_of(const struct memory_stream *s)
 int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct memory_fault *fault)
 {
-	const char *call = "cuStreamGetId";
-	unsigned long long id;
 	struct cuda_place p;
-	CUdevice device = 0;
-	CUresult result;
 	int r;
 
 	r = cuda_place_enter(stream, ordinal, advice, &p, fault);
 	if (r < 0)
 		return r;
-	result = p.cu->StreamGetId(stream, &id);
-	if (result == CUDA_SUCCESS) {
-		/* the stream's, which need not be the memory's */
-		call = "cuCtxGetDevice";
-		result = p.cu->CtxGetDevice(&device);
-	}
-	if (result != CUDA_SUCCESS) {
+	r = cuda_place_identify(&p, stream, fault);
+	if (r < 0) {
 		cuda_place_leave(&p);
-		return cuda_stream_fail(fault, call, result);
+		return r;
 	}
 	*out = (struct memory_stream){
 	    .stream = stream,
-	    .id = id,
+	    .id = p.id,
 	    .driver = p.cu,
-	    .ordinal = device,
+	    .ordinal = p.device,
 	    .entered_on = ordinal,
 	    .pushed = p.pushed,
 	    .entered = p.scope.entered,

@@ -9,6 +9,7 @@
 
 #include "memory/fault.h"
 #include "memory/importer.h"
+#include "memory/mark.h"
 #include "memory/stream.h"
 #include "memory/without_cuda.h"
 
@@ -147,4 +148,53 @@ int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *
 {
 	(void)uuid_text, (void)out;
 	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_fault *fault)
+{
+	(void)ordinal, (void)out;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_marks_close(struct memory_marks *k)
+{
+	(void)k;
+}
+
+void *memory_marks_stream(struct memory_marks *k)
+{
+	(void)k;
+	return NULL;
+}
+
+int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault)
+{
+	(void)ordinal, (void)stream, (void)id;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m,
+		     struct memory_fault *fault)
+{
+	(void)k, (void)stream, (void)m;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
+		     struct memory_fault *fault)
+{
+	(void)k, (void)stream, (void)m;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
+			    struct memory_fault *fault)
+{
+	(void)k, (void)m;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
+{
+	(void)k, (void)m;
 }

@@ -59,9 +59,10 @@ if [[ ! -e /dev/nvidia0 ]]; then
 	run 0 gpu-alloc import
 	grep -q '"name":"import.host.64MiB.later"' "$scratch/out" || fail "no figures of host memory"
 	grep -q 'import.vmm.2MiB: SKIPPED: .*libcuda' "$scratch/err" || fail "it did not say why"
-	run 77 stream-free hand-over-gpu
+	run 77 stream-free hand-over-gpu channel-gpu
 	grep -q 'stream-free: SKIPPED: .*libcuda' "$scratch/err" || fail "it did not say why"
 	grep -q 'hand-over-gpu: SKIPPED: .*libcuda' "$scratch/err" || fail "it did not say why"
+	grep -q 'channel-gpu: SKIPPED: .*libcuda' "$scratch/err" || fail "it did not say why"
 	run 0 fence
 	for figure in query wake wake.together; do
 		grep -qE "\"fence.$figure\",.*\"floor\":[0-9]" "$scratch/out" ||
@@ -103,6 +104,31 @@ for figure in fence.query fence.query.pending fence.wake fence.wake.together fen
 	fence.wait fence.wait.reached fence.wake.gpu fence.wake.gpu.late \
 	hand-over-gpu.{fence,name}{,.chain}.{host,event}; do
 	grep -qE "\"$figure\",.*\"floor\":[0-9]" "$scratch/out" || fail "no $figure, or without a floor"
+done
+
+run 0 alloc-magazine
+for kind in host vmm mempool; do
+	for size in 512B 4KiB 64KiB 1MiB; do
+		grep -qE "\"alloc-magazine.$kind.$size\",.*\"floor\":[0-9]" "$scratch/out" ||
+			fail "no allocation of $size, kind $kind, from what the process keeps"
+	done
+done
+
+# torch has no use for the stand-in, so there is no floor; a message costs the calls that it may
+run 0 channel-gpu
+grep -q 'channel-gpu.torch: SKIPPED: ' "$scratch/err" || fail "it did not say why there is no floor"
+for size in 4KiB 1MiB 64MiB; do
+	for figure in '' .p99 .whole .sleep .sleep.p99 .sleep.whole; do
+		grep -q "\"channel-gpu.$size$figure\"" "$scratch/out" || fail "no channel-gpu.$size$figure"
+	done
+	for calls in signals acks; do
+		grep -q "\"channel-gpu.$size.$calls\",\"value\":1.0," "$scratch/out" ||
+			fail "a message of $size does not cost one signal ($calls)"
+	done
+	grep -qE "\"channel-gpu.$size.waits\",\"value\":(1.0|0\.[0-9]+)," "$scratch/out" ||
+		fail "a message of $size costs more than one wait"
+	grep -q "\"channel-gpu.$size.gates\",\"value\":0.0," "$scratch/out" ||
+		fail "memory of $size is waited for that nobody uses"
 done
 
 # where the host keeps the fences, what is about the GPU's is not measured

@@ -79,7 +79,7 @@ program bin/sharectl <<-'END'
 	echo '{"device":"GPU-1","name":"Pretended"}'
 END
 program bin/pipeline <<-'END'
-	echo "demo: ok kind=$2 copies=0"
+	echo "pipeline: ok kind=$2 copies=0"
 END
 program bin/share-bench <<-'END'
 	echo '{"name":"'$2'.a","value":3.0,"unit":"MiB","floor":null,"ratio":null,"target":4.0}'
@@ -110,7 +110,7 @@ said '^demo +mempool +ok +kind=mempool copies=0'
 said '^cuda_pipeline +vmm +skipped +the bundle was made without nvcc'
 said '^import +- +ok +2 figures'
 said '^device-memory\.a +3\.00 MiB +<= 4\.00 MiB: met'
-for bench in fence stream-free hand-over-gpu; do
+for bench in alloc-magazine fence stream-free hand-over-gpu channel-gpu; do
 	said "^$bench +- +ok +2 figures"
 done
 said '^hand-over-gpu +mps +ok +2 figures'

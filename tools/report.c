@@ -74,6 +74,37 @@ static char *show_holders(const json_t *row, const char *key, bool exact)
 	return NULL;
 }
 
+/* Who sends and who receives, and who does no more: "4711> >4712 >4713:left". */
+static char *show_members(const json_t *row, const char *key, bool exact)
+{
+	const json_t *list = json_object_get(row, key);
+	char *text = NULL, *pid;
+	const char *state, *role;
+	json_t *member;
+	size_t size, i;
+	FILE *out;
+
+	if (json_array_size(list) == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, member) {
+		role = json_string_value(json_object_get(member, "role"));
+		state = json_string_value(json_object_get(member, "state"));
+		pid = show_count(member, "pid", exact);
+		fprintf(out, role && *role == 'p' ? "%s%s>" : "%s>%s", i ? " " : "",
+			pid ? pid : "-");
+		if (!state || strcmp(state, "here") != 0)
+			fprintf(out, ":%s", state ? state : "?");
+		free(pid);
+	}
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 /* "9.0" */
@@ -227,6 +258,18 @@ static const struct column event_columns[] = {
     {"DEVICE", "device", show_text,   LEFT},
 };
 
+static const struct column channel_columns[] = {
+    {"CHANNEL",   "channel",        show_text,    CUT},
+    {"POOL",      "pool",           show_text,    CUT},
+    {"MODE",      "mode",           show_text,    LEFT},
+    {"WHEN-FULL", "when_full",      show_text,    LEFT},
+    {"DEPTH",     "depth",          show_count,   RIGHT},
+    {"IN-FLIGHT", "in_flight",      show_count,   RIGHT},
+    {"LEFT",      "estate_buffers", show_count,   RIGHT},
+    {"BYTES",     "estate_bytes",   show_size,    RIGHT},
+    {"MEMBERS",   "members",        show_members, CUT},
+};
+
 /* members of "status" that are more than what they look like */
 static const struct column status_lines[] = {
     {"uptime",        "uptime_ms",     show_time, LEFT},
@@ -251,6 +294,7 @@ static const struct report {
     {"names", COLUMNS(name_columns)},
     {"devices", COLUMNS(device_columns)},
     {"events", COLUMNS(event_columns)},
+    {"channels", COLUMNS(channel_columns)},
 };
 
 const struct report *report_find(const char *name)

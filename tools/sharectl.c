@@ -93,6 +93,7 @@ static const struct argp argp = {options,
 				 "  names     what is published, all or what starts with PREFIX\n"
 				 "  devices   GPUs, and what they can do\n"
 				 "  events    interprocess events that are leased\n"
+				 "  channels  who takes part, and what the dead left in flight\n"
 				 "\n"
 				 "Without --socket, the broker is the one that programs find: at "
 				 "$SHARE_SOCKET when that is set, else at "

@@ -23,101 +23,128 @@
 #define WIRE_VERSION        1
 #define WIRE_VERSION_OLDEST 1
 
-#define WIRE_MESSAGES(M)                                                                          \
-	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                           \
-	  "First message of a client: what it speaks and what it wants to be called.")            \
-	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING,                                       \
-	  "The broker's answer, with the client's own timeline page (a memfd), to be mapped "     \
-	  "for writing.")                                                                         \
-	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE,                                              \
-	  "The client has mapped its page; the broker seals it against any further writer. "      \
-	  "Before this nothing but HELLO is understood.")                                         \
-	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, "Success without a result.")                \
-	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING,                                           \
-	  "A request failed and changed nothing. With serial 0: why the connection ends now.")    \
-	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, "Nothing, answered in order.")                 \
-	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE,                                                  \
-	  "The client has unmapped everything and finished its streams; all it holds is "         \
-	  "released.")                                                                            \
-	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, "Opens a pool by name.")             \
-	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, "Creates a pool and opens it.")  \
-	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, "An open pool.")                           \
-	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, "Undoes one POOL.")               \
-	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE,                               \
-	  "Takes a pool's name away; it ends with its last buffer.")                              \
-	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, "Allocates a buffer.")                     \
-	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING,                                         \
-	  "One more reference on a buffer for this client. Descriptors: the segment's, if "       \
-	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "       \
-	  "owner's pidfd.")                                                                       \
-	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE,                                         \
-	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")  \
-	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, "Makes a name lead to a buffer.")  \
-	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, "The name's new version.")       \
-	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, "Removes a name.")                  \
-	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT,                                          \
-	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")   \
-	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING,                                        \
-	  "Ends a waiting LOOKUP with SHARE_ECANCELED, unless it was answered already.")          \
-	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, "Asks for NAME_EVENTs.")                \
-	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, "The watch is in place.")          \
-	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, "Ends a watch.")                        \
-	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, "A watched name changed.")     \
-	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, "Makes a token for a buffer.")           \
-	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, "The token.")                            \
-	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, "Gets the buffer behind a token.")       \
-	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, "Ends a token of this client.")           \
-	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE,                               \
-	  "Replaces a buffer's metadata; empty removes it.")                                      \
-	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA,                           \
-	  "Reads a buffer's metadata.")                                                           \
-	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, "A buffer's metadata.")            \
-	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT,                                           \
-	  "What the broker knows, a page at a time.")                                             \
-	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, "One page of the answer.")             \
-	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE,                              \
-	  "Asks for another client's timeline page, read-only. SHARE_ENOENT: its owner said "     \
-	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")             \
-	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING,                          \
-	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see " \
-	  "the owner dead.")                                                                      \
-	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING,                        \
-	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                              \
-	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                      \
-	  "The client has no mapping of the segment any more. A later GRANT brings the "          \
-	  "descriptor again.")                                                                    \
-	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE,                                 \
-	  "Asks how plain code reaches a buffer this client holds.")                              \
-	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING,                                        \
-	  "The descriptor of the buffer's segment (of a pool handle, for a mempool), and how to " \
-	  "import it.")                                                                           \
-	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT,                              \
-	  "Leases an interprocess event from the agent of a device.")                             \
-	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT,                                  \
-	  "One more lease of an event, by its name or by its token.")                             \
-	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, "One lease of an event.")                \
-	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE,                             \
-	  "Gives one lease of an event back. Serial 0 wants no reply.")                           \
-	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                \
-	  "Asks an agent what its device is and how much of it is free. An agent without a "      \
-	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                       \
-	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, "A device.")              \
-	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, "Success without a result.")  \
-	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING,                           \
-	  "What was asked for could not be done.")                                                \
-	M(AGENT_SEGMENT_CREATE, agent_segment_create, 68, TO_AGENT, 0, 0, 1, AGENT_SEGMENT,       \
-	  "Makes a segment.")                                                                     \
-	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING,                         \
-	  "A segment: its descriptor and its recipe.")                                            \
-	M(AGENT_SEGMENT_DESTROY, agent_segment_destroy, 70, TO_AGENT, 0, 0, 1, AGENT_DONE,        \
-	  "The broker has closed its descriptor, and no client maps the segment any more.")       \
-	M(AGENT_EVENT_CREATE, agent_event_create, 71, TO_AGENT, 0, 0, 1, AGENT_EVENT,             \
-	  "Makes an interprocess event.")                                                         \
-	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, "An interprocess event.")   \
-	M(AGENT_EVENT_DESTROY, agent_event_destroy, 73, TO_AGENT, 0, 0, 1, AGENT_DONE,            \
-	  "Nobody uses the event any more.")                                                      \
-	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE,                            \
-	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "   \
+#define WIRE_MESSAGES(M)                                                                           \
+	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                            \
+	  "First message of a client: what it speaks and what it wants to be called.")             \
+	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING,                                        \
+	  "The broker's answer, with the client's own timeline page (a memfd), to be mapped "      \
+	  "for writing.")                                                                          \
+	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE,                                               \
+	  "The client has mapped its page; the broker seals it against any further writer. "       \
+	  "Before this nothing but HELLO is understood.")                                          \
+	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, "Success without a result.")                 \
+	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING,                                            \
+	  "A request failed and changed nothing. With serial 0: why the connection ends now.")     \
+	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, "Nothing, answered in order.")                  \
+	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE,                                                   \
+	  "The client has unmapped everything and finished its streams; all it holds is "          \
+	  "released.")                                                                             \
+	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, "Opens a pool by name.")              \
+	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, "Creates a pool and opens it.")   \
+	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, "An open pool.")                            \
+	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, "Undoes one POOL.")                \
+	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE,                                \
+	  "Takes a pool's name away; it ends with its last buffer.")                               \
+	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, "Allocates a buffer.")                      \
+	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING,                                          \
+	  "One more reference on a buffer for this client. Descriptors: the segment's, if "        \
+	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "        \
+	  "owner's pidfd.")                                                                        \
+	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE,                                          \
+	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")   \
+	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, "Makes a name lead to a buffer.")   \
+	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, "The name's new version.")        \
+	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, "Removes a name.")                   \
+	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT,                                           \
+	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")    \
+	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING,                                         \
+	  "Ends a waiting LOOKUP with SHARE_ECANCELED, unless it was answered already.")           \
+	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, "Asks for NAME_EVENTs.")                 \
+	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, "The watch is in place.")           \
+	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, "Ends a watch.")                         \
+	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, "A watched name changed.")      \
+	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, "Makes a token for a buffer.")            \
+	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, "The token.")                             \
+	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, "Gets the buffer behind a token.")        \
+	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, "Ends a token of this client.")            \
+	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE,                                \
+	  "Replaces a buffer's metadata; empty removes it.")                                       \
+	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA,                            \
+	  "Reads a buffer's metadata.")                                                            \
+	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, "A buffer's metadata.")             \
+	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT,                                            \
+	  "What the broker knows, a page at a time.")                                              \
+	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, "One page of the answer.")              \
+	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE,                               \
+	  "Asks for another client's timeline page, read-only. SHARE_ENOENT: its owner said "      \
+	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")              \
+	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING,                           \
+	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see "  \
+	  "the owner dead.")                                                                       \
+	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING,                         \
+	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                               \
+	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                       \
+	  "The client has no mapping of the segment any more. A later GRANT brings the "           \
+	  "descriptor again.")                                                                     \
+	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE,                                  \
+	  "Asks how plain code reaches a buffer this client holds.")                               \
+	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING,                                         \
+	  "The descriptor of the buffer's segment (of a pool handle, for a mempool), and how to "  \
+	  "import it.")                                                                            \
+	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT,                               \
+	  "Leases an interprocess event from the agent of a device.")                              \
+	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT,                                   \
+	  "One more lease of an event, by its name or by its token.")                              \
+	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, "One lease of an event.")                 \
+	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE,                              \
+	  "Gives one lease of an event back. Serial 0 wants no reply.")                            \
+	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING,                                             \
+	  "Memory is short: give back what is kept without being used.")                           \
+	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL,                             \
+	  "Takes part in a channel, and makes it if there is none of that name.")                  \
+	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING,                                       \
+	  "A membership that is being prepared. Descriptors: the client's own page (a ring or a "  \
+	  "ledger), to be mapped for writing; the control page, for reading; the client's end of " \
+	  "its doorbell, a socket.")                                                               \
+	M(CHANNEL_READY, channel_ready, 47, TO_BROKER, 0, 0, 1, DONE,                              \
+	  "The client has mapped its page. The broker seals it; from now on it takes part.")       \
+	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 1, CHANNEL_MEMBERS,                     \
+	  "Asks who takes part now.")                                                              \
+	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING,                      \
+	  "The members of the other role. Descriptors: three for each member that has "            \
+	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and the end of its doorbell "    \
+	  "to ring it by.")                                                                        \
+	M(CHANNEL_CLOSE, channel_close, 50, TO_BROKER, 0, 0, 1, DONE,                              \
+	  "Leaves a channel. What a producer has sent can still be received; a consumer has "      \
+	  "acknowledged all it had.")                                                              \
+	M(CHANNEL_DRAINED, channel_drained, 51, TO_BROKER, 0, 0, 1, NOTHING,                       \
+	  "A consumer has received and acknowledged all it will of a producer that is gone.")      \
+	M(CHANNEL_SEGMENT, channel_segment, 52, TO_BROKER, 0, 0, 1, GRANT,                         \
+	  "A consumer asks for a segment that a message lies in. The GRANT has no buffer (0).")    \
+	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT,                           \
+	  "A consumer asks for a reference of its own on the buffer of a message it has.")         \
+	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING,                                       \
+	  "The client has given back what it kept, as TRIM asks for.")                             \
+	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
+	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
+	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
+	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, "A device.")               \
+	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, "Success without a result.")   \
+	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING,                            \
+	  "What was asked for could not be done.")                                                 \
+	M(AGENT_SEGMENT_CREATE, agent_segment_create, 68, TO_AGENT, 0, 0, 1, AGENT_SEGMENT,        \
+	  "Makes a segment.")                                                                      \
+	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING,                          \
+	  "A segment: its descriptor and its recipe.")                                             \
+	M(AGENT_SEGMENT_DESTROY, agent_segment_destroy, 70, TO_AGENT, 0, 0, 1, AGENT_DONE,         \
+	  "The broker has closed its descriptor, and no client maps the segment any more.")        \
+	M(AGENT_EVENT_CREATE, agent_event_create, 71, TO_AGENT, 0, 0, 1, AGENT_EVENT,              \
+	  "Makes an interprocess event.")                                                          \
+	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, "An interprocess event.")    \
+	M(AGENT_EVENT_DESTROY, agent_event_destroy, 73, TO_AGENT, 0, 0, 1, AGENT_DONE,             \
+	  "Nobody uses the event any more.")                                                       \
+	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE,                             \
+	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "    \
 	  "and is what an agent that keeps nothing of the segment needs.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                         \
@@ -164,10 +191,12 @@
 	V(M, reason, 511, 1, "why it is of this kind")
 #define WIRE_FIELDS_pool_close(F, V, M)   F(M, u64, pool, 1, "identifier")
 #define WIRE_FIELDS_pool_destroy(F, V, M) V(M, name, 255, 1, "the pool's name")
-#define WIRE_FIELDS_alloc(F, V, M)       \
-	F(M, u64, pool, 1, "identifier") \
-	F(M, u64, size, 1, "bytes")      \
-	F(M, u64, alignment, 1, "bytes; 0: the pool's")
+#define WIRE_FIELDS_alloc(F, V, M)                                           \
+	F(M, u64, pool, 1, "identifier")                                     \
+	F(M, u64, size, 1, "bytes")                                          \
+	F(M, u64, alignment, 1, "bytes; 0: the pool's")                      \
+	F(M, u32, count, 1, "how many are wanted, if there is room; 0: one") \
+	F(M, u32, flags, 1, "enum wire_alloc_flags")
 #define WIRE_FIELDS_grant(F, V, M)                                                                 \
 	F(M, u64, buffer, 1, "identifier")                                                         \
 	F(M, u64, size, 1, "bytes asked for when it was allocated")                                \
@@ -181,20 +210,25 @@
 	F(M, u32, reserved, 1, "0")                                                                \
 	V(M, fences, 16384, 1, "struct wire_fence each: reached before the memory may be touched") \
 	V(M, pages, 256, 1, "u64 each: the timeline pages whose descriptors come along")           \
-	V(M, recipe, 128, 1, "struct memory_recipe of the segment, with GRANT_SEGMENT")
+	V(M, recipe, 128, 1, "struct memory_recipe of the segment, with GRANT_SEGMENT")            \
+	V(M, more, 4096, 1,                                                                        \
+	  "struct wire_more each: further buffers of the same size in the same "                   \
+	  "segment, with nothing to wait for; one reference on each")
 #define WIRE_FIELDS_release(F, V, M)                                                        \
 	F(M, u64, buffer, 1, "identifier")                                                  \
 	F(M, u64, timeline, 1, "the fence behind the client's last use; 0: none is needed") \
 	F(M, u64, value, 1, "of that fence")                                                \
 	F(M, u32, count, 1, "references given back; 0 only adds the fence")                 \
 	F(M, u32, reserved, 1, "0")
-#define WIRE_FIELDS_publish(F, V, M)                                                  \
-	F(M, u64, buffer, 1, "identifier")                                            \
-	F(M, u64, timeline, 1, "the fence that readers wait for; 0: none is needed")  \
-	F(M, u64, value, 1, "of that fence")                                          \
-	F(M, u64, expected, 1, "replace only this version; 0: any")                   \
-	F(M, u32, flags, 1, "enum share_publish_flags")                               \
-	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR") \
+#define WIRE_FIELDS_publish(F, V, M)                                                      \
+	F(M, u64, buffer, 1, "identifier")                                                \
+	F(M, u64, timeline, 1, "the fence that readers wait for; 0: none is needed")      \
+	F(M, u64, value, 1, "of that fence")                                              \
+	F(M, u64, expected, 1, "replace only this version; 0: any")                       \
+	F(M, u32, flags, 1, "enum share_publish_flags")                                   \
+	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR")     \
+	F(M, u64, size, 1,                                                                \
+	  "bytes that are in use, from who may write or is the only holder; 0: as it is") \
 	V(M, name, 255, 1, "the name")
 #define WIRE_FIELDS_published(F, V, M) F(M, u64, version, 1, "of the name")
 #define WIRE_FIELDS_unpublish(F, V, M) V(M, name, 255, 1, "the name")
@@ -220,7 +254,9 @@
 	F(M, u32, mode, 1, "enum share_mode for importers")                            \
 	F(M, u32, uses, 1, "imports until it ends; 0: no limit")                       \
 	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")               \
-	F(M, u32, reserved, 1, "0")
+	F(M, u32, reserved, 1, "0")                                                    \
+	F(M, u64, size, 1,                                                             \
+	  "bytes that are in use, from who may write or is the only holder; 0: as it is")
 #define WIRE_FIELDS_token(F, V, M) V(M, token, 32, 1, "32 bytes")
 #define WIRE_FIELDS_import(F, V, M)                                     \
 	F(M, u32, mode, 1, "enum share_mode; 0: what the token allows") \
@@ -232,9 +268,9 @@
 	V(M, json, 65536, 1, "a JSON object or array; empty: none")
 #define WIRE_FIELDS_metadata_get(F, V, M) F(M, u64, buffer, 1, "identifier")
 #define WIRE_FIELDS_metadata(F, V, M)     V(M, json, 65536, 1, "a JSON object or array; empty: none")
-#define WIRE_FIELDS_query(F, V, M)                                              \
-	V(M, what, 31, 1, "status, pools, segments, clients, buffers or names") \
-	V(M, prefix, 255, 1, "names only: those that start so")                 \
+#define WIRE_FIELDS_query(F, V, M)                              \
+	V(M, what, 31, 1, "which report: as share_inspect()")   \
+	V(M, prefix, 255, 1, "names only: those that start so") \
 	V(M, cursor, 511, 1, "empty, or the last REPORT's")
 #define WIRE_FIELDS_report(F, V, M)                                              \
 	V(M, cursor, 511, 1, "where the next page starts; empty: there is none") \
@@ -263,6 +299,53 @@
 	V(M, handle, 64, 1, "CUipcEventHandle, 64 bytes") \
 	V(M, token, 32, 1, "32 bytes: the right to open the event")
 #define WIRE_FIELDS_event_release(F, V, M) F(M, u64, event, 1, "identifier")
+#define WIRE_FIELDS_trim(F, V, M)                         \
+	F(M, u64, pool, 1, "identifier; 0: of all pools") \
+	F(M, u32, flags, 1, "enum wire_trim_flags")       \
+	F(M, u32, reserved, 1, "0")
+#define WIRE_FIELDS_trimmed(F, V, M) \
+	F(M, u64, asked, 1, "how often it was asked: slots[0].last of its timeline page")
+#define WIRE_FIELDS_channel_open(F, V, M)                                   \
+	F(M, u32, role, 1, "enum share_role")                               \
+	F(M, u32, flags, 1, "enum share_channel_flags")                     \
+	F(M, u32, mode, 1,                                                  \
+	  "enum channel_mode; 0: the default, as with all that follow, or " \
+	  "what the channel has")                                           \
+	F(M, u32, when_full, 1, "enum share_when_full")                     \
+	F(M, u32, depth, 1, "entries of a lane")                            \
+	F(M, u32, in_flight, 1, "tokens of a producer")                     \
+	F(M, u32, data_max, 1, "bytes with a message")                      \
+	F(M, u32, producers, 1, "at a time")                                \
+	F(M, u32, consumers, 1, "at a time")                                \
+	F(M, u32, deliveries, 1, "of a message, until it is set aside")     \
+	V(M, name, 255, 1, "of the channel")                                \
+	V(M, pool, 255, 1, "name of the pool; empty: what the channel has, or \"default\"")
+#define WIRE_FIELDS_channel(F, V, M)                                 \
+	F(M, u64, member, 1, "identifier of the membership")         \
+	F(M, u64, pool, 1, "identifier of the channel's pool")       \
+	F(M, u32, slot, 1, "of the member, among those of its role") \
+	F(M, u32, reserved, 1, "0")                                  \
+	V(M, shape, 32, 1, "struct channel_shape")
+#define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
+#define WIRE_FIELDS_channel_sync(F, V, M)  F(M, u64, member, 1, "identifier of the membership")
+#define WIRE_FIELDS_channel_members(F, V, M)                                           \
+	F(M, u32, epoch, 1, "of the control page: what this answers")                  \
+	F(M, u32, more, 1, "1: descriptors of further members did not fit: ask again") \
+	V(M, members, 4096, 1,                                                         \
+	  "struct wire_member each: all of the other role, but for those "             \
+	  "that did not fit")
+#define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 1, "identifier of the membership")
+#define WIRE_FIELDS_channel_drained(F, V, M)                          \
+	F(M, u64, member, 1, "identifier of the client's membership") \
+	F(M, u64, producer, 1, "identifier of the producer's")
+#define WIRE_FIELDS_channel_segment(F, V, M)                          \
+	F(M, u64, member, 1, "identifier of the client's membership") \
+	F(M, u64, segment, 1, "identifier")
+#define WIRE_FIELDS_channel_retain(F, V, M)                           \
+	F(M, u64, member, 1, "identifier of the client's membership") \
+	F(M, u64, producer, 1, "identifier of the producer's")        \
+	F(M, u64, buffer, 1, "identifier")                            \
+	F(M, u64, size, 1, "bytes, as the message says")
 #define WIRE_FIELDS_agent_device_get(F, V, M)
 #define WIRE_FIELDS_agent_device(F, V, M)                                                        \
 	F(M, u64, total, 1, "bytes of memory")                                                   \

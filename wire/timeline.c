@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Timeline pages on the CPU side: create, seal, map, signal, wait, poison. Both ends of the wire
+ * Timeline pages on the CPU side: signal, wait, poison. Both ends of the wire
  * link this, so that there is one opinion about what "reached" means. Knows no client, no stream
  * and no policy.
  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "wire/fd.h"
+#include "wire/page.h"
 #include "wire/timeline.h"
 
 static bool passed(uint64_t now, uint64_t value)
@@ -158,48 +155,26 @@ enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slo
 
 int timeline_create(void)
 {
-	_cleanup_fd_ int fd = memfd_create("share-timeline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int taken;
-
-	if (fd < 0)
-		return -errno;
-	/* nobody but its holders gets at it, through /proc neither */
-	if (fchmod(fd, 0) < 0 || ftruncate(fd, TIMELINE_PAGE_SIZE) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-		return -errno;
-	taken = fd;
-	fd = -1;
-	return taken;
+	return page_create("share-timeline", TIMELINE_PAGE_SIZE);
 }
 
 int timeline_seal(int fd)
 {
-	return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 ? -errno : 0;
+	return page_seal(fd);
 }
 
 int timeline_map(int fd, bool writable, struct timeline_page **out)
 {
-	struct stat st;
 	void *p;
+	int r = page_map(fd, TIMELINE_PAGE_SIZE, writable, &p);
 
-	/* whoever sent it: never map beyond what is there */
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size < TIMELINE_PAGE_SIZE)
-		return -EINVAL;
-	p = mmap(NULL, TIMELINE_PAGE_SIZE, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-		 MAP_SHARED, fd, 0);
-
-	if (p == MAP_FAILED)
-		return -errno;
 	/* a timeline belongs to one process: a forked child must not be able to signal for it */
-	madvise(p, TIMELINE_PAGE_SIZE, MADV_DONTFORK);
-	*out = p;
-	return 0;
+	if (r == 0)
+		*out = p;
+	return r;
 }
 
 void timeline_unmap(const struct timeline_page *page)
 {
-	if (page)
-		munmap((void *)(uintptr_t)page, TIMELINE_PAGE_SIZE);
+	page_unmap(page, TIMELINE_PAGE_SIZE);
 }

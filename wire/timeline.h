@@ -9,7 +9,9 @@
 /*
  * Layout of a timeline page, shared memory between one client that writes it, the broker that
  * poisons it, and everyone else who maps it read-only. One counter a cache line. Slot 0 is not
- * used, so that timeline 0 can mean "no fence".
+ * used as one, so that timeline 0 can mean "no fence"; its `last` counts how often the broker has
+ * asked the owner to give back what it keeps without using it (TRIM), for those who do not read
+ * their socket.
  */
 
 #define TIMELINE_SLOTS     256

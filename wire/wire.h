@@ -60,6 +60,46 @@ enum wire_grant_flags {
 	WIRE_GRANT_HAND_OVER = 1 << 1, /* the first of `fences` is the giver's */
 };
 
+enum wire_alloc_flags {
+	WIRE_ALLOC_KEEPS = 1 << 0, /* the client keeps blocks of this pool, and gives them back on
+				    * TRIM */
+};
+
+enum wire_trim_flags {
+	WIRE_TRIM_ENDED = 1 << 0, /* the pool was destroyed: keep nothing of it any more */
+};
+
+/* One more buffer of a GRANT. */
+struct wire_more {
+	uint64_t buffer;
+	uint64_t offset; /* in the segment */
+};
+
+/* In CHANNEL_OPEN, beside enum share_channel_flags. */
+enum wire_channel_flags {
+	WIRE_CHANNEL_OLDEST = 1 << 16, /* a consumer, that becomes a WIRE_MEMBER_OLDEST */
+};
+
+enum wire_member_state {
+	WIRE_MEMBER_HERE = 1,   /* takes part */
+	WIRE_MEMBER_LEFT = 2,   /* its connection has ended, but the process lives */
+	WIRE_MEMBER_DEAD = 3,   /* a producer, of whose messages some may not be acknowledged */
+	WIRE_MEMBER_CLOSED = 4, /* the same, that has closed the channel */
+};
+enum wire_member_flags {
+	WIRE_MEMBER_NEW = 1 << 0,      /* its descriptors come along */
+	WIRE_MEMBER_WRITABLE = 1 << 1, /* a consumer that may write */
+	WIRE_MEMBER_OLDEST = 1 << 2,   /* a consumer that wants what is still there, too */
+};
+struct wire_member {
+	uint64_t member; /* identifier: never used again */
+	uint64_t page;   /* identifier of its client's timeline page */
+	uint32_t slot;
+	uint16_t state; /* enum wire_member_state */
+	uint16_t flags; /* enum wire_member_flags */
+};
+_Static_assert(sizeof(struct wire_member) == 24, "part of the protocol");
+
 enum wire_device_flags {
 	WIRE_DEVICE_VMM = 1 << 0,            /* can make vmm segments */
 	WIRE_DEVICE_MEMPOOL = 1 << 1,        /* can make mempool segments */

@@ -3,11 +3,12 @@
 /*
  * cuda_pipeline: kernels of one process make frames, kernels of others work on them where they lie.
  *
- * The producer fills each frame with a kernel and publishes it under a name of its own, without
- * waiting for the kernel: who looks the name up on a stream is ordered after what the producer had
- * enqueued. The consumers add all words of a frame up with a kernel of theirs and report the sum
- * through a pipe; the producer knows what it has to be, and takes a name away when all of them are
- * done with it. DEPTH frames are under way at a time.
+ * The producer fills each frame with a kernel and sends it through a channel, in broadcast, without
+ * waiting for the kernel: who receives it on a stream is ordered after what the producer had
+ * enqueued. The consumers add all words of all frames up with a kernel of theirs, and acknowledge
+ * each frame without waiting for that: its memory is not used again before their kernels are done.
+ * Nobody waits for a GPU before the end. Then the sums are reported through a pipe to the producer,
+ * which knows what they have to be.
  *
  * A CUDA context does not survive a fork. So consumers are started by fork and exec before this
  * process uses CUDA, and each opens a connection of its own.
@@ -22,11 +23,10 @@
 #include <unistd.h>
 
 #include <cuda_runtime.h>
-#include <share/share.h>
+#include <share/channel.h>
 
 #define POOL          "cuda-pipeline"
-#define NAME          "cuda-pipeline/%d"
-#define DEPTH         4
+#define CHANNEL       "cuda-pipeline"
 #define WORDS         (1u << 20) /* of a frame */
 #define BLOCKS        128
 #define THREADS       256
@@ -73,13 +73,25 @@ static __global__ void fill(uint32_t *words, uint32_t n, uint32_t frame)
 		words[i] = word_of(frame, i);
 }
 
-static __global__ void add_up(const uint32_t *words, uint32_t n, unsigned long long *sum)
+/* Weighted by the frame, so that none can stand for another. */
+static __global__ void add_up(const uint32_t *words, uint32_t n, uint64_t frame,
+			      unsigned long long *sum)
 {
 	unsigned long long part = 0;
 
 	for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-		part += words[i];
+		part += words[i] * (frame + 1);
 	atomicAdd(sum, part);
+}
+
+static unsigned long long expected_sum(uint32_t frames)
+{
+	unsigned long long sum = 0;
+
+	for (uint32_t k = 0; k < frames; k++)
+		for (uint32_t i = 0; i < WORDS; i++)
+			sum += word_of(k, i) * (k + 1ull);
+	return sum;
 }
 
 /* CUDA counts devices as CUDA_VISIBLE_DEVICES says; a pool's device is told by its UUID. */
@@ -106,52 +118,58 @@ static void use_device_of(share_pool *pool)
 	fail("this process cannot see %s: is it hidden by CUDA_VISIBLE_DEVICES?", info.device);
 }
 
-/* ------------------------------------------------------------------------------------------- */
-/* A consumer                                                                                  */
-
-struct report {
-	int frame;
-	unsigned long long sum;
-};
-
-static void consume(int frames, int reports)
+static share_channel *open_channel(share_client *client, int role)
 {
-	unsigned long long *sum;
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *frames;
+
+	options.pool = POOL;
+	options.depth = 4;
+	check(share_channel_open(client, CHANNEL, role, &options, &frames), "share_channel_open");
+	return frames;
+}
+
+/* Reports a 0 when it can receive, and the sum in the end. */
+static void consume(int reports)
+{
+	unsigned long long *sum, report = 0;
+	share_channel *frames;
 	share_client *client;
-	share_buffer *frame;
 	cudaStream_t stream;
 	share_pool *pool;
-	struct report r;
-	char name[64];
+	share_message m;
+	int r;
 
 	check(share_connect(NULL, &client), "share_connect");
 	check(share_pool_open(client, POOL, &pool), "share_pool_open");
 	use_device_of(pool);
 	check(cudaStreamCreate(&stream), "cudaStreamCreate");
 	check(cudaMalloc(&sum, sizeof(*sum)), "cudaMalloc");
-	for (r.frame = 0; r.frame < frames; r.frame++) {
-		snprintf(name, sizeof(name), NAME, r.frame);
-		check(share_lookup(client, name, SHARE_RDONLY, TIMEOUT_MS, stream, &frame), name);
-		check(cudaMemsetAsync(sum, 0, sizeof(*sum), stream), "cudaMemsetAsync");
-		add_up<<<BLOCKS, THREADS, 0, stream>>>((const uint32_t *)share_ptr(frame), WORDS,
-						       sum);
+	check(cudaMemsetAsync(sum, 0, sizeof(*sum), stream), "cudaMemsetAsync");
+	frames = open_channel(client, SHARE_CONSUMER);
+	if (write(reports, &report, sizeof(report)) != sizeof(report))
+		fail("nobody reads the reports");
+	while ((r = share_recv(frames, TIMEOUT_MS, stream, &m)) == 0) {
+		add_up<<<BLOCKS, THREADS, 0, stream>>>((const uint32_t *)share_ptr(m.buffer), WORDS,
+						       m.number, sum);
 		check(cudaGetLastError(), "add_up");
-		check(share_release(frame, stream), "share_release");
-		check(cudaMemcpyAsync(&r.sum, sum, sizeof(r.sum), cudaMemcpyDeviceToHost, stream),
-		      "cudaMemcpyAsync");
-		check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-		if (write(reports, &r, sizeof(r)) != sizeof(r))
-			fail("nobody reads the reports");
+		check(share_ack(&m, stream), "share_ack");
 	}
+	if (r != SHARE_EPIPE) /* the producer has closed the channel */
+		check(r, "share_recv");
+	check(cudaMemcpy(&report, sum, sizeof(report), cudaMemcpyDeviceToHost), "cudaMemcpy");
+	if (write(reports, &report, sizeof(report)) != sizeof(report))
+		fail("nobody reads the reports");
 	check(cudaFree(sum), "cudaFree");
+	share_channel_close(frames);
 	share_pool_close(pool);
 	share_disconnect(client);
 	check(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
-static void start_consumer(int frames, const int *reports)
+static void start_consumer(const int *reports)
 {
-	char frames_text[16], reports_text[16];
+	char text[16];
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -159,62 +177,40 @@ static void start_consumer(int frames, const int *reports)
 	if (pid > 0)
 		return;
 	close(reports[0]);
-	snprintf(frames_text, sizeof(frames_text), "%d", frames);
-	snprintf(reports_text, sizeof(reports_text), "%d", reports[1]);
-	execl("/proc/self/exe", "cuda_pipeline", "--consumer", frames_text, reports_text,
-	      (char *)NULL);
+	snprintf(text, sizeof(text), "%d", reports[1]);
+	execl("/proc/self/exe", "cuda_pipeline", "--consumer", text, (char *)NULL);
 	_exit(127);
 }
 
-/* ------------------------------------------------------------------------------------------- */
-/* The producer                                                                                */
-
-/* Once all consumers are done with a frame its name goes, and with it the frame. */
-static void collect(share_client *client, int frame, int consumers, int reports)
+static void produce(share_client *client, share_pool *pool, uint32_t n)
 {
-	static int seen[DEPTH + 1]; /* reports of the frames from @frame on, and a 0 */
-	unsigned long long expected;
-	struct report r;
-	char name[64];
-
-	while (seen[0] < consumers) {
-		if (read(reports, &r, sizeof(r)) != sizeof(r))
-			fail("the consumers have ended");
-		expected = 0;
-		for (uint32_t i = 0; i < WORDS; i++)
-			expected += word_of((uint32_t)r.frame, i);
-		if (r.sum != expected)
-			fail("frame %d: the sum is %llu, and should be %llu", r.frame, r.sum,
-			     expected);
-		seen[r.frame - frame]++;
-	}
-	memmove(seen, seen + 1, sizeof(seen) - sizeof(*seen));
-	snprintf(name, sizeof(name), NAME, frame);
-	check(share_unpublish(client, name), name);
-}
-
-static void produce(share_client *client, share_pool *pool, int frames, int consumers, int reports)
-{
+	share_channel *frames = open_channel(client, SHARE_PRODUCER);
 	share_buffer *frame;
 	cudaStream_t stream;
-	char name[64];
 
 	use_device_of(pool);
 	check(cudaStreamCreate(&stream), "cudaStreamCreate");
-	for (int k = 0; k < frames + DEPTH; k++) {
-		if (k >= DEPTH && k - DEPTH < frames)
-			collect(client, k - DEPTH, consumers, reports);
-		if (k >= frames)
-			continue;
+	for (uint32_t k = 0; k < n; k++) {
 		check(share_alloc(pool, WORDS * sizeof(uint32_t), stream, &frame), "share_alloc");
-		fill<<<BLOCKS, THREADS, 0, stream>>>((uint32_t *)share_ptr(frame), WORDS,
-						     (uint32_t)k);
+		fill<<<BLOCKS, THREADS, 0, stream>>>((uint32_t *)share_ptr(frame), WORDS, k);
 		check(cudaGetLastError(), "fill");
-		snprintf(name, sizeof(name), NAME, k);
-		check(share_publish(frame, name, stream), name);
+		check(share_send(frames, frame, NULL, 0, stream), "share_send");
 		check(share_release(frame, stream), "share_release");
 	}
+	share_channel_close(frames);
 	check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+static void expect_reports(int reports, int n, unsigned long long expected)
+{
+	unsigned long long report;
+
+	for (int i = 0; i < n; i++) {
+		if (read(reports, &report, sizeof(report)) != sizeof(report))
+			fail("a consumer has failed");
+		if (report != expected)
+			fail("a sum is %llu, and should be %llu", report, expected);
+	}
 }
 
 static int run(const char *kind, int frames, int consumers)
@@ -235,9 +231,11 @@ static int run(const char *kind, int frames, int consumers)
 	if (pipe(reports) < 0)
 		fail("pipe failed");
 	for (int i = 0; i < consumers; i++)
-		start_consumer(frames, reports);
+		start_consumer(reports);
 	close(reports[1]); /* the consumers have it */
-	produce(client, pool, frames, consumers, reports[0]);
+	expect_reports(reports[0], consumers, 0);
+	produce(client, pool, (uint32_t)frames);
+	expect_reports(reports[0], consumers, expected_sum((uint32_t)frames));
 	while (wait(&status) > 0)
 		failed += status != 0;
 	if (failed)
@@ -251,19 +249,20 @@ static int run(const char *kind, int frames, int consumers)
 
 int main(int argc, char **argv)
 {
-	const char *kind = argc > 1 ? argv[1] : "auto";
 	int frames = argc > 2 ? atoi(argv[2]) : 32, consumers = argc > 3 ? atoi(argv[3]) : 3;
+	const char *kind = argc > 1 ? argv[1] : "auto";
+	bool help = strcmp(kind, "--help") == 0;
 
-	if (argc == 4 && strcmp(argv[1], "--consumer") == 0) {
-		consume(atoi(argv[2]), atoi(argv[3]));
+	if (argc == 3 && strcmp(kind, "--consumer") == 0) {
+		consume(atoi(argv[2]));
 		return 0;
 	}
 	if (argc > 4 || kind[0] == '-' || frames < 1 || consumers < 1 ||
 	    consumers > CONSUMERS_MAX) {
-		fprintf(stderr,
+		fprintf(help ? stdout : stderr,
 			"usage: cuda_pipeline [KIND [FRAMES [CONSUMERS]]]\n"
-			"KIND is auto (default), vmm or mempool\n");
-		return 1;
+			"KIND is auto (default), vmm or mempool.\n");
+		return !help;
 	}
 	return run(kind, frames, consumers);
 }

@@ -8,8 +8,7 @@
  * sets the access for it, and the guest's kernel reads and changes the words across the link
  * between the two. The owner then checks each word by a kernel on the first GPU.
  *
- * With fewer than two GPUs, or two that cannot reach each other's memory, it says so: exit code 77
- * for the first, 1 for the second.
+ * With fewer than two GPUs, or two that cannot reach each other's memory, it says so and fails.
  */
 
 #include <stdarg.h>
@@ -207,11 +206,8 @@ static int run(const char *kind)
 	guest = start_guest(go); /* before this process uses CUDA */
 	close(go[0]);
 	n = count_devices();
-	if (n < 2) {
-		printf("cuda_two_gpus: skipped: it takes two GPUs, and this process sees %d\n", n);
-		share_disconnect(client);
-		return 77;
-	}
+	if (n < 2)
+		fail("it takes two GPUs, and this process sees %d", n);
 	describe(0, first, first_bus);
 	describe(1, second, second_bus);
 	wrong = own(client, kind, first, go[1]);
@@ -229,14 +225,15 @@ static int run(const char *kind)
 int main(int argc, char **argv)
 {
 	const char *kind = argc > 1 ? argv[1] : "vmm";
+	bool help = strcmp(kind, "--help") == 0;
 
 	if (argc == 3 && strcmp(argv[1], "--guest") == 0) {
 		visit(atoi(argv[2]));
 		return 0;
 	}
 	if (argc > 2 || (strcmp(kind, "vmm") != 0 && strcmp(kind, "mempool") != 0)) {
-		fprintf(stderr, "usage: cuda_two_gpus [vmm|mempool]\n");
-		return 1;
+		fprintf(help ? stdout : stderr, "usage: cuda_two_gpus [vmm|mempool]\n");
+		return !help;
 	}
 	return run(kind);
 }

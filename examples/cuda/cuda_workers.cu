@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * cuda_workers: many inference workers, one copy of the weights on the GPU.
+ * cuda_workers: many inference workers, one copy of the weights on the GPU, and a queue of requests
+ * between them.
  *
  * The loader makes the weights of a layer with a kernel, publishes them read-only and persistent,
  * and ends: the name, and so the memory, stays. Then come the workers, one after the other: each
- * looks the weights up and answers requests that come through a socket by a kernel that reads them
- * where they lie. A worker reports how much free memory the device lost by its look-up, and in
- * which segment the weights are: the same one for all.
+ * looks the weights up and answers the requests of a service by a kernel. Requests and answers are
+ * memory of the GPU, too, and ordered on streams: a worker never waits for its kernel, and the next
+ * request comes in while the last one is worked on. A worker reports how much free memory the
+ * device lost by its look-up, and in which segment the weights are: the same one for all.
  *
  * Weights and requests are small whole numbers, so that every sum is exact in a float, whatever
  * the order; the parent computes each answer for itself and compares all of it.
  *
- * A CUDA context does not survive a fork, so loader and workers are started by fork and exec. The
- * parent does not use CUDA at all.
+ * A CUDA context does not survive a fork, so loader and workers are started by fork and exec.
  */
 
 #include <errno.h>
@@ -22,12 +23,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cuda_runtime.h>
-#include <share/share.h>
+#include <share/service.h>
 
 #define POOL        "cuda-workers"
 #define WEIGHTS     "cuda-workers/weights"
@@ -36,6 +36,8 @@
 #define BYTES       ((size_t)ROWS * COLUMNS * sizeof(float))
 #define THREADS     256
 #define WORKERS_MAX 64
+#define SERVICE     "cuda-workers"
+#define TIMEOUT_MS  60000 /* only so that a stuck pool ends */
 #define MIB         (1024.0 * 1024)
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
@@ -160,31 +162,40 @@ static void load(void)
 /* ------------------------------------------------------------------------------------------- */
 /* A worker                                                                                    */
 
-/* Its first message: where it found the weights, and what the look-up cost the device. */
+static share_service *open_service(share_client *client, int role)
+{
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_service *service;
+
+	options.pool = POOL;
+	check(share_service_open(client, SERVICE, role, &options, &service), "share_service_open");
+	return service;
+}
+
+/* What it reports: where it found the weights, and what the look-up cost the device. */
 struct greeting {
 	uint64_t segment;
 	uint64_t offset;
 	int64_t cost; /* bytes of free memory less */
 };
 
-static void work(int requests)
+static void work(int greetings)
 {
-	float *request, *answer, in[COLUMNS], out[ROWS];
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
 	struct greeting greeting = {};
+	share_buffer *weights, *reply;
 	size_t before, after, total;
-	share_buffer *weights;
+	share_service *service;
 	share_client *client;
 	cudaStream_t stream;
 	share_pool *pool;
+	share_message m;
+	int r;
 
 	check(share_connect(NULL, &client), "share_connect");
 	check(share_pool_open(client, POOL, &pool), "share_pool_open");
 	use_device_of(pool);
 	check(cudaStreamCreate(&stream), "cudaStreamCreate");
-	check(cudaMalloc(&request, sizeof(in)), "cudaMalloc");
-	check(cudaMalloc(&answer, sizeof(out)), "cudaMalloc");
-
 	check(cudaMemGetInfo(&before, &total), "cudaMemGetInfo");
 	check(share_lookup(client, WEIGHTS, SHARE_RDONLY, 0, stream, &weights), WEIGHTS);
 	check(cudaMemGetInfo(&after, &total), "cudaMemGetInfo");
@@ -192,22 +203,22 @@ static void work(int requests)
 	greeting.segment = info.segment;
 	greeting.offset = info.offset;
 	greeting.cost = (int64_t)before - (int64_t)after;
-	check_system(send(requests, &greeting, sizeof(greeting), 0) == sizeof(greeting), "send");
+	service = open_service(client, SHARE_WORKER);
+	check_system(write(greetings, &greeting, sizeof(greeting)) == sizeof(greeting), "write");
 
-	while (recv(requests, in, sizeof(in), 0) == sizeof(in)) {
-		check(cudaMemcpyAsync(request, in, sizeof(in), cudaMemcpyHostToDevice, stream),
-		      "cudaMemcpyAsync");
-		infer<<<ROWS, THREADS, 0, stream>>>((const float *)share_ptr(weights), request,
-						    answer);
+	while ((r = share_next_request(service, -1, stream, &m)) == 0) {
+		check(share_alloc(pool, ROWS * sizeof(float), stream, &reply), "share_alloc");
+		infer<<<ROWS, THREADS, 0, stream>>>((const float *)share_ptr(weights),
+						    (const float *)share_ptr(m.buffer),
+						    (float *)share_ptr(reply));
 		check(cudaGetLastError(), "infer");
-		check(cudaMemcpyAsync(out, answer, sizeof(out), cudaMemcpyDeviceToHost, stream),
-		      "cudaMemcpyAsync");
-		check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-		check_system(send(requests, out, sizeof(out), 0) == sizeof(out), "send");
+		check(share_reply(&m, reply, NULL, 0, stream), "share_reply");
+		check(share_release(reply, stream), "share_release");
 	}
+	if (r != SHARE_EPIPE) /* the caller has left */
+		check(r, "share_next_request");
+	share_service_close(service);
 	check(share_release(weights, stream), "share_release");
-	check(cudaFree(request), "cudaFree");
-	check(cudaFree(answer), "cudaFree");
 	share_pool_close(pool);
 	share_disconnect(client);
 }
@@ -215,52 +226,41 @@ static void work(int requests)
 /* ------------------------------------------------------------------------------------------- */
 /* The parent                                                                                  */
 
-struct worker {
-	pid_t pid;
-	int socket;
-};
-
-/* @socket: the worker's end, or -1 for the loader. */
-static pid_t start(int socket)
+/* @greetings: where a worker writes its greeting, or -1 for the loader. */
+static void start(int greetings)
 {
 	pid_t pid = fork();
 	char text[16];
 
 	check_system(pid >= 0, "fork");
 	if (pid > 0)
-		return pid;
-	if (socket < 0) {
-		execl("/proc/self/exe", "cuda_workers", "--load", (char *)NULL);
-	} else {
-		snprintf(text, sizeof(text), "%d", dup(socket)); /* without close-on-exec */
-		execl("/proc/self/exe", "cuda_workers", "--work", text, (char *)NULL);
-	}
+		return;
+	snprintf(text, sizeof(text), "%d", greetings);
+	execl("/proc/self/exe", "cuda_workers", greetings < 0 ? "--load" : "--work", text,
+	      (char *)NULL);
 	_exit(127);
 }
 
-static void await(pid_t pid, const char *who)
+static void await(const char *who)
 {
 	int status;
 
-	if (waitpid(pid, &status, 0) != pid || status != 0)
+	if (wait(&status) < 0 || status != 0)
 		fail("%s failed", who);
 }
 
-static void start_worker(struct worker *w, struct greeting *greeting)
+static struct greeting start_worker(void)
 {
-	int pair[2], size = sizeof(float) * COLUMNS * 2;
+	struct greeting greeting;
+	int ends[2];
 
-	/* one packet is one request, or one answer */
-	check_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0,
-		     "socketpair");
-	for (int i = 0; i < 2; i++)
-		check_system(setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0,
-			     "SO_SNDBUF");
-	w->socket = pair[0];
-	w->pid = start(pair[1]);
-	close(pair[1]);
-	if (recv(w->socket, greeting, sizeof(*greeting), 0) != sizeof(*greeting))
+	check_system(pipe(ends) == 0, "pipe");
+	start(ends[1]);
+	close(ends[1]);
+	if (read(ends[0], &greeting, sizeof(greeting)) != sizeof(greeting))
 		fail("a worker did not come up");
+	close(ends[0]);
+	return greeting;
 }
 
 static void make_request(int number, float *request)
@@ -282,22 +282,30 @@ static void check_answer(int number, const float *request, const float *answer)
 	}
 }
 
-/* One request to each worker, then one answer from each. */
-static void ask_all(const struct worker *workers, int n, int first)
+/* A request for each worker, and their answers. */
+static void ask_all(share_service *service, share_pool *pool, int n, int first)
 {
+	share_pending *calls[WORKERS_MAX];
 	float request[COLUMNS], answer[ROWS];
+	share_buffer *b;
+	share_message m;
 
 	for (int i = 0; i < n; i++) {
+		check(share_alloc(pool, sizeof(request), NULL, &b), "share_alloc");
 		make_request(first + i, request);
-		check_system(send(workers[i].socket, request, sizeof(request), MSG_NOSIGNAL) ==
-				 sizeof(request),
-			     "sending a request");
+		check(share_copy_from_host(b, 0, request, sizeof(request), NULL),
+		      "share_copy_from_host");
+		check(share_call_start(service, b, NULL, 0, TIMEOUT_MS, NULL, &calls[i]),
+		      "share_call_start");
+		check(share_release(b, NULL), "share_release"); /* the request has it */
 	}
 	for (int i = 0; i < n; i++) {
-		if (recv(workers[i].socket, answer, sizeof(answer), 0) != sizeof(answer))
-			fail("a worker did not answer");
+		check(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
 		make_request(first + i, request);
+		check(share_copy_to_host(m.buffer, 0, answer, sizeof(answer), NULL),
+		      "share_copy_to_host");
 		check_answer(first + i, request, answer);
+		check(share_ack(&m, NULL), "share_ack");
 	}
 }
 
@@ -305,10 +313,10 @@ static int run(const char *kind, int n, int rounds)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
-	struct worker workers[WORKERS_MAX];
 	struct greeting first = {}, greeting;
-	share_client *client;
 	share_pool *pool;
+	share_service *service;
+	share_client *client;
 	double cost = 0;
 
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
@@ -318,9 +326,11 @@ static int run(const char *kind, int n, int rounds)
 	check(share_pool_get_info(pool, &info), "share_pool_get_info");
 	if (!info.device)
 		fail("kernels need GPU memory, and this is of kind %s: %s", info.kind, info.reason);
-	await(start(-1), "the loader");
+	service = open_service(client, SHARE_CALLER);
+	start(-1);
+	await("the loader");
 	for (int i = 0; i < n; i++) {
-		start_worker(&workers[i], &greeting);
+		greeting = start_worker();
 		if (i == 0)
 			first = greeting;
 		if (greeting.segment != first.segment || greeting.offset != first.offset)
@@ -328,11 +338,10 @@ static int run(const char *kind, int n, int rounds)
 		cost += (double)greeting.cost / MIB;
 	}
 	for (int i = 0; i < rounds; i++)
-		ask_all(workers, n, i * n);
+		ask_all(service, pool, n, i * n);
+	share_service_close(service); /* which ends the workers */
 	for (int i = 0; i < n; i++)
-		close(workers[i].socket);
-	for (int i = 0; i < n; i++)
-		await(workers[i].pid, "a worker");
+		await("a worker");
 	check(share_unpublish(client, WEIGHTS), WEIGHTS);
 
 	printf(
@@ -351,7 +360,9 @@ int main(int argc, char **argv)
 	const char *kind = argc > 1 ? argv[1] : "auto";
 	int n = argc > 2 ? atoi(argv[2]) : 4, rounds = argc > 3 ? atoi(argv[3]) : 2;
 
-	if (argc == 2 && strcmp(argv[1], "--load") == 0) {
+	bool help = strcmp(kind, "--help") == 0;
+
+	if (argc == 3 && strcmp(argv[1], "--load") == 0) {
 		load();
 		return 0;
 	}
@@ -360,10 +371,10 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc > 4 || kind[0] == '-' || n < 1 || n > WORKERS_MAX || rounds < 1) {
-		fprintf(stderr,
+		fprintf(help ? stdout : stderr,
 			"usage: cuda_workers [KIND [WORKERS [ROUNDS]]]\n"
-			"KIND is auto (default), vmm or mempool\n");
-		return 1;
+			"KIND is auto (default), vmm or mempool.\n");
+		return !help;
 	}
 	return run(kind, n, rounds);
 }

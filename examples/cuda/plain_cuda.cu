@@ -352,14 +352,15 @@ static int run(const char *kind)
 int main(int argc, char **argv)
 {
 	const char *kind = argc > 1 ? argv[1] : "vmm";
+	bool help = strcmp(kind, "--help") == 0;
 
 	if (argc == 2 && strcmp(argv[1], "--guest") == 0) {
 		visit();
 		return 0;
 	}
 	if (argc > 2 || (strcmp(kind, "vmm") != 0 && strcmp(kind, "mempool") != 0)) {
-		fprintf(stderr, "usage: plain_cuda [vmm|mempool]\n");
-		return 1;
+		fprintf(help ? stdout : stderr, "usage: plain_cuda [vmm|mempool]\n");
+		return !help;
 	}
 	return run(kind);
 }

@@ -31,7 +31,8 @@
 	X(SHARE_ESYSTEM, -17, "a system call failed")                       \
 	X(SHARE_ENOBROKER, -18, "no broker could be reached")               \
 	X(SHARE_ENODEV, -19, "no such device, or no driver for it")         \
-	X(SHARE_EDEVICE, -20, "the device or its driver failed")
+	X(SHARE_EDEVICE, -20, "the device or its driver failed")            \
+	X(SHARE_EPIPE, -21, "the other side is gone")
 
 enum share_error {
 #define SHARE_ERROR_ENUM(name, number, text) name = number,

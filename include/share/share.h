@@ -234,6 +234,17 @@ typedef struct share_pool_info {
 /** What was true when the pool was opened; no request. */
 int share_pool_get_info(share_pool *p, share_pool_info *out);
 
+/**
+ * Bounds what this process keeps of the pool without using it: at most @bytes of released buffers,
+ * for allocations to come, so that most of them need nobody else; 0: none. Holds for all handles
+ * that this connection has of the pool, as long as it has one; what is kept now goes back. Without
+ * this call: a 16th of the pool's limit, at most 1 GiB. What is kept is given back when memory is
+ * short, on the next call that allocates or releases, in share_dispatch(), or while a call waits
+ * for memory or for a name; and when the pool is destroyed. It is in use in what `sharectl` shows.
+ * SHARE_MAGAZINES=0 in the environment: no connection keeps any.
+ */
+int share_pool_set_cache(share_pool *p, uint64_t bytes);
+
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers                                                                                     */
 
@@ -572,10 +583,10 @@ int share_revoke(share_client *c, const share_token *token);
 
 /**
  * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
- * "clients", "buffers", "names", "devices" or "events" (one object each); identifiers are
- * hexadecimal strings. @each gets one object at a time, valid during the call; a non-zero return
- * stops and is returned. Shows what this user may see: administrators everything, others what is in
- * pools they may use and their own clients.
+ * "clients", "buffers", "names", "devices", "events" or "channels" (one object each); identifiers
+ * are hexadecimal strings. @each gets one object at a time, valid during the call; a non-zero
+ * return stops and is returned. Shows what this user may see: administrators everything, others
+ * what is in pools they may use and their own clients.
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);

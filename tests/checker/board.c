@@ -50,18 +50,18 @@ const char *action_text(int action)
 /* ------------------------------------------------------------------------------------------- */
 
 /* A packet a message: as many as fit are few, so tokens do not lie around. */
-void channel_new(int fds[2])
+void pipe_new(int fds[2])
 {
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK | O_DIRECT) < 0)
 		give_up("making the pipe of tokens");
 }
 
-bool channel_send(int fd, const struct message *m)
+bool pipe_send(int fd, const struct passed *m)
 {
 	return write(fd, m, sizeof(*m)) == sizeof(*m);
 }
 
-bool channel_receive(int fd, struct message *m)
+bool pipe_receive(int fd, struct passed *m)
 {
 	return read(fd, m, sizeof(*m)) == sizeof(*m);
 }

@@ -23,8 +23,10 @@ check()
 
 # odd seeds have segments come and go; without one it is another one each time
 check --seed 1
-check --seed 2 --kill
+check --seed 2 --kill --channels 0
 check --seed 3 --kill --hang-up
+check --seed 6 --channels 85
+check --channels 85 --kill=30 --hang-up --processes 5
 check --kill=15 --hang-up --pause 20000 --streams 12 --processes 6
 check --seed 5 --kill --hang-up --reuse clean
 [ "$kind" = host ] || SHARE_HOST_FENCES=1 check --seed 4 --kill

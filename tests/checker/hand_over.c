@@ -2,8 +2,8 @@
 
 /*
  * How buffers get from one worker to another: by name, for reading, as long as the name leads to
- * them; or by a token, to have for oneself, and to fill anew. What is in them goes along: with a
- * name as metadata, with a token in the message.
+ * them; by a token, to have for oneself, and to fill anew; or on a channel (traffic.c). What is in
+ * them goes along: with a name as metadata, with a token beside it in the pipe.
  */
 
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "tests/checker/traffic.h"
 #include "tests/checker/worker.h"
 
 #define TOKEN_MS 300 /* those in the pipe when it is read no more must not keep memory for ever */
@@ -52,7 +53,7 @@ void follow(struct worker *w, struct held *h, unsigned stream)
 	h->stream = stream;
 }
 
-static share_fence record(struct worker *w, unsigned stream)
+share_fence record(struct worker *w, unsigned stream)
 {
 	share_fence fence;
 
@@ -92,9 +93,10 @@ static void publish(struct worker *w, const struct held *h)
 	name_text((unsigned)dice_roll(&w->dice, NAMES), name);
 	fence = record(w, h->stream);
 	snprintf(content, sizeof(content),
-		 "{\"owner\": %u, \"generation\": %u, \"timeline\": %" PRIu64
+		 "{\"serial\": %" PRIu64
+		 ", \"owner\": %u, \"generation\": %u, \"timeline\": %" PRIu64
 		 ", \"value\": %" PRIu64 "}",
-		 h->mark.owner, h->mark.generation, fence.timeline, fence.value);
+		 h->mark.serial, h->mark.owner, h->mark.generation, fence.timeline, fence.value);
 	doing(w, ACTION_PUBLISHING, h->stream);
 	expect(w, "share_metadata_set", share_metadata_set(h->buffer, content));
 	expect(w, "share_publish",
@@ -105,9 +107,10 @@ static void publish(struct worker *w, const struct held *h)
 static void export_to_anyone(struct worker *w, const struct held *h)
 {
 	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
-	struct message m = {
-	    .buffer = h->mark.buffer,
+	struct passed m = {
+	    .buffer = share_id(h->buffer),
 	    .size = share_size(h->buffer),
+	    .serial = h->mark.serial,
 	    .owner = h->mark.owner,
 	    .generation = h->mark.generation,
 	};
@@ -118,7 +121,7 @@ static void export_to_anyone(struct worker *w, const struct held *h)
 	doing(w, ACTION_EXPORTING, h->stream);
 	expect(w, "share_export",
 	       share_export_with(h->buffer, &options, w->streams[h->stream], &m.token));
-	if (!channel_send(w->tokens[1], &m)) {
+	if (!pipe_send(w->tokens[1], &m)) {
 		int r = share_revoke(w->client, &m.token);
 
 		if (r != 0 && r != SHARE_ENOENT) /* its time was over */
@@ -129,6 +132,8 @@ static void export_to_anyone(struct worker *w, const struct held *h)
 
 void give(struct worker *w, const struct held *h)
 {
+	if (dice_roll(&w->dice, 100) < w->board->options.channels && traffic_give(w, h))
+		return;
 	if (dice_hit(&w->dice, 55))
 		publish(w, h);
 	else
@@ -154,7 +159,7 @@ static void read_and_let_go(struct worker *w, share_buffer *b, unsigned stream,
 
 static void read_content(struct worker *w, share_buffer *b, struct mark *mark, share_fence *giver)
 {
-	json_int_t owner, generation, timeline, value;
+	json_int_t serial, owner, generation, timeline, value;
 	json_t *content;
 	char *text;
 	int r = share_metadata_get(b, &text);
@@ -162,12 +167,12 @@ static void read_content(struct worker *w, share_buffer *b, struct mark *mark, s
 	if (r != 0)
 		unexpected(w, "share_metadata_get", r);
 	content = json_loads(text, 0, NULL);
-	if (json_unpack(content, "{s:I, s:I, s:I, s:I}", "owner", &owner, "generation", &generation,
-			"timeline", &timeline, "value", &value) < 0)
+	if (json_unpack(content, "{s:I, s:I, s:I, s:I, s:I}", "serial", &serial, "owner", &owner,
+			"generation", &generation, "timeline", &timeline, "value", &value) < 0)
 		unexpected(w, "reading metadata", SHARE_EPROTO);
 	json_decref(content);
 	free(text);
-	*mark = (struct mark){share_id(b), (uint32_t)owner, (uint32_t)generation};
+	*mark = (struct mark){(uint64_t)serial, (uint32_t)owner, (uint32_t)generation};
 	*giver = (share_fence){(uint64_t)timeline, (uint64_t)value};
 }
 
@@ -205,11 +210,11 @@ void look_up(struct worker *w)
 void import(struct worker *w)
 {
 	struct held h = {.stream = (unsigned)dice_roll(&w->dice, w->n_streams)};
-	struct message m;
+	struct passed m;
 	struct job *j;
 	int r;
 
-	if (!channel_receive(w->tokens[0], &m))
+	if (!pipe_receive(w->tokens[0], &m))
 		return;
 	doing(w, ACTION_IMPORTING, h.stream);
 	r = share_import(w->client, &m.token, 0, w->streams[h.stream], &h.buffer);
@@ -219,7 +224,7 @@ void import(struct worker *w)
 		unexpected(w, "share_import", r);
 	if (share_id(h.buffer) != m.buffer || share_size(h.buffer) != m.size)
 		unexpected(w, "share_import gave another buffer", SHARE_EPROTO);
-	h.mark = (struct mark){m.buffer, m.owner, m.generation};
+	h.mark = (struct mark){m.serial, m.owner, m.generation};
 	if (dice_hit(&w->dice, 40)) {
 		read_and_let_go(w, h.buffer, h.stream, &h.mark, &m.fence, "imported");
 		return;
@@ -228,7 +233,7 @@ void import(struct worker *w)
 	j->how = "imported, to be filled anew";
 	j->giver = m.fence;
 	job_read(w, j);
-	h.mark = (struct mark){m.buffer, w->index, m.generation + 1};
+	h.mark = (struct mark){m.serial, w->index, m.generation + 1};
 	job_fill(w, job_new(w, h.stream, h.buffer, &h.mark));
 	if (w->n_held < HELD_MAX && dice_hit(&w->dice, 30))
 		keep(w, &h);

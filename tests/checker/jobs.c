@@ -154,16 +154,14 @@ static void report(struct worker *w, const struct job *j)
 {
 	uint64_t part = j->bad_word / (j->size / PARTS / sizeof(uint32_t));
 
-	fprintf(stderr,
-		"WRONG: process %u, stream %u, %s: buffer %" PRIx64
-		" of process %u, filling %u: "
-		"word %" PRIu64 " of %" PRIu64 " is %08x (a mark of process %d), not %08x%s\n",
-		w->index, j->stream, j->how, j->mark.buffer, j->mark.owner, j->mark.generation,
-		j->bad_word, j->size / sizeof(uint32_t), j->found, (int)(j->found >> 24) - 1,
-		mark_word(&j->mark, part),
-		giver_status(w, j) == SHARE_EAGAIN ? "; the giver's fence is not reached" : "");
-	atomic_fetch_add(&w->board->wrong, 1);
-	atomic_store(&w->board->stop, true);
+	wrong(w,
+	      "stream %u, %s: allocation %" PRIx64
+	      ", filling %u by process %u: "
+	      "word %" PRIu64 " of %" PRIu64 " is %08x (a mark of process %d), not %08x%s",
+	      j->stream, j->how, j->mark.serial, j->mark.generation, j->mark.owner, j->bad_word,
+	      j->size / sizeof(uint32_t), j->found, (int)(j->found >> 24) - 1,
+	      mark_word(&j->mark, part),
+	      giver_status(w, j) == SHARE_EAGAIN ? "; the giver's fence is not reached" : "");
 }
 
 static void judge(struct worker *w, struct job *j)

@@ -27,7 +27,8 @@ enum {
 	OPTION_STUCK,
 	OPTION_POOL,
 	OPTION_PAUSE,
-	OPTION_REUSE
+	OPTION_REUSE,
+	OPTION_CHANNELS
 };
 
 static const struct argp_option described[] = {
@@ -45,6 +46,7 @@ static const struct argp_option described[] = {
     {"pool", OPTION_POOL, "BYTES", 0, "size of the pool (default 512 KiB, for GPUs 4 MiB)", 0},
     {"pause", OPTION_PAUSE, "MICROSECONDS", 0, "the longest that work takes (default 4000)", 0},
     {"reuse", OPTION_REUSE, "POLICY", 0, "of the pool: gate (default), clean or scrub", 0},
+    {"channels", OPTION_CHANNELS, "PERCENT", 0, "of the steps: on channels (default 40)", 0},
     {0},
 };
 
@@ -109,6 +111,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			o->reuse++;
 		if (o->reuse == 3)
 			argp_error(state, "there is no policy %s", arg);
+		break;
+	case OPTION_CHANNELS:
+		o->channels = (unsigned)number(arg, 100, state);
 		break;
 	case ARGP_KEY_END:
 		if (o->processes == 0 || o->streams == 0)
@@ -179,6 +184,15 @@ static int create_pool(share_client *client, const struct options *o, share_pool
 	return 0;
 }
 
+static size_t count_channels(share_client *client)
+{
+	json_t *rows = report(client, "channels");
+	size_t n = json_array_size(rows);
+
+	json_decref(rows);
+	return n;
+}
+
 /* Nobody has anything any more, and the broker knows. */
 static void expect_nothing_left(share_client *client, share_pool *pool)
 {
@@ -193,6 +207,7 @@ static void expect_nothing_left(share_client *client, share_pool *pool)
 	}
 	settle(client, s.clients == 1 && s.names == 0 && s.tokens == 0 && s.leases == 0 &&
 			   s.buffers == 0 && s.buffer_bytes == 0);
+	until(count_channels(client) == 0);
 	share_pool_close(pool);
 	settle(client, s.segments == 0 && s.segment_bytes == 0);
 }
@@ -202,6 +217,13 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 	const struct options *o = &board->options;
 	uint64_t steps = atomic_load(&board->claimed); /* each worker tries one too many */
 
+	if (o->channels)
+		printf("channels: %" PRIu64 " sent, %" PRIu64 " received, %" PRIu64
+		       " of them again; %" PRIu64 " dropped, %" PRIu64 " set aside, %" PRIu64
+		       " left behind\n",
+		       atomic_load(&board->sent), atomic_load(&board->received),
+		       atomic_load(&board->again), atomic_load(&board->lost),
+		       atomic_load(&board->set_aside), atomic_load(&board->stale));
 	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
 	       " words, %" PRIu64 " of them void; full %" PRIu64
 	       " times; killed: %u processes, %u agents; hung up: %" PRIu64 ": %s\n",
@@ -261,7 +283,8 @@ int main(int argc, char **argv)
 			    .streams = 4,
 			    .steps = 2000,
 			    .stuck_seconds = 30,
-			    .pause_us = 4000};
+			    .pause_us = 4000,
+			    .channels = 40};
 
 	if (argc == 7 && strcmp(argv[1], "--worker") == 0)
 		return worker_run(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]),

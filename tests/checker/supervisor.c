@@ -21,7 +21,7 @@
 #include <jansson.h>
 
 #include "tests/checker/supervisor.h"
-#include "tests/checker/worker.h"
+#include "tests/checker/traffic.h"
 
 #define LOOK_MS    5
 #define ROWS_SHOWN 40
@@ -124,7 +124,7 @@ struct supervisor *supervisor_start(struct board *board, int board_fd, share_cli
 
 	s = (struct supervisor){.board = board, .board_fd = board_fd, .client = client};
 	s.dice = dice_new(board->options.seed, WORKERS_MAX, 0);
-	channel_new(s.tokens);
+	pipe_new(s.tokens);
 	if (share_inspect(client, "status", find_broker, &s.broker) != 0)
 		exit(1);
 	s.end_ms =
@@ -172,6 +172,7 @@ static void kill_somebody(struct supervisor *s)
 		s->agent_kills++;
 	if (agent || p->pid == 0 || p->killed)
 		return;
+	record_departure_of_all(s->board);
 	kill(p->pid, SIGKILL);
 	p->killed = true;
 	s->kills++;
@@ -209,7 +210,8 @@ static int tell_row(const char *json, void *data)
 
 void supervisor_tell(share_client *client)
 {
-	static const char *const what[] = {"status", "pools", "clients", "names", "buffers"};
+	static const char *const what[] = {"status", "pools",    "clients",
+					   "names",  "channels", "buffers"};
 
 	alarm(20); /* it may be the broker that is stuck */
 	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++) {

@@ -6,6 +6,7 @@
  * same things; how they meet is up to the scheduler.
  */
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/checker/traffic.h"
 #include "tests/checker/worker.h"
 
 void doing(struct worker *w, enum action action, unsigned stream)
@@ -37,19 +39,39 @@ void unexpected(struct worker *w, const char *call, int error)
 	_exit(1);
 }
 
-static unsigned any_stream(struct worker *w)
+void wrong(struct worker *w, const char *format, ...)
+{
+	va_list arguments;
+
+	flockfile(stderr);
+	fprintf(stderr, "WRONG: process %u, ", w->index);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	funlockfile(stderr);
+	atomic_fetch_add(&w->board->wrong, 1);
+	atomic_store(&w->board->stop, true);
+}
+
+unsigned any_stream(struct worker *w)
 {
 	return (unsigned)dice_roll(&w->dice, w->n_streams);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-static uint64_t any_size(struct worker *w)
+uint64_t any_size(struct worker *w)
 {
 	uint64_t unit = sizeof(uint32_t) * PARTS * 16, most = w->board->options.pool_size / 8;
 	uint64_t size = dice_hit(&w->dice, 30) ? most : most / 8;
 
 	return (dice_roll(&w->dice, size / unit) + 1) * unit;
+}
+
+uint64_t new_serial(struct worker *w)
+{
+	return ++w->serial;
 }
 
 /* The pool has nothing left: something must go, or all would wait for each other. */
@@ -60,7 +82,7 @@ static void make_room(struct worker *w)
 		struct held *h = &w->held[--w->n_held];
 
 		let_go(w, h->buffer, h->stream);
-	} else {
+	} else if (!traffic_make_room(w)) {
 		unpublish(w, (unsigned)dice_roll(&w->dice, NAMES));
 	}
 }
@@ -82,7 +104,7 @@ static void allocate(struct worker *w)
 		return;
 	if (r != 0)
 		unexpected(w, "share_alloc", r);
-	h.mark.buffer = share_id(h.buffer);
+	h.mark.serial = new_serial(w);
 	j = job_new(w, h.stream, h.buffer, &h.mark);
 	job_fill(w, j);
 	if (dice_hit(&w->dice, 20)) {
@@ -131,7 +153,9 @@ static void step(struct worker *w)
 	uint64_t what = dice_roll(&w->dice, 100);
 
 	doing(w, ACTION_CHOOSING, 0);
-	if (what < 40)
+	if (dice_roll(&w->dice, 100) < w->board->options.channels)
+		traffic_step(w);
+	else if (what < 40)
 		allocate(w);
 	else if (what < 65)
 		look_up(w);
@@ -175,6 +199,7 @@ static void hang_up(struct worker *w)
 		job_fill(w, job_new(w, h->stream, h->buffer, &h->mark));
 	}
 	w->lost = true;
+	record_departure_of_all(w->board);
 	cut_connection(w);
 	doing(w, ACTION_HUNG_UP, 0);
 	for (unsigned i = 0; i < 20; i++) {
@@ -185,6 +210,7 @@ static void hang_up(struct worker *w)
 			j->how = "its own, having hung up";
 			job_read(w, j);
 		}
+		traffic_use(w);
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		jobs_reap(w);
 	}
@@ -198,6 +224,7 @@ static void end(struct worker *w)
 
 		let_go(w, h->buffer, h->stream);
 	}
+	traffic_end(w);
 	jobs_finish(w);
 	w->engine->stop(w);
 	share_pool_close(w->pool);
@@ -239,13 +266,16 @@ int worker_run(int board_fd, int read_fd, int write_fd, unsigned index, unsigned
 		r = share_pool_open(w.client, "checker", &w.pool);
 	if (r != 0)
 		unexpected(&w, "starting", r);
+	w.serial = (uint64_t)index << 56 | (uint64_t)incarnation << 32;
+	w.traffic = traffic_new();
 	w.n_streams = o->streams;
 	r = w.engine->start(&w);
 	if (r != 0)
 		return r;
 	progress(&w);
 	while (claim_step(&w)) {
-		if (o->hang_up && w.n_held > 1 && dice_roll(&w.dice, 200) == 0) {
+		if (o->hang_up && w.n_held + w.traffic->n_loans > 1 &&
+		    dice_roll(&w.dice, 200) == 0) {
 			hang_up(&w);
 			end(&w);
 			return EXIT_HUNG_UP;

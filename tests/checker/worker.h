@@ -16,12 +16,13 @@
  * A buffer has eight parts of the same size, and its words are of 32 bits. */
 #define PARTS 8
 struct mark {
-	uint64_t buffer;
+	uint64_t
+	    serial; /* of the allocation; not the identifier: asking for that has consequences */
 	uint32_t owner, generation;
 };
 static inline uint32_t mark_word(const struct mark *m, uint64_t part)
 {
-	uint64_t x = mix(mix(m->buffer + 1) + ((uint64_t)m->generation << 32) + part);
+	uint64_t x = mix(mix(m->serial + 1) + ((uint64_t)m->generation << 32) + part);
 
 	return (m->owner + 1) << 24 | (uint32_t)(x & 0xffffff);
 }
@@ -85,7 +86,9 @@ struct worker {
 	unsigned next_job;
 	struct held held[HELD_MAX];
 	unsigned n_held;
-	bool lost; /* it has hung up */
+	uint64_t serial;         /* of the last allocation */
+	struct traffic *traffic; /* its channels */
+	bool lost;               /* it has hung up */
 };
 
 /* The whole life of a worker; its exit code. */
@@ -99,6 +102,13 @@ void progress(struct worker *w);
 
 /* A call of the library's did what it may not: says so and ends the process. */
 void __attribute__((noreturn)) unexpected(struct worker *w, const char *call, int error);
+
+/* Something is not as it should be: says what, and stops the run. */
+void __attribute__((format(printf, 2, 3))) wrong(struct worker *w, const char *format, ...);
+
+unsigned any_stream(struct worker *w);
+uint64_t any_size(struct worker *w);
+uint64_t new_serial(struct worker *w);
 
 /* jobs.c */
 /* A free one, for the stream; may have to wait for others. */
@@ -119,6 +129,8 @@ void import(struct worker *w);
 void keep(struct worker *w, const struct held *h);
 void let_go(struct worker *w, share_buffer *b, unsigned stream);
 void unpublish(struct worker *w, unsigned name);
+/* A fence behind what the stream has to do. */
+share_fence record(struct worker *w, unsigned stream);
 /* Makes @stream wait for what this process did with it. */
 void follow(struct worker *w, struct held *h, unsigned stream);
 

@@ -3,7 +3,7 @@
 /*
  * cli-hold: a client for sharectl to look at. Makes pools, buffers and names that are the same each
  * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
- * so many small buffers instead.
+ * so many small buffers instead; with the argument "channels", both ends of two channels.
  *
  * The broker is to be started with tests/cli/broker.json.
  */
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/channel.h>
 #include <share/share.h>
 
 static share_client *client;
@@ -95,6 +96,32 @@ static void hold_many(share_pool *pool, size_t n)
 	free(buffers);
 }
 
+static share_channel *take_part(const char *name, int role, const share_channel_options *options)
+{
+	share_channel *ch;
+
+	check(share_channel_open(client, name, role, options, &ch), name);
+	return ch;
+}
+
+static void hold_channels(void)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ends[4];
+
+	options.mode = SHARE_QUEUE;
+	options.when_full = SHARE_FULL_DROP;
+	options.depth = 8;
+	options.producers = 2;
+	ends[0] = take_part("jobs/resize", SHARE_PRODUCER, &options);
+	ends[1] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
+	ends[2] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
+	ends[3] = take_part("frames", SHARE_CONSUMER, NULL);
+	wait_for_end();
+	for (int i = 0; i < 4; i++)
+		share_channel_close(ends[i]);
+}
+
 int main(int argc, char **argv)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
@@ -105,6 +132,8 @@ int main(int argc, char **argv)
 	check(share_pool_open(client, "default", &pool), "open pool");
 	if (argc == 1)
 		hold_known_state(pool);
+	else if (strcmp(argv[1], "channels") == 0)
+		hold_channels();
 	else
 		hold_many(pool, strtoul(argv[1], NULL, 10));
 	share_pool_close(pool);

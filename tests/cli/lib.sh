@@ -21,6 +21,9 @@ failures=0
 export LC_ALL=C.UTF-8 PATH=$SHARE_TEST_BIN:/usr/bin:/bin
 unset SHARE_BROKER XDG_RUNTIME_DIR COLUMNS ARGP_HELP_FMT LIBSMARTCOLS_DEBUG
 
+# What is shown is what programs use, not what the library keeps for their next use.
+export SHARE_MAGAZINES=0
+
 # Short, as it becomes the path of a socket.
 if [[ -z ${SHARE_TEST_SCRATCH-} ]]; then
 	unset SHARE_SOCKET

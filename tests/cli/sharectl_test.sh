@@ -29,7 +29,8 @@ golden_processes()
 			sed -E -e 's/ +/ /g' -e 's/^ //' \
 				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
 				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
-				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g'
+				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g' \
+				-e 's/ [0-9]+>/ PID>/g' -e 's/>[0-9]+/>PID/g'
 	}
 	failures=0
 	golden "$@"
@@ -83,6 +84,23 @@ known_state()
 	golden segments-after sharectl --json segments
 }
 
+# Who takes part in channels.
+channels()
+{
+	coproc HOLD { exec cli-hold channels; }
+	local hold=$HOLD_PID
+	read -r _ <&"${HOLD[0]}"
+
+	golden_processes channels sharectl channels || failures=$((failures + 1))
+	golden channels-json sharectl --json channels
+	check "--json channels is JSON" is_json channels
+	check "and has both of them" same "$(cat "$scratch/count")" 2
+
+	exec {HOLD[1]}>&-
+	wait "$hold"
+	golden channels-after sharectl --json channels
+}
+
 # More than one answer of the broker holds.
 many()
 {
@@ -106,13 +124,14 @@ many()
 }
 
 case ${1-} in
-known_state | many)
+known_state | channels | many)
 	"$1"
 	finish
 	;;
 esac
 
 check "the known state is shown" share-run --config="$cli/broker.json" -- "$0" known_state
+check "channels are shown" share-run --config="$cli/broker.json" -- "$0" channels
 check "many buffers are shown" share-run --config="$cli/broker.json" -- "$0" many
 check "nothing is left behind" is_empty "$TMPDIR"
 finish

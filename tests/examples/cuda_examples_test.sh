@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The examples with kernels, built by whoever has nvcc and run by whoever has a GPU: without one they
-# say what is missing, and do not call that a success. With one, scripts/test-gpu runs them.
+# say what is missing, and fail. With one, scripts/test-gpu runs them.
 
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -15,7 +15,7 @@ fi
 unset LD_LIBRARY_PATH
 
 run_example cuda_two_gpus
-expect 77 '^cuda_two_gpus: skipped: it takes two GPUs, and this process sees 0$'
+fails '^cuda_two_gpus: owner: it takes two GPUs, and this process sees 0$'
 for example in cuda_pipeline cuda_workers plain_cuda; do
 	for kind in vmm mempool; do
 		run_example $example $kind
@@ -25,6 +25,9 @@ for example in cuda_pipeline cuda_workers plain_cuda; do
 	run_example $example --kind vmm
 	expect 1 '^$'
 	grep -q "^usage: $example " "$scratch/err"
+	run_example $example --help
+	expect 0 .
+	grep -q "^usage: $example " "$scratch/out"
 done
 for example in cuda_pipeline cuda_workers; do
 	run_example $example

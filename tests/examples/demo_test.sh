@@ -15,6 +15,7 @@ cd "$scratch"
 
 run_example "$checkout/scripts/demo"
 expect 0 '^demo: ok kind=(host|vmm|mempool) consumers=3 bytes=[0-9]+ copies=0$'
+grep -q '^workers: ok workers=3 killed=1 requests=24 ' "$scratch/out"
 echo 'some file' >'a file'
 run_example "$checkout/scripts/demo" --kind=host --file 'a file' --consumers=2
 expect 0 '^demo: ok kind=host consumers=2 bytes=640 copies=0$'

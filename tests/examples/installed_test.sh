@@ -31,9 +31,11 @@ done
 export PATH=$scratch/prefix/bin:$PATH LD_LIBRARY_PATH=$library
 run_example share-run -- ./hello
 expect 0 '^child '
+run_example share-run -- build/fences
+expect 0 '^fences: ok '
 run_example share-run -- build/pipeline --kind host --frames 4 data/picture.ppm
-expect 0 '^demo: ok kind=host consumers=3 bytes=2764800 copies=0$'
-run_example share-run -- build/workers --workers 2 --rounds 1
+expect 0 '^pipeline: ok kind=host consumers=3 bytes=2764800 copies=0$'
+run_example share-run -- build/workers 2 1
 expect 0 '^workers: ok '
 if [[ -x build/service ]]; then
 	run_example share-run -- sh -c \

@@ -26,3 +26,11 @@ expect()
 	last=$(tail -n 1 "$scratch/out")
 	[[ $last =~ $2 ]] || { echo "FAILED: $command: the last line is not like $2" && exit 1; }
 }
+
+# fails PATTERN: with this as the last line of its stderr
+fails()
+{
+	[[ $code == 1 ]] || { echo "FAILED: $command: exit code $code, not 1" && exit 1; }
+	last=$(tail -n 1 "$scratch/err")
+	[[ $last =~ $1 ]] || { echo "FAILED: $command: the last error is not like $1" && exit 1; }
+}

@@ -16,17 +16,17 @@ export SHARE_STANDIN="machine=$$,devices=1"
 
 for kind in vmm mempool; do
 	run_example pipeline --kind $kind --consumers 2 --frames 4 "$picture"
-	expect 0 "^demo: ok kind=$kind consumers=2 bytes=1843200 copies=0\$"
+	expect 0 "^pipeline: ok kind=$kind consumers=2 bytes=1843200 copies=0\$"
 done
 run_example pipeline --frames 2 "$picture"
-expect 0 '^demo: ok kind=vmm consumers=3 bytes=1382400 copies=0$'
+expect 0 '^pipeline: ok kind=vmm consumers=3 bytes=1382400 copies=0$'
 
 # a kind that cannot be had is no success, and auto says what it took instead
 export SHARE_STANDIN="machine=$$,devices=0"
 for kind in vmm mempool; do
 	run_example pipeline --kind $kind "$picture"
-	expect 1 '^demo: FAILED share_pool_create: .*CUDA_ERROR_NO_DEVICE'
+	fails '^pipeline: share_pool_create: .*CUDA_ERROR_NO_DEVICE'
 done
 run_example pipeline --frames 2 "$picture"
-expect 0 '^demo: ok kind=host consumers=3 bytes=1382400 copies=0$'
+expect 0 '^pipeline: ok kind=host consumers=3 bytes=1382400 copies=0$'
 grep -qE '^kind host: .*CUDA_ERROR_NO_DEVICE' "$scratch/out"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# pipeline reads pictures of all sorts and files that are none, says exactly what scripts/demo
-# promises, and does not call a broken picture or an unknown kind a success.
+# pipeline reads pictures of all sorts and files that are none, says exactly what scripts/demo makes
+# its promise of, and does not call a broken picture or an unknown kind a success.
 
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ picture=${SHARE_TEST_SOURCE:?is not set}/examples/data/picture.ppm
 # ok CONSUMERS BYTES: frames of so many bytes in all were worked on
 ok()
 {
-	expect 0 "^demo: ok kind=host consumers=$1 bytes=$2 copies=0\$"
+	expect 0 "^pipeline: ok kind=host consumers=$1 bytes=$2 copies=0\$"
 }
 
 # shape TEXT: what the file was taken for
@@ -49,22 +49,22 @@ done
 
 # whatever this machine can do, and it says why
 run_example pipeline --frames 2 "$picture"
-expect 0 '^demo: ok kind=(host|vmm|mempool) consumers=3 bytes=1382400 copies=0$'
+expect 0 '^pipeline: ok kind=(host|vmm|mempool) consumers=3 bytes=1382400 copies=0$'
 grep -qE '^kind (host|vmm|mempool): .* ' "$scratch/out"
 
 printf 'P6 640 480 255\nshort' >"$scratch/short"
 run_example pipeline "$scratch/short"
-expect 1 '^demo: FAILED the picture ends after 5 of 921600 bytes$'
+fails '^pipeline: the picture ends after 5 of 921600 bytes$'
 run_example pipeline "$scratch/none"
-expect 1 '^demo: FAILED .*none: No such file or directory$'
+fails '^pipeline: .*none: No such file or directory$'
 run_example pipeline "$scratch"
-expect 1 '^demo: FAILED .*: not a file with something in it$'
+fails '^pipeline: .*: not a file with something in it$'
 run_example pipeline --kind marble "$picture"
-expect 1 '^demo: FAILED .*"marble" is not a kind of pool'
+fails '^pipeline: .*"marble" is not a kind of pool'
 run_example pipeline --consumers 0 "$picture"
 expect 1 '^$'
 
 # two at a time on one broker would see each other's frames: the pool is their lock
 echo '{"pools": [{"name": "pipeline"}]}' >"$scratch/config"
 run_example share-run --config "$scratch/config" -- pipeline "$picture"
-expect 1 '^demo: FAILED share_pool_create: the object exists already '
+fails '^pipeline: share_pool_create: the object exists already '

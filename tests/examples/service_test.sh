@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The service takes jobs that were there before it came and such that come later, from several
-# clients; more at a time than are reported one by one, which it learns by listing; SIGTERM ends it
-# cleanly; and it does not outlive its broker.
+# The service answers those who asked before it came and those who come later, several clients at a
+# time, and those who asked while it was stopped; what one service had when it was killed is
+# answered by another; SIGTERM ends it cleanly; and it does not outlive its broker.
 
 # shellcheck disable=SC2016 # the scripts are for the shell under share-run
 set -euo pipefail
@@ -15,12 +15,27 @@ run_example share-run -- sh -c '
 	service_client 100 && wait $early || exit 1
 	kill -STOP $service
 	service_client 1000 & late=$!
-	until [ "$(sharectl names --json | grep -c jobs/)" = 1000 ]; do :; done
+	service_client 10 & later=$!
 	kill -CONT $service
-	service_client 10 && wait $late || exit 1
+	wait $late && wait $later || exit 1
 	kill -TERM $service
 	wait $service'
 expect 0 '^service: ended jobs=1130$'
+
+# of two, one is killed in the middle of it
+run_example share-run -- sh -c '
+	service & service=$!
+	service_client 1 || exit 1
+	service >"$0/victim" & victim=$!
+	until grep -q ready "$0/victim"; do :; done
+	service_client 5000 & client=$!
+	service_client 1 || exit 1
+	kill -KILL $victim
+	wait $client || exit 1
+	kill -TERM $service
+	wait $service' "$scratch"
+expect 0 '^service: ended jobs=[0-9]+$'
+grep -q '^service_client: ok jobs=5000$' "$scratch/out"
 
 export SHARE_SOCKET=$scratch/nobody
 run_example service_client

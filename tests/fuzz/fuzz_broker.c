@@ -2,9 +2,9 @@
 
 /*
  * The broker against its clients. The input is what three clients of one process do: packets, also
- * without a handshake and with descriptors, values on their timelines, hanging up, dying, not
- * reading, and time that passes. Whatever they do, the broker answers with packets that make sense,
- * and when they all are dead nothing is left.
+ * without a handshake and with descriptors, values on their timelines, bytes in their pages of
+ * channels, hanging up, dying, not reading, and time that passes. Whatever they do, the broker
+ * answers with packets that make sense, and when they all are dead nothing is left.
  *
  * An input is a byte of flags (bit n: client n comes without a handshake; bit n + 4: it does not
  * come before it is told to) and records: a byte that says what (low half) and who (high half), two
@@ -13,6 +13,7 @@
 
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -22,7 +23,9 @@
 #include "broker/log.h"
 #include "broker/name.h"
 #include "tests/fuzz/fuzz.h"
+#include "wire/channel_page.h"
 #include "wire/packet.h"
+#include "wire/page.h"
 #include "wire/timeline.h"
 
 #define ENDS        3
@@ -31,6 +34,7 @@
 
 enum what {
 	PACKET, /* and all numbers that are not below */
+	POKE_CHANNEL = 7,
 	PACKET_WITH_DESCRIPTOR = 8,
 	POKE,
 	HANG_UP,
@@ -50,6 +54,8 @@ static struct end {
 	uint64_t client;
 	bool deaf;
 	struct timeline_page *page;
+	unsigned char *channel; /* its page in the last one it joined */
+	size_t channel_size;
 } ends[ENDS];
 
 static unsigned char packet[WIRE_PACKET_MAX];
@@ -72,6 +78,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	config->limits.max[LIMIT_POOLS] = 4;
 	config->limits.max[LIMIT_METADATA] = 70000;
 	config->limits.max[LIMIT_UNSENT] = 100000;
+	config->limits.max[LIMIT_CHANNELS] = 8;
 	return 0;
 }
 
@@ -87,6 +94,46 @@ static struct client *find_client(uint64_t id)
 		if (broker->clients[i] && broker->clients[i]->id == id)
 			return broker->clients[i];
 	return NULL;
+}
+
+static void forget_channel(struct end *e)
+{
+	page_unmap(e->channel, e->channel_size);
+	e->channel = NULL;
+}
+
+/* As a member does before it is ready. */
+static void map_channel(struct end *e, const struct wire_channel *m, int fd)
+{
+	struct channel_shape shape;
+	struct stat st;
+	void *page;
+
+	expect(m->shape.size == sizeof(shape));
+	memcpy(&shape, m->shape.data, sizeof(shape));
+	expect(channel_shape_is_valid(&shape));
+	expect(fstat(fd, &st) == 0 && ((size_t)st.st_size == channel_ring_size(&shape) ||
+				       (size_t)st.st_size == channel_ledger_size(&shape)));
+	expect(page_map(fd, (size_t)st.st_size, true, &page) == 0);
+	forget_channel(e);
+	e->channel = page;
+	e->channel_size = (size_t)st.st_size;
+}
+
+/* One descriptor of each kind for each member that is new. */
+static void check_members(const struct wire_channel_members *m, size_t n_fds)
+{
+	struct wire_member member;
+	size_t n_new = 0;
+
+	expect(m->members.size % sizeof(member) == 0);
+	for (size_t at = 0; at < m->members.size; at += sizeof(member)) {
+		memcpy(&member, (const unsigned char *)m->members.data + at, sizeof(member));
+		expect(member.slot < CHANNEL_MEMBERS_MAX && member.state >= WIRE_MEMBER_HERE &&
+		       member.state <= WIRE_MEMBER_CLOSED);
+		n_new += member.flags & WIRE_MEMBER_NEW;
+	}
+	expect(n_fds == 3 * n_new);
 }
 
 /* The broker sends nothing that libshare would not take. */
@@ -109,6 +156,12 @@ static void look_at(struct end *e, size_t size, struct fd_list *fds)
 				     2 * m.grant.pages.size / sizeof(uint64_t));
 		expect(m.grant.size <= m.grant.segment_size &&
 		       m.grant.offset <= m.grant.segment_size - m.grant.size);
+		break;
+	case WIRE_CHANNEL:
+		map_channel(e, &m.channel, fds->fds[0]);
+		break;
+	case WIRE_CHANNEL_MEMBERS:
+		check_members(&m.channel_members, fds->n);
 		break;
 	case WIRE_ERROR:
 		expect(m.error.error < 0);
@@ -201,6 +254,19 @@ static void poke(struct end *e, const uint8_t *data, size_t size)
 	run();
 }
 
+/* A u32 that says where, and the bytes. */
+static void poke_channel(struct end *e, const uint8_t *data, size_t size)
+{
+	uint32_t at;
+
+	if (!e->channel || size < sizeof(at))
+		return;
+	memcpy(&at, data, sizeof(at));
+	for (size_t i = sizeof(at); i < size; i++)
+		e->channel[(at + i - sizeof(at)) % e->channel_size] = data[i];
+	run();
+}
+
 static void say_packet(struct end *e, enum what what, const uint8_t *data, size_t size)
 {
 	unsigned char placeholder[sizeof(token)];
@@ -228,6 +294,10 @@ static void obey(struct end *e, enum what what, uint16_t size, struct input *in)
 	case POKE:
 		size = (uint16_t)input_bytes(in, size, &data);
 		poke(e, data, size);
+		break;
+	case POKE_CHANNEL:
+		size = (uint16_t)input_bytes(in, size, &data);
+		poke_channel(e, data, size);
 		break;
 	case HANG_UP:
 		e->socket = fd_close(e->socket);
@@ -264,6 +334,12 @@ static void end_all(void)
 	for (int i = 0; i < 100 && broker->n_clients > 0; i++)
 		run();
 	expect(broker->n_clients == 0);
+	/* of who left a channel, what the dead were asked for is looked at a little later */
+	for (int i = 0; i < 100 && !TAILQ_EMPTY(&broker->channels); i++) {
+		clock_advance(100);
+		run();
+	}
+	expect(TAILQ_EMPTY(&broker->channels) && broker->n_members == 0);
 	expect(slab_live(&broker->leases) == 0);
 	expect(broker->tokens.count == 0);
 	expect(TAILQ_EMPTY(&broker->watches));
@@ -297,8 +373,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < ENDS; i++)
 		fd_close(ends[i].socket);
 	end_all();
-	for (int i = 0; i < ENDS; i++)
+	for (int i = 0; i < ENDS; i++) {
 		timeline_unmap(ends[i].page);
+		forget_channel(&ends[i]);
+	}
 	clock_reset();
 	expect(lowest_free_descriptor() == before);
 	return 0;

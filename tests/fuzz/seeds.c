@@ -10,8 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <share/channel.h>
+
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/script.h"
+#include "wire/channel_page.h"
 #include "wire/packet.h"
 
 #define RECORD_MAX  (1 << 18)
@@ -170,6 +173,104 @@ int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* Two members of a channel and what they write into their pages, for the broker to look at. Their
+ * identifiers are those that a new broker gives. */
+
+#define POOL     1
+#define PRODUCER 1
+#define CONSUMER 2
+#define BUFFER   (UINT64_C(1) << 32)
+#define SEGMENT  (UINT64_C(1) << 32)
+
+static const struct channel_shape shape = {CHANNEL_QUEUE, 1, 2, 4, 64, 2, 2, 2};
+
+static void say(uint8_t who, struct wire_message m)
+{
+	unsigned char packet[1024];
+
+	m.serial = wire_describe(m.type)->reply == WIRE_NOTHING ? 0 : 7;
+	add_record(&to_broker, (uint8_t)(who << 4), packet,
+		   wire_encode(&m, packet, sizeof(packet)));
+}
+
+static void join(uint8_t who, uint32_t role, uint64_t member)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_OPEN};
+
+	m.channel_open = (struct wire_channel_open){
+	    .role = role,
+	    .mode = shape.mode,
+	    .depth = shape.depth,
+	    .in_flight = shape.in_flight,
+	    .data_max = shape.data_max,
+	    .producers = 1,
+	    .consumers = shape.consumers,
+	    .name = {"c", 1},
+	};
+	say(who, m);
+	m = (struct wire_message){.type = WIRE_CHANNEL_READY, .channel_ready = {.member = member}};
+	say(who, m);
+}
+
+static void poke(uint8_t who, const void *page, const void *at, const void *data, size_t size)
+{
+	unsigned char bytes[64];
+	uint32_t offset = (uint32_t)((const unsigned char *)at - (const unsigned char *)page);
+
+	memcpy(bytes, &offset, sizeof(offset));
+	memcpy(bytes + sizeof(offset), data, size);
+	add_record(&to_broker, (uint8_t)(who << 4 | 7), bytes, sizeof(offset) + size);
+}
+
+static void send_and_acknowledge(void)
+{
+	static _Alignas(64) unsigned char page[1 << 16];
+	const struct {
+		uint64_t buffer;
+		uint32_t version;
+	} token = {BUFFER, 1};
+	const uint64_t consumer = CONSUMER, producer = PRODUCER,
+		       ack[2] = {UINT64_C(1) << 32 | 3, 2};
+	struct channel_row *row = channel_row_at(page, &shape, 0);
+
+	expect(channel_ring_size(&shape) <= sizeof(page) &&
+	       channel_ledger_size(&shape) <= sizeof(page));
+	poke(0, page, channel_token_at(page, &shape, 0), &token, sizeof(token));
+	poke(0, page, channel_admission_at(page, &shape, 0), &consumer, sizeof(consumer));
+	poke(1, page, row, &producer, sizeof(producer));
+	poke(1, page, &row->acks[0], ack, sizeof(ack));
+}
+
+static void play_channel(bool closes)
+{
+	to_broker.size = 0;
+	say(0,
+	    (struct wire_message){.type = WIRE_POOL_OPEN, .pool_open = {.name = {"default", 7}}});
+	join(0, SHARE_PRODUCER, PRODUCER);
+	join(1, SHARE_CONSUMER, CONSUMER);
+	say(0, (struct wire_message){.type = WIRE_CHANNEL_SYNC, .channel_sync = {PRODUCER}});
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_SYNC, .channel_sync = {CONSUMER}});
+	say(0, (struct wire_message){.type = WIRE_ALLOC, .alloc = {.pool = POOL, .size = 100}});
+	send_and_acknowledge();
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_SEGMENT,
+				     .channel_segment = {CONSUMER, SEGMENT}});
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_RETAIN,
+				     .channel_retain = {CONSUMER, PRODUCER, BUFFER, 50}});
+	if (closes)
+		say(0,
+		    (struct wire_message){.type = WIRE_CHANNEL_CLOSE, .channel_close = {PRODUCER}});
+	else
+		add_event(&to_broker, 11, 0); /* it dies */
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_SYNC, .channel_sync = {CONSUMER}});
+	say(1, (struct wire_message){.type = WIRE_QUERY, .query = {.what = {"channels", 8}}});
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_DRAINED,
+				     .channel_drained = {CONSUMER, PRODUCER}});
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_CLOSE, .channel_close = {CONSUMER}});
+	add_event(&to_broker, 14, 60); /* milliseconds */
+	add_event(&to_broker, 1 << 4 | 10, 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 /* @first: flags, or a number of calls that follow. */
 static void write_seed(const char *directory, const char *kind, const char *name, int first,
@@ -264,5 +365,9 @@ int main(int argc, char **argv)
 	     C(ALLOC, 0), C(RELEASE, 5), C(EXPORT, 2), C(IMPORT, 2), C(RELEASE, 6));
 	SEED("fences", C(STREAM, 0), C(FENCE, 6), C(FENCE, 2), C(FENCE, 4), C(FENCE, 7),
 	     C(FENCE, 3), C(FENCE, 2), C(STREAM, 1), C(FENCE, 0), C(FENCE, 4));
+	play_channel(true);
+	write_seed(argv[1], "broker", "channel-closed", 1 << 6, NULL, &to_broker);
+	play_channel(false);
+	write_seed(argv[1], "broker", "channel-dead", 1 << 6, NULL, &to_broker);
 	return 0;
 }

@@ -53,6 +53,15 @@ static bool run_in_a_child(struct plan plan)
 	return WEXITSTATUS(status) == 0;
 }
 
+static size_t channels(share_client *c)
+{
+	json_t *rows = report(c, "channels");
+	size_t n = json_array_size(rows);
+
+	json_decref(rows);
+	return n;
+}
+
 /* Until the scenario has no such call that could fail. Returns how many it had. */
 static unsigned long fail_one_after_the_other(enum failing what, int error, bool all_after)
 {
@@ -65,6 +74,7 @@ static unsigned long fail_one_after_the_other(enum failing what, int error, bool
 		was_one = run_in_a_child(plan);
 		settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.names == 0 &&
 			      s.tokens == 0 && s.pools == 1);
+		until(channels(c) == 0);
 	} while (was_one);
 	share_disconnect(c);
 	return plan.nth - 1;

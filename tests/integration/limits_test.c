@@ -61,6 +61,26 @@ Test(limits, leases_over_all_connections)
 	settle(first, s.buffers == 0);
 }
 
+Test(limits, a_batch_is_what_there_are_leases_for)
+{
+	struct wire_message alloc = {.type = WIRE_ALLOC};
+	share_buffer *b = allocate(pool, 1, NULL);
+	struct raw r;
+
+	raw_open(&r, "raw");
+	alloc.alloc.pool = raw_pool(&r, "default");
+	alloc.alloc.size = 1;
+	alloc.alloc.count = 64;
+	raw_ask(&r, &alloc, WIRE_GRANT);
+	fd_list_close(&r.fds);
+	check_eq(r.m.grant.more.size, 3 * sizeof(struct wire_more));
+	raw_ask_error(&r, &alloc, SHARE_EQUOTA);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+	check_ok(share_release(b, NULL));
+	settle(first, s.buffers == 0);
+}
+
 Test(limits, bytes_of_memory)
 {
 	share_buffer *a = allocate(pool, 40000, NULL), *b = NULL;

@@ -13,25 +13,26 @@
 
 #include "tests/harness/check.h"
 #include "tests/integration/scenario.h"
+#include "tests/integration/scenario_try.h"
 
 static int failures;
 
-/* True when it worked. @also: what else it may say, beside having no memory, no luck with the
- * system, or no broker any more. */
-static bool tried(const char *what, int r, int also)
+void check_clean(const char *what, int r, int also)
 {
-	if (r >= 0)
-		return true;
 	if (r != SHARE_ENOMEM && r != SHARE_ESYSTEM && r != SHARE_EDISCONNECTED && r != also)
 		check_failed(__FILE__, __LINE__, "%s fails with %s: %s", what, share_error_name(r),
 			     share_error_detail());
 	if (share_error_detail()[0] == '\0')
 		check_failed(__FILE__, __LINE__, "%s fails without a word", what);
 	failures++;
-	return false;
 }
-#define try(call)          tried(#call, (call), 0)
-#define try_or(also, call) tried(#call, (call), (also))
+
+bool tried(const char *what, int r, int also)
+{
+	if (r < 0)
+		check_clean(what, r, also);
+	return r >= 0;
+}
 
 /*
  * jansson without memory says that the text is wrong, most of the time ("invalid token"), and
@@ -233,6 +234,7 @@ static void use_pool(share_client *c, share_pool *p)
 		look_up_asynchronously(c);
 	watch_names(c, b);
 	use_streams(c, p);
+	scenario_channels(c, p);
 	if (try(share_inspect(c, "buffers", on_row, &n)))
 		check(n >= 1);
 	try(share_release(b, NULL));

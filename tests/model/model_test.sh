@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The model of the fence protocol (fence.pml) holds in every order in which its steps can happen,
-# and fails, for the reason expected, when one of its rules is broken. Needs spin and a C compiler.
+# The models in a list (fence.list: the fence protocol; channel.list: channels) hold in every order in
+# which their steps can happen, and fail, for the reason expected, when one of their rules is broken.
+# Needs spin and a C compiler.
 #
-# usage: model_test.sh [--full]      --full: larger worlds as well, twice the time
+# usage: model_test.sh LIST [--full]      --full: larger worlds as well, at least twice the time
 
 set -euo pipefail
 
@@ -13,44 +14,23 @@ command -v spin >/dev/null || {
 	exit 77
 }
 here=$(dirname "$(readlink -f "$0")")
+list=${1:?fence or channel}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 compiler=${CC:-cc}
 # At most 2000 MiB each; two run at a time.
 storage=(-DCOLLAPSE -DVECTORSZ=512 -DMEMLIM=2000)
 
-# What is tried: what has to come of it | what it is | for spin | for the compiler
-small="-DFIRST=1 -DSECOND=1"
-usual="-DFIRST=1 -DSECOND=2"
+# What is tried: the model | what has to come of it | what it is | for spin | for the compiler.
+# shellcheck disable=SC2034 # the lists use these two
 safety="-O2 -DSAFETY"
+# shellcheck disable=SC2034
 quick="-O1 -DSAFETY"
-worlds=(
-	"holds|the first may die, the second has two streams|$usual|$safety"
-	"holds|the first may die, one stream each|-DFIRST=2 -DSECOND=1 -DTWO_STREAMS=0|$safety"
-	"holds|both may die|$small -DDEATHS=2|$safety"
-	"holds|host memory|$usual -DHOST_MEMORY|$safety"
-	"holds|no run is endless|$small|-O1 -DNP"
-	"holds|every order, none left out as equivalent|$small|$quick -DNOREDUCE"
-)
-larger=(
-	"holds|the first may die, and has two streams|-DFIRST=2 -DSECOND=1|$safety"
-	"holds|none dies, two streams each|-DFIRST=2 -DSECOND=2 -DDEATHS=0|$safety"
-	"holds|the first may die, twice two rounds|-DFIRST=2 -DSECOND=2 -DTWO_STREAMS=0|$safety"
-)
-mutations=(
-	"work_too_early|NO_WAIT|$usual|$quick"
-	"work_too_early|FREE_BEFORE_FENCE|$usual|$quick"
-	"work_too_early|FORGET_GATE|$usual|$quick"
-	"work_too_early|ORDERED_BY_GIVER_ONLY|$usual|$quick"
-	"work_too_early|DROP_AT_HANGUP|$usual|$quick"
-	"poison_undone|POISON_AT_HANGUP|$usual|$quick"
-	"waiter_stuck|NO_POISON|$usual|$quick"
-	"waiter_stuck|HAND_OUT_BEFORE_SIGNAL|$usual|$quick"
-	"void_called_reached|TRUST_LATE_SIGNAL|$usual|$quick"
-	"void_called_reached|TRUST_A_LOOK|$usual|$quick"
-	"work_too_early value_went_back|REUSE_SLOT_EARLY|$usual|$quick"
-	"work_too_early|SIGNAL_OVERTAKES|$usual|$quick"
-)
+worlds=()
+larger=()
+mutations=()
+# shellcheck source=/dev/null
+source "$here/$list.list"
 
 # What came of the search that wrote $1: "holds", the name of what failed, or that it says nothing.
 result_of()
@@ -75,9 +55,9 @@ result_of()
 # One search in a folder of its own: $1 its number, $2 as above. Leaves a row of the table.
 search()
 {
-	local folder=$scratch/$1 expected name world options mutation="" find=() result states
+	local folder=$scratch/$1 model expected name world options mutation="" find=() result states
 
-	IFS='|' read -r expected name world options <<<"$2"
+	IFS='|' read -r model expected name world options <<<"$2"
 	[[ $expected == holds ]] || mutation=-D$name
 	mkdir "$folder"
 	cd "$folder"
@@ -86,13 +66,13 @@ search()
 	[[ ${options[*]} == *-DNP* ]] && find=(-l)
 	# What spin and pan say is in their output; their exit codes say little.
 	{
-		spin "${world[@]}" -a "$here/fence.pml" &&
+		spin "${world[@]}" -a "$here/$model.pml" &&
 			"$compiler" -w "${options[@]}" "${storage[@]}" -o pan pan.c &&
 			./pan -m100000 "${find[@]}"
 	} >out 2>&1 || true
 	result=$(result_of out)
 	states=$(sed -nE 's/^ *([0-9]+) states, stored.*/\1/p' out)
-	printf '  %-50s %9s states  %s\n' "$name" "${states:-no}" "$result" >row
+	printf '  %-8s %-50s %9s states  %s\n' "$model" "$name" "${states:-no}" "$result" >row
 	[[ " $expected " == *" $result "* ]] || {
 		echo "    FAILED: expected: $expected" >>row
 		tail -n 25 out >>row
@@ -101,7 +81,7 @@ search()
 	rm -f pan pan.*
 }
 
-[[ ${1:-} == --full ]] && worlds+=("${larger[@]}")
+[[ ${2:-} == --full ]] && worlds+=("${larger[@]}")
 all=("${worlds[@]}" "${mutations[@]}")
 running=0
 for i in "${!all[@]}"; do
@@ -114,7 +94,7 @@ wait
 
 failed=0
 for i in "${!all[@]}"; do
-	((i != 0)) || echo "the protocol, in every order:"
+	((i != 0)) || echo "in every order:"
 	((i != ${#worlds[@]})) || echo "with a rule broken:"
 	cat "$scratch/$i/row"
 	[[ ! -e $scratch/$i/failed ]] || failed=1

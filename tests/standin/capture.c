@@ -5,7 +5,8 @@
  * one goes on, calls that are not safe then are refused, to the threads that cuda.h says (see
  * cuThreadExchangeStreamCaptureMode() there), and a refusal spoils the capture. Which calls these
  * are is not all documented; here they are what an H200 refused with driver 580 (gpu-facts
- * calls_refused_while_...).
+ * calls_refused_while_...). To ask for the identifier of the stream itself spoils its capture in
+ * every mode (questions_about_a_captured_stream).
  */
 
 #include "tests/standin/standin.h"
@@ -59,6 +60,27 @@ void capture_end(struct capture *c)
 		}
 	c->active = false;
 	pthread_mutex_unlock(&lock);
+}
+
+bool capture_spoil(struct capture *c)
+{
+	bool active;
+
+	pthread_mutex_lock(&lock);
+	active = c->active;
+	c->spoilt |= active;
+	pthread_mutex_unlock(&lock);
+	return active;
+}
+
+bool capture_is_spoilt(const struct capture *c)
+{
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	is = c->active && c->spoilt;
+	pthread_mutex_unlock(&lock);
+	return is;
 }
 
 /* Whether something is captured that the legacy stream is ordered with. */

@@ -190,6 +190,9 @@ struct capture {
 };
 
 void capture_end(struct capture *c);
+/* By what must not be asked of a stream that is captured. False: it is not. */
+bool capture_spoil(struct capture *c);
+bool capture_is_spoilt(const struct capture *c);
 /* Whether a capture somewhere forbids this thread what is not safe meanwhile; that spoils it. */
 bool capture_forbids(void);
 #define UNSAFE_IN_CAPTURE()                                           \

@@ -357,6 +357,8 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long *out)
 	s = stream_find(stream);
 	if (!s || !out)
 		return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	if (capture_spoil(&s->capture))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	*out = s->id;
 	return CUDA_SUCCESS;
 }
@@ -369,6 +371,8 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *out)
 	s = stream_find(stream);
 	if (!s || !out)
 		return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	if (capture_is_spoilt(&s->capture))
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	*out = s->context;
 	return CUDA_SUCCESS;
 }

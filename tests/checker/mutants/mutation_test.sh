@@ -21,53 +21,60 @@ unset SHARE_BROKER SHARE_MUTATION
 
 limit=100 # seconds
 
+# With a broken rule it ends when that is noticed, so there may be more.
+steps()
+{
+	echo "$1${SHARE_MUTATION:+0}"
+}
+
 host()
 {
-	"$mutants/share-checker-mutant" --steps 20000 --kill --hang-up "$@"
+	"$mutants/share-checker-mutant" --steps "$(steps 30000)" --channels 20 --kill --hang-up "$@"
 }
 
 # Long work and short lives: the ones in the middle of a chain are killed. Too slow under a sanitizer
 # to get far.
 short_lives()
 {
-	"$mutants/share-checker-mutant" --steps 20000 --kill=15 --pause 20000 --streams 6 \
+	"$mutants/share-checker-mutant" --steps "$(steps 20000)" --channels 0 --kill=15 --pause 20000 --streams 6 \
 		--processes 6 "$@"
+}
+
+# Mostly channels; those who take part in them die, hang up and come back.
+channels()
+{
+	"$mutants/share-checker-mutant" --steps "$(steps 40000)" --channels 85 --kill=30 --hang-up \
+		--processes 5 "$@"
 }
 
 # As many streams as there are connections, and more.
 gpu()
 {
-	LD_LIBRARY_PATH=$standin "$mutants/share-checker-mutant" --kind vmm --steps 5000 --kill \
-		--hang-up --streams 12 "$@"
+	LD_LIBRARY_PATH=$standin "$mutants/share-checker-mutant" --kind vmm --steps "$(steps 5000)" \
+		--channels 0 --kill --hang-up --streams 12 "$@"
 }
 
 host_fences()
 {
 	SHARE_HOST_FENCES=1 LD_LIBRARY_PATH=$standin "$mutants/share-checker-mutant" --kind vmm \
-		--steps 4000 "$@"
+		--steps "$(steps 4000)" "$@"
 }
 
-poison_test()
+# The tests of a rule, as CTest has them.
+of_rules()
 {
-	"$mutants/poison_test-mutant" -j2
-}
-
-gpu_death_test()
-{
-	LD_LIBRARY_PATH=$standin "$mutants/gpu_death_test-mutant" -j2
-}
-
-fence_chain_test()
-{
-	"$mutants/fence_chain_test-mutant" -j2
+	case $1 in
+	gpu_*) export LD_LIBRARY_PATH=$standin ;;
+	esac
+	SHARE_MAGAZINES=0 "$mutants/$1-mutant" -j2
 }
 
 # Those that were broken on purpose get stuck at once, or not at all.
-arguments()
+command_of()
 {
 	case $1 in
-	*_test) ;;
-	*) echo --stuck-after "$2" ;;
+	*_test) echo of_rules "$1" ;;
+	*) echo "$1" --stuck-after "$2" ;;
 	esac
 }
 
@@ -75,13 +82,13 @@ can_run()
 {
 	case $1 in
 	gpu | host_fences) [ "$standin" != none ] ;;
-	gpu_death_test) [ "$standin" != none ] && [ -x "$mutants/$1-mutant" ] ;;
+	gpu_*_test) [ "$standin" != none ] && [ -x "$mutants/$1-mutant" ] ;;
 	short_lives) [ "$sanitizers" = none ] ;;
 	*_test) [ -x "$mutants/$1-mutant" ] ;;
 	esac
 }
 
-export -f host short_lives gpu host_fences poison_test gpu_death_test fence_chain_test
+export -f steps host short_lives channels gpu host_fences of_rules
 export mutants standin
 
 # run WHO STUCK-AFTER: how it ended is in $code
@@ -92,7 +99,7 @@ run()
 	start=$(date +%s%N)
 	code=0
 	# shellcheck disable=SC2046 # words
-	timeout -k 5 "$limit" bash -c '"$@"' - "$1" $(arguments "$1" "$2") >"$scratch/log" 2>&1 </dev/null ||
+	timeout -k 5 "$limit" bash -c '"$@"' - $(command_of "$1" "$2") >"$scratch/log" 2>&1 </dev/null ||
 		code=$?
 	end=$(date +%s%N)
 	ms=$(((end - start) / 1000000))
@@ -117,7 +124,8 @@ fail()
 	failures=$((failures + 1))
 }
 
-for who in host short_lives gpu host_fences poison_test gpu_death_test fence_chain_test; do
+for who in host short_lives channels gpu host_fences poison_test gpu_death_test gpu_streams_test \
+	fence_chain_test channel_broker_test channel_reuse_test ring_drop_test; do
 	if ! can_run $who; then
 		printf '%-5s %-32s %-18s %s\n' - "nothing is broken" $who "cannot run here"
 		continue
@@ -154,6 +162,23 @@ done <<'MUTATIONS'
 6 writers_wait_for_the_giver_only short_lives fence_chain_test
 7 no_budget                       gpu
 8 fallback_does_not_wait          host_fences
+8 fallback_skips_wait             gpu
+- reuse_busy_timeline             gpu_streams_test
+c free_before_ack                 channels
+c any_version                     channels
+c ignore_ack_fences               channels
+c ignore_given_fences             channel_reuse_test
+c forget_retained                 channels
+c drop_what_was_taken             channels
+c left_behind_is_gone             channels
+c lose_what_it_had                channels
+c redeliver_unmarked              channels
+c send_without_looking            channels
+c forget_estate                   channels
+c forget_departures               channel_broker_test
+c take_what_was_dropped           ring_drop_test
+m magazine_without_wait           host
+m recycle_shared                  host
 MUTATIONS
 
 [ $failures = 0 ] || exit 1

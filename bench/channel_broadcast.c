@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What it costs a producer that several consumers get its messages. One process sends a buffer with
+ * 64 bytes of data to 1 to 16 others, each a process of its own.
+ *
+ * There may be fewer cores than processes, and then who runs when would be all that is measured.
+ * So they take turns: the producer sends a number of messages while the consumers wait, not in
+ * share_recv() but for a word; then they receive and acknowledge all of them, and it waits. What is
+ * measured is how long share_send() takes, which looks through the acknowledgements of the messages
+ * before, and whatever the library's own threads in the producer's process do in between. Nobody is
+ * woken by a send here: a system call for that takes as long as the rest of it many times over, and
+ * says nothing about channels ("channel.sleep" does).
+ */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "bench/channel.h"
+
+#define POOL       "broadcast"
+#define TIMEOUT_MS 10000 /* only so that a bug ends */
+#define CONSUMERS  16
+#define TURN       64 /* messages */
+
+static const unsigned numbers[] = {1, 2, 4, 8, 16}; /* of consumers */
+
+#define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
+
+/* Memory of all of them. */
+struct board {
+	_Alignas(64) _Atomic uint32_t go;    /* number of the turn that consumers may take */
+	_Alignas(64) _Atomic uint32_t taken; /* that all of them have taken */
+	_Alignas(64) _Atomic uint32_t n;     /* of them have taken the current one */
+};
+
+struct crowd {
+	struct board *board;
+	pid_t pids[CONSUMERS];
+	int sockets[CONSUMERS];
+	share_client *client;
+	share_pool *pool;
+	share_buffer *buffer;
+};
+
+/* One for each number of consumers: none has to be waited for until it has gone. */
+static share_channel *open_channel(share_client *c, int role, unsigned consumers)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+	char name[64];
+
+	options.pool = POOL;
+	options.depth = 2 * TURN;
+	options.data_max = MESSAGE_SIZE;
+	snprintf(name, sizeof(name), "bench/broadcast/%u", consumers);
+	must(share_channel_open(c, name, role, &options, &ch), "share_channel_open");
+	return ch;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A consumer                                                                                  */
+
+struct order {
+	uint32_t consumers;
+	uint32_t turns; /* of TURN messages each */
+	uint32_t go;    /* the first of them */
+};
+
+static void receive_turn(share_channel *ch)
+{
+	static share_message messages[TURN];
+	size_t n = 0;
+
+	while (n < TURN) {
+		int r = share_recv_many(ch, TIMEOUT_MS, NULL, messages + n, TURN - n);
+
+		must(r < 0 ? r : 0, "share_recv_many");
+		n += (size_t)r;
+	}
+	must(share_ack_many(messages, n, NULL), "share_ack_many");
+}
+
+static void obey(share_client *c, struct board *board, int other, const struct order *o)
+{
+	share_channel *ch = open_channel(c, SHARE_CONSUMER, o->consumers);
+
+	must_system(send(other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+	for (uint32_t i = 0; i < o->turns; i++) {
+		word_sleep(&board->go, o->go + i);
+		receive_turn(ch);
+		if (atomic_fetch_add(&board->n, 1) + 1 == o->consumers) {
+			atomic_store(&board->n, 0);
+			word_set(&board->taken, o->go + i);
+		}
+	}
+	share_channel_close(ch);
+}
+
+static void serve(struct board *board, int other)
+{
+	share_client *client;
+	char address[256];
+	struct order o;
+
+	if (recv(other, address, sizeof(address), 0) <= 0)
+		_exit(0);
+	must(share_connect(address, &client), "share_connect");
+	while (recv(other, &o, sizeof(o), 0) == sizeof(o))
+		obey(client, board, other, &o);
+	share_disconnect(client);
+	_exit(0);
+}
+
+static void start_consumer(struct crowd *c, unsigned i)
+{
+	int pair[2];
+
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	c->pids[i] = fork();
+	must_system(c->pids[i] >= 0, "fork");
+	if (c->pids[i] == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (unsigned k = 0; k < i; k++) /* or they would not see the end */
+			close(c->sockets[k]);
+		close(pair[0]);
+		serve(c->board, pair[1]);
+	}
+	close(pair[1]);
+	c->sockets[i] = pair[0];
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The producer                                                                                */
+
+static double cpu_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* CPU time of the process but for this thread. */
+static double threads_ns(void)
+{
+	return cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* Nanoseconds for each message. */
+static double take_turn(struct crowd *c, share_channel *ch, uint32_t go)
+{
+	unsigned char data[MESSAGE_SIZE] = {0};
+	double others = threads_ns(), start, took;
+
+	start = now_us();
+	for (uint32_t i = 0; i < TURN; i++) {
+		memcpy(data, &i, sizeof(i));
+		must(share_send(ch, c->buffer, data, sizeof(data), NULL), "share_send");
+	}
+	took = (now_us() - start) * 1000;
+	word_set(&c->board->go, go);
+	word_sleep(&c->board->taken, go);
+	return (took + threads_ns() - others) / TURN;
+}
+
+static void measure(const struct run *run, struct crowd *c, unsigned consumers, struct series *out)
+{
+	uint32_t rounds = run->quick ? 3 : 21, n = run->quick ? 10 : 100;
+	static uint32_t turns; /* so far */
+	struct order o = {consumers, rounds * n + 1, turns + 1};
+	share_channel *ch = open_channel(c->client, SHARE_PRODUCER, consumers);
+	char byte;
+
+	for (unsigned i = 0; i < consumers; i++) {
+		must_system(send(c->sockets[i], &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o),
+			    "send an order");
+		must_system(recv(c->sockets[i], &byte, 1, 0) == 1, "a consumer has ended");
+	}
+	take_turn(c, ch, ++turns); /* warm */
+	for (uint32_t i = 0; i < rounds; i++) {
+		for (uint32_t k = 0; k < n; k++)
+			samples_add(&out->round, take_turn(c, ch, ++turns));
+		series_end_round(out);
+	}
+	share_channel_close(ch);
+}
+
+static void report(struct series *s)
+{
+	struct figure f = {.unit = "ns", .floor = NONE, .target = NONE};
+	double first = samples_median(&s[0].medians);
+	char name[64], what[128];
+
+	for (size_t i = 0; i < N_NUMBERS; i++) {
+		snprintf(name, sizeof(name), "channel-broadcast.%u", numbers[i]);
+		snprintf(what, sizeof(what), "share_send to %u consumers, each message",
+			 numbers[i]);
+		f.name = name;
+		f.what = what;
+		series_report_median(&s[i], NULL, &f);
+	}
+	/* the largest: no number of consumers lies above the line */
+	f.value = -INFINITY;
+	for (size_t i = 1; i < N_NUMBERS; i++) {
+		double slope = (samples_median(&s[i].medians) - first) / (numbers[i] - 1);
+
+		if (slope > f.value)
+			f.value = slope;
+	}
+	f.name = "channel-broadcast.slope";
+	f.what = "of that, for each consumer after the first: the largest of them";
+	f.target = 100;
+	figure_report(&f);
+}
+
+static void set_up(struct crowd *c)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	const char *address;
+
+	must(share_connect("embedded", &c->client), "share_connect");
+	options.kind = "host";
+	must(share_pool_create(c->client, POOL, &options, &c->pool), "share_pool_create");
+	must(share_alloc(c->pool, 4096, NULL, &c->buffer), "share_alloc");
+	address = share_address(c->client);
+	for (unsigned i = 0; i < CONSUMERS; i++)
+		must_system(send(c->sockets[i], address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
+			    "send the address");
+}
+
+void bench_channel_broadcast(const struct run *run)
+{
+	struct series series[N_NUMBERS] = {0};
+	struct crowd c = {.board = shared_memory(sizeof(struct board))};
+
+	for (unsigned i = 0; i < CONSUMERS; i++)
+		start_consumer(&c, i);
+	set_up(&c);
+	for (size_t i = 0; i < N_NUMBERS; i++)
+		measure(run, &c, numbers[i], &series[i]);
+	report(series);
+	for (size_t i = 0; i < N_NUMBERS; i++)
+		series_done(&series[i]);
+	for (unsigned i = 0; i < CONSUMERS; i++) {
+		close(c.sockets[i]);
+		waitpid(c.pids[i], NULL, 0);
+	}
+	must(share_release(c.buffer, NULL), "share_release");
+	share_pool_close(c.pool);
+	share_disconnect(c.client);
+}

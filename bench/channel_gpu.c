@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A tensor of GPU memory to another process and an answer back, in time of the host: what a program
+ * waits that gives work to another one. The floor is PyTorch's way of doing it, torch_queue.py, in
+ * the same run and by turns; what is timed is the same in both:
+ *
+ *   - the tensor is made and filled on a stream; from here on it is "hand-over", before it "whole"
+ *   - it is sent; the other process has it, and may enqueue work on it; it answers with a number
+ *   - the number is there
+ *
+ * Nobody waits for the GPU meanwhile. Between two, both wait until it is done with everything, so
+ * that its work, and what it takes to switch from one process to another, are nobody's.
+ *
+ * And the calls into the driver that a message costs, as the library counts them: the signal behind
+ * what its producer has enqueued, the wait before what its consumer does, and the signal behind
+ * that. A wait is saved where the signal has been seen already, so there may be fewer.
+ */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "bench/channel.h"
+#include "bench/driver.h"
+#include "bench/torch.h"
+
+#define NAME         "channel-gpu"
+#define ANSWERS      NAME "/answers"
+#define TIMEOUT_MS   30000 /* only so that a bug ends */
+#define TIMES_FASTER 50
+
+static const struct tensor {
+	const char *name;
+	uint64_t size;
+} tensors[] = {{"4KiB", 4096}, {"1MiB", 1 << 20}, {"64MiB", 1 << 26}};
+
+#define N_TENSORS (sizeof(tensors) / sizeof(tensors[0]))
+
+struct setup {
+	char address[256];
+	char device[64];
+};
+
+struct order {
+	uint32_t n; /* tensors */
+	uint32_t spin;
+	uint32_t check; /* what is in them */
+	uint32_t word;  /* in the first one; one more in each */
+};
+
+/* What the library has enqueued so far. */
+struct calls {
+	uint64_t signals, waits;
+};
+
+/* One of the two processes. */
+struct side {
+	int other;
+	_Atomic uint32_t *ready; /* tensors that the second is done with */
+	share_client *client;
+	share_pool *pool;
+	share_channel *there, *back;
+	void *stream;
+};
+
+static share_channel *open_channel(const struct side *s, const char *name, int role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.pool = name;
+	options.depth = 4;
+	must(share_channel_open(s->client, name, role, &options, &ch), "share_channel_open");
+	return ch;
+}
+
+static void receive(share_channel *ch, bool spin, void *stream, share_message *m)
+{
+	int r;
+
+	do
+		r = share_recv(ch, spin ? 0 : TIMEOUT_MS, stream, m);
+	while (spin && r == SHARE_EAGAIN);
+	must(r, "share_recv");
+}
+
+static struct calls count_calls(const struct side *s)
+{
+	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
+
+	must(share_fence_get_stats(s->client, &stats), "share_fence_get_stats");
+	return (struct calls){stats.signals, stats.waits};
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The other process                                                                           */
+
+static void check(const struct side *s, share_buffer *b, uint32_t word)
+{
+	uint32_t first, last;
+
+	must(share_copy_to_host(b, 0, &first, sizeof(first), s->stream), "share_copy_to_host");
+	must(share_copy_to_host(b, share_size(b) - sizeof(last), &last, sizeof(last), s->stream),
+	     "share_copy_to_host");
+	if (first == word && last == word)
+		return;
+	fprintf(stderr, "share-bench: tensor %u brought something else\n", word);
+	exit(1);
+}
+
+static void answer(const struct side *s, const struct order *o)
+{
+	share_message m;
+
+	for (uint32_t i = 0; i < o->n; i++) {
+		uint64_t size;
+
+		receive(s->there, o->spin, s->stream, &m);
+		size = share_size(m.buffer);
+		must(share_send(s->back, NULL, &size, sizeof(size), NULL), "share_send");
+		if (o->check)
+			check(s, m.buffer, o->word + i);
+		must(share_ack(&m, s->stream), "share_ack");
+		driver_stream_synchronize(s->stream);
+		atomic_store_explicit(s->ready, i + 1, memory_order_release);
+	}
+}
+
+static void serve(struct side *s)
+{
+	char why[DRIVER_WHY];
+	struct setup setup;
+	struct order o;
+
+	if (recv(s->other, &setup, sizeof(setup), 0) != sizeof(setup))
+		_exit(0); /* there is nothing to do */
+	must(share_connect(setup.address, &s->client), "share_connect");
+	if (!driver_start(setup.device, why)) {
+		fprintf(stderr, "share-bench: %s\n", why);
+		exit(1);
+	}
+	s->stream = driver_stream_create();
+	s->back = open_channel(s, ANSWERS, SHARE_PRODUCER);
+	s->there = open_channel(s, NAME, SHARE_CONSUMER);
+	must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
+		struct calls before = count_calls(s), after;
+
+		answer(s, &o);
+		after = count_calls(s);
+		after.signals -= before.signals;
+		after.waits -= before.waits;
+		must_system(send(s->other, &after, sizeof(after), MSG_NOSIGNAL) == sizeof(after),
+			    "answer");
+	}
+	share_channel_close(s->there);
+	share_channel_close(s->back);
+	share_disconnect(s->client);
+	driver_stream_destroy(s->stream);
+	_exit(0);
+}
+
+static pid_t start_other(struct side *s)
+{
+	int pair[2];
+	pid_t pid;
+
+	s->ready = shared_memory(sizeof(*s->ready));
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	pid = fork();
+	must_system(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		s->other = pair[1];
+		serve(s);
+	}
+	close(pair[1]);
+	s->other = pair[0];
+	return pid;
+}
+
+static void hear(const struct side *s, void *what, size_t size)
+{
+	if (recv(s->other, what, size, 0) == (ssize_t)size)
+		return;
+	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
+	exit(1);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct figures {
+	struct series hand_over, whole;
+	struct calls sent, received; /* for all of @n */
+	uint32_t n;
+};
+
+static void hand_over(const struct side *s, const struct order *o, uint64_t size, uint32_t i,
+		      struct figures *out)
+{
+	double start = now_us(), made, end;
+	share_buffer *b;
+	share_message m;
+	uint64_t got = 0;
+
+	must(share_alloc(s->pool, size, s->stream, &b), "share_alloc");
+	driver_fill(share_ptr(b), o->word + i, size, s->stream);
+	made = now_us();
+	must(share_give(s->there, b, NULL, 0, s->stream), "share_give");
+	receive(s->back, o->spin, NULL, &m);
+	end = now_us();
+	memcpy(&got, m.data, m.data_size == sizeof(got) ? sizeof(got) : 0);
+	must(share_ack(&m, NULL), "share_ack");
+	if (got != size) {
+		fprintf(stderr, "share-bench: the other process got something else\n");
+		exit(1);
+	}
+	driver_stream_synchronize(s->stream);
+	word_spin(s->ready, i + 1);
+	if (!out)
+		return;
+	samples_add(&out->hand_over.round, end - made);
+	samples_add(&out->whole.round, end - start);
+}
+
+/* @out is NULL: only to see that it works, and to warm up. */
+static void play(const struct side *s, bool spin, uint64_t size, uint32_t n, struct figures *out)
+{
+	static uint32_t word;
+	struct order o = {n, spin, out == NULL, word};
+	struct calls before = count_calls(s), after, theirs;
+
+	atomic_store(s->ready, 0);
+	must_system(send(s->other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
+	for (uint32_t i = 0; i < n; i++)
+		hand_over(s, &o, size, i, out);
+	word += n;
+	hear(s, &theirs, sizeof(theirs));
+	after = count_calls(s);
+	if (!out)
+		return;
+	out->sent.signals += after.signals - before.signals;
+	out->sent.waits += after.waits - before.waits;
+	out->received.signals += theirs.signals;
+	out->received.waits += theirs.waits;
+	out->n += n;
+	series_end_round(&out->hand_over);
+	series_end_round(&out->whole);
+}
+
+static void report_calls(const struct tensor *t, const struct figures *f)
+{
+	const struct {
+		const char *name, *what;
+		uint64_t n;
+		double target;
+	} calls[] = {
+	    {"signals", "signals that its producer enqueues", f->sent.signals, 1},
+	    {"waits", "waits that its consumer enqueues", f->received.waits, 1},
+	    {"acks", "signals that its consumer enqueues", f->received.signals, 1},
+	    {"gates", "waits that its producer enqueues: for memory that is in use", f->sent.waits,
+	     0},
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		struct figure g = {.unit = "", .floor = NONE, .target = calls[i].target};
+		char name[64], what[128];
+
+		snprintf(name, sizeof(name), NAME ".%s.%s", t->name, calls[i].name);
+		snprintf(what, sizeof(what), "a message costs: %s", calls[i].what);
+		g.name = name;
+		g.what = what;
+		g.value = (double)calls[i].n / f->n;
+		figure_report(&g);
+	}
+}
+
+static void report(const struct tensor *t, bool spin, struct figures *ours, struct figures *floor)
+{
+	struct figure f = {.unit = "us", .target = NONE};
+	const char *suffix = spin ? "" : ".sleep";
+	struct series *hand_over = floor ? &floor->hand_over : NULL;
+	char name[64], what[128];
+
+	snprintf(name, sizeof(name), NAME ".%s%s", t->name, suffix);
+	snprintf(what, sizeof(what), "a tensor there and an answer back, %s; floor: torch's queue",
+		 spin ? "spinning" : "asleep meanwhile");
+	f.name = name;
+	f.what = what;
+	if (spin && floor)
+		f.target = 1.0 / TIMES_FASTER;
+	series_report(&ours->hand_over, hand_over, &f, NONE);
+	snprintf(name, sizeof(name), NAME ".%s%s.whole", t->name, suffix);
+	f.what = "the same, and making and filling it";
+	f.target = NONE;
+	series_report_median(&ours->whole, floor ? &floor->whole : NULL, &f);
+}
+
+static void measure(const struct run *run, const struct side *s, const struct tensor *t,
+		    struct torch *torch)
+{
+	int rounds = run->quick ? 3 : 11, n = run->quick ? 10 : 50;
+	struct figures ours[2] = {0}, floor = {0};
+
+	for (int i = 0; i < rounds; i++) {
+		for (int spin = 0; spin < 2; spin++) {
+			play(s, spin, t->size, 5, NULL);
+			play(s, spin, t->size, (uint32_t)n, &ours[spin]);
+		}
+		if (torch) {
+			torch_play(torch, t->size, (unsigned)n, &floor.hand_over.round,
+				   &floor.whole.round);
+			series_end_round(&floor.hand_over);
+			series_end_round(&floor.whole);
+		}
+	}
+	for (int spin = 1; spin >= 0; spin--)
+		report(t, spin, &ours[spin], torch ? &floor : NULL);
+	report_calls(t, &ours[1]);
+	for (int spin = 0; spin < 2; spin++) {
+		series_done(&ours[spin].hand_over);
+		series_done(&ours[spin].whole);
+	}
+	series_done(&floor.hand_over);
+	series_done(&floor.whole);
+}
+
+static share_pool *set_up(struct side *s)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	struct setup setup = {.address = ""};
+	share_pool *answers;
+	char byte;
+
+	must(share_connect("embedded", &s->client), "share_connect");
+	s->stream = driver_stream_create();
+	options.device = driver_device();
+	options.segment_size = UINT64_C(512) << 20; /* room for the largest, and kept */
+	options.release_threshold = options.segment_size;
+	must(share_pool_create(s->client, NAME, &options, &s->pool), "share_pool_create");
+	options = (share_pool_options)SHARE_POOL_OPTIONS_INIT;
+	options.kind = "host";
+	must(share_pool_create(s->client, ANSWERS, &options, &answers), "share_pool_create");
+	s->there = open_channel(s, NAME, SHARE_PRODUCER);
+	snprintf(setup.address, sizeof(setup.address), "%s", share_address(s->client));
+	snprintf(setup.device, sizeof(setup.device), "%s", driver_device());
+	must_system(send(s->other, &setup, sizeof(setup), MSG_NOSIGNAL) == sizeof(setup),
+		    "send to the other process");
+	hear(s, &byte, 1);
+	s->back = open_channel(s, ANSWERS, SHARE_CONSUMER);
+	return answers;
+}
+
+static void measure_all(const struct run *run, struct side *s, struct torch *torch)
+{
+	const char *why = torch_wait(torch);
+	share_pool *answers = set_up(s);
+
+	if (why)
+		fprintf(stderr, "share-bench: " NAME ".torch: SKIPPED: %s\n", why);
+	for (size_t i = 0; i < N_TENSORS; i++)
+		measure(run, s, &tensors[i], why ? NULL : torch);
+	share_channel_close(s->there);
+	share_channel_close(s->back);
+	share_pool_close(answers);
+	share_pool_close(s->pool);
+}
+
+void bench_channel_gpu(const struct run *run)
+{
+	struct side s = {.client = NULL};
+	char why[DRIVER_WHY];
+	struct torch *torch;
+	pid_t pid;
+
+	pid = start_other(&s); /* first: it must not hold torch's pipes */
+	torch = torch_start();
+	if (driver_start(NULL, why)) {
+		measure_all(run, &s, torch);
+	} else {
+		fprintf(stderr, "share-bench: " NAME ": SKIPPED: %s\n", why);
+	}
+	torch_stop(torch);
+	close(s.other);
+	waitpid(pid, NULL, 0);
+	if (s.client) {
+		share_disconnect(s.client);
+		driver_stream_destroy(s.stream);
+	}
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The two processes of the benchmark "channel", and what they do together: through channels, and
+ * through bare memory for the floors.
+ */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "bench/channel.h"
+
+#define POOL       "channel"
+#define TIMEOUT_MS 10000 /* only so that a bug ends */
+
+enum channel { THERE, BACK, STREAM, BLOCKING, CHANNELS };
+
+static const struct {
+	const char *name;
+	bool from_first; /* process */
+	uint32_t depth, when_full;
+} shapes[CHANNELS] = {
+    [THERE] = {"bench/there", true, 64, SHARE_FULL_BLOCK},
+    [BACK] = {"bench/back", false, 64, SHARE_FULL_BLOCK},
+    [STREAM] = {"bench/stream", true, RING_SIZE, SHARE_FULL_FAIL},
+    [BLOCKING] = {"bench/blocking", true, RING_SIZE, SHARE_FULL_BLOCK},
+};
+
+struct order {
+	uint32_t way;
+	uint32_t n;
+};
+
+/* One of the two processes. */
+struct channel_side {
+	int other;
+	pid_t pid; /* of the other */
+	share_client *client;
+	share_pool *pool;
+	share_channel *channels[CHANNELS];
+	struct channel_floor *floor;
+};
+
+static void open_channels(struct channel_side *s, bool first)
+{
+	for (int k = 0; k < CHANNELS; k++) {
+		share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+
+		options.pool = POOL;
+		options.depth = shapes[k].depth;
+		options.when_full = shapes[k].when_full;
+		must(share_channel_open(s->client, shapes[k].name,
+					shapes[k].from_first == first ? SHARE_PRODUCER
+								      : SHARE_CONSUMER,
+					&options, &s->channels[k]),
+		     "share_channel_open");
+	}
+}
+
+static void close_channels(struct channel_side *s)
+{
+	for (int k = 0; k < CHANNELS; k++)
+		share_channel_close(s->channels[k]);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Messages                                                                                    */
+
+static void send_one(share_channel *ch, uint32_t turn)
+{
+	unsigned char data[MESSAGE_SIZE] = {0};
+
+	memcpy(data, &turn, sizeof(turn));
+	must(share_send(ch, NULL, data, sizeof(data), NULL), "share_send");
+}
+
+static void receive_one(share_channel *ch, bool spin, uint32_t turn, share_message *m)
+{
+	int r;
+
+	do
+		r = share_recv(ch, spin ? 0 : TIMEOUT_MS, NULL, m);
+	while (spin && r == SHARE_EAGAIN);
+	must(r, "share_recv");
+	if (m->data_size == MESSAGE_SIZE && memcmp(m->data, &turn, sizeof(turn)) == 0)
+		return;
+	fprintf(stderr, "share-bench: message %u is not what was sent\n", turn);
+	exit(1);
+}
+
+static void ack_one(share_message *m)
+{
+	must(share_ack(m, NULL), "share_ack");
+}
+
+static void play_trips(const struct channel_side *s, enum channel_way way, uint32_t n)
+{
+	bool spin = way == SPIN;
+	share_message m;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (way == ASLEEP)
+			think();
+		send_one(s->channels[THERE], i);
+		receive_one(s->channels[BACK], spin, i, &m);
+		ack_one(&m);
+	}
+}
+
+static void answer_trips(const struct channel_side *s, enum channel_way way, uint32_t n)
+{
+	bool spin = way == SPIN;
+	share_message m;
+
+	for (uint32_t i = 0; i < n; i++) {
+		receive_one(s->channels[THERE], spin, i, &m);
+		if (way == ASLEEP)
+			think();
+		send_one(s->channels[BACK], i);
+		ack_one(&m);
+	}
+}
+
+static void send_batches(share_channel *ch, uint32_t n)
+{
+	static unsigned char data[BATCH][MESSAGE_SIZE];
+	share_outgoing batch[BATCH];
+
+	for (uint32_t k = 0; k < BATCH; k++)
+		batch[k] = (share_outgoing){NULL, data[k], MESSAGE_SIZE, 0};
+	for (uint32_t i = 0; i < n; i += BATCH) {
+		for (uint32_t k = 0; k < BATCH; k++) {
+			uint32_t turn = i + k;
+
+			memcpy(data[k], &turn, sizeof(turn));
+		}
+		for (size_t sent = 0; sent < BATCH;) {
+			int r = share_send_many(ch, batch + sent, BATCH - sent, NULL);
+
+			if (r > 0)
+				sent += (size_t)r;
+			else if (r != SHARE_EAGAIN)
+				must(r, "share_send_many");
+		}
+	}
+}
+
+static void receive_batches(share_channel *ch, bool spin, uint32_t n)
+{
+	static share_message batch[BATCH];
+
+	for (uint32_t i = 0; i < n;) {
+		int r = share_recv_many(ch, spin ? 0 : TIMEOUT_MS, NULL, batch, BATCH);
+
+		if (r == SHARE_EAGAIN)
+			continue;
+		must(r < 0 ? r : 0, "share_recv_many");
+		if (memcmp(batch[0].data, &i, sizeof(i)) != 0) {
+			fprintf(stderr, "share-bench: message %u is not what was sent\n", i);
+			exit(1);
+		}
+		must(share_ack_many(batch, (size_t)r, NULL), "share_ack_many");
+		i += (uint32_t)r;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The two processes                                                                           */
+
+static void answer(const struct channel_side *s, const struct order *o)
+{
+	switch ((enum channel_way)o->way) {
+	case SPIN:
+	case SLEEP:
+	case ASLEEP:
+		answer_trips(s, (enum channel_way)o->way, o->n);
+		break;
+	case BATCHES:
+	case BATCHES_ASLEEP:
+		receive_batches(s->channels[o->way == BATCHES ? STREAM : BLOCKING],
+				o->way == BATCHES, o->n);
+		word_set(&s->floor->done, 1);
+		break;
+	case WORDS_FLOOR:
+		floor_answer(s->floor, FLOOR_WORDS, o->n);
+		break;
+	case SPIN_FLOOR:
+		floor_answer(s->floor, FLOOR_SPIN, o->n);
+		break;
+	case FUTEX_FLOOR:
+		floor_answer(s->floor, FLOOR_FUTEX, o->n);
+		break;
+	case ASLEEP_FLOOR:
+		floor_answer(s->floor, FLOOR_ASLEEP, o->n);
+		break;
+	case RING_FLOOR:
+		floor_ring_receive(&s->floor->ring, o->n);
+		word_set(&s->floor->done, 1);
+		break;
+	}
+}
+
+static void play(const struct channel_side *s, enum channel_way way, uint32_t n)
+{
+	switch (way) {
+	case SPIN:
+	case SLEEP:
+	case ASLEEP:
+		play_trips(s, way, n);
+		break;
+	case BATCHES:
+		send_batches(s->channels[STREAM], n);
+		word_spin(&s->floor->done, 1);
+		break;
+	case BATCHES_ASLEEP:
+		send_batches(s->channels[BLOCKING], n);
+		word_sleep(&s->floor->done, 1);
+		break;
+	case WORDS_FLOOR:
+		floor_play(s->floor, FLOOR_WORDS, n);
+		break;
+	case SPIN_FLOOR:
+		floor_play(s->floor, FLOOR_SPIN, n);
+		break;
+	case FUTEX_FLOOR:
+		floor_play(s->floor, FLOOR_FUTEX, n);
+		break;
+	case ASLEEP_FLOOR:
+		floor_play(s->floor, FLOOR_ASLEEP, n);
+		break;
+	case RING_FLOOR:
+		floor_ring_send(&s->floor->ring, n);
+		word_spin(&s->floor->done, 1);
+		break;
+	}
+}
+
+static void serve(struct channel_side *s)
+{
+	char address[256];
+	struct order o;
+
+	if (recv(s->other, address, sizeof(address), 0) <= 0)
+		_exit(0);
+	must(share_connect(address, &s->client), "share_connect");
+	open_channels(s, false);
+	must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+	while (recv(s->other, &o, sizeof(o), 0) == sizeof(o)) {
+		must_system(send(s->other, "", 1, MSG_NOSIGNAL) == 1, "answer");
+		answer(s, &o);
+	}
+	close_channels(s);
+	share_disconnect(s->client);
+	_exit(0);
+}
+
+static void wait_for_other(const struct channel_side *s)
+{
+	char byte;
+
+	if (recv(s->other, &byte, 1, 0) == 1)
+		return;
+	fprintf(stderr, "share-bench: the other process of the benchmark has ended\n");
+	exit(1);
+}
+
+static void start_other(struct channel_side *s)
+{
+	int pair[2];
+
+	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+	s->pid = fork();
+	must_system(s->pid >= 0, "fork");
+	if (s->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		s->other = pair[1];
+		serve(s);
+	}
+	close(pair[1]);
+	s->other = pair[0];
+}
+
+struct channel_side *channel_sides_start(void)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	struct channel_side *s = calloc(1, sizeof(*s));
+	const char *address;
+
+	must_system(s, "memory");
+	s->floor = shared_memory(sizeof(*s->floor));
+	start_other(s);
+	must(share_connect("embedded", &s->client), "share_connect");
+	options.kind = "host";
+	must(share_pool_create(s->client, POOL, &options, &s->pool), "share_pool_create");
+	address = share_address(s->client);
+	must_system(send(s->other, address, strlen(address) + 1, MSG_NOSIGNAL) > 0,
+		    "send the address");
+	wait_for_other(s);
+	open_channels(s, true);
+	return s;
+}
+
+void channel_sides_stop(struct channel_side *s)
+{
+	close_channels(s);
+	close(s->other);
+	waitpid(s->pid, NULL, 0);
+	share_pool_close(s->pool);
+	share_disconnect(s->client);
+	free(s);
+}
+
+pid_t channel_sides_other(const struct channel_side *s)
+{
+	return s->pid;
+}
+
+double channel_sides_time(const struct channel_side *s, enum channel_way way, uint32_t n)
+{
+	double thought = way == ASLEEP || way == ASLEEP_FLOOR ? 2 * THINK_US * 1000 : 0;
+	struct order o = {way, n};
+	double start;
+
+	channel_floor_reset(s->floor);
+	must_system(send(s->other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
+	wait_for_other(s);
+	start = now_us();
+	play(s, way, n);
+	return (now_us() - start) * 1000 / n - thought;
+}

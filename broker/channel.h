@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CHANNEL_H
+#define BROKER_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include <event2/util.h>
+#include <jansson.h>
+
+#include "broker/account.h"
+#include "broker/doorbell.h"
+#include "broker/fence.h"
+#include "broker/table.h"
+#include "wire/channel_page.h"
+#include "wire/wire.h"
+
+struct broker;
+struct buffer;
+struct client;
+struct pool;
+struct member;
+
+/*
+ * A channel is who takes part in it, and what they share: messages never pass through the broker.
+ * It lasts as long as it has members, those included that are gone and of whose memory something is
+ * still with others.
+ */
+struct channel {
+	struct table_link key; /* by name */
+	TAILQ_ENTRY(channel) link;
+	struct broker *broker;
+	uint64_t id;
+	struct pool *pool;
+	struct channel_shape shape;
+	uint32_t producers; /* at a time; the shape has room for some that are gone as well */
+	int control_fd;
+	struct channel_control *control;
+	/* who has the slot: see member_slot(). A consumer's is free when it is gone, a producer's
+	 * when all it had sent is back. */
+	struct member *slots[2][CHANNEL_MEMBERS_MAX];
+	LIST_HEAD(, member) members;  /* all, slot or not */
+	LIST_HEAD(, member) departed; /* of these, consumers that are GONE */
+	uint32_t n_producers;         /* of these, producers */
+	uint32_t left;                /* roles (bits) of which some leave right now */
+	size_t size;
+	char name[];
+};
+
+/*
+ *   PREPARING  maps its page, which is not sealed yet
+ *   HERE       takes part
+ *   LEFT       its connection has ended but the process lives
+ *   GONE       has closed the channel, or is dead. A producer has left an estate; a consumer may
+ *              have work running behind what it has acknowledged
+ */
+enum member_state { MEMBER_PREPARING, MEMBER_HERE, MEMBER_LEFT, MEMBER_GONE };
+
+struct member {
+	struct channel *channel;
+	LIST_ENTRY(member) of_channel;
+	LIST_ENTRY(member) of_client;
+	struct client *client; /* NULL once it is GONE */
+	uint64_t client_id;    /* for reports */
+	pid_t pid;
+	uint64_t id;
+	uint32_t role; /* enum share_role */
+	uint32_t slot;
+	bool writable, oldest; /* consumers */
+	bool closed;           /* a producer that said so, before it went */
+	bool died;             /* GONE, and its process can do nothing any more */
+	enum member_state state;
+	struct timelines *timelines;
+	struct charge charge, charge_bytes;
+	int page_fd, pidfd;
+	struct doorbell doorbell;
+	void *page; /* a ring or a ledger; read-only, and hostile */
+	size_t page_size;
+	size_t written; /* where something was found in it, + 1: see member_unwritten() */
+	uint64_t known[CHANNEL_MEMBERS_MAX]; /* by slot: whose descriptors it was sent */
+
+	unsigned holds;              /* consumers: estates that refer to it */
+	struct departure *departure; /* of a consumer that is GONE and lives */
+	struct estate *estate;       /* of a producer, from the start */
+	LIST_ENTRY(member) of_departed;
+	TAILQ_ENTRY(member) departing; /* in the broker */
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel.c */
+
+void channel_table_init(struct broker *b);
+struct channel *channel_find(struct broker *b, const void *name, size_t size);
+/* @shape is valid. Without members: channel_end_if_unused(). 0 or negative errno. */
+int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
+		const struct channel_shape *shape, struct channel **out);
+void channel_end_if_unused(struct channel *ch);
+/* Somebody of this role has come or gone: the others are told. */
+void channel_changed(struct channel *ch, uint32_t role);
+/* How many of the role count: of producers, those that are GONE do not. */
+uint32_t channel_count(const struct channel *ch, uint32_t role);
+static inline struct member **channel_slots(struct channel *ch, uint32_t role)
+{
+	return ch->slots[role - 1];
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_member.c */
+
+enum member_error { MEMBER_NO_SLOT = 1, MEMBER_QUOTA, MEMBER_BYTES_QUOTA, MEMBER_NO_DESCRIPTORS };
+
+/* @out_own: the end of its doorbell, the caller's. 0, an enum member_error or negative errno. */
+int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
+	       struct member **out, int *out_own);
+/* PREPARING to HERE. 0 or negative errno. */
+int member_ready(struct member *m);
+/* NULL: the client has no such membership. */
+struct member *member_find(const struct client *client, uint64_t id);
+/* It closes the channel, or was PREPARING. A producer goes on until its estate is taken: @serial is
+ * answered then. True when it is to be answered now. */
+bool member_close(struct member *m, uint32_t serial);
+/* It has left (its connection has ended). */
+void members_leave(struct client *c);
+/* Its client is ending: some of its memberships, true when there are none any more. */
+bool members_end(struct client *c, int *budget);
+/* Not a member any more: of its client, that is. */
+void member_detach(struct member *m);
+/* Whether it has its slot: a producer that is GONE may have lost it to another one. */
+bool member_holds_slot(const struct member *m);
+/* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
+ * to read them takes memory, which it would not be its owner that has to pay for. */
+size_t member_unwritten(struct member *m, const void *at);
+/* The first of a producer's tokens from @token on that may be in use; NULL: there is none. */
+const struct channel_token *member_next_token(struct member *producer, uint32_t *token);
+/* Everything of one that nothing refers to. */
+void member_free(struct member *m);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_estate.c: what a producer has in flight when it goes */
+
+/* From the start, so that memory for it cannot be lacking in the end. NULL without memory. */
+struct estate *estate_new(struct member *producer);
+void estate_free(struct estate *e);
+/* Some of what the producer has in flight; true when that was all, and it is GONE. */
+bool estate_take(struct estate *e, int *budget);
+/* The same from the loop, and then an answer. */
+void estate_take_later(struct estate *e, uint32_t serial);
+bool estate_is_being_taken(const struct estate *e);
+/* Some of what is to be done; true when there is more. Else it may be gone, and its producer. */
+bool estate_work(struct estate *e, int *budget);
+void estate_goes_last(struct estate *e);
+
+/* A consumer has had all it will have of the producer. */
+void estate_drained(struct estate *e, const struct member *consumer);
+/* A consumer is GONE, or known to be dead by now. */
+void estates_consumer_gone(struct member *consumer);
+/* Whether it is yet to say that it has had all of a producer that is GONE. */
+bool estate_waits_for(const struct estate *e, const struct member *consumer);
+/* Whether this buffer is in flight at the producer, wherever that is. */
+bool estate_has(const struct estate *e, const struct buffer *buffer);
+/* When the producer went. */
+uint64_t estate_since_ms(const struct estate *e);
+void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_departure.c: what runs behind the acknowledgements of a consumer that is GONE */
+
+struct departure *departure_new(struct member *consumer); /* NULL without memory */
+void departure_free(struct departure *d);
+/* Some more of it. True when nothing runs any more. */
+bool departure_look(struct departure *d, int *budget);
+/* Whether the consumer has acknowledged @token of @version of this producer; @out is its fence
+ * then, or none. */
+bool member_has_acknowledged(struct member *consumer, const struct member *producer, uint32_t token,
+			     uint32_t version, struct fence *out);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_report.c */
+
+/* An object, or NULL without memory. */
+json_t *channel_report(const struct channel *ch);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_work.c: all this from the loop, a little at a time */
+
+void channels_on_work(evutil_socket_t fd, short what, void *data); /* data is the broker */
+void channels_work_soon(struct broker *b);
+/* At the end of the broker, when all clients are gone. */
+void channels_end(struct broker *b);
+
+#endif

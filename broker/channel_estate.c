@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a producer leaves behind. Its ring says which buffers are in flight: of those that it really
+ * holds the broker takes a reference each, before the leases go. A reference is given up when every
+ * consumer that the producer had let in has acknowledged the message, or can receive nothing more
+ * of it, or is dead. What their streams still do with the memory gates its next use, as ever.
+ *
+ * The ring and the ledgers are whatever their owners wrote. All that can come of nonsense in a ring
+ * is that its own messages are lost or kept for long; of nonsense in a ledger, that its owner reads
+ * what is not there any more. Everything is done a few tokens at a time.
+ */
+
+#include <stdlib.h>
+
+#include <share/channel.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/channel.h"
+#include "broker/client.h"
+#include "broker/pool.h"
+#include "broker/suballocator.h"
+#include "wire/mutation.h"
+
+struct entry {
+	struct buffer *buffer; /* NULL once the reference is given up */
+	uint64_t open;         /* by holder: those that have not acknowledged it */
+	uint32_t version;
+	uint16_t token;
+};
+
+struct holder {
+	struct member *consumer; /* NULL: settled */
+	bool admitted;           /* else it was only told about the producer, and has to be again */
+	bool over;               /* what it has not acknowledged by now, it will not */
+	bool busy;               /* entries from `next` on are to be looked at */
+	bool unpaid;             /* some of its fences are more than its user may have */
+	uint32_t next;
+};
+
+enum phase { PHASE_NONE, PHASE_TAKING, PHASE_SETTLING };
+
+struct estate {
+	TAILQ_ENTRY(estate) link; /* in the broker, while there is something to do */
+	bool queued;
+	enum phase phase;
+	struct member *producer;
+	struct broker *broker;
+	uint32_t serial;     /* of the CHANNEL_CLOSE, 0: none */
+	uint32_t next_token; /* while it is taken */
+	uint32_t next_entry; /* then: to be looked up at those consumers that went before */
+	uint64_t since_ms;
+	uint32_t n_holders, n, n_left;
+	uint64_t bytes;
+	struct holder holders[CHANNEL_MEMBERS_MAX];
+	struct entry entries[];
+};
+
+struct estate *estate_new(struct member *producer)
+{
+	uint32_t room = producer->channel->shape.in_flight;
+	struct estate *e = calloc(1, sizeof(*e) + room * sizeof(struct entry));
+
+	if (!e)
+		return NULL;
+	e->producer = producer;
+	e->broker = producer->channel->broker;
+	return e;
+}
+
+static void queue(struct estate *e)
+{
+	if (!e->queued)
+		TAILQ_INSERT_TAIL(&e->broker->estates, e, link);
+	e->queued = true;
+	channels_work_soon(e->broker);
+}
+
+static void unqueue(struct estate *e)
+{
+	if (e->queued)
+		TAILQ_REMOVE(&e->broker->estates, e, link);
+	e->queued = false;
+}
+
+void estate_goes_last(struct estate *e)
+{
+	TAILQ_REMOVE(&e->broker->estates, e, link);
+	TAILQ_INSERT_TAIL(&e->broker->estates, e, link);
+}
+
+void estate_free(struct estate *e)
+{
+	if (!e)
+		return;
+	unqueue(e);
+	free(e);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void take_buffer(struct estate *e, uint32_t token, const struct channel_token *t)
+{
+	struct member *m = e->producer;
+	uint64_t id = atomic_load_explicit(&t->buffer, memory_order_acquire);
+	struct buffer *buffer = id ? buffer_find(e->broker, id) : NULL;
+
+	if (!buffer || MUTATION(forget_estate) || buffer_pool(buffer) != m->channel->pool ||
+	    !lease_find(e->broker, m->client, buffer))
+		return;
+	buffer_ref(buffer);
+	e->entries[e->n++] = (struct entry){
+	    .buffer = buffer,
+	    .version = atomic_load_explicit(&t->version, memory_order_relaxed),
+	    .token = (uint16_t)token,
+	};
+	e->bytes += block_size(buffer->block);
+}
+
+/* Who may have messages of it, or wants to know what has become of it. */
+static void find_holders(struct estate *e)
+{
+	struct member *producer = e->producer;
+	struct channel *ch = producer->channel;
+	uint64_t admitted = 0;
+
+	for (uint32_t i = 0; i < ch->shape.consumers; i++) {
+		struct member *m = channel_slots(ch, SHARE_CONSUMER)[i];
+		const struct channel_admission *a =
+		    channel_admission_at(producer->page, &ch->shape, i);
+		struct holder *h = &e->holders[e->n_holders];
+
+		if (!m || m->state == MEMBER_PREPARING)
+			continue;
+		h->admitted = atomic_load_explicit(&a->consumer, memory_order_acquire) == m->id;
+		if (!h->admitted && m->known[producer->slot] != producer->id)
+			continue;
+		h->consumer = m;
+		h->busy = h->admitted;
+		m->holds++;
+		admitted |= (uint64_t)h->admitted << e->n_holders++;
+	}
+	for (uint32_t i = 0; i < e->n; i++)
+		e->entries[i].open = admitted;
+	e->n_left = e->n;
+}
+
+bool estate_take(struct estate *e, int *budget)
+{
+	struct wire_message done = {.type = WIRE_DONE, .serial = e->serial};
+	struct member *m = e->producer;
+	struct client *client = m->client;
+	const struct channel_token *t;
+
+	e->phase = PHASE_TAKING;
+	for (; (t = member_next_token(m, &e->next_token)); e->next_token++, --*budget) {
+		if (*budget <= 0)
+			return false;
+		take_buffer(e, e->next_token, t);
+	}
+	e->phase = PHASE_SETTLING;
+	e->since_ms = broker_now_ms();
+	find_holders(e);
+	m->state = MEMBER_GONE;
+	member_detach(m);
+	doorbell_done(&m->doorbell);
+	queue(e);
+	channel_changed(m->channel, SHARE_PRODUCER);
+	if (done.serial)
+		client_send(client, &done, NULL, 0);
+	return true;
+}
+
+void estate_take_later(struct estate *e, uint32_t serial)
+{
+	e->phase = PHASE_TAKING;
+	e->serial = serial;
+	queue(e);
+}
+
+bool estate_is_being_taken(const struct estate *e)
+{
+	return e && e->phase == PHASE_TAKING;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void give_up(struct estate *e, struct entry *entry)
+{
+	struct buffer *buffer = entry->buffer;
+
+	entry->buffer = NULL;
+	e->n_left--;
+	e->bytes -= block_size(buffer->block);
+	buffer_unref(e->broker, buffer);
+}
+
+enum answer { NOT_ACKNOWLEDGED, ACKNOWLEDGED, UNPAID };
+
+static enum answer add_fence(struct estate *e, struct entry *entry, struct member *consumer,
+			     int *budget)
+{
+	struct fence_set **pending = &entry->buffer->pending;
+	struct fence fence;
+
+	/* once another producer has its slot, so may it have the rows in the ledgers */
+	if (!member_holds_slot(e->producer) ||
+	    !member_has_acknowledged(consumer, e->producer, entry->token, entry->version, &fence))
+		return NOT_ACKNOWLEDGED;
+	if (!fence.timelines)
+		return ACKNOWLEDGED;
+	*pending = fence_set_prune(*pending);
+	*budget -= (int)(fence_set_size(*pending) / 16);
+	if (!fence_set_may_add(*pending, &fence)) {
+		fence_done(&fence);
+		return UNPAID;
+	}
+	*pending = fence_set_add(*pending, &fence);
+	return ACKNOWLEDGED;
+}
+
+static struct holder *find_holder(const struct estate *e, const struct member *consumer)
+{
+	for (uint32_t i = 0; e->phase == PHASE_SETTLING && i < e->n_holders; i++)
+		if (e->holders[i].consumer == consumer)
+			return (struct holder *)(uintptr_t)&e->holders[i];
+	return NULL;
+}
+
+/* It is gone, but its work on this is not paid for: it holds it until it is dead. */
+static void hold_for(struct estate *e, struct entry *entry, struct member *departed)
+{
+	struct holder *h = find_holder(e, departed);
+
+	if (!h && e->n_holders < CHANNEL_MEMBERS_MAX) {
+		h = &e->holders[e->n_holders++];
+		*h = (struct holder){.consumer = departed, .over = true};
+		departed->holds++;
+	}
+	if (!h)
+		return;
+	h->admitted = h->busy = true;
+	h->next = 0;
+	entry->open |= UINT64_C(1) << (h - e->holders);
+}
+
+/* Consumers that had closed the channel before hold nothing, but work of theirs may be running. */
+static bool ask_the_departed(struct estate *e, int *budget)
+{
+	struct member *m;
+
+	for (; e->next_entry < e->n; e->next_entry++, --*budget) {
+		struct entry *entry = &e->entries[e->next_entry];
+
+		if (*budget <= 0)
+			return false;
+		LIST_FOREACH (m, &e->producer->channel->departed, of_departed) {
+			if (!m->died && !MUTATION(forget_departures) &&
+			    add_fence(e, entry, m, budget) == UNPAID)
+				hold_for(e, entry, m);
+			--*budget;
+		}
+		if (!entry->open)
+			give_up(e, entry);
+	}
+	return true;
+}
+
+static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
+{
+	struct holder *h = &e->holders[index];
+	uint64_t bit = UINT64_C(1) << index;
+
+	for (; h->admitted && h->next < e->n; h->next++, --*budget) {
+		struct entry *entry = &e->entries[h->next];
+
+		if (*budget <= 0)
+			return false;
+		if (!(entry->open & bit))
+			continue;
+		switch (add_fence(e, entry, h->consumer, budget)) {
+		case ACKNOWLEDGED:
+			break;
+		case UNPAID:
+			h->unpaid = true;
+			continue;
+		case NOT_ACKNOWLEDGED:
+			/* what it did, and until when, cannot be known: until it is dead, then */
+			if (!h->over || (!member_holds_slot(e->producer) && !h->consumer->died))
+				continue;
+		}
+		entry->open &= ~bit;
+		if (!entry->open)
+			give_up(e, entry);
+	}
+	h->busy = false;
+	if (h->over && !h->unpaid &&
+	    (!h->admitted || member_holds_slot(e->producer) || h->consumer->died)) {
+		h->consumer->holds--;
+		h->consumer = NULL;
+	}
+	return true;
+}
+
+static bool is_settled(const struct estate *e)
+{
+	for (uint32_t i = 0; i < e->n_holders; i++)
+		if (e->holders[i].consumer)
+			return false;
+	return true;
+}
+
+bool estate_work(struct estate *e, int *budget)
+{
+	struct channel *ch = e->producer->channel;
+
+	if (e->phase == PHASE_TAKING && !estate_take(e, budget))
+		return true;
+	if (!ask_the_departed(e, budget))
+		return true;
+	for (uint32_t i = 0; i < e->n_holders; i++)
+		if (e->holders[i].consumer && e->holders[i].busy && !look_at_holder(e, i, budget))
+			return true;
+	unqueue(e);
+	if (is_settled(e)) {
+		member_free(e->producer);
+		channel_end_if_unused(ch);
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void estate_drained(struct estate *e, const struct member *consumer)
+{
+	struct holder *h = find_holder(e, consumer);
+
+	/* said again, it changes nothing: each time costs a look at everything */
+	if (!h || (h->over && !consumer->died))
+		return;
+	h->over = true;
+	h->busy = true;
+	h->unpaid = false;
+	h->next = 0;
+	queue(e);
+}
+
+void estates_consumer_gone(struct member *consumer)
+{
+	struct member *m;
+
+	LIST_FOREACH (m, &consumer->channel->members, of_channel)
+		if (m->role == SHARE_PRODUCER && consumer->holds > 0)
+			estate_drained(m->estate, consumer);
+}
+
+bool estate_waits_for(const struct estate *e, const struct member *consumer)
+{
+	const struct holder *h = find_holder(e, consumer);
+
+	return h && !h->over;
+}
+
+static bool ring_has(struct member *producer, uint64_t id)
+{
+	const struct channel_token *t;
+
+	for (uint32_t i = 0; (t = member_next_token(producer, &i)); i++)
+		if (atomic_load_explicit(&t->buffer, memory_order_relaxed) == id)
+			return true;
+	return false;
+}
+
+bool estate_has(const struct estate *e, const struct buffer *buffer)
+{
+	struct member *m = e->producer;
+
+	if (e->phase != PHASE_SETTLING)
+		return lease_find(e->broker, m->client, (struct buffer *)(uintptr_t)buffer) &&
+		       ring_has(m, buffer_id(buffer));
+	for (uint32_t i = 0; i < e->n; i++)
+		if (e->entries[i].buffer == buffer)
+			return true;
+	return false;
+}
+
+uint64_t estate_since_ms(const struct estate *e)
+{
+	return e->since_ms;
+}
+
+void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes)
+{
+	*buffers += e->phase == PHASE_SETTLING ? e->n_left : e->n;
+	*bytes += e->bytes;
+}

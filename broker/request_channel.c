@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Requests of those who take part in channels: what they need of each other. What is asked for
+ * because a message said so is answered with an error at worst: whoever sent the message may have
+ * lied.
+ */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/channel.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+#include "broker/segment.h"
+
+#define MEMBER_FDS 3  /* page, pidfd, doorbell */
+#define NEW_MAX    21 /* in one CHANNEL_MEMBERS */
+
+/* NULL when answered. */
+static struct member *find_member(struct request *r, uint64_t id)
+{
+	struct member *m = member_find(r->client, id);
+
+	if (m && !estate_is_being_taken(m->estate))
+		return m;
+	request_fail(r, SHARE_ESTALE, "this client has no membership %" PRIx64, id);
+	return NULL;
+}
+
+static struct member *find_ready(struct request *r, uint64_t id)
+{
+	struct member *m = find_member(r, id);
+
+	if (!m || m->state == MEMBER_HERE)
+		return m;
+	request_fail(r, SHARE_EINVAL, "CHANNEL_READY has to come first");
+	return NULL;
+}
+
+void handle_channel_ready(struct request *r)
+{
+	struct member *m = find_member(r, r->m->channel_ready.member);
+	int e;
+
+	if (!m)
+		return;
+	if (m->state != MEMBER_PREPARING) {
+		request_fail(r, SHARE_EINVAL, "this member is ready already");
+		return;
+	}
+	e = member_ready(m);
+	if (e < 0)
+		request_fail(r, SHARE_ESYSTEM, "cannot seal the page: %s", strerror(-e));
+	else
+		request_done(r);
+}
+
+void handle_channel_close(struct request *r)
+{
+	struct member *m = find_member(r, r->m->channel_close.member);
+
+	if (m && member_close(m, r->m->serial))
+		request_done(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Who takes part                                                                              */
+
+struct listing {
+	struct wire_member members[CHANNEL_MEMBERS_MAX];
+	int fds[NEW_MAX * MEMBER_FDS];
+	uint32_t n, n_fds;
+	bool more;
+};
+
+/* What a member has to know of another one: 0 when nothing. */
+static uint16_t state_for(const struct member *m, const struct member *other)
+{
+	switch (other->state) {
+	case MEMBER_HERE:
+		return WIRE_MEMBER_HERE;
+	case MEMBER_LEFT:
+		return WIRE_MEMBER_LEFT;
+	case MEMBER_GONE:
+		if (other->role == SHARE_PRODUCER && estate_waits_for(other->estate, m))
+			return other->closed ? WIRE_MEMBER_CLOSED : WIRE_MEMBER_DEAD;
+		return 0;
+	case MEMBER_PREPARING:
+		break;
+	}
+	return 0;
+}
+
+/* 0 or negative errno. Its page and its pidfd are borrowed, the end of the doorbell is made. */
+static int add_descriptors(struct listing *l, const struct member *other)
+{
+	int ringer = doorbell_connect(&other->doorbell);
+
+	if (ringer < 0)
+		return ringer;
+	l->fds[l->n_fds++] = other->page_fd;
+	l->fds[l->n_fds++] = other->pidfd;
+	l->fds[l->n_fds++] = ringer;
+	return 0;
+}
+
+static int list_member(struct listing *l, const struct member *m, const struct member *other)
+{
+	uint16_t state = state_for(m, other);
+	bool is_new = m->known[other->slot] != other->id;
+
+	if (!state)
+		return 0;
+	if (is_new && l->n_fds == NEW_MAX * MEMBER_FDS) {
+		l->more = true;
+		return 0;
+	}
+	l->members[l->n++] = (struct wire_member){
+	    .member = other->id,
+	    .page = other->timelines->id,
+	    .slot = other->slot,
+	    .state = state,
+	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
+				(other->writable ? WIRE_MEMBER_WRITABLE : 0) |
+				(other->oldest ? WIRE_MEMBER_OLDEST : 0)),
+	};
+	return is_new ? add_descriptors(l, other) : 0;
+}
+
+void handle_channel_sync(struct request *r)
+{
+	struct member *m = find_ready(r, r->m->channel_sync.member);
+	struct wire_message reply = {.type = WIRE_CHANNEL_MEMBERS};
+	struct listing l = {.n = 0};
+	struct member **others;
+	int e = 0;
+
+	if (!m)
+		return;
+	others =
+	    channel_slots(m->channel, m->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
+	for (uint32_t i = 0; e == 0 && i < CHANNEL_MEMBERS_MAX; i++)
+		if (others[i])
+			e = list_member(&l, m, others[i]);
+	if (e == 0) {
+		for (uint32_t i = 0; i < l.n; i++)
+			m->known[l.members[i].slot] = l.members[i].member;
+		reply.channel_members = (struct wire_channel_members){
+		    .epoch = atomic_load(&m->channel->control->epoch),
+		    .more = l.more,
+		    .members = {l.members, l.n * (uint32_t)sizeof(struct wire_member)},
+		};
+		request_reply(r, &reply, l.fds, l.n_fds);
+	} else {
+		request_fail(r, SHARE_ESYSTEM, "cannot ring a member: %s", strerror(-e));
+	}
+	for (uint32_t i = 2; i < l.n_fds; i += MEMBER_FDS)
+		fd_close(l.fds[i]);
+}
+
+/* A producer of the channel that a member is in, wherever it is; NULL: it is no more. */
+static struct member *find_producer(const struct member *m, uint64_t id)
+{
+	struct member *other;
+
+	LIST_FOREACH (other, &m->channel->members, of_channel)
+		if (other->id == id && other->role == SHARE_PRODUCER &&
+		    other->state != MEMBER_PREPARING)
+			return other;
+	return NULL;
+}
+
+/* Whatever it names may be gone by now: nothing depends on what is no more. */
+void handle_channel_drained(struct request *r)
+{
+	struct member *m = member_find(r->client, r->m->channel_drained.member);
+	struct member *producer = m && m->role == SHARE_CONSUMER
+				      ? find_producer(m, r->m->channel_drained.producer)
+				      : NULL;
+
+	if (producer)
+		estate_drained(producer->estate, m);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What messages lie in                                                                        */
+
+void handle_channel_segment(struct request *r)
+{
+	const struct wire_channel_segment *m = &r->m->channel_segment;
+	struct wire_message reply = {.type = WIRE_GRANT};
+	struct member *member = find_ready(r, m->member);
+	struct segment *s;
+	bool writable;
+	int fd;
+
+	if (!member)
+		return;
+	s = segment_find(r->broker, m->segment);
+	if (!s || s->state != SEGMENT_ACTIVE) {
+		request_fail(r, SHARE_ENOENT, "there is no segment %" PRIx64, m->segment);
+		return;
+	}
+	if (s->pool != member->channel->pool) {
+		request_fail(r, SHARE_EINVAL, "segment %" PRIx64 " is not of pool '%s'", m->segment,
+			     member->channel->pool->name);
+		return;
+	}
+	writable = member->writable || member->role == SHARE_PRODUCER;
+	if (segment_offer(s, r->client, writable, &fd) < 0) {
+		request_fail_memory(r);
+		return;
+	}
+	if (fd >= 0)
+		segment_sent(s, r->client, writable);
+	reply.grant = (struct wire_grant){
+	    .segment = m->segment,
+	    .segment_size = s->memory.recipe.size,
+	    .mode = writable ? SHARE_RDWR : SHARE_RDONLY,
+	    .kind = s->pool->choice.kind->id,
+	    .flags = fd >= 0 ? WIRE_GRANT_SEGMENT : 0u,
+	};
+	if (fd >= 0)
+		reply.grant.recipe =
+		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
+	request_reply(r, &reply, &fd, fd >= 0);
+}
+
+void handle_channel_retain(struct request *r)
+{
+	const struct wire_channel_retain *m = &r->m->channel_retain;
+	struct member *member = find_ready(r, m->member), *producer;
+	struct buffer *buffer;
+	struct grant g = {0};
+	char detail[1024];
+	int e;
+
+	if (!member)
+		return;
+	if (member->role != SHARE_CONSUMER) {
+		request_fail(r, SHARE_EINVAL, "producers have what they send");
+		return;
+	}
+	producer = find_producer(member, m->producer);
+	buffer = buffer_find(r->broker, m->buffer);
+	if (!producer || !buffer || buffer_pool(buffer) != member->channel->pool ||
+	    !estate_has(producer->estate, buffer)) {
+		request_fail(r, SHARE_ENOENT, "that producer has no message with a buffer %" PRIx64,
+			     m->buffer);
+		return;
+	}
+	/* as magazines have larger blocks than were asked for, the size is the message's, or what
+	 * this consumer says it is */
+	if (!buffer_set_size(buffer, m->size, false)) {
+		request_fail(r, SHARE_EINVAL, "the buffer is smaller than %" PRIu64 " bytes",
+			     m->size);
+		return;
+	}
+	g.buffer = buffer;
+	g.mode = member->writable ? SHARE_RDWR : SHARE_RDONLY;
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SHARE_CHANNEL_H
+#define SHARE_CHANNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <share/share.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/*
+ * Channels: buffers, and up to 256 bytes with each, from producers to consumers through shared
+ * memory. Once connected, neither the broker nor a system call is part of it while the other side
+ * is awake, and nothing that was connected needs the broker to go on.
+ *
+ *   broadcast  every consumer gets every message
+ *   queue      every message goes to one consumer: the one with the fewest on hand
+ *
+ * What one producer sends arrives in the order it was sent (in a queue: at each consumer); between
+ * producers there is no order.
+ *
+ * A message is a loan. The consumer has it from share_recv() to share_ack(), in any order; the
+ * memory goes back to the producer's pool when all who got it have acknowledged it and their
+ * streams have got past that, without anybody waiting. To keep a buffer longer, share_retain() it
+ * before the acknowledgement and share_release() it as any other.
+ *
+ * Consumers come and go at any time. One that dies, or falls too far behind (`stall_ms`), stops
+ * counting; in a queue, what it had not acknowledged goes to others, marked by `deliveries`. What a
+ * dead or closed producer has sent can still be received; then share_recv() says so, once, and
+ * waits for the next producer.
+ *
+ * Who may use the pool of a channel may take part in it: to produce takes the right to write. All
+ * take part on trust as far as the pool goes: a consumer that does not play by the rules gets
+ * nobody into trouble but itself, and those whose messages it was given.
+ *
+ * Threads: as everywhere, every function may be called from any thread at any time.
+ */
+typedef struct share_channel share_channel;
+
+enum share_role {
+	SHARE_PRODUCER = 1,
+	SHARE_CONSUMER = 2,
+};
+
+enum share_channel_mode {
+	SHARE_BROADCAST = 1,
+	SHARE_QUEUE = 2,
+};
+
+/* When a message finds no room, because some consumer has not received `depth` earlier ones, or
+ * `in_flight` messages are not acknowledged. */
+enum share_when_full {
+	SHARE_FULL_BLOCK = 1, /* wait, up to `send_timeout_ms`: SHARE_ETIMEDOUT */
+	SHARE_FULL_FAIL = 2,  /* SHARE_EAGAIN */
+	SHARE_FULL_DROP = 3,  /* the oldest that was not received is dropped; only when consumers
+			       * hold on to all of `in_flight`: SHARE_EAGAIN */
+};
+
+enum share_from {
+	SHARE_FROM_NEWEST = 0, /* what is sent after share_channel_open() has returned */
+	SHARE_FROM_OLDEST = 1, /* and what is still there */
+};
+
+enum share_channel_flags {
+	SHARE_CHANNEL_WRITABLE = 1 << 0, /* consumers: for writing, too. Not in pools that scrub */
+	SHARE_CHANNEL_EXISTING = 1 << 1, /* SHARE_ENOENT rather than make the channel */
+};
+
+#define SHARE_MESSAGE_DATA_MAX 256
+
+/* 0 is the default everywhere. Whoever opens a channel first says what it is like; others get what
+ * is there, or SHARE_EEXIST when they ask for something else. The last four are each member's own.
+ */
+typedef struct share_channel_options {
+	size_t size;
+	const char *pool;    /* of all buffers in it. NULL: "default" */
+	uint32_t mode;       /* enum share_channel_mode; broadcast */
+	uint32_t when_full;  /* enum share_when_full; block */
+	uint32_t depth;      /* messages not yet received; a power of two up to 4096; 64 */
+	uint32_t in_flight;  /* messages whose memory is not back, up to 8192; 2 * depth */
+	uint32_t data_max;   /* bytes with each message, up to 256; 256 */
+	uint32_t producers;  /* at a time, up to 64; 16 */
+	uint32_t consumers;  /* at a time, up to 64; 64 */
+	uint32_t deliveries; /* queue: after so many a message is set aside; 3 */
+	uint32_t stall_ms; /* a consumer that keeps a producer waiting for longer is left behind: it
+			    * gets SHARE_ESTALE and has to open the channel again; 10000.
+			    * UINT32_MAX: never */
+	int32_t send_timeout_ms; /* -1, the default of the initialiser: no limit */
+	uint32_t from;           /* enum share_from */
+	uint32_t flags;          /* enum share_channel_flags */
+} share_channel_options;
+#define SHARE_CHANNEL_OPTIONS_INIT                                                       \
+	{                                                                                \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0 \
+	}
+
+/**
+ * Takes part in a channel, and makes it if there is none of that name; it ends when nobody takes
+ * part in it any more and all that was in it is back. Names are as those of buffers, but apart from
+ * them. @options may be NULL.
+ *
+ * A consumer gets every message that is sent after the call has returned.
+ *
+ * SHARE_EBUSY: there are as many of that role as there may be. SHARE_EACCES: the pool is not for
+ * this user, or not for writing. SHARE_EEXIST, SHARE_ENOENT, SHARE_EQUOTA.
+ */
+int share_channel_open(share_client *c, const char *name, int role,
+		       const share_channel_options *options, share_channel **out);
+
+/**
+ * Gives the handle up. What a producer has sent can still be received. A consumer goes when all
+ * messages it has received are acknowledged (their handles stay good until then); those it has not
+ * received go to others, in a queue. NULL is fine.
+ */
+void share_channel_close(share_channel *ch);
+
+/**
+ * Sends @b (or NULL, and the data alone) with @data_size bytes of @data. The channel takes a
+ * reference of its own: the caller may release @b at once, or go on reading it. Work that consumers
+ * enqueue on their streams comes after what was enqueued on @stream before.
+ *
+ * Never waits for consumers to be done; for room, see share_when_full. With nobody there to receive
+ * it, a message waits for the first who comes.
+ *
+ * SHARE_EINVAL: @b is of another pool or client, or there is too much data; or @b is NULL and
+ * @stream a CUDA stream, but the client has no memory of a GPU mapped at this time. SHARE_EACCES:
+ * not a producer.
+ */
+int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+	       void *stream);
+
+/**
+ * share_send() and share_release() in one, with one signal on @stream for both: the caller's
+ * reference goes to the channel. When the call fails the caller has it still.
+ *
+ * SHARE_EINVAL also: @b is the handle of a message that was received, and nothing but the message
+ * holds it; share_retain() it first.
+ */
+int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+	       void *stream);
+
+enum share_outgoing_flags {
+	SHARE_OUTGOING_GIVE = 1 << 0, /* as share_give(): if it is sent */
+};
+
+/** A message, for share_send_many(). */
+typedef struct share_outgoing {
+	share_buffer *buffer;
+	const void *data;
+	size_t data_size;
+	uint32_t flags; /* enum share_outgoing_flags */
+} share_outgoing;
+
+/** Sends as many of @n messages as there is room for, with one signal on @stream and one wake-up.
+ * Returns how many, at least 1, or an error. */
+int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream);
+
+/** A message, received. Lives where the caller wants; to be given up with share_ack(). */
+typedef struct share_message {
+	share_buffer *buffer; /* NULL: none. The message's own: share_retain() to keep it */
+	uint64_t number;      /* of its producer's messages, from 0 */
+	uint64_t lost;        /* so many of that producer's were dropped right before it */
+	uint64_t producer;    /* tells producers apart; never used again */
+	uint32_t deliveries;  /* 1; more when others had it before, and died or left */
+	uint32_t data_size;
+	unsigned char data[SHARE_MESSAGE_DATA_MAX];
+	share_channel *channel; /* this and the next are the library's */
+	uint64_t receipt, after;
+} share_message;
+
+/**
+ * Receives the next message, waiting up to @timeout_ms for it (0: SHARE_EAGAIN when there is none).
+ * Work enqueued on @stream afterwards comes after what the producer enqueued before sending; with
+ * @stream NULL and host memory the call waits for that, within the same time limit.
+ *
+ * SHARE_EOWNERDEAD: the last producer has died, and all it sent was received; or, with a message
+ * (@out->channel is not NULL then, and it is to be acknowledged), its producer died before its work
+ * was done. SHARE_EPIPE: the last producer has closed the channel. Each is said once; the next call
+ * waits for a new producer. SHARE_ESTALE: this consumer was left behind. SHARE_ETIMEDOUT.
+ * SHARE_EACCES: not a consumer. Errors of share_lookup() that have to do with reaching the memory
+ * come with a message, too.
+ */
+int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
+
+/** The same for up to @n messages that are there already, or the first that comes. Returns how
+ * many. An error that comes with a message comes alone, in out[0]. */
+int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n);
+
+/**
+ * Acknowledges a message: work enqueued on @stream before may go on using its memory, nobody else's
+ * touches it before that is done. Messages may be acknowledged in any order. The message is given
+ * up (its `channel` is NULL then) but for SHARE_EFORK, SHARE_EINVAL and SHARE_ENOTSUP, as
+ * share_release().
+ */
+int share_ack(share_message *m, void *stream);
+
+/** The same for several of one channel, with one signal. */
+int share_ack_many(share_message *messages, size_t n, void *stream);
+
+/**
+ * Producers in a queue: takes the next message that was delivered too often, each time to a
+ * consumer that died or left with it. It is to be acknowledged like one that was received.
+ * SHARE_EAGAIN: there is none.
+ */
+int share_channel_take_back(share_channel *ch, share_message *out);
+
+/**
+ * A descriptor that polls readable when share_recv() has something for this consumer to do, or
+ * share_send() of this producer may find room. To be armed: call share_recv() with time limit 0
+ * until it says SHARE_EAGAIN, before each time it is polled. Do not read, write or close it.
+ * Belongs to the channel.
+ */
+int share_channel_get_fd(share_channel *ch);
+
+typedef struct share_channel_stats {
+	size_t size;
+	uint64_t sent, received, acknowledged;
+	uint64_t dropped; /* by this producer for want of room, or before this consumer got them */
+	uint64_t redelivered;          /* by this producer, as a consumer died or left */
+	uint64_t set_aside;            /* by this producer, delivered too often */
+	uint64_t left_behind;          /* consumers that this producer gave up waiting for */
+	uint64_t sleeps;               /* times this member went to sleep */
+	uint32_t in_flight;            /* messages of this producer whose memory is not back */
+	uint32_t producers, consumers; /* that take part now, as far as this member knows */
+} share_channel_stats;
+#define SHARE_CHANNEL_STATS_INIT                                             \
+	{                                                                    \
+		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+	}
+int share_channel_get_stats(share_channel *ch, share_channel_stats *out);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Acknowledging: one signal on the stream that used the messages, then a word for each into our
+ * ledger. A message whose handle is kept is given a lease first; where there is no broker to give
+ * one, the acknowledgement waits until the handle is released.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libshare/channel.h"
+#include "libshare/error.h"
+#include "libshare/stream.h"
+#include "libshare/uses.h"
+
+void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
+			struct ring_fence fence, bool retained)
+{
+	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
+
+	/* the program may have written into the message */
+	if (slot < ch->shape.producers && token < ch->shape.in_flight)
+		ring_consumer_ack(ch->consumer, slot, producer, token, RECEIPT_VERSION(receipt),
+				  fence, retained);
+}
+
+void channel_wake_producers_locked(share_channel *ch)
+{
+	channel_ring_doorbells_locked(ch, ring_consumer_wake(ch->consumer));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static void give_up_locked(share_channel *ch, share_message *m, struct ring_fence fence)
+{
+	if (!m->channel)
+		return;
+	channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	if (m->buffer)
+		lent_free_locked(ch, lent_of(m->buffer));
+	m->channel = NULL;
+	m->buffer = NULL;
+	ch->held--;
+}
+
+static bool is_loan(const share_message *m)
+{
+	return m->buffer && atomic_load_explicit(&m->buffer->lent, memory_order_acquire);
+}
+
+static bool is_kept(const share_message *m)
+{
+	return atomic_load_explicit(&m->buffer->refs, memory_order_acquire) > 1;
+}
+
+/*
+ * A handle that the program keeps gets a lease, and is released as one. Where nobody can give it
+ * one, the loan goes on: the message is acknowledged when the handle is released.
+ */
+static int let_go_of_kept(share_message *m, void *stream)
+{
+	bool loan = is_loan(m);
+	int r;
+
+	if (!m->buffer || (loan && !is_kept(m)))
+		return 0;
+	if (loan && channel_retain(m->buffer) == 0)
+		loan = false;
+	r = share_release(m->buffer, stream);
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP || r == SHARE_EFORK)
+		return r;
+	m->buffer = NULL;
+	m->receipt |= RECEIPT_RETAINED;
+	if (loan)
+		m->channel = NULL;
+	return r;
+}
+
+/* What was told of a loan by share_release() comes before the signal. */
+static int order_uses(share_message *m, void *stream)
+{
+	share_buffer *b = m->buffer;
+
+	if (!m->channel || !b || uses_are_over(b))
+		return 0;
+	return uses_order(b, stream);
+}
+
+/* The first that has memory, which all have of the same pool. */
+static share_buffer *first_loan(share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer)
+			return messages[i].buffer;
+	return NULL;
+}
+
+/* 0; SHARE_EINVAL or SHARE_ENOTSUP when nothing is to be given up; or an error of a device. */
+static int signal_all(share_channel *ch, share_message *messages, size_t n, void *stream,
+		      struct ring_fence *out)
+{
+	share_buffer *b = first_loan(messages, n);
+	share_fence fence = {0, 0};
+	bool fatal;
+	int r = 0;
+
+	*out = (struct ring_fence){0, 0};
+	if (!b)
+		return 0;
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = order_uses(&messages[i], stream);
+	if (r == 0)
+		r = stream_signal(ch->client, b->mapping, stream, &fence);
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	if (r != 0) { /* as in share_release() */
+		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+		return r != 0 && !fatal ? SHARE_EINVAL : r;
+	}
+	*out = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
+	return 0;
+}
+
+/* What was taken back by its producer is its own. */
+static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
+{
+	int r = m->buffer ? share_release(m->buffer, stream) : 0;
+	bool last;
+
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP || r == SHARE_EFORK)
+		return r;
+	m->channel = NULL;
+	m->buffer = NULL;
+	pthread_mutex_lock(&ch->lock);
+	last = --ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+	return r;
+}
+
+/* One held message of nobody's, so that the channel stays; or one less. */
+static void hold(share_channel *ch, int change)
+{
+	bool last;
+
+	pthread_mutex_lock(&ch->lock);
+	ch->held += (uint32_t)change;
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+}
+
+static bool any_is_kept(const share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer && (!is_loan(&messages[i]) || is_kept(&messages[i])))
+			return true;
+	return false;
+}
+
+/* 0, or SHARE_EINVAL and the like when nothing more can be done on this stream. */
+static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream,
+		     int *failed)
+{
+	struct ring_fence fence;
+	bool last;
+	int r = signal_all(ch, messages, n, stream, &fence);
+
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	*failed = r;
+	pthread_mutex_lock(&ch->lock);
+	for (size_t i = 0; i < n; i++)
+		give_up_locked(ch, &messages[i], fence);
+	channel_wake_producers_locked(ch);
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+	return 0;
+}
+
+static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
+{
+	int r = 0, failed = 0;
+	bool kept = any_is_kept(messages, n);
+
+	if (!kept) {
+		r = ack_loans(ch, messages, n, stream, &failed);
+		return r != 0 ? r : failed;
+	}
+	hold(ch, 1);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = let_go_of_kept(&messages[i], stream);
+	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
+		int later = ack_loans(ch, messages, n, stream, &failed);
+
+		r = r != 0 ? r : later;
+	}
+	hold(ch, -1);
+	return r != 0 ? r : failed;
+}
+
+static int check(share_message *messages, size_t n, void *stream)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		share_channel *ch = messages[i].channel;
+
+		if (!ch)
+			return fail(SHARE_EINVAL, "this message was given up before");
+		if (ch != messages[0].channel)
+			return fail(SHARE_EINVAL, "these messages are of different channels");
+		if (client_is_forked(ch->client))
+			return fail_fork();
+		if (messages[i].buffer)
+			r = stream_check(ch->client, messages[i].buffer->segment->kind, stream);
+	}
+	return r;
+}
+
+int share_ack_many(share_message *messages, size_t n, void *stream)
+{
+	share_channel *ch;
+	int r = 0, first = 0;
+
+	if (!messages || n == 0)
+		return fail(SHARE_EINVAL, "there are no messages");
+	r = check(messages, n, stream);
+	if (r != 0)
+		return r;
+	ch = messages[0].channel;
+	if (ch->role == SHARE_CONSUMER) {
+		for (size_t i = 0; ch->before_ack && i < n; i++)
+			ch->before_ack(ch->owner, &messages[i]);
+		return ack_all(ch, messages, n, stream);
+	}
+	for (size_t i = 0; i < n; i++) {
+		r = ack_taken_back(ch, &messages[i], stream);
+		if (r != 0 && first == 0)
+			first = r;
+	}
+	return first;
+}
+
+int share_ack(share_message *m, void *stream)
+{
+	return share_ack_many(m, 1, stream);
+}
+
+void channel_ack_unused(share_message *m)
+{
+	share_channel *ch = m->channel;
+	bool last;
+
+	if (ch->role == SHARE_PRODUCER) {
+		ack_taken_back(ch, m, NULL);
+		return;
+	}
+	pthread_mutex_lock(&ch->lock);
+	give_up_locked(ch, m, (struct ring_fence){0, 0});
+	channel_wake_producers_locked(ch);
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int share_channel_take_back(share_channel *ch, share_message *out)
+{
+	int r = channel_check(ch, SHARE_PRODUCER);
+	struct channel_aside *a;
+	struct held_fence given;
+	bool done;
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&ch->lock);
+	channel_reclaim_locked(ch, true);
+	a = STAILQ_FIRST(&ch->aside);
+	if (a) {
+		STAILQ_REMOVE_HEAD(&ch->aside, link);
+		ch->n_aside--;
+		ch->held++;
+	}
+	pthread_mutex_unlock(&ch->lock);
+	done = !a;
+	if (done)
+		return fail(SHARE_EAGAIN, "no message was delivered too often");
+	*out = (share_message){
+	    .buffer = a->buffer,
+	    .number = a->message.number,
+	    .producer = ch->member,
+	    .deliveries = a->message.deliveries,
+	    .data_size = a->message.data_size,
+	    .channel = ch,
+	};
+	for (uint32_t i = 0; i < out->data_size; i++)
+		out->data[i] = a->message.data[i];
+	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
+		pthread_mutex_lock(&ch->client->uses);
+		uses_add(a->buffer, &given);
+		pthread_mutex_unlock(&ch->client->uses);
+	}
+	free(a);
+	return 0;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A producer's thread, for what has to be done though the program sends nothing: admit those who
+ * come, give up those who die, hand their messages to others, take back what was acknowledged. It
+ * has nothing to do with a send that finds room.
+ *
+ * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
+ * acknowledged wakes nobody who is not waiting for it, so as long as something is in flight it also
+ * looks every now and then.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "libshare/channel.h"
+#include "libshare/error.h"
+
+#define LOOK_MS      100
+#define LOOK_LAST_MS 1000 /* where nothing changes for longer */
+
+static uint32_t in_flight_locked(share_channel *ch, uint64_t *sent)
+{
+	struct ring_producer_stats stats;
+
+	ring_producer_get_stats(ch->producer, &stats);
+	*sent = stats.sent;
+	return stats.in_flight;
+}
+
+static void work_locked(share_channel *ch)
+{
+	channel_look_for_deaths_locked(ch);
+	if (channel_is_out_of_date(ch))
+		channel_sync_locked(ch); /* tried again with the next send, or look */
+	channel_reclaim_locked(ch, true);
+	/* messages of the dead, which others get now; and who was just admitted */
+	channel_watch_backlog_locked(ch);
+	channel_wake_senders_locked(ch);
+}
+
+/* What woke us. */
+static bool drain(share_channel *ch)
+{
+	struct pollfd doorbell = {.fd = ch->doorbell, .events = POLLIN};
+	eventfd_t ignored;
+	bool rang = poll(&doorbell, 1, 0) > 0;
+
+	eventfd_read(ch->wakeup, &ignored);
+	channel_drain_doorbell(ch);
+	return rang;
+}
+
+static void *keep(void *data)
+{
+	share_channel *ch = data;
+	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
+	int look = LOOK_MS;
+	uint64_t last_sent = 0;
+
+	pthread_mutex_lock(&ch->lock);
+	while (!ch->keeper_ends) {
+		uint32_t before, after;
+		uint64_t sent;
+		bool rang;
+
+		before = in_flight_locked(ch, &sent);
+		look = sent != last_sent ? LOOK_MS : 2 * look;
+		if (look > LOOK_LAST_MS)
+			look = LOOK_LAST_MS;
+		/* with nothing in flight for as long as that, whoever sends says so */
+		ch->keeper_rests =
+		    before == 0 && look == LOOK_LAST_MS && !channel_is_out_of_date(ch);
+		last_sent = sent;
+		p.revents = 0;
+		pthread_mutex_unlock(&ch->lock);
+		poll(&p, 1, ch->keeper_rests ? -1 : look);
+		rang = drain(ch);
+		pthread_mutex_lock(&ch->lock);
+		ch->keeper_rests = false;
+		if (ch->keeper_ends)
+			break;
+		work_locked(ch);
+		after = in_flight_locked(ch, &sent);
+		if (ch->armed && (rang || after < before))
+			eventfd_write(ch->room, 1);
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return NULL;
+}
+
+void keeper_rouse_locked(share_channel *ch)
+{
+	if (!ch->keeper_rests)
+		return;
+	ch->keeper_rests = false;
+	eventfd_write(ch->wakeup, 1);
+}
+
+int keeper_start(share_channel *ch)
+{
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+	int r;
+
+	if (epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->wakeup, &in) < 0)
+		return fail_system(-errno, "starting the thread of a channel");
+	r = client_start_thread(&ch->keeper, NULL, keep, ch);
+	if (r != 0)
+		return fail_system(-r, "starting the thread of a channel");
+	ch->has_keeper = true;
+	return 0;
+}
+
+void keeper_stop(share_channel *ch)
+{
+	if (!ch->has_keeper)
+		return;
+	pthread_mutex_lock(&ch->lock);
+	ch->keeper_ends = true; /* `closed` is for who gives the last message up */
+	pthread_cond_broadcast(&ch->changed);
+	pthread_mutex_unlock(&ch->lock);
+	eventfd_write(ch->wakeup, 1);
+	pthread_join(ch->keeper, NULL);
+	ch->has_keeper = false;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Who else takes part in a channel. The broker's control page says when that has changed; the
+ * broker is asked then, by one thread for all. That a process is dead is seen by its pidfd as well,
+ * so that a death is noticed when there is no broker any more.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libshare/channel.h"
+#include "libshare/error.h"
+#include "wire/page.h"
+
+#define RINGS_MAX 64 /* at a time: there are no more in a socket, by default */
+
+static bool is_there(const struct channel_peer *p)
+{
+	return p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT;
+}
+
+static size_t page_size_of_peers(const share_channel *ch)
+{
+	return ch->role == SHARE_PRODUCER ? channel_ledger_size(&ch->shape)
+					  : channel_ring_size(&ch->shape);
+}
+
+static uint32_t slots_of_peers(const share_channel *ch)
+{
+	return ch->role == SHARE_PRODUCER ? ch->shape.consumers : ch->shape.producers;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end of a member                                                                         */
+
+/* It is not looked at any more; its entry stays until the broker has forgotten it too. */
+static void close_peer_locked(share_channel *ch, struct channel_peer *p)
+{
+	if (p->pidfd >= 0)
+		epoll_ctl(ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
+	p->pidfd = fd_close(p->pidfd);
+	p->doorbell = fd_close(p->doorbell);
+	page_unmap(p->map, page_size_of_peers(ch));
+	p->map = NULL;
+	fence_drop(ch->client, &p->hold);
+	p->over = true;
+}
+
+/* Before anybody new is admitted: all who are may go, and are to be remembered then. */
+static int make_room_for_ghosts_locked(share_channel *ch)
+{
+	size_t room = ch->n_ghosts + CHANNEL_MEMBERS_MAX + 1;
+	struct channel_ghost *grown;
+
+	if (room <= ch->room_for_ghosts)
+		return 0;
+	grown = realloc(ch->ghosts, 2 * room * sizeof(*grown));
+	if (!grown)
+		return fail_system(-ENOMEM, "getting to know a member of a channel");
+	ch->ghosts = grown;
+	ch->room_for_ghosts = 2 * room;
+	return 0;
+}
+
+static void remember_ghost_locked(share_channel *ch, const struct channel_peer *p)
+{
+	struct ring_producer_stats stats;
+
+	ring_producer_get_stats(ch->producer, &stats);
+	if (stats.in_flight == 0)
+		ch->n_ghosts = 0;
+	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){p->member, p->page};
+}
+
+/* A consumer that is dead, or has acknowledged all and left. */
+static void dismiss_locked(share_channel *ch, struct channel_peer *p)
+{
+	if (p->known) {
+		ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), true);
+		remember_ghost_locked(ch, p);
+	}
+	p->known = false;
+	ch->stalling &= ~(UINT64_C(1) << (p - ch->peers));
+	close_peer_locked(ch, p);
+}
+
+/* A producer of which nothing more is to come, or to be acknowledged. */
+static void detach_locked(share_channel *ch, struct channel_peer *p)
+{
+	if (p->known)
+		ring_consumer_detach(ch->consumer, (uint32_t)(p - ch->peers));
+	p->known = false;
+	close_peer_locked(ch, p);
+}
+
+static void peer_is_gone_locked(share_channel *ch, struct channel_peer *p)
+{
+	if (!p->over) {
+		if (ch->role == SHARE_PRODUCER)
+			dismiss_locked(ch, p);
+		else
+			detach_locked(ch, p);
+	}
+	*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
+	ch->some_gone = true;
+}
+
+static bool is_dead(const struct channel_peer *p)
+{
+	struct pollfd poll_fd = {.fd = p->pidfd, .events = POLLIN};
+
+	return p->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+}
+
+void channel_look_for_deaths_locked(share_channel *ch)
+{
+	for (uint32_t i = 0; i < slots_of_peers(ch); i++) {
+		struct channel_peer *p = &ch->peers[i];
+
+		if (!p->member || p->over || !is_dead(p))
+			continue;
+		if (ch->role == SHARE_PRODUCER) {
+			dismiss_locked(ch, p);
+			continue;
+		}
+		/* what it has sent can still be received */
+		epoll_ctl(ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
+		p->pidfd = fd_close(p->pidfd);
+		p->state = WIRE_MEMBER_DEAD;
+		ch->some_gone = true;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What the broker says                                                                        */
+
+static int add_peer_locked(share_channel *ch, struct channel_peer *p, const struct wire_member *m,
+			   struct fd_list *fds, size_t *at)
+{
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = m->slot};
+	_cleanup_fd_ int page = fd_list_take(fds, (*at)++);
+	void *map;
+	int r;
+
+	*p = (struct channel_peer){.member = m->member, .page = m->page};
+	p->pidfd = fd_list_take(fds, (*at)++);
+	p->doorbell = fd_list_take(fds, (*at)++);
+	r = page_map(page, page_size_of_peers(ch), false, &map);
+	if (r == 0)
+		p->map = map;
+	if (r == 0 && epoll_ctl(ch->epoll, EPOLL_CTL_ADD, p->pidfd, &in) < 0)
+		r = -errno;
+	if (r < 0) {
+		fd_close(p->pidfd);
+		fd_close(p->doorbell);
+		page_unmap(p->map, page_size_of_peers(ch));
+		*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
+		return fail_system(r, "getting to know a member of a channel");
+	}
+	return 0;
+}
+
+static int apply_locked(share_channel *ch, struct reply *reply)
+{
+	const struct wire_channel_members *m = &reply->m.channel_members;
+	size_t n = m->members.size / sizeof(struct wire_member), at = 0;
+	int r = 0;
+
+	ch->answers++;
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		struct wire_member member;
+		struct channel_peer *p;
+
+		memcpy(&member, (const char *)m->members.data + i * sizeof(member), sizeof(member));
+		if (member.slot >= slots_of_peers(ch))
+			return fail(SHARE_EPROTO, "the broker sent a member out of range");
+		p = &ch->peers[member.slot];
+		if (p->member && p->member != member.member)
+			peer_is_gone_locked(ch, p);
+		if (!p->member && member.flags & WIRE_MEMBER_NEW)
+			r = add_peer_locked(ch, p, &member, &reply->fds, &at);
+		else if (member.flags & WIRE_MEMBER_NEW)
+			at += 3;
+		if (p->member != member.member)
+			continue;
+		p->seen = ch->answers;
+		p->flags = member.flags;
+		if (p->state != WIRE_MEMBER_DEAD)
+			p->state = member.state;
+		ch->some_gone |= !is_there(p);
+	}
+	return r;
+}
+
+/* What a producer has left behind can be received all the same. */
+static void forget_locked(share_channel *ch, struct channel_peer *p)
+{
+	if (ch->role == SHARE_PRODUCER || p->over || !p->known) {
+		peer_is_gone_locked(ch, p);
+		return;
+	}
+	p->forgotten = true;
+	ch->some_gone = true;
+	if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT)
+		p->state = is_dead(p) ? WIRE_MEMBER_DEAD : WIRE_MEMBER_CLOSED;
+}
+
+static void forget_missing_locked(share_channel *ch, uint32_t first)
+{
+	for (uint32_t i = 0; i < slots_of_peers(ch); i++)
+		if (ch->peers[i].member && (int32_t)(ch->peers[i].seen - first) < 0)
+			forget_locked(ch, &ch->peers[i]);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Taking note of it                                                                           */
+
+static void meet_consumer_locked(share_channel *ch, struct channel_peer *p, uint32_t slot)
+{
+	if (!p->known && p->state == WIRE_MEMBER_HERE) {
+		ring_producer_admit(ch->producer, slot, p->member, p->map,
+				    p->flags & WIRE_MEMBER_OLDEST);
+		p->known = true;
+	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
+		ring_producer_dismiss(ch->producer, slot, false);
+		p->left = true;
+	}
+}
+
+/* One that was gone before we have seen it counts if it has admitted us. */
+static bool has_admitted_us(const share_channel *ch, const struct channel_peer *p)
+{
+	const struct channel_admission *a = channel_admission_at(p->map, &ch->shape, ch->slot);
+
+	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
+}
+
+static void meet_producer_locked(share_channel *ch, struct channel_peer *p, uint32_t slot)
+{
+	if (!p->known) {
+		ring_consumer_attach(ch->consumer, slot, p->member, p->map);
+		p->known = true;
+	}
+	if (is_there(p) || has_admitted_us(ch, p))
+		ch->had_producers = true;
+}
+
+static void meet_locked(share_channel *ch, uint32_t slot)
+{
+	struct channel_peer *p = &ch->peers[slot];
+
+	if (ch->role == SHARE_PRODUCER)
+		meet_consumer_locked(ch, p, slot);
+	else
+		meet_producer_locked(ch, p, slot);
+}
+
+/* Its timelines, while there is time for a request. Who said goodbye has reached all that is waited
+ * for; of who is dead (@lost) nobody knows any more what it has reached. */
+static int hold_timelines(share_channel *ch, uint64_t page, struct held_fence *out, bool *lost)
+{
+	int r = fence_hold(ch->client, WIRE_TIMELINE(page, 1), 0, out);
+
+	*lost = r == SHARE_EOWNERDEAD || r == SHARE_ESTALE;
+	return *lost ? 0 : r;
+}
+
+/* The first of a slot from @at on that is not known yet, though it should be. */
+static struct channel_peer *next_unknown_locked(share_channel *ch, uint32_t at)
+{
+	for (uint32_t i = at; i < slots_of_peers(ch); i++) {
+		struct channel_peer *p = &ch->peers[i];
+
+		if (p->member && !p->over && !p->known)
+			return p;
+	}
+	return NULL;
+}
+
+static int meet_all_locked(share_channel *ch)
+{
+	struct channel_peer *p;
+	uint32_t at = 0;
+	int r = 0;
+
+	while (r == 0 && (p = next_unknown_locked(ch, at))) {
+		uint64_t member = p->member, page = p->page;
+		struct held_fence hold = {0};
+		bool lost;
+
+		at = (uint32_t)(p - ch->peers) + 1;
+		pthread_mutex_unlock(&ch->lock);
+		r = hold_timelines(ch, page, &hold, &lost);
+		pthread_mutex_lock(&ch->lock);
+		if (r == 0 && ch->role == SHARE_PRODUCER)
+			r = make_room_for_ghosts_locked(ch);
+		if (r != 0 || p->member != member || p->over) {
+			fence_drop(ch->client, &hold);
+			continue;
+		}
+		fence_drop(ch->client, &p->hold); /* of one that was asked for in vain */
+		p->hold = hold;
+		p->lost = lost;
+		meet_locked(ch, at - 1);
+	}
+	for (uint32_t i = 0; i < slots_of_peers(ch); i++)
+		if (ch->peers[i].member && !ch->peers[i].over && ch->peers[i].known)
+			meet_locked(ch, i);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int ask_locked(share_channel *ch, uint32_t *epoch)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_SYNC};
+	bool more = true;
+	int r = 0;
+
+	m.channel_sync.member = ch->member;
+	while (r == 0 && more) {
+		_cleanup_reply_ struct reply reply = {.packet = NULL};
+
+		pthread_mutex_unlock(&ch->lock);
+		r = rpc(ch->client, &m, WIRE_CHANNEL_MEMBERS, &reply);
+		pthread_mutex_lock(&ch->lock);
+		if (r == 0)
+			r = apply_locked(ch, &reply);
+		if (r == 0) {
+			more = reply.m.channel_members.more;
+			*epoch = reply.m.channel_members.epoch;
+		}
+	}
+	return r;
+}
+
+int channel_sync_locked(share_channel *ch)
+{
+	uint32_t epoch = 0, first;
+	int r = 0;
+
+	while (ch->syncing)
+		pthread_cond_wait(&ch->changed, &ch->lock);
+	if (!channel_is_out_of_date(ch))
+		return 0;
+	ch->syncing = true;
+	first = ch->answers + 1;
+	r = ask_locked(ch, &epoch);
+	if (r == 0) {
+		forget_missing_locked(ch, first);
+		r = meet_all_locked(ch);
+	}
+	if (r == 0)
+		ch->epoch = epoch;
+	/* what is connected goes on */
+	if (r == SHARE_EDISCONNECTED) {
+		ch->alone = true;
+		r = 0;
+	}
+	ch->syncing = false;
+	if (ch->role == SHARE_PRODUCER) {
+		/* somebody who was just admitted may sleep */
+		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
+		channel_wake_senders_locked(ch);
+	}
+	pthread_cond_broadcast(&ch->changed);
+	return r;
+}
+
+void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots)
+{
+	for (; slots; slots &= slots - 1) {
+		const struct channel_peer *p = &ch->peers[__builtin_ctzll(slots)];
+
+		/* full: it is ringing already */
+		if (p->doorbell >= 0)
+			send(p->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+void channel_drain_doorbell(share_channel *ch)
+{
+	char rings[64];
+
+	/* a stranger may ring without end */
+	for (int i = 0; i < RINGS_MAX; i++)
+		if (recv(ch->doorbell, rings, sizeof(rings), MSG_DONTWAIT) <= 0)
+			return;
+	if (ch->timer >= 0)
+		(void)!read(ch->timer, rings, sizeof(uint64_t));
+}
+
+bool channel_forget_drained_locked(share_channel *ch)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
+	bool forgotten, others = false;
+
+	for (uint32_t i = 0; i < slots_of_peers(ch); i++) {
+		struct channel_peer *p = &ch->peers[i];
+
+		if (!p->member || p->over || is_there(p))
+			continue;
+		if (!p->known || !ring_consumer_is_empty(ch->consumer, i) ||
+		    ring_consumer_held(ch->consumer, i) > 0) {
+			others = true;
+			continue;
+		}
+		m.channel_drained.member = ch->member;
+		m.channel_drained.producer = p->member;
+		ch->last_end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+		forgotten = p->forgotten;
+		detach_locked(ch, p);
+		if (forgotten)
+			*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
+		if (forgotten || ch->alone)
+			continue;
+		pthread_mutex_unlock(&ch->lock);
+		rpc_send(ch->client, &m);
+		pthread_mutex_lock(&ch->lock);
+	}
+	return others;
+}
+
+void channel_peers_done(share_channel *ch)
+{
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		if (ch->peers[i].member && !ch->peers[i].over)
+			close_peer_locked(ch, &ch->peers[i]);
+}

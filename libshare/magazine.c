@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Magazines. A block that was released last is taken first. Of small ones the very last is in a
+ * pocket: one word that an atomic exchange empties and a compare-and-exchange fills, a few of them
+ * for different threads, so that the commonest case takes no lock at all. Behind them is a list a
+ * size class, under a lock.
+ *
+ * A handle in a magazine keeps its reference on the client. So whoever puts it there has nothing
+ * more to hold the client by, and must not touch it; the magazine it may, as that memory stays a
+ * magazine for ever: it looks once more whether the magazine was closed meanwhile, and then empties
+ * it. That does no harm when it is somebody else's by then.
+ */
+
+#include "libshare/magazine_private.h"
+#include "libshare/stream.h"
+#include "libshare/uses.h"
+#include "wire/mutation.h"
+
+#define DEPTH      64u         /* of a list */
+#define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */
+#define MANY       16u
+
+/* ------------------------------------------------------------------------------------------- */
+/* Sizes                                                                                       */
+
+static uint64_t round_up(uint64_t size, uint64_t alignment)
+{
+	return (size + alignment - 1) & ~(alignment - 1);
+}
+
+/* The class of a size and what its blocks have. MAGAZINE_CLASSES or more: none. */
+static inline uint32_t class_of(const struct magazine *m, uint64_t size, uint64_t *block)
+{
+	uint64_t last = round_up(size, m->alignment) - 1;
+	uint32_t top, part;
+
+	if (last < MAGAZINE_SMALLEST)
+		last = MAGAZINE_SMALLEST - 1;
+	top = 63u - (uint32_t)__builtin_clzll(last);
+	part = last >> (top - 2) & 3;
+	*block = (uint64_t)(5 + part) << (top - 2);
+	return (top - 8) * 4 + part - 3;
+}
+
+static bool is_keepable(const struct magazine *m, uint64_t size)
+{
+	return size > 0 && size <= MAGAZINE_MAX &&
+	       atomic_load_explicit(&m->open, memory_order_relaxed);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Taking                                                                                      */
+
+/* Different ones for different threads, mostly. */
+static inline uint32_t way(void)
+{
+	return (uint32_t)((uint64_t)pthread_self() * UINT64_C(0x9e3779b97f4a7c15) >> 62);
+}
+
+static void unlink_block(struct magazine *m, struct stock *s, share_buffer **at, uint64_t block)
+{
+	share_buffer *b = *at;
+
+	*at = b->next;
+	b->next = NULL;
+	s->n--;
+	m->kept -= block;
+}
+
+/*
+ * Best is what the stream itself used last, or what nobody uses any more; else what others use, if
+ * the pool allows that and waiting for it does not stop the caller. With the lock held.
+ */
+static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, void *stream,
+			  bool *in_use)
+{
+	share_buffer **at, **used = NULL, *found;
+	struct stock *s = &m->stocks[class];
+	uint64_t id;
+
+	if (!s->first)
+		return NULL;
+	id = m->plain ? 0 : uses_stream(s->first, stream);
+	for (at = &s->first; *at; at = &(*at)->next) {
+		share_buffer *b = *at;
+		const struct late *late = &b->uses.late;
+
+		if (uses_are_over(b) ||
+		    (id && late->pending && late->mark.stream == id && !b->uses.fences) ||
+		    MUTATION(magazine_without_wait)) {
+			unlink_block(m, s, at, block);
+			*in_use = false;
+			return b;
+		}
+		if (!used)
+			used = at;
+	}
+	if (m->reuse != SHARE_REUSE_GATE || stream_blocks(m->client, (*used)->mapping, stream)) {
+		uses_settle(*used); /* or nobody would ever see that it is over */
+		return NULL;
+	}
+	found = *used;
+	unlink_block(m, s, used, block);
+	*in_use = true;
+	return found;
+}
+
+static inline share_buffer *handed_out(share_buffer *b, uint64_t size)
+{
+	b->size = size;
+	b->ordered = 0;
+	atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
+	return b;
+}
+
+share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
+{
+	share_buffer *b = NULL;
+	bool in_use = false;
+	uint32_t class;
+	uint64_t block;
+
+	if (!is_keepable(m, size))
+		return NULL;
+	if (asked_to_trim(m->client) != atomic_load_explicit(&m->answered, memory_order_relaxed))
+		magazines_answer(m->client);
+	class = class_of(m, size, &block);
+	if (class >= MAGAZINE_CLASSES)
+		return NULL;
+	if (class < MAGAZINE_POCKETS && m->plain) {
+		_Atomic(share_buffer *) *pocket = &m->pockets[way()][class];
+
+		if (atomic_load_explicit(pocket, memory_order_relaxed))
+			b = atomic_exchange_explicit(pocket, NULL, memory_order_acquire);
+		if (b)
+			return handed_out(b, size);
+	}
+	pthread_mutex_lock(&m->lock);
+	b = pick(m, class, block, stream, &in_use);
+	pthread_mutex_unlock(&m->lock);
+	if (!b)
+		return NULL;
+	handed_out(b, size);
+	if (in_use && uses_order(b, stream) != 0) {
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+		magazine_put(m, b);
+		return NULL;
+	}
+	return b;
+}
+
+bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count)
+{
+	struct stock *s;
+	uint32_t class;
+
+	if (!is_keepable(m, size))
+		return false;
+	class = class_of(m, size, block);
+	if (class >= MAGAZINE_CLASSES)
+		return false;
+	*count = 1;
+	if (*block > MANY_BYTES)
+		return true;
+	s = &m->stocks[class];
+	pthread_mutex_lock(&m->lock);
+	*count = s->refill ? s->refill : 1;
+	while (*count > 1 && *count * *block > m->limit - (m->kept < m->limit ? m->kept : m->limit))
+		*count /= 2;
+	if (s->refill < MANY)
+		s->refill = s->refill ? s->refill * 2 : 2;
+	pthread_mutex_unlock(&m->lock);
+	return true;
+}
+
+void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block)
+{
+	uint64_t same;
+
+	b->size_class = (uint8_t)class_of(m, block, &same);
+	atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+	b->home = m;
+}
+
+bool magazine_is_plain(const struct magazine *m)
+{
+	return m->plain;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Putting                                                                                     */
+
+static uint64_t block_of(uint32_t class)
+{
+	uint32_t top = (class + 3) / 4 + 8, part = (class + 3) % 4;
+
+	return (uint64_t)(5 + part) << (top - 2);
+}
+
+/* False: there is no room. */
+static bool keep(struct magazine *m, share_buffer *b)
+{
+	uint64_t block = block_of(b->size_class);
+	struct stock *s = &m->stocks[b->size_class];
+	bool room;
+
+	pthread_mutex_lock(&m->lock);
+	room = s->n < DEPTH && m->kept + block <= m->limit;
+	if (room) {
+		b->next = s->first;
+		s->first = b;
+		s->n++;
+		m->kept += block;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return room;
+}
+
+/* The block and the client may be gone by now. */
+static inline void look_again(struct magazine *m)
+{
+	if (!atomic_load(&m->open))
+		magazine_empty(m);
+}
+
+int magazine_put(struct magazine *m, share_buffer *b)
+{
+	if (!atomic_load_explicit(&m->open, memory_order_relaxed))
+		return buffer_give_back(b);
+	if (asked_to_trim(b->client) != atomic_load_explicit(&m->answered, memory_order_relaxed))
+		magazines_answer(b->client);
+	if (!keep(m, b))
+		return buffer_give_back(b);
+	look_again(m);
+	return 0;
+}
+
+int magazine_put_idle(struct magazine *m, share_buffer *b)
+{
+	_Atomic(share_buffer *) *pocket;
+	share_buffer *none = NULL;
+
+	if (b->size_class < MAGAZINE_POCKETS && !b->uses.fences &&
+	    atomic_load_explicit(&m->pockets_open, memory_order_relaxed) &&
+	    asked_to_trim(b->client) == atomic_load_explicit(&m->answered, memory_order_relaxed)) {
+		pocket = &m->pockets[way()][b->size_class];
+		/* the order against shut(): one of the two sees what the other has done */
+		if (!atomic_load_explicit(pocket, memory_order_relaxed) &&
+		    atomic_compare_exchange_strong(pocket, &none, b)) {
+			look_again(m);
+			return 0;
+		}
+	}
+	return magazine_put(m, b);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Giving back                                                                                 */
+
+static void give_back_list(share_buffer *b)
+{
+	while (b) {
+		share_buffer *next = b->next;
+
+		b->next = NULL;
+		buffer_give_back(b);
+		b = next;
+	}
+}
+
+void magazine_empty(struct magazine *m)
+{
+	for (uint32_t w = 0; w < MAGAZINE_WAYS; w++)
+		for (uint32_t i = 0; i < MAGAZINE_POCKETS; i++)
+			if (atomic_load(&m->pockets[w][i]))
+				give_back_list(atomic_exchange(&m->pockets[w][i], NULL));
+	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++) {
+		struct stock *s = &m->stocks[i];
+		share_buffer *first;
+
+		pthread_mutex_lock(&m->lock);
+		first = s->first;
+		m->kept -= s->n * block_of(i);
+		s->first = NULL;
+		s->n = 0;
+		s->refill = 0;
+		pthread_mutex_unlock(&m->lock);
+		give_back_list(first);
+	}
+}

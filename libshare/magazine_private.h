@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_MAGAZINE_PRIVATE_H
+#define LIBSHARE_MAGAZINE_PRIVATE_H
+
+#include "libshare/magazine.h"
+
+/* What magazine.c, which moves blocks, and magazines.c, which opens and closes, both know. */
+
+#define MAGAZINE_SMALLEST    512u
+#define MAGAZINE_CLASSES     89u /* up to 2 GiB, four to each doubling */
+#define MAGAZINE_POCKETS     29u /* classes that have them: up to 64 KiB */
+#define MAGAZINE_WAYS        4u
+#define MAGAZINE_POCKETS_MAX (UINT64_C(2) << 20) /* bytes in all pockets together, at most */
+#define MAGAZINE_MAX         (UINT64_C(1) << 30) /* bytes */
+
+struct stock {
+	share_buffer *first;
+	uint32_t n;
+	uint32_t refill; /* how many to ask for next; 0: one */
+};
+
+struct magazine {
+	LIST_ENTRY(magazine) link; /* of the client, or of those that are free */
+	share_client *client;      /* this to `plain` do not change while it is in use */
+	uint64_t pool;
+	uint64_t alignment;
+	uint32_t reuse;
+	bool plain;
+	atomic_uint refs;  /* pool handles, buffers, and whoever is looking at it */
+	unsigned handles;  /* of the pool; under the client's lock */
+	atomic_bool ended; /* the pool was destroyed: it is never open again */
+	atomic_bool open;
+	atomic_bool pockets_open;
+	atomic_uint_fast64_t answered; /* how many TRIMs */
+	_Alignas(64) _Atomic(share_buffer *) pockets[MAGAZINE_WAYS][MAGAZINE_POCKETS];
+	_Alignas(64) pthread_mutex_t lock; /* over the rest */
+	uint64_t limit, kept;              /* bytes */
+	struct stock stocks[MAGAZINE_CLASSES];
+};
+
+/* How often the broker has asked this client to give back what it keeps. */
+static inline uint64_t asked_to_trim(const share_client *c)
+{
+	return atomic_load_explicit(&c->page->slots[0].last, memory_order_relaxed);
+}
+
+/* Gives back whatever is in it now. */
+void magazine_empty(struct magazine *m);
+
+#endif

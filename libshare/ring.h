@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_RING_H
+#define LIBSHARE_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/channel_page.h"
+
+/*
+ * The two halves of a channel, over pages of memory and nothing else: no client, no descriptors, no
+ * system calls but futex. Neither half is thread-safe; the two run against each other, in different
+ * processes or in one. Each takes the other's page for hostile: whatever is in it, no function
+ * reads or writes outside of what it was given, or loops for longer than the shape allows.
+ */
+
+/* A fence on one of its owner's timelines. */
+struct ring_fence {
+	uint32_t slot; /* 0: none */
+	uint64_t value;
+};
+
+struct ring_message {
+	uint64_t number;
+	uint64_t buffer; /* 0: none, and then the next three are 0 */
+	uint64_t segment;
+	uint64_t offset, size;
+	struct ring_fence fence;
+	uint32_t deliveries;
+	uint32_t token, version;
+	uint32_t data_size;
+	unsigned char data[CHANNEL_DATA_MAX];
+};
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct ring_producer;
+
+/* @ring: mapped for writing, all zeros. 0 or -ENOMEM. */
+int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring_producer **out);
+void ring_producer_free(struct ring_producer *p);
+
+/*
+ * A consumer has come: from now on (@oldest: or from what is still there) it gets messages, and
+ * must acknowledge them. @ledger is its page, @member its identifier, @producer our own member
+ * identifier, @slot our own slot.
+ */
+void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t member,
+			 const void *ledger, bool oldest);
+void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t slot);
+
+/*
+ * A consumer stops counting. @safe: it can use nothing any more (dead, or it has acknowledged all
+ * it had and left). Otherwise (left behind, or hung up and alive) what it has taken stays its own
+ * until ring_producer_dismiss() is called again with @safe. In a queue its messages go to others,
+ * or wait for one to come; those delivered too often are set aside. Its ledger is not looked at
+ * after @safe.
+ */
+void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe);
+
+/*
+ * Sends a message (number, token, version and deliveries are filled in here). @reference stands for
+ * the message in struct ring_return. @target: the consumer slot in CHANNEL_DIRECT, else ignored.
+ * Consumers are woken by ring_producer_wake(), once for several messages.
+ * 0; -EAGAIN: there is no room; -ENOENT: no such consumer (direct); -EINVAL: too large.
+ *
+ * When all tokens are in use, a channel that drops the oldest drops it, but its token has to be
+ * reclaimed and retired first, by the caller: so reclaim and try once more after -EAGAIN. In
+ * CHANNEL_DIRECT a consumer that has not acknowledged `depth` messages gets no more.
+ */
+int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
+		       void *reference);
+
+/* Bit by consumer slot: those that sleep on their doorbell, which is the caller's to ring. Those
+ * that sleep on a futex have been woken. Each is told of once a sleep. A load for each consumer
+ * that got something, and one full barrier if any of them has slept lately (ring_sleep.c). Also due
+ * after admit, dismiss and reclaim, which may deliver what had to wait. */
+uint64_t ring_producer_wake(struct ring_producer *p);
+
+/* After -EAGAIN: whether reclaiming can help; otherwise consumers have to take something first. */
+bool ring_producer_lacks_tokens(const struct ring_producer *p);
+/* Half of the tokens are free: reclaiming is no hurry, unless memory is to come back. */
+bool ring_producer_has_plenty(const struct ring_producer *p);
+
+/* After -EAGAIN: the consumers that would have to do something. */
+uint64_t ring_producer_holdups(struct ring_producer *p);
+/* Whether a consumer has done anything (taken or acknowledged) since the last call for it. */
+bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer);
+/* Queue: messages wait for consumers to have room, not only new ones. They go out with the next
+ * send or reclaim after that; so have the doorbell rung (ring_producer_sleep()). */
+bool ring_producer_has_backlog(const struct ring_producer *p);
+
+/*
+ * Going to sleep until consumers have acknowledged or taken something: prepare, look once more
+ * whether there is room (ring_producer_reclaim() with `all`, ring_producer_send()), then wait on
+ * @word if it still has @value (a futex in a read-only page, of the one consumer that holds it up),
+ * or on the doorbell when @word is NULL (as with @doorbell in any case); then awake.
+ */
+struct ring_sleep {
+	const _Atomic uint32_t *word;
+	uint32_t value;
+};
+void ring_producer_sleep(struct ring_producer *p, bool doorbell, struct ring_sleep *out);
+void ring_producer_awake(struct ring_producer *p);
+
+/* A message that everybody has acknowledged, or that nobody can any more. */
+struct ring_return {
+	void *reference;
+	uint64_t buffer;
+	uint32_t token;
+	bool retained;  /* somebody has a lease of its own */
+	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
+			 * what was sent */
+	uint32_t n;     /* fences that are behind what consumers do with it */
+	struct {
+		uint32_t consumer; /* slot */
+		uint64_t member;
+		struct ring_fence fence;
+	} fences[CHANNEL_MEMBERS_MAX];
+	struct ring_message *message; /* valid until the next call */
+};
+/*
+ * The next one: true when there was one. Amortized constant, however many are in flight: a call
+ * looks at a bounded number of tokens and goes on where the last one stopped; with @all it looks at
+ * every one. The token stays taken until ring_producer_retire(), when the fences are reached.
+ */
+bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return *out);
+void ring_producer_retire(struct ring_producer *p, uint32_t token);
+
+struct ring_producer_stats {
+	uint64_t sent, dropped, redelivered, set_aside, left_behind;
+	uint32_t in_flight; /* tokens in use */
+};
+void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct ring_consumer;
+
+/* @ledger: mapped for writing, all zeros. @slot: our own, among consumers; @member: our identifier.
+ */
+int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
+		      uint64_t member, struct ring_consumer **out);
+void ring_consumer_free(struct ring_consumer *c);
+
+/* A producer has come; its row starts from zero. */
+void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t member,
+			  const void *ring);
+/* Its ring is not looked at any more. */
+void ring_consumer_detach(struct ring_consumer *c, uint32_t producer);
+
+/*
+ * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
+ * @producer has left this consumer behind, or -EPROTO: its ring makes no sense. After these two
+ * nothing more comes from it until it is attached again.
+ */
+int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
+			  uint64_t *lost);
+
+/* @producer is the slot; a message of a producer that has gone meanwhile is acknowledged in vain,
+ * which @member tells. Producers are woken by ring_consumer_wake(). */
+void ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
+		       uint32_t version, struct ring_fence fence, bool retained);
+/* Bit by producer slot: those that wait on their doorbell. Others have been woken, once a sleep.
+ * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
+ * too. Costs nothing if nothing was done since the last call. */
+uint64_t ring_consumer_wake(struct ring_consumer *c);
+
+/* Nothing is left to receive of it now. */
+bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer);
+/* Received of it, not acknowledged. */
+uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer);
+
+/* As for producers: prepare, try ring_consumer_receive() once more, wait, awake. @word is NULL when
+ * there is not exactly one producer: then it is the doorbell. @doorbell: in any case. */
+void ring_consumer_sleep(struct ring_consumer *c, bool doorbell, struct ring_sleep *out);
+void ring_consumer_awake(struct ring_consumer *c);
+
+struct ring_consumer_stats {
+	uint64_t received, acknowledged, lost;
+};
+void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out);
+
+#endif

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The receiving half of a channel. It reads the rings of producers, which may write anything at any
+ * time, and writes its own ledger, where they read how far it has got and what it is done with.
+ *
+ * An entry is read the way of a sequence lock: its sequence number, what is in it, and the number
+ * again. What was read is checked before it goes out. Saying that it was taken comes before the
+ * last look at whether it still could be: a producer that drops a message, or leaves us behind,
+ * says so first and looks at what we have taken then. So both cannot miss the other's word, and
+ * where both see it, the message counts as ours, and we acknowledge it without having used it.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <share/channel.h>
+
+#include "libshare/ring.h"
+#include "libshare/ring_private.h"
+#include "wire/mutation.h"
+#include "wire/timeline.h"
+
+struct source {
+	uint64_t member;
+	const struct channel_ring *ring;
+	const struct channel_admission *admission;
+	const struct channel_lane *lane;
+	const unsigned char *entries;
+	struct channel_row *row;
+	uint64_t next; /* sequence number */
+	uint64_t lost; /* not told of yet */
+	uint32_t held;
+	uint32_t rung; /* for which of its sleeps */
+	bool attached, admitted, failed;
+	bool used; /* its row, by this one or another before */
+};
+
+struct ring_consumer {
+	struct channel_shape shape;
+	struct channel_ledger *ledger;
+	uint64_t member;
+	size_t stride;
+	uint32_t slot;
+	uint32_t turn;     /* who is looked at first */
+	uint64_t attached; /* by slot */
+	uint64_t live;     /* of these, those from whom something may come */
+	uint64_t moved;    /* those who might wait for what we have done */
+	bool ordered;      /* who sleeps can count on us to pass a barrier */
+	struct ring_sleeper sleeper;
+	struct ring_consumer_stats stats;
+	struct source sources[CHANNEL_MEMBERS_MAX];
+};
+
+int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
+		      uint64_t member, struct ring_consumer **out)
+{
+	struct ring_consumer *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->shape = *shape;
+	c->ledger = ledger;
+	c->slot = slot;
+	c->member = member;
+	c->ordered = ring_can_be_ordered();
+	ring_sleeper_init(&c->sleeper, &c->ledger->sleeping);
+	for (uint32_t i = 0; i < shape->producers; i++)
+		c->sources[i].row = channel_row_at(ledger, shape, i);
+	*out = c;
+	return 0;
+}
+
+void ring_consumer_free(struct ring_consumer *c)
+{
+	free(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Who sends                                                                                   */
+
+void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t member,
+			  const void *ring)
+{
+	struct source *s = &c->sources[producer];
+	struct channel_row *row = s->row;
+	void *page = (void *)(uintptr_t)ring; /* for looking only */
+
+	atomic_store_explicit(&row->producer, 0, memory_order_release);
+	atomic_store_explicit(&row->taken, 0, memory_order_relaxed);
+	/* a row that was never used is zeros, and takes no memory as long as nobody looks */
+	for (uint32_t i = 0; s->used && i < c->shape.in_flight; i++) {
+		atomic_store_explicit(&row->acks[i].word, 0, memory_order_relaxed);
+		atomic_store_explicit(&row->acks[i].value, 0, memory_order_relaxed);
+	}
+	atomic_store_explicit(&row->producer, member, memory_order_release);
+
+	uint32_t lane = channel_lane_of(&c->shape, c->slot);
+
+	*s = (struct source){
+	    .member = member,
+	    .ring = ring,
+	    .admission = channel_admission_at(page, &c->shape, c->slot),
+	    .lane = channel_lane_at(page, &c->shape, lane),
+	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, lane, 0),
+	    .row = row,
+	    .attached = true,
+	    .used = true,
+	};
+	c->stride = ring_stride(page, &c->shape);
+	c->attached |= RING_BIT(producer);
+	c->live |= RING_BIT(producer);
+}
+
+void ring_consumer_detach(struct ring_consumer *c, uint32_t producer)
+{
+	c->sources[producer].attached = false;
+	c->attached &= ~RING_BIT(producer);
+	c->live &= ~RING_BIT(producer);
+	c->moved &= ~RING_BIT(producer);
+}
+
+static bool is_left_behind(const struct ring_consumer *c, const struct source *s)
+{
+	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
+}
+
+static bool is_admitted(const struct ring_consumer *c, struct source *s)
+{
+	if (s->admitted)
+		return true;
+	if (atomic_load_explicit(&s->admission->consumer, memory_order_acquire) != c->member)
+		return false;
+	s->next = atomic_load_explicit(&s->admission->start, memory_order_relaxed);
+	s->admitted = true;
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Receiving                                                                                   */
+
+static const struct channel_entry *entry_at(const struct ring_consumer *c, const struct source *s)
+{
+	return (const void *)(s->entries + (s->next & (c->shape.depth - 1)) * c->stride);
+}
+
+static uint64_t sequence_of(const struct channel_entry *e)
+{
+	return atomic_load_explicit(&e->sequence, memory_order_acquire);
+}
+
+enum copied { NOT_THERE, NONSENSE, COPIED };
+
+/* Into private memory. What makes no sense is told from what was overwritten while it was read. */
+static enum copied copy(const struct ring_consumer *c, const struct source *s,
+			struct ring_message *out)
+{
+	const struct channel_entry *e = entry_at(c, s);
+	uint64_t offset_data_size, size_deliveries;
+	bool sound;
+
+	if (sequence_of(e) != s->next + 1)
+		return NOT_THERE;
+	out->number = ring_load(&e->number);
+	out->buffer = ring_load(&e->buffer);
+	out->segment = ring_load(&e->segment);
+	offset_data_size = ring_load(&e->offset_data_size);
+	size_deliveries = ring_load(&e->size_deliveries);
+	out->fence.value = ring_load(&e->value);
+	out->fence.slot = ring_load(&e->timeline);
+	out->version = ring_load(&e->version);
+	out->token = ring_load(&e->token);
+	out->offset = CHANNEL_LARGE(offset_data_size);
+	out->data_size = CHANNEL_SMALL(offset_data_size);
+	out->size = CHANNEL_LARGE(size_deliveries);
+	out->deliveries = CHANNEL_SMALL(size_deliveries);
+	sound = out->data_size <= c->shape.data_max && out->token < c->shape.in_flight &&
+		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
+		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));
+	if (sound)
+		ring_load_data(out->data, e->data, out->data_size);
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != s->next + 1)
+		return NOT_THERE;
+	return sound ? COPIED : NONSENSE;
+}
+
+static void set_next(struct ring_consumer *c, struct source *s, uint64_t next)
+{
+	s->next = next;
+	atomic_store_explicit(&s->row->taken, next, memory_order_release);
+	c->moved |= RING_BIT((uint32_t)(s - c->sources));
+}
+
+static void write_ack(struct ring_consumer *c, struct source *s, uint32_t token, uint32_t version,
+		      struct ring_fence fence, bool retained)
+{
+	struct channel_ack *ack = &s->row->acks[token];
+
+	atomic_store_explicit(&ack->value, fence.value, memory_order_relaxed);
+	atomic_store_explicit(&ack->word,
+			      (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) |
+				  fence.slot,
+			      memory_order_release);
+	c->moved |= RING_BIT((uint32_t)(s - c->sources));
+}
+
+static bool drops(const struct ring_consumer *c)
+{
+	return c->shape.when_full == SHARE_FULL_DROP;
+}
+
+/*
+ * The entry that should come is not there. 1: it was dropped, and we are past it; it was
+ * overwritten only after the producer had seen that we had not taken it, so that there is nothing
+ * to acknowledge. 0: it has not been written yet.
+ */
+static int skip(struct ring_consumer *c, struct source *s)
+{
+	uint64_t sequence = sequence_of(entry_at(c, s)), head, past;
+
+	if (is_left_behind(c, s))
+		return -ESTALE;
+	head = drops(c) ? atomic_load_explicit(&s->lane->head, memory_order_acquire) : 0;
+	if (head > s->next && sequence != s->next + 1) {
+		/* what is further behind than a lane is long is overwritten for certain */
+		past = head - s->next > c->shape.depth ? head - c->shape.depth - s->next : 1;
+		s->lost += past;
+		c->stats.lost += past;
+		set_next(c, s, s->next + past);
+		return 1;
+	}
+	return sequence > s->next + 1 ? -EPROTO : 0;
+}
+
+/* Whether it is ours for good, now that we have said that we have taken it. */
+static int keep(struct ring_consumer *c, struct source *s, const struct ring_message *m)
+{
+	bool stale, dropped;
+
+	/* Without drops, the producer has all processors pass a barrier before it looks (rare, and
+	 * expensive), so that here it is enough to keep the compiler from changing the order. */
+	if (drops(c))
+		ring_barrier();
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	stale = is_left_behind(c, s);
+	dropped = drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) >= s->next;
+	if ((!stale && !dropped) || MUTATION(take_what_was_dropped))
+		return 1;
+	write_ack(c, s, m->token, m->version, (struct ring_fence){0, 0}, false);
+	if (stale)
+		return -ESTALE;
+	s->lost++;
+	c->stats.lost++;
+	return 0;
+}
+
+static int receive_from(struct ring_consumer *c, struct source *s, struct ring_message *out)
+{
+	int r;
+
+	if (!is_admitted(c, s))
+		return is_left_behind(c, s) ? -ESTALE : 0;
+	/* one step to where a lane begins, and to its end; a producer that drops faster than that
+	 * has to wait its turn */
+	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
+		switch (copy(c, s, out)) {
+		case COPIED:
+			set_next(c, s, s->next + 1);
+			r = keep(c, s, out);
+			if (r != 0)
+				return r;
+			break;
+		case NOT_THERE:
+			r = skip(c, s);
+			if (r <= 0)
+				return r;
+			break;
+		case NONSENSE:
+			return is_left_behind(c, s) ? -ESTALE : -EPROTO;
+		}
+	}
+	return 0;
+}
+
+int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
+			  uint64_t *lost)
+{
+	/* first those from this turn on, then those below */
+	uint64_t above = c->live & ~(RING_BIT(c->turn) - 1), todo = above ? above : c->live;
+	uint64_t left = c->live;
+
+	while (todo) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(todo);
+		struct source *s = &c->sources[slot];
+		int r = receive_from(c, s, out);
+
+		if (r != 0) {
+			*producer = slot;
+			c->turn = (slot + 1) % CHANNEL_MEMBERS_MAX;
+			if (r > 0) {
+				*lost = s->lost;
+				s->lost = 0;
+				s->held++;
+				c->stats.received++;
+				ring_sleeper_goes_on(&c->sleeper);
+			} else {
+				s->failed = true;
+				c->live &= ~RING_BIT(slot);
+			}
+			return r;
+		}
+		left &= ~RING_BIT(slot);
+		todo &= left;
+		if (!todo)
+			todo = left;
+	}
+	return 0;
+}
+
+bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
+{
+	struct source *s = &c->sources[producer];
+
+	if (!s->attached || s->failed || !is_admitted(c, s))
+		return true;
+	return sequence_of(entry_at(c, s)) != s->next + 1 &&
+	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Acknowledging                                                                               */
+
+void ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
+		       uint32_t version, struct ring_fence fence, bool retained)
+{
+	struct source *s = &c->sources[producer];
+
+	c->stats.acknowledged++;
+	if (s->member != member || s->held == 0)
+		return;
+	s->held--;
+	write_ack(c, s, token, version, fence, retained);
+}
+
+uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer)
+{
+	return c->sources[producer].held;
+}
+
+/* A futex: one ring is enough for a sleep. Our own bell has changed by then, so that it ends. */
+uint64_t ring_consumer_wake(struct ring_consumer *c)
+{
+	uint64_t doorbells = 0, moved = c->moved & c->attached, who = 0;
+	bool bell = false;
+
+	c->moved = 0;
+	for (; moved; moved &= moved - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(moved);
+
+		if (!c->ordered || ring_may_sleep(&c->sources[slot].ring->waiting))
+			who |= RING_BIT(slot);
+	}
+	if (who)
+		ring_barrier();
+	for (; who; who &= who - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(who);
+		struct source *s = &c->sources[slot];
+		uint32_t waiting = atomic_load_explicit(&s->ring->waiting, memory_order_relaxed);
+
+		switch (waiting & CHANNEL_SLEEP_STATE) {
+		case CHANNEL_ON_FUTEX:
+			bell |= s->rung != waiting;
+			s->rung = waiting;
+			break;
+		case CHANNEL_ON_DOORBELL:
+			doorbells |= RING_BIT(slot);
+			break;
+		}
+	}
+	if (bell)
+		ring_bell(&c->ledger->bell);
+	return doorbells;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Sleeping                                                                                    */
+
+/* The bell is read before the announcement, so that whatever is rung for it is seen. */
+void ring_consumer_sleep(struct ring_consumer *c, bool doorbell, struct ring_sleep *out)
+{
+	bool one = c->live && !(c->live & (c->live - 1));
+
+	*out = (struct ring_sleep){NULL, 0};
+	if (one && !doorbell) {
+		out->word = &c->sources[__builtin_ctzll(c->live)].lane->bell;
+		out->value = atomic_load_explicit(out->word, memory_order_acquire);
+	}
+	ring_sleeper_announce(&c->sleeper, out->word ? CHANNEL_ON_FUTEX : CHANNEL_ON_DOORBELL);
+}
+
+void ring_consumer_awake(struct ring_consumer *c)
+{
+	ring_sleeper_awake(&c->sleeper);
+}
+
+void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out)
+{
+	*out = c->stats;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Consumers come and go. Who goes is said to be left behind before what it has taken is read: what
+ * it takes after that, it finds out not to be its own. In a queue, others get what it had not
+ * acknowledged.
+ */
+
+#include <linux/membarrier.h>
+
+#include "libshare/ring_producer.h"
+#include "wire/mutation.h"
+
+void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t slot)
+{
+	p->member = member;
+	p->slot = slot;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Coming                                                                                      */
+
+/* Broadcast: where a new one begins: at what nobody has, or at the oldest of which every later
+ * message is still there. All these wait for it then. */
+static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
+{
+	struct ring_lane *l = &p->lanes[0];
+	uint64_t start = l->tail, lowest = p->admitted == 0 ? l->base : l->tail;
+
+	if (oldest)
+		lowest = l->tail > p->shape.depth ? l->tail - p->shape.depth : 0;
+	if (lowest < l->head)
+		lowest = l->head;
+	for (; start > lowest; start--) {
+		struct ring_token *t = &p->tokens[l->tokens[(start - 1) & p->mask]];
+
+		if (t->list != 0 || t->sequence != start - 1)
+			break;
+		t->pending |= RING_BIT(consumer);
+		t->unclaimed = false;
+	}
+	return start;
+}
+
+void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t member,
+			 const void *ledger, bool oldest)
+{
+	struct ring_peer *peer = &p->peers[consumer];
+	void *page = (void *)(uintptr_t)ledger; /* for looking only */
+	uint32_t lane = channel_lane_of(&p->shape, consumer);
+	uint64_t start;
+
+	ring_producer_dismiss(p, consumer, true);
+	start =
+	    p->shape.mode == CHANNEL_BROADCAST ? claim(p, consumer, oldest) : p->lanes[lane].tail;
+	*peer = (struct ring_peer){
+	    .admission = channel_admission_at(p->ring, &p->shape, consumer),
+	    .ledger = ledger,
+	    .row = channel_row_at(page, &p->shape, p->slot),
+	    .member = member,
+	    .taken = start,
+	};
+	p->lanes[lane].limit = 0;
+	p->admitted |= RING_BIT(consumer);
+	p->fresh |= RING_BIT(consumer);
+	atomic_store_explicit(&peer->admission->start, start, memory_order_relaxed);
+	atomic_store_explicit(&peer->admission->consumer, member, memory_order_release);
+	if (ring_is_queue(p))
+		ring_deliver_backlog(p);
+}
+
+void ring_deliver(struct ring_producer *p, uint16_t token, uint32_t consumer)
+{
+	struct ring_token *t = &p->tokens[token];
+	const struct ring_message *m = &p->messages[token];
+
+	t->consumer = (uint8_t)consumer;
+	t->pending |= RING_BIT(consumer);
+	p->peers[consumer].load++;
+	p->turn = consumer;
+	ring_append(p, consumer, token);
+	ring_put(p, consumer, token, m);
+}
+
+void ring_deliver_backlog(struct ring_producer *p)
+{
+	struct ring_list *backlog = &p->lists[LIST_BACKLOG];
+
+	while (backlog->n > 0) {
+		uint32_t consumer = ring_choose(p, true);
+		uint16_t token = backlog->first;
+
+		if (consumer == CHANNEL_MEMBERS_MAX)
+			return;
+		ring_unlink(p, token);
+		ring_deliver(p, token, consumer);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Going                                                                                       */
+
+/* Queue: it is not the one to acknowledge this any more. */
+static void give_to_others(struct ring_producer *p, uint16_t token, bool had)
+{
+	struct ring_token *t = &p->tokens[token];
+	struct ring_message *m = &p->messages[token];
+
+	if (had && MUTATION(lose_what_it_had))
+		t->acknowledged = true;
+	if (t->acknowledged || (had && m->deliveries >= p->shape.deliveries)) {
+		t->set_aside = !t->acknowledged;
+		ring_settle(p, token);
+		return;
+	}
+	if (had) {
+		m->deliveries += !MUTATION(redeliver_unmarked);
+		p->stats.redelivered++;
+	}
+	ring_unlink(p, token);
+	ring_prepend(p, LIST_BACKLOG, token);
+}
+
+/* All that it has not taken is not its own any more; all that it has, only if it is @safe. */
+static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken, bool safe)
+{
+	uint16_t previous;
+
+	/* the newest first, so that they are in front of the backlog in their order */
+	for (uint16_t token = p->lists[channel_lane_of(&p->shape, consumer)].last;
+	     token != TOKEN_NONE; token = previous) {
+		struct ring_token *t = &p->tokens[token];
+		bool had = t->sequence < taken;
+
+		previous = t->previous;
+		if (!(t->pending & RING_BIT(consumer)))
+			continue;
+		if (ring_observe_one(p, token, consumer)) {
+			ring_settle_if_through(p, token);
+			continue;
+		}
+		if (safe || !had)
+			t->pending &= ~RING_BIT(consumer);
+		if (ring_is_queue(p))
+			give_to_others(p, token, had);
+		else
+			ring_settle_if_through(p, token);
+	}
+}
+
+/* What it had acknowledged is seen a last time; nothing else of it is waited for. */
+static void forget(struct ring_producer *p, uint32_t consumer)
+{
+	for (uint32_t token = 0; token < p->shape.in_flight; token++) {
+		struct ring_token *t = &p->tokens[token];
+
+		if (!(t->pending & RING_BIT(consumer)))
+			continue;
+		ring_observe_one(p, (uint16_t)token, consumer);
+		t->pending &= ~RING_BIT(consumer);
+		/* in a queue it is in the lane of another, or was never sent to one */
+		ring_settle_if_through(p, (uint16_t)token);
+	}
+	p->lingering &= ~RING_BIT(consumer);
+	p->fresh &= ~RING_BIT(consumer);
+	p->peers[consumer] = (struct ring_peer){0};
+}
+
+/* Whether, from now on, who has not seen what we have stored has its own earlier stores seen by us.
+ * The barrier that consumers save themselves (ring_consumer.c). */
+static bool order_with(const struct ring_producer *p)
+{
+	ring_barrier();
+	return ring_drops(p) || syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
+}
+
+void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe)
+{
+	struct ring_peer *peer = &p->peers[consumer];
+	struct ring_lane *l = &p->lanes[channel_lane_of(&p->shape, consumer)];
+	uint64_t taken = l->tail;
+
+	safe = safe || MUTATION(left_behind_is_gone);
+	if (p->admitted & RING_BIT(consumer)) {
+		p->admitted &= ~RING_BIT(consumer);
+		atomic_store_explicit(&peer->admission->left_behind, peer->member,
+				      memory_order_release);
+		if (safe || order_with(p))
+			taken = ring_taken(p, consumer);
+		part_from(p, consumer, taken, safe);
+		if (p->admitted == 0)
+			p->lanes[0].base = p->lanes[0].tail;
+		l->limit = 0;
+		if (!safe) {
+			p->stats.left_behind++;
+			p->lingering |= RING_BIT(consumer);
+			p->fresh |= RING_BIT(consumer); /* to be told */
+		}
+	}
+	if (safe)
+		forget(p, consumer);
+	if (ring_is_queue(p))
+		ring_deliver_backlog(p);
+}

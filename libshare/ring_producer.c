@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The sending half of a channel: it writes a ring and reads the ledgers of consumers. What is
+ * needed of theirs for the next message is remembered, and looked at again only when it does not
+ * suffice; nothing on the way of a message is locked or waits, and a barrier is needed only
+ * for consumers that sleep now and then, in ring_producer_wake(), once for as many messages as
+ * there are.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libshare/ring_producer.h"
+#include "wire/timeline.h"
+
+static void *zeros(size_t n, size_t size)
+{
+	return calloc(n, size); /* pages that are not used take no memory */
+}
+
+static bool allocate(struct ring_producer *p)
+{
+	const struct channel_shape *s = &p->shape;
+	uint32_t lanes = channel_lanes(s);
+	uint16_t *positions = zeros((size_t)lanes * s->depth, sizeof(*positions));
+
+	p->lanes[0].tokens = positions;
+	p->free = zeros(s->in_flight, sizeof(*p->free));
+	p->tokens = zeros(s->in_flight, sizeof(*p->tokens));
+	p->kept = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->kept));
+	if (s->mode == CHANNEL_QUEUE)
+		p->messages = zeros(s->in_flight, sizeof(*p->messages));
+	if (!positions || !p->free || !p->tokens || !p->kept ||
+	    (s->mode == CHANNEL_QUEUE && !p->messages))
+		return false;
+	for (uint32_t i = 0; i < lanes; i++) {
+		p->lanes[i].tokens = positions + (size_t)i * s->depth;
+		p->lanes[i].shared = channel_lane_at(p->ring, s, i);
+		p->lanes[i].entries = (unsigned char *)channel_entry_at(p->ring, s, i, 0);
+	}
+	for (uint32_t i = 0; i < LISTS; i++)
+		p->lists[i] = (struct ring_list){TOKEN_NONE, TOKEN_NONE, TOKEN_NONE, 0};
+	/* the lowest comes first */
+	for (uint32_t i = s->in_flight; i > 0; i--) {
+		p->tokens[i - 1].list = LIST_FREE;
+		p->free[p->n_free++] = (uint16_t)(i - 1);
+	}
+	return true;
+}
+
+int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring_producer **out)
+{
+	struct ring_producer *p = zeros(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->shape = *shape;
+	p->ring = ring;
+	p->header = ring;
+	p->mask = shape->depth - 1;
+	p->stride = ring_stride(ring, shape);
+	p->shared_tokens = channel_token_at(ring, shape, 0);
+	p->ordered = ring_can_be_ordered();
+	ring_sleeper_init(&p->sleeper, &p->header->waiting);
+	if (!allocate(p)) {
+		ring_producer_free(p);
+		return -ENOMEM;
+	}
+	*out = p;
+	return 0;
+}
+
+void ring_producer_free(struct ring_producer *p)
+{
+	if (!p)
+		return;
+	free(p->lanes[0].tokens);
+	free(p->free);
+	free(p->tokens);
+	free(p->kept);
+	free(p->messages);
+	free(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Sending                                                                                     */
+
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const struct ring_message *m)
+{
+	struct ring_lane *l = &p->lanes[lane];
+	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
+	struct ring_token *t = &p->tokens[token];
+
+	/*
+	 * Whoever still reads the older one is not to take a mixture for either. Where all have
+	 * taken it, nobody does. The line with the sequence number, which consumers keep looking
+	 * at, is written last and at once.
+	 */
+	if (ring_drops(p) || p->lingering != 0) {
+		atomic_store_explicit(&e->sequence, 0, memory_order_release);
+		atomic_thread_fence(memory_order_release);
+	}
+	ring_store_data(e->data, m->data, m->data_size);
+	ring_store(&e->number, t->number);
+	ring_store(&e->buffer, m->buffer);
+	ring_store(&e->segment, m->buffer ? m->segment : 0);
+	ring_store(&e->offset_data_size, CHANNEL_PACK(m->buffer ? m->offset : 0, m->data_size));
+	ring_store(&e->size_deliveries,
+		   CHANNEL_PACK(m->buffer ? m->size : 0, p->messages ? m->deliveries : 1));
+	ring_store(&e->value, m->fence.value);
+	ring_store(&e->version, t->version);
+	ring_store(&e->token, token);
+	ring_store(&e->timeline, (uint16_t)m->fence.slot);
+	atomic_store_explicit(&e->sequence, l->tail + 1, memory_order_release);
+
+	l->tokens[l->tail & p->mask] = token;
+	t->sequence = l->tail++;
+	atomic_store_explicit(&l->shared->tail, l->tail, memory_order_release);
+	p->fresh |= p->shape.mode == CHANNEL_BROADCAST ? p->admitted : RING_BIT(lane);
+	/* nobody looks at the next one's data before its header: ours by then */
+	e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
+	__builtin_prefetch(e->data, 1);
+}
+
+static uint16_t take_token(struct ring_producer *p, const struct ring_message *m, void *reference)
+{
+	uint16_t token = p->free[--p->n_free];
+	struct channel_token *shared = &p->shared_tokens[token];
+	struct ring_token *t = &p->tokens[token];
+	uint32_t version = t->version + 1;
+
+	if (version == 0)
+		version = 1;
+	*t = (struct ring_token){
+	    .version = version,
+	    .number = p->number++,
+	    .buffer = m->buffer,
+	    .reference = reference,
+	    .list = LIST_FREE,
+	};
+	atomic_store_explicit(&shared->buffer, m->buffer, memory_order_relaxed);
+	atomic_store_explicit(&shared->version, version, memory_order_release);
+	return token;
+}
+
+static void keep_copy(struct ring_producer *p, uint16_t token, const struct ring_message *m)
+{
+	struct ring_message *copy = &p->messages[token];
+
+	memcpy(copy, m, offsetof(struct ring_message, data));
+	memcpy(copy->data, m->data, m->data_size);
+	copy->deliveries = 1;
+	copy->number = p->tokens[token].number;
+	copy->token = token;
+	copy->version = p->tokens[token].version;
+}
+
+static bool is_sound(const struct ring_producer *p, const struct ring_message *m)
+{
+	return m->data_size <= p->shape.data_max && m->fence.slot < TIMELINE_SLOTS &&
+	       (m->offset | m->size) >> 48 == 0;
+}
+
+int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
+		       void *reference)
+{
+	uint32_t lane;
+	uint16_t token;
+	int r;
+
+	if (!is_sound(p, m))
+		return -EINVAL;
+	p->for_tokens = p->n_free == 0;
+	p->target = target;
+	if (p->for_tokens) {
+		if (ring_drops(p) && p->lists[LIST_DONE].n == 0)
+			ring_drop_for_token(p);
+		return -EAGAIN;
+	}
+	r = ring_find_room(p, target, &lane);
+	if (r < 0)
+		return r;
+	token = take_token(p, m, reference);
+	p->stats.sent++;
+	ring_sleeper_goes_on(&p->sleeper);
+	if (ring_is_queue(p)) {
+		keep_copy(p, token, m);
+		if (lane == LIST_BACKLOG)
+			ring_append(p, LIST_BACKLOG, token);
+		else
+			ring_deliver(p, token, lane);
+		return 0;
+	}
+	if (p->shape.mode == CHANNEL_BROADCAST) {
+		p->tokens[token].pending = p->admitted;
+		p->tokens[token].unclaimed = p->admitted == 0;
+	} else {
+		p->tokens[token].pending = RING_BIT(target);
+		p->tokens[token].consumer = (uint8_t)target;
+		p->peers[target].load++;
+	}
+	ring_append(p, lane, token);
+	ring_put(p, lane, token, m);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Waking and sleeping                                                                         */
+
+/* One ring is enough for a sleep. */
+uint64_t ring_producer_wake(struct ring_producer *p)
+{
+	uint64_t fresh = p->fresh & (p->admitted | p->lingering), who = 0, doorbells = 0, bells = 0;
+
+	p->fresh = 0;
+	for (; fresh; fresh &= fresh - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(fresh);
+
+		if (!p->ordered || ring_may_sleep(&p->peers[consumer].ledger->sleeping))
+			who |= RING_BIT(consumer);
+	}
+	if (who)
+		ring_barrier();
+	for (; who; who &= who - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
+		struct ring_peer *peer = &p->peers[consumer];
+		uint32_t sleeping =
+		    atomic_load_explicit(&peer->ledger->sleeping, memory_order_relaxed);
+		uint32_t state = sleeping & CHANNEL_SLEEP_STATE;
+
+		if (state == CHANNEL_AWAKE || sleeping == peer->rung)
+			continue;
+		if (state == CHANNEL_ON_FUTEX)
+			bells |= RING_BIT(channel_lane_of(&p->shape, consumer));
+		else if (state == CHANNEL_ON_DOORBELL)
+			doorbells |= RING_BIT(consumer);
+		peer->rung = sleeping;
+	}
+	for (; bells; bells &= bells - 1)
+		ring_bell(&p->lanes[__builtin_ctzll(bells)].shared->bell);
+	return doorbells;
+}
+
+/* Any token may be the one that comes back. */
+static uint64_t who_keeps_tokens(struct ring_producer *p)
+{
+	uint64_t who = 0;
+
+	for (uint32_t i = 0; i < p->shape.in_flight; i++) {
+		struct ring_token *t = &p->tokens[i];
+
+		if (t->pending && t->list < LISTS)
+			ring_observe(p, (uint16_t)i, true);
+		who |= t->pending;
+	}
+	return who;
+}
+
+static uint64_t who_keeps_room(struct ring_producer *p)
+{
+	uint64_t who = 0;
+
+	if (ring_is_queue(p))
+		return p->admitted;
+	if (p->shape.mode == CHANNEL_DIRECT)
+		return p->admitted & (p->target < CHANNEL_MEMBERS_MAX ? RING_BIT(p->target) : 0);
+	for (uint64_t i = p->admitted; i; i &= i - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(i);
+
+		if (ring_taken(p, consumer) + p->shape.depth <= p->lanes[0].tail)
+			who |= RING_BIT(consumer);
+	}
+	return who;
+}
+
+static uint64_t who_must_act(struct ring_producer *p)
+{
+	return p->for_tokens ? who_keeps_tokens(p) : who_keeps_room(p);
+}
+
+bool ring_producer_lacks_tokens(const struct ring_producer *p)
+{
+	return p->for_tokens || p->n_free == 0;
+}
+
+bool ring_producer_has_plenty(const struct ring_producer *p)
+{
+	return p->n_free >= (p->shape.in_flight + 1) / 2;
+}
+
+uint64_t ring_producer_holdups(struct ring_producer *p)
+{
+	return who_must_act(p) & p->admitted;
+}
+
+bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
+{
+	struct ring_peer *peer = &p->peers[consumer];
+	uint64_t progress;
+
+	if (!(p->admitted & RING_BIT(consumer)))
+		return false;
+	for (uint32_t i = 0; i < p->shape.in_flight; i++)
+		if (p->tokens[i].pending & RING_BIT(consumer) &&
+		    ring_observe_one(p, (uint16_t)i, consumer))
+			ring_settle_if_through(p, (uint16_t)i);
+	progress = ring_taken(p, consumer) + peer->acknowledged;
+	if (progress == peer->progress)
+		return false;
+	peer->progress = progress;
+	return true;
+}
+
+bool ring_producer_has_backlog(const struct ring_producer *p)
+{
+	return p->lists[LIST_BACKLOG].n > 0;
+}
+
+/*
+ * On the futex of one consumer only if nobody else could make room. It is asked again after the
+ * announcement: from then on that one rings whenever it does anything, and until it has, nothing
+ * that anybody else does makes room.
+ */
+void ring_producer_sleep(struct ring_producer *p, bool doorbell, struct ring_sleep *out)
+{
+	uint64_t who = who_must_act(p);
+
+	*out = (struct ring_sleep){NULL, 0};
+	if (!doorbell && who && !(who & (who - 1))) {
+		const struct ring_peer *peer = &p->peers[__builtin_ctzll(who)];
+		struct ring_sleep sleep = {.word = &peer->ledger->bell};
+
+		sleep.value = atomic_load_explicit(sleep.word, memory_order_acquire);
+		ring_sleeper_announce(&p->sleeper, CHANNEL_ON_FUTEX);
+		if (who_must_act(p) == who) {
+			*out = sleep;
+			return;
+		}
+	}
+	ring_sleeper_announce(&p->sleeper, CHANNEL_ON_DOORBELL);
+}
+
+void ring_producer_awake(struct ring_producer *p)
+{
+	ring_sleeper_awake(&p->sleeper);
+}
+
+void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
+{
+	*out = p->stats;
+	out->in_flight = p->shape.in_flight - p->n_free;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_RING_PRODUCER_H
+#define LIBSHARE_RING_PRODUCER_H
+
+#include <share/channel.h>
+
+#include "libshare/ring.h"
+#include "libshare/ring_private.h"
+
+/*
+ * Inside of the producing half: its parts are ring_producer.c (sending, waking and sleeping),
+ * ring_room.c (where a message goes, and what is dropped for it), ring_token.c (what is in flight,
+ * and how it comes back) and ring_member.c (who comes and goes).
+ */
+
+/*
+ * A token is in one list at a time, or in none. There is a list for each lane, of what was sent
+ * there and is not done, oldest first.
+ */
+enum {
+	LIST_BACKLOG = CHANNEL_MEMBERS_MAX, /* of a queue: to be sent when somebody has room */
+	LIST_LIMBO,                         /* of a queue: somebody who does not count any more may
+					     * still use it, otherwise it is done */
+	LIST_DONE,                          /* waits to be reclaimed */
+	LISTS,
+	LIST_RETURNED, /* reclaimed, not retired */
+	LIST_FREE,
+};
+
+#define TOKEN_NONE UINT16_MAX
+
+struct ring_token {
+	uint64_t pending;  /* consumers that have it, or will, and have not acknowledged it */
+	uint64_t fenced;   /* consumers that left a fence in `kept` */
+	uint64_t sequence; /* in its lane */
+	uint64_t number;
+	uint64_t buffer;
+	void *reference;
+	uint32_t version;
+	uint16_t next, previous;
+	uint8_t list;
+	uint8_t consumer; /* not in broadcast: whose lane it is in */
+	bool unclaimed;   /* broadcast: nobody was there when it was sent */
+	bool acknowledged, retained, set_aside;
+};
+
+struct ring_list {
+	uint16_t first, last, cursor;
+	uint32_t n;
+};
+
+struct ring_kept_fence {
+	uint64_t member;
+	struct ring_fence fence;
+};
+
+struct ring_lane {
+	struct channel_lane *shared;
+	unsigned char *entries;
+	uint16_t *tokens; /* by position */
+	uint64_t tail;
+	uint64_t limit; /* there is room up to here, as far as we know */
+	uint64_t head;
+	uint64_t base; /* broadcast without consumers: what is from here on nobody has */
+};
+
+struct ring_peer {
+	struct channel_admission *admission;
+	const struct channel_ledger *ledger;
+	const struct channel_row *row;
+	uint64_t member;
+	uint64_t taken; /* as far as we know */
+	uint64_t acknowledged, progress;
+	uint32_t load; /* tokens it has to acknowledge, if it is the one they were sent to */
+	uint32_t rung; /* for which of its sleeps */
+	bool known;    /* its row is about us */
+};
+
+struct ring_producer {
+	struct channel_shape shape;
+	void *ring;
+	struct channel_ring *header;
+	size_t stride;
+	uint32_t mask;
+	uint64_t member, number;
+	uint32_t slot;
+
+	uint64_t admitted;  /* consumers that count */
+	uint64_t lingering; /* that do not, but may still use what they have */
+	uint64_t fresh;     /* got something that they were not woken for */
+	uint64_t busy;      /* lanes with something in flight */
+	uint32_t turn;      /* queue: the last that got something */
+	uint32_t look;      /* the next lane for reclaim to look at */
+
+	bool ordered; /* who sleeps can count on us to pass a barrier */
+	struct ring_sleeper sleeper;
+
+	bool for_tokens; /* why there was no room last time */
+	uint32_t target; /* to whom, then */
+
+	uint32_t n_free;
+	uint16_t *free;
+	struct ring_token *tokens;
+	struct channel_token *shared_tokens;
+	struct ring_kept_fence *kept;  /* [token][consumer] */
+	struct ring_message *messages; /* by token, in a queue */
+	struct ring_list lists[LISTS];
+	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
+	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
+	struct ring_producer_stats stats;
+};
+
+static inline bool ring_is_queue(const struct ring_producer *p)
+{
+	return p->shape.mode == CHANNEL_QUEUE;
+}
+
+static inline bool ring_drops(const struct ring_producer *p)
+{
+	return p->shape.when_full == SHARE_FULL_DROP;
+}
+
+/* Lists. */
+void ring_append(struct ring_producer *p, uint32_t list, uint16_t token);
+void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t token);
+void ring_unlink(struct ring_producer *p, uint16_t token);
+/* Nobody is waited for any more (or only who does not count): to where it belongs. */
+void ring_settle(struct ring_producer *p, uint16_t token);
+/* Only if that is so: in a lane, the one it was sent to (in broadcast all) are done with it. */
+bool ring_settle_if_through(struct ring_producer *p, uint16_t token);
+
+/* Takes notice of acknowledgements. Stops at the first of those who count that is missing, unless
+ * @thoroughly. Whether the token has left its lane. */
+bool ring_observe(struct ring_producer *p, uint16_t token, bool thoroughly);
+/* The one of @consumer: whether it has acknowledged. */
+bool ring_observe_one(struct ring_producer *p, uint16_t token, uint32_t consumer);
+
+/* How far a consumer says to have got, if that can be. */
+uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
+
+/* The message with this token goes into a lane, which has room. */
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const struct ring_message *m);
+/* Queue: to a consumer that has room; from the backlog to all who have. */
+void ring_deliver(struct ring_producer *p, uint16_t token, uint32_t consumer);
+void ring_deliver_backlog(struct ring_producer *p);
+
+/* Where the next message goes: a lane that has room, or LIST_BACKLOG. 0, -EAGAIN, -ENOENT. */
+int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane);
+bool ring_has_room(struct ring_producer *p, uint32_t lane);
+/* Queue: the least loaded consumer, of those that have room or of all. CHANNEL_MEMBERS_MAX: none.
+ */
+uint32_t ring_choose(struct ring_producer *p, bool with_room);
+/* All tokens are in use: drops what no one has taken, so that reclaiming gives one back. */
+void ring_drop_for_token(struct ring_producer *p);
+
+#endif

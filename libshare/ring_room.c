@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Where a message goes, and what has to go for it when the channel drops the oldest. A message is
+ * dropped by raising the head of its lane above it, and looking then at who has taken it before:
+ * they keep it and acknowledge it; everybody else will see the head. So nobody reads what somebody
+ * else believes to be free.
+ */
+
+#include <errno.h>
+
+#include "libshare/ring_producer.h"
+#include "wire/mutation.h"
+
+bool ring_has_room(struct ring_producer *p, uint32_t lane)
+{
+	struct ring_lane *l = &p->lanes[lane];
+	uint64_t lowest = l->tail;
+
+	if (l->tail < l->limit)
+		return true;
+	if (p->shape.mode != CHANNEL_BROADCAST)
+		lowest = ring_taken(p, lane);
+	else if (p->admitted == 0)
+		lowest = l->base;
+	else
+		for (uint64_t who = p->admitted; who; who &= who - 1) {
+			uint64_t taken = ring_taken(p, (uint32_t)__builtin_ctzll(who));
+
+			lowest = taken < lowest ? taken : lowest;
+		}
+	if (lowest < l->head)
+		lowest = l->head;
+	l->limit = lowest + p->shape.depth;
+	return l->tail < l->limit;
+}
+
+uint32_t ring_choose(struct ring_producer *p, bool with_room)
+{
+	uint64_t after = p->admitted & ~((RING_BIT(p->turn) << 1) - 1);
+	uint64_t rest = p->admitted & ~after;
+	uint32_t best = CHANNEL_MEMBERS_MAX;
+
+	for (int half = 0; half < 2; half++, after = rest)
+		for (; after; after &= after - 1) {
+			uint32_t consumer = (uint32_t)__builtin_ctzll(after);
+
+			if (best != CHANNEL_MEMBERS_MAX &&
+			    p->peers[consumer].load >= p->peers[best].load)
+				continue;
+			if (!with_room || ring_has_room(p, consumer))
+				best = consumer;
+		}
+	return best;
+}
+
+/* So that the load of everybody is what it is, as far as they acknowledge in order. */
+static void look_at_loads(struct ring_producer *p)
+{
+	for (uint64_t lanes = p->busy; lanes; lanes &= lanes - 1) {
+		struct ring_list *l = &p->lists[__builtin_ctzll(lanes)];
+
+		while (l->first != TOKEN_NONE && ring_observe(p, l->first, false))
+			;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Dropping                                                                                    */
+
+static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
+{
+	struct ring_lane *l = &p->lanes[lane];
+	uint16_t token = l->tokens[sequence & p->mask];
+	struct ring_token *t = &p->tokens[token];
+	bool dropped = false;
+
+	l->head = sequence + 1;
+	if (l->base < l->head)
+		l->base = l->head;
+	l->limit = 0;
+	atomic_store_explicit(&l->shared->head, l->head, memory_order_release);
+	ring_barrier();
+	if (t->list != lane || t->sequence != sequence)
+		return; /* everybody has acknowledged it */
+	for (uint64_t who = t->pending & p->admitted; who; who &= who - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
+
+		if (ring_taken(p, consumer) > sequence && !MUTATION(drop_what_was_taken))
+			continue;
+		t->pending &= ~RING_BIT(consumer);
+		dropped = true;
+		if (p->shape.mode != CHANNEL_BROADCAST && p->peers[consumer].load > 0)
+			p->peers[consumer].load--;
+	}
+	if (t->unclaimed)
+		dropped = true;
+	t->unclaimed = false;
+	p->stats.dropped += dropped;
+	ring_settle_if_through(p, token);
+}
+
+static void drop_from_backlog(struct ring_producer *p, uint16_t token)
+{
+	p->stats.dropped++;
+	ring_settle(p, token);
+}
+
+/* The oldest that some consumer of a lane has not taken. */
+static uint64_t oldest_in(struct ring_producer *p, uint32_t lane)
+{
+	struct ring_lane *l = &p->lanes[lane];
+
+	l->limit = 0;
+	(void)ring_has_room(p, lane);
+	return l->limit - p->shape.depth;
+}
+
+/* Whether nobody would have it any more. */
+static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t sequence)
+{
+	uint16_t token = p->lanes[lane].tokens[sequence & p->mask];
+	struct ring_token *t = &p->tokens[token];
+
+	if (t->list != lane || t->sequence != sequence || (t->pending & ~p->admitted))
+		return false;
+	for (uint64_t who = t->pending; who; who &= who - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
+
+		if (p->peers[consumer].taken > sequence && !ring_observe_one(p, token, consumer))
+			return false;
+	}
+	return true;
+}
+
+/* What some have taken and others not may be free when it is dropped for the others: of that, only
+ * so many are looked at. What nobody has taken is free for certain. */
+#define LOOK_AT 64
+
+static void drop_in_broadcast(struct ring_producer *p)
+{
+	uint64_t tail = p->lanes[0].tail, oldest = oldest_in(p, 0), untaken = oldest, last;
+
+	for (uint64_t who = p->admitted; who; who &= who - 1) {
+		uint64_t taken = p->peers[__builtin_ctzll(who)].taken;
+
+		untaken = taken > untaken ? taken : untaken;
+	}
+	for (last = oldest; last < untaken && last - oldest < LOOK_AT; last++)
+		if (would_be_free(p, 0, last))
+			break;
+	if (last < untaken && last - oldest == LOOK_AT)
+		last = untaken;
+	for (uint64_t sequence = oldest; last < tail && sequence <= last; sequence++)
+		drop(p, 0, sequence);
+}
+
+static void drop_in_lanes(struct ring_producer *p)
+{
+	uint32_t oldest = CHANNEL_MEMBERS_MAX;
+	uint64_t number = UINT64_MAX;
+
+	for (uint64_t who = p->admitted; who; who &= who - 1) {
+		uint32_t lane = (uint32_t)__builtin_ctzll(who);
+		uint64_t sequence = oldest_in(p, lane);
+		const struct ring_token *t = &p->tokens[p->lanes[lane].tokens[sequence & p->mask]];
+
+		if (sequence < p->lanes[lane].tail && would_be_free(p, lane, sequence) &&
+		    t->number < number) {
+			number = t->number;
+			oldest = lane;
+		}
+	}
+	if (oldest != CHANNEL_MEMBERS_MAX)
+		drop(p, oldest, oldest_in(p, oldest));
+}
+
+void ring_drop_for_token(struct ring_producer *p)
+{
+	if (p->shape.mode == CHANNEL_BROADCAST) {
+		drop_in_broadcast(p);
+		return;
+	}
+	for (uint16_t t = p->lists[LIST_BACKLOG].first; t != TOKEN_NONE; t = p->tokens[t].next)
+		if (p->tokens[t].pending == 0) {
+			drop_from_backlog(p, t);
+			return;
+		}
+	drop_in_lanes(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Finding room                                                                                */
+
+/* In a lane that is full. Its oldest has been taken meanwhile, or goes. */
+static void make_room(struct ring_producer *p, uint32_t lane)
+{
+	if (!ring_has_room(p, lane))
+		drop(p, lane, p->lanes[lane].tail - p->shape.depth);
+}
+
+static int find_in_queue(struct ring_producer *p, uint32_t *lane)
+{
+	struct ring_list *backlog = &p->lists[LIST_BACKLOG];
+
+	look_at_loads(p);
+	ring_deliver_backlog(p);
+	if (backlog->n == 0 && (*lane = ring_choose(p, true)) != CHANNEL_MEMBERS_MAX)
+		return 0;
+	if (backlog->n == 0 && p->admitted != 0) {
+		if (!ring_drops(p))
+			return -EAGAIN;
+		*lane = ring_choose(p, false);
+		make_room(p, *lane);
+		return 0;
+	}
+	/* what was sent earlier waits, and so does this */
+	*lane = LIST_BACKLOG;
+	if (p->admitted != 0 && !ring_drops(p))
+		return -EAGAIN;
+	if (backlog->n < p->shape.depth)
+		return 0;
+	if (!ring_drops(p))
+		return -EAGAIN;
+	drop_from_backlog(p, backlog->first);
+	return 0;
+}
+
+/* Nobody gets more of the tokens than `depth`: a consumer that does not acknowledge keeps its own
+ * messages, not those of others. */
+static int find_for_one(struct ring_producer *p, uint32_t target)
+{
+	struct ring_list *l;
+
+	if (target >= p->shape.consumers || !(p->admitted & RING_BIT(target)))
+		return -ENOENT;
+	l = &p->lists[target];
+	if (p->peers[target].load >= p->shape.depth)
+		for (uint16_t t = l->first, next; t != TOKEN_NONE; t = next) {
+			next = p->tokens[t].next;
+			ring_observe(p, t, false);
+		}
+	if (p->peers[target].load < p->shape.depth && ring_has_room(p, target))
+		return 0;
+	if (!ring_drops(p))
+		return -EAGAIN;
+	if (oldest_in(p, target) < p->lanes[target].tail)
+		drop(p, target, oldest_in(p, target));
+	return p->peers[target].load < p->shape.depth && ring_has_room(p, target) ? 0 : -EAGAIN;
+}
+
+int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane)
+{
+	switch (p->shape.mode) {
+	case CHANNEL_QUEUE:
+		return find_in_queue(p, lane);
+	case CHANNEL_DIRECT:
+		*lane = target;
+		return find_for_one(p, target);
+	default:
+		*lane = 0;
+		if (ring_has_room(p, 0))
+			return 0;
+		if (!ring_drops(p))
+			return -EAGAIN;
+		make_room(p, 0);
+		return 0;
+	}
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What is in flight. A token is looked at until everybody who got the message has acknowledged it:
+ * oldest first, since that is how most programs give messages back, and one further down at each
+ * call, so that one slow message does not keep those behind it. What consumers write is read once;
+ * a fence is taken down as soon as its acknowledgement is seen, because the consumer may be gone by
+ * the time that the others have acknowledged, too.
+ */
+
+#include "libshare/ring_producer.h"
+#include "wire/mutation.h"
+#include "wire/timeline.h"
+
+static void set_busy(struct ring_producer *p, uint32_t list)
+{
+	if (list >= CHANNEL_MEMBERS_MAX)
+		return;
+	if (p->lists[list].n > 0)
+		p->busy |= RING_BIT(list);
+	else
+		p->busy &= ~RING_BIT(list);
+}
+
+void ring_append(struct ring_producer *p, uint32_t list, uint16_t token)
+{
+	struct ring_list *l = &p->lists[list];
+	struct ring_token *t = &p->tokens[token];
+
+	t->list = (uint8_t)list;
+	t->next = TOKEN_NONE;
+	t->previous = l->last;
+	if (l->last == TOKEN_NONE)
+		l->first = token;
+	else
+		p->tokens[l->last].next = token;
+	l->last = token;
+	l->n++;
+	set_busy(p, list);
+}
+
+void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t token)
+{
+	struct ring_list *l = &p->lists[list];
+	struct ring_token *t = &p->tokens[token];
+
+	t->list = (uint8_t)list;
+	t->previous = TOKEN_NONE;
+	t->next = l->first;
+	if (l->first == TOKEN_NONE)
+		l->last = token;
+	else
+		p->tokens[l->first].previous = token;
+	l->first = token;
+	l->n++;
+	set_busy(p, list);
+}
+
+void ring_unlink(struct ring_producer *p, uint16_t token)
+{
+	struct ring_token *t = &p->tokens[token];
+	struct ring_list *l = &p->lists[t->list];
+
+	if (l->cursor == token)
+		l->cursor = t->next;
+	if (t->previous == TOKEN_NONE)
+		l->first = t->next;
+	else
+		p->tokens[t->previous].next = t->next;
+	if (t->next == TOKEN_NONE)
+		l->last = t->previous;
+	else
+		p->tokens[t->next].previous = t->previous;
+	l->n--;
+	set_busy(p, t->list);
+	t->list = LIST_FREE;
+}
+
+void ring_settle(struct ring_producer *p, uint16_t token)
+{
+	struct ring_token *t = &p->tokens[token];
+
+	ring_unlink(p, token);
+	if (t->pending != 0) {
+		ring_append(p, LIST_LIMBO, token);
+		return;
+	}
+	/* one who had been given up has acknowledged it after all */
+	if (t->acknowledged)
+		t->set_aside = false;
+	ring_append(p, LIST_DONE, token);
+}
+
+bool ring_settle_if_through(struct ring_producer *p, uint16_t token)
+{
+	struct ring_token *t = &p->tokens[token];
+	bool through;
+
+	if (t->list == LIST_LIMBO)
+		through = t->pending == 0;
+	else if (t->list >= CHANNEL_MEMBERS_MAX)
+		through = false;
+	else if (p->shape.mode == CHANNEL_BROADCAST)
+		through = t->pending == 0 && !t->unclaimed;
+	else
+		through = !(t->pending & RING_BIT(t->consumer));
+	if (through)
+		ring_settle(p, token);
+	return through;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static bool is_known(struct ring_producer *p, struct ring_peer *peer)
+{
+	if (!peer->known)
+		peer->known =
+		    atomic_load_explicit(&peer->row->producer, memory_order_acquire) == p->member;
+	return peer->known;
+}
+
+uint64_t ring_taken(struct ring_producer *p, uint32_t consumer)
+{
+	struct ring_peer *peer = &p->peers[consumer];
+	uint64_t tail = p->lanes[channel_lane_of(&p->shape, consumer)].tail, taken;
+
+	if (!is_known(p, peer))
+		return peer->taken;
+	taken = atomic_load_explicit(&peer->row->taken, memory_order_acquire);
+	if (taken > tail)
+		taken = tail; /* which harms nobody but itself */
+	if (taken > peer->taken)
+		peer->taken = taken;
+	return peer->taken;
+}
+
+bool ring_observe_one(struct ring_producer *p, uint16_t token, uint32_t consumer)
+{
+	struct ring_token *t = &p->tokens[token];
+	struct ring_peer *peer = &p->peers[consumer];
+	uint32_t flags;
+	uint64_t word;
+
+	if (!is_known(p, peer))
+		return false;
+	word = atomic_load_explicit(&peer->row->acks[token].word, memory_order_acquire);
+	if (MUTATION(free_before_ack) && ring_taken(p, consumer) > t->sequence)
+		word = (uint64_t)t->version << 32;
+	if (word >> 32 != t->version && !(MUTATION(any_version) && word != 0))
+		return false;
+	t->pending &= ~RING_BIT(consumer);
+	t->acknowledged = true;
+	peer->acknowledged++;
+	if (p->shape.mode != CHANNEL_BROADCAST && t->consumer == consumer && peer->load > 0)
+		peer->load--;
+	if (word & CHANNEL_ACK_RETAINED && !MUTATION(forget_retained))
+		t->retained = true;
+	flags = (uint32_t)(word & ~CHANNEL_ACK_RETAINED);
+	if (flags != 0 && flags < TIMELINE_SLOTS) {
+		uint64_t value =
+		    atomic_load_explicit(&peer->row->acks[token].value, memory_order_relaxed);
+
+		p->kept[token * p->shape.consumers + consumer] = (struct ring_kept_fence){
+		    .member = peer->member, .fence = {.slot = flags, .value = value}};
+		t->fenced |= RING_BIT(consumer);
+	}
+	return true;
+}
+
+bool ring_observe(struct ring_producer *p, uint16_t token, bool thoroughly)
+{
+	struct ring_token *t = &p->tokens[token];
+	uint64_t counting = t->pending & p->admitted, others = t->pending & ~p->admitted;
+
+	for (; others; others &= others - 1)
+		ring_observe_one(p, token, (uint32_t)__builtin_ctzll(others));
+	for (; counting; counting &= counting - 1)
+		if (!ring_observe_one(p, token, (uint32_t)__builtin_ctzll(counting)) && !thoroughly)
+			return false;
+	return ring_settle_if_through(p, token);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static bool take_done(struct ring_producer *p, struct ring_return *out)
+{
+	uint16_t token = p->lists[LIST_DONE].first;
+	struct ring_token *t = &p->tokens[token];
+
+	if (token == TOKEN_NONE)
+		return false;
+	ring_unlink(p, token);
+	t->list = LIST_RETURNED;
+	out->reference = t->reference;
+	out->buffer = t->buffer;
+	out->token = token;
+	out->retained = t->retained;
+	out->set_aside = t->set_aside;
+	out->message = t->set_aside ? &p->messages[token] : NULL;
+	p->stats.set_aside += t->set_aside;
+	out->n = 0;
+	for (uint64_t fenced = t->fenced; fenced; fenced &= fenced - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(fenced);
+		const struct ring_kept_fence *kept =
+		    &p->kept[token * p->shape.consumers + consumer];
+
+		out->fences[out->n].consumer = consumer;
+		out->fences[out->n].member = kept->member;
+		out->fences[out->n].fence = kept->fence;
+		out->n++;
+	}
+	return true;
+}
+
+/* The oldest, and one more at each call; or once around. True when something is done. */
+static bool look_at(struct ring_producer *p, uint32_t list, bool all)
+{
+	struct ring_list *l = &p->lists[list];
+
+	if (l->first == TOKEN_NONE)
+		return false;
+	if (ring_observe(p, l->first, false) && p->lists[LIST_DONE].n > 0)
+		return true;
+	for (uint32_t n = all ? l->n : 1; n > 0 && l->first != TOKEN_NONE; n--) {
+		uint16_t token = l->cursor == TOKEN_NONE ? l->first : l->cursor;
+
+		l->cursor = p->tokens[token].next;
+		if (ring_observe(p, token, false) && p->lists[LIST_DONE].n > 0)
+			return true;
+	}
+	return false;
+}
+
+static bool look(struct ring_producer *p, bool all)
+{
+	uint64_t lanes = p->busy & ~(RING_BIT(p->look) - 1), rest = p->busy & ~lanes;
+
+	for (int half = 0; half < 2; half++, lanes = rest)
+		for (; lanes; lanes &= lanes - 1) {
+			p->look = (uint32_t)__builtin_ctzll(lanes);
+			if (look_at(p, p->look, all))
+				return true;
+		}
+	p->look = 0;
+	return look_at(p, LIST_LIMBO, all);
+}
+
+bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return *out)
+{
+	if (p->lists[LIST_BACKLOG].n > 0)
+		ring_deliver_backlog(p);
+	if (p->lists[LIST_DONE].n == 0 && !look(p, all))
+		return false;
+	return take_done(p, out);
+}
+
+void ring_producer_retire(struct ring_producer *p, uint32_t token)
+{
+	if (token >= p->shape.in_flight || p->tokens[token].list != LIST_RETURNED)
+		return;
+	atomic_store_explicit(&p->shared_tokens[token].buffer, 0, memory_order_release);
+	p->tokens[token].list = LIST_FREE;
+	p->free[p->n_free++] = (uint16_t)token;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Marks are events without a time, one a block of memory, recorded again and again. */
+
+#include <stdlib.h>
+
+#include <share/error.h>
+
+#include "memory/cuda_stream.h"
+#include "memory/fault.h"
+#include "memory/mark.h"
+#include "memory/stream.h"
+
+struct memory_marks {
+	const struct cuda *cu;
+	int ordinal;
+	CUcontext context; /* the primary one, kept */
+	CUstream stream;
+};
+
+static bool is_special(const void *stream)
+{
+	return !stream || stream == (void *)CU_STREAM_LEGACY ||
+	       stream == (void *)CU_STREAM_PER_THREAD;
+}
+
+static CUresult create_stream(struct memory_marks *k)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+	CUresult result = k->cu->CtxPushCurrent(k->context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	cuda_relax(k->cu, &relaxed);
+	result = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING);
+	cuda_relax_end(&relaxed);
+	k->cu->CtxPopCurrent(&popped);
+	return result;
+}
+
+int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_fault *fault)
+{
+	struct memory_marks *k = calloc(1, sizeof(*k));
+	CUresult result;
+	int r;
+
+	if (!k)
+		return memory_fail(fault, SHARE_ENOMEM, "this process is out of memory");
+	k->ordinal = ordinal;
+	r = cuda_get(&k->cu, fault);
+	if (r < 0) {
+		free(k);
+		return r;
+	}
+	result = k->cu->DevicePrimaryCtxRetain(&k->context, ordinal);
+	if (result != CUDA_SUCCESS) {
+		free(k);
+		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+	}
+	result = create_stream(k);
+	if (result != CUDA_SUCCESS) {
+		r = cuda_fail(fault, "cuStreamCreate", result);
+		k->cu->DevicePrimaryCtxRelease(ordinal);
+		free(k);
+		return r;
+	}
+	*out = k;
+	return 0;
+}
+
+void memory_marks_close(struct memory_marks *k)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+
+	if (!k)
+		return;
+	if (k->cu->CtxPushCurrent(k->context) == CUDA_SUCCESS) {
+		cuda_relax(k->cu, &relaxed);
+		k->cu->StreamDestroy(k->stream);
+		cuda_relax_end(&relaxed);
+		k->cu->CtxPopCurrent(&popped);
+	}
+	k->cu->DevicePrimaryCtxRelease(k->ordinal);
+	free(k);
+}
+
+void *memory_marks_stream(struct memory_marks *k)
+{
+	return k->stream;
+}
+
+int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault)
+{
+	struct memory_stream s;
+	unsigned long long known;
+	const struct cuda *cu;
+	int r = cuda_get(&cu, fault);
+
+	if (r == 0 && !is_special(stream) && cu->StreamGetId(stream, &known) == CUDA_SUCCESS) {
+		*id = known;
+		return 0;
+	}
+	if (r == 0)
+		r = memory_stream_open(ordinal, stream, &s, fault);
+	if (r == 0) {
+		*id = s.id;
+		memory_stream_close(&s);
+	}
+	return r;
+}
+
+static CUresult create_event(const struct cuda *cu, struct memory_mark *m)
+{
+	struct cuda_relaxed relaxed;
+	CUevent event;
+	CUresult result;
+
+	cuda_relax(cu, &relaxed);
+	result = cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+	cuda_relax_end(&relaxed);
+	if (result == CUDA_SUCCESS)
+		m->event = event;
+	return result;
+}
+
+/* Where it was recorded before: what is known of the stream still holds. */
+static bool move_again(struct memory_marks *k, void *stream, const struct memory_mark *m)
+{
+	CUstreamCaptureStatus status;
+	unsigned long long id;
+
+	return m->event && !is_special(stream) && k->cu->StreamGetId(stream, &id) == CUDA_SUCCESS &&
+	       id == m->stream && k->cu->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+	       status == CU_STREAM_CAPTURE_STATUS_NONE &&
+	       k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS;
+}
+
+/* With the stream's context current. */
+static int move(struct memory_marks *k, const struct memory_stream *s, struct memory_mark *m,
+		struct memory_fault *fault)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	if (!m->event)
+		result = create_event(k->cu, m);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuEventCreate", result);
+	result = k->cu->EventRecord(m->event, s->stream);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuEventRecord", result);
+	m->stream = s->id;
+	return 0;
+}
+
+static bool is_here(struct memory_marks *k)
+{
+	CUcontext current;
+
+	return k->cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == k->context;
+}
+
+int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m,
+		     struct memory_fault *fault)
+{
+	struct memory_stream s;
+	int r;
+
+	if (move_again(k, stream, m))
+		return 0;
+	r = memory_stream_open(k->ordinal, stream, &s, fault);
+	if (r != 0)
+		return r;
+	r = is_here(k) ? move(k, &s, m, fault) : 1;
+	memory_stream_close(&s);
+	return r;
+}
+
+int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
+		     struct memory_fault *fault)
+{
+	CUresult result = CUDA_SUCCESS;
+	struct memory_stream s;
+	bool here;
+	int r;
+
+	r = memory_stream_open(k->ordinal, stream, &s, fault);
+	if (r != 0)
+		return r;
+	here = is_here(k);
+	if (here)
+		result = k->cu->StreamWaitEvent(stream, m->event, 0);
+	memory_stream_close(&s);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuStreamWaitEvent", result);
+	return here ? 0 : 1;
+}
+
+int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
+			    struct memory_fault *fault)
+{
+	CUresult result = k->cu->CtxPushCurrent(k->context);
+	CUcontext popped;
+
+	if (result == CUDA_SUCCESS) {
+		result = k->cu->StreamWaitEvent(k->stream, m->event, 0);
+		k->cu->CtxPopCurrent(&popped);
+	}
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWaitEvent", result);
+}
+
+void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
+{
+	struct cuda_relaxed relaxed;
+	CUcontext popped;
+
+	if (!m->event || k->cu->CtxPushCurrent(k->context) != CUDA_SUCCESS)
+		return;
+	cuda_relax(k->cu, &relaxed);
+	k->cu->EventDestroy(m->event);
+	cuda_relax_end(&relaxed);
+	k->cu->CtxPopCurrent(&popped);
+	m->event = NULL;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Magazines of GPU memory. On one stream a warm pair of calls enqueues nothing that others can see;
+ * whoever else gets the block comes after that stream, which may be gone by then.
+ */
+
+#include "tests/harness/fixture.h"
+#include "tests/integration/gpu_work.h"
+
+TestSuite(gpu_magazine, .init = gpu_work_start, .fini = gpu_work_stop, .timeout = 60);
+
+enum { FIRST }; /* gates */
+
+/* The pool has one block, and this client may keep it. */
+static share_buffer *first_block(void *stream)
+{
+	share_buffer *b = gpu_allocate(gpu_client, stream);
+
+	check_ok(share_pool_set_cache(gpu_pool, GPU_BLOCK));
+	return b;
+}
+
+static share_fence_stats now(void)
+{
+	return gpu_stats(gpu_client);
+}
+
+Test(gpu_magazine, a_warm_pair_of_calls_on_one_stream_neither_signals_nor_waits)
+{
+	share_fence_stats before, after;
+	share_buffer *b;
+	void *s, *address;
+
+	gpu_use();
+	s = gpu_stream();
+	b = first_block(s);
+	address = share_ptr(b);
+	gpu_hold(s, FIRST);
+	check_ok(share_release(b, s));
+	before = now();
+	for (int i = 0; i < 100; i++) {
+		b = gpu_allocate(gpu_client, s);
+		check(share_ptr(b) == address);
+		check_eq(gpu_ordered(b), SHARE_ORDERED_NOTHING);
+		check_ok(share_release(b, s));
+	}
+	after = now();
+	check_eq(after.signals, before.signals);
+	check_eq(after.waits, before.waits);
+	check_eq(after.host_signals, 0);
+	check_eq(after.host_waits, 0);
+	gpu_open(FIRST);
+	gpu_wait(s);
+	gpu_stream_destroy(s);
+}
+
+Test(gpu_magazine, another_stream_comes_after_the_one_that_used_it)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *t;
+
+	gpu_use();
+	s = gpu_stream();
+	t = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	b = gpu_allocate(gpu_client, t);
+	check_eq(gpu_ordered(b), SHARE_ORDERED_ON_STREAM);
+	check_eq(now().host_waits, 0);
+	check_eq(now().parked, 0); /* nobody else can hold it up */
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	check_ok(share_release(b, t));
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	gpu_stream_destroy(s);
+	gpu_stream_destroy(t);
+}
+
+Test(gpu_magazine, the_stream_may_be_gone_when_another_gets_the_block)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *t;
+
+	gpu_use();
+	s = gpu_stream();
+	t = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	gpu_stream_destroy(s);
+	b = gpu_allocate(gpu_client, t);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, t));
+	gpu_wait(t);
+	gpu_stream_destroy(t);
+}
+
+Test(gpu_magazine, what_goes_back_is_signaled_for_whoever_gets_it_next)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *t;
+
+	gpu_use();
+	s = gpu_stream();
+	t = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	gpu_stream_destroy(s);
+	check_ok(share_pool_set_cache(gpu_pool, 0));
+	check_eq(now().signals, 1);
+	b = gpu_allocate(gpu_client, t);
+	check_eq(now().waits, 1);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, t));
+	gpu_wait(t);
+	gpu_stream_destroy(t);
+}
+
+Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *t;
+
+	gpu_use();
+	s = gpu_stream();
+	t = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	b = gpu_allocate(gpu_client, s);
+	check_ok(share_release(b, t)); /* which was never ordered after the other */
+	b = gpu_allocate(gpu_client, t);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, t));
+	gpu_stream_destroy(s);
+	gpu_stream_destroy(t);
+}

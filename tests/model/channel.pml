@@ -1,0 +1,659 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A channel and the deaths of its members, for a model checker: a producer, two consumers, the
+ * streams of all three, a broker, and somebody else who gets every block of memory that becomes
+ * free. spin tries every order of their steps, and every moment at which one of them may be killed.
+ *
+ * What is modelled
+ *
+ *   Lanes     one for each consumer, in order. How words of shared memory make that is ring.pml's;
+ *             a message is received in one step here. In a broadcast both get every message, in a
+ *             queue one of them.
+ *   Tokens    what a message holds of its block: from before it is sent until all who got it have
+ *             acknowledged and the fences of that are reached. The page says so to the broker.
+ *   Blocks    are the producer's again as soon as they are acknowledged, and sent anew by another
+ *             token while the first one cools: its stream waits for the fences.
+ *   Streams   fill a block when those fences are reached; read it after it was filled, or its
+ *             producer is dead; and may do so long after the host has acknowledged.
+ *   Death     ends the host's steps at once; the streams go on until the pidfd tells (what fence.pml
+ *             is about). Of the others the producer may give one up that lives (LEAVE).
+ *   Queue     what a consumer that died or was left behind has not acknowledged goes to the other
+ *             one, marked if it may have been seen; under the same token, which both hold then.
+ *   Retain    a consumer takes a lease from the broker before it acknowledges.
+ *   Estate    when the producer has closed the channel or is dead, the broker takes a reference for
+ *             each token with a block that the producer has a lease on, before it drops the lease;
+ *             waits for every consumer that has not acknowledged; and gates the block with the
+ *             fences of all acknowledgements, also of consumers that have left (CLOSE).
+ *
+ * What has to hold in every order
+ *
+ *   - Nobody writes a block while a stream may read it, or a host that holds it may enqueue reads;
+ *     and who reads finds what was sent, unless the producer died before it was written.
+ *   - In a queue every message is acknowledged by somebody, while the producer lives and has not
+ *     closed; it comes a second time only with a mark, and not when it was acknowledged.
+ *   - In the end every block is free, and nobody waits.
+ *
+ * What is not: the limit of deliveries, joining (ring.pml), the broker's death, hostile pages.
+ *
+ * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
+ * TOKEN_AFTER_ENTRY, NO_ESTATE, ESTATE_AFTER_LEASE, ESTATE_NO_WAIT, ESTATE_ONE_LOOK,
+ * ESTATE_NO_FENCES, ESTATE_FOR_GOOD, QUEUE_ONE_ACK, FORGET_CLOSED, CLOSE_AND_KEEP, SAFE_AT_HANGUP,
+ * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT.
+ */
+
+#ifndef MESSAGES
+#define MESSAGES 2
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+#define TOKENS    2
+#define CONSUMERS 2
+
+/* Who may die: bits. The producer is 0, consumers are 1 and 2. */
+#ifndef MORTAL
+#define MORTAL 1
+#endif
+#define PROCESSES 3
+
+#define AT(c, i) ((c) * TOKENS + (i))
+
+/* Deaths. */
+bool stopped[PROCESSES]; /* the host takes no further step */
+bool gone[PROCESSES];    /* its pidfd is readable; its streams have ended */
+
+/* The producer's page. A block is its number + 1 everywhere. */
+byte buffer[TOKENS], version[TOKENS];
+bool left_behind[CONSUMERS];
+chan lane[CONSUMERS] = [TOKENS + 1] of { byte, byte, byte, byte }; /* token, version, block, deliveries */
+
+/* The consumers' pages. */
+byte ack[CONSUMERS * TOKENS]; /* version */
+bool retained[CONSUMERS * TOKENS], taken[CONSUMERS * TOKENS];
+
+/* The producer's own. */
+mtype = { FREE, SENT, COOLING };
+mtype state[TOKENS] = FREE;
+byte expected[TOKENS]; /* who has to acknowledge: bits */
+byte number[TOKENS];   /* of the message, from 1 */
+byte sends[TOKENS];    /* the block */
+byte deliveries[TOKENS];
+bool homeless[TOKENS]; /* nobody is there to get it */
+bool magazine[BLOCKS + 1];
+bool counts[CONSUMERS];
+byte messages;
+bool closed, closed_early;
+
+/* Streams: what is to be filled, and what consumers do with which block: WAITING, READING. */
+#define WAITING 1
+#define READING 2
+byte filling[TOKENS];
+byte gates[TOKENS]; /* what that comes after: bits, by AT() */
+byte work[CONSUMERS * TOKENS], block[CONSUMERS * TOKENS], held[CONSUMERS * TOKENS];
+byte content[BLOCKS + 1]; /* number of the message */
+byte kept[CONSUMERS];     /* a block with a lease of its own */
+
+/* The broker's. */
+bool lease[BLOCKS + 1], lease_of[CONSUMERS], has_left[CONSUMERS], drained[CONSUMERS];
+bool estate, leases_dropped;
+byte reference[TOKENS], waits_for[TOKENS];
+byte gate[BLOCKS + 1];
+bool reused[BLOCKS + 1]; /* by somebody else: the end */
+
+/* By message: who received it, whether it was acknowledged. */
+byte seen[MESSAGES + 1]; /* bits */
+bool acknowledged[MESSAGES + 1];
+
+/* What must never be. Each is asserted where it is set, so that it is reported by its name. */
+bool reused_too_early, wrong_read, unmarked, delivered_again, message_lost, something_left;
+
+#define MUST(condition, failure) failure = !(condition); assert(!failure)
+
+#define BIT(i)              (1 << (i))
+#define ACKNOWLEDGED(c, i)  (ack[AT(c, i)] == version[i])
+#define MISSING(c, i)       ((expected[i] & BIT(c)) && !ACKNOWLEDGED(c, i))
+#define ALL_ACKNOWLEDGED(i) (!homeless[i] && !MISSING(0, i) && !MISSING(1, i))
+
+/* The fence of an acknowledgement: reached, or its owner is dead. */
+#define OVER(c, i)   (work[AT(c, i)] == 0 || gone[c + 1])
+#define OPEN(a)      (work[a] != 0 && !gone[1 + (a) / TOKENS])
+#define PASSED(mask) (!((mask) & 1 && OPEN(0)) && !((mask) & 2 && OPEN(1)) && \
+		      !((mask) & 4 && OPEN(2)) && !((mask) & 8 && OPEN(3)))
+
+#define READS(a, b)      (work[a] != 0 && block[a] == (b))
+#define IN_USE(b)                                                                \
+	(READS(0, b) || READS(1, b) || READS(2, b) || READS(3, b) || kept[0] == (b) || \
+	 kept[1] == (b))
+
+hidden byte k; /* within one step */
+
+/* ---------------------------------------------------------------------------------------------
+ * The producer.
+ */
+
+/* A fence that has come with an acknowledgement of this message. */
+#define COOLS(c, i) ((expected[i] & BIT(c)) && ACKNOWLEDGED(c, i) && !OVER(c, i))
+#define IS_COOL(i)  (state[i] == COOLING && !COOLS(0, i) && !COOLS(1, i) && !filling[i])
+
+#ifdef NO_GATE
+#define COOLS_FOR(i, b, c) 0
+#else
+#define COOLS_FOR(i, b, c) (state[i] == COOLING && buffer[i] == (b) && COOLS(c, i) -> BIT(AT(c, i)) : 0)
+#endif
+
+inline take_block(b)
+{
+	magazine[b] = false;
+	mine = b;
+	pending = COOLS_FOR(0, b, 0) | COOLS_FOR(0, b, 1) | COOLS_FOR(1, b, 0) | COOLS_FOR(1, b, 1)
+}
+
+inline take_token(i)
+{
+	state[i] = SENT;
+	token = i;
+	messages++;
+	number[i] = messages;
+	sends[i] = mine;
+	deliveries[i] = 1;
+	expected[i] = 0;
+	taken[AT(0, i)] = false;
+	taken[AT(1, i)] = false;
+	filling[i] = mine;
+	gates[i] = pending;
+	pending = 0
+}
+
+inline hand_to(c, i)
+{
+	expected[i] = expected[i] | BIT(c);
+	taken[AT(c, i)] = false;
+	lane[c]!i, version[i], sends[i], deliveries[i]
+}
+
+inline enter(i)
+{
+#ifdef BROADCAST
+	if
+	:: counts[0] -> hand_to(0, i)
+	:: else
+	fi;
+	if
+	:: counts[1] -> hand_to(1, i)
+	:: else
+	fi;
+	homeless[i] = !counts[0] && !counts[1]
+#else
+	homeless[i] = false;
+	if
+	:: counts[0] && !(expected[i] & BIT(0)) -> hand_to(0, i)
+	:: counts[1] && !(expected[i] & BIT(1)) -> hand_to(1, i)
+	:: !counts[0] && !counts[1] -> homeless[i] = true
+	fi
+#endif
+}
+
+inline publish()
+{
+#ifdef TOKEN_AFTER_ENTRY
+	atomic { version[token]++; enter(token) };
+	d_step { buffer[token] = mine; mine = 0; token = 0 }
+#else
+	buffer[token] = mine;
+	version[token]++;
+	atomic { enter(token); mine = 0; token = 0 }
+#endif
+}
+
+#ifdef IGNORE_RETAINED
+#define WAS_RETAINED(i) false
+#else
+#define WAS_RETAINED(i) \
+	(retained[AT(0, i)] && (expected[i] & BIT(0)) || retained[AT(1, i)] && (expected[i] & BIT(1)))
+#endif
+
+/* The block is used again here, unless somebody else has a lease on it now. */
+inline reclaim(i)
+{
+	state[i] = COOLING;
+	magazine[buffer[i]] = !(WAS_RETAINED(i));
+#ifdef RETIRE_AT_ACK
+	state[i] = (WAS_RETAINED(i) -> COOLING : FREE);
+	buffer[i] = (WAS_RETAINED(i) -> buffer[i] : 0)
+#endif
+}
+
+inline retire(i)
+{
+	lease[buffer[i]] = lease[buffer[i]] && !(WAS_RETAINED(i));
+	buffer[i] = 0;
+	sends[i] = 0;
+	state[i] = FREE;
+	expected[i] = 0
+}
+
+/* Something that @c had, and has not acknowledged, is somebody else's now. */
+inline hand_on(c, i, safe)
+{
+	if
+	:: state[i] == SENT && MISSING(c, i) ->
+		if
+		:: safe || !taken[AT(c, i)] -> expected[i] = expected[i] & ~BIT(c)
+		:: else
+		fi;
+#if !defined(BROADCAST) && !defined(NO_REDELIVERY)
+		if
+		:: expected[i] & BIT(1 - (c)) -> skip /* it was handed on before */
+		:: else ->
+#ifndef NO_MARK
+			deliveries[i] = (taken[AT(c, i)] -> deliveries[i] + 1 : deliveries[i]);
+#endif
+			enter(i)
+		fi
+#endif
+	:: else
+	fi
+}
+
+inline empty_lane(c)
+{
+	do
+	:: lane[c]?_, _, _, _
+	:: empty(lane[c]) -> break
+	od
+}
+
+inline dismiss(c, safe)
+{
+	counts[c] = false;
+	left_behind[c] = true;
+	hand_on(c, 0, safe);
+	hand_on(c, 1, safe);
+	empty_lane(c)
+}
+
+#ifdef SAFE_AT_HANGUP
+#define IS_DEAD(c) stopped[c + 1]
+#elif defined(DEAD_COUNT)
+#define IS_DEAD(c) false
+#else
+#define IS_DEAD(c) gone[c + 1]
+#endif
+
+#define HAS_SAID_GOODBYE(c) (has_left[c] && !stopped[c + 1])
+
+/* Does it still count, or is something of it still waited for? */
+#define MATTERS(c) (counts[c] || MISSING(c, 0) && state[0] == SENT || MISSING(c, 1) && state[1] == SENT)
+
+inline drop_leases()
+{
+	d_step {
+#if BLOCKS > 1
+		lease[2] = false;
+#endif
+		lease[1] = false;
+		leases_dropped = true
+	}
+}
+
+proctype producer()
+{
+	byte mine, token, pending;
+
+	{
+		do
+		:: atomic { messages < MESSAGES && magazine[1] -> take_block(1) };
+			if
+			:: atomic { state[0] == FREE -> take_token(0) }
+			:: atomic { state[1] == FREE -> take_token(1) }
+			fi;
+			publish()
+#if BLOCKS > 1
+		:: atomic { messages < MESSAGES && magazine[2] -> take_block(2) };
+			if
+			:: atomic { state[0] == FREE -> take_token(0) }
+			:: atomic { state[1] == FREE -> take_token(1) }
+			fi;
+			publish()
+#endif
+#ifdef RECYCLE_AT_ONCE
+		:: d_step { state[0] == SENT && ACKNOWLEDGED(0, 0) -> reclaim(0) }
+#endif
+		:: d_step { state[0] == SENT && ALL_ACKNOWLEDGED(0) -> reclaim(0) }
+		:: d_step { state[1] == SENT && ALL_ACKNOWLEDGED(1) -> reclaim(1) }
+		:: d_step { IS_COOL(0) -> retire(0) }
+		:: d_step { IS_COOL(1) -> retire(1) }
+		:: atomic { IS_DEAD(0) && MATTERS(0) -> dismiss(0, true) }
+		:: atomic { IS_DEAD(1) && MATTERS(1) -> dismiss(1, true) }
+		:: atomic { HAS_SAID_GOODBYE(0) && MATTERS(0) -> dismiss(0, true) }
+		:: atomic { HAS_SAID_GOODBYE(1) && MATTERS(1) -> dismiss(1, true) }
+#ifdef LEAVE
+#ifdef LEFT_BEHIND_IS_SAFE
+		:: atomic { counts[0] -> dismiss(0, true) }
+#else
+		:: atomic { counts[0] -> dismiss(0, false) }
+#endif
+#endif
+		:: messages == MESSAGES -> break
+		od;
+		/* What is not acknowledged must not stay in the magazine; nothing of the page is
+		 * written after this. */
+		atomic {
+			closed = true;
+			closed_early = state[0] == SENT || state[1] == SENT
+		};
+#ifdef CLOSE_AND_KEEP
+		d_step { PASSED(15) && !filling[0] && !filling[1] -> skip };
+		drop_leases()
+#else
+		(estate);
+		drop_leases()
+#endif
+	} unless { stopped[0] }
+}
+
+inline fill(i)
+{
+	MUST(!reused[filling[i]], reused_too_early);
+	for (k : 0 .. CONSUMERS * TOKENS - 1) {
+		MUST(work[k] == 0 || block[k] != filling[i] || work[k] == WAITING && filling[k % TOKENS],
+		     reused_too_early)
+	}
+	MUST(kept[0] != filling[i] && kept[1] != filling[i], reused_too_early);
+	k = 0;
+	content[filling[i]] = number[i];
+	filling[i] = 0
+}
+
+#define IS_NEXT(i) (!filling[1 - (i)] || number[i] < number[1 - (i)])
+
+proctype stream_of_producer()
+{
+end:
+	do
+	:: atomic { filling[0] && IS_NEXT(0) && PASSED(gates[0]) -> fill(0) }
+	:: atomic { filling[1] && IS_NEXT(1) && PASSED(gates[1]) -> fill(1) }
+	od unless { gone[0] }
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * A consumer. What it has is in work, from when it receives it until its stream is done.
+ */
+
+inline receive()
+{
+	taken[AT(me, token)] = true;
+#ifdef BROADCAST
+	MUST(!(seen[number[token]] & BIT(me)), delivered_again);
+#else
+	MUST(!seen[number[token]] || marks > 1, unmarked);
+#endif
+	seen[number[token]] = seen[number[token]] | BIT(me);
+	work[AT(me, token)] = WAITING;
+	held[AT(me, token)] = copy;
+	block[AT(me, token)] = what;
+	token = 0;
+	what = 0;
+	copy = 0;
+	marks = 0
+}
+
+inline acknowledge(i)
+{
+	ack[AT(me, i)] = held[AT(me, i)];
+	held[AT(me, i)] = 0;
+	acknowledged[number[i]] = true
+}
+
+/* The broker has granted a lease; what the stream does goes by that from now on. */
+inline retain(i)
+{
+	kept[me] = block[AT(me, i)];
+	lease_of[me] = true;
+	retained[AT(me, i)] = true;
+	work[AT(me, i)] = 0;
+	block[AT(me, i)] = 0;
+	acknowledge(i)
+}
+
+#define HOLDS_NOTHING (held[AT(me, 0)] + held[AT(me, 1)] == 0)
+
+proctype consumer(byte me)
+{
+	byte token, copy, what, marks;
+
+	{
+		do
+		:: atomic {
+			!left_behind[me] && nempty(lane[me]) ->
+			lane[me]?token, copy, what, marks;
+			receive()
+		   }
+		:: d_step { held[AT(me, 0)] != 0 -> acknowledge(0) }
+		:: d_step { held[AT(me, 1)] != 0 -> acknowledge(1) }
+#ifdef RETAIN
+		:: d_step { me == 1 && held[AT(me, 0)] != 0 && work[AT(me, 0)] == READING && !kept[me] -> retain(0) }
+		:: d_step { kept[me] -> kept[me] = 0; lease_of[me] = false }
+#endif
+#ifdef CLOSE
+		:: atomic { me == 0 && HOLDS_NOTHING -> has_left[me] = true; break }
+#endif
+		:: atomic { left_behind[me] && HOLDS_NOTHING -> has_left[me] = true; break }
+		:: atomic {
+			(closed || gone[0]) && empty(lane[me]) && HOLDS_NOTHING && kept[me] == 0 ->
+			drained[me] = true;
+			break
+		   }
+		od
+	} unless { stopped[me + 1] }
+}
+
+/* It has waited for the producer's fence, or that is dead. */
+inline begin(a, i)
+{
+	MUST(!reused[block[a]], reused_too_early);
+	MUST(gone[0] || content[block[a]] == number[i], wrong_read);
+	work[a] = READING
+}
+
+inline end_of_work(a, i)
+{
+	MUST(gone[0] || stopped[0] || content[block[a]] == number[i], wrong_read);
+	work[a] = 0;
+	block[a] = 0
+}
+
+proctype stream(byte me)
+{
+end:
+	do
+	:: atomic { work[AT(me, 0)] == WAITING && (!filling[0] || gone[0]) -> begin(AT(me, 0), 0) }
+	:: atomic { work[AT(me, 1)] == WAITING && (!filling[1] || gone[0]) -> begin(AT(me, 1), 1) }
+	:: atomic { work[AT(me, 0)] == READING && !held[AT(me, 0)] -> end_of_work(AT(me, 0), 0) }
+	:: atomic { work[AT(me, 1)] == READING && !held[AT(me, 1)] -> end_of_work(AT(me, 1), 1) }
+	od unless { gone[me + 1] }
+}
+
+proctype fate(byte who)
+{
+	stopped[who] = true;
+	d_step {
+		gone[who] = true;
+		if
+		:: who == 0 -> filling[0] = 0; filling[1] = 0
+		:: else ->
+			work[AT(who - 1, 0)] = 0;
+			work[AT(who - 1, 1)] = 0;
+			kept[who - 1] = 0
+		fi
+	}
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * The broker.
+ */
+
+#ifdef FORGET_CLOSED
+#define HAS_LEDGER(c) (!has_left[c])
+#else
+#define HAS_LEDGER(c) true
+#endif
+
+/* A fence of what @c has acknowledged, into the gate of the block. */
+inline add_fence(c, i)
+{
+#ifdef ESTATE_NO_FENCES
+	skip
+#else
+	gate[reference[i]] = (HAS_LEDGER(c) && ACKNOWLEDGED(c, i) && !OVER(c, i) ->
+				      gate[reference[i]] | BIT(AT(c, i)) :
+				      gate[reference[i]])
+#endif
+}
+
+#define GONE(c) (gone[c + 1] || has_left[c] || drained[c])
+#ifdef QUEUE_ONE_ACK
+#define SETTLED(c, i) (ACKNOWLEDGED(c, i) || ACKNOWLEDGED(1 - (c), i))
+#else
+#define SETTLED(c, i) ACKNOWLEDGED(c, i)
+#endif
+
+inline take_over(i)
+{
+	if
+	:: buffer[i] && lease[buffer[i]] ->
+		reference[i] = buffer[i];
+		add_fence(0, i);
+		add_fence(1, i);
+#ifndef ESTATE_NO_WAIT
+		waits_for[i] = (SETTLED(0, i) || GONE(0) -> 0 : 1) | (SETTLED(1, i) || GONE(1) -> 0 : 2)
+#endif
+	:: else
+	fi
+}
+
+/* That one will acknowledge nothing any more. */
+inline settle(c, i)
+{
+	waits_for[i] = waits_for[i] & ~BIT(c);
+#ifndef ESTATE_ONE_LOOK
+	add_fence(c, i)
+#endif
+}
+
+#ifdef NO_ESTATE
+#define TAKES_OVER(i) skip
+#else
+#define TAKES_OVER(i) take_over(i)
+#endif
+
+proctype broker()
+{
+end:
+	do
+#ifdef ESTATE_AFTER_LEASE
+	:: d_step { gone[0] && !leases_dropped -> lease[1] = false; leases_dropped = true }
+#endif
+	:: d_step {
+		(closed || gone[0]) && !estate ->
+#ifndef NO_ESTATE
+		take_over(0);
+		take_over(1);
+#endif
+		estate = true
+	   }
+	:: d_step { gone[0] && estate && !leases_dropped ->
+		lease[1] = false;
+#if BLOCKS > 1
+		lease[2] = false;
+#endif
+		leases_dropped = true
+	   }
+	:: d_step { waits_for[0] & 1 && GONE(0) -> settle(0, 0) }
+	:: d_step { waits_for[0] & 2 && GONE(1) -> settle(1, 0) }
+	:: d_step { waits_for[1] & 1 && GONE(0) -> settle(0, 1) }
+	:: d_step { waits_for[1] & 2 && GONE(1) -> settle(1, 1) }
+#ifndef ESTATE_FOR_GOOD
+	:: d_step { reference[0] && !waits_for[0] -> reference[0] = 0 }
+	:: d_step { reference[1] && !waits_for[1] -> reference[1] = 0 }
+#endif
+	:: d_step { gone[1] && lease_of[0] -> lease_of[0] = false }
+	:: d_step { gone[2] && lease_of[1] -> lease_of[1] = false }
+	od
+}
+
+#define FILLED(b) (filling[0] != (b) && filling[1] != (b))
+#define IS_FREE(b)                                                                         \
+	(!lease[b] && reference[0] != (b) && reference[1] != (b) && !(lease_of[0] && kept[0] == (b)) && \
+	 !(lease_of[1] && kept[1] == (b)) && PASSED(gate[b]) && FILLED(b))
+
+/* Whoever gets a block when it is free, and writes it. */
+inline reuse(b)
+{
+	MUST(!IN_USE(b), reused_too_early);
+	reused[b] = true
+}
+
+proctype somebody_else()
+{
+end:
+	do
+	:: atomic { IS_FREE(1) && !reused[1] -> reuse(1) }
+#if BLOCKS > 1
+	:: atomic { IS_FREE(2) && !reused[2] -> reuse(2) }
+#endif
+	od
+}
+
+/* When nothing can move any more. */
+proctype end_of_the_run()
+{
+	timeout ->
+	d_step {
+		MUST(reused[1], something_left);
+#if BLOCKS > 1
+		MUST(reused[2], something_left);
+#endif
+		for (k : 0 .. CONSUMERS * TOKENS - 1) {
+			MUST(work[k] == 0, something_left)
+		}
+		for (k : 1 .. MESSAGES) {
+			MUST(stopped[0] || closed_early || acknowledged[k], message_lost)
+		}
+	}
+}
+
+init {
+	atomic {
+		counts[0] = true;
+		counts[1] = true;
+		lease[1] = true;
+		magazine[1] = true;
+#if BLOCKS > 1
+		lease[2] = true;
+		magazine[2] = true;
+#endif
+		run end_of_the_run();
+		run broker();
+		run somebody_else();
+		run stream_of_producer();
+		run stream(0);
+		run stream(1);
+		run producer();
+		run consumer(0);
+		run consumer(1);
+		if
+		:: MORTAL & 1 -> run fate(0)
+		:: else
+		fi;
+		if
+		:: MORTAL & 2 -> run fate(1)
+		:: else
+		fi;
+		if
+		:: MORTAL & 4 -> run fate(2)
+		:: else
+		fi
+	}
+}

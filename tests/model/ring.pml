@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The ring of a channel, for a model checker, step by step as the two halves read and write each
+ * other's words (libshare/ring.h, wire/channel_page.h): one producer, one lane, a consumer that is
+ * there from the start and one that joins at any time. spin tries every order of their steps.
+ *
+ * What is modelled
+ *
+ *   Entries   are written in pieces, and copied in pieces by consumers, who look at the sequence
+ *             number before and after. The position is used again when all have taken it.
+ *   Dropping  (DROP) the producer raises `head`, then reads each consumer's `taken`: who has got
+ *             beyond has the message. A consumer stores `taken`, then reads `head`: if that is
+ *             beyond, it cannot know what the producer saw, so it acknowledges without looking.
+ *             Never does it go past a position without this: the producer would take what was
+ *             skipped for taken, and wait for an acknowledgement that nobody gives.
+ *   Left      (LEAVE) a consumer that is not waited for any more: the same with `left_behind` in
+ *   behind    place of `head`, which is everybody's. What it had taken stays its own.
+ *   Tokens    stand for blocks of memory; consumers acknowledge them in any order, by version.
+ *   Joining   at the newest message, or at the oldest (OLDEST) that is still there.
+ *
+ * What has to hold in every order
+ *
+ *   - No block is filled while somebody has it, and who has it finds in it what was sent.
+ *   - Each consumer gets the messages in order and none twice; none is missing unless it was
+ *     dropped or the consumer left behind; whoever has joined gets all that is sent from then on.
+ *   - In the end all is received, and every token is back.
+ *
+ * What is not: deaths, lanes of a queue, fences (channel.pml), sleep (sleep.pml), hostile pages, and
+ * memory order: that a store comes before a later load is what the mutations turn round.
+ *
+ * Each of these breaks one rule and has to be found out: NO_LOOK_BACK, LOOK_BACK_FIRST,
+ * RAISE_AFTER_LOOK, NO_SECOND_LOOK, JUMP, NO_UNSEEN_ACK, NO_VERSION, LEAVE_AFTER_LOOK,
+ * FORGET_LEFT_BEHIND, OVERWRITE_EARLY, EPOCH_IGNORED, ADMIT_FREELY.
+ */
+
+#ifndef MESSAGES
+#define MESSAGES 3
+#endif
+#ifndef TOKENS
+#define TOKENS 2
+#endif
+#ifndef DEPTH
+#define DEPTH 1
+#endif
+#define CONSUMERS 2
+
+/* The producer's page. */
+byte head;
+byte sequence[DEPTH], entry_token[DEPTH], entry_version[DEPTH];
+bool admitted[CONSUMERS], left_behind[CONSUMERS];
+byte start[CONSUMERS];
+
+/* The consumers' pages. */
+byte taken[CONSUMERS];
+byte ack[CONSUMERS * TOKENS]; /* version */
+
+/* The broker's: who has joined. */
+bool joined[CONSUMERS];
+
+/* The producer's own: what a token stands for (a sequence number + 1), and who has to acknowledge. */
+byte next;
+bool sending;
+byte version[TOKENS], sent[TOKENS], expected[TOKENS];
+
+/* The memory: what a token's block holds, and who has it. */
+byte content[TOKENS], used_by[TOKENS];
+
+/* Since when a consumer may count on messages; how many it got, and heard that it lost. */
+byte due[CONSUMERS], received[CONSUMERS], lost[CONSUMERS];
+bool done[CONSUMERS];
+
+/* What must never be. Each is asserted where it is set, so that it is reported by its name. */
+bool reused_too_early, wrong_read, message_missed, token_lost, stuck;
+
+#define MUST(condition, failure) failure = !(condition); assert(!failure)
+
+#define BIT(c) (1 << (c))
+#define COUNTS(c) (admitted[c] && !left_behind[c])
+#define PAST(c, s) (taken[c] > (s) || start[c] > (s))
+
+#ifdef NO_VERSION
+#define ACKNOWLEDGED(c, i) (ack[(c) * TOKENS + i] != 0)
+#else
+#define ACKNOWLEDGED(c, i) (ack[(c) * TOKENS + i] == version[i])
+#endif
+#define MISSING(c, i) ((expected[i] & BIT(c)) && !ACKNOWLEDGED(c, i))
+#define IS_FREE(i) (sent[i] == 0 || !MISSING(0, i) && !MISSING(1, i))
+
+inline not_expected(c, i)
+{
+	expected[i] = expected[i] & ~BIT(c)
+}
+
+/* Everything from @from on, if it is still in use, need not be acknowledged by @c; up to @to. */
+inline forget(c, from, to)
+{
+	if
+	:: sent[0] > from && sent[0] <= to -> not_expected(c, 0)
+	:: else
+	fi;
+	if
+	:: sent[1] > from && sent[1] <= to -> not_expected(c, 1)
+	:: else
+	fi;
+#if TOKENS > 2
+	if
+	:: sent[2] > from && sent[2] <= to -> not_expected(c, 2)
+	:: else
+	fi
+#endif
+}
+
+/* Those that are back are free before anybody joins. */
+inline reclaim(i)
+{
+	sent[i] = (IS_FREE(i) -> 0 : sent[i]);
+	expected[i] = (sent[i] == 0 -> 0 : expected[i])
+}
+inline reclaim_all()
+{
+	reclaim(0);
+	reclaim(1);
+#if TOKENS > 2
+	reclaim(2)
+#endif
+}
+
+#if TOKENS > 2
+#define IN_USE(s) (sent[0] == (s) + 1 || sent[1] == (s) + 1 || sent[2] == (s) + 1)
+#else
+#define IN_USE(s) (sent[0] == (s) + 1 || sent[1] == (s) + 1)
+#endif
+
+inline expect_from(c, i)
+{
+	expected[i] = (sent[i] > start[c] -> expected[i] | BIT(c) : expected[i])
+}
+
+/* In the control page is a new epoch: somebody has come. */
+inline admit(c)
+{
+	start[c] = next;
+#ifdef OLDEST
+	do
+	:: start[c] > 0 && start[c] > head && start[c] + DEPTH > next && IN_USE(start[c] - 1) ->
+		start[c]--
+	:: else -> break
+	od;
+#endif
+#ifndef ADMIT_FREELY
+	expect_from(c, 0);
+	expect_from(c, 1);
+#if TOKENS > 2
+	expect_from(c, 2);
+#endif
+#endif
+	admitted[c] = true
+}
+
+inline sync()
+{
+	if
+	:: joined[1] && !admitted[1] -> reclaim_all(); admit(1)
+	:: else
+	fi
+}
+
+/* What @c has not taken by now it does not have. */
+inline look_after_raising(c)
+{
+	atomic {
+		seen = taken[c];
+		if
+		:: COUNTS(c) && seen < next - DEPTH + 1 -> forget(c, next - DEPTH, next - DEPTH + 1)
+		:: else
+		fi;
+		seen = 0
+	}
+}
+
+inline make_room()
+{
+	if
+	:: next < DEPTH
+	:: next >= DEPTH && (!COUNTS(0) || PAST(0, next - DEPTH)) &&
+		(!COUNTS(1) || PAST(1, next - DEPTH))
+#ifdef OVERWRITE_EARLY
+	:: next >= DEPTH && PAST(0, next - DEPTH)
+#endif
+#ifdef DROP
+	:: next >= DEPTH && !((!COUNTS(0) || PAST(0, next - DEPTH)) &&
+			      (!COUNTS(1) || PAST(1, next - DEPTH))) ->
+#ifdef RAISE_AFTER_LOOK
+		look_after_raising(0);
+		look_after_raising(1);
+		head = next - DEPTH + 1
+#else
+		head = next - DEPTH + 1;
+		look_after_raising(0);
+		look_after_raising(1)
+#endif
+#endif
+#ifdef LEAVE
+	:: next >= DEPTH && COUNTS(1) && !PAST(1, next - DEPTH) ->
+#ifdef LEAVE_AFTER_LOOK
+		seen = taken[1];
+		atomic { left_behind[1] = true; forget(1, seen, 255); seen = 0 };
+#else
+		left_behind[1] = true;
+		atomic { seen = taken[1]; forget(1, seen, 255); seen = 0 };
+#endif
+#ifdef FORGET_LEFT_BEHIND
+		d_step { not_expected(1, 0); not_expected(1, 1) };
+#endif
+		(PAST(0, next - DEPTH))
+#endif
+	fi
+}
+
+/* A token for a message, and its block. */
+inline fill(i)
+{
+	MUST(used_by[i] == 0, reused_too_early);
+	content[i] = next;
+	version[i]++;
+	sent[i] = next + 1;
+	expected[i] = (COUNTS(0) -> BIT(0) : 0) | (COUNTS(1) -> BIT(1) : 0);
+	token = i
+}
+
+proctype producer()
+{
+	byte token, seen;
+
+	do
+	:: next < MESSAGES ->
+#ifdef EPOCH_IGNORED
+		atomic { sending = true; if :: sync() :: true fi };
+#else
+		atomic { sending = true; sync() };
+#endif
+		make_room();
+		if
+		:: atomic { IS_FREE(0) -> fill(0) }
+		:: atomic { IS_FREE(1) -> fill(1) }
+#if TOKENS > 2
+		:: atomic { IS_FREE(2) -> fill(2) }
+#endif
+		fi;
+		sequence[next % DEPTH] = 0;
+		entry_token[next % DEPTH] = token;
+		entry_version[next % DEPTH] = version[token];
+		d_step {
+			sequence[next % DEPTH] = next + 1;
+			token = 0;
+			next++;
+			sending = false
+		}
+	:: next == MESSAGES -> break
+	od;
+	/* The keeper: somebody may still join. */
+end:
+	do
+	:: atomic { joined[1] && !admitted[1] -> sync() }
+	od
+}
+
+inline acknowledge(i)
+{
+	ack[me * TOKENS + i] = held[i];
+	held[i] = 0
+}
+
+/* The application is done with a message. */
+inline finish(i)
+{
+	MUST(content[i] == number[i], wrong_read);
+	used_by[i] = used_by[i] & ~BIT(me);
+	acknowledge(i)
+}
+
+inline deliver()
+{
+	MUST(content[token] == at, wrong_read);
+	used_by[token] = used_by[token] | BIT(me);
+	held[token] = copy;
+	number[token] = at;
+	received[me]++
+}
+
+inline unseen()
+{
+#ifndef NO_UNSEEN_ACK
+	ack[me * TOKENS + token] = copy;
+#endif
+	lost[me]++
+}
+
+/* What became of the message while it was taken. */
+inline look_back()
+{
+#ifdef NO_LOOK_BACK
+	over = false
+#elif defined(LEAVE)
+	over = left_behind[me]
+#else
+	over = head > at
+#endif
+}
+
+inline next_position()
+{
+	at++;
+	token = 0;
+	copy = 0;
+	over = false
+}
+
+proctype consumer(byte me)
+{
+	byte at, token, copy, held[TOKENS], number[TOKENS];
+	bool over;
+
+	atomic { joined[me] = true; due[me] = (sending -> next + 1 : next) };
+	atomic {
+		admitted[me] -> at = start[me];
+		MUST(at <= due[me], message_missed);
+		lost[me] = at
+	};
+	do
+#ifdef JUMP
+	:: d_step { at < MESSAGES && head > at -> lost[me] = lost[me] + head - at; at = head }
+#endif
+	:: atomic { at < MESSAGES && sequence[at % DEPTH] == at + 1 -> token = entry_token[at % DEPTH] };
+		copy = entry_version[at % DEPTH];
+		if
+#ifndef NO_SECOND_LOOK
+		:: d_step { sequence[at % DEPTH] != at + 1 -> lost[me]++; next_position() }
+		:: sequence[at % DEPTH] == at + 1 ->
+#else
+		:: true ->
+#endif
+#ifdef LOOK_BACK_FIRST
+			look_back();
+			taken[me] = at + 1;
+#else
+			taken[me] = at + 1;
+			look_back();
+#endif
+			if
+			:: atomic { !over -> deliver(); next_position() }
+			:: d_step { over -> unseen(); next_position() }
+			fi
+		fi
+	:: d_step {
+		at < MESSAGES && (sequence[at % DEPTH] > at + 1 || head > at && sequence[at % DEPTH] != at + 1) ->
+		lost[me]++;
+		next_position()
+	   }
+	:: atomic { held[0] != 0 -> finish(0) }
+	:: atomic { held[1] != 0 -> finish(1) }
+#if TOKENS > 2
+	:: atomic { held[2] != 0 -> finish(2) }
+	:: atomic { (at == MESSAGES || left_behind[me]) && held[0] + held[1] + held[2] == 0 -> break }
+#else
+	:: atomic { (at == MESSAGES || left_behind[me]) && held[0] + held[1] == 0 -> break }
+#endif
+	od;
+	done[me] = true
+}
+
+/* When nothing can move any more. */
+proctype end_of_the_run()
+{
+	timeout ->
+	d_step {
+		reclaim_all();
+		MUST(sent[0] + sent[1] == 0, token_lost);
+#if TOKENS > 2
+		MUST(sent[2] == 0, token_lost);
+#endif
+		MUST(next == MESSAGES && done[0] && done[1], stuck);
+		MUST(received[0] + lost[0] == MESSAGES, message_missed);
+		MUST(left_behind[1] || received[1] + lost[1] == MESSAGES, message_missed);
+#ifndef DROP
+		MUST(lost[0] == 0, message_missed);
+		MUST(left_behind[1] || lost[1] == start[1], message_missed);
+#endif
+	}
+}
+
+init {
+	atomic {
+		joined[0] = true;
+		admitted[0] = true;
+		run end_of_the_run();
+		run producer();
+		run consumer(0);
+		run consumer(1)
+	}
+}

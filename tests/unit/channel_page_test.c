@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The layout of what members of a channel share: nothing overlaps, nothing lies outside, for every
+ * shape there may be, and what is no shape is known as such.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "wire/channel_page.h"
+
+TestSuite(channel_page, .timeout = 30);
+
+static const struct channel_shape plain = {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3};
+
+/* The plain one, but for one field. */
+static bool is_shape(size_t field, uint32_t value)
+{
+	struct channel_shape s = plain;
+
+	memcpy((unsigned char *)&s + field, &value, sizeof(value));
+	return channel_shape_is_valid(&s);
+}
+#define WITH(field, value) is_shape(offsetof(struct channel_shape, field), (value))
+
+Test(channel_page, what_is_within_the_limits_is_a_shape)
+{
+	cr_assert(channel_shape_is_valid(&plain));
+	cr_assert(WITH(mode, CHANNEL_QUEUE) && WITH(mode, CHANNEL_DIRECT));
+	cr_assert(WITH(when_full, 3));
+	cr_assert(WITH(depth, 1) && WITH(depth, CHANNEL_DEPTH_MAX));
+	cr_assert(WITH(in_flight, 1) && WITH(in_flight, CHANNEL_IN_FLIGHT_MAX));
+	cr_assert(WITH(data_max, 0) && WITH(data_max, 1));
+	cr_assert(WITH(producers, 1) && WITH(producers, CHANNEL_MEMBERS_MAX));
+	cr_assert(WITH(consumers, 1));
+	cr_assert(WITH(deliveries, 1) && WITH(deliveries, CHANNEL_DELIVERIES_MAX));
+}
+
+Test(channel_page, what_is_beyond_them_is_none)
+{
+	cr_assert(!WITH(mode, 0) && !WITH(mode, CHANNEL_DIRECT + 1));
+	cr_assert(!WITH(when_full, 0) && !WITH(when_full, 4));
+	cr_assert(!WITH(depth, 0) && !WITH(depth, 63) && !WITH(depth, 2 * CHANNEL_DEPTH_MAX));
+	cr_assert(!WITH(in_flight, 0) && !WITH(in_flight, CHANNEL_IN_FLIGHT_MAX + 1));
+	cr_assert(!WITH(data_max, CHANNEL_DATA_MAX + 1) && !WITH(data_max, UINT32_MAX));
+	cr_assert(!WITH(producers, 0) && !WITH(producers, CHANNEL_MEMBERS_MAX + 1));
+	cr_assert(!WITH(consumers, 0) && !WITH(consumers, CHANNEL_MEMBERS_MAX + 1));
+	cr_assert(!WITH(deliveries, 0) && !WITH(deliveries, CHANNEL_DELIVERIES_MAX + 1));
+}
+
+/* Every byte of a page belongs to at most one thing. */
+static unsigned char *claimed;
+static size_t claimed_size, align;
+
+static void claim(void *page, const void *thing, size_t size)
+{
+	size_t at = (size_t)((const unsigned char *)thing - (unsigned char *)page);
+
+	cr_assert_eq(at % align, 0);
+	cr_assert_leq(at, claimed_size);
+	cr_assert_leq(size, claimed_size - at);
+	for (size_t i = 0; i < size; i++)
+		cr_assert_eq(claimed[at + i]++, 0, "byte %zu", at + i);
+}
+
+static void *start(size_t size)
+{
+	cr_assert_eq(size % 4096, 0);
+	claimed = calloc(1, size);
+	claimed_size = size;
+	return aligned_alloc(4096, size);
+}
+
+static void lay_out_ring(const struct channel_shape *s)
+{
+	void *ring = start(channel_ring_size(s));
+
+	align = 64;
+	claim(ring, ring, sizeof(struct channel_ring));
+	for (uint32_t i = 0; i < s->consumers; i++)
+		claim(ring, channel_admission_at(ring, s, i), sizeof(struct channel_admission));
+	for (uint32_t i = 0; i < channel_lanes(s); i++) {
+		claim(ring, channel_lane_at(ring, s, i), sizeof(struct channel_lane));
+		for (uint64_t j = 0; j < s->depth; j++)
+			claim(ring, channel_entry_at(ring, s, i, j + 5 * (uint64_t)s->depth),
+			      sizeof(struct channel_entry) + s->data_max);
+	}
+	align = 16;
+	for (uint32_t i = 0; i < s->in_flight; i++)
+		claim(ring, channel_token_at(ring, s, i), sizeof(struct channel_token));
+	free(ring);
+	free(claimed);
+}
+
+static void lay_out_ledger(const struct channel_shape *s)
+{
+	void *ledger = start(channel_ledger_size(s));
+
+	align = 64;
+	claim(ledger, ledger, sizeof(struct channel_ledger));
+	for (uint32_t i = 0; i < s->producers; i++)
+		claim(ledger, channel_row_at(ledger, s, i),
+		      sizeof(struct channel_row) + s->in_flight * sizeof(struct channel_ack));
+	free(ledger);
+	free(claimed);
+}
+
+static const struct channel_shape shapes[] = {
+    {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3},
+    {CHANNEL_BROADCAST, 3, 1, 1, 0, 1, 1, 1},
+    {CHANNEL_QUEUE, 2, 64, 128, 1, 16, 64, 3},
+    {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2},
+    {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1},
+    {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1},
+};
+
+Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)
+{
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		lay_out_ring(&shapes[i]);
+}
+
+Test(channel_page, nothing_in_a_ledger_overlaps_or_lies_outside)
+{
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		lay_out_ledger(&shapes[i]);
+}
+
+Test(channel_page, the_largest_pages_are_of_bounded_size)
+{
+	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1};
+
+	cr_assert_lt(channel_ring_size(&s), 96 << 20);
+	cr_assert_lt(channel_ledger_size(&s), 16 << 20);
+}
+
+Test(channel_page, a_broadcast_has_one_lane_and_others_one_for_each_consumer)
+{
+	struct channel_shape s = plain;
+
+	cr_assert_eq(channel_lanes(&s), 1);
+	cr_assert_eq(channel_lane_of(&s, 63), 0);
+	s.mode = CHANNEL_QUEUE;
+	cr_assert_eq(channel_lanes(&s), 64);
+	cr_assert_eq(channel_lane_of(&s, 63), 63);
+	s.mode = CHANNEL_DIRECT;
+	cr_assert_eq(channel_lane_of(&s, 7), 7);
+}
+
+Test(channel_page, sequence_numbers_go_round_a_lane)
+{
+	static _Alignas(64) unsigned char page[1 << 20];
+	const struct channel_shape *s = &plain;
+
+	cr_assert_eq(channel_entry_at(page, s, 0, 0), channel_entry_at(page, s, 0, s->depth));
+	cr_assert_eq(channel_entry_at(page, s, 0, 3),
+		     channel_entry_at(page, s, 0, ((uint64_t)s->depth << 40) + 3));
+	cr_assert_neq(channel_entry_at(page, s, 0, 0), channel_entry_at(page, s, 0, 1));
+}
+
+Test(channel_page, packed_words_come_apart_again)
+{
+	const uint64_t packed = CHANNEL_PACK(UINT64_C(0xffffffffffff), 0xabcd);
+
+	cr_assert_eq(CHANNEL_LARGE(packed), UINT64_C(0xffffffffffff));
+	cr_assert_eq(CHANNEL_SMALL(packed), 0xabcd);
+	cr_assert_eq(CHANNEL_SMALL(CHANNEL_PACK(7, CHANNEL_DELIVERIES_MAX)),
+		     CHANNEL_DELIVERIES_MAX);
+}

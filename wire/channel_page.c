@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Where things are in the pages of a channel: the one place that adds up sizes, so that the broker,
+ * which makes the pages, and both halves of the library agree. Reads and writes nothing in them.
+ */
+
+#include "wire/channel_page.h"
+
+#define PAGE 4096 /* what is mapped is whole pages */
+
+static size_t round_up(size_t size, size_t to)
+{
+	return (size + to - 1) / to * to;
+}
+
+bool channel_shape_is_valid(const struct channel_shape *s)
+{
+	return s->mode >= CHANNEL_BROADCAST && s->mode <= CHANNEL_DIRECT && s->when_full >= 1 &&
+	       s->when_full <= 3 && s->depth >= 1 && s->depth <= CHANNEL_DEPTH_MAX &&
+	       (s->depth & (s->depth - 1)) == 0 && s->in_flight >= 1 &&
+	       s->in_flight <= CHANNEL_IN_FLIGHT_MAX && s->data_max <= CHANNEL_DATA_MAX &&
+	       s->producers >= 1 && s->producers <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
+	       s->consumers <= CHANNEL_MEMBERS_MAX && s->deliveries >= 1 &&
+	       s->deliveries <= CHANNEL_DELIVERIES_MAX;
+}
+
+uint32_t channel_lanes(const struct channel_shape *s)
+{
+	return s->mode == CHANNEL_BROADCAST ? 1 : s->consumers;
+}
+
+uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer)
+{
+	return s->mode == CHANNEL_BROADCAST ? 0 : consumer;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A ring: header, admissions, lanes, tokens, entries                                          */
+
+static size_t entry_size(const struct channel_shape *s)
+{
+	return sizeof(struct channel_entry) + round_up(s->data_max, 64);
+}
+
+static size_t lanes_at(const struct channel_shape *s)
+{
+	return sizeof(struct channel_ring) + s->consumers * sizeof(struct channel_admission);
+}
+
+static size_t tokens_at(const struct channel_shape *s)
+{
+	return lanes_at(s) + channel_lanes(s) * sizeof(struct channel_lane);
+}
+
+static size_t entries_at(const struct channel_shape *s)
+{
+	return tokens_at(s) + round_up(s->in_flight * sizeof(struct channel_token), 64);
+}
+
+size_t channel_ring_size(const struct channel_shape *s)
+{
+	return round_up(entries_at(s) + (size_t)channel_lanes(s) * s->depth * entry_size(s), PAGE);
+}
+
+/* Pages are aligned to more than anything in them is. */
+static void *at(void *page, size_t offset)
+{
+	return (unsigned char *)page + offset;
+}
+
+struct channel_admission *channel_admission_at(void *ring, const struct channel_shape *s,
+					       uint32_t consumer)
+{
+	(void)s;
+	return at(ring, sizeof(struct channel_ring) + consumer * sizeof(struct channel_admission));
+}
+
+struct channel_lane *channel_lane_at(void *ring, const struct channel_shape *s, uint32_t lane)
+{
+	return at(ring, lanes_at(s) + lane * sizeof(struct channel_lane));
+}
+
+struct channel_token *channel_token_at(void *ring, const struct channel_shape *s, uint32_t token)
+{
+	return at(ring, tokens_at(s) + token * sizeof(struct channel_token));
+}
+
+struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,
+				       uint64_t sequence)
+{
+	size_t index = (size_t)lane * s->depth + (sequence & (s->depth - 1));
+
+	return at(ring, entries_at(s) + index * entry_size(s));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A ledger: header, rows                                                                      */
+
+static size_t row_size(const struct channel_shape *s)
+{
+	return sizeof(struct channel_row) + round_up(s->in_flight * sizeof(struct channel_ack), 64);
+}
+
+size_t channel_ledger_size(const struct channel_shape *s)
+{
+	return round_up(sizeof(struct channel_ledger) + s->producers * row_size(s), PAGE);
+}
+
+struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t producer)
+{
+	return at(ledger, sizeof(struct channel_ledger) + producer * row_size(s));
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WIRE_CHANNEL_PAGE_H
+#define WIRE_CHANNEL_PAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Layout of what the members of a channel share. Every page has one writer, enforced by the kernel:
+ *
+ *   control page   written by the broker, read by all
+ *   ring           written by one producer, read by all consumers
+ *   ledger         written by one consumer, read by all producers
+ *
+ * The broker makes them, keeps a mapping, and seals them once their writer has mapped them. Nobody
+ * trusts what is in another's page: each value is read once, into private memory, and checked.
+ *
+ * A ring has lanes: one in broadcast, one for each consumer otherwise. A lane is a ring of entries;
+ * an entry is a message, in place. Its position can be used again once all consumers of the lane
+ * have taken it (or it was dropped); what they have taken they hold by its *token*, of which a
+ * producer has `in_flight`. A token's version tells its uses apart. A consumer acknowledges by
+ * writing the token's version into its ledger, together with a fence on one of its own timelines.
+ * The token is free again when all who got the message have acknowledged it and the fences are
+ * reached: until then the ring says which buffer it stands for, so that the broker can look after
+ * it when the producer is gone.
+ */
+
+#define CHANNEL_MEMBERS_MAX    64 /* of each role */
+#define CHANNEL_DEPTH_MAX      4096
+#define CHANNEL_IN_FLIGHT_MAX  8192
+#define CHANNEL_DATA_MAX       256
+#define CHANNEL_DELIVERIES_MAX 65535
+
+enum channel_mode {
+	CHANNEL_BROADCAST = 1, /* these two as enum share_channel_mode */
+	CHANNEL_QUEUE = 2,
+	CHANNEL_DIRECT = 3, /* the producer says which consumer: replies of a service */
+};
+
+/* What all members agree on; it comes from the broker. */
+struct channel_shape {
+	uint32_t mode;      /* enum channel_mode */
+	uint32_t when_full; /* enum share_when_full */
+	uint32_t depth;     /* entries of a lane, a power of two */
+	uint32_t in_flight; /* tokens of a producer */
+	uint32_t data_max;  /* bytes */
+	uint32_t producers, consumers;
+	uint32_t deliveries;
+};
+_Static_assert(sizeof(struct channel_shape) == 32, "part of the protocol");
+
+/* Whether it is within the limits above (in_flight at least 1, depth a power of two, and so on). */
+bool channel_shape_is_valid(const struct channel_shape *s);
+
+struct channel_control {
+	_Atomic uint32_t epoch; /* grows whenever somebody comes or goes */
+};
+#define CHANNEL_CONTROL_SIZE 4096
+
+/* -------------------------------------------------------------------------------------------
+ * A ring: header, an admission for each consumer slot, lanes, tokens, entries.
+ */
+
+/*
+ * Who sleeps says so in its own page. Above the state there is whether it sleeps at all, now and
+ * then: as long as it does not, nobody who has something for it needs a barrier before looking here
+ * (libshare/ring_sleep.c); and a number of this sleep, so that one ring is enough for it.
+ */
+enum channel_sleep { CHANNEL_AWAKE, CHANNEL_ON_FUTEX, CHANNEL_ON_DOORBELL };
+#define CHANNEL_SLEEP_STATE 3u
+#define CHANNEL_MAY_SLEEP   4u
+#define CHANNEL_SLEEP_ONE   8u /* the number counts in these */
+
+struct channel_ring {
+	/* The producer waits for acknowledgements, on the `bell` of some consumer's ledger, or for
+	 * its own doorbell. */
+	_Alignas(64) _Atomic uint32_t waiting; /* enum channel_sleep and so on */
+};
+
+/* From which sequence number of its lane a consumer gets messages. */
+struct channel_admission {
+	_Alignas(64) _Atomic uint64_t consumer; /* member id; another one: not admitted (yet) */
+	_Atomic uint64_t start;                 /* valid once `consumer` says so */
+	_Atomic uint64_t left_behind;           /* member id of who is not waited for any more */
+};
+
+struct channel_lane {
+	_Alignas(64) _Atomic uint32_t bell; /* futex of sleeping consumers; counts wake-ups */
+	_Atomic uint64_t head;              /* what is below was dropped or is done */
+	_Atomic uint64_t tail;              /* next sequence number */
+};
+
+/* `version` is written last when a token is put to use (release), and `buffer` is 0 while it is
+ * free. */
+struct channel_token {
+	_Atomic uint64_t buffer; /* identifier; 0: none */
+	_Atomic uint32_t version;
+	_Atomic uint32_t call; /* services: which call this index stands for, 0: none. Has nothing
+				* to do with the token beside it */
+};
+
+/* A header of one cache line, so that a message with 64 bytes of data takes two. */
+struct channel_entry {
+	_Alignas(64) _Atomic uint64_t sequence; /* sequence number + 1 once it is complete; below
+						 * that it is being written, or an older one */
+	uint64_t number;                        /* of the producer's messages */
+	uint64_t buffer;                        /* identifier, 0: none */
+	uint64_t segment;
+	uint64_t offset_data_size; /* of the buffer in the segment; CHANNEL_PACK() */
+	uint64_t size_deliveries;  /* of the buffer, bytes */
+	uint64_t value;            /* of the fence */
+	uint32_t version;          /* of the token */
+	uint16_t token;
+	uint16_t timeline; /* slot of the fence in its producer's timeline page; 0: none */
+	unsigned char data[];
+};
+_Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
+
+/* 48 bits and 16. */
+#define CHANNEL_PACK(large, small) ((uint64_t)(large) | (uint64_t)(small) << 48)
+#define CHANNEL_LARGE(packed)      ((packed)&0xffffffffffff)
+#define CHANNEL_SMALL(packed)      ((uint32_t)((packed) >> 48))
+
+/* -------------------------------------------------------------------------------------------
+ * A ledger: header, and a row for each producer slot.
+ */
+
+struct channel_ledger {
+	_Alignas(64) _Atomic uint32_t sleeping; /* enum channel_sleep: on the bell of a lane, or
+						 * for its own doorbell */
+	_Alignas(64) _Atomic uint32_t bell;     /* futex of producers that wait; counts */
+};
+
+#define CHANNEL_ACK_RETAINED (UINT64_C(1) << 31) /* the consumer has a lease of its own now */
+/* version << 32 | flags | slot of the fence in the consumer's timeline page, 0: none */
+struct channel_ack {
+	_Atomic uint64_t word;  /* written last (release) */
+	_Atomic uint64_t value; /* of the fence */
+};
+
+struct channel_row {
+	_Alignas(64) _Atomic uint64_t producer; /* member id it is about; the rest is zero then */
+	_Atomic uint64_t taken; /* sequence number in the lane: all below are received */
+	_Alignas(64) struct channel_ack acks[];
+};
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Sizes in bytes, of a valid shape. */
+size_t channel_ring_size(const struct channel_shape *s);
+size_t channel_ledger_size(const struct channel_shape *s);
+
+uint32_t channel_lanes(const struct channel_shape *s);
+/* The lane that the consumer in this slot receives from. */
+uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer);
+
+/* Where things are; indices must be in range. */
+struct channel_admission *channel_admission_at(void *ring, const struct channel_shape *s,
+					       uint32_t consumer);
+struct channel_lane *channel_lane_at(void *ring, const struct channel_shape *s, uint32_t lane);
+struct channel_token *channel_token_at(void *ring, const struct channel_shape *s, uint32_t token);
+struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,
+				       uint64_t sequence);
+struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t producer);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Sealed memfds. Knows no layout: what is in a page is timeline.c's and channel_page.c's. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wire/fd.h"
+#include "wire/page.h"
+
+int page_create(const char *name, size_t size)
+{
+	_cleanup_fd_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int taken;
+
+	if (fd < 0)
+		return -errno;
+	/* nobody but its holders gets at it, through /proc neither */
+	if (fchmod(fd, 0) < 0 || ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return -errno;
+	taken = fd;
+	fd = -1;
+	return taken;
+}
+
+int page_seal(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+int page_map(int fd, size_t size, bool writable, void **out)
+{
+	struct stat st;
+	void *p;
+
+	/* whoever sent it: never map beyond what is there */
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || (size_t)st.st_size < size)
+		return -EINVAL;
+	p = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	if (writable)
+		madvise(p, size, MADV_DONTFORK);
+	*out = p;
+	return 0;
+}
+
+void page_unmap(const void *page, size_t size)
+{
+	if (page)
+		munmap((void *)(uintptr_t)page, size);
+}
