@@ -35,6 +35,7 @@ void bench_fence(const struct run *run);
 void bench_stream_free(const struct run *run);
 void bench_hand_over_gpu(const struct run *run);
 void bench_channel(const struct run *run);
+void bench_call(const struct run *run);
 void bench_channel_broadcast(const struct run *run);
 void bench_channel_peers(const struct run *run);
 void bench_channel_gpu(const struct run *run);

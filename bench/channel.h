@@ -70,6 +70,8 @@ enum channel_way {
 	ASLEEP,  /* the same, and each side thinks before it sends: the other is asleep by then */
 	BATCHES, /* one way; spinning */
 	BATCHES_ASLEEP,
+	CALLS_SPIN, /* round trips of a service: a request, and its answer */
+	CALLS,      /* the same; who waits may sleep */
 	WORDS_FLOOR,
 	SPIN_FLOOR,
 	FUTEX_FLOOR,

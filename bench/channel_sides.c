@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The two processes of the benchmark "channel", and what they do together: through channels, and
- * through bare memory for the floors.
+ * The two processes of the benchmarks "channel" and "call", and what they do together: through
+ * channels, through a service, and through bare memory for the floors.
  */
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <share/channel.h>
+#include <share/service.h>
 
 #include "bench/channel.h"
 
@@ -46,11 +46,14 @@ struct channel_side {
 	share_client *client;
 	share_pool *pool;
 	share_channel *channels[CHANNELS];
+	share_service *service; /* the first process calls */
 	struct channel_floor *floor;
 };
 
 static void open_channels(struct channel_side *s, bool first)
 {
+	share_service_options service = SHARE_SERVICE_OPTIONS_INIT;
+
 	for (int k = 0; k < CHANNELS; k++) {
 		share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 
@@ -63,10 +66,15 @@ static void open_channels(struct channel_side *s, bool first)
 					&options, &s->channels[k]),
 		     "share_channel_open");
 	}
+	service.pool = POOL;
+	must(share_service_open(s->client, "bench/service", first ? SHARE_CALLER : SHARE_WORKER,
+				&service, &s->service),
+	     "share_service_open");
 }
 
 static void close_channels(struct channel_side *s)
 {
+	share_service_close(s->service);
 	for (int k = 0; k < CHANNELS; k++)
 		share_channel_close(s->channels[k]);
 }
@@ -82,6 +90,14 @@ static void send_one(share_channel *ch, uint32_t turn)
 	must(share_send(ch, NULL, data, sizeof(data), NULL), "share_send");
 }
 
+static void expect(const share_message *m, uint32_t turn)
+{
+	if (m->data_size == MESSAGE_SIZE && memcmp(m->data, &turn, sizeof(turn)) == 0)
+		return;
+	fprintf(stderr, "share-bench: message %u is not what was sent\n", turn);
+	exit(1);
+}
+
 static void receive_one(share_channel *ch, bool spin, uint32_t turn, share_message *m)
 {
 	int r;
@@ -90,10 +106,7 @@ static void receive_one(share_channel *ch, bool spin, uint32_t turn, share_messa
 		r = share_recv(ch, spin ? 0 : TIMEOUT_MS, NULL, m);
 	while (spin && r == SHARE_EAGAIN);
 	must(r, "share_recv");
-	if (m->data_size == MESSAGE_SIZE && memcmp(m->data, &turn, sizeof(turn)) == 0)
-		return;
-	fprintf(stderr, "share-bench: message %u is not what was sent\n", turn);
-	exit(1);
+	expect(m, turn);
 }
 
 static void ack_one(share_message *m)
@@ -126,6 +139,42 @@ static void answer_trips(const struct channel_side *s, enum channel_way way, uin
 			think();
 		send_one(s->channels[BACK], i);
 		ack_one(&m);
+	}
+}
+
+static void play_calls(const struct channel_side *s, bool spin, uint32_t n)
+{
+	unsigned char data[MESSAGE_SIZE] = {0};
+	share_pending *call;
+	share_message m;
+	int r;
+
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(data, &i, sizeof(i));
+		must(
+		    share_call_start(s->service, NULL, data, sizeof(data), TIMEOUT_MS, NULL, &call),
+		    "share_call_start");
+		do
+			r = share_call_finish(call, spin ? 0 : TIMEOUT_MS, NULL, &m);
+		while (spin && r == SHARE_EAGAIN);
+		must(r, "share_call_finish");
+		expect(&m, i);
+		ack_one(&m);
+	}
+}
+
+static void answer_calls(const struct channel_side *s, bool spin, uint32_t n)
+{
+	share_message m;
+	int r;
+
+	for (uint32_t i = 0; i < n; i++) {
+		do
+			r = share_next_request(s->service, spin ? 0 : TIMEOUT_MS, NULL, &m);
+		while (spin && r == SHARE_EAGAIN);
+		must(r, "share_next_request");
+		expect(&m, i);
+		must(share_reply(&m, NULL, m.data, MESSAGE_SIZE, NULL), "share_reply");
 	}
 }
 
@@ -183,6 +232,10 @@ static void answer(const struct channel_side *s, const struct order *o)
 	case ASLEEP:
 		answer_trips(s, (enum channel_way)o->way, o->n);
 		break;
+	case CALLS_SPIN:
+	case CALLS:
+		answer_calls(s, o->way == CALLS_SPIN, o->n);
+		break;
 	case BATCHES:
 	case BATCHES_ASLEEP:
 		receive_batches(s->channels[o->way == BATCHES ? STREAM : BLOCKING],
@@ -215,6 +268,10 @@ static void play(const struct channel_side *s, enum channel_way way, uint32_t n)
 	case SLEEP:
 	case ASLEEP:
 		play_trips(s, way, n);
+		break;
+	case CALLS_SPIN:
+	case CALLS:
+		play_calls(s, way == CALLS_SPIN, n);
 		break;
 	case BATCHES:
 		send_batches(s->channels[STREAM], n);

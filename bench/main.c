@@ -47,6 +47,7 @@ static const struct benchmark {
      "a buffer to and fro between the GPU work of two processes", false},
     {"channel", bench_channel, "a message through a channel, against bare memory and futexes",
      true},
+    {"call", bench_call, "a request to a service and its answer, against two messages", true},
     {"channel-broadcast", bench_channel_broadcast, "what 1 to 16 consumers cost a producer", true},
     {"channel-peers", bench_channel_peers,
      "64 B to 64 MiB to another process, against ZeroMQ, nng, a pipe and Boost", true},

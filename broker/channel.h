@@ -182,6 +182,9 @@ bool member_has_acknowledged(struct member *consumer, const struct member *produ
 
 /* An object, or NULL without memory. */
 json_t *channel_report(const struct channel *ch);
+/* Words for the numbers of a shape. */
+const char *channel_mode_name(uint32_t mode);
+const char *channel_when_full_name(uint32_t when_full);
 
 /* ------------------------------------------------------------------------------------------- */
 /* channel_work.c: all this from the loop, a little at a time */

@@ -24,12 +24,12 @@ static const char *state_name(const struct member *m)
 	return m->role == SHARE_CONSUMER || m->closed ? "closed" : "dead";
 }
 
-static const char *mode_name(uint32_t mode)
+const char *channel_mode_name(uint32_t mode)
 {
 	return mode == CHANNEL_BROADCAST ? "broadcast" : mode == CHANNEL_QUEUE ? "queue" : "direct";
 }
 
-static const char *when_full_name(uint32_t when_full)
+const char *channel_when_full_name(uint32_t when_full)
 {
 	return when_full == SHARE_FULL_BLOCK  ? "block"
 	       : when_full == SHARE_FULL_FAIL ? "fail"
@@ -67,14 +67,15 @@ json_t *channel_report(const struct channel *ch)
 	LIST_FOREACH (m, &ch->members, of_channel)
 		if (m->estate)
 			estate_measure(m->estate, &buffers, &bytes);
-	return json_pack(
-	    "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "channel",
-	    json_stringn(ch->name, ch->size), "pool", ch->pool->name, "mode",
-	    mode_name(ch->shape.mode), "when_full", when_full_name(ch->shape.when_full), "depth",
-	    (json_int_t)ch->shape.depth, "in_flight", (json_int_t)ch->shape.in_flight, "data_max",
-	    (json_int_t)ch->shape.data_max, "producers",
-	    (json_int_t)channel_count(ch, SHARE_PRODUCER), "producers_max",
-	    (json_int_t)ch->producers, "consumers", (json_int_t)channel_count(ch, SHARE_CONSUMER),
-	    "consumers_max", (json_int_t)ch->shape.consumers, "estate_buffers", (json_int_t)buffers,
-	    "estate_bytes", (json_int_t)bytes, "members", members(ch));
+	return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+			 "channel", json_stringn(ch->name, ch->size), "pool", ch->pool->name,
+			 "mode", channel_mode_name(ch->shape.mode), "when_full",
+			 channel_when_full_name(ch->shape.when_full), "depth",
+			 (json_int_t)ch->shape.depth, "in_flight", (json_int_t)ch->shape.in_flight,
+			 "data_max", (json_int_t)ch->shape.data_max, "producers",
+			 (json_int_t)channel_count(ch, SHARE_PRODUCER), "producers_max",
+			 (json_int_t)ch->producers, "consumers",
+			 (json_int_t)channel_count(ch, SHARE_CONSUMER), "consumers_max",
+			 (json_int_t)ch->shape.consumers, "estate_buffers", (json_int_t)buffers,
+			 "estate_bytes", (json_int_t)bytes, "members", members(ch));
 }

@@ -209,8 +209,10 @@ void handle_channel_segment(struct request *r)
 		return;
 	}
 	if (s->pool != member->channel->pool) {
-		request_fail(r, SHARE_EINVAL, "segment %" PRIx64 " is not of pool '%s'", m->segment,
-			     member->channel->pool->name);
+		request_fail(r, SHARE_EINVAL,
+			     "the buffer (in segment %" PRIx64
+			     ") is not of the channel's pool '%s'",
+			     m->segment, member->channel->pool->name);
 		return;
 	}
 	writable = member->writable || member->role == SHARE_PRODUCER;

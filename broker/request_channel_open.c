@@ -86,15 +86,16 @@ static bool check_same(struct request *r, const struct channel *ch)
 	const struct {
 		const char *what;
 		uint32_t is, wanted;
+		const char *(*name)(uint32_t value);
 	} all[] = {
-	    {"mode", ch->shape.mode, m->mode},
-	    {"when_full", ch->shape.when_full, m->when_full},
-	    {"depth", ch->shape.depth, m->depth},
-	    {"in_flight", ch->shape.in_flight, m->in_flight},
-	    {"data_max", ch->shape.data_max, m->data_max},
-	    {"producers", ch->producers, m->producers},
-	    {"consumers", ch->shape.consumers, m->consumers},
-	    {"deliveries", ch->shape.deliveries, m->deliveries},
+	    {"mode", ch->shape.mode, m->mode, channel_mode_name},
+	    {"when_full", ch->shape.when_full, m->when_full, channel_when_full_name},
+	    {"depth", ch->shape.depth, m->depth, NULL},
+	    {"in_flight", ch->shape.in_flight, m->in_flight, NULL},
+	    {"data_max", ch->shape.data_max, m->data_max, NULL},
+	    {"producers", ch->producers, m->producers, NULL},
+	    {"consumers", ch->shape.consumers, m->consumers, NULL},
+	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
 	};
 
 	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
@@ -106,8 +107,13 @@ static bool check_same(struct request *r, const struct channel *ch)
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (all[i].wanted == 0 || all[i].wanted == all[i].is)
 			continue;
-		request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %u, not %u", all[i].what,
-			     ch->name, all[i].is, all[i].wanted);
+		if (all[i].name)
+			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %s, not %s",
+				     all[i].what, ch->name, all[i].name(all[i].is),
+				     all[i].name(all[i].wanted));
+		else
+			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %u, not %u",
+				     all[i].what, ch->name, all[i].is, all[i].wanted);
 		return false;
 	}
 	return true;
@@ -220,8 +226,9 @@ static void make(struct request *r)
 		return;
 	p = pool_find(r->broker, name->data, name->size);
 	if (!p) {
-		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
-			     (const char *)name->data);
+		request_fail(r, SHARE_ENOENT,
+			     "there is no pool '%.*s' (share_pool_create() makes one)",
+			     (int)name->size, (const char *)name->data);
 		return;
 	}
 	if (!check_pool(r, p))

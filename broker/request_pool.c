@@ -51,8 +51,9 @@ void handle_pool_open(struct request *r)
 		return;
 	p = pool_find(r->broker, name->data, name->size);
 	if (!p) {
-		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
-			     (const char *)name->data);
+		request_fail(r, SHARE_ENOENT,
+			     "there is no pool '%.*s' (share_pool_create() makes one)",
+			     (int)name->size, (const char *)name->data);
 		return;
 	}
 	if (!(pool_access(p, r->client) & ACCESS_READ)) {
@@ -160,8 +161,9 @@ void handle_pool_create(struct request *r)
 		return;
 	}
 	if (pool_find(r->broker, m->name.data, m->name.size)) {
-		request_fail(r, SHARE_EEXIST, "there is a pool '%.*s' already", (int)m->name.size,
-			     (const char *)m->name.data);
+		request_fail(r, SHARE_EEXIST,
+			     "there is a pool '%.*s' already (share_pool_open() opens it)",
+			     (int)m->name.size, (const char *)m->name.data);
 		return;
 	}
 	if (parse_options(r, &config, kind))

@@ -98,6 +98,7 @@ static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out
 {
 	struct wire_message m = {.type = WIRE_ALLOC};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_buffer *b;
 	uint64_t block;
 	int r;
 
@@ -110,7 +111,12 @@ static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out
 	if (r == SHARE_ENOMEM || r == SHARE_EQUOTA || r == SHARE_EAGAIN) {
 		magazines_flush(p->client);
 		buffers_cooled(p->client, false);
-		return 1;
+		/* it may have come back meanwhile, with its users */
+		b = magazine_take(p->magazine, size, stream);
+		if (!b)
+			return 1;
+		*out = b;
+		return 0;
 	}
 	if (r == SHARE_ENOENT)
 		magazine_end(p->magazine);

@@ -140,10 +140,12 @@ void buffers_cooled(share_client *c, bool all)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* One reference less, whose uses are noted. */
+/* One reference less, whose uses are noted. Alone there is nobody to count against. */
 static int let_go(share_buffer *b)
 {
-	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
+	if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+	else if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
 		return 0;
 	return is_private(b) ? magazine_put(b->home, b) : buffer_give_back(b);
 }

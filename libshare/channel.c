@@ -268,15 +268,22 @@ static int make_timer(share_channel *ch)
 int share_channel_get_fd(share_channel *ch)
 {
 	int r = channel_check(ch, 0);
+	bool first;
 
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&ch->lock);
 	r = make_timer(ch);
+	first = r == 0 && !ch->wants_fd;
 	ch->wants_fd |= r == 0;
 	pthread_mutex_unlock(&ch->lock);
 	if (r != 0)
 		return r;
+	/* who has looked before, without us knowing what for, has to look again */
+	if (first && ch->role == SHARE_PRODUCER)
+		eventfd_write(ch->room, 1);
+	else if (first)
+		channel_look_again_soon(ch);
 	return ch->role == SHARE_PRODUCER ? ch->room : ch->epoll;
 }
 

@@ -167,9 +167,11 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 		 const share_channel_options *options, share_channel **out);
 
 /* share_send(); @to in CHANNEL_DIRECT, else NULL. @timeout_ms 0: SHARE_EAGAIN when there is no
- * room, whatever the channel does then. SHARE_ENOENT: there is no such consumer. */
+ * room, whatever the channel does then. SHARE_ENOENT: there is no such consumer. @signalled: what
+ * was signalled on @stream; may be NULL. */
 int channel_send(share_channel *ch, const struct channel_target *to, share_buffer *b,
-		 const void *data, size_t size, void *stream, int timeout_ms);
+		 const void *data, size_t size, void *stream, int timeout_ms,
+		 struct ring_fence *signalled);
 
 /* share_recv() in two steps: receive, without ordering anything; and order. An error of the second
  * leaves the message as it is. */
@@ -178,6 +180,11 @@ int channel_order(share_message *m, void *stream, int timeout_ms);
 
 /* A message that was received, but could not be ordered yet: it is received again. */
 void channel_put_back(share_message *m);
+
+/* share_ack() right after channel_send() of @sent on the same stream: where the one's memory is on
+ * the same device as the other's, the signal of the message is that of the acknowledgement, too. */
+int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
+		       struct ring_fence signalled);
 
 /* Acknowledges what nothing was done with. Calls no hook. */
 void channel_ack_unused(share_message *m);
@@ -205,7 +212,6 @@ struct lent {
 	uint64_t producer; /* member */
 	uint64_t segment;
 	uint32_t slot, token, version;
-	bool orphan; /* its producer has died, and nobody knows whether it was done with it */
 };
 struct lent_buffer {
 	share_buffer b; /* first: it is freed as one when it is an ordinary one */
@@ -240,9 +246,6 @@ static inline bool channel_is_out_of_date(const share_channel *ch)
 int channel_sync_locked(share_channel *ch);
 /* Those that died, without asking the broker. With the lock held. */
 void channel_look_for_deaths_locked(share_channel *ch);
-/* Bit by slot. */
-void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots);
-void channel_drain_doorbell(share_channel *ch);
 /* Producers that are gone and have nothing more for us: says so to the broker, giving the lock up.
  * True when there are others that are gone. */
 bool channel_forget_drained_locked(share_channel *ch);
@@ -254,6 +257,11 @@ int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *str
  * does. */
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
 		       struct ring_fence *out);
+
+/* channel_returns.c. Consumers that are gone may have left fences. Before anybody is admitted: all
+ * who are may go, and are to be remembered then. */
+int channel_make_room_for_ghosts_locked(share_channel *ch);
+void channel_remember_ghost_locked(share_channel *ch, const struct channel_peer *p);
 
 /* channel_returns.c. What goes back is collected with the lock held, and given back without. */
 #define CHANNEL_RETURNS 16
@@ -281,6 +289,10 @@ void channel_watch_backlog_locked(share_channel *ch);
 /* The sender is awake, unless somebody else has to be told. */
 void channel_awake_locked(share_channel *ch);
 
+/* channel_sleep.c. Doorbells of others, bit by slot; and ours. */
+void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots);
+void channel_drain_doorbell(share_channel *ch);
+
 /* channel_sleep.c: senders that sleep look again. With the lock held. */
 void channel_wake_senders_locked(share_channel *ch);
 
@@ -306,9 +318,9 @@ void lent_free_locked(share_channel *ch, struct lent_buffer *l);
 struct lent_buffer *lent_of(share_buffer *b);
 /* Makes the memory of a message reachable. 0 or an error. */
 int lent_reach(share_channel *ch, share_buffer *b);
-/* Whether its fence is one. */
-bool lent_set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
-			   struct ring_fence fence);
+/* Makes it the handle of a message. False: its fence is none. */
+bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
+		      const struct ring_message *m);
 
 /* channel_ack.c */
 #define RECEIPT(slot, token, version) ((uint64_t)(version) << 32 | (uint64_t)(token) << 8 | (slot))

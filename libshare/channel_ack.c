@@ -253,22 +253,44 @@ int share_ack(share_message *m, void *stream)
 	return share_ack_many(m, 1, stream);
 }
 
-void channel_ack_unused(share_message *m)
+static void ack_behind(share_message *m, struct ring_fence fence)
 {
 	share_channel *ch = m->channel;
 	bool last;
 
-	if (ch->role == SHARE_PRODUCER) {
-		ack_taken_back(ch, m, NULL);
-		return;
-	}
 	pthread_mutex_lock(&ch->lock);
-	give_up_locked(ch, m, (struct ring_fence){0, 0});
+	give_up_locked(ch, m, fence);
 	channel_wake_producers_locked(ch);
 	last = ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
 		channel_end(ch);
+}
+
+/* So that a stream is the same one for both: NULL depends on it. */
+static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
+{
+	return a && b && a->mapping && b->mapping &&
+	       a->mapping->kind->on_device == b->mapping->kind->on_device &&
+	       a->mapping->ordinal == b->mapping->ordinal;
+}
+
+int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
+		       struct ring_fence signalled)
+{
+	if (!are_on_same_device(m->buffer, sent) || !is_loan(m) || is_kept(m) ||
+	    !uses_are_over(m->buffer))
+		return share_ack(m, stream);
+	ack_behind(m, signalled);
+	return 0;
+}
+
+void channel_ack_unused(share_message *m)
+{
+	if (m->channel->role == SHARE_PRODUCER)
+		ack_taken_back(m->channel, m, NULL);
+	else
+		ack_behind(m, (struct ring_fence){0, 0});
 }
 
 /* ------------------------------------------------------------------------------------------- */

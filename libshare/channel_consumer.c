@@ -52,24 +52,6 @@ static void fill_locked(share_channel *ch, uint32_t slot, const struct ring_mess
 	out->buffer = NULL;
 }
 
-/* False when its fence is none: a producer that does not know what it does. */
-static bool lend_locked(share_channel *ch, uint32_t slot, const struct ring_message *m,
-			struct lent_buffer *l, share_message *out)
-{
-	l->b.id = m->buffer;
-	l->b.size = m->size;
-	l->b.offset = m->offset;
-	l->b.version = 0;
-	l->b.mode = ch->writable ? SHARE_RDWR : SHARE_RDONLY;
-	l->lent.producer = out->producer;
-	l->lent.segment = m->segment;
-	l->lent.slot = slot;
-	l->lent.token = m->token;
-	l->lent.version = m->version;
-	out->buffer = &l->b;
-	return lent_set_giver_locked(ch, l, slot, m->fence);
-}
-
 /* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
 static int take_locked(share_channel *ch, share_message *out)
 {
@@ -90,7 +72,8 @@ static int take_locked(share_channel *ch, share_message *out)
 		if (m->buffer == 0)
 			return 1;
 		l = lent_new_locked(ch);
-		if (lend_locked(ch, slot, m, l, out))
+		out->buffer = &l->b;
+		if (lent_fill_locked(ch, l, slot, m))
 			return 1;
 		out->buffer = NULL;
 		lent_free_locked(ch, l);
@@ -330,7 +313,7 @@ static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, shar
 	if (r != 1 || (!out->buffer && !out->after))
 		return r;
 	r = out->buffer ? stream_check(ch->client, out->buffer->segment->kind, stream) : 0;
-	if (r == 0 && (out->after || out->buffer->giver.page || lent_of(out->buffer)->lent.orphan))
+	if (r == 0 && (out->after || out->buffer->giver.page))
 		r = channel_order(out, stream, deadline_left(deadline));
 	if (r == 0)
 		return 1;

@@ -64,19 +64,19 @@ static void *keep(void *data)
 	while (!ch->keeper_ends) {
 		uint32_t before, after;
 		uint64_t sent;
-		bool rang;
+		bool rests, rang;
 
 		before = in_flight_locked(ch, &sent);
 		look = sent != last_sent ? LOOK_MS : 2 * look;
 		if (look > LOOK_LAST_MS)
 			look = LOOK_LAST_MS;
 		/* with nothing in flight for as long as that, whoever sends says so */
-		ch->keeper_rests =
-		    before == 0 && look == LOOK_LAST_MS && !channel_is_out_of_date(ch);
+		rests = before == 0 && look == LOOK_LAST_MS && !channel_is_out_of_date(ch);
+		ch->keeper_rests = rests;
 		last_sent = sent;
 		p.revents = 0;
 		pthread_mutex_unlock(&ch->lock);
-		poll(&p, 1, ch->keeper_rests ? -1 : look);
+		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
 		pthread_mutex_lock(&ch->lock);
 		ch->keeper_rests = false;

@@ -67,23 +67,42 @@ void lent_free_locked(share_channel *ch, struct lent_buffer *l)
 	ch->n_handles++;
 }
 
-bool lent_set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
-			   struct ring_fence fence)
+/* False when its fence is none: a producer that does not know what it does. */
+static bool set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
+			     struct ring_fence fence)
 {
 	const struct channel_peer *p = &ch->peers[slot];
 
 	l->b.giver = (struct held_fence){0};
-	l->lent.orphan = p->lost && fence.slot != 0;
 	if (fence.slot == 0)
 		return true;
 	if (fence.slot >= TIMELINE_SLOTS || fence.value >= TIMELINE_POISON)
 		return false;
-	if (!p->hold.page) /* it was gone before we could ask for its timelines */
+	if (!p->hold.page) { /* it was gone before we could ask for its timelines */
+		if (p->lost)
+			l->b.giver = fence_of_the_dead();
 		return true;
+	}
 	l->b.giver = fence_hold_again(ch->client, &p->hold);
 	l->b.giver.slot = fence.slot;
 	l->b.giver.value = fence.value;
 	return true;
+}
+
+bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
+		      const struct ring_message *m)
+{
+	l->b.id = m->buffer;
+	l->b.size = m->size;
+	l->b.offset = m->offset;
+	l->b.version = 0;
+	l->b.mode = ch->writable ? SHARE_RDWR : SHARE_RDONLY;
+	l->lent.producer = ch->peers[slot].member;
+	l->lent.segment = m->segment;
+	l->lent.slot = slot;
+	l->lent.token = m->token;
+	l->lent.version = m->version;
+	return set_giver_locked(ch, l, slot, m->fence);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -236,18 +255,14 @@ int channel_release(share_buffer *b, void *stream)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int fail_dead(void)
-{
-	return fail(SHARE_EOWNERDEAD, "the producer of this message died before its work was done");
-}
-
 static int order(share_channel *ch, const struct held_fence *f, const struct memory_mapping *m,
 		 void *stream, struct ordering *o)
 {
 	int r;
 
 	if (fence_state(ch->client, f) == TIMELINE_DEAD)
-		return fail_dead();
+		return fail(SHARE_EOWNERDEAD,
+			    "the producer of this message died before its work was done");
 	o->fences = f;
 	r = stream_wait(ch->client, m, stream, o);
 	if (r == SHARE_ETIMEDOUT)
@@ -255,25 +270,25 @@ static int order(share_channel *ch, const struct held_fence *f, const struct mem
 	return r;
 }
 
-/* What a message without memory comes after. False: nothing, or @orphan. */
-static bool hold_after(const share_message *m, struct held_fence *out, bool *orphan)
+/* What a message without memory comes after. False: nothing. */
+static bool hold_after(const share_message *m, struct held_fence *out)
 {
 	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_SLOT(m->receipt);
 	share_channel *ch = m->channel;
 	const struct channel_peer *p = &ch->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
 
 	*out = (struct held_fence){0};
-	*orphan = false;
 	if (slot == 0 || slot >= TIMELINE_SLOTS)
 		return false;
 	pthread_mutex_lock(&ch->lock);
-	if (p->member == m->producer)
-		*orphan = p->lost;
-	if (p->member == m->producer && p->hold.page)
+	if (p->member == m->producer && p->hold.page) {
 		*out = fence_hold_again(ch->client, &p->hold);
+		out->slot = slot;
+		out->value = CHANNEL_LARGE(m->after);
+	} else if (p->member == m->producer && p->lost) {
+		*out = fence_of_the_dead();
+	}
 	pthread_mutex_unlock(&ch->lock);
-	out->slot = slot;
-	out->value = CHANNEL_LARGE(m->after);
 	return out->page;
 }
 
@@ -283,11 +298,10 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 	struct memory_mapping *mapping = NULL;
 	struct segment *s = NULL;
 	struct held_fence f;
-	bool orphan;
 	int r;
 
-	if (!hold_after(m, &f, &orphan))
-		return orphan ? fail_dead() : 0;
+	if (!hold_after(m, &f))
+		return 0;
 	/* the thread waits for a stream of a GPU of which we have no memory */
 	if (stream && !host_stream_is(c, stream))
 		s = segment_on_device(c, &mapping);
@@ -305,8 +319,6 @@ int channel_order(share_message *m, void *stream, int timeout_ms)
 
 	if (!b)
 		return m->after ? order_data(m, stream, &o) : 0;
-	if (lent_of(b)->lent.orphan)
-		return fail_dead();
 	if (!b->giver.page)
 		return 0;
 	r = order(m->channel, &b->giver, b->mapping, stream, &o);

@@ -11,14 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
 #include "wire/page.h"
-
-#define RINGS_MAX 64 /* at a time: there are no more in a socket, by default */
 
 static bool is_there(const struct channel_peer *p)
 {
@@ -52,38 +49,12 @@ static void close_peer_locked(share_channel *ch, struct channel_peer *p)
 	p->over = true;
 }
 
-/* Before anybody new is admitted: all who are may go, and are to be remembered then. */
-static int make_room_for_ghosts_locked(share_channel *ch)
-{
-	size_t room = ch->n_ghosts + CHANNEL_MEMBERS_MAX + 1;
-	struct channel_ghost *grown;
-
-	if (room <= ch->room_for_ghosts)
-		return 0;
-	grown = realloc(ch->ghosts, 2 * room * sizeof(*grown));
-	if (!grown)
-		return fail_system(-ENOMEM, "getting to know a member of a channel");
-	ch->ghosts = grown;
-	ch->room_for_ghosts = 2 * room;
-	return 0;
-}
-
-static void remember_ghost_locked(share_channel *ch, const struct channel_peer *p)
-{
-	struct ring_producer_stats stats;
-
-	ring_producer_get_stats(ch->producer, &stats);
-	if (stats.in_flight == 0)
-		ch->n_ghosts = 0;
-	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){p->member, p->page};
-}
-
 /* A consumer that is dead, or has acknowledged all and left. */
 static void dismiss_locked(share_channel *ch, struct channel_peer *p)
 {
 	if (p->known) {
 		ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), true);
-		remember_ghost_locked(ch, p);
+		channel_remember_ghost_locked(ch, p);
 	}
 	p->known = false;
 	ch->stalling &= ~(UINT64_C(1) << (p - ch->peers));
@@ -299,7 +270,7 @@ static int meet_all_locked(share_channel *ch)
 		r = hold_timelines(ch, page, &hold, &lost);
 		pthread_mutex_lock(&ch->lock);
 		if (r == 0 && ch->role == SHARE_PRODUCER)
-			r = make_room_for_ghosts_locked(ch);
+			r = channel_make_room_for_ghosts_locked(ch);
 		if (r != 0 || p->member != member || p->over) {
 			fence_drop(ch->client, &hold);
 			continue;
@@ -371,29 +342,6 @@ int channel_sync_locked(share_channel *ch)
 	}
 	pthread_cond_broadcast(&ch->changed);
 	return r;
-}
-
-void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots)
-{
-	for (; slots; slots &= slots - 1) {
-		const struct channel_peer *p = &ch->peers[__builtin_ctzll(slots)];
-
-		/* full: it is ringing already */
-		if (p->doorbell >= 0)
-			send(p->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-	}
-}
-
-void channel_drain_doorbell(share_channel *ch)
-{
-	char rings[64];
-
-	/* a stranger may ring without end */
-	for (int i = 0; i < RINGS_MAX; i++)
-		if (recv(ch->doorbell, rings, sizeof(rings), MSG_DONTWAIT) <= 0)
-			return;
-	if (ch->timer >= 0)
-		(void)!read(ch->timer, rings, sizeof(uint64_t));
 }
 
 bool channel_forget_drained_locked(share_channel *ch)

@@ -269,7 +269,8 @@ static bool is_worth_looking_locked(const share_channel *ch, bool sent)
 }
 
 static int send_all(share_channel *ch, const struct channel_target *to,
-		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms)
+		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
+		    struct ring_fence *signalled)
 {
 	struct sending s = {.to = to, .timeout_ms = timeout_ms, .waits = timeout_ms != 0};
 	struct channel_returns returns;
@@ -281,6 +282,8 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 		r = channel_signal_for(ch, messages, n, stream, &s.fence);
 	if (r != 0)
 		return r;
+	if (signalled)
+		*signalled = s.fence;
 	pthread_mutex_lock(&ch->lock);
 	if (channel_is_out_of_date(ch) && !MUTATION(send_without_looking))
 		r = channel_sync_locked(ch);
@@ -318,13 +321,14 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 /* ------------------------------------------------------------------------------------------- */
 
 int channel_send(share_channel *ch, const struct channel_target *to, share_buffer *b,
-		 const void *data, size_t size, void *stream, int timeout_ms)
+		 const void *data, size_t size, void *stream, int timeout_ms,
+		 struct ring_fence *signalled)
 {
 	share_outgoing m = {b, data, size, 0};
 	int r = channel_check(ch, SHARE_PRODUCER);
 
 	if (r == 0)
-		r = send_all(ch, to, &m, 1, stream, timeout_ms);
+		r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
 	return r > 0 ? 0 : r;
 }
 
@@ -347,7 +351,7 @@ static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
 	int r = check_public(ch);
 
 	if (r == 0)
-		r = send_all(ch, NULL, m, 1, stream, timeout_of(ch));
+		r = send_all(ch, NULL, m, 1, stream, timeout_of(ch), NULL);
 	return r > 0 ? 0 : r;
 }
 
@@ -371,5 +375,5 @@ int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n,
 
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
 		r = fail(SHARE_EINVAL, "there are no messages");
-	return r == 0 ? send_all(ch, NULL, messages, n, stream, timeout_of(ch)) : r;
+	return r == 0 ? send_all(ch, NULL, messages, n, stream, timeout_of(ch), NULL) : r;
 }

@@ -20,6 +20,31 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Fences                                                                                      */
 
+int channel_make_room_for_ghosts_locked(share_channel *ch)
+{
+	size_t room = ch->n_ghosts + CHANNEL_MEMBERS_MAX + 1;
+	struct channel_ghost *grown;
+
+	if (room <= ch->room_for_ghosts)
+		return 0;
+	grown = realloc(ch->ghosts, 2 * room * sizeof(*grown));
+	if (!grown)
+		return fail_system(-ENOMEM, "getting to know a member of a channel");
+	ch->ghosts = grown;
+	ch->room_for_ghosts = 2 * room;
+	return 0;
+}
+
+void channel_remember_ghost_locked(share_channel *ch, const struct channel_peer *p)
+{
+	struct ring_producer_stats stats;
+
+	ring_producer_get_stats(ch->producer, &stats);
+	if (stats.in_flight == 0)
+		ch->n_ghosts = 0;
+	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){p->member, p->page};
+}
+
 /* Of a member that is gone: whatever page of timelines this client still knows. One that it does
  * not know was dropped because its owner is dead. */
 static bool hold_of_ghost(share_channel *ch, uint64_t member, struct ring_fence fence,

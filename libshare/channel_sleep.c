@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -20,6 +21,7 @@
 #define SLICE_WITHOUT_WAITV_MS 20
 #define LOOK_AGAIN_MS          1  /* a GPU wakes nobody up */
 #define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
+#define RINGS_MAX              64 /* at a time: there are no more in a socket, by default */
 
 static struct timespec in_ms(int ms)
 {
@@ -113,4 +115,32 @@ void channel_wait_changed_locked(share_channel *ch, int timeout_ms)
 	struct timespec until = in_ms(timeout_ms);
 
 	pthread_cond_timedwait(&ch->changed, &ch->lock, &until);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Doorbells                                                                                   */
+
+void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots)
+{
+	for (; slots; slots &= slots - 1) {
+		const struct channel_peer *p = &ch->peers[__builtin_ctzll(slots)];
+
+		/* full: it is ringing already */
+		if (p->doorbell >= 0)
+			send(p->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+void channel_drain_doorbell(share_channel *ch)
+{
+	const struct itimerspec never = {0};
+	char rings[64];
+
+	/* a stranger may ring without end */
+	for (int i = 0; i < RINGS_MAX; i++)
+		if (recv(ch->doorbell, rings, sizeof(rings), MSG_DONTWAIT) <= 0)
+			break;
+	/* whether it is over or not: whoever drains looks now */
+	if (ch->timer >= 0)
+		timerfd_settime(ch->timer, 0, &never, NULL);
 }

@@ -77,6 +77,7 @@ struct share_client {
 	LIST_HEAD(, peer_page) peers;
 	uint32_t n_peers;
 	LIST_HEAD(, share_host_stream) streams;
+	atomic_uint n_streams;           /* of these */
 	struct gpu_order *gpu;           /* NULL until a stream of a GPU is ordered */
 	_Atomic(struct gpu_late *) late; /* the same */
 	atomic_bool unsettled; /* work may run in its memory that nothing can tell the end of */

@@ -76,22 +76,14 @@ uint64_t gpu_late_stream(share_client *c, const struct memory_mapping *m, void *
 int gpu_late_note(share_client *c, const struct memory_mapping *m, void *stream, struct late *l)
 {
 	struct memory_marks *k = marks_of(c, m->ordinal);
-	struct memory_fault fault = {.text = ""};
-	uint64_t id;
+	struct memory_fault fault;
 	int r;
 
 	if (!k)
 		return LATE_IMPOSSIBLE;
-	if (l->pending) {
-		r = memory_stream_identify(m->ordinal, stream, &id, &fault);
-		if (r != 0)
-			return fail(r, "%s", fault.text);
-		if (id != l->mark.stream)
-			return LATE_ELSEWHERE;
-	}
-	r = memory_mark_move(k, stream, &l->mark, &fault);
+	r = memory_mark_move(k, stream, &l->mark, l->pending, &fault);
 	if (r > 0)
-		return LATE_IMPOSSIBLE;
+		return r == MARK_OTHER_STREAM ? LATE_ELSEWHERE : LATE_IMPOSSIBLE;
 	if (r < 0)
 		return fail(r, "%s", fault.text);
 	l->ordinal = m->ordinal;
@@ -108,7 +100,7 @@ int gpu_late_wait(share_client *c, void *stream, struct late *l)
 	/* it comes before whatever the stream does now: so it is a point of that one */
 	if (r == 0) {
 		atomic_fetch_add_explicit(&c->stats.waits, 1, memory_order_relaxed);
-		r = memory_mark_move(k, stream, &l->mark, &fault);
+		r = memory_mark_move(k, stream, &l->mark, false, &fault);
 	}
 	if (r > 0)
 		return LATE_IMPOSSIBLE;

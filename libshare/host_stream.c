@@ -138,6 +138,7 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 	}
 	pthread_mutex_lock(&c->lock);
 	LIST_INSERT_HEAD(&c->streams, s, link);
+	atomic_fetch_add_explicit(&c->n_streams, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&c->lock);
 	*out = s;
 	return 0;
@@ -192,6 +193,7 @@ void share_host_stream_destroy(share_host_stream *s)
 	pthread_join(s->thread, NULL);
 	pthread_mutex_lock(&c->lock);
 	LIST_REMOVE(s, link);
+	atomic_fetch_sub_explicit(&c->n_streams, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&c->lock);
 	slot_give_back(c, s->slot);
 	pthread_cond_destroy(&s->changed);
@@ -202,7 +204,7 @@ void share_host_stream_destroy(share_host_stream *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool host_stream_is(share_client *c, const void *stream)
+bool host_stream_is_listed(share_client *c, const void *stream)
 {
 	share_host_stream *s;
 

@@ -7,8 +7,15 @@
 
 /* Host streams, as libshare/stream.h needs them. */
 
-/* Whether @stream is one of @c's. Does not look into it. */
-bool host_stream_is(share_client *c, const void *stream);
+bool host_stream_is_listed(share_client *c, const void *stream);
+
+/* Whether @stream is one of @c's. Does not look into it. Whoever has one knows that it was made, so
+ * that when none is seen it is none. */
+static inline bool host_stream_is(share_client *c, const void *stream)
+{
+	return atomic_load_explicit(&c->n_streams, memory_order_relaxed) > 0 &&
+	       host_stream_is_listed(c, stream);
+}
 
 /* A fence behind everything enqueued so far. 0 or SHARE_ENOMEM. */
 int host_stream_signal(share_host_stream *s, share_fence *out);

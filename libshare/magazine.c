@@ -4,7 +4,7 @@
  * Magazines. A block that was released last is taken first. Of small ones the very last is in a
  * pocket: one word that an atomic exchange empties and a compare-and-exchange fills, a few of them
  * for different threads, so that the commonest case takes no lock at all. Behind them is a list a
- * size class, under a lock.
+ * size class, under a lock. There goes what was in a pocket and is not for the stream that asks.
  *
  * A handle in a magazine keeps its reference on the client. So whoever puts it there has nothing
  * more to hold the client by, and must not touch it; the magazine it may, as that memory stays a
@@ -49,6 +49,50 @@ static bool is_keepable(const struct magazine *m, uint64_t size)
 	       atomic_load_explicit(&m->open, memory_order_relaxed);
 }
 
+static uint64_t block_of(uint32_t class)
+{
+	uint32_t top = (class + 3) / 4 + 8, part = (class + 3) % 4;
+
+	return (uint64_t)(5 + part) << (top - 2);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The list                                                                                    */
+
+/* False: there is no room. */
+static bool keep(struct magazine *m, share_buffer *b)
+{
+	uint64_t block = block_of(b->size_class);
+	struct stock *s = &m->stocks[b->size_class];
+	bool room;
+
+	pthread_mutex_lock(&m->lock);
+	room = s->n < DEPTH && m->kept + block <= m->limit;
+	if (room) {
+		b->next = s->first;
+		s->first = b;
+		s->n++;
+		m->kept += block;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return room;
+}
+
+/* The block and the client may be gone by now. */
+static inline void look_again(struct magazine *m)
+{
+	if (!atomic_load(&m->open))
+		magazine_empty(m);
+}
+
+static int put_into_list(struct magazine *m, share_buffer *b)
+{
+	if (!keep(m, b))
+		return buffer_give_back(b);
+	look_again(m);
+	return 0;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Taking                                                                                      */
 
@@ -68,35 +112,51 @@ static void unlink_block(struct magazine *m, struct stock *s, share_buffer **at,
 	m->kept -= block;
 }
 
-/*
- * Best is what the stream itself used last, or what nobody uses any more; else what others use, if
- * the pool allows that and waiting for it does not stop the caller. With the lock held.
- */
-static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, void *stream,
+/* Who wants a block. */
+struct taker {
+	void *stream;
+	bool asked; /* which stream it is; once, as the driver has to say */
+	uint64_t id;
+};
+
+static bool is_stream_of(share_buffer *b, struct taker *t)
+{
+	if (!t->asked) {
+		t->id = uses_stream(b, t->stream);
+		t->asked = true;
+	}
+	return t->id && t->id == b->uses.late.mark.stream;
+}
+
+/* Nobody uses it any more, or only the stream itself does. By whoever has it, or the lock. */
+static bool is_ready(share_buffer *b, struct taker *t)
+{
+	return uses_are_over(b) ||
+	       (b->uses.late.pending && !b->uses.fences && is_stream_of(b, t)) ||
+	       MUTATION(magazine_without_wait);
+}
+
+/* Best is what is ready; else what others use, if the pool allows that and waiting for it does not
+ * stop the caller. With the lock held. */
+static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, struct taker *t,
 			  bool *in_use)
 {
 	share_buffer **at, **used = NULL, *found;
 	struct stock *s = &m->stocks[class];
-	uint64_t id;
 
 	if (!s->first)
 		return NULL;
-	id = m->plain ? 0 : uses_stream(s->first, stream);
 	for (at = &s->first; *at; at = &(*at)->next) {
-		share_buffer *b = *at;
-		const struct late *late = &b->uses.late;
-
-		if (uses_are_over(b) ||
-		    (id && late->pending && late->mark.stream == id && !b->uses.fences) ||
-		    MUTATION(magazine_without_wait)) {
+		found = *at;
+		if (is_ready(found, t)) {
 			unlink_block(m, s, at, block);
 			*in_use = false;
-			return b;
+			return found;
 		}
 		if (!used)
 			used = at;
 	}
-	if (m->reuse != SHARE_REUSE_GATE || stream_blocks(m->client, (*used)->mapping, stream)) {
+	if (m->reuse != SHARE_REUSE_GATE || stream_blocks(m->client, (*used)->mapping, t->stream)) {
 		uses_settle(*used); /* or nobody would ever see that it is over */
 		return NULL;
 	}
@@ -104,6 +164,21 @@ static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, vo
 	unlink_block(m, s, used, block);
 	*in_use = true;
 	return found;
+}
+
+static share_buffer *take_from_pocket(struct magazine *m, uint32_t class, struct taker *t)
+{
+	_Atomic(share_buffer *) *pocket = &m->pockets[way()][class];
+	share_buffer *b;
+
+	if (!atomic_load_explicit(pocket, memory_order_relaxed))
+		return NULL;
+	b = atomic_exchange_explicit(pocket, NULL, memory_order_acquire);
+	/* on host memory only what nobody uses was put there */
+	if (!b || m->plain || is_ready(b, t))
+		return b;
+	put_into_list(m, b);
+	return NULL;
 }
 
 static inline share_buffer *handed_out(share_buffer *b, uint64_t size)
@@ -116,8 +191,9 @@ static inline share_buffer *handed_out(share_buffer *b, uint64_t size)
 
 share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 {
-	share_buffer *b = NULL;
+	struct taker t = {.stream = stream};
 	bool in_use = false;
+	share_buffer *b;
 	uint32_t class;
 	uint64_t block;
 
@@ -128,16 +204,13 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 	class = class_of(m, size, &block);
 	if (class >= MAGAZINE_CLASSES)
 		return NULL;
-	if (class < MAGAZINE_POCKETS && m->plain) {
-		_Atomic(share_buffer *) *pocket = &m->pockets[way()][class];
-
-		if (atomic_load_explicit(pocket, memory_order_relaxed))
-			b = atomic_exchange_explicit(pocket, NULL, memory_order_acquire);
+	if (class < MAGAZINE_POCKETS_MANY) {
+		b = take_from_pocket(m, class, &t);
 		if (b)
 			return handed_out(b, size);
 	}
 	pthread_mutex_lock(&m->lock);
-	b = pick(m, class, block, stream, &in_use);
+	b = pick(m, class, block, &t, &in_use);
 	pthread_mutex_unlock(&m->lock);
 	if (!b)
 		return NULL;
@@ -191,37 +264,21 @@ bool magazine_is_plain(const struct magazine *m)
 /* ------------------------------------------------------------------------------------------- */
 /* Putting                                                                                     */
 
-static uint64_t block_of(uint32_t class)
+/* False: there is something in it, or it is not to be used. */
+static inline bool put_into_pocket(struct magazine *m, share_buffer *b)
 {
-	uint32_t top = (class + 3) / 4 + 8, part = (class + 3) % 4;
+	_Atomic(share_buffer *) *pocket;
+	share_buffer *none = NULL;
 
-	return (uint64_t)(5 + part) << (top - 2);
-}
-
-/* False: there is no room. */
-static bool keep(struct magazine *m, share_buffer *b)
-{
-	uint64_t block = block_of(b->size_class);
-	struct stock *s = &m->stocks[b->size_class];
-	bool room;
-
-	pthread_mutex_lock(&m->lock);
-	room = s->n < DEPTH && m->kept + block <= m->limit;
-	if (room) {
-		b->next = s->first;
-		s->first = b;
-		s->n++;
-		m->kept += block;
-	}
-	pthread_mutex_unlock(&m->lock);
-	return room;
-}
-
-/* The block and the client may be gone by now. */
-static inline void look_again(struct magazine *m)
-{
-	if (!atomic_load(&m->open))
-		magazine_empty(m);
+	if (b->size_class >= atomic_load_explicit(&m->pockets_open, memory_order_relaxed))
+		return false;
+	pocket = &m->pockets[way()][b->size_class];
+	/* the order against shut(): one of the two sees what the other has done */
+	if (atomic_load_explicit(pocket, memory_order_relaxed) ||
+	    !atomic_compare_exchange_strong(pocket, &none, b))
+		return false;
+	look_again(m);
+	return true;
 }
 
 int magazine_put(struct magazine *m, share_buffer *b)
@@ -230,28 +287,17 @@ int magazine_put(struct magazine *m, share_buffer *b)
 		return buffer_give_back(b);
 	if (asked_to_trim(b->client) != atomic_load_explicit(&m->answered, memory_order_relaxed))
 		magazines_answer(b->client);
-	if (!keep(m, b))
-		return buffer_give_back(b);
-	look_again(m);
-	return 0;
+	if (!m->plain && put_into_pocket(m, b))
+		return 0;
+	return put_into_list(m, b);
 }
 
 int magazine_put_idle(struct magazine *m, share_buffer *b)
 {
-	_Atomic(share_buffer *) *pocket;
-	share_buffer *none = NULL;
-
-	if (b->size_class < MAGAZINE_POCKETS && !b->uses.fences &&
-	    atomic_load_explicit(&m->pockets_open, memory_order_relaxed) &&
-	    asked_to_trim(b->client) == atomic_load_explicit(&m->answered, memory_order_relaxed)) {
-		pocket = &m->pockets[way()][b->size_class];
-		/* the order against shut(): one of the two sees what the other has done */
-		if (!atomic_load_explicit(pocket, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong(pocket, &none, b)) {
-			look_again(m);
-			return 0;
-		}
-	}
+	if (!b->uses.fences &&
+	    asked_to_trim(b->client) == atomic_load_explicit(&m->answered, memory_order_relaxed) &&
+	    put_into_pocket(m, b))
+		return 0;
 	return magazine_put(m, b);
 }
 
@@ -269,23 +315,65 @@ static void give_back_list(share_buffer *b)
 	}
 }
 
-void magazine_empty(struct magazine *m)
+/* To the broker it is worth nothing before they are done with it; here it can be used behind them.
+ */
+static bool is_used_by_others(share_buffer *b)
+{
+	const struct fences *f;
+
+	if (uses_are_over(b))
+		return false;
+	f = b->uses.fences;
+	for (size_t i = 0; f && i < f->n; i++)
+		if (f->all[i].peer)
+			return true;
+	return false;
+}
+
+/* Out of the list: what is given back. */
+static share_buffer *take_out(struct magazine *m, uint32_t class, bool all)
+{
+	struct stock *s = &m->stocks[class];
+	share_buffer *out = NULL, *b, **at = &s->first;
+
+	pthread_mutex_lock(&m->lock);
+	while ((b = *at)) {
+		if (!all && is_used_by_others(b)) {
+			at = &b->next;
+			continue;
+		}
+		unlink_block(m, s, at, block_of(class));
+		b->next = out;
+		out = b;
+	}
+	s->refill = 0;
+	pthread_mutex_unlock(&m->lock);
+	return out;
+}
+
+static void give_back_all(struct magazine *m, bool all)
 {
 	for (uint32_t w = 0; w < MAGAZINE_WAYS; w++)
-		for (uint32_t i = 0; i < MAGAZINE_POCKETS; i++)
-			if (atomic_load(&m->pockets[w][i]))
-				give_back_list(atomic_exchange(&m->pockets[w][i], NULL));
-	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++) {
-		struct stock *s = &m->stocks[i];
-		share_buffer *first;
+		for (uint32_t i = 0; i < MAGAZINE_POCKETS_MANY; i++) {
+			share_buffer *b = NULL;
 
-		pthread_mutex_lock(&m->lock);
-		first = s->first;
-		m->kept -= s->n * block_of(i);
-		s->first = NULL;
-		s->n = 0;
-		s->refill = 0;
-		pthread_mutex_unlock(&m->lock);
-		give_back_list(first);
-	}
+			if (atomic_load(&m->pockets[w][i]))
+				b = atomic_exchange(&m->pockets[w][i], NULL);
+			if (b && !all && is_used_by_others(b))
+				put_into_list(m, b);
+			else
+				give_back_list(b);
+		}
+	for (uint32_t i = 0; i < MAGAZINE_CLASSES; i++)
+		give_back_list(take_out(m, i, all));
+}
+
+void magazine_empty(struct magazine *m)
+{
+	give_back_all(m, true);
+}
+
+void magazine_spare(struct magazine *m)
+{
+	give_back_all(m, false);
 }

@@ -35,7 +35,8 @@ int magazine_put(struct magazine *m, share_buffer *b);
 /* The same for one on host memory, of which every use is over. */
 int magazine_put_idle(struct magazine *m, share_buffer *b);
 
-/* All that this client keeps goes back; in magazine_answer() only if the broker has asked. */
+/* What this client keeps and others could use goes back; in magazines_answer() only if the broker
+ * has asked. */
 void magazines_flush(share_client *c);
 void magazines_answer(share_client *c);
 /* TRIM. With the lock held. */

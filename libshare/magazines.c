@@ -78,16 +78,24 @@ static struct magazine *find_locked(share_client *c, uint64_t pool)
 
 static void close_to_blocks(struct magazine *m)
 {
-	atomic_store(&m->pockets_open, false);
+	atomic_store(&m->pockets_open, 0);
 	atomic_store(&m->open, false);
 }
 
 static void set_limit(struct magazine *m, uint64_t bytes)
 {
-	bool pockets = m->plain && bytes > 2 * MAGAZINE_POCKETS_MAX;
+	uint64_t in_pockets = 0;
+	unsigned pockets = 0;
 
+	if (!m->plain && bytes > 2 * MAGAZINE_MANY_BYTES) {
+		pockets = MAGAZINE_POCKETS_MANY;
+		in_pockets = MAGAZINE_MANY_BYTES;
+	} else if (bytes > 2 * MAGAZINE_FEW_BYTES) {
+		pockets = MAGAZINE_POCKETS_FEW;
+		in_pockets = MAGAZINE_FEW_BYTES;
+	}
 	pthread_mutex_lock(&m->lock);
-	m->limit = pockets ? bytes - MAGAZINE_POCKETS_MAX : bytes;
+	m->limit = bytes - in_pockets;
 	pthread_mutex_unlock(&m->lock);
 	atomic_store(&m->pockets_open, pockets);
 	atomic_store(&m->open, bytes > 0);
@@ -213,7 +221,7 @@ static void for_all(share_client *c, void (*function)(struct magazine *m))
 
 void magazines_flush(share_client *c)
 {
-	for_all(c, magazine_empty);
+	for_all(c, magazine_spare);
 }
 
 static void answer(struct magazine *m)
@@ -221,7 +229,7 @@ static void answer(struct magazine *m)
 	uint64_t asked = asked_to_trim(m->client);
 
 	if (atomic_exchange(&m->answered, asked) != asked)
-		magazine_empty(m);
+		magazine_spare(m);
 }
 
 static void empty_if_ended(struct magazine *m)

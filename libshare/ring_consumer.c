@@ -17,9 +17,9 @@
 #include <share/channel.h>
 
 #include "libshare/ring.h"
+#include "libshare/ring_entry.h"
 #include "libshare/ring_private.h"
 #include "wire/mutation.h"
-#include "wire/timeline.h"
 
 struct source {
 	uint64_t member;
@@ -144,47 +144,6 @@ static const struct channel_entry *entry_at(const struct ring_consumer *c, const
 	return (const void *)(s->entries + (s->next & (c->shape.depth - 1)) * c->stride);
 }
 
-static uint64_t sequence_of(const struct channel_entry *e)
-{
-	return atomic_load_explicit(&e->sequence, memory_order_acquire);
-}
-
-enum copied { NOT_THERE, NONSENSE, COPIED };
-
-/* Into private memory. What makes no sense is told from what was overwritten while it was read. */
-static enum copied copy(const struct ring_consumer *c, const struct source *s,
-			struct ring_message *out)
-{
-	const struct channel_entry *e = entry_at(c, s);
-	uint64_t offset_data_size, size_deliveries;
-	bool sound;
-
-	if (sequence_of(e) != s->next + 1)
-		return NOT_THERE;
-	out->number = ring_load(&e->number);
-	out->buffer = ring_load(&e->buffer);
-	out->segment = ring_load(&e->segment);
-	offset_data_size = ring_load(&e->offset_data_size);
-	size_deliveries = ring_load(&e->size_deliveries);
-	out->fence.value = ring_load(&e->value);
-	out->fence.slot = ring_load(&e->timeline);
-	out->version = ring_load(&e->version);
-	out->token = ring_load(&e->token);
-	out->offset = CHANNEL_LARGE(offset_data_size);
-	out->data_size = CHANNEL_SMALL(offset_data_size);
-	out->size = CHANNEL_LARGE(size_deliveries);
-	out->deliveries = CHANNEL_SMALL(size_deliveries);
-	sound = out->data_size <= c->shape.data_max && out->token < c->shape.in_flight &&
-		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
-		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));
-	if (sound)
-		ring_load_data(out->data, e->data, out->data_size);
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != s->next + 1)
-		return NOT_THERE;
-	return sound ? COPIED : NONSENSE;
-}
-
 static void set_next(struct ring_consumer *c, struct source *s, uint64_t next)
 {
 	s->next = next;
@@ -217,7 +176,7 @@ static bool drops(const struct ring_consumer *c)
  */
 static int skip(struct ring_consumer *c, struct source *s)
 {
-	uint64_t sequence = sequence_of(entry_at(c, s)), head, past;
+	uint64_t sequence = ring_sequence_of(entry_at(c, s)), head, past;
 
 	if (is_left_behind(c, s))
 		return -ESTALE;
@@ -265,7 +224,7 @@ static int receive_from(struct ring_consumer *c, struct source *s, struct ring_m
 	/* one step to where a lane begins, and to its end; a producer that drops faster than that
 	 * has to wait its turn */
 	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
-		switch (copy(c, s, out)) {
+		switch (ring_entry_read(entry_at(c, s), s->next + 1, &c->shape, out)) {
 		case COPIED:
 			set_next(c, s, s->next + 1);
 			r = keep(c, s, out);
@@ -325,7 +284,7 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
 
 	if (!s->attached || s->failed || !is_admitted(c, s))
 		return true;
-	return sequence_of(entry_at(c, s)) != s->next + 1 &&
+	return ring_sequence_of(entry_at(c, s)) != s->next + 1 &&
 	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
 }
 

@@ -62,7 +62,7 @@ struct share_service {
 	struct channel_target self; /* as a consumer of replies */
 	pthread_mutex_t lock;
 	pthread_cond_t arrived;
-	bool reading; /* some thread receives, for all */
+	bool reading;         /* some thread receives, for all */
 	int64_t take_back_at; /* the reading one's: to look for requests that came back */
 	uint32_t n_free, n_waiting;
 	uint16_t free[CALLS_MAX];

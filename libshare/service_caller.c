@@ -156,7 +156,8 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 		s->reading = true;
 		pthread_mutex_unlock(&s->lock);
 		r = receive(s, slice(left));
-		if (p && r >= 0 && (is_time_to_take_back(s) || r == 0))
+		/* not at each look of somebody who looks again and again */
+		if (p && r >= 0 && (is_time_to_take_back(s) || (r == 0 && left != 0)))
 			take_back(s);
 		pthread_mutex_lock(&s->lock);
 		s->reading = false;
@@ -259,7 +260,7 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 				     (uint16_t)s->self.slot};
 	r = channel_send(s->requests, NULL, b, bytes,
 			 service_pack(bytes, data, data_size, &tail, sizeof(tail)), stream,
-			 timeout_ms);
+			 timeout_ms, NULL);
 	if (r != 0) {
 		put_call(p);
 		return r == SHARE_EAGAIN && timeout_ms != 0 ? fail(SHARE_ETIMEDOUT, "no room") : r;
@@ -275,6 +276,8 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 	int64_t deadline;
 	int r;
 
+	if (out)
+		out->channel = NULL;
 	if (!p || !out)
 		return fail(SHARE_EINVAL, "the call or out is NULL");
 	r = service_check(s, SHARE_CALLER);
@@ -291,7 +294,7 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 			return r;
 	}
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0 && deadline_left(p->deadline) != 0)
-		return fail(SHARE_EAGAIN, "the answer is not there yet");
+		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
 	if (r == 0)
 		p->answer.channel = NULL; /* it is the caller's now */
 	put_call(p);
@@ -316,6 +319,7 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
+	out->channel = NULL;
 	r = share_call_start(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r != 0)
 		return r;

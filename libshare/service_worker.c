@@ -99,10 +99,12 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
 	share_message m = {.channel = NULL};
-	int r = service_check(s, SHARE_WORKER);
+	int r;
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	out->channel = NULL;
+	r = service_check(s, SHARE_WORKER);
 	if (r != 0)
 		return r;
 	r = receive(s, timeout_ms, stream, &m);
@@ -113,7 +115,7 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
 		return fail(SHARE_EPIPE, "all callers have gone");
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
-		return fail(SHARE_EAGAIN, "there is no request that is ready");
+		return fail_constant(SHARE_EAGAIN, "there is no request that is ready");
 	if (r == SHARE_EAGAIN && timeout_ms != 0)
 		return fail(SHARE_ETIMEDOUT, "no request came within the time limit");
 	return r;
@@ -147,7 +149,7 @@ int share_request_status(const share_message *request)
 /* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. Or another error. */
 static int answer(share_service *s, const share_message *request, const struct request_tail *tail,
 		  enum reply_status what, share_buffer *b, const void *data, size_t data_size,
-		  void *stream)
+		  void *stream, struct ring_fence *signalled)
 {
 	struct channel_target caller = {tail->member, channel_sender_page(request), tail->slot};
 	struct reply_tail reply = {tail->call, tail->index, (uint16_t)what};
@@ -158,7 +160,7 @@ static int answer(share_service *s, const share_message *request, const struct r
 	if (r != 0)
 		return r;
 	size = service_pack(bytes, data, data_size, &reply, sizeof(reply));
-	r = channel_send(s->replies, &caller, b, bytes, size, stream, 0);
+	r = channel_send(s->replies, &caller, b, bytes, size, stream, 0, signalled);
 	/* it has closed the service; or does not take what it asked for, as there is room for that
 	 */
 	return r == SHARE_ENOENT || r == SHARE_EAGAIN ? SHARE_ECANCELED : r;
@@ -167,8 +169,10 @@ static int answer(share_service *s, const share_message *request, const struct r
 int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
 		void *stream)
 {
+	struct ring_fence signalled;
 	struct request_tail tail;
 	int r = check_request(request), told = 0;
+	bool sent = false;
 
 	if (r == 0 && (data_size > DATA_MAX || (data_size > 0 && !data)))
 		r = fail(SHARE_EINVAL, "an answer has up to %d bytes of data", DATA_MAX);
@@ -177,13 +181,14 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 	tail = kept_tail(request);
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
 		told = answer(service_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
-			      stream);
+			      stream, &signalled);
 		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
 			return told;
+		sent = told == 0;
 		tail.call = 0;
 		keep_tail(request, &tail);
 	}
-	r = share_ack(request, stream);
+	r = sent ? channel_ack_behind(request, stream, b, signalled) : share_ack(request, stream);
 	return r != 0 ? r : explain(told);
 }
 
@@ -194,7 +199,7 @@ void service_before_ack(void *service, share_message *request)
 	if (tail.call == 0)
 		return;
 	/* should the answer not get through, the caller's time limit is left */
-	answer(service, request, &tail, REPLY_NONE, NULL, NULL, 0, NULL);
+	answer(service, request, &tail, REPLY_NONE, NULL, NULL, 0, NULL, NULL);
 	tail.call = 0;
 	keep_tail(request, &tail);
 }

@@ -259,6 +259,13 @@ struct held_fence fence_hold_again(share_client *c, const struct held_fence *f)
 	return *f;
 }
 
+struct held_fence fence_of_the_dead(void)
+{
+	static const struct timeline_page poisoned = {.slots[1] = {.value = TIMELINE_POISON}};
+
+	return (struct held_fence){.page = &poisoned, .slot = 1, .value = 1};
+}
+
 void fence_drop(share_client *c, struct held_fence *f)
 {
 	if (f->peer) {

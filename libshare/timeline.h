@@ -26,7 +26,7 @@ struct peer_page {
 
 /* A fence with its page held: to be looked at without a request, for as long as it lives. */
 struct held_fence {
-	struct peer_page *peer;           /* NULL: one of our own, or none */
+	struct peer_page *peer;           /* NULL: one of our own, none, or of the dead */
 	const struct timeline_page *page; /* NULL: reached */
 	uint32_t slot;
 	uint64_t value;
@@ -44,6 +44,9 @@ int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_f
 bool fence_hold_known(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
 /* Another hold on the same. */
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
+/* One whose owner was dead before we knew it: whether it was reached nobody knows, so it was not.
+ */
+struct held_fence fence_of_the_dead(void);
 void fence_drop(share_client *c, struct held_fence *f);
 
 enum timeline_state fence_state(share_client *c, const struct held_fence *f);

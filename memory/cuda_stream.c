@@ -5,7 +5,8 @@
  *
  * A stream never changes its context, and no other stream ever gets its identifier. So a thread
  * remembers the streams that it used last; the identifier has to be asked for each time, as handles
- * are used again.
+ * are used again. Whether it is being captured is asked before that: the other question would spoil
+ * the capture.
  */
 
 #include <share/error.h>
@@ -98,19 +99,6 @@ static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
 	return r;
 }
 
-static int push_context_of(struct cuda_place *p, CUstream stream, CUdevice device,
-			   struct memory_fault *fault)
-{
-	const struct remembered *known;
-
-	p->known = p->cu->StreamGetId(stream, &p->id) == CUDA_SUCCESS;
-	known = p->known ? place_for(p->id) : NULL;
-	if (!known || !known->context || known->id != p->id)
-		return push_unknown(p, stream, device, fault);
-	p->device = known->device;
-	return push(p, known->context, fault);
-}
-
 int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault)
 {
 	CUresult result;
@@ -132,20 +120,63 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fau
  * a value would be written again and again. The legacy stream must not even be asked for while
  * another one is captured that is ordered with it.
  */
+static CUresult ask_captured(const struct cuda *cu, CUstream stream, bool *captured)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = cu->StreamIsCapturing(stream, &status);
+
+	*captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
+	if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		return result;
+	*captured = true;
+	return CUDA_SUCCESS;
+}
+
+static int refuse(const char *advice, struct memory_fault *fault)
+{
+	return memory_fail(fault, SHARE_ENOTSUP, "the stream is being captured into a graph: %s",
+			   advice);
+}
+
 static int check_capture(const struct cuda *cu, CUstream stream, const char *advice,
 			 struct memory_fault *fault)
 {
-	CUstreamCaptureStatus status;
-	CUresult result = cu->StreamIsCapturing(stream, &status);
+	bool captured;
+	CUresult result = ask_captured(cu, stream, &captured);
 
-	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-		status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	else if (result != CUDA_SUCCESS)
+	if (result != CUDA_SUCCESS)
 		return cuda_stream_fail(fault, "cuStreamIsCapturing", result);
-	if (status != CU_STREAM_CAPTURE_STATUS_NONE)
-		return memory_fail(fault, SHARE_ENOTSUP,
-				   "the stream is being captured into a graph: %s", advice);
-	return 0;
+	return captured ? refuse(advice, fault) : 0;
+}
+
+bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id)
+{
+	bool captured;
+
+	return !is_special(stream) && ask_captured(cu, stream, &captured) == CUDA_SUCCESS &&
+	       !captured && cu->StreamGetId(stream, id) == CUDA_SUCCESS;
+}
+
+static int enter_own(struct cuda_place *p, CUstream stream, CUdevice device, const char *advice,
+		     struct memory_fault *fault)
+{
+	const struct remembered *known;
+	bool captured;
+	int r;
+
+	if (ask_captured(p->cu, stream, &captured) != CUDA_SUCCESS) {
+		/* it may want to be asked in the stream's context */
+		r = push_unknown(p, stream, device, fault);
+		return r == 0 ? check_capture(p->cu, stream, advice, fault) : r;
+	}
+	if (captured)
+		return refuse(advice, fault);
+	p->known = p->cu->StreamGetId(stream, &p->id) == CUDA_SUCCESS;
+	known = p->known ? place_for(p->id) : NULL;
+	if (!known || !known->context || known->id != p->id)
+		return push_unknown(p, stream, device, fault);
+	p->device = known->device;
+	return push(p, known->context, fault);
 }
 
 int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *p,
@@ -157,12 +188,13 @@ int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struc
 	r = cuda_get(&p->cu, fault);
 	if (r < 0)
 		return r;
-	if (is_special(stream))
+	if (!is_special(stream)) {
+		r = enter_own(p, stream, device, advice, fault);
+	} else {
 		r = cuda_enter(p->cu, device, &p->scope, fault);
-	else
-		r = push_context_of(p, stream, device, fault);
-	if (r == 0)
-		r = check_capture(p->cu, stream, advice, fault);
+		if (r == 0)
+			r = check_capture(p->cu, stream, advice, fault);
+	}
 	if (r < 0)
 		cuda_place_leave(p);
 	return r;

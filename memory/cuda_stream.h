@@ -26,6 +26,10 @@ void cuda_place_leave(struct cuda_place *p);
 /* While the place is entered: which stream it is, and of what device. Fails as the above. */
 int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault);
 
+/* Which stream it is, without a place. False for those that every context has, for one that is
+ * being captured, and for what only a place can tell why. */
+bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id);
+
 /* cuda_fail() for a call that failed because of what the stream is: SHARE_EINVAL when the driver
  * knows no such stream. */
 int cuda_stream_fail(struct memory_fault *fault, const char *call, CUresult result);

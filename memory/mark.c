@@ -18,12 +18,6 @@ struct memory_marks {
 	CUstream stream;
 };
 
-static bool is_special(const void *stream)
-{
-	return !stream || stream == (void *)CU_STREAM_LEGACY ||
-	       stream == (void *)CU_STREAM_PER_THREAD;
-}
-
 static CUresult create_stream(struct memory_marks *k)
 {
 	struct cuda_relaxed relaxed;
@@ -98,7 +92,7 @@ int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memor
 	const struct cuda *cu;
 	int r = cuda_get(&cu, fault);
 
-	if (r == 0 && !is_special(stream) && cu->StreamGetId(stream, &known) == CUDA_SUCCESS) {
+	if (r == 0 && cuda_stream_id(cu, stream, &known)) {
 		*id = known;
 		return 0;
 	}
@@ -125,18 +119,6 @@ static CUresult create_event(const struct cuda *cu, struct memory_mark *m)
 	return result;
 }
 
-/* Where it was recorded before: what is known of the stream still holds. */
-static bool move_again(struct memory_marks *k, void *stream, const struct memory_mark *m)
-{
-	CUstreamCaptureStatus status;
-	unsigned long long id;
-
-	return m->event && !is_special(stream) && k->cu->StreamGetId(stream, &id) == CUDA_SUCCESS &&
-	       id == m->stream && k->cu->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-	       status == CU_STREAM_CAPTURE_STATUS_NONE &&
-	       k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS;
-}
-
 /* With the stream's context current. */
 static int move(struct memory_marks *k, const struct memory_stream *s, struct memory_mark *m,
 		struct memory_fault *fault)
@@ -161,18 +143,27 @@ static bool is_here(struct memory_marks *k)
 	return k->cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == k->context;
 }
 
-int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m,
+int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
 		     struct memory_fault *fault)
 {
 	struct memory_stream s;
+	unsigned long long id;
 	int r;
 
-	if (move_again(k, stream, m))
-		return 0;
+	if (m->event && cuda_stream_id(k->cu, stream, &id)) {
+		if (stay && id != m->stream)
+			return MARK_OTHER_STREAM;
+		/* recorded there before: what was found out then still holds */
+		if (id == m->stream && k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS)
+			return 0;
+	}
 	r = memory_stream_open(k->ordinal, stream, &s, fault);
 	if (r != 0)
 		return r;
-	r = is_here(k) ? move(k, &s, m, fault) : 1;
+	if (stay && s.id != m->stream)
+		r = MARK_OTHER_STREAM;
+	else
+		r = is_here(k) ? move(k, &s, m, fault) : MARK_OTHER_CONTEXT;
 	memory_stream_close(&s);
 	return r;
 }
@@ -194,7 +185,7 @@ int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_m
 	memory_stream_close(&s);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(fault, "cuStreamWaitEvent", result);
-	return here ? 0 : 1;
+	return here ? 0 : MARK_OTHER_CONTEXT;
 }
 
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,

@@ -28,11 +28,13 @@ struct memory_mark {
 /* Which stream it is. The per-thread default stream is another one in each thread. */
 int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault);
 
-/* The mark becomes the point that @stream has been given work up to. 0, 1 when the stream is of
- * another context, or an error: SHARE_ENOTSUP, it is being captured. */
-int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m,
+/* The mark becomes the point that @stream has been given work up to; with @stay, only if it was a
+ * point of that stream before. 0, one of these two, or an error: SHARE_ENOTSUP, the stream is being
+ * captured. */
+enum { MARK_OTHER_CONTEXT = 1, MARK_OTHER_STREAM };
+int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
 		     struct memory_fault *fault);
-/* What is given to @stream comes after the mark. 0, 1 or an error, as above. */
+/* What is given to @stream comes after the mark. 0, MARK_OTHER_CONTEXT or an error, as above. */
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
 		     struct memory_fault *fault);
 /* The same for memory_marks_stream(). */

@@ -173,10 +173,10 @@ int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memor
 	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m,
+int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
 		     struct memory_fault *fault)
 {
-	(void)k, (void)stream, (void)m;
+	(void)k, (void)stream, (void)m, (void)stay;
 	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 

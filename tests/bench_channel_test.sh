@@ -27,16 +27,18 @@ has() # FIGURE
 
 mkdir "$scratch/tmp"
 export TMPDIR=$scratch/tmp
-share-bench --quick --json channel channel-broadcast channel-peers \
+share-bench --quick --json channel call channel-broadcast channel-peers \
 	>"$scratch/out" 2>"$scratch/err" || fail "exit code $?"
 
 for figure in sleep sleep.together asleep asleep.together; do
 	has "channel.$figure"
 done
+has "call.sleep.together"
 if (($(nproc) > 1)); then
 	for figure in spin spin.words batch batch.sleep; do
 		has "channel.$figure.apart"
 	done
+	has "call.spin.apart"
 	grep -q '"channel.batch.apart.each",.*"target":200' "$scratch/out" || fail "no rate"
 else
 	grep -q 'channel.spin.apart: SKIPPED' "$scratch/err" || fail "it did not say why"

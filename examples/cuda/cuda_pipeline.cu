@@ -14,16 +14,9 @@
  * process uses CUDA, and each opens a connection of its own.
  */
 
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cuda_runtime.h>
 #include <share/channel.h>
+
+#include "common.h"
 
 #define POOL          "cuda-pipeline"
 #define CHANNEL       "cuda-pipeline"
@@ -32,30 +25,6 @@
 #define THREADS       256
 #define CONSUMERS_MAX 64
 #define TIMEOUT_MS    30000 /* only so that a stuck pipeline ends */
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "cuda_pipeline: ");
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	exit(1);
-}
-
-static void check(int result, const char *what)
-{
-	if (result < 0)
-		fail("%s: %s (%s)", what, share_strerror(result), share_error_detail());
-}
-
-static void check(cudaError_t result, const char *what)
-{
-	if (result != cudaSuccess)
-		fail("%s: %s (%s)", what, cudaGetErrorName(result), cudaGetErrorString(result));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* The kernels                                                                                 */
@@ -94,38 +63,14 @@ static unsigned long long expected_sum(uint32_t frames)
 	return sum;
 }
 
-/* CUDA counts devices as CUDA_VISIBLE_DEVICES says; a pool's device is told by its UUID. */
-static void use_device_of(share_pool *pool)
-{
-	share_pool_info info = SHARE_POOL_INFO_INIT;
-	cudaDeviceProp properties;
-	char text[37];
-	int n;
-
-	check(share_pool_get_info(pool, &info), "share_pool_get_info");
-	check(cudaGetDeviceCount(&n), "cudaGetDeviceCount");
-	for (int i = 0; i < n; i++) {
-		check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
-		for (int k = 0, at = 0; k < 16; k++)
-			at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
-				       k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "",
-				       (unsigned char)properties.uuid.bytes[k]);
-		if (strcmp(strchr(info.device, '-') + 1, text) == 0) {
-			check(cudaSetDevice(i), "cudaSetDevice");
-			return;
-		}
-	}
-	fail("this process cannot see %s: is it hidden by CUDA_VISIBLE_DEVICES?", info.device);
-}
-
-static share_channel *open_channel(share_client *client, int role)
+static share_channel *open_channel(share_client *client, int as)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *frames;
 
 	options.pool = POOL;
 	options.depth = 4;
-	check(share_channel_open(client, CHANNEL, role, &options, &frames), "share_channel_open");
+	check(share_channel_open(client, CHANNEL, as, &options, &frames), "share_channel_open");
 	return frames;
 }
 
@@ -147,8 +92,7 @@ static void consume(int reports)
 	check(cudaMalloc(&sum, sizeof(*sum)), "cudaMalloc");
 	check(cudaMemsetAsync(sum, 0, sizeof(*sum), stream), "cudaMemsetAsync");
 	frames = open_channel(client, SHARE_CONSUMER);
-	if (write(reports, &report, sizeof(report)) != sizeof(report))
-		fail("nobody reads the reports");
+	check_system(write(reports, &report, sizeof(report)) == sizeof(report), "write");
 	while ((r = share_recv(frames, TIMEOUT_MS, stream, &m)) == 0) {
 		add_up<<<BLOCKS, THREADS, 0, stream>>>((const uint32_t *)share_ptr(m.buffer), WORDS,
 						       m.number, sum);
@@ -158,8 +102,7 @@ static void consume(int reports)
 	if (r != SHARE_EPIPE) /* the producer has closed the channel */
 		check(r, "share_recv");
 	check(cudaMemcpy(&report, sum, sizeof(report), cudaMemcpyDeviceToHost), "cudaMemcpy");
-	if (write(reports, &report, sizeof(report)) != sizeof(report))
-		fail("nobody reads the reports");
+	check_system(write(reports, &report, sizeof(report)) == sizeof(report), "write");
 	check(cudaFree(sum), "cudaFree");
 	share_channel_close(frames);
 	share_pool_close(pool);
@@ -172,8 +115,7 @@ static void start_consumer(const int *reports)
 	char text[16];
 	pid_t pid = fork();
 
-	if (pid < 0)
-		fail("fork failed");
+	check_system(pid >= 0, "fork");
 	if (pid > 0)
 		return;
 	close(reports[0]);
@@ -194,8 +136,7 @@ static void produce(share_client *client, share_pool *pool, uint32_t n)
 		check(share_alloc(pool, WORDS * sizeof(uint32_t), stream, &frame), "share_alloc");
 		fill<<<BLOCKS, THREADS, 0, stream>>>((uint32_t *)share_ptr(frame), WORDS, k);
 		check(cudaGetLastError(), "fill");
-		check(share_send(frames, frame, NULL, 0, stream), "share_send");
-		check(share_release(frame, stream), "share_release");
+		check(share_give(frames, frame, NULL, 0, stream), "share_give");
 	}
 	share_channel_close(frames);
 	check(cudaStreamDestroy(stream), "cudaStreamDestroy");
@@ -228,8 +169,7 @@ static int run(const char *kind, int frames, int consumers)
 	check(share_pool_get_info(pool, &info), "share_pool_get_info");
 	if (!info.device)
 		fail("kernels need GPU memory, and this is of kind %s: %s", info.kind, info.reason);
-	if (pipe(reports) < 0)
-		fail("pipe failed");
+	check_system(pipe(reports) == 0, "pipe");
 	for (int i = 0; i < consumers; i++)
 		start_consumer(reports);
 	close(reports[1]); /* the consumers have it */

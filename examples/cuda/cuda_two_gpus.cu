@@ -11,16 +11,7 @@
  * With fewer than two GPUs, or two that cannot reach each other's memory, it says so and fails.
  */
 
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cuda_runtime.h>
-#include <share/share.h>
+#include "common.h"
 
 #define POOL       "cuda-two-gpus"
 #define GIVEN      "cuda-two-gpus/given"
@@ -29,32 +20,6 @@
 #define BLOCKS     128
 #define THREADS    256
 #define TIMEOUT_MS 30000 /* only so that a stuck program ends */
-
-static const char *role = "owner";
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "cuda_two_gpus: %s: ", role);
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	exit(1);
-}
-
-static void check(int result, const char *what)
-{
-	if (result < 0)
-		fail("%s: %s (%s)", what, share_strerror(result), share_error_detail());
-}
-
-static void check(cudaError_t result, const char *what)
-{
-	if (result != cudaSuccess)
-		fail("%s: %s (%s)", what, cudaGetErrorName(result), cudaGetErrorString(result));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -79,14 +44,7 @@ static __global__ void count_wrong(const uint32_t *words, uint32_t n, unsigned *
 
 static void describe(int device, char uuid[41], char bus[32])
 {
-	cudaDeviceProp p;
-
-	check(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
-	strcpy(uuid, "GPU-");
-	for (int k = 0, at = 4; k < 16; k++)
-		at += snprintf(uuid + at, 41 - (size_t)at, "%s%02x",
-			       k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "",
-			       (unsigned char)p.uuid.bytes[k]);
+	uuid_of(device, uuid);
 	check(cudaDeviceGetPCIBusId(bus, 32, device), "cudaDeviceGetPCIBusId");
 }
 
@@ -227,6 +185,7 @@ int main(int argc, char **argv)
 	const char *kind = argc > 1 ? argv[1] : "vmm";
 	bool help = strcmp(kind, "--help") == 0;
 
+	role = "owner";
 	if (argc == 3 && strcmp(argv[1], "--guest") == 0) {
 		visit(atoi(argv[2]));
 		return 0;

@@ -17,17 +17,9 @@
  * A CUDA context does not survive a fork, so loader and workers are started by fork and exec.
  */
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cuda_runtime.h>
 #include <share/service.h>
+
+#include "common.h"
 
 #define POOL        "cuda-workers"
 #define WEIGHTS     "cuda-workers/weights"
@@ -39,36 +31,6 @@
 #define SERVICE     "cuda-workers"
 #define TIMEOUT_MS  60000 /* only so that a stuck pool ends */
 #define MIB         (1024.0 * 1024)
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "cuda_workers: ");
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	exit(1);
-}
-
-static void check(int result, const char *what)
-{
-	if (result < 0)
-		fail("%s: %s (%s)", what, share_strerror(result), share_error_detail());
-}
-
-static void check(cudaError_t result, const char *what)
-{
-	if (result != cudaSuccess)
-		fail("%s: %s (%s)", what, cudaGetErrorName(result), cudaGetErrorString(result));
-}
-
-static void check_system(bool fine, const char *what)
-{
-	if (!fine)
-		fail("%s: %s", what, strerror(errno));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* The model: answer = weights * request                                                       */
@@ -107,30 +69,6 @@ static __global__ void infer(const float *weights, const float *request, float *
 		answer[blockIdx.x] = parts[0];
 }
 
-/* CUDA counts devices as CUDA_VISIBLE_DEVICES says; a pool's device is told by its UUID. */
-static void use_device_of(share_pool *pool)
-{
-	share_pool_info info = SHARE_POOL_INFO_INIT;
-	cudaDeviceProp properties;
-	char text[37];
-	int n;
-
-	check(share_pool_get_info(pool, &info), "share_pool_get_info");
-	check(cudaGetDeviceCount(&n), "cudaGetDeviceCount");
-	for (int i = 0; i < n; i++) {
-		check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
-		for (int k = 0, at = 0; k < 16; k++)
-			at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
-				       k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "",
-				       (unsigned char)properties.uuid.bytes[k]);
-		if (strcmp(strchr(info.device, '-') + 1, text) == 0) {
-			check(cudaSetDevice(i), "cudaSetDevice");
-			return;
-		}
-	}
-	fail("this process cannot see %s: is it hidden by CUDA_VISIBLE_DEVICES?", info.device);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* The loader                                                                                  */
 
@@ -162,13 +100,13 @@ static void load(void)
 /* ------------------------------------------------------------------------------------------- */
 /* A worker                                                                                    */
 
-static share_service *open_service(share_client *client, int role)
+static share_service *open_service(share_client *client, int as)
 {
 	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
 	share_service *service;
 
 	options.pool = POOL;
-	check(share_service_open(client, SERVICE, role, &options, &service), "share_service_open");
+	check(share_service_open(client, SERVICE, as, &options, &service), "share_service_open");
 	return service;
 }
 

@@ -16,17 +16,10 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cuda.h>
-#include <cuda_runtime.h>
-#include <share/share.h>
+
+#include "common.h"
 
 #define POOL    "plain-cuda"
 #define WORDS   (1u << 20)
@@ -35,32 +28,6 @@
 
 /* Descriptors of the guest: the recipe's, what it is told, and where it answers. */
 enum { MEMORY = 3, TOLD = 4, ANSWER = 5 };
-
-static const char *role = "owner";
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
-{
-	va_list arguments;
-
-	fprintf(stderr, "plain_cuda: %s: ", role);
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	exit(1);
-}
-
-static void check(int result, const char *what)
-{
-	if (result < 0)
-		fail("%s: %s (%s)", what, share_strerror(result), share_error_detail());
-}
-
-static void check(cudaError_t result, const char *what)
-{
-	if (result != cudaSuccess)
-		fail("%s: %s (%s)", what, cudaGetErrorName(result), cudaGetErrorString(result));
-}
 
 static void check(CUresult result, const char *what)
 {
@@ -87,28 +54,6 @@ static __global__ void count_wrong(const uint32_t *words, uint32_t n, unsigned *
 	for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
 		if (words[i] != 5 * i + 2)
 			atomicAdd(wrong, 1);
-}
-
-/* CUDA counts devices as CUDA_VISIBLE_DEVICES says; what is shared tells its device by UUID. */
-static int use_device(const char *uuid)
-{
-	cudaDeviceProp properties;
-	char text[37];
-	int n;
-
-	check(cudaGetDeviceCount(&n), "cudaGetDeviceCount");
-	for (int i = 0; i < n; i++) {
-		check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
-		for (int k = 0, at = 0; k < 16; k++)
-			at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
-				       k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "",
-				       (unsigned char)properties.uuid.bytes[k]);
-		if (strcmp(strchr(uuid, '-') + 1, text) == 0) {
-			check(cudaSetDevice(i), "cudaSetDevice");
-			return i;
-		}
-	}
-	fail("this process cannot see %s: is it hidden by CUDA_VISIBLE_DEVICES?", uuid);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -354,6 +299,7 @@ int main(int argc, char **argv)
 	const char *kind = argc > 1 ? argv[1] : "vmm";
 	bool help = strcmp(kind, "--help") == 0;
 
+	role = "owner";
 	if (argc == 2 && strcmp(argv[1], "--guest") == 0) {
 		visit();
 		return 0;

@@ -72,23 +72,26 @@ enum share_channel_flags {
 
 #define SHARE_MESSAGE_DATA_MAX 256
 
-/* 0 is the default everywhere. Whoever opens a channel first says what it is like; others get what
- * is there, or SHARE_EEXIST when they ask for something else. The last four are each member's own.
- */
+/* 0 (or NULL) is what the channel is like when it is there, and else the default. Whoever opens a
+ * channel first says what it is like; who asks for something else gets SHARE_EEXIST. As any of them
+ * may be the first, let all ask for the same. The last four are each member's own. */
 typedef struct share_channel_options {
 	size_t size;
-	const char *pool;    /* of all buffers in it. NULL: "default" */
+	const char *pool;    /* of all buffers in it; "default" */
 	uint32_t mode;       /* enum share_channel_mode; broadcast */
 	uint32_t when_full;  /* enum share_when_full; block */
 	uint32_t depth;      /* messages not yet received; a power of two up to 4096; 64 */
 	uint32_t in_flight;  /* messages whose memory is not back, up to 8192; 2 * depth */
 	uint32_t data_max;   /* bytes with each message, up to 256; 256 */
-	uint32_t producers;  /* at a time, up to 64; 16 */
+	uint32_t producers;  /* at a time, up to 64; 16. Twice as many are remembered that are gone:
+			      * what a consumer still holds of an older one is not used again
+			      * before that consumer's process ends */
 	uint32_t consumers;  /* at a time, up to 64; 64 */
 	uint32_t deliveries; /* queue: after so many a message is set aside; 3 */
 	uint32_t stall_ms; /* a consumer that keeps a producer waiting for longer is left behind: it
 			    * gets SHARE_ESTALE and has to open the channel again; 10000.
-			    * UINT32_MAX: never */
+			    * UINT32_MAX: never. What it has received and not acknowledged
+			    * stays among `in_flight` until it does, or ends */
 	int32_t send_timeout_ms; /* -1, the default of the initialiser: no limit */
 	uint32_t from;           /* enum share_from */
 	uint32_t flags;          /* enum share_channel_flags */
@@ -106,15 +109,18 @@ typedef struct share_channel_options {
  * A consumer gets every message that is sent after the call has returned.
  *
  * SHARE_EBUSY: there are as many of that role as there may be. SHARE_EACCES: the pool is not for
- * this user, or not for writing. SHARE_EEXIST, SHARE_ENOENT, SHARE_EQUOTA.
+ * this user, or not for writing. SHARE_ENOENT: there is no such pool (whoever may come first has to
+ * make it: see share_pool_create()). SHARE_EEXIST, SHARE_EQUOTA.
  */
 int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out);
 
 /**
- * Gives the handle up. What a producer has sent can still be received. A consumer goes when all
- * messages it has received are acknowledged (their handles stay good until then); those it has not
- * received go to others, in a queue. NULL is fine.
+ * Gives the handle up. What a producer has sent can still be received by consumers that were there;
+ * what waits for one to come, or in a queue for one to have room, goes with the producer. A
+ * consumer goes when all messages it has received are acknowledged (their handles stay good until
+ * then); those it has not received go to others, in a queue, but not before: acknowledge first
+ * where others wait. NULL is fine.
  */
 void share_channel_close(share_channel *ch);
 
@@ -210,22 +216,25 @@ int share_channel_take_back(share_channel *ch, share_message *out);
 
 /**
  * A descriptor that polls readable when share_recv() has something for this consumer to do, or
- * share_send() of this producer may find room. To be armed: call share_recv() with time limit 0
- * until it says SHARE_EAGAIN, before each time it is polled. Do not read, write or close it.
- * Belongs to the channel.
+ * share_send() of this producer may find room. To be armed: once it was asked for, call
+ * share_recv() with time limit 0 until it says SHARE_EAGAIN, before each time it is polled (a
+ * producer: a share_send() that says so; when_full is not SHARE_FULL_BLOCK). Do not read, write or
+ * close it. Belongs to the channel.
  */
 int share_channel_get_fd(share_channel *ch);
 
 typedef struct share_channel_stats {
 	size_t size;
-	uint64_t sent, received, acknowledged;
+	uint64_t sent;                   /* by this producer */
+	uint64_t received, acknowledged; /* by this consumer */
 	uint64_t dropped; /* by this producer for want of room, or before this consumer got them */
 	uint64_t redelivered;          /* by this producer, as a consumer died or left */
 	uint64_t set_aside;            /* by this producer, delivered too often */
 	uint64_t left_behind;          /* consumers that this producer gave up waiting for */
 	uint64_t sleeps;               /* times this member went to sleep */
 	uint32_t in_flight;            /* messages of this producer whose memory is not back */
-	uint32_t producers, consumers; /* that take part now, as far as this member knows */
+	uint32_t producers, consumers; /* that take part now, as far as this member knows: the
+					* other side's, and 1 for its own */
 } share_channel_stats;
 #define SHARE_CHANNEL_STATS_INIT                                             \
 	{                                                                    \

@@ -81,9 +81,9 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out);
 
-/** Waits for the answer. SHARE_EAGAIN: not there yet, and @timeout_ms was 0; with it, and with
- * SHARE_EINVAL and SHARE_EFORK, @p stays; otherwise it is given up, and with any other error the
- * call is over. */
+/** Waits for the answer; @out->channel is NULL when there is none. SHARE_EAGAIN: not there yet, and
+ * @timeout_ms was 0; with it, and with SHARE_EINVAL and SHARE_EFORK, @p stays; otherwise it is
+ * given up, and with any other error the call is over. */
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out);
 
 /** Gives a call up. NULL is fine. */

@@ -196,8 +196,9 @@ typedef struct share_pool_options {
 	}
 
 /**
- * Creates a pool and opens it. Unless SHARE_POOL_PERSISTENT, it ends when nobody has it open and
- * its last buffer is gone. @options may be NULL.
+ * Creates a pool and opens it. Unless SHARE_POOL_PERSISTENT, it ends when nobody has it open, no
+ * channel is of it, and its last buffer is gone. @options may be NULL. Where any of several
+ * programs may come first, or start again, each creates it and, on SHARE_EEXIST, opens it instead.
  *
  * SHARE_EEXIST; SHARE_EACCES: the configuration does not let this user create pools;
  * SHARE_EQUOTA; SHARE_EINVAL with the option at fault; SHARE_ENODEV: no such device, or no driver;

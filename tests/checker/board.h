@@ -63,9 +63,10 @@ enum action {
 };
 
 struct worker_state {
-	_Atomic uint64_t progress; /* changes as long as it gets on */
-	_Atomic int action;        /* enum action */
-	_Atomic int stream;        /* of that action; -1: none */
+	_Atomic uint64_t progress;          /* changes as long as it gets on */
+	_Atomic int action;                 /* enum action */
+	_Atomic int stream;                 /* of that action; -1: none */
+	_Atomic uint32_t leaving[CHANNELS]; /* consumers that are about to go, until they have */
 };
 
 /* What is known of the messages of a producer's handle, beside the channel: record.c. */
@@ -75,7 +76,8 @@ struct sender_record {
 	_Atomic uint64_t ordinal;    /* of the sender, + 1; 0: it is being made */
 	_Atomic uint64_t begun;      /* messages below may have been sent, others have not */
 	_Atomic uint64_t done;       /* messages below have been sent */
-	_Atomic uint64_t departures; /* of consumers of the channel, before the sender came */
+	_Atomic uint64_t departures; /* of consumers of the channel, when the sender came;
+				      * UINT64_MAX: some were just about to go */
 	_Atomic uint32_t fates[WINDOW];
 };
 struct channel_record {
@@ -92,6 +94,7 @@ struct board {
 	/* what was done, of all workers that ever were */
 	_Atomic uint64_t fills, reads, words, discarded, full, hang_ups, wrong;
 	_Atomic uint64_t sent, received, again, lost, stale, set_aside;
+	_Atomic uint32_t dying; /* processes of which the broker may not know that they are dead */
 	struct worker_state workers[WORKERS_MAX];
 	struct channel_record channels[CHANNELS];
 };

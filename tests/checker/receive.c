@@ -35,14 +35,26 @@ void receive_open(struct worker *w, unsigned channel)
 	view_open(w, channel);
 }
 
+/* A consumer that was closed goes with the last of its messages. */
+static bool has_loans(const struct worker *w, const share_channel *handle)
+{
+	for (unsigned i = 0; i < w->traffic->n_loans; i++)
+		if (w->traffic->loans[i].message.channel == handle)
+			return true;
+	return false;
+}
+
 void receive_close(struct worker *w, unsigned channel)
 {
 	struct receiving *c = &w->traffic->receiving[channel];
+	bool goes = !has_loans(w, c->channel);
 
-	record_departure(w->board, channel);
+	record_leaving(w, channel);
 	doing(w, ACTION_CLOSING, 0);
 	share_channel_close(c->channel);
 	c->channel = NULL;
+	if (goes)
+		record_left(w, channel);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -61,6 +73,7 @@ void receive_read(struct worker *w, struct loan *l)
 
 static void acknowledge(struct worker *w, struct loan *l)
 {
+	const share_channel *handle = l->message.channel;
 	int r;
 
 	fate_acknowledging(w, l->channel, l);
@@ -71,6 +84,8 @@ static void acknowledge(struct worker *w, struct loan *l)
 	if (l->message.channel)
 		unexpected(w, "share_ack left the message with its caller", SHARE_EPROTO);
 	fate_acknowledged(w, l->channel, l);
+	if (handle != w->traffic->receiving[l->channel].channel && !has_loans(w, handle))
+		record_left(w, l->channel);
 }
 
 void receive_acknowledge(struct worker *w, unsigned loan)

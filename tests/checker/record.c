@@ -40,7 +40,19 @@ static struct sender_record *known(struct worker *w, unsigned channel, uint64_t 
 	return atomic_load(&r->ordinal) == ordinal + 1 ? r : NULL;
 }
 
-uint64_t record_new(struct worker *w, unsigned channel)
+/* What was for a consumer that goes comes to others late. That may be long after it has begun to.
+ */
+uint64_t record_departures(struct board *b, unsigned channel)
+{
+	uint64_t departures = atomic_load(&b->channels[channel].departures);
+	uint32_t leaving = atomic_load(&b->dying);
+
+	for (unsigned i = 0; i < b->options.processes; i++)
+		leaving += atomic_load(&b->workers[i].leaving[channel]);
+	return leaving ? UINT64_MAX : departures;
+}
+
+uint64_t record_new(struct worker *w, unsigned channel, uint64_t departures)
 {
 	uint64_t ordinal = atomic_fetch_add(&w->board->channels[channel].senders, 1);
 	struct sender_record *r = record_of(w, channel, ordinal);
@@ -48,7 +60,7 @@ uint64_t record_new(struct worker *w, unsigned channel)
 	atomic_store(&r->ordinal, 0);
 	atomic_store(&r->begun, 0);
 	atomic_store(&r->done, 0);
-	atomic_store(&r->departures, atomic_load(&w->board->channels[channel].departures));
+	atomic_store(&r->departures, departures);
 	atomic_store(&r->ordinal, ordinal + 1);
 	return ordinal;
 }
@@ -75,15 +87,27 @@ void record_sent(struct worker *w, unsigned channel, const struct sending *s)
 	atomic_store(&r->done, s->sent);
 }
 
-void record_departure(struct board *b, unsigned channel)
+void record_leaving(struct worker *w, unsigned channel)
 {
-	atomic_fetch_add(&b->channels[channel].departures, 1);
+	atomic_fetch_add(&w->state->leaving[channel], 1);
+	atomic_fetch_add(&w->board->channels[channel].departures, 1);
 }
 
-void record_departure_of_all(struct board *b)
+void record_left(struct worker *w, unsigned channel)
 {
+	atomic_fetch_sub(&w->state->leaving[channel], 1);
+}
+
+void record_dying(struct board *b)
+{
+	atomic_fetch_add(&b->dying, 1);
 	for (unsigned i = 0; i < CHANNELS; i++)
-		record_departure(b, i);
+		atomic_fetch_add(&b->channels[i].departures, 1);
+}
+
+void record_dead(struct board *b)
+{
+	atomic_fetch_sub(&b->dying, 1);
 }
 
 /* ------------------------------------------------------------------------------------------- */

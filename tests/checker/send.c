@@ -19,6 +19,7 @@ void send_open(struct worker *w, unsigned channel)
 	const struct channel_sort *sort = &channel_sorts[channel];
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	struct sending *s = &w->traffic->sending[channel];
+	uint64_t departures;
 	int r;
 
 	options.pool = "checker";
@@ -30,12 +31,13 @@ void send_open(struct worker *w, unsigned channel)
 	options.stall_ms = sort->stall_ms;
 	options.send_timeout_ms = SEND_MS;
 	doing(w, ACTION_OPENING, 0);
+	departures = record_departures(w->board, channel);
 	r = share_channel_open(w->client, sort->name, SHARE_PRODUCER, &options, &s->channel);
 	if (r == SHARE_EBUSY) /* many have died, and what they have sent is still there */
 		return;
 	if (r != 0)
 		unexpected(w, "share_channel_open", r);
-	s->ordinal = record_new(w, channel);
+	s->ordinal = record_new(w, channel, departures);
 	s->sent = s->flushed = 0;
 }
 

@@ -40,6 +40,8 @@ struct supervisor {
 	share_client *client;
 	struct dice dice;
 	struct process processes[WORKERS_MAX];
+	pid_t dead[2 * WORKERS_MAX]; /* of which the broker may not know */
+	unsigned n_dead;
 	unsigned running, kills, agent_kills;
 	uint64_t next_kill; /* at this many steps */
 	int64_t end_ms;
@@ -170,9 +172,9 @@ static void kill_somebody(struct supervisor *s)
 	choose_next_kill(s);
 	if (pid > 0 && kill(pid, SIGKILL) == 0)
 		s->agent_kills++;
-	if (agent || p->pid == 0 || p->killed)
+	if (agent || p->pid == 0 || p->killed || s->n_dead >= WORKERS_MAX)
 		return;
-	record_departure_of_all(s->board);
+	record_dying(s->board);
 	kill(p->pid, SIGKILL);
 	p->killed = true;
 	s->kills++;
@@ -291,12 +293,25 @@ static bool is_over(const struct supervisor *s)
 	return atomic_load(&s->board->stop) || (most && atomic_load(&s->board->claimed) >= most);
 }
 
+/* Who did not say goodbye is dead, and the broker will find out. */
+static void remember_dead(struct supervisor *s, unsigned index, pid_t pid, bool said_goodbye)
+{
+	if (!s->processes[index].killed && !said_goodbye)
+		record_dying(s->board);
+	for (unsigned i = 0; i < CHANNELS; i++)
+		atomic_store(&s->board->workers[index].leaving[i], 0);
+	if ((s->processes[index].killed || !said_goodbye) && s->n_dead < 2 * WORKERS_MAX)
+		s->dead[s->n_dead++] = pid;
+}
+
 static void worker_ended(struct supervisor *s, unsigned index, int status)
 {
 	struct process *p = &s->processes[index];
+	pid_t pid;
 	bool well =
 	    WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EXIT_HUNG_UP);
 
+	pid = p->pid;
 	s->running--;
 	p->pid = 0;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
@@ -311,6 +326,7 @@ static void worker_ended(struct supervisor *s, unsigned index, int status)
 		set_ending(s, ENDING_WRONG);
 		return;
 	}
+	remember_dead(s, index, pid, WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	p->incarnation++;
 	if (!is_over(s))
 		start_worker(s, index);
@@ -327,11 +343,40 @@ static void reap(struct supervisor *s)
 	}
 }
 
+/* Those of which the broker knows nothing any more. */
+static int keep_pid(const char *json, void *data)
+{
+	json_t *row = json_loads(json, 0, NULL);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(row, "pid"));
+	struct supervisor *s = data;
+
+	for (unsigned i = 0; i < s->n_dead; i++)
+		if (s->dead[i] == pid)
+			s->dead[i] = -pid;
+	json_decref(row);
+	return 0;
+}
+
+static void settle_dead(struct supervisor *s)
+{
+	unsigned n = 0;
+
+	if (s->n_dead == 0 || share_inspect(s->client, "clients", keep_pid, s) != 0)
+		return;
+	for (unsigned i = 0; i < s->n_dead; i++)
+		if (s->dead[i] < 0)
+			s->dead[n++] = -s->dead[i];
+		else
+			record_dead(s->board);
+	s->n_dead = n;
+}
+
 enum ending supervisor_run(struct supervisor *s)
 {
 	while (s->running > 0) {
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
 		reap(s);
+		settle_dead(s);
 		if (now_ms() >= s->end_ms)
 			atomic_store(&s->board->stop, true);
 		if (s->board->options.kill && !is_over(s) &&

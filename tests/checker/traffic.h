@@ -102,7 +102,8 @@ void receive_read(struct worker *w, struct loan *l);
 void receive_acknowledge(struct worker *w, unsigned loan);
 
 /* record.c: the rules. Those that say no have reported it. */
-uint64_t record_new(struct worker *w, unsigned channel); /* its ordinal */
+uint64_t record_departures(struct board *b, unsigned channel); /* before a sender comes */
+uint64_t record_new(struct worker *w, unsigned channel, uint64_t departures); /* its ordinal */
 void record_sending(struct worker *w, unsigned channel, const struct sending *s, unsigned n);
 void record_sent(struct worker *w, unsigned channel, const struct sending *s);
 /* Whether the record of that sender will soon be used for another one. */
@@ -113,9 +114,12 @@ size_t note_size(const struct note *n);
 void note_seal(void *data);
 bool note_check(struct worker *w, unsigned channel, const share_message *m, struct note *out);
 
-/* A consumer of this channel, or of all, is about to go, one way or the other. */
-void record_departure(struct board *b, unsigned channel);
-void record_departure_of_all(struct board *b);
+/* A consumer of this worker is about to go, and has gone: then the broker knows. */
+void record_leaving(struct worker *w, unsigned channel);
+void record_left(struct worker *w, unsigned channel);
+/* A process, whatever it has: about to go, and gone. */
+void record_dying(struct board *b);
+void record_dead(struct board *b);
 
 /* A consumer has come; a message has come to it, or none. */
 void view_open(struct worker *w, unsigned channel);

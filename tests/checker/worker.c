@@ -199,7 +199,8 @@ static void hang_up(struct worker *w)
 		job_fill(w, job_new(w, h->stream, h->buffer, &h->mark));
 	}
 	w->lost = true;
-	record_departure_of_all(w->board);
+	for (unsigned i = 0; i < CHANNELS; i++)
+		record_leaving(w, i); /* for good */
 	cut_connection(w);
 	doing(w, ACTION_HUNG_UP, 0);
 	for (unsigned i = 0; i < 20; i++) {

@@ -309,7 +309,110 @@ static void relaxed_calls_here(void)
 	   sizeof(calls) / sizeof(calls[0]));
 }
 
+/* ---- questions about the stream itself ---- */
+
+static CUresult is_capturing(void)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = cu.StreamIsCapturing(capturing, &status);
+
+	if (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		failed("a capture is said to be in state %d", (int)status);
+	return result;
+}
+
+static CUresult get_context(void)
+{
+	CUcontext of = NULL;
+	CUresult result = cu.StreamGetCtx(capturing, &of);
+
+	if (result == CUDA_SUCCESS && of != context)
+		failed("another context than the stream was made in");
+	return result;
+}
+
+static CUresult get_id(void)
+{
+	unsigned long long id;
+
+	return cu.StreamGetId(capturing, &id);
+}
+
+static bool is_spoilt_by(CUstreamCaptureMode mode, CUresult (*question)(void), CUresult *out)
+{
+	CUgraph graph;
+
+	MUST(StreamBeginCapture(capturing, mode));
+	*out = question();
+	return cu.StreamEndCapture(capturing, &graph) != CUDA_SUCCESS;
+}
+
+static const CUstreamCaptureMode modes[] = {
+    CU_STREAM_CAPTURE_MODE_GLOBAL,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+    CU_STREAM_CAPTURE_MODE_RELAXED,
+};
+
+static void must_be_harmless(const char *name, CUresult (*question)(void))
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		CUresult result;
+		bool spoilt = is_spoilt_by(modes[i], question, &result);
+
+		if (result != CUDA_SUCCESS || spoilt)
+			failed("cu%s in mode %d: %s, and the capture is %s", name, (int)modes[i],
+			       error_name(result), spoilt ? "spoilt" : "good");
+	}
+}
+
+static void questions(void)
+{
+	char all[512] = "";
+
+	context = use_context();
+	MUST(StreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+	must_be_harmless("StreamIsCapturing", is_capturing);
+	must_be_harmless("StreamGetCtx", get_context);
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		char text[96];
+		CUresult result;
+		bool spoilt = is_spoilt_by(modes[i], get_id, &result);
+
+		snprintf(text, sizeof(text), "mode %d %s, %s", (int)modes[i], error_name(result),
+			 spoilt ? "spoilt" : "good");
+		add(all, sizeof(all), text, "");
+	}
+	ok("IsCapturing and GetCtx are harmless; (report) GetId: %s", all);
+}
+
+/* Whether it can be asked first by threads that have not set a context. */
+static void question_without_context(void)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE, during = status;
+	CUresult result, result_during;
+	CUgraph graph;
+
+	context = use_context();
+	MUST(StreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+	MUST(CtxSetCurrent(NULL));
+	result = cu.StreamIsCapturing(capturing, &status);
+	if (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+		failed("a stream that is not captured is said to be: %d", (int)status);
+	MUST(CtxSetCurrent(context));
+	MUST(StreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+	MUST(CtxSetCurrent(NULL));
+	result_during = cu.StreamIsCapturing(capturing, &during);
+	MUST(CtxSetCurrent(context));
+	if (result_during == CUDA_SUCCESS && during != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		failed("a capture is said to be in state %d", (int)during);
+	MUST(StreamEndCapture(capturing, &graph));
+	ok("(report) cuStreamIsCapturing without a current context: %s, and during a capture: %s",
+	   error_name(result), error_name(result_during));
+}
+
 const struct fact capture_facts[] = {
+    {"questions_about_a_captured_stream", questions},
+    {"question_about_a_capture_without_a_context", question_without_context},
     {"calls_refused_while_this_thread_captures", refused_here},
     {"calls_refused_while_another_thread_captures", refused_elsewhere},
     {"relaxed_calls_while_another_thread_captures", relaxed_calls},

@@ -59,6 +59,7 @@
 	X(StreamQuery, cuStreamQuery)                                   \
 	X(StreamSynchronize, cuStreamSynchronize)                       \
 	X(StreamGetId, cuStreamGetId)                                   \
+	X(StreamGetCtx, cuStreamGetCtx)                                 \
 	X(StreamIsCapturing, cuStreamIsCapturing)                       \
 	X(StreamBeginCapture, cuStreamBeginCapture)                     \
 	X(StreamEndCapture, cuStreamEndCapture)                         \

@@ -288,6 +288,10 @@ Test(channel_reuse, what_many_streams_have_received_comes_after_all_of_them)
 		gate_expect(gates[i], streams[i], share_ptr(m.buffer), 6, BLOCK, 0);
 		check_ok(share_ack(&m, streams[i]));
 	}
+	/* back by now; and whoever wants other memory, for whom all that is free is given up, does
+	 * not get it, nor take it from who can use it */
+	check_eq(in_flight(p), 1);
+	check_error(share_alloc(pool, 4096, next_use, &b), SHARE_ENOMEM);
 	b = allocate_again(next_use);
 	check_ok(share_host_stream_launch(next_use, expect_all_open, share_ptr(b)));
 	check_eq(in_flight(p), 1);

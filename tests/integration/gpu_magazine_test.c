@@ -12,6 +12,9 @@ TestSuite(gpu_magazine, .init = gpu_work_start, .fini = gpu_work_stop, .timeout 
 
 enum { FIRST }; /* gates */
 
+#define SMALL (UINT64_C(64) << 10)
+#define AGAIN 8 /* streams made until one has the handle of one that is gone */
+
 /* The pool has one block, and this client may keep it. */
 static share_buffer *first_block(void *stream)
 {
@@ -159,4 +162,107 @@ Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
 	check_ok(share_release(b, t));
 	gpu_stream_destroy(s);
 	gpu_stream_destroy(t);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Small blocks, of which each thread has the last one at hand. */
+static share_buffer *small_block(void *stream)
+{
+	share_buffer *b;
+
+	check_ok(share_alloc(gpu_pool, SMALL, stream, &b));
+	return b;
+}
+
+static share_buffer *first_small_block(void *stream)
+{
+	check_ok(share_pool_set_cache(gpu_pool, UINT64_C(128) << 20));
+	return small_block(stream);
+}
+
+Test(gpu_magazine, a_block_at_hand_goes_to_another_stream_behind_the_one_that_used_it)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *t, *address;
+
+	gpu_use();
+	s = gpu_stream();
+	t = gpu_stream();
+	b = first_small_block(s);
+	address = share_ptr(b);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	b = small_block(s); /* its own: at once */
+	check(share_ptr(b) == address);
+	check_eq(gpu_ordered(b), SHARE_ORDERED_NOTHING);
+	check_ok(share_release(b, s));
+	b = small_block(t);
+	check(share_ptr(b) == address);
+	check_eq(gpu_ordered(b), SHARE_ORDERED_ON_STREAM);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	check_ok(share_release(b, t));
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	gpu_stream_destroy(s);
+	gpu_stream_destroy(t);
+}
+
+/* Makes streams until one has the handle of @gone, which a driver may give again, or not. */
+static int make_again(void *gone, void *out[AGAIN])
+{
+	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
+
+	for (int n = 0; n < AGAIN; n++) {
+		out[n] = gpu_stream();
+		if (out[n] == gone)
+			return n + 1;
+		deadline_pause(&d);
+	}
+	for (int n = 0; n < AGAIN; n++)
+		gpu_stream_destroy(out[n]);
+	return 0;
+}
+
+Test(gpu_magazine, a_stream_with_the_handle_of_one_that_is_gone_is_another)
+{
+	void *streams[AGAIN], *s;
+	share_buffer *b;
+	int n;
+
+	gpu_use();
+	s = gpu_stream();
+	b = first_small_block(s);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	gpu_wait(s);
+	gpu_stream_destroy(s);
+	n = make_again(s, streams);
+	if (n == 0)
+		cr_skip_test("this driver gives no handle of a stream again");
+	b = small_block(s);
+	check_eq(gpu_ordered(b), SHARE_ORDERED_ON_STREAM);
+	check_ok(share_release(b, s));
+	gpu_wait(s);
+	while (n > 0)
+		gpu_stream_destroy(streams[--n]);
+}
+
+Test(gpu_magazine, blocks_at_hand_go_back_with_the_rest)
+{
+	void *stream;
+
+	gpu_use();
+	stream = gpu_stream();
+	check_ok(share_release(first_small_block(stream), stream));
+	settle(gpu_client, s.leases == 1);
+	check_ok(share_pool_set_cache(gpu_pool, 0));
+	settle(gpu_client, s.leases == 0);
+	check_eq(now().signals, 1);
+	gpu_wait(stream);
+	gpu_stream_destroy(stream);
 }

@@ -123,11 +123,13 @@ Test(service_call, ends_a_call_at_its_time_limit_and_drops_the_request)
 Test(service_call, says_that_there_is_no_answer_yet_and_goes_on)
 {
 	share_pending *p = ask_for(caller, 1);
-	share_message m;
+	share_message m, none;
 
-	check_error(share_call_finish(p, 0, NULL, &m), SHARE_EAGAIN);
+	check_error(share_call_finish(p, 0, NULL, &none), SHARE_EAGAIN);
+	check(!none.channel);
 	m = next_of(worker, 1);
-	check_error(share_call_finish(p, 0, NULL, &m), SHARE_EAGAIN);
+	check_error(share_call_finish(p, 0, NULL, &none), SHARE_EAGAIN);
+	check(!none.channel);
 	check_ok(answer(&m));
 	expect_answer(p, 1);
 }

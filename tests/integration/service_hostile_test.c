@@ -41,7 +41,7 @@ Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)
 {
 	share_pending *p = ask_for(caller, 1);
 	struct request_tail tail = {caller->self.member, CALL, 0, (uint16_t)caller->self.slot};
-	share_message m = next_of(worker, 1);
+	share_message m = next_of(worker, 1), none;
 
 	/* the very call that the other one waits for, by its number and all */
 	check_eq(p->call, CALL);
@@ -50,7 +50,7 @@ Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)
 	send_request(100, tail);
 	for (share_message forged = next_of(worker, 100); forged.channel;)
 		check_error(answer(&forged), SHARE_ECANCELED);
-	check_error(share_call_finish(p, 0, NULL, &m), SHARE_EAGAIN);
+	check_error(share_call_finish(p, 0, NULL, &none), SHARE_EAGAIN);
 	check_ok(answer(&m));
 	expect_answer(p, 1);
 }

@@ -91,13 +91,13 @@ Test(service_peers, tells_event_loops)
 {
 	int requests = share_service_get_fd(worker), answers = share_service_get_fd(caller);
 	share_pending *p;
-	share_message m;
+	share_message m, none;
 
 	expect_no_request(); /* armed */
 	p = ask_for(caller, 1);
 	expect_readable(requests);
 	m = next_of(worker, 1);
-	check_error(share_call_finish(p, 0, NULL, &m), SHARE_EAGAIN);
+	check_error(share_call_finish(p, 0, NULL, &none), SHARE_EAGAIN);
 	check_ok(answer(&m));
 	expect_readable(answers);
 	check_ok(share_call_finish(p, 0, NULL, &m));

@@ -225,6 +225,27 @@ Test(standin_order, a_capturing_stream_does_nothing_now)
 	MUST(cuGraphDestroy(graph));
 }
 
+Test(standin_order, to_ask_for_the_identifier_of_a_captured_stream_spoils_the_capture)
+{
+	CUstreamCaptureStatus status;
+	unsigned long long id;
+	CUcontext context;
+	CUgraph graph;
+	CUstream s;
+
+	standin_configure("");
+	use_context();
+	s = stream_create();
+	MUST(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+	MUST(cuStreamGetCtx(s, &context));
+	CHECK(cuStreamGetId(s, &id) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK(cuStreamGetCtx(s, &context) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	MUST(cuStreamIsCapturing(s, &status));
+	CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	CHECK(cuStreamEndCapture(s, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	MUST(cuStreamGetId(s, &id));
+}
+
 static void *register_page(void *mode)
 {
 	_Atomic uint64_t *page = cells();

@@ -66,7 +66,11 @@ of_rules()
 	case $1 in
 	gpu_*) export LD_LIBRARY_PATH=$standin ;;
 	esac
-	SHARE_MAGAZINES=0 "$mutants/$1-mutant" -j2
+	case $1 in
+	*magazine*) ;;
+	*) export SHARE_MAGAZINES=0 ;;
+	esac
+	"$mutants/$1-mutant" -j2
 }
 
 # Those that were broken on purpose get stuck at once, or not at all.
@@ -125,7 +129,7 @@ fail()
 }
 
 for who in host short_lives channels gpu host_fences poison_test gpu_death_test gpu_streams_test \
-	fence_chain_test channel_broker_test channel_reuse_test ring_drop_test; do
+	gpu_magazine_test fence_chain_test channel_broker_test channel_reuse_test ring_drop_test; do
 	if ! can_run $who; then
 		printf '%-5s %-32s %-18s %s\n' - "nothing is broken" $who "cannot run here"
 		continue
@@ -177,7 +181,7 @@ c send_without_looking            channels
 c forget_estate                   channels
 c forget_departures               channel_broker_test
 c take_what_was_dropped           ring_drop_test
-m magazine_without_wait           host
+m magazine_without_wait           host gpu_magazine_test
 m recycle_shared                  host
 MUTATIONS
 

@@ -38,7 +38,7 @@ static void stop(void)
 	fixture_stop();
 }
 
-TestSuite(channel_review, .init = start, .fini = stop, .timeout = 60);
+TestSuite(channel_promises, .init = start, .fini = stop, .timeout = 60);
 
 static bool polls_readable(int fd)
 {
@@ -49,7 +49,7 @@ static bool polls_readable(int fd)
 
 /* ------------------------------------------------------------------------------------------- */
 
-Test(channel_review, an_event_loop_is_told_when_a_message_that_came_early_is_ready)
+Test(channel_promises, an_event_loop_is_told_when_a_message_that_came_early_is_ready)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
@@ -72,7 +72,7 @@ Test(channel_review, an_event_loop_is_told_when_a_message_that_came_early_is_rea
 	share_channel_close(p);
 }
 
-Test(channel_review, an_event_loop_sleeps_until_then)
+Test(channel_promises, an_event_loop_sleeps_until_then)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
@@ -96,7 +96,7 @@ Test(channel_review, an_event_loop_sleeps_until_then)
 
 /* ------------------------------------------------------------------------------------------- */
 
-Test(channel_review, data_alone_come_after_the_work_that_was_enqueued_before)
+Test(channel_promises, data_alone_come_after_the_work_that_was_enqueued_before)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
@@ -111,7 +111,7 @@ Test(channel_review, data_alone_come_after_the_work_that_was_enqueued_before)
 	share_channel_close(p);
 }
 
-Test(channel_review, the_end_of_a_channel_is_told_to_who_receives_many_at_a_time)
+Test(channel_promises, the_end_of_a_channel_is_told_to_who_receives_many_at_a_time)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
@@ -124,6 +124,21 @@ Test(channel_review, the_end_of_a_channel_is_told_to_who_receives_many_at_a_time
 	check_ok(share_ack_many(m, 2, NULL));
 	check_error(share_recv_many(c, 0, NULL, m, 4), SHARE_EPIPE);
 	check_error(share_recv_many(c, 0, NULL, m, 4), SHARE_EAGAIN);
+	share_channel_close(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_promises, what_waits_for_a_consumer_goes_with_its_producer)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
+
+	send_number(p, 1);
+	share_channel_close(p);
+	o.from = SHARE_FROM_OLDEST;
+	c = open_channel(other, SHARE_CONSUMER, &o);
+	expect_nothing(c);
 	share_channel_close(c);
 }
 
@@ -143,7 +158,7 @@ static void send_forged(share_channel *p, const struct ring_message *m)
 	pthread_mutex_unlock(&p->lock);
 }
 
-Test(channel_review, a_message_leads_to_no_memory_of_another_pool)
+Test(channel_promises, a_message_leads_to_no_memory_of_another_pool)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
@@ -194,16 +209,42 @@ static void never_fill(struct child *self, void *data)
 	child_point(self, "sent");
 }
 
-Test(channel_review, work_of_a_producer_that_died_before_it_was_known_is_not_taken_for_done)
+Test(channel_promises, work_of_a_producer_that_died_before_it_was_known_is_not_taken_for_done)
 {
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	struct child *child = child_start(never_fill, gate);
+	share_buffer *kept;
 	share_message m;
 
 	child_wait(child, "sent");
 	child_kill(child);
 	check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EOWNERDEAD);
 	check(m.channel);
+	kept = share_retain(m.buffer);
+	check_error(share_buffer_status(kept), SHARE_EOWNERDEAD);
 	check_ok(share_ack(&m, NULL));
+	check_error(share_buffer_status(kept), SHARE_EOWNERDEAD);
+	check_ok(share_release(kept, NULL));
 	share_channel_close(c);
+}
+
+Test(channel_promises, a_descriptor_that_is_asked_for_late_tells_all_the_same)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	struct pollfd ready = {.events = POLLIN};
+	share_message m;
+
+	check_error(share_recv(c, 0, NULL, &m), SHARE_EAGAIN);
+	ready.fd = share_channel_get_fd(c);
+	check(ready.fd >= 0);
+	check_ok(share_send(p, NULL, "late", 5, NULL));
+	check_eq(poll(&ready, 1, HARNESS_LIMIT_MS), 1);
+	check_ok(share_recv(c, 0, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+	/* and not for ever */
+	check_error(share_recv(c, 0, NULL, &m), SHARE_EAGAIN);
+	check_eq(poll(&ready, 1, 0), 0);
+	share_channel_close(c);
+	share_channel_close(p);
 }

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_RING_ENTRY_H
+#define LIBSHARE_RING_ENTRY_H
+
+#include "libshare/ring.h"
+#include "libshare/ring_private.h"
+#include "wire/timeline.h"
+
+/* An entry as its consumers read it, while its producer may write anything into it. */
+
+static inline uint64_t ring_sequence_of(const struct channel_entry *e)
+{
+	return atomic_load_explicit(&e->sequence, memory_order_acquire);
+}
+
+enum ring_entry_state { NOT_THERE, NONSENSE, COPIED };
+
+/* Into private memory. What makes no sense is told from what was overwritten while it was read. */
+static inline enum ring_entry_state ring_entry_read(const struct channel_entry *e,
+						    uint64_t sequence,
+						    const struct channel_shape *shape,
+						    struct ring_message *out)
+{
+	uint64_t offset_data_size, size_deliveries;
+	bool sound;
+
+	if (ring_sequence_of(e) != sequence)
+		return NOT_THERE;
+	out->number = ring_load(&e->number);
+	out->buffer = ring_load(&e->buffer);
+	out->segment = ring_load(&e->segment);
+	offset_data_size = ring_load(&e->offset_data_size);
+	size_deliveries = ring_load(&e->size_deliveries);
+	out->fence.value = ring_load(&e->value);
+	out->fence.slot = ring_load(&e->timeline);
+	out->version = ring_load(&e->version);
+	out->token = ring_load(&e->token);
+	out->offset = CHANNEL_LARGE(offset_data_size);
+	out->data_size = CHANNEL_SMALL(offset_data_size);
+	out->size = CHANNEL_LARGE(size_deliveries);
+	out->deliveries = CHANNEL_SMALL(size_deliveries);
+	sound = out->data_size <= shape->data_max && out->token < shape->in_flight &&
+		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
+		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));
+	if (sound)
+		ring_load_data(out->data, e->data, out->data_size);
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&e->sequence, memory_order_relaxed) != sequence)
+		return NOT_THERE;
+	return sound ? COPIED : NONSENSE;
+}
+
+#endif
