@@ -137,12 +137,12 @@ int main(int argc, char **argv)
 	setenv("SHARE_SOCKET", share_address(client), 1); /* for the child */
 	options.kind = "host";
 	check(share_pool_create(client, "fences", &options, &pool), "share_pool_create");
-	check(share_host_stream_create(client, &stream), "share_host_stream_create");
-	child = fork();
+	child = fork(); /* before this process has threads: those of streams */
 	if (child == 0) {
 		consume();
 		exit(0);
 	}
+	check(share_host_stream_create(client, &stream), "share_host_stream_create");
 
 	check(share_alloc(pool, SIZE, stream, &buffer), "share_alloc");
 	check(share_host_stream_launch(stream, fill, share_ptr(buffer)),

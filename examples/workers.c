@@ -137,6 +137,7 @@ static void load(int unused)
 
 static void work(int ready)
 {
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
 	share_buffer *weights, *answer;
 	share_message request;
 	share_service *service;
@@ -147,7 +148,8 @@ static void work(int ready)
 	check(share_connect(NULL, &client), "share_connect");
 	check(share_pool_open(client, POOL, &pool), "share_pool_open");
 	check(share_lookup(client, WEIGHTS, SHARE_RDONLY, 0, NULL, &weights), WEIGHTS);
-	check(share_service_open(client, SERVICE, SHARE_WORKER, NULL, &service),
+	options.pool = POOL;
+	check(share_service_open(client, SERVICE, SHARE_WORKER, &options, &service),
 	      "share_service_open");
 	/* the first inference brings the weights in */
 	infer(share_ptr(weights), share_ptr(weights), (float[WIDTH]){0});
@@ -275,11 +277,11 @@ static int run(int n, int rounds)
 	setenv("SHARE_SOCKET", share_address(client), 1); /* for loader and workers */
 	start(load, 0);
 	expect_success(1, "the loader");
+	start_workers(workers, n); /* before this process has threads: those of a service */
 	check(share_pool_open(client, POOL, &pool), "share_pool_open");
 	options.pool = POOL;
 	check(share_service_open(client, SERVICE, SHARE_CALLER, &options, &service),
 	      "share_service_open");
-	start_workers(workers, n);
 	for (int i = 0; i < n; i++)
 		add_usage(workers[i], &rss_kib, &pss_kib);
 
