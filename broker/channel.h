@@ -81,10 +81,14 @@ struct member {
 	size_t page_size;
 	size_t written; /* where something was found in it, + 1: see member_unwritten() */
 	uint64_t known[CHANNEL_MEMBERS_MAX]; /* by slot: whose descriptors it was sent */
+	/* consumers, by slot: the producer that waits for it no more */
+	uint64_t abandoned_by[CHANNEL_MEMBERS_MAX];
 
-	unsigned holds;              /* consumers: estates that refer to it */
-	struct departure *departure; /* of a consumer that is GONE and lives */
-	struct estate *estate;       /* of a producer, from the start */
+	unsigned holds;                /* consumers: estates that refer to it */
+	struct departure *departure;   /* of a consumer that is GONE and lives */
+	struct estate *estate;         /* of a producer, from the start */
+	LIST_HEAD(, estate) abandoned; /* of a producer: what consumers have that it left behind */
+	uint32_t n_abandoned;
 	LIST_ENTRY(member) of_departed;
 	TAILQ_ENTRY(member) departing; /* in the broker */
 };
@@ -164,6 +168,14 @@ bool estate_has(const struct estate *e, const struct buffer *buffer);
 /* When the producer went. */
 uint64_t estate_since_ms(const struct estate *e);
 void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_abandon.c: what a consumer has that its producer waits for no more */
+
+/* @tokens: bit by token, those that the consumer may still use. 0, SHARE_EQUOTA or negative errno.
+ */
+int member_abandon(struct member *producer, struct member *consumer, const unsigned char *tokens,
+		   size_t size);
 
 /* ------------------------------------------------------------------------------------------- */
 /* channel_departure.c: what runs behind the acknowledgements of a consumer that is GONE */

@@ -17,49 +17,14 @@
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
-#include "broker/channel.h"
+#include "broker/channel_estate.h"
 #include "broker/client.h"
 #include "broker/pool.h"
 #include "broker/suballocator.h"
 #include "wire/mutation.h"
 
-struct entry {
-	struct buffer *buffer; /* NULL once the reference is given up */
-	uint64_t open;         /* by holder: those that have not acknowledged it */
-	uint32_t version;
-	uint16_t token;
-};
-
-struct holder {
-	struct member *consumer; /* NULL: settled */
-	bool admitted;           /* else it was only told about the producer, and has to be again */
-	bool over;               /* what it has not acknowledged by now, it will not */
-	bool busy;               /* entries from `next` on are to be looked at */
-	bool unpaid;             /* some of its fences are more than its user may have */
-	uint32_t next;
-};
-
-enum phase { PHASE_NONE, PHASE_TAKING, PHASE_SETTLING };
-
-struct estate {
-	TAILQ_ENTRY(estate) link; /* in the broker, while there is something to do */
-	bool queued;
-	enum phase phase;
-	struct member *producer;
-	struct broker *broker;
-	uint32_t serial;     /* of the CHANNEL_CLOSE, 0: none */
-	uint32_t next_token; /* while it is taken */
-	uint32_t next_entry; /* then: to be looked up at those consumers that went before */
-	uint64_t since_ms;
-	uint32_t n_holders, n, n_left;
-	uint64_t bytes;
-	struct holder holders[CHANNEL_MEMBERS_MAX];
-	struct entry entries[];
-};
-
-struct estate *estate_new(struct member *producer)
+struct estate *estate_with_room(struct member *producer, uint32_t room)
 {
-	uint32_t room = producer->channel->shape.in_flight;
 	struct estate *e = calloc(1, sizeof(*e) + room * sizeof(struct entry));
 
 	if (!e)
@@ -69,7 +34,12 @@ struct estate *estate_new(struct member *producer)
 	return e;
 }
 
-static void queue(struct estate *e)
+struct estate *estate_new(struct member *producer)
+{
+	return estate_with_room(producer, producer->channel->shape.in_flight);
+}
+
+void estate_queue(struct estate *e)
 {
 	if (!e->queued)
 		TAILQ_INSERT_TAIL(&e->broker->estates, e, link);
@@ -100,7 +70,7 @@ void estate_free(struct estate *e)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void take_buffer(struct estate *e, uint32_t token, const struct channel_token *t)
+void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t)
 {
 	struct member *m = e->producer;
 	uint64_t id = atomic_load_explicit(&t->buffer, memory_order_acquire);
@@ -133,7 +103,8 @@ static void find_holders(struct estate *e)
 
 		if (!m || m->state == MEMBER_PREPARING)
 			continue;
-		h->admitted = atomic_load_explicit(&a->consumer, memory_order_acquire) == m->id;
+		h->admitted = atomic_load_explicit(&a->consumer, memory_order_acquire) == m->id &&
+			      m->abandoned_by[producer->slot] != producer->id;
 		if (!h->admitted && m->known[producer->slot] != producer->id)
 			continue;
 		h->consumer = m;
@@ -157,7 +128,7 @@ bool estate_take(struct estate *e, int *budget)
 	for (; (t = member_next_token(m, &e->next_token)); e->next_token++, --*budget) {
 		if (*budget <= 0)
 			return false;
-		take_buffer(e, e->next_token, t);
+		estate_take_buffer(e, e->next_token, t);
 	}
 	e->phase = PHASE_SETTLING;
 	e->since_ms = broker_now_ms();
@@ -165,7 +136,7 @@ bool estate_take(struct estate *e, int *budget)
 	m->state = MEMBER_GONE;
 	member_detach(m);
 	doorbell_done(&m->doorbell);
-	queue(e);
+	estate_queue(e);
 	channel_changed(m->channel, SHARE_PRODUCER);
 	if (done.serial)
 		client_send(client, &done, NULL, 0);
@@ -176,7 +147,7 @@ void estate_take_later(struct estate *e, uint32_t serial)
 {
 	e->phase = PHASE_TAKING;
 	e->serial = serial;
-	queue(e);
+	estate_queue(e);
 }
 
 bool estate_is_being_taken(const struct estate *e)
@@ -186,7 +157,7 @@ bool estate_is_being_taken(const struct estate *e)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void give_up(struct estate *e, struct entry *entry)
+void estate_give_up(struct estate *e, struct entry *entry)
 {
 	struct buffer *buffer = entry->buffer;
 
@@ -196,9 +167,7 @@ static void give_up(struct estate *e, struct entry *entry)
 	buffer_unref(e->broker, buffer);
 }
 
-enum answer { NOT_ACKNOWLEDGED, ACKNOWLEDGED, UNPAID };
-
-static enum answer add_fence(struct estate *e, struct entry *entry, struct member *consumer,
+enum answer estate_add_fence(struct estate *e, struct entry *entry, struct member *consumer,
 			     int *budget)
 {
 	struct fence_set **pending = &entry->buffer->pending;
@@ -220,7 +189,7 @@ static enum answer add_fence(struct estate *e, struct entry *entry, struct membe
 	return ACKNOWLEDGED;
 }
 
-static struct holder *find_holder(const struct estate *e, const struct member *consumer)
+struct holder *estate_find_holder(const struct estate *e, const struct member *consumer)
 {
 	for (uint32_t i = 0; e->phase == PHASE_SETTLING && i < e->n_holders; i++)
 		if (e->holders[i].consumer == consumer)
@@ -231,7 +200,7 @@ static struct holder *find_holder(const struct estate *e, const struct member *c
 /* It is gone, but its work on this is not paid for: it holds it until it is dead. */
 static void hold_for(struct estate *e, struct entry *entry, struct member *departed)
 {
-	struct holder *h = find_holder(e, departed);
+	struct holder *h = estate_find_holder(e, departed);
 
 	if (!h && e->n_holders < CHANNEL_MEMBERS_MAX) {
 		h = &e->holders[e->n_holders++];
@@ -257,12 +226,12 @@ static bool ask_the_departed(struct estate *e, int *budget)
 			return false;
 		LIST_FOREACH (m, &e->producer->channel->departed, of_departed) {
 			if (!m->died && !MUTATION(forget_departures) &&
-			    add_fence(e, entry, m, budget) == UNPAID)
+			    estate_add_fence(e, entry, m, budget) == UNPAID)
 				hold_for(e, entry, m);
 			--*budget;
 		}
 		if (!entry->open)
-			give_up(e, entry);
+			estate_give_up(e, entry);
 	}
 	return true;
 }
@@ -279,7 +248,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 			return false;
 		if (!(entry->open & bit))
 			continue;
-		switch (add_fence(e, entry, h->consumer, budget)) {
+		switch (estate_add_fence(e, entry, h->consumer, budget)) {
 		case ACKNOWLEDGED:
 			break;
 		case UNPAID:
@@ -292,7 +261,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 		}
 		entry->open &= ~bit;
 		if (!entry->open)
-			give_up(e, entry);
+			estate_give_up(e, entry);
 	}
 	h->busy = false;
 	if (h->over && !h->unpaid &&
@@ -311,10 +280,35 @@ static bool is_settled(const struct estate *e)
 	return true;
 }
 
+void estate_end(struct estate *e)
+{
+	struct member *producer = e->producer;
+	struct channel *ch = producer->channel;
+
+	e->settled = true;
+	if (e->partial) {
+		LIST_REMOVE(e, of_producer);
+		producer->n_abandoned--;
+		estate_free(e);
+	}
+	if (!producer->estate->settled || !LIST_EMPTY(&producer->abandoned))
+		return;
+	member_free(producer);
+	channel_end_if_unused(ch);
+}
+
+/* Nothing of it is left, whoever may still be there. */
+static void let_holders_go(struct estate *e)
+{
+	for (uint32_t i = 0; i < e->n_holders; i++) {
+		if (e->holders[i].consumer)
+			e->holders[i].consumer->holds--;
+		e->holders[i].consumer = NULL;
+	}
+}
+
 bool estate_work(struct estate *e, int *budget)
 {
-	struct channel *ch = e->producer->channel;
-
 	if (e->phase == PHASE_TAKING && !estate_take(e, budget))
 		return true;
 	if (!ask_the_departed(e, budget))
@@ -323,18 +317,18 @@ bool estate_work(struct estate *e, int *budget)
 		if (e->holders[i].consumer && e->holders[i].busy && !look_at_holder(e, i, budget))
 			return true;
 	unqueue(e);
-	if (is_settled(e)) {
-		member_free(e->producer);
-		channel_end_if_unused(ch);
-	}
+	if (e->partial && e->n_left == 0)
+		let_holders_go(e);
+	if (is_settled(e))
+		estate_end(e);
 	return false;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-void estate_drained(struct estate *e, const struct member *consumer)
+static void drained(struct estate *e, const struct member *consumer)
 {
-	struct holder *h = find_holder(e, consumer);
+	struct holder *h = estate_find_holder(e, consumer);
 
 	/* said again, it changes nothing: each time costs a look at everything */
 	if (!h || (h->over && !consumer->died))
@@ -343,7 +337,16 @@ void estate_drained(struct estate *e, const struct member *consumer)
 	h->busy = true;
 	h->unpaid = false;
 	h->next = 0;
-	queue(e);
+	estate_queue(e);
+}
+
+void estate_drained(struct estate *e, const struct member *consumer)
+{
+	struct estate *part;
+
+	drained(e, consumer);
+	LIST_FOREACH (part, &e->producer->abandoned, of_producer)
+		drained(part, consumer);
 }
 
 void estates_consumer_gone(struct member *consumer)
@@ -353,45 +356,4 @@ void estates_consumer_gone(struct member *consumer)
 	LIST_FOREACH (m, &consumer->channel->members, of_channel)
 		if (m->role == SHARE_PRODUCER && consumer->holds > 0)
 			estate_drained(m->estate, consumer);
-}
-
-bool estate_waits_for(const struct estate *e, const struct member *consumer)
-{
-	const struct holder *h = find_holder(e, consumer);
-
-	return h && !h->over;
-}
-
-static bool ring_has(struct member *producer, uint64_t id)
-{
-	const struct channel_token *t;
-
-	for (uint32_t i = 0; (t = member_next_token(producer, &i)); i++)
-		if (atomic_load_explicit(&t->buffer, memory_order_relaxed) == id)
-			return true;
-	return false;
-}
-
-bool estate_has(const struct estate *e, const struct buffer *buffer)
-{
-	struct member *m = e->producer;
-
-	if (e->phase != PHASE_SETTLING)
-		return lease_find(e->broker, m->client, (struct buffer *)(uintptr_t)buffer) &&
-		       ring_has(m, buffer_id(buffer));
-	for (uint32_t i = 0; i < e->n; i++)
-		if (e->entries[i].buffer == buffer)
-			return true;
-	return false;
-}
-
-uint64_t estate_since_ms(const struct estate *e)
-{
-	return e->since_ms;
-}
-
-void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes)
-{
-	*buffers += e->phase == PHASE_SETTLING ? e->n_left : e->n;
-	*bytes += e->bytes;
 }

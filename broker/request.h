@@ -85,6 +85,7 @@ void handle_channel_close(struct request *r);
 void handle_channel_drained(struct request *r);
 void handle_channel_segment(struct request *r);
 void handle_channel_retain(struct request *r);
+void handle_channel_abandon(struct request *r);
 /* report.c */
 void handle_query(struct request *r);
 

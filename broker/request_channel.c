@@ -189,6 +189,41 @@ void handle_channel_drained(struct request *r)
 		estate_drained(producer->estate, m);
 }
 
+/* One that has closed the channel counts, too: its streams may have work to do. */
+static struct member *find_consumer(const struct member *m, uint64_t id)
+{
+	struct member *other;
+
+	LIST_FOREACH (other, &m->channel->members, of_channel)
+		if (other->id == id && other->role == SHARE_CONSUMER &&
+		    other->state != MEMBER_PREPARING)
+			return other;
+	return NULL;
+}
+
+void handle_channel_abandon(struct request *r)
+{
+	const struct wire_channel_abandon *a = &r->m->channel_abandon;
+	struct member *m = find_ready(r, a->member), *consumer;
+	int e = 0;
+
+	if (!m)
+		return;
+	if (m->role != SHARE_PRODUCER) {
+		request_fail(r, SHARE_EINVAL, "consumers have sent nothing");
+		return;
+	}
+	consumer = find_consumer(m, a->consumer);
+	if (consumer)
+		e = member_abandon(m, consumer, a->tokens.data, a->tokens.size);
+	if (e == SHARE_EQUOTA)
+		request_fail(r, e, "too many consumers were left behind that are not dead");
+	else if (e != 0)
+		request_fail_memory(r);
+	else
+		request_done(r);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* What messages lie in                                                                        */
 

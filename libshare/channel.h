@@ -21,6 +21,7 @@
  * channel.c           a membership
  * channel_close.c     its end
  * channel_members.c   who else takes part
+ * channel_abandon.c   what those left behind have is left to the broker
  * channel_producer.c  sending
  * channel_outgoing.c  what may be sent, and the signal
  * channel_returns.c   what consumers have acknowledged goes back
@@ -64,7 +65,9 @@ struct channel_sent {
 struct channel_cooling {
 	STAILQ_ENTRY(channel_cooling) link;
 	uint32_t token;
+	int64_t since_ms;
 	struct fences fences;
+	uint64_t members[]; /* whose fences these are */
 };
 
 /* A message that was delivered too often. */
@@ -128,6 +131,8 @@ struct share_channel {
 	uint32_t n_aside;
 	uint64_t stalling;    /* bit by slot: their clocks run */
 	int64_t look_at;      /* when to look at those clocks; 0: nobody is waited for */
+	bool wants_tokens;    /* of those who were left behind: the keeper is to get them */
+	int64_t abandon_at;   /* not before that */
 	uint32_t with_memory; /* messages in flight that have a buffer */
 	struct channel_ghost *ghosts;
 	size_t n_ghosts, room_for_ghosts;
@@ -250,6 +255,19 @@ void channel_look_for_deaths_locked(share_channel *ch);
  * True when there are others that are gone. */
 bool channel_forget_drained_locked(share_channel *ch);
 void channel_peers_done(share_channel *ch);
+
+/* A consumer that is dead, or has left, or is the broker's to look after. */
+void channel_dismiss_locked(share_channel *ch, struct channel_peer *p);
+
+/* channel_abandon.c. Tokens are what is missing: some of them may be with consumers that are left
+ * behind, or behind fences for longer than those may take. True when another one was left behind.
+ */
+bool channel_leave_cooling_locked(share_channel *ch, int64_t now);
+/* Tokens are missing: tells the keeper if it can get some. */
+void channel_want_tokens_locked(share_channel *ch);
+/* Gets them, giving the lock up in between. */
+void channel_abandon_locked(share_channel *ch);
+int64_t channel_now_ms(void);
 
 /* channel_outgoing.c. 0 or an error. */
 int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream);

@@ -35,6 +35,8 @@ static void work_locked(share_channel *ch)
 	channel_look_for_deaths_locked(ch);
 	if (channel_is_out_of_date(ch))
 		channel_sync_locked(ch); /* tried again with the next send, or look */
+	if (ch->wants_tokens)
+		channel_abandon_locked(ch);
 	channel_reclaim_locked(ch, true);
 	/* messages of the dead, which others get now; and who was just admitted */
 	channel_watch_backlog_locked(ch);

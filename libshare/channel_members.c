@@ -49,8 +49,7 @@ static void close_peer_locked(share_channel *ch, struct channel_peer *p)
 	p->over = true;
 }
 
-/* A consumer that is dead, or has acknowledged all and left. */
-static void dismiss_locked(share_channel *ch, struct channel_peer *p)
+void channel_dismiss_locked(share_channel *ch, struct channel_peer *p)
 {
 	if (p->known) {
 		ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), true);
@@ -74,7 +73,7 @@ static void peer_is_gone_locked(share_channel *ch, struct channel_peer *p)
 {
 	if (!p->over) {
 		if (ch->role == SHARE_PRODUCER)
-			dismiss_locked(ch, p);
+			channel_dismiss_locked(ch, p);
 		else
 			detach_locked(ch, p);
 	}
@@ -97,7 +96,7 @@ void channel_look_for_deaths_locked(share_channel *ch)
 		if (!p->member || p->over || !is_dead(p))
 			continue;
 		if (ch->role == SHARE_PRODUCER) {
-			dismiss_locked(ch, p);
+			channel_dismiss_locked(ch, p);
 			continue;
 		}
 		/* what it has sent can still be received */

@@ -19,7 +19,7 @@
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
 #define STALL_LOOK_MS    100
 
-static int64_t now_ms(void)
+int64_t channel_now_ms(void)
 {
 	struct timespec t;
 
@@ -91,7 +91,7 @@ static bool is_time_to_look_locked(share_channel *ch, int64_t now)
 /* Those that keep us waiting, for as long as they do. True when one was left behind. */
 static bool leave_behind_locked(share_channel *ch)
 {
-	int64_t now = now_ms();
+	int64_t now = channel_now_ms();
 	uint64_t holdups;
 	bool any = false;
 
@@ -114,6 +114,7 @@ static bool leave_behind_locked(share_channel *ch)
 			any = true;
 		}
 	}
+	any |= channel_leave_cooling_locked(ch, now);
 	if (any)
 		channel_watch_backlog_locked(ch);
 	return any;
@@ -220,6 +221,8 @@ static int put_full_locked(share_channel *ch, const share_outgoing *m, const str
 		r = put_again_locked(ch, m, s);
 		if (r == -EAGAIN && leave_behind_locked(ch))
 			continue;
+		if (r == -EAGAIN)
+			channel_want_tokens_locked(ch);
 		if (r == -EAGAIN && !s->waits)
 			r = arm_locked(ch, m, s);
 		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)

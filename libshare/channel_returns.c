@@ -99,8 +99,10 @@ void channel_given_fences(share_channel *ch, struct ring_fence given, struct fen
 	out->n = channel_hold_given(ch, given, &out->few[0]);
 }
 
-/* Those not yet reached, after what is in @out. Without memory for them, waits here. */
-static void hold_all(share_channel *ch, const struct ring_return *ret, struct fences *out)
+/* Those not yet reached, after what is in @out; @members: whose each is, or NULL. Without memory
+ * for them, waits here. */
+static void hold_all(share_channel *ch, const struct ring_return *ret, struct fences *out,
+		     uint64_t *members)
 {
 	for (uint32_t i = 0; i < ret->n; i++) {
 		struct held_fence f;
@@ -120,6 +122,8 @@ static void hold_all(share_channel *ch, const struct ring_return *ret, struct fe
 				more[k] = out->few[k];
 			out->all = more;
 		}
+		if (members)
+			members[out->n] = ret->fences[i].member;
 		out->all[out->n++] = f;
 	}
 }
@@ -138,14 +142,16 @@ static void cool_locked_until_reached(share_channel *ch, const struct ring_retur
 				      struct channel_cooling *cooling)
 {
 	cooling->token = ret->token;
+	cooling->since_ms = channel_now_ms();
 	channel_given_fences(ch, (struct ring_fence){0, 0}, &cooling->fences);
-	hold_all(ch, ret, &cooling->fences);
+	hold_all(ch, ret, &cooling->fences, cooling->members);
 	STAILQ_INSERT_TAIL(&ch->cooling, cooling, link);
 }
 
 static void retire_locked(share_channel *ch, const struct ring_return *ret, bool pending)
 {
-	struct channel_cooling *cooling = pending ? malloc(sizeof(*cooling)) : NULL;
+	struct channel_cooling *cooling =
+	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(cooling->members[0])) : NULL;
 	struct fences fences;
 
 	if (cooling) {
@@ -154,7 +160,7 @@ static void retire_locked(share_channel *ch, const struct ring_return *ret, bool
 	}
 	if (pending) {
 		channel_given_fences(ch, (struct ring_fence){0, 0}, &fences);
-		hold_all(ch, ret, &fences);
+		hold_all(ch, ret, &fences, NULL);
 		for (size_t i = 0; i < fences.n; i++)
 			fence_block(ch->client, &fences.all[i], -1);
 		fences_done(ch->client, &fences);
@@ -198,6 +204,9 @@ static void set_aside_locked(share_channel *ch, const struct ring_return *ret,
 	struct channel_aside *a = malloc(sizeof(*a));
 
 	out->buffer = sent->buffer;
+	/* somebody who was left behind may still use it */
+	if (ret->retained && sent->buffer)
+		atomic_store_explicit(&sent->buffer->known, true, memory_order_relaxed);
 	if (a) {
 		a->buffer = sent->buffer;
 		a->given = sent->given;
@@ -235,7 +244,7 @@ bool channel_collect_locked(share_channel *ch, bool all, size_t limit, struct ch
 		} else {
 			size_t ours = r->fences.n;
 
-			hold_all(ch, ret, &r->fences);
+			hold_all(ch, ret, &r->fences, NULL);
 			pending = r->fences.n > ours;
 		}
 		retire_locked(ch, ret, pending);

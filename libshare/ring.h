@@ -58,6 +58,14 @@ void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t s
  */
 void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe);
 
+/* What @member, in slot @consumer (CHANNEL_MEMBERS_MAX: in none any more), may still use: what it
+ * has not acknowledged, or has with a fence. @bits: bit by token, zeros for all `in_flight`. */
+void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
+			     unsigned char *bits);
+/* Somebody else looks after what this consumer, which does not count any more, has not
+ * acknowledged: it is as if it had leases on that. Then it is dismissed as @safe. */
+void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
+
 /*
  * Sends a message (number, token, version and deliveries are filled in here). @reference stands for
  * the message in struct ring_return. @target: the consumer slot in CHANNEL_DIRECT, else ignored.
@@ -108,7 +116,7 @@ struct ring_return {
 	void *reference;
 	uint64_t buffer;
 	uint32_t token;
-	bool retained;  /* somebody has a lease of its own */
+	bool retained;  /* somebody has a lease of its own, or is looked after by the broker */
 	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
 			 * what was sent */
 	uint32_t n;     /* fences that are behind what consumers do with it */

@@ -202,3 +202,34 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 	if (ring_is_queue(p))
 		ring_deliver_backlog(p);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* Left to somebody else                                                                       */
+
+static bool has_fence(const struct ring_producer *p, uint32_t token, uint64_t member)
+{
+	for (uint64_t fenced = p->tokens[token].fenced; fenced; fenced &= fenced - 1)
+		if (p->kept[token * p->shape.consumers + (uint32_t)__builtin_ctzll(fenced)]
+			.member == member)
+			return true;
+	return false;
+}
+
+void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
+			     unsigned char *bits)
+{
+	uint64_t bit = consumer < CHANNEL_MEMBERS_MAX ? RING_BIT(consumer) : 0;
+
+	for (uint32_t token = 0; token < p->shape.in_flight; token++)
+		if (p->tokens[token].list != LIST_FREE &&
+		    (p->tokens[token].pending & bit || has_fence(p, token, member)))
+			bits[token / 8] |= (unsigned char)(1u << token % 8);
+}
+
+void ring_producer_abandon(struct ring_producer *p, uint32_t consumer)
+{
+	for (uint32_t token = 0; token < p->shape.in_flight; token++)
+		if (p->tokens[token].pending & RING_BIT(consumer))
+			p->tokens[token].retained |= !MUTATION(recycle_abandoned);
+	ring_producer_dismiss(p, consumer, true);
+}

@@ -118,13 +118,19 @@
 	  "Leaves a channel. What a producer has sent can still be received; a consumer has "      \
 	  "acknowledged all it had.")                                                              \
 	M(CHANNEL_DRAINED, channel_drained, 51, TO_BROKER, 0, 0, 1, NOTHING,                       \
-	  "A consumer has received and acknowledged all it will of a producer that is gone.")      \
+	  "A consumer has received and acknowledged all it will of a producer that is gone, or "   \
+	  "does not wait for it any more.")                                                        \
 	M(CHANNEL_SEGMENT, channel_segment, 52, TO_BROKER, 0, 0, 1, GRANT,                         \
 	  "A consumer asks for a segment that a message lies in. The GRANT has no buffer (0).")    \
 	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT,                           \
 	  "A consumer asks for a reference of its own on the buffer of a message it has.")         \
 	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING,                                       \
 	  "The client has given back what it kept, as TRIM asks for.")                             \
+	M(CHANNEL_ABANDON, channel_abandon, 55, TO_BROKER, 0, 0, 1, DONE,                          \
+	  "A producer does not wait for a consumer any more. What that may still use of the "      \
+	  "producer's messages the broker looks after from now on, until the consumer has "        \
+	  "acknowledged it and left, or is dead. Only the first for a consumer counts; one that "  \
+	  "is no more has nothing.")                                                               \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
 	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
@@ -338,6 +344,10 @@
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \
 	F(M, u64, producer, 1, "identifier of the producer's")
+#define WIRE_FIELDS_channel_abandon(F, V, M)                            \
+	F(M, u64, member, 1, "identifier of the producer's membership") \
+	F(M, u64, consumer, 1, "identifier of the consumer's")          \
+	V(M, tokens, 1024, 1, "bit by token: those of messages that the consumer may still use")
 #define WIRE_FIELDS_channel_segment(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \
 	F(M, u64, segment, 1, "identifier")

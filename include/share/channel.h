@@ -88,10 +88,10 @@ typedef struct share_channel_options {
 			      * before that consumer's process ends */
 	uint32_t consumers;  /* at a time, up to 64; 64 */
 	uint32_t deliveries; /* queue: after so many a message is set aside; 3 */
-	uint32_t stall_ms; /* a consumer that keeps a producer waiting for longer is left behind: it
-			    * gets SHARE_ESTALE and has to open the channel again; 10000.
-			    * UINT32_MAX: never. What it has received and not acknowledged
-			    * stays among `in_flight` until it does, or ends */
+	uint32_t stall_ms; /* a consumer that keeps a producer waiting for longer, or whose streams
+			    * do, is left behind: it gets SHARE_ESTALE and has to open the
+			    * channel again; what it has received stays its own until it
+			    * acknowledges it. 10000; UINT32_MAX: never */
 	int32_t send_timeout_ms; /* -1, the default of the initialiser: no limit */
 	uint32_t from;           /* enum share_from */
 	uint32_t flags;          /* enum share_channel_flags */

@@ -256,6 +256,8 @@ static void play_channel(bool closes)
 				     .channel_segment = {CONSUMER, SEGMENT}});
 	say(1, (struct wire_message){.type = WIRE_CHANNEL_RETAIN,
 				     .channel_retain = {CONSUMER, PRODUCER, BUFFER, 50}});
+	say(0, (struct wire_message){.type = WIRE_CHANNEL_ABANDON,
+				     .channel_abandon = {PRODUCER, CONSUMER, {"\377", 1}}});
 	if (closes)
 		say(0,
 		    (struct wire_message){.type = WIRE_CHANNEL_CLOSE, .channel_close = {PRODUCER}});

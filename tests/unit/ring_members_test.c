@@ -131,6 +131,51 @@ Test(ring_members, what_one_left_behind_has_comes_back_when_it_is_gone)
 	comes_back(1);
 }
 
+/* What a consumer may use: bit by token. */
+static unsigned find_held(uint32_t consumer, uint64_t member)
+{
+	unsigned char bits[1] = {0};
+
+	ring_producer_find_held(producers[0], consumer, member, bits);
+	return bits[0];
+}
+
+Test(ring_members, what_is_left_to_somebody_else_comes_back_as_shared)
+{
+	unsigned held, behind_fence;
+
+	broadcast(2);
+	sends(0);
+	uses(1, 0);
+	receives(0, 0);
+	held = 1u << message.token;
+	sends(1);
+	uses(0, 1);
+	uses(1, 1);
+	comes_back(1);
+	cr_assert_not(returned.retained);
+	sends(2);
+	receives(1, 2);
+	receives(0, 2);
+	acks_this(0, &message, 9, false);
+	behind_fence = 1u << message.token;
+	nothing_comes_back();
+	ring_producer_dismiss(producers[0], 0, false);
+	nothing_comes_back();
+	cr_assert_eq(find_held(0, consumer_members[0]), held | behind_fence);
+	cr_assert_eq(find_held(CHANNEL_MEMBERS_MAX, consumer_members[0]), behind_fence);
+	cr_assert_eq(find_held(CHANNEL_MEMBERS_MAX, consumer_members[0] + 100), 0);
+	ring_producer_abandon(producers[0], 0);
+	comes_back(0);
+	cr_assert(returned.retained);
+	nothing_comes_back();
+	acks(1);
+	comes_back(2);
+	cr_assert_not(returned.retained);
+	cr_assert_eq(returned.n, 1);
+	cr_assert_eq(returned.fences[0].fence.slot, 9);
+}
+
 Test(ring_members, a_slot_serves_one_after_the_other)
 {
 	broadcast(1);

@@ -129,7 +129,8 @@ fail()
 }
 
 for who in host short_lives channels gpu host_fences poison_test gpu_death_test gpu_streams_test \
-	gpu_magazine_test fence_chain_test channel_broker_test channel_reuse_test ring_drop_test; do
+	gpu_magazine_test fence_chain_test channel_abandon_test channel_broker_test channel_reuse_test \
+	ring_drop_test ring_members_test; do
 	if ! can_run $who; then
 		printf '%-5s %-32s %-18s %s\n' - "nothing is broken" $who "cannot run here"
 		continue
@@ -180,6 +181,8 @@ c redeliver_unmarked              channels
 c send_without_looking            channels
 c forget_estate                   channels
 c forget_departures               channel_broker_test
+c abandon_without_keeping         channel_abandon_test
+c recycle_abandoned               ring_members_test
 c take_what_was_dropped           ring_drop_test
 m magazine_without_wait           host gpu_magazine_test
 m recycle_shared                  host
