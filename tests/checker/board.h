@@ -92,7 +92,7 @@ struct board {
 	_Atomic uint64_t claimed; /* steps */
 	_Atomic bool stop;
 	/* what was done, of all workers that ever were */
-	_Atomic uint64_t fills, reads, words, discarded, full, hang_ups, wrong;
+	_Atomic uint64_t fills, reads, kernels, words, discarded, full, hang_ups, wrong;
 	_Atomic uint64_t sent, received, again, lost, stale, set_aside;
 	_Atomic uint32_t dying; /* processes of which the broker may not know that they are dead */
 	struct worker_state workers[WORKERS_MAX];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Work on a GPU, without kernels, so that no CUDA compiler is needed and the stand-in driver will
- * do: fills and copies on CUDA streams, and host functions between them that take their time. What
- * is read goes into pinned memory and is looked at by a host function behind the copy.
+ * Work on a GPU, which needs no CUDA compiler: fills and copies on CUDA streams with host functions
+ * between them that take their time, which is all that the stand-in driver can do; and every other
+ * time, on a real one, kernels that spin and then fill or copy. What is read goes into pinned
+ * memory and is looked at by a host function behind the copy.
  */
 
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "memory/cuda.h"
+#include "tests/checker/gpu_kernels.h"
 #include "tests/checker/worker.h"
 
 /* What libshare has no use for. */
@@ -22,6 +24,8 @@ static const struct cuda *cu;
 static CUdevice device;
 static void *pinned;
 static size_t pinned_size;
+static CUdeviceptr pinned_address; /* for kernels */
+static bool has_kernels;
 
 static void must(struct worker *w, const char *call, CUresult result)
 {
@@ -72,7 +76,11 @@ static int start(struct worker *w)
 	    mmap(NULL, pinned_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pinned == MAP_FAILED)
 		unexpected(w, "mmap", SHARE_ENOMEM);
-	must(w, "cuMemHostRegister", cu->MemHostRegister(pinned, pinned_size, 0));
+	must(w, "cuMemHostRegister",
+	     cu->MemHostRegister(pinned, pinned_size, CU_MEMHOSTREGISTER_DEVICEMAP));
+	must(w, "cuMemHostGetDevicePointer",
+	     cu->MemHostGetDevicePointer(&pinned_address, pinned, 0));
+	has_kernels = kernels_load();
 	for (unsigned i = 0; i < JOBS; i++)
 		w->jobs[i].copy = (uint32_t *)(void *)((char *)pinned + i * most);
 	for (unsigned i = 0; i < w->n_streams; i++) {
@@ -137,31 +145,61 @@ static CUdeviceptr address(const struct job *j, uint64_t part)
 	return (CUdeviceptr)(uintptr_t)j->memory + j->size / PARTS * part;
 }
 
+static bool by_kernels(struct worker *w)
+{
+	if (!has_kernels || !dice_hit(&w->dice, 50))
+		return false;
+	atomic_fetch_add(&w->board->kernels, 1);
+	return true;
+}
+
 static void fill(struct worker *w, struct job *j)
 {
 	CUstream stream = w->streams[j->stream];
+	uint64_t words = j->size / PARTS / sizeof(uint32_t);
+	bool kernels = by_kernels(w);
 
 	for (unsigned part = 0; part < PARTS; part++) {
-		if (part % (PARTS / 2) == 0)
-			pause_stream(w, j, part / (PARTS / 2));
-		must(w, "cuMemsetD32Async",
-		     memset_d32(address(j, part), mark_word(&j->mark, part),
-				j->size / PARTS / sizeof(uint32_t), stream));
+		unsigned half = part / (PARTS / 2);
+		bool first = part % (PARTS / 2) == 0;
+		uint32_t word = mark_word(&j->mark, part);
+
+		if (kernels) {
+			must(w, "cuLaunchKernel",
+			     kernel_fill(stream, address(j, part), words, word,
+					 first ? j->pauses_us[half] : 0));
+			continue;
+		}
+		if (first)
+			pause_stream(w, j, half);
+		must(w, "cuMemsetD32Async", memset_d32(address(j, part), word, words, stream));
 	}
 	must(w, "cuLaunchHostFunc", launch_host_function(stream, finish, j));
 }
 
-static void read_back(struct worker *w, struct job *j)
+static void read_half(struct worker *w, struct job *j, unsigned half, bool kernels)
 {
 	CUstream stream = w->streams[j->stream];
+	char *to = (char *)j->copy + j->size / 2 * half;
+	CUdeviceptr from = address(j, PARTS / 2 * half);
 
-	for (unsigned half = 0; half < 2; half++) {
-		pause_stream(w, j, half);
-		must(w, "cuMemcpyDtoHAsync",
-		     cu->MemcpyDtoHAsync((char *)j->copy + j->size / 2 * half,
-					 address(j, PARTS / 2 * half), j->size / 2, stream));
+	if (kernels) {
+		must(w, "cuLaunchKernel",
+		     kernel_copy(stream, pinned_address + (uint64_t)(to - (char *)pinned), from,
+				 j->size / 2 / sizeof(uint32_t), j->pauses_us[half]));
+		return;
 	}
-	must(w, "cuLaunchHostFunc", launch_host_function(stream, finish, j));
+	pause_stream(w, j, half);
+	must(w, "cuMemcpyDtoHAsync", cu->MemcpyDtoHAsync(to, from, j->size / 2, stream));
+}
+
+static void read_back(struct worker *w, struct job *j)
+{
+	bool kernels = by_kernels(w);
+
+	read_half(w, j, 0, kernels);
+	read_half(w, j, 1, kernels);
+	must(w, "cuLaunchHostFunc", launch_host_function(w->streams[j->stream], finish, j));
 }
 
 static void synchronize(struct worker *w, unsigned stream)

@@ -225,12 +225,13 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 		       atomic_load(&board->again), atomic_load(&board->lost),
 		       atomic_load(&board->set_aside), atomic_load(&board->stale));
 	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
-	       " words, %" PRIu64 " of them void; full %" PRIu64
+	       " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
 	       " times; killed: %u processes, %u agents; hung up: %" PRIu64 ": %s\n",
 	       o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
 	       atomic_load(&board->reads), atomic_load(&board->words),
-	       atomic_load(&board->discarded), atomic_load(&board->full), supervisor_kills(s),
-	       supervisor_agent_kills(s), atomic_load(&board->hang_ups),
+	       atomic_load(&board->discarded), atomic_load(&board->kernels),
+	       atomic_load(&board->full), supervisor_kills(s), supervisor_agent_kills(s),
+	       atomic_load(&board->hang_ups),
 	       ending == ENDING_WELL      ? "ok"
 	       : ending == ENDING_STUCK   ? "stuck"
 	       : ending == ENDING_SKIPPED ? "skipped"
