@@ -7,34 +7,6 @@
 
 #include "tests/threads/threads.h"
 
-#define HELD 6
-
-static void take_and_give(share_pool *p, unsigned index, uint32_t largest, unsigned n)
-{
-	struct {
-		share_buffer *buffer;
-		uint64_t value;
-	} held[HELD] = {{NULL, 0}};
-	uint32_t state = index + 1;
-
-	for (unsigned i = 0; i < n; i++) {
-		unsigned at = dice(&state, HELD);
-
-		if (held[at].buffer) {
-			check_eq(mark_of(held[at].buffer), held[at].value);
-			check_ok(share_release(held[at].buffer, NULL));
-			held[at].buffer = NULL;
-		} else {
-			held[at].value = (uint64_t)(index + 1) << 32 | i;
-			held[at].buffer =
-			    marked_buffer(p, 8 + dice(&state, largest), held[at].value);
-		}
-	}
-	for (unsigned at = 0; at < HELD; at++)
-		if (held[at].buffer)
-			check_ok(share_release(held[at].buffer, NULL));
-}
-
 static void in_the_default_pool(void *data, unsigned index)
 {
 	(void)data;

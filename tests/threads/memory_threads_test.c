@@ -7,8 +7,6 @@
 
 #include "tests/threads/threads.h"
 
-#define HELD 8
-
 static share_pool *small; /* of small segments, none kept when empty */
 
 static void open_small_pool(share_client *c, share_pool **out)
@@ -20,35 +18,6 @@ static void open_small_pool(share_client *c, share_pool **out)
 	options.release_threshold = 0;
 	if (check_one_of(share_pool_create(c, "small", &options, out), SHARE_EEXIST) != 0)
 		check_ok(share_pool_open(c, "small", out));
-}
-
-static void take_and_give(share_pool *p, unsigned index, uint32_t largest, unsigned n)
-{
-	struct {
-		share_buffer *buffer;
-		uint64_t value;
-	} held[HELD] = {{NULL, 0}};
-	uint32_t state = index + 1;
-
-	for (unsigned i = 0; i < n; i++) {
-		unsigned at = dice(&state, HELD);
-
-		if (held[at].buffer) {
-			check_eq(mark_of(held[at].buffer), held[at].value);
-			check_ok(share_release(held[at].buffer, NULL));
-			held[at].buffer = NULL;
-		} else {
-			held[at].value = (uint64_t)(index + 1) << 32 | i;
-			held[at].buffer =
-			    marked_buffer(p, 8 + dice(&state, largest), held[at].value);
-		}
-	}
-	for (unsigned at = 0; at < HELD; at++) {
-		if (!held[at].buffer)
-			continue;
-		check_eq(mark_of(held[at].buffer), held[at].value);
-		check_ok(share_release(held[at].buffer, NULL));
-	}
 }
 
 static void in_the_default_pool(void *data, unsigned index)

@@ -215,3 +215,34 @@ int threads_main(int argc, char **argv, const struct thread_test *tests, size_t 
 	printf("%u passed, %u failed\n", passed, failed);
 	return failed > 0 || passed == 0;
 }
+
+#define HELD 8
+
+void take_and_give(share_pool *p, unsigned index, uint32_t largest, unsigned n)
+{
+	struct {
+		share_buffer *buffer;
+		uint64_t value;
+	} held[HELD] = {{NULL, 0}};
+	uint32_t state = index + 1;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned at = dice(&state, HELD);
+
+		if (held[at].buffer) {
+			check_eq(mark_of(held[at].buffer), held[at].value);
+			check_ok(share_release(held[at].buffer, NULL));
+			held[at].buffer = NULL;
+		} else {
+			held[at].value = (uint64_t)(index + 1) << 32 | i;
+			held[at].buffer =
+			    marked_buffer(p, 8 + dice(&state, largest), held[at].value);
+		}
+	}
+	for (unsigned at = 0; at < HELD; at++) {
+		if (!held[at].buffer)
+			continue;
+		check_eq(mark_of(held[at].buffer), held[at].value);
+		check_ok(share_release(held[at].buffer, NULL));
+	}
+}

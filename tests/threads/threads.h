@@ -80,6 +80,9 @@ bool is_marked(const void *memory, uint64_t size, uint64_t value);
 uint64_t mark_of(share_buffer *b);
 share_buffer *marked_buffer(share_pool *p, uint64_t size, uint64_t value);
 
+/* @n times it allocates up to @largest bytes, or gives back what it has, if that is as it was. */
+void take_and_give(share_pool *p, unsigned index, uint32_t largest, unsigned n);
+
 /* One of these, 0 included by all. Returns it. */
 int one_of(const char *file, int line, int r, const int *errors, size_t n);
 #define check_one_of(call, ...)                                  \
