@@ -18,6 +18,7 @@ struct account {
 	uid_t uid;
 	const struct limits *limits;
 	uint64_t used[LIMIT_KINDS];
+	uint64_t gated;         /* of LIMIT_BYTES */
 	bool full[LIMIT_KINDS]; /* said so already */
 };
 
@@ -78,6 +79,9 @@ void account_unref(struct account *a)
 		if (a->used[i])
 			log_bug("the account of uid %u ends with %llu %s", (unsigned)a->uid,
 				(unsigned long long)a->used[i], limit_name((enum limit_kind)i));
+	if (a->gated)
+		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
+			(unsigned long long)a->gated);
 	LIST_REMOVE(a, link);
 	free(a);
 }
@@ -130,6 +134,25 @@ void charge_return(struct charge *c)
 	account_unref(a);
 }
 
+void account_add_gated(struct account *a, uint64_t bytes)
+{
+	a->gated += bytes;
+}
+
+void account_subtract_gated(struct account *a, uint64_t bytes)
+{
+	if (bytes > a->gated) {
+		log_bug("uid %u returns more gated bytes than it has", (unsigned)a->uid);
+		bytes = a->gated;
+	}
+	a->gated -= bytes;
+}
+
+uint64_t account_gated(const struct account *a)
+{
+	return a->gated;
+}
+
 uint64_t account_used(const struct account *a, enum limit_kind resource)
 {
 	return a->used[resource];
@@ -143,4 +166,14 @@ uint64_t account_limit(const struct account *a, enum limit_kind resource)
 uid_t account_uid(const struct account *a)
 {
 	return a->uid;
+}
+
+const struct account *account_from(const struct accounts *accounts, uint64_t uid)
+{
+	const struct account *a, *found = NULL;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		if (a->uid >= uid && (!found || a->uid < found->uid))
+			found = a;
+	return found;
 }

@@ -40,8 +40,15 @@ void charge_return(struct charge *c);
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
 
+/* Of the bytes in use those that nobody holds any more, but work still runs on. */
+void account_add_gated(struct account *a, uint64_t bytes);
+void account_subtract_gated(struct account *a, uint64_t bytes);
+uint64_t account_gated(const struct account *a);
+
 uint64_t account_used(const struct account *a, enum limit_kind resource);
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
 uid_t account_uid(const struct account *a);
+/* That of the lowest uid from @uid on; NULL: there is none. */
+const struct account *account_from(const struct accounts *accounts, uint64_t uid);
 
 #endif

@@ -9,22 +9,19 @@
  */
 
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <event2/event.h>
 #include <share/share.h>
 
 #include "broker/agent.h"
+#include "broker/agent_process.h"
 #include "broker/broker.h"
 #include "broker/child.h"
 #include "broker/log.h"
@@ -70,7 +67,7 @@ static void set_timer(struct agent *a, uint64_t at_ms)
 	uint64_t now = broker_now_ms(), left = at_ms > now ? at_ms - now : 0;
 	struct timeval delay = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
 
-	event_add(a->timer, &delay);
+	broker_set_timer(a->broker, a->timer, &delay);
 }
 
 /* The next thing that time brings: a start, or the first deadline. */
@@ -225,72 +222,20 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* $SHARE_AGENT, else beside this program. False when that cannot be said. */
-static bool find_program(char out[PATH_MAX])
-{
-	const char *set = getenv("SHARE_AGENT");
-	char self[PATH_MAX];
-	ssize_t n;
-
-	if (set && *set)
-		return snprintf(out, PATH_MAX, "%s", set) < PATH_MAX;
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n <= 0)
-		return false;
-	self[n] = '\0';
-	return snprintf(out, PATH_MAX, "%s/share-agent", dirname(self)) < PATH_MAX;
-}
-
-static int spawn(struct agent *a, const char *program, int socket)
-{
-	char name[] = "share-agent", socket_option[] = "--socket", three[] = "3";
-	char device_option[] = "--device";
-	char *arguments[] = {name, socket_option, three, NULL, NULL, NULL};
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t none, all;
-	int r;
-
-	if (a->device[0]) {
-		arguments[3] = device_option;
-		arguments[4] = a->device;
-	}
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	r = posix_spawn_file_actions_adddup2(&actions, socket, 3);
-	if (r == 0)
-		r = posix_spawn(&a->pid, program, &actions, &attributes, arguments, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	if (r != 0)
-		a->pid = 0;
-	return -r;
-}
-
 /* 0, or negative errno with @program set as far as it is known. */
 static int start(struct agent *a, char program[PATH_MAX])
 {
-	int pair[2], r;
+	int r = agent_process_start(a->device, program, &a->pid, &a->socket);
 
-	strcpy(program, "share-agent");
-	if (!find_program(program))
-		return -ENAMETOOLONG;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	a->readable = event_new(a->broker->base, pair[0], EV_READ | EV_PERSIST, on_readable, a);
-	r = a->readable && event_add(a->readable, NULL) == 0 ? spawn(a, program, pair[1]) : -ENOMEM;
-	close(pair[1]);
-	a->socket = pair[0];
 	if (r < 0)
+		return r;
+	a->readable = event_new(a->broker->base, a->socket, EV_READ | EV_PERSIST, on_readable, a);
+	if (!a->readable || event_add(a->readable, NULL) < 0) {
 		end_process(a);
-	else
-		log_debug("agent of %s: pid %d", name_of(a), (int)a->pid);
-	return r;
+		return -ENOMEM;
+	}
+	log_debug("agent of %s: pid %d", name_of(a), (int)a->pid);
+	return 0;
 }
 
 /*
@@ -436,6 +381,16 @@ void agent_replace(struct agent *a, const char *why)
 	if (first)
 		answer(a, first, NULL, NULL, SHARE_EDEVICE, why ? why : "the agent was let go");
 	schedule(a);
+}
+
+void agent_distrust(struct agent *a, const char *why)
+{
+	lose(a, why, false);
+}
+
+void agent_look(struct agent *a)
+{
+	event_active(a->timer, EV_TIMEOUT, 0);
 }
 
 uint32_t agent_incarnation(const struct agent *a)

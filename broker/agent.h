@@ -44,12 +44,18 @@ int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *answe
 int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *answer,
 		   void *data);
 
+/* Whether it is time for something, from the loop. */
+void agent_look(struct agent *a);
+
 /* Which process this is: what one made is unknown to the next. */
 uint32_t agent_incarnation(const struct agent *a);
 
 /* Ends the process though nothing is wrong with it; the next request starts another. @why is for
  * the log, NULL: not worth a line. */
 void agent_replace(struct agent *a, const char *why);
+
+/* What it has answered cannot be: like a process that says nonsense. */
+void agent_distrust(struct agent *a, const char *why);
 
 pid_t agent_pid(const struct agent *a); /* 0: none is running */
 /* The last one that was told to end: whose answer an error may be, and which may not have ended. 0:

@@ -39,6 +39,37 @@ uint64_t broker_now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* A timer that is set already can be set to another time without memory. */
+static const struct timeval never = {365 * 24 * 3600, 0};
+static const struct timeval soon = {0, LOOK_AGAIN_MS * 1000};
+
+void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay)
+{
+	if (event_add(timer, delay) < 0)
+		event_add(b->catch_up, &soon);
+}
+
+/* Some timer could not be set, and nobody knows which. All of them only make the broker look
+ * whether there is something to do, so they may come at any time. */
+static void on_catch_up(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct pool *p;
+
+	(void)fd, (void)what;
+	event_add(b->catch_up, &never);
+	event_active(b->look_again, EV_TIMEOUT, 0);
+	event_active(b->gpu_watch, EV_TIMEOUT, 0);
+	event_active(b->channel_work, EV_TIMEOUT, 0);
+	event_active(b->reaper, EV_TIMEOUT, 0);
+	event_active(b->waker, EV_TIMEOUT, 0);
+	LIST_FOREACH (p, &b->pools, link)
+		event_active(p->timer, EV_TIMEOUT, 0);
+	devices_look_at_agents(b);
+	clients_settle(b);
+	listener_resume(b->listener);
+}
+
 /* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
  */
 static uint32_t look_limit(const struct broker *b)
@@ -77,7 +108,7 @@ void broker_look_again(struct broker *b)
 	struct timeval delay = {0, (suseconds_t)b->look_delay_ms * 1000};
 
 	if (!event_pending(b->look_again, EV_TIMEOUT, NULL))
-		event_add(b->look_again, &delay);
+		broker_set_timer(b, b->look_again, &delay);
 }
 
 void broker_look_soon(struct broker *b)
@@ -86,7 +117,7 @@ void broker_look_soon(struct broker *b)
 
 	if (b->look_delay_ms > LOOK_AGAIN_MS || !event_pending(b->look_again, EV_TIMEOUT, NULL)) {
 		b->look_delay_ms = LOOK_AGAIN_MS;
-		event_add(b->look_again, &delay);
+		broker_set_timer(b, b->look_again, &delay);
 	}
 }
 
@@ -109,13 +140,13 @@ static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
 			again |= timelines_look(c->timelines);
 	}
 	if (again)
-		event_add(b->gpu_watch, &gpu_look);
+		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
 void broker_watch_gpus(struct broker *b)
 {
 	if (!event_pending(b->gpu_watch, EV_TIMEOUT, NULL))
-		event_add(b->gpu_watch, &gpu_look);
+		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
 static int create_pools(struct broker *b)
@@ -164,8 +195,10 @@ int broker_new(const struct config *config, struct broker **out)
 	struct broker *b = calloc(1, sizeof(*b));
 	int r = -ENOMEM;
 
-	if (!b)
+	if (!b) {
+		log_error("cannot start: %s", strerror(ENOMEM));
 		return -ENOMEM;
+	}
 	b->config = config;
 	b->uid = geteuid();
 	b->started_ms = broker_now_ms();
@@ -176,6 +209,7 @@ int broker_new(const struct config *config, struct broker **out)
 	LIST_INIT(&b->devices.list);
 	TAILQ_INIT(&b->watches);
 	TAILQ_INIT(&b->ending);
+	TAILQ_INIT(&b->woken);
 	slab_init_keep(&b->segments, sizeof(struct segment), SEGMENT_KEEP);
 	slab_init(&b->blocks, sizeof(struct block));
 	slab_init_keep(&b->buffers, sizeof(struct buffer), BUFFER_KEEP);
@@ -187,11 +221,14 @@ int broker_new(const struct config *config, struct broker **out)
 	if (!b->base)
 		goto fail;
 	b->look_delay_ms = LOOK_AGAIN_MS;
+	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
 	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
 	b->reaper = event_new(b->base, -1, 0, client_on_reap, b);
+	b->waker = event_new(b->base, -1, 0, park_on_waker, b);
 	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
 	b->channel_work = event_new(b->base, -1, 0, channels_on_work, b);
-	if (!b->look_again || !b->reaper || !b->gpu_watch || !b->channel_work)
+	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
+	    !b->channel_work || event_add(b->catch_up, &never) < 0)
 		goto fail;
 	r = devices_init(b);
 	if (r == 0)
@@ -236,6 +273,8 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
 		r = -ENOMEM;
 	if (r == 0 && event_base_dispatch(b->base) < 0)
 		r = -EIO;
+	if (r < 0)
+		log_error("cannot serve: %s", strerror(-r));
 	if (lifeline)
 		event_free(lifeline);
 	if (term)
@@ -252,6 +291,7 @@ void broker_free(struct broker *b)
 
 	if (!b)
 		return;
+	b->has_ended = true;
 	listener_free(b->listener);
 	devices_stop(b);
 	scrubs_end(b);
@@ -277,8 +317,12 @@ void broker_free(struct broker *b)
 	slab_done(&b->blocks);
 	slab_done(&b->segments);
 	accounts_free(b->accounts);
+	if (b->catch_up)
+		event_free(b->catch_up);
 	if (b->reaper)
 		event_free(b->reaper);
+	if (b->waker)
+		event_free(b->waker);
 	if (b->look_again)
 		event_free(b->look_again);
 	if (b->gpu_watch)

@@ -42,6 +42,7 @@ struct broker_counters {
 
 struct broker {
 	struct event_base *base;
+	bool has_ended; /* what clients still use is theirs */
 	const struct config *config;
 	uid_t uid;
 	uint64_t started_ms;
@@ -49,6 +50,7 @@ struct broker {
 
 	struct accounts *accounts;
 	struct listener *listener;
+	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
 	unsigned look_delay_ms;  /* longer while nothing gets free */
 	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
@@ -70,6 +72,8 @@ struct broker {
 	LIST_HEAD(pool_list, pool) pools;
 	uint64_t last_pool;
 	struct devices devices;
+	struct park_list woken; /* more requests than fit into a turn of the loop */
+	struct event *waker;
 	LIST_HEAD(, child) children;            /* told to end */
 	LIST_HEAD(, scrub) scrubs;              /* of devices' memory */
 	struct slab segments;                   /* struct segment */
@@ -117,6 +121,10 @@ void broker_look_soon(struct broker *b);
 /* A client's GPU will signal a fence: take note of how far it gets, as long as its process lives.
  */
 void broker_watch_gpus(struct broker *b);
+
+/* Sets a timer on which something waits that nobody would ask for again. Where that takes memory
+ * which is not there, everything is looked at a little later. */
+void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay);
 
 uint64_t broker_now_ms(void);
 

@@ -67,6 +67,10 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	buffer->size = size;
 	buffer->refs = 1;
 	buffer->charge = charge;
+	/* its own unfinished work, for which it has paid: it still does */
+	if (block->payer == account)
+		buffer->pending = fence_set_prune(block_take_gate(block));
+	block->payer = NULL;
 	LIST_INIT(&buffer->leases);
 	*out = buffer;
 	return 0;

@@ -37,9 +37,9 @@ struct buffer {
 	uint32_t n_leases;
 	LIST_HEAD(, lease) leases;
 	struct block *block;
-	uint64_t size; /* as asked for */
-	struct fence_set *pending;
-	struct charge charge; /* bytes, to whoever allocated it */
+	uint64_t size;             /* as asked for */
+	struct fence_set *pending; /* beside the gate that the block came with */
+	struct charge charge;      /* bytes, to whoever allocated it */
 	struct metadata *metadata;
 };
 

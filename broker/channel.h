@@ -153,6 +153,8 @@ bool estate_take(struct estate *e, int *budget);
 /* The same from the loop, and then an answer. */
 void estate_take_later(struct estate *e, uint32_t serial);
 bool estate_is_being_taken(const struct estate *e);
+/* There is something to do for it, soon. */
+bool estate_is_at_work(const struct estate *e);
 /* Some of what is to be done; true when there is more. Else it may be gone, and its producer. */
 bool estate_work(struct estate *e, int *budget);
 void estate_goes_last(struct estate *e);
@@ -189,11 +191,22 @@ bool departure_look(struct departure *d, int *budget);
 bool member_has_acknowledged(struct member *consumer, const struct member *producer, uint32_t token,
 			     uint32_t version, struct fence *out);
 
+/* A fence that the consumer names; none (without timelines) where its streams can have no such. */
+struct fence member_fence(struct member *consumer, uint32_t slot, uint64_t value);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_settle.c: what was acknowledged to a producer that has lost its slot */
+
+/* @all: the consumer has nothing else of it. */
+void estate_settle(struct estate *e, const struct member *consumer, const struct wire_settled *acks,
+		   size_t n, bool all);
+
 /* ------------------------------------------------------------------------------------------- */
 /* channel_report.c */
 
-/* An object, or NULL without memory. */
-json_t *channel_report(const struct channel *ch);
+/* An object, or NULL without memory. Takes what it has looked at off *looks; when that is used up,
+ * how far the members have got is missing. */
+json_t *channel_report(const struct channel *ch, int *looks);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);

@@ -32,6 +32,25 @@ void departure_free(struct departure *d)
 	free(d);
 }
 
+/* False when its owner's streams can have no such fence. */
+static bool can_be(const struct timelines *t, uint32_t slot, uint64_t value)
+{
+	return !t->dead && slot > 0 && slot < TIMELINE_SLOTS && value > 0 &&
+	       value < TIMELINE_POISON &&
+	       (int64_t)(value - timeline_value(t->page, slot)) <= FENCE_AHEAD_MAX;
+}
+
+struct fence member_fence(struct member *consumer, uint32_t slot, uint64_t value)
+{
+	struct timelines *t = consumer->timelines;
+
+	if (!can_be(t, slot, value))
+		return (struct fence){0};
+	if (timeline_is_by_gpu(t->page, slot))
+		broker_watch_gpus(consumer->channel->broker);
+	return (struct fence){timelines_ref(t), value, slot};
+}
+
 /* What an acknowledgement says, read once. False when it names no fence that its owner's streams
  * can have: then there is none. */
 static bool read_fence(const struct timelines *t, const struct channel_ack *ack, uint64_t word,
@@ -39,9 +58,7 @@ static bool read_fence(const struct timelines *t, const struct channel_ack *ack,
 {
 	*slot = (uint32_t)word & (uint32_t)~CHANNEL_ACK_RETAINED;
 	*value = atomic_load_explicit(&ack->value, memory_order_relaxed);
-	return !t->dead && *slot > 0 && *slot<TIMELINE_SLOTS && * value> 0 &&
-	       *value < TIMELINE_POISON &&
-	       (int64_t)(*value - timeline_value(t->page, *slot)) <= FENCE_AHEAD_MAX;
+	return can_be(t, *slot, *value);
 }
 
 bool member_has_acknowledged(struct member *consumer, const struct member *producer, uint32_t token,
@@ -61,11 +78,8 @@ bool member_has_acknowledged(struct member *consumer, const struct member *produ
 	word = atomic_load_explicit(&row->acks[token].word, memory_order_acquire);
 	if (word >> 32 != version)
 		return false;
-	if (read_fence(t, &row->acks[token], word, &slot, &value)) {
-		*out = (struct fence){timelines_ref(t), value, slot};
-		if (timeline_is_by_gpu(t->page, slot))
-			broker_watch_gpus(consumer->channel->broker);
-	}
+	if (read_fence(t, &row->acks[token], word, &slot, &value))
+		*out = member_fence(consumer, slot, value);
 	return true;
 }
 

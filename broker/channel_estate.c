@@ -167,10 +167,22 @@ void estate_give_up(struct estate *e, struct entry *entry)
 	buffer_unref(e->broker, buffer);
 }
 
+bool estate_gate(struct entry *entry, struct fence *fence)
+{
+	struct fence_set **pending = &entry->buffer->pending;
+
+	*pending = fence_set_prune(*pending);
+	if (!fence_set_may_add(*pending, fence)) {
+		fence_done(fence);
+		return false;
+	}
+	*pending = fence_set_add(*pending, fence);
+	return true;
+}
+
 enum answer estate_add_fence(struct estate *e, struct entry *entry, struct member *consumer,
 			     int *budget)
 {
-	struct fence_set **pending = &entry->buffer->pending;
 	struct fence fence;
 
 	/* once another producer has its slot, so may it have the rows in the ledgers */
@@ -179,14 +191,8 @@ enum answer estate_add_fence(struct estate *e, struct entry *entry, struct membe
 		return NOT_ACKNOWLEDGED;
 	if (!fence.timelines)
 		return ACKNOWLEDGED;
-	*pending = fence_set_prune(*pending);
-	*budget -= (int)(fence_set_size(*pending) / 16);
-	if (!fence_set_may_add(*pending, &fence)) {
-		fence_done(&fence);
-		return UNPAID;
-	}
-	*pending = fence_set_add(*pending, &fence);
-	return ACKNOWLEDGED;
+	*budget -= (int)(fence_set_size(entry->buffer->pending) / 16);
+	return estate_gate(entry, &fence) ? ACKNOWLEDGED : UNPAID;
 }
 
 struct holder *estate_find_holder(const struct estate *e, const struct member *consumer)
@@ -236,6 +242,13 @@ static bool ask_the_departed(struct estate *e, int *budget)
 	return true;
 }
 
+/* Whether what its ledger does not say was not acknowledged: another producer's row may be where
+ * this one's was, and then it is known when it has told us, or is dead. */
+static bool is_heard(const struct estate *e, const struct holder *h)
+{
+	return member_holds_slot(e->producer) || h->told || h->consumer->died;
+}
+
 static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 {
 	struct holder *h = &e->holders[index];
@@ -255,8 +268,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 			h->unpaid = true;
 			continue;
 		case NOT_ACKNOWLEDGED:
-			/* what it did, and until when, cannot be known: until it is dead, then */
-			if (!h->over || (!member_holds_slot(e->producer) && !h->consumer->died))
+			if (!h->over || !is_heard(e, h))
 				continue;
 		}
 		entry->open &= ~bit;
@@ -264,8 +276,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 			estate_give_up(e, entry);
 	}
 	h->busy = false;
-	if (h->over && !h->unpaid &&
-	    (!h->admitted || member_holds_slot(e->producer) || h->consumer->died)) {
+	if (h->over && !h->unpaid && (!h->admitted || is_heard(e, h))) {
 		h->consumer->holds--;
 		h->consumer = NULL;
 	}

@@ -20,6 +20,8 @@ struct holder {
 	bool over;               /* what it has not acknowledged by now, it will not */
 	bool busy;               /* entries from `next` on are to be looked at */
 	bool unpaid;             /* some of its fences are more than its user may have */
+	bool refused; /* the same of those that it has told us of, which are not known again */
+	bool told;    /* it has told us of all that it acknowledged (channel_settle.c) */
 	uint32_t next;
 };
 
@@ -57,6 +59,8 @@ void estate_give_up(struct estate *e, struct entry *entry);
 enum answer { NOT_ACKNOWLEDGED, ACKNOWLEDGED, UNPAID };
 enum answer estate_add_fence(struct estate *e, struct entry *entry, struct member *consumer,
 			     int *budget);
+/* @fence gates the buffer from now on, and is given up. False: it may not, see UNPAID. */
+bool estate_gate(struct entry *entry, struct fence *fence);
 /* What a consumer has of it; NULL: nothing, or not yet. */
 struct holder *estate_find_holder(const struct estate *e, const struct member *consumer);
 /* All is settled: the end of it, and of its producer if that has nothing else. */

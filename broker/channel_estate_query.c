@@ -23,6 +23,16 @@ bool estate_waits_for(const struct estate *e, const struct member *consumer)
 	return false;
 }
 
+bool estate_is_at_work(const struct estate *e)
+{
+	const struct estate *part;
+
+	LIST_FOREACH (part, &e->producer->abandoned, of_producer)
+		if (part->queued)
+			return true;
+	return e->queued;
+}
+
 static bool ring_has(struct member *producer, uint64_t id)
 {
 	const struct channel_token *t;

@@ -46,7 +46,9 @@ static struct member *crowd_out(struct channel *ch)
 	for (uint32_t i = 0; i < ch->shape.producers; i++) {
 		struct member *m = channel_slots(ch, SHARE_PRODUCER)[i];
 
-		if (m && m->state == MEMBER_GONE && (!oldest || m->id < oldest->id))
+		/* what consumers have just said is heard first: it is about their rows for it */
+		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->estate) &&
+		    (!oldest || m->id < oldest->id))
 			oldest = m;
 	}
 	if (!oldest || broker_now_ms() - estate_since_ms(oldest->estate) < PATIENCE_MS)

@@ -23,7 +23,7 @@ static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
 
 void channels_work_soon(struct broker *b)
 {
-	event_add(b->channel_work, &at_once);
+	broker_set_timer(b, b->channel_work, &at_once);
 }
 
 /* True when nothing of it is needed any more. */
@@ -84,9 +84,9 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	budget = TURN;
 	work_on_departures(b, &budget);
 	if (!TAILQ_EMPTY(&b->estates))
-		event_add(b->channel_work, &at_once);
+		broker_set_timer(b, b->channel_work, &at_once);
 	else if (!TAILQ_EMPTY(&b->departing))
-		event_add(b->channel_work, budget > 0 ? &later : &at_once);
+		broker_set_timer(b, b->channel_work, budget > 0 ? &later : &at_once);
 }
 
 void channels_end(struct broker *b)

@@ -124,10 +124,10 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 		return choose_host("host, as asked", out);
 	if (!devices_known(b, false))
 		return CHOICE_LATER;
-	if (device && !b->devices.error && !device_find(b, device))
+	r = devices_error(b);
+	if (device && r == 0 && !device_find(b, device))
 		return no_such_device(b, device, detail, size);
-	if (b->devices.error) {
-		r = b->devices.error;
+	if (r != 0) {
 		snprintf(detail, size, "%s", b->devices.text);
 	} else {
 		r = choose_on_device(b, &w, out, detail, size);

@@ -73,6 +73,9 @@ static int take_slot(struct broker *b, struct client *c)
 	return 0;
 }
 
+static const char out_of_memory[] = "the broker is out of memory";
+
+/* Takes @socket over when it succeeds. */
 static int start(struct client *c, int socket)
 {
 	struct timeval limit = {HANDSHAKE_SECONDS, 0};
@@ -90,6 +93,13 @@ static int start(struct client *c, int socket)
 	return 0;
 }
 
+/* Before it is a client. */
+static void refuse(int socket, int error, const char *why)
+{
+	log_warning("who connects is refused: %s", why);
+	connection_farewell(socket, error, why);
+}
+
 void client_accept(struct broker *b, int socket)
 {
 	struct client *c = calloc(1, sizeof(*c));
@@ -97,6 +107,7 @@ void client_accept(struct broker *b, int socket)
 	int r;
 
 	if (!c) {
+		refuse(socket, SHARE_ESYSTEM, out_of_memory);
 		fd_close(socket);
 		return;
 	}
@@ -111,19 +122,22 @@ void client_accept(struct broker *b, int socket)
 	r = peer_identify(socket, &c->peer);
 	if (r < 0) {
 		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s", strerror(-r));
-		connection_farewell(socket,
-				    r == -ESRCH                    ? SHARE_EACCES
-				    : r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA
-								   : SHARE_ESYSTEM,
-				    why);
+		/* dead already, or of a world of its own: whoever likes that fills no log */
+		if (r == -ESRCH)
+			connection_farewell(socket, SHARE_EACCES, why);
+		else
+			refuse(socket, r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
+			       why);
 		goto refuse;
 	}
 	c->admin =
 	    c->peer.uid == 0 || c->peer.uid == b->uid ||
 	    principal_match(&b->config->admins, c->peer.uid, c->peer.groups, c->peer.n_groups);
 	c->account = account_get(b->accounts, c->peer.uid);
-	if (!c->account)
+	if (!c->account) {
+		refuse(socket, SHARE_ESYSTEM, out_of_memory);
 		goto refuse;
+	}
 	if (!charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1)) {
 		snprintf(why, sizeof(why), "uid %u has reached its limit of %llu connections",
 			 (unsigned)c->peer.uid,
@@ -131,10 +145,18 @@ void client_accept(struct broker *b, int socket)
 		connection_farewell(socket, SHARE_EQUOTA, why);
 		goto refuse;
 	}
-	if (take_slot(b, c) < 0)
+	r = take_slot(b, c);
+	if (r < 0) {
+		refuse(socket, SHARE_ESYSTEM,
+		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
 		goto refuse;
-	if (start(c, socket) < 0)
+	}
+	if (start(c, socket) < 0) {
+		refuse(socket, SHARE_ESYSTEM, out_of_memory);
+		if (!c->connection)
+			fd_close(socket);
 		client_free(c);
+	}
 	return;
 
 refuse:
@@ -275,7 +297,7 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 	if (r == -EDQUOT)
 		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
 	else if (r < 0)
-		client_hang_up(c, 0, NULL);
+		client_lose(c, r);
 }
 
 bool client_keeps_up(const struct client *c)

@@ -10,7 +10,10 @@
  * A client is freed there, never under the feet of a handler.
  */
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <event2/event.h>
 #include <share/share.h>
@@ -184,7 +187,7 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 		take_apart(c, &budget);
 	/* a timer, not an active event: the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->ending))
-		event_add(b->reaper, &at_once);
+		broker_set_timer(b, b->reaper, &at_once);
 }
 
 /* Nobody can touch its memory any more. */
@@ -198,7 +201,7 @@ static void start_ending(struct client *c)
 	event_del(c->death);
 	event_del(c->timer);
 	TAILQ_INSERT_TAIL(&b->ending, c, ending);
-	event_add(b->reaper, &at_once);
+	broker_set_timer(b, b->reaper, &at_once);
 }
 
 void client_on_death(evutil_socket_t fd, short what, void *data)
@@ -233,7 +236,7 @@ static void settle(struct client *c)
 	int budget = TURN;
 
 	if (!drop_hand_overs(c, &budget)) {
-		event_add(c->timer, &at_once);
+		broker_set_timer(c->broker, c->timer, &at_once);
 		return;
 	}
 	if (!could_touch_memory(c) || MUTATION(drop_leases_at_hang_up)) {
@@ -260,6 +263,14 @@ void client_on_timer(evutil_socket_t fd, short what, void *data)
 		settle(c);
 }
 
+void clients_settle(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i] && !b->clients[i]->connection &&
+		    b->clients[i]->state < CLIENT_QUARANTINED)
+			settle(b->clients[i]);
+}
+
 void client_hang_up(struct client *c, int error, const char *why)
 {
 	if (!c->connection)
@@ -272,7 +283,22 @@ void client_hang_up(struct client *c, int error, const char *why)
 	close_connection(c);
 	/* the rest from the loop: whoever is sending to this client may be walking its lists */
 	if (c->state < CLIENT_QUARANTINED)
-		event_add(c->timer, &at_once);
+		broker_set_timer(c->broker, c->timer, &at_once);
+}
+
+void client_lose(struct client *c, int error)
+{
+	char why[128];
+
+	/* what ends with the peer is not worth a line */
+	if (c->connection && error != -EPIPE && error != -ECONNRESET) {
+		snprintf(why, sizeof(why), "the broker cannot go on with this connection: %s",
+			 strerror(-error));
+		log_warning("client %llu (pid %d, '%s') is hung up on: %s",
+			    (unsigned long long)c->id, (int)c->peer.pid, c->label, why);
+		connection_farewell(connection_socket(c->connection), SHARE_ESYSTEM, why);
+	}
+	client_hang_up(c, 0, NULL);
 }
 
 void client_goodbye(struct client *c, uint32_t serial)

@@ -7,7 +7,8 @@
  * A key that is misspelled, given twice or out of range is an error with file, line and key, since
  * a limit that was silently ignored is found on the day it was meant for.
  *
- * How a pool may look is pool_config.c's to know, since clients can ask for one as well.
+ * How a pool may look is pool_config.c's to know, since clients can ask for one as well; what users
+ * may hold, config_limits.c's.
  *
  * Must not know the objects that are made from it, nor the command line: who starts the broker
  * says which file, and which socket when the file does not.
@@ -21,154 +22,24 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "broker/config_limits.h"
 #include "broker/config_reader.h"
 #include "broker/size.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
 #define DEFAULT_SOCKET_MODE 0666 /* pools decide who gets in, by uid */
-#define MAX_COUNT           INT32_MAX
 
 /* A driver that has to wake all devices of a large machine takes its time. */
 #define AGENT_TIMEOUT_DEFAULT 30000
 #define AGENT_TIMEOUT_MIN     100
 #define AGENT_TIMEOUT_MAX     600000
 
-/* The limits. Those in bytes take sizes, the others plain numbers. */
-static const struct {
-	const char *name;
-	uint64_t standard;
-	bool bytes;
-	bool optional; /* 0 stands for none */
-} limit_table[LIMIT_KINDS] = {
-    [LIMIT_CONNECTIONS] = {"connections", 1024, false, false},
-    [LIMIT_LEASES] = {"leases", 4194304, false, false},
-    [LIMIT_BYTES] = {"bytes", LIMIT_NONE, true, true},
-    [LIMIT_NAMES] = {"names", 65536, false, false},
-    [LIMIT_TOKENS] = {"tokens", 65536, false, false},
-    [LIMIT_WATCHES] = {"watches", 1024, false, false},
-    [LIMIT_WAITS] = {"waits", 4096, false, false},
-    [LIMIT_POOLS] = {"pools", 64, false, false},
-    [LIMIT_METADATA] = {"metadata", 64 * MIB, true, false},
-    [LIMIT_UNSENT] = {"unsent", 16 * MIB, true, false},
-    [LIMIT_EVENTS] = {"events", 1024, false, false},
-    [LIMIT_CHANNELS] = {"channels", 1024, false, false},
-    [LIMIT_FENCES] = {"fences", 4194304, false, false},
-};
-
 static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
 
 static struct principal own_user(void)
 {
 	return (struct principal){.type = PRINCIPAL_USER, .id = geteuid()};
-}
-
-const char *limit_name(enum limit_kind kind)
-{
-	return limit_table[kind].name;
-}
-
-const struct limits *config_limits_for(const struct config *c, uid_t uid)
-{
-	for (size_t i = 0; i < c->n_users; i++) {
-		if (c->users[i].uid == uid)
-			return &c->users[i].limits;
-	}
-	return &c->limits;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Limits                                                                                      */
-
-static int read_limit(const struct config_reader *r, const struct config_path *path,
-		      const json_t *object, enum limit_kind kind, uint64_t *out)
-{
-	const json_t *value = json_object_get(object, path->key);
-
-	if (limit_table[kind].bytes) {
-		int e = size_read(r, path, object, limit_table[kind].optional, out);
-
-		if (e == 0 && *out == 0)
-			*out = LIMIT_NONE;
-		return e;
-	}
-	if (!value)
-		return 0;
-	json_int_t count = json_integer_value(value);
-	if (!json_is_integer(value) || count < 1 || count > MAX_COUNT)
-		return config_fail_value(r, path, value, "is not a limit (an integer from 1 to %d)",
-					 MAX_COUNT);
-	*out = (uint64_t)count;
-	return 0;
-}
-
-/* Overrides what the object mentions. */
-static int read_limits(const struct config_reader *r, const struct config_path *path,
-		       json_t *object, struct limits *limits)
-{
-	const char *names[LIMIT_KINDS];
-	int e = config_check_object(r, path, object, "{\"connections\": 1024}");
-
-	for (size_t i = 0; i < LIMIT_KINDS; i++)
-		names[i] = limit_table[i].name;
-	if (e == 0)
-		e = config_check_keys(r, path, object, names, N_OF(names));
-	for (size_t i = 0; e == 0 && i < LIMIT_KINDS; i++)
-		e = read_limit(r, CONFIG_KEY(path, names[i]), object, (enum limit_kind)i,
-			       &limits->max[i]);
-	return e;
-}
-
-static int read_user(const struct config_reader *r, const struct config_path *path, json_t *object,
-		     struct config *c)
-{
-	static const char *const keys[] = {"limits"};
-	struct user_limits user = {.limits = c->limits};
-	int e = access_find_user(path->key, &user.uid);
-
-	if (e > 0)
-		return config_fail(r, path, "there is no such user");
-	if (e == -ENOMEM)
-		return config_fail_memory(r);
-	if (e < 0) {
-		config_fail(r, path, "cannot be looked up: %s", strerror(-e));
-		return e;
-	}
-	for (size_t i = 0; i < c->n_users; i++) {
-		if (c->users[i].uid == user.uid)
-			return config_fail(r, path, "this user is here twice (uid %u)", user.uid);
-	}
-
-	e = config_check_object(r, path, object, "{\"limits\": {\"connections\": 16}}");
-	if (e == 0)
-		e = config_check_keys(r, path, object, keys, N_OF(keys));
-	json_t *limits = json_object_get(object, keys[0]);
-	if (e == 0 && limits)
-		e = read_limits(r, CONFIG_KEY(path, keys[0]), limits, &user.limits);
-	if (e == 0)
-		c->users[c->n_users++] = user;
-	return e;
-}
-
-static int read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
-		      struct config *c)
-{
-	const char *name;
-	json_t *value;
-	int e = config_check_object(r, path, object,
-				    "{\"alice\": {\"limits\": {\"connections\": 16}}}");
-
-	if (e != 0)
-		return e;
-	c->users = calloc(json_object_size(object) + 1, sizeof(*c->users));
-	if (!c->users)
-		return config_fail_memory(r);
-	json_object_foreach (object, name, value) {
-		e = read_user(r, CONFIG_KEY(path, name), value, c);
-		if (e != 0)
-			return e;
-	}
-	return 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -212,8 +83,7 @@ static struct config *config_new(void)
 	c->socket_mode = DEFAULT_SOCKET_MODE;
 	c->default_pool_limit = half_of_memory();
 	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
-	for (size_t i = 0; i < LIMIT_KINDS; i++)
-		c->limits.max[i] = limit_table[i].standard;
+	c->limits = config_standard_limits();
 	return c;
 }
 
@@ -335,9 +205,9 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 		e = read_principals(r, CONFIG_KEY(NULL, "create_pools"), document,
 				    &c->create_pools);
 	if (e == 0 && (value = json_object_get(document, "limits")))
-		e = read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
+		e = config_read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
 	if (e == 0 && (value = json_object_get(document, "users")))
-		e = read_users(r, CONFIG_KEY(NULL, "users"), value, c);
+		e = config_read_users(r, CONFIG_KEY(NULL, "users"), value, c);
 	if (e == 0)
 		e = size_read(r, place, document, false, &c->default_pool_limit);
 	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "broker/config_locate.h"
+#include "broker/json_text.h"
 #include "broker/text.h"
 
 #define SHOWN_MAX 72 /* bytes of a foreign key or value in a message */
@@ -215,9 +216,9 @@ static void complain(void *data, size_t line, const struct config_path *path)
 int config_parse(const struct config_reader *r, const struct config_path *root, json_t **out)
 {
 	struct complaint complaint = {.reader = r};
-	json_error_t e = {.text = ""};
+	json_error_t e;
 	char shown[2 * JSON_ERROR_TEXT_LENGTH];
-	json_t *parsed = json_loadb(r->text, r->size, JSON_REJECT_DUPLICATES, &e);
+	json_t *parsed = json_text_read(r->text, r->size, &e);
 
 	if (parsed) {
 		*out = parsed;
@@ -233,8 +234,7 @@ int config_parse(const struct config_reader *r, const struct config_path *root, 
 		complaint.what = "the number is too large";
 		break;
 	default:
-		if (e.text[0] == '\0') /* which jansson leaves so when malloc() fails */
-			return config_fail_memory(r);
+		break;
 	}
 
 	if (complaint.what && e.position > 0 &&

@@ -82,15 +82,15 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 	return r;
 }
 
-static void wait_to_send(struct connection *c, bool wait_for_fds)
+/* Nothing is read until it has gone out. 0 or -ENOMEM: the connection has failed. */
+static int wait_to_send(struct connection *c, bool wait_for_fds)
 {
 	struct timeval delay = {0, RETRY_MICROSECONDS};
 
 	event_del(c->readable);
-	if (wait_for_fds)
-		event_add(c->retry, &delay);
-	else
-		event_add(c->writable, NULL);
+	return event_add(wait_for_fds ? c->retry : c->writable, wait_for_fds ? &delay : NULL) < 0
+		   ? -ENOMEM
+		   : 0;
 }
 
 static int enqueue(struct connection *c, const void *data, size_t size, const int *fds,
@@ -135,9 +135,7 @@ int connection_send(struct connection *c, const struct wire_message *m, const in
 	if (r != -EAGAIN)
 		return r;
 	r = enqueue(c, packet, size, fds, n_fds);
-	if (r == 0)
-		wait_to_send(c, wait_for_fds);
-	return r;
+	return r == 0 ? wait_to_send(c, wait_for_fds) : r;
 }
 
 static void flush(struct connection *c)
@@ -149,18 +147,21 @@ static void flush(struct connection *c)
 	while ((q = TAILQ_FIRST(&c->queue))) {
 		r = send_now(c, q->data, q->size, q->fds.fds, q->fds.n, &wait_for_fds);
 		if (r == -EAGAIN) {
-			wait_to_send(c, wait_for_fds);
-			return;
+			r = wait_to_send(c, wait_for_fds);
+			if (r == 0)
+				return;
 		}
 		if (r < 0) {
-			client_hang_up(c->client, 0, NULL);
+			client_lose(c->client, r);
 			return;
 		}
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);
 	}
-	event_add(c->readable, NULL);
-	client_caught_up(c->client);
+	if (event_add(c->readable, NULL) < 0)
+		client_lose(c->client, -ENOMEM);
+	else
+		client_caught_up(c->client);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
@@ -193,7 +194,7 @@ static enum turn read_one(struct connection *c)
 		return TURN_OVER;
 	}
 	if (r < 0) {
-		client_hang_up(client, 0, NULL);
+		client_lose(client, r);
 		return TURN_OVER;
 	}
 	answered = request_handle(client, b->packet, size, &fds);
@@ -229,10 +230,8 @@ int connection_new(struct client *client, int socket, struct connection **out)
 	struct event_base *base = client->broker->base;
 	struct connection *c = calloc(1, sizeof(*c));
 
-	if (!c) {
-		fd_close(socket);
+	if (!c)
 		return -ENOMEM;
-	}
 	c->client = client;
 	c->socket = socket;
 	TAILQ_INIT(&c->queue);
@@ -240,6 +239,7 @@ int connection_new(struct client *client, int socket, struct connection **out)
 	c->writable = event_new(base, socket, EV_WRITE, on_writable, c);
 	c->retry = event_new(base, -1, 0, on_writable, c);
 	if (!c->readable || !c->writable || !c->retry || event_add(c->readable, NULL) < 0) {
+		c->socket = -1;
 		connection_free(c);
 		return -ENOMEM;
 	}

@@ -14,7 +14,7 @@ struct wire_message;
  * is read, so a client that does not read its replies stops being served and costs no memory.
  */
 
-/* Takes @socket over, whatever happens. 0 or negative errno. */
+/* Takes @socket over when it succeeds. 0 or -ENOMEM. */
 int connection_new(struct client *client, int socket, struct connection **out);
 void connection_free(struct connection *c);
 

@@ -52,12 +52,12 @@ static struct device *add(struct broker *b, const char *uuid)
 		return NULL;
 	d->broker = b;
 	snprintf(d->uuid, sizeof(d->uuid), "%s", uuid);
-	d->was_gone = true;
+	d->gone = d->was_gone = true;
 	if (agent_new(b, uuid, &d->agent) < 0) {
 		free(d);
 		return NULL;
 	}
-	LIST_INIT(&d->events);
+	TAILQ_INIT(&d->events);
 	TAILQ_INIT(&d->event_waits);
 	LIST_FOREACH (each, &b->devices.list, link)
 		last = each;
@@ -91,7 +91,7 @@ static void describe(struct broker *b, const struct wire_agent_device *m)
 	d->flags = m->flags;
 	if (d->granularity == 0)
 		d->flags &= ~(uint32_t)WIRE_DEVICE_VMM;
-	d->gone = false;
+	d->found = true;
 }
 
 static void start_over(struct broker *b)
@@ -99,7 +99,17 @@ static void start_over(struct broker *b)
 	struct device *d;
 
 	LIST_FOREACH (d, &b->devices.list, link)
-		d->gone = true;
+		d->found = false;
+}
+
+/* All of them have been described. */
+static void settle(struct broker *b)
+{
+	struct device *d;
+
+	b->devices.known = true;
+	LIST_FOREACH (d, &b->devices.list, link)
+		d->gone = !d->found;
 }
 
 static void finish(struct broker *b, int error, const char *text)
@@ -131,11 +141,11 @@ static void on_answer(void *data, const struct wire_message *m, struct fd_list *
 
 	(void)fds;
 	if (!m) {
-		start_over(b);
 		finish(b, error, text);
 	} else if (m->type == WIRE_AGENT_DEVICE) {
 		describe(b, &m->agent_device);
 	} else {
+		settle(b);
 		finish(b, 0, NULL);
 	}
 }
@@ -145,8 +155,9 @@ bool devices_known(struct broker *b, bool fresh)
 	const struct wire_message m = {.type = WIRE_AGENT_DEVICE_GET};
 	struct devices *all = &b->devices;
 
-	if (!all->looking && all->looked_ms &&
-	    ((!fresh && !all->error) || broker_now_ms() - all->looked_ms < GOOD_FOR_MS))
+	if (!fresh && all->known)
+		return true;
+	if (!all->looking && all->looked_ms && broker_now_ms() - all->looked_ms < GOOD_FOR_MS)
 		return true;
 	if (all->looking)
 		return false;
@@ -159,6 +170,20 @@ bool devices_known(struct broker *b, bool fresh)
 	all->looking = true;
 	start_over(b);
 	return false;
+}
+
+int devices_error(const struct broker *b)
+{
+	return b->devices.known ? 0 : b->devices.error;
+}
+
+void devices_look_at_agents(struct broker *b)
+{
+	const struct device *d;
+
+	agent_look(b->devices.scout);
+	LIST_FOREACH (d, &b->devices.list, link)
+		agent_look(d->agent);
 }
 
 unsigned devices_processes(const struct broker *b)

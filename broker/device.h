@@ -23,13 +23,15 @@ struct device {
 	uint64_t granularity;
 	uint32_t ordinal, driver, compute;
 	uint32_t flags;      /* enum wire_device_flags */
+	bool found;          /* by the look that is under way */
 	bool gone;           /* the last look did not find it */
 	bool was_gone;       /* as logged */
 	struct agent *agent; /* of this device; no process before it is needed */
 
 	/* the bank of interprocess events */
-	LIST_HEAD(, ipc_event) events; /* all there are: idle ones and leased ones */
-	bool making_event;             /* the agent was asked for one */
+	TAILQ_HEAD(, ipc_event)
+	events;            /* all there are: idle ones, and leased ones by identifier */
+	bool making_event; /* the agent was asked for one */
 	uint32_t n_leased;
 	uint32_t n_lost; /* of the running agent: processes have died with them */
 	struct park_list event_waits;
@@ -40,8 +42,9 @@ struct devices {
 	LIST_HEAD(, device) list; /* in the driver's order */
 	struct agent *scout;
 	bool looking;
-	uint64_t looked_ms; /* when it last ended; 0: never */
-	int error;          /* 0, or why there are none */
+	bool known;         /* a look has ended well */
+	uint64_t looked_ms; /* when the last one ended; 0: never */
+	int error;          /* 0, or why that one found none */
 	char text[1024];
 	struct park_list waits;
 };
@@ -54,8 +57,13 @@ void devices_free(struct broker *b);
 /*
  * Whether it is known which devices there are; if not, looks, and wakes b->devices.waits then. An
  * answer is good for ever when there are devices, else for a second; with @fresh, for a second.
+ * Nobody else waits for a look that somebody wanted afresh, or has less when it fails.
  */
 bool devices_known(struct broker *b, bool fresh);
+/* Without @fresh: why there are none, or 0. b->devices.text is the sentence. */
+int devices_error(const struct broker *b);
+
+void devices_look_at_agents(struct broker *b);
 
 /* How many agents are running. */
 unsigned devices_processes(const struct broker *b);

@@ -56,23 +56,25 @@ static bool add_fence(struct client *client, struct message *out, const struct f
 	return true;
 }
 
-static int add_fences(struct client *client, struct message *out, const struct fence *hand_over,
-		      const struct fence_set *gate)
+static int add_hand_over(struct client *client, struct message *out, const struct fence *hand_over)
+{
+	switch (fence_query(hand_over)) {
+	case TIMELINE_REACHED:
+		break;
+	case TIMELINE_DEAD:
+		return SHARE_EOWNERDEAD;
+	case TIMELINE_PENDING:
+		if (!add_fence(client, out, hand_over))
+			return SHARE_ESYSTEM;
+		out->handed_over = true;
+	}
+	return 0;
+}
+
+static int add_gate(struct client *client, struct message *out, const struct fence_set *gate)
 {
 	size_t n = fence_set_size(gate);
 
-	if (hand_over) {
-		switch (fence_query(hand_over)) {
-		case TIMELINE_REACHED:
-			break;
-		case TIMELINE_DEAD:
-			return SHARE_EOWNERDEAD;
-		case TIMELINE_PENDING:
-			if (!add_fence(client, out, hand_over))
-				return SHARE_ESYSTEM;
-			out->handed_over = true;
-		}
-	}
 	if (fence_set_is_lost(gate))
 		return SHARE_EAGAIN;
 	for (size_t i = 0; i < n; i++) {
@@ -118,13 +120,10 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	struct buffer *buffer = g->buffer;
 	struct segment *s = buffer_segment(buffer);
 	bool writable = (g->mode & SHARE_RDWR) == SHARE_RDWR;
-	const struct fence_set *gate = g->gate;
 	struct message out;
 	struct lease *lease;
-	int r, fd;
+	int r = 0, fd;
 
-	if (writable && !gate && !MUTATION(writers_wait_for_the_giver_only))
-		gate = buffer->pending = fence_set_prune(buffer->pending);
 	memset(&out.m, 0, sizeof(out.m));
 	out.n_fences = out.n_pages = out.n_fds = 0;
 	out.handed_over = false;
@@ -132,7 +131,15 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		return explain(SHARE_ESYSTEM, detail, detail_size);
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;
-	r = add_fences(client, &out, g->hand_over, gate);
+	if (g->hand_over)
+		r = add_hand_over(client, &out, g->hand_over);
+	if (r == 0 && writable && (g->is_new || !MUTATION(writers_wait_for_the_giver_only))) {
+		buffer->block->gate = fence_set_prune(buffer->block->gate);
+		buffer->pending = fence_set_prune(buffer->pending);
+		r = add_gate(client, &out, buffer->block->gate);
+		if (r == 0)
+			r = add_gate(client, &out, buffer->pending);
+	}
 	if (r != 0)
 		return explain(r, detail, detail_size);
 	r = lease_grant(b, client, buffer, g->mode, &lease);

@@ -2,6 +2,7 @@
 #ifndef BROKER_GRANT_H
 #define BROKER_GRANT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "broker/fence.h"
@@ -12,16 +13,16 @@ struct buffer;
 struct client;
 
 /*
- * Why a client gets a reference on a buffer, and what it has to wait for: the gate of a block it
- * allocated (what dead clients still owe does not matter), or the giver's fence of a hand-over (if
- * that can never be reached, there is nothing to hand over).
+ * Why a client gets a reference on a buffer. What it has to wait for is the giver's fence of a
+ * hand-over (if that can never be reached, there is nothing to hand over), and, if it may write,
+ * whatever others still do with the memory (what dead clients owe does not matter).
  */
 struct grant {
 	struct buffer *buffer;
 	uint32_t mode; /* enum share_mode */
+	bool is_new;   /* it has just allocated it */
 	uint64_t version;
 	const struct fence *hand_over; /* NULL or borrowed */
-	struct fence_set *gate;        /* NULL or borrowed */
 	const struct wire_more *more;  /* granted already, in the same segment */
 	uint32_t n_more;
 };

@@ -46,7 +46,7 @@ static void tell_agent(const struct ipc_event *e)
 
 static void event_free(struct ipc_event *e)
 {
-	LIST_REMOVE(e, link);
+	TAILQ_REMOVE(&e->device->events, e, link);
 	charge_return(&e->charge);
 	free(e->name);
 	free(e);
@@ -54,17 +54,17 @@ static void event_free(struct ipc_event *e)
 
 void ipc_events_done(struct device *d)
 {
-	while (!LIST_EMPTY(&d->events))
-		event_free(LIST_FIRST(&d->events));
+	while (!TAILQ_EMPTY(&d->events))
+		event_free(TAILQ_FIRST(&d->events));
 }
 
 /* What the last agent made is gone with it. */
 static void drop_lost(struct device *d)
 {
-	struct ipc_event *e = LIST_FIRST(&d->events);
+	struct ipc_event *e = TAILQ_FIRST(&d->events);
 
 	while (e) {
-		struct ipc_event *next = LIST_NEXT(e, link);
+		struct ipc_event *next = TAILQ_NEXT(e, link);
 
 		if (e->id == 0 && ipc_event_is_lost(e))
 			event_free(e);
@@ -88,7 +88,7 @@ static int add_to_bank(struct device *d, const struct wire_agent_event *m)
 	e->incarnation = agent_incarnation(d->agent);
 	memcpy(e->ipc, m->ipc.data, IPC_EVENT_HANDLE);
 	LIST_INIT(&e->leases);
-	LIST_INSERT_HEAD(&d->events, e, link);
+	TAILQ_INSERT_HEAD(&d->events, e, link);
 	return 0;
 }
 
@@ -96,7 +96,7 @@ static struct ipc_event *find_idle(struct device *d)
 {
 	struct ipc_event *e;
 
-	LIST_FOREACH (e, &d->events, link)
+	TAILQ_FOREACH (e, &d->events, link)
 		if (e->id == 0 && !e->wedged && !ipc_event_is_lost(e))
 			return e;
 	return NULL;
@@ -181,6 +181,9 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		return -ENOMEM;
 	}
 	e->id = ++client->broker->last_event;
+	/* identifiers only grow: the bank stays in their order */
+	TAILQ_REMOVE(&d->events, e, link);
+	TAILQ_INSERT_TAIL(&d->events, e, link);
 	e->name = copy;
 	e->uid = client->peer.uid;
 	d->n_leased++;
@@ -196,7 +199,7 @@ struct ipc_event *ipc_event_by_name(struct broker *b, uid_t uid, const void *nam
 	struct device *d;
 
 	LIST_FOREACH (d, &b->devices.list, link)
-		LIST_FOREACH (e, &d->events, link)
+		TAILQ_FOREACH (e, &d->events, link)
 			if (e->id && e->name && e->uid == uid && strlen(e->name) == size &&
 			    memcmp(e->name, name, size) == 0)
 				return e;
@@ -219,7 +222,7 @@ struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *toke
 	struct device *d;
 
 	LIST_FOREACH (d, &b->devices.list, link)
-		LIST_FOREACH (e, &d->events, link)
+		TAILQ_FOREACH (e, &d->events, link)
 			if (e->id && is_token(e, token))
 				return e;
 	return NULL;

@@ -21,7 +21,7 @@ struct device;
  * process died with is not used again.
  */
 struct ipc_event {
-	LIST_ENTRY(ipc_event) link; /* in its device's bank */
+	TAILQ_ENTRY(ipc_event) link; /* in its device's bank */
 	struct device *device;
 	uint64_t id; /* 0: idle, or wedged and of no use any more */
 	uint64_t handle;

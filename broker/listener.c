@@ -122,18 +122,29 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 	return r;
 }
 
+static void back_off(struct listener *l)
+{
+	struct timeval delay = {0, BACK_OFF_MS * 1000};
+
+	event_del(l->readable);
+	broker_set_timer(l->broker, l->back_off, &delay);
+}
+
+void listener_resume(struct listener *l)
+{
+	if (event_add(l->readable, NULL) < 0)
+		back_off(l);
+}
+
 static void on_back_off(evutil_socket_t fd, short what, void *data)
 {
-	struct listener *l = data;
-
 	(void)fd, (void)what;
-	event_add(l->readable, NULL);
+	listener_resume(data);
 }
 
 /* No descriptor for a client: tell one, and leave the others in the backlog for a while. */
 static void refuse_one(struct listener *l)
 {
-	struct timeval delay = {0, BACK_OFF_MS * 1000};
 	int fd;
 
 	l->reserve = fd_close(l->reserve);
@@ -144,8 +155,7 @@ static void refuse_one(struct listener *l)
 	}
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	log_warning("out of descriptors: a client was refused");
-	event_del(l->readable);
-	event_add(l->back_off, &delay);
+	back_off(l);
 }
 
 static void on_readable(evutil_socket_t socket, short what, void *data)

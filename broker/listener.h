@@ -17,6 +17,8 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 
 /* Accepts clients from a listening socket, which it takes over. 0 or negative errno. */
 int listener_new(struct broker *b, int socket, struct listener **out);
+/* Listens, whether or not it is backing off. */
+void listener_resume(struct listener *l);
 void listener_free(struct listener *l);
 
 #endif

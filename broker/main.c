@@ -18,6 +18,7 @@
 
 #include "broker/broker.h"
 #include "broker/config.h"
+#include "broker/json_text.h"
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "wire/fd.h"
@@ -238,6 +239,7 @@ int main(int argc, char **argv)
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	signal(SIGPIPE, SIG_IGN);
+	json_text_init();
 	if (load(a.config, &config) != 0) {
 		if (a.remove)
 			remove_path(a.remove);

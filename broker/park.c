@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <event2/event.h>
 #include <share/share.h>
 
 #include "broker/broker.h"
@@ -15,13 +16,21 @@
 #include "broker/park.h"
 #include "broker/request.h"
 
+/* How many are handled again in a turn of the loop: some answers are reports of many pages. */
+#define WAKE_TURN 64
+
+/* What it costs to handle one again, in the bytes that are charged for it. */
+#define AGAIN_BYTES 512
+
 struct park {
 	TAILQ_ENTRY(park) link;
 	LIST_ENTRY(park) of_client;
 	struct park_list *list;
 	struct client *client;
 	struct charge charge;
-	uint64_t since_ms;
+	uint64_t since_ms; /* 0: it has waited for nobody but agents */
+	uint64_t parked_ms;
+	bool for_agent;
 	uint32_t serial;
 	size_t size;
 	unsigned char packet[];
@@ -38,7 +47,8 @@ void request_park(struct request *r, struct park_list *list)
 		return;
 	}
 	p->charge = (struct charge){0};
-	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT, sizeof(*p) + size)) {
+	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT,
+			 sizeof(*p) + size + AGAIN_BYTES)) {
 		free(p);
 		request_fail(r, SHARE_EQUOTA, "uid %u has too many requests that wait for a device",
 			     (unsigned)r->client->peer.uid);
@@ -49,7 +59,9 @@ void request_park(struct request *r, struct park_list *list)
 	p->serial = r->m->serial;
 	p->list = list;
 	p->client = r->client;
-	p->since_ms = r->parked_ms ? r->parked_ms : broker_now_ms();
+	p->parked_ms = broker_now_ms();
+	p->for_agent = r->waits_for_agent;
+	p->since_ms = r->parked_ms || p->for_agent ? r->parked_ms : p->parked_ms;
 	TAILQ_INSERT_TAIL(list, p, link);
 	LIST_INSERT_HEAD(&r->client->parked, p, of_client);
 }
@@ -72,53 +84,101 @@ void park_free(struct park *p)
 	free(p);
 }
 
+/* What an agent takes is not of the time that it may wait for others. */
+static uint64_t since(const struct park *p)
+{
+	if (!p->since_ms || !p->for_agent)
+		return p->since_ms;
+	return p->since_ms + (broker_now_ms() - p->parked_ms);
+}
+
 void park_wake_first(struct broker *b, struct park_list *list)
 {
 	struct park *p = TAILQ_FIRST(list);
 	struct wire_message m;
 	struct client *client;
-	uint64_t since;
+	uint64_t since_ms;
 
 	if (!p)
 		return;
 	client = p->client;
-	since = p->since_ms;
+	since_ms = since(p);
 	memcpy(b->packet, p->packet, p->size);
 	if (wire_decode(&m, WIRE_TO_BROKER, b->packet, p->size, 0) != 0)
 		m.type = WIRE_NOTHING;
 	park_free(p);
 	if (m.type != WIRE_NOTHING)
-		request_handle_again(client, &m, since);
+		request_handle_again(client, &m, since_ms);
+}
+
+/* Up to and with @last. True when it was not reached. */
+static bool wake_some(struct broker *b, struct park_list *list, const struct park *last)
+{
+	bool more = last;
+
+	/* clients, and so their parked requests, never end while a handler runs */
+	for (int left = WAKE_TURN; more && left > 0; left--) {
+		more = TAILQ_FIRST(list) != last;
+		park_wake_first(b, list);
+	}
+	return more;
+}
+
+static void wake_rest_later(struct broker *b)
+{
+	static const struct timeval at_once = {0, 0};
+
+	/* a timer, not an active event: the loop looks at its sockets first */
+	if (!TAILQ_EMPTY(&b->woken))
+		broker_set_timer(b, b->waker, &at_once);
+}
+
+void park_on_waker(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+
+	(void)fd, (void)what;
+	wake_some(b, &b->woken, TAILQ_LAST(&b->woken, park_list));
+	wake_rest_later(b);
 }
 
 void park_wake(struct broker *b, struct park_list *list)
 {
-	const struct park *last = TAILQ_LAST(list, park_list);
-	bool more = last;
+	struct park *last = TAILQ_LAST(list, park_list), *p = NULL;
 
-	/* clients, and so their parked requests, never end while a handler runs */
-	while (more && !TAILQ_EMPTY(list)) {
-		more = TAILQ_FIRST(list) != last;
-		park_wake_first(b, list);
-	}
+	if (!wake_some(b, list, last))
+		return;
+	do {
+		p = TAILQ_FIRST(list);
+		TAILQ_REMOVE(list, p, link);
+		p->list = &b->woken;
+		TAILQ_INSERT_TAIL(&b->woken, p, link);
+	} while (p != last);
+	wake_rest_later(b);
 }
 
-void park_fail_first(struct park_list *list, int error, const char *text)
+static void fail(struct park *p, int error, const char *text)
 {
-	struct park *p = TAILQ_FIRST(list);
-	struct client *client;
-	uint32_t serial;
+	struct client *client = p->client;
+	uint32_t serial = p->serial;
 
-	if (!p)
-		return;
-	client = p->client;
-	serial = p->serial;
 	park_free(p);
 	request_reply_error(client, serial, error, text);
+}
+
+void park_fail_one(struct park_list *list, const struct park_id *id, int error, const char *text)
+{
+	struct park *p;
+
+	TAILQ_FOREACH (p, list, link)
+		if (p->client->id == id->client && p->serial == id->serial)
+			break;
+	if (p)
+		fail(p, error, text);
 }
 
 void park_fail(struct park_list *list, int error, const char *text)
 {
 	while (!TAILQ_EMPTY(list))
-		park_fail_first(list, error, text);
+		fail(TAILQ_FIRST(list), error, text);
 }

@@ -141,32 +141,49 @@ bool pool_collect(struct broker *b, struct pool *p)
 	return reuse_collect(b, p, COLLECT_MANY);
 }
 
-/* What can be handed out: the rest is set aside, whole free blocks of it at a time. */
-static int take(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-		struct block **out)
+static void count(struct pool *p, const struct block *block)
 {
-	int r;
+	p->used += block_size(block);
+	p->n_buffers++;
+}
 
-	do
-		r = suballocator_alloc(&p->suballocator, size, alignment, out);
-	while (r == 0 && reuse_set_aside(b, p, *out));
+bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
+		    struct block **out)
+{
+	if (p->reuse != SHARE_REUSE_GATE ||
+	    (!gated_take_own(&p->gated, &p->suballocator, account, size, alignment, out) &&
+	     !gated_take_run(&p->gated, &p->suballocator, account, false, size, alignment, out)))
+		return false;
+	count(p, *out);
+	return true;
+}
+
+static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block **out)
+{
+	int r = suballocator_alloc(&p->suballocator, size, alignment, out);
+
+	if (r == 0)
+		count(p, *out);
 	return r;
 }
 
-static int find_block(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-		      struct block **out)
+static int find_block(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+		      uint64_t alignment, struct block **out)
 {
 	int r;
 
 	reuse_collect(b, p, COLLECT_FEW);
-	r = take(b, p, size, alignment, out);
+	r = take(p, size, alignment, out);
+	if (r == SUBALLOCATOR_FULL && pool_alloc_own(p, account, size, alignment, out))
+		return 0;
 	if (r == SUBALLOCATOR_FULL && pool_collect(b, p))
-		r = take(b, p, size, alignment, out);
+		r = take(p, size, alignment, out);
 	return r;
 }
 
-int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-	       uint64_t waited_ms, struct block **out, char *detail, size_t detail_size)
+int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+	       size_t detail_size)
 {
 	int r;
 
@@ -178,21 +195,27 @@ int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignme
 			 size, p->name, p->limit, p->used, pool_largest_free(p));
 		return SHARE_ENOMEM;
 	}
-	r = find_block(b, p, size, alignment, out);
+	r = find_block(b, p, account, size, alignment, out);
 	if (r == SUBALLOCATOR_FULL) {
 		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
+		/* it can have no more now: then there is what work of others still runs on */
+		if (p->reuse == SHARE_REUSE_GATE &&
+		    (r == SHARE_ENOMEM || (r == POOL_LATER && !p->growing)) &&
+		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
+				   out)) {
+			count(p, *out);
+			return 0;
+		}
 		if (r == SHARE_ENOMEM)
 			r = reuse_wait(p, size, waited_ms, detail, detail_size);
 		if (r != 0)
 			return r;
-		r = take(b, p, size, alignment, out);
+		r = take(p, size, alignment, out);
 	}
 	if (r != 0) {
 		snprintf(detail, detail_size, "the broker is out of memory");
 		return SHARE_ESYSTEM;
 	}
-	p->used += block_size(*out);
-	p->n_buffers++;
 	return 0;
 }
 
@@ -209,8 +232,7 @@ bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 		suballocator_free(&p->suballocator, block, gate);
 		return false;
 	}
-	p->used += block_size(block);
-	p->n_buffers++;
+	count(p, block);
 	*out = block;
 	return true;
 }
@@ -239,6 +261,8 @@ uint64_t pool_largest_free(const struct pool *p)
 
 	if (!p->choice.kind)
 		return p->limit;
+	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
+		largest = gated_largest(&p->gated);
 	left = p->limit - p->reserved;
 	left -= left % p->granularity;
 	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)

@@ -53,7 +53,8 @@ struct pool {
 	/* segments of devices are made by agents, which takes its time */
 	bool growing;
 	uint64_t growing_size, growing_least, growing_address;
-	uint64_t full_until_ms; /* the device had no memory: do not ask again before */
+	struct park_id growing_for; /* which request cannot do with less than the least */
+	uint64_t full_until_ms;     /* the device had no memory: do not ask again before */
 	struct park_list waits; /* requests that need what is being made, unmapped, or reached */
 	struct event *timer;    /* they do not wait for others for ever */
 };
@@ -82,13 +83,18 @@ unsigned pool_access(const struct pool *p, const struct client *client);
  * 0, POOL_LATER (park the request in p->waits), or a SHARE_E... number with a sentence. @waited_ms:
  * how long the request has been parked already.
  */
-int pool_alloc(struct broker *b, struct pool *p, uint64_t size, uint64_t alignment,
-	       uint64_t waited_ms, struct block **out, char *detail, size_t detail_size);
+int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+	       size_t detail_size);
+/* The same, of what @account pays for already though it has given it back. False: there is none. */
+bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
+		    struct block **out);
 /* Another block of the region of @beside, with nothing to wait for, without making room. False:
  * there is none right now. */
 bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 		       const struct block *beside, struct block **out);
-/* @gate and @charge (or NULL) are consumed. The pool may have ended when it returns. */
+/* @gate, what was added to the block's own, and @charge (or NULL) are consumed. The pool may have
+ * ended when it returns. */
 void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		     struct charge *charge);
 /* Of the blocks that work runs on, those on which it does no more: true when there were any. */

@@ -152,6 +152,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, uint64_t a
 
 static agent_answer on_segment;
 
+/* For nobody in particular, until somebody parks. */
 static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
 			   char *detail, size_t detail_size)
 {
@@ -174,9 +175,20 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	p->growing = true;
 	p->growing_size = size;
 	p->growing_least = least;
+	p->growing_for = (struct park_id){0};
 	p->growing_address = m.agent_segment_create.address;
 	p->reserved += size;
 	return POOL_LATER;
+}
+
+/* An instance of a device may go by the name of the whole. */
+static bool is_on_device(const struct memory_recipe *recipe, const struct device *d)
+{
+	unsigned char uuid[sizeof(recipe->device)];
+
+	return recipe->flags & MEMORY_ON_MIG || d->flags & WIRE_DEVICE_MIG ||
+	       (memory_uuid_parse(d->uuid, uuid) &&
+		memcmp(uuid, recipe->device, sizeof(uuid)) == 0);
 }
 
 /* What an agent made, checked. False when it is nonsense. */
@@ -187,7 +199,8 @@ static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds
 	if (m->recipe.size != sizeof(out->recipe))
 		return false;
 	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
-	if (out->recipe.size != p->growing_size || out->recipe.address != p->growing_address)
+	if (out->recipe.size != p->growing_size || out->recipe.address != p->growing_address ||
+	    !is_on_device(&out->recipe, p->device))
 		return false;
 	out->fd = fd_list_take(fds, 0);
 	return true;
@@ -203,6 +216,8 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 	if (!read_segment(m, fds, p, &memory)) {
 		snprintf(detail, size, "the agent of %s made something else than it was asked for",
 			 p->device->uuid);
+		/* its share of that goes with it */
+		agent_distrust(p->device->agent, "made something else than it was asked for");
 		return SHARE_EDEVICE;
 	}
 	if (add_segment(b, p, &memory, &s) < 0) {
@@ -222,6 +237,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	struct pool *p = data;
 	struct broker *b = p->device->broker;
 	uint64_t size = p->growing_size, least = p->growing_least;
+	const struct park_id asker = p->growing_for;
 	char detail[1024];
 	int r = error;
 
@@ -237,8 +253,10 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 		p->reserved -= size;
 	/* a full device may still have room for what is needed now */
 	if (r == SHARE_ENOMEM && size > least &&
-	    ask_for_segment(b, p, least, least, detail, sizeof(detail)) == POOL_LATER)
+	    ask_for_segment(b, p, least, least, detail, sizeof(detail)) == POOL_LATER) {
+		p->growing_for = asker;
 		return;
+	}
 	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
 		p->full_until_ms = broker_now_ms() + FULL_MS;
 		r = 0;
@@ -246,7 +264,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	/* others may need less; but whoever needs anything of a broken device would wait for
 	 * nothing */
 	if (r == SHARE_ENOMEM)
-		park_fail_first(&p->waits, r, detail);
+		park_fail_one(&p->waits, &asker, r, detail);
 	else if (r != 0)
 		park_fail(&p->waits, r, detail);
 	park_wake(b, &p->waits);
@@ -299,7 +317,7 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 				(suseconds_t)(at_most_ms % 1000 * 1000)};
 
 	if (!event_pending(p->timer, EV_TIMEOUT, NULL))
-		event_add(p->timer, &delay);
+		broker_set_timer(p->broker, p->timer, &delay);
 	if (p->gated.n > 0)
 		broker_look_soon(p->broker);
 	return POOL_LATER;

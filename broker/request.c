@@ -48,7 +48,7 @@ static bool is_allowed(const struct client *c, enum wire_type type)
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
-	struct request r = {client->broker, client, &m, 0};
+	struct request r = {client->broker, client, &m, 0, false};
 	char why[128];
 	int fault;
 
@@ -83,7 +83,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 
 void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms)
 {
-	struct request r = {client->broker, client, m, since_ms};
+	struct request r = {client->broker, client, m, since_ms, false};
 
 	if (client->state == CLIENT_READY && client->connection)
 		handlers[m->type](&r);

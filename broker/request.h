@@ -17,7 +17,8 @@ struct request {
 	struct broker *broker;
 	struct client *client;
 	const struct wire_message *m;
-	uint64_t parked_ms; /* since when it has been parked; 0: it came just now */
+	uint64_t parked_ms;   /* since when it has waited for others; 0: it has not */
+	bool waits_for_agent; /* what it is parked for now */
 };
 
 /*
@@ -54,8 +55,9 @@ void handle_pool_open(struct request *r);
 void handle_pool_create(struct request *r);
 void handle_pool_close(struct request *r);
 void handle_pool_destroy(struct request *r);
-/* request_buffer.c */
+/* request_alloc.c */
 void handle_alloc(struct request *r);
+/* request_buffer.c */
 void handle_release(struct request *r);
 void handle_trimmed(struct request *r); /* in trim.c */
 void handle_metadata_set(struct request *r);
@@ -86,10 +88,12 @@ void handle_channel_drained(struct request *r);
 void handle_channel_segment(struct request *r);
 void handle_channel_retain(struct request *r);
 void handle_channel_abandon(struct request *r);
+void handle_channel_settle(struct request *r);
+void handle_channel_afresh(struct request *r);
 /* report.c */
 void handle_query(struct request *r);
 
-/* request_buffer.c: to who allocated it, now that its memory is fit for use. The reference stays
+/* request_alloc.c: to who allocated it, now that its memory is fit for use. The reference stays
  * the caller's. */
 struct buffer;
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);

@@ -189,6 +189,30 @@ void handle_channel_drained(struct request *r)
 		estate_drained(producer->estate, m);
 }
 
+/* As above, here and in the next: nothing is answered. */
+void handle_channel_afresh(struct request *r)
+{
+	struct member *m = member_find(r->client, r->m->channel_afresh.member);
+
+	if (m)
+		memset(m->known, 0, sizeof(m->known));
+}
+
+void handle_channel_settle(struct request *r)
+{
+	const struct wire_channel_settle *s = &r->m->channel_settle;
+	struct member *m = member_find(r->client, s->member);
+	struct member *producer =
+	    m && m->role == SHARE_CONSUMER ? find_producer(m, s->producer) : NULL;
+	struct wire_settled acks[WIRE_SETTLED_MAX];
+	size_t n = s->acks.size / sizeof(acks[0]);
+
+	if (!producer)
+		return;
+	memcpy(acks, s->acks.data, n * sizeof(acks[0]));
+	estate_settle(producer->estate, m, acks, n, s->flags & WIRE_CHANNEL_SETTLE_ALL);
+}
+
 /* One that has closed the channel counts, too: its streams may have work to do. */
 static struct member *find_consumer(const struct member *m, uint64_t id)
 {

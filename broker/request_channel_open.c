@@ -79,6 +79,8 @@ static bool check_shape(struct request *r, const struct channel_shape *s)
 	return false;
 }
 
+#define ADVICE "; who opens it first says what it is like, so let all ask for the same"
+
 /* What others ask for has to be what there is. */
 static bool check_same(struct request *r, const struct channel *ch)
 {
@@ -100,19 +102,20 @@ static bool check_same(struct request *r, const struct channel *ch)
 
 	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
 			     memcmp(ch->pool->name, m->pool.data, m->pool.size) != 0)) {
-		request_fail(r, SHARE_EEXIST, "channel '%s' is of pool '%s', not '%.*s'", ch->name,
-			     ch->pool->name, (int)m->pool.size, (const char *)m->pool.data);
+		request_fail(r, SHARE_EEXIST, "channel '%s' is of pool '%s', not '%.*s'" ADVICE,
+			     ch->name, ch->pool->name, (int)m->pool.size,
+			     (const char *)m->pool.data);
 		return false;
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (all[i].wanted == 0 || all[i].wanted == all[i].is)
 			continue;
 		if (all[i].name)
-			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %s, not %s",
+			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %s, not %s" ADVICE,
 				     all[i].what, ch->name, all[i].name(all[i].is),
 				     all[i].name(all[i].wanted));
 		else
-			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %u, not %u",
+			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %u, not %u" ADVICE,
 				     all[i].what, ch->name, all[i].is, all[i].wanted);
 		return false;
 	}

@@ -35,8 +35,8 @@ static struct device *find_device(struct request *r, const struct wire_bytes *uu
 	struct broker *b = r->broker;
 	struct device *d;
 
-	if (b->devices.error) {
-		request_fail(r, b->devices.error, "%s", b->devices.text);
+	if (devices_error(b) != 0) {
+		request_fail(r, devices_error(b), "%s", b->devices.text);
 		return NULL;
 	}
 	LIST_FOREACH (d, &b->devices.list, link) {

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory between its last user and the next. In a pool of policy *gate* a released block goes back
- * to the suballocator with its fences, and the next user waits for them. Elsewhere it first waits
- * here until they are reached, so that all the suballocator has is clean, and what is clean stays
- * so: merged with a gated neighbour it would be out of use for as long as that. Memory with more
- * fences than a grant can name waits here, too, until there are fewer; meanwhile the pool grows.
+ * Memory between its last user and the next. While work still runs on it a released block waits
+ * here, and whoever allocated it goes on paying for it; when the work is done it goes back to the
+ * suballocator, so that all the suballocator has is clean, and what is clean stays so: merged with
+ * a gated neighbour it would be out of use for as long as that.
+ *
+ * Pools of policy *gate* hand such memory out nevertheless, together with its fences (gated.c): to
+ * the user who pays for it, who has nothing clean or has reached its limit, and, where a pool can
+ * grow no more, to everybody. So users who leave work behind that never ends take no more of a pool
+ * than they may hold, as long as there is any other memory.
+ *
+ * Memory with more fences than a grant can name is handed out by no policy.
  *
  * Fences are reached without anybody telling: blocks are looked at when memory is wanted, and every
  * now and then while there are any.
@@ -27,45 +33,6 @@
 /* Looking at a block costs more the more work runs on it. */
 #define FENCES_A_LOOK 16
 
-/* What a grant can name beside the giver's fence. */
-#define GATE_MAX (WIRE_FENCES_MAX - 1)
-
-static bool is_too_large(const struct fence_set *gate)
-{
-	return fence_set_is_lost(gate) ||
-	       (fence_set_size(gate) > GATE_MAX && fence_set_n_pending(gate) > GATE_MAX);
-}
-
-static bool must_wait(const struct pool *p, const struct fence_set *gate)
-{
-	return gate && (p->reuse != SHARE_REUSE_GATE || is_too_large(gate));
-}
-
-static void append(struct gated_blocks *q, struct block *block, struct fence_set *gate)
-{
-	block->gate = gate;
-	block->owner = NULL; /* the next one */
-	if (q->last)
-		q->last->owner = block;
-	else
-		q->first = block;
-	q->last = block;
-	q->bytes += block_size(block);
-	q->n++;
-}
-
-static struct block *take_first(struct gated_blocks *q)
-{
-	struct block *block = q->first;
-
-	q->first = block->owner;
-	if (!q->first)
-		q->last = NULL;
-	q->bytes -= block_size(block);
-	q->n--;
-	return block;
-}
-
 /* A gate that was lost for want of memory cannot be reached; without any client, nobody is behind
  * it either. */
 static struct fence_set *look(struct broker *b, struct fence_set *gate)
@@ -78,40 +45,34 @@ static struct fence_set *look(struct broker *b, struct fence_set *gate)
 }
 
 /* Whoever allocated it has paid for it until now. */
-static void give_back(struct pool *p, struct block *block, struct fence_set *gate)
+static void give_back(struct pool *p, struct block *block)
 {
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
 	charge_return(&charge);
-	suballocator_free(&p->suballocator, block, gate);
+	suballocator_free(&p->suballocator, block, NULL);
 }
 
 void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		   struct charge *charge)
 {
+	/* what ran already when it was allocated is not its allocator's to pay for */
+	struct fence_set *earlier = look(b, block_take_gate(block));
+
+	gate = look(b, gate);
+	if (charge && !gate)
+		charge_return(charge);
 	block->payer = charge ? charge->account : NULL;
-	if (p->reuse != SHARE_REUSE_GATE)
-		gate = look(b, fence_set_merge(block_take_gate(block), gate));
-	if (must_wait(p, gate)) {
-		append(&p->gated, block, gate);
+	gate = fence_set_merge(earlier, gate);
+	if (gate) {
+		gated_append(&p->gated, block, gate);
 		broker_look_again(b);
-		return;
+	} else {
+		give_back(p, block);
 	}
-	give_back(p, block, gate);
-	pool_wake(p);
-}
-
-bool reuse_set_aside(struct broker *b, struct pool *p, struct block *block)
-{
-	struct block *rest;
-
-	if (!block->gate || !is_too_large(block->gate))
-		return false;
-	while ((rest = suballocator_take_neighbour(&p->suballocator, block)))
-		append(&p->gated, rest, block_take_gate(rest));
-	append(&p->gated, block, block_take_gate(block));
-	broker_look_again(b);
-	return true;
+	/* without a charge it was never anybody's */
+	if (charge && (!gate || p->reuse == SHARE_REUSE_GATE))
+		pool_wake(p);
 }
 
 bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
@@ -120,17 +81,18 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	bool any = false;
 
 	for (uint32_t left = q->n, cost; left > 0 && limit > 0; left--) {
-		struct block *block = take_first(q);
+		struct block *block = q->first;
 		struct fence_set *gate = block_take_gate(block);
 
+		gated_take_out(q, NULL, block);
 		cost = 1 + (uint32_t)(fence_set_size(gate) / FENCES_A_LOOK);
 		limit -= cost < limit ? cost : limit;
 		gate = look(b, gate);
-		if (must_wait(p, gate)) {
-			append(q, block, gate); /* behind those that wait to be looked at */
+		if (gate) {
+			gated_append(q, block, gate); /* behind those that wait to be looked at */
 			continue;
 		}
-		give_back(p, block, gate);
+		give_back(p, block);
 		any = true;
 	}
 	return any;
@@ -138,7 +100,8 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 
 int reuse_wait(struct pool *p, uint64_t size, uint64_t waited_ms, char *detail, size_t detail_size)
 {
-	if (p->gated.n == 0 || size > p->limit - p->used)
+	if (p->gated.n == 0 || size > p->limit - p->used ||
+	    (p->reuse == SHARE_REUSE_GATE && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
 	if (waited_ms < USERS_WAIT_MS)
 		return pool_wait(p, USERS_WAIT_MS - waited_ms);

@@ -9,30 +9,17 @@
 
 #include "broker/account.h"
 #include "broker/fence.h"
+#include "broker/gated.h"
 #include "broker/suballocator.h"
 
 struct broker;
 struct pool;
 
-/*
- * Blocks that nobody holds any more but work still runs on, of a pool that hands out none such, or
- * more of it than a grant can name. The suballocator takes them for blocks in use, and whoever
- * allocated them pays for them. The one released first is the first to be looked at.
- */
-struct gated_blocks {
-	struct block *first, *last;
-	uint64_t bytes;
-	uint32_t n;
-};
-
 /* A block of which nobody is left: back to the suballocator, or kept until that work is done. @gate
- * is consumed, and @charge, which may be NULL: returned, or kept with the block. */
+ * is what was added to the gate it came with; it is consumed, and @charge, which may be NULL:
+ * returned, or kept with the block. */
 void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		   struct charge *charge);
-
-/* A block that the suballocator has found: true when so much work runs on it that nobody can be
- * given it, nor what it was taken from. These are gated blocks then. */
-bool reuse_set_aside(struct broker *b, struct pool *p, struct block *block);
 
 /* Looks at up to @limit gated blocks; true when one has become free. */
 bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);

@@ -209,8 +209,9 @@ void segment_retire(struct broker *b, struct segment *s)
 
 	set_state(s, SEGMENT_RETIRING);
 	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
-	 * Of a device's memory, what they map is theirs until they let go */
-	if (s->pool->device)
+	 * Of a device's memory, what they map is theirs until they let go; and when the broker
+	 * ends, all that they map is */
+	if (s->pool->device || b->has_ended)
 		close_descriptors(s);
 	else
 		r = memory_host_discard(&s->memory);

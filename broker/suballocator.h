@@ -177,11 +177,20 @@ static inline bool block_is_free(const struct block *block)
 	return block->prev_free != NULL;
 }
 
+/* A free block becomes one in use, as it is. */
+void suballocator_take(struct suballocator *allocator, struct block *block);
+
 /*
- * The neighbour of a block just handed out, if it is free, becomes a block in use: what was left of
- * the free block that this one was taken from. NULL when there is none.
+ * Cuts a block in use after size_bytes, rounded up to units. What lies behind is a block in use of
+ * its own, with the same gate and tag: in *rest, NULL when nothing is left. 0, or -ENOMEM with
+ * nothing changed.
  */
-struct block *suballocator_take_neighbour(struct suballocator *allocator, struct block *block);
+int suballocator_cut(struct suballocator *allocator, struct block *block, uint64_t size_bytes,
+		     struct block **rest);
+
+/* The reverse: a block in use and the one behind it, in use as well, become one, with the gates of
+ * both. */
+void suballocator_unite(struct suballocator *allocator, struct block *block);
 
 /* In bytes. */
 static inline uint64_t block_offset(const struct block *block)

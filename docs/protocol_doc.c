@@ -160,9 +160,10 @@ static void print_timelines(FILE *out)
 	    "Slot 0 is not used. A timeline is called `page << 16 | slot`, so 0 is none: a fence "
 	    "on it is reached.\n\n"
 	    "Values in use are below 2^62. When the owner is dead, the broker keeps each counter "
-	    "in `last` and sets it to the poison, %#" PRIx64
-	    ", which is past every value in use: "
-	    "whoever waits goes on. A fence on a poisoned timeline was reached if `last` is at its "
+	    "in `last` and poisons it: the low half grows by 2^31, the high half becomes that of "
+	    "%#" PRIx64
+	    ". From there on every value is poison, and past all in use: whoever "
+	    "waits goes on. A fence on a poisoned timeline was reached if `last` is at its "
 	    "value or past it. If not, it never will be, and the data behind it means nothing.\n\n"
 	    "To signal is to store the value with release order, and to wake the futex at the low "
 	    "half of `value` (of no private kind, for all waiters).\n\n"

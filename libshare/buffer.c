@@ -145,6 +145,12 @@ static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, void 
 	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
 }
 
+/* What is kept has the pool's; whether any other is possible is the broker's to say. */
+static bool is_as_kept(const share_pool *p, uint64_t alignment)
+{
+	return alignment <= p->info.alignment && (alignment & (alignment - 1)) == 0;
+}
+
 int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
 		     share_buffer **out)
 {
@@ -157,7 +163,7 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 	r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
-	if (p->magazine && (!options || options->alignment <= p->info.alignment)) {
+	if (p->magazine && (!options || is_as_kept(p, options->alignment))) {
 		share_buffer *b = magazine_take(p->magazine, size, stream);
 
 		if (b) {

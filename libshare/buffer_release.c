@@ -204,7 +204,7 @@ static int release_known(share_buffer *b, void *stream)
 	}
 	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1) {
 		r = told;
-	} else if (b->uses.fences || b->uses.late.pending) {
+	} else if ((b->uses.fences || b->uses.late.pending) && !MUTATION(forget_former_life)) {
 		r = buffer_give_back(b);
 	} else {
 		uint64_t id = b->id;
@@ -254,7 +254,7 @@ int buffer_make_known(share_buffer *b, void *stream)
 		return 0;
 	atomic_store_explicit(&b->known, true, memory_order_relaxed);
 	locked = lock_uses(b);
-	if (b->uses.fences || b->uses.late.pending)
+	if ((b->uses.fences || b->uses.late.pending) && !MUTATION(known_without_order))
 		r = uses_order(b, stream);
 	if (locked)
 		pthread_mutex_unlock(&b->client->uses);

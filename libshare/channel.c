@@ -105,6 +105,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	STAILQ_INIT(&ch->cooling);
 	STAILQ_INIT(&ch->aside);
 	STAILQ_INIT(&ch->stash);
+	STAILQ_INIT(&ch->displaced);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
 		ch->peers[i].pidfd = ch->peers[i].doorbell = -1;
 	return ch;
@@ -321,6 +322,7 @@ int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
 		out->set_aside = s.set_aside;
 		out->left_behind = s.left_behind;
 		out->in_flight = s.in_flight;
+		out->waiting = s.waiting;
 		out->producers = 1;
 		out->consumers = count_peers_locked(ch);
 	} else {

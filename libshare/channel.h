@@ -21,6 +21,8 @@
  * channel.c           a membership
  * channel_close.c     its end
  * channel_members.c   who else takes part
+ * channel_sync.c      asking the broker
+ * channel_settle.c    what it has of producers that have lost their place
  * channel_abandon.c   what those left behind have is left to the broker
  * channel_producer.c  sending
  * channel_outgoing.c  what may be sent, and the signal
@@ -112,9 +114,15 @@ struct share_channel {
 	uint32_t epoch;         /* that we have synced */
 	uint32_t answers;       /* of the broker */
 	bool syncing;
-	bool alone;  /* the broker is lost */
-	bool asleep; /* some thread sleeps for all */
-	bool armed;  /* an event loop does */
+	bool asking;         /* the broker has not answered yet */
+	bool slow;           /* nor has it for some time */
+	uint32_t first;      /* of the answers to come */
+	struct call sync;    /* the question; one thread at a time, see `syncing` */
+	struct reply answer; /* to it */
+	bool alone;          /* the broker is lost */
+	bool afresh;         /* something that the broker has told us was lost */
+	bool asleep;         /* some thread sleeps for all */
+	bool armed;          /* an event loop does */
 	bool wants_fd;
 	bool backlog; /* messages wait for consumers to have room */
 	bool closed;
@@ -153,6 +161,7 @@ struct share_channel {
 	unsigned looks, in_vain; /* the latter: spins, one after the other */
 	int last_end; /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
 	STAILQ_HEAD(, channel_stashed) stash;
+	STAILQ_HEAD(, channel_displaced) displaced;
 	struct lent_buffer *handles; /* free */
 	uint32_t n_handles;
 };
@@ -247,8 +256,20 @@ static inline bool channel_is_out_of_date(const share_channel *ch)
 	       atomic_load_explicit(&ch->control->epoch, memory_order_acquire) != ch->epoch;
 }
 
-/* Learns who takes part, if that has changed. With the lock held, which is given up in between. */
+/* What an answer says; and when that was the last, since @first: who was not named is forgotten,
+ * and the others are got to know. 0 or an error. With the lock held, given up in between. */
+int channel_apply_locked(share_channel *ch, struct reply *reply);
+int channel_meet_locked(share_channel *ch, uint32_t first);
+
+/* channel_sync.c. Learns who takes part, if that has changed. With the lock held, which is given up
+ * in between. */
 int channel_sync_locked(share_channel *ch);
+/* The same, but for 1 when the broker has not said so by then: the next one goes on waiting. */
+int channel_sync_until_locked(share_channel *ch, int64_t deadline);
+/* Waits for an answer that nobody wants any more. Without the lock. */
+void channel_sync_done(share_channel *ch);
+
+/* channel_members.c */
 /* Those that died, without asking the broker. With the lock held. */
 void channel_look_for_deaths_locked(share_channel *ch);
 /* Producers that are gone and have nothing more for us: says so to the broker, giving the lock up.
@@ -322,6 +343,7 @@ void channel_add_segment(share_channel *ch, uint64_t segment);
 /* channel_sleep.c: what has come is not ready, and nobody will say when it is: an event loop is
  * told to look. Without the lock. */
 void channel_look_again_soon(share_channel *ch);
+void channel_look_again_locked(share_channel *ch, int ms);
 
 /* channel_keeper.c */
 int keeper_start(share_channel *ch);
@@ -350,6 +372,15 @@ bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
 void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 			struct ring_fence fence, bool retained);
 void channel_wake_producers_locked(share_channel *ch);
+
+/* channel_settle.c. The producer in this slot loses it to another one. 0 or an error. */
+int channel_displace_locked(share_channel *ch, uint32_t slot);
+void channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
+				  uint32_t version, struct ring_fence fence);
+/* Tells the broker what there is to tell, giving the lock up in between. After acknowledging,
+ * before the channel is looked at as one that may end. */
+void channel_settle_locked(share_channel *ch);
+void channel_displaced_done(share_channel *ch);
 
 /* channel_sleep.c. Without the lock: sleeps while *@word is @value and the control page says
  * @epoch, at most

@@ -20,9 +20,10 @@ void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
 
 	/* the program may have written into the message */
-	if (slot < ch->shape.producers && token < ch->shape.in_flight)
-		ring_consumer_ack(ch->consumer, slot, producer, token, RECEIPT_VERSION(receipt),
-				  fence, retained);
+	if (slot < ch->shape.producers && token < ch->shape.in_flight &&
+	    !ring_consumer_ack(ch->consumer, slot, producer, token, RECEIPT_VERSION(receipt), fence,
+			       retained))
+		channel_ack_displaced_locked(ch, producer, token, RECEIPT_VERSION(receipt), fence);
 }
 
 void channel_wake_producers_locked(share_channel *ch)
@@ -177,6 +178,7 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 	for (size_t i = 0; i < n; i++)
 		give_up_locked(ch, &messages[i], fence);
 	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
 	last = ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
@@ -261,6 +263,7 @@ static void ack_behind(share_message *m, struct ring_fence fence)
 	pthread_mutex_lock(&ch->lock);
 	give_up_locked(ch, m, fence);
 	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
 	last = ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)

@@ -1,14 +1,68 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The end of a membership. A producer hands what is in flight over to the broker, which has taken
- * references of its own by the time it answers. A consumer goes with the last message it has.
+ * The end of a membership, and what may have to be waited for before it. A producer hands what is
+ * in flight over to the broker, which has taken references of its own by the time it answers. A
+ * consumer goes with the last message it has.
  */
 
 #include <stdlib.h>
 
 #include "libshare/channel.h"
+#include "libshare/error.h"
 #include "wire/page.h"
+
+#define SLICE_MS 500
+
+/* ------------------------------------------------------------------------------------------- */
+/* Before it                                                                                   */
+
+static uint32_t waiting_locked(share_channel *ch)
+{
+	struct ring_producer_stats s;
+
+	channel_reclaim_locked(ch, true);
+	channel_watch_backlog_locked(ch); /* whoever makes room wakes the keeper, and that us */
+	ring_producer_get_stats(ch->producer, &s);
+	return s.waiting;
+}
+
+static int flush_locked(share_channel *ch, int64_t deadline)
+{
+	while (waiting_locked(ch) > 0) {
+		int left = deadline_left(deadline), r = 0;
+
+		if (left == 0)
+			return SHARE_ETIMEDOUT;
+		if (channel_is_out_of_date(ch))
+			r = channel_sync_until_locked(ch, deadline);
+		else
+			channel_wait_changed_locked(ch,
+						    left > 0 && left < SLICE_MS ? left : SLICE_MS);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int share_channel_flush(share_channel *ch, int timeout_ms)
+{
+	int r = channel_check(ch, SHARE_PRODUCER);
+
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&ch->lock);
+	r = flush_locked(ch, deadline_from(timeout_ms));
+	pthread_mutex_unlock(&ch->lock);
+	if (r != SHARE_ETIMEDOUT)
+		return r;
+	return timeout_ms == 0 ? fail_constant(SHARE_EAGAIN, "messages wait for consumers")
+			       : fail_constant(SHARE_ETIMEDOUT, "messages wait for consumers");
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 static void leave(share_channel *ch)
 {
@@ -33,6 +87,7 @@ static void free_lists(share_channel *ch)
 		ch->handles = l->next;
 		free(l);
 	}
+	channel_displaced_done(ch);
 	free(ch->sent);
 	free(ch->ghosts);
 	free(ch->segments);
@@ -46,6 +101,7 @@ static void channel_free(share_channel *ch)
 		ring_producer_free(ch->producer);
 	if (ch->consumer)
 		ring_consumer_free(ch->consumer);
+	channel_sync_done(ch);
 	channel_peers_done(ch);
 	free_lists(ch);
 	if (ch->own)
@@ -116,6 +172,8 @@ void share_channel_close(share_channel *ch)
 	if (ch->producer)
 		channel_reclaim_locked(ch, true);
 	drop_stash_locked(ch);
+	if (ch->consumer)
+		channel_ring_doorbells_locked(ch, ring_consumer_receives_no_more(ch->consumer));
 	pthread_mutex_unlock(&ch->lock);
 	if (ch->role == SHARE_PRODUCER) {
 		leave(ch);

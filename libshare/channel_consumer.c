@@ -20,6 +20,12 @@
 #define AGAIN    64
 #define SLICE_MS 500
 
+/* That long the broker is given to say who has come or gone, whatever the time limit: that there is
+ * nothing to receive is true then, and it takes no time unless the broker is stopped. Without an
+ * answer we go on, and look so often whether there is one. */
+#define PATIENCE_MS 500
+#define SLOW_MS     20
+
 #define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
 #define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
 
@@ -153,6 +159,16 @@ static int look_for_ends_locked(share_channel *ch)
 	return end_of_producers_locked(ch);
 }
 
+/* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
+ * those we know have not, nor has who wants to know that there is nothing. */
+static int sync_in_time_locked(share_channel *ch)
+{
+	int r = channel_sync_until_locked(ch, deadline_from(ch->slow ? 0 : PATIENCE_MS));
+
+	ch->slow = r == 1;
+	return r == 1 ? 0 : r;
+}
+
 /* What there is without waiting: 1, 0 or an error. */
 static int look_locked(share_channel *ch, share_message *out)
 {
@@ -161,7 +177,9 @@ static int look_locked(share_channel *ch, share_message *out)
 	if (!STAILQ_EMPTY(&ch->stash))
 		return take_from_stash_locked(ch, out);
 	if (channel_is_out_of_date(ch))
-		r = channel_sync_locked(ch);
+		r = sync_in_time_locked(ch);
+	else
+		ch->slow = false;
 	if (r == 0)
 		r = take_locked(ch, out);
 	if (r != 0)
@@ -178,7 +196,7 @@ static int look_locked(share_channel *ch, share_message *out)
 
 static void sleep_for_a_slice_locked(share_channel *ch, const struct ring_sleep *s, int left)
 {
-	int slice = left >= 0 && left < SLICE_MS ? left : SLICE_MS;
+	int most = ch->slow ? SLOW_MS : SLICE_MS, slice = left >= 0 && left < most ? left : most;
 	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
 	uint32_t epoch = ch->epoch;
 	bool look = true;
@@ -209,7 +227,7 @@ static int sleep_locked(share_channel *ch, int64_t deadline, share_message *out)
 	ch->asleep = true;
 	ring_consumer_sleep(ch->consumer, ch->wants_fd, &s);
 	r = look_locked(ch, out);
-	if (r == 0 && !channel_is_out_of_date(ch))
+	if (r == 0 && (ch->slow || !channel_is_out_of_date(ch)))
 		sleep_for_a_slice_locked(ch, &s, left);
 	ring_consumer_awake(ch->consumer);
 	ch->asleep = false;
@@ -231,6 +249,8 @@ static int arm_locked(share_channel *ch, share_message *out)
 	r = look_locked(ch, out);
 	if (r != 0)
 		ring_consumer_awake(ch->consumer);
+	else if (ch->slow)
+		channel_look_again_locked(ch, SLOW_MS);
 	return r;
 }
 

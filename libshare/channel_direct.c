@@ -43,8 +43,9 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 		return fail(SHARE_EINVAL, "a producer has no such call");
 	pthread_mutex_lock(&ch->lock);
 	if (channel_is_out_of_date(ch))
-		channel_sync_locked(ch);
-	if (ch->alone) /* else the broker says so in the control page: no system call here */
+		channel_sync_until_locked(ch, deadline_from(0));
+	/* else the broker says so in the control page: no system call here */
+	if (ch->alone || channel_is_out_of_date(ch))
 		channel_look_for_deaths_locked(ch);
 	p = sender_of_locked(m);
 	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);

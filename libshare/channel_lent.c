@@ -216,6 +216,7 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 	    (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
 	lent_free_locked(ch, l);
 	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
 	last = --ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Who else takes part in a channel. The broker's control page says when that has changed; the
- * broker is asked then, by one thread for all. That a process is dead is seen by its pidfd as well,
- * so that a death is noticed when there is no broker any more.
+ * Who else takes part in a channel, as the broker says when it is asked (channel_sync.c). That a
+ * process is dead is seen by its pidfd as well, so that a death is noticed when there is no broker
+ * any more.
  */
 
 #include <errno.h>
@@ -81,6 +81,18 @@ static void peer_is_gone_locked(share_channel *ch, struct channel_peer *p)
 	ch->some_gone = true;
 }
 
+/* Another one has its slot. 0 or an error. */
+static int peer_is_replaced_locked(share_channel *ch, struct channel_peer *p)
+{
+	int r = 0;
+
+	if (ch->role == SHARE_CONSUMER && p->known && !p->over)
+		r = channel_displace_locked(ch, (uint32_t)(p - ch->peers));
+	if (r == 0)
+		peer_is_gone_locked(ch, p);
+	return r;
+}
+
 static bool is_dead(const struct channel_peer *p)
 {
 	struct pollfd poll_fd = {.fd = p->pidfd, .events = POLLIN};
@@ -136,7 +148,7 @@ static int add_peer_locked(share_channel *ch, struct channel_peer *p, const stru
 	return 0;
 }
 
-static int apply_locked(share_channel *ch, struct reply *reply)
+int channel_apply_locked(share_channel *ch, struct reply *reply)
 {
 	const struct wire_channel_members *m = &reply->m.channel_members;
 	size_t n = m->members.size / sizeof(struct wire_member), at = 0;
@@ -152,7 +164,9 @@ static int apply_locked(share_channel *ch, struct reply *reply)
 			return fail(SHARE_EPROTO, "the broker sent a member out of range");
 		p = &ch->peers[member.slot];
 		if (p->member && p->member != member.member)
-			peer_is_gone_locked(ch, p);
+			r = peer_is_replaced_locked(ch, p);
+		if (r != 0)
+			return r;
 		if (!p->member && member.flags & WIRE_MEMBER_NEW)
 			r = add_peer_locked(ch, p, &member, &reply->fds, &at);
 		else if (member.flags & WIRE_MEMBER_NEW)
@@ -285,63 +299,13 @@ static int meet_all_locked(share_channel *ch)
 	return r;
 }
 
+int channel_meet_locked(share_channel *ch, uint32_t first)
+{
+	forget_missing_locked(ch, first);
+	return meet_all_locked(ch);
+}
+
 /* ------------------------------------------------------------------------------------------- */
-
-static int ask_locked(share_channel *ch, uint32_t *epoch)
-{
-	struct wire_message m = {.type = WIRE_CHANNEL_SYNC};
-	bool more = true;
-	int r = 0;
-
-	m.channel_sync.member = ch->member;
-	while (r == 0 && more) {
-		_cleanup_reply_ struct reply reply = {.packet = NULL};
-
-		pthread_mutex_unlock(&ch->lock);
-		r = rpc(ch->client, &m, WIRE_CHANNEL_MEMBERS, &reply);
-		pthread_mutex_lock(&ch->lock);
-		if (r == 0)
-			r = apply_locked(ch, &reply);
-		if (r == 0) {
-			more = reply.m.channel_members.more;
-			*epoch = reply.m.channel_members.epoch;
-		}
-	}
-	return r;
-}
-
-int channel_sync_locked(share_channel *ch)
-{
-	uint32_t epoch = 0, first;
-	int r = 0;
-
-	while (ch->syncing)
-		pthread_cond_wait(&ch->changed, &ch->lock);
-	if (!channel_is_out_of_date(ch))
-		return 0;
-	ch->syncing = true;
-	first = ch->answers + 1;
-	r = ask_locked(ch, &epoch);
-	if (r == 0) {
-		forget_missing_locked(ch, first);
-		r = meet_all_locked(ch);
-	}
-	if (r == 0)
-		ch->epoch = epoch;
-	/* what is connected goes on */
-	if (r == SHARE_EDISCONNECTED) {
-		ch->alone = true;
-		r = 0;
-	}
-	ch->syncing = false;
-	if (ch->role == SHARE_PRODUCER) {
-		/* somebody who was just admitted may sleep */
-		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
-		channel_wake_senders_locked(ch);
-	}
-	pthread_cond_broadcast(&ch->changed);
-	return r;
-}
 
 bool channel_forget_drained_locked(share_channel *ch)
 {

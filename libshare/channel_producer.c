@@ -203,6 +203,12 @@ static int no_room(const share_channel *ch, bool timed_out)
 				 : "the channel has no room");
 }
 
+static int not_told(void)
+{
+	return fail_constant(SHARE_ETIMEDOUT,
+			     "the broker has not said within the time limit who takes part");
+}
+
 /* One message that did not fit at once. */
 static int put_full_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
 {
@@ -212,9 +218,9 @@ static int put_full_locked(share_channel *ch, const share_outgoing *m, const str
 		int r, left;
 
 		if (channel_is_out_of_date(ch)) {
-			r = channel_sync_locked(ch);
+			r = channel_sync_until_locked(ch, s->waits ? deadline : -1);
 			if (r != 0)
-				return r;
+				return r == 1 ? not_told() : r;
 		}
 		if (s->to && !is_there_locked(ch, s->to))
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
@@ -289,7 +295,9 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 		*signalled = s.fence;
 	pthread_mutex_lock(&ch->lock);
 	if (channel_is_out_of_date(ch) && !MUTATION(send_without_looking))
-		r = channel_sync_locked(ch);
+		r = channel_sync_until_locked(ch, timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
+	if (r == 1)
+		r = not_told();
 	if (r == 0 && to && !is_there_locked(ch, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
 	if (r != 0) {

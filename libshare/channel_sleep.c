@@ -92,13 +92,18 @@ bool channel_sleep_on(share_channel *ch, const struct ring_sleep *s, uint32_t ep
 								   : SLICE_WITHOUT_WAITV_MS);
 }
 
-void channel_look_again_soon(share_channel *ch)
+void channel_look_again_locked(share_channel *ch, int ms)
 {
-	struct itimerspec soon = {.it_value.tv_nsec = LOOK_AGAIN_MS * 1000000};
+	struct itimerspec soon = {.it_value.tv_nsec = (long)ms * 1000000};
 
-	pthread_mutex_lock(&ch->lock);
 	if (ch->timer >= 0)
 		timerfd_settime(ch->timer, 0, &soon, NULL);
+}
+
+void channel_look_again_soon(share_channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	channel_look_again_locked(ch, LOOK_AGAIN_MS);
 	pthread_mutex_unlock(&ch->lock);
 }
 
@@ -112,8 +117,13 @@ void channel_wake_senders_locked(share_channel *ch)
 
 void channel_wait_changed_locked(share_channel *ch, int timeout_ms)
 {
-	struct timespec until = in_ms(timeout_ms);
+	struct timespec until;
 
+	if (timeout_ms < 0) {
+		pthread_cond_wait(&ch->changed, &ch->lock);
+		return;
+	}
+	until = in_ms(timeout_ms);
 	pthread_cond_timedwait(&ch->changed, &ch->lock, &until);
 }
 

@@ -110,6 +110,10 @@ static inline bool client_is_forked(const share_client *c)
 int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,
 			void *(*function)(void *data), void *data);
 
+/* One that is not connected yet, or NULL. */
+share_client *client_new(void);
+/* At once, whatever state it is in. */
+void client_free(share_client *c);
 share_client *client_ref(share_client *c);
 void client_unref(share_client *c);
 
@@ -161,6 +165,8 @@ struct call {
 int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call);
 /* Until call->done. Returns its error, with its detail set. */
 int rpc_wait_locked(share_client *c, struct call *call);
+/* The same, but for 1 when there is no answer by then; the call goes on. */
+int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline);
 /* The same, for what may take as long as others like, and so answers TRIM meanwhile. The caller has
  * no other lock. */
 int rpc_wait_long_locked(share_client *c, struct call *call);
@@ -168,6 +174,9 @@ int rpc_wait_long_locked(share_client *c, struct call *call);
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has
  * no variable fields, soon. 0 or -ENOMEM. */
 int rpc_send_later_locked(share_client *c, const struct wire_message *m);
+/* For those who are not: segments may have to be unmapped now, and perhaps nobody is going to read.
+ * With the lock held, which is given up in between. */
+void rpc_retire_locked(share_client *c);
 
 /* Reads what is there without blocking, if nobody else is reading. With the lock held, which is
  * given up in between. */

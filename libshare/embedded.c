@@ -31,6 +31,10 @@
 
 #define PROGRAM "share-broker"
 
+#ifndef P_PIDFD
+#define P_PIDFD 3 /* of Linux 5.4; C libraries came to know it later */
+#endif
+
 struct embedded {
 	char directory[PATH_MAX];
 	char socket[PATH_MAX + sizeof("/broker.sock")];
@@ -258,6 +262,7 @@ const char *embedded_address(const struct embedded *e)
 void embedded_stop(struct embedded *e)
 {
 	struct pollfd ended = {.events = POLLIN};
+	siginfo_t ignored;
 
 	if (!e)
 		return;
@@ -267,6 +272,8 @@ void embedded_stop(struct embedded *e)
 		syscall(SYS_pidfd_send_signal, e->pidfd, SIGCONT, NULL, 0); /* if it was stopped */
 		while (poll(&ended, 1, -1) < 0 && errno == EINTR)
 			;
+		/* ours by now, if this process adopts orphans: the first one of a container */
+		waitid(P_PIDFD, (id_t)e->pidfd, &ignored, WEXITED | WNOHANG);
 		fd_close(e->pidfd);
 	}
 	/* the broker does this, unless it was killed */

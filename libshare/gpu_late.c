@@ -7,6 +7,7 @@
 #include "libshare/error.h"
 #include "libshare/gpu_late.h"
 #include "libshare/gpu_stream.h"
+#include "wire/mutation.h"
 
 #define DEVICES_MAX 64
 
@@ -81,6 +82,8 @@ int gpu_late_note(share_client *c, const struct memory_mapping *m, void *stream,
 
 	if (!k)
 		return LATE_IMPOSSIBLE;
+	if (l->pending && MUTATION(note_first_use_only))
+		return 0;
 	r = memory_mark_move(k, stream, &l->mark, l->pending, &fault);
 	if (r > 0)
 		return r == MARK_OTHER_STREAM ? LATE_ELSEWHERE : LATE_IMPOSSIBLE;

@@ -3,12 +3,12 @@
 /*
  * Ordering on the GPU's streams, by the GPU: a signal makes the stream write the next value into a
  * timeline of ours when it gets there; a wait makes it wait for a value in somebody's. The host
- * blocks for neither. A timeline is a stream's as long as it has one; the stream is known by its
- * identifier, as handles are used again.
+ * blocks for neither.
  *
  * By the host instead: where the device cannot do it or the program does not want it (a signal
- * waits until the stream is done, so that its fence is reached when it is handed out), and a wait
- * for which no stream may be parked any more (parked.h).
+ * waits until the stream is done, so that its fence is reached when it is handed out), a wait for
+ * which no stream may be parked any more (parked.h), and waits for others once the broker is gone:
+ * it was to release the streams that wait for who dies.
  */
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
+#include "libshare/gpu_order.h"
 #include "libshare/gpu_stream.h"
 #include "libshare/parked.h"
 #include "memory/stream.h"
@@ -23,26 +24,7 @@
 
 #define LAST_SPECIAL_STREAM 2 /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: plain numbers */
 #define FINISH_MS           10000
-#define DEVICES_MAX         64
 #define WAITS_AT_ONCE       64
-#define STREAMS_MAX         191 /* with a timeline, which stays theirs; the rest is for host streams */
-
-struct owner {
-	uint64_t stream; /* identifier */
-	uint32_t slot;
-	uint64_t used;        /* when last */
-	unsigned users;       /* threads that are signaling; this and the above under the lock */
-	pthread_mutex_t lock; /* so that values are written in order */
-};
-
-struct gpu_order {
-	pthread_mutex_t lock;   /* over what follows; not held where the driver may block */
-	struct memory_page own; /* host NULL: not registered yet */
-	uint64_t asked, able;   /* bit by ordinal: whether devices can do it */
-	struct owner owners[STREAMS_MAX];
-	size_t n;
-	uint64_t clock;
-};
 
 bool gpu_stream_is_possible(const void *stream)
 {
@@ -58,51 +40,6 @@ int gpu_stream_synchronize(const struct memory_mapping *m, void *stream, bool *f
 	return r != 0 ? fail(r, "%s", fault.text) : 0;
 }
 
-static struct gpu_order *order_of(share_client *c)
-{
-	struct gpu_order *g, *made;
-
-	pthread_mutex_lock(&c->lock);
-	g = c->gpu;
-	pthread_mutex_unlock(&c->lock);
-	if (g)
-		return g;
-	made = calloc(1, sizeof(*made));
-	if (!made)
-		return NULL;
-	pthread_mutex_init(&made->lock, NULL);
-	pthread_mutex_lock(&c->lock);
-	if (!c->gpu) {
-		c->gpu = made;
-		made = NULL;
-	}
-	g = c->gpu;
-	pthread_mutex_unlock(&c->lock);
-	free(made);
-	return g;
-}
-
-/* With the lock held. */
-static bool is_able(struct gpu_order *g, int ordinal)
-{
-	uint64_t bit = UINT64_C(1) << (ordinal & (DEVICES_MAX - 1));
-
-	if (ordinal >= DEVICES_MAX)
-		return false;
-	if (!(g->asked & bit)) {
-		g->asked |= bit;
-		if (memory_stream_ops(ordinal))
-			g->able |= bit;
-	}
-	return g->able & bit;
-}
-
-/* NULL: the host has to do it. */
-static struct gpu_order *gpu_may_do_it(share_client *c)
-{
-	return c->host_fences ? NULL : order_of(c);
-}
-
 static size_t cell(uint32_t slot)
 {
 	return slot * sizeof(struct timeline_slot);
@@ -111,120 +48,61 @@ static size_t cell(uint32_t slot)
 /* ------------------------------------------------------------------------------------------- */
 /* Signals                                                                                     */
 
-/* False where the driver cannot or will not: a limit on locked memory, say. With the lock held. */
-static bool register_own(share_client *c, struct gpu_order *g, int ordinal)
-{
-	struct memory_fault fault;
-
-	return g->own.host || memory_page_register(ordinal, c->page, TIMELINE_PAGE_SIZE, false,
-						   &g->own, &fault) == 0;
-}
-
-/* With the lock held, as the next two. */
-static struct owner *find_owner(struct gpu_order *g, uint64_t stream)
-{
-	for (size_t i = 0; i < g->n; i++)
-		if (g->owners[i].stream == stream)
-			return &g->owners[i];
-	return NULL;
-}
-
-/*
- * The timeline that has not been used for longest, if everything signaled on it is reached: a value
- * that a destroyed stream has yet to write would take the timeline back behind what its next owner
- * wrote.
- */
-static struct owner *oldest_finished(share_client *c, struct gpu_order *g)
-{
-	struct owner *oldest = NULL;
-
-	for (size_t i = 0; i < g->n; i++) {
-		struct owner *o = &g->owners[i];
-
-		if (o->users > 0 || (oldest && o->used >= oldest->used))
-			continue;
-		if (timeline_query(c->page, o->slot, slot_last(c, o->slot)) == TIMELINE_REACHED ||
-		    MUTATION(reuse_busy_timeline))
-			oldest = o;
-	}
-	return oldest;
-}
-
-/* NULL when there is no timeline to be had. */
-static struct owner *owner_for(share_client *c, struct gpu_order *g, uint64_t stream)
-{
-	struct owner *o = find_owner(g, stream);
-	uint32_t slot;
-
-	if (o)
-		return o;
-	if (g->n < STREAMS_MAX && slot_take(c, &slot) == 0) {
-		o = &g->owners[g->n++];
-		o->slot = slot;
-		pthread_mutex_init(&o->lock, NULL);
-		timeline_set_by_gpu(c->page, slot, true);
-	} else {
-		o = oldest_finished(c, g);
-	}
-	if (o)
-		o->stream = stream;
-	return o;
-}
-
 /* The stream's, for the calling thread to signal on; NULL when the host has to do it. */
-static struct owner *owner_get(share_client *c, struct gpu_order *g, const struct memory_stream *s)
+static struct gpu_timeline *take_timeline(share_client *c, struct gpu_order *g,
+					  const struct memory_stream *s)
 {
-	struct owner *o = NULL;
+	struct gpu_timeline *t = NULL;
 
 	pthread_mutex_lock(&g->lock);
-	if (is_able(g, s->ordinal) && register_own(c, g, s->ordinal))
-		o = owner_for(c, g, s->id);
-	if (o) {
-		o->used = ++g->clock;
-		o->users++;
+	if (gpu_order_is_able(g, s->ordinal) && gpu_order_register_own(c, g, s->ordinal))
+		t = gpu_order_take(c, g, s->id);
+	if (t) {
+		t->used = ++g->clock;
+		t->users++;
 	}
 	pthread_mutex_unlock(&g->lock);
-	return o;
+	return t;
 }
 
 bool gpu_stream_can_signal(share_client *c, int ordinal)
 {
-	struct gpu_order *g = gpu_may_do_it(c);
+	struct gpu_order *g = gpu_order_of(c);
 	bool can;
 
 	if (!g)
 		return false;
 	pthread_mutex_lock(&g->lock);
-	can = is_able(g, ordinal) && register_own(c, g, ordinal);
+	can = gpu_order_is_able(g, ordinal) && gpu_order_register_own(c, g, ordinal);
 	pthread_mutex_unlock(&g->lock);
 	return can;
 }
 
-static void owner_put(struct gpu_order *g, struct owner *o)
+static void put_timeline(struct gpu_order *g, struct gpu_timeline *t)
 {
 	pthread_mutex_lock(&g->lock);
-	o->users--;
+	t->users--;
 	pthread_mutex_unlock(&g->lock);
 }
 
 static int write_next(share_client *c, struct gpu_order *g, struct memory_stream *s,
-		      struct owner *o, share_fence *out)
+		      struct gpu_timeline *t, share_fence *out)
 {
 	struct memory_fault fault = {.text = ""};
 	uint64_t value;
 	int r;
 
-	pthread_mutex_lock(&o->lock);
+	pthread_mutex_lock(&t->lock);
 	/* counted once it is enqueued: a value that nobody writes would be waited for at the end */
-	value = slot_last(c, o->slot) + 1;
-	r = memory_stream_write(s, &g->own, cell(o->slot), value - MUTATION(fence_before_signal),
+	value = slot_last(c, t->slot) + 1;
+	r = memory_stream_write(s, &g->own, cell(t->slot), value - MUTATION(fence_before_signal),
 				&fault);
 	if (r == 0)
-		slot_next(c, o->slot);
-	pthread_mutex_unlock(&o->lock);
+		slot_next(c, t->slot);
+	pthread_mutex_unlock(&t->lock);
 	if (r != 0)
 		return fail(r, "%s", fault.text);
-	*out = (share_fence){WIRE_TIMELINE(c->page_id, o->slot), value};
+	*out = (share_fence){WIRE_TIMELINE(c->page_id, t->slot), value};
 	return 0;
 }
 
@@ -244,10 +122,10 @@ static int signal_by_host(share_client *c, const struct memory_mapping *m, void 
 int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *stream,
 		      share_fence *out)
 {
-	struct gpu_order *g = gpu_may_do_it(c);
+	struct gpu_order *g = gpu_order_of(c);
 	struct memory_fault fault = {.text = ""};
 	struct memory_stream s;
-	struct owner *o;
+	struct gpu_timeline *t;
 	int r = 0;
 
 	if (!g)
@@ -255,13 +133,13 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 	r = memory_stream_open(m->ordinal, stream, &s, &fault);
 	if (r != 0)
 		return fail(r, "%s", fault.text);
-	o = owner_get(c, g, &s);
-	if (o) {
-		r = write_next(c, g, &s, o, out);
-		owner_put(g, o);
+	t = take_timeline(c, g, &s);
+	if (t) {
+		r = write_next(c, g, &s, t, out);
+		put_timeline(g, t);
 	}
 	memory_stream_close(&s);
-	if (!o)
+	if (!t)
 		return signal_by_host(c, m, stream, out);
 	if (r == 0)
 		atomic_fetch_add_explicit(&c->stats.signals, 1, memory_order_relaxed);
@@ -270,22 +148,6 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 
 /* ------------------------------------------------------------------------------------------- */
 /* Waits                                                                                       */
-
-/* The page of a fence, as GPUs see it; NULL where the driver cannot: not every device can read what
- * is mapped read-only. With the lock held. */
-static const struct memory_page *page_for(share_client *c, struct gpu_order *g, int ordinal,
-					  const struct held_fence *f)
-{
-	struct memory_page *gpu = f->peer ? &f->peer->gpu : NULL;
-	struct memory_fault fault;
-
-	if (!gpu)
-		return register_own(c, g, ordinal) ? &g->own : NULL;
-	if (!gpu->host && memory_page_register(ordinal, (void *)(uintptr_t)f->page,
-					       TIMELINE_PAGE_SIZE, true, gpu, &fault) != 0)
-		return NULL;
-	return gpu;
-}
 
 /* Nobody poisons the timelines of the dead any more, so their death has to be seen here. */
 static bool is_pending(share_client *c, const struct held_fence *f, bool broker_lost)
@@ -300,7 +162,7 @@ static bool is_pending(share_client *c, const struct held_fence *f, bool broker_
 static size_t pick_pending(share_client *c, struct gpu_order *g, const struct memory_stream *s,
 			   struct ordering *o, struct held_fence *out)
 {
-	const struct owner *own = find_owner(g, s->id);
+	const struct gpu_timeline *own = gpu_order_find(g, s->id);
 	bool lost = client_is_lost(c);
 	size_t n = 0;
 
@@ -324,17 +186,28 @@ struct batch {
 	size_t n;
 };
 
+/* Without a broker nobody would release the stream when one of their owners dies. */
+static bool any_is_of_a_peer(const struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->fences[i].peer)
+			return true;
+	return false;
+}
+
 /* With the lock held. False when the host has to wait. */
 static bool prepare_locked(share_client *c, struct gpu_order *g, const struct memory_stream *s,
 			   struct ordering *o, struct batch *b)
 {
-	if (!is_able(g, s->ordinal))
+	if (!gpu_order_is_able(g, s->ordinal))
 		return false;
 	b->n = pick_pending(c, g, s, o, b->fences);
+	if (client_is_lost(c) && any_is_of_a_peer(b))
+		return false;
 	for (size_t i = 0; i < b->n; i++) {
 		b->waits[i].offset = cell(b->fences[i].slot);
 		b->waits[i].value = b->fences[i].value;
-		b->waits[i].page = page_for(c, g, s->ordinal, &b->fences[i]);
+		b->waits[i].page = gpu_order_page(c, g, s->ordinal, &b->fences[i]);
 		if (!b->waits[i].page)
 			return false;
 	}
@@ -370,11 +243,12 @@ static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s
 
 static int wait_by_host(share_client *c, struct ordering *o)
 {
-	if (c->never_block)
+	if (c->never_block || o->may_not_block)
 		return fail(SHARE_EAGAIN,
-			    "the host would have to wait, as this GPU cannot, or as %u streams of "
-			    "this process wait for others already and more could stop all of "
-			    "them: try again later, or raise CUDA_DEVICE_MAX_CONNECTIONS",
+			    "the host would have to wait, as this GPU cannot, as the broker is "
+			    "gone, or as %u streams of this process wait for others already and "
+			    "more could stop all of them: try again later, or raise "
+			    "CUDA_DEVICE_MAX_CONNECTIONS",
 			    memory_stream_connections() / 2);
 	atomic_fetch_add_explicit(&c->stats.host_waits, 1, memory_order_relaxed);
 	return MUTATION(fallback_skips_wait) ? 0 : ordering_wait_here(c, o);
@@ -384,7 +258,7 @@ static int wait_by_host(share_client *c, struct ordering *o)
 static int wait_some(share_client *c, const struct memory_mapping *m, void *stream,
 		     struct ordering *o)
 {
-	struct gpu_order *g = gpu_may_do_it(c);
+	struct gpu_order *g = gpu_order_of(c);
 	struct memory_fault fault = {.text = ""};
 	struct memory_stream s;
 	int r;
@@ -431,7 +305,7 @@ int gpu_stream_wait(share_client *c, const struct memory_mapping *m, void *strea
 
 bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *stream)
 {
-	struct gpu_order *g = gpu_may_do_it(c);
+	struct gpu_order *g = gpu_order_of(c);
 	struct memory_fault fault;
 	struct memory_stream s;
 	bool blocks;
@@ -441,7 +315,7 @@ bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *st
 	if (memory_stream_open(m->ordinal, stream, &s, &fault) != 0)
 		return false; /* it fails, at once */
 	pthread_mutex_lock(&g->lock);
-	blocks = !is_able(g, s.ordinal);
+	blocks = !gpu_order_is_able(g, s.ordinal);
 	pthread_mutex_unlock(&g->lock);
 	blocks = blocks || !parked_has_room(s.ordinal, s.id);
 	memory_stream_close(&s);
@@ -456,7 +330,7 @@ bool gpu_stream_finish(share_client *c)
 	struct gpu_order *g = c->gpu;
 
 	for (size_t i = 0; g && i < g->n; i++) {
-		uint32_t slot = g->owners[i].slot;
+		uint32_t slot = g->timelines[i].slot;
 
 		if (timeline_wait(c->page, slot, slot_last(c, slot), deadline_left(deadline)) ==
 		    TIMELINE_PENDING)
@@ -467,18 +341,7 @@ bool gpu_stream_finish(share_client *c)
 
 void gpu_stream_done(share_client *c, bool parked)
 {
-	struct gpu_order *g = c->gpu;
-
-	if (!g)
-		return;
-	/* which may wait for all streams */
-	if (!parked)
-		memory_page_unregister(&g->own);
-	for (size_t i = 0; i < g->n; i++)
-		pthread_mutex_destroy(&g->owners[i].lock);
-	pthread_mutex_destroy(&g->lock);
-	free(g);
-	c->gpu = NULL;
+	gpu_order_done(c, parked);
 }
 
 void gpu_stream_forget_page(struct peer_page *p)

@@ -101,9 +101,9 @@ static bool is_pending(share_client *c, const struct lookup *l)
 static int order_on_stream(struct lookup *l)
 {
 	share_buffer *b = l->buffer;
-	struct ordering giver = {.fences = &b->giver, .n = 1, .timeout_ms = -1};
+	struct ordering giver = {.fences = &b->giver, .n = 1, .may_not_block = true};
 	struct ordering users = {
-	    .fences = l->users.all, .n = l->users.n, .timeout_ms = -1, .dead_is_done = true};
+	    .fences = l->users.all, .n = l->users.n, .dead_is_done = true, .may_not_block = true};
 	share_client *c = l->operation.client;
 	int r;
 
@@ -127,9 +127,12 @@ static int order(struct lookup *l)
 		r = buffer_hold_users(c, &l->grant, &l->users);
 	if (r != 0 || !is_pending(c, l))
 		return r;
-	if (stream_blocks(c, b->mapping, l->stream))
-		return operation_block(&l->operation);
-	return order_on_stream(l);
+	if (!stream_blocks(c, b->mapping, l->stream))
+		r = order_on_stream(l);
+	else
+		r = SHARE_EAGAIN;
+	/* also when somebody else was given the place that was left */
+	return r == SHARE_EAGAIN ? operation_block(&l->operation) : r;
 }
 
 static int lookup_proceed(share_operation *o)

@@ -166,6 +166,14 @@ static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, st
 	return found;
 }
 
+/* Whose device can use it was settled for who had it first: the calling thread's may be another. */
+static inline bool is_within_reach(const struct magazine *m, share_buffer *b)
+{
+	struct memory_fault fault;
+
+	return m->plain || memory_reach(b->mapping, &fault) == 0;
+}
+
 static share_buffer *take_from_pocket(struct magazine *m, uint32_t class, struct taker *t)
 {
 	_Atomic(share_buffer *) *pocket = &m->pockets[way()][class];
@@ -175,7 +183,7 @@ static share_buffer *take_from_pocket(struct magazine *m, uint32_t class, struct
 		return NULL;
 	b = atomic_exchange_explicit(pocket, NULL, memory_order_acquire);
 	/* on host memory only what nobody uses was put there */
-	if (!b || m->plain || is_ready(b, t))
+	if (!b || m->plain || (is_ready(b, t) && is_within_reach(m, b)))
 		return b;
 	put_into_list(m, b);
 	return NULL;
@@ -215,7 +223,7 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 	if (!b)
 		return NULL;
 	handed_out(b, size);
-	if (in_use && uses_order(b, stream) != 0) {
+	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
 		magazine_put(m, b);
 		return NULL;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,9 @@
 #include "libshare/buffer.h"
 #include "libshare/error.h"
 #include "libshare/magazine.h"
+
+#define ENTRY_SIZE     4096u /* of a user or group */
+#define ENTRY_SIZE_MAX (4u << 20)
 
 static char *text_of(const struct wire_bytes *bytes)
 {
@@ -86,24 +90,64 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* A name, or else a number in quotes, as in the configuration. */
-static bool find_id(const char *key, const char *name, json_int_t *out)
+static int look_up_user(const char *name, char *space, size_t size, json_int_t *out)
 {
-	struct passwd *user, user_buffer;
-	struct group *group, group_buffer;
-	char space[8192], *end;
+	struct passwd entry, *found = NULL;
+	int r = getpwnam_r(name, &entry, space, size, &found);
 
-	if (strcmp(key, "user") == 0) {
-		if (getpwnam_r(name, &user_buffer, space, sizeof(space), &user) == 0 && user) {
-			*out = user->pw_uid;
-			return true;
-		}
-	} else if (getgrnam_r(name, &group_buffer, space, sizeof(space), &group) == 0 && group) {
-		*out = group->gr_gid;
-		return true;
+	if (found)
+		*out = found->pw_uid;
+	return found ? 0 : r ? r : ENOENT;
+}
+
+static int look_up_group(const char *name, char *space, size_t size, json_int_t *out)
+{
+	struct group entry, *found = NULL;
+	int r = getgrnam_r(name, &entry, space, size, &found);
+
+	if (found)
+		*out = found->gr_gid;
+	return found ? 0 : r ? r : ENOENT;
+}
+
+/* With as much space as the entry takes: a group comes with the names of all its members. */
+static int look_up(bool user, const char *name, json_int_t *out)
+{
+	int r = ERANGE;
+
+	for (size_t size = ENTRY_SIZE; r == ERANGE && size <= ENTRY_SIZE_MAX; size *= 4) {
+		char *space = malloc(size);
+
+		if (!space)
+			return ENOMEM;
+		r = user ? look_up_user(name, space, size, out)
+			 : look_up_group(name, space, size, out);
+		free(space);
 	}
-	*out = (json_int_t)strtoul(name, &end, 10);
-	return *name >= '0' && *name <= '9' && *end == '\0';
+	return r;
+}
+
+/* A name, or else a number in quotes, as in the configuration. */
+static int find_id(bool user, const char *name, json_int_t *out)
+{
+	unsigned long number;
+	char *end;
+	int r = look_up(user, name, out);
+
+	switch (r) {
+	case ENOENT: /* and what getpwnam_r(3) lists as other ways to say so */
+	case ESRCH:
+	case EBADF:
+	case EPERM:
+		break;
+	default:
+		return r;
+	}
+	number = strtoul(name, &end, 10);
+	if (*name < '0' || *name > '9' || *end || number > UINT32_MAX)
+		return ENOENT;
+	*out = (json_int_t)number;
+	return 0;
 }
 
 /* The broker looks no names up, as that could take it any time: clients send numbers. Whatever
@@ -112,17 +156,25 @@ static int resolve_names(json_t *list)
 {
 	static const char *const keys[] = {"user", "group"};
 	json_t *entry, *value;
+	char what[128];
 	json_int_t id;
 	size_t i;
+	int r;
 
 	json_array_foreach (list, i, entry) {
 		for (size_t k = 0; k < 2; k++) {
 			value = json_object_get(entry, keys[k]);
 			if (!json_is_string(value) || strcmp(json_string_value(value), "*") == 0)
 				continue;
-			if (!find_id(keys[k], json_string_value(value), &id))
+			r = find_id(k == 0, json_string_value(value), &id);
+			if (r == ENOENT)
 				return fail(SHARE_EINVAL, "access[%zu].%s: there is no %s \"%s\"",
 					    i, keys[k], keys[k], json_string_value(value));
+			if (r != 0) {
+				snprintf(what, sizeof(what), "looking up the %s \"%.64s\"", keys[k],
+					 json_string_value(value));
+				return fail_system(-r, what);
+			}
 			json_object_set_new(entry, keys[k], json_integer(id));
 		}
 	}

@@ -58,6 +58,11 @@ void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t s
  */
 void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe);
 
+/* That a consumer receives no more (ring_consumer_receives_no_more()) is seen when there is no
+ * room, in ring_producer_wake() by whoever has just got something, and in ring_producer_reclaim()
+ * with `all`. It counts no longer then, but what it has taken stays its own, unless it is
+ * dismissed. */
+
 /* What @member, in slot @consumer (CHANNEL_MEMBERS_MAX: in none any more), may still use: what it
  * has not acknowledged, or has with a fence. @bits: bit by token, zeros for all `in_flight`. */
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
@@ -138,6 +143,7 @@ void ring_producer_retire(struct ring_producer *p, uint32_t token);
 struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind;
 	uint32_t in_flight; /* tokens in use */
+	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
 };
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);
 
@@ -156,6 +162,8 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t m
 			  const void *ring);
 /* Its ring is not looked at any more. */
 void ring_consumer_detach(struct ring_consumer *c, uint32_t producer);
+/* Nor is anything acknowledged to it: another one will have its row. */
+void ring_consumer_displace(struct ring_consumer *c, uint32_t producer);
 
 /*
  * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
@@ -165,17 +173,24 @@ void ring_consumer_detach(struct ring_consumer *c, uint32_t producer);
 int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
 			  uint64_t *lost);
 
-/* @producer is the slot; a message of a producer that has gone meanwhile is acknowledged in vain,
- * which @member tells. Producers are woken by ring_consumer_wake(). */
-void ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
+/* @producer is the slot. False: it is @member's no more, and nothing is written. Producers are
+ * woken by ring_consumer_wake(). */
+bool ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
 		       uint32_t version, struct ring_fence fence, bool retained);
 /* Bit by producer slot: those that wait on their doorbell. Others have been woken, once a sleep.
  * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
  * too. Costs nothing if nothing was done since the last call. */
 uint64_t ring_consumer_wake(struct ring_consumer *c);
+/* Nothing is received from now on: producers give what this one has not taken to others (in a
+ * queue), and do not wait for it. What it has taken it goes on to acknowledge. Bit by producer
+ * slot: those to be told by their doorbell; a futex has been rung. */
+uint64_t ring_consumer_receives_no_more(struct ring_consumer *c);
 
 /* Nothing is left to receive of it now. */
 bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer);
+/* What our row says of a token of the producer in this slot. */
+bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,
+			     uint32_t *version, struct ring_fence *fence);
 /* Received of it, not acknowledged. */
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer);
 

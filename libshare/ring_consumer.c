@@ -120,6 +120,13 @@ void ring_consumer_detach(struct ring_consumer *c, uint32_t producer)
 	c->moved &= ~RING_BIT(producer);
 }
 
+void ring_consumer_displace(struct ring_consumer *c, uint32_t producer)
+{
+	ring_consumer_detach(c, producer);
+	c->sources[producer].member = 0;
+	c->sources[producer].held = 0;
+}
+
 static bool is_left_behind(const struct ring_consumer *c, const struct source *s)
 {
 	return atomic_load_explicit(&s->admission->left_behind, memory_order_acquire) == c->member;
@@ -291,16 +298,31 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
 /* ------------------------------------------------------------------------------------------- */
 /* Acknowledging                                                                               */
 
-void ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
+bool ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
 		       uint32_t version, struct ring_fence fence, bool retained)
 {
 	struct source *s = &c->sources[producer];
 
 	c->stats.acknowledged++;
-	if (s->member != member || s->held == 0)
-		return;
+	if (s->member != member)
+		return false;
+	if (s->held == 0) /* the program has made it up */
+		return true;
 	s->held--;
 	write_ack(c, s, token, version, fence, retained);
+	return true;
+}
+
+bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,
+			     uint32_t *version, struct ring_fence *fence)
+{
+	struct channel_ack *ack = &c->sources[producer].row->acks[token];
+	uint64_t word = atomic_load_explicit(&ack->word, memory_order_relaxed);
+
+	*version = (uint32_t)(word >> 32);
+	fence->slot = (uint32_t)word & ~(uint32_t)CHANNEL_ACK_RETAINED;
+	fence->value = atomic_load_explicit(&ack->value, memory_order_relaxed);
+	return word != 0;
 }
 
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer)
@@ -341,6 +363,15 @@ uint64_t ring_consumer_wake(struct ring_consumer *c)
 	if (bell)
 		ring_bell(&c->ledger->bell);
 	return doorbells;
+}
+
+uint64_t ring_consumer_receives_no_more(struct ring_consumer *c)
+{
+	/* behind all that was taken: whoever sees it sees how far we have got */
+	atomic_store_explicit(&c->ledger->receives_no_more, 1, memory_order_release);
+	ring_bell(&c->ledger->bell);
+	c->live = 0;
+	return c->attached;
 }
 
 /* ------------------------------------------------------------------------------------------- */

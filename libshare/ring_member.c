@@ -3,7 +3,7 @@
 /*
  * Consumers come and go. Who goes is said to be left behind before what it has taken is read: what
  * it takes after that, it finds out not to be its own. In a queue, others get what it had not
- * acknowledged.
+ * acknowledged. One that says itself that it takes no more keeps what it has.
  */
 
 #include <linux/membarrier.h>
@@ -121,8 +121,12 @@ static void give_to_others(struct ring_producer *p, uint16_t token, bool had)
 	ring_prepend(p, LIST_BACKLOG, token);
 }
 
-/* All that it has not taken is not its own any more; all that it has, only if it is @safe. */
-static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken, bool safe)
+enum parting { LEAVES, LEFT_BEHIND, SAFE };
+
+/* All that it has not taken is not its own any more. All that it has: it will acknowledge that if
+ * it LEAVES, may use it until then if it is LEFT_BEHIND, and cannot if it is SAFE. */
+static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken,
+		      enum parting parting)
 {
 	uint16_t previous;
 
@@ -139,7 +143,9 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 			ring_settle_if_through(p, token);
 			continue;
 		}
-		if (safe || !had)
+		if (had && parting == LEAVES && !MUTATION(hand_on_what_is_held))
+			continue;
+		if (parting == SAFE || !had)
 			t->pending &= ~RING_BIT(consumer);
 		if (ring_is_queue(p))
 			give_to_others(p, token, had);
@@ -181,13 +187,14 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 	uint64_t taken = l->tail;
 
 	safe = safe || MUTATION(left_behind_is_gone);
-	if (p->admitted & RING_BIT(consumer)) {
+	if ((p->admitted | p->leaving) & RING_BIT(consumer)) {
 		p->admitted &= ~RING_BIT(consumer);
+		p->leaving &= ~RING_BIT(consumer);
 		atomic_store_explicit(&peer->admission->left_behind, peer->member,
 				      memory_order_release);
 		if (safe || order_with(p))
 			taken = ring_taken(p, consumer);
-		part_from(p, consumer, taken, safe);
+		part_from(p, consumer, taken, safe ? SAFE : LEFT_BEHIND);
 		if (p->admitted == 0)
 			p->lanes[0].base = p->lanes[0].tail;
 		l->limit = 0;
@@ -201,6 +208,29 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 		forget(p, consumer);
 	if (ring_is_queue(p))
 		ring_deliver_backlog(p);
+}
+
+bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
+{
+	bool any = false;
+
+	for (uint64_t who = consumers & p->admitted; who; who &= who - 1) {
+		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
+
+		if (!atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
+					  memory_order_acquire))
+			continue;
+		any = true;
+		p->admitted &= ~RING_BIT(consumer);
+		p->leaving |= RING_BIT(consumer);
+		part_from(p, consumer, ring_taken(p, consumer), LEAVES);
+		if (p->admitted == 0)
+			p->lanes[0].base = p->lanes[0].tail;
+		p->lanes[channel_lane_of(&p->shape, consumer)].limit = 0;
+	}
+	if (any && ring_is_queue(p))
+		ring_deliver_backlog(p);
+	return any;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -179,6 +179,8 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		return -EAGAIN;
 	}
 	r = ring_find_room(p, target, &lane);
+	if (r == -EAGAIN && ring_notice_leaving(p, p->admitted))
+		r = ring_find_room(p, target, &lane);
 	if (r < 0)
 		return r;
 	token = take_token(p, m, reference);
@@ -208,18 +210,34 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 /* ------------------------------------------------------------------------------------------- */
 /* Waking and sleeping                                                                         */
 
+/* Those of whom the announcement has to be looked at, of those that got something. */
+static uint64_t who_may_sleep(struct ring_producer *p)
+{
+	uint64_t who, leaving;
+
+	do {
+		who = leaving = 0;
+		for (uint64_t fresh = p->fresh & (p->admitted | p->lingering); fresh;
+		     fresh &= fresh - 1) {
+			uint32_t consumer = (uint32_t)__builtin_ctzll(fresh);
+			const struct channel_ledger *ledger = p->peers[consumer].ledger;
+
+			if (!p->ordered || ring_may_sleep(&ledger->sleeping))
+				who |= RING_BIT(consumer);
+			if (atomic_load_explicit(&ledger->receives_no_more, memory_order_relaxed))
+				leaving |= RING_BIT(consumer);
+		}
+		/* who gets it instead may be leaving, too */
+	} while (leaving && ring_notice_leaving(p, leaving));
+	p->fresh = 0;
+	return who;
+}
+
 /* One ring is enough for a sleep. */
 uint64_t ring_producer_wake(struct ring_producer *p)
 {
-	uint64_t fresh = p->fresh & (p->admitted | p->lingering), who = 0, doorbells = 0, bells = 0;
+	uint64_t who = who_may_sleep(p), doorbells = 0, bells = 0;
 
-	p->fresh = 0;
-	for (; fresh; fresh &= fresh - 1) {
-		uint32_t consumer = (uint32_t)__builtin_ctzll(fresh);
-
-		if (!p->ordered || ring_may_sleep(&p->peers[consumer].ledger->sleeping))
-			who |= RING_BIT(consumer);
-	}
 	if (who)
 		ring_barrier();
 	for (; who; who &= who - 1) {
@@ -291,7 +309,7 @@ bool ring_producer_has_plenty(const struct ring_producer *p)
 
 uint64_t ring_producer_holdups(struct ring_producer *p)
 {
-	return who_must_act(p) & p->admitted;
+	return who_must_act(p) & (p->admitted | p->leaving);
 }
 
 bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
@@ -299,7 +317,7 @@ bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
 	struct ring_peer *peer = &p->peers[consumer];
 	uint64_t progress;
 
-	if (!(p->admitted & RING_BIT(consumer)))
+	if (!((p->admitted | p->leaving) & RING_BIT(consumer)))
 		return false;
 	for (uint32_t i = 0; i < p->shape.in_flight; i++)
 		if (p->tokens[i].pending & RING_BIT(consumer) &&
@@ -346,8 +364,22 @@ void ring_producer_awake(struct ring_producer *p)
 	ring_sleeper_awake(&p->sleeper);
 }
 
+/* Broadcast: sent to nobody. The newest are, if any. */
+static uint32_t unclaimed(const struct ring_producer *p)
+{
+	uint32_t n = 0;
+
+	if (p->shape.mode != CHANNEL_BROADCAST)
+		return 0;
+	for (uint16_t t = p->lists[0].last; t != TOKEN_NONE && p->tokens[t].unclaimed;
+	     t = p->tokens[t].previous)
+		n++;
+	return n;
+}
+
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
 {
 	*out = p->stats;
 	out->in_flight = p->shape.in_flight - p->n_free;
+	out->waiting = p->lists[LIST_BACKLOG].n + unclaimed(p);
 }

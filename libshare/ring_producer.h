@@ -86,6 +86,7 @@ struct ring_producer {
 	uint32_t slot;
 
 	uint64_t admitted;  /* consumers that count */
+	uint64_t leaving;   /* that receive no more, and have yet to acknowledge what they have */
 	uint64_t lingering; /* that do not, but may still use what they have */
 	uint64_t fresh;     /* got something that they were not woken for */
 	uint64_t busy;      /* lanes with something in flight */
@@ -150,6 +151,9 @@ bool ring_has_room(struct ring_producer *p, uint32_t lane);
 /* Queue: the least loaded consumer, of those that have room or of all. CHANNEL_MEMBERS_MAX: none.
  */
 uint32_t ring_choose(struct ring_producer *p, bool with_room);
+/* Those of @consumers that receive no more: others get what they have not taken. Whether there was
+ * any. */
+bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers);
 /* All tokens are in use: drops what no one has taken, so that reclaiming gives one back. */
 void ring_drop_for_token(struct ring_producer *p);
 

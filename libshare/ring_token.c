@@ -249,6 +249,8 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 {
 	if (p->lists[LIST_BACKLOG].n > 0)
 		ring_deliver_backlog(p);
+	if (p->lists[LIST_DONE].n == 0 && all)
+		ring_notice_leaving(p, p->admitted);
 	if (p->lists[LIST_DONE].n == 0 && !look(p, all))
 		return false;
 	return take_done(p, out);

@@ -68,6 +68,12 @@ static int keep(struct reply *r, const void *packet, size_t size, struct fd_list
 	return 0;
 }
 
+/* Of an ERROR. 0 and what is positive would look like success. */
+static int number_of(const struct wire_message *m)
+{
+	return m->error.error < 0 ? m->error.error : SHARE_EPROTO;
+}
+
 static void deliver_reply(share_client *c, struct call *call, const struct wire_message *m,
 			  const void *packet, size_t size, struct fd_list *fds)
 {
@@ -75,7 +81,7 @@ static void deliver_reply(share_client *c, struct call *call, const struct wire_
 	int error = 0;
 
 	if (m->type == WIRE_ERROR) {
-		error = m->error.error < 0 ? m->error.error : SHARE_EPROTO;
+		error = number_of(m);
 		snprintf(call->detail, sizeof(call->detail), "%.*s", (int)detail->size,
 			 (const char *)detail->data);
 	} else if (m->type != call->expected) {
@@ -106,7 +112,7 @@ static void deliver_unasked(share_client *c, const struct wire_message *m)
 	case WIRE_ERROR:
 		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
 			 (int)m->error.detail.size, (const char *)m->error.detail.data);
-		c->lost_error = m->error.error;
+		c->lost_error = number_of(m);
 		client_mark_lost(c, why);
 		break;
 	default:
@@ -146,6 +152,14 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 
 static void send_later_locked(share_client *c);
 
+/* Part of what was sent is lost then: the kernel drops the descriptors that find no room. */
+static const char *reason(int r)
+{
+	return r == -EMSGSIZE ? "descriptors from the broker found no room in this process, and "
+				"are lost: raise its limit (ulimit -n) and connect again"
+			      : "the broker is gone";
+}
+
 /* Takes the role of the reader for one packet. @events: also return when the socket is ready for
  * this (POLLOUT). The lock is given up while it blocks. */
 static void read_one_locked(share_client *c, bool wait, short events)
@@ -167,7 +181,7 @@ static void read_one_locked(share_client *c, bool wait, short events)
 	if (r == 0 && !c->lost)
 		deliver(c, c->packet, size, &fds);
 	else if (r != 0 && r != -EAGAIN)
-		client_mark_lost(c, "the broker is gone");
+		client_mark_lost(c, reason(r));
 	fd_list_close(&fds);
 	c->reading = false;
 	pthread_cond_broadcast(&c->arrived);
@@ -267,6 +281,12 @@ static void send_later_locked(share_client *c)
 	c->sending_later = false;
 }
 
+void rpc_retire_locked(share_client *c)
+{
+	if (!LIST_EMPTY(&c->retired))
+		send_later_locked(c);
+}
+
 int rpc_send(share_client *c, struct wire_message *m)
 {
 	int r;
@@ -325,6 +345,53 @@ int rpc_wait_long_locked(share_client *c, struct call *call)
 			continue;
 		client_unqueue_event(c, &c->trim);
 		c->trim.run(c, &c->trim);
+	}
+	return result(c, call);
+}
+
+/* Takes the role of the reader for as long as that. */
+static void read_in_time_locked(share_client *c, int timeout_ms)
+{
+	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+
+	c->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	poll(&p, 1, timeout_ms);
+	pthread_mutex_lock(&c->lock);
+	c->reading = false;
+	if (p.revents)
+		read_one_locked(c, false, 0);
+	else
+		pthread_cond_broadcast(&c->arrived);
+}
+
+static void wait_for_reader_locked(share_client *c, int timeout_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += timeout_ms / 1000;
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
+}
+
+int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
+{
+	while (!call->done) {
+		int left = deadline_left(deadline);
+
+		if (left < 0)
+			wait_locked(c);
+		else if (!c->reading)
+			read_in_time_locked(c, left);
+		else if (left > 0)
+			wait_for_reader_locked(c, left);
+		if (left == 0 && !call->done)
+			return 1;
 	}
 	return result(c, call);
 }

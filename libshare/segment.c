@@ -347,6 +347,7 @@ void segment_put(share_client *c, struct segment *s)
 		return;
 	pthread_mutex_lock(&c->lock);
 	put_locked(c, s);
+	rpc_retire_locked(c);
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -25,9 +25,10 @@ int stream_signal(share_client *c, const struct memory_mapping *m, void *stream,
 struct ordering {
 	const struct held_fence *fences; /* stay the caller's */
 	size_t n;
-	int timeout_ms;    /* as far as the thread has to wait */
-	bool dead_is_done; /* whoever died has no work any more: not an error */
-	uint32_t how;      /* out: enum share_ordered, the strongest that was needed */
+	int timeout_ms;     /* as far as the thread has to wait */
+	bool dead_is_done;  /* whoever died has no work any more: not an error */
+	bool may_not_block; /* rather than waiting in a stream's place, SHARE_EAGAIN */
+	uint32_t how;       /* out: enum share_ordered, the strongest that was needed */
 };
 
 /* Makes the stream wait; when it blocks, the thread does. 0 or an error: SHARE_EOWNERDEAD and

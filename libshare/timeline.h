@@ -17,10 +17,14 @@ struct peer_page {
 	    dead_since;         /* when it was first seen dead and not poisoned; 0: not yet */
 	atomic_bool distrusted; /* what is pending there will never be reached */
 	const struct timeline_page *page;
-	/* Of what its GPUs write, how far we believe it; and how that is found out. */
+	/* Of what its GPUs write, how far we believe it, and under `lock` how that is found out. */
 	atomic_uint_fast64_t believed[TIMELINE_SLOTS];
 	pthread_mutex_t lock;
-	int stat;               /* see wire/process.h */
+	int stat; /* see wire/process.h */
+	struct {
+		uint64_t value;
+		int64_t at;     /* ms; 0: never */
+	} seen[TIMELINE_SLOTS]; /* while nothing says whether it exits */
 	struct memory_page gpu; /* as GPUs see it; under the lock of struct gpu_order */
 };
 
@@ -49,6 +53,7 @@ struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
 struct held_fence fence_of_the_dead(void);
 void fence_drop(share_client *c, struct held_fence *f);
 
+/* In fence_state.c. */
 enum timeline_state fence_state(share_client *c, const struct held_fence *f);
 /* Blocks the thread; ends with the time limit, or when the owner is dead, with or without a broker
  * to poison its page. */

@@ -62,17 +62,24 @@ static void run(share_client *c, struct event *e)
 {
 	struct change *change = (struct change *)(void *)e;
 	struct run this = {.thread = pthread_self()};
+	share_name_event told = change->told;
 	share_watch *w;
 
 	w = find(c, change->watch);
 	if (w) {
 		w->queued--;
-		if (change->told.change == SHARE_OVERFLOW)
+		if (told.change == SHARE_OVERFLOW) {
 			w->overflowed = false;
+			told.name = "";
+			/* for the next time, which may come before the callback has returned */
+			free(w->spare);
+			w->spare = change;
+			change = NULL;
+		}
 		w->refs++;
 		LIST_INSERT_HEAD(&w->runs, &this, link);
 		pthread_mutex_unlock(&c->lock);
-		w->callback(&change->told, w->data);
+		w->callback(&told, w->data);
 		pthread_mutex_lock(&c->lock);
 		LIST_REMOVE(&this, link);
 		pthread_cond_broadcast(&c->arrived);

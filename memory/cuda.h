@@ -28,8 +28,6 @@
 	X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", PFN_cuDevicePrimaryCtxRetain_v7000) \
 	X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2",                                \
 	  PFN_cuDevicePrimaryCtxRelease_v11000)                                                   \
-	X(DevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                                 \
-	  PFN_cuDevicePrimaryCtxGetState_v7000)                                                   \
 	X(CtxGetCurrent, "cuCtxGetCurrent", PFN_cuCtxGetCurrent_v4000)                            \
 	X(CtxPushCurrent, "cuCtxPushCurrent_v2", PFN_cuCtxPushCurrent_v4000)                      \
 	X(CtxPopCurrent, "cuCtxPopCurrent_v2", PFN_cuCtxPopCurrent_v4000)                         \
@@ -59,6 +57,7 @@
 	X(MemPoolImportPointer, "cuMemPoolImportPointer", PFN_cuMemPoolImportPointer_v11020)      \
 	X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", PFN_cuMemAllocFromPoolAsync_v11020)   \
 	X(MemFreeAsync, "cuMemFreeAsync", PFN_cuMemFreeAsync_v11020)                              \
+	X(MemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                           \
 	X(PointerGetAttribute, "cuPointerGetAttribute", PFN_cuPointerGetAttribute_v4000)          \
 	X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
 	X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", PFN_cuMemcpyHtoDAsync_v3020)                   \

@@ -94,8 +94,10 @@ static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
 {
 	CUstream stream;
 
-	if (cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+	if (cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+		cu->MemFree(pointer); /* which waits for the whole device */
 		return;
+	}
 	if (cu->MemFreeAsync(pointer, stream) == CUDA_SUCCESS)
 		cu->StreamSynchronize(stream);
 	cu->StreamDestroy(stream);

@@ -42,80 +42,6 @@ unsigned memory_stream_connections(void)
 	return n >= 1 && n <= MOST_CONNECTIONS ? (unsigned)n : DEFAULT_CONNECTIONS;
 }
 
-/*
- * A registration goes with the context in which it was made, for all others as well. When that is
- * the primary one, which somebody else may have retained just now, it is kept. -1 when the program
- * has a context of its own and no primary one.
- */
-static int keep_primary(const struct cuda *cu)
-{
-	CUcontext context;
-	CUdevice device;
-	unsigned flags;
-	int active;
-
-	if (cu->CtxGetDevice(&device) != CUDA_SUCCESS ||
-	    cu->DevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-	    cu->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-		return -1;
-	return device;
-}
-
-int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
-			 struct memory_page *out, struct memory_fault *fault)
-{
-	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-	struct cuda_relaxed relaxed;
-	struct cuda_scope scope;
-	const struct cuda *cu;
-	CUdeviceptr device;
-	CUresult result;
-	int r;
-
-	if (readonly)
-		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
-	r = cuda_get(&cu, fault);
-	if (r == 0)
-		r = cuda_enter(cu, ordinal, &scope, fault);
-	if (r < 0)
-		return r;
-	cuda_relax(cu, &relaxed);
-	result = cu->MemHostRegister(page, size, flags);
-	cuda_relax_end(&relaxed);
-	if (result != CUDA_SUCCESS) {
-		cuda_leave(&scope);
-		return cuda_fail(fault, "cuMemHostRegister", result);
-	}
-	result = cu->MemHostGetDevicePointer(&device, page, 0);
-	if (result != CUDA_SUCCESS) {
-		cu->MemHostUnregister(page);
-		cuda_leave(&scope);
-		return cuda_fail(fault, "cuMemHostGetDevicePointer", result);
-	}
-	*out = (struct memory_page){device, page, keep_primary(cu)};
-	cuda_leave(&scope);
-	return 0;
-}
-
-void memory_page_unregister(struct memory_page *p)
-{
-	struct cuda_relaxed relaxed;
-	struct memory_fault fault;
-	struct cuda_scope scope;
-	const struct cuda *cu;
-
-	if (p->host && cuda_get(&cu, &fault) == 0 &&
-	    cuda_enter(cu, p->primary < 0 ? 0 : p->primary, &scope, &fault) == 0) {
-		cuda_relax(cu, &relaxed);
-		cu->MemHostUnregister(p->host);
-		cuda_relax_end(&relaxed);
-		cuda_leave(&scope);
-		if (p->primary >= 0)
-			cu->DevicePrimaryCtxRelease(p->primary);
-	}
-	*p = (struct memory_page){0};
-}
-
 static struct cuda_place place_of(const struct memory_stream *s)
 {
 	return (struct cuda_place){
@@ -164,8 +90,12 @@ int memory_stream_write(struct memory_stream *s, const struct memory_page *page,
 	const struct cuda *cu = s->driver;
 	CUresult result = cu->StreamWriteValue64(s->stream, page->device + offset, value,
 						 CU_STREAM_WRITE_VALUE_DEFAULT);
+	int r;
 
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWriteValue64", result);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	r = cuda_fail(fault, "cuStreamWriteValue64", result);
+	return fault->fatal || memory_page_check(page, fault) == 0 ? r : SHARE_EDEVICE;
 }
 
 static CUresult wait_batch(const struct cuda *cu, CUstream stream, const struct memory_wait *waits,
@@ -190,10 +120,15 @@ int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits,
 		       struct memory_fault *fault)
 {
 	CUresult result = CUDA_SUCCESS;
+	int r;
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < n; i += BATCH)
 		result = wait_batch(s->driver, s->stream, waits + i, n - i < BATCH ? n - i : BATCH);
 	if (result == CUDA_SUCCESS)
 		return 0;
-	return cuda_fail(fault, n == 1 ? "cuStreamWaitValue64" : "cuStreamBatchMemOp", result);
+	r = cuda_fail(fault, n == 1 ? "cuStreamWaitValue64" : "cuStreamBatchMemOp", result);
+	for (size_t i = 0; !fault->fatal && i < n; i++)
+		if (memory_page_check(waits[i].page, fault) < 0)
+			return SHARE_EDEVICE;
+	return r;
 }

@@ -20,16 +20,19 @@ bool memory_stream_ops(int ordinal);
 struct memory_page {
 	uint64_t device; /* its address for GPUs */
 	void *host;
-	int primary; /* the device whose primary context is kept for it; -1: the program has another
-		      */
+	void *context; /* the primary one of a device, which is kept for it */
+	int ordinal;
 };
 
-/* For all devices and contexts of this process. A @readonly mapping of the memory allows no
- * writing, and takes a device that can wait on such. */
+/* For all devices and contexts of this process, in the primary context of the device: that one must
+ * not be reset or released by others, the program's own may come and go. A @readonly mapping of the
+ * memory allows no writing, and takes a device that can wait on such. */
 int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
 			 struct memory_page *out, struct memory_fault *fault);
 /* Blocks while a stream waits on it. */
 void memory_page_unregister(struct memory_page *p);
+/* 0, or SHARE_EDEVICE: it is not registered any more. */
+int memory_page_check(const struct memory_page *p, struct memory_fault *fault);
 
 /*
  * A stream of the caller's, while something is enqueued on it: opened and closed by one thread,

@@ -170,11 +170,15 @@ free_v:
 
 static int vmm_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
 {
+	struct vmm *v = m->kept;
+	struct cuda_relaxed relaxed;
 	int r;
 
 	(void)fd;
 	pthread_mutex_lock(&access_lock);
-	r = set_access(m->kept, pointer_of(m), m->size, true, fault);
+	cuda_relax(v->cu, &relaxed);
+	r = set_access(v, pointer_of(m), m->size, true, fault);
+	cuda_relax_end(&relaxed);
 	pthread_mutex_unlock(&access_lock);
 	return r;
 }
@@ -182,6 +186,7 @@ static int vmm_make_writable(struct memory_mapping *m, int fd, struct memory_fau
 static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
 {
 	struct vmm *v = m->kept;
+	struct cuda_relaxed relaxed;
 	CUmemAccessDesc access;
 	CUresult result;
 	CUdevice peer;
@@ -192,7 +197,9 @@ static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
 		return r;
 	pthread_mutex_lock(&access_lock);
 	access = cuda_access_describe(peer, m->writable);
+	cuda_relax(v->cu, &relaxed);
 	result = v->cu->MemSetAccess(pointer_of(m), m->size, &access, 1);
+	cuda_relax_end(&relaxed);
 	if (result == CUDA_SUCCESS)
 		cuda_access_granted(&v->access, peer);
 	pthread_mutex_unlock(&access_lock);

@@ -89,6 +89,12 @@ void memory_page_unregister(struct memory_page *p)
 	*p = (struct memory_page){0};
 }
 
+int memory_page_check(const struct memory_page *p, struct memory_fault *fault)
+{
+	(void)p;
+	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
 int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct memory_fault *fault)
 {

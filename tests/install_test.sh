@@ -4,7 +4,8 @@
 # What a stranger does with an installed libshare: it is installed into a fresh prefix, moved
 # elsewhere (nothing may remember where it was made), and a program outside this tree is built
 # against it with pkg-config, with its archive, and with find_package(); then each is run under the
-# installed share-run.
+# installed share-run. So is the program in libshare(7), and the configuration in
+# share-broker.conf(5) loads.
 #
 # usage: install_test.sh BUILD_DIRECTORY
 
@@ -41,7 +42,8 @@ export PATH=$prefix/bin:$PATH
 unset SHARE_SOCKET SHARE_BROKER LD_LIBRARY_PATH
 
 for file in include/share/share.h lib/systemd/system/share-broker.service \
-	lib/systemd/system/share-broker.socket; do
+	lib/systemd/system/share-broker.socket share/man/man1/sharectl.1 \
+	share/man/man3/share_alloc.3 share/man/man5/share-broker.conf.5 share/man/man7/libshare.7; do
 	[[ -e $prefix/$file ]] || fail "$file was not installed"
 done
 if grep -rlE "$build|$scratch/made" "$PKG_CONFIG_PATH" "$libdir/cmake" "$prefix/include"; then
@@ -55,6 +57,16 @@ for program in share-broker share-run sharectl; do
 done
 share-broker --check --config="$(find "$prefix" -name broker.json)" ||
 	fail "the example configuration does not load"
+
+# What stands in a manual page between .Bd and .Ed.
+shown()
+{
+	sed '1,/^\.Bd -literal/d; /^\.Ed/,$d; s/\\e/\\/g' "$prefix/share/man/$1"
+}
+# whoever may be in a group called so elsewhere: here it need not be there
+shown man5/share-broker.conf.5 | sed 's/"video"/44/' >"$scratch/shown.json"
+share-broker --check --config="$scratch/shown.json" ||
+	fail "the configuration in share-broker.conf(5) does not load"
 
 mkdir "$scratch/project"
 cat >"$scratch/project/program.c" <<'END'
@@ -117,6 +129,11 @@ read -ra whole <<<"$(pkg-config --static --libs libshare)"
 cmake -S . -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 ||
 	fail "$(cat "$scratch/log")"
 cmake --build build >"$scratch/log" 2>&1 || fail "$(cat "$scratch/log")"
+
+shown man7/libshare.7 >text.c
+"${CC:-cc}" "${flags[@]}" text.c -o text "${shared[@]}"
+said=$(share-run sh -c './text hello; ./text') || fail "the program in libshare(7) failed"
+[[ $said == hello ]] || fail "the program in libshare(7) said: $said"
 
 for program in config-shared config-static build/package-shared build/package-static; do
 	needed=$(readelf -d "$program" | grep -c 'NEEDED.*libshare' || true)

@@ -74,7 +74,21 @@ static char *show_holders(const json_t *row, const char *key, bool exact)
 	return NULL;
 }
 
-/* Who sends and who receives, and who does no more: "4711> >4712 >4713:left". */
+/* "(8)": so many buffers a producer has in flight. "(4+2)": so many messages wait for a consumer,
+ * and it holds so many. Nothing where there is nothing, or the broker does not say. */
+static void show_progress(FILE *out, const json_t *member)
+{
+	json_int_t in_flight = json_integer_value(json_object_get(member, "in_flight"));
+	json_int_t waiting = json_integer_value(json_object_get(member, "waiting"));
+	json_int_t held = json_integer_value(json_object_get(member, "held"));
+
+	if (in_flight > 0)
+		fprintf(out, "(%" JSON_INTEGER_FORMAT ")", in_flight);
+	if (waiting > 0 || held > 0)
+		fprintf(out, "(%" JSON_INTEGER_FORMAT "+%" JSON_INTEGER_FORMAT ")", waiting, held);
+}
+
+/* Who sends and who receives, and who does no more: "4711>(3) >4712(2+1) >4713:left". */
 static char *show_members(const json_t *row, const char *key, bool exact)
 {
 	const json_t *list = json_object_get(row, key);
@@ -95,6 +109,7 @@ static char *show_members(const json_t *row, const char *key, bool exact)
 		pid = show_count(member, "pid", exact);
 		fprintf(out, role && *role == 'p' ? "%s%s>" : "%s>%s", i ? " " : "",
 			pid ? pid : "-");
+		show_progress(out, member);
 		if (!state || strcmp(state, "here") != 0)
 			fprintf(out, ":%s", state ? state : "?");
 		free(pid);
@@ -134,6 +149,13 @@ static char *show_free(const json_t *row, const char *key, bool exact)
 	if (json_integer_value(json_object_get(row, key)) < 0)
 		return strdup("-");
 	return show_size(row, key, exact);
+}
+
+/* Some of what is limited is counted, the rest measured. */
+static char *show_amount(const json_t *row, const char *key, bool exact)
+{
+	return json_is_true(json_object_get(row, "size")) ? show_size(row, key, exact)
+							  : show_count(row, key, exact);
 }
 
 /* 0: there is none */
@@ -258,6 +280,13 @@ static const struct column event_columns[] = {
     {"DEVICE", "device", show_text,   LEFT},
 };
 
+static const struct column limit_columns[] = {
+    {"USER",     "uid",      show_user,   LEFT},
+    {"RESOURCE", "resource", show_text,   LEFT},
+    {"USED",     "used",     show_amount, RIGHT},
+    {"LIMIT",    "limit",    show_amount, RIGHT},
+};
+
 static const struct column channel_columns[] = {
     {"CHANNEL",   "channel",        show_text,    CUT},
     {"POOL",      "pool",           show_text,    CUT},
@@ -295,6 +324,7 @@ static const struct report {
     {"devices", COLUMNS(device_columns)},
     {"events", COLUMNS(event_columns)},
     {"channels", COLUMNS(channel_columns)},
+    {"users", COLUMNS(limit_columns)},
 };
 
 const struct report *report_find(const char *name)

@@ -130,7 +130,10 @@ _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
 struct channel_ledger {
 	_Alignas(64) _Atomic uint32_t sleeping; /* enum channel_sleep: on the bell of a lane, or
 						 * for its own doorbell */
-	_Alignas(64) _Atomic uint32_t bell;     /* futex of producers that wait; counts */
+	/* Not 0: `taken` is final. What it has taken is its own until it has acknowledged it, the
+	 * rest is not. Beside what producers look at in any case. */
+	_Atomic uint32_t receives_no_more;
+	_Alignas(64) _Atomic uint32_t bell; /* futex of producers that wait; counts */
 };
 
 #define CHANNEL_ACK_RETAINED (UINT64_C(1) << 31) /* the consumer has a lease of its own now */

@@ -131,6 +131,13 @@
 	  "producer's messages the broker looks after from now on, until the consumer has "        \
 	  "acknowledged it and left, or is dead. Only the first for a consumer counts; one that "  \
 	  "is no more has nothing.")                                                               \
+	M(CHANNEL_SETTLE, channel_settle, 56, TO_BROKER, 0, 0, 1, NOTHING,                         \
+	  "What a consumer has acknowledged to a producer that is gone and whose place another "   \
+	  "one has: its ledger cannot say so any more. With CHANNEL_SETTLE_ALL it has nothing "    \
+	  "else of that producer.")                                                                \
+	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING,                         \
+	  "A member has lost what it was told (for want of memory, say): to the next "             \
+	  "CHANNEL_SYNC all others are new.")                                                      \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
 	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
@@ -348,6 +355,13 @@
 	F(M, u64, member, 1, "identifier of the producer's membership") \
 	F(M, u64, consumer, 1, "identifier of the consumer's")          \
 	V(M, tokens, 1024, 1, "bit by token: those of messages that the consumer may still use")
+#define WIRE_FIELDS_channel_afresh(F, V, M) F(M, u64, member, 1, "identifier of the membership")
+#define WIRE_FIELDS_channel_settle(F, V, M)                           \
+	F(M, u64, member, 1, "identifier of the client's membership") \
+	F(M, u64, producer, 1, "identifier of the producer's")        \
+	F(M, u32, flags, 1, "CHANNEL_SETTLE_ALL")                     \
+	F(M, u32, reserved, 1, "0")                                   \
+	V(M, acks, 3072, 1, "struct wire_settled each")
 #define WIRE_FIELDS_channel_segment(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \
 	F(M, u64, segment, 1, "identifier")

@@ -69,6 +69,13 @@ bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot)
 	return atomic_load_explicit(&page->slots[slot].by_gpu, memory_order_relaxed) != 0;
 }
 
+/* Far from @value in its low half, too: who has seen that, and is about to sleep until the futex is
+ * another one, must not. */
+static uint64_t poison_for(uint64_t value)
+{
+	return TIMELINE_POISON | (uint32_t)(value + (UINT32_C(1) << 31));
+}
+
 void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS])
 {
 	for (uint32_t i = 0; i < TIMELINE_SLOTS; i++) {
@@ -80,7 +87,7 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS])
 		if (value >= TIMELINE_POISON)
 			continue;
 		atomic_store_explicit(&s->last, last[i], memory_order_relaxed);
-		atomic_store_explicit(&s->value, TIMELINE_POISON, memory_order_release);
+		atomic_store_explicit(&s->value, poison_for(value), memory_order_release);
 		wake(s);
 	}
 }

@@ -18,8 +18,9 @@
 #define TIMELINE_PAGE_SIZE (TIMELINE_SLOTS * 64)
 
 /*
- * WAIT_VALUE_GEQ compares cyclically, (int64)(*addr - value) >= 0, so the poison has to stay less
- * than 2^63 above every value in use and still be reached for all of them (cuda.h, measured).
+ * From here on a value is poison. WAIT_VALUE_GEQ compares cyclically, (int64)(*addr - value) >= 0,
+ * so poison has to stay less than 2^63 above every value in use and still be reached for all of
+ * them (cuda.h, measured).
  */
 #define TIMELINE_POISON (UINT64_C(1) << 62)
 

@@ -100,6 +100,19 @@ struct wire_member {
 };
 _Static_assert(sizeof(struct wire_member) == 24, "part of the protocol");
 
+enum wire_channel_settle_flags {
+	WIRE_CHANNEL_SETTLE_ALL = 1 << 0,
+};
+/* An acknowledgement, of a CHANNEL_SETTLE. */
+struct wire_settled {
+	uint32_t token, version;
+	uint32_t slot; /* of the fence, in the consumer's timeline page; 0: none */
+	uint32_t reserved;
+	uint64_t value;
+};
+_Static_assert(sizeof(struct wire_settled) == 24, "part of the protocol");
+#define WIRE_SETTLED_MAX 128 /* in one CHANNEL_SETTLE */
+
 enum wire_device_flags {
 	WIRE_DEVICE_VMM = 1 << 0,            /* can make vmm segments */
 	WIRE_DEVICE_MEMPOOL = 1 << 1,        /* can make mempool segments */

@@ -84,8 +84,8 @@ typedef struct share_channel_options {
 	uint32_t in_flight;  /* messages whose memory is not back, up to 8192; 2 * depth */
 	uint32_t data_max;   /* bytes with each message, up to 256; 256 */
 	uint32_t producers;  /* at a time, up to 64; 16. Twice as many are remembered that are gone:
-			      * what a consumer still holds of an older one is not used again
-			      * before that consumer's process ends */
+			      * what a consumer still holds of an older one is free when it
+			      * acknowledges it, all the same */
 	uint32_t consumers;  /* at a time, up to 64; 64 */
 	uint32_t deliveries; /* queue: after so many a message is set aside; 3 */
 	uint32_t stall_ms; /* a consumer that keeps a producer waiting for longer, or whose streams
@@ -116,11 +116,21 @@ int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out);
 
 /**
+ * Producers: waits up to @timeout_ms until nothing of what was sent waits for a consumer to come,
+ * or in a queue for one to have room (after one died with all it had, say). Consumers that are
+ * there can receive it then, though the channel be closed, or this process end.
+ *
+ * SHARE_ETIMEDOUT, or SHARE_EAGAIN with @timeout_ms 0: something does wait; share_channel_stats
+ * tells how much. SHARE_EACCES: not a producer.
+ */
+int share_channel_flush(share_channel *ch, int timeout_ms);
+
+/**
  * Gives the handle up. What a producer has sent can still be received by consumers that were there;
- * what waits for one to come, or in a queue for one to have room, goes with the producer. A
- * consumer goes when all messages it has received are acknowledged (their handles stay good until
- * then); those it has not received go to others, in a queue, but not before: acknowledge first
- * where others wait. NULL is fine.
+ * what waits for one to come, or in a queue for one to have room, goes with the producer:
+ * share_channel_flush() first where that matters. A consumer receives no more: in a queue, what it
+ * has not received goes to others. It goes when all messages it has received are acknowledged;
+ * their handles stay good until then. NULL is fine.
  */
 void share_channel_close(share_channel *ch);
 
@@ -180,6 +190,8 @@ typedef struct share_message {
 
 /**
  * Receives the next message, waiting up to @timeout_ms for it (0: SHARE_EAGAIN when there is none).
+ * When others have come or gone, the broker is asked first who; one that does not answer is waited
+ * for half a second, once, and from then on only who is known is received from.
  * Work enqueued on @stream afterwards comes after what the producer enqueued before sending; with
  * @stream NULL and host memory the call waits for that, within the same time limit.
  *
@@ -235,10 +247,12 @@ typedef struct share_channel_stats {
 	uint32_t in_flight;            /* messages of this producer whose memory is not back */
 	uint32_t producers, consumers; /* that take part now, as far as this member knows: the
 					* other side's, and 1 for its own */
+	uint32_t waiting; /* messages of this producer that wait for a consumer to come or, in a
+			   * queue, to have room: see share_channel_flush() */
 } share_channel_stats;
-#define SHARE_CHANNEL_STATS_INIT                                             \
-	{                                                                    \
-		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_STATS_INIT                                                \
+	{                                                                       \
+		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 int share_channel_get_stats(share_channel *ch, share_channel_stats *out);
 

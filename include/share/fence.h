@@ -34,6 +34,7 @@ typedef struct share_client share_client;
  *   - 191 CUDA streams of the client have work to signal, and this is another one.
  *   - The driver does not register the pages that signals are in, for want of memory that may be
  *     locked (ulimit -l), or because the device cannot read what is mapped read-only.
+ *   - The broker is gone, and what is to be waited for is another process's.
  * share_fence_get_stats() counts how often that happened.
  *
  * Parked streams still cost the others something (measured, H200): those that share a hardware
@@ -48,6 +49,11 @@ typedef struct share_client share_client;
  * not spoilt, and a buffer that was to be released is kept. So acquire buffers before the capture
  * begins, release them after it has ended, and order launches of the graph like other work.
  *
+ * Pages of timelines are registered with the driver in the primary context of the device, which is
+ * kept as long as they are: a program that has contexts of its own only has one more then. Its own
+ * may come and go. Who resets the primary one (cudaDeviceReset), or releases it more often than it
+ * was retained, has SHARE_EDEVICE of every stream from then on, until it connects again.
+ *
  * CUDA does not see this order. So a function on a host stream must not use a CUstream that waits
  * for that host stream.
  *
@@ -55,6 +61,12 @@ typedef struct share_client share_client;
  * process can write, enforced by the kernel. A fence is reached once the counter has got to its
  * value. Asking costs one load. When a process dies, its timelines are poisoned: everyone waiting
  * on them is released and told SHARE_EOWNERDEAD.
+ *
+ * The poison comes from the broker. Once that is gone, threads and host streams see for themselves
+ * that a process has died, and CUDA streams are not made to wait for other processes any more: the
+ * calling thread waits in their place. But a CUDA stream that was waiting already when the broker
+ * was lost goes on only when its fence is reached. If the process which that is of dies first, it
+ * stands still for good, with whoever synchronizes with it: nobody else can write to its timelines.
  */
 typedef struct share_fence {
 	uint64_t timeline; /* 0: a fence that is reached already */
@@ -88,7 +100,12 @@ int share_fence_record(share_client *c, void *stream, share_fence *out);
  */
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream);
 
-/** 0: reached; SHARE_EAGAIN: not yet; SHARE_EOWNERDEAD: never will be. Never blocks for the owner.
+/**
+ * 0: reached; SHARE_EAGAIN: not yet; SHARE_EOWNERDEAD: never will be. Never blocks for the owner.
+ *
+ * What the GPU of another process has signaled counts as reached once it was there while that
+ * process had not begun to exit. Where /proc does not show the process, as it is in another PID
+ * namespace, that is known a little later (150 ms).
  */
 int share_fence_query(share_client *c, const share_fence *fence);
 

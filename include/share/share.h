@@ -30,7 +30,9 @@ extern "C" {
  * ends.
  *
  * A lost broker: every call that needs it answers SHARE_EDISCONNECTED at once, in threads that
- * were waiting too. Memory already mapped stays readable (and writable) until it is released.
+ * were waiting too. Memory already mapped stays readable (and writable) until it is released. The
+ * connection is lost as well when this process has no room for a descriptor that the broker sends
+ * it (RLIMIT_NOFILE).
  *
  * Time limits are in milliseconds: 0 does not wait, -1 waits without limit.
  *
@@ -110,6 +112,10 @@ int share_connect_with(const char *address, const share_connect_options *options
  * Gives the client handle up. The connection ends when the last handle made from it (pool, buffer,
  * watch, operation) has been given up as well: memory in use is never pulled away. Then streams
  * are finished, mappings removed, and the broker is told goodbye. NULL is fine.
+ *
+ * Streams that are not done within ten seconds, or of which nothing can tell that they are, may use
+ * the memory for as long as the process lives: so everything stays mapped until it ends, and so
+ * does the private broker of "embedded".
  */
 void share_disconnect(share_client *c);
 
@@ -155,7 +161,8 @@ enum share_pool_flags {
 /*
  * What becomes of memory between its last user and the next:
  *   gate   it is handed out at once, together with the fences of the work that still runs on it;
- *          the next user's stream waits for them
+ *          the next user's stream waits for them. Memory without such work goes first, and what
+ *          other users left work on goes last; whoever allocated it pays for it until that is done
  *   clean  it is handed out when that work is done, so nobody ever waits for another's. While all
  *          room there is has such work on it, share_alloc() waits up to a second for it
  *   scrub  the same, and what one user (uid) may have written is zeroed before another one gets it:
@@ -318,7 +325,8 @@ int share_mode(share_buffer *b);
 /**
  * Whether the data is good: 0, SHARE_EAGAIN (the giver's work is still running), or
  * SHARE_EOWNERDEAD (the giver died before its work was done: the content means nothing).
- * One load. Never blocks.
+ * One load, until the giver's GPU is seen to be done: then it is looked up once whether the giver
+ * runs. Never blocks.
  */
 int share_buffer_status(share_buffer *b);
 
@@ -584,10 +592,10 @@ int share_revoke(share_client *c, const share_token *token);
 
 /**
  * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
- * "clients", "buffers", "names", "devices", "events" or "channels" (one object each); identifiers
- * are hexadecimal strings. @each gets one object at a time, valid during the call; a non-zero
- * return stops and is returned. Shows what this user may see: administrators everything, others
- * what is in pools they may use and their own clients.
+ * "clients", "buffers", "names", "devices", "events", "channels" or "users" (one object each);
+ * identifiers are hexadecimal strings. @each gets one object at a time, valid during the call; a
+ * non-zero return stops and is returned. Shows what this user may see: administrators everything,
+ * others what is in pools they may use, their own clients, and what they have themselves.
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);

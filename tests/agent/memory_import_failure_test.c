@@ -197,6 +197,27 @@ Test(memory_import_failure, every_failing_call_is_named_and_leaves_nothing_behin
 	}
 }
 
+Test(memory_import_failure, memory_of_a_pool_is_freed_though_the_driver_makes_no_stream_for_it)
+{
+	struct memory_mapping m;
+	struct agent_segment s;
+	uint64_t before;
+
+	start("");
+	agent_make_segment(&agent, MEMORY_MEMPOOL, 2 * MIB, &s);
+	agent_drop_segment(&agent, &s);
+	before = free_memory();
+	agent_make_segment(&agent, MEMORY_MEMPOOL, 32 * MIB, &s);
+	cr_assert_eq(
+	    memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &fault), 0,
+	    "%s", fault.text);
+	set_faults("cuStreamCreate", "fail CUDA_ERROR_OUT_OF_MEMORY");
+	memory_unmap(&m);
+	set_faults("", "");
+	agent_drop_segment(&agent, &s);
+	cr_assert_eq(free_memory(), before);
+}
+
 /* From here on, in this process. */
 static struct standin_calls *count_calls(void)
 {

@@ -104,10 +104,13 @@ static share_channel *take_part(const char *name, int role, const share_channel_
 	return ch;
 }
 
-static void hold_channels(void)
+/* Six jobs for two consumers, one of which has begun with its first. */
+static void hold_channels(share_pool *pool)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ends[4];
+	share_message begun;
+	share_buffer *b;
 
 	options.mode = SHARE_QUEUE;
 	options.when_full = SHARE_FULL_DROP;
@@ -117,7 +120,14 @@ static void hold_channels(void)
 	ends[1] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
 	ends[2] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
 	ends[3] = take_part("frames", SHARE_CONSUMER, NULL);
+	for (int i = 0; i < 6; i++) {
+		b = allocate(pool, 1000);
+		check(share_send(ends[0], b, NULL, 0, NULL), "send");
+		check(share_release(b, NULL), "release");
+	}
+	check(share_recv(ends[1], 0, NULL, &begun), "receive");
 	wait_for_end();
+	check(share_ack(&begun, NULL), "acknowledge");
 	for (int i = 0; i < 4; i++)
 		share_channel_close(ends[i]);
 }
@@ -133,7 +143,7 @@ int main(int argc, char **argv)
 	if (argc == 1)
 		hold_known_state(pool);
 	else if (strcmp(argv[1], "channels") == 0)
-		hold_channels();
+		hold_channels(pool);
 	else
 		hold_many(pool, strtoul(argv[1], NULL, 10));
 	share_pool_close(pool);

@@ -29,6 +29,7 @@ golden_processes()
 			sed -E -e 's/ +/ /g' -e 's/^ //' \
 				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
 				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
+				-e "s/^$user ([a-z]+ )/USER \1/" \
 				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g' \
 				-e 's/ [0-9]+>/ PID>/g' -e 's/>[0-9]+/>PID/g'
 	}
@@ -60,6 +61,8 @@ known_state()
 	golden clients-json sharectl --json clients
 	golden_processes buffers sharectl buffers || failures=$((failures + 1))
 	golden buffers-json sharectl --json buffers
+	golden_processes users sharectl users || failures=$((failures + 1))
+	golden users-json sharectl --json users
 	golden names sharectl names
 	golden names-json sharectl --json names
 	golden names-prefix sharectl names weights/
@@ -68,7 +71,7 @@ known_state()
 	golden names-prefix-none-json sharectl --json names nothing
 	golden names-ascii env LC_ALL=C sharectl names
 
-	for report in status pools segments clients buffers names; do
+	for report in status pools segments clients buffers names users; do
 		check "--json $report is JSON" is_json "$report"
 	done
 	check "--json is an array when nothing is listed" is_json names nothing

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
 #include "tests/standin/calls.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -477,6 +478,76 @@ Device(looking_for_devices_that_hangs_fails_within_its_limit_and_is_tried_again)
 	for (struct deadline d = deadline_in(HARNESS_LIMIT_MS); create("vmm", NULL, &p) != 0;)
 		check(deadline_pause(&d));
 	share_pool_close(p);
+}
+
+/* Asks which devices there are, until that is not answered at once: the last answer has become too
+ * old, and somebody looks. */
+static void start_look(struct raw *r)
+{
+	struct wire_message query = {.type = WIRE_QUERY}, ping = {.type = WIRE_PING};
+
+	query.query.what = raw_text("devices");
+	for (struct deadline d = deadline_in(HARNESS_LIMIT_MS); deadline_pause(&d);) {
+		query.serial = ++r->serial;
+		ping.serial = ++r->serial;
+		check(raw_send(r, &query) == 0 && raw_send(r, &ping) == 0);
+		check_eq(raw_receive(r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+		if (r->m.serial == ping.serial)
+			return;
+		check_eq(raw_receive(r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	}
+	check(!"the devices were never looked for again");
+}
+
+Device(a_look_that_hangs_keeps_nobody_from_the_devices_that_are_known)
+{
+	static struct raw r;
+	share_pool *p = pool_of("vmm");
+
+	share_pool_close(p);
+	driver_does("cuInit hang\n");
+	raw_open(&r, "curious one");
+	start_look(&r);
+	check_ok(create("vmm", NULL, &p));
+	share_pool_close(p);
+	/* nor does its failure, but for whoever wanted to know */
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_ERROR);
+	check_ok(create("vmm", NULL, &p));
+	share_pool_close(p);
+	driver_does("");
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
+/* More than are handled again in one turn. */
+#define MANY 1000
+
+Device(requests_that_waited_for_a_look_are_all_answered_once)
+{
+	struct wire_message query = {.type = WIRE_QUERY};
+	static struct raw r;
+	bool has_answer[MANY] = {false};
+	uint32_t first, last;
+
+	raw_open(&r, "curious one");
+	query.query.what = raw_text("devices");
+	first = r.serial + 1;
+	last = r.serial + MANY;
+	for (int answers = 0; answers < MANY;) {
+		query.serial = r.serial + 1;
+		if (r.serial < last && raw_send(&r, &query) == 0) {
+			r.serial++;
+			continue;
+		}
+		check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+		check_eq(r.m.type, WIRE_REPORT);
+		check(r.m.serial >= first && r.m.serial <= last && !has_answer[r.m.serial - first]);
+		has_answer[r.m.serial - first] = true;
+		answers++;
+	}
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
 }
 
 static void asks_and_waits(struct child *self, void *data)

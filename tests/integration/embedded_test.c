@@ -3,10 +3,13 @@
 /* A private broker, started from inside a program. It lasts as long as the connection, or the
  * process, and leaves nothing behind. */
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
@@ -114,6 +117,20 @@ Test(embedded, it_ends_with_its_process_and_removes_its_directory)
 	directory_of(address, directory);
 	child_kill(child);
 	until(!exists(address) && !exists(directory));
+}
+
+/* As the first process of a container is: whoever lost its parent becomes its child. */
+static void adopts_orphans(struct child *self, void *data)
+{
+	(void)self, (void)data;
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+	share_disconnect(embed());
+	check(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+}
+
+Test(embedded, who_adopts_orphans_is_not_left_with_the_broker)
+{
+	child_finish(child_start(adopts_orphans, NULL));
 }
 
 Test(embedded, a_configuration_that_is_wrong_is_told)

@@ -161,3 +161,40 @@ Test(gpu_capture, acquiring_what_is_ready_works_though_the_first_buffer_maps_its
 	}
 	gpu_stream_destroy(stream);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void start_on_two_devices(void)
+{
+	gpu_work_start_on("devices=2");
+}
+
+TestSuite(gpu_capture_on_two, .init = start_on_two_devices, .fini = gpu_work_stop, .timeout = 60);
+
+Test(gpu_capture_on_two, acquiring_what_is_mapped_works_though_another_device_has_to_reach_it)
+{
+	struct memory_fault fault = {.text = ""};
+	share_buffer *b, *found;
+	const struct cuda *cu;
+	CUcontext second;
+	void *stream;
+
+	gpu_use();
+	check_ok(cuda_get(&cu, &fault));
+	b = gpu_allocate(gpu_client, NULL);
+	check_ok(share_publish(b, "work", NULL));
+	gpu_wait(NULL);
+	gpu_check("cuDevicePrimaryCtxRetain", cu->DevicePrimaryCtxRetain(&second, 1));
+	gpu_check("cuCtxPushCurrent", cu->CtxPushCurrent(second));
+	stream = gpu_stream();
+	begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	check_ok(share_lookup(gpu_client, "work", SHARE_RDWR, 0, stream, &found));
+	end(stream);
+	check_ok(share_release(found, stream));
+	gpu_wait(stream);
+	gpu_stream_destroy(stream);
+	gpu_check("cuCtxPopCurrent", cu->CtxPopCurrent(&second));
+	check_ok(share_unpublish(gpu_client, "work"));
+	check_ok(share_release(b, NULL));
+	gpu_wait(NULL);
+}

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/status.h"
 #include "tests/integration/gpu_work.h"
 
 enum { GATE };
@@ -184,4 +185,61 @@ Test(gpu_host_fences, rule_8_a_client_that_asks_for_it_waits_by_the_host, .init 
 	share_disconnect(call.client);
 	child_go(giver);
 	child_finish(giver);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void *wait_for_fence(void *data)
+{
+	struct call *call = data;
+
+	gpu_use();
+	check_ok(share_fence_wait(call->client, &call->fence, call->stream));
+	return NULL;
+}
+
+/* Segments that the broker has asked back, and waits for one process to unmap. */
+static int waited_for(void)
+{
+	json_t *rows = report(gpu_client, "segments");
+	int n = 0;
+
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		n += number_of(json_array_get(rows, i), "unmapping") == 1;
+	json_decref(rows);
+	return n;
+}
+
+/* What a wait needs it for is over only when the broker has said all that it had to say. */
+Test(gpu_host_fences, memory_that_is_asked_back_during_a_wait_goes_when_the_wait_is_over,
+     .init = gpu_work_start, .fini = gpu_work_stop)
+{
+	struct call call = {.client = connect_by_host()};
+	share_buffer *b;
+	void *busy;
+
+	gpu_use();
+	call.stream = gpu_stream();
+	busy = gpu_stream();
+	b = gpu_allocate(gpu_client, busy);
+	check_ok(share_publish(b, "work", busy));
+	gpu_wait(busy);
+	check_ok(share_lookup(call.client, "work", SHARE_RDONLY, 0, call.stream, &call.buffer));
+	gpu_hold(busy, GATE);
+	check_ok(share_fence_record(gpu_client, busy, &call.fence));
+	check(pthread_create(&call.thread, NULL, wait_for_fence, &call) == 0);
+	until(gpu_stats(call.client).host_waits == 1);
+	check_ok(share_release(call.buffer, call.stream));
+	check_ok(share_unpublish(gpu_client, "work"));
+	check_ok(share_release(b, call.stream));
+	until(waited_for() == 1);
+	check_ok(share_ping(call.client));
+	check_eq(waited_for(), 1);
+	gpu_open(GATE);
+	check(pthread_join(call.thread, NULL) == 0);
+	settle(gpu_client, s.segments == 0);
+	gpu_wait(busy);
+	gpu_stream_destroy(busy);
+	gpu_stream_destroy(call.stream);
+	share_disconnect(call.client);
 }

@@ -5,6 +5,7 @@
  * whoever else gets the block comes after that stream, which may be gone by then.
  */
 
+#include "memory/cuda.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 
@@ -138,7 +139,7 @@ Test(gpu_magazine, what_goes_back_is_signaled_for_whoever_gets_it_next)
 	gpu_stream_destroy(t);
 }
 
-Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
+Test(gpu_magazine, another_stream_comes_after_the_last_of_what_one_did)
 {
 	struct gpu_reading *reading;
 	share_buffer *b;
@@ -148,11 +149,11 @@ Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
 	s = gpu_stream();
 	t = gpu_stream();
 	b = first_block(s);
+	check_ok(share_release(b, s));
+	b = gpu_allocate(gpu_client, s);
 	gpu_hold(s, FIRST);
 	gpu_fill(s, b, 1);
 	check_ok(share_release(b, s));
-	b = gpu_allocate(gpu_client, s);
-	check_ok(share_release(b, t)); /* which was never ordered after the other */
 	b = gpu_allocate(gpu_client, t);
 	reading = gpu_read(t, b);
 	gpu_expect_held(t, FIRST);
@@ -161,6 +162,144 @@ Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
 	gpu_expect(reading, 1);
 	check_ok(share_release(b, t));
 	gpu_stream_destroy(s);
+	gpu_stream_destroy(t);
+}
+
+/* Which was never ordered after the other. */
+static void release_on(void *idle)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s = gpu_stream();
+
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	b = gpu_allocate(gpu_client, s);
+	check_ok(share_release(b, idle));
+	b = gpu_allocate(gpu_client, idle);
+	reading = gpu_read(idle, b);
+	gpu_expect_held(idle, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(idle);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, idle));
+	gpu_stream_destroy(s);
+}
+
+Test(gpu_magazine, a_stream_that_used_nothing_does_not_hide_the_one_that_did)
+{
+	void *idle;
+
+	gpu_use();
+	idle = gpu_stream();
+	release_on(idle);
+	gpu_stream_destroy(idle);
+}
+
+Test(gpu_magazine, the_default_stream_does_not_hide_the_one_that_did)
+{
+	gpu_use();
+	release_on(NULL);
+}
+
+Test(gpu_magazine, work_in_a_context_of_the_programs_own_is_waited_for)
+{
+	struct gpu_reading *reading;
+	CUcontext own, popped;
+	share_buffer *b;
+	void *s, *t;
+
+	gpu_use();
+	t = gpu_stream();
+	GPU_CALL(PFN_cuCtxCreate_v3020, cuCtxCreate_v2, &own, 0, 0);
+	s = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	gpu_fill(s, b, 1);
+	check_ok(share_release(b, s));
+	GPU_CALL(PFN_cuCtxPopCurrent_v4000, cuCtxPopCurrent_v2, &popped);
+	b = gpu_allocate(gpu_client, t);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, t));
+	gpu_wait(t);
+	gpu_stream_destroy(t);
+	GPU_CALL(PFN_cuCtxDestroy_v4000, cuCtxDestroy_v2, own);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Blocks that others get to know of while their stream is still busy with what was in them before
+ */
+
+/* The stream's own again, which is busy. */
+static share_buffer *busy_block(void *stream)
+{
+	share_buffer *b = first_block(stream);
+
+	gpu_hold(stream, FIRST);
+	gpu_fill(stream, b, 1);
+	check_ok(share_release(b, stream));
+	return gpu_allocate(gpu_client, stream);
+}
+
+Test(gpu_magazine, who_is_given_a_block_comes_after_its_former_life)
+{
+	share_client *other = connect_as("receiver");
+	struct gpu_reading *reading;
+	share_buffer *b, *given;
+	void *s, *giver, *receiver;
+
+	gpu_use();
+	s = gpu_stream();
+	giver = gpu_stream();
+	receiver = gpu_stream();
+	b = busy_block(s);
+	check_ok(share_publish(b, "given", giver)); /* which did nothing with it */
+	check_ok(share_lookup(other, "given", SHARE_RDONLY, -1, receiver, &given));
+	reading = gpu_read(receiver, given);
+	gpu_expect_held(receiver, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(receiver);
+	gpu_expect(reading, 1);
+	check_ok(share_unpublish(gpu_client, "given"));
+	check_ok(share_release(given, receiver));
+	check_ok(share_release(b, giver));
+	gpu_wait(giver);
+	gpu_wait(receiver);
+	share_disconnect(other);
+	gpu_stream_destroy(s);
+	gpu_stream_destroy(giver);
+	gpu_stream_destroy(receiver);
+}
+
+Test(gpu_magazine, the_broker_is_told_of_its_former_life_too)
+{
+	struct gpu_reading *reading;
+	share_buffer *b;
+	void *s, *idle, *t;
+
+	gpu_use();
+	s = gpu_stream();
+	idle = gpu_stream();
+	t = gpu_stream();
+	b = busy_block(s);
+	check(share_id(b) != 0); /* so it is not kept */
+	check_ok(share_release(b, idle));
+	b = gpu_allocate(gpu_client, t);
+	reading = gpu_read(t, b);
+	gpu_expect_held(t, FIRST);
+	gpu_open(FIRST);
+	gpu_wait(t);
+	gpu_expect(reading, 1);
+	check_ok(share_release(b, t));
+	gpu_wait(t);
+	gpu_stream_destroy(s);
+	gpu_stream_destroy(idle);
 	gpu_stream_destroy(t);
 }
 

@@ -205,6 +205,57 @@ Test(gpu_signal, rule_5_a_wait_that_the_driver_refuses_is_made_when_it_is_asked_
 	gpu_stream_destroy(stream);
 }
 
+struct answer {
+	share_buffer *buffer;
+	int calls;
+};
+
+static void take(share_buffer *b, int error, void *data)
+{
+	struct answer *answer = data;
+
+	check_ok(error);
+	answer->buffer = b;
+	answer->calls++;
+}
+
+/* That a stream would have to be waited for shows only when it is ordered. */
+Test(gpu_signal, rule_8_dispatch_does_not_wait_for_what_takes_a_page_that_does_not_register)
+{
+	share_client *c = connect_as("dispatching");
+	struct answer answer = {.calls = 0};
+	void *busy, *stream;
+	share_buffer *b;
+
+	skip_unless_standin();
+	prepare_faults();
+	gpu_use();
+	busy = gpu_stream();
+	stream = gpu_stream();
+	b = gpu_allocate(gpu_client, busy);
+	gpu_hold(busy, FIRST);
+	check_ok(share_publish(b, "work", busy));
+	driver_does("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
+	check_ok(share_lookup_async(c, "work", SHARE_RDONLY, -1, stream, take, &answer, NULL));
+	check_ok(share_ping(c));
+	check_eq(share_dispatch(c), 1);
+	check_eq(answer.calls, 0);
+	check(!gpu_is_open(FIRST));
+	gpu_open(FIRST);
+	until((share_dispatch(c), answer.calls));
+	check_eq(gpu_ordered(answer.buffer), SHARE_ORDERED_BY_HOST);
+	check_eq(gpu_stats(c).waits, 0);
+	check_ok(share_release(answer.buffer, stream));
+	driver_does("");
+	check_ok(share_unpublish(gpu_client, "work"));
+	check_ok(share_release(b, busy));
+	gpu_wait(busy);
+	share_disconnect(c);
+	unlink(faults_file);
+	gpu_stream_destroy(busy);
+	gpu_stream_destroy(stream);
+}
+
 Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not_register)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;

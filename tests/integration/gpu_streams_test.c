@@ -160,7 +160,7 @@ Test(gpu_streams, a_stream_that_gets_no_timeline_is_signaled_for_by_the_host)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Default streams, and other contexts                                                         */
+/* Default streams                                                                             */
 
 Test(gpu_streams, the_legacy_stream_has_two_names_and_is_one_stream)
 {
@@ -211,59 +211,6 @@ Test(gpu_streams, the_per_thread_stream_is_another_one_in_each_thread)
 	check_error(share_fence_query(gpu_client, &own[1]), SHARE_EAGAIN);
 	gpu_open(GATE);
 	release(b, CU_STREAM_PER_THREAD);
-}
-
-struct elsewhere {
-	void *stream;
-	share_buffer *buffer;
-};
-
-/* Has no context of its own: what matters is the stream's. */
-static void *acquire_without_context(void *data)
-{
-	struct elsewhere *e = data;
-
-	e->buffer = gpu_allocate(gpu_client, e->stream);
-	return NULL;
-}
-
-Test(gpu_streams, a_stream_of_another_context_is_ordered_whatever_context_is_current)
-{
-	struct memory_fault fault = {.text = ""};
-	const struct cuda *cu;
-	struct elsewhere e;
-	CUcontext other;
-	share_buffer *b;
-	pthread_t thread;
-	void *stream;
-
-	gpu_use();
-	check_ok(cuda_get(&cu, &fault));
-	stream = gpu_stream();
-	b = gpu_allocate(gpu_client, stream);
-	gpu_hold(stream, GATE);
-	gpu_fill(stream, b, 1);
-	check_ok(share_release(b, stream));
-	GPU_CALL(PFN_cuCtxCreate_v3020, cuCtxCreate_v2, &other, 0, 0);
-	e.stream = gpu_stream();
-	gpu_check("cuCtxPopCurrent", cu->CtxPopCurrent(&other));
-	check(pthread_create(&thread, NULL, acquire_without_context, &e) == 0);
-	check(pthread_join(thread, NULL) == 0);
-	check_eq(gpu_ordered(e.buffer), SHARE_ORDERED_ON_STREAM);
-	gpu_expect_others_run();
-	gpu_check("cuCtxPushCurrent", cu->CtxPushCurrent(other));
-	check(gpu_is_busy(e.stream));
-	gpu_check("cuCtxPopCurrent", cu->CtxPopCurrent(&other));
-	gpu_open(GATE);
-	check_ok(share_release(e.buffer, e.stream));
-	b = gpu_allocate(gpu_client, stream);
-	gpu_check("cuCtxPushCurrent", cu->CtxPushCurrent(other));
-	gpu_wait(e.stream);
-	gpu_stream_destroy(e.stream);
-	gpu_check("cuCtxPopCurrent", cu->CtxPopCurrent(&other));
-	release(b, stream);
-	gpu_stream_destroy(stream);
-	check_eq(gpu_stats(gpu_client).host_signals + gpu_stats(gpu_client).host_waits, 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -136,6 +136,61 @@ Test(gpu_visible, memory_of_one_device_is_used_from_another_where_they_are_peers
 	}
 }
 
+static void use_device(const struct cuda *cu, int ordinal)
+{
+	CUcontext context;
+	CUdevice device;
+
+	check(cu->DeviceGet(&device, ordinal) == CUDA_SUCCESS);
+	check(cu->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
+	check(cu->CtxPushCurrent(context) == CUDA_SUCCESS);
+}
+
+/* The block that is kept was only ever used where its memory is. */
+static void moves_to_the_other_device(struct child *self, void *data)
+{
+	static const uint64_t sizes[] = {5000, GPU_UNIT}; /* at hand, and in the list */
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	struct memory_fault fault = {.text = ""};
+	const struct cuda *cu;
+	CUcontext popped;
+	share_client *c;
+	share_buffer *b;
+	share_pool *p;
+	void *address;
+
+	(void)self;
+	setenv("SHARE_MAGAZINES", "1", 1);
+	c = child_connect("mover");
+	check_ok(cuda_get(&cu, &fault));
+	options.kind = data;
+	options.segment_size = GPU_UNIT;
+	for (size_t i = 0; i < N(sizes); i++) {
+		check_ok(share_pool_create(c, "kept", &options, &p));
+		use_device(cu, 0);
+		check_ok(share_alloc(p, sizes[i], NULL, &b));
+		address = share_ptr(b);
+		check_ok(share_copy_from_host(b, 0, "content", 8, NULL));
+		check_ok(share_release(b, NULL));
+		use_device(cu, 1);
+		check_ok(share_alloc(p, sizes[i], NULL, &b));
+		check(share_ptr(b) == address);
+		check_ok(share_copy_from_host(b, 0, "content", 8, NULL));
+		check(buffer_reads(b, "content"));
+		check_ok(share_release(b, NULL));
+		share_pool_close(p);
+		check(cu->CtxPopCurrent(&popped) == CUDA_SUCCESS);
+		check(cu->CtxPopCurrent(&popped) == CUDA_SUCCESS);
+	}
+	share_disconnect(c);
+}
+
+Test(gpu_visible, a_block_that_was_kept_can_be_used_from_another_device_than_before)
+{
+	child_finish(child_start(moves_to_the_other_device, (void *)(uintptr_t) "vmm"));
+	child_finish(child_start(moves_to_the_other_device, (void *)(uintptr_t) "mempool"));
+}
+
 static void writes_past_the_library(struct child *self, void *data)
 {
 	struct memory_fault fault = {.text = ""};

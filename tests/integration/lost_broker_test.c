@@ -9,10 +9,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
+#include "wire/wire.h"
 
 static share_client *client;
 static share_pool *pool;
@@ -150,6 +156,72 @@ Test(lost_broker, nobody_answers_where_it_was)
 	check_error(share_connect(broker_socket(), &none), SHARE_ENOBROKER);
 	check_detail(broker_socket());
 	check(none == NULL);
+}
+
+static void has_no_room_for_descriptors(struct child *self, void *data)
+{
+	share_client *c = child_connect("full");
+	share_pool *p = open_pool(c);
+	struct rlimit before, none;
+	share_buffer *b = NULL;
+
+	(void)self, (void)data;
+	check(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = (struct rlimit){0, before.rlim_max};
+	check(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDISCONNECTED);
+	check_detail("ulimit -n");
+	check(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	check_error(share_ping(c), SHARE_EDISCONNECTED);
+	check_detail("ulimit -n");
+	share_pool_close(p);
+	share_disconnect(c);
+	c = child_connect("again");
+	p = open_pool(c);
+	check_ok(share_alloc(p, 1, NULL, &b));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(lost_broker, who_has_no_room_for_descriptors_loses_it_and_is_told_why)
+{
+	child_finish(child_start(has_no_room_for_descriptors, NULL));
+	broker_kill();
+}
+
+/* Answers whatever it is told with an error that is none. */
+static void *refuses_with_a_success(void *data)
+{
+	struct wire_message m = {.type = WIRE_ERROR, .error.error = 5};
+	int listener = *(int *)data, fd = accept(listener, NULL, NULL);
+	char packet[512];
+	size_t size = wire_encode(&m, packet, sizeof(packet));
+
+	check(fd >= 0 && size > 0);
+	check(recv(fd, packet + size, sizeof(packet) - size, 0) > 0);
+	check(send(fd, packet, size, MSG_NOSIGNAL) == (ssize_t)size);
+	close(fd);
+	return NULL;
+}
+
+Test(lost_broker, one_that_makes_no_sense_is_never_taken_for_a_success)
+{
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	share_client *none = NULL;
+	pthread_t thread;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s.nonsense", broker_socket());
+	check(bind(listener, (const struct sockaddr *)&address, sizeof(address)) == 0);
+	check(listen(listener, 1) == 0);
+	check(pthread_create(&thread, NULL, refuses_with_a_success, &listener) == 0);
+	check_error(share_connect(address.sun_path, &none), SHARE_EPROTO);
+	check(none == NULL);
+	check(pthread_join(thread, NULL) == 0);
+	close(listener);
+	unlink(address.sun_path);
+	broker_kill();
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -94,6 +94,21 @@ Test(magazine, sizes_are_what_was_asked_for)
 	}
 }
 
+Test(magazine, an_impossible_alignment_is_refused_whatever_is_kept)
+{
+	static const uint64_t impossible[] = {3,       511,     513,        1000,
+					      3 * MIB, 4 * MIB, UINT64_MAX, UINT64_C(1) << 63};
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	share_buffer *b = NULL;
+
+	release(allocate(pool, 4096, NULL), NULL);
+	for (size_t i = 0; i < sizeof(impossible) / sizeof(*impossible); i++) {
+		options.alignment = impossible[i];
+		check_error(share_alloc_with(pool, 4096, &options, NULL, &b), SHARE_EINVAL);
+		check(b == NULL);
+	}
+}
+
 Test(magazine, blocks_in_use_never_overlap)
 {
 	share_buffer *b[200] = {NULL};
@@ -284,6 +299,47 @@ Test(magazine, another_stream_waits_for_what_a_stream_still_uses)
 	share_host_stream_destroy(first);
 	share_host_stream_destroy(second);
 	gate_free(g);
+}
+
+static uint32_t ordered(share_buffer *b)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+
+	check_ok(share_buffer_get_info(b, &info));
+	return info.ordered;
+}
+
+Test(magazine, another_stream_waits_for_the_last_of_what_a_stream_did)
+{
+	struct gate *former = gate_new(), *latter = gate_new();
+	share_host_stream *first, *second;
+	share_buffer *b;
+	void *address;
+
+	check_ok(share_host_stream_create(client, &first));
+	check_ok(share_host_stream_create(client, &second));
+	b = allocate(pool, 4096, first);
+	address = share_ptr(b);
+	gate_hold(former, first);
+	release(b, first);
+	b = allocate(pool, 4096, first);
+	check(share_ptr(b) == address);
+	gate_hold(latter, first);
+	gate_fill(latter, first, address, 2, 4096);
+	release(b, first);
+	gate_open(former);
+	until(latter->started == 1);
+	b = allocate(pool, 4096, second);
+	check(share_ptr(b) == address);
+	check_eq(ordered(b), SHARE_ORDERED_ON_STREAM);
+	gate_expect(latter, second, address, 2, 4096, 1);
+	release(b, second);
+	gate_open(latter);
+	check_ok(share_host_stream_synchronize(second));
+	share_host_stream_destroy(first);
+	share_host_stream_destroy(second);
+	gate_free(former);
+	gate_free(latter);
 }
 
 Test(magazine, work_is_not_forgotten_when_the_next_user_does_nothing)

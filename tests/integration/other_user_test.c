@@ -239,6 +239,88 @@ Test(other_user, a_group_gives_what_it_says_and_no_more)
 	end_alice(alice);
 }
 
+/* How much a user has of something, as @c is told; -1: nothing is said of that. */
+static int64_t used_by(share_client *c, int64_t uid, const char *resource)
+{
+	json_t *rows = report(c, "users"), *row;
+	int64_t used = -1, before = 0;
+	size_t i;
+
+	json_array_foreach (rows, i, row) {
+		check(number_of(row, "uid") >= before);
+		before = number_of(row, "uid");
+		if (before == uid &&
+		    strcmp(json_string_value(json_object_get(row, "resource")), resource) == 0)
+			used = number_of(row, "used");
+	}
+	json_decref(rows);
+	return used;
+}
+
+static void bob_sees_his_own_account(struct child *self, void *data)
+{
+	share_client *c;
+
+	(void)self, (void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	check_eq(used_by(c, BOB, "connections"), 1);
+	check_eq(used_by(c, ALICE, "connections"), -1);
+	check_eq(used_by(c, 0, "connections"), -1);
+	share_disconnect(c);
+}
+
+Test(other_user, accounts_are_for_their_owners_and_administrators_to_see)
+{
+	struct child *alice = start_alice("default");
+
+	check_eq(used_by(client, 0, "connections"), 1);
+	check_eq(used_by(client, ALICE, "connections"), 1);
+	check_eq(used_by(client, ALICE, "names"), 1);
+	check_eq(used_by(client, ALICE, "tokens"), 1);
+	check_eq(used_by(client, ALICE, "bytes"), 4096);
+	check_eq(used_by(client, ALICE, "watches"), -1);
+	run_as(bob_sees_his_own_account);
+	end_alice(alice);
+}
+
+#define CROWD 450
+
+/* More than go into one packet. */
+Test(other_user, accounts_of_many_users_are_each_listed_once_and_in_order)
+{
+	static struct raw crowd[CROWD];
+	int64_t before = -1;
+	json_t *rows, *row;
+	int n = 0;
+	size_t i;
+
+	skip_unless_root();
+	for (uid_t u = 0; u < CROWD; u++) {
+		check(seteuid(5000 + u) == 0);
+		raw_open(&crowd[u], "one of many");
+		check(seteuid(0) == 0);
+		raw_alloc(&crowd[u], raw_pool(&crowd[u], "default"), 512);
+	}
+	rows = report(client, "users");
+	json_array_foreach (rows, i, row) {
+		int64_t uid = number_of(row, "uid");
+
+		if (uid < 5000)
+			continue;
+		check(uid == before || uid == before + 1 || before < 0);
+		before = uid;
+		n++;
+	}
+	check_eq(before, 5000 + CROWD - 1);
+	check_eq(n, 3 * CROWD); /* a connection, a lease, bytes */
+	json_decref(rows);
+	for (int u = 0; u < CROWD; u++) {
+		raw_ask(&crowd[u], &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+		raw_close(&crowd[u]);
+	}
+}
+
 static void carol_administers(struct child *self, void *data)
 {
 	share_client *c;

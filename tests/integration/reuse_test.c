@@ -164,6 +164,32 @@ ConformanceTest(gate_hands_memory_out_at_once_with_the_fences_of_the_work_on_it)
 	end(c, p);
 }
 
+ConformanceTest(gate_hands_out_what_lies_beside_memory_with_work_on_it_without_its_fences)
+{
+	share_client *c = connect_as("test");
+	share_pool *p = pool_of(c, kind, SHARE_REUSE_GATE, UNIT);
+	struct child *worker = start_worker(UNIT / 4), *first, *second;
+	struct answer at_once;
+
+	check_eq(gated_bytes(c), UNIT / 4);
+	first = start_asker(UNIT / 2, &at_once);
+	check_eq(at_once.type, WIRE_GRANT);
+	check_eq(at_once.fences, 0);
+	/* what is left is in two parts */
+	second = start_asker(UNIT / 2, &at_once);
+	check_eq(at_once.type, WIRE_ERROR);
+	check_eq(at_once.error, SHARE_ENOMEM);
+	finish_asker(second);
+	finish_asker(first);
+	second = start_asker(UNIT, &at_once);
+	check_eq(at_once.type, WIRE_GRANT);
+	check_eq(at_once.fences, 1);
+	finish_asker(second);
+	finish_work(worker);
+	end_worker(worker);
+	end(c, p);
+}
+
 ConformanceTest(clean_keeps_memory_back_until_the_work_on_it_is_done)
 {
 	share_client *c = connect_as("test");

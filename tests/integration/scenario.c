@@ -5,6 +5,7 @@
  * library (or in the broker).
  */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,36 @@
 #include "tests/integration/scenario.h"
 #include "tests/integration/scenario_try.h"
 
-static int failures;
+static int failures, disconnects;
+static int elsewhere; /* the error there */
+
+void scenario_fails_elsewhere(int error)
+{
+	elsewhere = error;
+}
+
+/* What failed elsewhere is told as what it was. */
+static bool says_why(const char *detail)
+{
+	return strstr(detail, strerror(elsewhere)) ||
+	       (elsewhere == ENOMEM && strstr(detail, "out of memory")) ||
+	       (elsewhere == EMFILE && strstr(detail, "out of descriptors"));
+}
+
+void scenario_begin(void)
+{
+	failures = disconnects = 0;
+}
+
+int scenario_failures(void)
+{
+	return failures;
+}
+
+int scenario_disconnects(void)
+{
+	return disconnects;
+}
 
 void check_clean(const char *what, int r, int also)
 {
@@ -24,7 +54,12 @@ void check_clean(const char *what, int r, int also)
 			     share_error_detail());
 	if (share_error_detail()[0] == '\0')
 		check_failed(__FILE__, __LINE__, "%s fails without a word", what);
-	failures++;
+	if (elsewhere && r == SHARE_ESYSTEM && !says_why(share_error_detail()))
+		check_failed(__FILE__, __LINE__, "%s fails with '%s', which is not what failed",
+			     what, share_error_detail());
+	/* what did not come in time may only be late */
+	failures += r != SHARE_ETIMEDOUT;
+	disconnects += r == SHARE_EDISCONNECTED;
 }
 
 bool tried(const char *what, int r, int also)
@@ -36,10 +71,10 @@ bool tried(const char *what, int r, int also)
 
 /*
  * jansson without memory says that the text is wrong, most of the time ("invalid token"), and
- * nobody can tell. So what is read with it may say so too.
+ * nobody can tell. So what the library reads with it may say so too.
  */
-#define try_json(call)   try_or(SHARE_EINVAL, call)
-#define try_report(call) try_or(SHARE_EPROTO, call)
+#define try_json(call)   try_or(elsewhere ? 0 : SHARE_EINVAL, call)
+#define try_report(call) try_or(elsewhere ? 0 : SHARE_EPROTO, call)
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -247,7 +282,7 @@ int scenario_run(const char *address)
 	share_client *c = NULL;
 	share_pool *p = NULL, *q = NULL;
 
-	failures = 0;
+	scenario_begin();
 	options.label = "scenario";
 	if (!try_or(SHARE_EQUOTA, share_connect_with(address, &options, &c))) {
 		check(c == NULL);

@@ -10,4 +10,22 @@
  */
 int scenario_run(const char *address);
 
+/* The same of what takes several processes, on the harness's broker: */
+/* one of them is killed, in the middle of everything; */
+int scenario_death(void);
+/* one hangs up and lives; */
+int scenario_hang_up(void);
+/* an operator looks, and limits are reached; */
+int scenario_operator(void);
+/* memory of the pool "test", which scrubs, passes from one user to another, and events of a device
+ * are used. Root only. */
+int scenario_devices(void);
+
+/* From now on nothing fails in this process, but in the broker: with this errno. */
+void scenario_fails_elsewhere(int error);
+
+/* In the last scenario of this process (and not its children): how many calls said that the
+ * connection has ended. */
+int scenario_disconnects(void);
+
 #endif

@@ -16,6 +16,10 @@ bool tried(const char *what, int r, int also);
 #define try(call)          tried(#call, (call), 0)
 #define try_or(also, call) tried(#call, (call), (also))
 
+/* Where failures are counted. */
+void scenario_begin(void);
+int scenario_failures(void);
+
 void scenario_channels(share_client *c, share_pool *pool);
 
 #endif

@@ -2,7 +2,9 @@
 
 /* Watches: every change of the names one looks at, in order, or the word that some were lost. */
 
+#include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,6 +215,37 @@ Test(watch, that_nobody_reads_for_tells_that_changes_were_lost)
 Test(watch, that_is_read_for_and_not_dispatched_tells_that_changes_were_lost)
 {
 	expect_overflow(true);
+}
+
+/* What is linked here has this for calloc(), with which changes are kept. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+static bool out_of_memory;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (!out_of_memory)
+		return __real_calloc(n, size);
+	errno = ENOMEM;
+	return NULL;
+}
+
+Test(watch, that_finds_no_memory_for_changes_tells_that_they_were_lost_each_time)
+{
+	struct log log = {0};
+	share_watch *w = watch("", &log);
+
+	for (int i = 1; i <= 3; i++) {
+		check_ok(share_publish(buffer, "name", NULL));
+		out_of_memory = true;
+		until((share_dispatch(client), log.overflows == i));
+		out_of_memory = false;
+		check_eq(log.n, 0);
+	}
+	check_ok(share_publish(buffer, "name", NULL));
+	until((share_dispatch(client), log.n == 1));
+	check_eq(log.overflows, 3);
+	share_unwatch(w);
 }
 
 /* ------------------------------------------------------------------------------------------- */

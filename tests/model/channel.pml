@@ -20,6 +20,9 @@
  *             is about). Of the others the producer may give one up that lives (LEAVE).
  *   Queue     what a consumer that died or was left behind has not acknowledged goes to the other
  *             one, marked if it may have been seen; under the same token, which both hold then.
+ *   Leaving   a consumer says that it receives no more (CLOSE): what it has taken it goes on to
+ *             acknowledge, or never does, and the producer goes on (HOLDS); the rest goes to the
+ *             other one.
  *   Retain    a consumer takes a lease from the broker before it acknowledges.
  *   Estate    when the producer has closed the channel or is dead, the broker takes a reference for
  *             each token with a block that the producer has a lease on, before it drops the lease;
@@ -31,7 +34,8 @@
  *   - Nobody writes a block while a stream may read it, or a host that holds it may enqueue reads;
  *     and who reads finds what was sent, unless the producer died before it was written.
  *   - In a queue every message is acknowledged by somebody, while the producer lives and has not
- *     closed; it comes a second time only with a mark, and not when it was acknowledged.
+ *     closed, or is with one who has left and keeps it; it comes a second time only with a mark,
+ *     and not when it was acknowledged.
  *   - In the end every block is free, and nobody waits.
  *
  * What is not: the limit of deliveries, joining (ring.pml), the broker's death, hostile pages.
@@ -39,7 +43,8 @@
  * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
  * TOKEN_AFTER_ENTRY, NO_ESTATE, ESTATE_AFTER_LEASE, ESTATE_NO_WAIT, ESTATE_ONE_LOOK,
  * ESTATE_NO_FENCES, ESTATE_FOR_GOOD, QUEUE_ONE_ACK, FORGET_CLOSED, CLOSE_AND_KEEP, SAFE_AT_HANGUP,
- * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT.
+ * WAIT_FOR_LEAVING, LOOK_BEFORE_WORD, LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED,
+ * DEAD_COUNT.
  */
 
 #ifndef MESSAGES
@@ -71,6 +76,7 @@ chan lane[CONSUMERS] = [TOKENS + 1] of { byte, byte, byte, byte }; /* token, ver
 /* The consumers' pages. */
 byte ack[CONSUMERS * TOKENS]; /* version */
 bool retained[CONSUMERS * TOKENS], taken[CONSUMERS * TOKENS];
+bool receives_no_more[CONSUMERS];
 
 /* The producer's own. */
 mtype = { FREE, SENT, COOLING };
@@ -82,6 +88,7 @@ byte deliveries[TOKENS];
 bool homeless[TOKENS]; /* nobody is there to get it */
 bool magazine[BLOCKS + 1];
 bool counts[CONSUMERS];
+bool had[CONSUMERS * TOKENS]; /* taken, when that was looked at */
 byte messages;
 bool closed, closed_early;
 
@@ -273,6 +280,41 @@ inline dismiss(c, safe)
 	empty_lane(c)
 }
 
+/* It takes no more; what it has taken stays its own. */
+inline part_from(c, i)
+{
+	if
+	:: state[i] == SENT && MISSING(c, i) && !had[AT(c, i)] ->
+		expected[i] = expected[i] & ~BIT(c);
+#ifndef BROADCAST
+		if
+		:: expected[i] & BIT(1 - (c)) -> skip
+		:: else -> enter(i)
+		fi
+#endif
+	:: else
+	fi
+}
+
+inline look_how_far(c)
+{
+	had[AT(c, 0)] = taken[AT(c, 0)];
+	had[AT(c, 1)] = taken[AT(c, 1)]
+}
+
+inline notice_leaving(c)
+{
+#ifndef LOOK_BEFORE_WORD
+	look_how_far(c);
+#endif
+	counts[c] = false;
+	part_from(c, 0);
+	part_from(c, 1);
+	empty_lane(c);
+	had[AT(c, 0)] = false;
+	had[AT(c, 1)] = false
+}
+
 #ifdef SAFE_AT_HANGUP
 #define IS_DEAD(c) stopped[c + 1]
 #elif defined(DEAD_COUNT)
@@ -302,6 +344,9 @@ proctype producer()
 	byte mine, token, pending;
 
 	{
+#ifdef HOLDS
+end:
+#endif
 		do
 		:: atomic { messages < MESSAGES && magazine[1] -> take_block(1) };
 			if
@@ -328,6 +373,12 @@ proctype producer()
 		:: atomic { IS_DEAD(1) && MATTERS(1) -> dismiss(1, true) }
 		:: atomic { HAS_SAID_GOODBYE(0) && MATTERS(0) -> dismiss(0, true) }
 		:: atomic { HAS_SAID_GOODBYE(1) && MATTERS(1) -> dismiss(1, true) }
+#if defined(CLOSE) && !defined(WAIT_FOR_LEAVING)
+#ifdef LOOK_BEFORE_WORD
+		:: d_step { counts[0] -> look_how_far(0) }
+#endif
+		:: atomic { counts[0] && receives_no_more[0] -> notice_leaving(0) }
+#endif
 #ifdef LEAVE
 #ifdef LEFT_BEHIND_IS_SAFE
 		:: atomic { counts[0] -> dismiss(0, true) }
@@ -335,7 +386,9 @@ proctype producer()
 		:: atomic { counts[0] -> dismiss(0, false) }
 #endif
 #endif
+#ifndef HOLDS
 		:: messages == MESSAGES -> break
+#endif
 		od;
 		/* What is not acknowledged must not stay in the magazine; nothing of the page is
 		 * written after this. */
@@ -417,6 +470,13 @@ inline retain(i)
 	acknowledge(i)
 }
 
+/* What it has when it leaves, it may keep for ever. */
+#ifdef HOLDS
+#define KEEPS receives_no_more[me]
+#else
+#define KEEPS false
+#endif
+
 #define HOLDS_NOTHING (held[AT(me, 0)] + held[AT(me, 1)] == 0)
 
 proctype consumer(byte me)
@@ -424,20 +484,27 @@ proctype consumer(byte me)
 	byte token, copy, what, marks;
 
 	{
+#ifdef HOLDS
+end:
+#endif
 		do
 		:: atomic {
-			!left_behind[me] && nempty(lane[me]) ->
+			!left_behind[me] && !receives_no_more[me] && nempty(lane[me]) ->
 			lane[me]?token, copy, what, marks;
 			receive()
 		   }
-		:: d_step { held[AT(me, 0)] != 0 -> acknowledge(0) }
-		:: d_step { held[AT(me, 1)] != 0 -> acknowledge(1) }
+		:: d_step { held[AT(me, 0)] != 0 && !KEEPS -> acknowledge(0) }
+		:: d_step { held[AT(me, 1)] != 0 && !KEEPS -> acknowledge(1) }
 #ifdef RETAIN
 		:: d_step { me == 1 && held[AT(me, 0)] != 0 && work[AT(me, 0)] == READING && !kept[me] -> retain(0) }
 		:: d_step { kept[me] -> kept[me] = 0; lease_of[me] = false }
 #endif
 #ifdef CLOSE
-		:: atomic { me == 0 && HOLDS_NOTHING -> has_left[me] = true; break }
+		:: d_step { me == 0 && !receives_no_more[me] -> receives_no_more[me] = true }
+		:: atomic { receives_no_more[me] && HOLDS_NOTHING -> has_left[me] = true; break }
+#ifdef HOLDS
+		:: receives_no_more[me] && !HOLDS_NOTHING -> break
+#endif
 #endif
 		:: atomic { left_behind[me] && HOLDS_NOTHING -> has_left[me] = true; break }
 		:: atomic {
@@ -606,11 +673,16 @@ end:
 	od
 }
 
+/* By the one who has left. */
+#define KEPT(k) \
+	(held[AT(0, 0)] != 0 && number[0] == (k) || held[AT(0, 1)] != 0 && number[1] == (k))
+
 /* When nothing can move any more. */
 proctype end_of_the_run()
 {
 	timeout ->
 	d_step {
+#ifndef HOLDS
 		MUST(reused[1], something_left);
 #if BLOCKS > 1
 		MUST(reused[2], something_left);
@@ -618,8 +690,9 @@ proctype end_of_the_run()
 		for (k : 0 .. CONSUMERS * TOKENS - 1) {
 			MUST(work[k] == 0, something_left)
 		}
+#endif
 		for (k : 1 .. MESSAGES) {
-			MUST(stopped[0] || closed_early || acknowledged[k], message_lost)
+			MUST(stopped[0] || closed_early || acknowledged[k] || KEPT(k), message_lost)
 		}
 	}
 }

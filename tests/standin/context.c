@@ -171,8 +171,10 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 	pthread_mutex_lock(&standin_lock);
 	if (!find(context) || context->primary || !context->alive)
 		result = CUDA_ERROR_INVALID_CONTEXT;
-	else
+	else {
 		context->alive = false;
+		host_forget_context(context);
+	}
 	pthread_mutex_unlock(&standin_lock);
 	if (result == CUDA_SUCCESS && context_current() == context)
 		depth--;

@@ -81,12 +81,15 @@ static CUresult unmap_plain(CUdeviceptr address, bool opened)
 /* Waits for the device, which waits for whom its streams wait. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
+	CUresult result;
+
 	ENTER(cuMemFree_v2, NEEDS_CONTEXT);
 	UNSAFE_IN_CAPTURE();
 	if (!address)
 		return CUDA_SUCCESS;
 	stream_stall();
-	return unmap_plain(address, false);
+	result = unmap_plain(address, false);
+	return result == CUDA_SUCCESS ? result : pool_free(address);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)

@@ -430,6 +430,28 @@ static CUresult free_now(struct operation *o, CUcontext context)
 	return CUDA_SUCCESS;
 }
 
+/* A block, which is being freed then; NULL when it is none, or is so already. */
+static struct range *take_block(CUdeviceptr pointer)
+{
+	struct range *r;
+
+	pthread_mutex_lock(&standin_lock);
+	r = range_at(pointer);
+	if (r && (!r->pool || r->address != pointer || r->freed))
+		r = NULL;
+	if (r)
+		r->freed = true;
+	pthread_mutex_unlock(&standin_lock);
+	return r;
+}
+
+CUresult pool_free(CUdeviceptr pointer)
+{
+	struct operation o = {.range = take_block(pointer)};
+
+	return o.range ? free_now(&o, NULL) : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
 	struct range *r;
@@ -439,13 +461,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 	UNSAFE_IN_CAPTURE();
 	if (!stream_find(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	pthread_mutex_lock(&standin_lock);
-	r = range_at(pointer);
-	if (r && (!r->pool || r->address != pointer || r->freed))
-		r = NULL;
-	if (r)
-		r->freed = true;
-	pthread_mutex_unlock(&standin_lock);
+	r = take_block(pointer);
 	if (!r)
 		return CUDA_ERROR_INVALID_VALUE;
 	o = operation_create(free_now);

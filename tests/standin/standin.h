@@ -124,6 +124,8 @@ CUresult target_find(CUdeviceptr address, uint64_t size, bool write, struct targ
 unsigned pool_access(const struct pool *p, unsigned device);
 CUmemoryPool pool_handle(struct pool *p);
 bool range_imported(const struct range *r);
+/* Now: nothing uses it any more. */
+CUresult pool_free(CUdeviceptr pointer);
 
 /* ---- context.c ---- */
 

@@ -251,6 +251,29 @@ Test(standin_machine, a_primary_context_lives_while_it_is_retained)
 	CHECK_RESULT(cuCtxPopCurrent(&b), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+static _Alignas(4096) unsigned char registered[4096];
+
+/* PORTABLE makes it good for all contexts, and not outlive its own. */
+Test(standin_machine, registered_memory_is_registered_as_long_as_its_context_lives)
+{
+	CUcontext primary, own;
+	CUdeviceptr p;
+
+	standin_configure("");
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+	MUST(cuCtxPushCurrent(primary));
+	MUST(cuCtxCreate(&own, NULL, 0, 0));
+	MUST(cuMemHostRegister(registered, sizeof(registered), CU_MEMHOSTREGISTER_PORTABLE));
+	MUST(cuMemHostGetDevicePointer(&p, registered, 0));
+	MUST(cuCtxDestroy(own));
+	CHECK_RESULT(cuMemHostGetDevicePointer(&p, registered, 0), CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemHostRegister(registered, sizeof(registered), CU_MEMHOSTREGISTER_PORTABLE));
+	MUST(cuCtxCreate(&own, NULL, 0, 0));
+	MUST(cuMemHostGetDevicePointer(&p, registered, 0));
+	MUST(cuMemHostUnregister(registered));
+}
+
 Test(standin_machine, contexts_are_a_stack)
 {
 	CUcontext primary, own, current;

@@ -284,6 +284,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 
 	ENTER(cuMemSetAccess, NEEDS_INIT);
+	UNSAFE_IN_CAPTURE();
 	if (!desc || !count)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&standin_lock);

@@ -34,7 +34,7 @@ static void let_go(share_buffer **b)
 	*b = NULL;
 }
 
-static void take_and_give(void *data, unsigned index)
+static void use_and_release(void *data, unsigned index)
 {
 	share_buffer *held[HELD] = {NULL};
 	uint32_t state = index + 1;
@@ -65,7 +65,7 @@ static void a_block_of_a_gpu_is_one_threads_at_a_time(void)
 	options.kind = "vmm";
 	options.limit = options.segment_size = SEGMENT;
 	check_ok(share_pool_create(client, "gpu", &options, &gpu));
-	together(6, take_and_give, NULL);
+	together(6, use_and_release, NULL);
 	share_pool_close(gpu);
 	stop();
 }

@@ -99,6 +99,18 @@ Test(broker_fence, a_value_that_was_asked_for_while_its_owner_ran_counts_for_goo
 	expect(SLOT, 6, TIMELINE_DEAD);
 }
 
+/* Many may be behind values that were passed long ago: one look is enough for all of them. */
+Test(broker_fence, asking_for_one_value_takes_note_of_how_far_the_gpu_has_got)
+{
+	gpu_writes(SLOT, 100);
+	cr_assert_eq(query(SLOT, 1), TIMELINE_REACHED);
+	kill_owner();
+	cr_assert_eq(query(SLOT, 100), TIMELINE_REACHED);
+	timelines_kill(timelines, false);
+	expect(SLOT, 100, TIMELINE_REACHED);
+	expect(SLOT, 101, TIMELINE_DEAD);
+}
+
 Test(broker_fence, a_value_that_nobody_looked_at_in_time_does_not_count)
 {
 	gpu_writes(SLOT, 5);

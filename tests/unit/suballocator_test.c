@@ -184,6 +184,46 @@ Test(suballocator, both_parts_of_a_split_block_share_its_gate)
 	world_end(w);
 }
 
+Test(suballocator, a_block_in_use_can_be_cut_and_put_together_again)
+{
+	struct world *w = world_new(0);
+	struct block *front, *rest, *none;
+
+	world_add(w, 0, 100 * UNIT);
+	give(w, take(w, 100, 1), new_fence(0));
+	front = take(w, 100, 1);
+	front->tag = 7;
+	cr_assert_eq(suballocator_cut(&w->allocator, front, 40 * UNIT - 1, &rest), 0);
+	cr_assert(front->size == 40 && rest->offset == 40 && rest->size == 60);
+	cr_assert(!block_is_free(rest) && !rest->owner && !rest->payer && rest->tag == 7);
+	cr_assert_eq(rest->gate, front->gate);
+	cr_assert_eq(front->region->live, 2);
+	cr_assert_eq(suballocator_cut(&w->allocator, rest, 60 * UNIT, &none), 0);
+	cr_assert_null(none, "nothing is left");
+	suballocator_unite(&w->allocator, front);
+	cr_assert(front->size == 100 && front->gate->references == 1 && front->region->live == 1);
+	give(w, front, NULL);
+	world_end(w);
+}
+
+Test(suballocator, a_part_given_back_joins_what_is_free_and_not_what_is_in_use)
+{
+	struct world *w = world_new(0);
+	struct block *front, *rest;
+
+	world_add(w, 0, 100 * UNIT);
+	front = take(w, 50, 1);
+	cr_assert_eq(suballocator_cut(&w->allocator, front, 20 * UNIT, &rest), 0);
+	give(w, rest, NULL);
+	cr_assert(block_is_free(front->after) && front->after->size == 80);
+	suballocator_take(&w->allocator, front->after);
+	cr_assert_null(take(w, 1, 1));
+	suballocator_unite(&w->allocator, front);
+	cr_assert(front->size == 100 && front->region->used == 100);
+	give(w, front, NULL);
+	world_end(w);
+}
+
 Test(suballocator, what_is_cut_from_a_block_whose_fences_are_reached_is_clean)
 {
 	struct world *w = world_new(0);

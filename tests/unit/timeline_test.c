@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,11 +177,20 @@ Test(timeline, values_are_compared_cyclically_as_the_gpu_does, .init = make_page
 	}
 }
 
-Test(timeline, the_poison_is_above_every_value_in_use_for_the_gpu_too)
+Test(timeline, the_poison_is_above_every_value_in_use_for_the_gpu_too, .init = make_page)
 {
-	for (uint64_t value = 1; value < TIMELINE_POISON; value = value * 2 + 1)
-		cr_assert_geq((int64_t)(TIMELINE_POISON - value), 0);
-	cr_assert_geq((int64_t)(TIMELINE_POISON - 0), 0);
+	static const uint64_t last_seen[] = {0, UINT32_MAX, TIMELINE_POISON - 1};
+
+	for (size_t i = 0; i < sizeof(last_seen) / sizeof(last_seen[0]); i++) {
+		uint64_t poison;
+
+		atomic_store(&page->slots[1].value, last_seen[i]);
+		timeline_poison(page, last);
+		poison = atomic_load(&page->slots[1].value);
+		for (uint64_t value = 1; value < TIMELINE_POISON; value = value * 2 + 1)
+			cr_assert_geq((int64_t)(poison - value), 0);
+		cr_assert_geq((int64_t)(poison - 0), 0);
+	}
 }
 
 Test(timeline, poison_keeps_what_was_reached_and_reports_the_rest_dead, .init = make_sealed_page)
@@ -208,7 +219,7 @@ Test(timeline, poison_tells_the_broker_how_far_the_owner_had_got, .init = make_s
 	cr_assert_eq(last[TIMELINE_SLOTS - 1], 7);
 	/* readers are told the same */
 	cr_assert_eq(atomic_load(&page->slots[1].last), 5);
-	cr_assert_eq(atomic_load(&page->slots[1].value), TIMELINE_POISON);
+	cr_assert_geq(atomic_load(&page->slots[1].value), TIMELINE_POISON);
 }
 
 Test(timeline, poisoning_twice_forgets_nothing, .init = make_sealed_page)
@@ -359,6 +370,33 @@ Test(timeline, poison_wakes_a_reader_and_tells_it_that_the_owner_is_dead, .init 
 	timeline_poison(page, last);
 	cr_assert_eq(result_of(one), TIMELINE_DEAD);
 	cr_assert_eq(result_of(another), TIMELINE_DEAD);
+}
+
+/* What a reader does between its look at the counter and its sleep. */
+static bool would_sleep(uint32_t slot, uint64_t seen)
+{
+	static const struct timespec soon = {0, 1000000};
+
+	return syscall(SYS_futex, &page->slots[slot].value, FUTEX_WAIT, (uint32_t)seen, &soon, NULL,
+		       0) < 0 &&
+	       errno == ETIMEDOUT;
+}
+
+Test(timeline, who_is_about_to_sleep_when_the_poison_comes_does_not, .init = make_sealed_page)
+{
+	static const uint64_t seen[] = {0, 1, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(7) << 32};
+	const uint32_t n = sizeof(seen) / sizeof(seen[0]);
+
+	for (uint32_t i = 0; i < n; i++) {
+		timeline_signal(page, i + 1, seen[i]);
+		cr_assert(would_sleep(i + 1, seen[i]), "until then");
+	}
+	timeline_poison(page, last);
+	for (uint32_t i = 0; i < n; i++) {
+		cr_assert_not(would_sleep(i + 1, seen[i]), "%#llx", (unsigned long long)seen[i]);
+		/* a GPU's last words may have come in between */
+		cr_assert_not(would_sleep(i + 1, seen[i] + 1));
+	}
 }
 
 Test(timeline, a_reader_with_a_time_limit_is_woken_before_it, .init = make_sealed_page)

@@ -183,9 +183,13 @@ c forget_estate                   channels
 c forget_departures               channel_broker_test
 c abandon_without_keeping         channel_abandon_test
 c recycle_abandoned               ring_members_test
+c hand_on_what_is_held            ring_leaving_test
 c take_what_was_dropped           ring_drop_test
 m magazine_without_wait           host gpu_magazine_test
 m recycle_shared                  host
+m note_first_use_only             gpu_magazine_test
+m known_without_order             gpu_magazine_test
+m forget_former_life              gpu_magazine_test
 MUTATIONS
 
 [ $failures = 0 ] || exit 1

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_LIMITS_H
+#define BROKER_CONFIG_LIMITS_H
+
+#include "broker/config.h"
+#include "broker/config_reader.h"
+
+/* What config.c asks about limits. Both readers return 0 or an error of config_reader.h. */
+
+struct limits config_standard_limits(void);
+
+/* Overrides what the object mentions. */
+int config_read_limits(const struct config_reader *r, const struct config_path *path,
+		       json_t *object, struct limits *limits);
+/* Those of single users, on top of c->limits. */
+int config_read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
+		      struct config *c);
+
+#endif

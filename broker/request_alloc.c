@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory for a client: a block of a pool, within what its user may have, and as many more of them
+ * as it wants to keep. What there is not right now may be given back by others, or made by an
+ * agent; the request waits for that, parked, and is handled again from the start.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/buffer.h"
+#include "broker/client.h"
+#include "broker/grant.h"
+#include "broker/pool.h"
+#include "broker/request.h"
+#include "broker/scrub.h"
+#include "broker/trim.h"
+
+#define MORE_MAX     63   /* buffers that come along with a GRANT */
+#define WORK_WAIT_MS 1000 /* for work that this user has left running, when it may have no more */
+
+/* Clients may have what there is, without using it. They get a moment to give it back, but for one
+ * that only wants more for itself to keep. */
+static bool may_wait_for_others(struct request *r, const struct pool *p,
+				const struct account *account, uint64_t waited)
+{
+	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
+		return false;
+	if (!r->parked_ms)
+		r->parked_ms = broker_now_ms();
+	return trim_ask(r->broker, r->client, p, account, r->parked_ms);
+}
+
+/* Its own work that still runs on what it has given back, and is paid for until it is done. In a
+ * pool that would hand that out if it were of the right size. */
+static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t waited)
+{
+	const struct account *a = r->client->account;
+	uint64_t limit = account_limit(a, LIMIT_BYTES), gated = account_gated(a);
+
+	if (p->reuse != SHARE_REUSE_GATE || waited >= WORK_WAIT_MS || gated == 0 ||
+	    r->m->alloc.size > limit ||
+	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
+		return false;
+	if (!r->parked_ms)
+		r->parked_ms = broker_now_ms();
+	return true;
+}
+
+static void fail_quota(struct request *r)
+{
+	const struct account *a = r->client->account;
+	uint64_t gated = account_gated(a);
+	char also[96] = "";
+
+	if (gated > 0)
+		snprintf(also, sizeof(also),
+			 "; work still runs on %" PRIu64 " of those that it has given back", gated);
+	request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " bytes%s",
+		     (unsigned)r->client->peer.uid, account_limit(a, LIMIT_BYTES), also);
+}
+
+/* As many more as there is room for: nobody waits for them, and nothing is tried twice. */
+static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t alignment,
+			   struct wire_more *out)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct pool *p = buffer_pool(first);
+	uint32_t n = 0;
+
+	while (n + 1 < m->count && n < MORE_MAX) {
+		struct buffer *buffer;
+		struct lease *lease;
+		struct block *block;
+		int e;
+
+		if (!pool_alloc_beside(p, m->size, alignment, first->block, &block))
+			break;
+		if (buffer_new(r->broker, block, m->size, r->client->account, &buffer) != 0) {
+			pool_free_block(r->broker, p, block, NULL, NULL);
+			break;
+		}
+		e = scrub_is_needed(r, buffer) ||
+		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) != 0;
+		if (e == 0)
+			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(block)};
+		buffer_unref(r->broker, buffer);
+		if (e != 0)
+			break;
+	}
+	return n;
+}
+
+static void take_back(struct request *r, const struct wire_more *more, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct fence none = {0};
+		struct buffer *buffer = buffer_find(r->broker, more[i].buffer);
+
+		lease_return(r->broker, lease_find(r->broker, r->client, buffer), 1, &none);
+	}
+}
+
+static void give_with_more(struct request *r, struct buffer *buffer, uint64_t alignment)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .is_new = true};
+	struct wire_more more[MORE_MAX];
+	struct fence none = {0};
+	struct lease *lease;
+	char detail[1024];
+	bool held;
+	int e;
+
+	/* what comes along is not to take the last lease that the client may have */
+	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) == 0;
+	g.more = more;
+	g.n_more = held ? alloc_more(r, buffer, alignment, more) : 0;
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (held)
+		lease_return(r->broker, lease, 1, &none);
+	if (e == 0)
+		return;
+	take_back(r, more, g.n_more);
+	request_fail(r, e, "%s", detail);
+}
+
+/* For what others give back, or for an agent. */
+static void park_for_memory(struct request *r, struct pool *p)
+{
+	r->waits_for_agent = p->growing;
+	if (p->growing && p->growing_for.client == 0)
+		p->growing_for = (struct park_id){r->client->id, r->m->serial};
+	request_park(r, &p->waits);
+}
+
+static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waited)
+{
+	if (may_wait_for_work(r, p, waited) ||
+	    may_wait_for_others(r, p, r->client->account, waited)) {
+		pool_wait(p, TRIM_SLICE_MS);
+		request_park(r, &p->waits);
+	} else {
+		fail_quota(r);
+	}
+}
+
+/* As buffer_new(), but consumes @block in any case. */
+static int make_buffer(struct request *r, struct pool *p, uint64_t alignment, struct block *block,
+		       struct buffer **out)
+{
+	struct account *account = r->client->account;
+	uint64_t size = r->m->alloc.size;
+	int e = buffer_new(r->broker, block, size, account, out);
+
+	/* what it has given back is paid for until the work on it is done: by now, perhaps */
+	if (e == LEASE_BUFFER_QUOTA && pool_collect(r->broker, p))
+		e = buffer_new(r->broker, block, size, account, out);
+	if (e == 0)
+		return 0;
+	pool_free_block(r->broker, p, block, NULL, NULL);
+	if (e == LEASE_BUFFER_QUOTA && pool_alloc_own(p, account, size, alignment, &block)) {
+		e = buffer_new(r->broker, block, size, account, out);
+		if (e != 0)
+			pool_free_block(r->broker, p, block, NULL, NULL);
+	}
+	return e;
+}
+
+void handle_alloc(struct request *r)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct open_pool *open = client_find_pool(r->client, m->pool);
+	uint64_t alignment = m->alignment, waited;
+	struct block *block;
+	struct buffer *buffer;
+	struct pool *p;
+	char detail[1024];
+	int e;
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+		return;
+	}
+	p = open->pool;
+	if (p->destroyed) {
+		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+		return;
+	}
+	if (!(pool_access(p, r->client) & ACCESS_WRITE)) {
+		request_fail(r, SHARE_EACCES, "you may only read in pool '%s'", p->name);
+		return;
+	}
+	if (m->size == 0) {
+		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+		return;
+	}
+	if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	if (m->flags & WIRE_ALLOC_KEEPS)
+		open->keeps = true;
+	if (alignment & (alignment - 1) || alignment > MEMORY_ALIGNMENT) {
+		request_fail(r, SHARE_EINVAL,
+			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
+			     alignment, (uint64_t)MEMORY_ALIGNMENT);
+		return;
+	}
+	if (alignment < p->alignment)
+		alignment = p->alignment;
+	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
+	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
+		       sizeof(detail));
+	if (e == SHARE_ENOMEM && may_wait_for_others(r, p, NULL, waited))
+		e = pool_wait(p, TRIM_SLICE_MS);
+	if (e == POOL_LATER)
+		park_for_memory(r, p);
+	else if (e != 0)
+		request_fail(r, e, "%s", detail);
+	if (e != 0)
+		return;
+	e = make_buffer(r, p, alignment, block, &buffer);
+	if (e == LEASE_BUFFER_QUOTA)
+		wait_or_fail_quota(r, p, waited);
+	else if (e != 0)
+		request_fail_memory(r);
+	if (e != 0)
+		return;
+	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, detail, sizeof(detail)) : 0;
+	if (e == SCRUB_LATER)
+		return;
+	if (e == 0 && m->count > 1)
+		give_with_more(r, buffer, alignment);
+	else if (e == 0)
+		request_give_allocated(r->client, r->m->serial, buffer);
+	else
+		request_fail(r, e, "%s", detail);
+	buffer_unref(r->broker, buffer);
+}
+
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .is_new = true};
+	char detail[1024];
+	int e;
+
+	e = grant_send(client->broker, client, serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_reply_error(client, serial, e, detail);
+}

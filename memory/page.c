@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Pages of host memory that GPUs reach. A registration ends with the context in which it was made,
+ * and its own ones the program may destroy at any time: so it is made in the primary one, which
+ * stays as long as somebody keeps it, and holds for all others (CU_MEMHOSTREGISTER_PORTABLE).
+ */
+
+#include <share/error.h>
+
+#include "memory/cuda_context.h"
+#include "memory/fault.h"
+#include "memory/stream.h"
+
+static int enter_primary(const struct cuda *cu, CUdevice device, CUcontext *out,
+			 struct memory_fault *fault)
+{
+	CUresult result = cu->DevicePrimaryCtxRetain(out, device);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+	result = cu->CtxPushCurrent(*out);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	cu->DevicePrimaryCtxRelease(device);
+	return cuda_fail(fault, "cuCtxPushCurrent", result);
+}
+
+static int register_here(const struct cuda *cu, void *page, size_t size, unsigned flags,
+			 CUdeviceptr *out, struct memory_fault *fault)
+{
+	CUresult result = cu->MemHostRegister(page, size, flags);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(fault, "cuMemHostRegister", result);
+	result = cu->MemHostGetDevicePointer(out, page, 0);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	cu->MemHostUnregister(page);
+	return cuda_fail(fault, "cuMemHostGetDevicePointer", result);
+}
+
+static int register_in_primary(const struct cuda *cu, CUdevice device, void *page, size_t size,
+			       unsigned flags, struct memory_page *out, struct memory_fault *fault)
+{
+	CUcontext context, popped;
+	CUdeviceptr address = 0;
+	int r;
+
+	r = enter_primary(cu, device, &context, fault);
+	if (r < 0)
+		return r;
+	r = register_here(cu, page, size, flags, &address, fault);
+	cu->CtxPopCurrent(&popped);
+	if (r < 0) {
+		cu->DevicePrimaryCtxRelease(device);
+		return r;
+	}
+	*out = (struct memory_page){address, page, context, device};
+	return 0;
+}
+
+int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
+			 struct memory_page *out, struct memory_fault *fault)
+{
+	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+	struct cuda_relaxed relaxed;
+	const struct cuda *cu;
+	int r;
+
+	if (readonly)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	r = cuda_get(&cu, fault);
+	if (r < 0)
+		return r;
+	cuda_relax(cu, &relaxed);
+	r = register_in_primary(cu, ordinal, page, size, flags, out, fault);
+	cuda_relax_end(&relaxed);
+	return r;
+}
+
+void memory_page_unregister(struct memory_page *p)
+{
+	struct cuda_relaxed relaxed;
+	struct memory_fault fault;
+	const struct cuda *cu;
+	CUcontext popped;
+
+	if (p->host && cuda_get(&cu, &fault) == 0) {
+		cuda_relax(cu, &relaxed);
+		/* else the context is gone in spite of us, and the registration with it */
+		if (cu->CtxPushCurrent(p->context) == CUDA_SUCCESS) {
+			cu->MemHostUnregister(p->host);
+			cu->CtxPopCurrent(&popped);
+		}
+		cu->DevicePrimaryCtxRelease(p->ordinal);
+		cuda_relax_end(&relaxed);
+	}
+	*p = (struct memory_page){0};
+}
+
+int memory_page_check(const struct memory_page *p, struct memory_fault *fault)
+{
+	const struct cuda *cu;
+	CUdeviceptr address;
+	int r = cuda_get(&cu, fault);
+
+	if (r < 0 || cu->MemHostGetDevicePointer(&address, p->host, 0) == CUDA_SUCCESS)
+		return r;
+	return memory_fail(
+	    fault, SHARE_EDEVICE,
+	    "the driver has forgotten a page of timelines, as this program has reset "
+	    "the primary context of device %d, or has released it more often than it "
+	    "retained it: connect again",
+	    p->ordinal);
+}

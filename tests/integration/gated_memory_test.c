@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory that work still runs on, in a pool that hands it out nevertheless: whoever left the work
+ * pays for the memory, gets it again itself, and keeps nobody else from what is clean. Root only,
+ * who can be anybody. The users are clients without libshare, whose fences are reached when the
+ * test says so.
+ */
+
+#include <grp.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
+#include "tests/harness/status.h"
+
+#define ALICE 4711
+#define KIB   1024
+#define MAY   (256 * KIB) /* what each user may hold; four of them fill the pool */
+
+static const char config[] =
+    "{\"limits\": {\"bytes\": \"256KiB\"}, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
+    "\"limit\": \"1MiB\", \"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": "
+    "[{\"user\": \"*\", \"mode\": "
+    "\"rw\"}]}]}";
+
+static share_client *client;
+
+static void start(void)
+{
+	fixture_start_with(config);
+	client = connect_as("root");
+}
+
+static void stop(void)
+{
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(gated_memory, .init = start, .fini = stop, .timeout = 60);
+
+static void become(uid_t uid)
+{
+	check(setgroups(0, NULL) == 0);
+	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
+	check(setresuid(uid, uid, uid) == 0);
+}
+
+static int64_t gated_bytes(void)
+{
+	json_t *rows = report(client, "pools");
+	int64_t bytes = number_of(row_named(rows, "pool", "default"), "gated");
+
+	json_decref(rows);
+	return bytes;
+}
+
+/* What that much memory came with. */
+struct given {
+	uint64_t buffer, offset;
+	uint32_t fences;
+};
+
+static struct given alloc(struct raw *r, uint64_t pool, uint64_t size)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+
+	m.alloc.pool = pool;
+	m.alloc.size = size;
+	raw_ask(r, &m, WIRE_GRANT);
+	fd_list_close(&r->fds);
+	return (struct given){r->m.grant.buffer, r->m.grant.offset,
+			      r->m.grant.fences.size / (uint32_t)sizeof(struct wire_fence)};
+}
+
+static void expect_quota(struct raw *r, uint64_t pool, uint64_t size)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+
+	m.alloc.pool = pool;
+	m.alloc.size = size;
+	raw_ask_error(r, &m, SHARE_EQUOTA);
+}
+
+/* @slot: 0: nothing is done with it any more. */
+static void release_behind(struct raw *r, uint64_t buffer, unsigned slot)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+
+	m.release.buffer = buffer;
+	m.release.count = 1;
+	m.release.timeline = slot ? WIRE_TIMELINE(r->page_id, slot) : 0;
+	m.release.value = slot ? 1 : 0;
+	raw_ask(r, &m, WIRE_DONE);
+}
+
+static void say_goodbye(struct raw *r)
+{
+	raw_ask(r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void gates_what_it_can(struct child *self, void *data)
+{
+	static const uint64_t sizes[] = {512, 100 * KIB, 4096, 60 * KIB, 130 * KIB, 1000};
+	struct raw r;
+	uint64_t pool;
+
+	become(*(const uid_t *)data);
+	raw_open(&r, "gater");
+	pool = raw_pool(&r, "default");
+	for (unsigned i = 0; i < 200; i++)
+		release_behind(&r, alloc(&r, pool, sizes[i % 6]).buffer, 1 + i % 7);
+	child_point(self, "gated");
+	for (unsigned slot = 1; slot <= 7; slot++)
+		timeline_signal(r.page, slot, 1);
+	say_goodbye(&r);
+}
+
+/* Takes all that it may have, and tells what that came with. */
+static void takes_its_share(struct child *self, void *data)
+{
+	struct given given;
+	struct raw r;
+
+	become(*(const uid_t *)data);
+	raw_open(&r, "user");
+	given = alloc(&r, raw_pool(&r, "default"), MAY);
+	child_point_with(self, "taken", &given, sizeof(given));
+	release_behind(&r, given.buffer, 0);
+	say_goodbye(&r);
+}
+
+static struct child *start_user(uid_t uid, struct given *given)
+{
+	struct child *user = child_start(takes_its_share, &uid);
+
+	child_wait_with(user, "taken", given, sizeof(*given));
+	return user;
+}
+
+static void end(struct child *child)
+{
+	child_go(child);
+	child_finish(child);
+}
+
+Test(gated_memory, a_user_keeps_others_from_no_more_of_a_pool_than_it_may_hold)
+{
+	struct child *alice, *others[3];
+	struct given given;
+
+	skip_unless_root();
+	alice = child_start(gates_what_it_can, &(uid_t){ALICE});
+	child_wait(alice, "gated");
+	check(gated_bytes() > 0 && gated_bytes() <= MAY);
+	for (uid_t i = 0; i < 3; i++) {
+		others[i] = start_user(ALICE + 1 + i, &given);
+		check_eq(given.fences, 0);
+	}
+	end(alice);
+	for (int i = 0; i < 3; i++)
+		end(others[i]);
+	settle(client, s.clients == 1 && s.buffers == 0 && s.segments == 0);
+	check_eq(gated_bytes(), 0);
+}
+
+Test(gated_memory, a_full_pool_hands_out_what_the_work_of_others_runs_on)
+{
+	struct child *alice, *others[4];
+	struct given given;
+
+	skip_unless_root();
+	alice = child_start(gates_what_it_can, &(uid_t){ALICE});
+	child_wait(alice, "gated");
+	for (uid_t i = 0; i < 4; i++)
+		others[i] = start_user(ALICE + 1 + i, &given);
+	check(given.fences > 0);
+	/* who left the work does not pay for what somebody else has; nor does that one for the work
+	 */
+	check_eq(gated_bytes(), 0);
+	for (int i = 0; i < 4; i++)
+		end(others[i]);
+	check_eq(gated_bytes(), MAY);
+	end(alice);
+	settle(client, s.clients == 1 && s.buffers == 0 && s.segments == 0);
+}
+
+Test(gated_memory, whoever_left_the_work_has_the_memory_again_at_once_and_pays_once)
+{
+	struct given a, b, c;
+	uint64_t pool;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	pool = raw_pool(&r, "default");
+	a = alloc(&r, pool, 100 * KIB);
+	b = alloc(&r, pool, 100 * KIB);
+	release_behind(&r, a.buffer, 1);
+	release_behind(&r, b.buffer, 2);
+	check_eq(gated_bytes(), 200 * KIB);
+	/* there is clean memory, but no more for this user */
+	c = alloc(&r, pool, 60 * KIB);
+	check_eq(c.fences, 1);
+	check_eq(gated_bytes(), 140 * KIB);
+	release_behind(&r, c.buffer, 0);
+	check_eq(gated_bytes(), 200 * KIB);
+	/* both, and something beside them */
+	c = alloc(&r, pool, MAY);
+	check_eq(c.offset, a.offset);
+	check_eq(c.fences, 2);
+	check_eq(gated_bytes(), 0);
+	expect_quota(&r, pool, 1);
+	release_behind(&r, c.buffer, 0);
+	check_eq(gated_bytes(), MAY);
+	timeline_signal(r.page, 1, 1);
+	timeline_signal(r.page, 2, 1);
+	c = alloc(&r, pool, MAY);
+	check_eq(c.fences, 0);
+	release_behind(&r, c.buffer, 0);
+	say_goodbye(&r);
+}
+
+Test(gated_memory, whoever_reaches_its_limit_waits_a_moment_for_its_own_work)
+{
+	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1000};
+	struct wire_message ping = {.type = WIRE_PING, .serial = 1001};
+	struct given x, y, z;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	m.alloc.pool = raw_pool(&r, "default");
+	x = alloc(&r, m.alloc.pool, 80 * KIB);
+	y = alloc(&r, m.alloc.pool, 80 * KIB);
+	z = alloc(&r, m.alloc.pool, 80 * KIB);
+	release_behind(&r, x.buffer, 1);
+	release_behind(&r, z.buffer, 1);
+	/* neither of them is enough, and all the clean memory that it may take is too little */
+	m.alloc.size = 120 * KIB;
+	check(raw_send(&r, &m) == 0 && raw_send(&r, &ping) == 0);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.serial, ping.serial);
+	timeline_signal(r.page, 1, 1);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_GRANT);
+	release_behind(&r, r.m.grant.buffer, 2);
+	/* it has nothing more to wait for: what it holds is too much */
+	z = alloc(&r, m.alloc.pool, 50 * KIB);
+	expect_quota(&r, m.alloc.pool, 200 * KIB);
+	release_behind(&r, y.buffer, 0);
+	release_behind(&r, z.buffer, 0);
+	timeline_signal(r.page, 2, 1);
+	say_goodbye(&r);
+}
+
+Test(gated_memory, who_dies_with_work_running_pays_no_more)
+{
+	struct given a;
+	uint64_t pool;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	pool = raw_pool(&r, "default");
+	a = alloc(&r, pool, MAY);
+	release_behind(&r, a.buffer, 1);
+	say_goodbye(&r);
+	settle(client, s.clients == 1 && s.segments == 0);
+	raw_open(&r, "next");
+	a = alloc(&r, raw_pool(&r, "default"), MAY);
+	check_eq(a.fences, 0);
+	release_behind(&r, a.buffer, 0);
+	say_goodbye(&r);
+}
