@@ -266,7 +266,7 @@ struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)
 		fence_done(f);
 		return set;
 	}
-	set = make_room(fence_set_prune(set), f->timelines->account);
+	set = make_room(set, f->timelines->account);
 	if (!set) {
 		fence_done(f);
 		return &lost;

@@ -166,23 +166,28 @@ static share_service *open_service(share_client *c, int role)
 	return s;
 }
 
-static void answer(share_service *worker, share_pool *pool)
+/* True when it has acknowledged a request without an answer, as share_reply() has failed. */
+static bool answer(share_service *worker, share_pool *pool)
 {
 	share_buffer *b = NULL;
 	share_message request = {.channel = NULL};
+	bool answered;
 	int r = share_next_request(worker, SOON_MS, NULL, &request);
 
 	if (r < 0) {
+		bool dropped = request.channel != NULL;
+
 		check_clean("share_next_request", r, SHARE_ETIMEDOUT);
 		acknowledge(&request);
-		return;
+		return dropped;
 	}
 	check_eq(request.data_size, 9);
 	try(share_alloc(pool, SIZE, NULL, &b));
-	try_or(SHARE_ECANCELED, share_reply(&request, b, "answer", 7, NULL));
+	answered = try_or(SHARE_ECANCELED, share_reply(&request, b, "answer", 7, NULL));
 	acknowledge(&request);
 	if (b)
 		try(share_release(b, NULL));
+	return !answered;
 }
 
 static void use_service(share_client *c, share_pool *pool)
@@ -194,12 +199,13 @@ static void use_service(share_client *c, share_pool *pool)
 
 	if (worker && caller &&
 	    try(share_call_start(caller, NULL, "question", 9, 1000, NULL, &call))) {
-		int r;
+		bool dropped = answer(worker, pool);
+		int r = share_call_finish(call, SOON_MS, NULL, &m);
 
-		answer(worker, pool);
-		r = share_call_finish(call, SOON_MS, NULL, &m);
+		/* that there is no answer is told, unless that fails as well */
 		if (r < 0)
-			check_clean("share_call_finish", r, SHARE_ETIMEDOUT);
+			check_clean("share_call_finish", r,
+				    r == SHARE_ECANCELED && dropped ? r : SHARE_ETIMEDOUT);
 		acknowledge(&m);
 	}
 	if (worker && caller &&
