@@ -182,6 +182,28 @@ Test(channel_reuse, what_only_a_message_holds_cannot_be_given_away)
 	share_channel_close(p);
 }
 
+Test(channel_reuse, what_is_retained_is_not_used_again_while_somebody_has_it)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_buffer *kept, *b;
+	share_message m;
+
+	b = allocate(pool, BLOCK, NULL);
+	memset(share_ptr(b), 6, BLOCK);
+	check_ok(share_give(p, b, NULL, 0, NULL));
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	kept = share_retain(m.buffer);
+	check_ok(share_ack(&m, NULL));
+	until(in_flight(p) == 0);
+	check_error(share_alloc(pool, BLOCK, NULL, &b), SHARE_ENOMEM);
+	expect_filled(share_ptr(kept), 6, BLOCK);
+	check_ok(share_release(kept, NULL));
+	check_ok(share_release(allocate_again(NULL), NULL));
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 /* Its stream waits for the giver; the thread that acknowledges has nothing to do with that. */

@@ -18,6 +18,7 @@ list=${1:?fence or channel}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 compiler=${CC:-cc}
+fast_compiler=$(command -v tcc || echo "$compiler")
 # At most 2000 MiB each; two run at a time.
 storage=(-DCOLLAPSE -DVECTORSZ=512 -DMEMLIM=2000)
 
@@ -26,6 +27,8 @@ storage=(-DCOLLAPSE -DVECTORSZ=512 -DMEMLIM=2000)
 safety="-O2 -DSAFETY"
 # shellcheck disable=SC2034
 quick="-O1 -DSAFETY"
+# shellcheck disable=SC2034
+plain="-O0 -DSAFETY" # most searches are shorter than the compilation
 worlds=()
 larger=()
 mutations=()
@@ -56,6 +59,7 @@ result_of()
 search()
 {
 	local folder=$scratch/$1 model expected name world options mutation="" find=() result states
+	local cc=$compiler
 
 	IFS='|' read -r model expected name world options <<<"$2"
 	[[ $expected == holds ]] || mutation=-D$name
@@ -64,10 +68,11 @@ search()
 	read -ra world <<<"$world $mutation"
 	read -ra options <<<"$options"
 	[[ ${options[*]} == *-DNP* ]] && find=(-l)
+	[[ ${options[*]} == *-O0* ]] && cc=$fast_compiler
 	# What spin and pan say is in their output; their exit codes say little.
 	{
 		spin "${world[@]}" -a "$here/$model.pml" &&
-			"$compiler" -w "${options[@]}" "${storage[@]}" -o pan pan.c &&
+			"$cc" -w "${options[@]}" "${storage[@]}" -o pan pan.c &&
 			./pan -m100000 "${find[@]}"
 	} >out 2>&1 || true
 	result=$(result_of out)
