@@ -290,7 +290,9 @@ Test(gpu_magazine, the_broker_is_told_of_its_former_life_too)
 	b = busy_block(s);
 	check(share_id(b) != 0); /* so it is not kept */
 	check_ok(share_release(b, idle));
+	gpu_wait(idle);
 	b = gpu_allocate(gpu_client, t);
+	check_eq(gpu_ordered(b), SHARE_ORDERED_ON_STREAM);
 	reading = gpu_read(t, b);
 	gpu_expect_held(t, FIRST);
 	gpu_open(FIRST);

@@ -43,10 +43,14 @@ void stream_unpark(void)
 	atomic_fetch_sub(&parked, 1);
 }
 
-/* Often at first, then less so: many may wait. */
+/*
+ * Often at first, then less and less so, by some tenth of the time gone by: a thousand streams may
+ * wait for long, and what they wait for needs the processor too.
+ */
 void stream_poll(unsigned round)
 {
-	struct timespec t = {.tv_nsec = round < 50 ? 5000 : 200000};
+	unsigned doublings = round < 50 ? 0 : (round - 50) / 8;
+	struct timespec t = {.tv_nsec = doublings < 12 ? 5000L << doublings : 20000000};
 
 	nanosleep(&t, NULL);
 }

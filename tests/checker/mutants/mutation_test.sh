@@ -85,15 +85,11 @@ export mutants standin attempt
 # run SECONDS COMMAND...: how it ended is in $code, what it said in $scratch/log
 run()
 {
-	local seconds=$1 pid
+	local seconds=$1
 	shift
 
 	code=0
-	timeout -k 5 "$seconds" bash -c '"$@"' - "$@" >"$scratch/log" 2>&1 </dev/null &
-	pid=$!
-	wait $pid || code=$?
-	# What failed fast leaves the rest of its process group behind.
-	kill -KILL -- -$pid 2>/dev/null || true
+	timeout -k 5 "$seconds" bash -c '"$@"' - "$@" >"$scratch/log" 2>&1 </dev/null || code=$?
 }
 
 # What was noticed; nothing when it was not, or when something else went wrong.
@@ -106,22 +102,19 @@ noticed()
 	esac
 }
 
-# The tests once. The checker again and again; who was broken gets stuck at once, or not at all.
+# Again and again, until it is or the time is over. Who was broken gets stuck at once, or not at all.
 notice()
 {
 	local end=$((SECONDS + limit)) seed=1
 
-	case $1 in
-	*_test)
-		run "$limit" of_rules "$1"
-		found=$(noticed || true)
-		return
-		;;
-	esac
 	found=
-	while [ -z "$found" ] && [ "$SECONDS" -lt "$end" ]; do
-		run $((attempt + 30)) "$1" --stuck-after 4 --seed $((seed++))
+	while [ -z "$found" ] && [ "$SECONDS" -lt "$end" ] && [ $seed -le 50 ]; do
+		case $1 in
+		*_test) run "$limit" of_rules "$1" ;;
+		*) run $((attempt + 30)) "$1" --stuck-after 4 --seed $seed ;;
+		esac
 		found=$(noticed || true)
+		seed=$((seed + 1))
 	done
 }
 
