@@ -250,8 +250,9 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 
-	(void)what;
-	log_debug(fd == SIGINT || fd == SIGTERM ? "ending on a signal" : "ending: nobody needs me");
+	log_stop(what & EV_SIGNAL ? (fd == SIGINT ? "on SIGINT" : "on SIGTERM")
+				  : "as who has started it is gone",
+		 broker_now_ms() - b->started_ms, b->n_clients);
 	event_base_loopbreak(b->base);
 }
 

@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Words for the operator. Knows no object of the broker; a service manager adds the time. */
+/*
+ * Words for the operator. Knows no object of the broker.
+ *
+ * What a line begins with depends on who reads stderr. The journal knows who speaks and when, and
+ * takes the priority from "<N>"; it says that stderr is its own in $JOURNAL_STREAM, which is
+ * inherited by programs whose stderr is something else, so that the descriptor is compared
+ * (systemd.exec(5)). Anybody else gets the time, in a form that sorts and says its offset.
+ */
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "broker/log.h"
+#include "broker/text.h"
 
 static const char *const level_names[] = {
     [LOG_LEVEL_ERROR] = "error",
@@ -17,7 +29,16 @@ static const char *const level_names[] = {
     [LOG_LEVEL_DEBUG] = "debug",
 };
 
+/* as of syslog(3), for the journal */
+static const char priorities[] = {
+    [LOG_LEVEL_ERROR] = '3',
+    [LOG_LEVEL_WARNING] = '4',
+    [LOG_LEVEL_INFO] = '6',
+    [LOG_LEVEL_DEBUG] = '7',
+};
+
 static enum log_level log_level = LOG_LEVEL_INFO;
+static enum { FORM_PLAIN, FORM_DATED, FORM_JOURNAL } form = FORM_PLAIN;
 
 int log_level_from_name(const char *name)
 {
@@ -32,15 +53,58 @@ void log_set_level(enum log_level level)
 	log_level = level;
 }
 
+static bool is_of_journal(int fd)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[48];
+	struct stat st;
+
+	if (!stream || fstat(fd, &st) < 0)
+		return false;
+	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(stream, own) == 0;
+}
+
+void log_open(void)
+{
+	form = is_of_journal(STDERR_FILENO) ? FORM_JOURNAL : FORM_DATED;
+}
+
+/* "2026-11-22T14:03:07.123+0100 " */
+static int write_time(char *out, size_t size)
+{
+	char date[32], offset[8];
+	struct timespec now;
+	struct tm local;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (!localtime_r(&now.tv_sec, &local) ||
+	    !strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local) ||
+	    !strftime(offset, sizeof(offset), "%z", &local))
+		return 0;
+	return snprintf(out, size, "%s.%03ld%s ", date, now.tv_nsec / 1000000, offset);
+}
+
+static int write_head(char *out, size_t size, enum log_level level)
+{
+	int n = 0;
+
+	if (form == FORM_JOURNAL)
+		return snprintf(out, size, "<%c>", priorities[level]);
+	if (form == FORM_DATED)
+		n = write_time(out, size);
+	return n + snprintf(out + n, size - (size_t)n, "share-broker: %s: ", level_names[level]);
+}
+
 static void __attribute__((format(printf, 2, 0)))
 write_line(enum log_level level, const char *format, va_list args)
 {
-	char line[1024];
+	char line[1280];
 	int n;
 
 	if (level > log_level)
 		return;
-	n = snprintf(line, sizeof(line), "share-broker: %s: ", level_names[level]);
+	n = write_head(line, sizeof(line), level);
 	n += vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
@@ -72,6 +136,23 @@ void log_bug(const char *format, ...)
 	log_error("BUG: %s", text);
 	if (getenv("SHARE_ABORT_ON_BUG"))
 		abort();
+}
+
+void log_start(const char *version, const char *socket, const char *config, size_t n_pools,
+	       const char *pools)
+{
+	log_info("version %s serves at %s; %s%s; %zu pool%s%s%s", version, socket,
+		 config ? "configuration " : "built-in configuration", config ? config : "",
+		 n_pools, text_plural(n_pools), n_pools ? ": " : "", pools);
+}
+
+void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients)
+{
+	uint64_t s = uptime_ms / 1000;
+
+	log_info("ends %s, after %" PRIu64 "d %02u:%02u:%02u; %" PRIu32 " client%s connected", why,
+		 s / 86400, (unsigned)(s / 3600 % 24), (unsigned)(s / 60 % 60), (unsigned)(s % 60),
+		 n_clients, text_plural(n_clients));
 }
 
 void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what)

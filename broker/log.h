@@ -2,16 +2,21 @@
 #ifndef BROKER_LOG_H
 #define BROKER_LOG_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The broker's log: lines on stderr. The only state is the level, set once at start. */
+/* The broker's log: lines on stderr. Its only state is set once at the start: the level, and who
+ * reads the lines. */
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* -1: no such level. */
 int log_level_from_name(const char *name);
 void log_set_level(enum log_level level);
+/* From now on the lines are a log: with priorities if stderr leads to the journal, else with the
+ * time. Before, they are what a program says to who has called it. */
+void log_open(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -21,6 +26,12 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* An invariant is broken: the line says "BUG", and with $SHARE_ABORT_ON_BUG the broker aborts, so
  * that tests cannot miss it. */
 void log_bug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The first line and the last one of a broker that serves. @config is its file, NULL: built in.
+ * @pools names what it has, as in "'frames', 'weights'". */
+void log_start(const char *version, const char *socket, const char *config, size_t n_pools,
+	       const char *pools);
+void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients);
 
 /* Every broken rule and every limit reached is worded here and nowhere else. */
 void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what);

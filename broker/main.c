@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <share/share.h>
@@ -190,6 +192,38 @@ static void remove_path(const char *path)
 	free(copy);
 }
 
+/* Where it serves, whoever has bound the socket. */
+static const char *address_of(int listen_fd, struct sockaddr_un *address)
+{
+	socklen_t size = sizeof(*address) - 1; /* so that a path always has its NUL */
+
+	memset(address, 0, sizeof(*address));
+	if (getsockname(listen_fd, (struct sockaddr *)address, &size) < 0 ||
+	    address->sun_path[0] == '\0')
+		return "a socket without a path";
+	return address->sun_path;
+}
+
+static void say_start(const struct config *config, int listen_fd)
+{
+	struct sockaddr_un address;
+	char pools[768] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < config->n_pools; i++) {
+		const char *name = config->pools[i].name,
+			   *more = i + 1 < config->n_pools ? ", " : "";
+
+		if (n + strlen(name) + sizeof("'', ...") > sizeof(pools)) {
+			strcpy(pools + n, "...");
+			break;
+		}
+		n += (size_t)sprintf(pools + n, "'%s'%s", name, more);
+	}
+	log_start(SHARE_VERSION, address_of(listen_fd, &address), config->file, config->n_pools,
+		  pools);
+}
+
 static int serve(const struct arguments *a, const struct config *config)
 {
 	const char *path = a->socket ? a->socket : config->socket;
@@ -217,8 +251,8 @@ static int serve(const struct arguments *a, const struct config *config)
 			broker_free(broker);
 			return listen_fd;
 		}
-		log_info("serving at %s", path);
 	}
+	say_start(config, listen_fd);
 	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
 	r = broker_run(broker, listen_fd, a->lifeline_fd);
 	/* before the lock goes: the next broker must find no socket, or its own */
@@ -238,6 +272,8 @@ int main(int argc, char **argv)
 
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (!a.check)
+		log_open();
 	signal(SIGPIPE, SIG_IGN);
 	json_text_init();
 	if (load(a.config, &config) != 0) {

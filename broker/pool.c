@@ -19,6 +19,7 @@
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/pool.h"
+#include "broker/size.h"
 
 static const struct suballocator_ops gate_ops = {
     .share = fence_set_share,
@@ -40,8 +41,14 @@ static void settle(struct pool *p, const struct choice *choice)
 	/* what was left to defaults was made with the host in mind */
 	if (d && p->limit > d->total)
 		p->limit = d->total;
-	log_info("pool '%s': %s; limit %llu bytes", p->name, choice->reason,
-		 (unsigned long long)p->limit);
+}
+
+static void say_what_it_is(const struct pool *p)
+{
+	char limit[SIZE_TEXT_MAX];
+
+	log_info("pool '%s': %s; limit %s", p->name, p->choice.reason,
+		 size_format(p->limit, limit));
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
@@ -81,8 +88,10 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
 	LIST_INIT(&p->segments);
 	LIST_INSERT_HEAD(&b->pools, p, link);
-	if (choice)
+	if (choice) {
 		settle(p, choice);
+		say_what_it_is(p);
+	}
 	*out = p;
 	return 0;
 }
@@ -98,9 +107,13 @@ int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_s
 		   detail_size);
 	if (r == CHOICE_LATER)
 		return POOL_LATER;
-	if (r == 0)
-		settle(p, &choice);
-	return r;
+	if (r != 0)
+		return r;
+	settle(p, &choice);
+	/* host memory is what the configuration says: that is no news */
+	if (strcmp(p->wanted, "host") != 0)
+		say_what_it_is(p);
+	return 0;
 }
 
 const char *pool_kind_name(const struct pool *p)
@@ -289,7 +302,8 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	if (p->n_segments > 0 || p->opens > 0)
 		return;
 	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
-	log_info("pool '%s' has ended", p->name);
+	if (!b->has_ended)
+		log_info("pool '%s' has ended", p->name);
 	LIST_REMOVE(p, link);
 	pool_grow_done(p);
 	suballocator_done(&p->suballocator);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** Strict UTF-8: no overlong forms, no surrogates, nothing beyond U+10FFFF. Empty text is. */
 bool text_is_utf8(const void *data, size_t size);
@@ -18,6 +19,12 @@ bool text_is_valid_name(const void *data, size_t size);
  * character). @size must be at least 4. Returns @out.
  */
 char *text_printable(const char *text, char *out, size_t size);
+
+/** What follows a noun of which there are @n: "%u lease%s". */
+static inline const char *text_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
 
 /** The one of @names that @word is most likely a misspelling of; NULL when none is close. */
 const char *text_nearest(const char *word, const char *const *names, size_t n_names);

@@ -19,7 +19,7 @@ failures=0
 
 # Nothing of the environment may show in what the programs print.
 export LC_ALL=C.UTF-8 PATH=$SHARE_TEST_BIN:/usr/bin:/bin
-unset SHARE_BROKER XDG_RUNTIME_DIR COLUMNS ARGP_HELP_FMT LIBSMARTCOLS_DEBUG
+unset SHARE_BROKER XDG_RUNTIME_DIR JOURNAL_STREAM COLUMNS ARGP_HELP_FMT LIBSMARTCOLS_DEBUG
 
 # What is shown is what programs use, not what the library keeps for their next use.
 export SHARE_MAGAZINES=0
@@ -102,11 +102,14 @@ has_lines()
 	(($(wc -l <"$1") >= $2))
 }
 
+# When a line of the broker's log was written.
+log_time='[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}[+-][0-9]{4}'
+
 # Filters, from stdin to stdout: what differs from run to run, and where things lie. A test has more
 # to filter by a normalise() of its own.
 normalise_common()
 {
-	sed -E -e "s|$scratch|SCRATCH|g" -e "s|$SHARE_TEST_SOURCE|SOURCE|g" \
+	sed -E -e "s|$scratch|SCRATCH|g" -e "s/(^|stderr: )$log_time /\\1TIME /" -e "s|$SHARE_TEST_SOURCE|SOURCE|g" \
 		-e 's|/share-[[:alnum:]]{6}/|/share-XXXXXX/|g' -e "s/\`/'/g" -e 's/\r$//'
 }
 normalise()
