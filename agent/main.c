@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sysexits.h>
 
 #include <share/share.h>
 
@@ -72,7 +73,7 @@ int main(int argc, char **argv)
 	/* what is in it at the end goes with the process: nobody is left to want it */
 	static struct agent a = {.socket = -1};
 
-	argp_err_exit_status = 2;
+	argp_err_exit_status = EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	/* one that was dead before this is noticed by its socket */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <share/share.h>
@@ -270,7 +271,7 @@ int main(int argc, char **argv)
 	struct config *config;
 	int r;
 
-	argp_err_exit_status = 2;
+	argp_err_exit_status = EX_USAGE; /* a configuration that is wrong is 2 */
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (!a.check)
 		log_open();
