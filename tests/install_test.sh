@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# What a stranger does with an installed libshare: it is installed into a fresh prefix, moved
-# elsewhere (nothing may remember where it was made), and a program outside this tree is built
-# against it with pkg-config, with its archive, and with find_package(); then each is run under the
-# installed share-run. So is the program in libshare(7), and the configuration in
+# What a stranger does with an installed libshare: it is installed into a fresh prefix, which is
+# moved elsewhere (nothing but the unit may remember where it was made), and a program outside this
+# tree is built against it with pkg-config, with its archive, and with find_package(); then each is
+# run under the installed share-run. So is the program in libshare(7), and the configuration in
 # share-broker.conf(5) loads.
 #
 # usage: install_test.sh BUILD_DIRECTORY
@@ -34,6 +34,39 @@ prefix=$scratch/moved
 
 cmake --install "$build" --prefix "$scratch/made" >"$scratch/log" 2>&1 ||
 	fail "$(tail -20 "$scratch/log")"
+unit=lib/systemd/system/share-broker.service
+
+# names_prefix ROOT PREFIX: what is installed under ROOT names PREFIX and the program that is there
+names_prefix()
+{
+	local program
+
+	program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$1$2/$unit")
+	[[ $program == "$2/bin/share-broker" && -x $1$program ]] ||
+		fail "the unit of $2 starts $program"
+	grep -q "example to begin with is $2/share/doc/" "$1$2/$unit" ||
+		fail "the unit of $2 names an example elsewhere"
+	[[ -e $1$(sed -n 's/^# An example to begin with is //p' "$1$2/$unit") ]] ||
+		fail "the example that the unit of $2 names is not there"
+}
+names_prefix "" "$scratch/made"
+
+# A package is put together elsewhere than where it will be: in the prefix that was configured, or
+# in another one.
+configured=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")
+DESTDIR=$scratch/package cmake --install "$build" >"$scratch/log" 2>&1 ||
+	fail "$(tail -20 "$scratch/log")"
+names_prefix "$scratch/package" "$configured"
+DESTDIR=$scratch/package cmake --install "$build" --prefix /opt/share >"$scratch/log" 2>&1 ||
+	fail "$(tail -20 "$scratch/log")"
+names_prefix "$scratch/package" /opt/share
+! grep -rl "$scratch" "$scratch/package"/opt/share/lib/{pkgconfig,*/pkgconfig,systemd} 2>/dev/null ||
+	fail "these files of the package remember where it was put together"
+(cd "$scratch" && cmake --install "$build" --prefix beside) >"$scratch/log" 2>&1 ||
+	fail "$(tail -20 "$scratch/log")"
+names_prefix "" "$scratch/beside"
+rm -rf "$scratch/package" "$scratch/beside"
+
 mv "$scratch/made" "$prefix"
 
 libdir=$(dirname "$(find "$prefix" -name libshare.a)")
@@ -41,8 +74,7 @@ export PKG_CONFIG_PATH=$libdir/pkgconfig
 export PATH=$prefix/bin:$PATH
 unset SHARE_SOCKET SHARE_BROKER LD_LIBRARY_PATH
 
-for file in include/share/share.h lib/systemd/system/share-broker.service \
-	lib/systemd/system/share-broker.socket share/man/man1/sharectl.1 \
+for file in include/share/share.h "$unit" lib/systemd/system/share-broker.socket share/man/man1/sharectl.1 \
 	share/man/man3/share_alloc.3 share/man/man5/share-broker.conf.5 share/man/man7/libshare.7; do
 	[[ -e $prefix/$file ]] || fail "$file was not installed"
 done
