@@ -15,11 +15,30 @@ static const struct {
 	const char *name;
 	uint32_t dtype;
 } dtypes[] = {
-    {"int8", SHARE_INT8},       {"int16", SHARE_INT16},     {"int32", SHARE_INT32},
-    {"int64", SHARE_INT64},     {"uint8", SHARE_UINT8},     {"uint16", SHARE_UINT16},
-    {"uint32", SHARE_UINT32},   {"uint64", SHARE_UINT64},   {"float16", SHARE_FLOAT16},
-    {"float32", SHARE_FLOAT32}, {"float64", SHARE_FLOAT64}, {"bfloat16", SHARE_BFLOAT16},
+    {"int8", SHARE_INT8},
+    {"int16", SHARE_INT16},
+    {"int32", SHARE_INT32},
+    {"int64", SHARE_INT64},
+    {"uint8", SHARE_UINT8},
+    {"uint16", SHARE_UINT16},
+    {"uint32", SHARE_UINT32},
+    {"uint64", SHARE_UINT64},
+    {"float16", SHARE_FLOAT16},
+    {"float32", SHARE_FLOAT32},
+    {"float64", SHARE_FLOAT64},
+    {"bfloat16", SHARE_BFLOAT16},
     {"bool", SHARE_BOOL},
+    {"complex32", SHARE_COMPLEX32},
+    {"complex64", SHARE_COMPLEX64},
+    {"complex128", SHARE_COMPLEX128},
+    {"float8_e3m4", SHARE_FLOAT8_E3M4},
+    {"float8_e4m3", SHARE_FLOAT8_E4M3},
+    {"float8_e4m3b11fnuz", SHARE_FLOAT8_E4M3B11FNUZ},
+    {"float8_e4m3fn", SHARE_FLOAT8_E4M3FN},
+    {"float8_e4m3fnuz", SHARE_FLOAT8_E4M3FNUZ},
+    {"float8_e5m2", SHARE_FLOAT8_E5M2},
+    {"float8_e5m2fnuz", SHARE_FLOAT8_E5M2FNUZ},
+    {"float8_e8m0fnu", SHARE_FLOAT8_E8M0FNU},
 };
 
 #define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
@@ -40,10 +59,21 @@ uint32_t share_dtype_from_name(const char *name)
 	return 0;
 }
 
-static int check(const share_tensor *t)
+static int check_size(const share_tensor *t)
 {
 	if (!t)
 		return fail(SHARE_EINVAL, "the tensor is NULL");
+	if (t->size != sizeof(*t))
+		return fail(SHARE_EINVAL, "the tensor was not set to SHARE_TENSOR_INIT");
+	return 0;
+}
+
+static int check(const share_tensor *t)
+{
+	int r = check_size(t);
+
+	if (r != 0)
+		return r;
 	if (!share_dtype_name(t->dtype))
 		return fail(SHARE_EINVAL, "0x%x is no dtype", t->dtype);
 	if (t->ndim > SHARE_TENSOR_MAX_DIMS)
@@ -57,13 +87,15 @@ static int check(const share_tensor *t)
 
 int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape)
 {
-	share_tensor t = {.dtype = dtype, .ndim = ndim};
+	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
 	int64_t stride = 1;
 	uint64_t extent;
-	int r;
+	int r = check_size(out);
 
-	if (!out || (ndim && !shape))
-		return fail(SHARE_EINVAL, "out or shape is NULL");
+	if (r != 0)
+		return r;
+	if (ndim && !shape)
+		return fail(SHARE_EINVAL, "shape is NULL");
 	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
 		t.shape[i] = shape[i];
 	r = check(&t);
@@ -196,7 +228,7 @@ static bool read_integers(const json_t *array, int64_t *out, uint32_t *n)
 
 static int from_json(const json_t *json, uint64_t buffer_size, share_tensor *out)
 {
-	share_tensor t = {0};
+	share_tensor t = SHARE_TENSOR_INIT;
 	uint32_t n_strides;
 	uint64_t extent;
 	int r;
@@ -220,8 +252,8 @@ int share_tensor_get(share_buffer *b, share_tensor *out)
 	json_t *root, *tensor;
 	int r = buffer_check(b);
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = check_size(out);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)

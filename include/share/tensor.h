@@ -16,7 +16,8 @@ typedef struct share_buffer share_buffer;
 
 /*
  * What kind of numbers a buffer holds. The values are DLPack's: code in bits 8-15, bits per lane
- * in bits 0-7 (codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool).
+ * in bits 0-7 (codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool, 7 to 14 the
+ * floats of 8 bits).
  */
 enum share_dtype {
 	SHARE_INT8 = 0x0008,
@@ -31,27 +32,45 @@ enum share_dtype {
 	SHARE_FLOAT32 = 0x0220,
 	SHARE_FLOAT64 = 0x0240,
 	SHARE_BFLOAT16 = 0x0410,
+	SHARE_COMPLEX32 = 0x0520, /* two of float16 */
+	SHARE_COMPLEX64 = 0x0540,
+	SHARE_COMPLEX128 = 0x0580,
 	SHARE_BOOL = 0x0608,
+	SHARE_FLOAT8_E3M4 = 0x0708,
+	SHARE_FLOAT8_E4M3 = 0x0808,
+	SHARE_FLOAT8_E4M3B11FNUZ = 0x0908,
+	SHARE_FLOAT8_E4M3FN = 0x0a08,
+	SHARE_FLOAT8_E4M3FNUZ = 0x0b08,
+	SHARE_FLOAT8_E5M2 = 0x0c08,
+	SHARE_FLOAT8_E5M2FNUZ = 0x0d08,
+	SHARE_FLOAT8_E8M0FNU = 0x0e08,
 };
 
 /** Shape in elements, strides in elements (as in DLPack; NumPy counts them in bytes). */
 typedef struct share_tensor {
+	size_t size;
 	uint32_t dtype;  /* enum share_dtype */
 	uint32_t ndim;   /* 0 is a scalar */
 	uint64_t offset; /* of the first element from share_ptr(), in bytes */
 	int64_t shape[SHARE_TENSOR_MAX_DIMS];
 	int64_t strides[SHARE_TENSOR_MAX_DIMS];
 } share_tensor;
+#define SHARE_TENSOR_INIT                                \
+	{                                                \
+		sizeof(share_tensor), 0, 0, 0, {0}, {0}, \
+	}
 
-/** Fills @out with a C-contiguous tensor of @ndim dimensions. SHARE_EINVAL: a negative dimension,
- * too many of them, an unknown dtype, or a size beyond 2^63 bytes. */
+/** Fills @out, which was set to SHARE_TENSOR_INIT, with a C-contiguous tensor of @ndim dimensions.
+ * SHARE_EINVAL: a negative dimension, too many of them, an unknown dtype, or a size beyond 2^63
+ * bytes. */
 int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape);
 
 /** Bytes from the start of the buffer to the end of the last element; SHARE_EINVAL as above, or
  * when an element would lie before the buffer. */
 int share_tensor_extent(const share_tensor *t, uint64_t *out);
 
-/** "float32", and back; NULL and 0 for what is unknown. Static storage. */
+/** "float32", "float8_e4m3fn" and the like, as NumPy and ml_dtypes have them, and back; NULL and 0
+ * for what is unknown. Static storage. */
 const char *share_dtype_name(uint32_t dtype);
 uint32_t share_dtype_from_name(const char *name);
 
@@ -62,7 +81,8 @@ uint32_t share_dtype_from_name(const char *name);
  */
 int share_tensor_set(share_buffer *b, const share_tensor *t);
 
-/** Reads it back, checked against the buffer's size. SHARE_ENOENT: the metadata has no tensor. */
+/** Reads it back into @out, which was set to SHARE_TENSOR_INIT, checked against the buffer's size.
+ * SHARE_ENOENT: the metadata has no tensor. */
 int share_tensor_get(share_buffer *b, share_tensor *out);
 
 #pragma GCC visibility pop

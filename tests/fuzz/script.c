@@ -195,7 +195,7 @@ static void asynchronous(struct script *s, enum script_call call, unsigned which
 
 static void descriptions(share_buffer *b, enum script_call call, unsigned which)
 {
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 	char *json;
 
 	switch (call) {

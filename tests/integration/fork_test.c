@@ -122,7 +122,7 @@ static void call_everything(void)
 	share_client *c = client;
 	share_operation *o;
 	share_buffer *b;
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 	share_token other;
 	share_watch *w;
 	share_fence f;

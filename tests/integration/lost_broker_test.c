@@ -84,7 +84,7 @@ Test(lost_broker, every_call_that_needs_it_says_so)
 	share_client *c = client;
 	share_token other;
 	share_buffer *b = NULL;
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 	share_watch *w = NULL;
 	share_pool *p = NULL;
 	char *text = NULL;

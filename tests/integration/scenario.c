@@ -127,7 +127,7 @@ static void add_one(void *data)
 static void use_metadata(share_buffer *b)
 {
 	static const int64_t shape[] = {4, 4};
-	share_tensor t, got;
+	share_tensor t = SHARE_TENSOR_INIT, got = SHARE_TENSOR_INIT;
 	char *text = NULL;
 
 	if (try_json(share_metadata_set(b, "{\"key\": [1, 2, 3]}"))) {

@@ -15,7 +15,7 @@ TestSuite(tensor, .timeout = 60);
 
 static share_tensor make(uint32_t ndim, const int64_t *shape)
 {
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 
 	check_ok(share_tensor_init(&t, SHARE_FLOAT32, ndim, shape));
 	return t;
@@ -72,7 +72,7 @@ Test(tensor, that_is_too_large_is_refused)
 {
 	static const int64_t big[] = {INT64_MAX, 2}, wide[] = {INT64_C(1) << 62, 1},
 			     negative[] = {-1}, many[20] = {0};
-	share_tensor t, untouched = {.dtype = 77};
+	share_tensor t, untouched = {.size = sizeof(t), .dtype = 77};
 
 	t = untouched;
 	check_error(share_tensor_init(&t, SHARE_INT8, 2, big), SHARE_EINVAL);
@@ -100,7 +100,8 @@ Test(tensor, whose_arithmetic_overflows_is_refused)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		share_tensor t = {.dtype = SHARE_FLOAT64, .ndim = 3, .offset = bad[i].offset};
+		share_tensor t = {
+		    .size = sizeof(t), .dtype = SHARE_FLOAT64, .ndim = 3, .offset = bad[i].offset};
 		uint64_t bytes = 77;
 
 		memcpy(t.shape, bad[i].shape, sizeof(bad[i].shape));
@@ -110,16 +111,65 @@ Test(tensor, whose_arithmetic_overflows_is_refused)
 	}
 }
 
+Test(tensor, whose_size_was_not_set_is_refused)
+{
+	share_tensor t, garbage;
+	uint64_t bytes = 77;
+
+	memset(&garbage, 0xa5, sizeof(garbage));
+	t = garbage;
+	check_error(share_tensor_init(&t, SHARE_INT8, 0, NULL), SHARE_EINVAL);
+	check(memcmp(&t, &garbage, sizeof(t)) == 0);
+	t.size = sizeof(t);
+	check_ok(share_tensor_init(&t, SHARE_INT8, 0, NULL));
+	t.size = 0;
+	check_error(share_tensor_extent(&t, &bytes), SHARE_EINVAL);
+	check_eq(bytes, 77);
+}
+
+/* The numbers and names are those of others (DLPack, NumPy, ml_dtypes), so they are written out. */
 Test(tensor, types_have_names_and_names_have_types)
 {
-	static const uint32_t dtypes[] = {
-	    SHARE_INT8,    SHARE_INT16,    SHARE_INT32,  SHARE_INT64,   SHARE_UINT8,
-	    SHARE_UINT16,  SHARE_UINT32,   SHARE_UINT64, SHARE_FLOAT16, SHARE_FLOAT32,
-	    SHARE_FLOAT64, SHARE_BFLOAT16, SHARE_BOOL};
+	static const struct {
+		uint32_t dtype, code, bits;
+		const char *name;
+	} all[] = {
+	    {SHARE_INT8, 0, 8, "int8"},
+	    {SHARE_INT16, 0, 16, "int16"},
+	    {SHARE_INT32, 0, 32, "int32"},
+	    {SHARE_INT64, 0, 64, "int64"},
+	    {SHARE_UINT8, 1, 8, "uint8"},
+	    {SHARE_UINT16, 1, 16, "uint16"},
+	    {SHARE_UINT32, 1, 32, "uint32"},
+	    {SHARE_UINT64, 1, 64, "uint64"},
+	    {SHARE_FLOAT16, 2, 16, "float16"},
+	    {SHARE_FLOAT32, 2, 32, "float32"},
+	    {SHARE_FLOAT64, 2, 64, "float64"},
+	    {SHARE_BFLOAT16, 4, 16, "bfloat16"},
+	    {SHARE_COMPLEX32, 5, 32, "complex32"},
+	    {SHARE_COMPLEX64, 5, 64, "complex64"},
+	    {SHARE_COMPLEX128, 5, 128, "complex128"},
+	    {SHARE_BOOL, 6, 8, "bool"},
+	    {SHARE_FLOAT8_E3M4, 7, 8, "float8_e3m4"},
+	    {SHARE_FLOAT8_E4M3, 8, 8, "float8_e4m3"},
+	    {SHARE_FLOAT8_E4M3B11FNUZ, 9, 8, "float8_e4m3b11fnuz"},
+	    {SHARE_FLOAT8_E4M3FN, 10, 8, "float8_e4m3fn"},
+	    {SHARE_FLOAT8_E4M3FNUZ, 11, 8, "float8_e4m3fnuz"},
+	    {SHARE_FLOAT8_E5M2, 12, 8, "float8_e5m2"},
+	    {SHARE_FLOAT8_E5M2FNUZ, 13, 8, "float8_e5m2fnuz"},
+	    {SHARE_FLOAT8_E8M0FNU, 14, 8, "float8_e8m0fnu"},
+	};
+	share_tensor t = SHARE_TENSOR_INIT;
 
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
-		check_eq(share_dtype_from_name(share_dtype_name(dtypes[i])), dtypes[i]);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		check_eq(all[i].dtype, all[i].code << 8 | all[i].bits);
+		check(strcmp(share_dtype_name(all[i].dtype), all[i].name) == 0);
+		check_eq(share_dtype_from_name(all[i].name), all[i].dtype);
+		check_ok(share_tensor_init(&t, all[i].dtype, 1, (int64_t[]){3}));
+		check_eq(extent(&t), 3 * all[i].bits / 8);
+	}
 	check(share_dtype_name(0) == NULL);
+	check(share_dtype_name(0x0f06) == NULL); /* less than a byte */
 	check_eq(share_dtype_from_name("float"), 0);
 	check_eq(share_dtype_from_name(NULL), 0);
 }
@@ -158,6 +208,7 @@ static void reads_the_tensor(struct child *self, void *data)
 
 	(void)self;
 	memset(&t, 0xff, sizeof(t));
+	t.size = sizeof(t);
 	check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b));
 	check_ok(share_tensor_get(b, &t));
 	check(memcmp(&t, data, sizeof(t)) == 0);
@@ -169,9 +220,8 @@ static void reads_the_tensor(struct child *self, void *data)
 Test(buffer_tensor, is_read_by_others_as_it_was_set)
 {
 	static const int64_t shape[] = {4, 3};
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 
-	memset(&t, 0, sizeof(t));
 	check_ok(share_tensor_init(&t, SHARE_BFLOAT16, 2, shape));
 	t.strides[0] = -3;
 	t.offset = 18;
@@ -183,7 +233,7 @@ Test(buffer_tensor, is_read_by_others_as_it_was_set)
 Test(buffer_tensor, leaves_other_keys_alone)
 {
 	static const int64_t shape[] = {16};
-	share_tensor t = make(1, shape), got;
+	share_tensor t = make(1, shape), got = SHARE_TENSOR_INIT;
 	char *text;
 
 	check_error(share_tensor_get(buffer, &got), SHARE_ENOENT);
@@ -233,7 +283,7 @@ Test(buffer_tensor, that_somebody_wrote_by_hand_is_checked)
 	    "\"strides\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],\"offset\":0}",
 	    "{\"dtype\":\"int8\",\"shape\":{},\"strides\":[],\"offset\":0}",
 	};
-	share_tensor t = {.dtype = 77};
+	share_tensor t = {.size = sizeof(t), .dtype = 77};
 	char text[1024];
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -187,7 +187,7 @@ static share_buffer *described;
 static void describe(void *data, unsigned index)
 {
 	uint32_t state = index + 1;
-	share_tensor t;
+	share_tensor t = SHARE_TENSOR_INIT;
 
 	(void)data;
 	for (unsigned i = 0; i < steps(60); i++) {
