@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Accounts by user. Knows numbers and limits; never what the resources are, and never decides what
- * happens to whoever exceeds them.
+ * Accounts by user. Knows numbers, limits and what they are called; never what the resources are,
+ * and never decides what happens to whoever exceeds them.
  */
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #include "broker/account.h"
 #include "broker/log.h"
+#include "broker/size.h"
 
 struct account {
 	LIST_ENTRY(account) link;
@@ -18,8 +21,8 @@ struct account {
 	uid_t uid;
 	const struct limits *limits;
 	uint64_t used[LIMIT_KINDS];
-	uint64_t gated;         /* of LIMIT_BYTES */
-	bool full[LIMIT_KINDS]; /* said so already */
+	uint64_t gated; /* of LIMIT_BYTES */
+	struct log_rate refusals[LIMIT_KINDS];
 };
 
 struct accounts {
@@ -90,12 +93,8 @@ bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	uint64_t limit = a->limits->max[resource];
 
-	if (amount > limit || a->used[resource] > limit - amount) {
-		if (!a->full[resource])
-			log_quota(a->uid, limit_name(resource), limit);
-		a->full[resource] = true;
+	if (amount > limit || a->used[resource] > limit - amount)
 		return false;
-	}
 	a->used[resource] += amount;
 	return true;
 }
@@ -108,9 +107,41 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 		amount = a->used[resource];
 	}
 	a->used[resource] -= amount;
-	/* some way below the limit, or a client at its edge would fill the log */
-	if (a->used[resource] < a->limits->max[resource] / 4 * 3)
-		a->full[resource] = false;
+}
+
+/* Behind a number; behind a size, where there is but one. */
+static const struct {
+	const char *one, *many;
+} nouns[LIMIT_KINDS] = {
+    [LIMIT_CONNECTIONS] = {"connection", "connections"},
+    [LIMIT_LEASES] = {"lease", "leases"},
+    [LIMIT_BYTES] = {"memory", NULL},
+    [LIMIT_NAMES] = {"name", "names"},
+    [LIMIT_TOKENS] = {"token", "tokens"},
+    [LIMIT_WATCHES] = {"watch", "watches"},
+    [LIMIT_WAITS] = {"waiting look-up", "waiting look-ups"},
+    [LIMIT_POOLS] = {"pool", "pools"},
+    [LIMIT_METADATA] = {"metadata", NULL},
+    [LIMIT_UNSENT] = {"messages that wait", NULL},
+    [LIMIT_EVENTS] = {"event", "events"},
+    [LIMIT_CHANNELS] = {"membership in channels", "memberships in channels"},
+    [LIMIT_FENCES] = {"fence", "fences"},
+};
+
+void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
+		    size_t size)
+{
+	uint64_t limit = a->limits->max[resource];
+	char bytes[SIZE_TEXT_MAX];
+
+	if (nouns[resource].many)
+		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
+			 (unsigned)a->uid, limit,
+			 limit == 1 ? nouns[resource].one : nouns[resource].many, also);
+	else
+		snprintf(detail, size, "uid %u has reached its limit of %s of %s%s",
+			 (unsigned)a->uid, size_round(limit, bytes), nouns[resource].one, also);
+	log_refusal(&a->refusals[resource], detail);
 }
 
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)

@@ -31,14 +31,18 @@ struct account *account_get(struct accounts *accounts, uid_t uid);
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);
 
-/* False, and nothing charged, when it would exceed the user's limit; logged once until there is
- * room again. */
+/* False, and nothing charged, when it would exceed the user's limit. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
 void charge_return(struct charge *c);
 
 /* For leases and other objects whose account and amount are known without a struct charge. */
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
+
+/* Somebody asked for more and does not get it: says so in @detail, and in the log, there for each
+ * user and resource once a minute at most. @also goes behind that. */
+void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
+		    size_t size);
 
 /* Of the bytes in use those that nobody holds any more, but work still runs on. */
 void account_add_gated(struct account *a, uint64_t bytes);

@@ -139,9 +139,7 @@ void client_accept(struct broker *b, int socket)
 		goto refuse;
 	}
 	if (!charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1)) {
-		snprintf(why, sizeof(why), "uid %u has reached its limit of %llu connections",
-			 (unsigned)c->peer.uid,
-			 (unsigned long long)account_limit(c->account, LIMIT_CONNECTIONS));
+		account_refuse(c->account, LIMIT_CONNECTIONS, "", why, sizeof(why));
 		connection_farewell(socket, SHARE_EQUOTA, why);
 		goto refuse;
 	}

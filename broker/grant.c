@@ -144,8 +144,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		return explain(r, detail, detail_size);
 	r = lease_grant(b, client, buffer, g->mode, &lease);
 	if (r == LEASE_QUOTA) {
-		snprintf(detail, detail_size, "uid %u has reached its limit of %" PRIu64 " leases",
-			 (unsigned)client->peer.uid, account_limit(client->account, LIMIT_LEASES));
+		account_refuse(client->account, LIMIT_LEASES, "", detail, detail_size);
 		return SHARE_EQUOTA;
 	}
 	if (r != 0)

@@ -161,8 +161,23 @@ void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what)
 		    client, (int)pid, (unsigned)uid, what);
 }
 
-void log_quota(uid_t uid, const char *resource, uint64_t limit)
+#define REFUSALS_MS 60000
+
+void log_refusal(struct log_rate *rate, const char *why)
 {
-	log_warning("uid %u has reached its limit of %" PRIu64 " %s", (unsigned)uid, limit,
-		    resource);
+	struct timespec t;
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	if (now < rate->next_ms) {
+		rate->left_out++;
+		return;
+	}
+	if (rate->left_out)
+		log_warning("%s (left out since the last line like this: %" PRIu64 ")", why,
+			    rate->left_out);
+	else
+		log_warning("%s", why);
+	*rate = (struct log_rate){.next_ms = now + REFUSALS_MS};
 }

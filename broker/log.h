@@ -33,8 +33,14 @@ void log_start(const char *version, const char *socket, const char *config, size
 	       const char *pools);
 void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients);
 
-/* Every broken rule and every limit reached is worded here and nowhere else. */
 void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what);
-void log_quota(uid_t uid, const char *resource, uint64_t limit);
+
+/* What clients can have said as often as they like stands in the log once a minute, with how many
+ * lines were left out before. Zeroed: there was none yet. */
+struct log_rate {
+	uint64_t next_ms;
+	uint64_t left_out;
+};
+void log_refusal(struct log_rate *rate, const char *why);
 
 #endif

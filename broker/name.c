@@ -200,9 +200,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		charge = n->charge; /* one for another: that must work at the limit, too */
 		n->charge = (struct charge){0};
 	} else if (r == 0 && !charge_take(&charge, p->client->account, LIMIT_NAMES, 1)) {
-		snprintf(detail, detail_size, "uid %u has reached its limit of %" PRIu64 " names",
-			 (unsigned)p->client->peer.uid,
-			 account_limit(p->client->account, LIMIT_NAMES));
+		account_refuse(p->client->account, LIMIT_NAMES, "", detail, detail_size);
 		r = SHARE_EQUOTA;
 	}
 	if (r != 0) {
@@ -309,9 +307,7 @@ static int wait_for(struct broker *b, struct client *client, uint32_t serial, st
 	if (!w)
 		return out_of_memory(detail, detail_size);
 	if (!charge_take(&w->charge, client->account, LIMIT_WAITS, 1)) {
-		snprintf(detail, detail_size,
-			 "uid %u has reached its limit of %" PRIu64 " waiting look-ups",
-			 (unsigned)client->peer.uid, account_limit(client->account, LIMIT_WAITS));
+		account_refuse(client->account, LIMIT_WAITS, "", detail, detail_size);
 		free(w);
 		return SHARE_EQUOTA;
 	}

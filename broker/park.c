@@ -50,8 +50,7 @@ void request_park(struct request *r, struct park_list *list)
 	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT,
 			 sizeof(*p) + size + AGAIN_BYTES)) {
 		free(p);
-		request_fail(r, SHARE_EQUOTA, "uid %u has too many requests that wait for a device",
-			     (unsigned)r->client->peer.uid);
+		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
 		return;
 	}
 	memcpy(p->packet, b->scratch, size);

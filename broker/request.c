@@ -132,6 +132,14 @@ void request_fail_memory(struct request *r)
 	request_fail(r, SHARE_ESYSTEM, "the broker is out of memory");
 }
 
+void request_fail_quota(struct request *r, enum limit_kind resource, const char *also)
+{
+	char detail[256];
+
+	account_refuse(r->client->account, resource, also, detail, sizeof(detail));
+	request_fail(r, SHARE_EQUOTA, "%s", detail);
+}
+
 struct lease *request_lease(struct request *r, uint64_t id)
 {
 	struct buffer *buffer = buffer_find(r->broker, id);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "broker/config.h"
 #include "wire/fd.h"
 #include "wire/wire.h"
 
@@ -39,6 +40,8 @@ void request_done(struct request *r);
 void request_fail(struct request *r, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void request_fail_memory(struct request *r);
+/* The client's user has reached a limit, as account_refuse(). */
+void request_fail_quota(struct request *r, enum limit_kind resource, const char *also);
 
 /* Without a request at hand: an answer given later. */
 void request_reply_error(struct client *client, uint32_t serial, int error, const char *detail);

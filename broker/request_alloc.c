@@ -18,6 +18,7 @@
 #include "broker/pool.h"
 #include "broker/request.h"
 #include "broker/scrub.h"
+#include "broker/size.h"
 #include "broker/trim.h"
 
 #define MORE_MAX     63   /* buffers that come along with a GRANT */
@@ -55,13 +56,12 @@ static void fail_quota(struct request *r)
 {
 	const struct account *a = r->client->account;
 	uint64_t gated = account_gated(a);
-	char also[96] = "";
+	char also[96] = "", bytes[SIZE_TEXT_MAX];
 
 	if (gated > 0)
-		snprintf(also, sizeof(also),
-			 "; work still runs on %" PRIu64 " of those that it has given back", gated);
-	request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " bytes%s",
-		     (unsigned)r->client->peer.uid, account_limit(a, LIMIT_BYTES), also);
+		snprintf(also, sizeof(also), "; work still runs on %s that it has given back",
+			 size_round(gated, bytes));
+	request_fail_quota(r, LIMIT_BYTES, also);
 }
 
 /* As many more as there is room for: nobody waits for them, and nothing is tried twice. */

@@ -13,6 +13,7 @@
 #include "broker/client.h"
 #include "broker/json_text.h"
 #include "broker/request.h"
+#include "broker/text.h"
 
 #define METADATA_MAX_DEPTH 64
 
@@ -21,12 +22,13 @@ void handle_release(struct request *r)
 	const struct wire_release *m = &r->m->release;
 	struct lease *lease = request_lease(r, m->buffer);
 	struct fence fence;
+	char also[96];
 
 	if (!lease)
 		return;
 	if (m->count > lease->count || (m->count == 0 && m->timeline == 0)) {
-		request_fail(r, SHARE_EINVAL, "this client holds %u references on it, not %u",
-			     lease->count, m->count);
+		request_fail(r, SHARE_EINVAL, "this client holds %u reference%s on it, not %u",
+			     lease->count, text_plural(lease->count), m->count);
 		return;
 	}
 	if (!request_fence(r, m->timeline, m->value, &fence))
@@ -35,11 +37,10 @@ void handle_release(struct request *r)
 	/* it keeps what it holds, as its work goes on */
 	if (!fence_set_may_add(lease->buffer->pending, &fence)) {
 		fence_done(&fence);
-		request_fail(r, SHARE_EQUOTA,
-			     "uid %u has too much unfinished work on what it gives back: the limit "
-			     "is %" PRIu64 " fences, and %d on one buffer",
-			     (unsigned)r->client->peer.uid,
-			     account_limit(r->client->account, LIMIT_FENCES), FENCE_SET_OF_ONE_MAX);
+		snprintf(also, sizeof(also),
+			 " (%d on one buffer) for unfinished work on what it gives back",
+			 FENCE_SET_OF_ONE_MAX);
+		request_fail_quota(r, LIMIT_FENCES, also);
 		return;
 	}
 	lease_return(r->broker, lease, m->count, &fence);
@@ -119,10 +120,7 @@ static struct metadata *parse_metadata(struct request *r, const struct wire_byte
 	metadata->charge = (struct charge){0};
 	if (!swap_charge(&metadata->charge, old, r->client->account, json->size)) {
 		free(metadata);
-		request_fail(r, SHARE_EQUOTA,
-			     "uid %u has reached its limit of %" PRIu64 " bytes of metadata",
-			     (unsigned)r->client->peer.uid,
-			     account_limit(r->client->account, LIMIT_METADATA));
+		request_fail_quota(r, LIMIT_METADATA, "");
 		return NULL;
 	}
 	metadata->size = json->size;

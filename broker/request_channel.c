@@ -19,6 +19,7 @@
 #include "broker/pool.h"
 #include "broker/request.h"
 #include "broker/segment.h"
+#include "broker/text.h"
 
 #define MEMBER_FDS 3  /* page, pidfd, doorbell */
 #define NEW_MAX    21 /* in one CHANNEL_MEMBERS */
@@ -320,8 +321,8 @@ void handle_channel_retain(struct request *r)
 	/* as magazines have larger blocks than were asked for, the size is the message's, or what
 	 * this consumer says it is */
 	if (!buffer_set_size(buffer, m->size, false)) {
-		request_fail(r, SHARE_EINVAL, "the buffer is smaller than %" PRIu64 " bytes",
-			     m->size);
+		request_fail(r, SHARE_EINVAL, "the buffer is smaller than %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
 		return;
 	}
 	g.buffer = buffer;

@@ -23,12 +23,6 @@
 #define DEFAULT_PRODUCERS  16
 #define DEFAULT_DELIVERIES 3
 
-static void fail_quota(struct request *r, enum limit_kind kind, const char *what)
-{
-	request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " %s",
-		     (unsigned)r->client->peer.uid, account_limit(r->client->account, kind), what);
-}
-
 static uint32_t or_default(uint32_t value, uint32_t standard)
 {
 	return value ? value : standard;
@@ -167,10 +161,10 @@ static void fail_member(struct request *r, const struct channel *ch, int error)
 			     producer ? ch->producers : ch->shape.consumers);
 		break;
 	case MEMBER_QUOTA:
-		fail_quota(r, LIMIT_CHANNELS, "memberships in channels");
+		request_fail_quota(r, LIMIT_CHANNELS, "");
 		break;
 	case MEMBER_BYTES_QUOTA:
-		fail_quota(r, LIMIT_BYTES, "bytes");
+		request_fail_quota(r, LIMIT_BYTES, "");
 		break;
 	case MEMBER_NO_DESCRIPTORS:
 		request_fail(

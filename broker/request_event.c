@@ -87,9 +87,7 @@ void handle_event_create(struct request *r)
 		request_park(r, &d->event_waits);
 		break;
 	case IPC_EVENT_QUOTA:
-		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " events",
-			     (unsigned)r->client->peer.uid,
-			     account_limit(r->client->account, LIMIT_EVENTS));
+		request_fail_quota(r, LIMIT_EVENTS, "");
 		break;
 	default:
 		request_fail_memory(r);

@@ -48,8 +48,8 @@ void handle_publish(struct request *r)
 	if (!lease)
 		return;
 	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
-		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " bytes",
-			     m->size);
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
 		return;
 	}
 	/* nobody gives what he does not have */
@@ -118,9 +118,7 @@ void handle_watch(struct request *r)
 	}
 	e = watch_new(r->broker, r->client, prefix->data, prefix->size, &w);
 	if (e == WATCH_QUOTA) {
-		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " watches",
-			     (unsigned)r->client->peer.uid,
-			     account_limit(r->client->account, LIMIT_WATCHES));
+		request_fail_quota(r, LIMIT_WATCHES, "");
 		return;
 	}
 	if (e < 0) {

@@ -133,9 +133,7 @@ static void create(struct request *r, struct pool_config *config)
 	if (e == 0)
 		reply_pool(r, p);
 	else if (e == POOL_QUOTA)
-		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %llu pools",
-			     (unsigned)r->client->peer.uid,
-			     (unsigned long long)account_limit(r->client->account, LIMIT_POOLS));
+		request_fail_quota(r, LIMIT_POOLS, "");
 	else
 		request_fail_memory(r);
 }

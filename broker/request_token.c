@@ -13,6 +13,7 @@
 #include "broker/grant.h"
 #include "broker/pool.h"
 #include "broker/request.h"
+#include "broker/text.h"
 #include "broker/token.h"
 
 void handle_export(struct request *r)
@@ -36,8 +37,8 @@ void handle_export(struct request *r)
 		return;
 	}
 	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
-		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " bytes",
-			     m->size);
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
 		return;
 	}
 	if (!request_fence(r, m->timeline, m->value, &fence))
@@ -46,9 +47,7 @@ void handle_export(struct request *r)
 		      &t);
 	fence_done(&fence);
 	if (e == TOKEN_QUOTA) {
-		request_fail(r, SHARE_EQUOTA, "uid %u has reached its limit of %" PRIu64 " tokens",
-			     (unsigned)r->client->peer.uid,
-			     account_limit(r->client->account, LIMIT_TOKENS));
+		request_fail_quota(r, LIMIT_TOKENS, "");
 		return;
 	}
 	if (e < 0) {

@@ -138,8 +138,8 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail
 	if (!charge_take(&s->charge, r->client->account, LIMIT_UNSENT,
 			 sizeof(*s) + sizeof(struct wire_message))) {
 		free(s);
-		snprintf(detail, detail_size, "uid %u has too many requests that wait for a device",
-			 (unsigned)r->client->peer.uid);
+		account_refuse(r->client->account, LIMIT_UNSENT, ", requests that wait among them",
+			       detail, detail_size);
 		return SHARE_EQUOTA;
 	}
 	s->broker = r->broker;

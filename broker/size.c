@@ -115,6 +115,22 @@ char *size_format(uint64_t bytes, char out[static SIZE_TEXT_MAX])
 	return out;
 }
 
+char *size_round(uint64_t bytes, char out[static SIZE_TEXT_MAX])
+{
+	static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double rounded = (double)bytes;
+	unsigned u = 0;
+
+	/* up to what would be rounded to 1024.0 of the unit */
+	for (; rounded >= 1023.95; rounded /= 1024)
+		u++;
+	if (bytes % (UINT64_C(1) << u * 10) == 0)
+		snprintf(out, SIZE_TEXT_MAX, "%" PRIu64 "%s", bytes >> u * 10, names[u]);
+	else
+		snprintf(out, SIZE_TEXT_MAX, "%.1f%s", rounded, names[u]);
+	return out;
+}
+
 int size_read(const struct config_reader *r, const struct config_path *path, const json_t *object,
 	      bool zero, uint64_t *out)
 {

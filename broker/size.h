@@ -34,6 +34,9 @@ int size_parse(const char *text, uint64_t *out);
  * Returns @out. */
 char *size_format(uint64_t bytes, char out[static SIZE_TEXT_MAX]);
 
+/** The same for people who want to know how much it is, not exactly: "1.9GiB", "1000B". */
+char *size_round(uint64_t bytes, char out[static SIZE_TEXT_MAX]);
+
 /**
  * Reads member @path->key of @object, an integer of bytes or a string as above. If it is not there
  * @out stays as it is; @zero says whether it may be 0. Returns 0 or CONFIG_EINVALID.

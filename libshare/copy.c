@@ -20,8 +20,8 @@ static int check(share_buffer *b, uint64_t offset, const void *memory, uint64_t 
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0 && (offset > b->size || size > b->size - offset))
 		r = fail(SHARE_EINVAL,
-			 "%llu bytes at %llu are outside of the buffer, which has %llu",
-			 (unsigned long long)size, (unsigned long long)offset,
+			 "%llu byte%s at %llu: that is outside of the buffer, which has %llu",
+			 (unsigned long long)size, plural(size), (unsigned long long)offset,
 			 (unsigned long long)b->size);
 	if (r == 0 && !memory && size)
 		r = fail(SHARE_EINVAL, "the memory is NULL");

@@ -13,4 +13,10 @@ int fail_system(int negative_errno, const char *what);
 int fail_remote(int error, const void *text, size_t size);
 int fail_fork(void);
 
+/* What follows a noun of which there are @n. */
+static inline const char *plural(unsigned long long n)
+{
+	return n == 1 ? "" : "s";
+}
+
 #endif

@@ -246,7 +246,7 @@ static int wait_by_host(share_client *c, struct ordering *o)
 	if (c->never_block || o->may_not_block)
 		return fail(SHARE_EAGAIN,
 			    "the host would have to wait, as this GPU cannot, as the broker is "
-			    "gone, or as %u streams of this process wait for others already and "
+			    "gone, or as %u of this process's streams wait for others already and "
 			    "more could stop all of them: try again later, or raise "
 			    "CUDA_DEVICE_MAX_CONNECTIONS",
 			    memory_stream_connections() / 2);

@@ -195,8 +195,8 @@ int share_tensor_set(share_buffer *b, const share_tensor *t)
 	if (r == 0)
 		r = share_tensor_extent(t, &extent);
 	if (r == 0 && extent > b->size)
-		r = fail(SHARE_EINVAL, "the tensor needs %llu bytes, the buffer has %llu",
-			 (unsigned long long)extent, (unsigned long long)b->size);
+		r = fail(SHARE_EINVAL, "the tensor needs %llu byte%s, the buffer has %llu",
+			 (unsigned long long)extent, plural(extent), (unsigned long long)b->size);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)

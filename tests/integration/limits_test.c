@@ -86,7 +86,7 @@ Test(limits, bytes_of_memory)
 	share_buffer *a = allocate(pool, 40000, NULL), *b = NULL;
 
 	check_error(share_alloc(pool, 40000, NULL, &b), SHARE_EQUOTA);
-	check_detail("65536 bytes");
+	check_detail("64KiB of memory");
 	check(b == NULL);
 	/* whoever allocated it pays for it, as long as anybody holds it */
 	check_ok(share_publish(a, "name", NULL));
@@ -214,7 +214,7 @@ Test(limits, metadata_also_when_it_is_replaced)
 	json[64] = '\0';
 	check_ok(share_metadata_set(a, json));
 	check_error(share_metadata_set(b, json), SHARE_EQUOTA);
-	check_detail("100 bytes of metadata");
+	check_detail("100B of metadata");
 	/* the old one makes room for the new one */
 	for (int i = 0; i < 10; i++)
 		check_ok(share_metadata_set(a, json));

@@ -261,3 +261,18 @@ Test(size, a_size_is_written_in_its_largest_whole_unit)
 	cr_assert_str_eq(size_format(TIB, text), "1TiB");
 	cr_assert_str_eq(size_format(UINT64_MAX, text), "18446744073709551615");
 }
+
+Test(size, is_rounded_for_people)
+{
+	char text[SIZE_TEXT_MAX];
+
+	cr_assert_str_eq(size_round(0, text), "0B");
+	cr_assert_str_eq(size_round(1, text), "1B");
+	cr_assert_str_eq(size_round(1023, text), "1023B");
+	cr_assert_str_eq(size_round(1 << 10, text), "1KiB");
+	cr_assert_str_eq(size_round(1000000, text), "976.6KiB");
+	cr_assert_str_eq(size_round(MIB - 1, text), "1.0MiB");
+	cr_assert_str_eq(size_round(3 * GIB / 2, text), "1.5GiB");
+	cr_assert_str_eq(size_round(4 * GIB, text), "4GiB");
+	cr_assert_str_eq(size_round(UINT64_MAX, text), "16.0EiB");
+}
