@@ -18,6 +18,7 @@
 #include <grp.h>
 #include <pwd.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,6 +287,53 @@ unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *gr
 			mode |= list->entries[i].mode;
 	}
 	return mode;
+}
+
+/* No principal is twice in a list. */
+bool access_list_equal(const struct access_list *a, const struct access_list *b)
+{
+	size_t same = 0;
+
+	for (size_t i = 0; i < a->n_entries; i++) {
+		for (size_t k = 0; k < b->n_entries; k++)
+			same += principal_equal(a->entries[i].who, b->entries[k].who) &&
+				a->entries[i].mode == b->entries[k].mode;
+	}
+	return same == a->n_entries && same == b->n_entries;
+}
+
+static const char *mode_name(unsigned mode)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (modes[i].mode == mode)
+			return modes[i].name;
+	}
+	return "";
+}
+
+char *access_format(const struct access_list *list, char *out, size_t size)
+{
+	static const char rest[] = ", ...]";
+	size_t n = (size_t)snprintf(out, size, "[");
+	char one[64];
+
+	for (size_t i = 0; i < list->n_entries; i++) {
+		const struct access_entry *e = &list->entries[i];
+		int more = e->who.type == PRINCIPAL_EVERYONE
+			       ? snprintf(one, sizeof(one), "{\"user\": \"*\", \"mode\": \"%s\"}",
+					  mode_name(e->mode))
+			       : snprintf(one, sizeof(one), "{\"%s\": %u, \"mode\": \"%s\"}",
+					  e->who.type == PRINCIPAL_GROUP ? "group" : "user",
+					  (unsigned)e->who.id, mode_name(e->mode));
+
+		if (n + (size_t)more + sizeof(rest) + 1 >= size) {
+			snprintf(out + n, size - n, "%s", i > 0 ? rest : &rest[2]);
+			return out;
+		}
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", one);
+	}
+	snprintf(out + n, size - n, "]");
+	return out;
 }
 
 void access_list_clear(struct access_list *list)

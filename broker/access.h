@@ -104,6 +104,13 @@ int access_grant(struct access_list *list, struct principal who, unsigned mode);
 unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *groups,
 		      size_t n_groups);
 
+/** Whether both let the same users and groups do the same, in whatever order they say so. */
+bool access_list_equal(const struct access_list *a, const struct access_list *b);
+
+/** Writes the list as it could stand in the configuration, with numbers, so that it can be shown;
+ * what does not fit becomes "...". @size must be at least 8. Returns @out. */
+char *access_format(const struct access_list *list, char *out, size_t size);
+
 /** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
  * access_list_clear(). */
 int access_list_copy(struct access_list *out, const struct access_list *from);

@@ -28,6 +28,17 @@ static const struct suballocator_ops gate_ops = {
     .drop = fence_set_drop,
 };
 
+uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
+{
+	/* what was left to defaults was made with the host in mind */
+	return p->device && limit > p->device->total ? p->device->total : limit;
+}
+
+uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size)
+{
+	return (size + p->granularity - 1) / p->granularity * p->granularity;
+}
+
 static void settle(struct pool *p, const struct choice *choice)
 {
 	const struct device *d = choice->device;
@@ -37,10 +48,8 @@ static void settle(struct pool *p, const struct choice *choice)
 	p->granularity = choice->kind->granularity;
 	if (d && d->granularity > p->granularity)
 		p->granularity = d->granularity;
-	p->segment_size = (p->segment_size + p->granularity - 1) / p->granularity * p->granularity;
-	/* what was left to defaults was made with the host in mind */
-	if (d && p->limit > d->total)
-		p->limit = d->total;
+	p->segment_size = pool_settled_segment_size(p, p->segment_size);
+	p->limit = pool_settled_limit(p, p->limit);
 }
 
 static void say_what_it_is(const struct pool *p)

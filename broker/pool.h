@@ -70,6 +70,9 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 /* Makes the choice if it is not made. 0, POOL_LATER (when b->devices.waits is woken), or a
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size);
+/* What a pool that is asked for these has once it is settled, on the device that it is on. */
+uint64_t pool_settled_limit(const struct pool *p, uint64_t limit);
+uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size);
 /* Of the choice, or what was asked for. */
 const char *pool_kind_name(const struct pool *p);
 const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */

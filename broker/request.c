@@ -182,3 +182,12 @@ bool request_name(struct request *r, const struct wire_bytes *name)
 		     SHARE_NAME_MAX);
 	return false;
 }
+
+void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
+			 const char *is, const char *wanted)
+{
+	request_fail(r, SHARE_EEXIST,
+		     "%s of %s '%s' is %s, not %s; who opens it first says what it is like, so let "
+		     "all ask for the same, or leave it at its default",
+		     option, what, name, is, wanted);
+}

@@ -6,6 +6,7 @@
  */
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <share/channel.h>
@@ -18,6 +19,8 @@
 #include "wire/fd.h"
 
 #define FLAGS_KNOWN (SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST)
+
+#define TEXT_MAX 258 /* a name in quotes */
 
 #define DEFAULT_DEPTH      64
 #define DEFAULT_PRODUCERS  16
@@ -73,8 +76,6 @@ static bool check_shape(struct request *r, const struct channel_shape *s)
 	return false;
 }
 
-#define ADVICE "; who opens it first says what it is like, so let all ask for the same"
-
 /* What others ask for has to be what there is. */
 static bool check_same(struct request *r, const struct channel *ch)
 {
@@ -93,24 +94,24 @@ static bool check_same(struct request *r, const struct channel *ch)
 	    {"consumers", ch->shape.consumers, m->consumers, NULL},
 	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
 	};
+	char is[TEXT_MAX], wanted[TEXT_MAX];
 
 	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
 			     memcmp(ch->pool->name, m->pool.data, m->pool.size) != 0)) {
-		request_fail(r, SHARE_EEXIST, "channel '%s' is of pool '%s', not '%.*s'" ADVICE,
-			     ch->name, ch->pool->name, (int)m->pool.size,
-			     (const char *)m->pool.data);
+		snprintf(is, sizeof(is), "'%s'", ch->pool->name);
+		snprintf(wanted, sizeof(wanted), "'%.*s'", (int)m->pool.size,
+			 (const char *)m->pool.data);
+		request_fail_unlike(r, "pool", "channel", ch->name, is, wanted);
 		return false;
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (all[i].wanted == 0 || all[i].wanted == all[i].is)
 			continue;
-		if (all[i].name)
-			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %s, not %s" ADVICE,
-				     all[i].what, ch->name, all[i].name(all[i].is),
-				     all[i].name(all[i].wanted));
-		else
-			request_fail(r, SHARE_EEXIST, "%s of channel '%s' is %u, not %u" ADVICE,
-				     all[i].what, ch->name, all[i].is, all[i].wanted);
+		snprintf(is, sizeof(is), "%u", all[i].is);
+		snprintf(wanted, sizeof(wanted), "%u", all[i].wanted);
+		request_fail_unlike(r, all[i].what, "channel", ch->name,
+				    all[i].name ? all[i].name(all[i].is) : is,
+				    all[i].name ? all[i].name(all[i].wanted) : wanted);
 		return false;
 	}
 	return true;

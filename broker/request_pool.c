@@ -3,6 +3,7 @@
 /* Requests about pools. */
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <share/share.h>
@@ -11,7 +12,11 @@
 #include "broker/client.h"
 #include "broker/pool.h"
 #include "broker/request.h"
+#include "broker/size.h"
+#include "broker/text.h"
 #include "broker/trim.h"
+
+#define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
 
 static void reply_pool(struct request *r, struct pool *p)
 {
@@ -40,22 +45,13 @@ static void reply_pool(struct request *r, struct pool *p)
 	request_reply(r, &m, NULL, 0);
 }
 
-void handle_pool_open(struct request *r)
+/* A pool that is there, for who may use it and what it may be asked for. */
+static void open_existing(struct request *r, struct pool *p,
+			  bool (*check)(struct request *r, struct pool *p))
 {
-	const struct wire_bytes *name = &r->m->pool_open.name;
 	char detail[1024];
-	struct pool *p;
 	int e;
 
-	if (!request_name(r, name))
-		return;
-	p = pool_find(r->broker, name->data, name->size);
-	if (!p) {
-		request_fail(r, SHARE_ENOENT,
-			     "there is no pool '%.*s' (share_pool_create() makes one)",
-			     (int)name->size, (const char *)name->data);
-		return;
-	}
 	if (!(pool_access(p, r->client) & ACCESS_READ)) {
 		request_fail(r, SHARE_EACCES, "you may not use pool '%s'", p->name);
 		return;
@@ -65,9 +61,120 @@ void handle_pool_open(struct request *r)
 		request_park(r, &r->broker->devices.waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, detail);
-	else
+	else if (!check || check(r, p))
 		reply_pool(r, p);
 }
+
+void handle_pool_open(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->pool_open.name;
+	struct pool *p;
+
+	if (!request_name(r, name))
+		return;
+	p = pool_find(r->broker, name->data, name->size);
+	if (p)
+		open_existing(r, p, NULL);
+	else
+		request_fail(r, SHARE_ENOENT,
+			     "there is no pool '%.*s' (share_pool_create() makes one)",
+			     (int)name->size, (const char *)name->data);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is there has to be what is asked for, as far as anything is                             */
+
+static bool check_text(struct request *r, const struct pool *p, const char *option, const char *is,
+		       const struct wire_bytes *wanted)
+{
+	char text[64], shown[256];
+
+	if (!wanted->size ||
+	    (strlen(is) == wanted->size && !memcmp(is, wanted->data, wanted->size)))
+		return true;
+	snprintf(text, sizeof(text), "%.*s", (int)wanted->size, (const char *)wanted->data);
+	request_fail_unlike(r, option, "pool", p->name, *is ? is : "none",
+			    text_printable(text, shown, sizeof(shown)));
+	return false;
+}
+
+static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
+		       uint64_t wanted, uint64_t settled)
+{
+	char is_text[SIZE_TEXT_MAX], wanted_text[SIZE_TEXT_MAX];
+
+	if (settled == is)
+		return true;
+	request_fail_unlike(r, option, "pool", p->name, size_format(is, is_text),
+			    size_format(wanted, wanted_text));
+	return false;
+}
+
+static bool check_access(struct request *r, const struct pool *p)
+{
+	const struct wire_bytes *text = &r->m->pool_create.access;
+	struct access_list wanted = {0};
+	char one[300], other[300];
+	bool same;
+	int e;
+
+	if (!text->size)
+		return true;
+	e = access_parse_text(text->data, text->size, &wanted, one, sizeof(one));
+	if (e != 0) {
+		if (e == -ENOMEM)
+			request_fail_memory(r);
+		else
+			request_fail(r, SHARE_EINVAL, "%s", one);
+		return false;
+	}
+	same = access_list_equal(&p->access, &wanted);
+	if (!same)
+		request_fail_unlike(r, "access", "pool", p->name,
+				    access_format(&p->access, one, sizeof(one)),
+				    access_format(&wanted, other, sizeof(other)));
+	access_list_clear(&wanted);
+	return same;
+}
+
+static bool check_same(struct request *r, struct pool *p)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	bool any = m->kind.size == 4 && memcmp(m->kind.data, "auto", 4) == 0;
+	uint32_t lacks = m->flags & ~p->flags & ~(uint32_t)SHARE_POOL_OPEN_OR_CREATE;
+	const char *device = pool_device_name(p);
+
+	if (lacks) {
+		request_fail_unlike(r,
+				    lacks & SHARE_POOL_PERSISTENT ? "persistent" : "same_address",
+				    "pool", p->name, "false", "true");
+		return false;
+	}
+	if (m->reuse > SHARE_REUSE_SCRUB) {
+		request_fail(r, SHARE_EINVAL, "reuse: %u is not an enum share_reuse", m->reuse);
+		return false;
+	}
+	if (m->reuse != SHARE_REUSE_GATE && m->reuse != p->reuse) {
+		request_fail_unlike(r, "reuse", "pool", p->name, pool_reuse_name(p->reuse),
+				    pool_reuse_name(m->reuse));
+		return false;
+	}
+	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
+	       check_text(r, p, "device", device ? device : "", &m->device) &&
+	       (!m->limit ||
+		check_size(r, p, "limit", p->limit, m->limit, pool_settled_limit(p, m->limit))) &&
+	       (!m->segment_size ||
+		check_size(r, p, "segment_size", p->segment_size, m->segment_size,
+			   pool_settled_segment_size(p, m->segment_size))) &&
+	       (!m->alignment ||
+		check_size(r, p, "alignment", p->alignment, m->alignment, m->alignment)) &&
+	       (m->release_threshold == UINT64_MAX ||
+		check_size(r, p, "release_threshold", p->release_threshold, m->release_threshold,
+			   m->release_threshold)) &&
+	       check_access(r, p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 /* Everything of the request that needs a copy. False when answered. */
 static bool parse_options(struct request *r, struct pool_config *config, char *kind)
@@ -143,12 +250,18 @@ void handle_pool_create(struct request *r)
 	const struct wire_pool_create *m = &r->m->pool_create;
 	struct pool_config config = POOL_CONFIG_INIT;
 	const struct peer *peer = &r->client->peer;
+	struct pool *p;
 	char kind[32];
 
 	if (!request_name(r, &m->name))
 		return;
-	if (m->flags & ~(uint32_t)(SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS)) {
+	if (m->flags & ~(uint32_t)FLAGS_KNOWN) {
 		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	p = pool_find(r->broker, m->name.data, m->name.size);
+	if (p && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
+		open_existing(r, p, check_same);
 		return;
 	}
 	if (!r->client->admin && !principal_match(&r->broker->config->create_pools, peer->uid,
@@ -158,10 +271,11 @@ void handle_pool_create(struct request *r)
 			     "(\"create_pools\")");
 		return;
 	}
-	if (pool_find(r->broker, m->name.data, m->name.size)) {
+	if (p) {
 		request_fail(r, SHARE_EEXIST,
-			     "there is a pool '%.*s' already (share_pool_open() opens it)",
-			     (int)m->name.size, (const char *)m->name.data);
+			     "there is a pool '%s' already (share_pool_open() opens it, "
+			     "SHARE_POOL_OPEN_OR_CREATE does either)",
+			     p->name);
 		return;
 	}
 	if (parse_options(r, &config, kind))

@@ -38,6 +38,8 @@ static const struct number modes[] = {
 };
 static const struct number pool_flags[] = {
     NUMBER(SHARE_POOL_PERSISTENT, "the pool stays when nobody has it open and no buffer lives"),
+    NUMBER(SHARE_POOL_SAME_ADDRESS, "its memory lies at the same address in every process"),
+    NUMBER(SHARE_POOL_OPEN_OR_CREATE, "open the pool that is there, if it is what is asked for"),
 };
 static const struct number publish_flags[] = {
     NUMBER(SHARE_PUBLISH_PERSISTENT, "the name outlives its publisher, until unpublished"),

@@ -82,14 +82,10 @@ static share_pool *open_pool(share_client *client)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_pool *pool;
-	int r;
 
 	options.kind = "host";
-	options.flags = SHARE_POOL_PERSISTENT;
-	r = share_pool_create(client, NAME, &options, &pool);
-	if (r == SHARE_EEXIST)
-		r = share_pool_open(client, NAME, &pool);
-	check(r == 0, "share_pool_create");
+	options.flags = SHARE_POOL_PERSISTENT | SHARE_POOL_OPEN_OR_CREATE;
+	check(share_pool_create(client, NAME, &options, &pool) == 0, "share_pool_create");
 	return pool;
 }
 

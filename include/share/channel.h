@@ -110,7 +110,7 @@ typedef struct share_channel_options {
  *
  * SHARE_EBUSY: there are as many of that role as there may be. SHARE_EACCES: the pool is not for
  * this user, or not for writing. SHARE_ENOENT: there is no such pool (whoever may come first has to
- * make it: see share_pool_create()). SHARE_EEXIST, SHARE_EQUOTA.
+ * make it, with SHARE_POOL_OPEN_OR_CREATE). SHARE_EEXIST, SHARE_EQUOTA.
  */
 int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out);

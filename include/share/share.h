@@ -156,6 +156,7 @@ enum share_pool_flags {
 	 * has one mapping: read-only handles can write while it also holds one for writing. Not for
 	 * mempool, whose addresses are the driver's. */
 	SHARE_POOL_SAME_ADDRESS = 1 << 1,
+	SHARE_POOL_OPEN_OR_CREATE = 1 << 2, /* open the pool that is there, else create it */
 };
 
 /*
@@ -204,11 +205,17 @@ typedef struct share_pool_options {
 
 /**
  * Creates a pool and opens it. Unless SHARE_POOL_PERSISTENT, it ends when nobody has it open, no
- * channel is of it, and its last buffer is gone. @options may be NULL. Where any of several
- * programs may come first, or start again, each creates it and, on SHARE_EEXIST, opens it instead.
+ * channel is of it, and its last buffer is gone. @options may be NULL.
  *
- * SHARE_EEXIST; SHARE_EACCES: the configuration does not let this user create pools;
- * SHARE_EQUOTA; SHARE_EINVAL with the option at fault; SHARE_ENODEV: no such device, or no driver;
+ * Where any of several programs may come first, or start again, each says
+ * SHARE_POOL_OPEN_OR_CREATE: in one step, the pool of that name is opened if it is there, by who
+ * may use it, and created if it is not, by who may create. Options that are not at their default
+ * have to be what the pool has, else SHARE_EEXIST says which one, what was asked for and what is
+ * there.
+ *
+ * SHARE_EEXIST: it is there, or is unlike what was asked for; SHARE_EACCES: the configuration does
+ * not let this user create pools, or the pool that is there is not for this user; SHARE_EQUOTA;
+ * SHARE_EINVAL with the option at fault; SHARE_ENODEV: no such device, or no driver;
  * SHARE_ENOTSUP: the device cannot do that kind; SHARE_EDEVICE: its driver failed.
  */
 int share_pool_create(share_client *c, const char *name, const share_pool_options *options,

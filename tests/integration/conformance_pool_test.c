@@ -42,6 +42,31 @@ ConformanceTest(a_pool_tells_what_it_was_made_of)
 	share_disconnect(c);
 }
 
+/* Whatever a device has made of the options. */
+ConformanceTest(who_asks_for_the_same_pool_gets_it)
+{
+	share_client *c = connect_as("test");
+	share_pool_options options = sized(UINT64_MAX, UNIT + 1, UNIT);
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_pool *p, *q, *none = NULL;
+
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
+	p = conformance_pool(c, kind, options);
+	q = conformance_pool(c, kind, options);
+	share_pool_close(q);
+	check_ok(share_pool_get_info(p, &info));
+	options.limit = info.limit;
+	options.segment_size = info.segment_size;
+	options.device = info.device;
+	q = conformance_pool(c, kind, options);
+	share_pool_close(q);
+	options.kind = is_host(kind) ? "vmm" : "host";
+	check_error(share_pool_create(c, "test", &options, &none), SHARE_EEXIST);
+	check_detail("kind of pool 'test' is");
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 ConformanceTest(segments_come_on_demand_up_to_the_limit)
@@ -345,7 +370,7 @@ ConformanceTest(options_that_contradict_themselves_are_refused)
 	    {0, 0, 1000, 0},        {0, 0, 256, 0},
 	    {0, 0, 4 * UNIT, 0},    {65536, 65536, UNIT, 0},
 	    {0, 0, UINT64_MAX, 0},  {0, UINT64_MAX / 2, 0, 0},
-	    {0, 0, 0, 4},           {0, 0, 0, 0x80000001},
+	    {0, 0, 0, 8},           {0, 0, 0, 0x80000001},
 	};
 	share_client *c = connect_as("test");
 	share_pool *p = NULL;

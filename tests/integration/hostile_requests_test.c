@@ -215,7 +215,7 @@ Test(hostile_requests, modes_and_flags_that_are_none)
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = 4, .name = TEXT("n"));
 	expect(SHARE_EINVAL, PUBLISH, publish, .buffer = buffer, .flags = UINT32_MAX,
 	       .name = TEXT("n"));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .flags = 4, .name = TEXT("n"));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .flags = 8, .name = TEXT("n"));
 	expect(SHARE_EINVAL, LOOKUP, lookup, .mode = 1, .timeout = -2, .name = TEXT("n"));
 	expect(SHARE_EINVAL, LOOKUP, lookup, .mode = 1, .timeout = INT_MIN, .name = TEXT("n"));
 }

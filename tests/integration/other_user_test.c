@@ -124,6 +124,7 @@ static int count(const share_name_info *info, void *data)
 static void bob_uses_what_is_for_all(struct child *self, void *data)
 {
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
+	share_pool_options either = SHARE_POOL_OPTIONS_INIT;
 	share_client *c;
 	share_buffer *b, *v;
 	share_pool *p;
@@ -132,6 +133,12 @@ static void bob_uses_what_is_for_all(struct child *self, void *data)
 	(void)self, (void)data;
 	become(BOB, 0);
 	c = child_connect("bob");
+	/* who may not create pools may use what is there, and is told so when nothing is */
+	either.flags = SHARE_POOL_OPEN_OR_CREATE;
+	check_ok(share_pool_create(c, "default", &either, &p));
+	share_pool_close(p);
+	check_error(share_pool_create(c, "bobs", &either, &p), SHARE_EACCES);
+	check_detail("create_pools");
 	check_ok(share_lookup(c, "alice/name", SHARE_RDWR, 0, NULL, &v));
 	check(strcmp(share_ptr(v), "alice's") == 0);
 	check_ok(share_list(c, "", count, &n));
@@ -169,6 +176,7 @@ static void on_change(const share_name_event *event, void *data)
 
 static void bob_is_kept_out(struct child *self, void *data)
 {
+	share_pool_options either = SHARE_POOL_OPTIONS_INIT;
 	share_buffer *b = NULL;
 	share_pool *p = NULL;
 	share_client *c;
@@ -181,6 +189,8 @@ static void bob_is_kept_out(struct child *self, void *data)
 	check_ok(share_watch_names(c, "", on_change, NULL, &w));
 	child_point(self, "watching");
 	check_error(share_pool_open(c, "alices", &p), SHARE_EACCES);
+	either.flags = SHARE_POOL_OPEN_OR_CREATE;
+	check_error(share_pool_create(c, "alices", &either, &p), SHARE_EACCES);
 	check_error(share_lookup(c, "alice/name", SHARE_RDONLY, 0, NULL, &b), SHARE_EACCES);
 	check_error(share_import(c, &token_of_alice, 0, NULL, &b), SHARE_EACCES);
 	check_error(share_unpublish(c, "alice/name"), SHARE_ENOENT);

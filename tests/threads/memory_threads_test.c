@@ -16,8 +16,8 @@ static void open_small_pool(share_client *c, share_pool **out)
 	options.limit = 16 << 20;
 	options.segment_size = 64 << 10;
 	options.release_threshold = 0;
-	if (check_one_of(share_pool_create(c, "small", &options, out), SHARE_EEXIST) != 0)
-		check_ok(share_pool_open(c, "small", out));
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
+	check_ok(share_pool_create(c, "small", &options, out));
 }
 
 static void in_the_default_pool(void *data, unsigned index)
@@ -122,15 +122,14 @@ static void make_and_destroy_pools(void *data, unsigned index)
 	(void)data;
 	options.limit = 1 << 20;
 	options.segment_size = 64 << 10;
+	options.flags = SHARE_POOL_OPEN_OR_CREATE;
 	for (unsigned i = 0; i < steps(60); i++) {
 		const char *name = names[dice(&state, 3)];
 		uint64_t value = (uint64_t)(index + 1) << 32 | i;
 		share_buffer *b = NULL;
 		share_pool *p;
 
-		if (check_one_of(share_pool_create(c, name, &options, &p), SHARE_EEXIST) != 0 &&
-		    check_one_of(share_pool_open(c, name, &p), SHARE_ENOENT) != 0)
-			continue;
+		check_ok(share_pool_create(c, name, &options, &p));
 		/* somebody else may have destroyed it by now */
 		if (check_one_of(share_alloc(p, 5000, NULL, &b), SHARE_ENOENT, SHARE_ESTALE) == 0)
 			mark(share_ptr(b), 5000, value);

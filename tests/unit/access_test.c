@@ -116,6 +116,62 @@ Test(access, entries_add_up_in_any_order)
 	access_list_clear(&list);
 }
 
+Test(access, lists_that_say_the_same_are_equal)
+{
+	static const char *const unlike[] = {
+	    "[]",
+	    "[{\"user\": 70001, \"mode\": \"rw\"}]",
+	    "[{\"user\": 70001, \"mode\": \"rw\"}, {\"group\": 70044, \"mode\": \"rw\"}]",
+	    "[{\"group\": 70001, \"mode\": \"rw\"}, {\"group\": 70044, \"mode\": \"ro\"}]",
+	    "[{\"user\": 70001, \"mode\": \"rw\"}, {\"group\": 70044, \"mode\": \"ro\"},"
+	    "{\"user\": \"*\", \"mode\": \"ro\"}]",
+	};
+	struct access_list list = parse(
+	    "[{\"user\": 70001, \"mode\": \"rw\"},"
+	    "{\"group\": 70044, \"mode\": \"ro\"}]");
+	struct access_list other = parse(
+	    "[{\"group\": 70044, \"mode\": \"ro\"},"
+	    "{\"user\": 70001, \"mode\": \"ro\"},"
+	    "{\"user\": 70001, \"mode\": \"rw\"}]");
+
+	cr_assert(access_list_equal(&list, &other));
+	access_list_clear(&other);
+	cr_assert(access_list_equal(&other, &other));
+	for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++) {
+		other = parse(unlike[i]);
+		cr_assert_not(access_list_equal(&list, &other), "%s", unlike[i]);
+		cr_assert_not(access_list_equal(&other, &list), "%s", unlike[i]);
+		access_list_clear(&other);
+	}
+	access_list_clear(&list);
+}
+
+Test(access, a_list_is_shown_as_it_is_written_as_far_as_it_fits)
+{
+	static const char text[] =
+	    "[{\"user\": 70001, \"mode\": \"rw\"}, "
+	    "{\"group\": 70044, \"mode\": \"ro\"}, "
+	    "{\"user\": \"*\", \"mode\": \"manage\"}]";
+	struct access_list list = parse(text), none = {0};
+	char out[sizeof(text) + 8], *space;
+
+	cr_assert_str_eq(access_format(&none, out, sizeof(out)), "[]");
+	cr_assert_str_eq(access_format(&list, out, sizeof(out)), text);
+	/* memory of its own, so that a byte too many is found */
+	for (size_t size = 8; size < sizeof(out); size++) {
+		space = malloc(size);
+		access_format(&list, space, size);
+		cr_assert_lt(strlen(space), size);
+		cr_assert_eq(space[strlen(space) - 1], ']', "%s", space);
+		free(space);
+	}
+	cr_assert_str_eq(access_format(&list, out, 8), "[...]");
+	cr_assert_str_eq(access_format(&list, out, 80),
+			 "[{\"user\": 70001, \"mode\": \"rw\"}, "
+			 "{\"group\": 70044, \"mode\": \"ro\"}, ...]");
+	access_list_clear(&list);
+}
+
 Test(access, a_gid_is_not_a_uid)
 {
 	struct access_list list = parse("[{\"group\": 70044, \"mode\": \"rw\"}]");
