@@ -170,6 +170,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	LIST_INSERT_HEAD(&ch->members, m, of_channel);
 	ch->n_producers += role == SHARE_PRODUCER;
 	LIST_INSERT_HEAD(&client->members, m, of_client);
+	client->holds.memberships++;
 	r = take_slot(ch, m);
 	if (r == 0)
 		r = equip(m, out_own);
@@ -205,8 +206,10 @@ struct member *member_find(const struct client *client, uint64_t id)
 
 void member_detach(struct member *m)
 {
-	if (m->client)
+	if (m->client) {
 		LIST_REMOVE(m, of_client);
+		m->client->holds.memberships--;
+	}
 	m->client = NULL;
 }
 

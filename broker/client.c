@@ -167,6 +167,11 @@ refuse:
 
 /* ------------------------------------------------------------------------------------------- */
 
+struct log_client client_in_log(const struct client *c)
+{
+	return (struct log_client){c->id, c->peer.pid, c->peer.uid, c->label};
+}
+
 const struct peer *client_peer(const struct client *c)
 {
 	return &c->peer;
@@ -236,15 +241,15 @@ void client_ask_to_unmap(struct client *c, uint64_t segment)
 void client_add_lease(struct client *c, struct lease *lease)
 {
 	LIST_INSERT_HEAD(&c->leases, lease, of_client);
-	c->n_leases++;
-	c->leased_bytes += block_size(lease->buffer->block);
+	c->holds.leases++;
+	c->holds.bytes += block_size(lease->buffer->block);
 }
 
 void client_remove_lease(struct client *c, struct lease *lease)
 {
 	LIST_REMOVE(lease, of_client);
-	c->n_leases--;
-	c->leased_bytes -= block_size(lease->buffer->block);
+	c->holds.leases--;
+	c->holds.bytes -= block_size(lease->buffer->block);
 }
 
 struct open_pool *client_find_pool(const struct client *c, uint64_t id)

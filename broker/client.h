@@ -10,6 +10,7 @@
 
 #include "broker/account.h"
 #include "broker/fence.h"
+#include "broker/log.h"
 #include "broker/peer.h"
 #include "broker/trim.h"
 #include "wire/wire.h"
@@ -70,9 +71,10 @@ struct client {
 	uint32_t n_pages;
 
 	TAILQ_ENTRY(client) ending; /* in the broker, while ENDING */
+	struct holdings holds;
+	struct holdings held; /* when its connection ended */
+	bool quarantine_told; /* to the log */
 	LIST_HEAD(, lease) leases;
-	uint32_t n_leases;
-	uint64_t leased_bytes;
 	LIST_HEAD(, open_pool) pools;
 	LIST_HEAD(, name) names; /* that go with it */
 	LIST_HEAD(, token) tokens;
@@ -98,6 +100,9 @@ void client_discard(struct client *c);
 
 void client_set_state(struct client *c, enum client_state state);
 const char *client_state_name(enum client_state state);
+
+/* As lines name it: valid as long as the client. */
+struct log_client client_in_log(const struct client *c);
 
 const struct peer *client_peer(const struct client *c);
 uint32_t client_slot(const struct client *c);

@@ -32,7 +32,9 @@
 #include "broker/segment.h"
 #include "broker/token.h"
 #include "broker/watch.h"
+#include "wire/fd.h"
 #include "wire/mutation.h"
+#include "wire/process.h"
 
 /* What a turn costs at most, in leases; about half a millisecond. */
 #define TURN        1024
@@ -42,9 +44,18 @@
 #define N_DIED_PAGES (sizeof(((struct broker *)0)->died_pages) / sizeof(uint64_t))
 
 static const struct timeval at_once = {0, 0};
+static const struct timeval dying = {1, 0};
 
+static bool holds_something(const struct holdings *h)
+{
+	return h->leases || h->names || h->tokens || h->memberships || h->events;
+}
+
+/* Some of what it holds ends with its connection; the log has all of it. */
 static void close_connection(struct client *c)
 {
+	if (c->connection)
+		c->held = c->holds;
 	connection_free(c->connection);
 	c->connection = NULL;
 }
@@ -207,16 +218,18 @@ static void start_ending(struct client *c)
 void client_on_death(evutil_socket_t fd, short what, void *data)
 {
 	struct client *c = data;
+	struct log_client who = client_in_log(c);
 
 	(void)fd, (void)what;
 	/* what it said before it died still counts: "publish, then exit" has published */
 	c->drained = true;
 	if (c->connection)
 		connection_drain(c->connection);
-	if (c->state == CLIENT_READY && c->n_leases > 0)
-		log_info("client %llu (pid %d, '%s') died holding %u leases",
-			 (unsigned long long)c->id, (int)c->peer.pid, c->label, c->n_leases);
 	close_connection(c);
+	if (c->quarantine_told)
+		log_quarantine_over(&who, &c->holds);
+	else if (c->state != CLIENT_ENDING && holds_something(&c->held))
+		log_died(&who, &c->held);
 	start_ending(c);
 }
 
@@ -233,6 +246,7 @@ static bool could_touch_memory(const struct client *c)
 /* The connection has ended; the process perhaps not. */
 static void settle(struct client *c)
 {
+	struct log_client who = client_in_log(c);
 	int budget = TURN;
 
 	if (!drop_hand_overs(c, &budget)) {
@@ -240,16 +254,33 @@ static void settle(struct client *c)
 		return;
 	}
 	if (!could_touch_memory(c) || MUTATION(drop_leases_at_hang_up)) {
+		if (holds_something(&c->held))
+			log_hung_up(&who, &c->held);
 		start_ending(c);
 		return;
 	}
 	if (MUTATION(poison_at_hang_up))
 		kill_timelines(c);
-	/* a dying process hangs up some time before it is dead; that is not worth a line */
-	log_debug("client %llu (pid %d, '%s') hung up holding %u leases", (unsigned long long)c->id,
-		  (int)c->peer.pid, c->label, c->n_leases);
 	client_set_state(c, CLIENT_QUARANTINED);
 	members_leave(c);
+	broker_set_timer(c->broker, c->timer, &dying);
+}
+
+/* A dying process hangs up before it is dead, some time before if a driver takes its work down:
+ * what it holds is told when it is dead. One that does not die by then is told of. */
+static void tell_of_quarantine(struct client *c)
+{
+	struct log_client who = client_in_log(c);
+	int stat = -1;
+	bool exits = process_state(c->peer.pidfd, &stat) == PROCESS_EXITS;
+
+	fd_close(stat);
+	if (exits) {
+		broker_set_timer(c->broker, c->timer, &dying);
+		return;
+	}
+	log_quarantine(&who, &c->holds);
+	c->quarantine_told = true;
 }
 
 void client_on_timer(evutil_socket_t fd, short what, void *data)
@@ -261,6 +292,8 @@ void client_on_timer(evutil_socket_t fd, short what, void *data)
 		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
 	else if (c->state < CLIENT_QUARANTINED)
 		settle(c);
+	else if (c->state == CLIENT_QUARANTINED)
+		tell_of_quarantine(c);
 }
 
 void clients_settle(struct broker *b)
@@ -273,11 +306,13 @@ void clients_settle(struct broker *b)
 
 void client_hang_up(struct client *c, int error, const char *why)
 {
+	struct log_client who = client_in_log(c);
+
 	if (!c->connection)
 		return;
 	if (why) {
 		c->broker->counters.dropped++;
-		log_violation(c->id, c->peer.pid, c->peer.uid, why);
+		log_violation(&who, why);
 		connection_farewell(connection_socket(c->connection), error, why);
 	}
 	close_connection(c);
@@ -288,14 +323,14 @@ void client_hang_up(struct client *c, int error, const char *why)
 
 void client_lose(struct client *c, int error)
 {
+	struct log_client who = client_in_log(c);
 	char why[128];
 
 	/* what ends with the peer is not worth a line */
 	if (c->connection && error != -EPIPE && error != -ECONNRESET) {
 		snprintf(why, sizeof(why), "the broker cannot go on with this connection: %s",
 			 strerror(-error));
-		log_warning("client %llu (pid %d, '%s') is hung up on: %s",
-			    (unsigned long long)c->id, (int)c->peer.pid, c->label, why);
+		log_lost(&who, why);
 		connection_farewell(connection_socket(c->connection), SHARE_ESYSTEM, why);
 	}
 	client_hang_up(c, 0, NULL);

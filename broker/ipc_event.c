@@ -255,6 +255,7 @@ struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
 		lease->client = client;
 		LIST_INSERT_HEAD(&e->leases, lease, of_event);
 		LIST_INSERT_HEAD(&client->events, lease, of_client);
+		client->holds.events++;
 	}
 	lease->count++;
 	return lease;
@@ -271,6 +272,7 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 		return;
 	LIST_REMOVE(lease, of_event);
 	LIST_REMOVE(lease, of_client);
+	lease->client->holds.events--;
 	free(lease);
 	if (!LIST_EMPTY(&e->leases))
 		return;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "broker/log.h"
+#include "broker/size.h"
 #include "broker/text.h"
 
 static const char *const level_names[] = {
@@ -155,11 +156,88 @@ void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients)
 		 n_clients, text_plural(n_clients));
 }
 
-void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what)
+/* ------------------------------------------------------------------------------------------- */
+/* Clients                                                                                     */
+
+#define CLIENT_FORMAT   "client %" PRIu64 " (pid %d, uid %u, '%s')"
+#define CLIENT_WORDS(c) (c)->id, (int)(c)->pid, (unsigned)(c)->uid, (c)->label
+
+struct list {
+	char text[192];
+	size_t size;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct list *l, const char *format, ...)
 {
-	log_warning("client %" PRIu64 " (pid %d, uid %u) broke the protocol and is dropped: %s",
-		    client, (int)pid, (unsigned)uid, what);
+	va_list args;
+
+	if (l->size)
+		l->size += (size_t)sprintf(l->text + l->size, ", ");
+	va_start(args, format);
+	l->size += (size_t)vsnprintf(l->text + l->size, sizeof(l->text) - l->size, format, args);
+	va_end(args);
 }
+
+static void add_count(struct list *l, uint64_t n, const char *noun)
+{
+	if (n > 0)
+		add(l, "%" PRIu64 " %s%s", n, noun, text_plural(n));
+}
+
+/* "9 leases (1.5MiB), 1 token" */
+static struct list words_of(const struct holdings *h)
+{
+	char bytes[SIZE_TEXT_MAX];
+	struct list l = {.size = 0};
+
+	if (h->leases > 0)
+		add(&l, "%" PRIu64 " lease%s (%s)", h->leases, text_plural(h->leases),
+		    size_round(h->bytes, bytes));
+	add_count(&l, h->names, "name");
+	add_count(&l, h->tokens, "token");
+	add_count(&l, h->memberships, "channel membership");
+	add_count(&l, h->events, "event");
+	if (l.size == 0)
+		add(&l, "mappings only");
+	return l;
+}
+
+void log_violation(const struct log_client *c, const char *what)
+{
+	log_warning(CLIENT_FORMAT " broke the protocol and is dropped: %s", CLIENT_WORDS(c), what);
+}
+
+void log_lost(const struct log_client *c, const char *why)
+{
+	log_warning(CLIENT_FORMAT " is hung up on: %s", CLIENT_WORDS(c), why);
+}
+
+void log_died(const struct log_client *c, const struct holdings *h)
+{
+	log_info(CLIENT_FORMAT " died holding %s", CLIENT_WORDS(c), words_of(h).text);
+}
+
+void log_hung_up(const struct log_client *c, const struct holdings *h)
+{
+	log_info(CLIENT_FORMAT " hung up holding %s", CLIENT_WORDS(c), words_of(h).text);
+}
+
+void log_quarantine(const struct log_client *c, const struct holdings *h)
+{
+	log_warning(CLIENT_FORMAT
+		    " is quarantined: its connection has ended, its process lives "
+		    "and keeps %s",
+		    CLIENT_WORDS(c), words_of(h).text);
+}
+
+void log_quarantine_over(const struct log_client *c, const struct holdings *h)
+{
+	log_info(CLIENT_FORMAT " has left quarantine: its process has ended, holding %s",
+		 CLIENT_WORDS(c), words_of(h).text);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What comes often                                                                            */
 
 #define REFUSALS_MS 60000
 
@@ -180,4 +258,12 @@ void log_refusal(struct log_rate *rate, const char *why)
 	else
 		log_warning("%s", why);
 	*rate = (struct log_rate){.next_ms = now + REFUSALS_MS};
+}
+
+void log_full(struct log_rate *rate, const struct log_client *c, const char *why)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), CLIENT_FORMAT " gets no memory: %s", CLIENT_WORDS(c), why);
+	log_refusal(rate, text);
 }

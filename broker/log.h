@@ -33,7 +33,25 @@ void log_start(const char *version, const char *socket, const char *config, size
 	       const char *pools);
 void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients);
 
-void log_violation(uint64_t client, pid_t pid, uid_t uid, const char *what);
+/* Who a line is about, and what that one holds. */
+struct log_client {
+	uint64_t id;
+	pid_t pid;
+	uid_t uid;
+	const char *label; /* printable */
+};
+struct holdings {
+	uint64_t leases, bytes; /* of these */
+	uint64_t names, tokens, memberships, events;
+};
+void log_violation(const struct log_client *c, const char *what);
+void log_lost(const struct log_client *c, const char *why);
+/* How clients go that do not say goodbye: one line for each that held something, two for one that
+ * went through quarantine. */
+void log_died(const struct log_client *c, const struct holdings *h);
+void log_hung_up(const struct log_client *c, const struct holdings *h);
+void log_quarantine(const struct log_client *c, const struct holdings *h);
+void log_quarantine_over(const struct log_client *c, const struct holdings *h);
 
 /* What clients can have said as often as they like stands in the log once a minute, with how many
  * lines were left out before. Zeroed: there was none yet. */
@@ -42,5 +60,6 @@ struct log_rate {
 	uint64_t left_out;
 };
 void log_refusal(struct log_rate *rate, const char *why);
+void log_full(struct log_rate *rate, const struct log_client *c, const char *why);
 
 #endif

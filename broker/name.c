@@ -155,8 +155,10 @@ static void clear(struct broker *b, struct name *n)
 	if (!buffer)
 		return;
 	n->buffer = NULL;
-	if (n->publisher)
+	if (n->publisher) {
 		LIST_REMOVE(n, of_publisher);
+		n->publisher->holds.names--;
+	}
 	n->publisher = NULL;
 	fence_done(&n->fence);
 	charge_return(&n->charge);
@@ -222,6 +224,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	if (!n->persistent) {
 		n->publisher = p->client;
 		LIST_INSERT_HEAD(&p->client->names, n, of_publisher);
+		p->client->holds.names++;
 	}
 	watches_notify(b, n, change);
 	answer_waits(n);

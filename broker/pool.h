@@ -10,6 +10,7 @@
 #include "broker/account.h"
 #include "broker/choice.h"
 #include "broker/config.h"
+#include "broker/log.h"
 #include "broker/park.h"
 #include "broker/reuse.h"
 #include "broker/segment.h"
@@ -57,6 +58,7 @@ struct pool {
 	uint64_t full_until_ms;     /* the device had no memory: do not ask again before */
 	struct park_list waits; /* requests that need what is being made, unmapped, or reached */
 	struct event *timer;    /* they do not wait for others for ever */
+	struct log_rate refusals;
 };
 
 /*

@@ -134,8 +134,8 @@ void report_clients(struct page *p)
 				     report_integer(c->id), "pid", report_integer(c->peer.pid),
 				     "uid", report_integer(c->peer.uid), "label",
 				     report_text(c->label), "state", client_state_name(c->state),
-				     "leases", report_integer(c->n_leases), "bytes",
-				     report_integer(c->leased_bytes)))) {
+				     "leases", report_integer(c->holds.leases), "bytes",
+				     report_integer(c->holds.bytes)))) {
 			report_set_cursor(p, i);
 			return;
 		}

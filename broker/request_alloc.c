@@ -52,12 +52,32 @@ static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t 
 	return true;
 }
 
+/* Blocks to keep are for later: who is refused those asks for what it needs now, and nobody has to
+ * hear of it. */
+static bool is_worth_a_line(const struct request *r)
+{
+	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS);
+}
+
+static void refuse(struct request *r, struct pool *p, int error, const char *detail)
+{
+	struct log_client who = client_in_log(r->client);
+
+	if (error == SHARE_ENOMEM && is_worth_a_line(r))
+		log_full(&p->refusals, &who, detail);
+	request_fail(r, error, "%s", detail);
+}
+
 static void fail_quota(struct request *r)
 {
 	const struct account *a = r->client->account;
 	uint64_t gated = account_gated(a);
 	char also[96] = "", bytes[SIZE_TEXT_MAX];
 
+	if (!is_worth_a_line(r)) {
+		request_fail(r, SHARE_EQUOTA, "there is nothing left to keep");
+		return;
+	}
 	if (gated > 0)
 		snprintf(also, sizeof(also), "; work still runs on %s that it has given back",
 			 size_round(gated, bytes));
@@ -220,7 +240,7 @@ void handle_alloc(struct request *r)
 	if (e == POOL_LATER)
 		park_for_memory(r, p);
 	else if (e != 0)
-		request_fail(r, e, "%s", detail);
+		refuse(r, p, e, detail);
 	if (e != 0)
 		return;
 	e = make_buffer(r, p, alignment, block, &buffer);

@@ -104,6 +104,7 @@ int token_new(struct broker *b, struct client *maker, struct buffer *buffer, uin
 	t->fence = *fence;
 	*fence = (struct fence){0};
 	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
+	maker->holds.tokens++;
 	table_insert(&b->tokens, &t->key);
 	*out = t;
 	return 0;
@@ -115,6 +116,7 @@ void token_free(struct broker *b, struct token *t)
 
 	table_remove(&b->tokens, &t->key);
 	LIST_REMOVE(t, of_maker);
+	t->maker->holds.tokens--;
 	if (t->timer)
 		event_free(t->timer);
 	fence_done(&t->fence);

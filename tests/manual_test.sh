@@ -66,7 +66,7 @@ compare "variable" $library
 		/const char \*const keys\[\] = \{/ { on = 1 }
 		on { print }
 		/\};/ { on = 0 }' | grep -oE '"[a-z_]+"'
-	grep -hE '^[[:space:]]*\[LIMIT_[A-Z]+\] = \{"' broker/*.c | grep -oE '"[a-z_]+"'
+	grep -hE '^[[:space:]]*\[LIMIT_[A-Z]+\] = \{"' broker/config_limits.c | grep -oE '"[a-z_]+"'
 } | tr -d '"' >"$scratch/there"
 sed -nE 's/^\.It Cm ([a-z_]+) .*/\1/p' $configuration >"$scratch/told"
 compare "key" $configuration

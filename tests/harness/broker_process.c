@@ -76,6 +76,17 @@ char *broker_log(void)
 	return text;
 }
 
+int broker_said(const char *text)
+{
+	char *log = broker_log(), *rest = log, *line;
+	int n = 0;
+
+	while ((line = strsep(&rest, "\n")))
+		n += strstr(line, text) != NULL;
+	free(log);
+	return n;
+}
+
 static void make_directory(const char *config)
 {
 	FILE *file;

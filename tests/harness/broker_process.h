@@ -39,6 +39,8 @@ void broker_freeze(void);
 void broker_thaw(void);
 /* What it has said on stderr so far. For free(). */
 char *broker_log(void);
+/* How many lines of that have @text in them. */
+int broker_said(const char *text);
 /* Closes the lifeline and waits for the end of the broker, whose exit code is returned. */
 int broker_let_go(void);
 
