@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <share/share.h>
 
@@ -88,6 +89,45 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 	if (by_writer || buffer->refs == 1 || size > buffer->size)
 		buffer->size = size > 0 ? size : buffer->size;
 	return true;
+}
+
+/* Charges the new in the place of the old, whose charge is returned only if that works. */
+static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
+			uint64_t size)
+{
+	struct account *payer = old ? account_ref(old->charge.account) : NULL;
+	uint64_t old_size = old ? old->charge.amount : 0;
+	bool taken;
+
+	if (old)
+		charge_return(&old->charge);
+	taken = charge_take(new, account, LIMIT_METADATA, size);
+	if (old && !taken) /* cannot fail: it was just given back */
+		charge_take(&old->charge, payer, LIMIT_METADATA, old_size);
+	account_unref(payer);
+	return taken;
+}
+
+int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
+		 struct metadata **out)
+{
+	struct metadata *m;
+
+	*out = NULL;
+	if (size == 0)
+		return 0;
+	m = malloc(sizeof(*m) + size);
+	if (!m)
+		return -ENOMEM;
+	m->charge = (struct charge){0};
+	if (!swap_charge(&m->charge, old, account, size)) {
+		free(m);
+		return METADATA_QUOTA;
+	}
+	m->size = size;
+	memcpy(m->bytes, bytes, size);
+	*out = m;
+	return 0;
 }
 
 void metadata_free(struct metadata *metadata)

@@ -18,10 +18,11 @@ struct segment;
 
 #define BUFFER_KEEP 8 /* bytes */
 
+/* What somebody wants others to know: of a buffer JSON, with a name or a token a tensor. */
 struct metadata {
 	struct charge charge;
 	uint32_t size;
-	char json[];
+	char bytes[];
 };
 
 /*
@@ -75,6 +76,12 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
 
 /* Takes @metadata over; NULL removes. */
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
+
+/* A copy of @size bytes, charged to @account in the place of @old, which stays the caller's and may
+ * be NULL. Of none: NULL. 0; -ENOMEM or METADATA_QUOTA, when nothing has changed. */
+enum metadata_error { METADATA_QUOTA = 1 };
+int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
+		 struct metadata **out);
 void metadata_free(struct metadata *metadata);
 
 /* One more reference of @client on @buffer. 0, -ENOMEM or LEASE_QUOTA. */

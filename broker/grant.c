@@ -173,6 +173,8 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
 	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
 	};
+	if (g->tensor)
+		out.m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
 	if (fd >= 0)
 		out.m.grant.recipe =
 		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};

@@ -11,6 +11,7 @@
 struct broker;
 struct buffer;
 struct client;
+struct metadata;
 
 /*
  * Why a client gets a reference on a buffer. What it has to wait for is the giver's fence of a
@@ -23,6 +24,7 @@ struct grant {
 	bool is_new;   /* it has just allocated it */
 	uint64_t version;
 	const struct fence *hand_over; /* NULL or borrowed */
+	const struct metadata *tensor; /* the same */
 	const struct wire_more *more;  /* granted already, in the same segment */
 	uint32_t n_more;
 };

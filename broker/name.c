@@ -116,6 +116,7 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	    .mode = mode,
 	    .version = n->version,
 	    .hand_over = &n->fence,
+	    .tensor = n->tensor,
 	};
 	unsigned may = pool_access(buffer_pool(n->buffer), client);
 
@@ -161,6 +162,8 @@ static void clear(struct broker *b, struct name *n)
 	}
 	n->publisher = NULL;
 	fence_done(&n->fence);
+	metadata_free(n->tensor);
+	n->tensor = NULL;
 	charge_return(&n->charge);
 	b->n_names--;
 	buffer_unref(b, buffer);
@@ -187,10 +190,38 @@ static int may_replace(const struct name *n, const struct publication *p, char *
 	return 0;
 }
 
+/* The charge and the tensor that the name is to have. One for another must work at the limit, too.
+ */
+static int pay_for(struct name *n, const struct publication *p, struct charge *charge,
+		   struct metadata **tensor, char *detail, size_t detail_size)
+{
+	struct account *account = p->client->account;
+	enum limit_kind limit = LIMIT_NAMES;
+	bool same = n->buffer && n->charge.account == account;
+	int r = METADATA_QUOTA;
+
+	if (same || charge_take(charge, account, LIMIT_NAMES, 1)) {
+		limit = LIMIT_METADATA;
+		r = metadata_new(account, p->tensor.data, p->tensor.size, n->tensor, tensor);
+	}
+	if (r == 0 && same) {
+		*charge = n->charge;
+		n->charge = (struct charge){0};
+	}
+	if (r == 0)
+		return 0;
+	charge_return(charge);
+	if (r < 0)
+		return out_of_memory(detail, detail_size);
+	account_refuse(account, limit, "", detail, detail_size);
+	return SHARE_EQUOTA;
+}
+
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
 		 size_t detail_size)
 {
 	struct name *n = find_or_add(b, p->name, p->size);
+	struct metadata *tensor = NULL;
 	struct charge charge = {0};
 	uint32_t change;
 	int r;
@@ -198,13 +229,8 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	if (!n)
 		return out_of_memory(detail, detail_size);
 	r = may_replace(n, p, detail, detail_size);
-	if (r == 0 && n->buffer && n->charge.account == p->client->account) {
-		charge = n->charge; /* one for another: that must work at the limit, too */
-		n->charge = (struct charge){0};
-	} else if (r == 0 && !charge_take(&charge, p->client->account, LIMIT_NAMES, 1)) {
-		account_refuse(p->client->account, LIMIT_NAMES, "", detail, detail_size);
-		r = SHARE_EQUOTA;
-	}
+	if (r == 0)
+		r = pay_for(n, p, &charge, &tensor, detail, detail_size);
 	if (r != 0) {
 		free_if_unused(b, n);
 		return r;
@@ -218,6 +244,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
 	n->uid = p->client->peer.uid;
 	n->charge = charge;
+	n->tensor = tensor;
 	n->fence = *p->fence;
 	*p->fence = (struct fence){0};
 	b->n_names++;

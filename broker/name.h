@@ -12,11 +12,13 @@
 
 #include "broker/account.h"
 #include "broker/fence.h"
+#include "wire/wire.h"
 
 struct broker;
 struct buffer;
 struct client;
 struct event;
+struct metadata;
 
 /*
  * A name, which leads to a buffer, or is waited for, or both while a look-up is being answered. It
@@ -31,7 +33,8 @@ struct name {
 	uid_t uid;                /* of the publisher */
 	struct client *publisher; /* NULL when persistent */
 	LIST_ENTRY(name) of_publisher;
-	struct fence fence; /* of the hand-over */
+	struct fence fence;      /* of the hand-over */
+	struct metadata *tensor; /* for those who look it up; NULL: none */
 	struct charge charge;
 	TAILQ_HEAD(, wait) waits; /* in the order they came */
 	size_t size;
@@ -59,6 +62,7 @@ struct publication {
 	uint32_t mode;
 	uint64_t expected;   /* version, 0: any */
 	struct fence *fence; /* consumed on success */
+	struct wire_bytes tensor;
 };
 
 /* All return 0 or a SHARE_E..., with a sentence in @detail, when nothing has changed. */

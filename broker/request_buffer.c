@@ -2,6 +2,7 @@
 
 /* Requests about buffers that one has: release, metadata. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -70,23 +71,6 @@ static bool is_deeper_than(const char *json, size_t size, int limit)
 	return false;
 }
 
-/* Charges the new in the place of the old, whose charge is returned only if that works. */
-static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
-			uint64_t size)
-{
-	struct account *payer = old ? account_ref(old->charge.account) : NULL;
-	uint64_t old_size = old ? old->charge.amount : 0;
-	bool taken;
-
-	if (old)
-		charge_return(&old->charge);
-	taken = charge_take(new, account, LIMIT_METADATA, size);
-	if (old && !taken) /* cannot fail: it was just given back */
-		charge_take(&old->charge, payer, LIMIT_METADATA, old_size);
-	account_unref(payer);
-	return taken;
-}
-
 /* What the client sent, checked and copied; NULL when answered. */
 static struct metadata *parse_metadata(struct request *r, const struct wire_bytes *json,
 				       struct metadata *old)
@@ -112,19 +96,14 @@ static struct metadata *parse_metadata(struct request *r, const struct wire_byte
 		return NULL;
 	}
 	json_decref(root);
-	metadata = malloc(sizeof(*metadata) + json->size);
-	if (!metadata) {
+	switch (metadata_new(r->client->account, json->data, json->size, old, &metadata)) {
+	case METADATA_QUOTA:
+		request_fail_quota(r, LIMIT_METADATA, "");
+		return NULL;
+	case -ENOMEM:
 		request_fail_memory(r);
 		return NULL;
 	}
-	metadata->charge = (struct charge){0};
-	if (!swap_charge(&metadata->charge, old, r->client->account, json->size)) {
-		free(metadata);
-		request_fail_quota(r, LIMIT_METADATA, "");
-		return NULL;
-	}
-	metadata->size = json->size;
-	memcpy(metadata->json, json->data, json->size);
 	return metadata;
 }
 
@@ -159,6 +138,6 @@ void handle_metadata_get(struct request *r)
 		return;
 	metadata = lease->buffer->metadata;
 	if (metadata)
-		m.metadata.json = (struct wire_bytes){metadata->json, metadata->size};
+		m.metadata.json = (struct wire_bytes){metadata->bytes, metadata->size};
 	request_reply(r, &m, NULL, 0);
 }

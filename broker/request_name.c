@@ -30,6 +30,7 @@ void handle_publish(struct request *r)
 	    .flags = m->flags,
 	    .mode = m->mode ? m->mode : SHARE_RDWR,
 	    .expected = m->expected,
+	    .tensor = m->tensor,
 	};
 	struct fence fence;
 	struct lease *lease;

@@ -20,6 +20,7 @@ void handle_export(struct request *r)
 {
 	const struct wire_export *m = &r->m->export;
 	struct wire_message reply = {.type = WIRE_TOKEN};
+	struct token_terms terms;
 	struct fence fence;
 	struct lease *lease;
 	struct token *t;
@@ -43,11 +44,18 @@ void handle_export(struct request *r)
 	}
 	if (!request_fence(r, m->timeline, m->value, &fence))
 		return;
-	e = token_new(r->broker, r->client, lease->buffer, m->mode, m->uses, m->timeout, &fence,
-		      &t);
+	terms = (struct token_terms){
+	    .buffer = lease->buffer,
+	    .mode = m->mode,
+	    .uses = m->uses,
+	    .timeout_ms = m->timeout,
+	    .fence = &fence,
+	    .tensor = m->tensor,
+	};
+	e = token_new(r->broker, r->client, &terms, &t);
 	fence_done(&fence);
-	if (e == TOKEN_QUOTA) {
-		request_fail_quota(r, LIMIT_TOKENS, "");
+	if (e > 0) {
+		request_fail_quota(r, e == TOKEN_QUOTA ? LIMIT_TOKENS : LIMIT_METADATA, "");
 		return;
 	}
 	if (e < 0) {
@@ -85,6 +93,7 @@ void handle_import(struct request *r)
 	g.buffer = t->buffer;
 	g.mode = m->mode ? m->mode : t->mode;
 	g.hand_over = &t->fence;
+	g.tensor = t->tensor;
 	p = buffer_pool(t->buffer);
 	if (g.mode != SHARE_RDONLY && g.mode != SHARE_RDWR) {
 		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);

@@ -73,36 +73,44 @@ static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
 	return 0;
 }
 
-int token_new(struct broker *b, struct client *maker, struct buffer *buffer, uint32_t mode,
-	      uint32_t uses, uint32_t timeout_ms, struct fence *fence, struct token **out)
+/* All that may fail. */
+static int fill(struct broker *b, struct token *t, const struct token_terms *terms)
+{
+	struct account *account = t->maker->account;
+	int r;
+
+	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE)
+		return -errno;
+	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1))
+		return TOKEN_QUOTA;
+	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor);
+	if (r == METADATA_QUOTA)
+		return TOKEN_METADATA_QUOTA;
+	return r < 0 ? r : set_timer(b, t, terms->timeout_ms);
+}
+
+int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
+	      struct token **out)
 {
 	struct token *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return -ENOMEM;
-	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE) {
-		r = -errno;
-		free(t);
-		return r;
-	}
-	if (!charge_take(&t->charge, maker->account, LIMIT_TOKENS, 1)) {
-		free(t);
-		return TOKEN_QUOTA;
-	}
-	r = set_timer(b, t, timeout_ms);
-	if (r < 0) {
+	t->maker = maker;
+	r = fill(b, t, terms);
+	if (r != 0) {
+		metadata_free(t->tensor);
 		charge_return(&t->charge);
 		free(t);
 		return r;
 	}
-	t->maker = maker;
-	t->buffer = buffer;
-	buffer_ref(buffer);
-	t->mode = mode;
-	t->uses = uses;
-	t->fence = *fence;
-	*fence = (struct fence){0};
+	t->buffer = terms->buffer;
+	buffer_ref(t->buffer);
+	t->mode = terms->mode;
+	t->uses = terms->uses;
+	t->fence = *terms->fence;
+	*terms->fence = (struct fence){0};
 	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
 	maker->holds.tokens++;
 	table_insert(&b->tokens, &t->key);
@@ -120,6 +128,7 @@ void token_free(struct broker *b, struct token *t)
 	if (t->timer)
 		event_free(t->timer);
 	fence_done(&t->fence);
+	metadata_free(t->tensor);
 	charge_return(&t->charge);
 	free(t);
 	buffer_unref(b, buffer);

@@ -78,7 +78,7 @@ static void keep_more(share_pool *p, const struct wire_grant *m, uint64_t block)
 	struct wire_more more;
 	share_buffer *b;
 
-	one.fences = one.pages = one.more = (struct wire_bytes){0};
+	one.fences = one.pages = one.more = one.tensor = (struct wire_bytes){0};
 	one.flags = 0;
 	for (uint32_t at = 0; at + sizeof(more) <= m->more.size; at += sizeof(more)) {
 		memcpy(&more, (const char *)m->more.data + at, sizeof(more));

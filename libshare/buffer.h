@@ -27,6 +27,12 @@ struct uses {
 	struct fences *fences; /* NULL: none */
 };
 
+/* As share_tensor_encode() has it, from whoever. */
+struct buffer_tensor {
+	uint32_t size;
+	unsigned char bytes[];
+};
+
 /* One reference of this process on a buffer: what one GRANT gave. */
 struct share_buffer {
 	atomic_uint refs;
@@ -34,8 +40,9 @@ struct share_buffer {
 	uint8_t size_class;    /* in its magazine */
 	struct magazine *home; /* NULL: it goes back to the broker. Holds it */
 	struct uses uses;
-	_Atomic(struct lent *) lent; /* a message's: no lease of our own; see libshare/channel.h */
-	struct share_buffer *next;   /* in a magazine, or cooling */
+	_Atomic(struct lent *) lent;  /* a message's: no lease of our own; see libshare/channel.h */
+	struct buffer_tensor *tensor; /* that came with its name or token; NULL: none did */
+	struct share_buffer *next;    /* in a magazine, or cooling */
 	share_client *client;
 	uint64_t id;
 	uint64_t size;

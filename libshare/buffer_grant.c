@@ -30,14 +30,33 @@ static void give_back(share_client *c, uint64_t id)
 	buffer_send_release(c, id, 1, &(share_fence){0, 0});
 }
 
+/* False without memory. */
+static bool keep_tensor(share_buffer *b, const struct wire_bytes *tensor)
+{
+	if (tensor->size == 0)
+		return true;
+	b->tensor = malloc(sizeof(*b->tensor) + tensor->size);
+	if (!b->tensor)
+		return false;
+	b->tensor->size = tensor->size;
+	memcpy(b->tensor->bytes, tensor->data, tensor->size);
+	return true;
+}
+
 int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out)
 {
 	share_buffer *b = calloc(1, sizeof(*b));
 	int r;
 
+	if (b && !keep_tensor(b, &m->tensor)) {
+		free(b);
+		b = NULL;
+	}
 	r = b ? segment_get(c, m, m->mode == SHARE_RDWR, &b->segment, &b->mapping)
 	      : fail_system(-ENOMEM, "making a buffer handle");
 	if (r != 0) {
+		if (b)
+			free(b->tensor);
 		free(b);
 		give_back(c, m->buffer);
 		return r;
@@ -62,6 +81,7 @@ void buffer_free(share_buffer *b)
 	segment_put(c, b->segment);
 	if (b->home)
 		magazine_unref(b->home);
+	free(b->tensor);
 	free(b);
 }
 

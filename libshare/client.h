@@ -47,6 +47,7 @@ struct share_client {
 	atomic_uint refs; /* the application's and one a handle */
 	uint32_t *guard;  /* in a page that is wiped in a forked child */
 	int socket;
+	uint32_t version; /* of the protocol, that both sides speak */
 	char *address;
 	struct embedded *embedded;
 	uint64_t page_id;           /* of its own timelines */

@@ -102,6 +102,7 @@ static int greet(share_client *c, const share_connect_options *options)
 	if (r < 0)
 		return fail_system(r, "mapping the timelines");
 	c->page_id = welcome.m.welcome.page;
+	c->version = welcome.m.welcome.version;
 	return rpc(c, &ready, WIRE_DONE, NULL);
 }
 

@@ -23,8 +23,9 @@ struct lookup {
 	void *data;
 	void *stream;
 
-	struct wire_grant grant; /* fences are a copy; size 0 when there are none */
-	bool granted;            /* and not yet turned into a buffer */
+	struct wire_grant grant; /* what it has of bytes is in `copy` */
+	void *copy;
+	bool granted; /* and not yet turned into a buffer */
 	share_buffer *buffer;
 	struct fences users; /* of the buffer, that it has to come after */
 	int error;
@@ -39,7 +40,7 @@ static void lookup_free(share_operation *o)
 {
 	struct lookup *l = lookup_of(o);
 
-	free((void *)(uintptr_t)l->grant.fences.data);
+	free(l->copy);
 	free(l);
 }
 
@@ -167,16 +168,21 @@ static void lookup_call(share_operation *o, int result)
 
 static int copy_grant(struct lookup *l, const struct wire_grant *m)
 {
-	void *fences = NULL;
+	size_t size = m->fences.size + m->tensor.size;
+	unsigned char *copy = NULL;
 
-	if (m->fences.size) {
-		fences = malloc(m->fences.size);
-		if (!fences)
+	if (size) {
+		copy = malloc(size);
+		if (!copy)
 			return -ENOMEM;
-		memcpy(fences, m->fences.data, m->fences.size);
 	}
+	l->copy = copy;
 	l->grant = *m;
-	l->grant.fences.data = fences;
+	if (m->fences.size)
+		l->grant.fences.data = memcpy(copy, m->fences.data, m->fences.size);
+	if (m->tensor.size)
+		l->grant.tensor.data =
+		    memcpy(copy + m->fences.size, m->tensor.data, m->tensor.size);
 	l->grant.pages = l->grant.recipe = (struct wire_bytes){NULL, 0};
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "libshare/inspect.h"
 #include "libshare/lookup.h"
 #include "libshare/stream.h"
+#include "libshare/tensor.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version)
@@ -20,6 +21,8 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	static const share_publish_options defaults = SHARE_PUBLISH_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_PUBLISH};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
+	struct wire_bytes tensor;
 	share_fence fence;
 	int r = buffer_check(b);
 
@@ -31,6 +34,8 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 		r = mode_check((int)options->mode);
 	if (r == 0)
 		r = name_check(name);
+	if (r == 0)
+		r = tensor_for_request(b, options->tensor, room, &tensor);
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
@@ -48,6 +53,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .mode = (options->mode ? options->mode : SHARE_RDWR) & b->mode,
 	    .size = b->home ? b->size : 0,
 	    .name = {name, (uint32_t)strlen(name)},
+	    .tensor = tensor,
 	};
 	r = rpc(b->client, &m, WIRE_PUBLISHED, &reply);
 	if (r == 0 && version)

@@ -10,6 +10,7 @@
 
 #include "libshare/buffer.h"
 #include "libshare/error.h"
+#include "libshare/tensor.h"
 
 static const struct {
 	const char *name;
@@ -59,7 +60,7 @@ uint32_t share_dtype_from_name(const char *name)
 	return 0;
 }
 
-static int check_size(const share_tensor *t)
+int tensor_check_size(const share_tensor *t)
 {
 	if (!t)
 		return fail(SHARE_EINVAL, "the tensor is NULL");
@@ -68,9 +69,9 @@ static int check_size(const share_tensor *t)
 	return 0;
 }
 
-static int check(const share_tensor *t)
+int tensor_check(const share_tensor *t)
 {
-	int r = check_size(t);
+	int r = tensor_check_size(t);
 
 	if (r != 0)
 		return r;
@@ -90,7 +91,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
 	int64_t stride = 1;
 	uint64_t extent;
-	int r = check_size(out);
+	int r = tensor_check_size(out);
 
 	if (r != 0)
 		return r;
@@ -98,7 +99,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 		return fail(SHARE_EINVAL, "shape is NULL");
 	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
 		t.shape[i] = shape[i];
-	r = check(&t);
+	r = tensor_check(&t);
 	if (r != 0)
 		return r;
 	for (uint32_t i = ndim; i-- > 0;) {
@@ -116,7 +117,7 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out)
 {
 	int64_t low = 0, high = 0, step;
 	uint64_t item, end;
-	int r = check(t);
+	int r = tensor_check(t);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
@@ -139,6 +140,17 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out)
 		return fail(SHARE_EINVAL, "the tensor is larger than 2^63 bytes");
 	*out = end;
 	return 0;
+}
+
+int tensor_check_fits(const share_tensor *t, uint64_t size)
+{
+	uint64_t extent;
+	int r = share_tensor_extent(t, &extent);
+
+	if (r == 0 && extent > size)
+		r = fail(SHARE_EINVAL, "the tensor needs %llu byte%s, the buffer has %llu",
+			 (unsigned long long)extent, plural(extent), (unsigned long long)size);
+	return r;
 }
 
 /* NULL when memory is short: half a description would be a wrong one. */
@@ -187,16 +199,12 @@ static int load(share_buffer *b, json_t **out)
 
 int share_tensor_set(share_buffer *b, const share_tensor *t)
 {
-	uint64_t extent;
 	json_t *root;
 	char *text;
 	int r = buffer_check(b);
 
 	if (r == 0)
-		r = share_tensor_extent(t, &extent);
-	if (r == 0 && extent > b->size)
-		r = fail(SHARE_EINVAL, "the tensor needs %llu byte%s, the buffer has %llu",
-			 (unsigned long long)extent, plural(extent), (unsigned long long)b->size);
+		r = tensor_check_fits(t, b->size);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)
@@ -230,7 +238,6 @@ static int from_json(const json_t *json, uint64_t buffer_size, share_tensor *out
 {
 	share_tensor t = SHARE_TENSOR_INIT;
 	uint32_t n_strides;
-	uint64_t extent;
 	int r;
 
 	t.dtype = share_dtype_from_name(json_string_value(json_object_get(json, "dtype")));
@@ -239,9 +246,21 @@ static int from_json(const json_t *json, uint64_t buffer_size, share_tensor *out
 	    n_strides != t.ndim || json_integer_value(json_object_get(json, "offset")) < 0)
 		return fail(SHARE_EINVAL, "the key \"tensor\" of the metadata is not a tensor's");
 	t.offset = (uint64_t)json_integer_value(json_object_get(json, "offset"));
-	r = share_tensor_extent(&t, &extent);
-	if (r == 0 && extent > buffer_size)
-		r = fail(SHARE_EINVAL, "the tensor is larger than its buffer");
+	r = tensor_check_fits(&t, buffer_size);
+	if (r == 0)
+		*out = t;
+	return r;
+}
+
+/* It came with the name or the token, from whoever could publish or export it. */
+static int get_own(const share_buffer *b, share_tensor *out)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+	int r = share_tensor_decode(b->tensor->bytes, b->tensor->size, &t);
+
+	if (r == SHARE_ENOENT)
+		return fail(SHARE_EINVAL, "what came with the buffer is not a tensor");
+	r = r < 0 ? r : tensor_check_fits(&t, b->size);
 	if (r == 0)
 		*out = t;
 	return r;
@@ -253,7 +272,9 @@ int share_tensor_get(share_buffer *b, share_tensor *out)
 	int r = buffer_check(b);
 
 	if (r == 0)
-		r = check_size(out);
+		r = tensor_check_size(out);
+	if (r == 0 && b->tensor)
+		return get_own(b, out);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)

@@ -7,6 +7,7 @@
 #include "libshare/buffer.h"
 #include "libshare/error.h"
 #include "libshare/stream.h"
+#include "libshare/tensor.h"
 
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out)
@@ -14,6 +15,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	static const share_export_options defaults = SHARE_EXPORT_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_EXPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
+	struct wire_bytes tensor;
 	share_fence fence;
 	int r = buffer_check(b);
 
@@ -23,6 +26,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
 	if (r == 0 && options->mode)
 		r = mode_check((int)options->mode);
+	if (r == 0)
+		r = tensor_for_request(b, options->tensor, room, &tensor);
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
@@ -39,6 +44,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	    .uses = options->uses,
 	    .timeout = options->timeout_ms,
 	    .size = b->home ? b->size : 0,
+	    .tensor = tensor,
 	};
 	r = rpc(b->client, &m, WIRE_TOKEN, &reply);
 	if (r != 0)

@@ -20,8 +20,12 @@
  * an older sender left out as zero, and ignores what a newer one added.
  */
 
-#define WIRE_VERSION        1
+#define WIRE_VERSION        2
 #define WIRE_VERSION_OLDEST 1
+
+/* From which on tensors go with names and tokens. */
+#define WIRE_VERSION_TENSORS 2
+#define WIRE_TENSOR_MAX      272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                            \
@@ -226,7 +230,8 @@
 	V(M, recipe, 128, 1, "struct memory_recipe of the segment, with GRANT_SEGMENT")            \
 	V(M, more, 4096, 1,                                                                        \
 	  "struct wire_more each: further buffers of the same size in the same "                   \
-	  "segment, with nothing to wait for; one reference on each")
+	  "segment, with nothing to wait for; one reference on each")                              \
+	V(M, tensor, WIRE_TENSOR_MAX, 2, "what came with the name or the token")
 #define WIRE_FIELDS_release(F, V, M)                                                        \
 	F(M, u64, buffer, 1, "identifier")                                                  \
 	F(M, u64, timeline, 1, "the fence behind the client's last use; 0: none is needed") \
@@ -242,7 +247,9 @@
 	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR")     \
 	F(M, u64, size, 1,                                                                \
 	  "bytes that are in use, from who may write or is the only holder; 0: as it is") \
-	V(M, name, 255, 1, "the name")
+	V(M, name, 255, 1, "the name")                                                    \
+	V(M, tensor, WIRE_TENSOR_MAX, 2,                                                  \
+	  "for those who look it up, as share_tensor_encode() has it; empty: none")
 #define WIRE_FIELDS_published(F, V, M) F(M, u64, version, 1, "of the name")
 #define WIRE_FIELDS_unpublish(F, V, M) V(M, name, 255, 1, "the name")
 #define WIRE_FIELDS_lookup(F, V, M)                                                              \
@@ -260,16 +267,17 @@
 	F(M, u32, change, 1, "enum share_change")              \
 	F(M, u32, reserved, 1, "0")                            \
 	V(M, name, 255, 1, "the name; empty with SHARE_OVERFLOW")
-#define WIRE_FIELDS_export(F, V, M)                                                    \
-	F(M, u64, buffer, 1, "identifier")                                             \
-	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed") \
-	F(M, u64, value, 1, "of that fence")                                           \
-	F(M, u32, mode, 1, "enum share_mode for importers")                            \
-	F(M, u32, uses, 1, "imports until it ends; 0: no limit")                       \
-	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")               \
-	F(M, u32, reserved, 1, "0")                                                    \
-	F(M, u64, size, 1,                                                             \
-	  "bytes that are in use, from who may write or is the only holder; 0: as it is")
+#define WIRE_FIELDS_export(F, V, M)                                                       \
+	F(M, u64, buffer, 1, "identifier")                                                \
+	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed")    \
+	F(M, u64, value, 1, "of that fence")                                              \
+	F(M, u32, mode, 1, "enum share_mode for importers")                               \
+	F(M, u32, uses, 1, "imports until it ends; 0: no limit")                          \
+	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")                  \
+	F(M, u32, reserved, 1, "0")                                                       \
+	F(M, u64, size, 1,                                                                \
+	  "bytes that are in use, from who may write or is the only holder; 0: as it is") \
+	V(M, tensor, WIRE_TENSOR_MAX, 2, "for importers, as that of PUBLISH")
 #define WIRE_FIELDS_token(F, V, M) V(M, token, 32, 1, "32 bytes")
 #define WIRE_FIELDS_import(F, V, M)                                     \
 	F(M, u32, mode, 1, "enum share_mode; 0: what the token allows") \

@@ -450,13 +450,15 @@ enum share_publish_flags {
 
 typedef struct share_publish_options {
 	size_t size;
-	uint32_t flags;            /* enum share_publish_flags */
-	uint32_t mode;             /* at most this for those who look it up; 0: SHARE_RDWR */
-	uint64_t expected_version; /* replace only this version, else SHARE_EBUSY; 0: any */
+	uint32_t flags;             /* enum share_publish_flags */
+	uint32_t mode;              /* at most this for those who look it up; 0: SHARE_RDWR */
+	uint64_t expected_version;  /* replace only this version, else SHARE_EBUSY; 0: any */
+	const share_tensor *tensor; /* what share_tensor_get() tells those who look it up; read
+				     * during the call; NULL: what the metadata says */
 } share_publish_options;
-#define SHARE_PUBLISH_OPTIONS_INIT                     \
-	{                                              \
-		sizeof(share_publish_options), 0, 0, 0 \
+#define SHARE_PUBLISH_OPTIONS_INIT                           \
+	{                                                    \
+		sizeof(share_publish_options), 0, 0, 0, NULL \
 	}
 
 /**
@@ -464,6 +466,9 @@ typedef struct share_publish_options {
  * Whoever looks it up is ordered after what was enqueued on @stream before. If the name exists it
  * is replaced atomically: each look-up gets the old buffer or the new one, and holders of the old
  * one keep it. The name goes when this process ends or disconnects, unless PERSISTENT.
+ *
+ * A tensor goes with the name, not with the buffer: several names may lead to parts of one buffer,
+ * or to other views of it. SHARE_EINVAL: it does not fit into the buffer.
  *
  * Each publication gets a version larger than all earlier ones of this broker, so that a version
  * never names two contents. @version may be NULL.
@@ -564,13 +569,14 @@ struct share_token {
 
 typedef struct share_export_options {
 	size_t size;
-	uint32_t mode;       /* at most this for importers; 0: SHARE_RDONLY */
-	uint32_t uses;       /* imports until the token ends; 0: until revoked */
-	uint32_t timeout_ms; /* it ends after this time; 0: no limit */
+	uint32_t mode;              /* at most this for importers; 0: SHARE_RDONLY */
+	uint32_t uses;              /* imports until the token ends; 0: until revoked */
+	uint32_t timeout_ms;        /* it ends after this time; 0: no limit */
+	const share_tensor *tensor; /* as in share_publish_options, for importers */
 } share_export_options;
-#define SHARE_EXPORT_OPTIONS_INIT                     \
-	{                                             \
-		sizeof(share_export_options), 0, 1, 0 \
+#define SHARE_EXPORT_OPTIONS_INIT                           \
+	{                                                   \
+		sizeof(share_export_options), 0, 1, 0, NULL \
 	}
 
 /**

@@ -74,6 +74,37 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out);
 const char *share_dtype_name(uint32_t dtype);
 uint32_t share_dtype_from_name(const char *name);
 
+/*
+ * A tensor in bytes, as it goes with a message's data, a name or a token; for programs in other
+ * languages, too. All numbers are little-endian:
+ *
+ *   0   "ShT1": what it is, and which version of it
+ *   4   2 bytes: dtype
+ *   6   1 byte: ndim
+ *   7   1 byte: which parts there are: 1, an offset that is not 0; 2, strides, as the tensor is not
+ *       C-contiguous
+ *   8   8 bytes: offset, if there is one; then 8 bytes for each dimension: shape; then the same
+ *       again for the strides, if there are any
+ *
+ * So a contiguous image of three dimensions is 32 bytes, and none is larger than this.
+ */
+#define SHARE_TENSOR_ENCODED_MAX 272
+
+/**
+ * Writes @t into @data, where there are @room bytes. Returns how many it took: what follows there
+ * is the program's. SHARE_EINVAL: there is no room, or as share_tensor_extent().
+ */
+int share_tensor_encode(const share_tensor *t, void *data, size_t room);
+
+/**
+ * Reads a tensor that the @size bytes of @data begin with into @out, which was set to
+ * SHARE_TENSOR_INIT. Returns how many bytes it took. It is one that share_tensor_extent() accepts,
+ * but who wrote it may be wrong: see whether that fits into share_size().
+ *
+ * SHARE_ENOENT: the data begins with something else. SHARE_EINVAL: with what is no proper tensor.
+ */
+int share_tensor_decode(const void *data, size_t size, share_tensor *out);
+
 /**
  * Describes @b as a tensor: writes the key "tensor" of the buffer's JSON metadata and keeps the
  * other keys. SHARE_EINVAL also when the tensor does not fit into the buffer. Otherwise as
@@ -81,8 +112,14 @@ uint32_t share_dtype_from_name(const char *name);
  */
 int share_tensor_set(share_buffer *b, const share_tensor *t);
 
-/** Reads it back into @out, which was set to SHARE_TENSOR_INIT, checked against the buffer's size.
- * SHARE_ENOENT: the metadata has no tensor. */
+/**
+ * What tensor @b is, into @out, which was set to SHARE_TENSOR_INIT: the one that came with the name
+ * or the token by which this handle was got (share_publish_options, share_export_options), without
+ * a request; if none did, that of the metadata. It fits into the buffer.
+ *
+ * SHARE_ENOENT: nothing describes it. SHARE_EINVAL: what does is no proper tensor, or larger than
+ * the buffer.
+ */
 int share_tensor_get(share_buffer *b, share_tensor *out);
 
 #pragma GCC visibility pop

@@ -122,6 +122,7 @@ static void hand_overs(struct script *s, enum script_call call, unsigned which)
 {
 	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
 	share_export_options export = SHARE_EXPORT_OPTIONS_INIT;
+	share_tensor t = SHARE_TENSOR_INIT;
 	share_buffer *b = s->buffers[which];
 	void *stream = which % 3 == 2 ? s->stream : NULL;
 	int mode = which % 2 ? SHARE_RDONLY : SHARE_RDWR;
@@ -133,6 +134,8 @@ static void hand_overs(struct script *s, enum script_call call, unsigned which)
 	case SCRIPT_PUBLISH_IF:
 		publish.flags = which % 4;
 		publish.expected_version = share_name_version(b);
+		if (which > 2 && share_tensor_get(b, &t) == 0)
+			publish.tensor = &t;
 		share_publish_with(b, names[which], &publish, stream, NULL);
 		break;
 	case SCRIPT_UNPUBLISH:

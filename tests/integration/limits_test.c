@@ -204,6 +204,38 @@ Test(limits, pools)
 		share_pool_close(p[i]);
 }
 
+Test(limits, metadata_that_goes_with_names_and_tokens_too)
+{
+	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
+	share_export_options export = SHARE_EXPORT_OPTIONS_INIT;
+	share_tensor t = SHARE_TENSOR_INIT;
+	share_buffer *b = allocate(pool, 4096, NULL);
+	share_token token;
+
+	check_ok(share_tensor_init(&t, SHARE_INT8, 6, (int64_t[]){1, 2, 3, 4, 5, 6}));
+	publish.tensor = export.tensor = &t; /* 56 of 100 bytes */
+	for (int i = 0; i < 5; i++)          /* one for another is no more */
+		check_ok(share_publish_with(b, "name", &publish, NULL, NULL));
+	check_error(share_publish_with(b, "second", &publish, NULL, NULL), SHARE_EQUOTA);
+	check_detail("100B of metadata");
+	check_error(share_export_with(b, &export, NULL, &token), SHARE_EQUOTA);
+	check_detail("100B of metadata");
+	/* what fails changes nothing: the name has its tensor still, and goes on counting */
+	check_ok(
+	    share_tensor_init(&t, SHARE_INT8, 12, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+	check_error(share_publish_with(b, "name", &publish, NULL, NULL), SHARE_EQUOTA);
+	check_ok(share_tensor_init(&t, SHARE_INT8, 6, (int64_t[]){1, 2, 3, 4, 5, 6}));
+	check_error(share_export_with(b, &export, NULL, &token), SHARE_EQUOTA);
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_export_with(b, &export, NULL, &token));
+	check_error(share_publish_with(b, "name", &publish, NULL, NULL), SHARE_EQUOTA);
+	check_ok(share_revoke(first, &token));
+	check_ok(share_publish_with(b, "name", &publish, NULL, NULL));
+	check_ok(share_unpublish(first, "name"));
+	check_ok(share_export_with(b, &export, NULL, &token));
+	check_ok(share_release(b, NULL));
+}
+
 Test(limits, metadata_also_when_it_is_replaced)
 {
 	share_buffer *a = allocate(pool, 1, NULL), *b = allocate(pool, 1, NULL);

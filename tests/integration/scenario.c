@@ -160,27 +160,42 @@ static void use_copies(share_buffer *b)
 	}
 }
 
+/* The tensor that came along is here, or the handle is not. */
+static void release_described(share_buffer *v, void *stream)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	check_ok(share_tensor_get(v, &t));
+	check_eq(t.shape[1], 4);
+	try(share_release(v, stream));
+}
+
 /* True when "scenario/name" leads to it. */
 static bool hand_over(share_client *c, share_buffer *b, void *stream)
 {
+	share_publish_options publish = SHARE_PUBLISH_OPTIONS_INIT;
+	share_export_options export = SHARE_EXPORT_OPTIONS_INIT;
+	share_tensor t = SHARE_TENSOR_INIT;
 	share_buffer *v = NULL;
 	share_token token;
 	bool published;
 	int n = 0;
 
-	published = try(share_publish(b, "scenario/name", stream));
+	check_ok(share_tensor_init(&t, SHARE_UINT8, 2, (int64_t[]){4, 4}));
+	publish.tensor = export.tensor = &t;
+	published = try(share_publish_with(b, "scenario/name", &publish, stream, NULL));
 	if (published) {
 		if (try(share_lookup(c, "scenario/name", SHARE_RDONLY, -1, stream, &v)))
-			try(share_release(v, stream));
+			release_described(v, stream);
 		else
 			check(v == NULL);
 		if (try_report(share_list(c, "scenario/name", on_name, &n)))
 			check_eq(n, 1);
 	}
 	v = NULL;
-	if (try(share_export(b, stream, &token))) {
+	if (try(share_export_with(b, &export, stream, &token))) {
 		if (try(share_import(c, &token, 0, stream, &v)))
-			try(share_release(v, stream));
+			release_described(v, stream);
 		else
 			check(v == NULL);
 	}

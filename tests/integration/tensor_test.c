@@ -175,6 +175,120 @@ Test(tensor, types_have_names_and_names_have_types)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* In bytes                                                                                    */
+
+static const int64_t image[] = {1080, 1920, 3};
+
+/* The format is for programs in other languages, too: what is in it stays where it is. */
+Test(tensor, in_bytes_is_as_it_is_written_down)
+{
+	static const unsigned char contiguous[] = {'S', 'h', 'T', '1', 0x08, 0x01, 3, 0, 0x38, 4, 0,
+						   0,   0,   0,   0,   0,    0x80, 7, 0, 0,    0, 0,
+						   0,   0,   3,   0,   0,    0,    0, 0, 0,    0},
+				   view[] = {'S', 'h', 'T',  '1', 0x20, 0x02, 1,   3,   4,   1,  0,
+					     0,   0,   0,    0,   0,    7,    0,   0,   0,   0,  0,
+					     0,   0,   0xfe, 255, 255,  255,  255, 255, 255, 255};
+	share_tensor t = SHARE_TENSOR_INIT;
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX];
+
+	check_ok(share_tensor_init(&t, SHARE_UINT8, 3, image));
+	check_eq(share_tensor_encode(&t, bytes, sizeof(bytes)), sizeof(contiguous));
+	check(memcmp(bytes, contiguous, sizeof(contiguous)) == 0);
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, (int64_t[]){7}));
+	t.strides[0] = -2;
+	t.offset = 0x104;
+	check_eq(share_tensor_encode(&t, bytes, sizeof(bytes)), sizeof(view));
+	check(memcmp(bytes, view, sizeof(view)) == 0);
+}
+
+static void check_there_and_back(const share_tensor *t)
+{
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX + 8];
+	share_tensor got = SHARE_TENSOR_INIT, other = SHARE_TENSOR_INIT;
+	int size = share_tensor_encode(t, bytes, sizeof(bytes));
+
+	check(size > 0 && size <= SHARE_TENSOR_ENCODED_MAX);
+	memset(bytes + size, 0xa5, sizeof(bytes) - (size_t)size);
+	check_eq(share_tensor_decode(bytes, sizeof(bytes), &got), size);
+	check(memcmp(&got, t, sizeof(got)) == 0);
+	for (int i = 0; i < size; i++) {
+		check(share_tensor_decode(bytes, (size_t)i, &other) < 0);
+		check_error(share_tensor_encode(t, bytes, (size_t)i), SHARE_EINVAL);
+	}
+}
+
+Test(tensor, in_bytes_is_the_same_tensor)
+{
+	int64_t shape[SHARE_TENSOR_MAX_DIMS];
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	for (uint32_t ndim = 0; ndim <= SHARE_TENSOR_MAX_DIMS; ndim++) {
+		for (uint32_t i = 0; i < ndim; i++)
+			shape[i] = (int64_t)i % 3 + 1;
+		t = (share_tensor)SHARE_TENSOR_INIT;
+		check_ok(share_tensor_init(&t, SHARE_FLOAT8_E4M3FN, ndim, shape));
+		check_there_and_back(&t);
+		t.offset = 4096;
+		check_there_and_back(&t);
+		for (uint32_t i = 0; i < ndim; i++)
+			t.strides[i] = 1 - (int64_t)i;
+		check_there_and_back(&t);
+	}
+	/* a stride means nothing where there is one element, or none; it is kept all the same */
+	t = make(2, (int64_t[]){1, 0});
+	t.strides[0] = 77;
+	check_there_and_back(&t);
+}
+
+Test(tensor, in_other_bytes_is_none)
+{
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX] = "{\"n\": 7}";
+	share_tensor t = SHARE_TENSOR_INIT, untouched = {.size = sizeof(t), .dtype = 77};
+
+	t = untouched;
+	check_error(share_tensor_decode(bytes, sizeof(bytes), &t), SHARE_ENOENT);
+	check_error(share_tensor_decode(NULL, 0, &t), SHARE_ENOENT);
+	check_error(share_tensor_decode(NULL, 8, &t), SHARE_EINVAL);
+	check_error(share_tensor_decode(bytes, 0, &t), SHARE_ENOENT);
+	memcpy(bytes, "ShT2", 4); /* a later version: not ours to understand */
+	check_error(share_tensor_decode(bytes, sizeof(bytes), &t), SHARE_ENOENT);
+	check(memcmp(&t, &untouched, sizeof(t)) == 0);
+	t.size = 0;
+	check_error(share_tensor_decode(bytes, sizeof(bytes), &t), SHARE_EINVAL);
+	check_error(share_tensor_encode(&untouched, bytes, sizeof(bytes)), SHARE_EINVAL);
+	check_error(share_tensor_encode(NULL, bytes, sizeof(bytes)), SHARE_EINVAL);
+	t = make(1, image);
+	check_error(share_tensor_encode(&t, NULL, 100), SHARE_EINVAL);
+}
+
+/* Whatever was changed on the way: it is refused, or it is a tensor that keeps all the rules. */
+Test(tensor, in_damaged_bytes_is_refused_or_sound)
+{
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX], damaged[SHARE_TENSOR_ENCODED_MAX];
+	share_tensor t = make(3, image), got = SHARE_TENSOR_INIT, untouched;
+	uint64_t bound;
+	int size, r;
+
+	t.strides[0] = -5760;
+	t.offset = (uint64_t)1079 * 5760 * 4;
+	size = share_tensor_encode(&t, bytes, sizeof(bytes));
+	check(size > 0);
+	for (int bit = 0; bit < 8 * size; bit++) {
+		memcpy(damaged, bytes, (size_t)size);
+		damaged[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		untouched = got;
+		r = share_tensor_decode(damaged, (size_t)size, &got);
+		check(r > 0 || r == SHARE_EINVAL || r == SHARE_ENOENT);
+		if (r > 0) {
+			check(r <= size);
+			check_ok(share_tensor_extent(&got, &bound));
+		} else {
+			check(memcmp(&got, &untouched, sizeof(got)) == 0);
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
 /* Of a buffer                                                                                 */
 
 static share_client *client;

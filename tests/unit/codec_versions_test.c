@@ -3,8 +3,8 @@
 /*
  * Old and new talk to each other: what happens to fields that one side does not know.
  *
- * wire_describe() is wrapped by the linker (see CMakeLists.txt): the table has no field younger
- * than version 1 yet, and the rules for those have to hold before there is one.
+ * wire_describe() is wrapped by the linker (see CMakeLists.txt): the table has few fields younger
+ * than version 1, and the rules for those have to hold for any that may come.
  */
 
 #include <string.h>
