@@ -96,7 +96,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
-	ch->doorbell = ch->epoll = ch->wakeup = ch->room = ch->timer = -1;
+	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
 	pthread_mutex_init(&ch->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
