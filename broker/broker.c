@@ -215,6 +215,7 @@ int broker_new(const struct config *config, struct broker **out)
 	slab_init_keep(&b->buffers, sizeof(struct buffer), BUFFER_KEEP);
 	slab_init(&b->leases, sizeof(struct lease));
 	lease_table_init(&b->lease_table);
+	slab_init_keep(&b->token_slab, sizeof(struct token), TOKEN_KEEP);
 	token_table_init(b);
 	channel_table_init(b);
 	b->base = event_base_new();
@@ -317,6 +318,7 @@ void broker_free(struct broker *b)
 	slab_done(&b->buffers);
 	slab_done(&b->blocks);
 	slab_done(&b->segments);
+	slab_done(&b->token_slab);
 	accounts_free(b->accounts);
 	if (b->catch_up)
 		event_free(b->catch_up);

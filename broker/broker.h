@@ -90,6 +90,7 @@ struct broker {
 	TAILQ_HEAD(watch_list, watch) watches;
 	uint64_t last_watch;
 	struct table tokens;
+	struct slab token_slab; /* struct token */
 	uint64_t last_event;
 
 	TAILQ_HEAD(, channel) channels; /* by identifier */

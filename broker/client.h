@@ -91,6 +91,8 @@ void client_accept(struct broker *b, int socket);
 
 /* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
 void client_hang_up(struct client *c, int error, const char *why);
+/* The same, as another client has asked for it. */
+void client_drop(struct client *c, const struct client *by);
 /* It has said goodbye, and is answered once everything it holds is released. */
 void client_goodbye(struct client *c, uint32_t serial);
 /* At the end of the broker. */

@@ -321,6 +321,18 @@ void client_hang_up(struct client *c, int error, const char *why)
 		broker_set_timer(c->broker, c->timer, &at_once);
 }
 
+void client_drop(struct client *c, const struct client *by)
+{
+	struct log_client who = client_in_log(c);
+	char why[128];
+
+	snprintf(why, sizeof(why), "uid %u has dropped this client (sharectl drop-client)",
+		 (unsigned)by->peer.uid);
+	log_dropped(&who, by->peer.uid);
+	connection_farewell(connection_socket(c->connection), SHARE_EDISCONNECTED, why);
+	client_hang_up(c, 0, NULL);
+}
+
 void client_lose(struct client *c, int error)
 {
 	struct log_client who = client_in_log(c);

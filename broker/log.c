@@ -212,6 +212,12 @@ void log_lost(const struct log_client *c, const char *why)
 	log_warning(CLIENT_FORMAT " is hung up on: %s", CLIENT_WORDS(c), why);
 }
 
+void log_dropped(const struct log_client *c, uid_t by)
+{
+	log_info(CLIENT_FORMAT " is dropped, as uid %u asked for it", CLIENT_WORDS(c),
+		 (unsigned)by);
+}
+
 void log_died(const struct log_client *c, const struct holdings *h)
 {
 	log_info(CLIENT_FORMAT " died holding %s", CLIENT_WORDS(c), words_of(h).text);

@@ -46,6 +46,7 @@ struct holdings {
 };
 void log_violation(const struct log_client *c, const char *what);
 void log_lost(const struct log_client *c, const char *why);
+void log_dropped(const struct log_client *c, uid_t by);
 /* How clients go that do not say goodbye: one line for each that held something, two for one that
  * went through quarantine. */
 void log_died(const struct log_client *c, const struct holdings *h);

@@ -130,12 +130,17 @@ void report_clients(struct page *p)
 		if (!c || !report_shows_client(p->r, c))
 			continue;
 		if (!report_add(
-			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I}", "client",
-				     report_integer(c->id), "pid", report_integer(c->peer.pid),
-				     "uid", report_integer(c->peer.uid), "label",
-				     report_text(c->label), "state", client_state_name(c->state),
-				     "leases", report_integer(c->holds.leases), "bytes",
-				     report_integer(c->holds.bytes)))) {
+			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
+				     "client", report_integer(c->id), "pid",
+				     report_integer(c->peer.pid), "uid",
+				     report_integer(c->peer.uid), "label", report_text(c->label),
+				     "state", client_state_name(c->state), "leases",
+				     report_integer(c->holds.leases), "bytes",
+				     report_integer(c->holds.bytes), "names",
+				     report_integer(c->holds.names), "tokens",
+				     report_integer(c->holds.tokens), "memberships",
+				     report_integer(c->holds.memberships), "events",
+				     report_integer(c->holds.events)))) {
 			report_set_cursor(p, i);
 			return;
 		}
@@ -177,7 +182,7 @@ static const struct {
     {"status", report_status},   {"pools", report_pools},     {"segments", report_segments},
     {"clients", report_clients}, {"buffers", report_buffers}, {"names", report_names},
     {"devices", report_devices}, {"events", report_events},   {"channels", report_channels},
-    {"users", report_users},
+    {"users", report_users},     {"tokens", report_tokens},
 };
 
 /* What there is now. False when answered, or when it will be. */

@@ -51,6 +51,7 @@ void report_pools(struct page *p);
 void report_segments(struct page *p);
 void report_buffers(struct page *p);
 void report_names(struct page *p);
+void report_tokens(struct page *p);
 /* report_users.c */
 void report_users(struct page *p);
 /* report_devices.c */

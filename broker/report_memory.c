@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reports of what is shared: pools, their segments, the buffers in those, and names. */
+/* Reports of what is shared: pools, their segments, the buffers in those, names, and tokens. */
 
 #include <string.h>
 
@@ -14,6 +14,7 @@
 #include "broker/report.h"
 #include "broker/request.h"
 #include "broker/segment.h"
+#include "broker/token.h"
 
 #define HOLDERS_MAX  16 /* listed for a buffer */
 #define PREFIX_OF(r) (&(r)->m->query.prefix)
@@ -166,5 +167,39 @@ void report_names(struct page *p)
 			return;
 		}
 		last = n;
+	}
+}
+
+/* Not the bytes, which would be enough to import. */
+static json_t *describe_token(const struct token *t)
+{
+	uint64_t now = broker_now_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
+
+	return json_pack(
+	    "{s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:I, s:I}", "token",
+	    report_identifier(token_id(t)), "buffer", report_identifier(buffer_id(t->buffer)),
+	    "size", report_integer(t->buffer->size), "pool",
+	    report_text(buffer_pool(t->buffer)->name), "mode", t->mode == SHARE_RDWR ? "rw" : "ro",
+	    "uses", t->uses ? json_integer(report_integer(t->uses)) : json_null(), "left_ms",
+	    t->ends_ms ? json_integer(report_integer(left)) : json_null(), "client",
+	    report_integer(t->maker->id), "pid", report_integer(t->maker->peer.pid), "uid",
+	    report_integer(t->maker->peer.uid));
+}
+
+void report_tokens(struct page *p)
+{
+	struct slab *slab = &p->r->broker->token_slab;
+	uint64_t first = report_cursor(p->r), i;
+	const struct token *t;
+
+	for (i = first; i <= UINT32_MAX && (t = slab_at(slab, (uint32_t)i)); i++) {
+		if (i - first == REPORT_SCANNED_MAX) {
+			report_set_cursor(p, i);
+			return;
+		}
+		if (t->live && token_is_for(t, p->r->client) && !report_add(p, describe_token(t))) {
+			report_set_cursor(p, i);
+			return;
+		}
 	}
 }

@@ -76,6 +76,8 @@ void handle_unwatch(struct request *r);
 void handle_export(struct request *r);
 void handle_import(struct request *r);
 void handle_revoke(struct request *r);
+/* request_drop.c */
+void handle_drop(struct request *r);
 /* request_event.c */
 void handle_recipe_get(struct request *r);
 void handle_event_create(struct request *r);

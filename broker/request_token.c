@@ -121,8 +121,9 @@ void handle_revoke(struct request *r)
 
 	if (!t)
 		return;
-	if (t->maker != r->client) {
-		request_fail(r, SHARE_EACCES, "another client made this token");
+	if (!token_is_for(t, r->client)) {
+		request_fail(r, SHARE_EACCES, "uid %u made this token",
+			     (unsigned)t->maker->peer.uid);
 		return;
 	}
 	token_free(r->broker, t);

@@ -3,7 +3,6 @@
 /* Tokens: secrets that stand for a buffer. Knows nothing of who may import. */
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -13,6 +12,9 @@
 #include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/token.h"
+
+#define CONTAINER_OF(pointer, type, member) \
+	((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member)))
 
 /* The bytes are random already. */
 static uint64_t hash_bytes(const unsigned char *bytes)
@@ -25,13 +27,13 @@ static uint64_t hash_bytes(const unsigned char *bytes)
 
 static uint64_t hash(const struct table_link *link)
 {
-	return hash_bytes(((const struct token *)(const void *)link)->bytes);
+	return hash_bytes(CONTAINER_OF(link, struct token, key)->bytes);
 }
 
 /* Takes the same time for every near miss, so that nobody can guess a token byte by byte. */
 static bool match(const struct table_link *link, const void *key)
 {
-	const unsigned char *a = ((const struct token *)(const void *)link)->bytes, *b = key;
+	const unsigned char *a = CONTAINER_OF(link, struct token, key)->bytes, *b = key;
 	unsigned char difference = 0;
 
 	for (size_t i = 0; i < TOKEN_SIZE; i++)
@@ -46,7 +48,26 @@ void token_table_init(struct broker *b)
 
 struct token *token_find(struct broker *b, const unsigned char *bytes)
 {
-	return (struct token *)(void *)table_find(&b->tokens, hash_bytes(bytes), match, bytes);
+	struct table_link *link = table_find(&b->tokens, hash_bytes(bytes), match, bytes);
+
+	return link ? CONTAINER_OF(link, struct token, key) : NULL;
+}
+
+uint64_t token_id(const struct token *t)
+{
+	return (uint64_t)t->generation << 32 | t->index;
+}
+
+struct token *token_by_id(struct broker *b, uint64_t id)
+{
+	struct token *t = slab_at(&b->token_slab, (uint32_t)id);
+
+	return t && t->live && t->generation == id >> 32 ? t : NULL;
+}
+
+bool token_is_for(const struct token *t, const struct client *client)
+{
+	return client->admin || client->peer.uid == t->maker->peer.uid;
 }
 
 static void on_timeout(evutil_socket_t fd, short what, void *data)
@@ -63,6 +84,7 @@ static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
 
 	if (timeout_ms == 0)
 		return 0;
+	t->ends_ms = broker_now_ms() + timeout_ms;
 	t->timer = event_new(b->base, -1, 0, on_timeout, t);
 	if (!t->timer)
 		return -ENOMEM;
@@ -92,7 +114,8 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
 	      struct token **out)
 {
-	struct token *t = calloc(1, sizeof(*t));
+	uint32_t index;
+	struct token *t = slab_alloc_indexed(&b->token_slab, &index);
 	int r;
 
 	if (!t)
@@ -102,9 +125,12 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	if (r != 0) {
 		metadata_free(t->tensor);
 		charge_return(&t->charge);
-		free(t);
+		slab_free(&b->token_slab, t);
 		return r;
 	}
+	t->generation++;
+	t->live = 1;
+	t->index = index;
 	t->buffer = terms->buffer;
 	buffer_ref(t->buffer);
 	t->mode = terms->mode;
@@ -130,7 +156,8 @@ void token_free(struct broker *b, struct token *t)
 	fence_done(&t->fence);
 	metadata_free(t->tensor);
 	charge_return(&t->charge);
-	free(t);
+	t->live = 0;
+	slab_free(&b->token_slab, t);
 	buffer_unref(b, buffer);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reports, a page at a time, handed on object by object. */
+/* Reports, a page at a time, handed on object by object; and what can be done about their rows. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -65,4 +65,25 @@ int share_inspect(share_client *c, const char *what, int (*each)(const char *jso
 	if (!c || !what || !each)
 		return fail(SHARE_EINVAL, "client, report or callback is NULL");
 	return inspect(c, what, "", each, data);
+}
+
+static int drop(share_client *c, enum wire_dropped what, uint64_t id)
+{
+	struct wire_message m = {.type = WIRE_DROP};
+
+	if (!c)
+		return fail(SHARE_EINVAL, "the client is NULL");
+	m.drop.what = what;
+	m.drop.id = id;
+	return rpc(c, &m, WIRE_DONE, NULL);
+}
+
+int share_revoke_id(share_client *c, uint64_t token)
+{
+	return drop(c, WIRE_DROP_TOKEN, token);
+}
+
+int share_drop_client(share_client *c, uint64_t client)
+{
+	return drop(c, WIRE_DROP_CLIENT, client);
 }

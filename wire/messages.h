@@ -70,7 +70,8 @@
 	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, "Makes a token for a buffer.")            \
 	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, "The token.")                             \
 	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, "Gets the buffer behind a token.")        \
-	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, "Ends a token of this client.")            \
+	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE,                                            \
+	  "Ends a token. For the user who made it, and for administrators.")                       \
 	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE,                                \
 	  "Replaces a buffer's metadata; empty removes it.")                                       \
 	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA,                            \
@@ -142,6 +143,9 @@
 	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING,                         \
 	  "A member has lost what it was told (for want of memory, say): to the next "             \
 	  "CHANNEL_SYNC all others are new.")                                                      \
+	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE,                                                \
+	  "Ends what a report names: a token, or the connection of another client. For its "       \
+	  "user, and for administrators; others have SHARE_ENOENT.")                               \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
 	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
@@ -378,6 +382,10 @@
 	F(M, u64, producer, 1, "identifier of the producer's")        \
 	F(M, u64, buffer, 1, "identifier")                            \
 	F(M, u64, size, 1, "bytes, as the message says")
+#define WIRE_FIELDS_drop(F, V, M)               \
+	F(M, u32, what, 1, "enum wire_dropped") \
+	F(M, u32, reserved, 1, "0")             \
+	F(M, u64, id, 1, "identifier, as reports have it")
 #define WIRE_FIELDS_agent_device_get(F, V, M)
 #define WIRE_FIELDS_agent_device(F, V, M)                                                        \
 	F(M, u64, total, 1, "bytes of memory")                                                   \

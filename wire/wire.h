@@ -69,6 +69,12 @@ enum wire_trim_flags {
 	WIRE_TRIM_ENDED = 1 << 0, /* the pool was destroyed: keep nothing of it any more */
 };
 
+/* What a DROP ends. */
+enum wire_dropped {
+	WIRE_DROP_CLIENT = 1,
+	WIRE_DROP_TOKEN = 2,
+};
+
 /* One more buffer of a GRANT. */
 struct wire_more {
 	uint64_t buffer;

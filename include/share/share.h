@@ -597,7 +597,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 int share_import(share_client *c, const share_token *token, int mode, void *stream,
 		 share_buffer **out);
 
-/** Ends a token that this client made. SHARE_ENOENT; SHARE_EACCES: another client made it. */
+/** Ends a token. It belongs to the user who made it. SHARE_ENOENT; SHARE_EACCES: another user made
+ * it. */
 int share_revoke(share_client *c, const share_token *token);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -605,13 +606,31 @@ int share_revoke(share_client *c, const share_token *token);
 
 /**
  * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
- * "clients", "buffers", "names", "devices", "events", "channels" or "users" (one object each);
- * identifiers are hexadecimal strings. @each gets one object at a time, valid during the call; a
- * non-zero return stops and is returned. Shows what this user may see: administrators everything,
- * others what is in pools they may use, their own clients, and what they have themselves.
+ * "clients", "buffers", "names", "tokens", "devices", "events", "channels" or "users" (one object
+ * each); identifiers are hexadecimal strings, but for those of clients, which are numbers. @each
+ * gets one object at a time, valid during the call; a non-zero return stops and is returned. Shows
+ * what this user may see: administrators everything, others what is in pools they may use, their
+ * own clients, and what they have themselves.
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);
+
+/**
+ * Ends a token by its identifier in the report "tokens", which is no secret. For the user who made
+ * it, and for administrators. SHARE_ENOENT: there is none (any more), or it is another user's.
+ */
+int share_revoke_id(share_client *c, uint64_t token);
+
+/**
+ * Ends the connection of another client, by its identifier in the report "clients": for its user,
+ * and for administrators. Its names and tokens, and what it waits for, are gone at once; its calls
+ * fail with SHARE_EDISCONNECTED from then on. The memory that it holds stays its own, in
+ * quarantine, until its process ends: it could still be using it.
+ *
+ * SHARE_ENOENT: there is none (any more), or it is another user's; SHARE_ESTALE: it has lost its
+ * connection already; SHARE_EINVAL: it is this client.
+ */
+int share_drop_client(share_client *c, uint64_t client);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -159,6 +159,8 @@ static void call_everything(void)
 	check_error(share_export_with(buffer, NULL, stream, &other), SHARE_EFORK);
 	check_error(share_import(c, &token, 0, NULL, &b), SHARE_EFORK);
 	check_error(share_revoke(c, &token), SHARE_EFORK);
+	check_error(share_revoke_id(c, 1), SHARE_EFORK);
+	check_error(share_drop_client(c, 1), SHARE_EFORK);
 	check_error(share_inspect(c, "status", each_json, NULL), SHARE_EFORK);
 	check_error(share_fence_record(c, stream, &f), SHARE_EFORK);
 	check_error(share_fence_wait(c, &fence, NULL), SHARE_EFORK);

@@ -114,6 +114,8 @@ Test(lost_broker, every_call_that_needs_it_says_so)
 	check_error(share_export(buffer, NULL, &other), SHARE_EDISCONNECTED);
 	check_error(share_import(c, &token, 0, NULL, &b), SHARE_EDISCONNECTED);
 	check_error(share_revoke(c, &token), SHARE_EDISCONNECTED);
+	check_error(share_revoke_id(c, 1), SHARE_EDISCONNECTED);
+	check_error(share_drop_client(c, 1), SHARE_EDISCONNECTED);
 	check_error(share_inspect(c, "status", each_json, NULL), SHARE_EDISCONNECTED);
 	check_error(share_dispatch(c), SHARE_EDISCONNECTED);
 	check_detail("broker");

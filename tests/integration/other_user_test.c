@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -247,6 +248,100 @@ Test(other_user, a_group_gives_what_it_says_and_no_more)
 
 	run_as(carols_colleague_reads);
 	end_alice(alice);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* What @c is shown of a token, and of alice's client: their identifiers, 0 when nothing. */
+static uint64_t first_token(share_client *c)
+{
+	json_t *rows = report(c, "tokens");
+	const char *id = json_string_value(json_object_get(json_array_get(rows, 0), "token"));
+	uint64_t token = id ? strtoull(id, NULL, 16) : 0;
+
+	json_decref(rows);
+	return token;
+}
+
+static uint64_t client_of(share_client *c, uid_t uid)
+{
+	json_t *rows = report(c, "clients");
+	const json_t *row = row_where(rows, "uid", uid);
+	uint64_t id = row ? (uint64_t)number_of(row, "client") : 0;
+
+	json_decref(rows);
+	return id;
+}
+
+static uint64_t alices_token, alices_client;
+
+static void bob_ends_nothing_of_alices(struct child *self, void *data)
+{
+	share_client *c;
+
+	(void)self, (void)data;
+	become(BOB, 0);
+	c = child_connect("bob");
+	check_eq(first_token(c), 0);
+	check_error(share_revoke_id(c, alices_token), SHARE_ENOENT);
+	check_detail("of yours");
+	check_error(share_revoke(c, &token_of_alice), SHARE_EACCES);
+	check_detail("uid 4711 made this token");
+	check_eq(client_of(c, ALICE), 0);
+	check_error(share_drop_client(c, alices_client), SHARE_ENOENT);
+	check_detail("of yours");
+	check_error(share_unpublish(c, "alice/name"), SHARE_EACCES);
+	check_error(share_pool_destroy(c, "default"), SHARE_EACCES);
+	share_disconnect(c);
+}
+
+Test(other_user, what_a_user_has_made_others_cannot_end)
+{
+	struct child *alice = start_alice("default");
+
+	alices_token = first_token(client);
+	alices_client = client_of(client, ALICE);
+	check(alices_token != 0 && alices_client != 0);
+	run_as(bob_ends_nothing_of_alices);
+	settle(client, s.clients == 2 && s.names == 1 && s.tokens == 1);
+	end_alice(alice);
+}
+
+/* Another process of the same user, or an administrator. */
+static void ends_what_is_alices(struct child *self, void *data)
+{
+	share_client *c;
+
+	(void)self;
+	become(*(uid_t *)data, 0);
+	c = child_connect("somebody");
+	check_ok(share_unpublish(c, "alice/name"));
+	check_ok(share_revoke_id(c, first_token(c)));
+	check_ok(share_pool_destroy(c, "alices"));
+	check_ok(share_drop_client(c, alices_client));
+	share_disconnect(c);
+}
+
+static void expect_all_of_alices_ended_by(uid_t uid)
+{
+	struct child *alice = start_alice("alices");
+
+	alices_client = client_of(client, ALICE);
+	child_finish(child_start(ends_what_is_alices, &uid));
+	settle(client, s.names == 0 && s.tokens == 0 && s.pools == 2 && s.quarantined == 1 &&
+			   s.leases == 1);
+	child_kill(alice);
+	settle(client, s.clients == 1 && s.pools == 1);
+}
+
+Test(other_user, another_process_of_the_user_can_end_it_all)
+{
+	expect_all_of_alices_ended_by(ALICE);
+}
+
+Test(other_user, an_administrator_can_end_it_all)
+{
+	expect_all_of_alices_ended_by(CAROL);
 }
 
 /* How much a user has of something, as @c is told; -1: nothing is said of that. */

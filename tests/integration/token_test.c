@@ -161,12 +161,13 @@ Test(token, ends_with_the_connection_that_made_it)
 	expect_none(&second);
 }
 
-Test(token, is_revoked_by_its_maker_only)
+Test(token, is_revoked_by_any_client_of_its_user)
 {
 	share_token token = export_with(0, 1, 0);
 
-	check(share_revoke(other, &token) < 0);
-	expect_import(&token, 0, SHARE_RDONLY);
+	check_ok(share_revoke(other, &token));
+	expect_none(&token);
+	check_error(share_revoke(client, &token), SHARE_ENOENT);
 }
 
 Test(token, cannot_be_guessed_from_one_that_is_nearly_right)
