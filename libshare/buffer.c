@@ -36,13 +36,6 @@ int deadline_left(int64_t deadline)
 	return left < 0 ? 0 : (int)left;
 }
 
-int buffer_check(share_buffer *b)
-{
-	if (!b)
-		return fail(SHARE_EINVAL, "the buffer is NULL");
-	return client_is_forked(b->client) ? fail_fork() : 0;
-}
-
 int mode_check(int mode)
 {
 	if (mode != SHARE_RDONLY && mode != SHARE_RDWR)
@@ -151,47 +144,75 @@ static bool is_as_kept(const share_pool *p, uint64_t alignment)
 	return alignment <= p->info.alignment && (alignment & (alignment - 1)) == 0;
 }
 
-int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
-		     share_buffer **out)
+/* What there was none of here. */
+static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t size,
+						       uint64_t alignment, bool as_kept,
+						       void *stream, share_buffer **out)
 {
-	int r;
+	share_buffer *b;
+	int r = 1;
+
+	if (as_kept) {
+		buffers_cooled(p->client, false);
+		r = refill(p, size, stream, &b);
+	}
+	if (r == 1)
+		r = alloc_exactly(p, size, alignment, stream, &b);
+	if (r == 0)
+		*out = handle_give(b);
+	return r;
+}
+
+static inline int alloc(share_pool *p, uint64_t size, const share_alloc_options *options,
+			void *stream, share_buffer **out)
+{
+	uint64_t alignment;
+	share_buffer *b;
+	bool as_kept;
+	int r = 0;
 
 	if (!p || !out || (options && options->size != sizeof(*options)))
 		return fail(SHARE_EINVAL, "pool or out is NULL, or options were not initialised");
 	if (client_is_forked(p->client))
 		return fail_fork();
-	r = stream_check(p->client, p->kind, stream);
+	if (stream)
+		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
-	if (p->magazine && (!options || is_as_kept(p, options->alignment))) {
-		share_buffer *b = magazine_take(p->magazine, size, stream);
+	alignment = options ? options->alignment : 0;
+	as_kept = p->magazine && is_as_kept(p, alignment);
+	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
+	if (!b)
+		return alloc_from_broker(p, size, alignment, as_kept, stream, out);
+	*out = handle_give(b);
+	return 0;
+}
 
-		if (b) {
-			*out = b;
-			return 0;
-		}
-		buffers_cooled(p->client, false);
-		r = refill(p, size, stream, out);
-		if (r <= 0)
-			return r;
-	}
-	return alloc_exactly(p, size, options ? options->alignment : 0, stream, out);
+int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
+		     share_buffer **out)
+{
+	return alloc(p, size, options, stream, out);
 }
 
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 {
-	return share_alloc_with(p, size, NULL, stream, out);
+	return alloc(p, size, NULL, stream, out);
 }
 
 share_buffer *share_retain(share_buffer *b)
 {
-	if (b)
-		atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+	share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	if (!found)
+		return NULL;
+	buffer_ref(found);
+	handle_keep(found);
 	return b;
 }
 
 void *share_ptr(share_buffer *b)
 {
+	b = handle_find(b, HANDLE_BUFFER);
 	if (!b || client_is_forked(b->client))
 		return NULL;
 	return (char *)b->mapping->address + b->offset;
@@ -199,31 +220,39 @@ void *share_ptr(share_buffer *b)
 
 uint64_t share_size(share_buffer *b)
 {
+	b = handle_find(b, HANDLE_BUFFER);
 	return b ? b->size : 0;
+}
+
+uint64_t buffer_tell_id(share_buffer *b)
+{
+	if (b->home)
+		atomic_store_explicit(&b->known, true, memory_order_relaxed);
+	return b->id;
 }
 
 uint64_t share_id(share_buffer *b)
 {
-	/* whoever was told must never find another buffer by it */
-	if (b && b->home)
-		atomic_store_explicit(&b->known, true, memory_order_relaxed);
-	return b ? b->id : 0;
+	b = handle_find(b, HANDLE_BUFFER);
+	return b ? buffer_tell_id(b) : 0;
 }
 
 int share_mode(share_buffer *b)
 {
+	b = handle_find(b, HANDLE_BUFFER);
 	return b ? (int)b->mode : 0;
 }
 
 uint64_t share_name_version(share_buffer *b)
 {
+	b = handle_find(b, HANDLE_BUFFER);
 	return b ? b->version : 0;
 }
 
 int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 {
 	const struct segment *s;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r == 0 && (!out || out->size != sizeof(*out)))
 		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
@@ -245,7 +274,7 @@ int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 
 int share_buffer_status(share_buffer *b)
 {
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r != 0)
 		return r;

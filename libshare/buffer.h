@@ -3,7 +3,9 @@
 #define LIBSHARE_BUFFER_H
 
 #include "libshare/client.h"
+#include "libshare/error.h"
 #include "libshare/gpu_late.h"
+#include "libshare/handle.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
 
@@ -35,8 +37,10 @@ struct buffer_tensor {
 
 /* One reference of this process on a buffer: what one GRANT gave. */
 struct share_buffer {
-	atomic_uint refs;
+	struct handle handle;
+	atomic_uint refs;      /* the program's, and those of the library's own */
 	atomic_bool known;     /* to others, so that the identifier must go with it */
+	bool plain;            /* of a magazine of host memory */
 	uint8_t size_class;    /* in its magazine */
 	struct magazine *home; /* NULL: it goes back to the broker. Holds it */
 	struct uses uses;
@@ -103,8 +107,40 @@ int buffer_give_back(share_buffer *b);
 /* Gives back those in `cooling` whose fences are reached; @all: whether or not. */
 void buffers_cooled(share_client *c, bool all);
 
-/* Fails with SHARE_EINVAL or SHARE_EFORK. */
-int buffer_check(share_buffer *b);
+/* An object of zeros, in which there is room for a loan as well (libshare/channel.h); or NULL. */
+#define BUFFER_ROOM 240
+share_buffer *buffer_new(void);
+
+/* From a handle to the buffer: 0, SHARE_EINVAL or SHARE_EFORK. */
+static inline int buffer_resolve(share_buffer **b)
+{
+	share_buffer *found = handle_find(*b, HANDLE_BUFFER);
+
+	if (!found)
+		return handle_fault(*b, HANDLE_BUFFER);
+	*b = found;
+	return client_is_forked(found->client) ? fail_fork() : 0;
+}
+
+/* Of a handle that was found before. */
+static inline share_buffer *buffer_of(const share_buffer *handle)
+{
+	return handle_object(handle);
+}
+
+/* One more reference, of the library's own. */
+static inline void buffer_ref(share_buffer *b)
+{
+	atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+}
+
+/* share_release() of a reference that was taken from the handle, or that no handle stands for.
+ * @kept: set where it is not given up after all. */
+int buffer_release(share_buffer *b, void *stream, bool *kept);
+
+/* What it is called, told to somebody who must never find another buffer by it. */
+uint64_t buffer_tell_id(share_buffer *b);
+
 int name_check(const char *name);
 int mode_check(int mode);
 

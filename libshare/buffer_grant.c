@@ -43,13 +43,18 @@ static bool keep_tensor(share_buffer *b, const struct wire_bytes *tensor)
 	return true;
 }
 
+share_buffer *buffer_new(void)
+{
+	return handle_new(HANDLE_BUFFER, BUFFER_ROOM);
+}
+
 int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out)
 {
-	share_buffer *b = calloc(1, sizeof(*b));
+	share_buffer *b = buffer_new();
 	int r;
 
 	if (b && !keep_tensor(b, &m->tensor)) {
-		free(b);
+		handle_free(b);
 		b = NULL;
 	}
 	r = b ? segment_get(c, m, m->mode == SHARE_RDWR, &b->segment, &b->mapping)
@@ -57,7 +62,7 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 	if (r != 0) {
 		if (b)
 			free(b->tensor);
-		free(b);
+		handle_free(b);
 		give_back(c, m->buffer);
 		return r;
 	}
@@ -82,7 +87,7 @@ void buffer_free(share_buffer *b)
 	if (b->home)
 		magazine_unref(b->home);
 	free(b->tensor);
-	free(b);
+	handle_free(b);
 }
 
 void buffer_drop(share_buffer *b)

@@ -159,24 +159,22 @@ static bool lock_uses(share_buffer *b)
 	return true;
 }
 
-static int release_private(share_buffer *b, void *stream)
+static int release_private(share_buffer *b, void *stream, bool *kept)
 {
 	share_client *c = b->client;
 	bool locked;
 	int r;
 
-	if (!stream && magazine_is_plain(b->home) &&
-	    atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
-		return magazine_put_idle(b->home, b);
 	locked = lock_uses(b);
 	r = uses_note(b, stream);
 	if (locked)
 		pthread_mutex_unlock(&c->uses);
+	*kept = r != 0;
 	return r != 0 ? r : let_go(b);
 }
 
 /* Others know it, and what they do to it the broker orders: so it is told at once. */
-static int release_known(share_buffer *b, void *stream)
+static int release_known(share_buffer *b, void *stream, bool *kept)
 {
 	share_client *c = b->client;
 	share_fence fence = {0, 0};
@@ -185,13 +183,15 @@ static int release_known(share_buffer *b, void *stream)
 
 	r = MUTATION(release_without_fence) ? 0 : stream_signal(c, b->mapping, stream, &fence);
 	/* the driver knows no such stream, or it is being captured */
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
+	if (*kept)
 		return r;
 	if (r != 0) {
 		/* no memory for a signal: being done is as good as saying so. And on a device that
 		 * is broken everything is over; otherwise the work may still run. */
 		failed = stream_synchronize(c, b->mapping, stream, &fatal);
-		if (failed && !fatal)
+		*kept = failed && !fatal;
+		if (*kept)
 			return failed;
 		fence = (share_fence){0, 0};
 	}
@@ -216,17 +216,47 @@ static int release_known(share_buffer *b, void *stream)
 	return failed ? failed : r;
 }
 
-int share_release(share_buffer *b, void *stream)
+int buffer_release(share_buffer *b, void *stream, bool *kept)
 {
-	int r = buffer_check(b);
+	int r = client_is_forked(b->client) ? fail_fork() : 0;
 
 	if (r == 0 && stream)
 		r = stream_check(b->client, b->segment->kind, stream);
+	*kept = r != 0;
 	if (r != 0)
 		return r;
 	if (atomic_load_explicit(&b->lent, memory_order_acquire))
-		return channel_release(b, stream);
-	return is_private(b) ? release_private(b, stream) : release_known(b, stream);
+		return channel_release(b, stream, kept);
+	return is_private(b) ? release_private(b, stream, kept) : release_known(b, stream, kept);
+}
+
+/* On host memory the calling thread's work is over when it lets go, and alone there is nothing to
+ * note: the commonest case. */
+static inline bool is_idle(const share_buffer *b, const void *stream)
+{
+	return !stream && b->plain && is_private(b) && !client_is_forked(b->client) &&
+	       atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+static __attribute__((noinline)) int release_taken(share_buffer *b, void *stream)
+{
+	bool kept;
+	int r = buffer_release(b, stream, &kept);
+
+	if (kept)
+		handle_keep(b);
+	return r;
+}
+
+int share_release(share_buffer *b, void *stream)
+{
+	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
+
+	if (!taken)
+		return handle_fault(b, HANDLE_BUFFER);
+	if (is_idle(taken, stream))
+		return magazine_put_idle(taken->home, taken);
+	return release_taken(taken, stream);
 }
 
 int buffer_release_after(share_buffer *b, struct fences *f, bool shared)

@@ -90,7 +90,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 {
 	struct buffer_watch *w;
 	share_client *c;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r == 0 && !callback)
 		r = fail(SHARE_EINVAL, "the callback is NULL");

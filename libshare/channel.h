@@ -233,8 +233,8 @@ struct lent_buffer {
 	struct lent_buffer *next; /* free */
 };
 
-/* share_release() of a handle whose `lent` is set. */
-int channel_release(share_buffer *b, void *stream);
+/* buffer_release() of one whose `lent` is set. */
+int channel_release(share_buffer *b, void *stream, bool *kept);
 
 /* Makes an ordinary handle of it. 0 or an error. */
 int channel_retain(share_buffer *b);

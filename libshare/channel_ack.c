@@ -14,6 +14,8 @@
 #include "libshare/stream.h"
 #include "libshare/uses.h"
 
+#define GIVEN_UP "this message was given up before"
+
 void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 			struct ring_fence fence, bool retained)
 {
@@ -40,7 +42,7 @@ static void give_up_locked(share_channel *ch, share_message *m, struct ring_fenc
 		return;
 	channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
 	if (m->buffer)
-		lent_free_locked(ch, lent_of(m->buffer));
+		lent_free_locked(ch, lent_of(buffer_of(m->buffer)));
 	m->channel = NULL;
 	m->buffer = NULL;
 	ch->held--;
@@ -48,12 +50,12 @@ static void give_up_locked(share_channel *ch, share_message *m, struct ring_fenc
 
 static bool is_loan(const share_message *m)
 {
-	return m->buffer && atomic_load_explicit(&m->buffer->lent, memory_order_acquire);
+	return m->buffer && atomic_load_explicit(&buffer_of(m->buffer)->lent, memory_order_acquire);
 }
 
 static bool is_kept(const share_message *m)
 {
-	return atomic_load_explicit(&m->buffer->refs, memory_order_acquire) > 1;
+	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
 }
 
 /*
@@ -62,16 +64,17 @@ static bool is_kept(const share_message *m)
  */
 static int let_go_of_kept(share_message *m, void *stream)
 {
-	bool loan = is_loan(m);
+	share_buffer *b = buffer_of(m->buffer);
+	bool loan = is_loan(m), kept;
 	int r;
 
-	if (!m->buffer || (loan && !is_kept(m)))
+	if (!b || (loan && !is_kept(m)))
 		return 0;
-	if (loan && channel_retain(m->buffer) == 0)
+	if (loan && channel_retain(b) == 0)
 		loan = false;
-	r = share_release(m->buffer, stream);
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP || r == SHARE_EFORK)
-		return r;
+	r = buffer_release(b, stream, &kept);
+	if (kept)
+		return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
 	m->buffer = NULL;
 	m->receipt |= RECEIPT_RETAINED;
 	if (loan)
@@ -82,7 +85,7 @@ static int let_go_of_kept(share_message *m, void *stream)
 /* What was told of a loan by share_release() comes before the signal. */
 static int order_uses(share_message *m, void *stream)
 {
-	share_buffer *b = m->buffer;
+	share_buffer *b = buffer_of(m->buffer);
 
 	if (!m->channel || !b || uses_are_over(b))
 		return 0;
@@ -94,7 +97,7 @@ static share_buffer *first_loan(share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].buffer)
-			return messages[i].buffer;
+			return buffer_of(messages[i].buffer);
 	return NULL;
 }
 
@@ -207,23 +210,56 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 	return r != 0 ? r : failed;
 }
 
-static int check(share_message *messages, size_t n, void *stream)
+/* The references that messages have to their buffers are theirs still, where they were not given
+ * up. */
+static void keep_all(share_message *messages, size_t n)
 {
-	int r = 0;
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].channel && messages[i].buffer)
+			handle_keep_lent(buffer_of(messages[i].buffer));
+}
 
-	for (size_t i = 0; r == 0 && i < n; i++) {
+/* Those references are taken from them, so that of two who give the same message up one does. */
+static int take_all(share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].buffer || handle_take_lent(messages[i].buffer, HANDLE_BUFFER))
+			continue;
+		keep_all(messages, i);
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	}
+	return 0;
+}
+
+static int check(const share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
 		share_channel *ch = messages[i].channel;
 
 		if (!ch)
-			return fail(SHARE_EINVAL, "this message was given up before");
+			return fail(SHARE_EINVAL, GIVEN_UP);
 		if (ch != messages[0].channel)
 			return fail(SHARE_EINVAL, "these messages are of different channels");
 		if (client_is_forked(ch->client))
 			return fail_fork();
-		if (messages[i].buffer)
-			r = stream_check(ch->client, messages[i].buffer->segment->kind, stream);
 	}
-	return r;
+	return 0;
+}
+
+static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
+{
+	for (size_t i = 0; i < n; i++) {
+		int r = messages[i].buffer
+			    ? stream_check(ch->client, buffer_of(messages[i].buffer)->segment->kind,
+					   stream)
+			    : 0;
+
+		if (r != 0)
+			return r;
+	}
+	for (size_t i = 0; ch->before_ack && i < n; i++)
+		ch->before_ack(ch->owner, &messages[i]);
+	return ack_all(ch, messages, n, stream);
 }
 
 int share_ack_many(share_message *messages, size_t n, void *stream)
@@ -233,14 +269,17 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 
 	if (!messages || n == 0)
 		return fail(SHARE_EINVAL, "there are no messages");
-	r = check(messages, n, stream);
+	r = check(messages, n);
 	if (r != 0)
 		return r;
 	ch = messages[0].channel;
 	if (ch->role == SHARE_CONSUMER) {
-		for (size_t i = 0; ch->before_ack && i < n; i++)
-			ch->before_ack(ch->owner, &messages[i]);
-		return ack_all(ch, messages, n, stream);
+		r = take_all(messages, n);
+		if (r == 0) {
+			r = ack_taken(ch, messages, n, stream);
+			keep_all(messages, n);
+		}
+		return r;
 	}
 	for (size_t i = 0; i < n; i++) {
 		r = ack_taken_back(ch, &messages[i], stream);
@@ -281,9 +320,11 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled)
 {
-	if (!are_on_same_device(m->buffer, sent) || !is_loan(m) || is_kept(m) ||
-	    !uses_are_over(m->buffer))
+	if (!are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) || !is_loan(m) ||
+	    is_kept(m) || !uses_are_over(buffer_of(m->buffer)))
 		return share_ack(m, stream);
+	if (!handle_take_lent(m->buffer, HANDLE_BUFFER))
+		return fail(SHARE_EINVAL, GIVEN_UP);
 	ack_behind(m, signalled);
 	return 0;
 }
@@ -322,7 +363,7 @@ int share_channel_take_back(share_channel *ch, share_message *out)
 	if (done)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
 	*out = (share_message){
-	    .buffer = a->buffer,
+	    .buffer = a->buffer ? handle_give_again(a->buffer) : NULL,
 	    .number = a->message.number,
 	    .producer = ch->member,
 	    .deliveries = a->message.deliveries,

@@ -85,7 +85,7 @@ static void free_lists(share_channel *ch)
 	}
 	while ((l = ch->handles)) {
 		ch->handles = l->next;
-		free(l);
+		handle_free(l);
 	}
 	channel_displaced_done(ch);
 	free(ch->sent);
@@ -148,7 +148,7 @@ static void drop_stash_locked(share_channel *ch)
 	while ((s = STAILQ_FIRST(&ch->stash))) {
 		STAILQ_REMOVE_HEAD(&ch->stash, link);
 		if (s->message.buffer)
-			lent_free_locked(ch, lent_of(s->message.buffer));
+			lent_free_locked(ch, lent_of(buffer_of(s->message.buffer)));
 		ch->held--;
 		free(s);
 	}

@@ -78,7 +78,7 @@ static int take_locked(share_channel *ch, share_message *out)
 		if (m->buffer == 0)
 			return 1;
 		l = lent_new_locked(ch);
-		out->buffer = &l->b;
+		out->buffer = handle_lend(&l->b);
 		if (lent_fill_locked(ch, l, slot, m))
 			return 1;
 		out->buffer = NULL;
@@ -305,7 +305,7 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 	pthread_mutex_unlock(&ch->lock);
 	if (r != 1 || !out->buffer)
 		return r;
-	r = lent_reach(ch, out->buffer);
+	r = lent_reach(ch, buffer_of(out->buffer));
 	if (r == 0)
 		return 1;
 	if (r == SHARE_ENOMEM) { /* of this process */
@@ -313,7 +313,7 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 		return r;
 	}
 	pthread_mutex_lock(&ch->lock);
-	lent_free_locked(ch, lent_of(out->buffer));
+	lent_free_locked(ch, lent_of(buffer_of(out->buffer)));
 	pthread_mutex_unlock(&ch->lock);
 	out->buffer = NULL;
 	return r;
@@ -329,11 +329,13 @@ static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, shar
 {
 	int64_t deadline = deadline_of(timeout_ms);
 	int r = receive(ch, timeout_ms, deadline, out);
+	const share_buffer *b;
 
 	if (r != 1 || (!out->buffer && !out->after))
 		return r;
-	r = out->buffer ? stream_check(ch->client, out->buffer->segment->kind, stream) : 0;
-	if (r == 0 && (out->after || out->buffer->giver.page))
+	b = buffer_of(out->buffer);
+	r = b ? stream_check(ch->client, b->segment->kind, stream) : 0;
+	if (r == 0 && (out->after || b->giver.page))
 		r = channel_order(out, stream, deadline_left(deadline));
 	if (r == 0)
 		return 1;

@@ -28,7 +28,8 @@ struct lent_buffer *lent_of(share_buffer *b)
 bool lent_reserve_locked(share_channel *ch)
 {
 	if (!ch->handles) {
-		ch->handles = calloc(1, sizeof(*ch->handles));
+		_Static_assert(sizeof(*ch->handles) <= BUFFER_ROOM, "it is in a buffer's slot");
+		ch->handles = lent_of(buffer_new());
 		ch->n_handles = ch->handles != NULL;
 	}
 	return ch->handles;
@@ -58,8 +59,9 @@ void lent_free_locked(share_channel *ch, struct lent_buffer *l)
 	b->segment = NULL;
 	b->mapping = NULL;
 	b->ordered = 0;
-	if (ch->n_handles == HANDLES_KEPT) {
-		free(l);
+	handle_end(b);
+	if (ch->n_handles == HANDLES_KEPT || handle_is_worn(b)) {
+		handle_free(b);
 		return;
 	}
 	l->next = ch->handles;
@@ -224,24 +226,22 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 	return r;
 }
 
-int channel_release(share_buffer *b, void *stream)
+int channel_release(share_buffer *b, void *stream, bool *kept)
 {
 	share_client *c = b->client;
 	bool loan, last;
 	int r;
 
-	r = stream_check(c, b->segment->kind, stream);
-	if (r != 0)
-		return r;
 	client_ref(c);
 	pthread_mutex_lock(&c->uses);
 	loan = atomic_load_explicit(&b->lent, memory_order_relaxed);
 	r = loan ? uses_note(b, stream) : 0;
-	if (!loan || r == SHARE_EINVAL || r == SHARE_ENOTSUP) {
+	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
+	if (!loan || *kept) {
 		pthread_mutex_unlock(&c->uses);
 		/* another thread has made an ordinary one of it, just now */
 		if (!loan)
-			r = share_release(b, stream);
+			r = buffer_release(b, stream, kept);
 		client_unref(c);
 		return r;
 	}
@@ -314,7 +314,7 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 
 int channel_order(share_message *m, void *stream, int timeout_ms)
 {
-	share_buffer *b = m->buffer;
+	share_buffer *b = buffer_of(m->buffer);
 	struct ordering o = {.n = 1, .timeout_ms = timeout_ms};
 	int r;
 

@@ -81,7 +81,7 @@ int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *str
 			    ch->shape.data_max, plural(ch->shape.data_max));
 	if (!b)
 		return stream_check(ch->client, NULL, stream);
-	r = buffer_check(b);
+	r = buffer_resolve(&b);
 	if (r == 0 && b->client != ch->client)
 		r = fail(SHARE_EINVAL, "the buffer is of another client than the channel");
 	if (r == 0)
@@ -110,7 +110,7 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].buffer)
-			return signal_on(ch, messages[i].buffer->mapping, stream, out);
+			return signal_on(ch, buffer_of(messages[i].buffer)->mapping, stream, out);
 	if (!stream || host_stream_is(ch->client, stream))
 		return signal_on(ch, NULL, stream, out);
 	s = segment_on_device(ch->client, &m);

@@ -42,7 +42,7 @@ static int put_locked(share_channel *ch, const share_outgoing *m, const struct s
 {
 	struct ring_message *out = &ch->message;
 	struct channel_sent *sent = ch->unsent;
-	share_buffer *b = m->buffer;
+	share_buffer *b = buffer_of(m->buffer);
 	bool given = m->flags & SHARE_OUTGOING_GIVE;
 	int r;
 
@@ -55,7 +55,7 @@ static int put_locked(share_channel *ch, const share_outgoing *m, const struct s
 	if (m->data_size)
 		memcpy(out->data, m->data, m->data_size);
 	if (b && !given)
-		share_retain(b);
+		buffer_ref(b);
 	/* without one, all tokens are in use */
 	r = ring_producer_send(ch->producer, out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
@@ -277,18 +277,37 @@ static bool is_worth_looking_locked(const share_channel *ch, bool sent)
 	       (sent && !ring_producer_has_plenty(ch->producer));
 }
 
-static int send_all(share_channel *ch, const struct channel_target *to,
-		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
-		    struct ring_fence *signalled)
+/* Those that are given and were not sent are the caller's still. */
+static void keep_given(const share_outgoing *messages, size_t from, size_t n)
+{
+	for (size_t i = from; i < n; i++)
+		if (messages[i].buffer && messages[i].flags & SHARE_OUTGOING_GIVE)
+			handle_keep(buffer_of(messages[i].buffer));
+}
+
+/* From the caller: all that are given, or none and an error. */
+static int take_given(const share_outgoing *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const share_outgoing *m = &messages[i];
+
+		if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE) ||
+		    handle_take(m->buffer, HANDLE_BUFFER))
+			continue;
+		keep_given(messages, 0, i);
+		return handle_fault(m->buffer, HANDLE_BUFFER);
+	}
+	return 0;
+}
+
+static int send_taken(share_channel *ch, const struct channel_target *to,
+		      const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
+		      struct ring_fence *signalled)
 {
 	struct sending s = {.to = to, .timeout_ms = timeout_ms, .waits = timeout_ms != 0};
 	struct channel_returns returns;
-	int r = 0, done;
+	int r = channel_signal_for(ch, messages, n, stream, &s.fence), done;
 
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = channel_check_outgoing(ch, &messages[i], stream);
-	if (r == 0)
-		r = channel_signal_for(ch, messages, n, stream, &s.fence);
 	if (r != 0)
 		return r;
 	if (signalled)
@@ -327,6 +346,23 @@ static int send_all(share_channel *ch, const struct channel_target *to,
 	pthread_mutex_unlock(&ch->lock);
 	channel_give_back(ch, &returns);
 	return done;
+}
+
+static int send_all(share_channel *ch, const struct channel_target *to,
+		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
+		    struct ring_fence *signalled)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = channel_check_outgoing(ch, &messages[i], stream);
+	if (r == 0)
+		r = take_given(messages, n);
+	if (r != 0)
+		return r;
+	r = send_taken(ch, to, messages, n, stream, timeout_ms, signalled);
+	keep_given(messages, r > 0 ? (size_t)r : 0, n);
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

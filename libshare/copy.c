@@ -12,9 +12,12 @@
 #include "libshare/host_stream.h"
 #include "libshare/stream.h"
 
-static int check(share_buffer *b, uint64_t offset, const void *memory, uint64_t size, void *stream)
+/* From a handle to the buffer, if the copy can be made. */
+static int check(share_buffer **handle, uint64_t offset, const void *memory, uint64_t size,
+		 void *stream)
 {
-	int r = buffer_check(b);
+	int r = buffer_resolve(handle);
+	share_buffer *b = *handle;
 
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
@@ -43,7 +46,7 @@ static int wait_for_host(share_buffer *b, void **stream)
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
 {
 	struct memory_fault fault = {.text = ""};
-	int r = check(b, offset, to, size, stream);
+	int r = check(&b, offset, to, size, stream);
 
 	if (r == 0)
 		r = wait_for_host(b, &stream);
@@ -62,7 +65,7 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 			 void *stream)
 {
 	struct memory_fault fault = {.text = ""};
-	int r = check(b, offset, from, size, stream);
+	int r = check(&b, offset, from, size, stream);
 
 	if (r == 0 && b->mode != SHARE_RDWR)
 		r = fail(SHARE_EACCES, "this handle is read-only");

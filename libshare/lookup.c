@@ -160,7 +160,7 @@ static void lookup_call(share_operation *o, int result)
 	if (result != 0) /* as if the look-up had been made here */
 		fail(result, "%s",
 		     result == l->call.error ? l->call.detail : share_strerror(result));
-	l->callback(b, result, l->data);
+	l->callback(result == 0 ? handle_give(b) : NULL, result, l->data);
 }
 
 /* ------------------------------------------------------------------------------------------- */

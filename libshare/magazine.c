@@ -12,6 +12,8 @@
  * it. That does no harm when it is somebody else's by then.
  */
 
+#include <string.h>
+
 #include "libshare/magazine_private.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
@@ -99,7 +101,13 @@ static int put_into_list(struct magazine *m, share_buffer *b)
 /* Different ones for different threads, mostly. */
 static inline uint32_t way(void)
 {
-	return (uint32_t)((uint64_t)pthread_self() * UINT64_C(0x9e3779b97f4a7c15) >> 62);
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11
+	uint64_t thread = (uintptr_t)__builtin_thread_pointer(); /* saves a call */
+#else
+	uint64_t thread = (uint64_t)pthread_self();
+#endif
+
+	return (uint32_t)(thread * UINT64_C(0x9e3779b97f4a7c15) >> 62);
 }
 
 static void unlink_block(struct magazine *m, struct stock *s, share_buffer **at, uint64_t block)
@@ -174,34 +182,69 @@ static inline bool is_within_reach(const struct magazine *m, share_buffer *b)
 	return m->plain || memory_reach(b->mapping, &fault) == 0;
 }
 
-static share_buffer *take_from_pocket(struct magazine *m, uint32_t class, struct taker *t)
+static inline share_buffer *empty_pocket(struct magazine *m, uint32_t class)
 {
 	_Atomic(share_buffer *) *pocket = &m->pockets[way()][class];
-	share_buffer *b;
+	share_buffer *b = atomic_load_explicit(pocket, memory_order_relaxed);
 
-	if (!atomic_load_explicit(pocket, memory_order_relaxed))
-		return NULL;
-	b = atomic_exchange_explicit(pocket, NULL, memory_order_acquire);
-	/* on host memory only what nobody uses was put there */
-	if (!b || m->plain || (is_ready(b, t) && is_within_reach(m, b)))
+	if (!b || !handle_is_alone())
+		return b ? atomic_exchange_explicit(pocket, NULL, memory_order_acquire) : NULL;
+	atomic_store_explicit(pocket, NULL, memory_order_relaxed);
+	return b;
+}
+
+/* Into a slot in which no handle is as those that the program had of this one. */
+static __attribute__((noinline, cold)) share_buffer *move(share_buffer *b)
+{
+	share_buffer *moved = buffer_new();
+	size_t header = sizeof(b->handle);
+
+	if (!moved)
 		return b;
-	put_into_list(m, b);
-	return NULL;
+	memcpy((char *)moved + header, (const char *)b + header, sizeof(*b) - header);
+	handle_free(b);
+	return moved;
 }
 
 static inline share_buffer *handed_out(share_buffer *b, uint64_t size)
 {
+	if (handle_is_worn(b))
+		b = move(b);
 	b->size = size;
 	b->ordered = 0;
 	atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
 	return b;
 }
 
-share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
+/* @b was in the pocket, if not NULL. */
+static __attribute__((noinline)) share_buffer *take_other(struct magazine *m, share_buffer *b,
+							  uint32_t class, uint64_t size,
+							  void *stream)
 {
 	struct taker t = {.stream = stream};
 	bool in_use = false;
-	share_buffer *b;
+
+	if (b && is_ready(b, &t) && is_within_reach(m, b))
+		return handed_out(b, size);
+	if (b)
+		put_into_list(m, b);
+	pthread_mutex_lock(&m->lock);
+	b = pick(m, class, block_of(class), &t, &in_use);
+	pthread_mutex_unlock(&m->lock);
+	if (!b)
+		return NULL;
+	b = handed_out(b, size);
+	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+		magazine_put(m, b);
+		return NULL;
+	}
+	return b;
+}
+
+share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
+{
+	share_buffer *b = NULL;
 	uint32_t class;
 	uint64_t block;
 
@@ -212,23 +255,12 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 	class = class_of(m, size, &block);
 	if (class >= MAGAZINE_CLASSES)
 		return NULL;
-	if (class < MAGAZINE_POCKETS_MANY) {
-		b = take_from_pocket(m, class, &t);
-		if (b)
-			return handed_out(b, size);
-	}
-	pthread_mutex_lock(&m->lock);
-	b = pick(m, class, block, &t, &in_use);
-	pthread_mutex_unlock(&m->lock);
-	if (!b)
-		return NULL;
-	handed_out(b, size);
-	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
-		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
-		magazine_put(m, b);
-		return NULL;
-	}
-	return b;
+	if (class < MAGAZINE_POCKETS_MANY)
+		b = empty_pocket(m, class);
+	/* on host memory only what nobody uses was put there */
+	if (b && m->plain)
+		return handed_out(b, size);
+	return take_other(m, b, class, size, stream);
 }
 
 bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count)
@@ -262,11 +294,7 @@ void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block)
 	b->size_class = (uint8_t)class_of(m, block, &same);
 	atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 	b->home = m;
-}
-
-bool magazine_is_plain(const struct magazine *m)
-{
-	return m->plain;
+	b->plain = m->plain;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -281,9 +309,12 @@ static inline bool put_into_pocket(struct magazine *m, share_buffer *b)
 	if (b->size_class >= atomic_load_explicit(&m->pockets_open, memory_order_relaxed))
 		return false;
 	pocket = &m->pockets[way()][b->size_class];
+	if (atomic_load_explicit(pocket, memory_order_relaxed))
+		return false;
 	/* the order against shut(): one of the two sees what the other has done */
-	if (atomic_load_explicit(pocket, memory_order_relaxed) ||
-	    !atomic_compare_exchange_strong(pocket, &none, b))
+	if (handle_is_alone())
+		atomic_store_explicit(pocket, b, memory_order_relaxed);
+	else if (!atomic_compare_exchange_strong(pocket, &none, b))
 		return false;
 	look_again(m);
 	return true;

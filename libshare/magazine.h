@@ -47,7 +47,4 @@ void magazine_end(struct magazine *m);
 /* By buffers that came from it. */
 void magazine_unref(struct magazine *m);
 
-/* Host memory of a pool of this client: the calling thread's work is over when it lets go. */
-bool magazine_is_plain(const struct magazine *m);
-
 #endif

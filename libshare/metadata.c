@@ -13,7 +13,7 @@ int share_metadata_set(share_buffer *b, const char *json)
 {
 	struct wire_message m = {.type = WIRE_METADATA_SET};
 	size_t size = json ? strnlen(json, SHARE_METADATA_MAX + 1) : 0;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r != 0)
 		return r;
@@ -23,7 +23,7 @@ int share_metadata_set(share_buffer *b, const char *json)
 		return fail(SHARE_EINVAL, "metadata has at most %d bytes", SHARE_METADATA_MAX);
 	if (json && size == 0)
 		return fail(SHARE_EINVAL, "metadata is a JSON object or array; NULL removes it");
-	m.metadata_set.buffer = share_id(b); /* which makes it known */
+	m.metadata_set.buffer = buffer_tell_id(b); /* which makes it known */
 	m.metadata_set.json = (struct wire_bytes){json, (uint32_t)size};
 	return rpc(b->client, &m, WIRE_DONE, NULL);
 }
@@ -34,7 +34,7 @@ int share_metadata_get(share_buffer *b, char **out)
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	const struct wire_bytes *json = &reply.m.metadata.json;
 	char *copy;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");

@@ -24,7 +24,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
 	struct wire_bytes tensor;
 	share_fence fence;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (!options)
 		options = &defaults;
@@ -109,6 +109,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int64_t deadline = deadline_from(timeout_ms);
 	struct wire_message m;
+	share_buffer *b;
 	int r;
 
 	if (!out)
@@ -120,7 +121,10 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 	r = rpc(c, &m, WIRE_GRANT, &reply);
 	if (r != 0)
 		return r;
-	return buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), out);
+	r = buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), &b);
+	if (r == 0)
+		*out = handle_give(b);
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -15,13 +15,13 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	const struct wire_recipe *got = &reply.m.recipe;
 	const struct memory_kind *kind;
 	struct memory_recipe recipe;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (r == 0 && (!out || out->size != sizeof(*out)))
 		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
 	if (r != 0)
 		return r;
-	m.recipe_get.buffer = share_id(b); /* which makes it known */
+	m.recipe_get.buffer = buffer_tell_id(b); /* which makes it known */
 	r = rpc(b->client, &m, WIRE_RECIPE, &reply);
 	if (r != 0)
 		return r;

@@ -199,12 +199,13 @@ static int load(share_buffer *b, json_t **out)
 
 int share_tensor_set(share_buffer *b, const share_tensor *t)
 {
+	share_buffer *found = b;
 	json_t *root;
 	char *text;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&found);
 
 	if (r == 0)
-		r = tensor_check_fits(t, b->size);
+		r = tensor_check_fits(t, found->size);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)
@@ -268,19 +269,20 @@ static int get_own(const share_buffer *b, share_tensor *out)
 
 int share_tensor_get(share_buffer *b, share_tensor *out)
 {
+	share_buffer *found = b;
 	json_t *root, *tensor;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&found);
 
 	if (r == 0)
 		r = tensor_check_size(out);
-	if (r == 0 && b->tensor)
-		return get_own(b, out);
+	if (r == 0 && found->tensor)
+		return get_own(found, out);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)
 		return r;
 	tensor = json_object_get(root, "tensor");
-	r = tensor ? from_json(tensor, b->size, out)
+	r = tensor ? from_json(tensor, found->size, out)
 		   : fail(SHARE_ENOENT, "the buffer's metadata describes no tensor");
 	json_decref(root);
 	return r;

@@ -18,7 +18,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
 	struct wire_bytes tensor;
 	share_fence fence;
-	int r = buffer_check(b);
+	int r = buffer_resolve(&b);
 
 	if (!options)
 		options = &defaults;
@@ -65,6 +65,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 {
 	struct wire_message m = {.type = WIRE_IMPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_buffer *b;
 	int r = 0;
 
 	if (!c || !token || !out)
@@ -80,7 +81,11 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 	m.import.mode = (uint32_t)mode;
 	m.import.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
 	r = rpc(c, &m, WIRE_GRANT, &reply);
-	return r != 0 ? r : buffer_from_grant(c, &reply.m.grant, stream, -1, out);
+	if (r == 0)
+		r = buffer_from_grant(c, &reply.m.grant, stream, -1, &b);
+	if (r == 0)
+		*out = handle_give(b);
+	return r;
 }
 
 int share_revoke(share_client *c, const share_token *token)

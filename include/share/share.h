@@ -23,6 +23,12 @@ extern "C" {
  * which is per thread. It starts threads for host streams, and for asynchronous look-ups and
  * watches of buffers that have to wait for others' work; all signals are blocked in them.
  *
+ * Handles: to use one that was given up is a mistake that is recognised, in every build. Functions
+ * that return an int answer SHARE_EINVAL, others NULL or 0, and those that return nothing do
+ * nothing; no other handle and no memory comes to harm. Of several threads that give the same
+ * handle up at once one has done it. A handle of another kind is recognised, too. An old handle is
+ * known for one until some sixteen thousand others of its kind were given out after it.
+ *
  * Fork: a handle used in a forked child answers SHARE_EFORK. Shared memory and timelines are not
  * inherited by the child (MADV_DONTFORK), as a lease belongs to one process; the child opens its
  * own connection. Children that exec are not concerned: every descriptor is close-on-exec. A
@@ -304,15 +310,18 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
  * it before that is done. The buffer's memory is freed when the last reference of all processes is
  * gone.
  *
+ * Each reference is released once: share_release() beyond the last is SHARE_EINVAL.
+ *
  * The handle is given up (like close(2)) with 0 and with these: SHARE_EDISCONNECTED, the broker was
  * lost before it could be told; it took this process's references back if it lives. SHARE_EDEVICE
  * when the device is broken, and with it everything on @stream over. It is kept with SHARE_EFORK,
- * SHARE_EINVAL (NULL handle, or not a stream of this client), SHARE_ENOTSUP (the stream is being
- * captured), and where the driver refused both a signal and waiting for the stream.
+ * SHARE_EINVAL (not a stream of this client), SHARE_ENOTSUP (the stream is being captured), and
+ * where the driver refused both a signal and waiting for the stream.
  */
 int share_release(share_buffer *b, void *stream);
 
-/** One more reference to this handle; returns it. For passing it to another thread. */
+/** One more reference to this handle; returns it, or NULL when it was given up. For passing it to
+ * another thread. */
 share_buffer *share_retain(share_buffer *b);
 
 /** Address of the first byte in this process, the same as long as the handle lives. Processes map

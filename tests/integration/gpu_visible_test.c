@@ -199,7 +199,8 @@ static void writes_past_the_library(struct child *self, void *data)
 
 	(void)self, (void)data;
 	check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b));
-	check(memory_copy_from_host(b->mapping, b->offset, "vandal", 7, NULL, &fault) < 0);
+	check(memory_copy_from_host(buffer_of(b)->mapping, buffer_of(b)->offset, "vandal", 7, NULL,
+				    &fault) < 0);
 	check_ok(share_release(b, NULL));
 	share_disconnect(c);
 }

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Handles that were given up. Whoever uses one is told so, and nothing else happens: neither to
+ * what the library has, nor to the objects that other handles stand for now.
+ */
+
+#include "tests/integration/channel_work.h"
+
+#include "tests/harness/fixture.h"
+
+#define LIVES 2000 /* more than a slot has generations, several times */
+
+static share_client *client;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("handles");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	if (!check_has_failed()) {
+		check_ok(share_pool_set_cache(pool, 0));
+		settle(client, s.clients == 1 && s.leases == 0);
+	}
+	share_pool_close(pool);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(handles, .init = start, .fini = stop, .timeout = 120);
+
+#define check_given_up(call)                     \
+	do {                                     \
+		check_error(call, SHARE_EINVAL); \
+		check_detail("given up");        \
+	} while (0)
+
+/* ------------------------------------------------------------------------------------------- */
+/* Buffers                                                                                     */
+
+Test(handles, a_buffer_is_released_once)
+{
+	share_buffer *b = allocate(pool, 4096, NULL), *first, *second;
+
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+	first = allocate(pool, 4096, NULL);
+	second = allocate(pool, 4096, NULL);
+	check(first != second && share_ptr(first) != share_ptr(second));
+	check_ok(share_release(first, NULL));
+	check_ok(share_release(second, NULL));
+}
+
+Test(handles, a_buffer_that_the_broker_got_back_is_released_once)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+
+	check_ok(share_publish(b, "name", NULL)); /* so that it is not kept */
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+	check_ok(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &b));
+	check_ok(share_unpublish(client, "name"));
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+}
+
+static void on_status(int status, void *data)
+{
+	(void)status, (void)data;
+}
+
+Test(handles, a_buffer_that_was_released_is_good_for_nothing)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	share_recipe recipe = SHARE_RECIPE_INIT;
+	const int64_t shape[] = {4};
+	share_tensor tensor = SHARE_TENSOR_INIT;
+	share_token token;
+	char byte = 0, *text;
+
+	check_ok(share_tensor_init(&tensor, SHARE_INT8, 1, shape));
+	check_ok(share_release(b, NULL));
+	check(!share_ptr(b) && share_size(b) == 0 && share_id(b) == 0 && share_mode(b) == 0);
+	check(share_name_version(b) == 0 && !share_retain(b));
+	check_given_up(share_buffer_status(b));
+	check_given_up(share_buffer_watch(b, on_status, NULL, NULL));
+	check_given_up(share_buffer_get_info(b, &info));
+	check_given_up(share_copy_to_host(b, 0, &byte, 1, NULL));
+	check_given_up(share_copy_from_host(b, 0, &byte, 1, NULL));
+	check_given_up(share_get_recipe(b, &recipe));
+	check_given_up(share_metadata_set(b, "{}"));
+	check_given_up(share_metadata_get(b, &text));
+	check_given_up(share_tensor_set(b, &tensor));
+	check_given_up(share_tensor_get(b, &tensor));
+	check_given_up(share_publish(b, "name", NULL));
+	check_given_up(share_export(b, NULL, &token));
+}
+
+/* The same block is handed out each time: its handle never is. */
+Test(handles, a_released_buffer_is_known_for_long)
+{
+	share_buffer *old = allocate(pool, 4096, NULL), *b;
+
+	check_ok(share_release(old, NULL));
+	for (int i = 0; i < LIVES; i++) {
+		b = allocate(pool, 4096, NULL);
+		check(b != old);
+		check_given_up(share_release(old, NULL));
+		check_ok(share_release(b, NULL));
+	}
+	/* nor when it is the broker that hands it out */
+	check_ok(share_pool_set_cache(pool, 0));
+	for (int i = 0; i < LIVES; i++) {
+		b = allocate(pool, 4096, NULL);
+		check(b != old);
+		check_given_up(share_release(old, NULL));
+		check_ok(share_release(b, NULL));
+	}
+}
+
+Test(handles, each_reference_to_a_buffer_is_released_once)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+
+	check(share_retain(b) == b && share_retain(b) == b);
+	for (int i = 0; i < 3; i++) {
+		check(share_ptr(b));
+		check_ok(share_release(b, NULL));
+	}
+	check(!share_ptr(b));
+	check_given_up(share_release(b, NULL));
+}
+
+Test(handles, a_buffer_whose_release_failed_is_still_there)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+	int nonsense = 0;
+
+	check_error(share_release(b, &nonsense), SHARE_EINVAL);
+	check(share_ptr(b));
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Buffers in channels                                                                         */
+
+static share_channel *producer, *consumer;
+
+static void open_both(void)
+{
+	producer = open_channel(client, SHARE_PRODUCER, NULL);
+	consumer = open_channel(client, SHARE_CONSUMER, NULL);
+}
+
+static void close_both(void)
+{
+	share_channel_close(producer);
+	share_channel_close(consumer);
+}
+
+Test(handles, what_a_channel_holds_can_be_given_up_all_the_same)
+{
+	share_buffer *b;
+
+	open_both();
+	b = filled_buffer(pool, 7);
+	check_ok(share_send(producer, b, NULL, 0, NULL));
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+	check_given_up(share_send(producer, b, NULL, 0, NULL));
+	check(!share_ptr(b));
+	expect_message(consumer, 7);
+	close_both();
+}
+
+Test(handles, a_buffer_is_given_to_a_channel_once)
+{
+	char data[SHARE_MESSAGE_DATA_MAX + 1] = {0};
+	share_outgoing twice[2] = {{.flags = SHARE_OUTGOING_GIVE}, {.flags = SHARE_OUTGOING_GIVE}};
+	share_buffer *b;
+
+	open_both();
+	b = filled_buffer(pool, 7);
+	check_error(share_give(producer, b, data, sizeof(data), NULL), SHARE_EINVAL);
+	twice[0].buffer = twice[1].buffer = b;
+	check_given_up(share_send_many(producer, twice, 2, NULL));
+	check(share_ptr(b)); /* it was not sent */
+	check_ok(share_give(producer, b, NULL, 0, NULL));
+	check_given_up(share_give(producer, b, NULL, 0, NULL));
+	check_given_up(share_release(b, NULL));
+	expect_message(consumer, 7);
+	expect_nothing(consumer);
+	close_both();
+}
+
+Test(handles, a_messages_buffer_goes_with_the_message)
+{
+	share_message m;
+	share_buffer *b;
+
+	open_both();
+	send_filled(producer, pool, 7);
+	check_ok(share_recv(consumer, 0, NULL, &m));
+	b = m.buffer;
+	check_error(share_release(b, NULL), SHARE_EINVAL);
+	check_detail("share_ack()");
+	check(share_retain(b) == b);
+	check_ok(share_release(b, NULL));
+	check_error(share_release(b, NULL), SHARE_EINVAL);
+	check(*(unsigned char *)share_ptr(b) == 7);
+	check_ok(share_ack(&m, NULL));
+	check(!share_ptr(b) && !share_retain(b));
+	check_given_up(share_release(b, NULL));
+	check_error(share_send(producer, b, NULL, 0, NULL), SHARE_EINVAL);
+	close_both();
+}
+
+Test(handles, a_messages_buffer_that_was_kept_is_released_once)
+{
+	share_message m;
+	share_buffer *b;
+
+	open_both();
+	send_filled(producer, pool, 7);
+	check_ok(share_recv(consumer, 0, NULL, &m));
+	b = share_retain(m.buffer);
+	check_ok(share_ack(&m, NULL));
+	check(*(unsigned char *)share_ptr(b) == 7);
+	check_ok(share_release(b, NULL));
+	check_given_up(share_release(b, NULL));
+	close_both();
+}
+
+/* Consumers use the same few handles for one message after the other. */
+Test(handles, the_buffer_of_an_old_message_is_known_for_long)
+{
+	share_buffer *old = NULL;
+	share_message m;
+
+	open_both();
+	for (int i = 0; i < LIVES; i++) {
+		send_filled(producer, pool, 7);
+		check_ok(share_recv(consumer, 0, NULL, &m));
+		check(m.buffer != old);
+		if (old)
+			check_given_up(share_release(old, NULL));
+		else
+			old = m.buffer;
+		check_ok(share_ack(&m, NULL));
+	}
+	close_both();
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The same handle given up by several threads at once: one of them has done it, the others are told
+ * so, and what it stood for is given up once.
+ */
+
+#include "tests/threads/threads.h"
+
+#define THREADS 3
+
+static share_buffer *buffers[64];
+#define BUFFERS (sizeof(buffers) / sizeof(*buffers))
+static atomic_uint given_up[BUFFERS];
+
+static void allocate_all(uint64_t size)
+{
+	for (size_t i = 0; i < BUFFERS; i++) {
+		check_ok(share_alloc(pool, size, NULL, &buffers[i]));
+		atomic_store(&given_up[i], 0);
+	}
+}
+
+static void release_all(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	for (size_t i = 0; i < BUFFERS; i++)
+		if (check_one_of(share_release(buffers[i], NULL), SHARE_EINVAL) == 0)
+			atomic_fetch_add(&given_up[i], 1);
+}
+
+static void check_each_once(void)
+{
+	for (size_t i = 0; i < BUFFERS; i++)
+		check_eq(atomic_load(&given_up[i]), 1);
+}
+
+static void a_buffer_is_released_by_one_of_those_who_try(void)
+{
+	start();
+	for (unsigned i = 0; i < steps(40); i++) {
+		allocate_all(i % 2 ? 4096 : 2 << 20);
+		together(THREADS, release_all, NULL);
+		check_each_once();
+	}
+	stop();
+}
+
+static void a_buffer_that_others_know_is_released_by_one_of_those_who_try(void)
+{
+	start();
+	for (unsigned i = 0; i < steps(20); i++) {
+		allocate_all(4096);
+		for (size_t k = 0; k < BUFFERS; k++)
+			check(share_id(buffers[k]) != 0);
+		together(THREADS, release_all, NULL);
+		check_each_once();
+	}
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+	static const struct thread_test tests[] = {
+	    TEST(a_buffer_is_released_by_one_of_those_who_try),
+	    TEST(a_buffer_that_others_know_is_released_by_one_of_those_who_try),
+	};
+
+	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
+}
