@@ -169,13 +169,11 @@ static inline int alloc(share_pool *p, uint64_t size, const share_alloc_options 
 	uint64_t alignment;
 	share_buffer *b;
 	bool as_kept;
-	int r = 0;
+	int r = pool_resolve(&p);
 
-	if (!p || !out || (options && options->size != sizeof(*options)))
-		return fail(SHARE_EINVAL, "pool or out is NULL, or options were not initialised");
-	if (client_is_forked(p->client))
-		return fail_fork();
-	if (stream)
+	if (r == 0 && (!out || (options && options->size != sizeof(*options))))
+		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && stream)
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;

@@ -3,9 +3,7 @@
 #define LIBSHARE_BUFFER_H
 
 #include "libshare/client.h"
-#include "libshare/error.h"
 #include "libshare/gpu_late.h"
-#include "libshare/handle.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
 
@@ -60,6 +58,7 @@ struct share_buffer {
 };
 
 struct share_pool {
+	struct handle handle;
 	share_client *client;
 	uint64_t id;
 	const struct memory_kind *kind; /* NULL: one this library does not know */
@@ -67,6 +66,7 @@ struct share_pool {
 	char *name, *device, *reason; /* that `info` points to */
 	struct magazine *magazine;    /* NULL: the program wants none */
 };
+HANDLES_OF(share_pool, pool, HANDLE_POOL);
 
 /*
  * Makes a handle of a grant and orders @stream after what the grant has to wait for. Gives the
@@ -111,16 +111,7 @@ void buffers_cooled(share_client *c, bool all);
 #define BUFFER_ROOM 240
 share_buffer *buffer_new(void);
 
-/* From a handle to the buffer: 0, SHARE_EINVAL or SHARE_EFORK. */
-static inline int buffer_resolve(share_buffer **b)
-{
-	share_buffer *found = handle_find(*b, HANDLE_BUFFER);
-
-	if (!found)
-		return handle_fault(*b, HANDLE_BUFFER);
-	*b = found;
-	return client_is_forked(found->client) ? fail_fork() : 0;
-}
+HANDLES_OF(share_buffer, buffer, HANDLE_BUFFER);
 
 /* Of a handle that was found before. */
 static inline share_buffer *buffer_of(const share_buffer *handle)

@@ -220,10 +220,8 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 	share_channel *ch;
 	int r;
 
-	if (!c || !out)
-		return fail(SHARE_EINVAL, "client or out is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
 	options = options ? options : &defaults;
 	r = check_options(options, role);
 	if (r == 0 && mode != CHANNEL_DIRECT && (!name || strlen(name) > SHARE_NAME_MAX))
@@ -247,7 +245,9 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out)
 {
-	return channel_open(c, name, role, 0, options, out);
+	int r = client_resolve(&c);
+
+	return r != 0 ? r : channel_open(c, name, role, 0, options, out);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -97,14 +97,18 @@ void client_unqueue_event(share_client *c, struct event *e)
 
 share_client *client_new(void)
 {
-	share_client *c = calloc(1, sizeof(*c));
+	share_client *c = handle_new(HANDLE_CLIENT, sizeof(*c));
 
 	if (!c)
 		return NULL;
+	c->packet = malloc(WIRE_PACKET_MAX);
 	c->guard =
 	    mmap(NULL, GUARD_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (c->guard == MAP_FAILED) {
-		free(c);
+	if (!c->packet || c->guard == MAP_FAILED) {
+		if (c->guard != MAP_FAILED)
+			munmap(c->guard, GUARD_SIZE);
+		free(c->packet);
+		handle_free(c);
 		return NULL;
 	}
 	madvise(c->guard, GUARD_SIZE, MADV_WIPEONFORK);
@@ -151,7 +155,8 @@ void client_free(share_client *c)
 	munmap(c->guard, GUARD_SIZE);
 	free(c->later);
 	free(c->address);
-	free(c);
+	free(c->packet);
+	handle_free(c);
 }
 
 void client_unref(share_client *c)
@@ -175,8 +180,13 @@ void client_unref(share_client *c)
 
 void share_disconnect(share_client *c)
 {
-	if (!c || client_is_forked(c))
+	c = handle_take(c, HANDLE_CLIENT);
+	if (!c)
 		return;
+	if (client_is_forked(c)) {
+		handle_keep(c);
+		return;
+	}
 	operations_abandon(c);
 	magazines_end(c);
 	client_unref(c);
@@ -184,27 +194,25 @@ void share_disconnect(share_client *c)
 
 const char *share_address(share_client *c)
 {
+	c = handle_find(c, HANDLE_CLIENT);
 	return c ? c->address : NULL;
 }
 
 int share_ping(share_client *c)
 {
 	struct wire_message ping = {.type = WIRE_PING};
+	int r = client_resolve(&c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
-	return rpc(c, &ping, WIRE_DONE, NULL);
+	return r != 0 ? r : rpc(c, &ping, WIRE_DONE, NULL);
 }
 
 int share_get_fd(share_client *c)
 {
 	struct epoll_event in = {.events = EPOLLIN};
-	int r = 0;
+	int r = client_resolve(&c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
+	if (r != 0)
+		return r;
 	pthread_mutex_lock(&c->lock);
 	if (c->epoll < 0) {
 		_cleanup_fd_ int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -233,12 +241,10 @@ int share_dispatch(share_client *c)
 	struct event *e;
 	uint64_t last;
 	eventfd_t ignored;
-	int n = 0;
+	int n = client_resolve(&c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
+	if (n != 0)
+		return n;
 	client_ref(c); /* a callback may give up the last handle */
 	pthread_mutex_lock(&c->lock);
 	rpc_poll_locked(c);

@@ -11,6 +11,8 @@
 
 #include <share/share.h>
 
+#include "libshare/error.h"
+#include "libshare/handle.h"
 #include "wire/fd.h"
 #include "wire/timeline.h"
 #include "wire/wire.h"
@@ -44,6 +46,7 @@ struct stats {
  * `arrived`.
  */
 struct share_client {
+	struct handle handle;
 	atomic_uint refs; /* the application's and one a handle */
 	uint32_t *guard;  /* in a page that is wiped in a forked child */
 	int socket;
@@ -98,7 +101,7 @@ struct share_client {
 	uint8_t slots_used[TIMELINE_SLOTS / 8];
 	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
 
-	unsigned char packet[WIRE_PACKET_MAX]; /* of the reading thread */
+	unsigned char *packet; /* of the reading thread, WIRE_PACKET_MAX bytes */
 };
 
 /* Not in a forked child, where the page reads as zeros. */
@@ -106,6 +109,42 @@ static inline bool client_is_forked(const share_client *c)
 {
 	return *(volatile uint32_t *)c->guard == 0;
 }
+
+/* From the program's handle to the client: 0, SHARE_EINVAL or SHARE_EFORK. */
+static inline int client_resolve(share_client **c)
+{
+	share_client *found = handle_find(*c, HANDLE_CLIENT);
+
+	if (!found)
+		return handle_fault(*c, HANDLE_CLIENT);
+	*c = found;
+	return client_is_forked(found) ? fail_fork() : 0;
+}
+
+/*
+ * The same for what belongs to a client: NAME_resolve(). And NAME_take(), for what gives it up:
+ * NULL when there is nothing that the caller could do.
+ */
+#define HANDLES_OF(type, name, kind)                                      \
+	static inline int name##_resolve(type **handle)                   \
+	{                                                                 \
+		type *found = handle_find(*handle, kind);                 \
+                                                                          \
+		if (!found)                                               \
+			return handle_fault(*handle, kind);               \
+		*handle = found;                                          \
+		return client_is_forked(found->client) ? fail_fork() : 0; \
+	}                                                                 \
+	static inline type *name##_take(type *handle)                     \
+	{                                                                 \
+		type *taken = handle_take(handle, kind);                  \
+                                                                          \
+		if (!taken || !client_is_forked(taken->client))           \
+			return taken;                                     \
+		handle_keep(taken);                                       \
+		return NULL;                                              \
+	}                                                                 \
+	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
 
 /* pthread_create() with all signals blocked: they are for the application's threads. */
 int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,

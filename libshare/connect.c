@@ -160,7 +160,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 		client_free(c);
 		return r;
 	}
-	*out = c;
+	*out = handle_give(c);
 	return 0;
 }
 

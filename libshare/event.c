@@ -69,18 +69,19 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	return 0;
 }
 
-static int check(share_client *c, const void *out)
+/* From a handle to the client. */
+static int check(share_client **c, const void *out)
 {
-	if (!c || !out)
-		return fail(SHARE_EINVAL, "client or out is NULL");
-	return client_is_forked(c) ? fail_fork() : 0;
+	int r = client_resolve(c);
+
+	return r == 0 && !out ? fail(SHARE_EINVAL, "out is NULL") : r;
 }
 
 int share_event_create(share_client *c, const share_event_options *options, share_event **out)
 {
 	static const share_event_options defaults = SHARE_EVENT_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_EVENT_CREATE};
-	int r = check(c, out);
+	int r = check(&c, out);
 
 	if (!options)
 		options = &defaults;
@@ -102,7 +103,7 @@ int share_event_create(share_client *c, const share_event_options *options, shar
 int share_event_open(share_client *c, const char *name, share_event **out)
 {
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = check(c, out);
+	int r = check(&c, out);
 
 	if (r == 0)
 		r = name_check(name);
@@ -115,7 +116,7 @@ int share_event_open(share_client *c, const char *name, share_event **out)
 int share_event_import(share_client *c, const share_token *token, share_event **out)
 {
 	struct wire_message m = {.type = WIRE_EVENT_OPEN};
-	int r = check(c, out);
+	int r = check(&c, out);
 
 	if (r == 0 && !token)
 		r = fail(SHARE_EINVAL, "the token is NULL");

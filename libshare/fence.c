@@ -9,11 +9,12 @@
 #include "libshare/stream.h"
 #include "libshare/timeline.h"
 
-static int check(share_client *c, const void *pointer)
+/* From a handle to the client. */
+static int check(share_client **c, const void *pointer)
 {
-	if (!c || !pointer)
-		return fail(SHARE_EINVAL, "client or fence is NULL");
-	return client_is_forked(c) ? fail_fork() : 0;
+	int r = client_resolve(c);
+
+	return r == 0 && !pointer ? fail(SHARE_EINVAL, "fence or out is NULL") : r;
 }
 
 /* Here no buffer says what @stream is: what is no host stream can be a CUstream where this client
@@ -37,7 +38,7 @@ int share_fence_record(share_client *c, void *stream, share_fence *out)
 {
 	struct memory_mapping *m;
 	struct segment *s;
-	int r = check(c, out);
+	int r = check(&c, out);
 
 	if (r == 0)
 		r = find_memory(c, stream, &s, &m);
@@ -53,7 +54,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 	struct memory_mapping *m;
 	struct held_fence f;
 	struct segment *s;
-	int r = check(c, fence);
+	int r = check(&c, fence);
 
 	if (r == 0)
 		r = find_memory(c, stream, &s, &m);
@@ -75,7 +76,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 int share_fence_query(share_client *c, const share_fence *fence)
 {
 	struct held_fence f;
-	int r = check(c, fence);
+	int r = check(&c, fence);
 
 	if (r == 0)
 		r = fence_hold(c, fence->timeline, fence->value, &f);
@@ -98,7 +99,7 @@ int share_fence_query(share_client *c, const share_fence *fence)
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms)
 {
 	struct held_fence f;
-	int r = check(c, fence);
+	int r = check(&c, fence);
 
 	if (r == 0 && timeout_ms < -1)
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
@@ -118,7 +119,7 @@ static uint64_t counted(atomic_uint_fast64_t *counter)
 
 int share_fence_get_stats(share_client *c, share_fence_stats *out)
 {
-	int r = check(c, out);
+	int r = check(&c, out);
 
 	if (r == 0 && out->size != sizeof(*out))
 		r = fail(SHARE_EINVAL, "out was not initialised");

@@ -159,6 +159,8 @@ void handle_free(void *object)
 int handle_fault(const void *handle, enum handle_kind kind)
 {
 	static const char *const names[HANDLE_KINDS] = {
+	    [HANDLE_CLIENT] = "client",
+	    [HANDLE_POOL] = "pool",
 	    [HANDLE_BUFFER] = "buffer",
 	};
 	const struct handle *h = handle_object(handle);

@@ -25,7 +25,9 @@
  * handle, as no generation is 0.
  */
 enum handle_kind {
-	HANDLE_BUFFER = 1,
+	HANDLE_CLIENT = 1,
+	HANDLE_POOL,
+	HANDLE_BUFFER,
 	HANDLE_KINDS,
 };
 

@@ -108,13 +108,12 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 {
 	share_host_stream *s;
 	uint32_t slot;
-	int r;
+	int r = client_resolve(&c);
 
-	if (!c || !out)
-		return fail(SHARE_EINVAL, "client or out is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
-	r = slot_take(c, &slot);
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = slot_take(c, &slot);
 	if (r != 0)
 		return r;
 	s = calloc(1, sizeof(*s));

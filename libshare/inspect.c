@@ -62,9 +62,11 @@ int inspect(share_client *c, const char *what, const char *prefix,
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data)
 {
-	if (!c || !what || !each)
-		return fail(SHARE_EINVAL, "client, report or callback is NULL");
-	return inspect(c, what, "", each, data);
+	int r = client_resolve(&c);
+
+	if (r == 0 && (!what || !each))
+		r = fail(SHARE_EINVAL, "report or callback is NULL");
+	return r != 0 ? r : inspect(c, what, "", each, data);
 }
 
 static int drop(share_client *c, enum wire_dropped what, uint64_t id)

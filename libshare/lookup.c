@@ -234,7 +234,7 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 
 	if (!callback)
 		return fail(SHARE_EINVAL, "the callback is NULL");
-	r = lookup_check(c, name, mode, timeout_ms, stream);
+	r = lookup_check(&c, name, mode, timeout_ms, stream);
 	if (r != 0)
 		return r;
 	l = calloc(1, sizeof(*l));

@@ -149,10 +149,10 @@ void magazine_open(share_pool *p)
 
 int share_pool_set_cache(share_pool *p, uint64_t bytes)
 {
-	if (!p)
-		return fail(SHARE_EINVAL, "the pool is NULL");
-	if (client_is_forked(p->client))
-		return fail_fork();
+	int r = pool_resolve(&p);
+
+	if (r != 0)
+		return r;
 	if (!p->magazine || atomic_load(&p->client->ending))
 		return 0;
 	set_limit(p->magazine, bytes < MAGAZINE_MAX ? bytes : MAGAZINE_MAX);

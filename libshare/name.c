@@ -69,10 +69,10 @@ int share_publish(share_buffer *b, const char *name, void *stream)
 int share_unpublish(share_client *c, const char *name)
 {
 	struct wire_message m = {.type = WIRE_UNPUBLISH};
-	int r = name_check(name);
+	int r = client_resolve(&c);
 
-	if (!c)
-		r = fail(SHARE_EINVAL, "the client is NULL");
+	if (r == 0)
+		r = name_check(name);
 	if (r != 0)
 		return r;
 	m.unpublish.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
@@ -87,20 +87,17 @@ void lookup_message(struct wire_message *m, const char *name, int mode, int time
 	m->lookup.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 }
 
-int lookup_check(share_client *c, const char *name, int mode, int timeout_ms, void *stream)
+int lookup_check(share_client **c, const char *name, int mode, int timeout_ms, void *stream)
 {
-	int r;
+	int r = client_resolve(c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
-	if (timeout_ms < -1)
-		return fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
-	r = name_check(name);
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
+	if (r == 0)
+		r = name_check(name);
 	if (r == 0)
 		r = mode_check(mode);
-	return r != 0 ? r : stream_check(c, NULL, stream);
+	return r != 0 ? r : stream_check(*c, NULL, stream);
 }
 
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
@@ -114,7 +111,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
-	r = lookup_check(c, name, mode, timeout_ms, stream);
+	r = lookup_check(&c, name, mode, timeout_ms, stream);
 	if (r != 0)
 		return r;
 	lookup_message(&m, name, mode, timeout_ms);
@@ -167,7 +164,9 @@ int share_list(share_client *c, const char *prefix,
 {
 	struct listing l = {each, data};
 
-	if (!c || !each)
-		return fail(SHARE_EINVAL, "client or callback is NULL");
-	return inspect(c, "names", prefix ? prefix : "", report_name, &l);
+	int r = client_resolve(&c);
+
+	if (r == 0 && !each)
+		r = fail(SHARE_EINVAL, "the callback is NULL");
+	return r != 0 ? r : inspect(c, "names", prefix ? prefix : "", report_name, &l);
 }

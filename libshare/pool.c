@@ -30,14 +30,14 @@ static void pool_free(share_pool *p)
 	free(p->name);
 	free(p->device);
 	free(p->reason);
-	free(p);
+	handle_free(p);
 }
 
 static int pool_from_reply(share_client *c, const char *name, const struct wire_pool *m,
 			   share_pool **out)
 {
 	struct wire_message close = {.type = WIRE_POOL_CLOSE};
-	share_pool *p = calloc(1, sizeof(*p));
+	share_pool *p = handle_new(HANDLE_POOL, sizeof(*p));
 
 	if (p) {
 		p->name = strdup(name);
@@ -68,7 +68,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 	    .reuse = m->reuse,
 	};
 	magazine_open(p);
-	*out = p;
+	*out = handle_give(p);
 	return 0;
 }
 
@@ -76,11 +76,12 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 {
 	struct wire_message m = {.type = WIRE_POOL_OPEN};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
-	int r;
+	int r = client_resolve(&c);
 
-	if (!c || !out)
-		return fail(SHARE_EINVAL, "client or out is NULL");
-	r = name_check(name);
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = name_check(name);
 	if (r != 0)
 		return r;
 	m.pool_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
@@ -210,15 +211,14 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 	struct wire_message m = {.type = WIRE_POOL_CREATE};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	char *access = NULL;
-	int r;
+	int r = client_resolve(&c);
 
 	if (!options)
 		options = &defaults;
-	if (!c || !out || options->size != sizeof(*options))
-		return fail(SHARE_EINVAL, "client or out is NULL, or options were not initialised");
-	if (client_is_forked(c))
-		return fail_fork();
-	r = name_check(name);
+	if (r == 0 && (!out || options->size != sizeof(*options)))
+		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0)
+		r = name_check(name);
 	if (r == 0 && options->access)
 		r = access_to_wire(options->access, &access);
 	if (r != 0)
@@ -248,11 +248,10 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 int share_pool_destroy(share_client *c, const char *name)
 {
 	struct wire_message m = {.type = WIRE_POOL_DESTROY};
-	int r;
+	int r = client_resolve(&c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
-	r = name_check(name);
+	if (r == 0)
+		r = name_check(name);
 	if (r != 0)
 		return r;
 	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
@@ -266,7 +265,8 @@ void share_pool_close(share_pool *p)
 {
 	struct wire_message m = {.type = WIRE_POOL_CLOSE};
 
-	if (!p || client_is_forked(p->client))
+	p = pool_take(p);
+	if (!p)
 		return;
 	magazine_close(p);
 	m.pool_close.pool = p->id;
@@ -277,10 +277,11 @@ void share_pool_close(share_pool *p)
 
 int share_pool_get_info(share_pool *p, share_pool_info *out)
 {
-	if (!p || !out || out->size != sizeof(*out))
-		return fail(SHARE_EINVAL, "pool or out is NULL, or out was not initialised");
-	if (client_is_forked(p->client))
-		return fail_fork();
-	*out = p->info;
-	return 0;
+	int r = pool_resolve(&p);
+
+	if (r == 0 && (!out || out->size != sizeof(*out)))
+		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (r == 0)
+		*out = p->info;
+	return r;
 }

@@ -164,7 +164,7 @@ static const char *reason(int r)
  * this (POLLOUT). The lock is given up while it blocks. */
 static void read_one_locked(share_client *c, bool wait, short events)
 {
-	size_t size = sizeof(c->packet);
+	size_t size = WIRE_PACKET_MAX;
 	struct fd_list fds = {.n = 0};
 	int r;
 

@@ -132,14 +132,14 @@ int share_service_open(share_client *c, const char *name, int role,
 	static const share_service_options defaults = SHARE_SERVICE_OPTIONS_INIT;
 	pthread_condattr_t attributes;
 	share_service *s;
-	int r;
+	int r = client_resolve(&c);
 
-	if (!c || !out || (options && options->size != sizeof(*options)))
-		return fail(SHARE_EINVAL, "client or out is NULL, or options were not initialised");
+	if (r == 0 && (!out || (options && options->size != sizeof(*options))))
+		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r != 0)
+		return r;
 	if (role != SHARE_CALLER && role != SHARE_WORKER)
 		return fail(SHARE_EINVAL, "role %d is neither SHARE_CALLER nor SHARE_WORKER", role);
-	if (client_is_forked(c))
-		return fail_fork();
 	r = name_check(name);
 	if (r != 0)
 		return r;

@@ -66,13 +66,11 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 	struct wire_message m = {.type = WIRE_IMPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	share_buffer *b;
-	int r = 0;
+	int r = client_resolve(&c);
 
-	if (!c || !token || !out)
-		return fail(SHARE_EINVAL, "client, token or out is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
-	if (mode != 0)
+	if (r == 0 && (!token || !out))
+		r = fail(SHARE_EINVAL, "token or out is NULL");
+	if (r == 0 && mode != 0)
 		r = mode_check(mode);
 	if (r == 0)
 		r = stream_check(c, NULL, stream);
@@ -91,9 +89,12 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 int share_revoke(share_client *c, const share_token *token)
 {
 	struct wire_message m = {.type = WIRE_REVOKE};
+	int r = client_resolve(&c);
 
-	if (!c || !token)
-		return fail(SHARE_EINVAL, "client or token is NULL");
+	if (r == 0 && !token)
+		r = fail(SHARE_EINVAL, "the token is NULL");
+	if (r != 0)
+		return r;
 	m.revoke.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
 	return rpc(c, &m, WIRE_DONE, NULL);
 }

@@ -144,12 +144,12 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 {
 	struct wire_message m = {.type = WIRE_WATCH};
 	share_watch *w;
-	int r;
+	int r = client_resolve(&c);
 
-	if (!c || !callback || !out)
-		return fail(SHARE_EINVAL, "client, callback or out is NULL");
-	if (client_is_forked(c))
-		return fail_fork();
+	if (r == 0 && (!callback || !out))
+		r = fail(SHARE_EINVAL, "callback or out is NULL");
+	if (r != 0)
+		return r;
 	if (!prefix)
 		prefix = "";
 	if (strnlen(prefix, SHARE_NAME_MAX + 1) > SHARE_NAME_MAX)

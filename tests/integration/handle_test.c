@@ -40,6 +40,89 @@ TestSuite(handles, .init = start, .fini = stop, .timeout = 120);
 		check_detail("given up");        \
 	} while (0)
 
+static void on_change(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+}
+
+static int on_name(const share_name_info *info, void *data)
+{
+	(void)info, (void)data;
+	return 0;
+}
+
+static int on_json(const char *json, void *data)
+{
+	(void)json, (void)data;
+	return 0;
+}
+
+static void on_status(int status, void *data)
+{
+	(void)status, (void)data;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Clients and pools                                                                           */
+
+Test(handles, a_client_is_given_up_once)
+{
+	share_client *c = connect_as("given up");
+	share_pool *p = open_pool(c), *other;
+	share_host_stream *stream;
+	share_fence fence;
+	share_event *event;
+	share_watch *watch;
+	share_buffer *b;
+
+	share_disconnect(c);
+	share_disconnect(c); /* which would take from the pool what holds the connection */
+	check_given_up(share_ping(c));
+	check_given_up(share_get_fd(c));
+	check_given_up(share_dispatch(c));
+	check_given_up(share_pool_open(c, "default", &other));
+	check_given_up(share_pool_create(c, "other", NULL, &other));
+	check_given_up(share_pool_destroy(c, "other"));
+	check_given_up(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b));
+	check_given_up(share_unpublish(c, "name"));
+	check_given_up(share_watch_names(c, "", on_change, NULL, &watch));
+	check_given_up(share_list(c, "", on_name, NULL));
+	check_given_up(share_inspect(c, "pools", on_json, NULL));
+	check_given_up(share_fence_record(c, NULL, &fence));
+	check_given_up(share_host_stream_create(c, &stream));
+	check_given_up(share_event_create(c, NULL, &event));
+	check(!share_address(c));
+	b = allocate(p, 4096, NULL);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+}
+
+Test(handles, a_pool_is_given_up_once)
+{
+	share_pool *p = open_pool(client);
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_buffer *b;
+
+	share_pool_close(p);
+	share_pool_close(p);
+	check_given_up(share_alloc(p, 4096, NULL, &b));
+	check_given_up(share_pool_get_info(p, &info));
+	check_given_up(share_pool_set_cache(p, 0));
+	check_ok(share_ping(client));
+}
+
+Test(handles, a_handle_of_another_kind_is_refused)
+{
+	share_buffer *b = allocate(pool, 4096, NULL), *other;
+
+	check_error(share_release((share_buffer *)(void *)pool, NULL), SHARE_EINVAL);
+	check_detail("not of the kind \"buffer\" but \"pool\"");
+	check_error(share_alloc((share_pool *)(void *)client, 4096, NULL, &other), SHARE_EINVAL);
+	check_error(share_ping((share_client *)(void *)b), SHARE_EINVAL);
+	share_pool_close((share_pool *)(void *)b);
+	check_ok(share_release(b, NULL));
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Buffers                                                                                     */
 
@@ -67,11 +150,6 @@ Test(handles, a_buffer_that_the_broker_got_back_is_released_once)
 	check_ok(share_unpublish(client, "name"));
 	check_ok(share_release(b, NULL));
 	check_given_up(share_release(b, NULL));
-}
-
-static void on_status(int status, void *data)
-{
-	(void)status, (void)data;
 }
 
 Test(handles, a_buffer_that_was_released_is_good_for_nothing)

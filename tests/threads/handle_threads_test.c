@@ -61,11 +61,49 @@ static void a_buffer_that_others_know_is_released_by_one_of_those_who_try(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static share_client *common_client;
+static share_pool *common_pool;
+
+static void disconnect(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	share_disconnect(common_client);
+}
+
+static void close_pool(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	share_pool_close(common_pool);
+}
+
+/* Twice given up, neither would be there for who has another handle. */
+static void a_client_and_a_pool_are_given_up_by_one_of_those_who_try(void)
+{
+	start();
+	for (unsigned i = 0; i < steps(20); i++) {
+		share_pool *again;
+		share_buffer *b;
+
+		check_ok(share_connect(share_address(client), &common_client));
+		check_ok(share_pool_open(common_client, "default", &common_pool));
+		check_ok(share_pool_open(common_client, "default", &again));
+		together(THREADS, disconnect, NULL);
+		together(THREADS, close_pool, NULL);
+		check_ok(share_alloc(again, 4096, NULL, &b));
+		check_ok(share_release(b, NULL));
+		share_pool_close(again);
+	}
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
 	    TEST(a_buffer_is_released_by_one_of_those_who_try),
 	    TEST(a_buffer_that_others_know_is_released_by_one_of_those_who_try),
+	    TEST(a_client_and_a_pool_are_given_up_by_one_of_those_who_try),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
