@@ -4,7 +4,7 @@
 # The rooms of the house and who may enter which (see "Rooms" in the design):
 #
 #   broker, agent, libshare -> wire, memory; wire and memory never meet
-#   tools, examples, bench  -> <share/...> and themselves; bench also wire and memory, for its floors
+#   tools, examples, bench, python  -> <share/...> and themselves; bench also wire and memory, for its floors
 #   docs                    -> wire and memory, whose tables it prints
 #   include/share           -> <share/...>
 #   tests                   -> everything; nothing -> tests
@@ -20,14 +20,14 @@
 
 set -euo pipefail
 
-rooms="agent bench broker docs examples include libshare memory tests tools wire"
+rooms="agent bench broker docs examples include libshare memory python tests tools wire"
 
 # The rooms whose headers a room may include.
 neighbours()
 {
 	case $1 in
 	broker | agent | libshare) echo "$1 wire memory" ;;
-	wire | memory | tools | examples) echo "$1" ;;
+	wire | memory | tools | examples | python) echo "$1" ;;
 	bench) echo "bench wire memory" ;;
 	docs) echo "docs wire memory" ;;
 	tests) echo "$rooms" ;;
@@ -144,9 +144,9 @@ check()
 # A tree with an offence in each file called bad*, and none in those called good*.
 make_offences()
 {
-	mkdir -p include/share agent bench broker docs examples libshare memory tests tools wire
-	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c >include/share/bad.h
-	echo '#include "memory/kind.h"' | tee wire/bad1.c tools/bad3.c >/dev/null
+	mkdir -p include/share agent bench broker docs examples libshare memory python tests tools wire
+	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c python/bad.c >include/share/bad.h
+	echo '#include "memory/kind.h"' | tee wire/bad1.c tools/bad3.c python/bad2.c >/dev/null
 	echo '#include "broker/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
 	echo '#include "libshare/client.h"' | tee broker/bad1.c bench/bad2.c tools/bad2.c >/dev/null
 	echo '#include "tests/tree.h"' | tee broker/bad2.c examples/bad2.c >/dev/null
@@ -156,13 +156,13 @@ make_offences()
 	echo '#include "wire.h"' >wire/bad4.c
 	echo '#include "share/share.h"' >broker/bad5.c
 	echo 'int type = SCM_RIGHTS; /* why */' >wire/bad5.c
-	echo '#include <cuda.h>' >agent/bad3.c
+	echo '#include <cuda.h>' | tee agent/bad3.c >python/bad3.c
 	echo 'int r = cuInit(0);' >libshare/bad3.c
 	echo '/* a */ CUstream s; /* b */' >broker/bad6.c
 	echo 'dlopen("libcuda.so.1", RTLD_NOW);' >wire/bad6.c
 
 	printf '%s\n' '#include <share/share.h>' '#include <stdio.h>' '#include <sys/types.h>' |
-		tee tools/good.c examples/good.c bench/good.c broker/good.c >/dev/null
+		tee tools/good.c examples/good.c bench/good.c broker/good.c python/good.c >/dev/null
 	printf '%s\n' '#include <event2/event.h>' '#include "wire/wire.h"' '#include "memory/kind.h"' \
 		>broker/good2.c
 	printf '%s\n' '/*' ' * SCM_RIGHTS is passed by others, cuInit() called by others.' ' */' \

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""Memory shared between processes, owned by a broker.
+
+    with libshare.connect() as c:
+        pool = c.pool("frames", kind="host", limit="2GiB")
+        a = pool.empty((1080, 1920, 3), "uint8")
+        numpy.asarray(a)[:] = frame
+        a.publish("frames/left")
+        b = c.lookup("frames/left")
+
+Time limits are in seconds; None waits without limit, 0 does not wait. ``stream=`` takes a stream of
+torch, CuPy, numba, cuda.core or PyCUDA, whatever has ``__cuda_stream__``, a number, a HostStream, or
+None for the default stream (of host memory: the calling thread); left out, it is the stream on which
+an imported framework works.
+
+All errors are Errors, and those of Python's where people expect them. Any object may be used in any
+thread, and be closed while others wait with it. Objects made before a fork raise Forked in the child.
+"""
+
+from __future__ import annotations
+
+from . import _core, _dtype, _errors, _streams
+from ._core import Array, Client, HostStream, Pool
+from ._core import version as __version__
+from ._errors import (
+    Busy,
+    Canceled,
+    Closed,
+    Denied,
+    DeviceFailed,
+    Disconnected,
+    Error,
+    Exists,
+    Forked,
+    InvalidArgument,
+    NoBroker,
+    NoDevice,
+    NotFound,
+    NotReady,
+    NotSupported,
+    OutOfMemory,
+    OwnerDied,
+    PeerGone,
+    ProtocolError,
+    QuotaExceeded,
+    Stale,
+    SystemCallFailed,
+    TimedOut,
+)
+
+_core._set_up(_errors.by_number, _errors.Closed, _dtype.code, _streams.current)
+
+from . import _array  # noqa: E402
+from ._client import Name, connect  # noqa: E402
+
+__all__ = [name for name in dir() if not name.startswith("_") and name != "annotations"]

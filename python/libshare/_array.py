@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Arrays: what is convenient."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ._core import Array
+from ._extend import extend
+
+
+@extend(Array)
+class _Array:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __repr__(self):
+        state = "released" if self.closed else self.device
+        return f"<libshare.Array {self.dtype} {self.shape} {state}{' readonly' if self.readonly else ''}>"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None):
+        # NumPy comes here only when the buffer protocol was of no use.
+        if self.on_gpu:
+            raise TypeError(
+                "this is memory of a GPU, which NumPy cannot touch: from_dlpack() of a framework, or "
+                "numpy.frombuffer(a.tobytes(), …)"
+            )
+        raise TypeError(f"NumPy has no dtype {self.dtype}: view() as another one")
+
+    @property
+    def T(self) -> Array:
+        """A view with its dimensions reversed."""
+        return self.transpose()
+
+    @property
+    def metadata(self) -> Any:
+        """The buffer's metadata, a dictionary or a list that all holders can read and those who may
+        write can replace; None: there is none. Gone with the buffer.
+        """
+        text = self._get_metadata()
+        return None if text is None else json.loads(text)
+
+    @metadata.setter
+    def metadata(self, value: Any) -> None:
+        self._set_metadata(None if value is None else json.dumps(value, separators=(",", ":")))

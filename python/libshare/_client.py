@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""Connections and pools."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import weakref
+from typing import Any, NamedTuple
+
+from . import _core
+from ._core import Array, Client, HostStream, Pool
+from ._extend import extend
+from ._size import nbytes
+
+_PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
+_REUSE = {"gate": 0, "clean": 1, "scrub": 2}
+_HOST_FENCES, _NEVER_BLOCK = 1, 2
+
+# What is open when the interpreter ends, to be closed in this order.
+_open_members: weakref.WeakSet[Any] = weakref.WeakSet()
+_open_streams: weakref.WeakSet[HostStream] = weakref.WeakSet()
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for group in (_open_members, _open_streams, _open_clients):
+        for thing in list(group):
+            thing.close()
+
+
+atexit.register(_close_all)
+
+
+def connect(
+    address: str | os.PathLike[str] | None = None,
+    *,
+    label: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    host_fences: bool = False,
+    never_block: bool = False,
+) -> Client:
+    """Connects to the broker at address.
+
+    None: what $SHARE_SOCKET says, else where a broker serves by default. "embedded": a private
+    broker that ends with this connection; ``client.address`` tells others where it is. Otherwise
+    the path of its socket.
+
+    label: how ``sharectl clients`` calls this process. config: of an embedded broker, a file.
+    host_fences, never_block: see SHARE_CONNECT_… in share.h.
+
+    NoBroker: nobody listens there. Denied, QuotaExceeded, ProtocolError.
+    """
+    client = Client(
+        os.fspath(address) if address is not None else None,
+        label,
+        os.fspath(config) if config is not None else None,
+        (_HOST_FENCES if host_fences else 0) | (_NEVER_BLOCK if never_block else 0),
+    )
+    _open_clients.add(client)
+    return client
+
+
+class Name(NamedTuple):
+    """A name, and what it leads to."""
+
+    name: str
+    version: int
+    buffer: int  #: Array.id
+    size: int  #: bytes
+    pool: str
+    uid: int  #: of who published it
+    persistent: bool
+
+
+@extend(Client)
+class _Client:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<libshare.Client {'closed' if self.closed else self.address!r}>"
+
+    def pool(
+        self,
+        name: str = "default",
+        *,
+        kind: str | None = None,
+        limit: int | str | None = None,
+        device: str | None = None,
+        segment_size: int | str | None = None,
+        alignment: int | str | None = None,
+        release_threshold: int | str | None = None,
+        access: Any = None,
+        persistent: bool = False,
+        same_address: bool = False,
+        reuse: str = "gate",
+        create: bool | None = None,
+    ) -> Pool:
+        """Opens the pool, and makes it if there is none of that name.
+
+        kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
+        limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
+        or Exists; False: NotFound rather than make it. What the pool is like says who makes it:
+        info() tells.
+
+        Denied: this user may not make pools. InvalidArgument names the option at fault. NoDevice,
+        NotSupported, DeviceFailed, QuotaExceeded.
+        """
+        if reuse not in _REUSE:
+            raise ValueError(f"reuse is 'gate', 'clean' or 'scrub', not {reuse!r}")
+        return Pool(
+            self,
+            name,
+            create is False,
+            kind,
+            device,
+            nbytes(limit),
+            nbytes(segment_size),
+            nbytes(alignment),
+            None if release_threshold is None else nbytes(release_threshold),
+            None if access is None else access if isinstance(access, str) else json.dumps(access),
+            (_PERSISTENT if persistent else 0)
+            | (_SAME_ADDRESS if same_address else 0)
+            | (_OPEN_OR_CREATE if create is None else 0),
+            _REUSE[reuse],
+        )
+
+    def names(self, prefix: str = "") -> list[Name]:
+        """The names that start with prefix, in byte order."""
+        return [Name(*row) for row in self._names(prefix)]
+
+    def inspect(self, what: str = "status") -> Any:
+        """What the broker knows of "pools", "segments", "clients", "buffers", "names", "devices",
+        "events", "channels" or "users": a list of dictionaries; of "status": one dictionary.
+        """
+        rows = [json.loads(row) for row in self._inspect(what)]
+        return rows[0] if what == "status" and rows else rows
+
+    def import_(self, token: bytes, *, mode: str | None = None, **stream: Any) -> Array:
+        """The Array that a token stands for. mode: "r" or "rw"; None: whatever the token allows.
+        stream as for lookup(). NotFound: there is no such token any more.
+        """
+        modes = {None: 0, "r": 1, "rw": 3}
+        if mode not in modes:
+            raise ValueError("a mode is 'r' or 'rw'")
+        if stream.keys() - {"stream"}:
+            raise TypeError(f"import_() takes token, mode and stream, not {', '.join(stream)}")
+        return self._import(token, modes[mode], *stream.values())
+
+    def host_stream(self) -> HostStream:
+        """A new HostStream, which belongs to this client."""
+        stream = HostStream(self)
+        _open_streams.add(stream)
+        return stream
+
+
+@extend(HostStream)
+class _HostStream:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@extend(Pool)
+class _Pool:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        if self.closed:
+            return "<libshare.Pool closed>"
+        info = self.info()
+        return f"<libshare.Pool {info['name']!r} kind={info['kind']}>"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.info()["name"]
+
+    @property
+    def kind(self) -> str:
+        """Its kind of memory: "host", "vmm" or "mempool"."""
+        return self.info()["kind"]
+
+    def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:
+        """As empty(), of zeros. Waits until they are there."""
+        array = self.empty(shape, dtype, **options)
+        if "stream" in options:
+            array.fill_zero(options["stream"])
+        else:
+            array.fill_zero()
+        return array
+
+    def array(self, source: Any, dtype: Any = None, **options: Any) -> Array:
+        """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, with
+        its shape; in C order. What lies on a GPU is copied by its framework, into empty().
+        """
+        if isinstance(source, Array):
+            copy = self.empty(source.shape, source.dtype, **options)
+            if source.on_gpu:
+                content: Any = source.tobytes()
+            else:
+                content = source.view(f"uint{8 * source.itemsize}") if source.itemsize < 16 else source
+        else:
+            content = memoryview(source)
+            found = content.format.lstrip("<=@|") if content.format else "B"
+            name = _FORMATS.get(found)
+            if dtype is None and name is None:
+                raise ValueError(f"there is no dtype for the format {content.format!r}: name one")
+            copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
+        copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
+        return copy
+
+
+_FORMATS = {"b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64", "B": "uint8",
+            "c": "uint8", "H": "uint16", "I": "uint32", "L": "uint64", "Q": "uint64",
+            "e": "float16", "f": "float32", "d": "float64", "?": "bool", "Zf": "complex64",
+            "Zd": "complex128"}

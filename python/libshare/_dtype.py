@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""What dtype= may be: a dtype of any framework, a type of Python's or NumPy's, or a name."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from . import _core
+
+_PYTHON = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+_LETTERS = {"i": "int", "u": "uint", "f": "float", "c": "complex", "b": "bool", "V": ""}
+_TYPESTR = re.compile(r"([<>=|]?)([iufcb])(\d+)$")
+
+
+def _from_text(text: str) -> int:
+    found = _TYPESTR.match(text)
+    if found:
+        order, letter, size = found.groups()
+        native = "<" if sys.byteorder == "little" else ">"
+        if order in "<>" and order and order != native and size != "1":
+            raise ValueError(f"{text!r} is of the other byte order")
+        text = "bool" if letter == "b" else f"{_LETTERS[letter]}{int(size) * 8}"
+    return _core.dtype_code(text)
+
+
+def code(dtype: object) -> int:
+    """The library's number for it. TypeError: that is no dtype; ValueError: not one of ours."""
+    if isinstance(dtype, str):
+        name: object = dtype
+    elif isinstance(dtype, type) and dtype in _PYTHON:
+        name = _PYTHON[dtype]
+    elif getattr(dtype, "byteorder", "=") not in ("=", "|", "<" if sys.byteorder == "little" else ">"):
+        raise ValueError(f"{dtype!r} is of the other byte order")
+    elif isinstance(getattr(dtype, "name", None), str):  # numpy.dtype
+        name = dtype.name  # type: ignore[attr-defined]
+    elif type(dtype).__module__ == "torch":
+        name = str(dtype).removeprefix("torch.")
+    elif isinstance(dtype, type):  # numpy.uint8, ml_dtypes.bfloat16
+        name = dtype.__name__.removesuffix("_")
+    elif getattr(dtype, "dtype", None) is not None:  # jax.numpy.uint8
+        return code(dtype.dtype)  # type: ignore[attr-defined]
+    else:
+        raise TypeError(f"{dtype!r} is no dtype")
+    number = _from_text(str(name))
+    if number == 0:
+        raise ValueError(f"the library does not know the dtype {dtype!r}")
+    return number

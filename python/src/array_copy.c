@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The buffer protocol, through which NumPy and everything of Python's sees host memory, and copies
+ * for memory that the host does not see. Each buffer that was handed out has a reference to the
+ * library's buffer of its own, so giving the Array up does not take it away.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/src/core.h"
+
+struct exported {
+	share_buffer *b;
+	struct client *client;
+	void *stream;
+	Py_ssize_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
+};
+
+static bool is_fortran(const struct array *a)
+{
+	int64_t expected = 1;
+
+	for (uint32_t i = 0; i < a->t.ndim; i++) {
+		if (a->t.shape[i] != 1 && a->t.strides[i] != expected)
+			return false;
+		expected *= a->t.shape[i];
+	}
+	return true;
+}
+
+/* NULL, or why not. */
+static const char *what_hinders(const struct array *a, int flags, const char *format)
+{
+	bool c = array_is_contiguous(a), f = is_fortran(a);
+
+	if (a->on_gpu)
+		return "this is memory of a GPU, which the host cannot touch: from_dlpack() of a "
+		       "framework, "
+		       "or tobytes()";
+	if ((flags & PyBUF_WRITABLE) && a->readonly)
+		return "the Array is read-only: look it up with mode='rw'";
+	if (!format && flags & PyBUF_FORMAT)
+		return "the buffer protocol has no such dtype: from_dlpack() of a framework that "
+		       "has, or "
+		       "view() as another one";
+	if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !c)
+		return "the Array is not contiguous";
+	if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS && !c)
+		return "the Array is not contiguous";
+	if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && !f)
+		return "the Array is not contiguous in Fortran's order";
+	if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS && !c && !f)
+		return "the Array is not contiguous";
+	return NULL;
+}
+
+int array_get_buffer(PyObject *self, Py_buffer *out, int flags)
+{
+	struct array *a = (struct array *)self;
+	const char *format = dtype_format(a->t.dtype), *hindrance;
+	Py_ssize_t size = dtype_size(a->t.dtype);
+	struct exported *e;
+
+	out->obj = NULL;
+	if (!array_is_usable(a))
+		return -1;
+	hindrance = what_hinders(a, flags, format);
+	if (hindrance) {
+		PyErr_SetString(PyExc_BufferError, hindrance);
+		return -1;
+	}
+	e = malloc(sizeof(*e));
+	if (!e) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	e->b = share_retain(a->b);
+	e->client = a->client;
+	e->client->handle.users++;
+	e->stream = a->stream;
+	for (uint32_t i = 0; i < a->t.ndim; i++) {
+		e->shape[i] = (Py_ssize_t)a->t.shape[i];
+		e->strides[i] = (Py_ssize_t)a->t.strides[i] * size;
+	}
+	*out = (Py_buffer){
+	    .buf = a->data,
+	    .obj = Py_NewRef(self),
+	    .len = (Py_ssize_t)array_bytes(a),
+	    .itemsize = size,
+	    .readonly = a->readonly,
+	    .ndim = flags & PyBUF_ND ? (int)a->t.ndim : 1,
+	    .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL,
+	    .shape = flags & PyBUF_ND ? e->shape : NULL,
+	    .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? e->strides : NULL,
+	    .internal = e,
+	};
+	return 0;
+}
+
+void array_release_buffer(PyObject *self, Py_buffer *b)
+{
+	struct array *a = (struct array *)self;
+	struct exported *e = b->internal;
+
+	if (!e)
+		return;
+	if (a->generation == process_generation())
+		UNLOCKED(buffer_release(e->b, e->stream));
+	handle_leave(&e->client->handle);
+	free(e);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Where in its buffer it is; false with an exception when it is not in one piece. */
+static bool piece(struct array *a, uint64_t *offset, uint64_t *size)
+{
+	if (!array_is_contiguous(a)) {
+		PyErr_SetString(PyExc_ValueError,
+				"only an Array that is contiguous is copied as a whole");
+		return false;
+	}
+	*offset = (uint64_t)(a->data - (char *)share_ptr(a->b));
+	*size = (uint64_t)array_bytes(a);
+	return true;
+}
+
+PyDoc_STRVAR(tobytes_doc,
+	     "tobytes(stream=...)\n--\n\n"
+	     "Its bytes, of memory of every kind, copied behind what is enqueued on the stream; "
+	     "waits for it.");
+static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"tobytes", {"stream", NULL}, 0, 1, {NULL}};
+	struct array *a = (struct array *)o;
+	uint64_t offset, size;
+	struct stream stream;
+	PyObject *given[1], *bytes;
+	share_buffer *b;
+	int r;
+
+	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
+	    !piece(a, &offset, &size) ||
+	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+	if (!bytes || size == 0)
+		return bytes;
+	b = array_enter(a);
+	UNLOCKED(r = share_copy_to_host(b, offset, PyBytes_AsString(bytes), size, stream.p));
+	array_leave(a);
+	if (r == 0)
+		return bytes;
+	Py_DECREF(bytes);
+	return raise_error(r);
+}
+
+PyDoc_STRVAR(
+    fill_doc,
+    "copy_from(source, stream=...)\n--\n\n"
+    "Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind "
+    "what is\nenqueued on the stream; waits for it.");
+static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"copy_from", {"source", "stream", NULL}, 1, 2, {NULL}};
+	struct array *a = (struct array *)o;
+	uint64_t offset, size;
+	struct stream stream;
+	PyObject *given[2];
+	Py_buffer source;
+	void *copy = NULL;
+	share_buffer *b;
+	int r = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
+	    !piece(a, &offset, &size) ||
+	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream) ||
+	    PyObject_GetBuffer(given[0], &source, PyBUF_FULL_RO) < 0)
+		return NULL;
+	if ((uint64_t)source.len != size) {
+		PyErr_Format(PyExc_ValueError, "%zd bytes do not fill an Array of %llu", source.len,
+			     (unsigned long long)size);
+	} else if (a->readonly) {
+		PyErr_SetString(PyExc_ValueError, "the Array is read-only");
+	} else if (!PyBuffer_IsContiguous(&source, 'C')) {
+		copy = malloc(size ? size : 1);
+		if (!copy)
+			PyErr_NoMemory();
+		else if (PyBuffer_ToContiguous(copy, &source, source.len, 'C') < 0)
+			(void)0;
+	}
+	b = PyErr_Occurred() || size == 0 ? NULL : array_enter(a);
+	if (b) {
+		UNLOCKED(
+		    r = share_copy_from_host(b, offset, copy ? copy : source.buf, size, stream.p));
+		array_leave(a);
+	}
+	free(copy);
+	PyBuffer_Release(&source);
+	return PyErr_Occurred() ? NULL : none_or_raise(r);
+}
+
+PyDoc_STRVAR(zero_doc,
+	     "fill_zero(stream=...)\n--\n\n"
+	     "Zeros in all of it, of memory of every kind; waits for it.");
+static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"fill_zero", {"stream", NULL}, 0, 1, {NULL}};
+	static const char zeros[1 << 20];
+	struct array *a = (struct array *)o;
+	uint64_t offset, size;
+	struct stream stream;
+	PyObject *given[1];
+	PyThreadState *state;
+	share_buffer *b;
+	int r = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
+	    !piece(a, &offset, &size) ||
+	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	b = array_enter(a);
+	state = PyEval_SaveThread();
+	for (uint64_t done = 0; r == 0 && done < size; done += sizeof(zeros))
+		r = share_copy_from_host(b, offset + done, zeros,
+					 size - done < sizeof(zeros) ? size - done : sizeof(zeros),
+					 stream.p);
+	PyEval_RestoreThread(state);
+	array_leave(a);
+	return none_or_raise(r);
+}
+
+PyMethodDef array_copy_methods[] = {
+    {"tobytes", METHOD(tobytes), METH_FASTCALL | METH_KEYWORDS, tobytes_doc},
+    {"copy_from", METHOD(copy_from), METH_FASTCALL | METH_KEYWORDS, fill_doc},
+    {"fill_zero", METHOD(fill_zero), METH_FASTCALL | METH_KEYWORDS, zero_doc},
+    {NULL, NULL, 0, NULL},
+};

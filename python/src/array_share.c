@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What is done with an Array as a buffer of the broker's: names, tokens, metadata, where it lies.
+ */
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "python/src/core.h"
+
+PyDoc_STRVAR(
+    publish_doc,
+    "publish(name, *, stream=..., persistent=False, exclusive=False, mode='rw', "
+    "expected_version=0)\n--\n\n"
+    "Make the name lead to this Array, with its dtype, shape, strides and offset, atomically "
+    "in place of\nwhat it led to. Who looks it up is ordered after what was enqueued on the "
+    "stream before. The name has a\nreference of its own, and goes when this process ends "
+    "unless persistent. Returns its version, larger than\nall earlier ones.\n\n"
+    "mode: at most this for those who look it up. exclusive: FileExistsError rather than "
+    "replace.\nexpected_version: Busy unless that is what is replaced.");
+static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "publish",
+	    {"name", "stream", "persistent", "exclusive", "mode", "expected_version", NULL},
+	    1,
+	    1,
+	    {NULL}};
+	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
+	struct array *a = (struct array *)o;
+	int persistent = 0, exclusive = 0, r;
+	struct stream stream;
+	PyObject *given[6];
+	uint64_t version;
+	share_tensor t = SHARE_TENSOR_INIT;
+	share_buffer *b;
+	const char *name;
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	name = PyUnicode_AsUTF8AndSize(given[0], NULL);
+	if (!name || (given[2] && (persistent = PyObject_IsTrue(given[2])) < 0) ||
+	    (given[3] && (exclusive = PyObject_IsTrue(given[3])) < 0) ||
+	    !arg_uint64(given[5], &options.expected_version) ||
+	    !mode_from(given[4], &options.mode) ||
+	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	options.flags = (persistent ? SHARE_PUBLISH_PERSISTENT : 0u) |
+			(exclusive ? SHARE_PUBLISH_EXCLUSIVE : 0u);
+	b = array_enter(a);
+	if (!b)
+		return NULL;
+	array_tensor(a, &t);
+	options.tensor = &t;
+	UNLOCKED(r = share_publish_with(b, name, &options, stream.p, &version));
+	array_leave(a);
+	return r != 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(version);
+}
+
+PyDoc_STRVAR(
+    export_doc,
+    "export(*, stream=..., mode='r', uses=1, timeout=None)\n--\n\n"
+    "A token of 32 bytes: the right to import this Array, with its dtype, shape, strides and "
+    "offset. It\nhas a reference of its own, and ends after so many uses (0: never), after "
+    "timeout seconds (None: never),\nwith Client.revoke(), or with this process. Send it over "
+    "what is private.");
+static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "export", {"stream", "mode", "uses", "timeout", NULL}, 0, 0, {NULL}};
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_tensor t = SHARE_TENSOR_INIT;
+	struct array *a = (struct array *)o;
+	struct stream stream;
+	uint64_t uses = 1;
+	PyObject *given[4];
+	share_token token;
+	share_buffer *b;
+	double seconds;
+	int r;
+
+	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[2], &uses) ||
+	    !mode_from(given[1], &options.mode) ||
+	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	seconds = given[3] && given[3] != Py_None ? PyFloat_AsDouble(given[3]) : 0;
+	if (PyErr_Occurred())
+		return NULL;
+	if (uses > UINT32_MAX || seconds < 0 || seconds > UINT32_MAX / 1000 ||
+	    (given[3] && given[3] != Py_None && seconds < 0.001)) {
+		PyErr_SetString(PyExc_ValueError, "uses or timeout cannot be that");
+		return NULL;
+	}
+	options.uses = (uint32_t)uses;
+	options.timeout_ms = (uint32_t)(seconds * 1000);
+	b = array_enter(a);
+	if (!b)
+		return NULL;
+	array_tensor(a, &t);
+	options.tensor = &t;
+	UNLOCKED(r = share_export_with(b, &options, stream.p, &token));
+	array_leave(a);
+	if (r != 0)
+		return raise_error(r);
+	return PyBytes_FromStringAndSize((const char *)token.bytes, sizeof(token.bytes));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static PyObject *set_metadata(PyObject *o, PyObject *json)
+{
+	struct array *a = (struct array *)o;
+	const char *text = NULL;
+	share_buffer *b;
+	int r;
+
+	if (json != Py_None && !(text = PyUnicode_AsUTF8AndSize(json, NULL)))
+		return NULL;
+	b = array_enter(a);
+	if (!b)
+		return NULL;
+	UNLOCKED(r = share_metadata_set(b, text));
+	array_leave(a);
+	return none_or_raise(r);
+}
+
+static PyObject *get_metadata(PyObject *o, PyObject *ignored)
+{
+	struct array *a = (struct array *)o;
+	share_buffer *b = array_enter(a);
+	PyObject *text;
+	char *json;
+	int r;
+
+	(void)ignored;
+	if (!b)
+		return NULL;
+	UNLOCKED(r = share_metadata_get(b, &json));
+	array_leave(a);
+	if (r == SHARE_ENOENT)
+		Py_RETURN_NONE;
+	if (r != 0)
+		return raise_error(r);
+	text = PyUnicode_FromString(json);
+	free(json);
+	return text;
+}
+
+PyDoc_STRVAR(status_doc,
+	     "status()\n--\n\n"
+	     "Whether its content is good: True; False while its giver's work still runs. Does "
+	     "not wait. OwnerDied:\nthe giver died first, and the content means nothing.");
+static PyObject *status(PyObject *o, PyObject *ignored)
+{
+	struct array *a = (struct array *)o;
+	int r;
+
+	(void)ignored;
+	if (!array_is_usable(a))
+		return NULL;
+	r = share_buffer_status(a->b);
+	if (r == SHARE_EAGAIN)
+		Py_RETURN_FALSE;
+	if (r != 0)
+		return raise_error(r);
+	Py_RETURN_TRUE;
+}
+
+PyDoc_STRVAR(info_doc,
+	     "info()\n--\n\n"
+	     "Where its buffer lies, as a dictionary: size, segment_size, offset (bytes), "
+	     "kind, device (UUID, or\nNone for host memory), ordinal (of the device here, or "
+	     "-1), segment, ordered ('nothing', 'stream'\nor 'host': how it came after the work "
+	     "of others when it was acquired).");
+static PyObject *info(PyObject *o, PyObject *ignored)
+{
+	static const char *const ordered[] = {"nothing", "stream", "host"};
+	share_buffer_info i = SHARE_BUFFER_INFO_INIT;
+	struct array *a = (struct array *)o;
+	int r;
+
+	(void)ignored;
+	if (!array_is_usable(a))
+		return NULL;
+	r = share_buffer_get_info(a->b, &i);
+	if (r != 0)
+		return raise_error(r);
+	return Py_BuildValue(
+	    "{sKszszsisKsKsKsz}", "size", (unsigned long long)share_size(a->b), "kind", i.kind,
+	    "device", i.device, "ordinal", i.ordinal, "segment", (unsigned long long)i.segment,
+	    "segment_size", (unsigned long long)i.segment_size, "offset",
+	    (unsigned long long)i.offset, "ordered", i.ordered < 3 ? ordered[i.ordered] : NULL);
+}
+
+PyDoc_STRVAR(
+    recipe_doc,
+    "recipe()\n--\n\n"
+    "How to reach the buffer without this library, as a dictionary: kind, fd (the caller's, "
+    "to be\nclosed), readonly, segment_size, offset (bytes), device (UUID or ''), pointer (64 "
+    "bytes, for mempool).\nGood as long as the Array.");
+static PyObject *recipe(PyObject *o, PyObject *ignored)
+{
+	share_recipe got = SHARE_RECIPE_INIT;
+	struct array *a = (struct array *)o;
+	share_buffer *b = array_enter(a);
+	PyObject *result;
+	int r;
+
+	(void)ignored;
+	if (!b)
+		return NULL;
+	UNLOCKED(r = share_get_recipe(b, &got));
+	array_leave(a);
+	if (r != 0)
+		return raise_error(r);
+	result = Py_BuildValue("{szsisOsKsKszsy#}", "kind", got.kind, "fd", got.fd, "readonly",
+			       got.mode == SHARE_RDWR ? Py_False : Py_True, "segment_size",
+			       (unsigned long long)got.segment_size, "offset",
+			       (unsigned long long)got.offset, "device", got.device, "pointer",
+			       (const char *)got.pointer, (Py_ssize_t)sizeof(got.pointer));
+	if (!result)
+		close(got.fd);
+	return result;
+}
+
+PyMethodDef array_share_methods[] = {
+    {"publish", METHOD(publish), METH_FASTCALL | METH_KEYWORDS, publish_doc},
+    {"export", METHOD(export), METH_FASTCALL | METH_KEYWORDS, export_doc},
+    {"_set_metadata", set_metadata, METH_O, NULL},
+    {"_get_metadata", get_metadata, METH_NOARGS, NULL},
+    {"status", status, METH_NOARGS, status_doc},
+    {"info", info, METH_NOARGS, info_doc},
+    {"recipe", recipe, METH_NOARGS, recipe_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The connection, and what is asked of it as a whole: names, tokens, what the broker knows. */
+
+#include <string.h>
+
+#include "python/src/core.h"
+
+static void give_up(void *p)
+{
+	share_disconnect(p);
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "address", (char *)(uintptr_t) "label",
+				(char *)(uintptr_t) "config", (char *)(uintptr_t) "flags", NULL};
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	const char *address = NULL;
+	struct client *self;
+	unsigned flags = 0;
+	share_client *c;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zzzI:Client", names, &address,
+					 &options.label, &options.config, &flags))
+		return NULL;
+	options.flags = flags;
+	self = (struct client *)PyType_GenericAlloc(type, 0);
+	if (!self)
+		return NULL;
+	UNLOCKED(r = share_connect_with(address, &options, &c));
+	if (r != 0) {
+		Py_DECREF(self);
+		return raise_error(r);
+	}
+	handle_init(&self->handle, "client", c, give_up);
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct client *self = (struct client *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	handle_close(&self->handle);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+PyDoc_STRVAR(close_doc,
+	     "close()\n--\n\n"
+	     "Give the connection up. It ends when the last thing made from it is gone: "
+	     "memory in use stays.\nMay be called again.");
+static PyObject *close_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	handle_close(&((struct client *)o)->handle);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(!handle_is_usable(&((struct client *)o)->handle));
+}
+
+static PyObject *get_address(PyObject *o, void *ignored)
+{
+	struct client *self = (struct client *)o;
+
+	(void)ignored;
+	if (!handle_is_usable(&self->handle))
+		return handle_refuse(&self->handle);
+	return PyUnicode_DecodeFSDefault(share_address(self->handle.p));
+}
+
+PyDoc_STRVAR(fileno_doc,
+	     "fileno()\n--\n\n"
+	     "A descriptor that is readable when dispatch() has something to do. For "
+	     "event loops; not to be\nread or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	struct client *self = (struct client *)o;
+	int r;
+
+	(void)ignored;
+	if (!handle_is_usable(&self->handle))
+		return handle_refuse(&self->handle);
+	r = share_get_fd(self->handle.p);
+	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
+}
+
+static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
+{
+	struct client *self = (struct client *)o;
+	share_client *c = handle_enter(&self->handle);
+	int r;
+
+	if (!c)
+		return NULL;
+	UNLOCKED(r = function(c));
+	handle_leave(&self->handle);
+	if (r < 0)
+		return raise_error(r);
+	if (counts)
+		return PyLong_FromLong(r);
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(ping_doc,
+	     "ping()\n--\n\n"
+	     "One request and its reply: the broker is there, and has seen all before.");
+static PyObject *ping(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return call(o, share_ping, false);
+}
+
+PyDoc_STRVAR(dispatch_doc,
+	     "dispatch()\n--\n\n"
+	     "Handle what the broker sent unasked; never blocks. How many look-ups and "
+	     "watches it served.");
+static PyObject *dispatch(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return call(o, share_dispatch, true);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Names                                                                                       */
+
+/* Bytes that are no tensor, until their sender says more. */
+static PyObject *found(struct client *self, share_buffer *b, struct stream stream)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	bool on_gpu = share_buffer_get_info(b, &info) == 0 && info.ordinal >= 0;
+	struct array *a;
+
+	a = array_found(self, b, stream, on_gpu);
+	if (a)
+		a->ordinal = (int16_t)info.ordinal;
+	return (PyObject *)a;
+}
+
+/* A framework's current stream is for memory of a GPU; what a name or a token leads to is known
+ * later only. */
+static bool was_no_stream(int r, PyObject *given, struct stream *stream)
+{
+	if (r != SHARE_EINVAL || given || !stream->p)
+		return false;
+	*stream = (struct stream){NULL, NULL};
+	return true;
+}
+
+PyDoc_STRVAR(
+    lookup_doc,
+    "lookup(name, mode='r', *, timeout=0, stream=..., readonly_ok=False)\n--\n\n"
+    "The Array that a name leads to, waiting up to timeout seconds (None: without limit) for "
+    "it to be\npublished. Work enqueued on the stream afterwards comes after what its "
+    "publisher enqueued before;\nwith host memory and no HostStream the call waits for "
+    "that, within the same time.\n\nmode: 'r' or 'rw'. readonly_ok: let frameworks have it "
+    "that cannot be told that it is read-only.\n\nFileNotFoundError: not there (timeout 0). "
+    "TimeoutError: still not there, or not finished.\nPermissionError. OwnerDied: the "
+    "publisher died before its work was done.");
+static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	static struct signature s = {
+	    "lookup", {"name", "mode", "timeout", "stream", "readonly_ok", NULL}, 1, 2, {NULL}};
+	struct client *self = (struct client *)o;
+	uint32_t mode = SHARE_RDONLY;
+	struct stream stream;
+	PyObject *given[5], *a;
+	share_buffer *b;
+	share_client *c;
+	const char *name;
+	struct wait w;
+	int r, again, ok = 0;
+
+	if (!args_spread(&s, args, n, kwnames, given))
+		return NULL;
+	name = PyUnicode_AsUTF8AndSize(given[0], NULL);
+	if (!name)
+		return NULL;
+	if (!mode_from(given[1], &mode))
+		return NULL;
+	if (given[4] && (ok = PyObject_IsTrue(given[4])) < 0)
+		return NULL;
+	if (given[2]) {
+		if (!wait_begin(&w, given[2]))
+			return NULL;
+	} else {
+		w = (struct wait){0, true};
+	}
+	if (!stream_from(given[3], true, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	for (;;) {
+		UNLOCKED(r = share_lookup(c, name, (int)mode, wait_slice(&w), stream.p, &b));
+		if (was_no_stream(r, given[3], &stream))
+			continue;
+		again = 0;
+		/* what is not there within no time is SHARE_ENOENT */
+		if ((r != SHARE_ETIMEDOUT && r != SHARE_ENOENT) || (again = wait_again(&w)) <= 0)
+			break;
+		if (self->handle.closed) {
+			handle_leave(&self->handle);
+			return handle_refuse(&self->handle);
+		}
+	}
+	handle_leave(&self->handle);
+	if (again < 0)
+		return NULL;
+	if (r != 0)
+		return raise_error(!w.once && r == SHARE_ENOENT ? SHARE_ETIMEDOUT : r);
+	a = found(self, b, stream);
+	if (a)
+		((struct array *)a)->readonly_ok = ok;
+	return a;
+}
+
+PyDoc_STRVAR(unpublish_doc,
+	     "unpublish(name)\n--\n\n"
+	     "Remove a name. FileNotFoundError, PermissionError.");
+static PyObject *unpublish(PyObject *o, PyObject *name)
+{
+	struct client *self = (struct client *)o;
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	share_client *c;
+	int r;
+
+	if (!text)
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_unpublish(c, text));
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+/* Callbacks that fill a list; they need the GIL back. */
+struct filling {
+	PyObject *list;
+	PyThreadState *state;
+};
+
+static int append(struct filling *f, PyObject *row)
+{
+	int r = row ? PyList_Append(f->list, row) : -1;
+
+	Py_XDECREF(row);
+	return r < 0 ? 1 : 0;
+}
+
+static int add_name(const share_name_info *info, void *data)
+{
+	struct filling *f = data;
+	int r;
+
+	PyEval_RestoreThread(f->state);
+	r = append(f,
+		   Py_BuildValue("(sKKKsIO)", info->name, (unsigned long long)info->version,
+				 (unsigned long long)info->buffer, (unsigned long long)info->size,
+				 info->pool, info->uid, info->persistent ? Py_True : Py_False));
+	f->state = PyEval_SaveThread();
+	return r;
+}
+
+static int add_json(const char *json, void *data)
+{
+	struct filling *f = data;
+	int r;
+
+	PyEval_RestoreThread(f->state);
+	r = append(f, PyUnicode_DecodeUTF8(json, (Py_ssize_t)strlen(json), "replace"));
+	f->state = PyEval_SaveThread();
+	return r;
+}
+
+static PyObject *fill(PyObject *o, PyObject *argument,
+		      int (*function)(share_client *, const char *, struct filling *))
+{
+	const char *text = PyUnicode_AsUTF8AndSize(argument, NULL);
+	struct client *self = (struct client *)o;
+	struct filling f;
+	share_client *c;
+	int r;
+
+	if (!text)
+		return NULL;
+	f.list = PyList_New(0);
+	c = f.list ? handle_enter(&self->handle) : NULL;
+	if (!c) {
+		Py_XDECREF(f.list);
+		return NULL;
+	}
+	f.state = PyEval_SaveThread();
+	r = function(c, text, &f);
+	PyEval_RestoreThread(f.state);
+	handle_leave(&self->handle);
+	if (r == 0)
+		return f.list;
+	Py_DECREF(f.list);
+	return PyErr_Occurred() ? NULL : raise_error(r);
+}
+
+static int list_names(share_client *c, const char *prefix, struct filling *f)
+{
+	return share_list(c, prefix, add_name, f);
+}
+
+static int list_objects(share_client *c, const char *what, struct filling *f)
+{
+	return share_inspect(c, what, add_json, f);
+}
+
+static PyObject *names(PyObject *o, PyObject *prefix)
+{
+	return fill(o, prefix, list_names);
+}
+
+static PyObject *inspect(PyObject *o, PyObject *what)
+{
+	return fill(o, what, list_objects);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Tokens, pools by name, statistics                                                           */
+
+/* A token may have no second use, so what it leads to is imported on no stream, and ordered from
+ * there. */
+static bool move_to_current(struct array *a)
+{
+	struct stream stream;
+
+	if (!a->on_gpu)
+		return true;
+	if (!stream_from(NULL, true, array_ordinal(a), array_home(a), &stream) ||
+	    !array_order(a, stream.p))
+		return false;
+	a->stream = stream.p;
+	return true;
+}
+
+PyDoc_STRVAR(import_doc, "_import(token, mode, stream)\n--\n\nSee Client.import_.");
+static PyObject *import(PyObject *o, PyObject *args)
+{
+	struct client *self = (struct client *)o;
+	PyObject *given = NULL;
+	struct stream stream;
+	const char *bytes;
+	share_token token;
+	share_buffer *b;
+	share_client *c;
+	Py_ssize_t n;
+	struct array *a;
+	int mode, r;
+
+	if (!PyArg_ParseTuple(args, "y#i|O", &bytes, &n, &mode, &given))
+		return NULL;
+	if (n != sizeof(token.bytes)) {
+		PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
+		return NULL;
+	}
+	memcpy(token.bytes, bytes, sizeof(token.bytes));
+	if (!stream_from(given ? given : Py_None, true, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_import(c, &token, mode, stream.p, &b));
+	handle_leave(&self->handle);
+	if (r != 0)
+		return raise_error(r);
+	a = (struct array *)found(self, b, stream);
+	if (a && !given && !move_to_current(a))
+		Py_CLEAR(a);
+	return (PyObject *)a;
+}
+
+PyDoc_STRVAR(revoke_doc,
+	     "revoke(token)\n--\n\n"
+	     "End a token that this client made. FileNotFoundError: it has ended.");
+static PyObject *revoke_token(PyObject *o, PyObject *args)
+{
+	struct client *self = (struct client *)o;
+	const char *bytes;
+	share_token token;
+	share_client *c;
+	Py_ssize_t n;
+	int r;
+
+	if (!PyArg_ParseTuple(args, "y#:revoke", &bytes, &n))
+		return NULL;
+	if (n != sizeof(token.bytes)) {
+		PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
+		return NULL;
+	}
+	memcpy(token.bytes, bytes, sizeof(token.bytes));
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_revoke(c, &token));
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(destroy_doc,
+	     "destroy_pool(name)\n--\n\n"
+	     "Remove a pool's name. It takes no new buffers, and ends with its last one.");
+static PyObject *destroy_pool(PyObject *o, PyObject *name)
+{
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	struct client *self = (struct client *)o;
+	share_client *c;
+	int r;
+
+	if (!text)
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_pool_destroy(c, text));
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(stats_doc,
+	     "fence_stats()\n--\n\n"
+	     "What ordering has cost this client so far, as a dictionary of counts.");
+static PyObject *fence_stats(PyObject *o, PyObject *ignored)
+{
+	struct client *self = (struct client *)o;
+	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
+	share_client *c = handle_enter(&self->handle);
+	int r;
+
+	(void)ignored;
+	if (!c)
+		return NULL;
+	r = share_fence_get_stats(c, &stats);
+	handle_leave(&self->handle);
+	if (r != 0)
+		return raise_error(r);
+	return Py_BuildValue(
+	    "{sKsKsKsKsKsK}", "signals", (unsigned long long)stats.signals, "waits",
+	    (unsigned long long)stats.waits, "waits_saved", (unsigned long long)stats.waits_saved,
+	    "host_signals", (unsigned long long)stats.host_signals, "host_waits",
+	    (unsigned long long)stats.host_waits, "parked", (unsigned long long)stats.parked);
+}
+
+bool client_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"close", close_, METH_NOARGS, close_doc},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"ping", ping, METH_NOARGS, ping_doc},
+	    {"dispatch", dispatch, METH_NOARGS, dispatch_doc},
+	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, lookup_doc},
+	    {"unpublish", unpublish, METH_O, unpublish_doc},
+	    {"_names", names, METH_O, NULL},
+	    {"_inspect", inspect, METH_O, NULL},
+	    {"_import", import, METH_VARARGS, import_doc},
+	    {"revoke", revoke_token, METH_VARARGS, revoke_doc},
+	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},
+	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct client, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
+	    {"address", get_address, NULL, "Path of the broker's socket.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot slots[] = {
+	    SLOT(Py_tp_new, create),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "A connection to a broker: see libshare.connect()."},
+	    {0, NULL},
+	};
+	PyType_Spec spec = {"libshare._core.Client", sizeof(struct client), 0, Py_TPFLAGS_DEFAULT,
+			    slots};
+
+	core.client = make_type(module, &spec);
+	return core.client != NULL;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Errors of the library as exceptions. Which class belongs to which number is said in Python, where
+ * the classes are; a number without one is an Error.
+ */
+
+#include "python/src/core.h"
+
+PyObject *raise_error(int r)
+{
+	PyObject *number = PyLong_FromLong(r), *class;
+	const char *detail = share_error_detail();
+
+	if (!number)
+		return NULL;
+	class = core.errors ? PyDict_GetItemWithError(core.errors, number) : NULL;
+	Py_DECREF(number);
+	if (PyErr_Occurred())
+		return NULL;
+	if (!class)
+		class = PyExc_RuntimeError;
+	if (detail && *detail)
+		PyErr_Format(class, "%s: %s", share_strerror(r), detail);
+	else
+		PyErr_SetString(class, share_strerror(r));
+	return NULL;
+}
+
+PyObject *none_or_raise(int r)
+{
+	if (r < 0)
+		return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+PyObject *raise_closed(const char *what)
+{
+	PyErr_Format(core.closed ? core.closed : PyExc_ValueError, "the %s was given up", what);
+	return NULL;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Host streams: Python functions, one after the other, in a thread of the library's.
+ *
+ * The end of a stream waits for all that was enqueued on it. When it is the last function on it
+ * that lets go of it, it cannot wait for itself: another thread ends the stream then.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "python/src/core.h"
+
+struct held {
+	share_host_stream *stream;
+	struct client *client; /* a reference, and a user of its handle */
+};
+
+struct host_stream {
+	PyObject_HEAD struct handle handle; /* of a struct held */
+	PyObject *weak;
+};
+
+static __thread share_host_stream *runs_on;
+
+static void *end(void *argument)
+{
+	struct held *held = argument;
+	PyGILState_STATE state;
+
+	share_host_stream_destroy(held->stream);
+	state = PyGILState_Ensure();
+	handle_leave(&held->client->handle);
+	Py_DECREF(held->client);
+	PyGILState_Release(state);
+	free(held);
+	return NULL;
+}
+
+static void give_up(void *p)
+{
+	struct held *held = p;
+	pthread_t thread;
+
+	if (runs_on != held->stream)
+		end(held);
+	else if (pthread_create(&thread, NULL, end, held) == 0)
+		pthread_detach(thread);
+}
+
+void *host_stream_of(PyObject *o)
+{
+	struct host_stream *self = (struct host_stream *)o;
+
+	if (!handle_is_usable(&self->handle))
+		return handle_refuse(&self->handle);
+	return ((struct held *)self->handle.p)->stream;
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "client", NULL};
+	struct host_stream *self;
+	struct client *client;
+	struct held *held;
+	share_client *c;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:HostStream", names, core.client,
+					 &client))
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c)
+		return NULL;
+	self = (struct host_stream *)PyType_GenericAlloc(type, 0);
+	held = malloc(sizeof(*held));
+	if (!self || !held) {
+		handle_leave(&client->handle);
+		Py_XDECREF((PyObject *)self);
+		free(held);
+		return PyErr_NoMemory();
+	}
+	UNLOCKED(r = share_host_stream_create(c, &held->stream));
+	if (r != 0) {
+		handle_leave(&client->handle);
+		free(held);
+		Py_DECREF(self);
+		return raise_error(r);
+	}
+	held->client = (struct client *)Py_NewRef((PyObject *)client);
+	handle_init(&self->handle, "host stream", held, give_up);
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct host_stream *self = (struct host_stream *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	handle_close(&self->handle);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+struct job {
+	PyObject *function;
+	share_host_stream *stream;
+};
+
+/* In the stream's thread. */
+static void run(void *data)
+{
+	struct job *job = data;
+	PyGILState_STATE state = PyGILState_Ensure();
+	PyObject *result;
+
+	runs_on = job->stream;
+	result = PyObject_CallNoArgs(job->function);
+	if (!result)
+		PyErr_WriteUnraisable(job->function);
+	Py_XDECREF(result);
+	Py_DECREF(job->function);
+	runs_on = NULL;
+	PyGILState_Release(state);
+	free(job);
+}
+
+PyDoc_STRVAR(launch_doc,
+	     "launch(function, /)\n--\n\n"
+	     "Have function() called by the stream's thread, after all that was enqueued "
+	     "before. Returns at\nonce. An exception goes to sys.unraisablehook.");
+static PyObject *launch(PyObject *o, PyObject *function)
+{
+	struct host_stream *self = (struct host_stream *)o;
+	struct held *held;
+	struct job *job;
+	int r;
+
+	if (!PyCallable_Check(function)) {
+		PyErr_SetString(PyExc_TypeError, "launch() takes a function");
+		return NULL;
+	}
+	job = malloc(sizeof(*job));
+	if (!job)
+		return PyErr_NoMemory();
+	held = handle_enter(&self->handle);
+	if (!held) {
+		free(job);
+		return NULL;
+	}
+	*job = (struct job){Py_NewRef(function), held->stream};
+	UNLOCKED(r = share_host_stream_launch(held->stream, run, job));
+	if (r != 0) {
+		Py_DECREF(function);
+		free(job);
+	}
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(synchronize_doc,
+	     "synchronize(timeout=None)\n--\n\n"
+	     "Wait until all is done that was enqueued before, for at most timeout "
+	     "seconds. Not from a\nfunction on the stream.");
+static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "timeout", NULL};
+	struct host_stream *self = (struct host_stream *)o;
+	PyObject *timeout = Py_None;
+	share_fence fence;
+	struct held *held;
+	share_client *c;
+	struct wait w;
+	int r, again = 1;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:synchronize", names, &timeout) ||
+	    !wait_begin(&w, timeout))
+		return NULL;
+	held = handle_enter(&self->handle);
+	if (!held)
+		return NULL;
+	c = held->client->handle.p; /* its user */
+	UNLOCKED(r = share_fence_record(c, held->stream, &fence));
+	while (r == 0) {
+		UNLOCKED(r = share_fence_synchronize(c, &fence, wait_slice(&w)));
+		if (r != SHARE_ETIMEDOUT || (again = wait_again(&w)) <= 0)
+			break;
+		r = 0;
+	}
+	handle_leave(&self->handle);
+	return again < 0 ? NULL : none_or_raise(r);
+}
+
+PyDoc_STRVAR(close_doc,
+	     "close()\n--\n\n"
+	     "Wait for what is enqueued, and end the thread. May be called again.");
+static PyObject *close_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	handle_close(&((struct host_stream *)o)->handle);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(!handle_is_usable(&((struct host_stream *)o)->handle));
+}
+
+bool host_stream_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"launch", launch, METH_O, launch_doc},
+	    {"synchronize", METHOD(synchronize), METH_VARARGS | METH_KEYWORDS, synchronize_doc},
+	    {"close", close_, METH_NOARGS, close_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct host_stream, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot slots[] = {
+	    SLOT(Py_tp_new, create),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc,
+	     (void *)(uintptr_t) "HostStream(client)\n--\n\n"
+				 "A FIFO of functions that a thread of the library's runs. "
+				 "To host memory it is what a CUDA\nstream is to memory of "
+				 "a GPU."},
+	    {0, NULL},
+	};
+	PyType_Spec spec = {"libshare._core.HostStream", sizeof(struct host_stream), 0,
+			    Py_TPFLAGS_DEFAULT, slots};
+
+	core.host_stream = make_type(module, &spec);
+	return core.host_stream != NULL;
+}

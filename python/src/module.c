@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * libshare._core: the library as Python types. What is called often is here; what is convenient is
+ * in Python, in the package around it, and added to these types when it is imported.
+ */
+
+#include "python/src/core.h"
+
+struct core core;
+
+PyTypeObject *make_type(PyObject *module, PyType_Spec *spec)
+{
+	PyObject *type = PyType_FromSpec(spec);
+
+	if (!type || PyModule_AddType(module, (PyTypeObject *)type) < 0) {
+		Py_XDECREF(type);
+		return NULL;
+	}
+	return (PyTypeObject *)type;
+}
+
+static void replace(PyObject **place, PyObject *by)
+{
+	PyObject *old = *place;
+
+	*place = Py_NewRef(by);
+	Py_XDECREF(old);
+}
+
+PyDoc_STRVAR(set_up_doc,
+	     "_set_up(errors, closed, dtype_code, current_stream)\n--\n\n"
+	     "What the package knows: classes of errors by number, that of handles that were "
+	     "given up, and two functions.");
+static PyObject *set_up(PyObject *module, PyObject *args)
+{
+	PyObject *errors, *closed, *dtype_code, *current_stream;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "O!OOO", &PyDict_Type, &errors, &closed, &dtype_code,
+			      &current_stream))
+		return NULL;
+	replace(&core.errors, errors);
+	replace(&core.closed, closed);
+	replace(&core.dtype_code, dtype_code);
+	replace(&core.current_stream, current_stream);
+	PyDict_Clear(core.dtype_codes);
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(dtype_code_doc,
+	     "dtype_code(name)\n--\n\n"
+	     "The library's number for a dtype by its name; 0: it does not know it.");
+static PyObject *dtype_code(PyObject *module, PyObject *name)
+{
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+
+	(void)module;
+	return text ? PyLong_FromUnsignedLong(share_dtype_from_name(text)) : NULL;
+}
+
+static bool add_errors(PyObject *module)
+{
+#define ADD(name, number, text)                                     \
+	if (PyModule_AddIntConstant(module, #name + 6, number) < 0) \
+		return false;
+	SHARE_ERRORS(ADD)
+#undef ADD
+	return true;
+}
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+	static PyMethodDef functions[] = {
+	    {"_set_up", set_up, METH_VARARGS, set_up_doc},
+	    {"dtype_code", dtype_code, METH_O, dtype_code_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static struct PyModuleDef definition = {
+	    PyModuleDef_HEAD_INIT, "libshare._core", NULL, -1, functions, NULL, NULL, NULL, NULL};
+	PyObject *module = PyModule_Create(&definition);
+
+	process_generation();
+	core.dtype_codes = PyDict_New();
+	if (module && core.dtype_codes && client_ready(module) && pool_ready(module) &&
+	    array_ready(module) && host_stream_ready(module) && add_errors(module) &&
+	    PyModule_AddStringConstant(module, "version", share_version()) == 0)
+		return module;
+	Py_XDECREF(module);
+	return NULL;
+}

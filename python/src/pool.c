@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Pools, and the making of Arrays in them. */
+
+#include <string.h>
+
+#include "python/src/core.h"
+
+static void give_up(void *p)
+{
+	share_pool_close(p);
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	unsigned long long limit, segment_size, alignment;
+	PyObject *threshold;
+	struct client *client;
+	struct pool *self;
+	const char *name;
+	share_client *c;
+	share_pool *p;
+	int only_open, r;
+
+	if (!PyArg_ParseTuple(args, "O!spzzKKKOzII:Pool", core.client, &client, &name, &only_open,
+			      &options.kind, &options.device, &limit, &segment_size, &alignment,
+			      &threshold, &options.access, &options.flags, &options.reuse))
+		return NULL;
+	(void)kwargs;
+	options.limit = limit;
+	options.segment_size = segment_size;
+	options.alignment = alignment;
+	if (threshold != Py_None && !arg_uint64(threshold, &options.release_threshold))
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c)
+		return NULL;
+	if (only_open)
+		UNLOCKED(r = share_pool_open(c, name, &p));
+	else
+		UNLOCKED(r = share_pool_create(c, name, &options, &p));
+	handle_leave(&client->handle);
+	if (r != 0)
+		return raise_error(r);
+	self = (struct pool *)PyType_GenericAlloc(type, 0);
+	if (!self) {
+		share_pool_close(p);
+		return NULL;
+	}
+	handle_init(&self->handle, "pool", p, give_up);
+	self->client = (struct client *)Py_NewRef((PyObject *)client);
+	self->on_gpu = share_pool_get_info(p, &info) == 0 && info.device;
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct pool *self = (struct pool *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	handle_close(&self->handle);
+	Py_XDECREF((PyObject *)self->client);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static PyObject *close_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	handle_close(&((struct pool *)o)->handle);
+	Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Arrays                                                                                      */
+
+static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t size,
+			  PyObject *alignment, PyObject *given)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	struct stream stream;
+	share_buffer *b;
+	share_pool *p;
+	int r;
+
+	if (!arg_uint64(alignment, &options.alignment) ||
+	    !stream_from(given, self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	p = handle_enter(&self->handle);
+	if (!p)
+		return NULL;
+	if (size == 0) /* an array without elements has memory all the same */
+		size = 1;
+	if (options.alignment)
+		UNLOCKED(r = share_alloc_with(p, size, &options, stream.p, &b));
+	else
+		UNLOCKED(r = share_alloc(p, size, stream.p, &b));
+	handle_leave(&self->handle);
+	if (r != 0)
+		return raise_error(r);
+	return (PyObject *)array_make(self->client, b, t, stream, self->on_gpu);
+}
+
+PyDoc_STRVAR(
+    alloc_doc,
+    "alloc(nbytes, *, alignment=0, stream=...)\n--\n\n"
+    "An Array of nbytes bytes, for reading and writing; its content is undefined. "
+    "Work enqueued on\nthe stream afterwards may use it. alignment: a power of two, in bytes; "
+    "0: the pool's.\n\n"
+    "OutOfMemory (a MemoryError), NotReady, PermissionError, QuotaExceeded, ValueError.");
+static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "alloc", {"nbytes", "alignment", "stream", NULL}, 1, 1, {NULL}};
+	PyObject *given[3];
+	share_tensor t = SHARE_TENSOR_INIT;
+	uint64_t size;
+
+	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[0], &size))
+		return NULL;
+	if (size > INT64_MAX) {
+		PyErr_SetString(PyExc_ValueError, "so many bytes are no size");
+		return NULL;
+	}
+	t.dtype = SHARE_UINT8;
+	t.ndim = 1;
+	t.offset = 0;
+	t.shape[0] = (int64_t)size;
+	t.strides[0] = 1;
+	return allocate((struct pool *)o, &t, size, given[1], given[2]);
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty(shape, dtype='float64', *, alignment=0, stream=...)\n--\n\n"
+    "An Array of that shape (a number or a tuple) and dtype (of any framework, or its name), "
+    "in C order;\nits content is undefined. Otherwise as alloc().");
+static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "empty", {"shape", "dtype", "alignment", "stream", NULL}, 1, 2, {NULL}};
+	PyObject *given[4];
+	share_tensor t = SHARE_TENSOR_INIT;
+	uint64_t size;
+	int64_t count = 1;
+	int ndim;
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	t.dtype = SHARE_FLOAT64;
+	t.offset = 0;
+	if (given[1] && !dtype_from(given[1], &t.dtype))
+		return NULL;
+	ndim = shape_from(given[0], t.shape);
+	if (ndim < 0)
+		return NULL;
+	t.ndim = (uint32_t)ndim;
+	for (int i = ndim; i-- > 0;) {
+		if (t.shape[i] < 0) {
+			PyErr_SetString(PyExc_ValueError, "a dimension is negative");
+			return NULL;
+		}
+		t.strides[i] = count;
+		if (__builtin_mul_overflow(count, t.shape[i] ? t.shape[i] : 1, &count)) {
+			PyErr_SetString(PyExc_ValueError, "the array is too large");
+			return NULL;
+		}
+	}
+	for (int i = 0; i < ndim; i++)
+		if (t.shape[i] == 0)
+			count = 0;
+	if (__builtin_mul_overflow((uint64_t)count, (uint64_t)dtype_size(t.dtype), &size) ||
+	    size > INT64_MAX) {
+		PyErr_SetString(PyExc_ValueError, "the array is too large");
+		return NULL;
+	}
+	return allocate((struct pool *)o, &t, size, given[2], given[3]);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(cache_doc,
+	     "set_cache(nbytes)\n--\n\n"
+	     "How much of what it released this process keeps for allocations to come; "
+	     "0: nothing.");
+static PyObject *set_cache(PyObject *o, PyObject *nbytes)
+{
+	struct pool *self = (struct pool *)o;
+	uint64_t size;
+	share_pool *p;
+	int r;
+
+	if (!arg_uint64(nbytes, &size))
+		return NULL;
+	p = handle_enter(&self->handle);
+	if (!p)
+		return NULL;
+	UNLOCKED(r = share_pool_set_cache(p, size));
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(info_doc,
+	     "info()\n--\n\n"
+	     "What was true when it was opened, as a dictionary: name, kind, device (UUID, "
+	     "or None for host\nmemory), limit, segment_size, alignment (bytes), readonly, "
+	     "manage, persistent, same_address,\nreuse ('gate', 'clean' or 'scrub'), reason "
+	     "(why it is of this kind).");
+static PyObject *get_info(PyObject *o, PyObject *ignored)
+{
+	static const char *const reuses[] = {"gate", "clean", "scrub"};
+	struct pool *self = (struct pool *)o;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_pool *p = handle_enter(&self->handle);
+	PyObject *result = NULL;
+	int r;
+
+	(void)ignored;
+	if (!p)
+		return NULL;
+	r = share_pool_get_info(p, &info);
+	if (r == 0)
+		result = Py_BuildValue(
+		    "{szszszsKsKsKsOsOsOsOszsz}", "name", info.name, "kind", info.kind, "device",
+		    info.device, "limit", (unsigned long long)info.limit, "segment_size",
+		    (unsigned long long)info.segment_size, "alignment",
+		    (unsigned long long)info.alignment, "readonly",
+		    info.mode == SHARE_RDWR ? Py_False : Py_True, "manage",
+		    info.manage ? Py_True : Py_False, "persistent",
+		    info.flags & SHARE_POOL_PERSISTENT ? Py_True : Py_False, "same_address",
+		    info.flags & SHARE_POOL_SAME_ADDRESS ? Py_True : Py_False, "reuse",
+		    info.reuse < 3 ? reuses[info.reuse] : NULL, "reason", info.reason);
+	else
+		raise_error(r);
+	handle_leave(&self->handle);
+	return result;
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(!handle_is_usable(&((struct pool *)o)->handle));
+}
+
+static PyObject *get_on_gpu(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(((struct pool *)o)->on_gpu);
+}
+
+static PyObject *get_client(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return Py_NewRef((PyObject *)((struct pool *)o)->client);
+}
+
+bool pool_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"close", close_, METH_NOARGS,
+	     "close()\n--\n\nGive the handle up; what was made in the pool stays. May be called "
+	     "again."},
+	    {"alloc", METHOD(alloc), METH_FASTCALL | METH_KEYWORDS, alloc_doc},
+	    {"empty", METHOD(empty), METH_FASTCALL | METH_KEYWORDS, empty_doc},
+	    {"set_cache", set_cache, METH_O, cache_doc},
+	    {"info", get_info, METH_NOARGS, info_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pool, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
+	    {"on_gpu", get_on_gpu, NULL, "Whether its memory is a GPU's.", NULL},
+	    {"client", get_client, NULL, "The client that it was opened with.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot slots[] = {
+	    SLOT(Py_tp_new, create),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "A pool of memory: see Client.pool()."},
+	    {0, NULL},
+	};
+	PyType_Spec spec = {"libshare._core.Pool", sizeof(struct pool), 0, Py_TPFLAGS_DEFAULT,
+			    slots};
+
+	core.pool = make_type(module, &spec);
+	return core.pool != NULL;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The end of a reference, for destructors: they cannot fail. A stream that is being captured takes
+ * no signal, so what is to be released behind it waits here until another release comes by. A
+ * stream that is gone has nothing on it any more, so it is as none.
+ *
+ * It knows nothing of Python: the deleter of a DLPack tensor runs in any thread, perhaps with no
+ * interpreter left.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <share/share.h>
+
+struct later {
+	struct later *next;
+	share_buffer *b;
+	void *stream;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct later *first;
+
+void buffer_release(share_buffer *b, void *stream);
+
+/* 0 when it is given up, whatever became of it. */
+static int try(share_buffer *b, void *stream)
+{
+	int r = share_release(b, stream);
+
+	if (r == SHARE_EINVAL && stream)
+		r = share_release(b, NULL);
+	return r == SHARE_ENOTSUP ? r : 0;
+}
+
+static void put_off(share_buffer *b, void *stream)
+{
+	struct later *l = malloc(sizeof(*l));
+
+	if (!l) /* its memory stays until the process ends */
+		return;
+	*l = (struct later){.b = b, .stream = stream};
+	pthread_mutex_lock(&lock);
+	l->next = first;
+	first = l;
+	pthread_mutex_unlock(&lock);
+}
+
+static void try_again(void)
+{
+	struct later *all, *next;
+
+	pthread_mutex_lock(&lock);
+	all = first;
+	first = NULL;
+	pthread_mutex_unlock(&lock);
+	for (; all; all = next) {
+		next = all->next;
+		if (try(all->b, all->stream) != 0)
+			put_off(all->b, all->stream);
+		free(all);
+	}
+}
+
+void buffer_release(share_buffer *b, void *stream)
+{
+	if (__atomic_load_n(&first, __ATOMIC_RELAXED))
+		try_again();
+	if (try(b, stream) != 0)
+		put_off(b, stream);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What `stream=` may be: a stream of any framework, by the names under which these say where it is,
+ * or a number. Nothing is imported for it: who has such an object has its framework.
+ */
+
+#include "python/src/core.h"
+
+/* A number, or an object that has or is one (of ctypes, of cuda-bindings). */
+static bool number_from(PyObject *o, void **out)
+{
+	PyObject *value = NULL, *number;
+
+	if (PyUnicode_Check(o) || PyBytes_Check(o) || PyFloat_Check(o)) {
+		PyErr_SetString(PyExc_TypeError, "that is no stream");
+		return false;
+	}
+	if (!PyLong_Check(o)) {
+		value = PyObject_GetAttrString(o, "value");
+		if (!value)
+			PyErr_Clear();
+	}
+	if (value == Py_None) {
+		Py_DECREF(value);
+		*out = NULL;
+		return true;
+	}
+	number = PyNumber_Long(value ? value : o);
+	Py_XDECREF(value);
+	if (!number)
+		return false;
+	*out = PyLong_AsVoidPtr(number);
+	Py_DECREF(number);
+	return !PyErr_Occurred();
+}
+
+/* 1: found; 0: it has no such attribute; -1: an exception. */
+static int from_attribute(PyObject *o, const char *name, void **out)
+{
+	PyObject *value = PyObject_GetAttrString(o, name);
+	bool good;
+
+	if (!value) {
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+			return -1;
+		PyErr_Clear();
+		return 0;
+	}
+	good = number_from(value, out);
+	Py_DECREF(value);
+	return good ? 1 : -1;
+}
+
+/* The same for cuda.core's protocol: a version and the number. */
+static int from_protocol(PyObject *o, void **out)
+{
+	PyObject *method = PyObject_GetAttrString(o, "__cuda_stream__"), *pair, *number;
+	bool good = false;
+
+	if (!method) {
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+			return -1;
+		PyErr_Clear();
+		return 0;
+	}
+	pair = PyCallable_Check(method) ? PyObject_CallNoArgs(method) : Py_NewRef(method);
+	Py_DECREF(method);
+	if (!pair)
+		return -1;
+	number = PySequence_Check(pair) && PySequence_Size(pair) == 2 ? PySequence_GetItem(pair, 1)
+								      : NULL;
+	Py_DECREF(pair);
+	if (number) {
+		good = number_from(number, out);
+		Py_DECREF(number);
+	} else if (!PyErr_Occurred()) {
+		PyErr_SetString(PyExc_TypeError,
+				"__cuda_stream__() has to answer a version and a number");
+	}
+	return good ? 1 : -1;
+}
+
+static bool explicit_from(PyObject *given, struct stream *out)
+{
+	static const char *const names[] = {"cuda_stream", "ptr", "handle"};
+	int r;
+
+	*out = (struct stream){NULL, NULL};
+	if (given == Py_None)
+		return true;
+	if (PyLong_Check(given)) {
+		out->p = PyLong_AsVoidPtr(given);
+		if (PyErr_Occurred() || (intptr_t)out->p == -1) {
+			PyErr_Clear();
+			PyErr_SetString(PyExc_ValueError, "that number is no stream");
+			return false;
+		}
+		return true;
+	}
+	out->owner = given;
+	if (PyObject_TypeCheck(given, core.host_stream)) {
+		out->p = host_stream_of(given);
+		return out->p != NULL;
+	}
+	r = from_protocol(given, &out->p);
+	for (size_t i = 0; r == 0 && i < sizeof(names) / sizeof(names[0]); i++)
+		r = from_attribute(given, names[i], &out->p);
+	if (r == 0)
+		r = number_from(given, &out->p) ? 1 : -1;
+	if (r < 0 && PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		PyErr_Format(PyExc_TypeError,
+			     "a stream is one of a CUDA framework, a HostStream, a number or None; "
+			     "not %R",
+			     Py_TYPE(given));
+	}
+	return r > 0;
+}
+
+bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out)
+{
+	PyObject *now;
+	bool good = true;
+
+	if (given)
+		return explicit_from(given, out);
+	*out = home;
+	if (!on_gpu || !core.current_stream)
+		return true;
+	now = PyObject_CallFunction(core.current_stream, "i", ordinal);
+	if (!now)
+		return false;
+	/* the framework keeps its own streams */
+	if (now != Py_None) {
+		good = explicit_from(now, out);
+		out->owner = NULL;
+	}
+	Py_DECREF(now);
+	return good;
+}

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: MIT
+"""Arrays over host memory: what they are like, who sees their memory, and how long it stays."""
+
+import ctypes
+import gc
+import hashlib
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import libshare
+
+
+def test_numpy_works_in_place(pool):
+    a = pool.empty((4, 5), np.float32)
+    x = np.asarray(a)
+    x[:] = np.arange(20).reshape(4, 5)
+    assert (a.shape, a.strides, a.dtype, a.ndim) == ((4, 5), (20, 4), "float32", 2)
+    assert (a.size, a.nbytes, a.itemsize, len(a)) == (20, 80, 4, 4)
+    assert a.ptr == x.ctypes.data and a.device == "cpu" and not a.readonly
+    assert np.array_equal(np.asarray(a), x) and np.shares_memory(np.asarray(a), x)
+    assert a.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize(
+    "name", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bool complex64 complex128".split()
+)
+def test_every_dtype_of_numpy_goes_there_and_back(pool, name):
+    dtype = np.dtype(name)
+    x = np.arange(6).astype(dtype).reshape(2, 3)
+    for form in (name, dtype, dtype.type, dtype.str):
+        a = pool.empty((2, 3), form)
+        assert a.dtype == name
+    a.copy_from(x)
+    assert np.array_equal(np.asarray(a), x) and np.asarray(a).dtype == dtype
+    assert np.array_equal(np.from_dlpack(a), x)
+    copy = pool.array(x)
+    assert copy.dtype == name and np.array_equal(np.asarray(copy), x)
+
+
+def test_dtypes_that_are_none_or_not_ours_are_refused(pool):
+    for wrong, error in [("float7", ValueError), (">f4", ValueError), (np.dtype(">i2"), ValueError),
+                         (object(), TypeError), (3, TypeError), ("U3", ValueError),
+                         ([], TypeError), (np.dtype("M8[s]"), ValueError)]:
+        with pytest.raises(error):
+            pool.empty(3, wrong)
+    assert pool.empty(3, float).dtype == "float64"
+    assert pool.empty(3, int).dtype == "int64"
+    assert pool.empty(3, bool).dtype == "bool"
+
+
+def test_numpy_cannot_have_bfloat16_and_is_told_why(pool):
+    a = pool.empty((2, 3), "bfloat16")
+    assert a.itemsize == 2
+    with pytest.raises(TypeError, match="bfloat16"):
+        np.asarray(a)
+    np.asarray(a.view("uint16"))[:] = 0x3F80
+    assert a.tobytes() == b"\x80\x3f" * 6
+
+
+def test_shapes_that_cannot_be_are_refused(pool):
+    for wrong in [(-1,), (1 << 62, 4), (1,) * 17, (1 << 40, 1 << 40)]:
+        with pytest.raises(ValueError):
+            pool.empty(wrong, "float32")
+    for wrong in ["x", (1.5,), None, {1: 2}.values]:
+        with pytest.raises(TypeError):
+            pool.empty(wrong, "float32")
+    with pytest.raises(libshare.OutOfMemory, match="limit"):
+        pool.alloc(1 << 40)
+    with pytest.raises(MemoryError):
+        pool.empty(1 << 30, "float64")
+    for wrong in [-1, 1 << 64]:
+        with pytest.raises(ValueError):
+            pool.alloc(wrong)
+
+
+def test_arrays_without_elements_or_dimensions(pool):
+    empty = pool.empty((3, 0, 2), "int32")
+    assert empty.size == 0 and np.asarray(empty).shape == (3, 0, 2) and empty.tobytes() == b""
+    scalar = pool.array(np.float32(2.5))
+    assert scalar.shape == () and np.asarray(scalar) == 2.5
+    with pytest.raises(TypeError):
+        len(scalar)
+    assert pool.zeros((2, 2), "int16").tobytes() == bytes(8)
+
+
+KEYS = [
+    np.s_[1], np.s_[-1], np.s_[1:3], np.s_[::-1], np.s_[1, 2], np.s_[..., 0], np.s_[:, ::2, None],
+    np.s_[None, 1], np.s_[2:1], np.s_[0, 1, 2], np.s_[...], np.s_[:, -2:, ::-2], (), np.s_[3:100:2],
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_views_are_those_of_numpy(pool, key):
+    x = np.arange(4 * 5 * 6, dtype=np.int32).reshape(4, 5, 6)
+    a = pool.array(x)
+    v = a[key]
+    assert v.shape == x[key].shape
+    assert np.array_equal(np.asarray(v), x[key])
+    assert np.array_equal(np.from_dlpack(v), x[key])
+    assert np.shares_memory(np.asarray(v), np.asarray(a)) or v.size == 0
+    assert pool.array(v).tobytes() == x[key].tobytes()
+
+
+def test_keys_that_are_none(pool):
+    a = pool.empty((3, 4), "int8")
+    for wrong in [3, -4, (0, 4), (0, 0, 0)]:
+        with pytest.raises(IndexError):
+            a[wrong]
+    for wrong in ["x", 1.5, True, [0, 1], (..., ...), np.array([True, False, True])]:
+        with pytest.raises((TypeError, IndexError)):
+            a[wrong]
+    with pytest.raises(TypeError):
+        a[0] = 1
+
+
+def test_reshape_view_transpose(pool):
+    x = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    a = pool.array(x)
+    assert np.array_equal(np.asarray(a.reshape(6, -1)), x.reshape(6, 4))
+    assert np.array_equal(np.asarray(a.reshape((4, 6))), x.reshape(4, 6))
+    assert np.array_equal(np.asarray(a.T), x.T)
+    assert np.array_equal(np.asarray(a.transpose(1, 0, 2)), x.transpose(1, 0, 2))
+    assert np.array_equal(np.asarray(a.transpose((2, -3, 1))), x.transpose(2, 0, 1))
+    assert np.array_equal(np.asarray(a.view("uint8")), x.view(np.uint8))
+    assert np.array_equal(np.asarray(a[:, 1:].view("int64")), x[:, 1:].view(np.int64))
+    assert np.array_equal(np.asarray(a.as_strided((3, 2), (8, 2), "int16", 4)),
+                          np.lib.stride_tricks.as_strided(x.reshape(-1)[2:], (3, 2), (8, 2)))
+    for wrong in [lambda: a.reshape(5), lambda: a.reshape(-1, -1), lambda: a.T.reshape(24),
+                  lambda: a.T.view("int64"), lambda: a.view("complex128").view("int64")[0].view("complex128").reshape(3),
+                  lambda: a.transpose(0, 0, 1), lambda: a.transpose(0), lambda: a[0, 0, 0].view("int8"),
+                  lambda: a.as_strided((100,), (2,), "int16", 0), lambda: a.as_strided((3,), (-2,), "int16", 0),
+                  lambda: a.as_strided((3,), (3,), "int16", 0), lambda: a.as_strided((3,), (), "int16", 0)]:
+        with pytest.raises(ValueError):
+            wrong()
+
+
+def test_memory_stays_as_long_as_anything_that_shows_it(pool, broker):
+    a = pool.empty(1000, "int32")
+    x = np.asarray(a)
+    d = np.from_dlpack(a)
+    v = a[10:20]
+    x[:] = 7
+    a.release()
+    assert a.closed and not v.closed
+    assert x.sum() == 7000 and d.sum() == 7000 and np.asarray(v).sum() == 70
+    for use in (lambda: np.asarray(a), lambda: a[0], lambda: a.ptr, lambda: a.publish("x"), lambda: a.export(),
+                lambda: a.tobytes(), lambda: a.__dlpack__(), lambda: a.metadata, lambda: a.recipe(), lambda: a.id,
+                lambda: a.reshape(-1), lambda: a.info(), lambda: a.status(), lambda: a.record_stream(None)):
+        with pytest.raises((libshare.Closed, BufferError, TypeError)):
+            use()
+    a.release()
+    pool.set_cache(0)
+    assert len(broker.inspect("buffers")) == 1
+    del v, x
+    assert len(broker.inspect("buffers")) == 1 and d.sum() == 7000
+    del d
+    until_gone = broker.inspect("buffers")
+    assert until_gone == []
+
+
+def test_memory_outlives_client_and_pool(broker):
+    with libshare.connect(broker.address) as c, c.pool("test", kind="host") as p:
+        a = p.array(np.arange(10))
+        x = np.asarray(a)
+    assert c.closed and p.closed
+    assert x.sum() == 45 and np.asarray(a[2:4]).sum() == 5
+    with pytest.raises(libshare.Closed):
+        p.alloc(1)
+    with pytest.raises(libshare.Closed):
+        c.lookup("x")
+    a.publish("still/there")
+    assert np.asarray(broker.lookup("still/there")).sum() == 45
+    broker.unpublish("still/there")
+
+
+def test_a_readonly_array_cannot_be_written(client, pool):
+    pool.array(np.arange(4)).publish("x")
+    r = client.lookup("x")
+    assert r.readonly and not np.asarray(r).flags.writeable and not np.from_dlpack(r).flags.writeable
+    with pytest.raises(ValueError):
+        np.asarray(r)[0] = 1
+    with pytest.raises(ValueError):
+        r.copy_from(bytes(32))
+    with pytest.raises(libshare.Denied):
+        r.metadata = {}
+    with pytest.raises(BufferError):
+        r.__dlpack__()  # a consumer from before read-only could be said
+    r.readonly_ok = True
+    r.__dlpack__()
+    w = client.lookup("x", "rw")
+    np.asarray(w)[0] = 9
+    assert np.asarray(r)[0] == 9
+    client.unpublish("x")
+
+
+def test_dlpack_answers_every_consumer(pool):
+    a = pool.empty(4, "int32")
+    assert a.__dlpack_device__() == (1, 0)
+    named = lambda capsule: repr(capsule).split('"')[1]
+    assert named(a.__dlpack__()) == "dltensor"
+    assert named(a.__dlpack__(max_version=(0, 8))) == "dltensor"
+    assert named(a.__dlpack__(max_version=(1, 0))) == "dltensor_versioned"
+    assert named(a.__dlpack__(stream=None, max_version=(1, 3), dl_device=(1, 0), copy=False)) == "dltensor_versioned"
+    for wrong in [dict(copy=True), dict(dl_device=(2, 0)), dict(dl_device="gpu"), dict(no_such=1)]:
+        with pytest.raises(BufferError):
+            a.__dlpack__(**wrong)
+
+
+def test_dlpack_capsules_nobody_took_give_back(pool, broker):
+    pool.set_cache(0)
+    a = pool.empty(4, "int32")
+    capsules = [a.__dlpack__(), a.__dlpack__(max_version=(1, 0))]
+    del a
+    assert len(broker.inspect("buffers")) == 1
+    del capsules
+    assert broker.inspect("buffers") == []
+
+
+def test_the_exchange_api_borrows_and_owns(pool):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    where = get(type(pool.empty(1)).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("type", ctypes.c_int32), ("id", ctypes.c_int32),
+                    ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                    ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                    ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
+
+    class Managed(ctypes.Structure):
+        pass
+
+    deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(Managed))
+    Managed._fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                        ("deleter", deleter), ("flags", ctypes.c_uint64), ("tensor", Tensor)]
+    borrow = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+    own = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.POINTER(Managed)))
+    words = ctypes.cast(where, ctypes.POINTER(ctypes.c_void_p))
+    version = ctypes.cast(where, ctypes.POINTER(ctypes.c_uint32))
+    assert version[0] == 1 and words[1] is None
+    a = pool.array(np.arange(6, dtype=np.int16).reshape(2, 3))[:, 1:]
+    t, m = Tensor(), ctypes.POINTER(Managed)()
+    assert borrow(words[5])(a, t) == 0
+    assert (t.data, t.ndim, t.code, t.bits, t.shape[:2], t.strides[:2]) == (a.ptr, 2, 0, 16, [2, 2], [3, 1])
+    assert own(words[3])(a, ctypes.byref(m)) == 0
+    a.release()
+    assert ctypes.c_int16.from_address(m.contents.tensor.data).value == 1
+    m.contents.deleter(m)
+    with pytest.raises(libshare.Closed):
+        borrow(words[5])(a, t)
+
+
+def test_buffers_of_all_contiguities(pool):
+    a = pool.array(np.arange(6, dtype=np.uint8).reshape(2, 3))
+    assert bytes(a) == bytes(range(6)) and memoryview(a).contiguous
+    assert memoryview(a.T).f_contiguous and not memoryview(a.T).c_contiguous
+    assert memoryview(a[:, ::2]).tolist() == [[0, 2], [3, 5]]
+    with pytest.raises(BufferError):
+        hashlib.sha256(a[:, ::2])
+    m = memoryview(a)
+    a.release()
+    assert m.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_metadata_is_json(client, pool):
+    a = pool.empty(3)
+    assert a.metadata is None
+    a.metadata = {"frame": 7, "é": [1, None]}
+    a.publish("m")
+    read = client.lookup("m").metadata
+    assert read["frame"] == 7 and read["é"] == [1, None]
+    with pytest.raises(libshare.InvalidArgument):
+        a.metadata = 3
+    with pytest.raises(TypeError):
+        a.metadata = {"x": object()}
+    client.unpublish("m")
+
+
+def test_recipe_and_info_say_where_it_lies(pool):
+    import mmap
+    import os
+
+    a = pool.array(b"recipe")
+    r = a.recipe()
+    with mmap.mmap(r["fd"], r["segment_size"], prot=mmap.PROT_READ) as m:
+        assert m[r["offset"]:r["offset"] + 6] == b"recipe"
+    os.close(r["fd"])
+    assert r["kind"] == "host" and not r["readonly"] and len(r["pointer"]) == 64
+    info = a.info()
+    assert info["kind"] == "host" and info["size"] == 6 and info["offset"] == r["offset"]
+    assert info["device"] is None and info["ordinal"] == -1 and info["ordered"] == "nothing"
+    assert a.status()
+
+
+def test_copies_check_their_sizes(pool):
+    a = pool.empty((2, 2), "int32")
+    a.copy_from(np.arange(8, dtype=np.int32).reshape(2, 4)[:, ::2])
+    assert np.asarray(a).tolist() == [[0, 2], [4, 6]]
+    for wrong in [bytes(15), bytes(17)]:
+        with pytest.raises(ValueError):
+            a.copy_from(wrong)
+    with pytest.raises(TypeError):
+        a.copy_from(3)
+    with pytest.raises(ValueError):
+        a.T.copy_from(bytes(16))
+
+
+def test_references_do_not_leak(pool):
+    def work():
+        a = pool.empty((8, 8), "float32")
+        b = a[1:, ::2].T
+        x = np.asarray(b)
+        d = np.from_dlpack(a)
+        m = memoryview(a)
+        a.__dlpack__(), a.shape, a.strides, a.dtype, a.tobytes(), a.info(), repr(a)
+        for wrong in (lambda: a["x"], lambda: pool.empty(3, "nope"), lambda: a.reshape(7), lambda: a.__dlpack__(copy=True)):
+            try:
+                wrong()
+            except (TypeError, ValueError, BufferError):
+                pass
+        a.release()
+        return x.sum() + d.sum() + len(m)
+
+    for _ in range(50):
+        work()
+    gc.collect()
+    blocks, uses = sys.getallocatedblocks(), sys.getrefcount(type(pool.empty(1)))
+    for _ in range(2000):
+        work()
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 200
+    assert sys.getrefcount(type(pool.empty(1))) - uses < 20
+
+
+def test_arrays_can_be_weakly_referenced(pool):
+    a = pool.empty(1)
+    gone = []
+    w = weakref.ref(a, gone.append)
+    assert w() is a
+    del a
+    assert w() is None and gone
+
+
+def test_threads_allocate_and_release_at_once(pool):
+    failures = []
+
+    def work(seed):
+        try:
+            for i in range(300):
+                a = pool.array(np.full(100, seed * 1000 + i))
+                v = a[10:20]
+                a.release()
+                assert (np.asarray(v) == seed * 1000 + i).all()
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_one_array_is_released_by_many_threads_at_once(pool):
+    for _ in range(50):
+        a = pool.array(np.arange(1000))
+        start = threading.Barrier(4)
+
+        def use():
+            start.wait()
+            try:
+                a.tobytes()
+                a[3:].tobytes()
+            except libshare.Closed:
+                pass
+            a.release()
+
+        threads = [threading.Thread(target=use) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert a.closed

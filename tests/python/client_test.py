@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: MIT
+"""Connections, pools, names, tokens, host streams; and processes that fork or end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import libshare
+
+
+def run(program, *arguments, **options):
+    """A Python program in a process of its own; what it printed."""
+    done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and "BUG" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_errors_are_those_that_python_has(client, broker):
+    for error, base in [(libshare.TimedOut, TimeoutError), (libshare.NotFound, FileNotFoundError),
+                        (libshare.Denied, PermissionError), (libshare.OutOfMemory, MemoryError),
+                        (libshare.Exists, FileExistsError), (libshare.InvalidArgument, ValueError),
+                        (libshare.Disconnected, ConnectionError), (libshare.NotReady, BlockingIOError),
+                        (libshare.NoBroker, ConnectionError), (libshare.PeerGone, BrokenPipeError)]:
+        assert issubclass(error, base) and issubclass(error, libshare.Error)
+        assert error.code < 0 and error.name.startswith("SHARE_E")
+    with pytest.raises(FileNotFoundError, match="nope") as e:
+        client.lookup("nope")
+    assert e.value.code == libshare.NotFound.code and e.value.name == "SHARE_ENOENT"
+    with pytest.raises(libshare.NoBroker):
+        libshare.connect("/nowhere/broker.sock")
+    with pytest.raises(TimeoutError, match="nope"):
+        client.lookup("nope", timeout=0.01)
+    with pytest.raises(libshare.NotFound):
+        client.pool("nope", create=False)
+    client.pool("there", kind="host")
+    with pytest.raises(libshare.Exists):
+        p = client.pool("there", kind="host")
+        client.pool("there", create=True)
+    with pytest.raises(libshare.InvalidArgument):
+        client.pool("x", kind="cheese")
+    for wrong in ["1.5.2GiB", "GiB", -1, "-3", 1 << 63]:
+        with pytest.raises(ValueError):
+            client.pool("x", limit=wrong)
+    with pytest.raises(ValueError):
+        client.pool("x", reuse="never")
+    for timeout in (-1, float("nan"), "soon"):
+        with pytest.raises((ValueError, TypeError)):
+            client.lookup("x", timeout=timeout)
+    for mode in ("w", "", 3, None, "readwrite"):
+        with pytest.raises(ValueError):
+            client.lookup("x", mode)
+    with pytest.raises(TypeError):
+        client.lookup()
+    with pytest.raises(TypeError):
+        client.lookup("x", nope=1)
+    with pytest.raises(TypeError):
+        client.lookup(3)
+
+
+def test_pools_say_what_they_are(client):
+    with client.pool("p", kind="host", limit="8MiB", segment_size="1MiB", alignment=4096, reuse="clean") as p:
+        info = p.info()
+        assert (info["name"], info["kind"], info["limit"], info["segment_size"]) == ("p", "host", 8 << 20, 1 << 20)
+        assert info["alignment"] == 4096 and info["reuse"] == "clean" and info["device"] is None
+        assert p.alloc(10).ptr % 4096 == 0 and p.alloc(10, alignment=65536).ptr % 65536 == 0
+        assert (p.name, p.kind, p.on_gpu) == ("p", "host", False)
+        with client.pool("p") as again:
+            assert again.info()["limit"] == 8 << 20
+    for use in (p.info, lambda: p.alloc(1), lambda: p.empty(1), lambda: p.set_cache(0)):
+        with pytest.raises(libshare.Closed):
+            use()
+    p.close()
+
+
+def test_names_have_versions_and_carry_their_tensor(client, pool):
+    x = np.arange(40, dtype=np.float32).reshape(4, 10)
+    a = pool.array(x)
+    first = a[1:, ::3].publish("a/x")
+    second = a.T.publish("a/y", persistent=True)
+    assert 0 < first < second
+    found = client.lookup("a/x")
+    assert np.array_equal(np.asarray(found), x[1:, ::3]) and found.version == first
+    assert np.array_equal(np.asarray(client.lookup("a/y")), x.T)
+    assert [n.name for n in client.names("a/")] == ["a/x", "a/y"] and client.names("b") == []
+    name = client.names("a/y")[0]
+    assert name.version == second and name.buffer == a.id and name.persistent and name.pool == "test"
+    with pytest.raises(libshare.Exists):
+        a.publish("a/x", exclusive=True)
+    with pytest.raises(libshare.Busy):
+        a.publish("a/x", expected_version=second)
+    third = a.publish("a/x", expected_version=first, mode="r")
+    assert third > second
+    with pytest.raises(libshare.Denied):
+        client.lookup("a/x", "rw")
+    client.unpublish("a/x")
+    client.unpublish("a/y")
+    with pytest.raises(libshare.NotFound):
+        client.unpublish("a/x")
+
+
+def test_a_lookup_waits_for_the_name(client, broker, pool):
+    found = []
+    waits = threading.Thread(target=lambda: found.append(broker.lookup("late", timeout=None)))
+    waits.start()
+    a = pool.array(b"late")
+    a.publish("late")
+    waits.join()
+    assert bytes(found.pop()) == b"late"
+    client.unpublish("late")
+
+
+def test_tokens_carry_the_tensor_once(client, broker, pool):
+    x = np.arange(12, dtype=np.int64).reshape(3, 4)
+    token = pool.array(x)[:, 1:].export()
+    assert len(token) == 32
+    got = broker.import_(token)
+    assert np.array_equal(np.asarray(got), x[:, 1:]) and got.readonly
+    with pytest.raises(libshare.NotFound):
+        broker.import_(token)
+    token = pool.array(x).export(mode="rw", uses=0, timeout=1000)
+    assert not broker.import_(token).readonly and broker.import_(token, mode="r").readonly
+    client.revoke(token)
+    with pytest.raises(libshare.NotFound):
+        broker.import_(token)
+    with pytest.raises(libshare.NotFound):
+        client.revoke(token)
+    for wrong in (b"short", bytes(33)):
+        with pytest.raises(ValueError):
+            broker.import_(wrong)
+    with pytest.raises(TypeError):
+        broker.import_("x" * 32)
+    for wrong in (dict(uses=-1), dict(timeout=-1), dict(timeout=1e9), dict(mode="x"), dict(timeout=0)):
+        with pytest.raises(ValueError):
+            pool.empty(1).export(**wrong)
+    del got
+
+
+def test_inspect_shows_what_the_broker_knows(client, pool):
+    a = pool.empty(10)
+    assert client.inspect()["version"] == libshare.__version__
+    assert "test" in [p["pool"] for p in client.inspect("pools")]
+    assert {c["label"] for c in client.inspect("clients")} == {"owner", "test"}
+    assert len(client.inspect("buffers")) == 1
+    with pytest.raises(libshare.InvalidArgument):
+        client.inspect("cheese")
+    del a
+
+
+def test_host_streams_order_what_is_shared(client, broker, pool):
+    gate = threading.Event()
+    with client.host_stream() as s:
+        a = pool.empty(4, "int32", stream=s)
+        s.launch(gate.wait)
+        s.launch(lambda: np.asarray(a).fill(7))
+        a.publish("x", stream=s)
+        with pytest.raises(TimeoutError):
+            broker.lookup("x", timeout=0.01)
+        with broker.host_stream() as other:
+            b = broker.lookup("x", timeout=1, stream=other)
+            seen = []
+            other.launch(lambda: seen.append(int(np.asarray(b).sum())))
+            assert not b.status()
+            gate.set()
+            other.synchronize()
+            assert seen == [28] and b.status()
+            b.release()
+        a.release()
+    for use in (lambda: s.launch(print), s.synchronize):
+        with pytest.raises(libshare.Closed):
+            use()
+    with pytest.raises(libshare.Closed):
+        pool.alloc(1, stream=s)
+    with pytest.raises(TypeError):
+        client.host_stream().launch(3)
+    client.unpublish("x")
+
+
+def test_a_host_stream_ends_by_its_own_function(client):
+    ended = threading.Event()
+    s = client.host_stream()
+
+    def last(s=s):
+        s.close()
+        ended.set()
+
+    s.launch(last)
+    del s, last
+    assert ended.wait()
+
+
+def test_what_a_host_stream_does_wrong_is_told(client, monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda e: told.append(e.exc_type))
+    with client.host_stream() as s:
+        s.launch(lambda: 1 / 0)
+        s.synchronize()
+    assert told == [ZeroDivisionError]
+
+
+def test_streams_of_all_frameworks_are_understood(client, pool):
+    class Has:
+        def __init__(self, **attributes):
+            self.__dict__.update(attributes)
+
+    class Protocol:
+        def __cuda_stream__(self):
+            return (0, 0)
+
+    import ctypes
+
+    for stream in (None, 0, Has(cuda_stream=0), Has(ptr=0), Has(handle=0), Has(handle=ctypes.c_void_p(None)), Protocol()):
+        pool.alloc(1, stream=stream).release(stream=stream)
+    # host memory has no CUDA streams
+    for stream in (1, Has(cuda_stream=4096), np.uint64(4096)):
+        with pytest.raises(libshare.InvalidArgument):
+            pool.alloc(1, stream=stream)
+    for stream in ("x", 1.5, b"x", object(), Has(ptr="x"), -1, 1 << 70, Has(__cuda_stream__=3)):
+        with pytest.raises((TypeError, ValueError)):
+            pool.alloc(1, stream=stream)
+
+
+def test_control_c_ends_a_wait(broker):
+    program = """
+import libshare, sys
+c = libshare.connect(sys.argv[1])
+print("waits", flush=True)
+try:
+    c.lookup("never", timeout=None)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    waits = subprocess.Popen([sys.executable, "-c", program, broker.address], stdout=subprocess.PIPE, text=True)
+    assert waits.stdout.readline() == "waits\n"
+    waits.send_signal(signal.SIGINT)
+    assert waits.communicate()[0] == "interrupted\n" and waits.returncode == 0
+
+
+def test_closing_ends_the_waits_of_others(client, broker):
+    c = libshare.connect(broker.address)
+    seen = []
+
+    def wait():
+        try:
+            c.lookup("never", timeout=None)
+        except libshare.Closed as e:
+            seen.append(e)
+
+    t = threading.Thread(target=wait)
+    t.start()
+    c.close()
+    t.join()
+    assert len(seen) == 1
+
+
+def test_objects_in_a_forked_child_raise_forked(client, pool):
+    a = pool.array(np.arange(4))
+    s = client.host_stream()
+    child = os.fork()
+    if child == 0:
+        uses = (client.ping, lambda: client.lookup("x"), lambda: pool.alloc(1), lambda: memoryview(a), lambda: a[0],
+                lambda: a.__dlpack__(), lambda: a.publish("x"), lambda: a.export(), lambda: s.launch(print),
+                lambda: a.tobytes(), lambda: a.ptr, client.host_stream, lambda: client.names())
+        failed = 0
+        for use in uses:
+            try:
+                use()
+                failed += 1
+            except libshare.Forked:
+                pass
+        a.release()
+        s.close()
+        pool.close()
+        address = client_address
+        client.close()
+        # and the child can connect for itself
+        with libshare.connect(address) as own:
+            with own.pool("child", kind="host") as p:
+                failed += bytes(p.array(b"child")) != b"child"
+        os._exit(failed)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert np.asarray(a).sum() == 6
+    client.ping()
+    s.close()
+
+
+@pytest.fixture(autouse=True)
+def remember_address(request):
+    if "client" in request.fixturenames:
+        global client_address
+        client_address = request.getfixturevalue("client").address
+
+
+def test_an_interpreter_that_ends_gives_all_back(broker):
+    run("""
+import libshare, numpy, sys, threading
+c = libshare.connect(sys.argv[1])
+p = c.pool("p", kind="host")
+a = p.array(numpy.arange(10))
+x = numpy.asarray(a)
+s = c.host_stream()
+a.publish("x")
+b = c.lookup("x", stream=s)
+cycle = [a, b]; cycle.append(cycle)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+""", broker.address)
+    assert broker.inspect("names") == []
+    from conftest import until
+    until(lambda: broker.inspect("buffers") == [] and len(broker.inspect("clients")) == 1)
+
+
+def test_a_private_broker_ends_with_its_program():
+    address = run("import libshare; c = libshare.connect('embedded'); print(c.address)").strip()
+    from conftest import until
+    until(lambda: not os.path.exists(address))
+
+
+def test_without_a_broker_memory_stays_and_calls_say_so(broker):
+    c = libshare.connect(broker.address)
+    a = c.pool("p", kind="host").array(np.arange(10))
+    broker.close()
+    for use in (c.ping, lambda: c.lookup("x", timeout=None), lambda: a.publish("x")):
+        with pytest.raises(libshare.Disconnected):
+            use()
+    assert np.asarray(a).sum() == 45
+    a.release()
+    c.close()
+
+
+def test_the_programs_of_the_package_run():
+    from libshare import _programs
+
+    if not os.path.exists(_programs.path("share-run")):
+        pytest.skip("not from a wheel")
+    folder = os.path.dirname(sys.executable)
+    for program in ("share-run", "sharectl", "share-broker"):
+        said = subprocess.run([os.path.join(folder, program), "--version"], stdout=subprocess.PIPE, text=True, check=True)
+        assert said.stdout == f"{program} {libshare.__version__}\n"
+    said = subprocess.run([os.path.join(folder, "share-run"), "--", sys.executable, "-c",
+                           "import libshare; print(libshare.connect().pool('p', kind='host').alloc(3).nbytes)"],
+                          stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, check=True)
+    assert said.stdout == "3\n"
+
+
+def test_import_costs_no_framework():
+    said = run("import libshare, sys; print([m for m in ('numpy', 'torch', 'cupy', 'asyncio') if m in sys.modules])")
+    assert said == "[]\n"

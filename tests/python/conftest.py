@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""What the tests start from: a private broker in which nothing may be left, and this process's
+descriptors, which must be the same at the end."""
+
+import faulthandler
+import gc
+import os
+
+import pytest
+
+import libshare
+
+# Who waits for a condition that never comes is told where.
+faulthandler.dump_traceback_later(280, exit=True)
+
+
+def descriptors():
+    """What is open, by number."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found[int(fd)] = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def until(condition):
+    """Waits for a condition; the time limit is that of the test."""
+    while not condition():
+        os.sched_yield()
+
+
+_failed = pytest.StashKey()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    item.stash[_failed] = item.stash.get(_failed, False) or report.failed
+    return report
+
+
+@pytest.fixture
+def broker(request):
+    """The client that has the private broker, to ask and to get its address from. In the end this
+    process has the descriptors that it had."""
+    gc.collect()
+    before = descriptors()
+    with libshare.connect("embedded", label="owner") as owner:
+        yield owner
+    if request.node.stash.get(_failed, False):
+        return  # its frames are kept for the report, and all that is in them
+    gc.collect()
+    after = descriptors()
+    left = [after[fd] for fd in set(after) - set(before)]
+    # a driver that was loaded keeps what it opened
+    assert left == [] or "standin" in os.environ.get("LD_LIBRARY_PATH", "")
+
+
+@pytest.fixture
+def client(broker, request):
+    """Another client of it, after which nothing may be left."""
+    with libshare.connect(broker.address, label="test") as c:
+        yield c
+    if request.node.stash.get(_failed, False):
+        return
+    gc.collect()
+    until(lambda: not any(row["label"] != "owner" for row in broker.inspect("clients")))
+    assert broker.inspect("buffers") == []
+    assert broker.inspect("names") == []
+
+
+@pytest.fixture
+def pool(client):
+    with client.pool("test", kind="host", limit="64MiB") as p:
+        yield p

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# An environment for the tests of the Python package: fresh, with NumPy, pytest and the wheel; or, as
+# an extension with sanitizers is not for a wheel, with the package from the tree and that extension.
+#
+# usage: environment.sh FOLDER [EXTENSION]
+
+set -euo pipefail
+folder=${1:?usage: environment.sh FOLDER [EXTENSION]}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+
+rm -rf "$folder"
+mkdir -p "$folder/staged"
+"${PYTHON:-python3}" -m venv "$folder/venv"
+"$folder/venv/bin/pip" install --quiet numpy pytest
+
+if [[ -n ${2:-} ]]; then
+	mkdir "$folder/staged/libshare"
+	ln -s "$source"/python/libshare/* "$2" "$folder/staged/libshare"
+else
+	wheel=$("$source/scripts/make-wheel" "$folder/dist" | tail -n 1)
+	"$folder/venv/bin/pip" install --quiet --no-index "$wheel"
+	echo "installed ${wheel##*/}"
+fi

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Memory of a GPU, over the stand-in for the driver: what the host cannot touch is copied."""
+
+import numpy as np
+import pytest
+
+import libshare
+
+
+@pytest.fixture(params=["vmm", "mempool"])
+def pool(request, client):
+    with client.pool("gpu", kind=request.param, limit="64MiB") as p:
+        assert p.kind == request.param and p.on_gpu
+        yield p
+
+
+def test_copies_go_there_and_back(client, pool):
+    x = np.arange(10000, dtype=np.float32).reshape(100, 100)
+    a = pool.array(x)
+    assert a.on_gpu and a.device == "cuda:0" and a.__dlpack_device__() == (2, 0)
+    assert a.tobytes() == x.tobytes()
+    a[10:20].publish("g")
+    b = client.lookup("g")
+    assert b.tobytes() == x[10:20].tobytes() and b.shape == (10, 100) and b.info()["kind"] == pool.kind
+    assert b.readonly
+    assert pool.zeros(5).tobytes() == bytes(40)
+    assert pool.array(a[:, 3][::2].reshape(-1) if a[:, 3][::2].contiguous else a[3]).tobytes() == x[3].tobytes()
+    client.unpublish("g")
+
+
+def test_the_host_is_kept_out(pool):
+    a = pool.empty(4)
+    for use in (lambda: memoryview(a), lambda: bytes(a)):
+        with pytest.raises((BufferError, TypeError)):
+            use()
+    with pytest.raises(TypeError, match="GPU"):
+        np.asarray(a)
+
+
+def test_dlpack_is_ordered_and_refuses_what_is_unsafe(client, pool):
+    a = pool.empty((4, 5), "float32")
+    for stream in (None, -1, 1, 2):
+        a.__dlpack__(stream=stream)
+        a.__dlpack__(stream=stream, max_version=(1, 0))
+    for stream in (0, -2, "x"):
+        with pytest.raises(BufferError):
+            a.__dlpack__(stream=stream)
+    with pytest.raises(BufferError):
+        a.__dlpack__(dl_device=(1, 0))
+    a.publish("g")
+    b = client.lookup("g")
+    for version in (None, (1, 0)):
+        with pytest.raises(BufferError, match="read-only"):
+            b.__dlpack__(max_version=version)
+    with pytest.raises(BufferError, match="read-only"):
+        b.__cuda_array_interface__
+    ok = client.lookup("g", readonly_ok=True)
+    ok.__dlpack__(max_version=(1, 0))
+    assert ok.__cuda_array_interface__["data"] == (ok.ptr, True)
+    client.unpublish("g")
+
+
+def test_the_cuda_array_interface(pool):
+    a = pool.empty((4, 6), "int16")
+    assert a.__cuda_array_interface__ == {
+        "shape": (4, 6), "typestr": "<i2", "data": (a.ptr, False), "strides": None, "stream": None, "version": 3}
+    v = a[1:, ::2]
+    got = v.__cuda_array_interface__
+    assert got["strides"] == (12, 4) and got["data"][0] == a.ptr + 12
+    assert not hasattr(a.view("bfloat16"), "__cuda_array_interface__")
+    assert a.view("uint8").__cuda_array_interface__["typestr"] == "|u1"
+
+
+def test_streams_of_a_framework_are_found(pool, monkeypatch):
+    import sys
+    import types
+
+    asked = []
+
+    class Cuda:
+        def is_initialized(self):
+            return True
+
+        def current_stream(self, device):
+            asked.append(device)
+            return types.SimpleNamespace(cuda_stream=2)
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=Cuda()))
+    a = pool.alloc(10)
+    a.publish("g")
+    a.release()
+    assert asked and set(asked) <= {None, 0}
+    a.client.lookup("g").release()
+    a.client.unpublish("g")
+
+
+def test_host_memory_is_looked_up_while_a_framework_works_on_a_gpu(client, pool, monkeypatch):
+    import sys
+    import types
+
+    cuda = types.SimpleNamespace(is_initialized=lambda: True,
+                                 current_stream=lambda device: types.SimpleNamespace(cuda_stream=2))
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    with client.pool("host", kind="host") as host:
+        host.array(b"here").publish("h")
+        assert bytes(client.lookup("h")) == b"here"
+        assert bytes(client.import_(host.array(b"token").export())) == b"token"
+        client.unpublish("h")
+
+
+def test_streams_are_recorded_once_and_given_up_with_the_array(pool):
+    a = pool.alloc(100, stream=2)
+    for stream in (2, 1, None, 1):
+        a.record_stream(stream)
+    v = a[:10]
+    a.release(stream=1)
+    v.release()
