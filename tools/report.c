@@ -223,13 +223,16 @@ static const struct column segment_columns[] = {
 
 /* numbered as in the broker's log, which has them in decimal */
 static const struct column client_columns[] = {
-    {"CLIENT", "client", show_count, RIGHT},
-    {"PID",    "pid",    show_count, RIGHT},
-    {"USER",   "uid",    show_user,  LEFT},
-    {"STATE",  "state",  show_text,  LEFT},
-    {"LEASES", "leases", show_count, RIGHT},
-    {"BYTES",  "bytes",  show_size,  RIGHT},
-    {"LABEL",  "label",  show_text,  CUT},
+    {"CLIENT",   "client",      show_count, RIGHT},
+    {"PID",      "pid",         show_count, RIGHT},
+    {"USER",     "uid",         show_user,  LEFT},
+    {"STATE",    "state",       show_text,  LEFT},
+    {"LEASES",   "leases",      show_count, RIGHT},
+    {"BYTES",    "bytes",       show_size,  RIGHT},
+    {"NAMES",    "names",       show_count, RIGHT},
+    {"TOKENS",   "tokens",      show_count, RIGHT},
+    {"CHANNELS", "memberships", show_count, RIGHT},
+    {"LABEL",    "label",       show_text,  CUT},
 };
 
 static const struct column buffer_columns[] = {
@@ -253,6 +256,19 @@ static const struct column name_columns[] = {
     {"PERSISTENT", "persistent", show_yes_no, LEFT},
     {"POOL",       "pool",       show_text,   CUT},
     {"USER",       "uid",        show_user,   LEFT},
+};
+
+static const struct column token_columns[] = {
+    {"TOKEN",     "token",   show_text,  RIGHT},
+    {"BUFFER",    "buffer",  show_text,  RIGHT},
+    {"SIZE",      "size",    show_size,  RIGHT},
+    {"MODE",      "mode",    show_text,  LEFT},
+    {"USES",      "uses",    show_count, RIGHT},
+    {"TIME-LEFT", "left_ms", show_time,  RIGHT},
+    {"POOL",      "pool",    show_text,  CUT},
+    {"CLIENT",    "client",  show_count, RIGHT},
+    {"PID",       "pid",     show_count, RIGHT},
+    {"USER",      "uid",     show_user,  LEFT},
 };
 
 static const struct column device_columns[] = {
@@ -325,6 +341,7 @@ static const struct report {
     {"events", COLUMNS(event_columns)},
     {"channels", COLUMNS(channel_columns)},
     {"users", COLUMNS(limit_columns)},
+    {"tokens", COLUMNS(token_columns)},
 };
 
 const struct report *report_find(const char *name)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * sharectl: what a broker knows, for the operator. Each command is a report of share_inspect(),
+ * sharectl: what a broker knows, for the operator. Most commands are a report of share_inspect(),
  * which arrives object by object and leaves as it comes with --json, so that a million buffers cost
- * no memory; a table has to see them all first, to know how wide it is.
+ * no memory; a table has to see them all first, to know how wide it is. Those that do something
+ * instead are act.c's.
  */
 
 #include <argp.h>
@@ -16,11 +17,16 @@
 #include <jansson.h>
 #include <share/share.h>
 
+#include "tools/act.h"
 #include "tools/report.h"
 
 struct arguments {
 	const char *socket;
 	const struct report *report;
+	const struct act *act; /* instead of a report */
+	const char **words;    /* what it acts on */
+	size_t n_words;
+	bool yes;
 	const char *prefix; /* of names, NULL: all */
 	struct report_options options;
 	bool json;
@@ -33,6 +39,7 @@ static const struct argp_option options[] = {
     {"bytes", 'b', NULL, 0, "Show sizes in bytes", 0},
     {"json", OPTION_JSON, NULL, 0, "Print JSON, as the broker has it", 0},
     {"no-headings", OPTION_NO_HEADINGS, NULL, 0, "Print no headings above columns", 0},
+    {"yes", 'y', NULL, 0, "Do it without asking", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -40,13 +47,28 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 {
 	if (state->arg_num == 0) {
 		a->report = report_find(value);
-		if (!a->report)
+		a->act = act_find(value);
+		if (!a->report && !a->act)
 			argp_error(state, "there is no command '%s'", value);
+	} else if (a->act) {
+		if (act_refuses(a->act, value))
+			argp_error(state, "'%s' %s", value, act_refuses(a->act, value));
+		a->words[a->n_words++] = value;
 	} else if (state->arg_num == 1 && strcmp(report_name(a->report), "names") == 0) {
 		a->prefix = value;
 	} else {
 		argp_error(state, "'%s' is one argument too many", value);
 	}
+}
+
+static void check_arguments(const struct arguments *a, struct argp_state *state)
+{
+	if (a->act && a->n_words == 0)
+		argp_error(state, "%s needs a %s", act_name(a->act), act_object(a->act));
+	if (a->act && a->json)
+		argp_error(state, "--json is for commands that show something");
+	if (a->yes && !(a->act && act_asks(a->act)))
+		argp_error(state, "--yes is for commands that ask");
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -69,8 +91,14 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPTION_NO_HEADINGS:
 		a->options.headings = false;
 		return 0;
+	case 'y':
+		a->yes = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		parse_argument(a, value, state);
+		return 0;
+	case ARGP_KEY_END:
+		check_arguments(a, state);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "there is no command");
@@ -80,28 +108,40 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	}
 }
 
-static const struct argp argp = {options,
-				 parse,
-				 "COMMAND\nnames [PREFIX]",
-				 "Shows what a share-broker knows.\v"
-				 "Commands:\n"
-				 "  status    the broker as a whole\n"
-				 "  pools     how full they are\n"
-				 "  segments  the memory that pools consist of\n"
-				 "  clients   connections, and what their processes hold\n"
-				 "  buffers   where each is, and who holds it\n"
-				 "  names     what is published, all or what starts with PREFIX\n"
-				 "  devices   GPUs, and what they can do\n"
-				 "  events    interprocess events that are leased\n"
-				 "  channels  who takes part, who is slow, and what the dead left\n"
-				 "  users     what each has of what is limited\n"
-				 "\n"
-				 "Without --socket, the broker is the one that programs find: at "
-				 "$SHARE_SOCKET when that is set, else at "
-				 "$XDG_RUNTIME_DIR/share/broker.sock or /run/share/broker.sock.",
-				 NULL,
-				 NULL,
-				 NULL};
+static const struct argp argp = {
+    options,
+    parse,
+    "COMMAND\n"
+    "names [PREFIX]\n"
+    "unpublish NAME...\n"
+    "destroy POOL...\n"
+    "revoke TOKEN...\n"
+    "drop-client CLIENT|PID...",
+    "Shows what a share-broker knows, and ends some of it.\v"
+    "Commands:\n"
+    "  status    the broker as a whole\n"
+    "  pools     how full they are\n"
+    "  segments  the memory that pools consist of\n"
+    "  clients   connections, and what their processes hold\n"
+    "  buffers   where each is, and who holds it\n"
+    "  names     what is published, all or what starts with PREFIX\n"
+    "  tokens    buffers that may be imported, by whose permission\n"
+    "  devices   GPUs, and what they can do\n"
+    "  events    interprocess events that are leased\n"
+    "  channels  who takes part, who is slow, and what the dead left\n"
+    "  users     what each has of what is limited\n"
+    "Commands that end something, of one's own or for administrators:\n"
+    "  unpublish    a name leads nowhere any more\n"
+    "  destroy      a pool ends with its last buffer\n"
+    "  revoke       a token, as tokens shows it, is good for nothing\n"
+    "  drop-client  a process loses its connection; asks first\n"
+    "\n"
+    "Without --socket, the broker is the one that programs find: at "
+    "$SHARE_SOCKET when that is set, else at "
+    "$XDG_RUNTIME_DIR/share/broker.sock or /run/share/broker.sock.",
+    NULL,
+    NULL,
+    NULL};
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -175,9 +215,6 @@ static int show(const struct arguments *a, share_client *client)
 	else if (r == 0)
 		end_json(&o);
 	table_free(o.table);
-	/* a full disk shows when all is written */
-	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-		r = errno;
 	return r;
 }
 
@@ -185,17 +222,26 @@ int main(int argc, char **argv)
 {
 	struct arguments a = {.options.headings = true};
 	share_client *client = NULL;
-	int r;
+	int r, failed = 0;
 
+	a.words = calloc((size_t)argc, sizeof(char *)); /* more than there can be */
+	if (!a.words)
+		return EXIT_FAILURE;
 	setlocale(LC_CTYPE, ""); /* what can be printed; numbers and messages stay as they are */
 	argp_program_version = "sharectl " SHARE_VERSION;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	r = share_connect(a.socket, &client);
-	if (r == 0)
+	if (r == 0 && a.act)
+		failed = act_run(a.act, client, a.words, a.n_words, a.yes);
+	else if (r == 0)
 		r = show(&a, client);
+	/* a full disk shows when all is written */
+	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+		r = errno ? errno : EIO;
 	if (r != 0)
 		fprintf(stderr, "sharectl: %s\n", r < 0 ? share_error_detail() : strerror(r));
 	share_disconnect(client);
-	return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	free((void *)a.words);
+	return r == 0 && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,7 +3,8 @@
 /*
  * cli-hold: a client for sharectl to look at. Makes pools, buffers and names that are the same each
  * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
- * so many small buffers instead; with the argument "channels", both ends of two channels.
+ * so many small buffers instead; with the argument "channels", both ends of two channels; with
+ * "ends", a little of all that can be taken from it.
  *
  * The broker is to be started with tests/cli/broker.json.
  */
@@ -132,6 +133,28 @@ static void hold_channels(share_pool *pool)
 		share_channel_close(ends[i]);
 }
 
+/* What an operator can end, of a client that takes part in a channel. */
+static void hold_what_ends(share_pool *pool)
+{
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_buffer *b = allocate(pool, 100000);
+	share_token tokens[2];
+	share_channel *end;
+
+	publish(b, "first", 0, 0);
+	publish(b, "second", SHARE_PUBLISH_PERSISTENT, 0);
+	check(share_export(b, NULL, &tokens[0]), "export");
+	options.mode = SHARE_RDWR;
+	options.uses = 0;
+	options.timeout_ms = 3600000;
+	check(share_export_with(b, &options, NULL, &tokens[1]), "export");
+	end = take_part("frames", SHARE_CONSUMER, NULL);
+	wait_for_end();
+	/* its connection may have ended */
+	share_channel_close(end);
+	share_release(b, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
@@ -144,6 +167,8 @@ int main(int argc, char **argv)
 		hold_known_state(pool);
 	else if (strcmp(argv[1], "channels") == 0)
 		hold_channels(pool);
+	else if (strcmp(argv[1], "ends") == 0)
+		hold_what_ends(pool);
 	else
 		hold_many(pool, strtoul(argv[1], NULL, 10));
 	share_pool_close(pool);

@@ -23,6 +23,7 @@ with_broker()
 	check "a full disk is an error" to_full_disk sharectl status
 	check "for a table" to_full_disk sharectl pools
 	check "for JSON" to_full_disk sharectl --json pools
+	check "for what is done" to_full_disk sharectl destroy default
 	check "--socket is what counts, not SHARE_SOCKET" \
 		env SHARE_SOCKET="$scratch/nowhere" sharectl -s "$SHARE_SOCKET" --json names
 }
@@ -43,6 +44,13 @@ golden unknown-option sharectl --jason status
 golden too-many-arguments sharectl pools default
 golden too-many-prefixes sharectl names a b
 golden empty-socket sharectl --socket= status
+
+golden act-on-nothing sharectl revoke
+golden act-on-no-number sharectl drop-client 12 twelve
+golden act-on-no-token sharectl revoke "$(printf 'f%.0s' {1..64})"
+golden act-on-empty sharectl unpublish ''
+golden act-json sharectl --json destroy default
+golden act-yes sharectl --yes unpublish name
 
 golden no-broker sharectl --socket="$scratch/nowhere" status
 golden no-broker-json sharectl --socket="$scratch/nowhere" --json buffers

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The commands that end something. What may be ended by whom is the broker's to say; here it is
+ * found by what an operator can call it, and what becomes of it is said.
+ *
+ * To drop a client is not to free its memory: its process could still be using that, and the broker
+ * keeps it until that process ends. So what ends and what stays is shown first, and asked about.
+ * Clients are dropped by their numbers, which are never used again: whatever comes and goes while
+ * somebody thinks about the answer, no other one is hit.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "tools/act.h"
+#include "tools/value.h"
+
+struct act {
+	const char *name;
+	const char *object;
+	const char *refusal; /* of words that it does not take */
+	bool asks;
+	bool (*takes)(const char *word);
+	/* 0, or what share_... said; > 0: it has said so itself */
+	int (*run)(share_client *c, const char *word, bool yes);
+};
+
+/* Behind what was done before, wherever both lead. */
+static void say_error(const char *what)
+{
+	fflush(stdout);
+	fprintf(stderr, "sharectl: %s\n", what);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Rows of reports                                                                             */
+
+static int keep_row(const char *json, void *data)
+{
+	json_t *row = json_loads(json, 0, NULL);
+
+	return json_array_append_new(data, row) < 0 ? ENOMEM : 0;
+}
+
+/* All of a report, for json_decref(); NULL when that failed, which has been said. */
+static json_t *rows_of(share_client *c, const char *report)
+{
+	json_t *rows = json_array();
+	int r = rows ? share_inspect(c, report, keep_row, rows) : ENOMEM;
+
+	if (r == 0)
+		return rows;
+	say_error(r < 0 ? share_error_detail() : strerror(r));
+	json_decref(rows);
+	return NULL;
+}
+
+static json_int_t number_of(const json_t *row, const char *key)
+{
+	return json_integer_value(json_object_get(row, key));
+}
+
+static const char *text_of(const json_t *row, const char *key)
+{
+	const char *text = json_string_value(json_object_get(row, key));
+
+	return text ? text : "";
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Names, pools, tokens                                                                        */
+
+static bool takes_anything(const char *word)
+{
+	return *word != '\0';
+}
+
+static int end_name(share_client *c, const char *name, bool yes)
+{
+	int r = share_unpublish(c, name);
+
+	(void)yes;
+	if (r == 0)
+		printf("'%s' is unpublished\n", name);
+	return r;
+}
+
+/* The last one that was destroyed under that name, if it has not ended yet. */
+static const json_t *find_destroyed(const json_t *rows, const char *pool)
+{
+	const json_t *found = NULL;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		if (strcmp(text_of(row, "pool"), pool) == 0 &&
+		    json_is_true(json_object_get(row, "destroyed")))
+			found = row;
+	return found;
+}
+
+static void say_what_is_left(const json_t *pool)
+{
+	json_int_t buffers = number_of(pool, "buffers");
+	char *used = show_size(pool, "used", false);
+
+	if (buffers > 0)
+		printf(": it ends with its last buffer, and %" JSON_INTEGER_FORMAT
+		       " buffer%s (%s) %s in use",
+		       buffers, buffers == 1 ? "" : "s", used ? used : "?",
+		       buffers == 1 ? "is" : "are");
+	free(used);
+}
+
+static int end_pool(share_client *c, const char *pool, bool yes)
+{
+	int r = share_pool_destroy(c, pool);
+	json_t *rows;
+
+	(void)yes;
+	if (r != 0)
+		return r;
+	rows = rows_of(c, "pools");
+	printf("pool '%s' is destroyed", pool);
+	say_what_is_left(find_destroyed(rows, pool));
+	putchar('\n');
+	json_decref(rows);
+	return 0;
+}
+
+static bool read_number(const char *text, int base, uint64_t *out)
+{
+	char *end;
+
+	if (strspn(text, base == 16 ? "0123456789abcdefABCDEFx" : "0123456789") != strlen(text) ||
+	    !*text)
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, base);
+	return errno == 0 && *end == '\0';
+}
+
+static bool takes_token(const char *word)
+{
+	uint64_t id;
+
+	return read_number(word, 16, &id);
+}
+
+static int end_token(share_client *c, const char *word, bool yes)
+{
+	uint64_t id = 0;
+	int r;
+
+	(void)yes;
+	read_number(word, 16, &id);
+	r = share_revoke_id(c, id);
+	if (r == 0)
+		printf("token 0x%" PRIx64 " is revoked\n", id);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Clients                                                                                     */
+
+/* "12", "client:12", "pid:4711" */
+struct wanted {
+	uint64_t number;
+	bool client, pid; /* what it may be the number of */
+};
+
+static bool read_wanted(const char *word, struct wanted *out)
+{
+	bool client = strncmp(word, "client:", 7) == 0, pid = strncmp(word, "pid:", 4) == 0;
+
+	*out = (struct wanted){.client = !pid, .pid = !client};
+	return read_number(word + (client ? 7 : pid ? 4 : 0), 10, &out->number);
+}
+
+static bool takes_client(const char *word)
+{
+	struct wanted w;
+
+	return read_wanted(word, &w);
+}
+
+static bool is_connected(const json_t *row)
+{
+	return strcmp(text_of(row, "state"), "quarantined") != 0 &&
+	       strcmp(text_of(row, "state"), "ending") != 0;
+}
+
+/* Of the rows those that are wanted, in @out. False when that has two meanings. */
+static bool find_clients(const json_t *rows, const struct wanted *w, json_t *out)
+{
+	json_int_t number = (json_int_t)w->number;
+	bool by_client = false, by_pid = false;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row) {
+		bool client = w->client && number_of(row, "client") == number;
+		bool pid = w->pid && number_of(row, "pid") == number;
+
+		if (!client && !pid)
+			continue;
+		by_client |= client && !pid;
+		by_pid |= pid && !client;
+		json_array_append(out, row);
+	}
+	return !by_client || !by_pid;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+add(const char **separator, const char *format, ...)
+{
+	va_list args;
+
+	fputs(*separator, stdout);
+	*separator = ", ";
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+}
+
+static void add_count(const char **separator, const json_t *row, const char *key, const char *noun)
+{
+	json_int_t n = number_of(row, key);
+
+	if (n > 0)
+		add(separator, "%" JSON_INTEGER_FORMAT " %s%s", n, noun, n == 1 ? "" : "s");
+}
+
+static void show_client(const json_t *row)
+{
+	char *user = show_user(row, "uid", false), *bytes = show_size(row, "bytes", false);
+	char *label = show_text(row, "label", false);
+	json_int_t pid = number_of(row, "pid"), leases = number_of(row, "leases");
+	const char *separator = " ";
+
+	printf("client %" JSON_INTEGER_FORMAT " (pid %" JSON_INTEGER_FORMAT ", %s, '%s')\n",
+	       number_of(row, "client"), pid, user ? user : "?", label ? label : "?");
+	if (is_connected(row)) {
+		printf("  ends at once:");
+		add(&separator, "its connection");
+		add_count(&separator, row, "names", "name");
+		add_count(&separator, row, "tokens", "token");
+	} else {
+		printf("  has lost its connection already");
+	}
+	printf("\n  stays until process %" JSON_INTEGER_FORMAT " ends, which could still use it:",
+	       pid);
+	separator = " ";
+	if (leases > 0)
+		add(&separator, "%" JSON_INTEGER_FORMAT " lease%s (%s)", leases,
+		    leases == 1 ? "" : "s", bytes ? bytes : "?");
+	add_count(&separator, row, "memberships", "channel membership");
+	add_count(&separator, row, "events", "event");
+	printf("%swhat it has mapped", separator[0] == ',' ? " and " : separator);
+	putchar('\n');
+	free(user);
+	free(bytes);
+	free(label);
+}
+
+/* Whether to go on. */
+static bool ask(size_t n)
+{
+	char answer[16];
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		fflush(stdout);
+		fprintf(stderr,
+			"sharectl: nobody can be asked here whether to do that: --yes "
+			"does it without\n");
+		return false;
+	}
+	if (n == 1)
+		printf("drop this client? [y/N] ");
+	else
+		printf("drop these %zu clients? [y/N] ", n);
+	fflush(stdout);
+	if (fgets(answer, sizeof(answer), stdin) &&
+	    (strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0))
+		return true;
+	puts("nothing is dropped");
+	return false;
+}
+
+static int drop_all(share_client *c, const json_t *clients)
+{
+	int failed = 0;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (clients, i, row) {
+		json_int_t id = number_of(row, "client");
+
+		if (share_drop_client(c, (uint64_t)id) == 0) {
+			printf("client %" JSON_INTEGER_FORMAT " is dropped\n", id);
+			continue;
+		}
+		say_error(share_error_detail());
+		failed = 1;
+	}
+	return failed;
+}
+
+static int drop_found(share_client *c, const char *word, const json_t *clients, bool yes)
+{
+	bool any = false;
+	json_t *row;
+	size_t i;
+
+	if (json_array_size(clients) == 0) {
+		fprintf(stderr,
+			"sharectl: %s is no client that you may drop, nor a process that has one\n",
+			word);
+		return 1;
+	}
+	json_array_foreach (clients, i, row) {
+		show_client(row);
+		any |= is_connected(row);
+	}
+	/* of what cannot be done nobody needs to be sure */
+	return yes || !any || ask(json_array_size(clients)) ? drop_all(c, clients) : 1;
+}
+
+static int end_client(share_client *c, const char *word, bool yes)
+{
+	json_t *rows = rows_of(c, "clients"), *found = json_array();
+	struct wanted w;
+	int r = 1;
+
+	read_wanted(word, &w);
+	if (!rows) {
+		/* said already */
+	} else if (!find_clients(rows, &w, found)) {
+		fprintf(stderr,
+			"sharectl: %s is one client, and the process of another: say client:%s or "
+			"pid:%s\n",
+			word, word, word);
+	} else {
+		r = drop_found(c, word, found, yes);
+	}
+	json_decref(found);
+	json_decref(rows);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static const char empty[] = "is empty";
+
+static const struct act acts[] = {
+    {"unpublish", "NAME", empty, false, takes_anything, end_name},
+    {"destroy", "POOL", empty, false, takes_anything, end_pool},
+    {"revoke", "TOKEN", "is no identifier of a token, as 'sharectl tokens' shows it", false,
+     takes_token, end_token},
+    {"drop-client", "CLIENT or PID", "is no number of a client or of a process", true, takes_client,
+     end_client},
+};
+
+const struct act *act_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+		if (strcmp(acts[i].name, name) == 0)
+			return &acts[i];
+	return NULL;
+}
+
+const char *act_name(const struct act *a)
+{
+	return a->name;
+}
+
+bool act_asks(const struct act *a)
+{
+	return a->asks;
+}
+
+const char *act_object(const struct act *a)
+{
+	return a->object;
+}
+
+const char *act_refuses(const struct act *a, const char *word)
+{
+	return a->takes(word) ? NULL : a->refusal;
+}
+
+int act_run(const struct act *a, share_client *client, const char *const *words, size_t n, bool yes)
+{
+	int failed = 0, r;
+
+	for (size_t i = 0; i < n; i++) {
+		r = a->run(client, words[i], yes);
+		if (r < 0)
+			say_error(share_error_detail());
+		failed += r != 0;
+	}
+	return failed;
+}
