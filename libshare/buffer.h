@@ -113,12 +113,6 @@ share_buffer *buffer_new(void);
 
 HANDLES_OF(share_buffer, buffer, HANDLE_BUFFER);
 
-/* Of a handle that was found before. */
-static inline share_buffer *buffer_of(const share_buffer *handle)
-{
-	return handle_object(handle);
-}
-
 /* One more reference, of the library's own. */
 static inline void buffer_ref(share_buffer *b)
 {

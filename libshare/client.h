@@ -121,11 +121,21 @@ static inline int client_resolve(share_client **c)
 	return client_is_forked(found) ? fail_fork() : 0;
 }
 
+/* Of a handle that was found before. */
+static inline share_client *client_of(const share_client *handle)
+{
+	return handle_object(handle);
+}
+
 /*
- * The same for what belongs to a client: NAME_resolve(). And NAME_take(), for what gives it up:
- * NULL when there is nothing that the caller could do.
+ * The same for what belongs to a client: NAME_resolve(), NAME_of(). And NAME_take(), for what gives
+ * it up: NULL when there is nothing that the caller could do.
  */
 #define HANDLES_OF(type, name, kind)                                      \
+	static inline type *name##_of(const type *handle)                 \
+	{                                                                 \
+		return handle_object(handle);                             \
+	}                                                                 \
 	static inline int name##_resolve(type **handle)                   \
 	{                                                                 \
 		type *found = handle_find(*handle, kind);                 \

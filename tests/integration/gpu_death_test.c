@@ -141,7 +141,7 @@ static void holds_and_works(struct child *self, void *data)
 	check_ok(share_fence_record(c, stream, &fence));
 	child_point_with(self, "working", &fence, sizeof(fence));
 	/* as somebody might who closes descriptors that it does not know */
-	shutdown(c->socket, SHUT_RDWR);
+	shutdown(client_of(c)->socket, SHUT_RDWR);
 	child_point(self, "hung up");
 }
 

@@ -103,14 +103,14 @@ Test(gpu_signal, rule_5_threads_that_signal_one_stream_make_values_that_only_gro
 		check(pthread_create(&signaling.threads[i], NULL, signal_often,
 				     signaling.fences[i]) == 0);
 	do {
-		now = atomic_load(&gpu_client->page->slots[slot].value);
+		now = atomic_load(&client_of(gpu_client)->page->slots[slot].value);
 		check(now >= last);
 		last = now;
 	} while (signaling.done < SIGNALERS);
 	for (int i = 0; i < SIGNALERS; i++)
 		check(pthread_join(signaling.threads[i], NULL) == 0);
 	gpu_wait(signaling.stream);
-	check_eq(atomic_load(&gpu_client->page->slots[slot].value), before.value + ALL);
+	check_eq(atomic_load(&client_of(gpu_client)->page->slots[slot].value), before.value + ALL);
 	expect_each_value_once(before.timeline, before.value + 1);
 	check_ok(share_release(b, signaling.stream));
 	gpu_wait(signaling.stream);

@@ -239,8 +239,8 @@ Test(tensor_views, that_an_old_broker_would_lose_are_refused)
 	share_token token;
 
 	publish_options.tensor = export_options.tensor = &t;
-	check_eq(client->version, WIRE_VERSION);
-	client->version = 1;
+	check_eq(client_of(client)->version, WIRE_VERSION);
+	client_of(client)->version = 1;
 	check_error(share_publish_with(buffer, "name", &publish_options, NULL, NULL),
 		    SHARE_ENOTSUP);
 	check_error(share_export_with(buffer, &export_options, NULL, &token), SHARE_ENOTSUP);
