@@ -15,6 +15,9 @@ struct buffer_watch {
 	share_status_callback callback;
 	void *data;
 };
+_Static_assert(offsetof(struct buffer_watch, operation) == 0 &&
+		   sizeof(struct buffer_watch) <= OPERATION_ROOM,
+	       "it is in an operation's slot");
 
 static struct buffer_watch *watch_of(share_operation *o)
 {
@@ -56,7 +59,7 @@ static void watch_call(share_operation *o, int result)
 
 static void watch_free(share_operation *o)
 {
-	free(watch_of(o));
+	handle_free(watch_of(o));
 }
 
 static const struct operation_kind kind = {
@@ -97,7 +100,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	if (r != 0)
 		return r;
 	c = b->client;
-	w = calloc(1, sizeof(*w));
+	w = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
 	if (!w)
 		return fail_system(-ENOMEM, "watching a buffer");
 	w->giver = fence_hold_again(c, &b->giver);
@@ -110,7 +113,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 	if (r != 0) /* of what goes on, and of the handle that is not given out */
 		w->operation.refs -= out ? 2 : 1;
 	else if (out)
-		*out = &w->operation;
+		*out = handle_give(&w->operation);
 	operation_unref_locked(&w->operation);
 	pthread_mutex_unlock(&c->lock);
 	if (r != 0)

@@ -32,15 +32,12 @@ static int check(share_buffer **handle, uint64_t offset, const void *memory, uin
 }
 
 /* Waits for what the device cannot order its copy after. What is left for it: its own stream. */
-static int wait_for_host(share_buffer *b, void **stream)
+static void wait_for_host(share_buffer *b, void **stream)
 {
-	int r = 0;
-
 	if (*stream && host_stream_is(b->client, *stream)) {
-		r = share_host_stream_synchronize(*stream);
+		host_stream_synchronize(*stream);
 		*stream = NULL;
 	}
-	return r;
 }
 
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
@@ -48,10 +45,9 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
 	struct memory_fault fault = {.text = ""};
 	int r = check(&b, offset, to, size, stream);
 
-	if (r == 0)
-		r = wait_for_host(b, &stream);
 	if (r != 0)
 		return r;
+	wait_for_host(b, &stream);
 	if (!b->segment->kind->on_device) {
 		if (size)
 			memcpy(to, (const char *)b->mapping->address + b->offset + offset, size);
@@ -69,10 +65,9 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 
 	if (r == 0 && b->mode != SHARE_RDWR)
 		r = fail(SHARE_EACCES, "this handle is read-only");
-	if (r == 0)
-		r = wait_for_host(b, &stream);
 	if (r != 0)
 		return r;
+	wait_for_host(b, &stream);
 	if (!b->segment->kind->on_device) {
 		if (size)
 			memcpy((char *)b->mapping->address + b->offset + offset, from, size);

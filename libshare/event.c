@@ -20,15 +20,17 @@
 #define LAST_SHARED_STREAM 2 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are numbers */
 
 struct share_event {
+	struct handle handle;
 	share_client *client;
 	uint64_t id;
 	char device[64];
-	unsigned char handle[64];
+	unsigned char ipc[64]; /* a CUipcEventHandle */
 	share_token token;
 
 	pthread_mutex_t opening;
 	struct memory_ipc_event *opened; /* NULL until it is used */
 };
+HANDLES_OF(share_event, event, HANDLE_EVENT);
 
 static void give_back(share_client *c, uint64_t id)
 {
@@ -49,11 +51,11 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	r = rpc(c, request, WIRE_EVENT, &reply);
 	if (r != 0)
 		return r;
-	if (got->handle.size != sizeof(e->handle) || got->token.size != sizeof(e->token.bytes)) {
+	if (got->handle.size != sizeof(e->ipc) || got->token.size != sizeof(e->token.bytes)) {
 		give_back(c, got->event);
 		return fail(SHARE_EPROTO, "the broker sent an event this library cannot read");
 	}
-	e = calloc(1, sizeof(*e));
+	e = handle_new(HANDLE_EVENT, sizeof(*e));
 	if (!e) {
 		give_back(c, got->event);
 		return fail_system(-ENOMEM, "making an event handle");
@@ -63,9 +65,9 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	e->id = got->event;
 	snprintf(e->device, sizeof(e->device), "%.*s", (int)got->device.size,
 		 (const char *)got->device.data);
-	memcpy(e->handle, got->handle.data, sizeof(e->handle));
+	memcpy(e->ipc, got->handle.data, sizeof(e->ipc));
 	memcpy(e->token.bytes, got->token.data, sizeof(e->token.bytes));
-	*out = e;
+	*out = handle_give(e);
 	return 0;
 }
 
@@ -128,40 +130,46 @@ int share_event_import(share_client *c, const share_token *token, share_event **
 
 int share_event_export(share_event *e, share_token *out)
 {
-	if (!e || !out)
-		return fail(SHARE_EINVAL, "event or out is NULL");
-	if (client_is_forked(e->client))
-		return fail_fork();
-	*out = e->token;
-	return 0;
+	int r = event_resolve(&e);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		*out = e->token;
+	return r;
 }
 
 const void *share_event_handle(share_event *e)
 {
-	return e ? e->handle : NULL;
+	e = handle_find(e, HANDLE_EVENT);
+	return e ? e->ipc : NULL;
 }
 
 const char *share_event_device(share_event *e)
 {
+	e = handle_find(e, HANDLE_EVENT);
 	return e ? e->device : NULL;
 }
 
 uint64_t share_event_id(share_event *e)
 {
+	e = handle_find(e, HANDLE_EVENT);
 	return e ? e->id : 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int check_use(share_event *e, void *stream)
+/* From a handle to the event, if it can be used on that stream. */
+static int check_use(share_event **handle, void *stream)
 {
-	if (!e)
-		return fail(SHARE_EINVAL, "the event is NULL");
-	if (client_is_forked(e->client))
-		return fail_fork();
+	int r = event_resolve(handle);
+	share_event *e = *handle;
+
+	if (r != 0)
+		return r;
 	if (host_stream_is(e->client, stream) || !gpu_stream_is_possible(stream))
 		return fail(SHARE_EINVAL, "events are for CUstreams, and this is none");
-	return 0;
+	return host_stream_refuse(stream);
 }
 
 static int open_once(share_event *e, void *stream, struct memory_fault *fault)
@@ -172,7 +180,7 @@ static int open_once(share_event *e, void *stream, struct memory_fault *fault)
 	if (!e->opened) {
 		r = memory_device_ordinal(e->device, &ordinal, fault);
 		if (r == 0)
-			r = memory_ipc_event_open(ordinal, stream, e->handle, &e->opened, fault);
+			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, fault);
 	}
 	pthread_mutex_unlock(&e->opening);
 	return r;
@@ -181,7 +189,7 @@ static int open_once(share_event *e, void *stream, struct memory_fault *fault)
 int share_event_record(share_event *e, void *stream)
 {
 	struct memory_fault fault = {.text = ""};
-	int r = check_use(e, stream);
+	int r = check_use(&e, stream);
 
 	if (r != 0)
 		return r;
@@ -194,7 +202,7 @@ int share_event_record(share_event *e, void *stream)
 int share_event_wait(share_event *e, void *stream)
 {
 	struct memory_fault fault = {.text = ""};
-	int r = check_use(e, stream);
+	int r = check_use(&e, stream);
 
 	if (r == 0 && (uintptr_t)stream <= LAST_SHARED_STREAM)
 		r = fail(SHARE_EINVAL,
@@ -212,11 +220,12 @@ int share_event_wait(share_event *e, void *stream)
 
 void share_event_release(share_event *e)
 {
-	if (!e || client_is_forked(e->client))
+	e = event_take(e);
+	if (!e)
 		return;
 	memory_ipc_event_close(e->opened);
 	give_back(e->client, e->id);
 	client_unref(e->client);
 	pthread_mutex_destroy(&e->opening);
-	free(e);
+	handle_free(e);
 }

@@ -22,10 +22,12 @@ static int check(share_client **c, const void *pointer)
 static int find_memory(share_client *c, void *stream, struct segment **out,
 		       struct memory_mapping **m)
 {
+	int r = stream_check(c, NULL, stream);
+
 	*out = NULL;
 	*m = NULL;
-	if (!stream || host_stream_is(c, stream))
-		return 0;
+	if (r != 0 || !stream || host_stream_is(c, stream))
+		return r;
 	*out = segment_on_device(c, m);
 	if (*out)
 		return 0;

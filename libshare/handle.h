@@ -28,6 +28,10 @@ enum handle_kind {
 	HANDLE_CLIENT = 1,
 	HANDLE_POOL,
 	HANDLE_BUFFER,
+	HANDLE_WATCH,
+	HANDLE_OPERATION,
+	HANDLE_EVENT,
+	HANDLE_HOST_STREAM,
 	HANDLE_KINDS,
 };
 
@@ -51,6 +55,9 @@ struct handle {
 void *handle_new(enum handle_kind kind, size_t size);
 /* Whoever has a handle of it still has none now. NULL is fine. */
 void handle_free(void *object);
+
+/* Whether @pointer, whatever it may be, is a handle of this kind, now or in former times. */
+bool handle_was_given(const void *pointer, enum handle_kind kind);
 
 /* SHARE_EINVAL: why @handle was not found, or could not be taken. */
 int handle_fault(const void *handle, enum handle_kind kind);

@@ -24,6 +24,7 @@ struct job {
 };
 
 struct share_host_stream {
+	struct handle handle;
 	LIST_ENTRY(share_host_stream) link;
 	share_client *client;
 	pthread_t thread;
@@ -36,6 +37,7 @@ struct share_host_stream {
 	share_fence last_signal;
 	uint32_t slot;
 };
+HANDLES_OF(share_host_stream, host_stream, HANDLE_HOST_STREAM);
 
 static void run(share_host_stream *s, struct job *job)
 {
@@ -116,7 +118,7 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 		r = slot_take(c, &slot);
 	if (r != 0)
 		return r;
-	s = calloc(1, sizeof(*s));
+	s = handle_new(HANDLE_HOST_STREAM, sizeof(*s));
 	if (!s) {
 		slot_give_back(c, slot);
 		return fail_system(-ENOMEM, "creating a stream");
@@ -132,25 +134,26 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 		client_unref(c);
 		pthread_cond_destroy(&s->changed);
 		pthread_mutex_destroy(&s->lock);
-		free(s);
+		handle_free(s);
 		return fail_system(-r, "starting the thread of a stream");
 	}
 	pthread_mutex_lock(&c->lock);
 	LIST_INSERT_HEAD(&c->streams, s, link);
 	atomic_fetch_add_explicit(&c->n_streams, 1, memory_order_relaxed);
+	*out = handle_give(s);
 	pthread_mutex_unlock(&c->lock);
-	*out = s;
 	return 0;
 }
 
 int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data)
 {
+	int r = host_stream_resolve(&s);
 	struct job *job;
 
-	if (!s || !function)
-		return fail(SHARE_EINVAL, "stream or function is NULL");
-	if (client_is_forked(s->client))
-		return fail_fork();
+	if (r == 0 && !function)
+		r = fail(SHARE_EINVAL, "the function is NULL");
+	if (r != 0)
+		return r;
 	job = job_new(JOB_FUNCTION);
 	if (!job)
 		return SHARE_ENOMEM;
@@ -162,27 +165,33 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
 	return 0;
 }
 
-int share_host_stream_synchronize(share_host_stream *s)
+void host_stream_synchronize(void *stream)
 {
+	share_host_stream *s = handle_object(stream);
 	uint64_t target;
 
-	if (!s)
-		return fail(SHARE_EINVAL, "stream is NULL");
-	if (client_is_forked(s->client))
-		return fail_fork();
 	pthread_mutex_lock(&s->lock);
 	target = s->enqueued;
 	while (s->done < target)
 		pthread_cond_wait(&s->changed, &s->lock);
 	pthread_mutex_unlock(&s->lock);
-	return 0;
+}
+
+int share_host_stream_synchronize(share_host_stream *s)
+{
+	int r = host_stream_resolve(&s);
+
+	if (r == 0)
+		host_stream_synchronize(s);
+	return r;
 }
 
 void share_host_stream_destroy(share_host_stream *s)
 {
 	share_client *c;
 
-	if (!s || client_is_forked(s->client))
+	s = host_stream_take(s);
+	if (!s)
 		return;
 	c = s->client;
 	s->end.kind = JOB_END;
@@ -197,7 +206,7 @@ void share_host_stream_destroy(share_host_stream *s)
 	slot_give_back(c, s->slot);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
-	free(s);
+	handle_free(s);
 	client_unref(c);
 }
 
@@ -209,14 +218,24 @@ bool host_stream_is_listed(share_client *c, const void *stream)
 
 	pthread_mutex_lock(&c->lock);
 	LIST_FOREACH (s, &c->streams, link)
-		if (s == stream)
+		if (handle_of(s) == stream)
 			break;
 	pthread_mutex_unlock(&c->lock);
 	return s;
 }
 
-int host_stream_signal(share_host_stream *s, share_fence *out)
+int host_stream_refuse(const void *stream)
 {
+	if (!handle_was_given(stream, HANDLE_HOST_STREAM))
+		return 0;
+	if (handle_find(stream, HANDLE_HOST_STREAM))
+		return fail(SHARE_EINVAL, "the stream is a share_host_stream of another client");
+	return handle_fault(stream, HANDLE_HOST_STREAM);
+}
+
+int host_stream_signal(void *stream, share_fence *out)
+{
+	share_host_stream *s = handle_object(stream);
 	share_client *c = s->client;
 	struct job *job = job_new(JOB_SIGNAL);
 
@@ -240,8 +259,9 @@ int host_stream_signal(share_host_stream *s, share_fence *out)
 	return 0;
 }
 
-int host_stream_wait(share_host_stream *s, const struct held_fence *f)
+int host_stream_wait(void *stream, const struct held_fence *f)
 {
+	share_host_stream *s = handle_object(stream);
 	struct job *job;
 
 	if (fence_state(s->client, f) == TIMELINE_REACHED)

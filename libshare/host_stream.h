@@ -17,10 +17,17 @@ static inline bool host_stream_is(share_client *c, const void *stream)
 	       host_stream_is_listed(c, stream);
 }
 
-/* A fence behind everything enqueued so far. 0 or SHARE_ENOMEM. */
-int host_stream_signal(share_host_stream *s, share_fence *out);
+/* What is no stream of this client may be a CUstream, which cannot be looked into: 0; or it is one
+ * of another client, or was one: SHARE_EINVAL. */
+int host_stream_refuse(const void *stream);
+
+/* Of one that is. A fence behind everything enqueued so far: 0 or SHARE_ENOMEM. */
+int host_stream_signal(void *stream, share_fence *out);
 
 /* Enqueues a wait; @f stays the caller's. 0 or SHARE_ENOMEM. */
-int host_stream_wait(share_host_stream *s, const struct held_fence *f);
+int host_stream_wait(void *stream, const struct held_fence *f);
+
+/* Waits for what was enqueued so far. */
+void host_stream_synchronize(void *stream);
 
 #endif

@@ -69,12 +69,14 @@ int share_inspect(share_client *c, const char *what, int (*each)(const char *jso
 	return r != 0 ? r : inspect(c, what, "", each, data);
 }
 
+/* @c is a handle. */
 static int drop(share_client *c, enum wire_dropped what, uint64_t id)
 {
 	struct wire_message m = {.type = WIRE_DROP};
+	int r = client_resolve(&c);
 
-	if (!c)
-		return fail(SHARE_EINVAL, "the client is NULL");
+	if (r != 0)
+		return r;
 	m.drop.what = what;
 	m.drop.id = id;
 	return rpc(c, &m, WIRE_DONE, NULL);

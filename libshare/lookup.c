@@ -30,6 +30,8 @@ struct lookup {
 	struct fences users; /* of the buffer, that it has to come after */
 	int error;
 };
+_Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
+	       "it is in an operation's slot");
 
 static struct lookup *lookup_of(share_operation *o)
 {
@@ -41,7 +43,7 @@ static void lookup_free(share_operation *o)
 	struct lookup *l = lookup_of(o);
 
 	free(l->copy);
-	free(l);
+	handle_free(l);
 }
 
 /* Not from a delivery. */
@@ -237,7 +239,7 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	r = lookup_check(&c, name, mode, timeout_ms, stream);
 	if (r != 0)
 		return r;
-	l = calloc(1, sizeof(*l));
+	l = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
 	if (!l)
 		return fail_system(-ENOMEM, "looking up a name");
 	l->callback = callback;
@@ -256,7 +258,7 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	if (r != 0)
 		l->operation.refs = 1;
 	else if (out)
-		*out = &l->operation;
+		*out = handle_give(&l->operation);
 	operation_unref_locked(&l->operation);
 	pthread_mutex_unlock(&c->lock);
 	if (r != 0)

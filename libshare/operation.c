@@ -196,7 +196,8 @@ void share_cancel(share_operation *o)
 {
 	share_client *c;
 
-	if (!o || client_is_forked(o->client))
+	o = operation_take(o);
+	if (!o)
 		return;
 	c = client_ref(o->client);
 	cancel(o);

@@ -31,7 +31,11 @@ struct operation_kind {
 	void (*free)(share_operation *o);
 };
 
+/* An operation is the first member of what it is about, for which there is so much room. */
+#define OPERATION_ROOM 1792
+
 struct share_operation {
+	struct handle handle;
 	const struct operation_kind *kind;
 	LIST_ENTRY(share_operation) link;
 	struct event event;
@@ -45,6 +49,7 @@ struct share_operation {
 	int64_t deadline;
 	pthread_t runner;
 };
+HANDLES_OF(share_operation, operation, HANDLE_OPERATION);
 
 /* Holds the client. One reference is the caller's, for operation_unref_locked(). */
 void operation_init_locked(share_operation *o, const struct operation_kind *kind, share_client *c,

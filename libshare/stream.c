@@ -19,8 +19,13 @@ static enum sort sort_of(share_client *c, const struct memory_mapping *m, void *
 
 int stream_check(share_client *c, const struct memory_kind *kind, void *stream)
 {
+	int r;
+
 	if (!stream || host_stream_is(c, stream))
 		return 0;
+	r = host_stream_refuse(stream);
+	if (r != 0)
+		return r;
 	if (kind ? kind->on_device : gpu_stream_is_possible(stream))
 		return 0;
 	return fail(SHARE_EINVAL,
@@ -101,7 +106,8 @@ int stream_synchronize(share_client *c, const struct memory_mapping *m, void *st
 	*fatal = false;
 	switch (sort_of(c, m, stream)) {
 	case HOST_STREAM:
-		return share_host_stream_synchronize(stream);
+		host_stream_synchronize(stream);
+		break;
 	case GPU_STREAM:
 		return gpu_stream_synchronize(m, stream, fatal);
 	case THREAD:

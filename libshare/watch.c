@@ -27,6 +27,7 @@ struct run {
 };
 
 struct share_watch {
+	struct handle handle;
 	LIST_ENTRY(share_watch) link;
 	struct call call;
 	share_client *client;
@@ -39,6 +40,7 @@ struct share_watch {
 	share_watch_callback callback;
 	void *data;
 };
+HANDLES_OF(share_watch, watch, HANDLE_WATCH);
 
 static share_watch *find(share_client *c, uint64_t id)
 {
@@ -55,7 +57,7 @@ static void unref_locked(share_watch *w)
 	if (--w->refs > 0)
 		return;
 	free(w->spare);
-	free(w);
+	handle_free(w);
 }
 
 static void run(share_client *c, struct event *e)
@@ -154,11 +156,11 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 		prefix = "";
 	if (strnlen(prefix, SHARE_NAME_MAX + 1) > SHARE_NAME_MAX)
 		return fail(SHARE_EINVAL, "a prefix has at most %d bytes", SHARE_NAME_MAX);
-	w = calloc(1, sizeof(*w));
+	w = handle_new(HANDLE_WATCH, sizeof(*w));
 	if (w)
 		w->spare = calloc(1, sizeof(*w->spare) + 1);
 	if (!w || !w->spare) {
-		free(w);
+		handle_free(w);
 		return fail_system(-ENOMEM, "watching names");
 	}
 	w->refs = 1;
@@ -179,10 +181,10 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	if (r != 0) {
 		client_unref(c);
 		free(w->spare);
-		free(w);
+		handle_free(w);
 		return r;
 	}
-	*out = w;
+	*out = handle_give(w);
 	return 0;
 }
 
@@ -201,7 +203,8 @@ void share_unwatch(share_watch *w)
 	struct wire_message m = {.type = WIRE_UNWATCH};
 	share_client *c;
 
-	if (!w || client_is_forked(w->client))
+	w = watch_take(w);
+	if (!w)
 		return;
 	c = w->client;
 	m.unwatch.watch = w->id;

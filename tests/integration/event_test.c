@@ -192,6 +192,26 @@ Test(event, a_handle_is_one_lease, .init = start)
 	expect_leases(0, 0);
 }
 
+Test(event, a_handle_is_given_up_once, .init = start)
+{
+	share_event *old = create("old"), *e;
+	share_token token;
+
+	share_event_release(old);
+	e = create("name");
+	check(e != old);
+	share_event_release(old);
+	check_error(share_event_export(old, &token), SHARE_EINVAL);
+	check_detail("given up");
+	check_error(share_event_record(old, NULL), SHARE_EINVAL);
+	check_error(share_event_wait(old, NULL), SHARE_EINVAL);
+	check(!share_event_handle(old) && !share_event_device(old) && share_event_id(old) == 0);
+	expect_leases(1, 1);
+	share_event_release(e);
+	share_event_release(e);
+	expect_leases(0, 0);
+}
+
 Test(event, wrong_arguments_are_refused, .init = start)
 {
 	share_event_options options = SHARE_EVENT_OPTIONS_INIT;

@@ -335,3 +335,82 @@ Test(handles, the_buffer_of_an_old_message_is_known_for_long)
 	}
 	close_both();
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* Watches, operations, events, streams                                                        */
+
+Test(handles, a_watch_is_given_up_once)
+{
+	share_watch *old, *w;
+
+	check_ok(share_watch_names(client, "", on_change, NULL, &old));
+	share_unwatch(old);
+	check_ok(share_watch_names(client, "", on_change, NULL, &w));
+	check(w != old);
+	share_unwatch(old);
+	share_unwatch(w);
+	share_unwatch(w);
+	check_ok(share_ping(client));
+}
+
+static void count_lookup(share_buffer *b, int error, void *data)
+{
+	check_ok(error);
+	check_ok(share_release(b, NULL));
+	++*(int *)data;
+}
+
+Test(handles, an_operation_is_given_up_once)
+{
+	share_operation *old, *o;
+	share_buffer *b;
+	int called = 0;
+
+	check_ok(share_lookup_async(client, "name", SHARE_RDONLY, -1, NULL, count_lookup, &called,
+				    &old));
+	share_cancel(old);
+	check_ok(
+	    share_lookup_async(client, "name", SHARE_RDONLY, -1, NULL, count_lookup, &called, &o));
+	check(o != old);
+	share_cancel(old); /* which is not the second one */
+	b = filled_buffer(pool, 1);
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_release(b, NULL));
+	until(share_dispatch(client) == 1);
+	check_eq(called, 1);
+	share_cancel(o);
+	share_cancel(o);
+	check_ok(share_unpublish(client, "name"));
+}
+
+static void count(void *data)
+{
+	++*(int *)data;
+}
+
+Test(handles, a_host_stream_is_given_up_once)
+{
+	share_buffer *b = allocate(pool, 4096, NULL), *other;
+	share_host_stream *old, *s;
+	share_fence fence;
+	int counted = 0;
+	char byte;
+
+	check_ok(share_host_stream_create(client, &old));
+	share_host_stream_destroy(old);
+	check_ok(share_host_stream_create(client, &s));
+	check(s != old);
+	share_host_stream_destroy(old);
+	check_given_up(share_host_stream_launch(old, count, &counted));
+	check_given_up(share_host_stream_synchronize(old));
+	check_given_up(share_alloc(pool, 4096, old, &other));
+	check_given_up(share_copy_to_host(b, 0, &byte, 1, old));
+	check_given_up(share_fence_record(client, old, &fence));
+	check_given_up(share_release(b, old));
+	check_ok(share_host_stream_launch(s, count, &counted));
+	check_ok(share_release(b, s));
+	check_ok(share_host_stream_synchronize(s));
+	check_eq(counted, 1);
+	share_host_stream_destroy(s);
+	share_host_stream_destroy(s);
+}

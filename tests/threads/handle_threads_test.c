@@ -98,12 +98,51 @@ static void a_client_and_a_pool_are_given_up_by_one_of_those_who_try(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static share_watch *watch;
+static share_operation *operation;
+static share_host_stream *stream;
+
+static void on_change(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	(void)b, (void)error, (void)data;
+}
+
+static void give_up_what_calls_back(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	share_unwatch(watch);
+	share_cancel(operation);
+	share_host_stream_destroy(stream);
+}
+
+static void what_calls_back_is_given_up_by_one_of_those_who_try(void)
+{
+	start();
+	for (unsigned i = 0; i < steps(20); i++) {
+		check_ok(share_watch_names(client, "", on_change, NULL, &watch));
+		check_ok(share_lookup_async(client, "nothing", SHARE_RDONLY, -1, NULL, on_lookup,
+					    NULL, &operation));
+		check_ok(share_host_stream_create(client, &stream));
+		together(THREADS, give_up_what_calls_back, NULL);
+		check_ok(share_ping(client));
+	}
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
 	    TEST(a_buffer_is_released_by_one_of_those_who_try),
 	    TEST(a_buffer_that_others_know_is_released_by_one_of_those_who_try),
 	    TEST(a_client_and_a_pool_are_given_up_by_one_of_those_who_try),
+	    TEST(what_calls_back_is_given_up_by_one_of_those_who_try),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
