@@ -29,6 +29,7 @@
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
 #define LOOK_AGAIN_MAX_MS 320
+#define FDS_AHEAD_MAX     128
 #define LOOK_AT           4096 /* blocks */
 
 uint64_t broker_now_ms(void)
@@ -184,10 +185,14 @@ static void share_descriptors(struct broker *b)
 	struct rlimit limit;
 
 	b->max_segments = b->max_members = SIZE_MAX;
+	b->max_fds_ahead = FDS_AHEAD_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return;
 	b->max_segments = limit.rlim_cur / 4;
 	b->max_members = limit.rlim_cur / 16;
+	/* as many as those may be in flight, of all clients together: then nobody gets any */
+	if (b->max_fds_ahead > limit.rlim_cur / 64)
+		b->max_fds_ahead = limit.rlim_cur / 64;
 }
 
 int broker_new(const struct config *config, struct broker **out)

@@ -97,7 +97,8 @@ struct broker {
 	struct table channel_names;
 	uint64_t last_channel, last_member;
 	size_t n_members, max_members; /* these, too, cost descriptors */
-	TAILQ_HEAD(, estate) estates;  /* in which something is to be done */
+	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */
+	TAILQ_HEAD(, estate) estates; /* in which something is to be done */
 	TAILQ_HEAD(member_list, member) departing;
 	struct event *channel_work;
 

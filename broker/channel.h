@@ -23,6 +23,7 @@ struct buffer;
 struct client;
 struct pool;
 struct member;
+struct segment;
 
 /*
  * A channel is who takes part in it, and what they share: messages never pass through the broker.
@@ -200,6 +201,20 @@ struct fence member_fence(struct member *consumer, uint32_t slot, uint64_t value
 /* @all: the consumer has nothing else of it. */
 void estate_settle(struct estate *e, const struct member *consumer, const struct wire_settled *acks,
 		   size_t n, bool all);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel_supply.c: what messages lie in */
+
+/* A GRANT without a buffer, to be sent to @m; *fd is borrowed, -1 when it has the segment already.
+ * 0 or -ENOMEM. */
+int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd);
+/* Sends a consumer what it does not have of its channel's pool; *more is set when not all of it
+ * could go out. 0 or -ENOMEM. */
+int member_supply(struct member *m, bool *more);
+/* The same of a new segment, to all consumers of its pool's channels. */
+void channels_segment_added(struct broker *b, struct segment *s);
+/* Who sleeps there is to answer that it has been unmapped. */
+void channels_segment_retired(struct broker *b, const struct segment *s);
 
 /* ------------------------------------------------------------------------------------------- */
 /* channel_report.c */

@@ -303,6 +303,18 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 		client_lose(c, r);
 }
 
+bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+{
+	int r;
+
+	if (!c->connection || c->drained)
+		return false;
+	r = connection_offer(c->connection, m, fds, n_fds);
+	if (r < 0 && r != -EAGAIN)
+		client_lose(c, r);
+	return r == 0;
+}
+
 bool client_keeps_up(const struct client *c)
 {
 	return c->connection && connection_is_idle(c->connection);

@@ -51,6 +51,7 @@ struct client {
 	uint64_t id;
 	enum client_state state;
 	struct peer peer;
+	uint32_t version; /* of the protocol, that both sides speak */
 	bool admin;
 	bool drained; /* its process is dead: nothing is sent to it any more */
 	char label[64];
@@ -138,6 +139,8 @@ void client_close_pool(struct client *c, struct open_pool *open);
  * whose queue exceeds its account is dropped (later, from the loop: @c stays valid).
  */
 void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds);
+/* The same for what can wait: false when it did not go out, for whatever reason. */
+bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds);
 /* Whether an unasked message would go out at once. */
 bool client_keeps_up(const struct client *c);
 /* It does again. */

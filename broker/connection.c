@@ -28,7 +28,7 @@
 
 #define PACKETS_A_TURN     16 /* before other clients get theirs */
 #define PACKETS_AT_DEATH   1024
-#define FDS_IN_FLIGHT_MAX  128
+#define FDS_IN_FLIGHT_MAX  192
 #define RETRY_MICROSECONDS 2000
 
 struct queued {
@@ -57,21 +57,27 @@ static void queued_free(struct queued *q)
 	free(q);
 }
 
+static bool may_send_fds(struct connection *c, size_t n, size_t most)
+{
+	int unread = 0;
+
+	if (n == 0 || c->fds_in_flight + n <= most)
+		return true;
+	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	c->fds_in_flight = 0;
+	return true;
+}
+
 /* 0; -EAGAIN: not now; otherwise the connection has failed. */
 static int send_now(struct connection *c, const void *data, size_t size, const int *fds,
 		    size_t n_fds, bool *wait_for_fds)
 {
-	int r, unread = 0;
+	int r;
 
-	*wait_for_fds = false;
-	if (n_fds > 0 && c->fds_in_flight + n_fds > FDS_IN_FLIGHT_MAX) {
-		if (ioctl(c->socket, SIOCOUTQ, &unread) == 0 && unread == 0) {
-			c->fds_in_flight = 0;
-		} else {
-			*wait_for_fds = true;
-			return -EAGAIN;
-		}
-	}
+	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX);
+	if (*wait_for_fds)
+		return -EAGAIN;
 	r = packet_send(c->socket, data, size, fds, n_fds, false);
 	if (r == -ETOOMANYREFS || r == -ENOMEM || r == -ENOBUFS) {
 		*wait_for_fds = true;
@@ -136,6 +142,20 @@ int connection_send(struct connection *c, const struct wire_message *m, const in
 		return r;
 	r = enqueue(c, packet, size, fds, n_fds);
 	return r == 0 ? wait_to_send(c, wait_for_fds) : r;
+}
+
+int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
+		     size_t n_fds)
+{
+	unsigned char *packet = c->client->broker->scratch;
+	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
+	bool wait_for_fds;
+
+	if (size == 0)
+		return -EMSGSIZE;
+	if (!TAILQ_EMPTY(&c->queue) || !may_send_fds(c, n_fds, c->client->broker->max_fds_ahead))
+		return -EAGAIN;
+	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
 }
 
 static void flush(struct connection *c)

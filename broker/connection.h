@@ -23,6 +23,11 @@ void connection_free(struct connection *c);
 int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
 		    size_t n_fds);
 
+/* The same, only if it can go out now and leaves room for answers; else -EAGAIN, and nothing has
+ * happened. */
+int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
+		     size_t n_fds);
+
 bool connection_is_idle(const struct connection *c);
 
 /* Handles what has arrived and not been read yet, as the process is dead and will send no more. */

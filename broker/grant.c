@@ -165,6 +165,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	    .segment_size = s->memory.recipe.size,
 	    .offset = block_offset(buffer->block),
 	    .version = g->version,
+	    .pool = s->pool->id,
 	    .mode = g->mode,
 	    .kind = s->pool->choice.kind->id,
 	    .flags =

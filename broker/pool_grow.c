@@ -16,6 +16,7 @@
 
 #include "broker/agent.h"
 #include "broker/broker.h"
+#include "broker/channel.h"
 #include "broker/device.h"
 #include "broker/fence.h"
 #include "broker/log.h"
@@ -121,6 +122,7 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 	LIST_INSERT_HEAD(&p->segments, s, link);
 	p->n_segments++;
 	*out = s;
+	channels_segment_added(b, s);
 	return 0;
 }
 

@@ -145,6 +145,7 @@ void handle_channel_sync(struct request *r)
 
 	if (!m)
 		return;
+	e = member_supply(m, &l.more);
 	others =
 	    channel_slots(m->channel, m->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
 	for (uint32_t i = 0; e == 0 && i < CHANNEL_MEMBERS_MAX; i++)
@@ -258,7 +259,6 @@ void handle_channel_segment(struct request *r)
 	struct wire_message reply = {.type = WIRE_GRANT};
 	struct member *member = find_ready(r, m->member);
 	struct segment *s;
-	bool writable;
 	int fd;
 
 	if (!member)
@@ -275,23 +275,12 @@ void handle_channel_segment(struct request *r)
 			     m->segment, member->channel->pool->name);
 		return;
 	}
-	writable = member->writable || member->role == SHARE_PRODUCER;
-	if (segment_offer(s, r->client, writable, &fd) < 0) {
+	if (member_grant(member, s, &reply, &fd) < 0) {
 		request_fail_memory(r);
 		return;
 	}
 	if (fd >= 0)
-		segment_sent(s, r->client, writable);
-	reply.grant = (struct wire_grant){
-	    .segment = m->segment,
-	    .segment_size = s->memory.recipe.size,
-	    .mode = writable ? SHARE_RDWR : SHARE_RDONLY,
-	    .kind = s->pool->choice.kind->id,
-	    .flags = fd >= 0 ? WIRE_GRANT_SEGMENT : 0u,
-	};
-	if (fd >= 0)
-		reply.grant.recipe =
-		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
+		segment_sent(s, r->client, reply.grant.mode == SHARE_RDWR);
 	request_reply(r, &reply, &fd, fd >= 0);
 }
 

@@ -48,8 +48,9 @@ void handle_hello(struct request *r)
 	label[hello->label.size] = '\0';
 	text_printable(label, c->label, sizeof(c->label));
 	client_set_state(c, CLIENT_GREETED);
+	c->version = hello->version < WIRE_VERSION ? hello->version : WIRE_VERSION;
 	m.welcome = (struct wire_welcome){
-	    .version = hello->version < WIRE_VERSION ? hello->version : WIRE_VERSION,
+	    .version = c->version,
 	    .slots = TIMELINE_SLOTS,
 	    .page = c->timelines->id,
 	    .client = c->id,

@@ -15,6 +15,7 @@
 
 #include "broker/agent.h"
 #include "broker/broker.h"
+#include "broker/channel.h"
 #include "broker/client.h"
 #include "broker/device.h"
 #include "broker/log.h"
@@ -232,6 +233,8 @@ void segment_retire(struct broker *b, struct segment *s)
 		c->n_asked++;
 		client_ask_to_unmap(c, segment_id(s));
 	}
+	if (s->asked > 0 && s->pool->device)
+		channels_segment_retired(b, s);
 	destroy_if_unused(b, s);
 }
 

@@ -144,9 +144,6 @@ struct share_channel {
 	uint32_t with_memory; /* messages in flight that have a buffer */
 	struct channel_ghost *ghosts;
 	size_t n_ghosts, room_for_ghosts;
-	_Atomic uint64_t segment; /* the last of these */
-	uint64_t *segments;       /* known to be of the channel's pool */
-	size_t n_segments;
 	struct ring_return returned; /* for the length of a call */
 	pthread_t keeper;
 	bool has_keeper, keeper_rests, keeper_ends;
@@ -335,10 +332,9 @@ void channel_drain_doorbell(share_channel *ch);
 /* channel_sleep.c: senders that sleep look again. With the lock held. */
 void channel_wake_senders_locked(share_channel *ch);
 
-/* channel_outgoing.c: segments of which the broker has said that they are of the channel's pool.
- * Without the lock. */
-bool channel_knows_segment(share_channel *ch, uint64_t segment);
-void channel_add_segment(share_channel *ch, uint64_t segment);
+/* channel_lent.c: asks the broker for a segment of the channel's pool; a GRANT brings it, if it is
+ * not here. 0 or an error. Without the lock. */
+int channel_ask_for_segment(share_channel *ch, uint64_t segment);
 
 /* channel_sleep.c: what has come is not ready, and nobody will say when it is: an event loop is
  * told to look. Without the lock. */

@@ -90,7 +90,6 @@ static void free_lists(share_channel *ch)
 	channel_displaced_done(ch);
 	free(ch->sent);
 	free(ch->ghosts);
-	free(ch->segments);
 }
 
 static void channel_free(share_channel *ch)

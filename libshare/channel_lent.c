@@ -109,56 +109,58 @@ bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int ask_for_segment(share_channel *ch, uint64_t segment, struct reply *reply)
+int channel_ask_for_segment(share_channel *ch, uint64_t segment)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
 	int r;
 
 	m.channel_segment.member = ch->member;
 	m.channel_segment.segment = segment;
-	r = rpc(ch->client, &m, WIRE_GRANT, reply);
-	if (r == 0 && reply->m.grant.segment != segment)
-		r = fail(SHARE_EPROTO, "the broker sent another segment");
+	r = rpc(ch->client, &m, WIRE_GRANT, NULL);
+	if (r == 0)
+		segment_is_of(ch->client, segment, ch->pool);
 	return r;
 }
 
-static int get_new_segment(share_channel *ch, share_buffer *b, uint64_t segment)
+static int find(share_channel *ch, share_buffer *b)
 {
-	int r = SHARE_EPROTO;
+	return segment_find(ch->client, lent_of(b)->lent.segment, ch->pool, b->mode == SHARE_RDWR,
+			    &b->segment, &b->mapping);
+}
 
-	for (int i = 0; r == SHARE_EPROTO && i < TRIES; i++) {
-		_cleanup_reply_ struct reply reply = {.packet = NULL};
-		struct wire_grant grant;
+/* It was sent before the message could be, and waits to be read; or it did not go out, as this
+ * process had left too much unread. */
+static int fetch(share_channel *ch, share_buffer *b)
+{
+	int r;
 
-		r = ask_for_segment(ch, segment, &reply);
-		if (r != 0)
-			return r;
-		grant = reply.m.grant;
-		grant.offset = b->offset;
-		grant.size = b->size;
-		r = segment_get(ch->client, &grant, b->mode == SHARE_RDWR, &b->segment,
-				&b->mapping);
+	rpc_poll(ch->client);
+	r = find(ch, b);
+	for (int i = 0; r == 0 && !b->segment && i < TRIES; i++) {
+		int asked = channel_ask_for_segment(ch, lent_of(b)->lent.segment);
+
+		if (asked == SHARE_EDISCONNECTED)
+			rpc_read_rest(ch->client);
+		else if (asked != 0)
+			return asked;
+		r = find(ch, b);
+		if (asked != 0 && r == 0 && !b->segment)
+			return client_lost(ch->client);
 	}
+	if (r == 0 && !b->segment)
+		r = fail(SHARE_EPROTO, "the broker sent no descriptor for a segment");
 	return r;
 }
 
 int lent_reach(share_channel *ch, share_buffer *b)
 {
-	uint64_t segment = lent_of(b)->lent.segment;
 	int r;
 
 	if (b->segment)
 		return 0;
-	/* what this client has mapped may be of any pool: the broker knows which it is */
-	if (!channel_knows_segment(ch, segment))
-		r = get_new_segment(ch, b, segment);
-	else
-		r = segment_find(ch->client, segment, b->mode == SHARE_RDWR, &b->segment,
-				 &b->mapping);
+	r = find(ch, b);
 	if (r == 0 && !b->segment)
-		r = get_new_segment(ch, b, segment);
-	if (r == 0)
-		channel_add_segment(ch, segment);
+		r = fetch(ch, b);
 	if (r == 0 && (b->offset > b->segment->size || b->size > b->segment->size - b->offset)) {
 		segment_put(ch->client, b->segment);
 		b->segment = NULL;

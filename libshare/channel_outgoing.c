@@ -2,11 +2,9 @@
 
 /*
  * Before a message is sent: whether it can be, and the signal that consumers wait for. Its memory
- * is of the channel's pool, so that whoever may be in the channel can reach it; the broker knows,
- * and is asked once for each segment.
+ * is of the channel's pool, so that whoever may be in the channel can reach it: the broker has sent
+ * the segments of that to all consumers before anybody could have a buffer in them.
  */
-
-#include <stdlib.h>
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
@@ -14,49 +12,17 @@
 #include "libshare/segment.h"
 #include "libshare/stream.h"
 
-bool channel_knows_segment(share_channel *ch, uint64_t segment)
-{
-	bool known = false;
-
-	if (atomic_load_explicit(&ch->segment, memory_order_relaxed) == segment)
-		return true;
-	pthread_mutex_lock(&ch->lock);
-	for (size_t i = 0; !known && i < ch->n_segments; i++)
-		known = ch->segments[i] == segment;
-	if (known)
-		atomic_store_explicit(&ch->segment, segment, memory_order_relaxed);
-	pthread_mutex_unlock(&ch->lock);
-	return known;
-}
-
-void channel_add_segment(share_channel *ch, uint64_t segment)
-{
-	uint64_t *grown;
-
-	pthread_mutex_lock(&ch->lock);
-	grown = realloc(ch->segments, (ch->n_segments + 1) * sizeof(*grown));
-	if (grown) { /* else it is asked for again */
-		ch->segments = grown;
-		ch->segments[ch->n_segments++] = segment;
-	}
-	pthread_mutex_unlock(&ch->lock);
-}
-
-/* Whether it is of the channel's pool, which the broker knows. */
+/* Whether it is of the channel's pool. The broker says which it is of. */
 static int check_pool(share_channel *ch, const share_buffer *b)
 {
-	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
 	int r;
 
-	if (channel_knows_segment(ch, b->segment->id))
+	if (b->segment->pool == ch->pool)
 		return 0;
-	m.channel_segment.member = ch->member;
-	m.channel_segment.segment = b->segment->id;
-	r = rpc(ch->client, &m, WIRE_GRANT, NULL);
-	if (r == 0)
-		channel_add_segment(ch, b->segment->id);
-	/* its consumers find out */
-	return r == SHARE_EDISCONNECTED ? 0 : r;
+	r = channel_ask_for_segment(ch, b->segment->id);
+	if (r == SHARE_EDISCONNECTED)
+		r = fail(SHARE_EINVAL, "the buffer is not of the channel's pool");
+	return r;
 }
 
 /* A handle of a message that is only the message's cannot be given away. */

@@ -124,6 +124,7 @@ share_client *client_new(void)
 	LIST_INIT(&c->watches);
 	LIST_INIT(&c->operations);
 	LIST_INIT(&c->retired);
+	TAILQ_INIT(&c->ahead);
 	LIST_INIT(&c->peers);
 	LIST_INIT(&c->streams);
 	c->slots_used[0] = 1; /* 0 is no timeline */

@@ -78,6 +78,8 @@ struct share_client {
 	struct segment **segments; /* by the low half of their identifier */
 	uint32_t n_segments;
 	LIST_HEAD(, segment) retired; /* to be unmapped when nobody is delivering */
+	TAILQ_HEAD(, segment) ahead;  /* those that came before they were needed, oldest first */
+	uint32_t n_ahead;
 	LIST_HEAD(, peer_page) peers;
 	uint32_t n_peers;
 	LIST_HEAD(, share_host_stream) streams;
@@ -231,6 +233,11 @@ void rpc_retire_locked(share_client *c);
 /* Reads what is there without blocking, if nobody else is reading. With the lock held, which is
  * given up in between. */
 void rpc_poll_locked(share_client *c);
+void rpc_poll(share_client *c); /* without the lock */
+
+/* The broker is lost: what it had sent before is read to the end, of which segments count.
+ * Without the lock. */
+void rpc_read_rest(share_client *c);
 
 /* In watch.c and lookup.c. With the lock held, but for the last. */
 void watch_name_changed(share_client *c, const struct wire_name_event *m);

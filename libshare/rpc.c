@@ -109,6 +109,8 @@ static void deliver_unasked(share_client *c, const struct wire_message *m)
 	case WIRE_TRIM:
 		magazine_trim_locked(c, &m->trim);
 		break;
+	case WIRE_GRANT: /* of a segment, ahead: it has been entered */
+		break;
 	case WIRE_ERROR:
 		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
 			 (int)m->error.detail.size, (const char *)m->error.detail.data);
@@ -130,14 +132,17 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 		client_mark_lost(c, wire_error_text(fault));
 		return;
 	}
-	if (m.serial == 0) {
-		deliver_unasked(c, &m);
-		return;
-	}
-	/* whether or not anybody still wants the grant: the broker sends a descriptor once */
+	/* whether or not anybody still wants the grant: the broker sends a descriptor once, and
+	 * when it is gone never again */
 	if (m.type == WIRE_GRANT && grant_arrived_locked(c, &m.grant, fds) < 0) {
 		client_mark_lost(c,
 				 "the broker sent a grant that makes no sense, or memory is out");
+		return;
+	}
+	if (c->lost)
+		return;
+	if (m.serial == 0) {
+		deliver_unasked(c, &m);
 		return;
 	}
 	call = find_call(c, m.serial);
@@ -161,8 +166,8 @@ static const char *reason(int r)
 }
 
 /* Takes the role of the reader for one packet. @events: also return when the socket is ready for
- * this (POLLOUT). The lock is given up while it blocks. */
-static void read_one_locked(share_client *c, bool wait, short events)
+ * this (POLLOUT). The lock is given up while it blocks. False when there was none. */
+static bool read_one_locked(share_client *c, bool wait, short events)
 {
 	size_t size = WIRE_PACKET_MAX;
 	struct fd_list fds = {.n = 0};
@@ -178,7 +183,7 @@ static void read_one_locked(share_client *c, bool wait, short events)
 	}
 	r = packet_receive(c->socket, c->packet, &size, &fds, wait);
 	pthread_mutex_lock(&c->lock);
-	if (r == 0 && !c->lost)
+	if (r == 0)
 		deliver(c, c->packet, size, &fds);
 	else if (r != 0 && r != -EAGAIN)
 		client_mark_lost(c, reason(r));
@@ -186,6 +191,7 @@ static void read_one_locked(share_client *c, bool wait, short events)
 	c->reading = false;
 	pthread_cond_broadcast(&c->arrived);
 	send_later_locked(c);
+	return r == 0;
 }
 
 void rpc_poll_locked(share_client *c)
@@ -194,6 +200,25 @@ void rpc_poll_locked(share_client *c)
 
 	while (!c->reading && !c->lost && poll(&p, 1, 0) > 0)
 		read_one_locked(c, false, 0);
+}
+
+void rpc_poll(share_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	rpc_poll_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void rpc_read_rest(share_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->lost) {
+		if (c->reading) /* it comes to the end, or just has */
+			pthread_cond_wait(&c->arrived, &c->lock);
+		else if (!read_one_locked(c, false, 0))
+			break;
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -270,6 +295,7 @@ static void send_later_locked(share_client *c)
 		return;
 	c->sending_later = true;
 	do {
+		segments_map_ahead_locked(c);
 		segments_unmap_retired_locked(c);
 		peers_forget_dead_locked(c);
 		while (c->n_later > 0 && !c->lost) {

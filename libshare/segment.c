@@ -5,6 +5,10 @@
  * mapping by the first buffer that needs it; the descriptor is closed then. Knows nothing of
  * buffers: the broker says when a segment has none left.
  *
+ * Consumers of channels are sent segments ahead, so that no message needs the broker. Most of these
+ * wait for their first buffer like all others; beyond a number of them the oldest are mapped, as
+ * mappings cost a process less than descriptors do.
+ *
  * Mapping GPU memory calls the driver, which takes its time. So it is done under a lock of the
  * segment's own, and unmapping by whoever is about to send: the thread that reads the socket only
  * makes notes.
@@ -19,6 +23,7 @@
 #include "libshare/timeline.h"
 
 #define SEGMENTS_MAX (1u << 20)
+#define AHEAD_MAX    64
 
 static void close_side(struct side *side)
 {
@@ -40,6 +45,12 @@ static struct segment *find(share_client *c, uint64_t id)
 	struct segment *s = index < c->n_segments ? c->segments[index] : NULL;
 
 	return s && s->id == id ? s : NULL;
+}
+
+static void put_locked(share_client *c, struct segment *s)
+{
+	if (--s->refs == 0)
+		LIST_INSERT_HEAD(&c->retired, s, link);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -77,6 +88,7 @@ static int add(share_client *c, const struct wire_grant *m, struct segment **out
 	if (!s)
 		return -ENOMEM;
 	s->id = m->segment;
+	atomic_init(&s->pool, m->pool);
 	s->size = m->segment_size;
 	s->kind = memory_kind_by_id(m->kind);
 	memcpy(&s->recipe, m->recipe.data, sizeof(s->recipe));
@@ -93,6 +105,25 @@ static int add(share_client *c, const struct wire_grant *m, struct segment **out
 	c->segments[index] = s;
 	*out = s;
 	return 0;
+}
+
+/* It is needed, or gone. */
+static void no_longer_ahead_locked(share_client *c, struct segment *s)
+{
+	if (!s->is_ahead)
+		return;
+	TAILQ_REMOVE(&c->ahead, s, of_ahead);
+	c->n_ahead--;
+	s->is_ahead = false;
+}
+
+static void came_ahead_locked(share_client *c, struct segment *s)
+{
+	if (s->is_ahead)
+		return;
+	TAILQ_INSERT_TAIL(&c->ahead, s, of_ahead);
+	c->n_ahead++;
+	s->is_ahead = true;
 }
 
 int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_list *fds)
@@ -128,6 +159,8 @@ int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_
 	side = m->mode == SHARE_RDWR ? &s->writing : &s->reading;
 	fd_close(side->fd);
 	side->fd = fd_list_take(fds, 0);
+	if (m->buffer == 0)
+		came_ahead_locked(c, s);
 	return 0;
 }
 
@@ -229,30 +262,48 @@ static struct memory_mapping *mapping_of(struct segment *s, bool writable)
 	return writable || s->single ? &s->writing.mapping : &s->reading.mapping;
 }
 
+/* With its lock held. */
+static int reach(struct segment *s, bool writable)
+{
+	struct memory_fault fault = {.text = ""};
+	int r = s->kind->on_device ? memory_reach(mapping_of(s, writable), &fault) : 0;
+
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+static int map(share_client *c, struct segment *s, bool writable)
+{
+	int r = s->single ? map_single(c, s, writable) : map_side(c, s, writable);
+
+	return r == 0 ? reach(s, writable) : r;
+}
+
+static struct segment *find_and_ref(share_client *c, uint64_t id)
+{
+	struct segment *s;
+
+	pthread_mutex_lock(&c->lock);
+	s = find(c, id);
+	if (s) {
+		s->refs++;
+		no_longer_ahead_locked(c, s);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return s;
+}
+
 int segment_get(share_client *c, const struct wire_grant *m, bool writable, struct segment **out,
 		struct memory_mapping **mapping)
 {
-	struct memory_fault fault = {.text = ""};
-	struct segment *s;
+	struct segment *s = find_and_ref(c, m->segment);
 	int r;
 
-	pthread_mutex_lock(&c->lock);
-	s = find(c, m->segment);
-	if (s)
-		s->refs++;
-	pthread_mutex_unlock(&c->lock);
 	if (!s || m->offset > s->size || m->size > s->size - m->offset) {
 		segment_put(c, s);
 		return fail(SHARE_EPROTO, "the broker sent a buffer outside of its segment");
 	}
-
 	pthread_mutex_lock(&s->importing);
-	r = s->single ? map_single(c, s, writable) : map_side(c, s, writable);
-	if (r == 0 && s->kind->on_device) {
-		r = memory_reach(mapping_of(s, writable), &fault);
-		if (r != 0)
-			fail(r, "%s", fault.text);
-	}
+	r = map(c, s, writable);
 	pthread_mutex_unlock(&s->importing);
 	if (r != 0) {
 		segment_put(c, s);
@@ -263,35 +314,92 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 	return 0;
 }
 
-int segment_find(share_client *c, uint64_t id, bool writable, struct segment **out,
-		 struct memory_mapping **mapping)
+/* What it takes to map it. With its lock held, under which descriptors only come. */
+static bool has_descriptor(share_client *c, struct segment *s, bool writable)
 {
-	struct memory_fault fault = {.text = ""};
-	struct memory_mapping *m;
-	struct segment *s;
+	bool has;
+
+	pthread_mutex_lock(&c->lock);
+	has = (writable ? &s->writing : &s->reading)->fd >= 0;
+	pthread_mutex_unlock(&c->lock);
+	return has;
+}
+
+/* 1, 0 when it is not here, or an error. With its lock held. */
+static int map_if_here(share_client *c, struct segment *s, bool writable)
+{
+	const struct memory_mapping *m = mapping_of(s, writable);
 	int r = 0;
 
+	if (m->address && (m->writable || !writable))
+		r = reach(s, writable);
+	else if (has_descriptor(c, s, writable))
+		r = map(c, s, writable);
+	else
+		return 0;
+	return r == 0 ? 1 : r;
+}
+
+int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
+		 struct memory_mapping **mapping)
+{
+	struct segment *s = find_and_ref(c, id);
+	uint64_t is_of = s ? s->pool : 0;
+	int r;
+
 	*out = NULL;
+	if (is_of != pool) {
+		segment_put(c, s);
+		return is_of ? fail(SHARE_EPROTO, "a producer sent a buffer of another pool") : 0;
+	}
+	pthread_mutex_lock(&s->importing);
+	r = map_if_here(c, s, writable);
+	pthread_mutex_unlock(&s->importing);
+	if (r != 1) {
+		segment_put(c, s);
+		return r;
+	}
+	*out = s;
+	*mapping = mapping_of(s, writable);
+	return 0;
+}
+
+void segment_is_of(share_client *c, uint64_t id, uint64_t pool)
+{
+	struct segment *s;
+
 	pthread_mutex_lock(&c->lock);
 	s = find(c, id);
-	if (s)
-		s->refs++;
+	if (s && !s->pool)
+		s->pool = pool;
 	pthread_mutex_unlock(&c->lock);
-	if (!s)
-		return 0;
+}
+
+/* In which mode it came is known by its descriptors. */
+static void map_as_it_came(share_client *c, struct segment *s)
+{
+	bool writable;
+
 	pthread_mutex_lock(&s->importing);
-	m = mapping_of(s, writable);
-	if (m->address && (m->writable || !writable)) {
-		r = s->kind->on_device ? memory_reach(m, &fault) : 0;
-		if (r == 0) {
-			*out = s;
-			*mapping = m;
-		}
-	}
+	pthread_mutex_lock(&c->lock);
+	writable = s->writing.fd >= 0;
+	pthread_mutex_unlock(&c->lock);
+	map_if_here(c, s, writable); /* if not now, then when it is needed */
 	pthread_mutex_unlock(&s->importing);
-	if (!*out)
-		segment_put(c, s);
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+void segments_map_ahead_locked(share_client *c)
+{
+	while (c->n_ahead > AHEAD_MAX) {
+		struct segment *s = TAILQ_FIRST(&c->ahead);
+
+		s->refs++;
+		no_longer_ahead_locked(c, s);
+		pthread_mutex_unlock(&c->lock);
+		map_as_it_came(c, s);
+		pthread_mutex_lock(&c->lock);
+		put_locked(c, s);
+	}
 }
 
 /* The first from @at on, with a reference. */
@@ -335,12 +443,6 @@ struct segment *segment_on_device(share_client *c, struct memory_mapping **mappi
 /* ------------------------------------------------------------------------------------------- */
 /* Ending                                                                                      */
 
-static void put_locked(share_client *c, struct segment *s)
-{
-	if (--s->refs == 0)
-		LIST_INSERT_HEAD(&c->retired, s, link);
-}
-
 void segment_put(share_client *c, struct segment *s)
 {
 	if (!s)
@@ -358,6 +460,7 @@ void segment_retire_locked(share_client *c, uint64_t id)
 
 	if (s) {
 		c->segments[(uint32_t)id] = NULL;
+		no_longer_ahead_locked(c, s);
 		put_locked(c, s);
 		return;
 	}

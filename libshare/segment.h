@@ -17,6 +17,7 @@ struct side {
 
 struct segment {
 	uint64_t id;
+	_Atomic uint64_t pool; /* 0: a broker of before version 2 did not say */
 	uint64_t size;
 	const struct memory_kind *kind;
 	struct memory_recipe recipe;
@@ -26,6 +27,8 @@ struct segment {
 	/* under the client's lock */
 	unsigned refs;            /* the table's, and one a buffer handle or import under way */
 	LIST_ENTRY(segment) link; /* once the last is gone: waits to be unmapped */
+	TAILQ_ENTRY(segment) of_ahead;
+	bool is_ahead; /* it came before it was needed, and is not mapped yet */
 
 	/* Mappings are only made under this, which is taken before the client's lock if both are,
 	 * and only go with the last reference. */
@@ -44,10 +47,13 @@ int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_
 int segment_get(share_client *c, const struct wire_grant *m, bool writable, struct segment **out,
 		struct memory_mapping **mapping);
 
-/* The same of a segment that is here and mapped already, by its identifier; *out is NULL when it is
- * not. */
-int segment_find(share_client *c, uint64_t id, bool writable, struct segment **out,
+/* The same of a segment by its identifier, if it is here, mapped or not, and known to be of this
+ * pool; *out is NULL when it is not. */
+int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping);
+
+/* The broker says that it is of this pool. Without the lock. */
+void segment_is_of(share_client *c, uint64_t id, uint64_t pool);
 
 /* Some segment of GPU memory that this client has mapped; NULL when there is none. */
 struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);
@@ -61,6 +67,10 @@ void segment_retire_locked(share_client *c, uint64_t id);
 /* Unmaps what has been retired and says so; gives the lock up in between, as unmapping GPU memory
  * may have to wait for the device. By one thread at a time. */
 void segments_unmap_retired_locked(share_client *c);
+
+/* Maps what came ahead, where there is so much of it that this process could run out of
+ * descriptors. As the one above. */
+void segments_map_ahead_locked(share_client *c);
 
 /* Unmaps everything. Without the lock: nobody else has the client any more. */
 void segments_done(share_client *c);

@@ -25,7 +25,9 @@
 
 /* From which on tensors go with names and tokens. */
 #define WIRE_VERSION_TENSORS 2
-#define WIRE_TENSOR_MAX      272 /* bytes */
+/* From which on clients are sent segments that they have not asked for. */
+#define WIRE_VERSION_AHEAD 2
+#define WIRE_TENSOR_MAX    272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                            \
@@ -53,7 +55,9 @@
 	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING,                                          \
 	  "One more reference on a buffer for this client. Descriptors: the segment's, if "        \
 	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "        \
-	  "owner's pidfd.")                                                                        \
+	  "owner's pidfd. With serial 0, unasked and without a buffer (0), since version 2: a "    \
+	  "segment of the pool of a channel that the client is a consumer of, before a message "   \
+	  "can lie in it.")                                                                        \
 	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE,                                          \
 	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")   \
 	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, "Makes a name lead to a buffer.")   \
@@ -114,7 +118,8 @@
 	M(CHANNEL_READY, channel_ready, 47, TO_BROKER, 0, 0, 1, DONE,                              \
 	  "The client has mapped its page. The broker seals it; from now on it takes part.")       \
 	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 1, CHANNEL_MEMBERS,                     \
-	  "Asks who takes part now.")                                                              \
+	  "Asks who takes part now. A consumer is sent the segments of the channel's pool that "   \
+	  "it does not have, ahead of the answer.")                                                \
 	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING,                      \
 	  "The members of the other role. Descriptors: three for each member that has "            \
 	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and the end of its doorbell "    \
@@ -126,7 +131,8 @@
 	  "A consumer has received and acknowledged all it will of a producer that is gone, or "   \
 	  "does not wait for it any more.")                                                        \
 	M(CHANNEL_SEGMENT, channel_segment, 52, TO_BROKER, 0, 0, 1, GRANT,                         \
-	  "A consumer asks for a segment that a message lies in. The GRANT has no buffer (0).")    \
+	  "Asks for a segment of a channel's pool, that a message lies in or will lie in. The "    \
+	  "GRANT has no buffer (0).")                                                              \
 	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT,                           \
 	  "A consumer asks for a reference of its own on the buffer of a message it has.")         \
 	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING,                                       \
@@ -235,7 +241,8 @@
 	V(M, more, 4096, 1,                                                                        \
 	  "struct wire_more each: further buffers of the same size in the same "                   \
 	  "segment, with nothing to wait for; one reference on each")                              \
-	V(M, tensor, WIRE_TENSOR_MAX, 2, "what came with the name or the token")
+	V(M, tensor, WIRE_TENSOR_MAX, 2, "what came with the name or the token")                   \
+	F(M, u64, pool, 2, "identifier of the pool that the segment is of")
 #define WIRE_FIELDS_release(F, V, M)                                                        \
 	F(M, u64, buffer, 1, "identifier")                                                  \
 	F(M, u64, timeline, 1, "the fence behind the client's last use; 0: none is needed") \
@@ -353,11 +360,11 @@
 	V(M, shape, 32, 1, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)  F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_members(F, V, M)                                           \
-	F(M, u32, epoch, 1, "of the control page: what this answers")                  \
-	F(M, u32, more, 1, "1: descriptors of further members did not fit: ask again") \
-	V(M, members, 4096, 1,                                                         \
-	  "struct wire_member each: all of the other role, but for those "             \
+#define WIRE_FIELDS_channel_members(F, V, M)                                        \
+	F(M, u32, epoch, 1, "of the control page: what this answers")               \
+	F(M, u32, more, 1, "1: further members or segments did not fit: ask again") \
+	V(M, members, 4096, 1,                                                      \
+	  "struct wire_member each: all of the other role, but for those "          \
 	  "that did not fit")
 #define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \

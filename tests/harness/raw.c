@@ -134,9 +134,14 @@ int raw_farewell(struct raw *r)
 
 void raw_greet(struct raw *r, const char *label)
 {
+	raw_greet_in(r, label, WIRE_VERSION);
+}
+
+void raw_greet_in(struct raw *r, const char *label, uint32_t version)
+{
 	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
 
-	hello.hello.version = WIRE_VERSION;
+	hello.hello.version = version;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
 	hello.hello.label = raw_text(label);
 	raw_ask(r, &hello, WIRE_WELCOME);

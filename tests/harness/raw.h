@@ -28,6 +28,8 @@ enum raw_event { RAW_MESSAGE, RAW_END, RAW_NOTHING };
 void raw_connect(struct raw *r);
 /* HELLO, WELCOME, READY, DONE. */
 void raw_greet(struct raw *r, const char *label);
+/* The same, as one that speaks an older version of the protocol. */
+void raw_greet_in(struct raw *r, const char *label, uint32_t version);
 /* Both. */
 void raw_open(struct raw *r, const char *label);
 /* The socket, and whatever it got. The mapping of the page stays: processes die with it. */

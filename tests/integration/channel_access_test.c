@@ -224,8 +224,10 @@ static void bob_tries_the_descriptors(struct child *self, void *data)
 	struct wire_message open = party_request("frames", SHARE_CONSUMER);
 	struct wire_message segment = {.type = WIRE_CHANNEL_SEGMENT};
 	struct wire_message retain = {.type = WIRE_CHANNEL_RETAIN};
-	struct listing l;
+	struct wire_message sync = {.type = WIRE_CHANNEL_SYNC, .serial = 1000};
+	struct wire_member her;
 	struct party p;
+	uint64_t given;
 	struct raw r;
 
 	(void)self, (void)data;
@@ -236,22 +238,30 @@ static void bob_tries_the_descriptors(struct child *self, void *data)
 	fd_list_close(&r.fds);
 	party_join(&p, &r, "frames", SHARE_CONSUMER);
 	expect_read_only(p.page_fd, 4096); /* his own, now that it is sealed */
-	party_sync(&p, &l);
-	check_eq(l.n, 1);
-	check_eq(r.fds.n, 3);
-	expect_read_only(r.fds.fds[0], channel_ring_size(&p.shape));
-	fd_list_close(&r.fds);
-
-	child_exchange(self, "joined", NULL, 0, &segment.channel_segment.segment, 8);
-	segment.channel_segment.member = p.id;
-	raw_ask(&r, &segment, WIRE_GRANT);
+	sync.channel_sync.member = p.id;
+	check_eq(raw_send(&r, &sync), 0);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_GRANT);
 	check_eq(r.m.grant.mode, SHARE_RDONLY);
 	check_eq(r.fds.n, 1);
 	expect_read_only(r.fds.fds[0], 4096);
+	given = r.m.grant.segment;
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_CHANNEL_MEMBERS);
+	check_eq(r.fds.n, 3);
+	expect_read_only(r.fds.fds[0], channel_ring_size(&p.shape));
+	memcpy(&her, r.m.channel_members.members.data, sizeof(her));
 	fd_list_close(&r.fds);
+
+	child_exchange(self, "joined", NULL, 0, &segment.channel_segment.segment, 8);
+	check_eq(given, segment.channel_segment.segment);
+	segment.channel_segment.member = p.id;
+	raw_ask(&r, &segment, WIRE_GRANT);
+	check_eq(r.m.grant.mode, SHARE_RDONLY);
+	check_eq(r.fds.n, 0);
 	/* a buffer of hers that is not in flight is none of his business */
 	retain.channel_retain.member = p.id;
-	retain.channel_retain.producer = l.members[0].member;
+	retain.channel_retain.producer = her.member;
 	child_exchange(self, "mapped", NULL, 0, &retain.channel_retain.buffer, 8);
 	raw_ask_error(&r, &retain, SHARE_ENOENT);
 }

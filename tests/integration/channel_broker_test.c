@@ -343,15 +343,20 @@ Test(channel_broker, a_consumer_gets_the_segments_of_the_pool_for_reading)
 	join_both();
 	put_one(0, 1);
 	segment = a.m.grant.segment;
-	m = segment_request(consumer.id, segment);
-	raw_ask(&b, &m, WIRE_GRANT);
+	/* before its first message, unasked */
+	check_eq(raw_receive(&b, 0), RAW_MESSAGE);
+	check_eq(b.m.type, WIRE_GRANT);
+	check_eq(b.m.serial, 0);
 	check_eq(b.m.grant.buffer, 0);
 	check_eq(b.m.grant.segment, segment);
+	check_eq(b.m.grant.pool, consumer.pool);
 	check_eq(b.m.grant.mode, SHARE_RDONLY);
 	check_eq(b.m.grant.flags, WIRE_GRANT_SEGMENT);
 	check_eq(b.fds.n, 1);
 	check_eq(fcntl(b.fds.fds[0], F_GETFL) & O_ACCMODE, O_RDONLY);
+	m = segment_request(consumer.id, segment);
 	raw_ask(&b, &m, WIRE_GRANT);
+	check_eq(b.m.grant.segment, segment);
 	check_eq(b.fds.n, 0);
 	m = segment_request(consumer.id, segment + 1);
 	raw_ask_error(&b, &m, SHARE_ENOENT);

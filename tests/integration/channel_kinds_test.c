@@ -77,3 +77,46 @@ ConformanceTest(a_channel_carries_memory)
 	share_pool_close(p);
 	share_disconnect(c);
 }
+
+/* Never anywhere but asleep in share_recv(), until there is a message. */
+static void sleep_in_channel(struct child *self, void *data)
+{
+	share_client *c = child_connect("consumer");
+	share_channel *ch = open_channel(c, SHARE_CONSUMER);
+	share_message m;
+
+	(void)data;
+	child_point(self, "ready");
+	check_ok(share_recv(ch, FOREVER, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(ch);
+	share_disconnect(c);
+}
+
+ConformanceTest(consumers_that_sleep_keep_no_memory_of_the_pool)
+{
+	share_client *c = connect_as("test");
+	share_pool_options options = OPTIONS;
+	struct child *child;
+	share_channel *ch;
+	share_buffer *b;
+	share_pool *p;
+
+	options.release_threshold = 0;
+	p = conformance_pool(c, kind, options);
+	check_ok(share_pool_set_cache(p, 0));
+	ch = open_channel(c, SHARE_PRODUCER);
+	child = child_start(sleep_in_channel, NULL);
+	child_wait(child, "ready");
+	child_go(child);
+	for (int i = 0; i < 3; i++) {
+		b = allocate(p, SIZE, NULL);
+		check_ok(share_release(b, NULL));
+		settle(c, s.segment_bytes == 0);
+	}
+	check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	child_finish(child);
+	share_channel_close(ch);
+	share_pool_close(p);
+	share_disconnect(c);
+}
