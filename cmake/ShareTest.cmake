@@ -3,8 +3,10 @@
 # share_add_test(NAME SOURCES file... [LIBRARIES target...] [LABELS label...] [TIMEOUT seconds])
 #   A Criterion program, built and registered with CTest.
 #
-# share_add_program_test(NAME COMMAND command... [LABELS label...] [TIMEOUT seconds])
-#   A script or plain program. Exit code 77 says "skipped", as with all our tests.
+# share_add_program_test(NAME COMMAND command... [NEEDS target...] [LABELS label...]
+#                        [TIMEOUT seconds])
+#   A script or plain program. Exit code 77 says "skipped", as with all our tests. Where one of the
+#   targets (or the program) is not built yet, the test fails and says how to build it.
 #
 # Criterion cannot run under ThreadSanitizer (its issue 274), so in a build for that, share_add_test
 # makes nothing, and says so once; programs with a main() of their own run there.
@@ -15,16 +17,32 @@ else()
   pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion>=2.4)
 endif()
 
+set(SHARE_TEST_BUILT ${CMAKE_CURRENT_LIST_DIR}/../tests/harness/built.sh)
+# For those who run what a user has, and those who install it.
+set(SHARE_TEST_PROGRAMS share-broker share-agent share-run sharectl)
+set(SHARE_TEST_INSTALLED ${SHARE_TEST_PROGRAMS} share share-static)
+
 function(share_add_program_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;NEEDS;LABELS")
   if(NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "share_add_program_test(${name}): needs COMMAND, LABELS and TIMEOUT only")
+    message(FATAL_ERROR
+      "share_add_program_test(${name}): needs COMMAND, NEEDS, LABELS and TIMEOUT only")
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
 
-  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  list(POP_FRONT arg_COMMAND program)
+  if(TARGET ${program})
+    list(APPEND arg_NEEDS ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
+  set(needs)
+  foreach(target IN LISTS arg_NEEDS)
+    list(APPEND needs ${target} $<TARGET_FILE:${target}>)
+  endforeach()
+  add_test(NAME ${name} COMMAND ${SHARE_TEST_BUILT} ${CMAKE_BINARY_DIR} ${needs} --
+    ${program} ${arg_COMMAND})
   # Sanitizers may find something in a process whose exit code nobody sees, and Criterion forgives
   # what fails in a .fini: their words count.
   set_tests_properties(${name} PROPERTIES
