@@ -88,6 +88,8 @@ Test(handles, a_client_is_given_up_once)
 	check_given_up(share_watch_names(c, "", on_change, NULL, &watch));
 	check_given_up(share_list(c, "", on_name, NULL));
 	check_given_up(share_inspect(c, "pools", on_json, NULL));
+	check_given_up(share_revoke_id(c, 1));
+	check_given_up(share_drop_client(c, 1));
 	check_given_up(share_fence_record(c, NULL, &fence));
 	check_given_up(share_host_stream_create(c, &stream));
 	check_given_up(share_event_create(c, NULL, &event));
