@@ -19,8 +19,25 @@ thread, and be closed while others wait with it. Objects made before a fork rais
 
 from __future__ import annotations
 
+import json as _json
+
 from . import _core, _dtype, _errors, _streams
-from ._core import Array, Client, HostStream, Pool
+from ._core import (
+    Array,
+    Caller,
+    Client,
+    Consumer,
+    Event,
+    Fence,
+    HostStream,
+    Message,
+    Operation,
+    Pending,
+    Pool,
+    Producer,
+    Watch,
+    Worker,
+)
 from ._core import version as __version__
 from ._errors import (
     Busy,
@@ -48,9 +65,25 @@ from ._errors import (
     TimedOut,
 )
 
-_core._set_up(_errors.by_number, _errors.Closed, _dtype.code, _streams.current)
+_core._set_up(
+    _errors.by_number,
+    _errors.Closed,
+    _dtype.code,
+    _streams.current,
+    _json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode,
+    _json.loads,
+)
 
-from . import _array  # noqa: E402
+from . import _array, _channel, _pickle  # noqa: E402
 from ._client import Name, connect  # noqa: E402
+from ._pickle import client_of  # noqa: E402
+from ._watch import Change  # noqa: E402
 
-__all__ = [name for name in dir() if not name.startswith("_") and name != "annotations"]
+__all__ = [
+    "Array", "Busy", "Caller", "Canceled", "Change", "Client", "Closed", "Consumer", "Denied",
+    "DeviceFailed", "Disconnected", "Error", "Event", "Exists", "Fence", "Forked", "HostStream",
+    "InvalidArgument", "Message", "Name", "NoBroker", "NoDevice", "NotFound", "NotReady",
+    "NotSupported", "Operation", "OutOfMemory", "OwnerDied", "PeerGone", "Pending", "Pool",
+    "Producer", "ProtocolError", "QuotaExceeded", "Stale", "SystemCallFailed", "TimedOut", "Watch",
+    "Worker", "client_of", "connect",
+]

@@ -24,13 +24,12 @@ static void copy_tensor(share_tensor *to, const share_tensor *from)
 	memcpy(to->strides, from->strides, n);
 }
 
-struct array *array_make(struct client *client, share_buffer *b, const share_tensor *t,
-			 struct stream stream, bool on_gpu)
+struct array *array_new(struct client *client, share_buffer *b, const share_tensor *t,
+			struct stream stream, bool on_gpu)
 {
 	struct array *a = PyObject_Malloc(sizeof(*a));
 
 	if (!a) {
-		UNLOCKED(buffer_release(b, stream.p));
 		PyErr_NoMemory();
 		return NULL;
 	}
@@ -47,6 +46,16 @@ struct array *array_make(struct client *client, share_buffer *b, const share_ten
 	a->on_gpu = on_gpu;
 	a->readonly = share_mode(b) != SHARE_RDWR;
 	copy_tensor(&a->t, t);
+	return a;
+}
+
+struct array *array_make(struct client *client, share_buffer *b, const share_tensor *t,
+			 struct stream stream, bool on_gpu)
+{
+	struct array *a = array_new(client, b, t, stream, on_gpu);
+
+	if (!a)
+		UNLOCKED(release_behind(b, stream.p));
 	return a;
 }
 
@@ -106,8 +115,8 @@ static void end(struct array *a)
 		PyThreadState *state = PyEval_SaveThread();
 
 		for (struct recorded *r = a->recorded; r; r = r->next)
-			buffer_release(share_retain(b), r->stream);
-		buffer_release(b, a->stream);
+			release_behind(share_retain(b), r->stream);
+		release_behind(b, a->stream);
 		PyEval_RestoreThread(state);
 	}
 	if (b)
@@ -152,6 +161,12 @@ void array_leave(struct array *a)
 {
 	if (--a->users == 0 && a->closed)
 		end(a);
+}
+
+void array_given(struct array *a)
+{
+	a->borrowed = true;
+	a->closed = true;
 }
 
 static bool record(struct array *a, struct stream stream)

@@ -107,7 +107,7 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 	if (!e)
 		return;
 	if (a->generation == process_generation())
-		UNLOCKED(buffer_release(e->b, e->stream));
+		UNLOCKED(release_behind(e->b, e->stream));
 	handle_leave(&e->client->handle);
 	free(e);
 }

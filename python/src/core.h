@@ -37,12 +37,13 @@
 
 struct core {
 	PyTypeObject *client, *pool, *array, *host_stream, *fence, *event, *operation, *watch;
-	PyTypeObject *channel, *message, *messages, *service, *pending;
+	PyTypeObject *producer, *consumer, *message, *messages, *caller, *worker, *pending;
 	PyObject *errors;         /* dict: number to class */
 	PyObject *closed;         /* class of what is raised for a handle that was given up */
 	PyObject *current_stream; /* function of the ordinal of a device: None, or a stream */
 	PyObject *dtype_code;     /* function: any dtype of any framework to a number */
 	PyObject *dtype_codes;    /* dict: what it answered before */
+	PyObject *dumps, *loads;  /* functions: what goes with a message to JSON, and back */
 	PyObject *exchange;       /* capsule of DLPack's exchange API */
 };
 extern struct core core;
@@ -53,8 +54,11 @@ PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
 /* ------------------------------------------------------------------------------------------- */
 /* error.c                                                                                     */
 
-/* Sets the exception for an error of the library's. NULL, for returning. */
+/* Sets the exception for an error of the library's, with its detail. NULL, for returning. */
 PyObject *raise_error(int r);
+PyObject *raise_named(int r, const char *detail);
+/* Borrowed. */
+PyObject *error_class(int r);
 /* None, or the exception. */
 PyObject *none_or_raise(int r);
 PyObject *raise_closed(const char *what);
@@ -99,6 +103,8 @@ int wait_slice(const struct wait *w);
 /* After a slice in which nothing came: 1 to try again, 0 when the time is over, -1 with an
  * exception, as when there was a signal. */
 int wait_again(const struct wait *w);
+/* Without the GIL; for what nothing tells. */
+void wait_a_moment(int ms);
 /* Waits for one of up to four descriptors for a slice: as wait_again(), and 1 when one is there. */
 int wait_for(const struct wait *w, const int *fds, size_t n);
 
@@ -136,6 +142,12 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 /* The stream of a share_host_stream object; NULL with an exception. */
 void *host_stream_of(PyObject *o);
 
+/* fence.c: functions of the module. */
+PyObject *fence_record(PyObject *module, PyObject *args);
+PyObject *fence_wait(PyObject *module, PyObject *args);
+PyObject *fence_synchronize(PyObject *module, PyObject *args);
+PyObject *fence_query(PyObject *module, PyObject *args);
+
 /* ------------------------------------------------------------------------------------------- */
 /* client.c, pool.c                                                                            */
 
@@ -167,7 +179,7 @@ static inline uint32_t dtype_size(uint32_t dtype)
 
 /* Without the GIL, in any thread: gives a reference up behind the work on @stream, now or, where
  * the stream does not take a signal just now, with a later one. release.c. */
-void buffer_release(share_buffer *b, void *stream);
+void release_behind(share_buffer *b, void *stream);
 
 struct recorded {
 	struct recorded *next;
@@ -194,6 +206,9 @@ struct array {
  * offset counts. */
 struct array *array_make(struct client *client, share_buffer *b, const share_tensor *t,
 			 struct stream stream, bool on_gpu);
+/* The same, but when it fails the reference stays the caller's. */
+struct array *array_new(struct client *client, share_buffer *b, const share_tensor *t,
+			struct stream stream, bool on_gpu);
 /* @b as what its sender says it is, else as bytes. */
 struct array *array_found(struct client *client, share_buffer *b, struct stream stream,
 			  bool on_gpu);
@@ -203,6 +218,8 @@ struct array *array_derive(struct array *of, const share_tensor *t);
 share_buffer *array_enter(struct array *a);
 void array_leave(struct array *a);
 bool array_is_usable(struct array *a); /* or the exception */
+/* Its reference is somebody else's now. */
+void array_given(struct array *a);
 struct stream array_home(const struct array *a);
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
@@ -225,6 +242,67 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 PyObject *array_dlpack_device(PyObject *self, PyObject *ignored);
 PyObject *array_cuda_interface(PyObject *self, void *ignored);
 bool exchange_make(void); /* fills core.exchange */
+
+/* ------------------------------------------------------------------------------------------- */
+/* message.c, channel.c, service.c                                                              */
+
+/* A member of a channel or a service: what its messages need of it. */
+struct member {
+	PyObject_HEAD struct handle handle; /* share_channel or share_service */
+	PyObject *weak;
+	struct client *client;
+	bool on_gpu, readonly_ok;
+};
+
+struct message {
+	PyObject_HEAD PyObject *weak;
+	struct member *of;
+	struct array *array; /* made when it is asked for; borrowed as long as nobody else has it */
+	void *stream;
+	PyObject *owner;
+	unsigned users, generation;
+	int header; /* bytes of the data that describe the array; -1: not looked at */
+	bool is_request, done;
+	share_message m;
+};
+
+/* An empty one, for the library to fill; its stream is borrowed. */
+struct message *message_new(struct member *of, struct stream stream, bool is_request);
+/* As PyObject_Free(), for one in which nothing came. */
+void message_discard(struct message *m);
+/* @r of a call that may have filled it: the message; or NULL with the exception, which has the
+ * message if there is one. */
+PyObject *message_or_raise(struct message *m, int r);
+/* 0, or -1 with an exception. */
+int message_ack(struct message *m, PyObject *stream);
+
+/* What is sent: an Array or nothing, and data. */
+struct outgoing {
+	share_buffer *b;
+	struct array *array; /* entered */
+	size_t size;
+	unsigned char data[SHARE_TENSOR_ENCODED_MAX + SHARE_MESSAGE_DATA_MAX];
+};
+/* @meta and @data may be NULL. False with an exception; else to be given to outgoing_end(). */
+bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObject *data);
+void outgoing_end(struct outgoing *o);
+
+PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, void *handle,
+		     void (*give_up)(void *));
+PyObject *member_close(PyObject *o, PyObject *ignored);
+extern PyGetSetDef member_getters[];
+extern PyMemberDef member_members[];
+void member_dealloc(PyObject *o);
+/* A call without the GIL that waits for a message, in slices. */
+PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
+			 int (*function)(void *, int, void *, share_message *));
+
+/* channel.c: what iterates over a consumer or a worker. */
+PyObject *member_iterate(PyObject *o);
+PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
+extern const char member_messages_doc[];
+/* NULL with SHARE_EAGAIN's exception: None. */
+PyObject *none_if_not_ready(PyObject *m);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Each type of its file                                                                       */

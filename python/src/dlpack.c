@@ -36,7 +36,7 @@ struct lent {
 static void end(struct lent *l)
 {
 	if (l->generation == process_generation())
-		buffer_release(l->b, l->stream);
+		release_behind(l->b, l->stream);
 	free(l);
 }
 

@@ -7,19 +7,27 @@
 
 #include "python/src/core.h"
 
+PyObject *error_class(int r)
+{
+	PyObject *number = PyLong_FromLong(r);
+	PyObject *class =
+	    number && core.errors ? PyDict_GetItemWithError(core.errors, number) : NULL;
+
+	Py_XDECREF(number);
+	if (!class)
+		PyErr_Clear();
+	return class ? class : PyExc_RuntimeError;
+}
+
 PyObject *raise_error(int r)
 {
-	PyObject *number = PyLong_FromLong(r), *class;
-	const char *detail = share_error_detail();
+	return raise_named(r, share_error_detail());
+}
 
-	if (!number)
-		return NULL;
-	class = core.errors ? PyDict_GetItemWithError(core.errors, number) : NULL;
-	Py_DECREF(number);
-	if (PyErr_Occurred())
-		return NULL;
-	if (!class)
-		class = PyExc_RuntimeError;
+PyObject *raise_named(int r, const char *detail)
+{
+	PyObject *class = error_class(r);
+
 	if (detail && *detail)
 		PyErr_Format(class, "%s: %s", share_strerror(r), detail);
 	else

@@ -44,18 +44,12 @@ bool handle_is_usable(const struct handle *h)
 
 PyObject *handle_refuse(const struct handle *h)
 {
-	PyObject *number, *class;
-
 	if (h->generation == generation)
 		return raise_closed(h->what ? h->what : "object");
-	number = PyLong_FromLong(SHARE_EFORK);
-	class = number && core.errors ? PyDict_GetItemWithError(core.errors, number) : NULL;
-	Py_XDECREF(number);
-	if (!PyErr_Occurred())
-		PyErr_Format(class ? class : PyExc_RuntimeError,
-			     "%s: this process was forked from the one that made the %s; it has to "
-			     "connect itself",
-			     share_strerror(SHARE_EFORK), h->what);
+	PyErr_Format(error_class(SHARE_EFORK),
+		     "%s: this process was forked from the one that made the %s; it has to connect "
+		     "itself",
+		     share_strerror(SHARE_EFORK), h->what);
 	return NULL;
 }
 

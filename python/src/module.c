@@ -31,19 +31,21 @@ static void replace(PyObject **place, PyObject *by)
 PyDoc_STRVAR(set_up_doc,
 	     "_set_up(errors, closed, dtype_code, current_stream)\n--\n\n"
 	     "What the package knows: classes of errors by number, that of handles that were "
-	     "given up, and two functions.");
+	     "given up, and four functions.");
 static PyObject *set_up(PyObject *module, PyObject *args)
 {
-	PyObject *errors, *closed, *dtype_code, *current_stream;
+	PyObject *errors, *closed, *dtype_code, *current_stream, *dumps, *loads;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "O!OOO", &PyDict_Type, &errors, &closed, &dtype_code,
-			      &current_stream))
+	if (!PyArg_ParseTuple(args, "O!OOOOO", &PyDict_Type, &errors, &closed, &dtype_code,
+			      &current_stream, &dumps, &loads))
 		return NULL;
 	replace(&core.errors, errors);
 	replace(&core.closed, closed);
 	replace(&core.dtype_code, dtype_code);
 	replace(&core.current_stream, current_stream);
+	replace(&core.dumps, dumps);
+	replace(&core.loads, loads);
 	PyDict_Clear(core.dtype_codes);
 	Py_RETURN_NONE;
 }
@@ -75,6 +77,10 @@ PyMODINIT_FUNC PyInit__core(void)
 	static PyMethodDef functions[] = {
 	    {"_set_up", set_up, METH_VARARGS, set_up_doc},
 	    {"dtype_code", dtype_code, METH_O, dtype_code_doc},
+	    {"_fence_record", fence_record, METH_VARARGS, NULL},
+	    {"_fence_wait", fence_wait, METH_VARARGS, NULL},
+	    {"_fence_synchronize", fence_synchronize, METH_VARARGS, NULL},
+	    {"_fence_query", fence_query, METH_VARARGS, NULL},
 	    {NULL, NULL, 0, NULL},
 	};
 	static struct PyModuleDef definition = {
@@ -84,7 +90,9 @@ PyMODINIT_FUNC PyInit__core(void)
 	process_generation();
 	core.dtype_codes = PyDict_New();
 	if (module && core.dtype_codes && client_ready(module) && pool_ready(module) &&
-	    array_ready(module) && host_stream_ready(module) && add_errors(module) &&
+	    array_ready(module) && host_stream_ready(module) && fence_ready(module) &&
+	    event_ready(module) && watch_ready(module) && message_ready(module) &&
+	    channel_ready(module) && service_ready(module) && add_errors(module) &&
 	    PyModule_AddStringConstant(module, "version", share_version()) == 0)
 		return module;
 	Py_XDECREF(module);

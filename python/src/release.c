@@ -23,7 +23,7 @@ struct later {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct later *first;
 
-void buffer_release(share_buffer *b, void *stream);
+void release_behind(share_buffer *b, void *stream);
 
 /* 0 when it is given up, whatever became of it. */
 static int try(share_buffer *b, void *stream)
@@ -64,7 +64,7 @@ static void try_again(void)
 	}
 }
 
-void buffer_release(share_buffer *b, void *stream)
+void release_behind(share_buffer *b, void *stream)
 {
 	if (__atomic_load_n(&first, __ATOMIC_RELAXED))
 		try_again();

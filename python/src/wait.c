@@ -82,3 +82,8 @@ int wait_for(const struct wait *w, const int *fds, size_t n)
 		return PyErr_CheckSignals() < 0 ? -1 : 1;
 	return wait_again(w);
 }
+
+void wait_a_moment(int ms)
+{
+	UNLOCKED(poll(NULL, 0, ms));
+}

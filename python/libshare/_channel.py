@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""Channels and services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._client import _open_members
+from ._core import Array, Caller, Client, Consumer, Message, Pending, Pool, Producer, Worker
+from ._extend import extend
+
+_MODES = {None: 0, "broadcast": 1, "queue": 2}
+_FULL = {None: 0, "wait": 1, "fail": 2, "drop": 3}
+_FROM = {"newest": 0, "oldest": 1}
+_WRITABLE, _EXISTING = 1, 2
+_NEVER = 0xFFFFFFFF
+
+
+def _one_of(known: dict[Any, int], name: str, value: Any) -> int:
+    if value not in known:
+        raise ValueError(f"{name} is one of {', '.join(repr(k) for k in known if k)}, not {value!r}")
+    return known[value]
+
+
+def _milliseconds(stall: float | None) -> int:
+    if stall is None:
+        return 0
+    if stall == float("inf"):
+        return _NEVER
+    if not 0.001 <= stall < _NEVER / 1000:
+        raise ValueError(f"stall is a number of seconds, not {stall!r}")
+    return int(stall * 1000)
+
+
+@extend(Pool)
+class _Pool:
+    def producer(
+        self,
+        name: str,
+        *,
+        mode: str | None = None,
+        when_full: str | None = None,
+        depth: int = 0,
+        in_flight: int = 0,
+        data_max: int = 0,
+        producers: int = 0,
+        consumers: int = 0,
+        deliveries: int = 0,
+        stall: float | None = None,
+        existing: bool = False,
+    ) -> Producer:
+        """Takes part in a channel as one who sends, and makes it if there is none of that name.
+
+        mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
+        when_full: "wait" for room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
+        received. in_flight: messages not yet acknowledged. data_max: bytes with each, 256 at most.
+        producers, consumers: how many at a time. deliveries: in a queue, how often a message is
+        tried. stall: seconds until a consumer that keeps this producer waiting is left behind;
+        infinity: never. existing: NotFound rather than make it.
+
+        What is left out is as it is, or the default; who asks for something else gets Exists. Busy:
+        there are as many as there may be. Denied: producers have to be allowed to write.
+        """
+        member = Producer(
+            self, name, _one_of(_MODES, "mode", mode), _one_of(_FULL, "when_full", when_full), depth,
+            in_flight, data_max, producers, consumers, deliveries, _milliseconds(stall), 0,
+            _EXISTING if existing else 0, False,
+        )
+        _open_members.add(member)
+        return member
+
+    def consumer(
+        self,
+        name: str,
+        *,
+        mode: str | None = None,
+        when_full: str | None = None,
+        depth: int = 0,
+        in_flight: int = 0,
+        data_max: int = 0,
+        producers: int = 0,
+        consumers: int = 0,
+        deliveries: int = 0,
+        from_: str = "newest",
+        writable: bool = False,
+        existing: bool = False,
+        readonly_ok: bool = False,
+    ) -> Consumer:
+        """Takes part in a channel as one who receives; options as for producer().
+
+        from_: "newest": what is sent from now on; "oldest": and what is still there. writable:
+        messages are for writing, too. readonly_ok: see Client.lookup().
+        """
+        member = Consumer(
+            self, name, _one_of(_MODES, "mode", mode), _one_of(_FULL, "when_full", when_full), depth,
+            in_flight, data_max, producers, consumers, deliveries, 0, _one_of(_FROM, "from_", from_),
+            (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), readonly_ok,
+        )
+        _open_members.add(member)
+        return member
+
+
+class _Closes:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"<libshare.{type(self).__name__}{' closed' if self.closed else ''}>"
+
+
+class _Receives:
+    async def recv_async(self, timeout: float | None = None, **stream: Any) -> Message:
+        """As recv(), for asyncio."""
+        from . import _aio
+
+        return await _aio.receive(self, timeout, **stream)
+
+    def messages_async(self, **stream: Any) -> Any:
+        """As messages(), for ``async for``; to iterate over the object itself is the same."""
+        from . import _aio
+
+        return _aio.messages(self, **stream)
+
+    def __aiter__(self):
+        return self.messages_async()
+
+
+extend(Producer)(_Closes)
+extend(Consumer)(_Closes)
+extend(Consumer)(_Receives)
+extend(Caller)(_Closes)
+extend(Worker)(_Closes)
+extend(Worker)(_Receives)
+
+
+@extend(Producer)
+class _Producer:
+    async def send_async(self, array: Array | None = None, meta: Any = None, *,
+                         timeout: float | None = None, **options: Any) -> None:
+        """As send(), for asyncio: waits for room in another thread."""
+        import asyncio
+        import functools
+
+        await asyncio.get_running_loop().run_in_executor(
+            None, functools.partial(self.send, array, meta, timeout=timeout, **options))
+
+
+@extend(Message)
+class _Message:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if not self.closed:
+            self.ack()
+
+    def __repr__(self):
+        return f"<libshare.Message {self.number} of {self.producer:#x}{' acknowledged' if self.closed else ''}>"
+
+
+@extend(Client)
+class _Client:
+    def service(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
+                deliveries: int = 0, readonly_ok: bool = False) -> Caller:
+        """Takes part in a service as one who asks; requests and answers are of that pool.
+
+        depth: requests that wait at one worker, of one caller. callers, workers: how many at a
+        time. deliveries: a request that so many workers died of fails. What is left out is as it
+        is, or the default.
+        """
+        member = Caller(pool, name, depth, callers, workers, deliveries, readonly_ok)
+        _open_members.add(member)
+        return member
+
+    def worker(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
+               deliveries: int = 0, readonly_ok: bool = False) -> Worker:
+        """Takes part in a service as one who answers: ``for request in worker:
+        request.reply(…)``. Options as for service().
+        """
+        member = Worker(pool, name, depth, callers, workers, deliveries, readonly_ok)
+        _open_members.add(member)
+        return member
+
+
+@extend(Caller)
+class _Caller:
+    async def call_async(self, array: Array | None = None, meta: Any = None, *,
+                         data: Any = None, timeout: float | None = None, **stream: Any) -> Message:
+        """As call(), for asyncio. Canceling the task gives the call up."""
+        from . import _aio
+
+        pending = await _aio.room(lambda: self.start(array, meta, data=data, **stream), timeout)
+        try:
+            return await _aio.finish(pending, timeout, **stream)
+        finally:
+            if not pending.done:
+                pending.cancel()
+
+
+@extend(Pending)
+class _Pending:
+    async def finish_async(self, timeout: float | None = None, **stream: Any) -> Message:
+        """As finish(), for asyncio."""
+        from . import _aio
+
+        return await _aio.finish(self, timeout, **stream)
+
+    def __await__(self):
+        return self.finish_async().__await__()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in pickles: a token, which ends after its first use or with its time limit.
+
+So what carries pickles to other processes (queues and pools of multiprocessing, executors) carries
+Arrays without a copy. Whoever unpickles is connected to the same broker once, for all that comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ._client import connect
+from ._core import Array, Client
+from ._extend import extend
+
+#: How long what was pickled waits for somebody to unpickle it, in seconds.
+pickle_timeout: float = 300.0
+
+_lock = threading.Lock()
+_clients: dict[str, Client] = {}
+
+
+def client_of(address: str) -> Client:
+    """This process's client of that broker, which Arrays are unpickled with. Made when there is none,
+    as in a forked child."""
+    with _lock:
+        client = _clients.get(address)
+        if client is None or client.closed:
+            client = _clients[address] = connect(address)
+        return client
+
+
+def _load(address: str, token: bytes, readonly_ok: bool) -> Array:
+    array = client_of(address).import_(token)
+    array.readonly_ok = readonly_ok
+    return array
+
+
+@extend(Array)
+class _Array:
+    def __reduce__(self) -> Any:
+        token = self.export(mode="r" if self.readonly else "rw", timeout=pickle_timeout)
+        return _load, (self.client.address, token, self.readonly_ok)

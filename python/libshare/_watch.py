@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""What happens meanwhile: changes of names, look-ups that were started, fences, events."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from . import _core
+from ._core import Array, Client, Event, Fence, Operation, Watch
+from ._errors import Closed
+from ._extend import extend
+
+_MODES = {"r": 1, "rw": 3}
+
+
+class Change(NamedTuple):
+    """A change of a name."""
+
+    change: str  #: "published", "replaced", "unpublished"; "overflow": some were lost, list again
+    name: str
+    version: int
+    buffer: int  #: Array.id; 0 when unpublished
+
+
+@extend(Watch)
+class _Watch:
+    """Iterates over Changes, as they come."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def next(self, timeout: float | None = None) -> Change:
+        """The next Change. TimedOut, NotReady (timeout 0): there was none."""
+        return Change(*self._next(timeout))
+
+    async def next_async(self, timeout: float | None = None) -> Change:
+        """As next(), for asyncio."""
+        from . import _aio
+
+        return Change(*await _aio.mail(self, self._next, timeout))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self.next()
+        except Closed:
+            raise StopIteration from None
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        try:
+            return await self.next_async()
+        except Closed:
+            raise StopAsyncIteration from None
+
+
+@extend(Operation)
+class _Operation:
+    async def result_async(self) -> Array | None:
+        """As result(), for asyncio. Canceling the task gives the operation up."""
+        from . import _aio
+
+        try:
+            return await _aio.mail(self, self.result, None)
+        finally:
+            self.close()
+
+    def __await__(self):
+        return self.result_async().__await__()
+
+
+@extend(Client)
+class _Client:
+    def watch(self, prefix: str = "") -> Watch:
+        """Every later change of the names that start with prefix: ``for change in c.watch("a/")``,
+        or ``async for``. To see the state and all changes after it, watch first, then names().
+        Ends when it is closed.
+        """
+        return Watch(self, prefix)
+
+    def lookup_async(self, name: str, mode: str = "r", *, timeout: float | None = None,
+                     readonly_ok: bool = False, **stream: Any) -> Operation:
+        """Starts a look-up: ``a = await c.lookup_async("name", timeout=1.0)``. As lookup(), but
+        that timeout None, which waits without limit, is what is left out.
+        """
+        if mode not in _MODES:
+            raise ValueError("a mode is 'r' or 'rw'")
+        if timeout is not None and not timeout >= 0:
+            raise ValueError("a time limit is a number of seconds, 0 or more, or None")
+        milliseconds = -1 if timeout is None else min(int(timeout * 1000 + 0.999), (1 << 31) - 1)
+        return Operation(self, name, _MODES[mode], milliseconds, _one_stream(stream), readonly_ok)
+
+    def record(self, **stream: Any) -> Fence:
+        """A Fence behind all that was enqueued on the stream so far. It may be sent to other
+        processes, and forgotten. None: the calling thread, which is done already.
+        """
+        return _core._fence_record(self, _one_stream(stream))
+
+    def wait(self, fence: Fence, **stream: Any) -> None:
+        """Makes the stream wait for a fence of any process; None: the calling thread. OwnerDied:
+        its owner died before it got there. Stale: there is no such timeline any more.
+        """
+        _core._fence_wait(self, fence, _one_stream(stream))
+
+    def query(self, fence: Fence) -> bool:
+        """Whether a fence is reached. Never waits. OwnerDied: it never will be."""
+        return _core._fence_query(self, fence)
+
+    def synchronize(self, fence: Fence, timeout: float | None = None) -> None:
+        """Waits until a fence is reached. TimedOut, OwnerDied."""
+        _core._fence_synchronize(self, fence, timeout)
+
+    def event(self, *, device: str | None = None, name: str | None = None,
+              open: str | None = None, token: bytes | None = None) -> Event:
+        """An interprocess event of CUDA: a new one, which others may open by its name; or the one
+        of that name (open), or of that token. Prefer fences: see <share/event.h>.
+        """
+        return Event(self, device, name, open, token)
+
+
+def _one_stream(stream: dict[str, Any]) -> Any:
+    if stream.keys() - {"stream"}:
+        raise TypeError(f"there is no argument {', '.join(stream.keys() - {'stream'})!r}")
+    return stream.get("stream")
+
+
+@extend(Event)
+class _Event:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@extend(Array)
+class _Array:
+    async def good(self) -> None:
+        """Waits until its content is good: see status(). OwnerDied."""
+        await Operation(self.client, self)
+
+
+def _fence_equal(self: Fence, other: object) -> bool:
+    if not isinstance(other, Fence):
+        return NotImplemented
+    return (self.timeline, self.value) == (other.timeline, other.value)
+
+
+Fence.__eq__ = _fence_equal
+Fence.__hash__ = lambda self: hash((self.timeline, self.value))
+Fence.__repr__ = lambda self: f"libshare.Fence({self.timeline:#x}, {self.value})"

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Channels: their two ends, and what iterates over messages. */
+
+#include <stdlib.h>
+
+#include "python/src/core.h"
+
+/* How long a producer waits for room in one call of the library: see wait.c. */
+#define SLICE_MS 100
+
+static void give_up(void *p)
+{
+	share_channel_close(p);
+}
+
+static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_role role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct pool *pool;
+	share_channel *ch;
+	struct member *self;
+	const char *name;
+	share_client *c;
+	share_pool *p;
+	int r, ok;
+
+	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
+			      &options.when_full, &options.depth, &options.in_flight,
+			      &options.data_max, &options.producers, &options.consumers,
+			      &options.deliveries, &options.stall_ms, &options.from, &options.flags,
+			      &ok))
+		return NULL;
+	options.send_timeout_ms = SLICE_MS;
+	p = handle_enter(&pool->handle);
+	if (!p)
+		return NULL;
+	c = handle_enter(&pool->client->handle);
+	if (!c) {
+		handle_leave(&pool->handle);
+		return NULL;
+	}
+	r = share_pool_get_info(p, &info);
+	options.pool = info.name;
+	if (r == 0)
+		UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
+	handle_leave(&pool->client->handle);
+	handle_leave(&pool->handle);
+	if (r != 0)
+		return raise_error(r);
+	self = (struct member *)member_new(
+	    type, pool, role == SHARE_PRODUCER ? "producer" : "consumer", ch, give_up);
+	if (self)
+		self->readonly_ok = ok;
+	return (PyObject *)self;
+}
+
+static PyObject *open_producer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_channel(type, args, SHARE_PRODUCER);
+}
+
+static PyObject *open_consumer(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_channel(type, args, SHARE_CONSUMER);
+}
+
+PyDoc_STRVAR(
+    fileno_doc,
+    "fileno()\n--\n\n"
+    "A descriptor that is readable when there may be something to receive, or room to send. "
+    "Once it was\nasked for, receive (or send) with timeout 0 until NotReady before each wait. "
+    "Not to be read or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	struct member *self = (struct member *)o;
+	share_channel *ch = handle_enter(&self->handle);
+	int r;
+
+	(void)ignored;
+	if (!ch)
+		return NULL;
+	UNLOCKED(r = share_channel_get_fd(ch));
+	handle_leave(&self->handle);
+	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
+}
+
+PyDoc_STRVAR(stats_doc,
+	     "stats()\n--\n\n"
+	     "What came of its messages, as a dictionary of counts: sent, received, "
+	     "acknowledged, dropped,\nredelivered, set_aside, left_behind, sleeps, in_flight, "
+	     "producers, consumers, waiting.");
+static PyObject *stats(PyObject *o, PyObject *ignored)
+{
+	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
+	struct member *self = (struct member *)o;
+	share_channel *ch = handle_enter(&self->handle);
+	int r;
+
+	(void)ignored;
+	if (!ch)
+		return NULL;
+	UNLOCKED(r = share_channel_get_stats(ch, &s));
+	handle_leave(&self->handle);
+	if (r != 0)
+		return raise_error(r);
+	return Py_BuildValue(
+	    "{sKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
+	    (unsigned long long)s.received, "acknowledged", (unsigned long long)s.acknowledged,
+	    "dropped", (unsigned long long)s.dropped, "redelivered",
+	    (unsigned long long)s.redelivered, "set_aside", (unsigned long long)s.set_aside,
+	    "left_behind", (unsigned long long)s.left_behind, "sleeps",
+	    (unsigned long long)s.sleeps, "in_flight", s.in_flight, "producers", s.producers,
+	    "consumers", s.consumers, "waiting", s.waiting);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Producers                                                                                   */
+
+/* Whether to try again for want of room: 1, 0, or -1 with an exception. */
+static int room_again(struct member *self, const struct wait *w, int r)
+{
+	int again;
+
+	/* SHARE_EAGAIN: the channel does not wait */
+	if (r != SHARE_ETIMEDOUT)
+		return 0;
+	again = wait_again(w);
+	if (again > 0 && self->handle.closed) {
+		handle_refuse(&self->handle);
+		return -1;
+	}
+	return again;
+}
+
+PyDoc_STRVAR(
+    send_doc,
+    "send(array=None, meta=None, *, data=None, stream=..., timeout=None, give=False)\n--\n\n"
+    "Send an Array of the channel's pool, or None, with its dtype, shape, strides and offset, "
+    "and meta (as\nJSON) or data (bytes): what goes with the memory is data_max bytes at most. "
+    "The message has a reference\nof its own. Work that consumers enqueue comes after what was "
+    "enqueued on the stream before.\n\n"
+    "timeout: for room, where the channel waits for that. give: release(stream) in the same "
+    "step; views and\nexports of the Array keep it.\n\n"
+    "TimedOut, NotReady: no room. InvalidArgument: another pool, or too much data.");
+static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "send", {"array", "meta", "data", "stream", "timeout", "give", NULL}, 0, 2, {NULL}};
+	struct member *self = (struct member *)o;
+	PyObject *given[6];
+	struct outgoing out;
+	struct stream stream, home = {NULL, NULL};
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0, give = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]) ||
+	    (given[5] && (give = PyObject_IsTrue(given[5])) < 0) ||
+	    !outgoing_begin(&out, given[0], given[1], given[2]))
+		return NULL;
+	if (out.array)
+		home = array_home(out.array);
+	if (!stream_from(given[3], self->on_gpu, -1, home, &stream)) {
+		outgoing_end(&out);
+		return NULL;
+	}
+	ch = handle_enter(&self->handle);
+	if (!ch) {
+		outgoing_end(&out);
+		return NULL;
+	}
+	/* only who uses it alone can give it away: the message keeps it otherwise, too */
+	give = give && out.array && out.array->users == 1 && !out.array->borrowed &&
+	       !out.array->recorded && !out.array->closed;
+	do {
+		if (give)
+			UNLOCKED(r = share_give(ch, out.b, out.data, out.size, stream.p));
+		else
+			UNLOCKED(r = share_send(ch, out.b, out.data, out.size, stream.p));
+	} while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	if (r == 0 && give)
+		array_given(out.array);
+	handle_leave(&self->handle);
+	outgoing_end(&out);
+	if (again < 0)
+		return NULL;
+	if (r == 0 && given[5] && given[5] != Py_False && !give && given[0] &&
+	    given[0] != Py_None) {
+		PyObject *done = PyObject_CallMethod(given[0], "release", NULL);
+
+		return done;
+	}
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(
+    send_many_doc,
+    "send_many(messages, *, stream=..., timeout=None)\n--\n\n"
+    "Send many at once, with one signal and one wake-up: a sequence of Arrays, or of pairs of "
+    "an Array (or\nNone) and its meta. Waits for room as send(). How many were sent, at least "
+    "1; or as send().");
+static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "send_many", {"messages", "stream", "timeout", NULL}, 1, 1, {NULL}};
+	struct member *self = (struct member *)o;
+	struct outgoing *out = NULL;
+	share_outgoing *raw = NULL;
+	PyObject *given[3], *list;
+	struct stream stream;
+	Py_ssize_t count, ready = 0, sent = 0;
+	share_channel *ch;
+	struct wait w;
+	int r = 0, again = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[2]) ||
+	    !stream_from(given[1], self->on_gpu, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	list = PySequence_List(given[0]);
+	if (!list)
+		return NULL;
+	count = PyList_Size(list);
+	out = malloc((size_t)(count ? count : 1) * sizeof(*out));
+	raw = calloc((size_t)(count ? count : 1), sizeof(*raw));
+	if (!out || !raw)
+		PyErr_NoMemory();
+	for (; !PyErr_Occurred() && ready < count; ready++) {
+		PyObject *item = PyList_GetItem(list, ready), *array = item, *meta = NULL;
+
+		if (PyTuple_Check(item) && !PyArg_ParseTuple(item, "OO", &array, &meta))
+			break;
+		if (!outgoing_begin(&out[ready], array, meta, NULL))
+			break;
+		raw[ready] = (share_outgoing){out[ready].b, out[ready].data, out[ready].size, 0};
+	}
+	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
+	while (ch && sent < count) {
+		UNLOCKED(r = share_send_many(ch, raw + sent, (size_t)(count - sent), stream.p));
+		if (r > 0)
+			sent += r;
+		else if ((again = room_again(self, &w, r)) <= 0)
+			break;
+	}
+	if (ch)
+		handle_leave(&self->handle);
+	for (Py_ssize_t i = 0; i < ready; i++)
+		outgoing_end(&out[i]);
+	free(out);
+	free(raw);
+	Py_DECREF(list);
+	if (PyErr_Occurred() || again < 0)
+		return NULL;
+	return sent == 0 && r < 0 ? raise_error(r) : PyLong_FromSsize_t(sent);
+}
+
+PyDoc_STRVAR(
+    flush_doc,
+    "flush(timeout=None)\n--\n\n"
+    "Wait until nothing of what was sent waits for a consumer to come, or in a queue for one to "
+    "have room:\nconsumers can receive it then, though this process end.");
+static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"flush", {"timeout", NULL}, 0, 1, {NULL}};
+	struct member *self = (struct member *)o;
+	PyObject *given[1];
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	do
+		UNLOCKED(r = share_channel_flush(ch, wait_slice(&w)));
+	while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	handle_leave(&self->handle);
+	return again < 0 ? NULL : none_or_raise(r);
+}
+
+static int take(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	(void)timeout_ms, (void)stream;
+	return share_channel_take_back(p, out);
+}
+
+PyObject *none_if_not_ready(PyObject *m)
+{
+	if (m)
+		return m;
+	if (!PyErr_ExceptionMatches(error_class(SHARE_EAGAIN)))
+		return NULL;
+	PyErr_Clear();
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    take_back_doc,
+    "take_back()\n--\n\n"
+    "In a queue: the next message that was delivered too often, each time to a consumer that "
+    "died or left\nwith it; None: there is none. To be acknowledged like one that was received.");
+static PyObject *take_back(PyObject *o, PyObject *ignored)
+{
+	PyObject *zero = PyLong_FromLong(0), *m;
+
+	(void)ignored;
+	m = zero ? member_receive((struct member *)o, zero, Py_None, false, take) : NULL;
+	Py_XDECREF(zero);
+	return none_if_not_ready(m);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Consumers                                                                                   */
+
+static int receive(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_recv(p, timeout_ms, stream, out);
+}
+
+PyDoc_STRVAR(
+    recv_doc,
+    "recv(timeout=None, *, stream=...)\n--\n\n"
+    "The next Message. Work enqueued on the stream afterwards comes after what its producer "
+    "enqueued before\nsending; with host memory and no HostStream the call waits for that.\n\n"
+    "NotReady (timeout 0), TimedOut: there is none. PeerGone: the last producer has closed the "
+    "channel.\nOwnerDied: it has died; or, with a `message`, that one's producer died before "
+    "its work was done. Each is\nsaid once; the next call waits for a new producer. Stale: "
+    "this consumer was left behind.");
+static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return member_receive((struct member *)o, given[0], given[1], false, receive);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Iterators                                                                                   */
+
+struct messages {
+	PyObject_HEAD struct member *of;
+	struct message *last;
+	PyObject *stream; /* NULL: left out */
+	bool requests;
+};
+
+static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_next_request(p, timeout_ms, stream, out);
+}
+
+static PyObject *messages_new(PyObject *of, PyObject *stream)
+{
+	struct messages *self = (struct messages *)PyType_GenericAlloc(core.messages, 0);
+
+	if (!self)
+		return NULL;
+	self->of = (struct member *)Py_NewRef(of);
+	self->stream = Py_XNewRef(stream);
+	self->requests = PyObject_TypeCheck(of, core.worker);
+	return (PyObject *)self;
+}
+
+static void messages_dealloc(PyObject *o)
+{
+	struct messages *self = (struct messages *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	Py_XDECREF((PyObject *)self->last);
+	Py_XDECREF((PyObject *)self->of);
+	Py_XDECREF(self->stream);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+/* The end of a step. */
+static int end_step(struct messages *self)
+{
+	struct message *last = self->last;
+	int r = 0;
+
+	self->last = NULL;
+	if (last && last->m.channel && !last->done)
+		r = message_ack(last, self->stream);
+	Py_XDECREF((PyObject *)last);
+	return r;
+}
+
+static PyObject *messages_next(PyObject *o)
+{
+	struct messages *self = (struct messages *)o;
+	PyObject *m;
+
+	if (end_step(self) < 0)
+		return NULL;
+	m = member_receive(self->of, NULL, self->stream, self->requests,
+			   self->requests ? next_request : receive);
+	if (m) {
+		self->last = (struct message *)Py_NewRef(m);
+		return m;
+	}
+	/* the last one to send has left: that is the end */
+	if (PyErr_ExceptionMatches(error_class(SHARE_EPIPE)))
+		PyErr_Clear();
+	return NULL;
+}
+
+PyObject *member_iterate(PyObject *o)
+{
+	return messages_new(o, NULL);
+}
+
+const char member_messages_doc[] =
+    "messages(*, stream=...)\n--\n\n"
+    "Iterates over what is received, on that stream; each message is acknowledged at the end of "
+    "the "
+    "step,\nunless it was before. Ends when the last one to send has left. To iterate over the "
+    "object "
+    "itself is\nthe same, with the stream left out.";
+PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"messages", {"stream", NULL}, 0, 0, {NULL}};
+	PyObject *given[1];
+
+	return args_spread(&s, args, n, names, given) ? messages_new(o, given[0]) : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool channel_ready(PyObject *module)
+{
+	static PyMethodDef producer_methods[] = {
+	    {"close", member_close, METH_NOARGS,
+	     "close()\n--\n\nLeave the channel. What was sent can still be received by consumers "
+	     "that "
+	     "were there; flush() first\nwhere others matter. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},
+	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, send_many_doc},
+	    {"flush", METHOD(flush), METH_FASTCALL | METH_KEYWORDS, flush_doc},
+	    {"take_back", take_back, METH_NOARGS, take_back_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef consumer_methods[] = {
+	    {"close", member_close, METH_NOARGS,
+	     "close()\n--\n\nReceive no more; messages that were received stay until they are "
+	     "acknowledged. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"stats", stats, METH_NOARGS, stats_doc},
+	    {"recv", METHOD(recv_), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
+	     member_messages_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	PyType_Slot producer_slots[] = {
+	    SLOT(Py_tp_new, open_producer),
+	    SLOT(Py_tp_dealloc, member_dealloc),
+	    {Py_tp_methods, producer_methods},
+	    {Py_tp_members, member_members},
+	    {Py_tp_getset, member_getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "Sends into a channel: see Pool.producer()."},
+	    {0, NULL},
+	};
+	PyType_Slot consumer_slots[] = {
+	    SLOT(Py_tp_new, open_consumer),
+	    SLOT(Py_tp_dealloc, member_dealloc),
+	    SLOT(Py_tp_iter, member_iterate),
+	    {Py_tp_methods, consumer_methods},
+	    {Py_tp_members, member_members},
+	    {Py_tp_getset, member_getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "Receives from a channel: see Pool.consumer()."},
+	    {0, NULL},
+	};
+	PyType_Slot messages_slots[] = {
+	    SLOT(Py_tp_dealloc, messages_dealloc),
+	    SLOT(Py_tp_iter, PyObject_SelfIter),
+	    SLOT(Py_tp_iternext, messages_next),
+	    {Py_tp_doc, (void *)(uintptr_t) "Messages, one after the other."},
+	    {0, NULL},
+	};
+	PyType_Spec producer = {"libshare._core.Producer", sizeof(struct member), 0,
+				Py_TPFLAGS_DEFAULT, producer_slots};
+	PyType_Spec consumer = {"libshare._core.Consumer", sizeof(struct member), 0,
+				Py_TPFLAGS_DEFAULT, consumer_slots};
+	PyType_Spec iterator = {"libshare._core.Messages", sizeof(struct messages), 0,
+				Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+				messages_slots};
+
+	core.producer = make_type(module, &producer);
+	core.consumer = make_type(module, &consumer);
+	core.messages = make_type(module, &iterator);
+	return core.producer && core.consumer && core.messages;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Fences: points on timelines, which are numbers, so a fence is a value and can be sent anywhere.
+ */
+
+#include "python/src/core.h"
+
+struct fence {
+	PyObject_HEAD share_fence fence;
+};
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {(char *)(uintptr_t) "timeline", (char *)(uintptr_t) "value", NULL};
+	unsigned long long timeline = 0, value = 0;
+	struct fence *self;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KK:Fence", names, &timeline, &value))
+		return NULL;
+	self = (struct fence *)PyType_GenericAlloc(type, 0);
+	if (self)
+		self->fence = (share_fence){timeline, value};
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	PyTypeObject *type = Py_TYPE(o);
+
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static PyObject *get_number(PyObject *o, void *which)
+{
+	const share_fence *f = &((struct fence *)o)->fence;
+
+	return PyLong_FromUnsignedLongLong(which ? f->value : f->timeline);
+}
+
+static PyObject *reduce(PyObject *o, PyObject *ignored)
+{
+	const share_fence *f = &((struct fence *)o)->fence;
+
+	(void)ignored;
+	return Py_BuildValue("O(KK)", core.fence, (unsigned long long)f->timeline,
+			     (unsigned long long)f->value);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of the module, and methods of Client in Python                                              */
+
+static bool parts(PyObject *args, struct client **client, struct fence **fence, PyObject **last)
+{
+	*last = NULL;
+	return PyArg_ParseTuple(args, "O!O!|O", core.client, client, core.fence, fence, last);
+}
+
+PyObject *fence_record(PyObject *module, PyObject *args)
+{
+	struct client *client;
+	PyObject *given = NULL;
+	struct stream stream;
+	struct fence *self;
+	share_client *c;
+	int r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "O!|O", core.client, &client, &given) ||
+	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	self = (struct fence *)PyType_GenericAlloc(core.fence, 0);
+	if (!self)
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c) {
+		Py_DECREF((PyObject *)self);
+		return NULL;
+	}
+	UNLOCKED(r = share_fence_record(c, stream.p, &self->fence));
+	handle_leave(&client->handle);
+	if (r == 0)
+		return (PyObject *)self;
+	Py_DECREF((PyObject *)self);
+	return raise_error(r);
+}
+
+/* The calling thread in slices, any other stream at once. */
+static int wait_on(struct client *client, const share_fence *fence, void *stream,
+		   const struct wait *w)
+{
+	share_client *c = client->handle.p;
+	int r, again;
+
+	if (stream) {
+		UNLOCKED(r = share_fence_wait(c, fence, stream));
+		return r;
+	}
+	do
+		UNLOCKED(r = share_fence_synchronize(c, fence, wait_slice(w)));
+	while (r == SHARE_ETIMEDOUT && !client->handle.closed && (again = wait_again(w)) > 0);
+	return r;
+}
+
+static PyObject *wait_for_fence(PyObject *args, bool on_stream)
+{
+	struct client *client;
+	struct fence *fence;
+	struct stream stream = {NULL, NULL};
+	PyObject *last;
+	struct wait w;
+	int r;
+
+	if (!parts(args, &client, &fence, &last) || !wait_begin(&w, on_stream ? NULL : last) ||
+	    (on_stream && !stream_from(last, true, -1, stream, &stream)) ||
+	    !handle_enter(&client->handle))
+		return NULL;
+	r = wait_on(client, &fence->fence, stream.p, &w);
+	handle_leave(&client->handle);
+	return PyErr_Occurred() ? NULL : none_or_raise(r);
+}
+
+PyObject *fence_wait(PyObject *module, PyObject *args)
+{
+	(void)module;
+	return wait_for_fence(args, true);
+}
+
+PyObject *fence_synchronize(PyObject *module, PyObject *args)
+{
+	(void)module;
+	return wait_for_fence(args, false);
+}
+
+PyObject *fence_query(PyObject *module, PyObject *args)
+{
+	struct client *client;
+	struct fence *fence;
+	PyObject *last;
+	share_client *c;
+	int r;
+
+	(void)module;
+	if (!parts(args, &client, &fence, &last))
+		return NULL;
+	c = handle_enter(&client->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_fence_query(c, &fence->fence));
+	handle_leave(&client->handle);
+	if (r != 0 && r != SHARE_EAGAIN)
+		return raise_error(r);
+	return PyBool_FromLong(r == 0);
+}
+
+bool fence_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"__reduce__", reduce, METH_NOARGS, NULL},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"timeline", get_number, NULL, "Which timeline; 0: the fence is reached already.",
+	     NULL},
+	    {"value", get_number, NULL, "What that has to get to.", (void *)(intptr_t)1},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot slots[] = {
+	    SLOT(Py_tp_new, create),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, methods},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc,
+	     (void *)(uintptr_t) "Fence(timeline=0, value=0)\n--\n\n"
+				 "A point on a timeline: what was enqueued on a stream "
+				 "before it was recorded. Two numbers,\nwhich may be sent "
+				 "to other processes by any means. Made by "
+				 "Client.record()."},
+	    {0, NULL},
+	};
+	PyType_Spec spec = {"libshare._core.Fence", sizeof(struct fence), 0, Py_TPFLAGS_DEFAULT,
+			    slots};
+
+	core.fence = make_type(module, &spec);
+	return core.fence != NULL;
+}

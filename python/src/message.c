@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Messages. One is a loan: its memory goes back when it is acknowledged, without anybody waiting,
+ * and that is cheap as long as nobody keeps the memory. So the Array of a message is a loan as
+ * well, which nobody but the message holds; once somebody else does when the message is
+ * acknowledged, it gets a reference of its own and stays good.
+ *
+ * What goes with the memory: a description of the Array, unless it is simply all bytes, and then
+ * what the program gave, as JSON (`meta`) or as it is (`data`).
+ */
+
+#include <string.h>
+
+#include "python/src/core.h"
+
+struct message *message_new(struct member *of, struct stream stream, bool is_request)
+{
+	struct message *m = PyObject_Malloc(sizeof(*m));
+
+	if (!m) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	memset(m, 0, offsetof(struct message, m));
+	m->m.channel = NULL;
+	PyObject_Init((PyObject *)m, core.message);
+	m->of = (struct member *)Py_NewRef((PyObject *)of);
+	/* what is asked of a service has to be answered before that goes */
+	of->handle.users += is_request;
+	m->stream = stream.p;
+	m->owner = Py_XNewRef(stream.owner);
+	m->generation = process_generation();
+	m->header = -1;
+	m->is_request = is_request;
+	return m;
+}
+
+/* Nothing is to be acknowledged any more. */
+static void finish(struct message *m)
+{
+	if (m->done)
+		return;
+	m->done = true;
+	if (m->is_request)
+		handle_leave(&m->of->handle);
+}
+
+void message_discard(struct message *m)
+{
+	m->m.channel = NULL;
+	Py_DECREF((PyObject *)m);
+}
+
+PyObject *message_or_raise(struct message *m, int r)
+{
+	PyObject *type, *value, *trace;
+
+	if (r == 0)
+		return (PyObject *)m;
+	if (!m->m.channel) {
+		message_discard(m);
+		return raise_error(r);
+	}
+	raise_error(r);
+	PyErr_Fetch(&type, &value, &trace);
+	PyErr_NormalizeException(&type, &value, &trace);
+	if (value && PyObject_SetAttrString(value, "message", (PyObject *)m) < 0)
+		PyErr_Clear();
+	PyErr_Restore(type, value, trace);
+	Py_DECREF((PyObject *)m);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end                                                                                     */
+
+static bool is_usable(struct message *m)
+{
+	struct handle h = {.p = m->m.channel, .what = "message", .generation = m->generation};
+
+	if (m->m.channel && !m->done && m->generation == process_generation())
+		return true;
+	handle_refuse(&h);
+	return false;
+}
+
+/* Who has the Array beside the message keeps it. */
+static void settle_array(struct message *m)
+{
+	struct array *a = m->array;
+
+	m->array = NULL;
+	if (!a)
+		return;
+	if (a->b && a->borrowed && ((uint32_t)Py_REFCNT((PyObject *)a) > 1 || a->users > 0)) {
+		share_retain(a->b);
+		a->borrowed = false;
+	}
+	Py_DECREF((PyObject *)a);
+}
+
+static int acknowledge(struct message *m, void *stream)
+{
+	int r;
+
+	settle_array(m);
+	UNLOCKED(r = share_ack(&m->m, stream));
+	if (r == SHARE_EINVAL && stream) /* the stream is gone, and all that was on it */
+		UNLOCKED(r = share_ack(&m->m, NULL));
+	if (!m->m.channel)
+		finish(m);
+	return r;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct message *m = (struct message *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (m->weak)
+		PyObject_ClearWeakRefs(o);
+	if (m->m.channel && !m->done && m->generation == process_generation())
+		acknowledge(m, m->stream);
+	else
+		settle_array(m);
+	finish(m);
+	Py_XDECREF(m->owner);
+	Py_DECREF((PyObject *)m->of);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+int message_ack(struct message *m, PyObject *given)
+{
+	struct stream stream;
+	int r;
+
+	if (!is_usable(m))
+		return -1;
+	if (m->users > 0) {
+		PyErr_SetString(PyExc_ValueError, "the message is being answered");
+		return -1;
+	}
+	if (!stream_from(given, m->of->on_gpu, -1, (struct stream){m->stream, m->owner}, &stream))
+		return -1;
+	m->users++;
+	r = acknowledge(m, stream.p);
+	m->users--;
+	if (r == 0)
+		return 0;
+	raise_error(r);
+	return -1;
+}
+
+PyDoc_STRVAR(
+    ack_doc,
+    "ack(stream=...)\n--\n\n"
+    "Acknowledge the message: what was enqueued before on the stream may go on using its "
+    "memory, nobody\nelse's work touches it before that is done. In any order; the destructor "
+    "does the same. Whoever still\nhas the Array keeps it, at the price of a request to the "
+    "broker.");
+static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"ack", {"stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[1];
+
+	if (!args_spread(&s, args, n, names, given) ||
+	    message_ack((struct message *)o, given[0]) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    reply_doc,
+    "reply(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
+    "Of a request to a service: answer with an Array, or None, and meta or data as for "
+    "Producer.send(), and\nacknowledge the request. The stream is where the work on both was "
+    "enqueued.\n\nCanceled, OwnerDied: nobody waits for the answer any more; the request is "
+    "given up all the same.");
+static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "reply", {"array", "meta", "data", "stream", NULL}, 0, 2, {NULL}};
+	struct message *m = (struct message *)o;
+	PyObject *given[4];
+	struct stream stream;
+	struct outgoing out;
+	int r;
+
+	if (!args_spread(&s, args, n, names, given) || !is_usable(m))
+		return NULL;
+	if (!m->is_request || m->users > 0) {
+		PyErr_SetString(PyExc_ValueError,
+				m->is_request ? "the request is being answered"
+					      : "only a request to a service can be answered");
+		return NULL;
+	}
+	if (!stream_from(given[3], m->of->on_gpu, -1, (struct stream){m->stream, m->owner},
+			 &stream) ||
+	    !outgoing_begin(&out, given[0], given[1], given[2]))
+		return NULL;
+	m->users++;
+	settle_array(m);
+	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));
+	m->users--;
+	outgoing_end(&out);
+	if (!m->m.channel)
+		finish(m);
+	return none_or_raise(r);
+}
+
+PyDoc_STRVAR(status_doc,
+	     "status()\n--\n\n"
+	     "Of a request to a service: None while somebody waits for the answer; Canceled, "
+	     "OwnerDied.");
+static PyObject *status(PyObject *o, PyObject *ignored)
+{
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	if (!is_usable(m))
+		return NULL;
+	return none_or_raise(share_request_status(&m->m));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is in it                                                                               */
+
+/* Into @t, if the data begins with a description that fits. */
+static void look(struct message *m, share_tensor *t)
+{
+	share_buffer *b = m->m.buffer;
+	uint64_t extent;
+	int n;
+
+	m->header = 0;
+	n = b ? share_tensor_decode(m->m.data, m->m.data_size, t) : 0;
+	if (n > 0 && share_tensor_extent(t, &extent) == 0 && extent <= share_size(b)) {
+		m->header = n;
+		return;
+	}
+	t->dtype = SHARE_UINT8;
+	t->ndim = 1;
+	t->offset = 0;
+	t->shape[0] = b ? (int64_t)share_size(b) : 0;
+	t->strides[0] = 1;
+}
+
+static PyObject *get_array(PyObject *o, void *ignored)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	if (m->array)
+		return Py_NewRef((PyObject *)m->array);
+	if (!is_usable(m))
+		return NULL;
+	if (!m->m.buffer)
+		Py_RETURN_NONE;
+	look(m, &t);
+	m->array = array_new(m->of->client, m->m.buffer, &t, (struct stream){m->stream, m->owner},
+			     m->of->on_gpu);
+	if (!m->array)
+		return NULL;
+	m->array->borrowed = true;
+	m->array->readonly_ok = m->of->readonly_ok;
+	return Py_NewRef((PyObject *)m->array);
+}
+
+static Py_ssize_t data_of(struct message *m, const char **out)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	if (m->header < 0)
+		look(m, &t);
+	*out = (const char *)m->m.data + m->header;
+	return (Py_ssize_t)m->m.data_size - m->header;
+}
+
+static PyObject *get_data(PyObject *o, void *ignored)
+{
+	const char *data;
+	Py_ssize_t n = data_of((struct message *)o, &data);
+
+	(void)ignored;
+	return PyBytes_FromStringAndSize(data, n);
+}
+
+static PyObject *get_meta(PyObject *o, void *ignored)
+{
+	const char *data;
+	Py_ssize_t n = data_of((struct message *)o, &data);
+	PyObject *text, *meta;
+
+	(void)ignored;
+	if (n == 0)
+		Py_RETURN_NONE;
+	text = PyUnicode_DecodeUTF8(data, n, NULL);
+	if (!text)
+		return NULL;
+	meta = PyObject_CallFunctionObjArgs(core.loads, text, NULL);
+	Py_DECREF(text);
+	return meta;
+}
+
+static PyObject *get_number(PyObject *o, void *which)
+{
+	const share_message *m = &((struct message *)o)->m;
+
+	switch ((intptr_t)which) {
+	case 'n':
+		return PyLong_FromUnsignedLongLong(m->number);
+	case 'l':
+		return PyLong_FromUnsignedLongLong(m->lost);
+	case 'p':
+		return PyLong_FromUnsignedLongLong(m->producer);
+	default:
+		return PyLong_FromUnsignedLong(m->deliveries);
+	}
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	struct message *m = (struct message *)o;
+
+	(void)ignored;
+	return PyBool_FromLong(!m->m.channel || m->done);
+}
+
+bool message_ready(PyObject *module)
+{
+	static PyMethodDef methods[] = {
+	    {"ack", METHOD(ack), METH_FASTCALL | METH_KEYWORDS, ack_doc},
+	    {"reply", METHOD(reply), METH_FASTCALL | METH_KEYWORDS, reply_doc},
+	    {"status", status, METH_NOARGS, status_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct message, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"array", get_array, NULL, "The memory, as its sender described it; None: it has none.",
+	     NULL},
+	    {"meta", get_meta, NULL,
+	     "What was sent as meta; None: nothing. ValueError: it is no JSON.", NULL},
+	    {"data", get_data, NULL, "The bytes that were sent as data, or as JSON.", NULL},
+	    {"number", get_number, NULL, "Of its producer's messages, from 0.",
+	     (void *)(intptr_t)'n'},
+	    {"lost", get_number, NULL, "So many of that producer's were dropped right before it.",
+	     (void *)(intptr_t)'l'},
+	    {"producer", get_number, NULL, "Tells producers apart; never used again.",
+	     (void *)(intptr_t)'p'},
+	    {"deliveries", get_number, NULL, "1; more when others had it before, and died or left.",
+	     (void *)(intptr_t)'d'},
+	    {"closed", get_closed, NULL, "Whether it was acknowledged.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot slots[] = {
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc,
+	     (void *)(uintptr_t) "A message, received: a loan until it is acknowledged."},
+	    {0, NULL},
+	};
+	PyType_Spec spec = {"libshare._core.Message", sizeof(struct message), 0,
+			    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+	core.message = make_type(module, &spec);
+	return core.message != NULL;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Services: who asks, and who answers.
+ *
+ * A call is waited for by the service's descriptor: the library's own wait gives the call up when
+ * its time is over, and a signal has to be noticed before that.
+ */
+
+#include "python/src/core.h"
+
+/* For room for a request, which no descriptor tells. */
+#define ROOM_MS 1
+
+struct pending {
+	PyObject_HEAD PyObject *weak;
+	struct member *of; /* a user of its handle as long as @p is there */
+	share_pending *p;
+	unsigned users, generation;
+	bool canceled;
+	void *stream;
+	PyObject *owner;
+};
+
+static void give_up(void *p)
+{
+	share_service_close(p);
+}
+
+static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_service_role role)
+{
+	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct member *self;
+	share_service *s;
+	struct pool *pool;
+	const char *name;
+	share_client *c;
+	share_pool *p;
+	int r, ok;
+
+	if (!PyArg_ParseTuple(args, "O!sIIIIp", core.pool, &pool, &name, &options.depth,
+			      &options.callers, &options.workers, &options.deliveries, &ok))
+		return NULL;
+	p = handle_enter(&pool->handle);
+	if (!p)
+		return NULL;
+	c = handle_enter(&pool->client->handle);
+	if (!c) {
+		handle_leave(&pool->handle);
+		return NULL;
+	}
+	r = share_pool_get_info(p, &info);
+	options.pool = info.name;
+	if (r == 0)
+		UNLOCKED(r = share_service_open(c, name, role, &options, &s));
+	handle_leave(&pool->client->handle);
+	handle_leave(&pool->handle);
+	if (r != 0)
+		return raise_error(r);
+	self = (struct member *)member_new(type, pool, role == SHARE_CALLER ? "caller" : "worker",
+					   s, give_up);
+	if (self)
+		self->readonly_ok = ok;
+	return (PyObject *)self;
+}
+
+static PyObject *open_caller(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_service(type, args, SHARE_CALLER);
+}
+
+static PyObject *open_worker(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)kwargs;
+	return open_service(type, args, SHARE_WORKER);
+}
+
+PyDoc_STRVAR(fileno_doc,
+	     "fileno()\n--\n\n"
+	     "A descriptor that is readable when there may be a request, or an answer. Ask "
+	     "with timeout 0 before\neach wait. Not to be read or closed.");
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	struct member *self = (struct member *)o;
+	share_service *s = handle_enter(&self->handle);
+	int r;
+
+	(void)ignored;
+	if (!s)
+		return NULL;
+	UNLOCKED(r = share_service_get_fd(s));
+	handle_leave(&self->handle);
+	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Calls                                                                                       */
+
+/* The call was given up, or is over. */
+static void forget(struct pending *self)
+{
+	if (!self->p)
+		return;
+	self->p = NULL;
+	handle_leave(&self->of->handle);
+}
+
+static void cancel_now(struct pending *self)
+{
+	share_pending *p = self->p;
+
+	if (p && self->generation == process_generation())
+		UNLOCKED(share_call_cancel(p));
+	forget(self);
+}
+
+static void pending_dealloc(PyObject *o)
+{
+	struct pending *self = (struct pending *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	cancel_now(self);
+	Py_XDECREF(self->owner);
+	Py_XDECREF((PyObject *)self->of);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static bool is_pending(struct pending *self)
+{
+	struct handle h = {.what = "call", .generation = self->generation};
+
+	if (self->p && !self->canceled && self->generation == process_generation())
+		return true;
+	handle_refuse(&h);
+	return false;
+}
+
+/* Starts a call: waits for room, with a descriptor that never comes. */
+static struct pending *start(struct member *self, PyObject *const *given, const struct wait *w)
+{
+	struct stream stream, home = {NULL, NULL};
+	const struct wait once = {0, true};
+	struct pending *pending;
+	struct outgoing out;
+	share_service *s;
+	int r, again = 0;
+
+	if (!outgoing_begin(&out, given[0], given[1], given[2]))
+		return NULL;
+	if (out.array)
+		home = array_home(out.array);
+	pending = (struct pending *)PyType_GenericAlloc(core.pending, 0);
+	if (!pending || !stream_from(given[3], self->on_gpu, -1, home, &stream)) {
+		outgoing_end(&out);
+		Py_XDECREF((PyObject *)pending);
+		return NULL;
+	}
+	s = handle_enter(&self->handle);
+	if (!s) {
+		outgoing_end(&out);
+		Py_DECREF((PyObject *)pending);
+		return NULL;
+	}
+	for (;;) {
+		UNLOCKED(
+		    r = share_call_start(s, out.b, out.data, out.size, 0, stream.p, &pending->p));
+		if (r != SHARE_EAGAIN || (again = wait_again(w ? w : &once)) <= 0)
+			break;
+		if (self->handle.closed) {
+			handle_refuse(&self->handle);
+			again = -1;
+			break;
+		}
+		wait_a_moment(ROOM_MS);
+	}
+	outgoing_end(&out);
+	if (r != 0) {
+		pending->p = NULL;
+		handle_leave(&self->handle);
+		Py_DECREF((PyObject *)pending);
+		if (again >= 0)
+			raise_error(r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r);
+		return NULL;
+	}
+	/* the user of the handle is the pending one's now */
+	pending->of = (struct member *)Py_NewRef((PyObject *)self);
+	pending->generation = process_generation();
+	pending->stream = stream.p;
+	pending->owner = Py_XNewRef(stream.owner);
+	return pending;
+}
+
+/* Waits for the answer: the message, or NULL with an exception. */
+static PyObject *finish(struct pending *self, const struct wait *w, PyObject *given)
+{
+	struct member *of = self->of;
+	struct stream stream;
+	struct message *m;
+	int r, fd = -1, again = 0;
+
+	if (!is_pending(self))
+		return NULL;
+	if (self->users > 0) {
+		PyErr_SetString(PyExc_ValueError, "the call is being waited for by another thread");
+		return NULL;
+	}
+	if (!stream_from(given, of->on_gpu, -1, (struct stream){self->stream, self->owner},
+			 &stream))
+		return NULL;
+	m = message_new(of, stream, false);
+	if (!m)
+		return NULL;
+	self->users++;
+	if (!w->once)
+		UNLOCKED(fd = share_service_get_fd(of->handle.p));
+	for (;;) {
+		UNLOCKED(r = share_call_finish(self->p, 0, stream.p, &m->m));
+		if (r != SHARE_EAGAIN)
+			break;
+		if (self->canceled || of->handle.closed) {
+			again = -1;
+			raise_closed(self->canceled ? "call" : "caller");
+			break;
+		}
+		again = w->once ? 0 : wait_for(w, &fd, fd < 0 ? 0 : 1);
+		if (again <= 0)
+			break;
+	}
+	self->users--;
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK) {
+		if (self->canceled)
+			cancel_now(self);
+	} else {
+		forget(self);
+	}
+	if (again < 0) {
+		message_discard(m);
+		return NULL;
+	}
+	return message_or_raise(m, r == SHARE_EAGAIN && !w->once ? SHARE_ETIMEDOUT : r);
+}
+
+PyDoc_STRVAR(
+    call_doc,
+    "call(array=None, meta=None, *, data=None, timeout=None, stream=...)\n--\n\n"
+    "Ask: send an Array, or None, and meta or data as Producer.send(), and wait for the answer, "
+    "a Message to\nbe acknowledged. The worker gets the Array for reading. Work enqueued on the "
+    "stream afterwards comes\nafter the worker's.\n\n"
+    "TimedOut: no worker has answered in time. OwnerDied: all workers that had it died, or the "
+    "one that\nanswered did before its work was done. Canceled: a worker gave the request up.");
+static PyObject *call(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "call", {"array", "meta", "data", "stream", "timeout", NULL}, 0, 2, {NULL}};
+	struct pending *pending;
+	PyObject *given[5], *answer;
+	struct wait w;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[4]))
+		return NULL;
+	pending = start((struct member *)o, given, &w);
+	if (!pending)
+		return NULL;
+	answer = finish(pending, &w, NULL);
+	Py_DECREF((PyObject *)pending);
+	return answer;
+}
+
+PyDoc_STRVAR(start_doc,
+	     "start(array=None, meta=None, *, data=None, stream=...)\n--\n\n"
+	     "The first half of call(): a Pending, so that several calls may be under way. "
+	     "NotReady: no room.");
+static PyObject *start_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {
+	    "start", {"array", "meta", "data", "stream", NULL}, 0, 2, {NULL}};
+	PyObject *given[4];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return (PyObject *)start((struct member *)o, given, NULL);
+}
+
+PyDoc_STRVAR(
+    finish_doc,
+    "finish(timeout=None, *, stream=...)\n--\n\n"
+    "The answer, in any order of calls. TimedOut, NotReady (timeout 0): not there yet, and the "
+    "call goes on.\nOther errors as of Caller.call(), which end it.");
+static PyObject *finish_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"finish", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+	struct wait w;
+
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	return finish((struct pending *)o, &w, given[1]);
+}
+
+static PyObject *cancel(PyObject *o, PyObject *ignored)
+{
+	struct pending *self = (struct pending *)o;
+
+	(void)ignored;
+	self->canceled = true;
+	if (self->users == 0)
+		cancel_now(self);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_done(PyObject *o, void *ignored)
+{
+	struct pending *self = (struct pending *)o;
+
+	(void)ignored;
+	return PyBool_FromLong(!self->p || self->canceled);
+}
+
+static PyObject *get_caller(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return Py_NewRef((PyObject *)((struct pending *)o)->of);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Workers                                                                                     */
+
+static int next_request(void *p, int timeout_ms, void *stream, share_message *out)
+{
+	return share_next_request(p, timeout_ms, stream, out);
+}
+
+PyDoc_STRVAR(
+    recv_doc,
+    "recv(timeout=None, *, stream=...)\n--\n\n"
+    "The next request, a Message to be answered by reply(). As Consumer.recv(); PeerGone: all "
+    "callers have\nleft or died.");
+static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"recv", {"timeout", "stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[2];
+
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	return member_receive((struct member *)o, given[0], given[1], true, next_request);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool service_ready(PyObject *module)
+{
+	static const char close_doc[] =
+	    "close()\n--\n\nLeave the service, once calls are over and requests answered. May be "
+	    "called "
+	    "again.";
+	static PyMethodDef caller_methods[] = {
+	    {"close", member_close, METH_NOARGS, close_doc},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"call", METHOD(call), METH_FASTCALL | METH_KEYWORDS, call_doc},
+	    {"start", METHOD(start_), METH_FASTCALL | METH_KEYWORDS, start_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef worker_methods[] = {
+	    {"close", member_close, METH_NOARGS, close_doc},
+	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
+	    {"recv", METHOD(recv_), METH_FASTCALL | METH_KEYWORDS, recv_doc},
+	    {"messages", METHOD(member_messages), METH_FASTCALL | METH_KEYWORDS,
+	     member_messages_doc},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef pending_methods[] = {
+	    {"finish", METHOD(finish_), METH_FASTCALL | METH_KEYWORDS, finish_doc},
+	    {"cancel", cancel, METH_NOARGS,
+	     "cancel()\n--\n\nGive the call up; the destructor does the same."},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef pending_members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct pending, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef pending_getters[] = {
+	    {"done", get_done, NULL, "Whether it is over, or was given up.", NULL},
+	    {"caller", get_caller, NULL, "The Caller that asked.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot caller_slots[] = {
+	    SLOT(Py_tp_new, open_caller),
+	    SLOT(Py_tp_dealloc, member_dealloc),
+	    {Py_tp_methods, caller_methods},
+	    {Py_tp_members, member_members},
+	    {Py_tp_getset, member_getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "Asks a service: see Client.service()."},
+	    {0, NULL},
+	};
+	PyType_Slot worker_slots[] = {
+	    SLOT(Py_tp_new, open_worker),
+	    SLOT(Py_tp_dealloc, member_dealloc),
+	    SLOT(Py_tp_iter, member_iterate),
+	    {Py_tp_methods, worker_methods},
+	    {Py_tp_members, member_members},
+	    {Py_tp_getset, member_getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "Answers for a service: see Client.worker()."},
+	    {0, NULL},
+	};
+	PyType_Slot pending_slots[] = {
+	    SLOT(Py_tp_dealloc, pending_dealloc),
+	    {Py_tp_methods, pending_methods},
+	    {Py_tp_members, pending_members},
+	    {Py_tp_getset, pending_getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "A call under way."},
+	    {0, NULL},
+	};
+	PyType_Spec caller = {"libshare._core.Caller", sizeof(struct member), 0, Py_TPFLAGS_DEFAULT,
+			      caller_slots};
+	PyType_Spec worker = {"libshare._core.Worker", sizeof(struct member), 0, Py_TPFLAGS_DEFAULT,
+			      worker_slots};
+	PyType_Spec pending = {"libshare._core.Pending", sizeof(struct pending), 0,
+			       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			       pending_slots};
+
+	core.caller = make_type(module, &caller);
+	core.worker = make_type(module, &worker);
+	core.pending = make_type(module, &pending);
+	return core.caller && core.worker && core.pending;
+}

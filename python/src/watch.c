@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What comes from share_dispatch(): changes of names, look-ups that were started, buffers whose
+ * giver is done. Any thread may dispatch, of Python or not, so what comes is put into a mailbox
+ * without asking for the interpreter, and a descriptor says that something is there.
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "python/src/core.h"
+
+struct letter {
+	struct letter *next;
+	share_buffer *b; /* of a look-up */
+	int error;
+	uint32_t change;
+	uint64_t version, buffer;
+	char name[SHARE_NAME_MAX + 1];
+};
+
+struct mailbox {
+	pthread_mutex_t lock;
+	struct letter *first, **last;
+	int fd;
+};
+
+struct watching {
+	PyObject_HEAD struct handle handle; /* share_watch or share_operation */
+	PyObject *weak;
+	struct client *client; /* and a user of its handle */
+	struct mailbox *box;
+	struct stream stream;
+	bool readonly_ok;
+};
+
+/* In whatever thread dispatches, without the GIL. What there is no memory for is lost, and that is
+ * said as the library says it. */
+static void put(struct mailbox *box, const struct letter *letter)
+{
+	struct letter *l = malloc(sizeof(*l));
+	eventfd_t one = 1;
+
+	if (l)
+		*l = *letter;
+	else if (letter->b)
+		share_release(letter->b, NULL);
+	pthread_mutex_lock(&box->lock);
+	if (l) {
+		l->next = NULL;
+		*box->last = l;
+		box->last = &l->next;
+	}
+	pthread_mutex_unlock(&box->lock);
+	eventfd_write(box->fd, one);
+}
+
+static struct letter *take(struct mailbox *box)
+{
+	struct letter *l;
+	eventfd_t ignored;
+
+	pthread_mutex_lock(&box->lock);
+	l = box->first;
+	if (l)
+		box->first = l->next;
+	if (!box->first) {
+		box->last = &box->first;
+		eventfd_read(box->fd, &ignored);
+	}
+	pthread_mutex_unlock(&box->lock);
+	return l;
+}
+
+static void changed(const share_name_event *event, void *data)
+{
+	struct letter l = {
+	    .change = event->change, .version = event->version, .buffer = event->buffer};
+
+	strncpy(l.name, event->name, sizeof(l.name) - 1);
+	put(data, &l);
+}
+
+static void found(share_buffer *b, int error, void *data)
+{
+	put(data, &(struct letter){.b = b, .error = error});
+}
+
+static void known(int status, void *data)
+{
+	put(data, &(struct letter){.error = status});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static struct mailbox *make_box(void)
+{
+	struct mailbox *box = calloc(1, sizeof(*box));
+
+	if (!box)
+		return NULL;
+	pthread_mutex_init(&box->lock, NULL);
+	box->last = &box->first;
+	box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (box->fd >= 0)
+		return box;
+	free(box);
+	return NULL;
+}
+
+static void end_box(struct mailbox *box)
+{
+	struct letter *l;
+
+	while ((l = take(box))) {
+		if (l->b)
+			release_behind(l->b, NULL);
+		free(l);
+	}
+	close(box->fd);
+	pthread_mutex_destroy(&box->lock);
+	free(box);
+}
+
+static void end_watch(void *p)
+{
+	share_unwatch(p);
+}
+
+static void end_operation(void *p)
+{
+	share_cancel(p);
+}
+
+/* With a mailbox, and the client entered; NULL with an exception. */
+static struct watching *make(PyTypeObject *type, struct client *client)
+{
+	struct watching *self;
+
+	if (!handle_enter(&client->handle))
+		return NULL;
+	self = (struct watching *)PyType_GenericAlloc(type, 0);
+	if (!self) {
+		handle_leave(&client->handle);
+		return NULL;
+	}
+	self->client = (struct client *)Py_NewRef((PyObject *)client);
+	self->box = make_box();
+	if (!self->box) {
+		PyErr_SetFromErrno(PyExc_OSError);
+		Py_DECREF((PyObject *)self);
+		return NULL;
+	}
+	return self;
+}
+
+static PyObject *made(struct watching *self, int r, const char *what, void *p,
+		      void (*give_up)(void *))
+{
+	if (r != 0) {
+		Py_DECREF((PyObject *)self);
+		return raise_error(r);
+	}
+	handle_init(&self->handle, what, p, give_up);
+	return (PyObject *)self;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct watching *self = (struct watching *)o;
+	PyTypeObject *type = Py_TYPE(o);
+
+	if (self->weak)
+		PyObject_ClearWeakRefs(o);
+	handle_close(&self->handle);
+	/* nothing is put into it any more */
+	if (self->box && (!self->handle.what || self->handle.generation == process_generation()))
+		UNLOCKED(end_box(self->box));
+	Py_XDECREF(self->stream.owner);
+	handle_leave(&self->client->handle);
+	Py_DECREF((PyObject *)self->client);
+	PyObject_Free(o);
+	Py_DECREF(type);
+}
+
+static PyObject *close_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	handle_close(&((struct watching *)o)->handle);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_closed(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return PyBool_FromLong(!handle_is_usable(&((struct watching *)o)->handle));
+}
+
+static PyObject *fileno_(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return PyLong_FromLong(((struct watching *)o)->box->fd);
+}
+
+static PyObject *get_client(PyObject *o, void *ignored)
+{
+	(void)ignored;
+	return Py_NewRef((PyObject *)((struct watching *)o)->client);
+}
+
+/* The first letter, waiting for it by dispatching; NULL with or without an exception. */
+static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
+{
+	struct letter *l = NULL;
+	struct wait w;
+	int r = 0, again = 1;
+
+	if (!wait_begin(&w, timeout) || !handle_enter(&self->handle))
+		return NULL;
+	while (!(l = take(self->box)) && again > 0) {
+		share_client *c = self->client->handle.p;
+		int fds[] = {self->box->fd, share_get_fd(c)};
+
+		UNLOCKED(r = share_dispatch(c));
+		l = take(self->box);
+		if (l || r < 0)
+			break;
+		if (self->handle.closed || self->client->handle.closed) {
+			raise_closed(self->handle.what);
+			break;
+		}
+		again = wait_for(&w, fds, 2);
+	}
+	handle_leave(&self->handle);
+	if (!l && !PyErr_Occurred()) {
+		if (r < 0)
+			raise_error(r);
+		else
+			raise_named(w.once ? SHARE_EAGAIN : SHARE_ETIMEDOUT, "nothing has come");
+	}
+	return l;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Names                                                                                       */
+
+static PyObject *create_watch(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct client *client;
+	struct watching *self;
+	const char *prefix;
+	share_watch *w;
+	int r;
+
+	(void)kwargs;
+	if (!PyArg_ParseTuple(args, "O!s:Watch", core.client, &client, &prefix))
+		return NULL;
+	self = make(type, client);
+	if (!self)
+		return NULL;
+	UNLOCKED(r = share_watch_names(client->handle.p, prefix, changed, self->box, &w));
+	return made(self, r, "watch", w, end_watch);
+}
+
+static PyObject *event_of(struct letter *l)
+{
+	static const char *const changes[] = {"", "published", "replaced", "unpublished",
+					      "overflow"};
+	PyObject *event;
+
+	if (!l)
+		return NULL;
+	event = Py_BuildValue("(ssKK)", l->change < 5 ? changes[l->change] : "", l->name,
+			      (unsigned long long)l->version, (unsigned long long)l->buffer);
+	free(l);
+	return event;
+}
+
+static PyObject *next_change(PyObject *o, PyObject *timeout)
+{
+	return event_of(wait_for_letter((struct watching *)o, timeout));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Operations                                                                                  */
+
+/* Operation(client, name, mode, timeout in ms, stream, readonly_ok), or Operation(client, array).
+ */
+static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	PyObject *what, *given = Py_None;
+	int mode = SHARE_RDONLY, timeout_ms = -1, ok = 0, r;
+	struct stream stream;
+	struct client *client;
+	struct watching *self;
+	share_operation *operation = NULL;
+	const char *name = NULL;
+	share_buffer *b = NULL;
+
+	(void)kwargs;
+	if (!PyArg_ParseTuple(args, "O!O|iiOp:Operation", core.client, &client, &what, &mode,
+			      &timeout_ms, &given, &ok) ||
+	    !stream_from(given, true, -1, (struct stream){NULL, NULL}, &stream))
+		return NULL;
+	if (PyUnicode_Check(what))
+		name = PyUnicode_AsUTF8AndSize(what, NULL);
+	else if (array_check(what))
+		b = array_enter((struct array *)what);
+	if (!name && !b)
+		return NULL;
+	self = make(type, client);
+	if (self) {
+		self->stream = (struct stream){stream.p, Py_XNewRef(stream.owner)};
+		self->readonly_ok = ok;
+		if (name)
+			UNLOCKED(r = share_lookup_async(client->handle.p, name, mode, timeout_ms,
+							stream.p, found, self->box, &operation));
+		else
+			UNLOCKED(r = share_buffer_watch(b, known, self->box, &operation));
+	}
+	if (b)
+		array_leave((struct array *)what);
+	return self
+		   ? made(self, r, name ? "look-up" : "watch of an array", operation, end_operation)
+		   : NULL;
+}
+
+static PyObject *result(PyObject *o, PyObject *timeout)
+{
+	struct watching *self = (struct watching *)o;
+	struct letter *l = wait_for_letter(self, timeout);
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	struct letter got;
+	struct array *a;
+
+	if (!l)
+		return NULL;
+	got = *l;
+	free(l);
+	handle_close(&self->handle);
+	if (got.error != 0)
+		return raise_named(got.error, "the look-up, or whoever gave the array, failed");
+	if (!got.b)
+		Py_RETURN_NONE;
+	share_buffer_get_info(got.b, &info);
+	a = array_found(self->client, got.b, self->stream, info.ordinal >= 0);
+	if (a)
+		a->readonly_ok = self->readonly_ok;
+	return (PyObject *)a;
+}
+
+bool watch_ready(PyObject *module)
+{
+	static PyMethodDef watch_methods[] = {
+	    {"close", close_, METH_NOARGS, "close()\n--\n\nEnd the watch. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS,
+	     "fileno()\n--\n\nReadable when next() has something; somebody has to call "
+	     "Client.dispatch() for that."},
+	    {"_next", next_change, METH_O, NULL},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMethodDef operation_methods[] = {
+	    {"close", close_, METH_NOARGS, "close()\n--\n\nGive it up. May be called again."},
+	    {"fileno", fileno_, METH_NOARGS,
+	     "fileno()\n--\n\nReadable when result() has something; somebody has to call "
+	     "Client.dispatch() for that."},
+	    {"result", result, METH_O,
+	     "result(timeout)\n--\n\nThe Array that was looked up, once; or None, when an array is "
+	     "good."},
+	    {NULL, NULL, 0, NULL},
+	};
+	static PyMemberDef members[] = {
+	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct watching, weak), READONLY, NULL},
+	    {NULL, 0, 0, 0, NULL},
+	};
+	static PyGetSetDef getters[] = {
+	    {"closed", get_closed, NULL, "Whether it was closed, or is over.", NULL},
+	    {"client", get_client, NULL, "The client that it came from.", NULL},
+	    {NULL, NULL, NULL, NULL, NULL},
+	};
+	PyType_Slot watch_slots[] = {
+	    SLOT(Py_tp_new, create_watch),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, watch_methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "Changes of names: see Client.watch()."},
+	    {0, NULL},
+	};
+	PyType_Slot operation_slots[] = {
+	    SLOT(Py_tp_new, create_operation),
+	    SLOT(Py_tp_dealloc, dealloc),
+	    {Py_tp_methods, operation_methods},
+	    {Py_tp_members, members},
+	    {Py_tp_getset, getters},
+	    {Py_tp_doc, (void *)(uintptr_t) "What was started: see Client.lookup_async()."},
+	    {0, NULL},
+	};
+	PyType_Spec watch = {"libshare._core.Watch", sizeof(struct watching), 0, Py_TPFLAGS_DEFAULT,
+			     watch_slots};
+	PyType_Spec operation = {"libshare._core.Operation", sizeof(struct watching), 0,
+				 Py_TPFLAGS_DEFAULT, operation_slots};
+
+	core.watch = make_type(module, &watch);
+	core.operation = make_type(module, &operation);
+	return core.watch && core.operation;
+}

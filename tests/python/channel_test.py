@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: MIT
+"""Channels and services: what travels, how long memory is good, and what becomes of members."""
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import libshare
+from conftest import until
+
+
+def test_messages_say_what_they_are(pool):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        a = pool.array(x)
+        parts = [(a, x), (a[1:, ::2], x[1:, ::2]), (a.T, x.T), (a[2, 3], x[2, 3])]
+        for part, _ in parts:
+            tx.send(part, meta={"shape": list(part.shape)})
+        tx.send(pool.array(b"ShT1 plain bytes"), data=b"ShT1\0")
+        tx.send(None, meta=[1, "é", None])
+        tx.send()
+        for number, (_, expected) in enumerate(parts):
+            with rx.recv() as m:
+                assert np.array_equal(np.asarray(m.array), expected)
+                assert m.meta == {"shape": list(expected.shape)} and m.number == number
+                assert m.lost == 0 and m.deliveries == 1 and m.array is m.array and m.array.readonly
+        with rx.recv() as m:
+            assert bytes(m.array) == b"ShT1 plain bytes" and m.data == b"ShT1\0"
+            with pytest.raises(ValueError):
+                m.meta
+        with rx.recv() as m:
+            assert m.array is None and m.meta == [1, "é", None]
+        with rx.recv() as m:
+            assert m.array is None and m.meta is None and m.data == b""
+        assert m.closed
+        for use in (lambda: m.array, m.ack, m.reply, m.status):
+            with pytest.raises(libshare.Closed):
+                use()
+        with pytest.raises(libshare.NotReady):
+            rx.recv(0)
+        with pytest.raises(TimeoutError):
+            rx.recv(0.01)
+        assert tx.stats()["sent"] == 7 and rx.stats()["acknowledged"] == 7
+
+
+def test_what_does_not_go_is_refused(client, pool):
+    with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
+        a = pool.empty(3)
+        for wrong, error in [(lambda: tx.send(other.empty(3)), libshare.InvalidArgument),
+                             (lambda: tx.send(np.zeros(3)), TypeError),
+                             (lambda: tx.send(a, meta={"x": "y" * 100}), libshare.InvalidArgument),
+                             (lambda: tx.send(a, data=b"x" * 2000), ValueError),
+                             (lambda: tx.send(a, meta=object()), TypeError),
+                             (lambda: tx.send(a, data="text"), TypeError),
+                             (lambda: tx.send(a, meta=1, data=b"x"), TypeError),
+                             (lambda: tx.send(a, nope=1), TypeError),
+                             (lambda: tx.send_many([a, 3]), TypeError),
+                             (lambda: tx.send_many(3), TypeError),
+                             (lambda: tx.recv(), AttributeError),
+                             (lambda: pool.consumer("c", mode="queue"), libshare.Exists),
+                             (lambda: pool.consumer("c", mode="cheese"), ValueError),
+                             (lambda: pool.producer("c", when_full="never"), ValueError),
+                             (lambda: pool.producer("c", stall=-1), ValueError),
+                             (lambda: pool.consumer("none", existing=True), libshare.NotFound),
+                             (lambda: pool.consumer("c", depth=-1), (ValueError, OverflowError, libshare.Exists))]:
+            with pytest.raises(error):
+                wrong()
+        a.release()
+        with pytest.raises(libshare.Closed):
+            tx.send(a)
+        with pytest.raises(libshare.NotReady):
+            rx.recv(0)
+
+
+def test_memory_that_somebody_keeps_outlives_its_message(pool, broker):
+    pool.set_cache(0)
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send(pool.array(np.arange(1000)), give=True)
+        tx.send(pool.array(np.arange(1000)), give=True)
+        tx.send(pool.array(np.arange(1000)), give=True)
+        m = rx.recv()
+        kept = m.array
+        m.ack()
+        assert not kept.closed and np.asarray(kept).sum() == 499500
+        m = rx.recv()
+        view, shown = m.array[:10], np.asarray(m.array)
+        m.ack()
+        assert np.asarray(view).sum() == 45 and shown.sum() == 499500
+        m = rx.recv()
+        m.array.shape  # looked at, and not kept
+        m.ack()
+        # what is overwritten is somebody else's
+        for _ in range(20):
+            tx.send(pool.array(np.zeros(1000, int)), give=True)
+            rx.recv().ack()
+        assert np.asarray(kept).sum() == 499500 and shown.sum() == 499500
+    del view, shown
+    kept.release()
+
+
+def test_each_message_is_acknowledged_at_the_end_of_its_step(pool):
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        for i in range(5):
+            tx.send(pool.array(np.full(10, i)), give=True)
+        tx.close()
+        seen, last = [], None
+        for m in rx:
+            assert last is None or last.closed
+            assert not m.closed
+            seen.append(int(np.asarray(m.array)[0]))
+            if len(seen) == 2:
+                m.ack()  # sooner is fine
+            last = m
+        assert seen == list(range(5)) and m.closed
+        assert rx.stats()["acknowledged"] == 5
+
+
+def test_a_step_that_fails_gives_the_message_back(pool):
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send(pool.array(b"one"))
+        tx.send(pool.array(b"two"))
+        with pytest.raises(ZeroDivisionError):
+            for m in rx:
+                1 / 0
+        del m
+        gc.collect()
+        assert rx.stats()["received"] == 1
+        assert bytes(rx.recv(0).array) == b"two"
+
+
+def test_sending_waits_for_room_or_fails_or_drops(pool):
+    a = pool.array(b"x")
+    with pool.consumer("wait", depth=2, in_flight=2) as rx, pool.producer("wait") as tx:
+        tx.send(a)
+        tx.send(a)
+        with pytest.raises(TimeoutError):
+            tx.send(a, timeout=0.01)
+        held = [rx.recv(), rx.recv()]
+        sent = threading.Event()
+        waits = threading.Thread(target=lambda: (tx.send(a), sent.set()))
+        waits.start()
+        held.pop().ack()
+        assert sent.wait()
+        waits.join()
+    with pool.consumer("fail", depth=2, when_full="fail") as rx, pool.producer("fail") as tx:
+        assert tx.send_many([a, (None, {"n": 1}), a]) == 2
+        with pytest.raises(libshare.NotReady):
+            tx.send(a)
+        assert rx.recv().array is not None and rx.recv().meta == {"n": 1}
+        assert tx.send_many([]) == 0
+    with pool.consumer("drop", depth=2, in_flight=8, when_full="drop") as rx, pool.producer("drop") as tx:
+        for i in range(6):
+            tx.send(a, meta=i)
+        m = rx.recv()
+        assert m.meta == m.number == m.lost > 0
+        assert tx.stats()["dropped"] == m.lost
+
+
+def test_a_queue_gives_each_message_to_one(pool):
+    with pool.producer("q", mode="queue") as tx, pool.consumer("q") as one, pool.consumer("q") as two:
+        for i in range(20):
+            tx.send(pool.array(np.full(3, i)), give=True)
+        seen = []
+        for rx in (one, two):
+            while True:
+                try:
+                    with rx.recv(0) as m:
+                        seen.append(int(np.asarray(m.array)[0]))
+                except libshare.NotReady:
+                    break
+        assert sorted(seen) == list(range(20))
+        assert tx.take_back() is None
+
+
+def member(role, address, name, then):
+    """Another process that takes part, and what it says."""
+    program = f"""
+import libshare, sys, time, os
+c = libshare.connect(sys.argv[1])
+pool = c.pool("test")
+member = pool.{role}({name!r}) if {role!r} != "worker" else c.worker({name!r}, pool)
+print("there", flush=True)
+{then}
+"""
+    process = subprocess.Popen([sys.executable, "-c", program, address], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "there\n"
+    return process
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_what_kills_its_consumers_is_set_aside(pool, client):
+    with pool.producer("q", mode="queue", deliveries=2) as tx:
+        tx.send(pool.array(b"poison"), meta={"n": 1})
+        for _ in range(2):
+            victim = member("consumer", client.address, "q", "m = member.recv(); print('has it', flush=True); input()")
+            assert victim.stdout.readline() == "has it\n"
+            kill(victim)
+        taken = []
+        until(lambda: taken.append(tx.take_back()) or taken[-1] is not None)
+        with taken[-1] as m:
+            assert bytes(m.array) == b"poison" and m.meta == {"n": 1} and m.deliveries == 2
+        assert tx.take_back() is None and tx.stats()["set_aside"] == 1
+        taken.clear()
+
+
+def test_the_death_and_the_departure_of_a_producer_are_told(pool, client):
+    with pool.consumer("c") as rx:
+        dies = member("producer", client.address, "c", "member.send(pool.array(b'last')); print('sent', flush=True); input()")
+        assert dies.stdout.readline() == "sent\n"
+        kill(dies)
+        with rx.recv() as m:
+            assert bytes(m.array) == b"last"
+        with pytest.raises(libshare.OwnerDied) as e:
+            rx.recv()
+        assert e.value.message is None
+        leaves = member("producer", client.address, "c", "")
+        assert leaves.wait() == 0
+        leaves.stdin.close(), leaves.stdout.close()
+        with pytest.raises(libshare.PeerGone):
+            rx.recv()
+        assert list(iter_of_closed(pool)) == []
+
+
+def iter_of_closed(pool):
+    rx = pool.consumer("short")
+    pool.producer("short").close()
+    yield from rx
+
+
+def test_a_message_whose_producer_died_comes_with_the_error(pool, client):
+    with pool.consumer("c") as rx:
+        dies = member("producer", client.address, "c", """
+import threading
+s = c.host_stream(); s.launch(threading.Event().wait)
+member.send(pool.array(b"half"), stream=s); print("sent", flush=True); input()""")
+        assert dies.stdout.readline() == "sent\n"
+        kill(dies)
+        with pytest.raises(libshare.OwnerDied) as e:
+            rx.recv()
+        assert e.value.message is not None and not e.value.message.closed
+        e.value.message.ack()
+    del e
+
+
+def test_a_killed_worker_s_request_goes_to_another(pool, client):
+    with client.service("s", pool) as caller:
+        victim = member("worker", client.address, "s", "m = member.recv(); print('has it', flush=True); input()")
+        pending = caller.start(pool.array(np.arange(5)), meta={"n": 1})
+        assert victim.stdout.readline() == "has it\n"
+        with pytest.raises(libshare.NotReady):
+            pending.finish(0)
+        with client.worker("s", pool) as worker:
+            kill(victim)
+            m = worker.recv()
+            assert m.deliveries == 2 and m.meta == {"n": 1} and m.status() is None
+            m.reply(pool.array(np.asarray(m.array) * 2), meta="done")
+            with pending.finish() as answer:
+                assert np.asarray(answer.array).sum() == 20 and answer.meta == "done"
+            assert pending.done
+
+
+def test_services_fail_as_they_should(pool, client):
+    with client.service("s", pool) as caller:
+        with pytest.raises(libshare.TimedOut):
+            caller.call(timeout=0.01)
+        with pytest.raises(libshare.NotReady):
+            caller.call(timeout=0)
+        with client.worker("s", pool) as worker:
+            # those that were given up are not worked on
+            pending = caller.start(data=b"q")
+            m = worker.recv()
+            assert m.data == b"q" and m.array is None
+            pending.cancel()
+            with pytest.raises(libshare.Canceled):
+                m.reply()
+            assert m.closed
+            with pytest.raises(libshare.Closed):
+                pending.finish()
+            pending = caller.start(pool.empty(3))
+            m = worker.recv()
+            with pytest.raises(TypeError):
+                m.reply(np.zeros(3))
+            m.ack()
+            with pytest.raises(libshare.Canceled):
+                pending.finish()
+            pending = caller.start()
+            m = worker.recv()
+            m.reply(data=b"answer")
+            with pending.finish() as answer:
+                assert answer.data == b"answer"
+                with pytest.raises(ValueError, match="request"):
+                    answer.reply()
+            caller.close()
+            assert list(worker) == []
+
+
+def test_calls_of_many_threads(pool, client):
+    def work(worker):
+        for m in worker:
+            m.reply(pool.array(np.asarray(m.array) + 1), meta=m.meta)
+
+    caller = client.service("s", pool)
+    workers = [client.worker("s", pool) for _ in range(2)]
+    serving = [threading.Thread(target=work, args=(w,)) for w in workers]
+    wrong = []
+
+    def ask(seed):
+        for i in range(50):
+            with caller.call(pool.array(np.full(10, seed + i)), meta=[seed, i]) as answer:
+                if not (np.asarray(answer.array) == seed + i + 1).all() or answer.meta != [seed, i]:
+                    wrong.append((seed, i))
+
+    asking = [threading.Thread(target=ask, args=(1000 * i,)) for i in range(4)]
+    for t in serving + asking:
+        t.start()
+    for t in asking:
+        t.join()
+    caller.close()
+    for t in serving:
+        t.join()
+    for w in workers:
+        w.close()
+    assert not wrong
+
+
+def test_closing_ends_the_wait_of_another_thread(pool, client):
+    for waits in (lambda m: m.recv(), lambda m: next(iter(m))):
+        rx = pool.consumer("c")
+        seen = []
+
+        def wait():
+            try:
+                waits(rx)
+            except libshare.Closed:
+                seen.append(True)
+
+        t = threading.Thread(target=wait)
+        t.start()
+        rx.close()
+        t.join()
+        assert seen
+
+
+def test_control_c_ends_every_wait(pool, client):
+    for role, wait in [("consumer", "member.recv()"), ("consumer", "next(iter(member))"), ("worker", "member.recv()"),
+                       ("producer", "[member.send(None) for _ in range(10000)]"), ("producer", "(member.send(None), member.flush())"),
+                       ("consumer", "c.service('x', pool).call()"), ("consumer", "next(c.watch('none'))")]:
+        name = f"{role}{len(wait)}"
+        holds = pool.consumer(name) if "range" in wait else None
+        waits = member(role, client.address, name, f"""
+try:
+    print("waits", flush=True)
+    {wait}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+""")
+        assert waits.stdout.readline() == "waits\n"
+        waits.send_signal(signal.SIGINT)
+        assert waits.stdout.readline() == "interrupted\n", wait
+        assert waits.wait() == 0
+        waits.stdin.close(), waits.stdout.close()
+        if holds:
+            holds.close()
+
+
+def test_a_consumer_that_is_left_behind_is_told(pool, client):
+    with pool.consumer("c", depth=2) as rx, pool.producer("c", stall=0.01) as tx:
+        while tx.stats()["left_behind"] == 0:
+            try:
+                tx.send(None, timeout=0.001)
+            except TimeoutError:
+                pass
+        with pytest.raises(libshare.Stale):
+            while True:
+                rx.recv(0).ack()
+
+
+def test_references_and_messages_do_not_leak(pool, client):
+    rx, tx = pool.consumer("c"), pool.producer("c")
+    a = pool.empty(16)
+
+    def work():
+        tx.send(a, meta={"n": 1})
+        m = rx.recv()
+        m.array, m.meta, m.data, repr(m)
+        v = m.array[1:]
+        m.ack()
+        v.release()
+        tx.send(a)
+        with rx.recv() as m:
+            pass
+        for wrong in (lambda: rx.recv(0), lambda: tx.send(3), lambda: tx.send(a, meta=object()), lambda: m.array):
+            try:
+                wrong()
+            except (libshare.Error, TypeError):
+                pass
+
+    for _ in range(50):
+        work()
+    gc.collect()
+    blocks = sys.getallocatedblocks()
+    for _ in range(1000):
+        work()
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 200
+    rx.close()
+    tx.close()
+
+
+def test_what_is_given_is_given_once(pool, broker):
+    pool.set_cache(0)
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        a = pool.array(b"given")
+        v = a[:2]
+        x = memoryview(a)
+        tx.send(a, give=True)
+        assert a.closed
+        assert bytes(v) == b"gi" and bytes(x) == b"given"
+        with pytest.raises(libshare.Closed):
+            tx.send(a, give=True)
+        m = rx.recv()
+        tx.send(m.array, give=True)  # on and on
+        m.ack()
+        m = rx.recv()
+        assert bytes(m.array) == b"given"
+        m.ack()
+        a = pool.array(b"recorded")
+        a.record_stream(None)
+        tx.send(a, give=True)
+        assert a.closed
+        rx.recv().ack()
+    del v, x
