@@ -21,6 +21,7 @@
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/pool.h"
+#include "broker/text.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned. */
 #define UNMAP_WAIT_MS 1000
@@ -302,9 +303,9 @@ void pool_grow_done(struct pool *p)
 static int fail_full(const struct pool *p, uint64_t size, char *detail, size_t detail_size)
 {
 	int n = snprintf(detail, detail_size,
-			 "pool '%s' has no room for %" PRIu64 " bytes: limit %" PRIu64
+			 "pool '%s' has no room for %" PRIu64 " byte%s: limit %" PRIu64
 			 ", in use %" PRIu64 ", largest free block %" PRIu64,
-			 p->name, size, p->limit, p->used, pool_largest_free(p));
+			 p->name, size, text_plural(size), p->limit, p->used, pool_largest_free(p));
 
 	if (p->retiring)
 		snprintf(detail + n, detail_size - (size_t)n,

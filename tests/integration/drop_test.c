@@ -137,6 +137,22 @@ Test(drop, of_a_client_with_nothing_is_its_end)
 	raw_close(&r);
 }
 
+Test(drop, of_one_that_has_not_said_hello_is_its_end)
+{
+	struct raw r;
+	json_t *rows;
+
+	raw_connect(&r);
+	settle(client, s.clients == 2);
+	rows = report(client, "clients");
+	check_ok(share_drop_client(
+	    client, (uint64_t)number_of(row_named(rows, "state", "connected"), "client")));
+	json_decref(rows);
+	check_error(raw_farewell(&r), SHARE_EDISCONNECTED);
+	settle(client, s.clients == 1);
+	raw_close(&r);
+}
+
 static void waits_for_a_name(struct child *self, void *data)
 {
 	share_client *c = child_connect("waiting one");
