@@ -159,7 +159,7 @@ static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t s
 	if (r == 1)
 		r = alloc_exactly(p, size, alignment, stream, &b);
 	if (r == 0)
-		*out = handle_give(b);
+		*out = handle_give_anew(b);
 	return r;
 }
 
@@ -182,7 +182,7 @@ static inline int alloc(share_pool *p, uint64_t size, const share_alloc_options 
 	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
 	if (!b)
 		return alloc_from_broker(p, size, alignment, as_kept, stream, out);
-	*out = handle_give(b);
+	*out = handle_give_anew(b);
 	return 0;
 }
 

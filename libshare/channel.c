@@ -19,17 +19,20 @@
 
 #define STALL_MS_DEFAULT 10000
 
-int channel_check(const share_channel *ch, int role)
+int channel_check_role(const share_channel *ch, int role)
 {
-	if (!ch)
-		return fail(SHARE_EINVAL, "the channel is NULL");
-	if (client_is_forked(ch->client))
-		return fail_fork();
 	if (role && role != ch->role)
 		return fail(SHARE_EACCES, role == SHARE_PRODUCER
 					      ? "this is a consumer of the channel"
 					      : "this is a producer of the channel");
 	return 0;
+}
+
+int channel_resolve_as(share_channel **ch, int role)
+{
+	int r = channel_resolve(ch);
+
+	return r != 0 ? r : channel_check_role(*ch, role);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -83,10 +86,10 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	return 0;
 }
 
-/* On success and failure alike, for share_channel_close() of whatever there is. */
+/* On success and failure alike, for channel_close() of whatever there is. */
 static share_channel *channel_new(share_client *c, int role, const share_channel_options *o)
 {
-	share_channel *ch = calloc(1, sizeof(*ch));
+	share_channel *ch = handle_new(HANDLE_CHANNEL, sizeof(*ch));
 	pthread_condattr_t attributes;
 
 	if (!ch)
@@ -104,6 +107,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	pthread_condattr_destroy(&attributes);
 	STAILQ_INIT(&ch->cooling);
 	STAILQ_INIT(&ch->aside);
+	STAILQ_INIT(&ch->taken);
 	STAILQ_INIT(&ch->stash);
 	STAILQ_INIT(&ch->displaced);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
@@ -235,7 +239,7 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 	if (r == 0)
 		r = set_up(ch, &reply);
 	if (r != 0) {
-		share_channel_close(ch);
+		channel_close(ch);
 		return r;
 	}
 	*out = ch;
@@ -247,7 +251,13 @@ int share_channel_open(share_client *c, const char *name, int role,
 {
 	int r = client_resolve(&c);
 
-	return r != 0 ? r : channel_open(c, name, role, 0, options, out);
+	share_channel *ch;
+
+	if (r == 0)
+		r = channel_open(c, name, role, 0, options, out ? &ch : NULL);
+	if (r == 0)
+		*out = handle_give(ch);
+	return r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -266,13 +276,11 @@ static int make_timer(share_channel *ch)
 	return fail_system(-errno, "making a descriptor for a channel");
 }
 
-int share_channel_get_fd(share_channel *ch)
+int channel_get_fd(share_channel *ch)
 {
-	int r = channel_check(ch, 0);
 	bool first;
+	int r;
 
-	if (r != 0)
-		return r;
 	pthread_mutex_lock(&ch->lock);
 	r = make_timer(ch);
 	first = r == 0 && !ch->wants_fd;
@@ -288,6 +296,13 @@ int share_channel_get_fd(share_channel *ch)
 	return ch->role == SHARE_PRODUCER ? ch->room : ch->epoll;
 }
 
+int share_channel_get_fd(share_channel *ch)
+{
+	int r = channel_resolve(&ch);
+
+	return r != 0 ? r : channel_get_fd(ch);
+}
+
 static uint32_t count_peers_locked(const share_channel *ch)
 {
 	uint32_t n = 0;
@@ -301,14 +316,10 @@ static uint32_t count_peers_locked(const share_channel *ch)
 	return n;
 }
 
-int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
+int channel_get_stats(share_channel *ch, share_channel_stats *out)
 {
-	int r = channel_check(ch, 0);
-
-	if (r == 0 && (!out || out->size != sizeof(*out)))
-		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
-	if (r != 0)
-		return r;
+	if (!out || out->size != sizeof(*out))
+		return fail(SHARE_EINVAL, "out is NULL or was not initialised");
 	pthread_mutex_lock(&ch->lock);
 	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = ch->sleeps};
 	if (ch->producer) {
@@ -337,4 +348,11 @@ int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
 	}
 	pthread_mutex_unlock(&ch->lock);
 	return 0;
+}
+
+int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
+{
+	int r = channel_resolve(&ch);
+
+	return r != 0 ? r : channel_get_stats(ch, out);
 }

@@ -78,6 +78,7 @@ struct channel_aside {
 	share_buffer *buffer;
 	struct ring_fence given;
 	struct ring_message message;
+	uint64_t receipt; /* of the message that the program has */
 };
 
 /* Received, but not handed out: what is to be done for it could not be done yet. */
@@ -93,6 +94,7 @@ struct channel_ghost {
 };
 
 struct share_channel {
+	struct handle handle;
 	share_client *client;
 	int role;
 	struct channel_shape shape;
@@ -137,7 +139,9 @@ struct share_channel {
 	STAILQ_HEAD(, channel_cooling) cooling;
 	STAILQ_HEAD(, channel_aside) aside;
 	uint32_t n_aside;
-	uint64_t stalling;    /* bit by slot: their clocks run */
+	STAILQ_HEAD(, channel_aside) taken; /* of these, by the program */
+	uint64_t n_taken;                   /* ever */
+	uint64_t stalling;                  /* bit by slot: their clocks run */
 	int64_t look_at;      /* when to look at those clocks; 0: nobody is waited for */
 	bool wants_tokens;    /* of those who were left behind: the keeper is to get them */
 	int64_t abandon_at;   /* not before that */
@@ -162,6 +166,7 @@ struct share_channel {
 	struct lent_buffer *handles; /* free */
 	uint32_t n_handles;
 };
+HANDLES_OF(share_channel, channel, HANDLE_CHANNEL);
 
 /* ------------------------------------------------------------------------------------------- */
 /* For services                                                                                */
@@ -172,6 +177,12 @@ struct channel_target {
 	uint64_t page; /* of its client's timelines */
 	uint32_t slot;
 };
+
+/* share_channel_...(), of an object instead of a handle. */
+void channel_close(share_channel *ch);
+int channel_get_fd(share_channel *ch);
+int channel_get_stats(share_channel *ch, share_channel_stats *out);
+int channel_take_back(share_channel *ch, share_message *out);
 
 /* share_channel_open(); @mode: enum channel_mode, 0: as @options say. */
 int channel_open(share_client *c, const char *name, int role, uint32_t mode,
@@ -239,7 +250,9 @@ int channel_retain(share_buffer *b);
 /* ------------------------------------------------------------------------------------------- */
 /* Between the files of channels                                                               */
 
-int channel_check(const share_channel *ch, int role);
+/* From a handle to the channel, of which the program has this role; 0: any. */
+int channel_resolve_as(share_channel **ch, int role);
+int channel_check_role(const share_channel *ch, int role);
 
 size_t channel_own_page_size(const share_channel *ch);
 
@@ -364,14 +377,15 @@ bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
 #define RECEIPT_SLOT(receipt)         ((uint32_t)((receipt)&0x7f))
 #define RECEIPT_TOKEN(receipt)        ((uint32_t)((receipt) >> 8 & 0xffff))
 #define RECEIPT_VERSION(receipt)      ((uint32_t)((receipt) >> 32))
-/* One acknowledgement. With the lock held; channel_wake_producers_locked() is due. */
-void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
+/* One acknowledgement. With the lock held; channel_wake_producers_locked() is due. False: it was
+ * acknowledged before. */
+bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 			struct ring_fence fence, bool retained);
 void channel_wake_producers_locked(share_channel *ch);
 
 /* channel_settle.c. The producer in this slot loses it to another one. 0 or an error. */
 int channel_displace_locked(share_channel *ch, uint32_t slot);
-void channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
+bool channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
 				  uint32_t version, struct ring_fence fence);
 /* Tells the broker what there is to tell, giving the lock up in between. After acknowledging,
  * before the channel is looked at as one that may end. */

@@ -16,16 +16,27 @@
 
 #define GIVEN_UP "this message was given up before"
 
-void channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
+bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 			struct ring_fence fence, bool retained)
 {
 	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
+	uint32_t version = RECEIPT_VERSION(receipt);
 
 	/* the program may have written into the message */
-	if (slot < ch->shape.producers && token < ch->shape.in_flight &&
-	    !ring_consumer_ack(ch->consumer, slot, producer, token, RECEIPT_VERSION(receipt), fence,
-			       retained))
-		channel_ack_displaced_locked(ch, producer, token, RECEIPT_VERSION(receipt), fence);
+	if (slot >= ch->shape.producers || token >= ch->shape.in_flight)
+		return false;
+	switch (ring_consumer_ack(ch->consumer, slot, producer, token, version, fence, retained)) {
+	case RING_ACKED:
+		return true;
+	case RING_ACKED_BEFORE:
+		return false;
+	case RING_ELSEWHERE:
+		break;
+	}
+	if (!channel_ack_displaced_locked(ch, producer, token, version, fence))
+		return false;
+	ring_consumer_acked_elsewhere(ch->consumer);
+	return true;
 }
 
 void channel_wake_producers_locked(share_channel *ch)
@@ -35,17 +46,23 @@ void channel_wake_producers_locked(share_channel *ch)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* With the lock held. */
-static void give_up_locked(share_channel *ch, share_message *m, struct ring_fence fence)
+/* With the lock held. 0, or SHARE_EINVAL: the program has given a copy of it up. */
+static int give_up_locked(share_channel *ch, share_message *m, struct ring_fence fence)
 {
+	bool held;
+
 	if (!m->channel)
-		return;
-	channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
-	if (m->buffer)
+		return 0;
+	held =
+	    channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	if (m->buffer) {
 		lent_free_locked(ch, lent_of(buffer_of(m->buffer)));
+		held = true;
+	}
 	m->channel = NULL;
 	m->buffer = NULL;
-	ch->held--;
+	ch->held -= held;
+	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
 }
 
 static bool is_loan(const share_message *m)
@@ -127,19 +144,45 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 	return 0;
 }
 
+/* Takes it from the program; NULL when that has given it up before. */
+static struct channel_aside *find_taken(share_channel *ch, const share_message *m)
+{
+	struct channel_aside *a;
+
+	pthread_mutex_lock(&ch->lock);
+	STAILQ_FOREACH(a, &ch->taken, link)
+	if (a->receipt == m->receipt)
+		break;
+	if (a)
+		STAILQ_REMOVE(&ch->taken, a, channel_aside, link);
+	pthread_mutex_unlock(&ch->lock);
+	return a;
+}
+
 /* What was taken back by its producer is its own. */
 static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
 {
-	int r = m->buffer ? share_release(m->buffer, stream) : 0;
-	bool last;
+	struct channel_aside *a = find_taken(ch, m);
+	bool last, kept = false;
+	int r = 0;
 
-	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP || r == SHARE_EFORK)
-		return r;
-	m->channel = NULL;
-	m->buffer = NULL;
+	if (!a)
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	/* else the program has released it before */
+	if (m->buffer && handle_take(m->buffer, HANDLE_BUFFER))
+		r = buffer_release(buffer_of(m->buffer), stream, &kept);
 	pthread_mutex_lock(&ch->lock);
+	if (kept) {
+		handle_keep(buffer_of(m->buffer));
+		STAILQ_INSERT_TAIL(&ch->taken, a, link);
+		pthread_mutex_unlock(&ch->lock);
+		return r;
+	}
 	last = --ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
+	free(a);
+	m->channel = NULL;
+	m->buffer = NULL;
 	if (last)
 		channel_end(ch);
 	return r;
@@ -170,6 +213,7 @@ static bool any_is_kept(const share_message *messages, size_t n)
 static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream,
 		     int *failed)
 {
+	const share_channel *handle = messages[0].channel;
 	struct ring_fence fence;
 	bool last;
 	int r = signal_all(ch, messages, n, stream, &fence);
@@ -178,8 +222,15 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 		return r;
 	*failed = r;
 	pthread_mutex_lock(&ch->lock);
-	for (size_t i = 0; i < n; i++)
-		give_up_locked(ch, &messages[i], fence);
+	/* a message without memory is nothing that would keep the channel for who has a copy */
+	if (handle && !handle_exists(handle, HANDLE_CHANNEL)) {
+		pthread_mutex_unlock(&ch->lock);
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	}
+	for (size_t i = 0; i < n; i++) {
+		r = give_up_locked(ch, &messages[i], fence);
+		*failed = *failed ? *failed : r;
+	}
 	channel_wake_producers_locked(ch);
 	channel_settle_locked(ch);
 	last = ch->held == 0 && ch->closed;
@@ -234,16 +285,12 @@ static int take_all(share_message *messages, size_t n)
 static int check(const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		share_channel *ch = messages[i].channel;
-
-		if (!ch)
+		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
 			return fail(SHARE_EINVAL, GIVEN_UP);
-		if (ch != messages[0].channel)
+		if (messages[i].channel != messages[0].channel)
 			return fail(SHARE_EINVAL, "these messages are of different channels");
-		if (client_is_forked(ch->client))
-			return fail_fork();
 	}
-	return 0;
+	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
 }
 
 static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
@@ -272,7 +319,7 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 	r = check(messages, n);
 	if (r != 0)
 		return r;
-	ch = messages[0].channel;
+	ch = channel_of(messages[0].channel);
 	if (ch->role == SHARE_CONSUMER) {
 		r = take_all(messages, n);
 		if (r == 0) {
@@ -294,19 +341,21 @@ int share_ack(share_message *m, void *stream)
 	return share_ack_many(m, 1, stream);
 }
 
-static void ack_behind(share_message *m, struct ring_fence fence)
+static int ack_behind(share_message *m, struct ring_fence fence)
 {
-	share_channel *ch = m->channel;
+	share_channel *ch = channel_of(m->channel);
 	bool last;
+	int r;
 
 	pthread_mutex_lock(&ch->lock);
-	give_up_locked(ch, m, fence);
+	r = give_up_locked(ch, m, fence);
 	channel_wake_producers_locked(ch);
 	channel_settle_locked(ch);
 	last = ch->held == 0 && ch->closed;
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
 		channel_end(ch);
+	return r;
 }
 
 /* So that a stream is the same one for both: NULL depends on it. */
@@ -320,36 +369,38 @@ static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
 int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 		       struct ring_fence signalled)
 {
-	if (!are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) || !is_loan(m) ||
-	    is_kept(m) || !uses_are_over(buffer_of(m->buffer)))
+	share_channel *ch = channel_of(m->channel);
+	int r;
+
+	if (!m->buffer || !sent)
 		return share_ack(m, stream);
 	if (!handle_take_lent(m->buffer, HANDLE_BUFFER))
 		return fail(SHARE_EINVAL, GIVEN_UP);
-	ack_behind(m, signalled);
-	return 0;
+	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_loan(m) &&
+	    !is_kept(m) && uses_are_over(buffer_of(m->buffer)))
+		return ack_behind(m, signalled);
+	r = ack_taken(ch, m, 1, stream);
+	keep_all(m, 1);
+	return r;
 }
 
 void channel_ack_unused(share_message *m)
 {
-	if (m->channel->role == SHARE_PRODUCER)
-		ack_taken_back(m->channel, m, NULL);
+	share_channel *ch = channel_of(m->channel);
+
+	if (ch->role == SHARE_PRODUCER)
+		ack_taken_back(ch, m, NULL);
 	else
 		ack_behind(m, (struct ring_fence){0, 0});
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-int share_channel_take_back(share_channel *ch, share_message *out)
+int channel_take_back(share_channel *ch, share_message *out)
 {
-	int r = channel_check(ch, SHARE_PRODUCER);
 	struct channel_aside *a;
 	struct held_fence given;
-	bool done;
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
-	if (r != 0)
-		return r;
 	pthread_mutex_lock(&ch->lock);
 	channel_reclaim_locked(ch, true);
 	a = STAILQ_FIRST(&ch->aside);
@@ -357,10 +408,11 @@ int share_channel_take_back(share_channel *ch, share_message *out)
 		STAILQ_REMOVE_HEAD(&ch->aside, link);
 		ch->n_aside--;
 		ch->held++;
+		a->receipt = ++ch->n_taken;
+		STAILQ_INSERT_TAIL(&ch->taken, a, link);
 	}
 	pthread_mutex_unlock(&ch->lock);
-	done = !a;
-	if (done)
+	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
 	*out = (share_message){
 	    .buffer = a->buffer ? handle_give_again(a->buffer) : NULL,
@@ -368,7 +420,8 @@ int share_channel_take_back(share_channel *ch, share_message *out)
 	    .producer = ch->member,
 	    .deliveries = a->message.deliveries,
 	    .data_size = a->message.data_size,
-	    .channel = ch,
+	    .channel = handle_of(ch),
+	    .receipt = a->receipt,
 	};
 	for (uint32_t i = 0; i < out->data_size; i++)
 		out->data[i] = a->message.data[i];
@@ -377,6 +430,14 @@ int share_channel_take_back(share_channel *ch, share_message *out)
 		uses_add(a->buffer, &given);
 		pthread_mutex_unlock(&ch->client->uses);
 	}
-	free(a);
 	return 0;
+}
+
+int share_channel_take_back(share_channel *ch, share_message *out)
+{
+	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	return r != 0 ? r : channel_take_back(ch, out);
 }

@@ -47,7 +47,7 @@ static int flush_locked(share_channel *ch, int64_t deadline)
 
 int share_channel_flush(share_channel *ch, int timeout_ms)
 {
-	int r = channel_check(ch, SHARE_PRODUCER);
+	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
 
 	if (r == 0 && timeout_ms < -1)
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
@@ -113,7 +113,7 @@ static void channel_free(share_channel *ch)
 	fd_close(ch->timer);
 	pthread_cond_destroy(&ch->changed);
 	pthread_mutex_destroy(&ch->lock);
-	free(ch);
+	handle_free(ch);
 	client_unref(c);
 }
 
@@ -160,12 +160,10 @@ void channel_end(share_channel *ch)
 	channel_free(ch);
 }
 
-void share_channel_close(share_channel *ch)
+void channel_close(share_channel *ch)
 {
 	bool last;
 
-	if (!ch || client_is_forked(ch->client))
-		return;
 	keeper_stop(ch);
 	pthread_mutex_lock(&ch->lock);
 	if (ch->producer)
@@ -184,4 +182,11 @@ void share_channel_close(share_channel *ch)
 	pthread_mutex_unlock(&ch->lock);
 	if (last)
 		channel_end(ch);
+}
+
+void share_channel_close(share_channel *ch)
+{
+	ch = channel_take(ch);
+	if (ch)
+		channel_close(ch);
 }

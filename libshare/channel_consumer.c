@@ -50,7 +50,7 @@ static void fill_locked(share_channel *ch, uint32_t slot, const struct ring_mess
 	out->deliveries = m->deliveries;
 	out->data_size = m->data_size;
 	memcpy(out->data, m->data, m->data_size);
-	out->channel = ch;
+	out->channel = handle_of(ch);
 	out->receipt = RECEIPT(slot, m->token, m->version);
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
@@ -346,9 +346,9 @@ static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, shar
 		   : r;
 }
 
-static int check(share_channel *ch, int timeout_ms, const void *out)
+static int check(const share_channel *ch, int timeout_ms, const void *out)
 {
-	int r = channel_check(ch, SHARE_CONSUMER);
+	int r = channel_check_role(ch, SHARE_CONSUMER);
 
 	if (r == 0 && (!out || timeout_ms < -1))
 		r = fail(SHARE_EINVAL,
@@ -368,13 +368,15 @@ int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 
 void channel_put_back(share_message *m)
 {
-	stash(m->channel, m, 0);
+	stash(channel_of(m->channel), m, 0);
 }
 
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
 {
-	int r = check(ch, timeout_ms, out);
+	int r = channel_resolve(&ch);
 
+	if (r == 0)
+		r = check(ch, timeout_ms, out);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)
@@ -392,9 +394,11 @@ static void tell_end_again(share_channel *ch)
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
-	int r = check(ch, timeout_ms, n > 0 && n <= INT32_MAX ? out : NULL);
+	int r = channel_resolve(&ch);
 	size_t done = 0;
 
+	if (r == 0)
+		r = check(ch, timeout_ms, n > 0 && n <= INT32_MAX ? out : NULL);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)

@@ -13,7 +13,7 @@ void channel_self(share_channel *ch, struct channel_target *out)
 /* NULL when it is gone. With the lock held. */
 static const struct channel_peer *sender_of_locked(const share_message *m)
 {
-	const share_channel *ch = m->channel;
+	const share_channel *ch = channel_of(m->channel);
 	uint32_t slot = RECEIPT_SLOT(m->receipt);
 	const struct channel_peer *p = &ch->peers[slot & (CHANNEL_MEMBERS_MAX - 1)];
 
@@ -22,22 +22,23 @@ static const struct channel_peer *sender_of_locked(const share_message *m)
 
 uint64_t channel_sender_page(const share_message *m)
 {
+	share_channel *ch = channel_of(m->channel);
 	const struct channel_peer *p;
 	uint64_t page;
 
-	pthread_mutex_lock(&m->channel->lock);
+	pthread_mutex_lock(&ch->lock);
 	p = sender_of_locked(m);
 	page = p ? p->page : 0;
-	pthread_mutex_unlock(&m->channel->lock);
+	pthread_mutex_unlock(&ch->lock);
 	return page;
 }
 
 int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 {
-	share_channel *ch = m->channel;
+	share_channel *ch = channel_of(m->channel);
 	const struct channel_peer *p;
 	uint32_t call = 0;
-	bool gone;
+	bool gone, held;
 
 	if (index >= ch->shape.in_flight)
 		return fail(SHARE_EINVAL, "a producer has no such call");
@@ -49,10 +50,14 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 		channel_look_for_deaths_locked(ch);
 	p = sender_of_locked(m);
 	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);
+	held = p && ring_consumer_holds(ch->consumer, RECEIPT_SLOT(m->receipt),
+					RECEIPT_TOKEN(m->receipt)) == RECEIPT_VERSION(m->receipt);
 	if (!gone)
 		call = atomic_load_explicit(&channel_token_at(p->map, &ch->shape, index)->call,
 					    memory_order_acquire);
 	pthread_mutex_unlock(&ch->lock);
+	if (p && !held)
+		return fail(SHARE_EINVAL, "this message was given up already");
 	if (gone)
 		return fail(SHARE_EOWNERDEAD, "the caller has died or left");
 	*out = call;

@@ -59,11 +59,11 @@ void lent_free_locked(share_channel *ch, struct lent_buffer *l)
 	b->segment = NULL;
 	b->mapping = NULL;
 	b->ordered = 0;
-	handle_end(b);
 	if (ch->n_handles == HANDLES_KEPT || handle_is_worn(b)) {
 		handle_free(b);
 		return;
 	}
+	handle_end(b);
 	l->next = ch->handles;
 	ch->handles = l;
 	ch->n_handles++;
@@ -277,7 +277,7 @@ static int order(share_channel *ch, const struct held_fence *f, const struct mem
 static bool hold_after(const share_message *m, struct held_fence *out)
 {
 	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_SLOT(m->receipt);
-	share_channel *ch = m->channel;
+	share_channel *ch = channel_of(m->channel);
 	const struct channel_peer *p = &ch->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
 
 	*out = (struct held_fence){0};
@@ -297,7 +297,8 @@ static bool hold_after(const share_message *m, struct held_fence *out)
 
 static int order_data(share_message *m, void *stream, struct ordering *o)
 {
-	share_client *c = m->channel->client;
+	share_channel *ch = channel_of(m->channel);
+	share_client *c = ch->client;
 	struct memory_mapping *mapping = NULL;
 	struct segment *s = NULL;
 	struct held_fence f;
@@ -308,7 +309,7 @@ static int order_data(share_message *m, void *stream, struct ordering *o)
 	/* the thread waits for a stream of a GPU of which we have no memory */
 	if (stream && !host_stream_is(c, stream))
 		s = segment_on_device(c, &mapping);
-	r = order(m->channel, &f, s ? mapping : NULL, stream, o);
+	r = order(ch, &f, s ? mapping : NULL, stream, o);
 	segment_put(c, s);
 	fence_drop(c, &f);
 	return r;
@@ -324,7 +325,7 @@ int channel_order(share_message *m, void *stream, int timeout_ms)
 		return m->after ? order_data(m, stream, &o) : 0;
 	if (!b->giver.page)
 		return 0;
-	r = order(m->channel, &b->giver, b->mapping, stream, &o);
+	r = order(channel_of(m->channel), &b->giver, b->mapping, stream, &o);
 	b->ordered = o.how;
 	return r;
 }

@@ -372,16 +372,16 @@ int channel_send(share_channel *ch, const struct channel_target *to, share_buffe
 		 struct ring_fence *signalled)
 {
 	share_outgoing m = {b, data, size, 0};
-	int r = channel_check(ch, SHARE_PRODUCER);
+	int r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
 
-	if (r == 0)
-		r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
 	return r > 0 ? 0 : r;
 }
 
-static int check_public(share_channel *ch)
+/* From a handle to the channel. */
+static int check_public(share_channel **handle)
 {
-	int r = channel_check(ch, SHARE_PRODUCER);
+	int r = channel_resolve_as(handle, SHARE_PRODUCER);
+	const share_channel *ch = *handle;
 
 	if (r == 0 && ch->shape.mode == CHANNEL_DIRECT)
 		r = fail(SHARE_ENOTSUP, "this channel belongs to a service");
@@ -395,7 +395,7 @@ static int timeout_of(const share_channel *ch)
 
 static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
 {
-	int r = check_public(ch);
+	int r = check_public(&ch);
 
 	if (r == 0)
 		r = send_all(ch, NULL, m, 1, stream, timeout_of(ch), NULL);
@@ -418,7 +418,7 @@ int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data
 
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
 {
-	int r = check_public(ch);
+	int r = check_public(&ch);
 
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
 		r = fail(SHARE_EINVAL, "there are no messages");

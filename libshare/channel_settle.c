@@ -16,8 +16,9 @@ struct channel_displaced {
 	STAILQ_ENTRY(channel_displaced) link;
 	uint64_t producer;
 	bool telling;  /* some thread does: what it says comes in order */
-	uint32_t held; /* messages of it that are not acknowledged yet */
-	uint32_t n;    /* acknowledgements to be told of; there is room for all there will be */
+	uint32_t held; /* messages of it that are not acknowledged yet: the last entries */
+	uint32_t n;    /* acknowledgements to be told of: the first; there is room for all */
+	uint32_t room;
 	struct wire_settled acks[];
 };
 
@@ -46,25 +47,46 @@ int channel_displace_locked(share_channel *ch, uint32_t slot)
 	if (!d)
 		return fail_system(-ENOMEM, "getting to know a member of a channel");
 	d->producer = ch->peers[slot].member;
-	d->held = held;
 	d->n = count_acks(ch, slot, d);
+	d->room = most;
+	for (uint32_t token = 0; token < ch->shape.in_flight; token++) {
+		uint32_t version = ring_consumer_holds(ch->consumer, slot, token);
+
+		if (version && d->held < held)
+			d->acks[most - ++d->held] = (struct wire_settled){token, version, 0, 0, 0};
+	}
 	ring_consumer_displace(ch->consumer, slot);
 	STAILQ_INSERT_TAIL(&ch->displaced, d, link);
 	return 0;
 }
 
-void channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
+static bool is_held(struct channel_displaced *d, uint32_t token, uint32_t version)
+{
+	struct wire_settled *last = &d->acks[d->room - d->held];
+
+	for (struct wire_settled *held = last; held < &d->acks[d->room]; held++) {
+		if (held->token != token || held->version != version)
+			continue;
+		*held = *last;
+		d->held--;
+		return true;
+	}
+	return false;
+}
+
+bool channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
 				  uint32_t version, struct ring_fence fence)
 {
 	struct channel_displaced *d;
 
 	STAILQ_FOREACH(d, &ch->displaced, link)
 	{
-		if (d->producer != producer || d->held == 0)
+		if (d->producer != producer || !is_held(d, token, version))
 			continue;
-		d->held--;
 		d->acks[d->n++] = (struct wire_settled){token, version, fence.slot, 0, fence.value};
+		return true;
 	}
+	return false;
 }
 
 /* As much as fits into a message. False when that was the last of it. */

@@ -127,7 +127,7 @@ static void make_locked(struct room *room, enum handle_kind kind)
 	while (n-- > 0) {
 		struct handle *h = (struct handle *)(void *)((char *)memory + n * room->slot);
 
-		atomic_init(&h->word, (uint64_t)kind << 40);
+		atomic_init(&h->word, (uint64_t)kind << 40 | UINT64_C(1) << 32);
 		h->next = room->ready;
 		room->ready = h;
 		set_poison(h, room->slot, true);
@@ -174,14 +174,16 @@ void handle_free(void *object)
 {
 	struct handle *h = object;
 	struct room *room;
+	bool worn;
 
 	if (!h)
 		return;
+	worn = handle_is_worn(h);
 	handle_end(h);
 	room = &rooms[atomic_load_explicit(&h->word, memory_order_relaxed) >> 40];
 	set_poison(h, room->slot, true);
 	pthread_mutex_lock(&lock);
-	if (!handle_is_worn(h)) {
+	if (!worn) {
 		h->next = room->ready;
 		room->ready = h;
 	} else {
@@ -203,7 +205,7 @@ int handle_fault(const void *handle, enum handle_kind kind)
 	    [HANDLE_CLIENT] = "client",           [HANDLE_POOL] = "pool",
 	    [HANDLE_BUFFER] = "buffer",           [HANDLE_WATCH] = "watch",
 	    [HANDLE_OPERATION] = "operation",     [HANDLE_EVENT] = "event",
-	    [HANDLE_HOST_STREAM] = "host stream",
+	    [HANDLE_HOST_STREAM] = "host stream", [HANDLE_CHANNEL] = "channel",
 	};
 	const struct handle *h = handle_object(handle);
 	uint64_t word;

@@ -32,13 +32,14 @@ enum handle_kind {
 	HANDLE_OPERATION,
 	HANDLE_EVENT,
 	HANDLE_HOST_STREAM,
+	HANDLE_CHANNEL,
 	HANDLE_KINDS,
 };
 
 /*
  * The first member of every object. `word` says which kind it is, its generation, and in the low
  * half how many references to the handle the program has: none when it has not got it yet, or has
- * given it up. A generation begins when a handle is given out that nobody has.
+ * given it up. A generation ends with the object, or when its handle is given out again.
  */
 struct handle {
 	_Atomic uint64_t word;
@@ -50,8 +51,8 @@ struct handle {
 /* One of the references is a message's: it goes with that, and by nothing else. */
 #define HANDLE_LENT (UINT64_C(1) << 31)
 
-/* An object of zeros that nobody has, in a slot for @size bytes, which is the same for all of a
- * kind; or NULL. */
+/* An object of zeros that the program has not got, in a slot for @size bytes, which is the same for
+ * all of a kind; or NULL. */
 void *handle_new(enum handle_kind kind, size_t size);
 /* Whoever has a handle of it still has none now. NULL is fine. */
 void handle_free(void *object);
@@ -118,7 +119,16 @@ static inline void *handle_find(const void *handle, enum handle_kind kind)
 	return references - 1 < UINT32_MAX ? h : NULL;
 }
 
-/* The same, and one reference less. Of several threads that give the last one up, one gets the
+/* Whether the object is still what it was, though the program may have given it up. */
+static inline bool handle_exists(const void *handle, enum handle_kind kind)
+{
+	struct handle *h = handle_object(handle);
+
+	return h && (atomic_load_explicit(&h->word, memory_order_relaxed) &
+		     ~(uint64_t)UINT32_MAX) == handle_tag(handle, kind);
+}
+
+/* handle_find(), and one reference less. Of several threads that give the last one up, one gets the
  * object. */
 static inline void *handle_take(const void *handle, enum handle_kind kind)
 {
@@ -163,18 +173,27 @@ static inline void *handle_give(void *object)
 	struct handle *h = object;
 	uint64_t word = atomic_load_explicit(&h->word, memory_order_relaxed);
 
+	atomic_store_explicit(&h->word, word | 1, memory_order_relaxed);
+	return handle_of(object);
+}
+
+/* The same for one that it may have had before. */
+static inline void *handle_give_anew(void *object)
+{
+	struct handle *h = object;
+	uint64_t word = atomic_load_explicit(&h->word, memory_order_relaxed);
+
 	atomic_store_explicit(&h->word, handle_next_tag(word) | 1, memory_order_relaxed);
 	return handle_of(object);
 }
 
-/* The same with a message, which has that reference. */
+/* The same as handle_give() with a message, which has that reference. */
 static inline void *handle_lend(void *object)
 {
 	struct handle *h = object;
 	uint64_t word = atomic_load_explicit(&h->word, memory_order_relaxed);
 
-	atomic_store_explicit(&h->word, handle_next_tag(word) | HANDLE_LENT | 1,
-			      memory_order_relaxed);
+	atomic_store_explicit(&h->word, word | HANDLE_LENT | 1, memory_order_relaxed);
 	return handle_of(object);
 }
 
@@ -206,10 +225,10 @@ static inline void handle_end(void *object)
 	struct handle *h = object;
 	uint64_t word = atomic_load_explicit(&h->word, memory_order_relaxed);
 
-	atomic_store_explicit(&h->word, word & ~(uint64_t)UINT32_MAX, memory_order_relaxed);
+	atomic_store_explicit(&h->word, handle_next_tag(word), memory_order_relaxed);
 }
 
-/* As handle_give(), whether or not the program has it already: one reference more. */
+/* As handle_give_anew(), but for one reference more where the program has it already. */
 static inline void *handle_give_again(void *object)
 {
 	struct handle *h = object;
@@ -221,7 +240,7 @@ static inline void *handle_give_again(void *object)
 	return (char *)object + (next >> 32 & (HANDLE_ALIGNMENT - 1));
 }
 
-/* The next generation would be the first again, which the program may have of old: better take
+/* The next generation is the first again, which the program may have of old: then it is time for
  * another slot. */
 static inline bool handle_is_worn(const void *object)
 {

@@ -167,16 +167,19 @@ void ring_consumer_displace(struct ring_consumer *c, uint32_t producer);
 
 /*
  * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
- * @producer has left this consumer behind, or -EPROTO: its ring makes no sense. After these two
+ * @producer has left this consumer behind, or -EPROTO: its ring makes no sense (a token that it has
+ * sent, and that was not acknowledged, among them). After these two
  * nothing more comes from it until it is attached again.
  */
 int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
 			  uint64_t *lost);
 
-/* @producer is the slot. False: it is @member's no more, and nothing is written. Producers are
- * woken by ring_consumer_wake(). */
-bool ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
-		       uint32_t version, struct ring_fence fence, bool retained);
+/* @producer is the slot. RING_ELSEWHERE: it is @member's no more; RING_ACKED_BEFORE: this is not
+ * held. Nothing is written then. Producers are woken by ring_consumer_wake(). */
+enum ring_ack { RING_ACKED, RING_ELSEWHERE, RING_ACKED_BEFORE };
+enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
+				uint32_t token, uint32_t version, struct ring_fence fence,
+				bool retained);
 /* Bit by producer slot: those that wait on their doorbell. Others have been woken, once a sleep.
  * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
  * too. Costs nothing if nothing was done since the last call. */
@@ -191,6 +194,11 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer);
 /* What our row says of a token of the producer in this slot. */
 bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,
 			     uint32_t *version, struct ring_fence *fence);
+/* Somebody else has seen to one. */
+void ring_consumer_acked_elsewhere(struct ring_consumer *c);
+/* The version of a token that was received from the producer in this slot, and not acknowledged;
+ * 0: none. */
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t token);
 /* Received of it, not acknowledged. */
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer);
 

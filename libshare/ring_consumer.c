@@ -31,7 +31,8 @@ struct source {
 	uint64_t next; /* sequence number */
 	uint64_t lost; /* not told of yet */
 	uint32_t held;
-	uint32_t rung; /* for which of its sleeps */
+	uint32_t *versions; /* held, by token; 0: not held */
+	uint32_t rung;      /* for which of its sleeps */
 	bool attached, admitted, failed;
 	bool used; /* its row, by this one or another before */
 };
@@ -50,6 +51,7 @@ struct ring_consumer {
 	struct ring_sleeper sleeper;
 	struct ring_consumer_stats stats;
 	struct source sources[CHANNEL_MEMBERS_MAX];
+	uint32_t *versions; /* of all sources */
 };
 
 int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
@@ -57,22 +59,31 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 {
 	struct ring_consumer *c = calloc(1, sizeof(*c));
 
-	if (!c)
+	if (c)
+		c->versions =
+		    calloc((size_t)shape->producers * shape->in_flight, sizeof(*c->versions));
+	if (!c || !c->versions) {
+		free(c);
 		return -ENOMEM;
+	}
 	c->shape = *shape;
 	c->ledger = ledger;
 	c->slot = slot;
 	c->member = member;
 	c->ordered = ring_can_be_ordered();
 	ring_sleeper_init(&c->sleeper, &c->ledger->sleeping);
-	for (uint32_t i = 0; i < shape->producers; i++)
+	for (uint32_t i = 0; i < shape->producers; i++) {
 		c->sources[i].row = channel_row_at(ledger, shape, i);
+		c->sources[i].versions = c->versions + (size_t)i * shape->in_flight;
+	}
 	*out = c;
 	return 0;
 }
 
 void ring_consumer_free(struct ring_consumer *c)
 {
+	if (c)
+		free(c->versions);
 	free(c);
 }
 
@@ -92,6 +103,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t m
 	for (uint32_t i = 0; s->used && i < c->shape.in_flight; i++) {
 		atomic_store_explicit(&row->acks[i].word, 0, memory_order_relaxed);
 		atomic_store_explicit(&row->acks[i].value, 0, memory_order_relaxed);
+		s->versions[i] = 0;
 	}
 	atomic_store_explicit(&row->producer, member, memory_order_release);
 
@@ -104,6 +116,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t m
 	    .lane = channel_lane_at(page, &c->shape, lane),
 	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, lane, 0),
 	    .row = row,
+	    .versions = s->versions,
 	    .attached = true,
 	    .used = true,
 	};
@@ -262,6 +275,9 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 		struct source *s = &c->sources[slot];
 		int r = receive_from(c, s, out);
 
+		/* to have it twice is nothing that could be acknowledged */
+		if (r > 0 && s->versions[out->token] != 0)
+			r = -EPROTO;
 		if (r != 0) {
 			*producer = slot;
 			c->turn = (slot + 1) % CHANNEL_MEMBERS_MAX;
@@ -269,6 +285,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 				*lost = s->lost;
 				s->lost = 0;
 				s->held++;
+				s->versions[out->token] = out->version;
 				c->stats.received++;
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
@@ -298,19 +315,33 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
 /* ------------------------------------------------------------------------------------------- */
 /* Acknowledging                                                                               */
 
-bool ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member, uint32_t token,
-		       uint32_t version, struct ring_fence fence, bool retained)
+enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
+				uint32_t token, uint32_t version, struct ring_fence fence,
+				bool retained)
 {
 	struct source *s = &c->sources[producer];
 
-	c->stats.acknowledged++;
 	if (s->member != member)
-		return false;
-	if (s->held == 0) /* the program has made it up */
-		return true;
+		return RING_ELSEWHERE;
+	if (s->versions[token] != version || version == 0)
+		return RING_ACKED_BEFORE; /* or the program has made it up */
+	s->versions[token] = 0;
 	s->held--;
+	c->stats.acknowledged++;
 	write_ack(c, s, token, version, fence, retained);
-	return true;
+	return RING_ACKED;
+}
+
+void ring_consumer_acked_elsewhere(struct ring_consumer *c)
+{
+	c->stats.acknowledged++;
+}
+
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t token)
+{
+	return producer < c->shape.producers && token < c->shape.in_flight
+		   ? c->sources[producer].versions[token]
+		   : 0;
 }
 
 bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,

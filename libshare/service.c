@@ -178,8 +178,10 @@ void share_service_close(share_service *s)
 	/* requests that a worker still has: what becomes of them is the channel's business now */
 	if (s->requests && s->role == SHARE_WORKER)
 		channel_set_owner(s->requests, NULL, NULL);
-	share_channel_close(s->requests);
-	share_channel_close(s->replies);
+	if (s->requests)
+		channel_close(s->requests);
+	if (s->replies)
+		channel_close(s->replies);
 	pthread_cond_destroy(&s->arrived);
 	pthread_mutex_destroy(&s->lock);
 	client_unref(s->client);
@@ -190,5 +192,5 @@ int share_service_get_fd(share_service *s)
 {
 	if (!s)
 		return fail(SHARE_EINVAL, "the service is NULL");
-	return share_channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
+	return channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
 }

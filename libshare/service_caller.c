@@ -70,7 +70,7 @@ static void take_back(share_service *s)
 	share_message m;
 	share_pending *p;
 
-	while (share_channel_take_back(s->requests, &m) == 0) {
+	while (channel_take_back(s->requests, &m) == 0) {
 		pthread_mutex_lock(&s->lock);
 		p = service_unpack(&m, &tail, sizeof(tail)) ? find_locked(s, tail.index, tail.call)
 							    : NULL;
@@ -187,7 +187,7 @@ static uint64_t answers_held(share_service *s)
 {
 	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
 
-	if (share_channel_get_stats(s->replies, &stats) != 0)
+	if (channel_get_stats(s->replies, &stats) != 0)
 		return 0;
 	return stats.received - stats.acknowledged;
 }

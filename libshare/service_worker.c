@@ -123,7 +123,9 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 
 static share_service *service_of(const share_message *request)
 {
-	return request && request->channel ? channel_owner(request->channel) : NULL;
+	return request && handle_exists(request->channel, HANDLE_CHANNEL)
+		   ? channel_owner(channel_of(request->channel))
+		   : NULL;
 }
 
 static int check_request(const share_message *request)

@@ -212,7 +212,7 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
  * Acknowledges a message: work enqueued on @stream before may go on using its memory, nobody else's
  * touches it before that is done. Messages may be acknowledged in any order. The message is given
  * up (its `channel` is NULL then) but for SHARE_EFORK, SHARE_EINVAL and SHARE_ENOTSUP, as
- * share_release().
+ * share_release(). SHARE_EINVAL also for one that was acknowledged, or of which a copy was.
  */
 int share_ack(share_message *m, void *stream);
 

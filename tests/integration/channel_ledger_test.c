@@ -49,7 +49,7 @@ static void hostile(struct child *self, void *data)
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &ch));
 	child_point(self, "open");
 	for (;;) {
-		scribble(ch->own, channel_ledger_size(&ch->shape), &state);
+		scribble(channel_of(ch)->own, channel_ledger_size(&channel_of(ch)->shape), &state);
 		child_point(self, "scribbled");
 	}
 }
@@ -260,11 +260,12 @@ Test(channel_ledger, a_page_of_anothers_cannot_be_written)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	const share_channel *inside = channel_of(c);
 
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (c->peers[i].map)
-			check(mprotect(c->peers[i].map, 4096, PROT_READ | PROT_WRITE) != 0);
-	check(mprotect((void *)(uintptr_t)c->control, 4096, PROT_READ | PROT_WRITE) != 0);
+		if (inside->peers[i].map)
+			check(mprotect(inside->peers[i].map, 4096, PROT_READ | PROT_WRITE) != 0);
+	check(mprotect((void *)(uintptr_t)inside->control, 4096, PROT_READ | PROT_WRITE) != 0);
 	send_number(p, 3);
 	expect_number(c, 3);
 	share_channel_close(c);

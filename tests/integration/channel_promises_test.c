@@ -149,6 +149,7 @@ static void send_forged(share_channel *p, const struct ring_message *m)
 {
 	struct channel_sent *sent;
 
+	p = channel_of(p);
 	pthread_mutex_lock(&p->lock);
 	sent = p->unsent;
 	p->unsent = sent->next;

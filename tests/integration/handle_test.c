@@ -339,6 +339,168 @@ Test(handles, the_buffer_of_an_old_message_is_known_for_long)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* Channels and messages                                                                       */
+
+Test(handles, a_channel_is_given_up_once)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+	share_channel *old;
+	share_message m;
+
+	open_both();
+	send_filled(producer, pool, 7);
+	check_ok(share_recv(consumer, 0, NULL, &m));
+	old = consumer;
+	share_channel_close(old); /* it stays for the message */
+	share_channel_close(old);
+	check_given_up(share_recv(old, 0, NULL, &m));
+	check_given_up(share_recv_many(old, 0, NULL, &m, 1));
+	check_given_up(share_channel_get_fd(old));
+	check_given_up(share_channel_get_stats(old, &stats));
+	check(*(unsigned char *)share_ptr(m.buffer) == 7);
+	check_ok(share_ack(&m, NULL));
+	consumer = open_channel(client, SHARE_CONSUMER, NULL);
+	check(consumer != old);
+	share_channel_close(old);
+	send_number(producer, 1);
+	expect_number(consumer, 1);
+	old = producer;
+	close_both();
+	share_channel_close(old);
+	check_given_up(share_send(old, NULL, NULL, 0, NULL));
+	check_given_up(share_send_many(old, &(share_outgoing){.data_size = 0}, 1, NULL));
+	check_given_up(share_channel_flush(old, 0));
+	check_given_up(share_channel_take_back(old, &m));
+}
+
+/* Acknowledged twice, it would be another one's acknowledgement. */
+static void expect_one_acknowledgement_for_each(share_message *first, share_message *second)
+{
+	share_message copy = *first;
+
+	check_ok(share_ack(first, NULL));
+	check_given_up(share_ack(first, NULL));
+	check_given_up(share_ack(&copy, NULL));
+	check_eq(channel_stats(consumer).acknowledged + 1, channel_stats(consumer).received);
+	check_eq(in_flight(producer), 1);
+	copy = *second;
+	check_ok(share_ack(second, NULL));
+	check_given_up(share_ack_many(&copy, 1, NULL));
+	check_eq(in_flight(producer), 0);
+}
+
+Test(handles, a_message_is_given_up_once_and_so_is_its_copy)
+{
+	share_message first, second;
+
+	open_both();
+	for (int i = 0; i < 2; i++) {
+		send_filled(producer, pool, i);
+		send_filled(producer, pool, i);
+		check_ok(share_recv(consumer, 0, NULL, &first));
+		check_ok(share_recv(consumer, 0, NULL, &second));
+		expect_one_acknowledgement_for_each(&first, &second);
+		/* without memory there is nothing to know it by but the message itself */
+		send_number(producer, 1);
+		send_number(producer, 2);
+		check_ok(share_recv(consumer, 0, NULL, &first));
+		check_ok(share_recv(consumer, 0, NULL, &second));
+		expect_one_acknowledgement_for_each(&first, &second);
+	}
+	close_both();
+}
+
+Test(handles, a_message_whose_buffer_was_kept_is_given_up_once)
+{
+	share_message m, copy;
+	share_buffer *b;
+
+	open_both();
+	send_filled(producer, pool, 7);
+	check_ok(share_recv(consumer, 0, NULL, &m));
+	copy = m;
+	b = share_retain(m.buffer);
+	check_ok(share_ack(&m, NULL));
+	check_given_up(share_ack(&copy, NULL));
+	check(*(unsigned char *)share_ptr(b) == 7);
+	check_ok(share_release(b, NULL));
+	close_both();
+}
+
+Test(handles, a_message_twice_among_several_is_refused)
+{
+	share_message m[3];
+
+	open_both();
+	for (int i = 0; i < 3; i++)
+		send_filled(producer, pool, i);
+	check_eq(share_recv_many(consumer, 0, NULL, m, 2), 2);
+	m[2] = m[0];
+	check_given_up(share_ack_many(m, 3, NULL));
+	check_eq(in_flight(producer), 3); /* none of them */
+	check_ok(share_ack_many(m, 2, NULL));
+	check_given_up(share_ack(&m[2], NULL));
+	expect_message(consumer, 2);
+	close_both();
+}
+
+Test(handles, the_message_of_a_channel_that_has_ended_is_known)
+{
+	share_message m, copy;
+
+	open_both();
+	send_number(producer, 1);
+	check_ok(share_recv(consumer, 0, NULL, &m));
+	copy = m;
+	close_both();
+	check_ok(share_ack(&m, NULL));
+	check_given_up(share_ack(&copy, NULL));
+	open_both(); /* in its place, perhaps */
+	check_given_up(share_ack(&copy, NULL));
+	close_both();
+}
+
+static void take_two(struct child *self, void *data)
+{
+	share_channel *ch;
+	share_message m;
+
+	(void)data;
+	ch = open_channel(child_connect("taker"), SHARE_CONSUMER, NULL);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_recv(ch, -1, NULL, &m));
+	child_point(self, "took two");
+}
+
+/* A message that was delivered as often as may be, back at its producer. */
+Test(handles, a_message_taken_back_is_given_up_once)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_message m, copy, more;
+	struct child *taker;
+	share_buffer *b;
+
+	o.deliveries = 1;
+	producer = open_channel(client, SHARE_PRODUCER, &o);
+	b = filled_buffer(pool, 7);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_send(producer, b, NULL, 0, NULL));
+	check_ok(share_release(b, NULL));
+	taker = child_start(take_two, NULL);
+	child_wait(taker, "took two");
+	child_kill(taker);
+	until(share_channel_take_back(producer, &m) == 0);
+	until(share_channel_take_back(producer, &more) == 0);
+	check(m.buffer != b && !share_ptr(b) && *(unsigned char *)share_ptr(m.buffer) == 7);
+	copy = m;
+	check_ok(share_ack(&m, NULL));
+	check_given_up(share_ack(&copy, NULL));
+	check(*(unsigned char *)share_ptr(more.buffer) == 7);
+	check_ok(share_ack(&more, NULL));
+	share_channel_close(producer);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 /* Watches, operations, events, streams                                                        */
 
 Test(handles, a_watch_is_given_up_once)

@@ -46,7 +46,7 @@ Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)
 	/* the very call that the other one waits for, by its number and all */
 	check_eq(p->call, CALL);
 	check_eq(p->index, 0);
-	channel_set_call(requests, 0, CALL);
+	channel_set_call(channel_of(requests), 0, CALL);
 	send_request(100, tail);
 	for (share_message forged = next_of(worker, 100); forged.channel;)
 		check_error(answer(&forged), SHARE_ECANCELED);
@@ -67,7 +67,7 @@ Test(service_hostile, requests_without_sense_are_dropped)
 	share_pending *p;
 	share_message m;
 
-	channel_set_call(requests, 0, CALL);
+	channel_set_call(channel_of(requests), 0, CALL);
 	for (size_t i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++)
 		send_request(1, nonsense[i]);
 	check_ok(share_send(requests, NULL, NULL, 0, NULL));

@@ -5,6 +5,8 @@
  * so, and what it stood for is given up once.
  */
 
+#include <share/channel.h>
+
 #include "tests/threads/threads.h"
 
 #define THREADS 3
@@ -136,6 +138,64 @@ static void what_calls_back_is_given_up_by_one_of_those_who_try(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static share_channel *channel;
+static share_message messages[32];
+#define MESSAGES (sizeof(messages) / sizeof(*messages))
+
+static void acknowledge_all(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	for (size_t i = 0; i < MESSAGES; i++) {
+		share_message copy = messages[i];
+
+		if (check_one_of(share_ack(&copy, NULL), SHARE_EINVAL) == 0)
+			atomic_fetch_add(&given_up[i], 1);
+	}
+}
+
+static void close_channel(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	share_channel_close(channel);
+}
+
+static void send_and_receive(share_channel *producer, bool memory)
+{
+	for (size_t i = 0; i < MESSAGES; i++) {
+		share_buffer *b = NULL;
+
+		if (memory)
+			check_ok(share_alloc(pool, 4096, NULL, &b));
+		check_ok(share_give(producer, b, NULL, 0, NULL));
+		check_ok(share_recv(channel, -1, NULL, &messages[i]));
+		atomic_store(&given_up[i], 0);
+	}
+}
+
+static void a_message_and_a_channel_are_given_up_by_one_of_those_who_try(void)
+{
+	share_channel *producer;
+
+	start();
+	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &producer));
+	for (unsigned i = 0; i < steps(20); i++) {
+		share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+		check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, NULL, &channel));
+		send_and_receive(producer, i % 2);
+		together(THREADS, acknowledge_all, NULL);
+		for (size_t k = 0; k < MESSAGES; k++)
+			check_eq(atomic_load(&given_up[k]), 1);
+		check_ok(share_channel_get_stats(producer, &stats));
+		check_eq(stats.in_flight, 0);
+		together(THREADS, close_channel, NULL);
+	}
+	share_channel_close(producer);
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
@@ -143,6 +203,7 @@ int main(int argc, char **argv)
 	    TEST(a_buffer_that_others_know_is_released_by_one_of_those_who_try),
 	    TEST(a_client_and_a_pool_are_given_up_by_one_of_those_who_try),
 	    TEST(what_calls_back_is_given_up_by_one_of_those_who_try),
+	    TEST(a_message_and_a_channel_are_given_up_by_one_of_those_who_try),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
