@@ -206,6 +206,7 @@ int handle_fault(const void *handle, enum handle_kind kind)
 	    [HANDLE_BUFFER] = "buffer",           [HANDLE_WATCH] = "watch",
 	    [HANDLE_OPERATION] = "operation",     [HANDLE_EVENT] = "event",
 	    [HANDLE_HOST_STREAM] = "host stream", [HANDLE_CHANNEL] = "channel",
+	    [HANDLE_SERVICE] = "service",         [HANDLE_PENDING] = "call",
 	};
 	const struct handle *h = handle_object(handle);
 	uint64_t word;

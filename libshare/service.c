@@ -25,12 +25,17 @@
 
 int service_check(const share_service *s, int role)
 {
-	if (!s)
-		return fail(SHARE_EINVAL, "the service is NULL");
 	if (s->role != role)
 		return fail(SHARE_EINVAL, "this is not a %s of the service",
 			    role == SHARE_CALLER ? "caller" : "worker");
 	return client_is_forked(s->client) ? fail_fork() : 0;
+}
+
+int service_resolve_as(share_service **s, int role)
+{
+	int r = service_resolve(s);
+
+	return r != 0 ? r : service_check(*s, role);
 }
 
 size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
@@ -126,6 +131,23 @@ static int open_channels(share_service *s, const char *name, const share_service
 	return r;
 }
 
+static void service_close(share_service *s)
+{
+	/* requests that a worker still has: what becomes of them is the channel's business now */
+	if (s->requests && s->role == SHARE_WORKER)
+		channel_set_owner(s->requests, NULL, NULL);
+	if (s->requests)
+		channel_close(s->requests);
+	if (s->replies)
+		channel_close(s->replies);
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		handle_free(s->calls[i]);
+	pthread_cond_destroy(&s->arrived);
+	pthread_mutex_destroy(&s->lock);
+	client_unref(s->client);
+	handle_free(s);
+}
+
 int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out)
 {
@@ -146,7 +168,7 @@ int share_service_open(share_client *c, const char *name, int role,
 	if (strlen(name) + strlen(REPLIES_NAME) > SHARE_NAME_MAX)
 		return fail(SHARE_EINVAL, "the name of a service has at most %zu bytes",
 			    SHARE_NAME_MAX - strlen(REPLIES_NAME));
-	s = calloc(1, sizeof(*s));
+	s = handle_new(HANDLE_SERVICE, sizeof(*s));
 	if (!s)
 		return fail_system(-ENOMEM, "opening a service");
 	s->client = client_ref(c);
@@ -160,37 +182,27 @@ int share_service_open(share_client *c, const char *name, int role,
 		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
 	r = open_channels(s, name, options ? options : &defaults);
 	if (r != 0) {
-		share_service_close(s);
+		service_close(s);
 		return r;
 	}
 	if (role == SHARE_CALLER)
 		channel_self(s->replies, &s->self);
 	else
 		channel_set_owner(s->requests, s, service_before_ack);
-	*out = s;
+	*out = handle_give(s);
 	return 0;
 }
 
 void share_service_close(share_service *s)
 {
-	if (!s)
-		return;
-	/* requests that a worker still has: what becomes of them is the channel's business now */
-	if (s->requests && s->role == SHARE_WORKER)
-		channel_set_owner(s->requests, NULL, NULL);
-	if (s->requests)
-		channel_close(s->requests);
-	if (s->replies)
-		channel_close(s->replies);
-	pthread_cond_destroy(&s->arrived);
-	pthread_mutex_destroy(&s->lock);
-	client_unref(s->client);
-	free(s);
+	s = service_take(s);
+	if (s)
+		service_close(s);
 }
 
 int share_service_get_fd(share_service *s)
 {
-	if (!s)
-		return fail(SHARE_EINVAL, "the service is NULL");
-	return channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
+	int r = service_resolve(&s);
+
+	return r != 0 ? r : channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
 }

@@ -40,20 +40,24 @@ struct reply_tail {
 _Static_assert(DATA_MAX + sizeof(struct reply_tail) <= SHARE_MESSAGE_DATA_MAX,
 	       "replies are messages");
 
-/* A call, and what has become of it. */
+/* A call, and what has become of it. Between calls it waits for the next in its place. */
 struct share_pending {
+	struct handle handle;
+	share_client *client;
 	share_service *service;
 	uint32_t index;
 	int64_t deadline;
-	uint32_t call; /* this and what follows under the lock; grows with each use */
+	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
 	int error;     /* 0: there is an answer */
 	share_message answer;
 	char detail[256]; /* of the error */
 };
+HANDLES_OF(share_pending, pending, HANDLE_PENDING);
 
 /* `lock` is not held while anything is sent or received. */
 struct share_service {
+	struct handle handle;
 	share_client *client;
 	int role;
 	share_channel *requests, *replies;
@@ -66,11 +70,15 @@ struct share_service {
 	int64_t take_back_at; /* the reading one's: to look for requests that came back */
 	uint32_t n_free, n_waiting;
 	uint16_t free[CALLS_MAX];
-	struct share_pending calls[CALLS_MAX];
+	uint32_t numbers[CALLS_MAX]; /* of the last call in each place */
+	share_pending *calls[CALLS_MAX];
 };
+HANDLES_OF(share_service, service, HANDLE_SERVICE);
 
 /* In service.c. 0, or SHARE_EINVAL, SHARE_EFORK. */
 int service_check(const share_service *s, int role);
+/* The same from a handle. */
+int service_resolve_as(share_service **s, int role);
 /* @data and @tail, one behind the other. Returns the size of both. */
 size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
 		    const void *tail, size_t tail_size);

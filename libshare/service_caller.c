@@ -9,6 +9,7 @@
  * Streams are ordered in the thread that wants the answer: receiving alone orders nothing.
  */
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -34,7 +35,7 @@ static void end_call_locked(share_pending *p, int error, const char *detail)
 
 static share_pending *find_locked(share_service *s, uint32_t index, uint32_t call)
 {
-	share_pending *p = index < CALLS_MAX ? &s->calls[index] : NULL;
+	share_pending *p = index < CALLS_MAX ? s->calls[index] : NULL;
 
 	return p && p->waiting && p->call == call ? p : NULL;
 }
@@ -192,28 +193,49 @@ static uint64_t answers_held(share_service *s)
 	return stats.received - stats.acknowledged;
 }
 
-static share_pending *take_call(share_service *s, int64_t deadline)
+/* In a place that is free. NULL without memory. */
+static share_pending *new_call_locked(share_service *s)
+{
+	uint32_t index = s->free[s->n_free - 1];
+	share_pending *p = s->calls[index];
+
+	if (!p)
+		p = s->calls[index] = handle_new(HANDLE_PENDING, sizeof(*p));
+	if (!p)
+		return NULL;
+	s->n_free--;
+	if (++s->numbers[index] == 0)
+		s->numbers[index] = 1;
+	p->client = s->client;
+	p->service = s;
+	p->index = index;
+	p->call = s->numbers[index];
+	return p;
+}
+
+static int take_call(share_service *s, int64_t deadline, share_pending **out)
 {
 	uint64_t held = answers_held(s);
-	share_pending *p = NULL;
+	share_pending *p;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->n_free > 0 && s->n_waiting + held < CALLS_MAX) {
-		uint32_t index = s->free[--s->n_free];
-
-		p = &s->calls[index];
-		p->service = s;
-		p->index = index;
+	if (s->n_free == 0 || s->n_waiting + held >= CALLS_MAX) {
+		pthread_mutex_unlock(&s->lock);
+		return fail(SHARE_EAGAIN,
+			    "%d calls are under way or their answers not acknowledged: finish some",
+			    CALLS_MAX);
+	}
+	p = new_call_locked(s);
+	if (p) {
 		p->deadline = deadline;
 		p->error = 0;
-		if (++p->call == 0)
-			p->call = 1;
 		p->waiting = true;
 		s->n_waiting++;
-		channel_set_call(s->requests, index, p->call);
+		channel_set_call(s->requests, p->index, p->call);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return p;
+	*out = p;
+	return p ? 0 : fail_system(-ENOMEM, "starting a call");
 }
 
 /* Back to those that are free. */
@@ -231,31 +253,34 @@ static void put_call(share_pending *p)
 	answer = p->answer;
 	p->answer.channel = NULL;
 	s->free[s->n_free++] = (uint16_t)p->index;
+	if (handle_is_worn(p)) {
+		s->calls[p->index] = NULL;
+		handle_free(p);
+	} else {
+		handle_end(p);
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (answer.channel)
 		channel_ack_unused(&answer);
 }
 
-int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
-		     int timeout_ms, void *stream, share_pending **out)
+/* A call that the program has not got. */
+static int start_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
+		      int timeout_ms, void *stream, share_pending **out)
 {
 	int64_t deadline = timeout_ms == 0 ? -1 : deadline_from(timeout_ms);
 	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
 	struct request_tail tail;
 	share_pending *p;
-	int r = service_check(s, SHARE_CALLER);
+	int r;
 
-	if (r == 0 && (!out || data_size > DATA_MAX || (data_size > 0 && !data)))
-		r = fail(SHARE_EINVAL, "out is NULL, or there are more than %d bytes of data",
-			 DATA_MAX);
+	if (!out || data_size > DATA_MAX || (data_size > 0 && !data))
+		return fail(SHARE_EINVAL, "out is NULL, or there are more than %d bytes of data",
+			    DATA_MAX);
+	wait_for_answer(s, NULL, 0); /* so that workers find room */
+	r = take_call(s, deadline, &p);
 	if (r != 0)
 		return r;
-	wait_for_answer(s, NULL, 0); /* so that workers find room */
-	p = take_call(s, deadline);
-	if (!p)
-		return fail(SHARE_EAGAIN,
-			    "%d calls are under way or their answers not acknowledged: finish some",
-			    CALLS_MAX);
 	tail = (struct request_tail){s->self.member, p->call, (uint16_t)p->index,
 				     (uint16_t)s->self.slot};
 	r = channel_send(s->requests, NULL, b, bytes,
@@ -269,20 +294,27 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 	return 0;
 }
 
-int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
+int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
+		     int timeout_ms, void *stream, share_pending **out)
 {
-	share_service *s = p ? p->service : NULL;
+	int r = service_resolve_as(&s, SHARE_CALLER);
+	share_pending *p;
+
+	if (r == 0)
+		r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
+	if (r == 0)
+		*out = handle_give(p);
+	return r;
+}
+
+/* With SHARE_EAGAIN and SHARE_EINVAL the call stays. */
+static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	share_service *s = p->service;
 	share_message answer = {.channel = NULL};
 	int64_t deadline;
 	int r;
 
-	if (out)
-		out->channel = NULL;
-	if (!p || !out)
-		return fail(SHARE_EINVAL, "the call or out is NULL");
-	r = service_check(s, SHARE_CALLER);
-	if (r != 0)
-		return r;
 	deadline = earlier(deadline_from(timeout_ms), p->deadline);
 	r = wait_for_answer(s, p, deadline);
 	if (r == 0 && p->error != 0) {
@@ -305,9 +337,30 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 	return r;
 }
 
+int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	share_pending *taken = handle_take(p, HANDLE_PENDING);
+	int r = 0;
+
+	if (out)
+		out->channel = NULL;
+	if (!taken)
+		return handle_fault(p, HANDLE_PENDING);
+	if (client_is_forked(taken->client))
+		r = fail_fork();
+	else if (!out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	else
+		r = finish_call(taken, timeout_ms, stream, out);
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK)
+		handle_keep(taken);
+	return r;
+}
+
 void share_call_cancel(share_pending *p)
 {
-	if (p && service_check(p->service, SHARE_CALLER) == 0)
+	p = pending_take(p);
+	if (p)
 		put_call(p);
 }
 
@@ -320,10 +373,12 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
 	out->channel = NULL;
-	r = share_call_start(s, b, data, data_size, timeout_ms, stream, &p);
+	r = service_resolve_as(&s, SHARE_CALLER);
+	if (r == 0)
+		r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r != 0)
 		return r;
-	r = share_call_finish(p, timeout_ms, stream, out);
+	r = finish_call(p, timeout_ms, stream, out);
 	if (r == SHARE_EAGAIN || r == SHARE_EINVAL)
 		put_call(p);
 	return r == SHARE_EAGAIN ? fail(SHARE_ETIMEDOUT, "no worker has answered at once") : r;

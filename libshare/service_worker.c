@@ -104,7 +104,7 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
 	out->channel = NULL;
-	r = service_check(s, SHARE_WORKER);
+	r = service_resolve_as(&s, SHARE_WORKER);
 	if (r != 0)
 		return r;
 	r = receive(s, timeout_ms, stream, &m);
@@ -121,7 +121,7 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 	return r;
 }
 
-static share_service *service_of(const share_message *request)
+static share_service *owner_of(const share_message *request)
 {
 	return request && handle_exists(request->channel, HANDLE_CHANNEL)
 		   ? channel_owner(channel_of(request->channel))
@@ -130,7 +130,7 @@ static share_service *service_of(const share_message *request)
 
 static int check_request(const share_message *request)
 {
-	const share_service *s = service_of(request);
+	const share_service *s = owner_of(request);
 
 	if (!s)
 		return fail(SHARE_EINVAL, "this is not a request, or its service was closed");
@@ -182,7 +182,7 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 		return r;
 	tail = kept_tail(request);
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
-		told = answer(service_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
+		told = answer(owner_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
 			      stream, &signalled);
 		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
 			return told;

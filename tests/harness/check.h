@@ -36,6 +36,12 @@ void check_equal(const char *file, int line, const char *text, uint64_t a, uint6
 /* Of the last failing call in this thread. */
 #define check_detail(part) check_detail_has(__FILE__, __LINE__, (part))
 void check_detail_has(const char *file, int line, const char *part);
+/* It was called with a handle, or a message, that was given up. */
+#define check_given_up(call)                     \
+	do {                                     \
+		check_error(call, SHARE_EINVAL); \
+		check_detail("given up");        \
+	} while (0)
 
 /*
  * Waiting for something that has to come true, without sleeping for a guessed time: the condition

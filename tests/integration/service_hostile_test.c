@@ -40,12 +40,13 @@ static void send_request(int number, struct request_tail tail)
 Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)
 {
 	share_pending *p = ask_for(caller, 1);
-	struct request_tail tail = {caller->self.member, CALL, 0, (uint16_t)caller->self.slot};
+	const struct channel_target *self = &service_of(caller)->self;
+	struct request_tail tail = {self->member, CALL, 0, (uint16_t)self->slot};
 	share_message m = next_of(worker, 1), none;
 
 	/* the very call that the other one waits for, by its number and all */
-	check_eq(p->call, CALL);
-	check_eq(p->index, 0);
+	check_eq(pending_of(p)->call, CALL);
+	check_eq(pending_of(p)->index, 0);
 	channel_set_call(channel_of(requests), 0, CALL);
 	send_request(100, tail);
 	for (share_message forged = next_of(worker, 100); forged.channel;)

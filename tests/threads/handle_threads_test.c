@@ -5,7 +5,7 @@
  * so, and what it stood for is given up once.
  */
 
-#include <share/channel.h>
+#include <share/service.h>
 
 #include "tests/threads/threads.h"
 
@@ -196,6 +196,51 @@ static void a_message_and_a_channel_are_given_up_by_one_of_those_who_try(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static share_service *caller, *worker;
+static share_pending *call;
+static atomic_uint answers;
+
+static void finish_call(void *data, unsigned index)
+{
+	share_message m;
+
+	(void)data, (void)index;
+	if (check_one_of(share_call_finish(call, -1, NULL, &m), SHARE_EINVAL) != 0)
+		return;
+	atomic_fetch_add(&answers, 1);
+	check_ok(share_ack(&m, NULL));
+}
+
+static void close_service(void *data, unsigned index)
+{
+	(void)data, (void)index;
+	share_service_close(caller);
+	share_service_close(worker);
+}
+
+static void a_call_and_a_service_are_given_up_by_one_of_those_who_try(void)
+{
+	share_message request;
+
+	start();
+	for (unsigned i = 0; i < steps(10); i++) {
+		check_ok(share_service_open(client, "service", SHARE_CALLER, NULL, &caller));
+		check_ok(share_service_open(client, "service", SHARE_WORKER, NULL, &worker));
+		for (unsigned k = 0; k < 8; k++) {
+			atomic_store(&answers, 0);
+			check_ok(share_call_start(caller, NULL, NULL, 0, -1, NULL, &call));
+			check_ok(share_next_request(worker, -1, NULL, &request));
+			check_ok(share_reply(&request, NULL, NULL, 0, NULL));
+			together(THREADS, finish_call, NULL);
+			check_eq(atomic_load(&answers), 1);
+		}
+		together(THREADS, close_service, NULL);
+	}
+	stop();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 int main(int argc, char **argv)
 {
 	static const struct thread_test tests[] = {
@@ -204,6 +249,7 @@ int main(int argc, char **argv)
 	    TEST(a_client_and_a_pool_are_given_up_by_one_of_those_who_try),
 	    TEST(what_calls_back_is_given_up_by_one_of_those_who_try),
 	    TEST(a_message_and_a_channel_are_given_up_by_one_of_those_who_try),
+	    TEST(a_call_and_a_service_are_given_up_by_one_of_those_who_try),
 	};
 
 	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));
