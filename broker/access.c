@@ -120,7 +120,7 @@ int access_find_group(const char *name, gid_t *out)
 	return find_id(look_up_group, name, out);
 }
 
-static bool principal_equal(struct principal a, struct principal b)
+bool principal_equal(struct principal a, struct principal b)
 {
 	return a.type == b.type && a.id == b.id;
 }
@@ -302,13 +302,13 @@ bool access_list_equal(const struct access_list *a, const struct access_list *b)
 	return same == a->n_entries && same == b->n_entries;
 }
 
-static const char *mode_name(unsigned mode)
+const char *access_mode_name(unsigned mode)
 {
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (modes[i].mode == mode)
 			return modes[i].name;
 	}
-	return "";
+	return "nothing";
 }
 
 char *access_format(const struct access_list *list, char *out, size_t size)
@@ -321,10 +321,10 @@ char *access_format(const struct access_list *list, char *out, size_t size)
 		const struct access_entry *e = &list->entries[i];
 		int more = e->who.type == PRINCIPAL_EVERYONE
 			       ? snprintf(one, sizeof(one), "{\"user\": \"*\", \"mode\": \"%s\"}",
-					  mode_name(e->mode))
+					  access_mode_name(e->mode))
 			       : snprintf(one, sizeof(one), "{\"%s\": %u, \"mode\": \"%s\"}",
 					  e->who.type == PRINCIPAL_GROUP ? "group" : "user",
-					  (unsigned)e->who.id, mode_name(e->mode));
+					  (unsigned)e->who.id, access_mode_name(e->mode));
 
 		if (n + (size_t)more + sizeof(rest) + 1 >= size) {
 			snprintf(out + n, size - n, "%s", i > 0 ? rest : &rest[2]);

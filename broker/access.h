@@ -70,6 +70,8 @@ int access_find_group(const char *name, gid_t *out);
 int principal_list_parse(const struct config_reader *r, const struct config_path *path,
 			 const json_t *array, struct principal_list *out);
 
+bool principal_equal(struct principal a, struct principal b);
+
 /** Adds @who unless it is there. Returns 0 or -ENOMEM. */
 int principal_list_add(struct principal_list *list, struct principal who);
 
@@ -110,6 +112,9 @@ bool access_list_equal(const struct access_list *a, const struct access_list *b)
 /** Writes the list as it could stand in the configuration, with numbers, so that it can be shown;
  * what does not fit becomes "...". @size must be at least 8. Returns @out. */
 char *access_format(const struct access_list *list, char *out, size_t size);
+
+/** As in the file: "ro", "rw", "manage"; "nothing" for 0. Static storage. */
+const char *access_mode_name(unsigned mode);
 
 /** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
  * access_list_clear(). */

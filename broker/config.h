@@ -10,7 +10,8 @@
 #include "broker/pool_config.h"
 
 /*
- * What the operator decided: docs/configuration.md. Read once, never changed.
+ * What the operator decided: docs/configuration.md. Never changed; one that is read again replaces
+ * it.
  */
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */

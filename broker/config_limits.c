@@ -6,6 +6,8 @@
 #include "broker/config_limits.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,17 @@ static const struct {
 const char *limit_name(enum limit_kind kind)
 {
 	return limit_table[kind].name;
+}
+
+char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_TEXT_MAX])
+{
+	if (limit == LIMIT_NONE && limit_table[kind].optional)
+		strcpy(out, "none");
+	else if (limit_table[kind].bytes)
+		size_format(limit, out);
+	else
+		snprintf(out, SIZE_TEXT_MAX, "%" PRIu64, limit);
+	return out;
 }
 
 const struct limits *config_limits_for(const struct config *c, uid_t uid)

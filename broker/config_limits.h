@@ -4,10 +4,14 @@
 
 #include "broker/config.h"
 #include "broker/config_reader.h"
+#include "broker/size.h"
 
-/* What config.c asks about limits. Both readers return 0 or an error of config_reader.h. */
+/* What others ask about limits. Both readers return 0 or an error of config_reader.h. */
 
 struct limits config_standard_limits(void);
+
+/* A limit as the file may have it, or "none". Returns @out. */
+char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_TEXT_MAX]);
 
 /* Overrides what the object mentions. */
 int config_read_limits(const struct config_reader *r, const struct config_path *path,

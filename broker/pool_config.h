@@ -28,6 +28,7 @@ struct pool_config {
 	uint64_t alignment;
 	uint64_t release_threshold;
 	struct access_list access;
+	bool leaving; /* the file that was read last lacks it; the pool is still there */
 };
 #define POOL_CONFIG_INIT                        \
 	{                                       \
