@@ -51,6 +51,14 @@ void accounts_free(struct accounts *accounts)
 	free(accounts);
 }
 
+void accounts_reconfigure(struct accounts *accounts)
+{
+	struct account *a;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		a->limits = config_limits_for(accounts->config, a->uid);
+}
+
 struct account *account_get(struct accounts *accounts, uid_t uid)
 {
 	struct account *a;

@@ -26,6 +26,9 @@ struct charge {
 int accounts_new(const struct config *config, struct accounts **out);
 void accounts_free(struct accounts *a); /* all accounts must have ended */
 
+/* The configuration has changed. Who has more than the limit is now keeps it, and gets no more. */
+void accounts_reconfigure(struct accounts *a);
+
 /* A reference, or NULL without memory. */
 struct account *account_get(struct accounts *accounts, uid_t uid);
 struct account *account_ref(struct account *a);

@@ -4,6 +4,7 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,15 @@
 #include "broker/child.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
+#include "broker/configure.h"
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "broker/name.h"
 #include "broker/pool.h"
+#include "broker/reload.h"
 #include "broker/scrub.h"
 #include "broker/token.h"
+#include "wire/fd.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
@@ -150,34 +154,6 @@ void broker_watch_gpus(struct broker *b)
 		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
-static int create_pools(struct broker *b)
-{
-	char detail[256];
-
-	for (size_t i = 0; i < b->config->n_pools; i++) {
-		const struct pool_config *from = &b->config->pools[i];
-		struct pool_config copy = *from;
-		struct pool *p;
-		int r;
-
-		copy.name = strdup(from->name);
-		copy.access = (struct access_list){0};
-		copy.device = from->device ? strdup(from->device) : NULL;
-		r = copy.name && (copy.device || !from->device)
-			? access_list_copy(&copy.access, &from->access)
-			: -ENOMEM;
-		/* what it is made of is found out when somebody opens it, if that takes a driver */
-		if (r == 0)
-			r = pool_new(b, &copy, NULL, b->uid, NULL, true, &p);
-		if (r == 0 && strcmp(p->wanted, "host") == 0)
-			r = pool_resolve(b, p, detail, sizeof(detail));
-		pool_config_clear(&copy);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 /* A segment costs two descriptors, a client four: half for each. Memberships in channels are of
  * clients and cost three, and one for the channel: at most half of their half. */
 static void share_descriptors(struct broker *b)
@@ -195,7 +171,7 @@ static void share_descriptors(struct broker *b)
 		b->max_fds_ahead = limit.rlim_cur / 64;
 }
 
-int broker_new(const struct config *config, struct broker **out)
+int broker_new(struct config *config, struct broker **out)
 {
 	struct broker *b = calloc(1, sizeof(*b));
 	int r = -ENOMEM;
@@ -236,11 +212,13 @@ int broker_new(const struct config *config, struct broker **out)
 	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
 	    !b->channel_work || event_add(b->catch_up, &never) < 0)
 		goto fail;
-	r = devices_init(b);
+	r = reload_new(b, &b->reload);
+	if (r == 0)
+		r = devices_init(b);
 	if (r == 0)
 		r = accounts_new(config, &b->accounts);
 	if (r == 0)
-		r = create_pools(b);
+		r = configure_pools(b);
 	if (r < 0)
 		goto fail;
 	*out = b;
@@ -262,10 +240,50 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 	event_base_loopbreak(b->base);
 }
 
+static bool has_terminal(void)
+{
+	int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	fd_close(fd);
+	return fd >= 0;
+}
+
+/* Whose terminal goes ends with it, like any program in a terminal, unless it was told not to
+ * (nohup). To all others it says that the configuration has changed. */
+static void on_hangup(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+
+	(void)fd, (void)what;
+	if (!b->ends_with_terminal || has_terminal()) {
+		reload_on_signal(b);
+		return;
+	}
+	log_stop("as its terminal is gone", broker_now_ms() - b->started_ms, b->n_clients);
+	event_base_loopbreak(b->base);
+}
+
+/* From now on: what came before, since main() has begun, comes now. */
+static int listen_for_hangups(struct broker *b, struct event *hangup)
+{
+	struct sigaction before;
+	sigset_t signals;
+
+	sigaction(SIGHUP, NULL, &before);
+	b->ends_with_terminal = before.sa_handler != SIG_IGN && has_terminal();
+	if (!hangup || evsignal_add(hangup, NULL) < 0)
+		return -ENOMEM;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
+	return 0;
+}
+
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
 {
 	struct event *term = evsignal_new(b->base, SIGTERM, on_end, b);
 	struct event *interrupt = evsignal_new(b->base, SIGINT, on_end, b);
+	struct event *hangup = evsignal_new(b->base, SIGHUP, on_hangup, b);
 	struct event *lifeline = NULL;
 	int r;
 
@@ -278,6 +296,8 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
 	if (r == 0 && (!term || !interrupt || evsignal_add(term, NULL) < 0 ||
 		       evsignal_add(interrupt, NULL) < 0))
 		r = -ENOMEM;
+	if (r == 0)
+		r = listen_for_hangups(b, hangup);
 	if (r == 0 && event_base_dispatch(b->base) < 0)
 		r = -EIO;
 	if (r < 0)
@@ -288,6 +308,8 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
 		event_free(term);
 	if (interrupt)
 		event_free(interrupt);
+	if (hangup)
+		event_free(hangup);
 	return r;
 }
 
@@ -306,6 +328,7 @@ void broker_free(struct broker *b)
 		if (b->clients[i])
 			client_discard(b->clients[i]);
 	free(b->clients);
+	reload_free(b->reload);
 	channels_end(b);
 	while ((n = name_next(b, "", 0, true)))
 		name_unpublish(b, n);

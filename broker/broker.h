@@ -26,6 +26,7 @@ struct listener;
 struct member;
 struct name;
 struct pool;
+struct reload;
 struct scrub;
 struct segment;
 struct watch;
@@ -43,13 +44,15 @@ struct broker_counters {
 struct broker {
 	struct event_base *base;
 	bool has_ended; /* what clients still use is theirs */
-	const struct config *config;
+	bool ends_with_terminal;
+	struct config *config; /* replaced in its place when it is read again */
 	uid_t uid;
 	uint64_t started_ms;
 	struct broker_counters counters;
 
 	struct accounts *accounts;
 	struct listener *listener;
+	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
 	unsigned look_delay_ms;  /* longer while nothing gets free */
@@ -106,8 +109,9 @@ struct broker {
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
 };
 
-/* Makes the pools of the configuration. 0, or negative errno with a logged reason. */
-int broker_new(const struct config *config, struct broker **out);
+/* Makes the pools of the configuration, which stays the caller's to free at the end, whatever
+ * becomes of what is in it. 0, or negative errno with a logged reason. */
+int broker_new(struct config *config, struct broker **out);
 
 /* Serves until a signal or the end of the lifeline. 0 or negative errno. */
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd);

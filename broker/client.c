@@ -100,6 +100,19 @@ static void refuse(int socket, int error, const char *why)
 	connection_farewell(socket, error, why);
 }
 
+static bool is_admin(const struct broker *b, const struct peer *peer)
+{
+	return peer->uid == 0 || peer->uid == b->uid ||
+	       principal_match(&b->config->admins, peer->uid, peer->groups, peer->n_groups);
+}
+
+void clients_reconfigure(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i])
+			b->clients[i]->admin = is_admin(b, &b->clients[i]->peer);
+}
+
 void client_accept(struct broker *b, int socket)
 {
 	struct client *c = calloc(1, sizeof(*c));
@@ -130,9 +143,7 @@ void client_accept(struct broker *b, int socket)
 			       why);
 		goto refuse;
 	}
-	c->admin =
-	    c->peer.uid == 0 || c->peer.uid == b->uid ||
-	    principal_match(&b->config->admins, c->peer.uid, c->peer.groups, c->peer.n_groups);
+	c->admin = is_admin(b, &c->peer);
 	c->account = account_get(b->accounts, c->peer.uid);
 	if (!c->account) {
 		refuse(socket, SHARE_ESYSTEM, out_of_memory);

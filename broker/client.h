@@ -90,6 +90,9 @@ struct client {
 /* Takes @socket over, whatever happens. Refusals are told to the peer. */
 void client_accept(struct broker *b, int socket);
 
+/* The configuration has changed: some may be administrators now, or no more. */
+void clients_reconfigure(struct broker *b);
+
 /* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
 void client_hang_up(struct client *c, int error, const char *why);
 /* The same, as another client has asked for it. */

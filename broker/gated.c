@@ -221,8 +221,9 @@ static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
 static bool can_pay(const struct account *account, uint64_t bytes)
 {
 	uint64_t limit = account_limit(account, LIMIT_BYTES);
+	uint64_t used = account_used(account, LIMIT_BYTES);
 
-	return bytes <= limit - account_used(account, LIMIT_BYTES);
+	return used <= limit && bytes <= limit - used;
 }
 
 static bool is_long_enough(struct looked_for *l, struct block *first, struct run *out)

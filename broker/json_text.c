@@ -12,7 +12,7 @@
 
 #include "broker/json_text.h"
 
-static bool was_short;
+static _Thread_local bool was_short; /* the configuration is read in a thread */
 
 static void *allocate(size_t size)
 {

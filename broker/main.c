@@ -225,7 +225,16 @@ static void say_start(const struct config *config, int listen_fd)
 		  pools);
 }
 
-static int serve(const struct arguments *a, const struct config *config)
+static void hold_back_hangups(void)
+{
+	sigset_t hangup;
+
+	sigemptyset(&hangup);
+	sigaddset(&hangup, SIGHUP);
+	sigprocmask(SIG_BLOCK, &hangup, NULL);
+}
+
+static int serve(const struct arguments *a, struct config *config)
 {
 	const char *path = a->socket ? a->socket : config->socket;
 	char default_path[PATH_MAX];
@@ -276,6 +285,7 @@ int main(int argc, char **argv)
 	if (!a.check)
 		log_open();
 	signal(SIGPIPE, SIG_IGN);
+	hold_back_hangups(); /* until the loop takes them: the file may have changed meanwhile */
 	json_text_init();
 	if (load(a.config, &config) != 0) {
 		if (a.remove)

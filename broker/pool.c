@@ -261,7 +261,8 @@ bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 
 static void return_segments(struct broker *b, struct pool *p)
 {
-	pool_shrink(b, p, p->release_threshold);
+	/* above its limit, which was lowered, it keeps nothing */
+	pool_shrink(b, p, p->reserved > p->limit ? 0 : p->release_threshold);
 	pool_end_if_unused(b, p);
 }
 
@@ -285,11 +286,37 @@ uint64_t pool_largest_free(const struct pool *p)
 		return p->limit;
 	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
 		largest = gated_largest(&p->gated);
-	left = p->limit - p->reserved;
+	left = pool_room(p);
 	left -= left % p->granularity;
 	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
 		left = p->choice.kind->segment_max;
 	return largest > left ? largest : left;
+}
+
+static void stay(struct pool *p, bool persistent)
+{
+	p->persistent = persistent;
+	p->flags &= ~(uint32_t)SHARE_POOL_PERSISTENT;
+	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
+}
+
+void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
+		 struct access_list *access)
+{
+	access_list_clear(&p->access);
+	p->access = *access;
+	*access = (struct access_list){0};
+	p->limit = pool_settled_limit(p, config->limit);
+	p->release_threshold = config->release_threshold;
+	stay(p, true);
+	return_segments(b, p);
+	pool_wake(p); /* there may be more room */
+}
+
+void pool_leave(struct broker *b, struct pool *p)
+{
+	stay(p, false);
+	pool_end_if_unused(b, p);
 }
 
 void pool_destroy(struct broker *b, struct pool *p)

@@ -37,6 +37,7 @@ struct pool {
 	struct access_list access;
 	uid_t owner;
 	struct charge charge;
+	bool configured; /* by the file */
 	bool persistent; /* stays without users */
 	bool destroyed;  /* has lost its name: takes no new buffers, ends with its last one */
 
@@ -106,6 +107,19 @@ void pool_free_block(struct broker *b, struct pool *p, struct block *block, stru
 bool pool_collect(struct broker *b, struct pool *p);
 
 uint64_t pool_largest_free(const struct pool *p);
+/* How many bytes of segments it may have beside those that it has. */
+static inline uint64_t pool_room(const struct pool *p)
+{
+	return p->limit > p->reserved ? p->limit - p->reserved : 0;
+}
+
+/* What can change of a pool of the configuration: @access is taken over. The pool stays, even if it
+ * was leaving. */
+void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
+		 struct access_list *access);
+/* It is in the configuration no more: it ends when nobody has it open and its last buffer is gone,
+ * which may be at once. */
+void pool_leave(struct broker *b, struct pool *p);
 
 /* Its name goes at once, the rest when its last buffer does. */
 void pool_destroy(struct broker *b, struct pool *p);

@@ -349,9 +349,9 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 		    size, kind->name, kind->segment_max);
 		return SHARE_ENOTSUP;
 	}
-	if (p->limit - p->reserved < least)
+	if (pool_room(p) < least)
 		pool_shrink(b, p, 0);
-	left = p->limit - p->reserved;
+	left = pool_room(p);
 	left -= left % p->granularity;
 	if (left < least) {
 		/* what others have yet to unmap will do, if they do it soon */

@@ -95,6 +95,8 @@ void handle_channel_retain(struct request *r);
 void handle_channel_abandon(struct request *r);
 void handle_channel_settle(struct request *r);
 void handle_channel_afresh(struct request *r);
+/* reload.c */
+void handle_reload(struct request *r);
 /* report.c */
 void handle_query(struct request *r);
 

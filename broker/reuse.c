@@ -100,7 +100,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 
 int reuse_wait(struct pool *p, uint64_t size, uint64_t waited_ms, char *detail, size_t detail_size)
 {
-	if (p->gated.n == 0 || size > p->limit - p->used ||
+	if (p->gated.n == 0 || size + p->used > p->limit ||
 	    (p->reuse == SHARE_REUSE_GATE && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
 	if (waited_ms < USERS_WAIT_MS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reports, a page at a time, handed on object by object; and what can be done about their rows. */
+/* Reports, a page at a time, handed on object by object; and what an operator has the broker do. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,4 +90,17 @@ int share_revoke_id(share_client *c, uint64_t token)
 int share_drop_client(share_client *c, uint64_t client)
 {
 	return drop(c, WIRE_DROP_CLIENT, client);
+}
+
+int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
+{
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct wire_message m = {.type = WIRE_RELOAD};
+	int r = client_resolve(&c);
+
+	if (r == 0)
+		r = rpc(c, &m, WIRE_REPORT, &reply);
+	if (r != 0 || !each)
+		return r;
+	return each_row(&reply.m.report.rows, each, data);
 }

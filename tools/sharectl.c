@@ -3,8 +3,8 @@
 /*
  * sharectl: what a broker knows, for the operator. Most commands are a report of share_inspect(),
  * which arrives object by object and leaves as it comes with --json, so that a million buffers cost
- * no memory; a table has to see them all first, to know how wide it is. Those that do something
- * instead are act.c's.
+ * no memory; a table has to see them all first, to know how wide it is. So does what changes with
+ * the configuration. Those that do something instead are act.c's.
  */
 
 #include <argp.h>
@@ -27,6 +27,7 @@ struct arguments {
 	const char **words;    /* what it acts on */
 	size_t n_words;
 	bool yes;
+	bool reload;        /* instead of both */
 	const char *prefix; /* of names, NULL: all */
 	struct report_options options;
 	bool json;
@@ -48,13 +49,15 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 	if (state->arg_num == 0) {
 		a->report = report_find(value);
 		a->act = act_find(value);
-		if (!a->report && !a->act)
+		a->reload = strcmp(value, "reload") == 0;
+		if (!a->report && !a->act && !a->reload)
 			argp_error(state, "there is no command '%s'", value);
 	} else if (a->act) {
 		if (act_refuses(a->act, value))
 			argp_error(state, "'%s' %s", value, act_refuses(a->act, value));
 		a->words[a->n_words++] = value;
-	} else if (state->arg_num == 1 && strcmp(report_name(a->report), "names") == 0) {
+	} else if (state->arg_num == 1 && a->report &&
+		   strcmp(report_name(a->report), "names") == 0) {
 		a->prefix = value;
 	} else {
 		argp_error(state, "'%s' is one argument too many", value);
@@ -117,7 +120,7 @@ static const struct argp argp = {
     "destroy POOL...\n"
     "revoke TOKEN...\n"
     "drop-client CLIENT|PID...",
-    "Shows what a share-broker knows, and ends some of it.\v"
+    "Shows what a share-broker knows, ends some of it, and has it read its configuration.\v"
     "Commands:\n"
     "  status    the broker as a whole\n"
     "  pools     how full they are\n"
@@ -135,6 +138,8 @@ static const struct argp argp = {
     "  destroy      a pool ends with its last buffer\n"
     "  revoke       a token, as tokens shows it, is good for nothing\n"
     "  drop-client  a process loses its connection; asks first\n"
+    "For administrators:\n"
+    "  reload  the broker reads its configuration again; shows what changes\n"
     "\n"
     "Without --socket, the broker is the one that programs find: at "
     "$SHARE_SOCKET when that is set, else at "
@@ -170,14 +175,14 @@ static bool is_wanted(const struct arguments *a, const char *json)
  * it for the whole. */
 static int print_json(struct output *o, const char *json)
 {
-	if (!report_is_single(o->arguments->report))
+	if (!o->arguments->report || !report_is_single(o->arguments->report))
 		fputs(o->rows == 0 ? "[\n" : ",\n", stdout);
 	return fputs(json, stdout) < 0 ? -errno : 0;
 }
 
 static void end_json(const struct output *o)
 {
-	if (report_is_single(o->arguments->report))
+	if (o->arguments->report && report_is_single(o->arguments->report))
 		fputs("\n", stdout);
 	else
 		fputs(o->rows == 0 ? "[]\n" : "\n]\n", stdout);
@@ -218,6 +223,38 @@ static int show(const struct arguments *a, share_client *client)
 	return r;
 }
 
+/* A line for each change; what stays as it is says so itself. */
+static int print_change(const char *json)
+{
+	json_t *row = json_loads(json, 0, NULL);
+	int n = printf("%s: %s\n", json_string_value(json_object_get(row, "key")),
+		       json_string_value(json_object_get(row, "change")));
+
+	json_decref(row);
+	return n < 0 ? -errno : 0;
+}
+
+static int on_change(const char *json, void *data)
+{
+	struct output *o = data;
+	int r = o->arguments->json ? print_json(o, json) : print_change(json);
+
+	o->rows++;
+	return -r;
+}
+
+static int reload(const struct arguments *a, share_client *client)
+{
+	struct output o = {.arguments = a};
+	int r = share_reload(client, on_change, &o);
+
+	if (r == 0 && a->json)
+		end_json(&o);
+	else if (r == 0 && o.rows == 0)
+		puts("nothing has changed");
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.options.headings = true};
@@ -235,7 +272,7 @@ int main(int argc, char **argv)
 	if (r == 0 && a.act)
 		failed = act_run(a.act, client, a.words, a.n_words, a.yes);
 	else if (r == 0)
-		r = show(&a, client);
+		r = a.reload ? reload(&a, client) : show(&a, client);
 	/* a full disk shows when all is written */
 	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
 		r = errno ? errno : EIO;

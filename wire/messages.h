@@ -149,6 +149,9 @@
 	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING,                         \
 	  "A member has lost what it was told (for want of memory, say): to the next "             \
 	  "CHANNEL_SYNC all others are new.")                                                      \
+	M(RELOAD, reload, 58, TO_BROKER, 0, 0, 1, REPORT,                                          \
+	  "Has the broker read its configuration file again. The REPORT is one page, with an "     \
+	  "object for each change; an ERROR says why the file was refused.")                       \
 	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE,                                                \
 	  "Ends what a report names: a token, or the connection of another client. For its "       \
 	  "user, and for administrators; others have SHARE_ENOENT.")                               \
@@ -389,6 +392,7 @@
 	F(M, u64, producer, 1, "identifier of the producer's")        \
 	F(M, u64, buffer, 1, "identifier")                            \
 	F(M, u64, size, 1, "bytes, as the message says")
+#define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)               \
 	F(M, u32, what, 1, "enum wire_dropped") \
 	F(M, u32, reserved, 1, "0")             \

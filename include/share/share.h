@@ -641,6 +641,21 @@ int share_revoke_id(share_client *c, uint64_t token);
  */
 int share_drop_client(share_client *c, uint64_t client);
 
+/**
+ * Has the broker read its configuration file again, and waits until it has. @each (or NULL) gets a
+ * JSON object for each change, valid during the call: "key" is where in the file ("limits.bytes",
+ * "pools[\"frames\"].limit"), "change" a text ("8GiB -> 16GiB"), and "now" false for what is told
+ * but stays as it is, since it cannot change while the broker runs. A non-zero return of @each
+ * stops and is returned; the configuration is in force all the same.
+ *
+ * Whoever has more than a limit allows now keeps it and gets no more.
+ *
+ * SHARE_EACCES: this user is no administrator of the broker; SHARE_EINVAL: the file is wrong, in
+ * the line that share_error_detail() names; SHARE_ENOTSUP: the broker was started without a file;
+ * SHARE_ESYSTEM: the file cannot be read. After these nothing has changed.
+ */
+int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

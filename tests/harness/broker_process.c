@@ -87,9 +87,20 @@ int broker_said(const char *text)
 	return n;
 }
 
+void broker_write_config(const char *config)
+{
+	FILE *file = fopen(broker.config, "we");
+
+	check(file && fputs(config, file) >= 0 && fclose(file) == 0);
+}
+
+const char *broker_config(void)
+{
+	return broker.config;
+}
+
 static void make_directory(const char *config)
 {
-	FILE *file;
 
 	strcpy(broker.directory, "/tmp/share-test-XXXXXX");
 	check(mkdtemp(broker.directory));
@@ -97,10 +108,7 @@ static void make_directory(const char *config)
 	check(chmod(broker.directory, 0755) == 0);
 	snprintf(broker.socket, sizeof(broker.socket), "%s/broker.sock", broker.directory);
 	snprintf(broker.config, sizeof(broker.config), "%s/broker.json", broker.directory);
-	file = fopen(broker.config, "we");
-	check(file);
-	fputs(config ? config : broker_default_config, file);
-	check(fclose(file) == 0);
+	broker_write_config(config ? config : broker_default_config);
 }
 
 static void remove_directory(void)

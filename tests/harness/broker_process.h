@@ -29,6 +29,10 @@ void broker_stop(void);
 void broker_limit_descriptors(unsigned n);
 void broker_use_program(const char *path);
 
+/* Its file is something else from now on; it is the broker that has to read it again. */
+void broker_write_config(const char *config);
+const char *broker_config(void); /* the path */
+
 const char *broker_socket(void);
 pid_t broker_pid(void);
 

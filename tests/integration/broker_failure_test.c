@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
@@ -190,6 +191,58 @@ Test(broker_failure, any_receive_for_want_of_memory)
 Test(broker_failure, any_receive_that_finds_nothing)
 {
 	sweep(scenario_alone, FAILING_RECVMSG, EAGAIN, false);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The configuration is read again                                                             */
+
+#define RELOADED(limits, pools)                                                                 \
+	"{\"admins\": [4711], \"create_pools\": [\"*\"], \"limits\": {\"names\": 4" limits      \
+	"}, "                                                                                   \
+	"\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64MiB\", "        \
+	"\"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": [{\"user\": \"*\", " \
+	"\"mode\": \"rw\"}]}" pools "]}"
+
+static void start_reload(void)
+{
+	static const char base[] = RELOADED("", "");
+
+	sweep_prepare();
+	fixture_start_with(base);
+	check(chmod(broker_config(), 0666) == 0);
+	scenario_reload_with(
+	    base, RELOADED(", \"bytes\": \"1GiB\"",
+			   ", {\"name\": \"extra\", \"kind\": \"host\", \"reuse\": \"scrub\", "
+			   "\"access\": [{\"user\": \"root\", \"mode\": \"rw\"}, {\"user\": \"*\", "
+			   "\"mode\": \"ro\"}]}"));
+}
+
+#define ReloadTest(sentence) \
+	Test(broker_failure_reload, sentence, .init = start_reload, .fini = stop, .timeout = 3600)
+
+ReloadTest(any_allocation)
+{
+	sweep(scenario_reload, FAILING_MEMORY, ENOMEM, false);
+}
+
+ReloadTest(all_allocations_from_some_point_on)
+{
+	sweep(scenario_reload, FAILING_MEMORY, ENOMEM, true);
+}
+
+ReloadTest(any_file_or_descriptor)
+{
+	sweep(scenario_reload, FAILING_OPEN | ANY_NEW_DESCRIPTOR, EMFILE, false);
+}
+
+ReloadTest(any_thread)
+{
+	sweep(scenario_reload, FAILING_THREAD, EAGAIN, false);
+}
+
+ReloadTest(any_event_of_the_loop)
+{
+	sweep(scenario_reload, FAILING_EVENT, ENOMEM, false);
 }
 
 /* ------------------------------------------------------------------------------------------- */

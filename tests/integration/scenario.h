@@ -17,6 +17,10 @@ int scenario_death(void);
 int scenario_hang_up(void);
 /* an operator looks, and limits are reached; */
 int scenario_operator(void);
+/* the configuration is read again: @base is what it is before and after, the other one has a pool
+ * "extra" as well. The file must be writable, and who does it an administrator. */
+void scenario_reload_with(const char *base, const char *other);
+int scenario_reload(void);
 /* memory of the pool "test", which scrubs, passes from one user to another, and events of a device
  * are used. Root only. */
 int scenario_devices(void);

@@ -255,3 +255,35 @@ int scenario_operator(void)
 	share_disconnect(c);
 	return scenario_failures();
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+static const char *base_config, *other_config;
+
+void scenario_reload_with(const char *base, const char *other)
+{
+	base_config = base;
+	other_config = other;
+}
+
+int scenario_reload(void)
+{
+	share_pool *pool = NULL;
+	share_client *c;
+	int n = 0, tries = 3;
+	bool done;
+
+	scenario_begin();
+	c = try_connect("operator");
+	broker_write_config(other_config);
+	/* what was read is there as a whole; what was refused may be so still, after a failure that
+	 * was only that of the answer */
+	if (c && try(share_reload(c, on_row, &n)) && try(share_pool_open(c, "extra", &pool)))
+		share_pool_close(pool);
+	broker_write_config(base_config);
+	do
+		done = !c || try(share_reload(c, on_row, &n));
+	while (!done && --tries > 0);
+	share_disconnect(c);
+	return scenario_failures();
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * From the configuration to what it is about: pools, accounts, and who may do what.
+ *
+ * What is read again is taken as a whole or not at all. So all that can fail is done first, in a
+ * way that can be undone: the pools are made that are new, and the lists copied that pools will
+ * have. After that nothing fails any more.
+ *
+ * Nobody loses what they hold. Who is above a limit that is lower now gets no more until there is
+ * room below it again; a pool that was removed is one that ends with its last user.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/account.h"
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/configure.h"
+#include "broker/pool.h"
+
+/* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */
+static struct pool *find(struct broker *b, const char *name)
+{
+	struct pool *p = pool_find(b, name, strlen(name));
+
+	return p && p->configured ? p : NULL;
+}
+
+/* 0 or -ENOMEM. */
+static int make_pool(struct broker *b, const struct pool_config *from)
+{
+	struct pool_config copy = *from;
+	char detail[256];
+	struct pool *p;
+	int r;
+
+	copy.name = strdup(from->name);
+	copy.access = (struct access_list){0};
+	copy.device = from->device ? strdup(from->device) : NULL;
+	r = copy.name && (copy.device || !from->device)
+		? access_list_copy(&copy.access, &from->access)
+		: -ENOMEM;
+	if (r == 0)
+		r = pool_new(b, &copy, NULL, b->uid, NULL, true, &p);
+	pool_config_clear(&copy);
+	if (r != 0)
+		return r;
+	p->configured = true;
+	/* what it is made of is found out when somebody opens it, if that takes a driver; the host
+	 * has what it takes */
+	if (strcmp(p->wanted, "host") == 0)
+		pool_resolve(b, p, detail, sizeof(detail));
+	return 0;
+}
+
+int configure_pools(struct broker *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < b->config->n_pools; i++)
+		r = make_pool(b, &b->config->pools[i]);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void forget(struct config *c, size_t i)
+{
+	pool_config_clear(&c->pools[i]);
+	memmove(&c->pools[i], &c->pools[i + 1], (c->n_pools - i - 1) * sizeof(*c->pools));
+	c->n_pools--;
+}
+
+/* Those that somebody has destroyed, and those that were leaving and have left, are in force no
+ * more. */
+static void forget_ended(struct broker *b)
+{
+	for (size_t i = b->config->n_pools; i-- > 0;) {
+		if (!find(b, b->config->pools[i].name))
+			forget(b->config, i);
+	}
+}
+
+/* A client's pool is as that client has made it, whatever the file says of one of that name. */
+static int set_taken_aside(struct broker *b, struct config *file, struct config_changes *out)
+{
+	char key[SHARE_NAME_MAX + sizeof("pools[\"\"]")];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < file->n_pools;) {
+		const char *name = file->pools[i].name;
+		const struct pool *p = pool_find(b, name, strlen(name));
+
+		if (!p || p->configured) {
+			i++;
+			continue;
+		}
+		snprintf(key, sizeof(key), "pools[\"%s\"]", name);
+		r = config_changes_add(out, false, key,
+				       "not added: user %u has made a pool of that name; read the "
+				       "configuration again when that has ended",
+				       (unsigned)p->owner);
+		forget(file, i);
+	}
+	return r;
+}
+
+static int make_new_pools(struct broker *b, const struct config *file)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < file->n_pools; i++) {
+		if (!find(b, file->pools[i].name))
+			r = make_pool(b, &file->pools[i]);
+	}
+	return r;
+}
+
+/* Those with a higher identifier than @last, which nobody knows yet. */
+static void unmake_pools(struct broker *b, uint64_t last)
+{
+	struct pool *p, *next;
+
+	for (p = LIST_FIRST(&b->pools); p; p = next) {
+		next = LIST_NEXT(p, link);
+		if (p->id > last)
+			pool_destroy(b, p);
+	}
+}
+
+/* One for each pool of the file, in their order. NULL without memory. */
+static struct access_list *copy_lists(const struct config *file)
+{
+	struct access_list *lists = calloc(file->n_pools + 1, sizeof(*lists));
+
+	for (size_t i = 0; lists && i < file->n_pools; i++) {
+		if (access_list_copy(&lists[i], &file->pools[i].access) == 0)
+			continue;
+		while (i-- > 0)
+			access_list_clear(&lists[i]);
+		free(lists);
+		return NULL;
+	}
+	return lists;
+}
+
+/* All pools of the configuration are there, first those of the file, then those that leave. */
+static void change_pools(struct broker *b, struct access_list *lists)
+{
+	for (size_t i = 0; i < b->config->n_pools; i++) {
+		const struct pool_config *from = &b->config->pools[i];
+		struct pool *p = find(b, from->name);
+
+		if (from->leaving)
+			pool_leave(b, p);
+		else
+			pool_change(b, p, from, &lists[i]);
+	}
+	free(lists);
+}
+
+int configure_again(struct broker *b, struct config *file, struct config_changes *out)
+{
+	uint64_t last = b->last_pool;
+	struct access_list *lists = NULL;
+	int r;
+
+	forget_ended(b);
+	r = set_taken_aside(b, file, out);
+	if (r == 0)
+		r = config_compare(b->config, file, out);
+	if (r == 0)
+		r = (lists = copy_lists(file)) ? 0 : -ENOMEM;
+	if (r == 0)
+		r = make_new_pools(b, file);
+	if (r == 0)
+		r = config_replace(b->config, file);
+	if (r < 0) {
+		unmake_pools(b, last);
+		for (size_t i = 0; lists && i < file->n_pools; i++)
+			access_list_clear(&lists[i]);
+		free(lists);
+		config_free(file);
+		return r;
+	}
+	change_pools(b, lists);
+	accounts_reconfigure(b->accounts);
+	clients_reconfigure(b);
+	config_free(file);
+	return 0;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Reading the configuration again while the broker serves, on SIGHUP or on a RELOAD.
+ *
+ * To look up the users and groups that are in a file may take as long as a network does, and nobody
+ * is to wait for that. So the file is read in a thread, which has the file's path and nothing
+ * else of the broker, and hands over what it has read; everything that follows is done in the
+ * loop. Whoever sent the RELOAD is parked meanwhile. A broker that ends does not wait for the
+ * thread either.
+ *
+ * A file that is wrong is refused as a whole. Either way the log has every line.
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client.h"
+#include "broker/configure.h"
+#include "broker/log.h"
+#include "broker/park.h"
+#include "broker/reload.h"
+#include "broker/report.h"
+#include "broker/request.h"
+#include "wire/fd.h"
+
+#define ROW_MAX 4096 /* bytes of a change as JSON, escapes and all */
+
+struct reload {
+	struct broker *broker;
+	/* who is answered when it is done, and who has come meanwhile: the file may have changed
+	 * since it was opened, so it is read once more for them */
+	struct park_list waits[2];
+	unsigned current; /* of the two */
+	bool again;
+	bool reading;
+
+	char *path; /* NULL: it was started without a file */
+
+	/* the thread's, while it is reading */
+	struct config *file;
+	int result; /* as config_load() */
+	char error[CONFIG_ERROR_MAX];
+	int done; /* an eventfd */
+
+	struct event *on_done;
+	/* of the last time */
+	int refused; /* a SHARE_E... number, or 0 */
+	char why[CONFIG_ERROR_MAX];
+	struct config_changes changes; /* if it was not refused */
+};
+
+/* Of a broker that has ended. Nobody looks there; it is no leak. */
+static struct reload *volatile left_to_thread;
+
+static void *read_file(void *data)
+{
+	struct reload *r = data;
+	const uint64_t one = 1;
+
+	r->result = config_load(r->path, &r->file, r->error, sizeof(r->error));
+	/* it is 0 before and takes a number of 64 bits: this cannot fail */
+	if (write(r->done, &one, sizeof(one)) != sizeof(one))
+		log_bug("nobody is told that the configuration was read");
+	return NULL;
+}
+
+/* Signals are the loop's. 0 or negative errno. */
+static int start(struct reload *r)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int e;
+
+	r->again = false;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(&thread, NULL, read_file, r);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (e == 0)
+		pthread_detach(thread);
+	r->reading = e == 0;
+	return -e;
+}
+
+static void tell_log(const struct reload *r)
+{
+	if (r->refused) {
+		log_error("the configuration stays as it was: %s", r->why);
+		return;
+	}
+	log_info("%s was read again: %s", r->path,
+		 r->changes.n > 0 ? "this is new" : "nothing is new");
+	for (size_t i = 0; i < r->changes.n; i++) {
+		const struct config_change *change = &r->changes.entries[i];
+
+		if (change->now)
+			log_info("%s: %s", change->key, change->text);
+		else
+			log_warning("%s: %s", change->key, change->text);
+	}
+}
+
+static void take(struct reload *r)
+{
+	int e = r->result;
+
+	config_changes_clear(&r->changes);
+	r->refused = 0;
+	if (e == 0)
+		e = configure_again(r->broker, r->file, &r->changes);
+	if (e > 0)
+		r->refused = SHARE_EINVAL;
+	else if (e < 0)
+		r->refused = SHARE_ESYSTEM; /* the file is not there, ...: the sentence says it */
+	if (e == -ENOMEM)
+		snprintf(r->why, sizeof(r->why), "the broker is out of memory");
+	else if (e != 0)
+		snprintf(r->why, sizeof(r->why), "%s", r->error);
+	tell_log(r);
+}
+
+/* Without a thread nobody is left waiting. */
+static void start_or_fail(struct reload *r)
+{
+	char text[128];
+	int e = start(r);
+
+	if (e == 0)
+		return;
+	snprintf(text, sizeof(text), "the configuration cannot be read again: %s", strerror(-e));
+	log_error("%s", text);
+	park_fail(&r->waits[r->current], SHARE_ESYSTEM, text);
+}
+
+static void on_done(evutil_socket_t fd, short what, void *data)
+{
+	struct reload *r = data;
+	struct park_list *waited = &r->waits[r->current];
+	uint64_t count;
+
+	(void)what;
+	if (read(fd, &count, sizeof(count)) != sizeof(count))
+		return;
+	r->reading = false;
+	r->current ^= 1;
+	take(r);
+	park_wake(r->broker, waited);
+	if (r->again)
+		start_or_fail(r);
+}
+
+void reload_on_signal(struct broker *b)
+{
+	struct reload *r = b->reload;
+
+	if (!r->path)
+		log_warning(
+		    "SIGHUP: there is no configuration to read again, as this broker was "
+		    "started without a file");
+	else if (r->reading)
+		r->again = true;
+	else
+		start_or_fail(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static json_t *row_of(const struct config_change *change)
+{
+	return json_pack("{s:o, s:o, s:b}", "key", report_text(change->key), "change",
+			 report_text(change->text), "now", (int)change->now);
+}
+
+static void answer(struct request *request, const struct reload *r)
+{
+	struct wire_message m = {.type = WIRE_REPORT};
+	char rest[64];
+	struct page p;
+
+	if (r->refused) {
+		request_fail(request, r->refused, "%s", r->why);
+		return;
+	}
+	p.r = request;
+	p.size = p.cursor_size = 0;
+	p.failed = false;
+	for (size_t i = 0; i < r->changes.n; i++) {
+		if (p.size + 2 * ROW_MAX < REPORT_ROWS_MAX) {
+			report_add(&p, row_of(&r->changes.entries[i]));
+			continue;
+		}
+		snprintf(rest, sizeof(rest), "%zu more changes, which the broker's log has",
+			 r->changes.n - i);
+		report_add(&p,
+			   json_pack("{s:s, s:s, s:b}", "key", "...", "change", rest, "now", 1));
+		break;
+	}
+	if (p.failed) {
+		/* it has happened all the same */
+		request_fail(request, SHARE_ESYSTEM,
+			     "the configuration was read again, but the broker is out of memory "
+			     "for what is new: its log has it");
+		return;
+	}
+	m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
+	request_reply(request, &m, NULL, 0);
+}
+
+void handle_reload(struct request *request)
+{
+	struct broker *b = request->broker;
+	struct reload *r = b->reload;
+	struct park_list *list;
+
+	/* whether or not it makes of who has asked somebody who may not ask */
+	if (request->parked_ms) {
+		answer(request, r);
+		return;
+	}
+	if (!request->client->admin) {
+		request_fail(request, SHARE_EACCES,
+			     "only administrators may have the configuration read again "
+			     "(\"admins\")");
+		return;
+	}
+	if (!r->path) {
+		request_fail(request, SHARE_ENOTSUP,
+			     "there is no configuration to read again, as this broker was started "
+			     "without a file");
+		return;
+	}
+	list = &r->waits[r->reading ? r->current ^ 1 : r->current];
+	request_park(request, list);
+	if (!park_has(list, request->client))
+		return; /* without room it was answered */
+	if (r->reading)
+		r->again = true;
+	else
+		start_or_fail(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int reload_new(struct broker *b, struct reload **out)
+{
+	struct reload *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->broker = b;
+	TAILQ_INIT(&r->waits[0]);
+	TAILQ_INIT(&r->waits[1]);
+	r->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->done >= 0)
+		r->on_done = event_new(b->base, r->done, EV_READ | EV_PERSIST, on_done, r);
+	if (b->config->file)
+		r->path = strdup(b->config->file);
+	if (!r->on_done || (b->config->file && !r->path) || event_add(r->on_done, NULL) < 0) {
+		reload_free(r);
+		return -ENOMEM;
+	}
+	*out = r;
+	return 0;
+}
+
+void reload_free(struct reload *r)
+{
+	if (!r)
+		return;
+	if (r->on_done)
+		event_free(r->on_done);
+	config_changes_clear(&r->changes);
+	if (r->reading) {
+		left_to_thread = r; /* which ends with the process */
+		return;
+	}
+	free(r->path);
+	fd_close(r->done);
+	free(r);
+}
