@@ -11,6 +11,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,10 +108,13 @@ become_command(char **command, const sigset_t *signals, pid_t parent)
 }
 
 /* What somebody sent to us is meant for the command. What the kernel sent came from the terminal,
- * to the command as well. */
+ * to the command as well; only that the terminal is gone it tells the leader of the session alone.
+ */
 static void pass_on(pid_t pid, const siginfo_t *signal)
 {
-	if (signal->si_signo != SIGCHLD && signal->si_code <= 0)
+	bool for_us = signal->si_signo == SIGHUP && getsid(0) == getpid();
+
+	if (signal->si_signo != SIGCHLD && (signal->si_code <= 0 || for_us))
 		kill(pid, signal->si_signo);
 }
 

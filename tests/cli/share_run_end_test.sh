@@ -105,8 +105,38 @@ interrupt()
 	grep -q 'interrupts: 1' "$scratch/screen"
 }
 
+# In a terminal, where it stays.
+stay()
+{
+	echo "$(broker_pid) $PPID $$"
+	while :; do
+		read -r -t 60 <>"$scratch/never" || true
+	done
+}
+
+# hang_up COMMAND: it runs in a terminal, which goes, as when its window is closed
+hang_up()
+{
+	local terminal run
+
+	: >"$scratch/terminal"
+	script -qefc "$1" /dev/null <>"$scratch/never" >"$scratch/terminal" 2>&1 &
+	terminal=$!
+	until_true has_lines "$scratch/terminal" 1
+	read -r broker run command <<<"$(head -n 1 "$scratch/terminal" | tr -d '\r')"
+	{
+		kill -KILL "$terminal"
+		wait "$terminal" || true
+	} 2>/dev/null
+	until_true is_dead "$command" && until_true is_dead "$run" && until_true is_dead "$broker" ||
+		{
+			kill -KILL "$command" "$run"
+			return 1
+		}
+}
+
 case ${1-} in
-await_signal | leave_something | kill_broker | count_interrupts)
+await_signal | leave_something | kill_broker | count_interrupts | stay)
 	"$1"
 	exit
 	;;
@@ -144,7 +174,12 @@ check "and the directory goes" is_empty "$TMPDIR"
 if [[ $(script -qec 'echo works' /dev/null </dev/null 2>&1) == works* ]]; then
 	check "a ^C reaches the command once" interrupt
 	check "and ends nobody else" is_empty "$TMPDIR"
+	# the kernel tells the first process of a terminal alone, and all when that has ended
+	check "when the terminal hangs up, all of them end" hang_up "exec share-run -- $0 stay"
+	check "and nothing is left behind" until_true is_empty "$TMPDIR"
+	check "and with a shell in between" hang_up "share-run -- $0 stay; true"
+	check "nothing is left behind either" until_true is_empty "$TMPDIR"
 else
-	echo "SKIPPED: ^C (there is no script(1))"
+	echo "SKIPPED: terminals (there is no script(1))"
 fi
 finish
