@@ -2,15 +2,7 @@
 #ifndef SHARE_ERROR_H
 #define SHARE_ERROR_H
 
-/*
- * Errors.
- *
- * Every function of libshare that can fail returns 0 (or a count) on success and one of these
- * negative numbers on failure. Numbers and names are pinned: they never change meaning, and new
- * ones are added at the end. Outputs are written on success only.
- *
- * X(name, number, text)
- */
+/* X(name, number, text) */
 #define SHARE_ERRORS(X)                                                     \
 	X(SHARE_EINVAL, -1, "invalid argument")                             \
 	X(SHARE_ENOMEM, -2, "out of memory")                                \
@@ -34,6 +26,12 @@
 	X(SHARE_EDEVICE, -20, "the device or its driver failed")            \
 	X(SHARE_EPIPE, -21, "the other side is gone")
 
+/**
+ * Why a function has failed. Every function of libshare that can fail returns 0 (or a count) on
+ * success and one of these negative numbers on failure. Numbers and names are pinned: they never
+ * change meaning, and new ones are added at the end. Outputs are written on success only. What to
+ * do about each is in libshare(7).
+ */
 enum share_error {
 #define SHARE_ERROR_ENUM(name, number, text) name = number,
 	SHARE_ERRORS(SHARE_ERROR_ENUM)
@@ -46,20 +44,28 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /**
- * A short English sentence for @error; "success" for 0 and positive values, "unknown error" for
- * numbers this library does not know. Never NULL, static storage, thread-safe.
+ * What an error means, as a short English sentence. Thread-safe.
+ *
+ * @param error  what a function has returned
+ * @return The sentence, never NULL, in static storage; "success" for 0 and for positive
+ *         values, "unknown error" for numbers that this library does not know.
  */
 const char *share_strerror(int error);
 
-/** The enumerator's name, as in "SHARE_ENOMEM"; NULL for 0 and unknown numbers. Static storage. */
+/**
+ * What an error is called, as in "SHARE_ENOMEM".
+ *
+ * @param error  what a function has returned
+ * @return The enumerator's name, in static storage; NULL for 0 and unknown numbers.
+ */
 const char *share_error_name(int error);
 
 /**
  * What went wrong in the last call of libshare that failed in the calling thread, and what to do
- * about it: "pool 'frames' has no room for ...: limit ..., in use ...". Empty when nothing failed
- * yet.
+ * about it: "pool 'frames' has no room for ...: limit ..., in use ...".
  *
- * Belongs to the thread and is valid until its next failing call; success leaves it as it was.
+ * @return The sentence; empty when nothing failed yet. It belongs to the thread and is valid until
+ *         its next failing call; success leaves it as it was.
  */
 const char *share_error_detail(void);
 

@@ -14,7 +14,7 @@ typedef struct share_buffer share_buffer;
 
 #define SHARE_TENSOR_MAX_DIMS 16
 
-/*
+/**
  * What kind of numbers a buffer holds. The values are DLPack's: code in bits 8-15, bits per lane
  * in bits 0-7 (codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool, 7 to 14 the
  * floats of 8 bits).
@@ -32,7 +32,7 @@ enum share_dtype {
 	SHARE_FLOAT32 = 0x0220,
 	SHARE_FLOAT64 = 0x0240,
 	SHARE_BFLOAT16 = 0x0410,
-	SHARE_COMPLEX32 = 0x0520, /* two of float16 */
+	SHARE_COMPLEX32 = 0x0520, /**< 0x0520; two of float16 */
 	SHARE_COMPLEX64 = 0x0540,
 	SHARE_COMPLEX128 = 0x0580,
 	SHARE_BOOL = 0x0608,
@@ -46,32 +46,56 @@ enum share_dtype {
 	SHARE_FLOAT8_E8M0FNU = 0x0e08,
 };
 
-/** Shape in elements, strides in elements (as in DLPack; NumPy counts them in bytes). */
+/** A tensor: how the numbers in a buffer lie. Set it to SHARE_TENSOR_INIT. */
 typedef struct share_tensor {
 	size_t size;
-	uint32_t dtype;  /* enum share_dtype */
-	uint32_t ndim;   /* 0 is a scalar */
-	uint64_t offset; /* of the first element from share_ptr(), in bytes */
-	int64_t shape[SHARE_TENSOR_MAX_DIMS];
-	int64_t strides[SHARE_TENSOR_MAX_DIMS];
+	uint32_t dtype;  /**< enum share_dtype */
+	uint32_t ndim;   /**< dimensions; 0 is a scalar */
+	uint64_t offset; /**< of the first element from share_ptr(), in bytes */
+	int64_t shape[SHARE_TENSOR_MAX_DIMS];   /**< of each dimension, in elements */
+	int64_t strides[SHARE_TENSOR_MAX_DIMS]; /**< in elements, as DLPack's (not NumPy's) */
 } share_tensor;
 #define SHARE_TENSOR_INIT                                \
 	{                                                \
 		sizeof(share_tensor), 0, 0, 0, {0}, {0}, \
 	}
 
-/** Fills @out, which was set to SHARE_TENSOR_INIT, with a C-contiguous tensor of @ndim dimensions.
- * SHARE_EINVAL: a negative dimension, too many of them, an unknown dtype, or a size beyond 2^63
- * bytes. */
+/**
+ * Fills a tensor: contiguous, in the order of C.
+ *
+ * @param out    the tensor, which was set to SHARE_TENSOR_INIT
+ * @param dtype  enum share_dtype
+ * @param ndim   dimensions, up to SHARE_TENSOR_MAX_DIMS
+ * @param shape  of each dimension, in elements
+ * @retval SHARE_EINVAL  a negative dimension, too many of them, an unknown dtype, or a size beyond
+ *                       2^63 bytes
+ */
 int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const int64_t *shape);
 
-/** Bytes from the start of the buffer to the end of the last element; SHARE_EINVAL as above, or
- * when an element would lie before the buffer. */
+/**
+ * How far a tensor reaches, in bytes from the start of the buffer to the end of its last element.
+ *
+ * @param t    the tensor
+ * @param out  the bytes
+ * @retval SHARE_EINVAL  as share_tensor_init(); or an element would lie before the buffer
+ */
 int share_tensor_extent(const share_tensor *t, uint64_t *out);
 
-/** "float32", "float8_e4m3fn" and the like, as NumPy and ml_dtypes have them, and back; NULL and 0
- * for what is unknown. Static storage. */
+/**
+ * The name of a dtype: "float32", "float8_e4m3fn" and the like, as NumPy and ml_dtypes have them.
+ *
+ * @param dtype  enum share_dtype
+ * @return The name, in static storage; NULL for what is unknown.
+ * @see share_dtype_from_name()
+ */
 const char *share_dtype_name(uint32_t dtype);
+
+/**
+ * The dtype of a name.
+ *
+ * @param name  as share_dtype_name() has it
+ * @return enum share_dtype; 0 for what is unknown.
+ */
 uint32_t share_dtype_from_name(const char *name);
 
 /*
@@ -91,34 +115,53 @@ uint32_t share_dtype_from_name(const char *name);
 #define SHARE_TENSOR_ENCODED_MAX 272
 
 /**
- * Writes @t into @data, where there are @room bytes. Returns how many it took: what follows there
- * is the program's. SHARE_EINVAL: there is no room, or as share_tensor_extent().
+ * Writes a tensor as bytes, to go with a message's data.
+ *
+ * @param t     the tensor
+ * @param data  where to; SHARE_TENSOR_ENCODED_MAX bytes are enough for any
+ * @param room  bytes that are there
+ * @return How many bytes it took, what follows there being the program's; or a negative error.
+ * @retval SHARE_EINVAL  there is no room, or as share_tensor_extent()
+ * @see share_tensor_decode()
  */
 int share_tensor_encode(const share_tensor *t, void *data, size_t room);
 
 /**
- * Reads a tensor that the @size bytes of @data begin with into @out, which was set to
- * SHARE_TENSOR_INIT. Returns how many bytes it took. It is one that share_tensor_extent() accepts,
- * but who wrote it may be wrong: see whether that fits into share_size().
+ * Reads a tensor that bytes begin with. It is one that share_tensor_extent() accepts, but who wrote
+ * it may be wrong: see whether that fits into share_size().
  *
- * SHARE_ENOENT: the data begins with something else. SHARE_EINVAL: with what is no proper tensor.
+ * @param data  the bytes
+ * @param size  how many there are
+ * @param out   the tensor, which was set to SHARE_TENSOR_INIT
+ * @return How many bytes it took, or a negative error.
+ * @retval SHARE_ENOENT  the data begins with something else
+ * @retval SHARE_EINVAL  it begins with what is no proper tensor
+ * @see share_tensor_encode()
  */
 int share_tensor_decode(const void *data, size_t size, share_tensor *out);
 
 /**
- * Describes @b as a tensor: writes the key "tensor" of the buffer's JSON metadata and keeps the
- * other keys. SHARE_EINVAL also when the tensor does not fit into the buffer. Otherwise as
- * share_metadata_set, including that two writers at the same time can lose one's keys.
+ * Describes a buffer as a tensor: writes the key "tensor" of its JSON metadata and keeps the other
+ * keys. Two writers at the same time can lose one's keys.
+ *
+ * @param b  the buffer, for writing
+ * @param t  the tensor
+ * @retval SHARE_EINVAL  as share_tensor_extent(); or the tensor does not fit into the buffer
+ * @retval SHARE_EACCES  a read-only handle
+ * @retval SHARE_EQUOTA  no more metadata for this user
+ * @see share_metadata_set()
  */
 int share_tensor_set(share_buffer *b, const share_tensor *t);
 
 /**
- * What tensor @b is, into @out, which was set to SHARE_TENSOR_INIT: the one that came with the name
- * or the token by which this handle was got (share_publish_options, share_export_options), without
- * a request; if none did, that of the metadata. It fits into the buffer.
+ * What tensor a buffer is: the one that came with the name or the token by which this handle was
+ * got (share_publish_options, share_export_options), without a request; if none did, that of the
+ * metadata. It fits into the buffer.
  *
- * SHARE_ENOENT: nothing describes it. SHARE_EINVAL: what does is no proper tensor, or larger than
- * the buffer.
+ * @param b    the buffer
+ * @param out  the tensor, which was set to SHARE_TENSOR_INIT
+ * @retval SHARE_ENOENT  nothing describes it
+ * @retval SHARE_EINVAL  what does is no proper tensor, or larger than the buffer
  */
 int share_tensor_get(share_buffer *b, share_tensor *out);
 
