@@ -39,11 +39,14 @@ unit=lib/systemd/system/share-broker.service
 # names_prefix ROOT PREFIX: what is installed under ROOT names PREFIX and the program that is there
 names_prefix()
 {
-	local program
+	local key program=share-broker found
 
-	program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$1$2/$unit")
-	[[ $program == "$2/bin/share-broker" && -x $1$program ]] ||
-		fail "the unit of $2 starts $program"
+	for key in ExecStart ExecReload; do
+		found=$(sed -n "s/^$key=\\([^ ]*\\) .*/\\1/p" "$1$2/$unit")
+		[[ $found == "$2/bin/$program" && -x $1$found ]] ||
+			fail "$key in the unit of $2 is $found"
+		program=sharectl
+	done
 	grep -q "example to begin with is $2/share/doc/" "$1$2/$unit" ||
 		fail "the unit of $2 names an example elsewhere"
 	[[ -e $1$(sed -n 's/^# An example to begin with is //p' "$1$2/$unit") ]] ||
