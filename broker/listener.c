@@ -99,13 +99,11 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
-	if (strlen(path) >= sizeof(address.sun_path)) {
-		snprintf(error, error_size, "%s: the path of a socket has at most %zu bytes", path,
-			 sizeof(address.sun_path) - 1);
-		return -ENAMETOOLONG;
+	r = strlen(path) < sizeof(address.sun_path) ? 0 : -ENAMETOOLONG;
+	if (r == 0) {
+		strcpy(address.sun_path, path);
+		r = lock(path, lock_fd);
 	}
-	strcpy(address.sun_path, path);
-	r = lock(path, lock_fd);
 	if (r == 0) {
 		r = remove_stale(path, &address);
 		if (r == 0)

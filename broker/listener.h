@@ -11,7 +11,7 @@ struct listener;
 /*
  * Binds and listens at @path, replacing a stale socket. Keeps a lock file beside it as long as the
  * broker lives. Returns the socket, or negative errno with a sentence in @error: -EADDRINUSE when
- * a live broker is there, -ENAMETOOLONG.
+ * a live broker is there. socket_path_check() has said that the path is good.
  */
 int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size_t error_size);
 

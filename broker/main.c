@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "broker/json_text.h"
 #include "broker/listener.h"
 #include "broker/log.h"
+#include "broker/socket_path.h"
 #include "wire/fd.h"
 
 /* The C library looks for it. */
@@ -45,7 +45,8 @@ static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "Read the configuration from FILE (default: built in)", 0},
     {"socket", 's', "PATH", 0, "Serve at PATH, whatever the configuration says", 0},
     {"log-level", 'l', "LEVEL", 0, "error, warning, info (default) or debug", 0},
-    {"check", OPTION_CHECK, NULL, 0, "Read the configuration, report, and exit", 0},
+    {"check", OPTION_CHECK, NULL, 0,
+     "Read the configuration, look whether a socket can be made, report, and exit", 0},
     {NULL, 0, NULL, 0, "For programs that start a private broker:", 1},
     {"listen-fd", OPTION_LISTEN_FD, "FD", 0, "Serve this listening SOCK_SEQPACKET socket", 1},
     {"lifeline-fd", OPTION_LIFELINE_FD, "FD", 0,
@@ -143,40 +144,39 @@ static int activation_fd(void)
 	return 3;
 }
 
-/* With exactly this mode, whatever the umask. One that exists is left as it is. */
-static int make_directory(const char *path, mode_t mode)
+/* Where it serves, unless somebody else has made the socket. With @make its directory exists
+ * afterwards; without, it could be made. */
+static int find_socket(const struct arguments *a, const struct config *config, bool make,
+		       char out[static PATH_MAX])
 {
-	mode_t before = umask(0);
-	int r = mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+	const char *path = a->socket ? a->socket : config->socket;
+	bool from_file = path && !a->socket;
+	char error[PATH_MAX + 512];
+	int r = 0;
 
-	umask(before);
+	if (path)
+		snprintf(out, PATH_MAX, "%s", path);
+	else
+		r = socket_path_default(out, PATH_MAX, error, sizeof(error));
+	if (r == 0)
+		r = socket_path_check(out, make, path || geteuid() == 0, error, sizeof(error));
+	if (r < 0)
+		log_error("%s%s%s", from_file ? config->file : "", from_file ? ": socket: " : "",
+			  error);
 	return r;
 }
 
-/* Where to serve when nobody says: for root where all users look, for others where they themselves
- * do. The directory exists afterwards. */
-static int default_socket(char *out, size_t size)
+/* What is in the file is good; what is around it? */
+static int check(const struct arguments *a, const struct config *config)
 {
-	bool root = geteuid() == 0;
-	const char *parent = root ? "/run" : getenv("XDG_RUNTIME_DIR");
-	int n, r;
+	char path[PATH_MAX];
+	int r = 0;
 
-	if (!parent || parent[0] != '/') {
-		log_error(
-		    "no path for the socket: XDG_RUNTIME_DIR is %s (set \"socket\" in the "
-		    "configuration, or use --socket)",
-		    parent && parent[0] ? "not absolute" : "not set");
-		return -EINVAL;
-	}
-	n = snprintf(out, size, "%s/share", parent);
-	if ((size_t)n + sizeof("/broker.sock") > size)
-		r = -ENAMETOOLONG;
-	else
-		r = make_directory(out, root ? 0755 : 0700);
-	if (r < 0)
-		log_error("%s: %s", out, strerror(-r));
-	else
-		strcat(out, "/broker.sock");
+	if (a->listen_fd < 0 && activation_fd() < 0)
+		r = find_socket(a, config, false, path);
+	if (r == 0)
+		printf("%s: good (pools: %zu)\n",
+		       config->file ? config->file : "built-in configuration", config->n_pools);
 	return r;
 }
 
@@ -236,20 +236,16 @@ static void hold_back_hangups(void)
 
 static int serve(const struct arguments *a, struct config *config)
 {
-	const char *path = a->socket ? a->socket : config->socket;
-	char default_path[PATH_MAX];
+	char path[PATH_MAX];
 	int listen_fd = a->listen_fd, lock_fd = -1, r;
 	struct broker *broker;
 	char error[512];
 
 	if (listen_fd < 0)
 		listen_fd = activation_fd();
-	if (listen_fd < 0 && !path) {
-		r = default_socket(default_path, sizeof(default_path));
-		if (r < 0)
-			return r;
-		path = default_path;
-	}
+	r = listen_fd < 0 ? find_socket(a, config, true, path) : 0;
+	if (r < 0)
+		return r;
 	r = broker_new(config, &broker);
 	if (r < 0)
 		return r;
@@ -293,12 +289,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	raise_descriptor_limit();
-	r = 0;
-	if (a.check)
-		printf("%s: good (pools: %zu)\n", a.config ? a.config : "built-in configuration",
-		       config->n_pools);
-	else
-		r = serve(&a, config);
+	r = a.check ? check(&a, config) : serve(&a, config);
 	if (a.remove)
 		remove_path(a.remove);
 	config_free(config);

@@ -90,7 +90,7 @@ for program in share-broker share-run sharectl; do
 	[[ $("$prefix/bin/$program" --version) == "$program $version" ]] ||
 		fail "$program --version does not say $program $version"
 done
-share-broker --check --config="$(find "$prefix" -name broker.json)" ||
+share-broker --check --socket="$scratch/s" --config="$(find "$prefix" -name broker.json)" ||
 	fail "the example configuration does not load"
 
 # What stands in a manual page between .Bd and .Ed.
@@ -100,7 +100,7 @@ shown()
 }
 # whoever may be in a group called so elsewhere: here it need not be there
 shown man5/share-broker.conf.5 | sed 's/"video"/44/' >"$scratch/shown.json"
-share-broker --check --config="$scratch/shown.json" ||
+share-broker --check --socket="$scratch/s" --config="$scratch/shown.json" ||
 	fail "the configuration in share-broker.conf(5) does not load"
 
 mkdir "$scratch/project"

@@ -66,6 +66,12 @@ exits()
 	((code == wanted))
 }
 
+# as_alice COMMAND...: as somebody else, who is nobody here. Fails for who cannot be.
+as_alice()
+{
+	setpriv --reuid=4711 --regid=4711 --clear-groups "$@"
+}
+
 same()
 {
 	[[ $1 == "$2" ]] || printf 'this:   %s\nwanted: %s\n' "$1" "$2"

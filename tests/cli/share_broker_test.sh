@@ -11,6 +11,11 @@
 config=$scratch/broker.json
 socket=$scratch/s
 
+normalise()
+{
+	normalise_common | sed -e "s/uid $EUID /uid UID /"
+}
+
 # refuses GOLDEN TEXT: a configuration the broker does not start with
 refuses()
 {
@@ -46,8 +51,36 @@ refuses impossible-value '{
 refuses bad-size '{ "pools": [ { "name": "a", "limit": "10 parsecs" } ] }'
 refuses syntax '{ "pools": [ }'
 
-printf '{"pools": [{"name": "a", "limit": "1GiB"}]}' >"$config"
-golden broker-check share-broker --check --config "$config"
+# checks GOLDEN PATH: the same for a good configuration with this socket
+checks()
+{
+	printf '{\n  "pools": [{"name": "a", "limit": "1GiB"}],\n  "socket": "%s"\n}\n' "$2" >"$config"
+	golden "broker-$1" share-broker --check --config "$config"
+}
+mkdir "$scratch/there"
+touch "$scratch/file" "$scratch/there/file"
+checks check "$socket"
+checks check-directory-to-be-made "$scratch/there/share/s"
+check "it has made nothing" exits 2 ls "$scratch/there/share" 2>/dev/null
+checks check-no-directory "$scratch/nowhere/share/s"
+checks check-directory-is-file "$scratch/file/s"
+checks check-directory-in-file "$scratch/file/share/s"
+checks check-file "$scratch/there/file"
+golden broker-check-option share-broker --check --config "$config" --socket "$scratch/nowhere/share/s"
+golden broker-check-overridden share-broker --check --config "$config" --socket "$socket"
+golden broker-check-too-long share-broker --check --socket "/$(printf '%0107d' 0)"
+if as_alice true 2>/dev/null; then
+	chmod 755 "$scratch" "$scratch/there"
+	checks_as_alice()
+	{
+		check "somebody else is told: $1" \
+			exits 1 as_alice share-broker --check --socket "$2" 2>"$scratch/err"
+		check "with the reason" grep -q "uid 4711 cannot make .*: Permission denied (" \
+			"$scratch/err"
+	}
+	checks_as_alice "a directory of others" "$scratch/there/s"
+	checks_as_alice "a directory to be made in one of others" "$scratch/there/share/s"
+fi
 
 # ----------------------------------------------------------------------------------------------
 
@@ -60,6 +93,10 @@ end_all()
 	rm -rf "$scratch"
 }
 trap end_all EXIT
+
+check "a broker does not serve in a directory that it cannot make" \
+	exits 1 share-broker --socket "$scratch/nowhere/share/s" 2>"$scratch/err"
+check "and says what is missing" grep -q "there is no directory $scratch/nowhere/share" "$scratch/err"
 
 answers()
 {
@@ -96,6 +133,12 @@ check "it is dead" until_true is_dead "$first"
 check "its socket is left" test -S "$socket"
 start "$socket"
 check "a stale socket is replaced" until_true answers "$socket"
+start "$scratch/made/s"
+check "a directory is made for it" until_true answers "$scratch/made/s"
+check "that all can enter" same "$(stat -c %a "$scratch/made")" 755
+kill -TERM "$pid"
+wait "$pid" || true
+pid=${started[-2]}
 kill -TERM "$pid"
 code=0
 wait "$pid" || code=$?

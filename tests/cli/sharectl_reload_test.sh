@@ -155,11 +155,6 @@ golden reload-gone reload
 first
 golden reload-json reload --json
 golden reload-argument reload now
-# as_alice COMMAND...: as somebody else, who is nobody here
-as_alice()
-{
-	setpriv --reuid=4711 --regid=4711 --clear-groups "$@"
-}
 forbids()
 {
 	exits 1 as_alice sharectl --socket "$socket" reload 2>"$scratch/err" &&
