@@ -466,6 +466,7 @@ bool array_ready(PyObject *module)
 	     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	     "For from_dlpack() of any framework, whose stream is made to wait for the array."},
 	    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, NULL},
+	    {"_lend", array_lend, METH_NOARGS, NULL},
 	};
 	static PyMemberDef members[] = {
 	    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct array, weak), READONLY, NULL},
@@ -527,7 +528,7 @@ bool array_ready(PyObject *module)
 	PyType_Spec spec = {"libshare._core.Array", sizeof(struct array), 0,
 			    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 	PyMethodDef *const more[] = {array_view_methods, array_share_methods, array_copy_methods};
-	size_t n = 4;
+	size_t n = 5;
 
 	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
 		for (PyMethodDef *m = more[i]; m->ml_name; m++)

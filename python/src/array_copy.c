@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/src/by_address.h"
 #include "python/src/core.h"
 
 struct exported {
-	share_buffer *b;
+	struct by_address entry;
 	struct client *client;
-	void *stream;
 	Py_ssize_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
 };
 
@@ -76,10 +76,13 @@ int array_get_buffer(PyObject *self, Py_buffer *out, int flags)
 		PyErr_NoMemory();
 		return -1;
 	}
-	e->b = share_retain(a->b);
 	e->client = a->client;
 	e->client->handle.users++;
-	e->stream = a->stream;
+	e->entry = (struct by_address){.client = a->client->handle.p,
+				       .b = share_retain(a->b),
+				       .stream = a->stream,
+				       .on_gpu = a->on_gpu};
+	by_address_add(&e->entry);
 	for (uint32_t i = 0; i < a->t.ndim; i++) {
 		e->shape[i] = (Py_ssize_t)a->t.shape[i];
 		e->strides[i] = (Py_ssize_t)a->t.strides[i] * size;
@@ -107,7 +110,7 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 	if (!e)
 		return;
 	if (a->generation == process_generation())
-		UNLOCKED(release_behind(e->b, e->stream));
+		UNLOCKED(by_address_remove(&e->entry); release_behind(e->entry.b, e->entry.stream));
 	handle_leave(&e->client->handle);
 	free(e);
 }

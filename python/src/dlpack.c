@@ -14,11 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/src/by_address.h"
 #include "python/src/core.h"
 #include "python/src/dlpack.h"
 
 #define LEGACY    "dltensor"
 #define VERSIONED "dltensor_versioned"
+#define HELD      "libshare.held"
 #define NO_STREAM (-1)
 
 /* Under what is handed out, of either sort. */
@@ -27,16 +29,17 @@ struct lent {
 		struct dl_managed managed;
 		struct dl_versioned versioned;
 	} as;
-	share_buffer *b;
-	void *stream;
+	struct by_address entry; /* the buffer, and the stream behind which it is given up */
 	unsigned generation;
 	int64_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
 };
 
 static void end(struct lent *l)
 {
-	if (l->generation == process_generation())
-		release_behind(l->b, l->stream);
+	if (l->generation == process_generation()) {
+		by_address_remove(&l->entry);
+		release_behind(l->entry.b, l->entry.stream);
+	}
 	free(l);
 }
 
@@ -73,8 +76,11 @@ static struct lent *lend(struct array *a, void *stream, bool versioned)
 		PyErr_NoMemory();
 		return NULL;
 	}
-	l->b = share_retain(a->b);
-	l->stream = stream;
+	l->entry = (struct by_address){.client = a->client->handle.p,
+				       .b = share_retain(a->b),
+				       .stream = stream,
+				       .on_gpu = a->on_gpu};
+	by_address_add(&l->entry);
 	l->generation = process_generation();
 	memcpy(l->shape, a->t.shape, n);
 	memcpy(l->strides, a->t.strides, n);
@@ -211,6 +217,32 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 		return NULL;
 	capsule = versioned ? PyCapsule_New(&l->as.versioned, VERSIONED, capsule_gone)
 			    : PyCapsule_New(&l->as.managed, LEGACY, capsule_gone);
+	if (!capsule)
+		UNLOCKED(end(l));
+	return capsule;
+}
+
+static void held_gone(PyObject *capsule)
+{
+	struct lent *l = PyCapsule_GetPointer(capsule, HELD);
+
+	UNLOCKED(end(l));
+}
+
+/* For frameworks that are given an address: something to hold as long as they use it. */
+PyObject *array_lend(PyObject *self, PyObject *ignored)
+{
+	struct array *a = (struct array *)self;
+	PyObject *capsule;
+	struct lent *l;
+
+	(void)ignored;
+	if (!array_is_usable(a))
+		return NULL;
+	l = lend(a, a->stream, true);
+	if (!l)
+		return NULL;
+	capsule = PyCapsule_New(l, HELD, held_gone);
 	if (!capsule)
 		UNLOCKED(end(l));
 	return capsule;

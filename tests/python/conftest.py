@@ -75,3 +75,11 @@ def client(broker, request):
 def pool(client):
     with client.pool("test", kind="host", limit="64MiB") as p:
         yield p
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Where nothing could run, CTest is to show that as skipped."""
+    counts = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    if exitstatus == 0 and counts.get("skipped") and not counts.get("passed"):
+        session.exitstatus = 77

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Weights: one copy under one name, replaced as a whole."""
+
+import json
+import multiprocessing
+import multiprocessing.resource_tracker
+import struct
+
+import numpy as np
+import pytest
+
+import libshare
+import libshare.weights
+from libshare.weights import WeightsError, attach_weights, publish_weights, read_safetensors
+
+# It stays, with its descriptors, so it is there before these are counted.
+multiprocessing.resource_tracker.ensure_running()
+
+
+def same(weights, expected):
+    assert list(weights) == list(expected)
+    for name, value in expected.items():
+        assert np.array_equal(np.asarray(weights[name]), value), name
+        assert weights[name].shape == value.shape
+
+
+def model(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "a.weight": rng.standard_normal((7, 5)).astype(np.float32),
+        "a.bias": rng.integers(0, 255, 3, dtype=np.uint8),
+        "scalar": np.array(seed, dtype=np.int64),
+        "empty": np.empty((0, 4), dtype=np.float16),
+        "b": rng.standard_normal((2, 3, 4)),
+    }
+
+
+def write_safetensors(path, tensors):
+    names = {"float32": "F32", "uint8": "U8", "int64": "I64", "float16": "F16", "float64": "F64"}
+    header, content = {"__metadata__": {"format": "np"}}, b""
+    for name, value in tensors.items():
+        header[name] = {"dtype": names[value.dtype.name], "shape": list(value.shape),
+                        "data_offsets": [len(content), len(content) + value.nbytes]}
+        content += value.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content)
+
+
+def test_arrays_come_back_as_they_were(client, pool):
+    publish_weights(pool, "model", model(1), metadata={"step": 10})
+    weights = attach_weights(client, "model")
+    same(weights, model(1))
+    assert weights.metadata == {"step": 10}
+    assert all(array.readonly for array in weights.values())
+
+
+def test_a_safetensors_file_is_read_into_the_pool(client, pool, tmp_path):
+    write_safetensors(tmp_path / "m.safetensors", model(2))
+    publish_weights(pool, "model", tmp_path / "m.safetensors")
+    same(attach_weights(client, "model"), model(2))
+
+
+def test_several_files_are_one_model(client, pool, tmp_path):
+    whole = model(3)
+    first = dict(list(whole.items())[:2])
+    rest = dict(list(whole.items())[2:])
+    write_safetensors(tmp_path / "1", first)
+    write_safetensors(tmp_path / "2", rest)
+    publish_weights(pool, "model", [tmp_path / "1", tmp_path / "2"])
+    same(attach_weights(client, "model"), whole)
+    with pytest.raises(WeightsError, match="in several"):
+        publish_weights(pool, "model", [tmp_path / "1", tmp_path / "1"])
+
+
+def test_whoever_has_a_version_keeps_it(client, pool):
+    publish_weights(pool, "model", model(1))
+    old = attach_weights(client, "model")
+    assert old.is_current()
+    publish_weights(pool, "model", model(2))
+    assert not old.is_current()
+    same(old, model(1))
+    new = attach_weights(client, "model")
+    assert new.version > old.version
+    same(new, model(2))
+
+
+def test_one_tensor_under_two_names_is_there_once(client, pool):
+    from libshare.weights import sources_of
+
+    sources = sources_of({"head": np.zeros(1000, np.uint8), "tail": np.zeros(1000, np.uint8)})
+    for source in sources.values():
+        source.key = "the same"
+    publish_weights(pool, "model", sources)
+    weights = attach_weights(client, "model")
+    assert weights["head"].ptr == weights["tail"].ptr
+
+
+def test_weights_in_several_buffers_are_one_version(client, pool, monkeypatch):
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 512)
+    expected = {f"{i}": np.full(400, i, np.uint8) for i in range(5)}
+    publish_weights(pool, "model", expected)
+    parts = [n.name for n in client.names("model.parts/")]
+    assert len(parts) == 4
+    old = attach_weights(client, "model")
+    same(old, expected)
+    publish_weights(pool, "model", {"0": np.zeros(1, np.uint8)})
+    assert client.names("model.parts/") == []
+    same(old, expected)
+    same(attach_weights(client, "model"), {"0": np.zeros(1, np.uint8)})
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<Q", 1 << 60) + b"{}",
+                                     struct.pack("<Q", 2) + b"[]", struct.pack("<Q", 1) + b"{"])
+def test_a_file_that_is_none_is_refused(tmp_path, content):
+    path = tmp_path / "broken.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(WeightsError):
+        read_safetensors(path)
+
+
+@pytest.mark.parametrize("entry", [
+    {"dtype": "F32", "shape": [4], "data_offsets": [0, 1000]},
+    {"dtype": "F32", "shape": [4], "data_offsets": [8, 4]},
+    {"dtype": "F32", "shape": [4], "data_offsets": [0, 8]},
+    {"dtype": "F4", "shape": [4], "data_offsets": [0, 16]},
+    {"dtype": "F32", "data_offsets": [0, 16]},
+    {"dtype": "F32", "shape": "x", "data_offsets": [0, 16]},
+])
+def test_a_header_that_lies_is_refused(tmp_path, entry):
+    text = json.dumps({"t": entry}).encode()
+    path = tmp_path / "broken.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"\0" * 16)
+    with pytest.raises(WeightsError):
+        read_safetensors(path)
+
+
+def test_a_name_that_leads_elsewhere_is_refused(client, pool):
+    pool.zeros((4, 4)).publish("tensor")
+    pool.zeros(100, "uint8").publish("bytes")
+    for name in ("tensor", "bytes"):
+        with pytest.raises(WeightsError):
+            attach_weights(client, name)
+    with pytest.raises(libshare.NotFound):
+        attach_weights(client, "nothing")
+
+
+@pytest.mark.parametrize("offset", [0, 10, 20, 30, 40])
+def test_a_manifest_that_lies_is_refused(client, pool, offset):
+    """Whoever may write in a pool may publish what they like: no reading beyond the buffer."""
+    rows = {0: ["t", "float32", [1 << 40], 0, 0], 10: ["t", "float32", [4], 3, 0],
+            20: ["t", "nothing", [4], 0, 0], 30: ["t", "float32", [4], 0, 1 << 50],
+            40: ["t", "float32", [-4], 0, 0]}
+    text = json.dumps({"tensors": [rows[offset]], "parts": 1, "prefix": "", "metadata": None}).encode()
+    tail = text + struct.pack("<Q8s", len(text), b"ShWghts1")
+    array = pool.alloc(64 + len(tail))
+    array.copy_from(b"\0" * 64 + tail)
+    array.publish("lie")
+    with pytest.raises(WeightsError):
+        attach_weights(client, "lie")
+
+
+def test_a_pool_that_is_too_small_says_so(client):
+    with client.pool("small", kind="host", limit="4MiB") as small:
+        with pytest.raises(MemoryError):
+            publish_weights(small, "model", {"w": np.zeros(8 << 20, np.uint8)})
+        assert client.names() == []
+
+
+def read_all(address, versions, go, answers):
+    with libshare.connect(address) as client:
+        answers.put("ready")
+        go.wait()
+        seen = set()
+        while True:
+            weights = attach_weights(client, "model", timeout=None)
+            values = {int(np.asarray(array)[0]) for array in weights.values()}
+            assert len(values) == 1, f"a mixture of versions: {values}"
+            seen |= values
+            if versions - 1 in values:
+                break
+            del weights
+        answers.put(len(seen))
+
+
+def test_running_readers_never_see_a_mixture(client, pool, monkeypatch):
+    monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 4096)
+    context = multiprocessing.get_context("spawn")
+    go, answers, versions = context.Event(), context.Queue(), 40
+    readers = [context.Process(target=read_all, args=(client.address, versions, go, answers))
+               for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for _ in readers:
+        assert answers.get() == "ready"
+    go.set()
+    for version in range(versions):
+        publish_weights(pool, "model", {f"{i}": np.full(4000, version, np.uint8) for i in range(3)})
+    assert all(answers.get() >= 1 for _ in readers)
+    for reader in readers:
+        reader.join()
+        assert reader.exitcode == 0
