@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch on the broker's memory.
+
+    t = libshare.torch.empty(pool, (4, 1024), torch.bfloat16)     # a tensor in the pool
+    libshare.torch.publish(t, "activations")
+    u = libshare.torch.lookup(client, "activations")              # in another process: no copy
+
+    libshare.torch.install(pool)     # torch.multiprocessing carries CUDA tensors through the pool
+
+    publish_weights(pool, "model", model)                         # one copy, for N workers
+    attach_weights(client, "model").load_into(worker_model)
+
+Order is as everywhere: what is enqueued on a stream before a tensor is handed on comes before what
+the receiver enqueues. The stream is torch's current one unless ``stream=`` says otherwise. A tensor
+that is used on another stream than the one that was current when it was made or looked up has to be
+told so: ``array_of(t).record_stream(s)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch.multiprocessing import reductions
+
+from ._core import Array, Client, Pool
+from ._find import array_of
+from ._pickle import client_of
+from .weights import Source, WeightsError
+from .weights import Weights as _Weights
+from .weights import attach_weights as _attach
+from .weights import publish_weights as _publish_weights
+from .weights import sources_of as _sources_of
+
+__all__ = ["array_of", "attach_weights", "empty", "empty_like", "install", "lookup", "publish",
+           "publish_weights", "tensor_of", "to_pool", "Weights"]
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """The Array as a tensor: the same memory, which it keeps. Of one that is read-only torch cannot
+    be told so; it is refused (BufferError) unless the Array has readonly_ok: a store to it through
+    torch ends the process (host memory) or its context (vmm).
+    """
+    return torch.from_dlpack(array)
+
+
+def empty(pool: Pool, shape: Any, dtype: torch.dtype | None = None, **stream: Any) -> torch.Tensor:
+    """A tensor in the pool, in C order; its content is undefined. dtype: torch's default dtype."""
+    return tensor_of(pool.empty(shape, dtype or torch.get_default_dtype(), **stream))
+
+
+def empty_like(pool: Pool, tensor: torch.Tensor, **stream: Any) -> torch.Tensor:
+    """empty() of a tensor's shape and dtype."""
+    return empty(pool, tuple(tensor.shape), tensor.dtype, **stream)
+
+
+def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of the tensor in the pool, made on the current stream; from any device."""
+    copy = empty_like(pool, tensor)
+    copy.copy_(tensor.detach(), non_blocking=copy.is_cuda)
+    return copy
+
+
+# ------------------------------------------------------------------------------------------------
+# Names
+
+
+def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
+    """Array.publish() for a tensor that lies in a pool, or a view of one: no copy. Returns the
+    version.
+
+    ValueError: it does not lie in a pool: to_pool() makes a copy that does.
+    """
+    return array_of(tensor).publish(name, **options)
+
+
+def lookup(client: Client, name: str, *, mode: str = "rw", **options: Any) -> torch.Tensor:
+    """Client.lookup() as a tensor. mode "r" asks for memory that cannot be written: see tensor_of().
+    """
+    array = client.lookup(name, mode=mode, **options)
+    if mode == "r":
+        array.readonly_ok = True
+    return tensor_of(array)
+
+
+# ------------------------------------------------------------------------------------------------
+# torch.multiprocessing
+
+
+_carrier: Pool | None = None
+_timeout = 300.0
+
+
+def _rebuild(address: str, token: bytes, requires_grad: bool, parameter: bool) -> torch.Tensor:
+    tensor = tensor_of(client_of(address).import_(token))
+    if parameter:
+        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_(requires_grad)
+
+
+def _reduce(tensor: torch.Tensor) -> Any:
+    if not tensor.is_cuda or tensor.layout != torch.strided or type(tensor) not in (
+            torch.Tensor, torch.nn.Parameter):
+        return reductions.reduce_tensor(tensor)
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError("a tensor that is not a leaf of its graph is sent without it only: detach()")
+    plain = tensor.detach()
+    try:
+        array = array_of(plain)
+    except ValueError:
+        if _carrier is None:
+            return reductions.reduce_tensor(tensor)
+        array = array_of(to_pool(_carrier, plain))
+    token = array.export(mode="rw", timeout=_timeout)
+    return _rebuild, (array.client.address, token, tensor.requires_grad,
+                      isinstance(tensor, torch.nn.Parameter))
+
+
+def install(pool: Pool, *, timeout: float = 300.0) -> None:
+    """From now on, torch.multiprocessing (its queues, pipes, processes' arguments) carries CUDA
+    tensors of this process through the broker: those in a pool as they are, the others by one copy
+    on the device, into this pool. The sender may let go of them, and end, once they were received:
+    nothing is pinned in it. Receivers need not call this. timeout: seconds that a tensor may be on
+    its way; its memory is given back then.
+
+    What is received is the sender's memory if that lay in a pool, else a copy of its own.
+    """
+    global _carrier, _timeout
+    if pool.info()["device"] is None:
+        raise ValueError("a pool of GPU memory is needed, for CUDA tensors")
+    _carrier, _timeout = pool, timeout
+    ForkingPickler.register(torch.Tensor, _reduce)
+    ForkingPickler.register(torch.nn.Parameter, _reduce)
+
+
+# ------------------------------------------------------------------------------------------------
+# Weights
+
+
+class _OfTensor(Source):
+    def __init__(self, tensor: torch.Tensor):
+        self._tensor = tensor.detach()
+        super().__init__(
+            str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape),
+            (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+            if tensor.numel() else None,
+        )
+
+    def copy_into(self, to: Array) -> None:
+        tensor_of(to).copy_(self._tensor, non_blocking=to.on_gpu)
+
+
+def publish_weights(pool: Pool, name: str, weights: Any, **options: Any) -> int:
+    """weights.publish_weights() for a module, its state_dict(), or .safetensors files. Parameters
+    that are tied stay so: they are there once."""
+    if isinstance(weights, torch.nn.Module):
+        weights = weights.state_dict(keep_vars=True)
+    if isinstance(weights, Mapping):
+        odd = next((n for n, t in weights.items() if not isinstance(t, (torch.Tensor, Source))), None)
+        if odd is not None:
+            raise WeightsError(f"{odd!r} is no tensor: only these can be shared")
+        weights = {n: _OfTensor(t) if isinstance(t, torch.Tensor) else t for n, t in weights.items()}
+    return _publish_weights(pool, name, _sources_of(weights), **options)
+
+
+class Weights(Mapping[str, torch.Tensor]):
+    """weights.Weights as tensors. They are read-only memory: to train, copy them."""
+
+    def __init__(self, arrays: _Weights):
+        self.arrays = arrays
+        self.name, self.version, self.metadata = arrays.name, arrays.version, arrays.metadata
+        self._tensors: dict[str, torch.Tensor] = {}
+        for name, array in arrays.items():
+            array.readonly_ok = True
+            self._tensors[name] = tensor_of(array)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def is_current(self) -> bool:
+        """Whether no other version was published since. One request."""
+        return self.arrays.is_current()
+
+    def load_into(self, module: torch.nn.Module, *, strict: bool = True) -> torch.nn.Module:
+        """Makes the module's parameters and buffers these tensors, without a copy; gradients are off
+        for them. What it had before is let go of, so a running worker changes versions between two
+        requests by calling this again. A module made under torch.device("meta") never had any.
+
+        WeightsError: names or shapes are not the module's.
+        """
+        own = module.state_dict(keep_vars=True)
+        wrong = [f"{n!r} is {tuple(t.shape)} here and {tuple(own[n].shape)} there"
+                 for n, t in self.items() if n in own and t.shape != own[n].shape]
+        if wrong:
+            raise WeightsError("; ".join(wrong[:3]))
+        module.requires_grad_(False)
+        try:
+            module.load_state_dict(dict(self), strict=strict, assign=True)
+        except RuntimeError as e:
+            raise WeightsError(str(e)) from e
+        return module.requires_grad_(False)
+
+
+def attach_weights(client: Client, name: str, **options: Any) -> Weights:
+    """weights.attach_weights() as tensors."""
+    return Weights(_attach(client, name, **options))
