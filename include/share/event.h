@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct share_client share_client;
 
-/*
+/**
  * Interprocess events of CUDA, for programs that need a CUipcEventHandle, or an event where a fence
  * would do. They belong to the broker's agent, which never records them, so they outlive every
  * process that uses them: record in one process, wait in others, with share_event_record() and
@@ -35,10 +35,11 @@ typedef struct share_client share_client;
  */
 typedef struct share_event share_event;
 
+/** Which event share_event_create() is to lease. Set it to SHARE_EVENT_OPTIONS_INIT. */
 typedef struct share_event_options {
 	size_t size;
-	const char *device; /* UUID, "GPU-..."; NULL: the first device there is */
-	const char *name;   /* for share_event_open() by processes of this user; NULL: none */
+	const char *device; /**< UUID, "GPU-..."; NULL: the first device there is */
+	const char *name;   /**< for share_event_open() by processes of this user; NULL: none */
 } share_event_options;
 #define SHARE_EVENT_OPTIONS_INIT                        \
 	{                                               \
@@ -46,65 +47,116 @@ typedef struct share_event_options {
 	}
 
 /**
- * Leases an event that nobody else has. @options may be NULL. The handle is given up with
- * share_event_release(); the event goes back when the last handle of all processes is given up, or
- * its process has died.
+ * Leases an event that nobody else has. It goes back when the last handle of all processes is given
+ * up, or its process has died.
  *
- * SHARE_ENODEV, SHARE_EEXIST (the name), SHARE_EQUOTA, SHARE_EDEVICE.
+ * @param c        the connection
+ * @param options  NULL: on the first device there is, without a name
+ * @param out      the handle, to be given up with share_event_release()
+ * @retval SHARE_ENODEV   there is no such device, or no driver
+ * @retval SHARE_EEXIST   the name leads to another event
+ * @retval SHARE_EQUOTA   as many as this user, or the agent, may have
+ * @retval SHARE_EDEVICE  the driver failed
  */
 int share_event_create(share_client *c, const share_event_options *options, share_event **out);
 
-/** One more handle on the event of that name, made by a process of this user. SHARE_ENOENT. */
+/**
+ * Gets the event of a name, which was made by a process of this user.
+ *
+ * @param c     the connection
+ * @param name  as in share_event_options
+ * @param out   one more handle, to be given up with share_event_release()
+ * @retval SHARE_ENOENT  there is none of that name
+ */
 int share_event_open(share_client *c, const char *name, share_event **out);
 
-/** The same by its token, which any user may use who has it. SHARE_ENOENT: the event is gone. */
 typedef struct share_token share_token;
+
+/**
+ * Gets the event of a token, which any user may use who has it.
+ *
+ * @param c      the connection
+ * @param token  of share_event_export()
+ * @param out    one more handle, to be given up with share_event_release()
+ * @retval SHARE_ENOENT  the event is gone
+ */
 int share_event_import(share_client *c, const share_token *token, share_event **out);
 
-/** The event's token, valid as long as the event. It is a secret: send it over what is private. */
+/**
+ * The token of an event, valid as long as the event. It is a secret: send it over what is private.
+ *
+ * @param e    the event
+ * @param out  its token
+ * @see share_event_import()
+ */
 int share_event_export(share_event *e, share_token *out);
 
-/** 64 bytes: a CUipcEventHandle for cuIpcOpenEventHandle(). Belongs to the handle. */
+/**
+ * What opens an event without this library.
+ *
+ * @param e  the event
+ * @return 64 bytes: a CUipcEventHandle for `cuIpcOpenEventHandle()`. They belong to the handle.
+ */
 const void *share_event_handle(share_event *e);
 
-/** UUID of its device, "GPU-...". Belongs to the handle. */
+/**
+ * Which device an event is of.
+ *
+ * @param e  the event
+ * @return UUID, "GPU-...". It belongs to the handle.
+ */
 const char *share_event_device(share_event *e);
 
-/** What all processes call it. */
+/**
+ * What all processes call an event.
+ *
+ * @param e  the event
+ * @return Its identifier, as `sharectl events` shows it.
+ */
 uint64_t share_event_id(share_event *e);
 
 /**
- * Records the event on @stream, a CUstream: waits for it that are called from now on, in whatever
- * process, are for the work enqueued on @stream until now. Whoever recorded before is forgotten.
- * The caller has to see to it that the waiter waits after this was called, by a message say.
+ * Records an event on a stream: waits for it that are called from now on, in whatever process, are
+ * for the work enqueued there until now. Whoever recorded before is forgotten. The caller has to
+ * see to it that the waiter waits after this was called, by a message say.
  *
  * The handle opens the event in this process when it is first used, in the context of that stream,
  * which must live as long as the handle, and is for streams of that context from then on (another
  * handle of the same event may be used in another context).
  *
- * SHARE_EINVAL: the stream is of another context, or one of the library's; SHARE_ENOTSUP: it is
- * being captured into a graph, or of another device than the event; SHARE_ENODEV: this process
- * cannot see the event's device; SHARE_EDEVICE: its driver failed, or the event has ended with its
- * agent. Thread-safe.
+ * @param e       the event
+ * @param stream  a CUstream
+ * @retval SHARE_EINVAL   the stream is of another context, or one of the library's
+ * @retval SHARE_ENOTSUP  it is being captured into a graph, or of another device than the event
+ * @retval SHARE_ENODEV   this process cannot see the event's device
+ * @retval SHARE_EDEVICE  its driver failed, or the event has ended with its agent
  */
 int share_event_record(share_event *e, void *stream);
 
 /**
- * What is enqueued on @stream from now on waits until the work is done that the event stood for
- * when this was called; for nothing when the event was never recorded. Does not block. As for
- * recording, the stream has to be of the event's device and of the handle's context: waiting for an
- * interprocess event on a stream of another device takes the process down inside the driver
- * (measured: H200, driver 580), also by cuStreamWaitEvent() itself.
+ * Makes a stream wait for an event: what is enqueued on it from now on waits until the work is done
+ * that the event stood for when this was called; for nothing when the event was never recorded.
+ * Does not block. As for recording, the stream has to be of the event's device and of the handle's
+ * context: waiting for an interprocess event on a stream of another device takes the process down
+ * inside the driver (measured: H200, driver 580), also by `cuStreamWaitEvent()` itself.
  *
- * Read the hazard above: @stream may never go on. So the streams that others share are refused with
- * SHARE_EINVAL: NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. Other errors as for
- * share_event_record().
+ * Read the hazard in share_event: the stream may never go on. So those that others share are
+ * refused: NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+ *
+ * @param e       the event
+ * @param stream  a CUstream of its own
+ * @retval SHARE_EINVAL   one of the streams that are refused; or as share_event_record()
+ * @retval SHARE_ENOTSUP  as share_event_record()
+ * @retval SHARE_ENODEV   as share_event_record()
+ * @retval SHARE_EDEVICE  as share_event_record()
  */
 int share_event_wait(share_event *e, void *stream);
 
 /**
  * Gives the handle up. Work that was enqueued goes on, waits included. A CUevent that the program
- * has opened itself it destroys before. NULL is fine.
+ * has opened itself it destroys before.
+ *
+ * @param e  the handle; NULL is fine
  */
 void share_event_release(share_event *e);
 

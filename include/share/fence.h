@@ -12,8 +12,8 @@ extern "C" {
 
 typedef struct share_client share_client;
 
-/*
- * Streams, fences, timelines.
+/**
+ * A fence: a point in the work of a stream, which may be sent anywhere and waited for by anybody.
  *
  * Every function that takes `void *stream` orders memory against the work of that stream. What a
  * stream is depends on the kind of the memory:
@@ -27,6 +27,7 @@ typedef struct share_client share_client;
  *     library cannot tell a wrong pointer from a stream, no more than CUDA can.
  *
  * On a CUstream, the GPU signals and waits, and no call blocks the host for it, but for these:
+ *
  *   - The device has no stream memory operations, or SHARE_CONNECT_HOST_FENCES is set.
  *   - Half of CUDA_DEVICE_MAX_CONNECTIONS streams of this process wait for other processes already,
  *     and this would be one more: if all did, the hardware would run nothing else. With
@@ -35,6 +36,7 @@ typedef struct share_client share_client;
  *   - The driver does not register the pages that signals are in, for want of memory that may be
  *     locked (ulimit -l), or because the device cannot read what is mapped read-only.
  *   - The broker is gone, and what is to be waited for is another process's.
+ *
  * share_fence_get_stats() counts how often that happened.
  *
  * Parked streams still cost the others something (measured, H200): those that share a hardware
@@ -69,89 +71,130 @@ typedef struct share_client share_client;
  * stands still for good, with whoever synchronizes with it: nobody else can write to its timelines.
  */
 typedef struct share_fence {
-	uint64_t timeline; /* 0: a fence that is reached already */
-	uint64_t value;
+	uint64_t timeline; /**< which counter; 0: a fence that is reached already */
+	uint64_t value;    /**< what the counter has to get to */
 } share_fence;
 
 /**
- * Puts a fence behind all work enqueued on @stream so far.
+ * Puts a fence behind all work enqueued on a stream so far. It may be sent to other processes by
+ * any means; it is valid while this process lives and may be forgotten without clean-up.
  *
- * @out may be sent to other processes by any means; it is valid while this process lives and may
- * be forgotten without clean-up. With @stream NULL, the calling thread, the fence is already
- * reached.
+ * As no memory says here what the stream is: one that is not a share_host_stream of this client is
+ * taken for a CUstream when the client has memory of a GPU mapped. The legacy default stream is
+ * CU_STREAM_LEGACY, not NULL.
  *
- * As no memory says here what @stream is: one that is not a share_host_stream of @c is taken for a
- * CUstream when @c has memory of a GPU mapped. The legacy default stream is CU_STREAM_LEGACY, not
- * NULL.
- *
- * Thread-safe. SHARE_EINVAL: @stream is not a stream of this client. SHARE_EDEVICE: the work on it
- * failed.
+ * @param c       the connection
+ * @param stream  NULL: the calling thread, whose fence is reached already
+ * @param out     the fence
+ * @retval SHARE_EINVAL   not a stream of this client
+ * @retval SHARE_EDEVICE  the work on it failed
  */
 int share_fence_record(share_client *c, void *stream, share_fence *out);
 
 /**
- * Makes @stream wait for @fence (of any process of the same broker). With @stream NULL the calling
- * thread waits; for what else it can be see share_fence_record(). Waiting for a fence of a process
- * that dies ends with the poison; a host stream then goes on, and share_fence_query tells.
+ * Makes a stream wait for a fence, of any process of the same broker. Waiting for a fence of a
+ * process that dies ends with the poison; a host stream then goes on, and share_fence_query()
+ * tells.
  *
- * SHARE_EOWNERDEAD: the owner died before it got there (known now, or while the caller waited), or
- * before this process first asked; nothing is enqueued. SHARE_ESTALE: no such timeline, or its
- * owner ended too long ago to know how.
+ * @param c       the connection
+ * @param fence   what to wait for
+ * @param stream  NULL: the calling thread; else as for share_fence_record()
+ * @retval SHARE_EOWNERDEAD  the owner died before it got there (known now, or while the caller
+ *                           waited), or before this process first asked; nothing is enqueued
+ * @retval SHARE_ESTALE      no such timeline, or its owner ended too long ago to know how
  */
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream);
 
 /**
- * 0: reached; SHARE_EAGAIN: not yet; SHARE_EOWNERDEAD: never will be. Never blocks for the owner.
+ * Whether a fence is reached. Never blocks for the owner.
  *
  * What the GPU of another process has signaled counts as reached once it was there while that
  * process had not begun to exit. Where /proc does not show the process, as it is in another PID
  * namespace, that is known a little later (150 ms).
+ *
+ * @param c      the connection
+ * @param fence  what is asked about
+ * @retval 0                 it is reached
+ * @retval SHARE_EAGAIN      not yet
+ * @retval SHARE_EOWNERDEAD  it never will be
+ * @retval SHARE_ESTALE      as share_fence_wait()
  */
 int share_fence_query(share_client *c, const share_fence *fence);
 
 /**
- * Blocks the calling thread until @fence is reached, at most @timeout_ms milliseconds (-1: no
- * limit). 0, SHARE_ETIMEDOUT, or SHARE_EOWNERDEAD.
+ * Blocks the calling thread until a fence is reached.
+ *
+ * @param c           the connection
+ * @param fence       what to wait for
+ * @param timeout_ms  how long at most; -1: without limit
+ * @retval SHARE_ETIMEDOUT   not reached in time
+ * @retval SHARE_EOWNERDEAD  it never will be
+ * @retval SHARE_ESTALE      as share_fence_wait()
  */
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms);
 
-/** What ordering has cost this client so far. */
+/** What ordering has cost a client so far. Set it to SHARE_FENCE_STATS_INIT. */
 typedef struct share_fence_stats {
 	size_t size;
-	uint64_t signals;      /* enqueued on CUDA streams */
-	uint64_t waits;        /* enqueued on CUDA streams */
-	uint64_t waits_saved;  /* that needed none: reached already, or on the same stream */
-	uint64_t host_signals; /* the calling thread waited until a CUDA stream was done */
-	uint64_t host_waits;   /* the calling thread waited for others in a CUDA stream's place */
-	uint64_t parked;       /* streams of this process, on all devices, that wait now */
+	uint64_t signals;      /**< enqueued on CUDA streams */
+	uint64_t waits;        /**< enqueued on CUDA streams */
+	uint64_t waits_saved;  /**< that needed none: reached already, or on the same stream */
+	uint64_t host_signals; /**< the calling thread waited until a CUDA stream was done */
+	uint64_t host_waits;   /**< the calling thread waited for others in a CUDA stream's place */
+	uint64_t parked;       /**< streams of this process, on all devices, that wait now */
 } share_fence_stats;
 #define SHARE_FENCE_STATS_INIT                              \
 	{                                                   \
 		sizeof(share_fence_stats), 0, 0, 0, 0, 0, 0 \
 	}
+
+/**
+ * What ordering has cost this client so far.
+ *
+ * @param c    the connection
+ * @param out  the figures
+ */
 int share_fence_get_stats(share_client *c, share_fence_stats *out);
 
-/*
- * Host streams: a FIFO of functions run by one thread of the library's. They are to host memory
+/**
+ * A host stream: a FIFO of functions run by one thread of the library's. They are to host memory
  * what a CUDA stream is to GPU memory, so a program on a machine without a GPU, and every ordering
  * test, can be written against the same rules.
  */
 typedef struct share_host_stream share_host_stream;
 
 /**
- * Starts a stream. It belongs to @c and must be destroyed before the client's last handle goes.
- * A client can have 255 streams at a time, of which those of CUDA take 191 at most: SHARE_EQUOTA
- * beyond.
+ * Starts a host stream. It must be destroyed before the client's last handle goes.
+ *
+ * @param c    the connection
+ * @param out  the stream, to be given up with share_host_stream_destroy()
+ * @retval SHARE_EQUOTA  a client can have 255 streams at a time, of which those of CUDA take 191 at
+ *                       most
  */
 int share_host_stream_create(share_client *c, share_host_stream **out);
 
-/** Enqueues @function(@data). Returns at once. Thread-safe; order is the order of the calls. */
+/**
+ * Enqueues a function on a host stream, and returns at once. The order is that of the calls.
+ *
+ * @param s         the stream
+ * @param function  what is to run, in the stream's thread
+ * @param data      what it is called with
+ */
 int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data);
 
-/** Blocks until everything enqueued before the call has run. Not from a function on the stream. */
+/**
+ * Blocks until everything that was enqueued before the call has run. Not from a function on the
+ * stream.
+ *
+ * @param s  the stream
+ */
 int share_host_stream_synchronize(share_host_stream *s);
 
-/** Runs what is enqueued, ends the thread, frees the handle. NULL is fine. */
+/**
+ * Runs what is enqueued, ends the thread, and frees the handle.
+ *
+ * @param s  the stream; NULL is fine
+ */
 void share_host_stream_destroy(share_host_stream *s);
 
 #pragma GCC visibility pop

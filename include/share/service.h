@@ -12,7 +12,12 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/*
+/** Bytes that go with a request or an answer, besides its buffer. */
+#define SHARE_REQUEST_DATA_MAX 240
+/** Calls under way and answers not acknowledged, of one handle. */
+#define SHARE_CALLS_MAX 128
+
+/**
  * Request and reply on channels, for servers like those of inference: any number of callers and of
  * workers, each request to one worker, each reply to who asked. Buffers both ways, ordered on
  * streams as everywhere.
@@ -22,30 +27,31 @@ extern "C" {
  * taken yet are dropped, and a worker at work can find out with share_request_status().
  *
  * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer; what is
- * behind these in a share_message's `data` is the library's. Who takes part may write in the pool.
+ * behind these in the `data` of a share_message is the library's. Who takes part may write in the
+ * pool.
  *
  * Threads: calls of any number of threads can be under way on one handle, and requests can be taken
  * and answered in any.
  */
-#define SHARE_REQUEST_DATA_MAX 240
-/* Calls under way and answers not acknowledged, of one handle. */
-#define SHARE_CALLS_MAX 128
-
 typedef struct share_service share_service;
+
+/** A call that was started and is not finished. Of share_call_start(). */
 typedef struct share_pending share_pending;
 
+/** What a process is in a service. */
 enum share_service_role {
-	SHARE_CALLER = 1,
-	SHARE_WORKER = 2,
+	SHARE_CALLER = 1, /**< asks */
+	SHARE_WORKER = 2, /**< answers */
 };
 
+/** What a service is like. Set it to SHARE_SERVICE_OPTIONS_INIT. */
 typedef struct share_service_options {
 	size_t size;
-	const char *pool;    /* NULL: "default" */
-	uint32_t depth;      /* requests that wait at one worker, of one caller; 0: 16 */
-	uint32_t callers;    /* at a time, up to 64; 0: 64 */
-	uint32_t workers;    /* at a time, up to 64; 0: 64 */
-	uint32_t deliveries; /* a request that so many workers died of fails; 0: 3 */
+	const char *pool;    /**< of all buffers, of requests and of answers; NULL: "default" */
+	uint32_t depth;      /**< requests that wait at one worker, of one caller; 0: 16 */
+	uint32_t callers;    /**< at a time, up to 64; 0: 64 */
+	uint32_t workers;    /**< at a time, up to 64; 0: 64 */
+	uint32_t deliveries; /**< a request that so many workers died of fails; 0: 3 */
 } share_service_options;
 #define SHARE_SERVICE_OPTIONS_INIT                              \
 	{                                                       \
@@ -53,61 +59,155 @@ typedef struct share_service_options {
 	}
 
 /**
- * As share_channel_open(). A service of name N, of up to 247 bytes, has the channels N and
- * "N.replies". Whoever comes first says what it is like; what others leave at 0 is as it is.
+ * Takes part in a service, and makes it if there is none of that name. Whoever comes first says
+ * what it is like; what others leave at 0 is as it is. A service N has the channels N and
+ * "N.replies".
+ *
+ * @param c        the connection
+ * @param name     up to 247 bytes
+ * @param role     enum share_service_role
+ * @param options  NULL: as it is, or the defaults
+ * @param out      the handle, to be given up with share_service_close()
+ * @retval SHARE_EBUSY   there are as many of that role as there may be
+ * @retval SHARE_EEXIST  it is there, and not what was asked for
+ * @retval SHARE_EACCES  this user may not write in the pool
+ * @retval SHARE_ENOENT  there is no such pool
+ * @retval SHARE_EQUOTA  as many channels as this user may have
+ * @see share_channel_open()
+ *
+ * @par Example
+ * @code
+ * share_service_open(c, "detector", SHARE_CALLER, &options, &s);
+ * if (share_call(s, b, &question, sizeof question, 1000, stream, &m) == 0) {
+ *         use(m.buffer, m.data);
+ *         share_ack(&m, stream);
+ * }
+ * @endcode
  */
 int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out);
 
-/** Pending calls must have been given up, requests acknowledged; answers may be held on to. NULL is
- * fine. */
+/**
+ * Leaves a service. Pending calls must have been given up, requests acknowledged; answers may be
+ * held on to.
+ *
+ * @param s  the handle; NULL is fine
+ */
 void share_service_close(share_service *s);
 
 /**
- * Asks, and waits up to @timeout_ms for the answer: a message, to be acknowledged. @b may be NULL;
- * the worker gets it for reading. Work enqueued on @stream afterwards comes after the worker's.
+ * Asks, and waits for the answer. The worker gets the buffer for reading. Work enqueued on `stream`
+ * afterwards comes after the worker's.
  *
- * SHARE_ETIMEDOUT: no worker has answered (or was there) in time. SHARE_EOWNERDEAD: the request was
- * delivered to as many workers as it may be, and all died with it; or the one that answered died
- * before its work was done. SHARE_ECANCELED: the worker has acknowledged it without an answer.
- * SHARE_EAGAIN: there are SHARE_CALLS_MAX already.
+ * @param s           the service, as a caller
+ * @param b           what the request is about; NULL: the data alone
+ * @param data        what goes with it; may be NULL when there is none
+ * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where the buffer was worked on, and the answer will be
+ * @param out         the answer, to be given back with share_ack()
+ * @retval SHARE_ETIMEDOUT  no worker has answered (or was there) in time
+ * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as it may be, and all died
+ *                          with it; or the one that answered died before its work was done
+ * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer
+ * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already
  */
 int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
 	       int timeout_ms, void *stream, share_message *out);
 
-/** The same in two steps, so that several may be under way: start, then finish each one, in any
- * order. @timeout_ms is for both together; with 0 (for an event loop) there is no limit in time,
- * and SHARE_EAGAIN when there is no room for a request. */
+/**
+ * Asks, and leaves the answer to share_call_finish(): so several calls may be under way, to be
+ * finished in any order.
+ *
+ * @param s           the service, as a caller
+ * @param b           what the request is about; NULL: the data alone
+ * @param data        what goes with it; may be NULL when there is none
+ * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param timeout_ms  for this and the answer together; -1: no limit. 0, for event loops: no limit,
+ *                    but this does not wait for room
+ * @param stream      where the buffer was worked on
+ * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
+ * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
+ * @retval SHARE_ETIMEDOUT  there was no room in time
+ */
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out);
 
-/** Waits for the answer; @out->channel is NULL when there is none. SHARE_EAGAIN: not there yet, and
- * @timeout_ms was 0; with it, and with SHARE_EINVAL and SHARE_EFORK, @p stays; otherwise it is
- * given up, and with any other error the call is over. */
+/**
+ * Waits for the answer of a call that was started. The call is given up, but with SHARE_EAGAIN,
+ * SHARE_EINVAL and SHARE_EFORK.
+ *
+ * @param p           the call
+ * @param timeout_ms  how long to wait at most; -1: as long as share_call_start() said
+ * @param stream      where the answer will be worked on
+ * @param out         the answer, to be given back with share_ack(); its `channel` is NULL when
+ * there is none
+ * @retval SHARE_EAGAIN      not there yet, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT   as share_call()
+ * @retval SHARE_EOWNERDEAD  as share_call()
+ * @retval SHARE_ECANCELED   as share_call()
+ */
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out);
 
-/** Gives a call up. NULL is fine. */
+/**
+ * Gives a call up: its answer is not wanted any more.
+ *
+ * @param p  the call; NULL is fine
+ */
 void share_call_cancel(share_pending *p);
 
-/** Workers: the next request, as share_recv(). SHARE_EPIPE: all callers have left or died; it is
- * said once, the next call waits for new ones. */
+/**
+ * Takes the next request. It is given up with share_reply(), or with share_ack() when there is no
+ * answer.
+ *
+ * @param s           the service, as a worker
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where it will be worked on
+ * @param out         the request
+ * @retval SHARE_EPIPE       all callers have left or died; it is said once, the next call waits for
+ *                           new ones
+ * @retval SHARE_EAGAIN      there is none, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT   there was none in time
+ * @retval SHARE_EOWNERDEAD  with a request: its caller died before its work was done
+ * @see share_recv()
+ */
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out);
 
-/** Whether somebody waits for the answer: 0, SHARE_ECANCELED or SHARE_EOWNERDEAD. A load or two. */
+/**
+ * Whether somebody still waits for the answer. It takes a load or two.
+ *
+ * @param request  the request, as a worker has it
+ * @retval 0  somebody does
+ * @retval SHARE_ECANCELED   the caller has given it up, or ran out of time
+ * @retval SHARE_EOWNERDEAD  the caller is dead
+ */
 int share_request_status(const share_message *request);
 
 /**
- * Answers with @b (or NULL) and data, and acknowledges the request: @stream is where the work on
- * both was enqueued. The request is given up even when nobody waits for the answer any more, which
- * is SHARE_ECANCELED or SHARE_EOWNERDEAD. A request that is acknowledged without an answer fails
- * with SHARE_ECANCELED at the caller's.
+ * Answers, and acknowledges the request. The request is given up even when nobody waits for the
+ * answer any more. One that is acknowledged without an answer fails with SHARE_ECANCELED at the
+ * caller's.
+ *
+ * @param request    the request
+ * @param b          the answer; NULL: the data alone
+ * @param data       what goes with it; may be NULL when there is none
+ * @param data_size  its bytes, up to SHARE_REQUEST_DATA_MAX
+ * @param stream     where the work on both was enqueued
+ * @retval SHARE_ECANCELED   nobody waits for the answer any more
+ * @retval SHARE_EOWNERDEAD  the caller is dead
  */
 int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
 		void *stream);
 
-/** As share_channel_get_fd(): of the requests for a worker, to be armed by share_next_request(); of
- * the answers for a caller, to be armed by share_call_finish(), each with time limit 0. A caller is
- * not told by it that all workers have died with a request, so it should ask now and then. */
+/**
+ * A descriptor for event loops: it polls readable when there is a request for a worker, or an
+ * answer for a caller. To be armed as that of share_channel_get_fd(), by share_next_request() or
+ * share_call_finish() with time limit 0. A caller is not told by it that all workers have died with
+ * a request, so it should ask now and then. Do not read, write or close it.
+ *
+ * @param s  the service
+ * @return The descriptor, which belongs to the service; or a negative error.
+ */
 int share_service_get_fd(share_service *s);
 
 #pragma GCC visibility pop
