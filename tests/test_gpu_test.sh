@@ -108,6 +108,7 @@ said '^good_test +mempool +ok +3 tests, 1 skipped \(no mempool here\)'
 said '^none_test +vmm +skipped +no vmm here'
 said '^demo +mempool +ok +kind=mempool copies=0'
 said '^cuda_pipeline +vmm +skipped +the bundle was made without nvcc'
+said '^frameworks +vmm +skipped +the bundle was made without the Python package'
 said '^import +- +ok +2 figures'
 said '^device-memory\.a +3\.00 MiB +<= 4\.00 MiB: met'
 for bench in alloc-magazine fence stream-free hand-over-gpu channel-gpu; do
@@ -135,6 +136,17 @@ said '^cuda_workers +mempool +FAILED +exit code 1'
 	fail "the failed ones are not last"
 ! grep -q good_test "$scratch/out" || fail "--only did not keep the others out"
 rm "$bundle"/bin/cuda_*
+
+# a package that installs, or not, and frameworks of which some pair fails
+touch "$bundle/share/libshare-0.whl"
+program bin/python3 <<<'[[ $2 != pip ]] || { echo "no module named pip"; exit 1; }'
+run 0 --only frameworks
+said '^frameworks +vmm +skipped +python3 -m pip does not work here: no module named pip'
+program bin/python3 <<<'[[ $2 != pip ]] || exec mkdir site; echo "2 ordered pairs, 1 failed"; exit 1'
+run 1 --only frameworks --output "$scratch/results.md"
+said '^frameworks +mempool +FAILED +exit code 1, 2 ordered pairs, 1 failed'
+grep -q '^2 ordered pairs' "$scratch/results.md" || fail "--output has no table of pairs"
+rm "$bundle/bin/python3" "$bundle"/share/*.whl
 
 # an MPS that nobody uses, one that does not start, none
 program bin/nvidia-cuda-mps-control <<<'true'
