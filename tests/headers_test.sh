@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Each installed header compiles alone, twice over, as C17 and as C++17, with every warning an
-# error: whoever includes it has his own flags, and his own order of includes. The macros that
-# initialise options are used once in each language, as they are compiled by nobody otherwise.
+# Each installed header compiles alone, twice over, in every standard of C and C++ since C99 and
+# C++11, by gcc and by clang, with every warning an error that people turn on: whoever includes it
+# has his own compiler and flags, and his own order of includes. The macros that initialise options
+# are used once in each, as they are compiled by nobody otherwise; in C so are options of which
+# only the size is said.
 #
-# usage: headers_test.sh [ROOT]; CC and CXX name the compilers
+# usage: headers_test.sh [ROOT]; CC and CXX name further compilers
 
 set -euo pipefail
 
@@ -14,43 +16,109 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
 
-# COMPILER... < source, called $what in messages
-compile()
+warnings=(-Wall -Wextra -Wpedantic -pedantic-errors -Wshadow -Wundef -Wconversion -Wsign-conversion
+	-Wcast-align -Wcast-qual -Wdouble-promotion -Wformat=2 -Wmissing-declarations
+	-Wredundant-decls -Wswitch-enum -Wvla -Wwrite-strings -Werror)
+c_warnings=(-Wc++-compat -Wmissing-prototypes -Wold-style-definition -Wstrict-prototypes)
+cxx_warnings=(-Wextra-semi -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
+	-Wzero-as-null-pointer-constant)
+gcc_warnings=(-Wduplicated-cond -Wlogical-op)
+clang_warnings=(-Wassign-enum -Wcomma -Wmissing-variable-declarations -Wnewline-eof
+	-Wreserved-id-macro)
+
+# COMPILER LANGUAGE STANDARD: whether that is one it knows
+knows()
 {
-	if ! "$@" -I "$root/include" -Wall -Wextra -Wpedantic -pedantic-errors -Wshadow -Wundef \
-		-Werror -fsyntax-only - 2>"$scratch/errors"; then
-		echo "$what does not compile:"
-		cat "$scratch/errors"
-		failed=1
-	fi
+	echo 'int one;' | "$1" -x "$2" -std="$3" -fsyntax-only - 2>/dev/null
 }
 
+# All that it has to say of a header: itself twice, and its initialisers.
+program()
+{
+	local header=$1 language=$2
+
+	printf '#include <%s>\n#include <%s>\n' "$header" "$header"
+	sed -nE 's/^#define[[:space:]]+(SHARE_[A-Z_]+)_INIT\b.*/\1/p' "$root/include/$header" |
+		while read -r macro; do
+			echo "extern const ${macro,,} a_${macro,,}, b_${macro,,};"
+			echo "const ${macro,,} a_${macro,,} = ${macro}_INIT;"
+			[[ $language != c ]] ||
+				echo "const ${macro,,} b_${macro,,} = {.size = sizeof(${macro,,})};"
+		done
+}
+
+# COMPILER LANGUAGE STANDARD
 headers_as()
 {
-	local language=$1 header name
-	shift
+	local compiler=$1 language=$2 standard=$3 header name
+	local flags=("${warnings[@]}")
 
+	[[ $language == c ]] && flags+=("${c_warnings[@]}") || flags+=("${cxx_warnings[@]}")
+	if "$compiler" --version | grep -q clang; then
+		flags+=("${clang_warnings[@]}")
+	elif "$compiler" --version | grep -q "Free Software Foundation"; then
+		flags+=("${gcc_warnings[@]}")
+	fi
 	for header in "$root"/include/share/*.h; do
 		name=share/$(basename "$header")
-		what="<$name> as $language"
-		printf '#include <%s>\n#include <%s>\n' "$name" "$name" | compile "$@"
-		what="initialisers of <$name> as $language"
-		{
-			echo "#include <$name>"
-			sed -nE 's/^#define[[:space:]]+(SHARE_[A-Z_]+)_INIT\b.*/\1/p' "$header" |
-				while read -r macro; do
-					echo "extern const ${macro,,} a_${macro,,};"
-					echo "const ${macro,,} a_${macro,,} = ${macro}_INIT;"
-				done
-		} | compile "$@"
+		program "$name" "$language" >"$scratch/program"
+		if ! "$compiler" -x "$language" -std="$standard" -I "$root/include" "${flags[@]}" \
+			-fsyntax-only "$scratch/program" 2>"$scratch/errors"; then
+			echo "<$name> does not compile with $compiler -std=$standard:"
+			cat "$scratch/errors"
+			failed=1
+		fi
 	done
 }
 
-headers_as C17 "${CC:-cc}" -x c -std=c17 -Wstrict-prototypes -Wc++-compat
-if command -v "${CXX:-c++}" >/dev/null; then
-	headers_as C++17 "${CXX:-c++}" -x c++ -std=c++17 -Wold-style-cast
-elif [[ $failed == 0 ]]; then
-	echo "SKIPPED: there is no C++ compiler; as C the headers are fine"
+# LANGUAGE COMPILER...: those that are there, each once, whatever names it has; in $there
+find_compilers()
+{
+	local compiler path language=$1
+	declare -A known=()
+	shift
+
+	there=()
+	for compiler in "$@"; do
+		if ! path=$(command -v "$compiler"); then
+			missing+=("$compiler")
+			continue
+		fi
+		path=$(readlink -f "$path")
+		[[ -n ${known[$path]:-} ]] || there+=("$compiler")
+		known[$path]=1
+	done
+	echo "$language: ${there[*]:-none}"
+}
+
+# LANGUAGE COMPILER STANDARD...: one of each, of which "a|b" are two names
+standards()
+{
+	local language=$1 compiler=$2 names name
+	shift 2
+
+	for names in "$@"; do
+		for name in ${names//|/ }; do
+			if knows "$compiler" "$language" "$name"; then
+				headers_as "$compiler" "$language" "$name"
+				continue 2
+			fi
+		done
+		echo "$compiler does not know $names"
+	done
+}
+
+missing=()
+find_compilers c gcc clang "${CC:-cc}"
+for compiler in "${there[@]}"; do
+	standards c "$compiler" c99 c11 c17 'c23|c2x'
+done
+find_compilers c++ g++ clang++ "${CXX:-c++}"
+for compiler in "${there[@]}"; do
+	standards c++ "$compiler" c++11 c++14 c++17 c++20 'c++23|c++2b'
+done
+if [[ $failed == 0 && ${#missing[@]} -gt 0 ]]; then
+	echo "SKIPPED: there is no ${missing[*]}; to the others the headers are fine"
 	exit 77
 fi
 exit $failed

@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <share/fence.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
-
-typedef struct share_client share_client;
 
 /**
  * Interprocess events of CUDA, for programs that need a CUipcEventHandle, or an event where a fence
