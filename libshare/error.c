@@ -39,7 +39,7 @@ const char *share_error_name(int error)
 		SHARE_ERRORS(CASE)
 #undef CASE
 	default:
-		return NULL;
+		return error >= 0 ? "SHARE_OK" : "SHARE_E?";
 	}
 }
 

@@ -33,6 +33,7 @@
  * do about each is in libshare(7).
  */
 enum share_error {
+	SHARE_OK = 0,
 #define SHARE_ERROR_ENUM(name, number, text) name = number,
 	SHARE_ERRORS(SHARE_ERROR_ENUM)
 #undef SHARE_ERROR_ENUM
@@ -53,10 +54,11 @@ extern "C" {
 const char *share_strerror(int error);
 
 /**
- * What an error is called, as in "SHARE_ENOMEM".
+ * What an error is called, as in "SHARE_ENOMEM". Thread-safe.
  *
  * @param error  what a function has returned
- * @return The enumerator's name, in static storage; NULL for 0 and unknown numbers.
+ * @return The enumerator's name, in static storage; "SHARE_OK" for 0 and positive numbers, "SHARE_E?"
+ *         for numbers this library does not know. Never NULL.
  */
 const char *share_error_name(int error);
 

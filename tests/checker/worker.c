@@ -31,10 +31,8 @@ void progress(struct worker *w)
 
 void unexpected(struct worker *w, const char *call, int error)
 {
-	const char *name = share_error_name(error);
-
 	fprintf(stderr, "share-checker: process %u: %s: %s (%s)\n", w->index, call,
-		name ? name : "?", share_error_detail());
+		share_error_name(error), share_error_detail());
 	fflush(NULL);
 	_exit(1);
 }

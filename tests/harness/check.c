@@ -49,13 +49,11 @@ void check_failed(const char *file, int line, const char *format, ...)
 
 void check_result(const char *file, int line, const char *text, int64_t got, int64_t wanted)
 {
-	const char *got_name = share_error_name((int)got), *name = share_error_name((int)wanted);
-
 	if (got == wanted)
 		return;
 	check_failed(file, line, "%s: %" PRId64 " %s (%s), not %s", text, got,
-		     got_name ? got_name : "", got < 0 ? share_error_detail() : "",
-		     name ? name : "success");
+		     share_error_name((int)got), got < 0 ? share_error_detail() : "",
+		     share_error_name((int)wanted));
 }
 
 void check_equal(const char *file, int line, const char *text, uint64_t a, uint64_t b)

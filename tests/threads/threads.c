@@ -127,14 +127,12 @@ share_buffer *marked_buffer(share_pool *p, uint64_t size, uint64_t value)
 
 int one_of(const char *file, int line, int r, const int *errors, size_t n)
 {
-	const char *name = share_error_name(r);
-
 	if (r == 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (r == errors[i])
 			return r;
-	check_failed(file, line, "%s was not expected (%s)", name ? name : "what was returned",
+	check_failed(file, line, "%s was not expected (%s)", share_error_name(r),
 		     share_error_detail());
 	return r;
 }
