@@ -92,7 +92,7 @@ static void make_and_wait(share_client *c, const struct order *o, int other)
 	options.kind = o->kind;
 	options.segment_size = o->size;
 	options.limit = 2 * o->size;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	if (possible(share_pool_create(c, POOL, &options, &pool), &a) &&
 	    possible(share_alloc(pool, o->size, NULL, &b), &a)) {
 		must(share_pool_get_info(pool, &info), "share_pool_get_info");

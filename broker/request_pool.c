@@ -143,6 +143,7 @@ static bool check_same(struct request *r, struct pool *p)
 	bool any = m->kind.size == 4 && memcmp(m->kind.data, "auto", 4) == 0;
 	uint32_t lacks = m->flags & ~p->flags & ~(uint32_t)SHARE_POOL_OPEN_OR_CREATE;
 	const char *device = pool_device_name(p);
+	uint64_t keep = m->release_threshold == SHARE_KEEP_NONE ? 0 : m->release_threshold;
 
 	if (lacks) {
 		request_fail_unlike(r,
@@ -168,9 +169,8 @@ static bool check_same(struct request *r, struct pool *p)
 			   pool_settled_segment_size(p, m->segment_size))) &&
 	       (!m->alignment ||
 		check_size(r, p, "alignment", p->alignment, m->alignment, m->alignment)) &&
-	       (m->release_threshold == UINT64_MAX ||
-		check_size(r, p, "release_threshold", p->release_threshold, m->release_threshold,
-			   m->release_threshold)) &&
+	       (!m->release_threshold ||
+		check_size(r, p, "release_threshold", p->release_threshold, keep, keep)) &&
 	       check_access(r, p);
 }
 
@@ -194,7 +194,10 @@ static bool parse_options(struct request *r, struct pool_config *config, char *k
 	config->limit = m->limit;
 	config->segment_size = m->segment_size;
 	config->alignment = m->alignment;
-	config->release_threshold = m->release_threshold;
+	if (m->release_threshold == SHARE_KEEP_NONE)
+		config->release_threshold = 0;
+	else if (m->release_threshold > 0)
+		config->release_threshold = m->release_threshold;
 	config->same_address = m->flags & SHARE_POOL_SAME_ADDRESS;
 	config->reuse = m->reuse;
 	config->name = strndup(m->name.data, m->name.size);

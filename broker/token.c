@@ -8,6 +8,8 @@
 
 #include <event2/event.h>
 
+#include <share/share.h>
+
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/client.h"
@@ -134,7 +136,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->buffer = terms->buffer;
 	buffer_ref(t->buffer);
 	t->mode = terms->mode;
-	t->uses = terms->uses;
+	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
 	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
@@ -163,6 +165,6 @@ void token_free(struct broker *b, struct token *t)
 
 void token_used(struct broker *b, struct token *t)
 {
-	if (t->uses > 0 && --t->uses == 0)
+	if (t->uses != SHARE_USES_UNLIMITED && --t->uses == 0)
 		token_free(b, t);
 }

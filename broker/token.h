@@ -38,7 +38,7 @@ struct token {
 	struct metadata *tensor; /* for importers; NULL: none */
 	struct charge charge;
 	uint32_t mode;
-	uint32_t uses; /* left; 0: without limit */
+	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
 };
 
 void token_table_init(struct broker *b);

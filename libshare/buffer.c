@@ -171,8 +171,10 @@ static inline int alloc(share_pool *p, uint64_t size, const share_alloc_options 
 	bool as_kept;
 	int r = pool_resolve(&p);
 
-	if (r == 0 && (!out || (options && options->size != sizeof(*options))))
-		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && options)
+		r = struct_check(options, share_alloc_options);
 	if (r == 0 && stream)
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
@@ -252,8 +254,8 @@ int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 	const struct segment *s;
 	int r = buffer_resolve(&b);
 
-	if (r == 0 && (!out || out->size != sizeof(*out)))
-		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (r == 0)
+		r = struct_check(out, share_buffer_info);
 	if (r != 0)
 		return r;
 	s = b->segment;

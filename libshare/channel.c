@@ -43,8 +43,8 @@ static int check_options(const share_channel_options *o, int role)
 	if (role != SHARE_PRODUCER && role != SHARE_CONSUMER)
 		return fail(SHARE_EINVAL, "role %d is neither SHARE_PRODUCER nor SHARE_CONSUMER",
 			    role);
-	if (o->size != sizeof(*o))
-		return fail(SHARE_EINVAL, "options were not initialised");
+	if (struct_check(o, share_channel_options) != 0)
+		return SHARE_EINVAL;
 	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
 		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
 	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING))
@@ -97,7 +97,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	ch->client = client_ref(c);
 	ch->role = role;
 	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
-	ch->send_timeout_ms = o->send_timeout_ms;
+	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
 	pthread_mutex_init(&ch->lock, NULL);
@@ -318,8 +318,8 @@ static uint32_t count_peers_locked(const share_channel *ch)
 
 int channel_get_stats(share_channel *ch, share_channel_stats *out)
 {
-	if (!out || out->size != sizeof(*out))
-		return fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (struct_check(out, share_channel_stats) != 0)
+		return SHARE_EINVAL;
 	pthread_mutex_lock(&ch->lock);
 	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = ch->sleeps};
 	if (ch->producer) {

@@ -131,8 +131,10 @@ int share_connect_with(const char *address, const share_connect_options *options
 
 	if (!options)
 		options = &defaults;
-	if (!out || options->size != sizeof(*options))
-		return fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	if (struct_check(options, share_connect_options) != 0)
+		return SHARE_EINVAL;
 	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
 	c = client_new();

@@ -5,6 +5,7 @@
  * never logs; this is all it says.
  */
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,6 +84,28 @@ int fail_remote(int error, const void *text, size_t size)
 	if (error >= 0)
 		return fail(SHARE_EPROTO, "the broker sent an error without a number");
 	return fail(error, "%.*s", (int)size, (const char *)text);
+}
+
+int fail_struct(const size_t *size, size_t wanted, const char *type)
+{
+	char init[64];
+	size_t i;
+
+	if (!size)
+		return fail(SHARE_EINVAL, "the %s is NULL", type);
+	for (i = 0; type[i] && i < sizeof(init) - 1; i++)
+		init[i] = (char)toupper((unsigned char)type[i]);
+	init[i] = '\0';
+	if (*size == 0)
+		return fail(
+		    SHARE_EINVAL,
+		    "the %s says that its size is 0: initialise it with %s_INIT, or set its "
+		    "size to sizeof(%s)",
+		    type, init, type);
+	return fail(SHARE_EINVAL,
+		    "the %s says that its size is %zu, and this library's is %zu: initialise it "
+		    "with %s_INIT of this library's headers",
+		    type, *size, wanted, init);
 }
 
 int fail_fork(void)

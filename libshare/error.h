@@ -13,6 +13,14 @@ int fail_system(int negative_errno, const char *what);
 int fail_remote(int error, const void *text, size_t size);
 int fail_fork(void);
 
+/* A struct of the caller's, which begins with its size: 0, or SHARE_EINVAL with what initialises
+ * it. */
+#define struct_check(p, type)             \
+	((p) && (p)->size == sizeof(type) \
+	     ? 0                          \
+	     : fail_struct((p) ? &(p)->size : NULL, sizeof(type), #type))
+int fail_struct(const size_t *size, size_t wanted, const char *type);
+
 /* What follows a noun of which there are @n. */
 static inline const char *plural(unsigned long long n)
 {

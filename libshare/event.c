@@ -87,8 +87,8 @@ int share_event_create(share_client *c, const share_event_options *options, shar
 
 	if (!options)
 		options = &defaults;
-	if (r == 0 && options->size != sizeof(*options))
-		r = fail(SHARE_EINVAL, "options were not initialised");
+	if (r == 0)
+		r = struct_check(options, share_event_options);
 	if (r == 0 && options->name)
 		r = name_check(options->name);
 	if (r != 0)

@@ -123,8 +123,8 @@ int share_fence_get_stats(share_client *c, share_fence_stats *out)
 {
 	int r = check(&c, out);
 
-	if (r == 0 && out->size != sizeof(*out))
-		r = fail(SHARE_EINVAL, "out was not initialised");
+	if (r == 0)
+		r = struct_check(out, share_fence_stats);
 	if (r != 0)
 		return r;
 	*out = (share_fence_stats){

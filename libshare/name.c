@@ -28,8 +28,8 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 
 	if (!options)
 		options = &defaults;
-	if (r == 0 && options->size != sizeof(*options))
-		r = fail(SHARE_EINVAL, "options were not initialised");
+	if (r == 0)
+		r = struct_check(options, share_publish_options);
 	if (r == 0 && options->mode)
 		r = mode_check((int)options->mode);
 	if (r == 0)

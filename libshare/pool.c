@@ -215,8 +215,10 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 
 	if (!options)
 		options = &defaults;
-	if (r == 0 && (!out || options->size != sizeof(*options)))
-		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = struct_check(options, share_pool_options);
 	if (r == 0)
 		r = name_check(name);
 	if (r == 0 && options->access)
@@ -279,8 +281,8 @@ int share_pool_get_info(share_pool *p, share_pool_info *out)
 {
 	int r = pool_resolve(&p);
 
-	if (r == 0 && (!out || out->size != sizeof(*out)))
-		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (r == 0)
+		r = struct_check(out, share_pool_info);
 	if (r == 0)
 		*out = p->info;
 	return r;

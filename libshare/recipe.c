@@ -17,8 +17,8 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	struct memory_recipe recipe;
 	int r = buffer_resolve(&b);
 
-	if (r == 0 && (!out || out->size != sizeof(*out)))
-		r = fail(SHARE_EINVAL, "out is NULL or was not initialised");
+	if (r == 0)
+		r = struct_check(out, share_recipe);
 	if (r != 0)
 		return r;
 	m.recipe_get.buffer = buffer_tell_id(b); /* which makes it known */

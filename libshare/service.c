@@ -156,8 +156,10 @@ int share_service_open(share_client *c, const char *name, int role,
 	share_service *s;
 	int r = client_resolve(&c);
 
-	if (r == 0 && (!out || (options && options->size != sizeof(*options))))
-		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && options)
+		r = struct_check(options, share_service_options);
 	if (r != 0)
 		return r;
 	if (role != SHARE_CALLER && role != SHARE_WORKER)

@@ -60,18 +60,9 @@ uint32_t share_dtype_from_name(const char *name)
 	return 0;
 }
 
-int tensor_check_size(const share_tensor *t)
-{
-	if (!t)
-		return fail(SHARE_EINVAL, "the tensor is NULL");
-	if (t->size != sizeof(*t))
-		return fail(SHARE_EINVAL, "the tensor was not set to SHARE_TENSOR_INIT");
-	return 0;
-}
-
 int tensor_check(const share_tensor *t)
 {
-	int r = tensor_check_size(t);
+	int r = struct_check(t, share_tensor);
 
 	if (r != 0)
 		return r;
@@ -91,7 +82,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
 	int64_t stride = 1;
 	uint64_t extent;
-	int r = tensor_check_size(out);
+	int r = struct_check(out, share_tensor);
 
 	if (r != 0)
 		return r;
@@ -274,7 +265,7 @@ int share_tensor_get(share_buffer *b, share_tensor *out)
 	int r = buffer_resolve(&found);
 
 	if (r == 0)
-		r = tensor_check_size(out);
+		r = struct_check(out, share_tensor);
 	if (r == 0 && found->tensor)
 		return get_own(found, out);
 	if (r == 0)

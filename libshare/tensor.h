@@ -6,8 +6,7 @@
 
 #include "wire/wire.h"
 
-/* Fails with SHARE_EINVAL: @t is NULL, or its size was not set; and what else is wrong with it. */
-int tensor_check_size(const share_tensor *t);
+/* Fails with SHARE_EINVAL: @t is NULL, or its size was not set, or what else is wrong with it. */
 int tensor_check(const share_tensor *t);
 
 /* A valid tensor that fits into @size bytes; SHARE_EINVAL otherwise. */

@@ -123,7 +123,7 @@ int share_tensor_decode(const void *data, size_t size, share_tensor *out)
 	share_tensor t = SHARE_TENSOR_INIT;
 	struct head head;
 	size_t whole;
-	int r = tensor_check_size(out);
+	int r = struct_check(out, share_tensor);
 
 	if (r == 0 && !data && size > 0)
 		r = fail(SHARE_EINVAL, "data is NULL");

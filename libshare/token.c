@@ -22,8 +22,10 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 
 	if (!options)
 		options = &defaults;
-	if (r == 0 && (!out || options->size != sizeof(*options)))
-		r = fail(SHARE_EINVAL, "out is NULL, or options were not initialised");
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = struct_check(options, share_export_options);
 	if (r == 0 && options->mode)
 		r = mode_check((int)options->mode);
 	if (r == 0)

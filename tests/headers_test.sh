@@ -5,7 +5,7 @@
 # C++11, by gcc and by clang, with every warning an error that people turn on: whoever includes it
 # has his own compiler and flags, and his own order of includes. The macros that initialise options
 # are used once in each, as they are compiled by nobody otherwise; in C so are options of which
-# only the size is said.
+# only the size is said, which have to be the same.
 #
 # usage: headers_test.sh [ROOT]; CC and CXX name further compilers
 
@@ -108,8 +108,30 @@ standards()
 	done
 }
 
+# Options of which only the size is said are the same as initialised ones, in all of their bytes.
+options_are_zero()
+{
+	local compiler=$1 macros
+
+	mapfile -t macros < <(sed -nE 's/^#define[[:space:]]+(SHARE_[A-Z_]+_OPTIONS)_INIT\b.*/\1/p' \
+		"$root"/include/share/*.h)
+	[[ ${#macros[@]} -gt 0 ]] || { echo "no header has options"; failed=1; }
+	{
+		printf '#include <share/%s>\n' $(cd "$root/include/share" && echo *.h)
+		printf '#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n\tint r = 0;\n'
+		for macro in "${macros[@]}"; do
+			echo "{ static const ${macro,,} a = ${macro}_INIT, b = {.size = sizeof(b)};"
+			echo "if (memcmp(&a, &b, sizeof(a))) r = !!puts(\"${macro}_INIT is not all 0\"); }"
+		done
+		printf '\treturn r;\n}\n'
+	} >"$scratch/options.c"
+	"$compiler" -I "$root/include" -o "$scratch/options" "$scratch/options.c" &&
+		"$scratch/options" || failed=1
+}
+
 missing=()
 find_compilers c gcc clang "${CC:-cc}"
+options_are_zero "${CC:-cc}"
 for compiler in "${there[@]}"; do
 	standards c "$compiler" c99 c11 c17 'c23|c2x'
 done

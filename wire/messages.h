@@ -200,7 +200,7 @@
 	F(M, u64, limit, 1, "bytes of all segments; 0: default")                 \
 	F(M, u64, segment_size, 1, "bytes; 0: default")                          \
 	F(M, u64, alignment, 1, "bytes; 0: default")                             \
-	F(M, u64, release_threshold, 1, "bytes; all ones: default")              \
+	F(M, u64, release_threshold, 1, "bytes; 0: default, all ones: none")     \
 	F(M, u32, flags, 1, "enum share_pool_flags")                             \
 	F(M, u32, reuse, 1, "enum share_reuse")                                  \
 	V(M, name, 255, 1, "the pool's name")                                    \
@@ -286,7 +286,7 @@
 	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed")    \
 	F(M, u64, value, 1, "of that fence")                                              \
 	F(M, u32, mode, 1, "enum share_mode for importers")                               \
-	F(M, u32, uses, 1, "imports until it ends; 0: no limit")                          \
+	F(M, u32, uses, 1, "imports until it ends; 0: one, all ones: no limit")           \
 	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")                  \
 	F(M, u32, reserved, 1, "0")                                                       \
 	F(M, u64, size, 1,                                                                \

@@ -92,13 +92,13 @@ typedef struct share_channel_options {
 			    * do, is left behind: it gets SHARE_ESTALE and has to open the
 			    * channel again; what it has received stays its own until it
 			    * acknowledges it. 10000; UINT32_MAX: never */
-	int32_t send_timeout_ms; /* -1, the default of the initialiser: no limit */
+	int32_t send_timeout_ms; /* 0 or -1: no limit. Not to wait at all is SHARE_FULL_FAIL */
 	uint32_t from;           /* enum share_from */
 	uint32_t flags;          /* enum share_channel_flags */
 } share_channel_options;
-#define SHARE_CHANNEL_OPTIONS_INIT                                                       \
-	{                                                                                \
-		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0 \
+#define SHARE_CHANNEL_OPTIONS_INIT                                                      \
+	{                                                                               \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**

@@ -40,9 +40,11 @@ extern "C" {
  * connection is lost as well when this process has no room for a descriptor that the broker sends
  * it (RLIMIT_NOFILE).
  *
- * Time limits are in milliseconds: 0 does not wait, -1 waits without limit.
+ * Time limits of functions are in milliseconds: 0 does not wait, -1 waits without limit.
  *
- * Structs with a `size` member are versioned: set it with their SHARE_..._INIT.
+ * Structs with a `size` member are versioned: set it with their SHARE_..._INIT. In options, 0 (or
+ * NULL) is the default of every other member, so `{.size = sizeof(share_pool_options)}` means the
+ * same. With a size that this library does not know, SHARE_EINVAL.
  */
 
 #define SHARE_VERSION_MAJOR 0
@@ -184,6 +186,8 @@ enum share_reuse {
 	SHARE_REUSE_SCRUB = 2,
 };
 
+#define SHARE_KEEP_NONE UINT64_MAX /* a release_threshold: what is empty goes back at once */
+
 /*
  * Kinds of memory:
  *   host      memfds
@@ -199,14 +203,14 @@ typedef struct share_pool_options {
 	uint64_t limit;             /* bytes of all its segments; 0: the broker's default */
 	uint64_t segment_size;      /* bytes; 0: the kind's default. Larger buffers get their own */
 	uint64_t alignment;         /* of every buffer: a power of two, 512 (or 0) to 2 MiB */
-	uint64_t release_threshold; /* bytes of empty segments to keep; UINT64_MAX: the default */
+	uint64_t release_threshold; /* bytes of empty segments to keep; 0: segment_size */
 	const char *access;         /* JSON as "access" in the configuration; NULL: own user only */
 	uint32_t flags;             /* enum share_pool_flags */
 	uint32_t reuse;             /* enum share_reuse */
 } share_pool_options;
-#define SHARE_POOL_OPTIONS_INIT                                                         \
-	{                                                                               \
-		sizeof(share_pool_options), NULL, NULL, 0, 0, 0, UINT64_MAX, NULL, 0, 0 \
+#define SHARE_POOL_OPTIONS_INIT                                                \
+	{                                                                      \
+		sizeof(share_pool_options), NULL, NULL, 0, 0, 0, 0, NULL, 0, 0 \
 	}
 
 /**
@@ -576,16 +580,18 @@ struct share_token {
 	unsigned char bytes[32];
 };
 
+#define SHARE_USES_UNLIMITED UINT32_MAX
+
 typedef struct share_export_options {
 	size_t size;
 	uint32_t mode;              /* at most this for importers; 0: SHARE_RDONLY */
-	uint32_t uses;              /* imports until the token ends; 0: until revoked */
+	uint32_t uses;              /* imports until it ends; 0: one; SHARE_USES_UNLIMITED */
 	uint32_t timeout_ms;        /* it ends after this time; 0: no limit */
 	const share_tensor *tensor; /* as in share_publish_options, for importers */
 } share_export_options;
 #define SHARE_EXPORT_OPTIONS_INIT                           \
 	{                                                   \
-		sizeof(share_export_options), 0, 1, 0, NULL \
+		sizeof(share_export_options), 0, 0, 0, NULL \
 	}
 
 /**

@@ -91,7 +91,7 @@ static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		PyErr_SetString(PyExc_ValueError, "uses or timeout cannot be that");
 		return NULL;
 	}
-	options.uses = (uint32_t)uses;
+	options.uses = uses ? (uint32_t)uses : SHARE_USES_UNLIMITED;
 	options.timeout_ms = (uint32_t)(seconds * 1000);
 	b = array_enter(a);
 	if (!b)

@@ -32,8 +32,12 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	options.limit = limit;
 	options.segment_size = segment_size;
 	options.alignment = alignment;
-	if (threshold != Py_None && !arg_uint64(threshold, &options.release_threshold))
-		return NULL;
+	if (threshold != Py_None) {
+		if (!arg_uint64(threshold, &options.release_threshold))
+			return NULL;
+		if (options.release_threshold == 0)
+			options.release_threshold = SHARE_KEEP_NONE;
+	}
 	c = handle_enter(&client->handle);
 	if (!c)
 		return NULL;

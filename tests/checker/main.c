@@ -173,7 +173,7 @@ static int create_pool(share_client *client, const struct options *o, share_pool
 	options.segment_size = o->pool_size / 2;
 	options.reuse = o->reuse;
 	/* half of the runs have segments come and go */
-	options.release_threshold = o->seed & 1 ? 0 : o->pool_size;
+	options.release_threshold = o->seed & 1 ? SHARE_KEEP_NONE : o->pool_size;
 	r = share_pool_create(client, "checker", &options, out);
 	if (r == SHARE_ENODEV || r == SHARE_ENOTSUP) {
 		fprintf(stderr, "SKIPPED: kind %s cannot be had here: %s\n", o->kind,

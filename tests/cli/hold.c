@@ -145,7 +145,7 @@ static void hold_what_ends(share_pool *pool)
 	publish(b, "second", SHARE_PUBLISH_PERSISTENT, 0);
 	check(share_export(b, NULL, &tokens[0]), "export");
 	options.mode = SHARE_RDWR;
-	options.uses = 0;
+	options.uses = SHARE_USES_UNLIMITED;
 	options.timeout_ms = 3600000;
 	check(share_export_with(b, &options, NULL, &tokens[1]), "export");
 	end = take_part("frames", SHARE_CONSUMER, NULL);

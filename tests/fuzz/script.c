@@ -79,7 +79,7 @@ static void pools(struct script *s, enum script_call call, unsigned which)
 	share_pool_close(s->pools[which]);
 	s->pools[which] = NULL;
 	options.segment_size = 1 << 20;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	options.access = which % 2 ? "[{\"user\": \"*\", \"mode\": \"rw\"}]" : NULL;
 	if (call == SCRIPT_POOL_OPEN)
 		share_pool_open(s->client, pool_names[which], &s->pools[which]);
@@ -149,7 +149,7 @@ static void hand_overs(struct script *s, enum script_call call, unsigned which)
 		break;
 	case SCRIPT_EXPORT:
 		export.mode = SHARE_RDWR;
-		export.uses = which;
+		export.uses = which == 7 ? SHARE_USES_UNLIMITED : which;
 		export.timeout_ms = which > 3 ? 10 : 0;
 		share_export_with(b, &export, stream, &s->token);
 		break;

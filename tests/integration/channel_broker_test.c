@@ -302,7 +302,6 @@ Test(channel_broker, keeps_its_pool_until_it_ends)
 	struct wire_message create = {.type = WIRE_POOL_CREATE}, m;
 
 	create.pool_create.name = raw_text("own");
-	create.pool_create.release_threshold = UINT64_MAX;
 	create.pool_create.kind = raw_text("host");
 	raw_ask(&a, &create, WIRE_POOL);
 	m = party_request("c", SHARE_PRODUCER);

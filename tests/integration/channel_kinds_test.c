@@ -102,7 +102,7 @@ ConformanceTest(consumers_that_sleep_keep_no_memory_of_the_pool)
 	share_buffer *b;
 	share_pool *p;
 
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	p = conformance_pool(c, kind, options);
 	check_ok(share_pool_set_cache(p, 0));
 	ch = open_channel(c, SHARE_PRODUCER);

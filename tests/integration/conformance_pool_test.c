@@ -25,7 +25,7 @@ ConformanceTest(a_pool_tells_what_it_was_made_of)
 {
 	share_client *c = connect_as("test");
 	share_pool_info info = SHARE_POOL_INFO_INIT, opened = SHARE_POOL_INFO_INIT;
-	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, 0)), *q;
+	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, SHARE_KEEP_NONE)), *q;
 
 	check_ok(share_pool_get_info(p, &info));
 	check(strcmp(info.name, "test") == 0 && strcmp(info.kind, kind) == 0);
@@ -72,7 +72,7 @@ ConformanceTest(who_asks_for_the_same_pool_gets_it)
 ConformanceTest(segments_come_on_demand_up_to_the_limit)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(4 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(4 * UNIT, UNIT, SHARE_KEEP_NONE));
 	share_buffer *b[5] = {NULL};
 
 	for (int i = 0; i < 4; i++) {
@@ -90,7 +90,7 @@ ConformanceTest(segments_come_on_demand_up_to_the_limit)
 ConformanceTest(a_full_pool_says_what_is_in_it)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(2 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(2 * UNIT, UNIT, SHARE_KEEP_NONE));
 	share_buffer *a = allocate(p, UNIT, NULL), *b = allocate(p, UNIT - 65536, NULL), *none;
 
 	check_error(share_alloc(p, 65537, NULL, &none), SHARE_ENOMEM);
@@ -111,7 +111,7 @@ ConformanceTest(a_full_pool_says_what_is_in_it)
 ConformanceTest(a_buffer_larger_than_a_segment_gets_its_own)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(64 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(64 * UNIT, UNIT, SHARE_KEEP_NONE));
 	share_buffer *small = allocate(p, 1000, NULL), *large = allocate(p, 5 * UNIT + 1, NULL);
 
 	settle(c, s.segments == 2 && s.segment_bytes >= 6 * (int64_t)UNIT + 1 &&
@@ -127,7 +127,7 @@ ConformanceTest(a_buffer_larger_than_a_segment_gets_its_own)
 ConformanceTest(the_last_segment_is_what_the_limit_leaves)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(5 * UNIT, 2 * UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(5 * UNIT, 2 * UNIT, SHARE_KEEP_NONE));
 	share_buffer *a = allocate(p, 2 * UNIT, NULL), *b = allocate(p, 2 * UNIT, NULL),
 		     *d = allocate(p, UNIT, NULL), *none;
 
@@ -144,7 +144,7 @@ ConformanceTest(a_whole_pool_can_be_one_aligned_buffer_again_and_again)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(4 * UNIT, 4 * UNIT, UINT64_MAX));
+	share_pool *p = conformance_pool(c, kind, sized(4 * UNIT, 4 * UNIT, 0));
 	share_buffer *b;
 
 	options.alignment = 2 * MIB;
@@ -162,7 +162,7 @@ ConformanceTest(a_whole_pool_can_be_one_aligned_buffer_again_and_again)
 ConformanceTest(neighbours_that_are_released_become_one_block)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(UNIT, UNIT, UINT64_MAX));
+	share_pool *p = conformance_pool(c, kind, sized(UNIT, UNIT, 0));
 	share_buffer *b[16], *whole;
 
 	for (int round = 0; round < 3; round++) {
@@ -186,7 +186,7 @@ ConformanceTest(sizes_that_no_pool_can_have_are_refused_and_cost_nothing)
 	static const uint64_t sizes[] = {UINT64_C(1) << 41, UINT64_C(1) << 62, INT64_MAX,
 					 UINT64_MAX - 4096, UINT64_MAX - 1,    UINT64_MAX};
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(UINT64_MAX, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(UINT64_MAX, UNIT, SHARE_KEEP_NONE));
 	share_buffer *none = NULL;
 
 	for (size_t i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -221,7 +221,7 @@ ConformanceTest(empty_segments_beyond_the_threshold_go_back)
 ConformanceTest(a_segment_with_one_buffer_in_it_stays)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, SHARE_KEEP_NONE));
 	share_buffer *small = allocate(p, 1, NULL), *b[3];
 
 	buffer_fill(small, 'x');
@@ -261,7 +261,7 @@ ConformanceTest(an_empty_segment_that_a_client_maps_goes_with_its_next_call)
 {
 	struct child *child = child_start(maps_and_rests, NULL);
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(8 * UNIT, UNIT, SHARE_KEEP_NONE));
 	share_buffer *b = allocate(p, UNIT, NULL);
 	json_t *rows, *row;
 
@@ -301,7 +301,7 @@ ConformanceTest(an_empty_segment_that_a_client_maps_goes_with_its_next_call)
 ConformanceTest(memory_that_went_back_can_be_had_again_at_once)
 {
 	share_client *c = connect_as("test");
-	share_pool *p = conformance_pool(c, kind, sized(2 * UNIT, UNIT, 0));
+	share_pool *p = conformance_pool(c, kind, sized(2 * UNIT, UNIT, SHARE_KEEP_NONE));
 
 	for (int i = 0; i < 100; i++) {
 		share_buffer *a = allocate(p, UNIT, NULL), *b = allocate(p, UNIT, NULL);

@@ -105,7 +105,7 @@ static int create(const char *kind, const char *device, share_pool **out)
 	options.device = device;
 	options.limit = 64 * MIB;
 	options.segment_size = 2 * MIB;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	return share_pool_create(client, "test", &options, out);
 }
 
@@ -277,7 +277,7 @@ Device(a_device_without_memory_says_so_and_a_smaller_segment_is_tried)
 
 	options.kind = "vmm";
 	options.limit = options.segment_size = 200 * MIB;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	check_ok(share_pool_create(client, "one", &options, &p));
 	check_ok(share_pool_create(client, "other", &options, &other));
 	large = allocate(p, 1, NULL);

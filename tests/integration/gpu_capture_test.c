@@ -107,7 +107,7 @@ Test(gpu_capture, acquiring_what_others_are_still_working_on_is_refused_and_noth
 	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
 	void *stream, *busy;
 
-	options.uses = 0;
+	options.uses = SHARE_USES_UNLIMITED;
 	gpu_use();
 	stream = gpu_stream();
 	busy = gpu_stream();

@@ -55,7 +55,7 @@ static void owns(struct child *self, void *data)
 
 	options.kind = data;
 	options.segment_size = GPU_UNIT;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	check_ok(share_pool_create(c, "test", &options, &p));
 	check_ok(share_alloc(p, 5000, NULL, &b));
 	buffer_write(b, "content");

@@ -193,8 +193,7 @@ Test(hostile_requests, names_that_are_none)
 		expect(SHARE_EINVAL, LOOKUP, lookup, .mode = SHARE_RDONLY, .timeout = -1,
 		       .name = name);
 		expect(SHARE_EINVAL, POOL_OPEN, pool_open, .name = name);
-		expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-		       .name = name);
+		expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = name);
 		expect(SHARE_EINVAL, POOL_DESTROY, pool_destroy, .name = name);
 	}
 	expect(SHARE_EINVAL, WATCH, watch, .prefix = TEXT("\xff"));
@@ -239,21 +238,17 @@ Test(hostile_requests, pools_that_cannot_be)
 	static char deep[16384];
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-		       .name = TEXT("n"), .access = raw_text(lists[i]));
+		expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = TEXT("n"),
+		       .access = raw_text(lists[i]));
 	memset(deep, '[', sizeof(deep));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-	       .name = TEXT("n"), .access = {deep, sizeof(deep)});
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-	       .name = TEXT("n"), .kind = TEXT("vmm "));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-	       .name = TEXT("n"), .kind = TEXT("host\0"));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-	       .name = TEXT("n"), .kind = TEXT("0123456789012345678901234567890"));
-	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX, .limit = 1,
-	       .name = TEXT("n"));
-	expect(SHARE_EEXIST, POOL_CREATE, pool_create, .release_threshold = UINT64_MAX,
-	       .name = TEXT("default"));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = TEXT("n"),
+	       .access = {deep, sizeof(deep)});
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = TEXT("n"), .kind = TEXT("vmm "));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = TEXT("n"), .kind = TEXT("host\0"));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .name = TEXT("n"),
+	       .kind = TEXT("0123456789012345678901234567890"));
+	expect(SHARE_EINVAL, POOL_CREATE, pool_create, .limit = 1, .name = TEXT("n"));
+	expect(SHARE_EEXIST, POOL_CREATE, pool_create, .name = TEXT("default"));
 	expect(SHARE_ENOENT, POOL_DESTROY, pool_destroy, .name = TEXT("nothing"));
 }
 

@@ -310,7 +310,7 @@ int scenario_run(const char *address)
 		check(p == NULL);
 	small.kind = "host";
 	small.limit = 1 << 20;
-	small.release_threshold = 0;
+	small.release_threshold = SHARE_KEEP_NONE;
 	small.access = "[{\"user\": 1000, \"mode\": \"rw\"}]";
 	if (try_json(share_pool_create(c, "scenario", &small, &q))) {
 		share_buffer *b;

@@ -238,7 +238,7 @@ int scenario_operator(void)
 	c = try_connect("operator");
 	o.kind = "host";
 	o.limit = o.segment_size = 1 << 20;
-	o.release_threshold = 0;
+	o.release_threshold = SHARE_KEEP_NONE;
 	ch = try_join(c, SHARE_CONSUMER);
 	if (c && try(share_pool_create(c, "operator", &o, &pool))) {
 		reach_the_limits(c, pool);

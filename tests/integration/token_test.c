@@ -68,10 +68,15 @@ Test(token, is_read_only_and_for_one_use_unless_said_otherwise)
 {
 	share_token token;
 
-	check_ok(share_export(buffer, NULL, &token));
-	expect_import(&token, 0, SHARE_RDONLY);
-	expect_none(&token);
-	settle(client, s.tokens == 0);
+	for (int how = 0; how < 2; how++) {
+		if (how == 0)
+			check_ok(share_export(buffer, NULL, &token));
+		else
+			token = export_with(0, 0, 0);
+		expect_import(&token, 0, SHARE_RDONLY);
+		expect_none(&token);
+		settle(client, s.tokens == 0);
+	}
 }
 
 Test(token, is_good_for_so_many_uses)
@@ -84,9 +89,9 @@ Test(token, is_good_for_so_many_uses)
 	expect_none(&token);
 }
 
-Test(token, without_a_number_of_uses_is_good_until_it_is_revoked)
+Test(token, without_a_limit_is_good_until_it_is_revoked)
 {
-	share_token token = export_with(0, 0, 0);
+	share_token token = export_with(0, SHARE_USES_UNLIMITED, 0);
 
 	for (int i = 0; i < 50; i++)
 		expect_import(&token, 0, SHARE_RDONLY);
@@ -97,7 +102,8 @@ Test(token, without_a_number_of_uses_is_good_until_it_is_revoked)
 
 Test(token, ends_after_its_time)
 {
-	share_token token = export_with(0, 0, 20), longer = export_with(0, 0, 600000);
+	share_token token = export_with(0, SHARE_USES_UNLIMITED, 20),
+		    longer = export_with(0, SHARE_USES_UNLIMITED, 600000);
 	share_buffer *b;
 	int r;
 

@@ -15,7 +15,7 @@ static void open_small_pool(share_client *c, share_pool **out)
 
 	options.limit = 16 << 20;
 	options.segment_size = 64 << 10;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	options.flags = SHARE_POOL_OPEN_OR_CREATE;
 	check_ok(share_pool_create(c, "small", &options, out));
 }

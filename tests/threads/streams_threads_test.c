@@ -125,7 +125,7 @@ static void a_segment_is_not_retired_while_streams_use_it(void)
 
 	start();
 	options.segment_size = 64 << 10;
-	options.release_threshold = 0;
+	options.release_threshold = SHARE_KEEP_NONE;
 	check_ok(share_pool_create(client, "small", &options, &small));
 	together(4, use_small_segments, small);
 	settle(client, (share_ping(second), s.segment_bytes == 0));
