@@ -235,6 +235,24 @@ static void list_devices(const struct cuda *cu, int n, char *out, size_t size)
 	}
 }
 
+CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device)
+{
+	CUmemAllocationProp property = {
+	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+	};
+	int able = 0;
+
+	/* without it, registering the memory for RDMA may be refused; asking for it where the
+	 * device has it not is refused as well, and so is a driver's that has not heard of it */
+	if (cu->DeviceGetAttribute(&able,
+				   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+				   device) == CUDA_SUCCESS)
+		property.allocFlags.gpuDirectRDMACapable = able != 0;
+	return property;
+}
+
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
 		     struct memory_fault *fault)
 {

@@ -103,6 +103,10 @@ int cuda_get(const struct cuda **out, struct memory_fault *fault);
  * SHARE_E... number that stands for it. */
 int cuda_fail(struct memory_fault *fault, const char *call, CUresult result);
 
+/* What cuMemCreate() is asked for to make a vmm segment on @device: to be exported, and such that
+ * network adapters can reach it where the device has that, which costs nothing. */
+CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
+
 /* The ordinal of the device with this UUID in this process; SHARE_ENODEV says which are visible. */
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
 		     struct memory_fault *fault);

@@ -65,11 +65,7 @@ static int attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute 
 
 static void describe_abilities(const struct cuda *cu, CUdevice device, struct memory_device *d)
 {
-	CUmemAllocationProp property = {
-	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-	};
+	const CUmemAllocationProp property = cuda_vmm_property(cu, device);
 	size_t granularity;
 
 	d->compute =

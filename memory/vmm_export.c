@@ -18,12 +18,8 @@
 static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *out,
 		      struct memory_fault *fault)
 {
-	CUmemAllocationProp property = {
-	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-	    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-	};
 	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp property;
 	const struct device_open *opened;
 	CUresult result;
 	int fd = -1, r;
@@ -34,7 +30,7 @@ static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *ou
 	r = device_opened(&opened, fault);
 	if (r < 0)
 		return r;
-	property.location.id = opened->device;
+	property = cuda_vmm_property(opened->cu, opened->device);
 	result = opened->cu->MemCreate(&handle, size, &property, 0);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(fault, "cuMemCreate", result);

@@ -212,6 +212,26 @@ Test(agent_failure, a_device_says_what_it_cannot_do)
 	cr_assert_eq(agent_end(&agent), 0);
 }
 
+/* Where a device has not got it, to ask for it is to be refused. */
+Test(agent_failure, vmm_memory_is_for_rdma_where_the_device_has_that)
+{
+	static const char *const machines[] = {"", "rdma=0"};
+
+	for (int without = 0; without < 2; without++) {
+		struct wire_message answer;
+		int fd;
+
+		standin_configure(machines[without]);
+		start_device(0);
+		agent_ask(&agent, &device_get, WIRE_AGENT_DEVICE, &answer, NULL);
+		cr_assert(answer.agent_device.flags & WIRE_DEVICE_VMM);
+		agent_ask(&agent, &make_vmm, WIRE_AGENT_SEGMENT, &answer, &fd);
+		cr_assert_eq(standin_is_for_rdma(fd), !without);
+		close(fd);
+		agent_end_well(&agent);
+	}
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Calls that fail                                                                             */
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
  *       driver=13000      the version
  *       peers=1           devices reach each other's memory
  *       vmm=1, mempool=1, memops=1  what the devices support
+ *       rdma=1            and whether their vmm memory can be made for RDMA
  *       mig=0             1: the devices are MIG instances, and called so
  *       events=4096       interprocess events a process can make
  *       connections=8     of this many streams parked in waits for others, all stand still
@@ -68,6 +70,19 @@ static inline struct standin_calls *standin_calls_open(const char *path)
 	if (fd >= 0)
 		close(fd);
 	return table == MAP_FAILED ? NULL : table;
+}
+
+/* Whether what this descriptor exports is vmm memory that was made for RDMA. With a real driver
+ * only who made the memory can ask it: what was imported says no (measured: H200). */
+static inline bool standin_is_for_rdma(int fd)
+{
+	char path[64], link[128];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n < 0 ? 0 : n] = '\0';
+	return strstr(link, ":vmm:rdma") != NULL;
 }
 
 /* How often a function was called; @symbol as in functions.h: standin_called(t, cuMemCreate). */

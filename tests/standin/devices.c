@@ -112,6 +112,7 @@ CUresult devices_init(void)
 	machine.peers = option("peers", 1);
 	machine.mig = option("mig", 0);
 	machine.vmm = option("vmm", 1);
+	machine.rdma = option("rdma", 1);
 	machine.mempool = option("mempool", 1);
 	machine.memops = option("memops", 1);
 	machine.events = (unsigned)option("events", 4096);
@@ -256,6 +257,8 @@ static int attribute(CUdevice_attribute which, unsigned device)
 	case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
 	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
 		return machine.vmm;
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+		return machine.vmm && machine.rdma;
 	case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
 		return machine.mempool;
 	case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:

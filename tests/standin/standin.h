@@ -30,7 +30,7 @@ struct machine {
 	unsigned devices;
 	uint64_t memory, granularity;
 	int driver;
-	bool peers, vmm, mempool, memops, mig;
+	bool peers, vmm, rdma, mempool, memops, mig;
 	unsigned events, connections, number;
 	/* what CUDA_VISIBLE_DEVICES leaves of them: ordinal to device */
 	unsigned visible_count, visible[STANDIN_DEVICES];
@@ -75,7 +75,7 @@ struct backing {
 	ino_t inode;
 };
 
-/* @type: "vmm", "pool" or "plain". */
+/* @type: "vmm", "vmm:rdma", "pool" or "plain". */
 CUresult backing_create(unsigned device, const char *type, uint64_t size, struct backing **out);
 /* Of a descriptor that came from anywhere. */
 CUresult backing_import(int fd, const char *type, struct backing **out);

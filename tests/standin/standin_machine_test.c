@@ -172,6 +172,46 @@ Test(standin_machine, a_machine_can_do_what_it_was_told)
 	CHECK_RESULT(cuStreamWriteValue64(NULL, 8, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
+Test(standin_machine, memory_can_be_made_for_rdma_where_the_device_has_that)
+{
+	CUmemAllocationProp properties = vmm_properties(0);
+	CUmemGenericAllocationHandle handle;
+	int value, fd;
+
+	standin_configure("");
+	MUST(cuInit(0));
+	MUST(cuDeviceGetAttribute(&value,
+				  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
+	CHECK(value);
+	for (int rdma = 0; rdma < 2; rdma++) {
+		properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
+		MUST(cuMemCreate(&handle, 2 * MIB, &properties, 0));
+		fd = vmm_export(handle);
+		CHECK(standin_is_for_rdma(fd) == (rdma != 0));
+		MUST(cuMemRelease(handle));
+		MUST(cuMemRelease(vmm_import(fd)));
+		close(fd);
+	}
+}
+
+Test(standin_machine, memory_for_rdma_is_refused_where_the_device_has_it_not)
+{
+	CUmemAllocationProp properties = vmm_properties(0);
+	CUmemGenericAllocationHandle handle;
+	int value;
+
+	standin_configure("rdma=0");
+	MUST(cuInit(0));
+	MUST(cuDeviceGetAttribute(&value,
+				  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
+	CHECK(!value);
+	properties.allocFlags.gpuDirectRDMACapable = 1;
+	CHECK_RESULT(cuMemCreate(&handle, 2 * MIB, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+	properties.allocFlags.gpuDirectRDMACapable = 0;
+	MUST(cuMemCreate(&handle, 2 * MIB, &properties, 0));
+	MUST(cuMemRelease(handle));
+}
+
 static void see_no_memory(int channel)
 {
 	CUmemGenericAllocationHandle handle;

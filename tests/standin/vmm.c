@@ -42,6 +42,8 @@ static CUresult check_properties(const CUmemAllocationProp *prop)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (device_of(prop->location.id) < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
+	if (prop->allocFlags.gpuDirectRDMACapable && !machine.rdma)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return machine.vmm ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -89,7 +91,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 		return result;
 	if (!out || flags || !size || size % machine.granularity)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = backing_create((unsigned)device_of(prop->location.id), "vmm", size, &b);
+	result =
+	    backing_create((unsigned)device_of(prop->location.id),
+			   prop->allocFlags.gpuDirectRDMACapable ? "vmm:rdma" : "vmm", size, &b);
 	if (result != CUDA_SUCCESS)
 		return result;
 	return add_allocation(b, prop->requestedHandleTypes, out);
