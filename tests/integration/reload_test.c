@@ -17,6 +17,7 @@
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
+#include "tests/integration/kinds.h"
 #include "tests/integration/visit.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -368,6 +369,68 @@ Test(reload, what_cannot_change_is_told_each_time_and_stays)
 	check(strcmp(info.kind, "host") == 0);
 	check_eq(info.segment_size, MIB);
 	share_pool_close(p);
+}
+
+/* Of which agents make the segments, and clients unmap them later. */
+#define GPU(limit)                                                                \
+	CONFIG("", ", {\"name\": \"gpu\", \"kind\": \"vmm\", \"limit\": \"" limit \
+		   "\", \"segment_size\": \"2MiB\", \"release_threshold\": 0, "   \
+		   "\"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}")
+
+static int64_t gpu_reserved(void)
+{
+	json_t *rows = report(client, "pools");
+	int64_t n = number_of(row_named(rows, "pool", "gpu"), "reserved");
+
+	json_decref(rows);
+	return n;
+}
+
+static void start_on_devices(void)
+{
+	setenv("SHARE_MAGAZINES", "0", 1);
+	kinds_start_on("", CONFIG("\"create_pools\": [\"*\"],", ""));
+	client = connect_as("test");
+	pool = open_pool(client);
+}
+
+Test(reload_devices, a_pool_of_a_device_above_a_lower_limit_gets_no_more, .init = start_on_devices,
+     .fini = stop, .timeout = 60)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_buffer *b[4], *more;
+	share_pool *p;
+
+	skip_unless_possible("vmm");
+	broker_write_config(GPU("8MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	check_ok(share_pool_open(client, "gpu", &p));
+	for (int i = 0; i < 4; i++)
+		b[i] = allocate(p, 2 * MIB, NULL);
+	reload(GPU("4MiB"), "pools[\"gpu\"].limit: 8MiB -> 4MiB\n");
+	check_eq(gpu_reserved(), 8 * MIB);
+	check_error(share_alloc(p, 1, NULL, &more), SHARE_ENOMEM);
+	for (int i = 3; i > 0; i--)
+		check_ok(share_release(b[i], NULL));
+	until(share_ping(client) == 0 && gpu_reserved() == 2 * MIB);
+	b[1] = allocate(p, 2 * MIB, NULL);
+	check_error(share_alloc(p, 2 * MIB, NULL, &more), SHARE_ENOMEM);
+	reload(GPU("8MiB"), "pools[\"gpu\"].limit: 4MiB -> 8MiB\n");
+	b[2] = allocate(p, 2 * MIB, NULL);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(b[i], NULL));
+	share_pool_close(p);
+	/* more than the device has */
+	reload(GPU("512GiB"), "pools[\"gpu\"].limit: 8MiB -> 512GiB\n");
+	check_ok(share_pool_open(client, "gpu", &p));
+	check_ok(share_pool_get_info(p, &info));
+	check(info.limit < 512 * 1024 * MIB);
+	share_pool_close(p);
+	/* its last user has gone, and so does it */
+	reload(CONFIG("", ""),
+	       "pools[\"gpu\"]: removed: it ends when nobody has it open and its last "
+	       "buffer is released\n");
+	settle(client, s.pools == 1);
 }
 
 /* What a child does as somebody else, a reload at a time. */
