@@ -57,8 +57,8 @@ const char *share_strerror(int error);
  * What an error is called, as in "SHARE_ENOMEM". Thread-safe.
  *
  * @param error  what a function has returned
- * @return The enumerator's name, in static storage; "SHARE_OK" for 0 and positive numbers, "SHARE_E?"
- *         for numbers this library does not know. Never NULL.
+ * @return The enumerator's name, in static storage; "SHARE_OK" for 0 and positive numbers,
+ * "SHARE_E?" for numbers this library does not know. Never NULL.
  */
 const char *share_error_name(int error);
 

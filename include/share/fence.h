@@ -10,6 +10,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/** A connection to a broker. Of share_connect(); everything else is made from one. */
 typedef struct share_client share_client;
 
 /**

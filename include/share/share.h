@@ -52,13 +52,21 @@ extern "C" {
 #define SHARE_VERSION_PATCH 0
 #define SHARE_VERSION       "0.1.0"
 
-/** "0.1.0", of the library that runs. Static storage. */
+/**
+ * The version of the library that runs, which may be another one than SHARE_VERSION.
+ *
+ * @return "0.1.0", in static storage.
+ */
 const char *share_version(void);
 
+/** Where buffers are allocated: memory of one kind, up to a limit, for those who may use it. */
 typedef struct share_pool share_pool;
+/** A watch on names. Of share_watch_names(). */
 typedef struct share_watch share_watch;
+/** Something that was started and calls back: see share_lookup_async(), share_buffer_watch(). */
 typedef struct share_operation share_operation;
 
+/** A time limit that is none. */
 #define SHARE_WAIT_FOREVER (-1)
 
 /* Limits that the broker enforces. */
@@ -66,31 +74,35 @@ typedef struct share_operation share_operation;
 #define SHARE_LABEL_MAX    63    /* bytes of a client's label */
 #define SHARE_METADATA_MAX 65536 /* bytes of a buffer's metadata */
 
-/** How a buffer may be used. Read-only memory is mapped read-only: a store to it faults, on a GPU
- * in the kernel that stores, and its context with it. Not so for kind "mempool". */
+/**
+ * How a buffer may be used. Read-only memory is mapped read-only: a store to it faults, on a GPU in
+ * the kernel that stores, and its context with it. Not so for kind "mempool".
+ */
 enum share_mode {
-	SHARE_RDONLY = 1,
-	SHARE_RDWR = 3,
+	SHARE_RDONLY = 1, /**< for reading */
+	SHARE_RDWR = 3,   /**< for reading and writing */
 };
 
 /* ------------------------------------------------------------------------------------------- */
 /* Connection                                                                                  */
 
+/** More about a connection. */
 enum share_connect_flags {
-	/* Fences of CUDA streams are signaled and waited for by the host, as where the device has
+	/** Fences of CUDA streams are signaled and waited for by the host, as where the device has
 	 * no stream memory operations: calls then block until streams are done. For all connections
 	 * of a process: SHARE_HOST_FENCES=1 in its environment. */
 	SHARE_CONNECT_HOST_FENCES = 1 << 0,
-	/* Where the calling thread would have to wait for the work of others before a CUDA stream
+	/** Where the calling thread would have to wait for the work of others before a CUDA stream
 	 * can go on, SHARE_EAGAIN. */
 	SHARE_CONNECT_NEVER_BLOCK = 1 << 1,
 };
 
+/** How to connect. Set it to SHARE_CONNECT_OPTIONS_INIT. */
 typedef struct share_connect_options {
 	size_t size;
-	const char *label; /* how `sharectl clients` calls this process; NULL: the program's name */
-	const char *config; /* embedded broker only: its configuration file, NULL: the default */
-	uint32_t flags;     /* enum share_connect_flags */
+	const char *label;  /**< how `sharectl clients` calls this process; NULL: its program */
+	const char *config; /**< embedded broker only: its configuration file; NULL: the default */
+	uint32_t flags;     /**< enum share_connect_flags */
 } share_connect_options;
 #define SHARE_CONNECT_OPTIONS_INIT                           \
 	{                                                    \
@@ -98,115 +110,164 @@ typedef struct share_connect_options {
 	}
 
 /**
- * Connects to the broker at @address:
- *   NULL        what $SHARE_SOCKET says (one of the below), when set; else the first of
- *               $XDG_RUNTIME_DIR/share/broker.sock and /run/share/broker.sock that answers
- *   "embedded"  starts a private broker that ends with this connection; share_address() tells
- *               others where it is. Its program is $SHARE_BROKER, else share-broker beside
- *               this library or in $PATH
- *   otherwise   the path of its socket
+ * Connects to a broker. Blocks until it has answered. A process may connect often; each connection
+ * holds its own leases.
  *
- * Blocks until the broker has answered. @options may be NULL. A process may connect often; each
- * connection holds its own leases.
+ * Where the broker is:
  *
- * SHARE_ENOBROKER: nobody listens there. SHARE_EPROTO: no protocol version in common.
- * SHARE_EACCES, SHARE_EQUOTA: the broker does not want this user, or not so often.
+ * - NULL: what `$SHARE_SOCKET` says (one of the below), when set; else the first of
+ *   `$XDG_RUNTIME_DIR/share/broker.sock` and `/run/share/broker.sock` that answers
+ * - "embedded": a private broker is started, that ends with this connection; share_address() tells
+ *   others where it is. Its program is `$SHARE_BROKER`, else `share-broker` beside this library or
+ *   in `$PATH`
+ * - otherwise: the path of its socket
+ *
+ * @param address  where the broker is
+ * @param out      the connection, to be given up with share_disconnect()
+ * @retval SHARE_ENOBROKER  nobody listens there
+ * @retval SHARE_EPROTO     no version of the protocol in common
+ * @retval SHARE_EACCES     the broker does not want this user
+ * @retval SHARE_EQUOTA     or not so often
+ *
+ * @par Example
+ * @code
+ * share_client *c;
+ *
+ * if (share_connect(NULL, &c) < 0)
+ *         errx(1, "%s", share_error_detail());
+ * @endcode
  */
 int share_connect(const char *address, share_client **out);
+
+/**
+ * share_connect() with options.
+ *
+ * @copydetails share_connect()
+ * @param options  NULL: the defaults
+ */
 int share_connect_with(const char *address, const share_connect_options *options,
 		       share_client **out);
 
 /**
  * Gives the client handle up. The connection ends when the last handle made from it (pool, buffer,
  * watch, operation) has been given up as well: memory in use is never pulled away. Then streams
- * are finished, mappings removed, and the broker is told goodbye. NULL is fine.
+ * are finished, mappings removed, and the broker is told goodbye.
  *
  * Streams that are not done within ten seconds, or of which nothing can tell that they are, may use
  * the memory for as long as the process lives: so everything stays mapped until it ends, and so
  * does the private broker of "embedded".
+ *
+ * @param c  the connection; NULL is fine
  */
 void share_disconnect(share_client *c);
 
-/** Path of the socket this client is connected to. Belongs to the client. */
+/**
+ * Where the broker is that a client is connected to.
+ *
+ * @param c  the connection
+ * @return The path of the socket. It belongs to the client.
+ */
 const char *share_address(share_client *c);
 
-/** One request and its reply: 0 when the broker is there and has seen all earlier messages. */
+/**
+ * One request and its reply: the broker is there and has seen all earlier messages.
+ *
+ * @param c  the connection
+ */
 int share_ping(share_client *c);
 
 /**
- * A descriptor that polls readable when share_dispatch() has something to do. For event loops: do
- * not read, write or close it. Belongs to the client, valid as long as it.
+ * A descriptor for event loops: it polls readable when share_dispatch() has something to do. Do not
+ * read, write or close it.
+ *
+ * @param c  the connection
+ * @return The descriptor, which belongs to the client; or a negative error.
  */
 int share_get_fd(share_client *c);
 
 /**
  * Handles what the broker sent unasked and runs callbacks that are due, in this thread; never
- * blocks. Returns the number of callbacks run. Callbacks may call every function of the library,
- * including those that give up the handle they are called for. Meant for one thread at a time;
- * concurrent calls are safe but share the callbacks between them (whose callbacks then must not
- * cancel what the other runs: each would wait for the other).
+ * blocks. Callbacks may call every function of the library, including those that give up the handle
+ * they are called for. Meant for one thread at a time; concurrent calls are safe but share the
+ * callbacks between them (whose callbacks then must not cancel what the other runs: each would wait
+ * for the other).
  *
- * SHARE_EDISCONNECTED once the broker is lost and no callback is due: take the descriptor out of
- * the event loop then, as it stays readable.
+ * @param c  the connection
+ * @return The number of callbacks that were run, or a negative error.
+ * @retval SHARE_EDISCONNECTED  the broker is lost and no callback is due: take the descriptor out
+ *                              of the event loop then, as it stays readable
  */
 int share_dispatch(share_client *c);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 
-/** Opens a pool that exists. SHARE_ENOENT, or SHARE_EACCES when this user may not use it. */
+/**
+ * Opens a pool that exists.
+ *
+ * @param c     the connection
+ * @param name  1 to SHARE_NAME_MAX bytes of UTF-8
+ * @param out   the pool, to be given up with share_pool_close()
+ * @retval SHARE_ENOENT  there is none of that name
+ * @retval SHARE_EACCES  this user may not use it
+ * @see share_pool_create()
+ */
 int share_pool_open(share_client *c, const char *name, share_pool **out);
 
+/** More about a pool that is created. */
 enum share_pool_flags {
-	SHARE_POOL_PERSISTENT = 1 << 0, /* stays when nobody has it open and no buffer lives */
-	/* Its memory lies at the same address in every process: pointers into it can be shared.
+	SHARE_POOL_PERSISTENT = 1 << 0, /**< stays when nobody has it open and no buffer lives */
+	/** Its memory lies at the same address in every process: pointers into it can be shared.
 	 * Where something else lies there, acquiring a buffer answers SHARE_EBUSY. A process then
 	 * has one mapping: read-only handles can write while it also holds one for writing. Not for
 	 * mempool, whose addresses are the driver's. */
 	SHARE_POOL_SAME_ADDRESS = 1 << 1,
-	SHARE_POOL_OPEN_OR_CREATE = 1 << 2, /* open the pool that is there, else create it */
+	SHARE_POOL_OPEN_OR_CREATE = 1 << 2, /**< open the pool that is there, else create it */
 };
 
-/*
- * What becomes of memory between its last user and the next:
- *   gate   it is handed out at once, together with the fences of the work that still runs on it;
- *          the next user's stream waits for them. Memory without such work goes first, and what
- *          other users left work on goes last; whoever allocated it pays for it until that is done
- *   clean  it is handed out when that work is done, so nobody ever waits for another's. While all
- *          room there is has such work on it, share_alloc() waits up to a second for it
- *   scrub  the same, and what one user (uid) may have written is zeroed before another one gets it:
- *          by the broker or its agent, not by who had it. What several users held for writing is
- *          zeroed for whoever is next. Host memory is zeroed by taking its pages away: who has
- *          registered a released buffer with CUDA goes on with the old ones. Against whoever means
- *          harm it is no help: all users of a pool can reach all of its segments
- */
+/** What becomes of memory between its last user and the next. */
 enum share_reuse {
+	/** It is handed out at once, together with the fences of the work that still runs on it;
+	 * the next user's stream waits for them. Memory without such work goes first, and what
+	 * other users left work on goes last; whoever allocated it pays for it until that is done.
+	 */
 	SHARE_REUSE_GATE = 0,
+	/** It is handed out when that work is done, so nobody ever waits for another's. While all
+	 * room there is has such work on it, share_alloc() waits up to a second for it. */
 	SHARE_REUSE_CLEAN = 1,
+	/** The same, and what one user (uid) may have written is zeroed before another one gets it:
+	 * by the broker or its agent, not by who had it. What several users held for writing is
+	 * zeroed for whoever is next. Host memory is zeroed by taking its pages away: who has
+	 * registered a released buffer with CUDA goes on with the old ones. Against whoever means
+	 * harm it is no help: all users of a pool can reach all of its segments. */
 	SHARE_REUSE_SCRUB = 2,
 };
 
-#define SHARE_KEEP_NONE UINT64_MAX /* a release_threshold: what is empty goes back at once */
+/** A release_threshold: what is empty goes back at once. */
+#define SHARE_KEEP_NONE UINT64_MAX
 
-/*
- * Kinds of memory:
- *   host      memfds
- *   vmm       GPU memory of cuMemCreate(); read-only handles cannot be written through
- *   mempool   GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB (beyond,
- *             the driver crashes importers); read-only is a promise that nothing enforces
- *   auto      the first that works here of vmm, mempool, host
+/**
+ * What a pool is like that is created. Set it to SHARE_POOL_OPTIONS_INIT.
+ *
+ * Kinds of memory are:
+ *
+ * - "host": memfds
+ * - "vmm": GPU memory of `cuMemCreate()`; read-only handles cannot be written through
+ * - "mempool": GPU memory of IPC-capable memory pools, one a segment; no buffer above 4 GiB
+ * (beyond, the driver crashes importers); read-only is a promise that nothing enforces
+ * - "auto": the first that works here of vmm, mempool, host
  */
 typedef struct share_pool_options {
 	size_t size;
-	const char *kind;           /* NULL: "auto" */
-	const char *device;         /* UUID, "GPU-..." or "MIG-..."; NULL: the first that does */
-	uint64_t limit;             /* bytes of all its segments; 0: the broker's default */
-	uint64_t segment_size;      /* bytes; 0: the kind's default. Larger buffers get their own */
-	uint64_t alignment;         /* of every buffer: a power of two, 512 (or 0) to 2 MiB */
-	uint64_t release_threshold; /* bytes of empty segments to keep; 0: segment_size */
-	const char *access;         /* JSON as "access" in the configuration; NULL: own user only */
-	uint32_t flags;             /* enum share_pool_flags */
-	uint32_t reuse;             /* enum share_reuse */
+	const char *kind;           /**< NULL: "auto" */
+	const char *device;         /**< UUID, "GPU-..." or "MIG-..."; NULL: the first that does */
+	uint64_t limit;             /**< bytes of all its segments; 0: the broker's default */
+	uint64_t segment_size;      /**< bytes; 0: the kind's. Larger buffers get their own */
+	uint64_t alignment;         /**< of every buffer: a power of two, 512 (or 0) to 2 MiB */
+	uint64_t release_threshold; /**< bytes of empty segments to keep; 0: segment_size */
+	const char *access;         /**< JSON as in share-broker.conf(5); NULL: own user only */
+	uint32_t flags;             /**< enum share_pool_flags */
+	uint32_t reuse;             /**< enum share_reuse */
 } share_pool_options;
 #define SHARE_POOL_OPTIONS_INIT                                                \
 	{                                                                      \
@@ -215,7 +276,7 @@ typedef struct share_pool_options {
 
 /**
  * Creates a pool and opens it. Unless SHARE_POOL_PERSISTENT, it ends when nobody has it open, no
- * channel is of it, and its last buffer is gone. @options may be NULL.
+ * channel is of it, and its last buffer is gone.
  *
  * Where any of several programs may come first, or start again, each says
  * SHARE_POOL_OPEN_OR_CREATE: in one step, the pool of that name is opened if it is there, by who
@@ -223,50 +284,90 @@ typedef struct share_pool_options {
  * have to be what the pool has, else SHARE_EEXIST says which one, what was asked for and what is
  * there.
  *
- * SHARE_EEXIST: it is there, or is unlike what was asked for; SHARE_EACCES: the configuration does
- * not let this user create pools, or the pool that is there is not for this user; SHARE_EQUOTA;
- * SHARE_EINVAL with the option at fault; SHARE_ENODEV: no such device, or no driver;
- * SHARE_ENOTSUP: the device cannot do that kind; SHARE_EDEVICE: its driver failed.
+ * @param c        the connection
+ * @param name     1 to SHARE_NAME_MAX bytes of UTF-8
+ * @param options  NULL: the defaults
+ * @param out      the pool, to be given up with share_pool_close()
+ * @retval SHARE_EEXIST   it is there, or is unlike what was asked for
+ * @retval SHARE_EACCES   the configuration does not let this user create pools, or the pool that is
+ *                        there is not for this user
+ * @retval SHARE_EQUOTA   as many pools as this user may have
+ * @retval SHARE_EINVAL   an option is at fault
+ * @retval SHARE_ENODEV   no such device, or no driver
+ * @retval SHARE_ENOTSUP  the device cannot do that kind
+ * @retval SHARE_EDEVICE  its driver failed
+ *
+ * @par Example
+ * @code
+ * share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+ * share_pool *p;
+ *
+ * options.kind = "host";
+ * options.flags = SHARE_POOL_OPEN_OR_CREATE;
+ * if (share_pool_create(c, "frames", &options, &p) < 0)
+ *         errx(1, "%s", share_error_detail());
+ * @endcode
  */
 int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
 		      share_pool **out);
 
-/** Removes a pool's name. It takes no new buffers and ends with its last one. Needs "manage". */
+/**
+ * Removes a pool's name. It takes no new buffers and ends with its last one.
+ *
+ * @param c     the connection
+ * @param name  of the pool
+ * @retval SHARE_ENOENT  there is none of that name
+ * @retval SHARE_EACCES  this user may not: it takes the right "manage"
+ */
 int share_pool_destroy(share_client *c, const char *name);
 
-/** Gives the handle up; buffers stay. NULL is fine. */
+/**
+ * Gives the handle up; buffers stay.
+ *
+ * @param p  the pool; NULL is fine
+ */
 void share_pool_close(share_pool *p);
 
+/** What a pool is like. Set it to SHARE_POOL_INFO_INIT. */
 typedef struct share_pool_info {
 	size_t size;
-	const char *name; /* belongs to the handle */
-	const char *kind; /* static storage */
-	uint64_t limit;
-	uint64_t segment_size;
-	uint64_t alignment;
-	uint32_t mode;      /* enum share_mode: what this user may do at most */
-	uint32_t manage;    /* 1 when this user may destroy it */
-	uint32_t flags;     /* enum share_pool_flags */
-	const char *device; /* UUID, NULL for host memory; belongs to the handle */
-	const char *reason; /* why it is of this kind: a sentence; belongs to the handle */
-	uint32_t reuse;     /* enum share_reuse */
+	const char *name;      /**< belongs to the handle */
+	const char *kind;      /**< static storage */
+	uint64_t limit;        /**< bytes of all its segments */
+	uint64_t segment_size; /**< bytes */
+	uint64_t alignment;    /**< of every buffer */
+	uint32_t mode;         /**< enum share_mode: what this user may do at most */
+	uint32_t manage;       /**< 1 when this user may destroy it */
+	uint32_t flags;        /**< enum share_pool_flags */
+	const char *device;    /**< UUID, NULL for host memory; belongs to the handle */
+	const char *reason;    /**< why it is of this kind: a sentence; belongs to the handle */
+	uint32_t reuse;        /**< enum share_reuse */
 } share_pool_info;
 #define SHARE_POOL_INFO_INIT                                                         \
 	{                                                                            \
 		sizeof(share_pool_info), NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, 0 \
 	}
 
-/** What was true when the pool was opened; no request. */
+/**
+ * What a pool is like, as it was when it was opened; no request.
+ *
+ * @param p    the pool
+ * @param out  what it is like
+ */
 int share_pool_get_info(share_pool *p, share_pool_info *out);
 
 /**
- * Bounds what this process keeps of the pool without using it: at most @bytes of released buffers,
- * for allocations to come, so that most of them need nobody else; 0: none. Holds for all handles
- * that this connection has of the pool, as long as it has one; what is kept now goes back. Without
- * this call: a 16th of the pool's limit, at most 1 GiB. What is kept is given back when memory is
- * short, on the next call that allocates or releases, in share_dispatch(), or while a call waits
- * for memory or for a name; and when the pool is destroyed. It is in use in what `sharectl` shows.
- * SHARE_MAGAZINES=0 in the environment: no connection keeps any.
+ * Bounds what this process keeps of a pool without using it: released buffers, for allocations to
+ * come, so that most of them need nobody else. Holds for all handles that this connection has of
+ * the pool, as long as it has one; what is kept now goes back.
+ *
+ * Without this call: a 16th of the pool's limit, at most 1 GiB. What is kept is given back when
+ * memory is short, on the next call that allocates or releases, in share_dispatch(), or while a
+ * call waits for memory or for a name; and when the pool is destroyed. It is in use in what
+ * `sharectl` shows. `SHARE_MAGAZINES=0` in the environment: no connection keeps any.
+ *
+ * @param p      the pool
+ * @param bytes  to keep at most; 0: none
  */
 int share_pool_set_cache(share_pool *p, uint64_t bytes);
 
@@ -274,156 +375,249 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
 /* Buffers                                                                                     */
 
 /**
- * Allocates @size bytes for reading and writing. Their content is undefined (what a user of the
- * pool left there; with SHARE_REUSE_SCRUB, what this user left there, or zeros). Work enqueued on
- * @stream afterwards may use the memory: if the block's last users are not done, their fences are
- * waited for on @stream.
+ * Allocates a buffer, for reading and writing. Its content is undefined (what a user of the pool
+ * left there; with SHARE_REUSE_SCRUB, what this user left there, or zeros). Work enqueued on
+ * `stream` afterwards may use the memory: if its last users are not done, their fences are waited
+ * for on `stream`.
  *
  * The first buffer in a segment maps it. For GPU memory that loads the CUDA driver, and works in
  * the caller's current context if there is one, else in the device's primary context. When the
  * current context is of another device, that device gets access: so have the context current that
  * is going to use the memory.
  *
- * The handle must be given up with share_release(). It holds the client, not the pool handle.
+ * The last four errors are of GPU memory, here and wherever a buffer is acquired.
  *
- * SHARE_ENOMEM names pool, limit, bytes in use and the largest free block. SHARE_EAGAIN: too much
- * unfinished work is still using the memory. SHARE_EINVAL: size 0 or an impossible alignment.
- * SHARE_EACCES: the pool is read-only for this user. SHARE_EQUOTA.
+ * @param p       where from
+ * @param size    bytes, at least 1
+ * @param stream  where the buffer will be used first; NULL: the calling thread, or for GPU memory
+ *                the legacy default stream
+ * @param out     the buffer, to be given up with share_release(). It holds the client, not the pool
+ *                handle
+ * @retval SHARE_ENOMEM   the pool is full; the detail names its limit, the bytes in use and the
+ *                        largest free block
+ * @retval SHARE_EAGAIN   too much unfinished work is still using the memory
+ * @retval SHARE_EINVAL   size 0 or an impossible alignment
+ * @retval SHARE_EACCES   the pool is read-only for this user
+ * @retval SHARE_EQUOTA   as much as this user may have
+ * @retval SHARE_EBUSY    SHARE_POOL_SAME_ADDRESS: something else lies at the address
+ * @retval SHARE_ENODEV   this process cannot see the device: no driver, or CUDA_VISIBLE_DEVICES
+ *                        hides it
+ * @retval SHARE_ENOTSUP  the current context's device cannot reach it, or the stream is being
+ *                        captured
+ * @retval SHARE_EDEVICE  the driver failed, and how
  *
- * Of GPU memory, here and wherever a buffer is acquired: SHARE_ENODEV: this process cannot see the
- * device (no driver, or CUDA_VISIBLE_DEVICES hides it); SHARE_ENOTSUP: the current context's device
- * cannot reach it; SHARE_EDEVICE: the driver failed, and how.
+ * @par Example
+ * @code
+ * share_buffer *b;
+ *
+ * if (share_alloc(p, 1 << 20, NULL, &b) < 0)
+ *         errx(1, "%s", share_error_detail());
+ * memset(share_ptr(b), 0, share_size(b));
+ * share_release(b, NULL);
+ * @endcode
  */
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
 
+/** How to allocate. Set it to SHARE_ALLOC_OPTIONS_INIT. */
 typedef struct share_alloc_options {
 	size_t size;
-	uint64_t alignment; /* of this buffer, at least the pool's; 0: the pool's */
+	uint64_t alignment; /**< of this buffer, at least the pool's; 0: the pool's */
 } share_alloc_options;
 #define SHARE_ALLOC_OPTIONS_INIT               \
 	{                                      \
 		sizeof(share_alloc_options), 0 \
 	}
 
+/**
+ * share_alloc() with options.
+ *
+ * @copydetails share_alloc()
+ * @param options  NULL: the defaults
+ */
 int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
 		     share_buffer **out);
 
 /**
- * Gives one reference to the handle up. Returns at once (but see <share/fence.h> for GPU streams).
- * Work enqueued on @stream before the call may go on using the memory; nobody else's work touches
- * it before that is done. The buffer's memory is freed when the last reference of all processes is
+ * Gives one reference to a buffer up. Returns at once (but see share_fence for GPU streams). Work
+ * enqueued on `stream` before the call may go on using the memory; nobody else's work touches it
+ * before that is done. The buffer's memory is freed when the last reference of all processes is
  * gone.
  *
- * Each reference is released once: share_release() beyond the last is SHARE_EINVAL.
+ * Each reference is released once: share_release() beyond the last is SHARE_EINVAL. The handle is
+ * given up (like by close(2)) with 0, SHARE_EDISCONNECTED and SHARE_EDEVICE. It is kept with the
+ * others, and where the driver refused both a signal and waiting for the stream.
  *
- * The handle is given up (like close(2)) with 0 and with these: SHARE_EDISCONNECTED, the broker was
- * lost before it could be told; it took this process's references back if it lives. SHARE_EDEVICE
- * when the device is broken, and with it everything on @stream over. It is kept with SHARE_EFORK,
- * SHARE_EINVAL (not a stream of this client), SHARE_ENOTSUP (the stream is being captured), and
- * where the driver refused both a signal and waiting for the stream.
+ * @param b       the buffer
+ * @param stream  where it was used last; NULL: the calling thread, or for GPU memory the legacy
+ *                default stream
+ * @retval SHARE_EDISCONNECTED  the broker was lost before it could be told; it took this process's
+ *                              references back if it lives
+ * @retval SHARE_EDEVICE        the device is broken, and with it everything on `stream` over
+ * @retval SHARE_EINVAL         it was released already; or not a stream of this client
+ * @retval SHARE_ENOTSUP        the stream is being captured
  */
 int share_release(share_buffer *b, void *stream);
 
-/** One more reference to this handle; returns it, or NULL when it was given up. For passing it to
- * another thread. */
+/**
+ * One more reference to this handle, for another thread say. Each is given up by a share_release()
+ * of its own.
+ *
+ * @param b  the buffer
+ * @return The same handle; NULL when it was given up.
+ */
 share_buffer *share_retain(share_buffer *b);
 
-/** Address of the first byte in this process, the same as long as the handle lives. Processes map
- * it at different addresses. NULL in a forked child. GPU memory: a CUdeviceptr, which host code
- * must not touch. */
+/**
+ * Where a buffer lies in this process, the same as long as the handle lives. Processes map it at
+ * different addresses. GPU memory: a CUdeviceptr, which host code must not touch.
+ *
+ * @param b  the buffer
+ * @return The address of the first byte; NULL in a forked child.
+ */
 void *share_ptr(share_buffer *b);
 
-/** Bytes asked for when it was allocated. */
+/**
+ * How large a buffer is.
+ *
+ * @param b  the buffer
+ * @return The bytes that were asked for when it was allocated.
+ */
 uint64_t share_size(share_buffer *b);
 
-/** What all processes call this buffer. Never used again for another one. */
+/**
+ * What all processes call a buffer.
+ *
+ * @param b  the buffer
+ * @return Its identifier, which is never used again for another one.
+ */
 uint64_t share_id(share_buffer *b);
 
-/** enum share_mode of this handle. */
+/**
+ * How a handle may be used.
+ *
+ * @param b  the buffer
+ * @return SHARE_RDONLY or SHARE_RDWR; 0 when it was given up.
+ */
 int share_mode(share_buffer *b);
 
 /**
- * Whether the data is good: 0, SHARE_EAGAIN (the giver's work is still running), or
- * SHARE_EOWNERDEAD (the giver died before its work was done: the content means nothing).
- * One load, until the giver's GPU is seen to be done: then it is looked up once whether the giver
- * runs. Never blocks.
+ * Whether the data is good. One load, until the giver's GPU is seen to be done: then it is looked
+ * up once whether the giver runs. Never blocks.
+ *
+ * @param b  the buffer
+ * @retval 0                 it is
+ * @retval SHARE_EAGAIN      the giver's work is still running
+ * @retval SHARE_EOWNERDEAD  the giver died before its work was done: the content means nothing
  */
 int share_buffer_status(share_buffer *b);
 
-/** @status: 0, the data is good; SHARE_EOWNERDEAD, the giver died first. */
+/**
+ * What has come of share_buffer_watch(). Runs in share_dispatch().
+ *
+ * @param status  0, the data is good; SHARE_EOWNERDEAD, the giver died first
+ * @param data    what was given with it
+ */
 typedef void (*share_status_callback)(int status, void *data);
 
 /**
- * Has @callback run once, from share_dispatch(), when share_buffer_status() is SHARE_EAGAIN no
- * more: for programs whose stream was released by the death of the giver, and have to find out
- * before they use the result. Returns at once; a buffer that nobody gave is good. The buffer may be
- * released before. @out as in share_lookup_async(): NULL, or a handle for share_cancel().
+ * Has a callback run, once, when share_buffer_status() is SHARE_EAGAIN no more: for programs whose
+ * stream was released by the death of the giver, and have to find out before they use the result.
+ * Returns at once; a buffer that nobody gave is good. The buffer may be released before. A thread
+ * of the library's waits meanwhile.
  *
- * A thread of the library's waits meanwhile. SHARE_ENOMEM: it cannot be started.
+ * @param b         the buffer
+ * @param callback  what is to run, in share_dispatch()
+ * @param data      what it is called with
+ * @param out       the operation, to be given up with share_cancel(); NULL: it will not be canceled
+ * @retval SHARE_ENOMEM  the thread cannot be started
  */
 int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
 		       share_operation **out);
 
-/** How work on the buffer came after that of others when the handle was acquired. */
+/** How work on a buffer came after that of others when the handle was acquired. */
 enum share_ordered {
-	SHARE_ORDERED_NOTHING = 0,   /* there was nothing to wait for */
-	SHARE_ORDERED_ON_STREAM = 1, /* the stream waits; the host went on */
-	SHARE_ORDERED_BY_HOST = 2,   /* the calling thread had to wait */
+	SHARE_ORDERED_NOTHING = 0,   /**< there was nothing to wait for */
+	SHARE_ORDERED_ON_STREAM = 1, /**< the stream waits; the host went on */
+	SHARE_ORDERED_BY_HOST = 2,   /**< the calling thread had to wait */
 };
 
+/** Where a buffer lies. Set it to SHARE_BUFFER_INFO_INIT. */
 typedef struct share_buffer_info {
 	size_t size;
-	const char *kind;   /* static storage */
-	const char *device; /* UUID, NULL for host memory; belongs to the handle */
-	int ordinal;        /* of the device in this process (as CUDA counts), -1 for host memory */
-	uint64_t segment;   /* which segment it lies in, as in `sharectl segments` */
-	uint64_t segment_size;
-	uint64_t offset;  /* in the segment, bytes */
-	uint32_t ordered; /* enum share_ordered */
+	const char *kind;   /**< static storage */
+	const char *device; /**< UUID, NULL for host memory; belongs to the handle */
+	int ordinal;      /**< of the device in this process (as CUDA counts), -1 for host memory */
+	uint64_t segment; /**< which segment it lies in, as in `sharectl segments` */
+	uint64_t segment_size; /**< bytes */
+	uint64_t offset;       /**< in the segment, bytes */
+	uint32_t ordered;      /**< enum share_ordered */
 } share_buffer_info;
 #define SHARE_BUFFER_INFO_INIT                                        \
 	{                                                             \
 		sizeof(share_buffer_info), NULL, NULL, -1, 0, 0, 0, 0 \
 	}
 
-/** Where it lies. No request. */
+/**
+ * Where a buffer lies. No request.
+ *
+ * @param b    the buffer
+ * @param out  where it lies
+ */
 int share_buffer_get_info(share_buffer *b, share_buffer_info *out);
 
 /**
- * Copies between the buffer and host memory of this process, ordered on @stream like any work on
- * it, and waits for it: @to is filled, or @from can be used again, when the call returns. For small
- * programs and tests: the host blocks. Memory of every kind. SHARE_EINVAL: outside of the buffer;
- * SHARE_EACCES: writing through a read-only handle; SHARE_EDEVICE.
+ * Copies out of a buffer of any kind, ordered on `stream` like any work on it, and waits for it.
+ * For small programs and tests: the host blocks.
+ *
+ * @param b       the buffer
+ * @param offset  from its start, in bytes
+ * @param to      host memory of this process, which is filled when the call returns
+ * @param size    bytes
+ * @param stream  what the copy comes after
+ * @retval SHARE_EINVAL   outside of the buffer
+ * @retval SHARE_EDEVICE  the device failed
  */
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream);
+
+/**
+ * Copies into a buffer of any kind, ordered on `stream` like any work on it, and waits for it. For
+ * small programs and tests: the host blocks.
+ *
+ * @param b       the buffer
+ * @param offset  from its start, in bytes
+ * @param from    host memory of this process, which can be used again when the call returns
+ * @param size    bytes
+ * @param stream  what the copy comes after
+ * @retval SHARE_EINVAL   outside of the buffer
+ * @retval SHARE_EACCES   the handle is read-only
+ * @retval SHARE_EDEVICE  the device failed
+ */
 int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
 			 void *stream);
 
 /**
- * How to reach a buffer that this process holds without this library, with plain CUDA calls. Valid
- * as long as the handle; the memory may be used no longer than that, and what the program imports
- * is its own to unmap before it gives the handle up.
+ * How to reach a buffer that this process holds without this library, with plain CUDA calls. Set it
+ * to SHARE_RECIPE_INIT. Valid as long as the handle; the memory may be used no longer than that,
+ * and what the program imports is its own to unmap before it gives the handle up. By kind:
  *
- *   host      mmap() @segment_size bytes of @fd
+ * - "host": `mmap()` `segment_size` bytes of `fd`
+ * - "vmm": `cuMemImportFromShareableHandle()` of `fd`, `cuMemMap()` of `segment_size` bytes
+ * - "mempool": `cuMemPoolImportFromShareableHandle()` of `fd`, `cuMemPoolImportPointer()` of
+ *   `pointer`. Once a process: a second import succeeds, but the first free takes the memory from
+ *   both. This library has imported the segment of every buffer that it gave a handle for, so hand
+ *   the recipe on to a process that does not use the library.
  *
- *   vmm       cuMemImportFromShareableHandle() of @fd, cuMemMap() of @segment_size bytes
- *
- *   mempool   cuMemPoolImportFromShareableHandle() of @fd, cuMemPoolImportPointer() of @pointer.
- *             Once a process: a second import succeeds, but the first free takes the memory from
- *             both. This library has imported the segment of every buffer that it gave a handle
- *             for, so hand the recipe on to a process that does not use the library.
- *
- * The buffer begins @offset bytes from where that lies.
+ * The buffer begins `offset` bytes from where that lies.
  */
 typedef struct share_recipe {
 	size_t size;
-	const char *kind; /* static storage */
-	int fd;           /* the caller's, to be closed; close-on-exec */
-	uint32_t mode;    /* enum share_mode of this handle */
-	uint64_t segment_size;
-	uint64_t offset;
-	char device[64];           /* UUID, "" for host memory */
-	unsigned char pointer[64]; /* mempool: CUmemPoolPtrExportData */
+	const char *kind;          /**< static storage */
+	int fd;                    /**< the caller's, to be closed; close-on-exec */
+	uint32_t mode;             /**< enum share_mode of this handle */
+	uint64_t segment_size;     /**< bytes */
+	uint64_t offset;           /**< of the buffer in the segment, bytes */
+	char device[64];           /**< UUID, "" for host memory */
+	unsigned char pointer[64]; /**< mempool: CUmemPoolPtrExportData */
 } share_recipe;
 #define SHARE_RECIPE_INIT                                     \
 	{                                                     \
@@ -433,17 +627,33 @@ typedef struct share_recipe {
 		}                                             \
 	}
 
-/** Fills @out, which was set to SHARE_RECIPE_INIT. */
+/**
+ * How to reach a buffer without this library.
+ *
+ * @param b    the buffer
+ * @param out  the recipe, which was set to SHARE_RECIPE_INIT
+ */
 int share_get_recipe(share_buffer *b, share_recipe *out);
 
-/* Metadata: a JSON text of up to SHARE_METADATA_MAX bytes that all holders of a buffer can read
- * and those with SHARE_RDWR can replace. It is gone with the buffer. */
-
-/** Replaces the metadata; NULL removes it. SHARE_EINVAL: not one JSON object or array, too large,
- * nested deeper than 64. SHARE_EACCES: a read-only handle. SHARE_EQUOTA. */
+/**
+ * Replaces a buffer's metadata: a JSON text that all holders can read and those with SHARE_RDWR can
+ * replace. It is gone with the buffer.
+ *
+ * @param b     the buffer
+ * @param json  up to SHARE_METADATA_MAX bytes; NULL removes it
+ * @retval SHARE_EINVAL  not one JSON object or array, too large, or nested deeper than 64
+ * @retval SHARE_EACCES  a read-only handle
+ * @retval SHARE_EQUOTA  as much metadata as this user may have
+ */
 int share_metadata_set(share_buffer *b, const char *json);
 
-/** Reads it into a NUL-terminated string for free(). SHARE_ENOENT: none was set. */
+/**
+ * Reads a buffer's metadata.
+ *
+ * @param b    the buffer
+ * @param out  a string for `free()`
+ * @retval SHARE_ENOENT  none was set
+ */
 int share_metadata_get(share_buffer *b, char **out);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -456,18 +666,21 @@ int share_metadata_get(share_buffer *b, char **out);
  * or unpublish it.
  */
 
+/** More about a name. */
 enum share_publish_flags {
-	SHARE_PUBLISH_PERSISTENT = 1 << 0, /* the name outlives this process, until unpublished */
-	SHARE_PUBLISH_EXCLUSIVE = 1 << 1,  /* SHARE_EEXIST rather than replace */
+	SHARE_PUBLISH_PERSISTENT = 1 << 0, /**< it outlives this process, until unpublished */
+	SHARE_PUBLISH_EXCLUSIVE = 1 << 1,  /**< SHARE_EEXIST rather than replace */
 };
 
+/** How to publish. Set it to SHARE_PUBLISH_OPTIONS_INIT. */
 typedef struct share_publish_options {
 	size_t size;
-	uint32_t flags;             /* enum share_publish_flags */
-	uint32_t mode;              /* at most this for those who look it up; 0: SHARE_RDWR */
-	uint64_t expected_version;  /* replace only this version, else SHARE_EBUSY; 0: any */
-	const share_tensor *tensor; /* what share_tensor_get() tells those who look it up; read
-				     * during the call; NULL: what the metadata says */
+	uint32_t flags;            /**< enum share_publish_flags */
+	uint32_t mode;             /**< at most this for those who look it up; 0: SHARE_RDWR */
+	uint64_t expected_version; /**< replace only this version, else SHARE_EBUSY; 0: any */
+	/** What share_tensor_get() tells those who look it up; read during the call; NULL: what the
+	 * metadata says. */
+	const share_tensor *tensor;
 } share_publish_options;
 #define SHARE_PUBLISH_OPTIONS_INIT                           \
 	{                                                    \
@@ -475,119 +688,205 @@ typedef struct share_publish_options {
 	}
 
 /**
- * Makes @name lead to @b. The name holds a reference of its own, so @b may be released at once.
- * Whoever looks it up is ordered after what was enqueued on @stream before. If the name exists it
- * is replaced atomically: each look-up gets the old buffer or the new one, and holders of the old
- * one keep it. The name goes when this process ends or disconnects, unless PERSISTENT.
+ * Makes a name lead to a buffer. The name holds a reference of its own, so the buffer may be
+ * released at once. Whoever looks it up is ordered after what was enqueued on `stream` before. If
+ * the name exists it is replaced atomically: each look-up gets the old buffer or the new one, and
+ * holders of the old one keep it. The name goes when this process ends or disconnects, unless
+ * SHARE_PUBLISH_PERSISTENT.
  *
- * A tensor goes with the name, not with the buffer: several names may lead to parts of one buffer,
- * or to other views of it. SHARE_EINVAL: it does not fit into the buffer.
+ * Everyone who may use the buffer's pool can see the name, and only the user who has published it
+ * can replace or remove it.
  *
- * Each publication gets a version larger than all earlier ones of this broker, so that a version
- * never names two contents. @version may be NULL.
+ * @param b       the buffer
+ * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters
+ * @param stream  where the buffer was worked on
+ * @retval SHARE_EACCES  another user has published the name
+ * @retval SHARE_EQUOTA  as many names as this user may have
+ * @see share_lookup(), share_unpublish()
  */
 int share_publish(share_buffer *b, const char *name, void *stream);
+
+/**
+ * share_publish() with options.
+ *
+ * A tensor goes with the name, not with the buffer: several names may lead to parts of one buffer,
+ * or to other views of it.
+ *
+ * Each publication gets a version larger than all earlier ones of this broker, so that a version
+ * never names two contents.
+ *
+ * @copydetails share_publish()
+ * @param options  NULL: the defaults
+ * @param version  of this publication; may be NULL
+ * @retval SHARE_EEXIST  SHARE_PUBLISH_EXCLUSIVE: the name is there
+ * @retval SHARE_EBUSY   it is not of the expected version
+ * @retval SHARE_EINVAL  the tensor does not fit into the buffer
+ */
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version);
 
-/** Removes a name. SHARE_ENOENT, SHARE_EACCES. */
+/**
+ * Removes a name.
+ *
+ * @param c     the connection
+ * @param name  what to remove
+ * @retval SHARE_ENOENT  it is not there
+ * @retval SHARE_EACCES  another user has published it
+ */
 int share_unpublish(share_client *c, const char *name);
 
 /**
- * Gets the buffer that @name leads to, waiting up to @timeout_ms for it to be published. Work
- * enqueued on @stream afterwards is ordered after what the publisher enqueued before; with NULL
- * and host memory, or a GPU stream (see <share/fence.h>), the call waits for that, within the same
- * time limit.
+ * Gets the buffer that a name leads to, waiting for it to be published. Work enqueued on `stream`
+ * afterwards is ordered after what the publisher enqueued before; with NULL and host memory, or a
+ * GPU stream (see share_fence), the call waits for that, within the same time limit.
  *
- * @mode: SHARE_RDONLY or SHARE_RDWR. SHARE_ENOENT: not there (timeout 0); SHARE_ETIMEDOUT: still
- * not there, or not finished; SHARE_EACCES; SHARE_EOWNERDEAD: the publisher died before its work
- * was done.
+ * @param c           the connection
+ * @param name        the name
+ * @param mode        SHARE_RDONLY or SHARE_RDWR
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where the buffer will be used
+ * @param out         the buffer, to be given up with share_release()
+ * @retval SHARE_ENOENT      it is not there, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT   it is still not there, or not finished
+ * @retval SHARE_EACCES      this user, or nobody, may use it so
+ * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
+ * @see share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		 share_buffer **out);
 
-/** Version of the name under which this handle was looked up; 0 when it came another way. */
+/**
+ * Which publication of a name a handle is of.
+ *
+ * @param b  the buffer
+ * @return The version under which it was looked up; 0 when it came another way.
+ * @see share_publish_with()
+ */
 uint64_t share_name_version(share_buffer *b);
 
 /**
- * Result of an asynchronous look-up: @error is 0 and the callee owns @b, or it is one of
- * share_lookup's errors and @b is NULL.
+ * What has come of share_lookup_async(). Runs in share_dispatch().
+ *
+ * @param b      the buffer, which the callee owns; NULL when there is an error
+ * @param error  0, or one of those of share_lookup()
+ * @param data   what was given with it
  */
 typedef void (*share_lookup_callback)(share_buffer *b, int error, void *data);
 
 /**
- * Starts a look-up and returns at once. @callback runs exactly once, from share_dispatch(), unless
- * the operation is canceled first, or has no handle when the client is given up. @out may be NULL
- * when it will not be canceled; otherwise the handle is given up by share_cancel(), before or after
- * the callback.
+ * Starts a look-up and returns at once. The callback runs exactly once, unless the operation is
+ * canceled first, or has no handle when the client is given up.
+ *
+ * @param c           the connection
+ * @param name        the name
+ * @param mode        SHARE_RDONLY or SHARE_RDWR
+ * @param timeout_ms  how long to wait at most; -1: without limit
+ * @param stream      where the buffer will be used
+ * @param callback    what is to run, in share_dispatch()
+ * @param data        what it is called with
+ * @param out         the operation, to be given up with share_cancel(), before or after the
+ *                    callback; NULL: it will not be canceled
+ * @see share_lookup()
  */
 int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		       share_lookup_callback callback, void *data, share_operation **out);
 
-/** Gives the operation up. After it returns, the callback will not start any more; a buffer on its
- * way is released. NULL is fine. */
+/**
+ * Gives an operation up. After it returns, the callback will not start any more; a buffer on its
+ * way is released.
+ *
+ * @param o  the operation; NULL is fine
+ */
 void share_cancel(share_operation *o);
 
+/** A name, as share_list() tells of it. */
 typedef struct share_name_info {
-	const char *name; /* valid during the callback */
-	uint64_t version;
-	uint64_t buffer; /* share_id() */
-	uint64_t size;
-	const char *pool;
-	uint32_t uid; /* of the publisher */
-	uint32_t persistent;
+	const char *name;    /**< valid during the callback */
+	uint64_t version;    /**< of the publication */
+	uint64_t buffer;     /**< share_id() */
+	uint64_t size;       /**< of the buffer, in bytes */
+	const char *pool;    /**< valid during the callback */
+	uint32_t uid;        /**< of the publisher */
+	uint32_t persistent; /**< 1 when it outlives its publisher */
 } share_name_info;
 
 /**
- * Calls @each for every name that starts with @prefix ("" or NULL: all), in byte order. A non-zero
- * return stops and is returned. Names that come and go during the call may be missed or seen; no
- * name is reported twice.
+ * Tells of every name that starts with a prefix, in byte order. Names that come and go during the
+ * call may be missed or seen; no name is reported twice.
+ *
+ * @param c       the connection
+ * @param prefix  "" or NULL: all
+ * @param each    called for each; what it returns stops the call unless it is 0
+ * @param data    what it is called with
+ * @return 0, what `each` has returned, or a negative error.
  */
 int share_list(share_client *c, const char *prefix,
 	       int (*each)(const share_name_info *info, void *data), void *data);
 
+/** What has become of a name. */
 enum share_change {
-	SHARE_PUBLISHED = 1,   /* a name is new */
-	SHARE_REPLACED = 2,    /* it leads to another buffer */
-	SHARE_UNPUBLISHED = 3, /* it is gone */
-	SHARE_OVERFLOW = 4,    /* changes were lost, as a few hundred were not read: list again */
+	SHARE_PUBLISHED = 1,   /**< it is new */
+	SHARE_REPLACED = 2,    /**< it leads to another buffer */
+	SHARE_UNPUBLISHED = 3, /**< it is gone */
+	SHARE_OVERFLOW = 4,    /**< changes were lost, as a few hundred were not read: list again */
 };
 
+/** A change, as share_watch_names() tells of it. */
 typedef struct share_name_event {
-	uint32_t change;  /* enum share_change */
-	const char *name; /* valid during the callback; "" for SHARE_OVERFLOW */
-	uint64_t version;
-	uint64_t buffer; /* share_id(), as long as it lives; 0 when unpublished */
+	uint32_t change;  /**< enum share_change */
+	const char *name; /**< valid during the callback; "" for SHARE_OVERFLOW */
+	uint64_t version; /**< of the publication */
+	uint64_t buffer;  /**< share_id(), as long as it lives; 0 when unpublished */
 } share_name_event;
 
+/**
+ * Tells of a change to share_watch_names(). Runs in share_dispatch().
+ *
+ * @param event  what has changed; valid during the call
+ * @param data   what was given with it
+ */
 typedef void (*share_watch_callback)(const share_name_event *event, void *data);
 
 /**
- * Reports every later change of the names that start with @prefix, from share_dispatch(). To see
- * the state and all changes after it, watch first, then list.
+ * Reports every later change of the names that start with a prefix. To see the state and all
+ * changes after it, watch first, then list.
+ *
+ * @param c         the connection
+ * @param prefix    "" or NULL: all
+ * @param callback  what is to run, in share_dispatch()
+ * @param data      what it is called with
+ * @param out       the watch, to be given up with share_unwatch()
+ * @retval SHARE_EQUOTA  as many watches as this user may have
+ * @see share_list()
  */
 int share_watch_names(share_client *c, const char *prefix, share_watch_callback callback,
 		      void *data, share_watch **out);
 
-/** Ends a watch. After it returns, the callback will not start any more. NULL is fine. */
+/**
+ * Ends a watch. After it returns, the callback will not start any more.
+ *
+ * @param w  the watch; NULL is fine
+ */
 void share_unwatch(share_watch *w);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens                                                                                      */
 
-/** 32 random bytes: the right to import one buffer. Send them over any channel that is private. */
+/** The right to import one buffer, or an event. Send it over any channel that is private. */
 struct share_token {
-	unsigned char bytes[32];
+	unsigned char bytes[32]; /**< at random */
 };
 
+/** Of a token: until it is revoked. */
 #define SHARE_USES_UNLIMITED UINT32_MAX
 
+/** What a token allows. Set it to SHARE_EXPORT_OPTIONS_INIT. */
 typedef struct share_export_options {
 	size_t size;
-	uint32_t mode;              /* at most this for importers; 0: SHARE_RDONLY */
-	uint32_t uses;              /* imports until it ends; 0: one; SHARE_USES_UNLIMITED */
-	uint32_t timeout_ms;        /* it ends after this time; 0: no limit */
-	const share_tensor *tensor; /* as in share_publish_options, for importers */
+	uint32_t mode;              /**< at most this for importers; 0: SHARE_RDONLY */
+	uint32_t uses;              /**< imports until it ends; 0: one; SHARE_USES_UNLIMITED */
+	uint32_t timeout_ms;        /**< it ends after this time; 0: no limit */
+	const share_tensor *tensor; /**< as in share_publish_options, for importers */
 } share_export_options;
 #define SHARE_EXPORT_OPTIONS_INIT                           \
 	{                                                   \
@@ -595,70 +894,118 @@ typedef struct share_export_options {
 	}
 
 /**
- * Makes a token for @b. It holds a reference, so @b may be released at once; whoever imports is
- * ordered after what was enqueued on @stream before. It ends with its last use, its time limit,
- * share_revoke(), or the process that made it. share_export() makes a read-only token for one use.
+ * Makes a token for a buffer: read-only, and for one use. It holds a reference, so the buffer may
+ * be released at once; whoever imports is ordered after what was enqueued on `stream` before. It
+ * ends with its last use, its time limit, share_revoke(), or the process that made it.
  *
  * A token does not widen who may use the pool: importers need access to it themselves.
+ *
+ * @param b       the buffer
+ * @param stream  where it was worked on
+ * @param out     the token
+ * @retval SHARE_EQUOTA  as many tokens as this user may have
+ * @see share_import()
  */
 int share_export(share_buffer *b, void *stream, share_token *out);
+
+/**
+ * share_export() with options, which say what the token allows.
+ *
+ * @copydetails share_export()
+ * @param options  NULL: the defaults
+ * @retval SHARE_EACCES  more than this handle may
+ * @retval SHARE_EINVAL  the tensor does not fit into the buffer
+ */
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out);
 
 /**
- * Gets the buffer a token stands for. @mode 0: whatever the token allows. With @stream NULL and
- * host memory the call waits for the exporter's work. SHARE_ENOENT: no such token (any more).
+ * Gets the buffer that a token stands for. With `stream` NULL and host memory the call waits for
+ * the exporter's work.
+ *
+ * @param c       the connection
+ * @param token   the token
+ * @param mode    SHARE_RDONLY or SHARE_RDWR; 0: whatever the token allows
+ * @param stream  where the buffer will be used
+ * @param out     the buffer, to be given up with share_release()
+ * @retval SHARE_ENOENT      no such token (any more)
+ * @retval SHARE_EACCES      the pool is not for this user, or the token does not allow that much
+ * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
+ * @see share_export(); share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_import(share_client *c, const share_token *token, int mode, void *stream,
 		 share_buffer **out);
 
-/** Ends a token. It belongs to the user who made it. SHARE_ENOENT; SHARE_EACCES: another user made
- * it. */
+/**
+ * Ends a token. It belongs to the user who made it.
+ *
+ * @param c      the connection
+ * @param token  the token
+ * @retval SHARE_ENOENT  no such token (any more)
+ * @retval SHARE_EACCES  another user made it
+ * @see share_revoke_id()
+ */
 int share_revoke(share_client *c, const share_token *token);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Inspection                                                                                  */
 
 /**
- * What the broker knows, as JSON objects: @what is "status" (one object), "pools", "segments",
- * "clients", "buffers", "names", "tokens", "devices", "events", "channels" or "users" (one object
- * each); identifiers are hexadecimal strings, but for those of clients, which are numbers. @each
- * gets one object at a time, valid during the call; a non-zero return stops and is returned. Shows
- * what this user may see: administrators everything, others what is in pools they may use, their
- * own clients, and what they have themselves.
+ * What the broker knows, as JSON objects. Shows what this user may see: administrators everything,
+ * others what is in pools they may use, their own clients, and what they have themselves.
+ * Identifiers are hexadecimal strings, but for those of clients, which are numbers.
+ *
+ * @param c     the connection
+ * @param what  "status" (one object), "pools", "segments", "clients", "buffers", "names", "tokens",
+ *              "devices", "events", "channels" or "users" (one object each)
+ * @param each  called with each object, which is valid during the call; what it returns stops the
+ *              call unless it is 0
+ * @param data  what it is called with
+ * @return 0, what `each` has returned, or a negative error.
  */
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);
 
 /**
  * Ends a token by its identifier in the report "tokens", which is no secret. For the user who made
- * it, and for administrators. SHARE_ENOENT: there is none (any more), or it is another user's.
+ * it, and for administrators.
+ *
+ * @param c      the connection
+ * @param token  its identifier
+ * @retval SHARE_ENOENT  there is none (any more), or it is another user's
  */
 int share_revoke_id(share_client *c, uint64_t token);
 
 /**
- * Ends the connection of another client, by its identifier in the report "clients": for its user,
- * and for administrators. Its names and tokens, and what it waits for, are gone at once; its calls
- * fail with SHARE_EDISCONNECTED from then on. The memory that it holds stays its own, in
- * quarantine, until its process ends: it could still be using it.
+ * Ends the connection of another client: for its user, and for administrators. Its names and
+ * tokens, and what it waits for, are gone at once; its calls fail with SHARE_EDISCONNECTED from
+ * then on. The memory that it holds stays its own, in quarantine, until its process ends: it could
+ * still be using it.
  *
- * SHARE_ENOENT: there is none (any more), or it is another user's; SHARE_ESTALE: it has lost its
- * connection already; SHARE_EINVAL: it is this client.
+ * @param c       the connection
+ * @param client  its identifier in the report "clients"
+ * @retval SHARE_ENOENT  there is none (any more), or it is another user's
+ * @retval SHARE_ESTALE  it has lost its connection already
+ * @retval SHARE_EINVAL  it is this client
  */
 int share_drop_client(share_client *c, uint64_t client);
 
 /**
- * Has the broker read its configuration file again, and waits until it has. @each (or NULL) gets a
- * JSON object for each change, valid during the call: "key" is where in the file ("limits.bytes",
- * "pools[\"frames\"].limit"), "change" a text ("8GiB -> 16GiB"), and "now" false for what is told
- * but stays as it is, since it cannot change while the broker runs. A non-zero return of @each
- * stops and is returned; the configuration is in force all the same.
+ * Has the broker read its configuration file again, and waits until it has. Whoever has more than a
+ * limit allows now keeps it and gets no more.
  *
- * Whoever has more than a limit allows now keeps it and gets no more.
- *
- * SHARE_EACCES: this user is no administrator of the broker; SHARE_EINVAL: the file is wrong, in
- * the line that share_error_detail() names; SHARE_ENOTSUP: the broker was started without a file;
- * SHARE_ESYSTEM: the file cannot be read. After these nothing has changed.
+ * @param c     the connection, of an administrator of the broker
+ * @param each  called with a JSON object for each change, valid during the call: "key" is where in
+ *              the file ("limits.bytes", "pools[\"frames\"].limit"), "change" a text ("8GiB ->
+ *              16GiB"), and "now" false for what is told but stays as it is, since it cannot change
+ *              while the broker runs. What it returns stops the call unless it is 0; the
+ *              configuration is in force all the same. May be NULL
+ * @param data  what it is called with
+ * @return 0, what `each` has returned, or a negative error, after which nothing has changed.
+ * @retval SHARE_EACCES   this user is no administrator of the broker
+ * @retval SHARE_EINVAL   the file is wrong, in the line that share_error_detail() names
+ * @retval SHARE_ENOTSUP  the broker was started without a file
+ * @retval SHARE_ESYSTEM  the file cannot be read
  */
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
 

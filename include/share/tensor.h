@@ -10,6 +10,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/** A handle on a buffer: memory that several processes may have at a time. Of share_alloc(). */
 typedef struct share_buffer share_buffer;
 
 #define SHARE_TENSOR_MAX_DIMS 16
