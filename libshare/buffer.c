@@ -163,8 +163,9 @@ static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t s
 	return r;
 }
 
-static inline int alloc(share_pool *p, uint64_t size, const share_alloc_options *options,
-			void *stream, share_buffer **out)
+static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t size,
+						       const share_alloc_options *options,
+						       void *stream, share_buffer **out)
 {
 	uint64_t alignment;
 	share_buffer *b;

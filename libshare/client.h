@@ -131,31 +131,31 @@ static inline share_client *client_of(const share_client *handle)
 
 /*
  * The same for what belongs to a client: NAME_resolve(), NAME_of(). And NAME_take(), for what gives
- * it up: NULL when there is nothing that the caller could do.
+ * it up: NULL when there is nothing that the caller could do. Not every kind needs all of them.
  */
-#define HANDLES_OF(type, name, kind)                                      \
-	static inline type *name##_of(const type *handle)                 \
-	{                                                                 \
-		return handle_object(handle);                             \
-	}                                                                 \
-	static inline int name##_resolve(type **handle)                   \
-	{                                                                 \
-		type *found = handle_find(*handle, kind);                 \
-                                                                          \
-		if (!found)                                               \
-			return handle_fault(*handle, kind);               \
-		*handle = found;                                          \
-		return client_is_forked(found->client) ? fail_fork() : 0; \
-	}                                                                 \
-	static inline type *name##_take(type *handle)                     \
-	{                                                                 \
-		type *taken = handle_take(handle, kind);                  \
-                                                                          \
-		if (!taken || !client_is_forked(taken->client))           \
-			return taken;                                     \
-		handle_keep(taken);                                       \
-		return NULL;                                              \
-	}                                                                 \
+#define HANDLES_OF(type, name, kind)                                              \
+	__attribute__((unused)) static inline type *name##_of(const type *handle) \
+	{                                                                         \
+		return handle_object(handle);                                     \
+	}                                                                         \
+	__attribute__((unused)) static inline int name##_resolve(type **handle)   \
+	{                                                                         \
+		type *found = handle_find(*handle, kind);                         \
+                                                                                  \
+		if (!found)                                                       \
+			return handle_fault(*handle, kind);                       \
+		*handle = found;                                                  \
+		return client_is_forked(found->client) ? fail_fork() : 0;         \
+	}                                                                         \
+	__attribute__((unused)) static inline type *name##_take(type *handle)     \
+	{                                                                         \
+		type *taken = handle_take(handle, kind);                          \
+                                                                                  \
+		if (!taken || !client_is_forked(taken->client))                   \
+			return taken;                                             \
+		handle_keep(taken);                                               \
+		return NULL;                                                      \
+	}                                                                         \
 	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
 
 /* pthread_create() with all signals blocked: they are for the application's threads. */

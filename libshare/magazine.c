@@ -136,12 +136,17 @@ static bool is_stream_of(share_buffer *b, struct taker *t)
 	return t->id && t->id == b->uses.late.mark.stream;
 }
 
-/* Nobody uses it any more, or only the stream itself does. By whoever has it, or the lock. */
-static bool is_ready(share_buffer *b, struct taker *t)
+static bool is_ready_in_use(share_buffer *b, struct taker *t)
 {
 	return uses_are_over(b) ||
 	       (b->uses.late.pending && !b->uses.fences && is_stream_of(b, t)) ||
 	       MUTATION(magazine_without_wait);
+}
+
+/* Nobody uses it any more, or only the stream itself does. By whoever has it, or the lock. */
+static inline bool is_ready(share_buffer *b, struct taker *t)
+{
+	return (!b->uses.fences && !b->uses.late.pending) || is_ready_in_use(b, t);
 }
 
 /* Best is what is ready; else what others use, if the pool allows that and waiting for it does not
@@ -234,6 +239,8 @@ static __attribute__((noinline)) share_buffer *take_other(struct magazine *m, sh
 	if (!b)
 		return NULL;
 	b = handed_out(b, size);
+	if (m->plain && !in_use)
+		return b;
 	if (!is_within_reach(m, b) || (in_use && uses_order(b, stream) != 0)) {
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
 		magazine_put(m, b);
@@ -255,7 +262,7 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 	class = class_of(m, size, &block);
 	if (class >= MAGAZINE_CLASSES)
 		return NULL;
-	if (class < MAGAZINE_POCKETS_MANY)
+	if (class < atomic_load_explicit(&m->pockets_open, memory_order_relaxed))
 		b = empty_pocket(m, class);
 	/* on host memory only what nobody uses was put there */
 	if (b && m->plain)
