@@ -301,3 +301,28 @@ Test(gpu_streams, a_client_that_ends_does_not_wait_for_what_others_owe)
 	gpu_stream_destroy(stream);
 	gpu_stream_destroy(idle);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* The driver takes anything for a stream, and crashes. */
+Test(gpu_streams, a_host_stream_that_was_given_up_is_not_taken_for_one_of_cuda)
+{
+	share_client *other = connect_as("other");
+	share_host_stream *old, *others;
+	share_buffer *b, *none;
+	share_fence fence;
+
+	gpu_use();
+	b = gpu_allocate(gpu_client, NULL);
+	check_ok(share_host_stream_create(gpu_client, &old));
+	share_host_stream_destroy(old);
+	check_given_up(share_release(b, old));
+	check_given_up(share_fence_record(gpu_client, old, &fence));
+	check_given_up(share_lookup(gpu_client, "name", SHARE_RDONLY, 0, old, &none));
+	check_ok(share_host_stream_create(other, &others));
+	check_error(share_release(b, others), SHARE_EINVAL);
+	check_detail("another client");
+	share_host_stream_destroy(others);
+	check_ok(share_release(b, NULL));
+	share_disconnect(other);
+}
