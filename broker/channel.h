@@ -219,8 +219,7 @@ void channels_segment_retired(struct broker *b, const struct segment *s);
 /* ------------------------------------------------------------------------------------------- */
 /* channel_report.c */
 
-/* An object, or NULL without memory. Takes what it has looked at off *looks; when that is used up,
- * how far the members have got is missing. */
+/* An object, or NULL without memory. Takes what it has looked at off *looks. */
 json_t *channel_report(const struct channel *ch, int *looks);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);

@@ -4,8 +4,9 @@
  * A channel as reports show it: what it is like, who takes part, how far each has got, and what
  * those that have gone left behind.
  *
- * How far somebody has got is read from pages that their owners write as they like: it is for
- * people to look at, and nothing here may believe it further than to count.
+ * How far somebody has got is read from pages that their owners write as they like, and in which
+ * they also count what only they know: it is for people to look at, and nothing here may believe it
+ * further than to show it.
  */
 
 #include <jansson.h>
@@ -44,51 +45,53 @@ const char *channel_when_full_name(uint32_t when_full)
 /* ------------------------------------------------------------------------------------------- */
 /* How far they have got                                                                       */
 
-/* In several places, each with a system call as often as not. */
-#define LOOKS_HELD 4
-
-/* A producer: buffers that are not back. A consumer: messages that wait for it, and those that it
- * has received and not acknowledged, as far as the ring remembers them (the last `depth`). */
+/*
+ * Of a producer: messages whose memory is not back, and what it has counted itself. Of a consumer:
+ * messages that wait for it, those that it has received and not acknowledged, those that were
+ * dropped before it came to them, and how many producers have left it behind.
+ */
 struct progress {
-	uint64_t in_flight, waiting, held;
+	uint64_t in_flight, dropped, redelivered, set_aside;
+	uint64_t waiting, held, lost;
+	uint64_t left_behind;
 };
 
-static void count_in_flight(struct member *producer, struct progress *out, int *looks)
+static uint64_t count_of(const _Atomic uint64_t *count)
 {
-	const struct channel_token *t;
-
-	for (uint32_t i = 0; *looks > 0 && (t = member_next_token(producer, &i)); i++, --*looks)
-		out->in_flight += atomic_load_explicit(&t->buffer, memory_order_relaxed) != 0;
+	return atomic_load_explicit(count, memory_order_relaxed);
 }
 
-/* Whether the message with this number in the lane is one that the consumer has not acknowledged.
- */
-static bool is_held(struct member *producer, struct member *consumer, uint32_t lane,
-		    uint64_t sequence)
+static void look_at_ring(struct member *producer, struct progress *out)
 {
-	const struct channel_shape *shape = &producer->channel->shape;
-	const struct channel_entry *e = channel_entry_at(producer->page, shape, lane, sequence);
-	const struct channel_token *t;
-	uint32_t token, version;
-	struct fence fence;
+	const struct channel_ring *ring = producer->page;
+	const struct channel_lane *lane =
+	    channel_lane_at(producer->page, &producer->channel->shape, 0);
 
-	if (member_unwritten(producer, e) > 0 ||
-	    atomic_load_explicit(&e->sequence, memory_order_acquire) != sequence + 1)
-		return false;
-	/* once: it may be another one the next time */
-	token = *(const volatile uint16_t *)&e->token;
-	version = *(const volatile uint32_t *)&e->version;
-	if (token >= shape->in_flight)
-		return false;
-	t = channel_token_at(producer->page, shape, token);
-	return member_unwritten(producer, t) == 0 &&
-	       atomic_load_explicit(&t->version, memory_order_acquire) == version &&
-	       atomic_load_explicit(&t->buffer, memory_order_relaxed) != 0 &&
-	       !member_has_acknowledged(consumer, producer, token, version, &fence);
+	if (member_unwritten(producer, ring) > 0)
+		return;
+	out->dropped = count_of(&ring->dropped);
+	out->redelivered = count_of(&ring->redelivered);
+	out->set_aside = count_of(&ring->set_aside);
+	out->left_behind = count_of(&ring->left_behind);
+	if (member_unwritten(producer, lane) == 0)
+		out->in_flight = atomic_load_explicit(&lane->in_flight, memory_order_relaxed);
 }
 
-static void compare(struct member *producer, struct member *consumer, struct progress *out,
-		    int *looks)
+static void look_at_ledger(struct member *consumer, struct progress *out)
+{
+	const struct channel_ledger *ledger = consumer->page;
+	uint64_t received, acknowledged;
+
+	if (member_unwritten(consumer, ledger) > 0)
+		return;
+	/* in this order: it may acknowledge something just now */
+	acknowledged = count_of(&ledger->acknowledged);
+	received = count_of(&ledger->received);
+	out->held = received > acknowledged ? received - acknowledged : 0;
+	out->lost = count_of(&ledger->lost);
+}
+
+static void compare(struct member *producer, struct member *consumer, struct progress *out)
 {
 	const struct channel_shape *shape = &producer->channel->shape;
 	uint32_t number = channel_lane_of(shape, consumer->slot);
@@ -98,49 +101,72 @@ static void compare(struct member *producer, struct member *consumer, struct pro
 	const struct channel_row *row = channel_row_at(consumer->page, shape, producer->slot);
 	uint64_t start, next, head, tail;
 
-	--*looks;
 	if (member_unwritten(producer, admission) > 0 || member_unwritten(producer, lane) > 0 ||
 	    atomic_load_explicit(&admission->consumer, memory_order_acquire) != consumer->id)
 		return;
-	start = next = atomic_load_explicit(&admission->start, memory_order_relaxed);
+	if (count_of(&admission->left_behind) == consumer->id) {
+		out->left_behind++;
+		return;
+	}
+	start = next = count_of(&admission->start);
 	if (member_unwritten(consumer, row) == 0 &&
 	    atomic_load_explicit(&row->producer, memory_order_acquire) == producer->id)
 		next = atomic_load_explicit(&row->taken, memory_order_acquire);
 	tail = atomic_load_explicit(&lane->tail, memory_order_acquire);
-	head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+	head = count_of(&lane->head);
 	if (next < start)
 		next = start;
 	if (head < next) /* else what is between them was dropped */
 		head = next;
 	if (tail > head)
 		out->waiting += tail - head < shape->depth ? tail - head : shape->depth;
-	for (uint32_t i = 1; i <= shape->depth && next - start >= i && *looks > 0; i++) {
-		out->held += is_held(producer, consumer, number, next - i);
-		*looks -= LOOKS_HELD;
-	}
 }
 
-/* False: it would take too long to find out. */
-static bool measure(const struct channel *ch, struct progress out[2][CHANNEL_MEMBERS_MAX],
-		    int *looks)
+static struct member *taking_part(const struct channel *ch, uint32_t role, uint32_t slot)
 {
+	struct member *m = ch->slots[role - 1][slot];
+
+	return m && m->state != MEMBER_PREPARING && m->state != MEMBER_GONE ? m : NULL;
+}
+
+/* Returns how many places it has looked at. */
+static int measure(const struct channel *ch, struct progress out[2][CHANNEL_MEMBERS_MAX])
+{
+	int looks = 0;
+
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		struct member *p = ch->slots[SHARE_PRODUCER - 1][i];
+		struct member *c = taking_part(ch, SHARE_CONSUMER, i);
 
-		if (!p || p->state == MEMBER_PREPARING || p->state == MEMBER_GONE)
+		if (!c)
 			continue;
-		count_in_flight(p, &out[SHARE_PRODUCER - 1][i], looks);
-		for (uint32_t k = 0; *looks > 0 && k < CHANNEL_MEMBERS_MAX; k++) {
-			struct member *c = ch->slots[SHARE_CONSUMER - 1][k];
+		look_at_ledger(c, &out[SHARE_CONSUMER - 1][i]);
+		looks++;
+		for (uint32_t k = 0; k < CHANNEL_MEMBERS_MAX; k++) {
+			struct member *p = taking_part(ch, SHARE_PRODUCER, k);
 
-			if (c && c->state != MEMBER_PREPARING && c->state != MEMBER_GONE)
-				compare(p, c, &out[SHARE_CONSUMER - 1][k], looks);
+			if (p)
+				compare(p, c, &out[SHARE_CONSUMER - 1][i]);
+			looks += p != NULL;
 		}
 	}
-	return *looks > 0;
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
+		struct member *p = taking_part(ch, SHARE_PRODUCER, i);
+
+		if (p)
+			look_at_ring(p, &out[SHARE_PRODUCER - 1][i]);
+		looks += p != NULL;
+	}
+	return looks;
 }
 
 /* ------------------------------------------------------------------------------------------- */
+
+/* Whatever its owner has written there. */
+static void add_count(json_t *row, const char *key, uint64_t count)
+{
+	json_object_set_new(row, key,
+			    json_integer(count < INT64_MAX ? (json_int_t)count : INT64_MAX));
+}
 
 static json_t *member_report(const struct member *m, const struct progress *progress)
 {
@@ -150,14 +176,19 @@ static json_t *member_report(const struct member *m, const struct progress *prog
 				producer ? "producer" : "consumer", "slot", (json_int_t)m->slot,
 				"state", state_name(m), "writable", (int)(m->writable || producer));
 
-	if (!progress)
+	if (!taking_part(m->channel, m->role, m->slot))
 		return row;
 	if (producer) {
-		json_object_set_new(row, "in_flight",
-				    json_integer((json_int_t)progress->in_flight));
+		add_count(row, "in_flight", progress->in_flight);
+		add_count(row, "dropped", progress->dropped);
+		add_count(row, "redelivered", progress->redelivered);
+		add_count(row, "set_aside", progress->set_aside);
+		add_count(row, "left_behind", progress->left_behind);
 	} else {
-		json_object_set_new(row, "waiting", json_integer((json_int_t)progress->waiting));
-		json_object_set_new(row, "held", json_integer((json_int_t)progress->held));
+		add_count(row, "waiting", progress->waiting);
+		add_count(row, "held", progress->held);
+		add_count(row, "lost", progress->lost);
+		add_count(row, "left_behind", progress->left_behind);
 	}
 	return row;
 }
@@ -166,17 +197,16 @@ static json_t *member_report(const struct member *m, const struct progress *prog
 static json_t *members(const struct channel *ch, int *looks)
 {
 	struct progress progress[2][CHANNEL_MEMBERS_MAX] = {0};
-	bool measured = measure(ch, progress, looks);
 	json_t *list = json_array();
 
+	*looks -= measure(ch, progress);
 	for (uint32_t role = SHARE_PRODUCER; role <= SHARE_CONSUMER; role++) {
 		for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
 			const struct member *m = ch->slots[role - 1][i];
 
 			if (m)
-				json_array_append_new(
-				    list,
-				    member_report(m, measured ? &progress[role - 1][i] : NULL));
+				json_array_append_new(list,
+						      member_report(m, &progress[role - 1][i]));
 		}
 	}
 	return list;

@@ -49,7 +49,6 @@ struct ring_consumer {
 	uint64_t moved;    /* those who might wait for what we have done */
 	bool ordered;      /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
-	struct ring_consumer_stats stats;
 	struct source sources[CHANNEL_MEMBERS_MAX];
 	uint32_t *versions; /* of all sources */
 };
@@ -205,7 +204,7 @@ static int skip(struct ring_consumer *c, struct source *s)
 		/* what is further behind than a lane is long is overwritten for certain */
 		past = head - s->next > c->shape.depth ? head - c->shape.depth - s->next : 1;
 		s->lost += past;
-		c->stats.lost += past;
+		channel_add(&c->ledger->lost, past);
 		set_next(c, s, s->next + past);
 		return 1;
 	}
@@ -231,7 +230,7 @@ static int keep(struct ring_consumer *c, struct source *s, const struct ring_mes
 	if (stale)
 		return -ESTALE;
 	s->lost++;
-	c->stats.lost++;
+	channel_add(&c->ledger->lost, 1);
 	return 0;
 }
 
@@ -286,7 +285,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 				s->lost = 0;
 				s->held++;
 				s->versions[out->token] = out->version;
-				c->stats.received++;
+				channel_add(&c->ledger->received, 1);
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
 				s->failed = true;
@@ -327,14 +326,14 @@ enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint
 		return RING_ACKED_BEFORE; /* or the program has made it up */
 	s->versions[token] = 0;
 	s->held--;
-	c->stats.acknowledged++;
+	channel_add(&c->ledger->acknowledged, 1);
 	write_ack(c, s, token, version, fence, retained);
 	return RING_ACKED;
 }
 
 void ring_consumer_acked_elsewhere(struct ring_consumer *c)
 {
-	c->stats.acknowledged++;
+	channel_add(&c->ledger->acknowledged, 1);
 }
 
 uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t token)
@@ -428,5 +427,7 @@ void ring_consumer_awake(struct ring_consumer *c)
 
 void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out)
 {
-	*out = c->stats;
+	out->received = c->ledger->received;
+	out->acknowledged = c->ledger->acknowledged;
+	out->lost = c->ledger->lost;
 }

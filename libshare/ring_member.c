@@ -115,7 +115,7 @@ static void give_to_others(struct ring_producer *p, uint16_t token, bool had)
 	}
 	if (had) {
 		m->deliveries += !MUTATION(redeliver_unmarked);
-		p->stats.redelivered++;
+		channel_add(&p->header->redelivered, 1);
 	}
 	ring_unlink(p, token);
 	ring_prepend(p, LIST_BACKLOG, token);
@@ -199,7 +199,7 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 			p->lanes[0].base = p->lanes[0].tail;
 		l->limit = 0;
 		if (!safe) {
-			p->stats.left_behind++;
+			channel_add(&p->header->left_behind, 1);
 			p->lingering |= RING_BIT(consumer);
 			p->fresh |= RING_BIT(consumer); /* to be told */
 		}

@@ -132,6 +132,7 @@ static uint16_t take_token(struct ring_producer *p, const struct ring_message *m
 
 	if (version == 0)
 		version = 1;
+	ring_show_in_flight(p);
 	*t = (struct ring_token){
 	    .version = version,
 	    .number = p->number++,
@@ -184,7 +185,7 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 	if (r < 0)
 		return r;
 	token = take_token(p, m, reference);
-	p->stats.sent++;
+	p->sent++;
 	ring_sleeper_goes_on(&p->sleeper);
 	if (ring_is_queue(p)) {
 		keep_copy(p, token, m);
@@ -379,7 +380,11 @@ static uint32_t unclaimed(const struct ring_producer *p)
 
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
 {
-	*out = p->stats;
+	out->sent = p->sent;
+	out->dropped = p->header->dropped;
+	out->redelivered = p->header->redelivered;
+	out->set_aside = p->header->set_aside;
+	out->left_behind = p->header->left_behind;
 	out->in_flight = p->shape.in_flight - p->n_free;
 	out->waiting = p->lists[LIST_BACKLOG].n + unclaimed(p);
 }

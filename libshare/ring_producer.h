@@ -108,7 +108,7 @@ struct ring_producer {
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
 	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
-	struct ring_producer_stats stats;
+	uint64_t sent;
 };
 
 static inline bool ring_is_queue(const struct ring_producer *p)
@@ -119,6 +119,13 @@ static inline bool ring_is_queue(const struct ring_producer *p)
 static inline bool ring_drops(const struct ring_producer *p)
 {
 	return p->shape.when_full == SHARE_FULL_DROP;
+}
+
+/* Tokens in use, for those who look at the channel. */
+static inline void ring_show_in_flight(struct ring_producer *p)
+{
+	atomic_store_explicit(&p->lanes[0].shared->in_flight, p->shape.in_flight - p->n_free,
+			      memory_order_relaxed);
 }
 
 /* Lists. */

@@ -96,13 +96,14 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	if (t->unclaimed)
 		dropped = true;
 	t->unclaimed = false;
-	p->stats.dropped += dropped;
+	if (dropped)
+		channel_add(&p->header->dropped, 1);
 	ring_settle_if_through(p, token);
 }
 
 static void drop_from_backlog(struct ring_producer *p, uint16_t token)
 {
-	p->stats.dropped++;
+	channel_add(&p->header->dropped, 1);
 	ring_settle(p, token);
 }
 

@@ -197,7 +197,8 @@ static bool take_done(struct ring_producer *p, struct ring_return *out)
 	out->retained = t->retained;
 	out->set_aside = t->set_aside;
 	out->message = t->set_aside ? &p->messages[token] : NULL;
-	p->stats.set_aside += t->set_aside;
+	if (t->set_aside)
+		channel_add(&p->header->set_aside, 1);
 	out->n = 0;
 	for (uint64_t fenced = t->fenced; fenced; fenced &= fenced - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(fenced);
@@ -263,4 +264,5 @@ void ring_producer_retire(struct ring_producer *p, uint32_t token)
 	atomic_store_explicit(&p->shared_tokens[token].buffer, 0, memory_order_release);
 	p->tokens[token].list = LIST_FREE;
 	p->free[p->n_free++] = (uint16_t)token;
+	ring_show_in_flight(p);
 }

@@ -74,21 +74,37 @@ static char *show_holders(const json_t *row, const char *key, bool exact)
 	return NULL;
 }
 
-/* "(8)": so many buffers a producer has in flight. "(4+2)": so many messages wait for a consumer,
- * and it holds so many. Nothing where there is nothing, or the broker does not say. */
-static void show_progress(FILE *out, const json_t *member)
+/* "(6 in flight, 2 dropped)": what is not zero. Nothing where the broker does not say. */
+static void show_progress(FILE *out, const json_t *member, bool producer)
 {
-	json_int_t in_flight = json_integer_value(json_object_get(member, "in_flight"));
-	json_int_t waiting = json_integer_value(json_object_get(member, "waiting"));
-	json_int_t held = json_integer_value(json_object_get(member, "held"));
+	static const struct {
+		const char *key, *text;
+	} counts[] = {
+	    {"in_flight", "in flight"}, {"waiting", "waiting"}, {"held", "held"},
+	    {"lost", "lost"},           {"dropped", "dropped"}, {"redelivered", "redelivered"},
+	    {"set_aside", "set aside"},
+	};
+	json_int_t left_behind = json_integer_value(json_object_get(member, "left_behind"));
+	const char *before = "(";
 
-	if (in_flight > 0)
-		fprintf(out, "(%" JSON_INTEGER_FORMAT ")", in_flight);
-	if (waiting > 0 || held > 0)
-		fprintf(out, "(%" JSON_INTEGER_FORMAT "+%" JSON_INTEGER_FORMAT ")", waiting, held);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		json_int_t n = json_integer_value(json_object_get(member, counts[i].key));
+
+		if (n == 0)
+			continue;
+		fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", before, n, counts[i].text);
+		before = ", ";
+	}
+	if (left_behind != 0 && producer)
+		fprintf(out, "%s%" JSON_INTEGER_FORMAT " left behind", before, left_behind);
+	else if (left_behind != 0)
+		fprintf(out, "%sleft behind", before);
+	if (left_behind != 0 || *before == ',')
+		fputc(')', out);
 }
 
-/* Who sends and who receives, and who does no more: "4711>(3) >4712(2+1) >4713:left". */
+/* Who sends and who receives, and who does no more: "4711>(3 in flight) >4712(2 waiting, 1 held)
+ * >4713:left". */
 static char *show_members(const json_t *row, const char *key, bool exact)
 {
 	const json_t *list = json_object_get(row, key);
@@ -109,7 +125,7 @@ static char *show_members(const json_t *row, const char *key, bool exact)
 		pid = show_count(member, "pid", exact);
 		fprintf(out, role && *role == 'p' ? "%s%s>" : "%s>%s", i ? " " : "",
 			pid ? pid : "-");
-		show_progress(out, member);
+		show_progress(out, member, role && *role == 'p');
 		if (!state || strcmp(state, "here") != 0)
 			fprintf(out, ":%s", state ? state : "?");
 		free(pid);

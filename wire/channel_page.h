@@ -77,7 +77,11 @@ struct channel_ring {
 	/* The producer waits for acknowledgements, on the `bell` of some consumer's ledger, or for
 	 * its own doorbell. */
 	_Alignas(64) _Atomic uint32_t waiting; /* enum channel_sleep and so on */
+	/* Counts of messages, and of consumers, for people who look at the channel. They change so
+	 * rarely that they are not in the way of those who look at the above. */
+	_Atomic uint64_t dropped, redelivered, set_aside, left_behind;
 };
+_Static_assert(sizeof(struct channel_ring) == 64, "one cache line");
 
 /* From which sequence number of its lane a consumer gets messages. */
 struct channel_admission {
@@ -88,8 +92,9 @@ struct channel_admission {
 
 struct channel_lane {
 	_Alignas(64) _Atomic uint32_t bell; /* futex of sleeping consumers; counts wake-ups */
-	_Atomic uint64_t head;              /* what is below was dropped or is done */
-	_Atomic uint64_t tail;              /* next sequence number */
+	_Atomic uint32_t in_flight; /* messages, of all lanes, for people; only in the first */
+	_Atomic uint64_t head;      /* what is below was dropped or is done */
+	_Atomic uint64_t tail;      /* next sequence number */
 };
 
 /* `version` is written last when a token is put to use (release), and `buffer` is 0 while it is
@@ -134,7 +139,11 @@ struct channel_ledger {
 	 * rest is not. Beside what producers look at in any case. */
 	_Atomic uint32_t receives_no_more;
 	_Alignas(64) _Atomic uint32_t bell; /* futex of producers that wait; counts */
+	/* Messages, for people who look at the channel; beside what nobody looks at all the time.
+	 */
+	_Atomic uint64_t received, acknowledged, lost;
 };
+_Static_assert(sizeof(struct channel_ledger) == 128, "two cache lines");
 
 #define CHANNEL_ACK_RETAINED (UINT64_C(1) << 31) /* the consumer has a lease of its own now */
 /* version << 32 | flags | slot of the fence in the consumer's timeline page, 0: none */
@@ -150,6 +159,13 @@ struct channel_row {
 };
 
 /* ------------------------------------------------------------------------------------------- */
+
+/* One of the counts above, by its only writer. */
+static inline void channel_add(_Atomic uint64_t *count, uint64_t n)
+{
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
 
 /* Sizes in bytes, of a valid shape. */
 size_t channel_ring_size(const struct channel_shape *s);

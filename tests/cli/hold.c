@@ -105,13 +105,28 @@ static share_channel *take_part(const char *name, int role, const share_channel_
 	return ch;
 }
 
-/* Six jobs for two consumers, one of which has begun with its first. */
+static void receive(share_channel *ch, share_message *out)
+{
+	check(share_recv(ch, 0, NULL, out), "receive");
+}
+
+static void receive_and_acknowledge(share_channel *ch)
+{
+	share_message m;
+
+	receive(ch, &m);
+	check(share_ack(&m, NULL), "acknowledge");
+}
+
+/* Six jobs for two consumers, one of which has begun with its first. A ring of frames that one
+ * consumer keeps up with, and that another has filled, and holds as much again of. What is only
+ * worth something while it is new, for one that came late to it. */
 static void hold_channels(share_pool *pool)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
-	share_channel *ends[4];
-	share_message begun;
-	share_buffer *b;
+	share_message begun, newest, quick[3], slow[64];
+	share_buffer *b = allocate(pool, 1000);
+	share_channel *ends[8];
 
 	options.mode = SHARE_QUEUE;
 	options.when_full = SHARE_FULL_DROP;
@@ -120,16 +135,41 @@ static void hold_channels(share_pool *pool)
 	ends[0] = take_part("jobs/resize", SHARE_PRODUCER, &options);
 	ends[1] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
 	ends[2] = take_part("jobs/resize", SHARE_CONSUMER, NULL);
-	ends[3] = take_part("frames", SHARE_CONSUMER, NULL);
-	for (int i = 0; i < 6; i++) {
-		b = allocate(pool, 1000);
+	for (int i = 0; i < 6; i++)
 		check(share_send(ends[0], b, NULL, 0, NULL), "send");
-		check(share_release(b, NULL), "release");
+	receive(ends[1], &begun);
+
+	ends[3] = take_part("frames", SHARE_PRODUCER, NULL);
+	ends[4] = take_part("frames", SHARE_CONSUMER, NULL);
+	ends[5] = take_part("frames", SHARE_CONSUMER, NULL);
+	for (int i = 0; i < 128; i++) {
+		check(share_send(ends[3], b, NULL, 0, NULL), "send");
+		if (i < 64)
+			receive(ends[5], &slow[i]);
+		if (i < 125)
+			receive_and_acknowledge(ends[4]);
+		else
+			receive(ends[4], &quick[i - 125]);
 	}
-	check(share_recv(ends[1], 0, NULL, &begun), "receive");
+
+	options = (share_channel_options)SHARE_CHANNEL_OPTIONS_INIT;
+	options.when_full = SHARE_FULL_DROP;
+	options.depth = 2;
+	ends[6] = take_part("latest", SHARE_PRODUCER, &options);
+	ends[7] = take_part("latest", SHARE_CONSUMER, NULL);
+	for (int i = 0; i < 5; i++)
+		check(share_send(ends[6], NULL, "", 1, NULL), "send");
+	receive(ends[7], &newest);
+
 	wait_for_end();
 	check(share_ack(&begun, NULL), "acknowledge");
-	for (int i = 0; i < 4; i++)
+	check(share_ack(&newest, NULL), "acknowledge");
+	for (int i = 0; i < 3; i++)
+		check(share_ack(&quick[i], NULL), "acknowledge");
+	for (int i = 0; i < 64; i++)
+		check(share_ack(&slow[i], NULL), "acknowledge");
+	check(share_release(b, NULL), "release");
+	for (int i = 0; i < 8; i++)
 		share_channel_close(ends[i]);
 }
 

@@ -97,7 +97,7 @@ channels()
 	golden_processes channels sharectl channels || failures=$((failures + 1))
 	golden channels-json sharectl --json channels
 	check "--json channels is JSON" is_json channels
-	check "and has both of them" same "$(cat "$scratch/count")" 2
+	check "and has all of them" same "$(cat "$scratch/count")" 3
 
 	exec {HOLD[1]}>&-
 	wait "$hold"
