@@ -17,6 +17,7 @@
 #include "broker/client.h"
 #include "broker/log.h"
 #include "broker/pool.h"
+#include "broker/reclaim.h"
 #include "broker/segment.h"
 #include "wire/mutation.h"
 
@@ -73,6 +74,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 		buffer->pending = fence_set_prune(block_take_gate(block));
 	block->payer = NULL;
 	LIST_INIT(&buffer->leases);
+	LIST_INIT(&buffer->waits);
 	*out = buffer;
 	return 0;
 }
@@ -151,8 +153,11 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	struct pool *pool = buffer_pool(buffer);
 	struct charge charge;
 
-	if (--buffer->refs > 0)
+	if (--buffer->refs > 0) {
+		if (!LIST_EMPTY(&buffer->waits))
+			reclaim_look(b, buffer);
 		return;
+	}
 	if (MUTATION(free_before_fence)) {
 		fence_set_drop(pending);
 		pending = NULL;
@@ -245,8 +250,13 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	if (fence->timelines)
 		buffer->pending = fence_set_add(buffer->pending, fence);
 	lease->count -= count;
-	if (lease->count > 0)
+	if (lease->count > 0) {
+		if (!LIST_EMPTY(&buffer->waits))
+			reclaim_look(b, buffer);
 		return;
+	}
+	if (!LIST_EMPTY(&buffer->waits))
+		reclaim_give_up(buffer, client);
 	table_remove(&b->lease_table, &lease->key);
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;

@@ -42,6 +42,7 @@ struct buffer {
 	struct fence_set *pending; /* beside the gate that the block came with */
 	struct charge charge;      /* bytes, to whoever allocated it */
 	struct metadata *metadata;
+	LIST_HEAD(, wait) waits; /* for everybody else to have given it up */
 };
 
 /*

@@ -31,6 +31,7 @@
 #include "broker/scrub.h"
 #include "broker/segment.h"
 #include "broker/token.h"
+#include "broker/wait.h"
 #include "broker/watch.h"
 #include "wire/fd.h"
 #include "wire/mutation.h"

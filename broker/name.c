@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <event2/event.h>
 #include <share/share.h>
 
 #include "broker/broker.h"
@@ -21,6 +20,7 @@
 #include "broker/name.h"
 #include "broker/pool.h"
 #include "broker/request.h"
+#include "broker/wait.h"
 #include "broker/watch.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
@@ -285,85 +285,17 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 
 /* ------------------------------------------------------------------------------------------- */
 
-void wait_free(struct wait *w)
+void name_wait_over(struct wait *w)
 {
 	TAILQ_REMOVE(&w->name->waits, w, of_name);
-	LIST_REMOVE(w, of_client);
-	if (w->timer)
-		event_free(w->timer);
-	charge_return(&w->charge);
 	free_if_unused(w->client->broker, w->name);
-	free(w);
-}
-
-static void end_wait(struct wait *w, int error, const char *detail)
-{
-	struct client *client = w->client;
-	uint32_t serial = w->serial;
-
-	wait_free(w);
-	request_reply_error(client, serial, error, detail);
-}
-
-static void on_timeout(evutil_socket_t fd, short what, void *data)
-{
-	const struct wait *w = data;
-	char detail[SHARE_NAME_MAX + 64];
-
-	(void)fd, (void)what;
-	snprintf(detail, sizeof(detail), "'%s' was not published within the time limit",
-		 w->name->text);
-	end_wait(data, SHARE_ETIMEDOUT, detail);
-}
-
-void wait_cancel(struct client *client, uint32_t serial)
-{
-	struct wait *w;
-
-	LIST_FOREACH (w, &client->waits, of_client) {
-		if (w->serial == serial) {
-			end_wait(w, SHARE_ECANCELED, "the look-up was canceled");
-			return;
-		}
-	}
-}
-
-static int wait_for(struct broker *b, struct client *client, uint32_t serial, struct name *n,
-		    uint32_t mode, int timeout, char *detail, size_t detail_size)
-{
-	struct timeval limit = {timeout / 1000, timeout % 1000 * 1000};
-	struct wait *w = calloc(1, sizeof(*w));
-
-	if (!w)
-		return out_of_memory(detail, detail_size);
-	if (!charge_take(&w->charge, client->account, LIMIT_WAITS, 1)) {
-		account_refuse(client->account, LIMIT_WAITS, "", detail, detail_size);
-		free(w);
-		return SHARE_EQUOTA;
-	}
-	if (timeout > 0) {
-		w->timer = event_new(b->base, -1, 0, on_timeout, w);
-		if (!w->timer || event_add(w->timer, &limit) < 0) {
-			if (w->timer)
-				event_free(w->timer);
-			charge_return(&w->charge);
-			free(w);
-			return out_of_memory(detail, detail_size);
-		}
-	}
-	w->client = client;
-	w->name = n;
-	w->serial = serial;
-	w->mode = mode;
-	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
-	LIST_INSERT_HEAD(&client->waits, w, of_client);
-	return 0;
 }
 
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
 		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size)
 {
 	struct name *n = find(b, text, size);
+	struct wait *w;
 	int r;
 
 	if (n && n->buffer)
@@ -376,8 +308,13 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	n = find_or_add(b, text, size);
 	if (!n)
 		return out_of_memory(detail, detail_size);
-	r = wait_for(b, client, serial, n, mode, timeout, detail, detail_size);
-	if (r != 0)
+	r = wait_new(client, serial, timeout, &w, detail, detail_size);
+	if (r != 0) {
 		free_if_unused(b, n);
-	return r;
+		return r;
+	}
+	w->name = n;
+	w->mode = mode;
+	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
+	return 0;
 }

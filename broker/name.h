@@ -17,8 +17,8 @@
 struct broker;
 struct buffer;
 struct client;
-struct event;
 struct metadata;
+struct wait;
 
 /*
  * A name, which leads to a buffer, or is waited for, or both while a look-up is being answered. It
@@ -39,18 +39,6 @@ struct name {
 	TAILQ_HEAD(, wait) waits; /* in the order they came */
 	size_t size;
 	char text[]; /* NUL-terminated too */
-};
-
-/* A look-up that waits for its name. */
-struct wait {
-	TAILQ_ENTRY(wait) of_name;
-	LIST_ENTRY(wait) of_client;
-	struct client *client;
-	struct name *name;
-	struct event *timer; /* NULL: no limit */
-	struct charge charge;
-	uint32_t serial;
-	uint32_t mode;
 };
 
 struct publication {
@@ -79,8 +67,7 @@ bool name_is_visible(const struct name *n, const struct client *client);
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
 
-void wait_free(struct wait *w);
-/* Ends the client's look-up with this serial. */
-void wait_cancel(struct client *client, uint32_t serial);
+/* A look-up waits no more. */
+void name_wait_over(struct wait *w);
 
 #endif

@@ -62,7 +62,8 @@ void handle_pool_destroy(struct request *r);
 void handle_alloc(struct request *r);
 /* request_buffer.c */
 void handle_release(struct request *r);
-void handle_trimmed(struct request *r); /* in trim.c */
+void handle_trimmed(struct request *r);
+void handle_reclaim(struct request *r); /* in trim.c */
 void handle_metadata_set(struct request *r);
 void handle_metadata_get(struct request *r);
 /* request_name.c */

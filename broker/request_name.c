@@ -12,6 +12,7 @@
 #include "broker/name.h"
 #include "broker/request.h"
 #include "broker/text.h"
+#include "broker/wait.h"
 #include "broker/watch.h"
 
 static bool is_mode(uint32_t mode)

@@ -37,6 +37,7 @@ struct buffer_tensor {
 struct share_buffer {
 	struct handle handle;
 	atomic_uint refs;      /* the program's, and those of the library's own */
+	atomic_uint messages;  /* in flight with it; each has a reference */
 	atomic_bool known;     /* to others, so that the identifier must go with it */
 	bool plain;            /* of a magazine of host memory */
 	uint8_t size_class;    /* in its magazine */
@@ -88,11 +89,15 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 void buffer_drop(share_buffer *b);
 
 /*
- * Gives one reference up for somebody else, whose use ends with the fences @f: the memory is used
- * again after those. @f is consumed whatever happens; NULL or none of them: nobody uses it.
+ * A message is over: gives its reference up for somebody else, whose use ends with the fences @f:
+ * the memory is used again after those. @f is consumed whatever happens; NULL or none of them:
+ * nobody uses it.
  * @shared: another process has a lease on it. Never blocks. 0 or the broker's loss.
  */
 int buffer_release_after(share_buffer *b, struct fences *f, bool shared);
+
+/* One reference less, of somebody who has done nothing with it or has noted it. */
+int buffer_let_go(share_buffer *b);
 
 /* Others get to know it: what they are given is ordered behind what @stream has to come after. */
 int buffer_make_known(share_buffer *b, void *stream);

@@ -11,6 +11,7 @@
 #include "libshare/channel.h"
 #include "libshare/error.h"
 #include "libshare/magazine.h"
+#include "libshare/reclaim.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
 #include "wire/mutation.h"
@@ -140,8 +141,8 @@ void buffers_cooled(share_client *c, bool all)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* One reference less, whose uses are noted. Alone there is nobody to count against. */
-static int let_go(share_buffer *b)
+/* Alone there is nobody to count against. */
+int buffer_let_go(share_buffer *b)
 {
 	if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
 		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
@@ -170,7 +171,7 @@ static int release_private(share_buffer *b, void *stream, bool *kept)
 	if (locked)
 		pthread_mutex_unlock(&c->uses);
 	*kept = r != 0;
-	return r != 0 ? r : let_go(b);
+	return r != 0 ? r : buffer_let_go(b);
 }
 
 /* Others know it, and what they do to it the broker orders: so it is told at once. */
@@ -270,9 +271,10 @@ int buffer_release_after(share_buffer *b, struct fences *f, bool shared)
 		uses_add_all(b, f);
 	if (locked)
 		pthread_mutex_unlock(&c->uses);
+	buffer_message_over(b);
 	if (atomic_load_explicit(&c->n_cooling, memory_order_relaxed) > 0)
 		buffers_cooled(c, false);
-	return let_go(b);
+	return buffer_let_go(b);
 }
 
 int buffer_make_known(share_buffer *b, void *stream)

@@ -11,6 +11,7 @@
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
+#include "libshare/reclaim.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
 
@@ -430,6 +431,8 @@ int channel_take_back(share_channel *ch, share_message *out)
 		uses_add(a->buffer, &given);
 		pthread_mutex_unlock(&ch->client->uses);
 	}
+	if (a->buffer)
+		buffer_message_over(a->buffer);
 	return 0;
 }
 

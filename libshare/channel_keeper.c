@@ -30,6 +30,12 @@ static uint32_t in_flight_locked(share_channel *ch, uint64_t *sent)
 	return stats.in_flight;
 }
 
+/* Somebody wants to be the last to have what is in flight, in some channel of the client. */
+static bool is_awaited(const share_channel *ch)
+{
+	return atomic_load_explicit(&ch->client->n_reclaims, memory_order_relaxed) > 0;
+}
+
 static void work_locked(share_channel *ch)
 {
 	channel_look_for_deaths_locked(ch);
@@ -69,7 +75,7 @@ static void *keep(void *data)
 		bool rests, rang;
 
 		before = in_flight_locked(ch, &sent);
-		look = sent != last_sent ? LOOK_MS : 2 * look;
+		look = sent != last_sent || is_awaited(ch) ? LOOK_MS : 2 * look;
 		if (look > LOOK_LAST_MS)
 			look = LOOK_LAST_MS;
 		/* with nothing in flight for as long as that, whoever sends says so */
@@ -78,6 +84,7 @@ static void *keep(void *data)
 		last_sent = sent;
 		p.revents = 0;
 		pthread_mutex_unlock(&ch->lock);
+		buffers_cooled(ch->client, false);
 		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
 		pthread_mutex_lock(&ch->lock);

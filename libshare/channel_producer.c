@@ -13,6 +13,7 @@
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
+#include "libshare/reclaim.h"
 #include "wire/mutation.h"
 
 #define SLICE_MS         500
@@ -56,6 +57,8 @@ static int put_locked(share_channel *ch, const share_outgoing *m, const struct s
 		memcpy(out->data, m->data, m->data_size);
 	if (b && !given)
 		buffer_ref(b);
+	if (b)
+		buffer_message_sent(b);
 	/* without one, all tokens are in use */
 	r = ring_producer_send(ch->producer, out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
@@ -63,8 +66,10 @@ static int put_locked(share_channel *ch, const share_outgoing *m, const struct s
 		sent->given = given ? s->fence : (struct ring_fence){0, 0};
 		ch->unsent = sent->next;
 		ch->with_memory += b != NULL;
-	} else if (b && !given) { /* never the last one: the caller has it */
-		atomic_fetch_sub_explicit(&b->refs, 1, memory_order_relaxed);
+	} else if (b) {
+		buffer_message_over(b);
+		if (!given) /* never the last one: the caller has it */
+			atomic_fetch_sub_explicit(&b->refs, 1, memory_order_relaxed);
 	}
 	return r;
 }

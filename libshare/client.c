@@ -19,6 +19,7 @@
 #include "libshare/gpu_stream.h"
 #include "libshare/magazine.h"
 #include "libshare/parked.h"
+#include "libshare/reclaim.h"
 #include "libshare/segment.h"
 #include "libshare/timeline.h"
 
@@ -75,6 +76,7 @@ void client_mark_lost(share_client *c, const char *why)
 		if (call->answered)
 			call->answered(c, call, NULL, SHARE_EDISCONNECTED);
 	}
+	reclaims_lost_locked(c);
 	pthread_cond_broadcast(&c->arrived);
 }
 
@@ -123,6 +125,7 @@ share_client *client_new(void)
 	TAILQ_INIT(&c->events);
 	LIST_INIT(&c->watches);
 	LIST_INIT(&c->operations);
+	LIST_INIT(&c->reclaims);
 	LIST_INIT(&c->retired);
 	TAILQ_INIT(&c->ahead);
 	LIST_INIT(&c->peers);

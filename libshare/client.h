@@ -96,10 +96,12 @@ struct share_client {
 	struct share_buffer *cooling; /* given up, but others' fences are to be reached before the
 				       * broker may know */
 	atomic_uint n_cooling;
-	struct event trim;            /* so that share_dispatch() is called when memory is short */
-	atomic_uint_fast64_t trimmed; /* the last TRIM that was seen to */
-	pthread_mutex_t uses;         /* over the uses of buffers that several threads hold; taken
-				       * before `lock` if both are */
+	LIST_HEAD(, reclaim) reclaims; /* that wait for messages */
+	atomic_uint n_reclaims;        /* all of those, under the lock */
+	struct event trim;             /* so that share_dispatch() is called when memory is short */
+	atomic_uint_fast64_t trimmed;  /* the last TRIM that was seen to */
+	pthread_mutex_t uses;          /* over the uses of buffers that several threads hold; taken
+					* before `lock` if both are */
 	uint8_t slots_used[TIMELINE_SLOTS / 8];
 	uint64_t slot_values[TIMELINE_SLOTS]; /* last value handed out */
 
@@ -222,6 +224,9 @@ int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline);
 /* The same, for what may take as long as others like, and so answers TRIM meanwhile. The caller has
  * no other lock. */
 int rpc_wait_long_locked(share_client *c, struct call *call);
+
+/* Until somebody who reads, or counts, says that something has changed; or for that long. */
+void rpc_wait_arrived_locked(share_client *c, int timeout_ms);
 
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has
  * no variable fields, soon. 0 or -ENOMEM. */

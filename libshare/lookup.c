@@ -12,28 +12,14 @@
 
 #include "libshare/error.h"
 #include "libshare/lookup.h"
-#include "libshare/operation.h"
 #include "libshare/segment.h"
 #include "libshare/stream.h"
+#include "libshare/uses.h"
 
-struct lookup {
-	share_operation operation;
-	struct call call;
-	share_lookup_callback callback;
-	void *data;
-	void *stream;
-
-	struct wire_grant grant; /* what it has of bytes is in `copy` */
-	void *copy;
-	bool granted; /* and not yet turned into a buffer */
-	share_buffer *buffer;
-	struct fences users; /* of the buffer, that it has to come after */
-	int error;
-};
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");
 
-static struct lookup *lookup_of(share_operation *o)
+struct lookup *lookup_of(share_operation *o)
 {
 	return (struct lookup *)(void *)((char *)o - offsetof(struct lookup, operation));
 }
@@ -47,7 +33,7 @@ static void lookup_free(share_operation *o)
 }
 
 /* Not from a delivery. */
-static void lookup_drop(share_operation *o)
+void lookup_drop(share_operation *o)
 {
 	struct wire_message m = {.type = WIRE_RELEASE};
 	struct lookup *l = lookup_of(o);
@@ -67,7 +53,7 @@ static void lookup_drop(share_operation *o)
 /* ------------------------------------------------------------------------------------------- */
 /* From a grant to a buffer                                                                    */
 
-static int lookup_wait(share_operation *o, int timeout_ms)
+int lookup_wait(share_operation *o, int timeout_ms)
 {
 	struct lookup *l = lookup_of(o);
 	share_client *c = o->client;
@@ -128,6 +114,8 @@ static int order(struct lookup *l)
 		r = buffer_hold_giver(c, &l->grant, b);
 	if (r == 0)
 		r = buffer_hold_users(c, &l->grant, &l->users);
+	if (r == 0 && l->reclaimed)
+		r = uses_hold(l->reclaimed, &l->users);
 	if (r != 0 || !is_pending(c, l))
 		return r;
 	if (!stream_blocks(c, b->mapping, l->stream))
@@ -138,7 +126,7 @@ static int order(struct lookup *l)
 	return r == SHARE_EAGAIN ? operation_block(&l->operation) : r;
 }
 
-static int lookup_proceed(share_operation *o)
+int lookup_proceed(share_operation *o)
 {
 	struct lookup *l = lookup_of(o);
 	int r = l->error;
@@ -208,7 +196,7 @@ static void answered(share_client *c, struct call *call, const struct wire_messa
 }
 
 /* Its answer comes all the same, and is waited for here: then nothing is left. */
-static void lookup_recall_locked(share_operation *o)
+void lookup_recall_locked(share_operation *o)
 {
 	struct wire_message m = {.type = WIRE_CANCEL};
 	struct lookup *l = lookup_of(o);
@@ -226,6 +214,14 @@ static const struct operation_kind kind = {
     .recall_locked = lookup_recall_locked,
     .free = lookup_free,
 };
+
+int lookup_ask_locked(struct lookup *l, struct wire_message *m)
+{
+	l->call.expected = WIRE_GRANT;
+	l->call.answered = answered;
+	l->operation.phase = ASKED;
+	return rpc_start_locked(l->operation.client, m, &l->call);
+}
 
 int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		       share_lookup_callback callback, void *data, share_operation **out)
@@ -245,14 +241,11 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	l->callback = callback;
 	l->data = data;
 	l->stream = stream;
-	l->call.expected = WIRE_GRANT;
-	l->call.answered = answered;
 	lookup_message(&m, name, mode, timeout_ms);
 	pthread_mutex_lock(&c->lock);
 	operation_init_locked(&l->operation, &kind, c, out != NULL);
-	l->operation.phase = ASKED;
 	l->operation.deadline = deadline_from(timeout_ms);
-	r = rpc_start_locked(c, &m, &l->call);
+	r = lookup_ask_locked(l, &m);
 	if (r != 0 && l->call.done)
 		r = 0; /* lost while sending, and answered so: the callback will tell */
 	if (r != 0)

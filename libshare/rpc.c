@@ -348,6 +348,28 @@ static int result(share_client *c, const struct call *call)
 	return call->error ? fail(call->error, "%s", call->detail) : 0;
 }
 
+static void wait_for_reader_locked(share_client *c, int timeout_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += timeout_ms / 1000;
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
+}
+
+void rpc_wait_arrived_locked(share_client *c, int timeout_ms)
+{
+	if (timeout_ms < 0)
+		pthread_cond_wait(&c->arrived, &c->lock);
+	else
+		wait_for_reader_locked(c, timeout_ms);
+}
+
 static void wait_locked(share_client *c)
 {
 	if (c->reading)
@@ -391,20 +413,6 @@ static void read_in_time_locked(share_client *c, int timeout_ms)
 		pthread_cond_broadcast(&c->arrived);
 }
 
-static void wait_for_reader_locked(share_client *c, int timeout_ms)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
-}
-
 int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
 {
 	while (!call->done) {
@@ -422,10 +430,11 @@ int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
 	return result(c, call);
 }
 
-/* Others may have to give memory back first, or to publish the name. */
+/* Others may have to give memory back first, to publish the name, or to let go of the buffer. */
 static bool may_take_long(const struct wire_message *request)
 {
-	return request->type == WIRE_ALLOC || request->type == WIRE_LOOKUP;
+	return request->type == WIRE_ALLOC || request->type == WIRE_LOOKUP ||
+	       request->type == WIRE_RECLAIM;
 }
 
 int rpc(share_client *c, struct wire_message *request, enum wire_type expected, struct reply *reply)

@@ -220,6 +220,25 @@ int uses_order(share_buffer *b, void *stream)
 	return r;
 }
 
+int uses_hold(share_buffer *b, struct fences *out)
+{
+	share_client *c = b->client;
+	const struct fences *f;
+	int r;
+
+	pthread_mutex_lock(&c->uses);
+	r = uses_settle(b);
+	f = b->uses.fences;
+	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
+		if (make_room(out))
+			out->all[out->n++] = fence_hold_again(c, &f->all[i]);
+		else
+			r = fail_system(-ENOMEM, "ordering a buffer");
+	}
+	pthread_mutex_unlock(&c->uses);
+	return r;
+}
+
 void uses_drop(share_buffer *b)
 {
 	if (b->uses.fences) {

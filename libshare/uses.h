@@ -27,6 +27,9 @@ int uses_settle(share_buffer *b);
 /* @stream comes after all of them; they stay noted. As stream_wait(). */
 int uses_order(share_buffer *b, void *stream);
 
+/* A hold on each, added to @out. Takes the client's lock `uses` itself. 0 or an error. */
+int uses_hold(share_buffer *b, struct fences *out);
+
 void uses_drop(share_buffer *b);
 
 /* Which stream this is: 0 when work on it is over when a call returns, or for what is not known. */

@@ -23,8 +23,9 @@
 #define WIRE_VERSION        2
 #define WIRE_VERSION_OLDEST 1
 
-/* From which on tensors go with names and tokens. */
+/* From which on tensors go with names and tokens, and there is RECLAIM. */
 #define WIRE_VERSION_TENSORS 2
+#define WIRE_VERSION_RECLAIM 2
 /* From which on clients are sent segments that they have not asked for. */
 #define WIRE_VERSION_AHEAD 2
 #define WIRE_TENSOR_MAX    272 /* bytes */
@@ -66,7 +67,8 @@
 	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT,                                           \
 	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")    \
 	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING,                                         \
-	  "Ends a waiting LOOKUP with SHARE_ECANCELED, unless it was answered already.")           \
+	  "Ends a waiting LOOKUP or RECLAIM with SHARE_ECANCELED, unless it was answered "         \
+	  "already.")                                                                              \
 	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, "Asks for NAME_EVENTs.")                 \
 	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, "The watch is in place.")           \
 	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, "Ends a watch.")                         \
@@ -155,6 +157,9 @@
 	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE,                                                \
 	  "Ends what a report names: a token, or the connection of another client. For its "       \
 	  "user, and for administrators; others have SHARE_ENOENT.")                               \
+	M(RECLAIM, reclaim, 60, TO_BROKER, 0, 0, 2, GRANT,                                         \
+	  "Gets one more reference on a buffer once the client's one is all that there is of it: " \
+	  "no other's lease, no name, no token, nothing of a channel. Perhaps later, as LOOKUP.")  \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
 	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
@@ -270,7 +275,7 @@
 	F(M, u32, mode, 1, "enum share_mode")                                                    \
 	F(M, i32, timeout, 1, "milliseconds to wait for the name; 0: do not, -1: without limit") \
 	V(M, name, 255, 1, "the name")
-#define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 1, "the LOOKUP's serial")
+#define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 1, "the LOOKUP's or RECLAIM's serial")
 #define WIRE_FIELDS_watch(F, V, M)    V(M, prefix, 255, 1, "of the names; empty: all")
 #define WIRE_FIELDS_watching(F, V, M) F(M, u64, watch, 1, "identifier")
 #define WIRE_FIELDS_unwatch(F, V, M)  F(M, u64, watch, 1, "identifier")
@@ -397,6 +402,10 @@
 	F(M, u32, what, 1, "enum wire_dropped") \
 	F(M, u32, reserved, 1, "0")             \
 	F(M, u64, id, 1, "identifier, as reports have it")
+#define WIRE_FIELDS_reclaim(F, V, M)                                                              \
+	F(M, u64, buffer, 2, "identifier")                                                        \
+	F(M, i32, timeout, 2, "milliseconds to wait; 0: do not (SHARE_EBUSY), -1: without limit") \
+	F(M, u32, reserved, 2, "0")
 #define WIRE_FIELDS_agent_device_get(F, V, M)
 #define WIRE_FIELDS_agent_device(F, V, M)                                                        \
 	F(M, u64, total, 1, "bytes of memory")                                                   \

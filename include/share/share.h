@@ -512,9 +512,10 @@ int share_mode(share_buffer *b);
 int share_buffer_status(share_buffer *b);
 
 /**
- * What has come of share_buffer_watch(). Runs in share_dispatch().
+ * What has come of share_buffer_watch() or share_reclaim_async(). Runs in share_dispatch().
  *
- * @param status  0, the data is good; SHARE_EOWNERDEAD, the giver died first
+ * @param status  of a watch: 0, the data is good; SHARE_EOWNERDEAD, the giver died first. Of a
+ *                reclaim: 0 or an error
  * @param data    what was given with it
  */
 typedef void (*share_status_callback)(int status, void *data);
@@ -533,6 +534,52 @@ typedef void (*share_status_callback)(int status, void *data);
  */
 int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
 		       share_operation **out);
+
+/**
+ * Waits until the handle is the only one on its buffer: nobody else has one, in this process or
+ * another, no name or token leads to it, and no message with it is in flight. Work enqueued on the
+ * stream afterwards then comes after what all of those still do with the memory (with NULL and host
+ * memory the call waits for that, within the same time limit). It stays so until this process hands
+ * the buffer out again, by any function that does; references of share_retain() are the same
+ * handle. So the memory can be used again without share_release() and share_alloc(), by an
+ * allocator with a cache of its own, say, after it was published.
+ *
+ * What this process has enqueued itself through the handle is its own to order. A handle for
+ * reading only is ordered after nothing.
+ *
+ * @param b           a buffer
+ * @param timeout_ms  how long to wait; 0 does not, SHARE_WAIT_FOREVER has no limit
+ * @param stream      what the next work on the memory is enqueued on
+ *
+ * @return 0, or
+ * @retval SHARE_EBUSY      others have it, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT  others still have it, or their work is not done
+ * @retval SHARE_EINVAL     also: the buffer is on loan with a message: share_retain() it, and
+ *                          acknowledge the message
+ * @retval SHARE_EAGAIN     as for share_alloc()
+ * @retval SHARE_ENOTSUP    the broker is too old
+ */
+int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
+
+/**
+ * The same as share_reclaim() without a time limit, told to a callback from share_dispatch().
+ *
+ * The operation has a reference on the buffer of its own, so the handle may be released before; the
+ * buffer goes when the callback is due. A message that others have acknowledged may take a second
+ * to be noticed while the program sends nothing.
+ *
+ * @param b         a buffer
+ * @param stream    looked at when the callback is due: it has to live until then
+ * @param callback  runs once, with 0 when work enqueued on the stream comes after that of all
+ * others
+ * @param data      given to the callback
+ * @param out       NULL, or where a handle for share_cancel() goes
+ *
+ * @return 0, or
+ * @retval SHARE_EQUOTA  this user waits for too much (limit "waits")
+ */
+int share_reclaim_async(share_buffer *b, void *stream, share_status_callback callback, void *data,
+			share_operation **out);
 
 /** How work on a buffer came after that of others when the handle was acquired. */
 enum share_ordered {

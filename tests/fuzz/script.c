@@ -89,6 +89,11 @@ static void pools(struct script *s, enum script_call call, unsigned which)
 		characters += strlen(info.name) + strlen(info.kind);
 }
 
+static void reclaimed(int status, void *data)
+{
+	*(size_t *)data += status == 0;
+}
+
 static void handles(struct script *s, enum script_call call, unsigned which)
 {
 	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
@@ -108,6 +113,10 @@ static void handles(struct script *s, enum script_call call, unsigned which)
 		break;
 	case SCRIPT_STATUS:
 		share_buffer_status(s->buffers[which]);
+		if (which % 2)
+			share_reclaim(s->buffers[which], 0, NULL);
+		else if (which % 4)
+			share_reclaim_async(s->buffers[which], NULL, reclaimed, &characters, NULL);
 		break;
 	default: /* touch */
 		if (share_size(s->buffers[which]) > 0 &&

@@ -114,6 +114,12 @@ static void nothing(void *data)
 	(void)data;
 }
 
+static void on_reclaim(int status, void *data)
+{
+	(void)status, (void)data;
+	check_failed(__FILE__, __LINE__, "it was told");
+}
+
 static void call_everything(void)
 {
 	static const int64_t shape[1] = {1};
@@ -143,6 +149,8 @@ static void call_everything(void)
 	check_error(share_release(buffer, NULL), SHARE_EFORK);
 	check_error(share_release(buffer, stream), SHARE_EFORK);
 	check_error(share_buffer_status(buffer), SHARE_EFORK);
+	check_error(share_reclaim(buffer, 0, NULL), SHARE_EFORK);
+	check_error(share_reclaim_async(buffer, NULL, on_reclaim, NULL, &o), SHARE_EFORK);
 	check_error(share_metadata_set(buffer, "{}"), SHARE_EFORK);
 	check_error(share_metadata_get(buffer, &text), SHARE_EFORK);
 	check_error(share_tensor_set(buffer, &t), SHARE_EFORK);

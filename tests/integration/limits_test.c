@@ -189,6 +189,33 @@ Test(limits, waiting_look_ups)
 		    SHARE_ETIMEDOUT);
 }
 
+static void on_reclaim(int status, void *data)
+{
+	*(int *)data = status;
+}
+
+Test(limits, buffers_that_are_waited_for)
+{
+	share_buffer *b = allocate(pool, 1, NULL);
+	share_operation *o[4];
+	int errors[4] = {1, 1, 1, 1};
+
+	check_ok(share_publish(b, "name", NULL));
+	for (int i = 0; i < 4; i++)
+		check_ok(share_reclaim_async(b, NULL, on_reclaim, &errors[i], &o[i]));
+	until((share_dispatch(first), errors[3] != 1));
+	check_error(errors[3], SHARE_EQUOTA);
+	check_eq(errors[0], 1);
+	check_error(share_reclaim(b, -1, NULL), SHARE_EQUOTA);
+	check_error(share_reclaim(b, 0, NULL), SHARE_EBUSY);
+	for (int i = 0; i < 4; i++)
+		share_cancel(o[i]);
+	check_error(share_reclaim(b, 1, NULL), SHARE_ETIMEDOUT);
+	check_ok(share_unpublish(first, "name"));
+	check_ok(share_reclaim(b, 0, NULL));
+	check_ok(share_release(b, NULL));
+}
+
 Test(limits, pools)
 {
 	share_pool *p[3], *none = NULL;

@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "wire/wire.h"
@@ -78,6 +80,11 @@ static void on_lookup(share_buffer *b, int error, void *data)
 	*(int *)data = error;
 }
 
+static void on_reclaim(int status, void *data)
+{
+	*(int *)data = status;
+}
+
 Test(lost_broker, every_call_that_needs_it_says_so)
 {
 	static const int64_t shape[1] = {1};
@@ -98,6 +105,10 @@ Test(lost_broker, every_call_that_needs_it_says_so)
 	check_error(share_pool_destroy(c, "default"), SHARE_EDISCONNECTED);
 	check_error(share_alloc(pool, 1, NULL, &b), SHARE_EDISCONNECTED);
 	check_error(share_alloc(pool, 1, stream, &b), SHARE_EDISCONNECTED);
+	check_error(share_reclaim(buffer, 0, NULL), SHARE_EDISCONNECTED);
+	check_error(share_reclaim(buffer, -1, stream), SHARE_EDISCONNECTED);
+	check_error(share_reclaim_async(buffer, NULL, on_reclaim, &error, NULL),
+		    SHARE_EDISCONNECTED);
 	check_error(share_metadata_set(buffer, "{}"), SHARE_EDISCONNECTED);
 	check_error(share_metadata_get(buffer, &text), SHARE_EDISCONNECTED);
 	check_error(share_tensor_set(buffer, &t), SHARE_EDISCONNECTED);
@@ -351,4 +362,29 @@ Test(lost_broker, giving_a_client_up_with_look_ups_pending_does_not_hang)
 	broker_kill();
 	share_disconnect(c);
 	check_eq(error, 1);
+}
+
+/* Whether they wait for the broker, or for a message to come back. */
+Test(lost_broker, who_waits_to_be_the_last_holder_is_told)
+{
+	share_buffer *sent = allocate(pool, 4096, NULL);
+	share_channel *producer, *consumer;
+	int errors[2] = {1, 1};
+	share_message m;
+
+	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, NULL, &consumer));
+	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &producer));
+	check_ok(share_send(producer, sent, NULL, 0, NULL));
+	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_reclaim_async(buffer, NULL, on_reclaim, &errors[0], NULL));
+	check_ok(share_reclaim_async(sent, NULL, on_reclaim, &errors[1], NULL));
+	check_ok(share_ping(client));
+	broker_kill();
+	until((share_dispatch(client), errors[0] != 1 && errors[1] != 1));
+	check_error(errors[0], SHARE_EDISCONNECTED);
+	check_error(errors[1], SHARE_EDISCONNECTED);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(consumer);
+	share_channel_close(producer);
+	check_error(share_release(sent, NULL), SHARE_EDISCONNECTED);
 }

@@ -202,6 +202,36 @@ static bool hand_over(share_client *c, share_buffer *b, void *stream)
 	return published;
 }
 
+static void on_reclaim(int status, void *data)
+{
+	*(int *)data = 1;
+	check(status == 0 || status == SHARE_ENOMEM || status == SHARE_ESYSTEM ||
+	      status == SHARE_EDISCONNECTED);
+}
+
+/* Published, and not any more. */
+static void reclaim(share_client *c, share_buffer *b, void *stream)
+{
+	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
+	share_operation *o = NULL, *waiting = NULL;
+	int called = 0, never = 0, r = 0;
+
+	if (!try(share_publish(b, "scenario/reclaim", stream)))
+		return;
+	if (!try(share_reclaim_async(b, stream, on_reclaim, &never, &waiting)))
+		check(waiting == NULL);
+	share_cancel(waiting);
+	check_eq(never, 0);
+	if (!try(share_reclaim_async(b, stream, on_reclaim, &called, &o)))
+		check(o == NULL);
+	if (try(share_unpublish(c, "scenario/reclaim")))
+		while (o && !called && (r = share_dispatch(c)) >= 0 && deadline_pause(&d))
+			;
+	check(!o || called || r < 0 || failures > 0);
+	share_cancel(o);
+	try_or(SHARE_EBUSY, share_reclaim(b, 0, stream));
+}
+
 static void look_up_asynchronously(share_client *c)
 {
 	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
@@ -280,6 +310,7 @@ static void use_pool(share_client *c, share_pool *p)
 	memset(share_ptr(b), 1, 100000);
 	use_metadata(b);
 	use_copies(b);
+	reclaim(c, b, NULL);
 	if (hand_over(c, b, NULL))
 		look_up_asynchronously(c);
 	watch_names(c, b);
