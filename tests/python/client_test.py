@@ -230,8 +230,8 @@ def test_control_c_ends_a_wait(broker):
     program = """
 import libshare, sys
 c = libshare.connect(sys.argv[1])
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     c.lookup("never", timeout=None)
 except KeyboardInterrupt:
     print("interrupted")

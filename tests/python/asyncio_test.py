@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""asyncio, over the library's descriptors; watches, fences and operations."""
+
+import asyncio
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import libshare
+from conftest import until
+
+
+def run(coroutine):
+    """With a limit that only ends a test that has failed."""
+    return asyncio.run(asyncio.wait_for(coroutine, 200))
+
+
+def test_lookups_wait_without_a_thread(client, pool):
+    async def main():
+        late = [asyncio.ensure_future(wait_for(i)) for i in range(5)]
+        await asyncio.sleep(0)
+        for i in range(5):
+            pool.array(np.full(3, i)).publish(f"n/{i}")
+        assert await asyncio.gather(*late) == list(range(5))
+        with pytest.raises(TimeoutError):
+            await client.lookup_async("none", timeout=0.01)
+        with pytest.raises(FileNotFoundError):
+            await client.lookup_async("none", timeout=0)
+        with pytest.raises(ValueError):
+            client.lookup_async("none", timeout=-1)
+        with pytest.raises(ValueError):
+            client.lookup_async("none", "x")
+        with pytest.raises(TypeError):
+            client.lookup_async("none", nope=1)
+        canceled = asyncio.ensure_future(wait_for("never"))
+        await asyncio.sleep(0)
+        canceled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await canceled
+        assert not (await client.lookup_async("n/0", "rw")).readonly
+
+    async def wait_for(i):
+        return int(np.asarray(await client.lookup_async(f"n/{i}"))[0])
+
+    run(main())
+    for i in range(5):
+        client.unpublish(f"n/{i}")
+
+
+def test_a_lookup_that_was_started_is_waited_for_by_a_thread(client, pool):
+    operation = client.lookup_async("late")
+    with pytest.raises(libshare.NotReady):
+        operation.result(0)
+    pool.array(b"late").publish("late")
+    assert bytes(operation.result(None)) == b"late"
+    with pytest.raises(libshare.Closed):
+        operation.result(None)
+    operation = client.lookup_async("never")
+    operation.close()
+    with pytest.raises(libshare.Closed):
+        operation.result(None)
+    client.lookup_async("forgotten")
+    client.unpublish("late")
+
+
+def test_what_nobody_fetched_is_given_back(client, pool):
+    pool.array(b"x").publish("x")
+    operation = client.lookup_async("x")
+    until(lambda: client.dispatch() > 0)
+    del operation
+    client.unpublish("x")
+
+
+def test_watches_report_every_change(client, pool):
+    a = pool.empty(1)
+    with client.watch("w/") as w:
+        with pytest.raises(libshare.NotReady):
+            w.next(0)
+        with pytest.raises(TimeoutError):
+            w.next(0.01)
+        first = a.publish("w/a")
+        a.publish("elsewhere")
+        second = pool.empty(1).publish("w/a")
+        client.unpublish("w/a")
+        assert w.next() == ("published", "w/a", first, a.id)
+        change = w.next(1)
+        assert (change.change, change.version) == ("replaced", second)
+        assert next(iter(w)).change == "unpublished"
+        seen = []
+        waits = threading.Thread(target=lambda: seen.extend(w))
+        waits.start()
+        a.publish("w/b")
+        until(lambda: seen)
+        w.close()
+        waits.join()
+        assert [c.name for c in seen] == ["w/b"]
+
+    for name in ("w/b", "elsewhere"):
+        client.unpublish(name)
+
+
+def test_two_loops_and_a_thread_share_a_client(client, pool):
+    """Whoever dispatches serves all."""
+    a = pool.empty(1)
+    watches = [client.watch("w/") for _ in range(3)]
+    names = [f"w/{i}" for i in range(20)]
+    seen = [[], [], []]
+
+    async def follow(i):
+        async for change in watches[i]:
+            seen[i].append(change.name)
+            if len(seen[i]) == len(names):
+                break
+
+    def follow_in_thread():
+        for change in watches[2]:
+            seen[2].append(change.name)
+            if len(seen[2]) == len(names):
+                break
+
+    threads = [threading.Thread(target=run, args=(follow(0),)), threading.Thread(target=run, args=(follow(1),)),
+               threading.Thread(target=follow_in_thread)]
+    for t in threads:
+        t.start()
+    for name in names:
+        a.publish(name)
+    for t in threads:
+        t.join()
+    assert seen == [names] * 3
+    for name in names:
+        client.unpublish(name)
+    for w in watches:
+        w.close()
+
+
+def test_channels_and_services_in_a_loop(client, pool):
+    async def serve(worker):
+        async for m in worker:
+            m.reply(pool.array(np.asarray(m.array) * 2), meta=m.meta)
+
+    async def ask(caller, i):
+        with await caller.call_async(pool.array(np.full(4, i)), meta=i) as answer:
+            return int(np.asarray(answer.array)[0]), answer.meta
+
+    async def main():
+        caller = client.service("s", pool)
+        worker = client.worker("s", pool)
+        serving = asyncio.ensure_future(serve(worker))
+        assert await asyncio.gather(*(ask(caller, i) for i in range(40))) == [(2 * i, i) for i in range(40)]
+        pending = caller.start(pool.array(np.full(4, 7)), meta=7)
+        with await pending as answer:
+            assert answer.meta == 7
+        caller.close()
+        await serving
+        worker.close()
+
+        rx, tx = pool.consumer("c"), pool.producer("c")
+        with pytest.raises(libshare.NotReady):
+            await rx.recv_async(0)
+        with pytest.raises(TimeoutError):
+            await rx.recv_async(0.01)
+        got = asyncio.ensure_future(rx.recv_async())
+        await asyncio.sleep(0)
+        await tx.send_async(pool.array(b"first"))
+        with await got as m:
+            assert bytes(m.array) == b"first"
+        for i in range(50):
+            await tx.send_async(None, i)
+        tx.close()
+        assert [m.meta async for m in rx] == list(range(50))
+        assert rx.stats()["acknowledged"] == 51
+        rx.close()
+
+    run(main())
+
+
+def test_a_call_that_is_canceled_is_given_up(client, pool):
+    async def main():
+        with client.service("s", pool) as caller, client.worker("s", pool) as worker:
+            call = asyncio.ensure_future(caller.call_async(data=b"?"))
+            m = await worker.recv_async()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            with pytest.raises(libshare.Canceled):
+                m.reply()
+            with pytest.raises(TimeoutError):
+                await caller.call_async(timeout=0.01)
+
+    run(main())
+
+
+def test_fences_are_points_on_streams(client, broker):
+    gate = threading.Event()
+    with client.host_stream() as s:
+        s.launch(gate.wait)
+        f = client.record(stream=s)
+        assert not client.query(f) and not broker.query(f)
+        with pytest.raises(TimeoutError):
+            client.synchronize(f, 0.01)
+        with pytest.raises(TimeoutError):
+            client.synchronize(f, 0)
+        with broker.host_stream() as other:
+            broker.wait(f, stream=other)
+            g = broker.record(stream=other)
+            assert not client.query(g) and f != g and f == libshare.Fence(f.timeline, f.value)
+            gate.set()
+            client.synchronize(g)
+        broker.wait(f)
+        assert client.query(f) and broker.query(f)
+        assert pickle.loads(pickle.dumps(f)) == f and hash(f) == hash(libshare.Fence(f.timeline, f.value))
+    assert client.query(libshare.Fence())
+    with pytest.raises(libshare.Error):
+        client.query(libshare.Fence(1 << 40, 1))
+    for wrong in (lambda: client.query(3), lambda: client.wait(None), lambda: client.record(nope=1)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_an_array_tells_when_it_is_good(client, broker, pool):
+    gate = threading.Event()
+    with client.host_stream() as s:
+        s.launch(gate.wait)
+        pool.empty(1).publish("x", stream=s)
+        with broker.host_stream() as other:
+            b = broker.lookup("x", stream=other)
+            assert not b.status()
+
+            async def main():
+                waits = asyncio.ensure_future(b.good())
+                await asyncio.sleep(0)
+                assert not waits.done()
+                gate.set()
+                await waits
+                assert b.status()
+
+            run(main())
+            b.release()
+    client.unpublish("x")

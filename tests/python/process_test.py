@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in other processes: through pickles, by whatever way these are started."""
+
+import concurrent.futures
+import gc
+import multiprocessing
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+import libshare
+from conftest import until
+
+
+@pytest.fixture(autouse=True, scope="session")
+def helpers():
+    """They stay for good once they were needed, with a descriptor each."""
+    multiprocessing.resource_tracker.ensure_running()
+    multiprocessing.forkserver.ensure_running()
+
+
+def double(a):
+    np.asarray(a)[:] *= 2
+    return a[1:]
+
+
+def answer(requests, answers):
+    while (a := requests.get()) is not None:
+        answers.put(int(np.asarray(a).sum()))
+        del a
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_queues_and_pools_of_multiprocessing_carry_arrays(pool, method):
+    context = multiprocessing.get_context(method)
+    a = pool.array(np.arange(10))
+    with context.Pool(2) as workers:
+        back = workers.apply(double, (a,))
+        assert np.asarray(a).sum() == 90 and back.shape == (9,) and np.asarray(back).sum() == 90
+        # what came back is the very same memory
+        np.asarray(a)[1] = 100
+        assert np.asarray(back)[0] == 100 and back.id == a.id
+        assert [int(np.asarray(b).sum()) for b in workers.map(double, [pool.array(np.arange(4)) for _ in range(8)])] == [12] * 8
+        workers.close()
+        workers.join()
+    requests, answers = context.Queue(), context.Queue()
+    worker = context.Process(target=answer, args=(requests, answers))
+    worker.start()
+    for i in range(5):
+        requests.put(pool.array(np.full(100, i)))
+    requests.put(None)
+    assert [answers.get() for _ in range(5)] == [0, 100, 200, 300, 400]
+    worker.join()
+    assert worker.exitcode == 0
+    for queue in (requests, answers):
+        queue.close()
+        queue.join_thread()
+    del back
+
+
+def test_executors_carry_arrays(pool):
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as workers:
+        results = [workers.submit(double, pool.array(np.full(4, i))) for i in range(4)]
+        assert [int(np.asarray(r.result()).sum()) for r in results] == [0, 6, 12, 18]
+        del results
+
+
+def test_a_pickle_is_a_token(client, pool, broker):
+    a = pool.array(np.arange(6).reshape(2, 3))
+    view = pickle.dumps(a.T)
+    b = pickle.loads(view)
+    assert np.array_equal(np.asarray(b), np.arange(6).reshape(2, 3).T) and b.id == a.id and not b.readonly
+    with pytest.raises(libshare.NotFound):
+        pickle.loads(view)  # it was for one use
+    a.publish("x")
+    r = client.lookup("x", readonly_ok=True)
+    r = pickle.loads(pickle.dumps(r))
+    assert r.readonly and r.readonly_ok
+    client.unpublish("x")
+    for wrong in (client, pool, pool.producer("c")):
+        with pytest.raises(TypeError):
+            pickle.dumps(wrong)
+    a.release()
+    with pytest.raises(libshare.Closed):
+        pickle.dumps(a)
+    gc.collect()
+    del b, r, wrong
+    libshare.client_of(client.address).close()
+
+
+@pytest.fixture(autouse=True)
+def no_client_stays(client, broker):
+    yield
+    libshare.client_of(broker.address).close()
+
+
+def test_a_forked_child_has_a_client_of_its_own(pool):
+    a = pool.array(np.arange(4))
+    here = pickle.loads(pickle.dumps(a))
+    token = pickle.dumps(a)
+    child = os.fork()
+    if child == 0:
+        try:
+            there = pickle.loads(token)
+            os._exit(0 if np.asarray(there).sum() == 6 else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert np.asarray(here).sum() == 6
+
+
+def test_names_with_everything_reach_a_spawned_process(client, pool):
+    with multiprocessing.get_context("spawn").Pool(1) as workers:
+        pool.array(np.arange(12).reshape(3, 4))[:, 1:3].publish("x")
+        assert workers.apply(look, (client.address, "x")) == [[1, 2], [5, 6], [9, 10]]
+        workers.close()
+        workers.join()
+    client.unpublish("x")
+
+
+def look(address, name):
+    with libshare.connect(address) as c:
+        return np.asarray(c.lookup(name, timeout=5)).tolist()
+
+
+def test_a_killed_process_gives_back_what_it_held(client, pool, broker):
+    pool.set_cache(0)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=hold, args=(client.address, there))
+    process.start()
+    assert here.recv() == "holds"
+    assert len(broker.inspect("buffers")) == 3
+    process.kill()
+    process.join()
+    here.close(), there.close()
+    until(lambda: broker.inspect("buffers") == [])
+
+
+def hold(address, pipe):
+    c = libshare.connect(address)
+    p = c.pool("test")
+    held = [p.alloc(1000) for _ in range(3)]
+    pipe.send("holds")
+    pipe.recv()
+    del held

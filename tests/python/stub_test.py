@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""The stub says what there is, and there is what it says; everything public is described."""
+
+import ast
+import inspect
+import os
+
+import libshare
+from libshare import _core
+
+STUB = os.path.join(os.path.dirname(libshare.__file__), "_core.pyi")
+
+
+def declared():
+    """Members by class, with those of the stub's own base classes."""
+    tree = ast.parse(open(STUB).read())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def members(node):
+        found = {}
+        for base in node.bases:
+            if isinstance(base, ast.Name) and base.id in classes:
+                found |= members(classes[base.id])
+        for item in node.body:
+            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found[item.name] = item
+            elif isinstance(item, ast.AnnAssign):
+                found[item.target.id] = item
+        return found
+
+    return {name: members(node) for name, node in classes.items()}
+
+
+def public(cls):
+    return {name for name in vars(cls) if not name.startswith("_")}
+
+
+def test_the_stub_and_the_types_have_the_same_members():
+    stub = declared()
+    types = {name: cls for name, cls in vars(_core).items() if isinstance(cls, type) and name != "Messages"}
+    for name, cls in types.items():
+        assert name in stub, name
+        said = {m for m in stub[name] if not m.startswith("_")}
+        assert said == public(cls), name
+        for m in stub[name]:
+            assert hasattr(cls, m) or m in ("__buffer__", "__init__"), (name, m)
+
+
+def test_the_stub_s_arguments_are_those_of_the_functions():
+    for name, members in declared().items():
+        cls = getattr(_core, name, None)
+        for m, node in members.items():
+            if cls is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or m.startswith("__"):
+                continue
+            if node.decorator_list:
+                continue
+            try:
+                there = inspect.signature(getattr(cls, m))
+            except ValueError:
+                continue
+            named = {a.arg for a in node.args.args + node.args.kwonlyargs + node.args.posonlyargs} - {"self"}
+            known = {p.name for p in there.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} - {"self"}
+            open_ended = any(p.kind == p.VAR_KEYWORD for p in there.parameters.values())
+            assert known <= named or not known - named, (name, m, known - named)
+            assert open_ended or named == known, (name, m, named ^ known)
+
+
+def test_everything_public_is_described():
+    for name in libshare.__all__:
+        thing = getattr(libshare, name)
+        assert thing.__doc__, name
+        if isinstance(thing, type) and thing.__module__ == "libshare._core":
+            for m in public(thing):
+                member = inspect.getattr_static(thing, m)
+                assert getattr(member, "__doc__", None), (name, m)
