@@ -14,11 +14,18 @@ from ._client import connect
 from ._core import Array, Client
 from ._extend import extend
 
-#: How long what was pickled waits for somebody to unpickle it, in seconds.
-pickle_timeout: float = 300.0
-
+_timeout = 300.0
 _lock = threading.Lock()
 _clients: dict[str, Client] = {}
+
+
+def set_pickle_timeout(seconds: float) -> None:
+    """How long what this process pickles from now on waits for somebody to unpickle it; 300 without
+    this call. It holds its memory as long."""
+    global _timeout
+    if not seconds >= 0.001:
+        raise ValueError(f"{seconds!r} is no number of seconds")
+    _timeout = seconds
 
 
 def client_of(address: str) -> Client:
@@ -40,5 +47,5 @@ def _load(address: str, token: bytes, readonly_ok: bool) -> Array:
 @extend(Array)
 class _Array:
     def __reduce__(self) -> Any:
-        token = self.export(mode="r" if self.readonly else "rw", timeout=pickle_timeout)
+        token = self.export(mode="r" if self.readonly else "rw", timeout=_timeout)
         return _load, (self.client.address, token, self.readonly_ok)

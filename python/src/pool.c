@@ -121,7 +121,7 @@ static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	static struct signature s = {
 	    "alloc", {"nbytes", "alignment", "stream", NULL}, 1, 1, {NULL}};
 	PyObject *given[3];
-	share_tensor t = SHARE_TENSOR_INIT;
+	share_tensor t; /* only what is used: this is called often */
 	uint64_t size;
 
 	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[0], &size))
@@ -130,6 +130,7 @@ static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 		PyErr_SetString(PyExc_ValueError, "so many bytes are no size");
 		return NULL;
 	}
+	t.size = sizeof(t);
 	t.dtype = SHARE_UINT8;
 	t.ndim = 1;
 	t.offset = 0;
@@ -148,13 +149,14 @@ static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	static struct signature s = {
 	    "empty", {"shape", "dtype", "alignment", "stream", NULL}, 1, 2, {NULL}};
 	PyObject *given[4];
-	share_tensor t = SHARE_TENSOR_INIT;
+	share_tensor t; /* only what is used: this is called often */
 	uint64_t size;
 	int64_t count = 1;
 	int ndim;
 
 	if (!args_spread(&s, args, n, names, given))
 		return NULL;
+	t.size = sizeof(t);
 	t.dtype = SHARE_FLOAT64;
 	t.offset = 0;
 	if (given[1] && !dtype_from(given[1], &t.dtype))

@@ -77,6 +77,20 @@ def test_a_pickle_is_a_token(client, pool, broker):
     assert np.array_equal(np.asarray(b), np.arange(6).reshape(2, 3).T) and b.id == a.id and not b.readonly
     with pytest.raises(libshare.NotFound):
         pickle.loads(view)  # it was for one use
+    libshare.set_pickle_timeout(0.001)
+    old = pickle.dumps(a)
+
+    def has_ended():
+        try:
+            pickle.loads(old)
+        except libshare.NotFound:
+            return True
+        finally:
+            libshare.set_pickle_timeout(300)
+
+    assert has_ended() or has_ended()  # for one use at most, whatever its time
+    with pytest.raises(ValueError):
+        libshare.set_pickle_timeout(0)
     a.publish("x")
     r = client.lookup("x", readonly_ok=True)
     r = pickle.loads(pickle.dumps(r))
