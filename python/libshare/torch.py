@@ -5,6 +5,10 @@
     libshare.torch.publish(t, "activations")
     u = libshare.torch.lookup(client, "activations")              # in another process: no copy
 
+    with torch.cuda.use_mem_pool(libshare.torch.mem_pool(pool)):  # what a model computes lies there
+        y = model(x)
+    libshare.torch.publish(y, "out")
+
     libshare.torch.install(pool)     # torch.multiprocessing carries CUDA tensors through the pool
 
     publish_weights(pool, "model", model)                         # one copy, for N workers
@@ -18,6 +22,7 @@ told so: ``array_of(t).record_stream(s)``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -25,6 +30,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
+from . import _core
 from ._core import Array, Client, Pool
 from ._find import array_of
 from ._pickle import client_of
@@ -34,8 +40,8 @@ from .weights import attach_weights as _attach
 from .weights import publish_weights as _publish_weights
 from .weights import sources_of as _sources_of
 
-__all__ = ["array_of", "attach_weights", "empty", "empty_like", "install", "lookup", "publish",
-           "publish_weights", "tensor_of", "to_pool", "Weights"]
+__all__ = ["array_of", "attach_weights", "collect", "empty", "empty_like", "install", "lookup", "mem_pool",
+           "publish", "publish_weights", "tensor_of", "to_pool", "Weights"]
 
 
 def tensor_of(array: Array) -> torch.Tensor:
@@ -67,13 +73,38 @@ def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
 # Names
 
 
+# Tensors of torch's own cache that were published: torch would give their memory to the next tensor
+# while others still read it.
+_kept: list[tuple[torch.Tensor, Array]] = []
+_kept_lock = threading.Lock()
+
+
+def collect() -> int:
+    """Lets go of published tensors of mem_pool() that nobody else has any more; what torch does next
+    with their memory, on the stream that they were made on, comes after all that others did. Returns
+    how many are still kept. publish() does the same."""
+    with _kept_lock:
+        _kept[:] = [pair for pair in _kept if not pair[1].reclaim(timeout=0)]
+        return len(_kept)
+
+
 def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
     """Array.publish() for a tensor that lies in a pool, or a view of one: no copy. Returns the
     version.
 
+    A tensor of mem_pool() is kept here until no name leads to it and nobody else has it any more, as
+    torch would use its memory again; so what is published is never overwritten.
+
     ValueError: it does not lie in a pool: to_pool() makes a copy that does.
     """
-    return array_of(tensor).publish(name, **options)
+    array = array_of(tensor)
+    version = array.publish(name, **options)
+    if _core._torch_has(tensor.untyped_storage().data_ptr()):
+        with _kept_lock:
+            _kept.append((tensor.detach(), array))
+    if _kept:
+        collect()
+    return version
 
 
 def lookup(client: Client, name: str, *, mode: str = "rw", **options: Any) -> torch.Tensor:
@@ -83,6 +114,38 @@ def lookup(client: Client, name: str, *, mode: str = "rw", **options: Any) -> to
     if mode == "r":
         array.readonly_ok = True
     return tensor_of(array)
+
+
+# ------------------------------------------------------------------------------------------------
+# torch's own allocations
+
+
+_mem_pools: dict[int, tuple[Pool, Any, Any]] = {}
+
+
+def mem_pool(pool: Pool) -> torch.cuda.MemPool:
+    """A torch.cuda.MemPool whose memory is the pool's, for torch.cuda.use_mem_pool(): each tensor is
+    a buffer of its own, so it can be published as it is. One pool for each device, for the life of
+    the process; asked for again, it is the same one.
+
+    NotSupported: the pool is of host memory, or this torch cannot do it (2.8 can).
+    """
+    info = pool.info()
+    if info["device"] is None:
+        raise ValueError("torch's allocator is for memory of a GPU; empty() makes tensors in a host pool")
+    probe = tensor_of(pool.empty(1, "uint8"))
+    ordinal = probe.device.index
+    if ordinal in _mem_pools:
+        if _mem_pools[ordinal][0] is not pool:
+            raise ValueError(f"torch allocates from another pool on device {ordinal} already")
+        return _mem_pools[ordinal][2]
+    _core._torch_pool(ordinal, pool)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        _core.__file__, "share_torch_allocate", "share_torch_free")
+    with torch.cuda.device(ordinal):
+        made = torch.cuda.MemPool(allocator.allocator(), no_split=True)
+    _mem_pools[ordinal] = (pool, allocator, made)
+    return made
 
 
 # ------------------------------------------------------------------------------------------------

@@ -166,6 +166,50 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 	Py_RETURN_TRUE;
 }
 
+PyDoc_STRVAR(
+    reclaim_doc,
+    "reclaim(timeout=0, stream=...)\n--\n\n"
+    "Whether this process is the only one that has the buffer, with no name, token or message "
+    "that leads\nto it; waits so many seconds for that (None: without limit). Work enqueued on the "
+    "stream afterwards then\ncomes after all that others did with the memory, so it can be used "
+    "again.");
+static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"reclaim", {"timeout", "stream", NULL}, 0, 2, {NULL}};
+	struct array *a = (struct array *)o;
+	struct stream stream;
+	PyObject *given[2], *zero;
+	share_buffer *b;
+	struct wait w;
+	int r, again;
+
+	if (!args_spread(&s, args, n, names, given) ||
+	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	zero = PyLong_FromLong(0);
+	again = zero && wait_begin(&w, given[0] ? given[0] : zero);
+	Py_XDECREF(zero);
+	if (!again)
+		return NULL;
+	do {
+		b = array_enter(a);
+		if (!b)
+			return NULL;
+		UNLOCKED(r = share_reclaim(b, wait_slice(&w), stream.p));
+		array_leave(a);
+		if (r != SHARE_ETIMEDOUT && r != SHARE_EBUSY)
+			break;
+		again = wait_again(&w);
+	} while (again > 0);
+	if (again < 0)
+		return NULL;
+	if (r == SHARE_ETIMEDOUT || r == SHARE_EBUSY)
+		Py_RETURN_FALSE;
+	if (r != 0)
+		return raise_error(r);
+	Py_RETURN_TRUE;
+}
+
 PyDoc_STRVAR(info_doc,
 	     "info()\n--\n\n"
 	     "Where its buffer lies, as a dictionary: size, segment_size, offset (bytes), "
@@ -229,6 +273,7 @@ PyMethodDef array_share_methods[] = {
     {"_set_metadata", set_metadata, METH_O, NULL},
     {"_get_metadata", get_metadata, METH_NOARGS, NULL},
     {"status", status, METH_NOARGS, status_doc},
+    {"reclaim", METHOD(reclaim), METH_FASTCALL | METH_KEYWORDS, reclaim_doc},
     {"info", info, METH_NOARGS, info_doc},
     {"recipe", recipe, METH_NOARGS, recipe_doc},
     {NULL, NULL, 0, NULL},

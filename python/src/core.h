@@ -306,6 +306,12 @@ extern const char member_messages_doc[];
 PyObject *none_if_not_ready(PyObject *m);
 
 /* ------------------------------------------------------------------------------------------- */
+/* torch_allocator.c */
+
+PyObject *torch_pool(PyObject *module, PyObject *args);
+PyObject *torch_has(PyObject *module, PyObject *address);
+
+/* ------------------------------------------------------------------------------------------- */
 /* Each type of its file                                                                       */
 
 bool client_ready(PyObject *module);
