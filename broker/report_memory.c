@@ -180,8 +180,9 @@ static json_t *describe_token(const struct token *t)
 	    report_identifier(token_id(t)), "buffer", report_identifier(buffer_id(t->buffer)),
 	    "size", report_integer(t->buffer->size), "pool",
 	    report_text(buffer_pool(t->buffer)->name), "mode", t->mode == SHARE_RDWR ? "rw" : "ro",
-	    "uses", t->uses ? json_integer(report_integer(t->uses)) : json_null(), "left_ms",
-	    t->ends_ms ? json_integer(report_integer(left)) : json_null(), "client",
+	    "uses",
+	    t->uses != SHARE_USES_UNLIMITED ? json_integer(report_integer(t->uses)) : json_null(),
+	    "left_ms", t->ends_ms ? json_integer(report_integer(left)) : json_null(), "client",
 	    report_integer(t->maker->id), "pid", report_integer(t->maker->peer.pid), "uid",
 	    report_integer(t->maker->peer.uid));
 }

@@ -31,9 +31,7 @@
 #include <sanitizer/asan_interface.h>
 #define AT_ONCE 1u /* bytes: one slot */
 #else
-#define AT_ONCE                           (16u << 10)
-#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define AT_ONCE (16u << 10)
 #endif
 
 #define WORN_KEPT 64u /* at least so many have to wait */
@@ -76,10 +74,14 @@ static size_t round_up(size_t size, size_t to)
 
 static void set_poison(struct handle *h, size_t slot, bool poison)
 {
+#ifdef SANITIZED
 	if (poison)
 		ASAN_POISON_MEMORY_REGION(h + 1, slot - sizeof(*h));
 	else
 		ASAN_UNPOISON_MEMORY_REGION(h + 1, slot - sizeof(*h));
+#else
+	(void)h, (void)slot, (void)poison;
+#endif
 }
 
 /* For others, nobody has to look at what may be anything. And what is listed is not lost for
