@@ -6,6 +6,7 @@
  */
 
 #include <dirent.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -130,6 +131,13 @@ share_client *child_connect(const char *label)
 	options.label = label;
 	check_ok(share_connect_with(broker_socket(), &options, &c));
 	return c;
+}
+
+void child_become(uid_t uid, gid_t group)
+{
+	check(setgroups(group ? 1 : 0, &group) == 0);
+	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
+	check(setresuid(uid, uid, uid) == 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -32,6 +32,9 @@ void child_exchange(struct child *self, const char *name, const void *data, size
 		    void *answer, size_t answer_size);
 /* A connection of its own. */
 share_client *child_connect(const char *label);
+/* From now on this is somebody else, in @group as well (0: in none), who needs no entry in any
+ * database. Root's children only. */
+void child_become(uid_t uid, gid_t group);
 
 /* In the test: waits until the child is at this point, and for no other. */
 void child_wait(struct child *c, const char *name);

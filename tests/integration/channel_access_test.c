@@ -7,7 +7,6 @@
  */
 
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,14 +48,6 @@ static void stop(void)
 
 TestSuite(channel_access, .init = start, .fini = stop, .timeout = 60);
 
-/* In a child: from now on this is somebody else. */
-static void become(uid_t uid, gid_t group)
-{
-	check(setgroups(group ? 1 : 0, &group) == 0);
-	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
-	check(setresuid(uid, uid, uid) == 0);
-}
-
 static void run_as(child_function function)
 {
 	child_finish(child_start(function, NULL));
@@ -81,7 +72,7 @@ static void alice_sends(struct child *self, void *data)
 	share_pool *p;
 
 	(void)data;
-	become(ALICE, 0);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	check_ok(share_pool_open(c, "alices", &p));
 	check_ok(open_in(c, SHARE_PRODUCER, "alices", 0, &ch));
@@ -118,7 +109,7 @@ static void bob_is_kept_out(struct child *self, void *data)
 	json_t *rows;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		check_error(open_in(c, SHARE_CONSUMER, NULL, flags[i], &ch), SHARE_EACCES);
@@ -163,7 +154,7 @@ static void bob_reads(struct child *self, void *data)
 
 	(void)data;
 	writing.mode = SHARE_RDWR;
-	become(BOB, CAMERA);
+	child_become(BOB, CAMERA);
 	c = child_connect("bob");
 	check_error(open_in(c, SHARE_PRODUCER, NULL, 0, &none), SHARE_EACCES);
 	check_error(open_in(c, SHARE_CONSUMER, NULL, SHARE_CHANNEL_WRITABLE, &none), SHARE_EACCES);
@@ -231,7 +222,7 @@ static void bob_tries_the_descriptors(struct child *self, void *data)
 	struct raw r;
 
 	(void)self, (void)data;
-	become(BOB, CAMERA);
+	child_become(BOB, CAMERA);
 	raw_open(&r, "bob");
 	raw_ask(&r, &open, WIRE_CHANNEL);
 	expect_read_only(r.fds.fds[1], CHANNEL_CONTROL_SIZE);
@@ -274,7 +265,7 @@ static void alice_waits(struct child *self, void *data)
 	struct raw r;
 
 	(void)data;
-	become(ALICE, 0);
+	child_become(ALICE, 0);
 	raw_open(&r, "alice");
 	open.channel_open.pool = raw_text("alices");
 	party_open(&p, &r, &open);
@@ -310,7 +301,7 @@ static void joins_all_it_may(struct child *self, void *data)
 	struct raw r;
 	char name[16];
 
-	become(*(uid_t *)data, 0);
+	child_become(*(uid_t *)data, 0);
 	raw_open(&r, "user");
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof(name), "%d", i);

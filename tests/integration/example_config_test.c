@@ -47,7 +47,7 @@ static void snippet(struct child *self, void *data)
 	share_buffer *b, *v;
 
 	(void)self, (void)data;
-	become(ALICE);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	options.kind = "host";
 	check_ok(share_pool_create(c, "frames", &options, &p));
@@ -77,7 +77,7 @@ static void visit_pools(struct child *self, void *data)
 	share_buffer *b;
 
 	(void)self, (void)data;
-	become(BOB);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_ok(share_pool_open(c, "default", &p));
 	check_ok(share_pool_get_info(p, &info));

@@ -62,7 +62,7 @@ static void play(struct child *self, void *data)
 	alarm(HANG_S);
 	scenario_fails_elsewhere(sweep_plan->error);
 	if (geteuid() == 0 && run != scenario_devices)
-		become(ALICE);
+		child_become(ALICE, 0);
 	outcome->failures = run();
 	outcome->disconnects = scenario_disconnects();
 }

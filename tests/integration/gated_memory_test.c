@@ -7,7 +7,6 @@
  * test says so.
  */
 
-#include <grp.h>
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
@@ -39,13 +38,6 @@ static void stop(void)
 }
 
 TestSuite(gated_memory, .init = start, .fini = stop, .timeout = 60);
-
-static void become(uid_t uid)
-{
-	check(setgroups(0, NULL) == 0);
-	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
-	check(setresuid(uid, uid, uid) == 0);
-}
 
 static int64_t gated_bytes(void)
 {
@@ -109,7 +101,7 @@ static void gates_what_it_can(struct child *self, void *data)
 	struct raw r;
 	uint64_t pool;
 
-	become(*(const uid_t *)data);
+	child_become(*(const uid_t *)data, 0);
 	raw_open(&r, "gater");
 	pool = raw_pool(&r, "default");
 	for (unsigned i = 0; i < 200; i++)
@@ -126,7 +118,7 @@ static void takes_its_share(struct child *self, void *data)
 	struct given given;
 	struct raw r;
 
-	become(*(const uid_t *)data);
+	child_become(*(const uid_t *)data, 0);
 	raw_open(&r, "user");
 	given = alloc(&r, raw_pool(&r, "default"), MAY);
 	child_point_with(self, "taken", &given, sizeof(given));

@@ -7,7 +7,6 @@
  */
 
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,14 +50,6 @@ static void stop(void)
 
 TestSuite(other_user, .init = start, .fini = stop, .timeout = 60);
 
-/* In a child: from now on this is somebody else. */
-static void become(uid_t uid, gid_t group)
-{
-	check(setgroups(group ? 1 : 0, &group) == 0);
-	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
-	check(setresuid(uid, uid, uid) == 0);
-}
-
 static void run_as(child_function function)
 {
 	child_finish(child_start(function, NULL));
@@ -80,7 +71,7 @@ static void alice_publishes(struct child *self, void *data)
 	share_buffer *b;
 	share_token token;
 
-	become(ALICE, 0);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	p = open_named(c, data);
 	b = allocate(p, 4096, NULL);
@@ -132,7 +123,7 @@ static void bob_uses_what_is_for_all(struct child *self, void *data)
 	int n = 0;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	/* who may not create pools may use what is there, and is told so when nothing is */
 	either.flags = SHARE_POOL_OPEN_OR_CREATE;
@@ -185,7 +176,7 @@ static void bob_is_kept_out(struct child *self, void *data)
 	int n = 0;
 
 	(void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_ok(share_watch_names(c, "", on_change, NULL, &w));
 	child_point(self, "watching");
@@ -227,7 +218,7 @@ static void carols_colleague_reads(struct child *self, void *data)
 	share_pool *p;
 
 	(void)self, (void)data;
-	become(BOB, CAMERA);
+	child_become(BOB, CAMERA);
 	c = child_connect("bob");
 	p = open_named(c, "alices");
 	check_error(share_alloc(p, 1, NULL, &none), SHARE_EACCES);
@@ -280,7 +271,7 @@ static void bob_ends_nothing_of_alices(struct child *self, void *data)
 	share_client *c;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_eq(first_token(c), 0);
 	check_error(share_revoke_id(c, alices_token), SHARE_ENOENT);
@@ -313,7 +304,7 @@ static void ends_what_is_alices(struct child *self, void *data)
 	share_client *c;
 
 	(void)self;
-	become(*(uid_t *)data, 0);
+	child_become(*(uid_t *)data, 0);
 	c = child_connect("somebody");
 	check_ok(share_unpublish(c, "alice/name"));
 	check_ok(share_revoke_id(c, first_token(c)));
@@ -367,7 +358,7 @@ static void bob_sees_his_own_account(struct child *self, void *data)
 	share_client *c;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_eq(used_by(c, BOB, "connections"), 1);
 	check_eq(used_by(c, ALICE, "connections"), -1);
@@ -432,7 +423,7 @@ static void carol_administers(struct child *self, void *data)
 	json_t *rows;
 
 	(void)self, (void)data;
-	become(CAROL, 0);
+	child_become(CAROL, 0);
 	c = child_connect("carol");
 	rows = report(c, "clients");
 	check_eq(json_array_size(rows), 3);
@@ -446,7 +437,7 @@ static void bob_sees_himself(struct child *self, void *data)
 	json_t *rows;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	rows = report(c, "clients");
 	check_eq(json_array_size(rows), 1);
@@ -484,7 +475,7 @@ static void bob_tries_the_descriptor(struct child *self, void *data)
 	int fd;
 
 	(void)self, (void)data;
-	become(BOB, CAMERA);
+	child_become(BOB, CAMERA);
 	raw_open(&r, "bob");
 	lookup.lookup.mode = SHARE_RDONLY;
 	lookup.lookup.name = raw_text("alice/name");
@@ -526,7 +517,7 @@ static void alice_makes_a_pool(struct child *self, void *data)
 	share_client *c;
 
 	(void)data;
-	become(ALICE, 0);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	options.kind = "host";
 	options.limit = 1 << 20;
@@ -545,7 +536,7 @@ static void bob_uses_alices_pools(struct child *self, void *data)
 	share_client *c;
 
 	(void)self, (void)data;
-	become(BOB, 0);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_error(share_pool_open(c, "own", &p), SHARE_EACCES);
 	check_error(share_pool_destroy(c, "own"), SHARE_ENOENT);
@@ -573,7 +564,7 @@ static void fills_its_names(struct child *self, void *data)
 	share_buffer *b;
 	char name[32];
 
-	become(*(uid_t *)data, 0);
+	child_become(*(uid_t *)data, 0);
 	c = child_connect("user");
 	b = allocate(open_named(c, "default"), 1, NULL);
 	for (int i = 0; i < 2; i++) {

@@ -441,7 +441,7 @@ static void alice_loses_access(struct child *self, void *data)
 	share_buffer *b, *v;
 
 	(void)data;
-	become(ALICE);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	p = open_pool(c);
 	b = allocate(p, 4096, NULL);

@@ -75,7 +75,7 @@ static void user(struct child *self, void *data)
 	int n = 0;
 
 	scenario_begin();
-	become(*(const uid_t *)data);
+	child_become(*(const uid_t *)data, 0);
 	o.label = "user";
 	if (!try_or(SHARE_EQUOTA, share_connect_with(broker_socket(), &o, &c)))
 		goto end;

@@ -58,7 +58,7 @@ static void bob_is_refused(struct child *self, void *data)
 	share_pool *p;
 
 	(void)self;
-	become(BOB);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	p = open_test(c);
 	check_error(share_alloc(p, UNIT, NULL, &b), SHARE_EDEVICE);
@@ -138,7 +138,7 @@ static void bob_asks(struct child *self, void *data)
 	share_pool *p;
 
 	(void)data;
-	become(BOB);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	p = open_test(c);
 	child_point(self, "asking");
@@ -153,7 +153,7 @@ static void alice_is_refused(struct child *self, void *data)
 	share_pool *p;
 
 	(void)self, (void)data;
-	become(ALICE);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	p = open_test(c);
 	check_error(share_alloc(p, UNIT, NULL, &b), SHARE_ENOMEM);

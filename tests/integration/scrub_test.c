@@ -66,7 +66,7 @@ static void alice_lends(struct child *self, void *data)
 	share_pool *p;
 
 	(void)data;
-	become(ALICE);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	p = open_test(c);
 	b = allocate(p, UNIT, NULL);
@@ -86,7 +86,7 @@ static void bob_borrows(struct child *self, void *data)
 	share_buffer *b;
 
 	(void)self;
-	become(BOB);
+	child_become(BOB, 0);
 	c = child_connect("bob");
 	check_ok(share_lookup(c, "lent", mode, 0, NULL, &b));
 	buffer_expect(b, 0xaa);
@@ -139,7 +139,7 @@ static void alice_keeps_neighbours(struct child *self, void *data)
 	share_pool *p;
 
 	(void)data;
-	become(ALICE);
+	child_become(ALICE, 0);
 	c = child_connect("alice");
 	p = open_test(c);
 	b[0] = allocate(p, UNIT / 4 + 100, NULL);

@@ -2,18 +2,10 @@
 
 /* Users, each a process of its own, who take memory of one pool after the other. */
 
-#include <grp.h>
 #include <unistd.h>
 
 #include "tests/integration/conformance.h"
 #include "tests/integration/visit.h"
-
-void become(uid_t uid)
-{
-	check(setgroups(0, NULL) == 0);
-	check(setresgid((gid_t)uid, (gid_t)uid, (gid_t)uid) == 0);
-	check(setresuid(uid, uid, uid) == 0);
-}
 
 /* One segment, and no more. */
 share_pool *scrubbed_pool(share_client *c, const char *kind)
@@ -48,7 +40,7 @@ static void visits(struct child *self, void *data)
 	share_pool *p;
 
 	(void)self;
-	become(v->user);
+	child_become(v->user, 0);
 	c = child_connect("visitor");
 	p = open_test(c);
 	b = allocate(p, v->size, NULL);

@@ -18,9 +18,6 @@ share_pool *open_test(share_client *c);
 /* All are gone, and so is everything in the pool. Gives up both. */
 void all_end(share_client *c, share_pool *p);
 
-/* In a child: from now on this is somebody else. */
-void become(uid_t uid);
-
 /* A process of this user takes so much memory, expects that value in all of it, fills it with
  * another one, and goes. */
 #define ANYTHING (-1)
