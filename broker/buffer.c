@@ -226,7 +226,11 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		}
 		lease->client = client;
 		lease->buffer = buffer;
-		client_add_lease(client, lease);
+		if (client_add_lease(client, lease) < 0) {
+			slab_free(&b->leases, lease);
+			account_subtract(client_account(client), LIMIT_LEASES, 1);
+			return -ENOMEM;
+		}
 		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
 		buffer->n_leases++;
 		buffer_ref(buffer);

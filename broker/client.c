@@ -21,6 +21,7 @@
 #include "broker/name.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
+#include "broker/stake.h"
 #include "broker/token.h"
 #include "broker/watch.h"
 #include "wire/fd.h"
@@ -127,6 +128,7 @@ void client_accept(struct broker *b, int socket)
 	c->broker = b;
 	c->peer.pidfd = -1;
 	LIST_INIT(&c->leases);
+	LIST_INIT(&c->stakes);
 	LIST_INIT(&c->pools);
 	LIST_INIT(&c->names);
 	LIST_INIT(&c->tokens);
@@ -249,18 +251,26 @@ void client_ask_to_unmap(struct client *c, uint64_t segment)
 	client_send(c, &m, NULL, 0);
 }
 
-void client_add_lease(struct client *c, struct lease *lease)
+int client_add_lease(struct client *c, struct lease *lease)
 {
+	uint64_t bytes = block_size(lease->buffer->block);
+
+	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
+		return -ENOMEM;
 	LIST_INSERT_HEAD(&c->leases, lease, of_client);
 	c->holds.leases++;
-	c->holds.bytes += block_size(lease->buffer->block);
+	c->holds.bytes += bytes;
+	return 0;
 }
 
 void client_remove_lease(struct client *c, struct lease *lease)
 {
+	uint64_t bytes = block_size(lease->buffer->block);
+
 	LIST_REMOVE(lease, of_client);
 	c->holds.leases--;
-	c->holds.bytes -= block_size(lease->buffer->block);
+	c->holds.bytes -= bytes;
+	stake_subtract(c, buffer_pool(lease->buffer), bytes);
 }
 
 struct open_pool *client_find_pool(const struct client *c, uint64_t id)

@@ -24,6 +24,7 @@ struct name;
 struct open_pool;
 struct park;
 struct scrub;
+struct stake;
 struct token;
 struct wait;
 struct watch;
@@ -76,6 +77,7 @@ struct client {
 	struct holdings held; /* when its connection ended */
 	bool quarantine_told; /* to the log */
 	LIST_HEAD(, lease) leases;
+	LIST_HEAD(, stake) stakes; /* the same, by pool */
 	LIST_HEAD(, open_pool) pools;
 	LIST_HEAD(, name) names; /* that go with it */
 	LIST_HEAD(, token) tokens;
@@ -123,7 +125,7 @@ bool client_has_page(const struct client *c, uint32_t slot);
 int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
 void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
 
-void client_add_lease(struct client *c, struct lease *lease);
+int client_add_lease(struct client *c, struct lease *lease); /* 0 or -ENOMEM */
 void client_remove_lease(struct client *c, struct lease *lease);
 
 /* One open pool handle; a client may open a pool several times. */

@@ -118,13 +118,10 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	    .hand_over = &n->fence,
 	    .tensor = n->tensor,
 	};
-	unsigned may = pool_access(buffer_pool(n->buffer), client);
+	const struct pool *p = buffer_pool(n->buffer);
 
-	if ((mode & may) != mode) {
-		snprintf(detail, detail_size, "you may not %s buffers of pool '%s'",
-			 may & ACCESS_READ ? "write" : "read", buffer_pool(n->buffer)->name);
-		return SHARE_EACCES;
-	}
+	if ((pool_access(p, client) & mode) != mode)
+		return pool_refuse(p, client, mode, detail, detail_size);
 	if ((mode & n->mode) != mode) {
 		snprintf(detail, detail_size, "'%s' is published read-only", n->text);
 		return SHARE_EACCES;
@@ -134,7 +131,7 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 
 static void answer_waits(struct name *n)
 {
-	char detail[256];
+	char detail[1024];
 
 	while (!TAILQ_EMPTY(&n->waits)) {
 		struct wait *w = TAILQ_FIRST(&n->waits);

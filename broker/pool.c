@@ -6,7 +6,6 @@
  */
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +95,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	config->access = (struct access_list){0};
 	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
 	LIST_INIT(&p->segments);
+	LIST_INIT(&p->stakes);
 	LIST_INSERT_HEAD(&b->pools, p, link);
 	if (choice) {
 		settle(p, choice);
@@ -152,6 +152,32 @@ unsigned pool_access(const struct pool *p, const struct client *client)
 	if (peer->uid == p->owner || client_is_admin(client))
 		return ACCESS_READ | ACCESS_WRITE | ACCESS_MANAGE;
 	return access_check(&p->access, peer->uid, peer->groups, peer->n_groups);
+}
+
+/* The library puts the user's name to the number at the beginning. */
+int pool_refuse(const struct pool *p, const struct client *client, unsigned needed, char *detail,
+		size_t detail_size)
+{
+	unsigned uid = client_peer(client)->uid, lacks = needed & ~pool_access(p, client);
+	const char *mode = needed & ACCESS_MANAGE  ? "\"manage\""
+			   : needed & ACCESS_WRITE ? "\"rw\""
+						   : "\"ro\" or \"rw\"";
+	const char *what = lacks & ACCESS_READ    ? "use"
+			   : lacks & ACCESS_WRITE ? "only read in"
+						  : "not destroy";
+	char who[96] = "in the broker's configuration";
+
+	/* what the configuration has made is charged to nobody */
+	if (p->charge.account)
+		snprintf(who, sizeof(who),
+			 "which user %u gives in share_pool_options.access when creating it",
+			 (unsigned)p->owner);
+	snprintf(
+	    detail, detail_size,
+	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
+	    "pool's \"access\", %s",
+	    uid, lacks & ACCESS_READ ? "not " : "", what, p->name, uid, mode, who);
+	return SHARE_EACCES;
 }
 
 /* Of a few gated blocks those that are no more, and when that does not do, of many. */
@@ -211,10 +237,12 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
 	if (size > p->limit || size > POOL_BUFFER_MAX) {
-		snprintf(detail, detail_size,
-			 "%" PRIu64 " bytes are more than pool '%s' can hold: limit %" PRIu64
-			 ", in use %" PRIu64 ", largest free block %" PRIu64,
-			 size, p->name, p->limit, p->used, pool_largest_free(p));
+		char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
+
+		snprintf(
+		    detail, detail_size, "pool '%s' can never hold a buffer of %s: at most %s",
+		    p->name, size_exact(size, wanted),
+		    size_round(p->limit < POOL_BUFFER_MAX ? p->limit : POOL_BUFFER_MAX, limit));
 		return SHARE_ENOMEM;
 	}
 	r = find_block(b, p, account, size, alignment, out);

@@ -18,6 +18,7 @@
 #include "memory/kind.h"
 
 struct broker;
+struct stake;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
 
@@ -51,6 +52,7 @@ struct pool {
 	uint64_t used;     /* bytes of blocks in use; gated ones are not */
 	uint64_t n_buffers;
 	uint64_t opens;
+	LIST_HEAD(, stake) stakes; /* what clients hold of it */
 
 	/* segments of devices are made by agents, which takes its time */
 	bool growing;
@@ -84,6 +86,10 @@ struct pool *pool_find(struct broker *b, const void *name, size_t size);
 
 /* ACCESS_... bits of a user. */
 unsigned pool_access(const struct pool *p, const struct client *client);
+/* SHARE_EACCES, and in @detail who lacks which of the @needed bits, and what would give them: of
+ * the pool's users, or of those who would be its users. */
+int pool_refuse(const struct pool *p, const struct client *client, unsigned needed, char *detail,
+		size_t detail_size);
 
 /*
  * 0, POOL_LATER (park the request in p->waits), or a SHARE_E... number with a sentence. @waited_ms:

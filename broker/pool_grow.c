@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +20,7 @@
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/pool.h"
-#include "broker/text.h"
+#include "broker/size.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned. */
 #define UNMAP_WAIT_MS 1000
@@ -302,15 +301,17 @@ void pool_grow_done(struct pool *p)
 
 static int fail_full(const struct pool *p, uint64_t size, char *detail, size_t detail_size)
 {
+	char wanted[SIZE_EXACT_MAX], largest[SIZE_EXACT_MAX];
+	char limit[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], retiring[SIZE_TEXT_MAX];
 	int n = snprintf(detail, detail_size,
-			 "pool '%s' has no room for %" PRIu64 " byte%s: limit %" PRIu64
-			 ", in use %" PRIu64 ", largest free block %" PRIu64,
-			 p->name, size, text_plural(size), p->limit, p->used, pool_largest_free(p));
+			 "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s",
+			 p->name, size_exact(size, wanted), size_round(p->limit, limit),
+			 size_round(p->used, used), size_exact(pool_largest_free(p), largest));
 
 	if (p->retiring)
 		snprintf(detail + n, detail_size - (size_t)n,
-			 "; %" PRIu64 " bytes wait for processes to unmap them (sharectl segments)",
-			 p->retiring);
+			 "; %s wait for processes to unmap them (sharectl segments)",
+			 size_round(p->retiring, retiring));
 	return SHARE_ENOMEM;
 }
 
@@ -341,12 +342,13 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	if (p->growing)
 		return POOL_LATER;
 	if (kind->segment_max && least > kind->segment_max) {
+		char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
+
 		snprintf(
 		    detail, detail_size,
-		    "%" PRIu64 " bytes are more than a buffer of kind %s can have (%" PRIu64
-		    ", above which the driver crashes those who import it): use a pool of kind "
-		    "vmm",
-		    size, kind->name, kind->segment_max);
+		    "a buffer of kind %s cannot have %s, but at most %s, above which the driver "
+		    "crashes those who import it: use a pool of kind vmm",
+		    kind->name, size_exact(size, wanted), size_round(kind->segment_max, most));
 		return SHARE_ENOTSUP;
 	}
 	if (pool_room(p) < least)

@@ -19,6 +19,7 @@
 #include "broker/request.h"
 #include "broker/scrub.h"
 #include "broker/size.h"
+#include "broker/stake.h"
 #include "broker/trim.h"
 
 #define MORE_MAX     63   /* buffers that come along with a GRANT */
@@ -59,13 +60,42 @@ static bool is_worth_a_line(const struct request *r)
 	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS);
 }
 
+/* Who holds most of a full pool, and where to look: the label as far as @viewer may see it, whom
+ * NULL stands for the operator. */
+static void say_who_holds(const struct pool *p, const struct client *viewer, char *out, size_t size)
+{
+	const struct stake *s = stake_largest(p);
+	char label[80] = "a process of another user", bytes[SIZE_TEXT_MAX];
+
+	out[0] = '\0';
+	if (p->n_buffers == 0)
+		return;
+	if (!s) {
+		snprintf(out, size,
+			 "; no process holds any of it (sharectl buffers shows what is there, and "
+			 "sharectl names what names keep)");
+		return;
+	}
+	if (s->client == viewer)
+		snprintf(label, sizeof(label), "this process");
+	else if (!viewer || viewer->admin || viewer->peer.uid == s->client->peer.uid)
+		snprintf(label, sizeof(label), "'%s'", s->client->label);
+	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)", label,
+		 (int)s->client->peer.pid, size_round(s->bytes, bytes));
+}
+
 static void refuse(struct request *r, struct pool *p, int error, const char *detail)
 {
 	struct log_client who = client_in_log(r->client);
+	char text[1024], holds[256] = "";
 
-	if (error == SHARE_ENOMEM && is_worth_a_line(r))
-		log_full(&p->refusals, &who, detail);
-	request_fail(r, error, "%s", detail);
+	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {
+		say_who_holds(p, NULL, holds, sizeof(holds));
+		snprintf(text, sizeof(text), "%s%s", detail, holds);
+		log_full(&p->refusals, &who, text);
+		say_who_holds(p, r->client, holds, sizeof(holds));
+	}
+	request_fail(r, error, "%s%s", detail, holds);
 }
 
 static void fail_quota(struct request *r)
@@ -211,7 +241,8 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	if (!(pool_access(p, r->client) & ACCESS_WRITE)) {
-		request_fail(r, SHARE_EACCES, "you may only read in pool '%s'", p->name);
+		e = pool_refuse(p, r->client, ACCESS_RW, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
 		return;
 	}
 	if (m->size == 0) {

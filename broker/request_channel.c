@@ -7,6 +7,7 @@
  */
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <share/channel.h>
@@ -253,6 +254,19 @@ void handle_channel_abandon(struct request *r)
 /* ------------------------------------------------------------------------------------------- */
 /* What messages lie in                                                                        */
 
+/* Whoever may use that pool, and so can have a buffer of it, is told which it is. */
+static void fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
+{
+	char which[SHARE_NAME_MAX + 16] = "another pool";
+
+	if (pool_access(p, r->client) & ACCESS_READ)
+		snprintf(which, sizeof(which), "pool '%s'", p->name);
+	request_fail(r, SHARE_EINVAL,
+		     "the buffer is of %s, and channel '%s' is of pool '%s': allocate what goes "
+		     "through it there, or open a channel of the buffer's pool",
+		     which, ch->name, ch->pool->name);
+}
+
 void handle_channel_segment(struct request *r)
 {
 	const struct wire_channel_segment *m = &r->m->channel_segment;
@@ -269,10 +283,7 @@ void handle_channel_segment(struct request *r)
 		return;
 	}
 	if (s->pool != member->channel->pool) {
-		request_fail(r, SHARE_EINVAL,
-			     "the buffer (in segment %" PRIx64
-			     ") is not of the channel's pool '%s'",
-			     m->segment, member->channel->pool->name);
+		fail_foreign(r, member->channel, s->pool);
 		return;
 	}
 	if (member_grant(member, s, &reply, &fd) < 0) {

@@ -121,15 +121,13 @@ static bool check_pool(struct request *r, struct pool *p)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	bool writes = m->role == SHARE_PRODUCER || m->flags & SHARE_CHANNEL_WRITABLE;
-	unsigned may = pool_access(p, r->client);
+	unsigned needed = writes ? ACCESS_RW : ACCESS_RO;
 	char detail[1024];
 	int e;
 
-	if (!(may & ACCESS_READ) || (writes && !(may & ACCESS_WRITE))) {
-		request_fail(r, SHARE_EACCES,
-			     may & ACCESS_READ ? "you may only read in pool '%s'"
-					       : "you may not use pool '%s'",
-			     p->name);
+	if ((pool_access(p, r->client) & needed) != needed) {
+		e = pool_refuse(p, r->client, needed, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
 		return false;
 	}
 	if (p->destroyed) {

@@ -53,7 +53,8 @@ static void open_existing(struct request *r, struct pool *p,
 	int e;
 
 	if (!(pool_access(p, r->client) & ACCESS_READ)) {
-		request_fail(r, SHARE_EACCES, "you may not use pool '%s'", p->name);
+		e = pool_refuse(p, r->client, ACCESS_READ, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
 		return;
 	}
 	e = pool_resolve(r->broker, p, detail, sizeof(detail));
@@ -270,8 +271,9 @@ void handle_pool_create(struct request *r)
 	if (!r->client->admin && !principal_match(&r->broker->config->create_pools, peer->uid,
 						  peer->groups, peer->n_groups)) {
 		request_fail(r, SHARE_EACCES,
-			     "the broker's configuration does not let you create pools "
-			     "(\"create_pools\")");
+			     "user %u may not create pools: \"create_pools\" in the broker's "
+			     "configuration says who may",
+			     (unsigned)peer->uid);
 		return;
 	}
 	if (p) {
@@ -301,6 +303,7 @@ void handle_pool_close(struct request *r)
 void handle_pool_destroy(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_destroy.name;
+	char detail[1024];
 	struct pool *p;
 
 	if (!request_name(r, name))
@@ -312,7 +315,8 @@ void handle_pool_destroy(struct request *r)
 		return;
 	}
 	if (!(pool_access(p, r->client) & ACCESS_MANAGE)) {
-		request_fail(r, SHARE_EACCES, "you may not destroy pool '%s'", p->name);
+		pool_refuse(p, r->client, ACCESS_MANAGE, detail, sizeof(detail));
+		request_fail(r, SHARE_EACCES, "%s", detail);
 		return;
 	}
 	trim_end(r->broker, p);

@@ -104,8 +104,8 @@ void handle_import(struct request *r)
 		return;
 	}
 	if ((pool_access(p, r->client) & g.mode) != g.mode) {
-		request_fail(r, SHARE_EACCES, "a token does not replace access to pool '%s'",
-			     p->name);
+		e = pool_refuse(p, r->client, g.mode, detail, sizeof(detail));
+		request_fail(r, e, "a token does not replace access: %s", detail);
 		return;
 	}
 	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));

@@ -17,7 +17,6 @@
  * now and then while there are any.
  */
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include <share/share.h>
@@ -25,6 +24,7 @@
 #include "broker/broker.h"
 #include "broker/pool.h"
 #include "broker/reuse.h"
+#include "broker/size.h"
 #include "wire/wire.h"
 
 /* How long an allocation waits for work that others left running. */
@@ -100,17 +100,18 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 
 int reuse_wait(struct pool *p, uint64_t size, uint64_t waited_ms, char *detail, size_t detail_size)
 {
+	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
+	    used[SIZE_TEXT_MAX];
+
 	if (p->gated.n == 0 || size + p->used > p->limit ||
 	    (p->reuse == SHARE_REUSE_GATE && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
 	if (waited_ms < USERS_WAIT_MS)
 		return pool_wait(p, USERS_WAIT_MS - waited_ms);
 	snprintf(detail, detail_size,
-		 "pool '%s' has no room for %" PRIu64
-		 " bytes: its last users' work still runs on "
-		 "%" PRIu64
-		 " bytes, and the pool hands those out only when it is done (limit "
-		 "%" PRIu64 ", in use %" PRIu64 ")",
-		 p->name, size, p->gated.bytes, p->limit, p->used);
+		 "pool '%s' has no room for %s: its last users' work still runs on %s, which the "
+		 "pool hands out only when that is done (limit %s, in use %s)",
+		 p->name, size_exact(size, wanted), size_round(p->gated.bytes, gated),
+		 size_round(p->limit, limit), size_round(p->used, used));
 	return SHARE_EAGAIN;
 }

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broker/text.h"
+
 static const struct {
 	const char *name;
 	unsigned shift;
@@ -128,6 +130,20 @@ char *size_round(uint64_t bytes, char out[static SIZE_TEXT_MAX])
 		snprintf(out, SIZE_TEXT_MAX, "%" PRIu64 "%s", bytes >> u * 10, names[u]);
 	else
 		snprintf(out, SIZE_TEXT_MAX, "%.1f%s", rounded, names[u]);
+	return out;
+}
+
+char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX])
+{
+	char rounded[SIZE_TEXT_MAX];
+
+	size_round(bytes, rounded);
+	if (bytes >= KIB && !strchr(rounded, '.'))
+		snprintf(out, SIZE_EXACT_MAX, "%s", rounded);
+	else if (bytes < MIB)
+		snprintf(out, SIZE_EXACT_MAX, "%" PRIu64 " byte%s", bytes, text_plural(bytes));
+	else
+		snprintf(out, SIZE_EXACT_MAX, "%" PRIu64 " bytes (%s)", bytes, rounded);
 	return out;
 }
 

@@ -37,6 +37,12 @@ char *size_format(uint64_t bytes, char out[static SIZE_TEXT_MAX]);
 /** The same for people who want to know how much it is, not exactly: "1.9GiB", "1000B". */
 char *size_round(uint64_t bytes, char out[static SIZE_TEXT_MAX]);
 
+#define SIZE_EXACT_MAX 56
+
+/** Exactly, for people: "64KiB", "65537 bytes", "5000000000 bytes (4.7GiB)". Returns
+ * @out. */
+char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
+
 /**
  * Reads member @path->key of @object, an integer of bytes or a string as above. If it is not there
  * @out stays as it is; @zero says whether it may be 0. Returns 0 or CONFIG_EINVALID.

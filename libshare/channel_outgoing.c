@@ -12,7 +12,7 @@
 #include "libshare/segment.h"
 #include "libshare/stream.h"
 
-/* Whether it is of the channel's pool. The broker says which it is of. */
+/* Whether it is of the channel's pool. If not, the broker says which it is of. */
 static int check_pool(share_channel *ch, const share_buffer *b)
 {
 	int r;

@@ -7,9 +7,11 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <share/share.h>
 
@@ -78,12 +80,18 @@ int fail_system(int r, const char *what)
 	return fail(SHARE_ESYSTEM, "%s: %s", what, strerror(-r));
 }
 
-int fail_remote(int error, const void *text, size_t size)
+/* The broker looks no names up, so it says "user 1000 may not ...". */
+int fail_remote(int error, const char *text)
 {
-	/* numbers of a newer broker are passed on; 0 or positive would look like success */
-	if (error >= 0)
-		return fail(SHARE_EPROTO, "the broker sent an error without a number");
-	return fail(error, "%.*s", (int)size, (const char *)text);
+	struct passwd entry, *found = NULL;
+	char space[1024];
+	unsigned uid;
+	int n = 0;
+
+	if (error == SHARE_EACCES && sscanf(text, "user %u%n", &uid, &n) == 1 && uid == geteuid() &&
+	    getpwuid_r(uid, &entry, space, sizeof(space), &found) == 0 && found)
+		return fail(error, "user %s (%u)%s", entry.pw_name, uid, text + n);
+	return fail(error, "%s", text);
 }
 
 int fail_struct(const size_t *size, size_t wanted, const char *type)

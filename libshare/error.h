@@ -10,7 +10,8 @@ int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)
 /* @text is kept, not copied: for what is no error but an answer, on the way of messages. */
 int fail_constant(int error, const char *text);
 int fail_system(int negative_errno, const char *what);
-int fail_remote(int error, const void *text, size_t size);
+/* What the broker answered. */
+int fail_remote(int error, const char *text);
 int fail_fork(void);
 
 /* A struct of the caller's, which begins with its size: 0, or SHARE_EINVAL with what initialises

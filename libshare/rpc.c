@@ -345,7 +345,7 @@ static int result(share_client *c, const struct call *call)
 {
 	if (call->error == SHARE_EDISCONNECTED)
 		return client_lost(c);
-	return call->error ? fail(call->error, "%s", call->detail) : 0;
+	return call->error ? fail_remote(call->error, call->detail) : 0;
 }
 
 static void wait_for_reader_locked(share_client *c, int timeout_ms)

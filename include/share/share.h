@@ -393,8 +393,8 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  *                the legacy default stream
  * @param out     the buffer, to be given up with share_release(). It holds the client, not the pool
  *                handle
- * @retval SHARE_ENOMEM   the pool is full; the detail names its limit, the bytes in use and the
- *                        largest free block
+ * @retval SHARE_ENOMEM   the pool is full; the detail names its limit, what is in use, the largest
+ *                        free block and who holds most
  * @retval SHARE_EAGAIN   too much unfinished work is still using the memory
  * @retval SHARE_EINVAL   size 0 or an impossible alignment
  * @retval SHARE_EACCES   the pool is read-only for this user

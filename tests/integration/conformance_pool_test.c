@@ -94,13 +94,11 @@ ConformanceTest(a_full_pool_says_what_is_in_it)
 	share_buffer *a = allocate(p, UNIT, NULL), *b = allocate(p, UNIT - 65536, NULL), *none;
 
 	check_error(share_alloc(p, 65537, NULL, &none), SHARE_ENOMEM);
-	check_detail("'test'");
-	check_detail("limit 4194304");
-	check_detail("in use 4128768");
-	check_detail("largest free block 65536");
+	check_detail(
+	    "pool 'test' has no room for 65537 bytes: limit 4MiB, in use 3.9MiB, largest "
+	    "free block 64KiB; this process");
 	check_error(share_alloc(p, 3 * UNIT, NULL, &none), SHARE_ENOMEM);
-	check_detail("'test'");
-	check_detail("limit 4194304");
+	check_detail("pool 'test' can never hold a buffer of 6MiB: at most 4MiB");
 	check_ok(share_release(allocate(p, 65536, NULL), NULL));
 	check_ok(share_release(a, NULL));
 	check_ok(share_release(b, NULL));
@@ -171,7 +169,7 @@ ConformanceTest(neighbours_that_are_released_become_one_block)
 		for (int i = 0; i < 16; i += 2)
 			check_ok(share_release(b[i], NULL));
 		check_error(share_alloc(p, UNIT / 8, NULL, &whole), SHARE_ENOMEM);
-		check_detail("largest free block 131072");
+		check_detail("largest free block 128KiB");
 		for (int i = 1; i < 16; i += 2)
 			check_ok(share_release(b[i], NULL));
 		whole = allocate(p, UNIT, NULL);

@@ -262,6 +262,21 @@ Test(size, a_size_is_written_in_its_largest_whole_unit)
 	cr_assert_str_eq(size_format(UINT64_MAX, text), "18446744073709551615");
 }
 
+Test(size, is_exact_for_people)
+{
+	char text[SIZE_EXACT_MAX];
+
+	cr_assert_str_eq(size_exact(0, text), "0 bytes");
+	cr_assert_str_eq(size_exact(1, text), "1 byte");
+	cr_assert_str_eq(size_exact(1023, text), "1023 bytes");
+	cr_assert_str_eq(size_exact(1024, text), "1KiB");
+	cr_assert_str_eq(size_exact(65537, text), "65537 bytes");
+	cr_assert_str_eq(size_exact(MIB + 1, text), "1048577 bytes (1.0MiB)");
+	cr_assert_str_eq(size_exact(3 * MIB, text), "3MiB");
+	cr_assert_str_eq(size_exact(UINT64_C(5000000000), text), "5000000000 bytes (4.7GiB)");
+	cr_assert_str_eq(size_exact(UINT64_MAX, text), "18446744073709551615 bytes (16.0EiB)");
+}
+
 Test(size, is_rounded_for_people)
 {
 	char text[SIZE_TEXT_MAX];
