@@ -81,6 +81,13 @@ for file in include/share/share.h "$unit" lib/systemd/system/share-broker.socket
 	share/man/man3/share_alloc.3 share/man/man5/share-broker.conf.5 share/man/man7/libshare.7; do
 	[[ -e $prefix/$file ]] || fail "$file was not installed"
 done
+if command -v doxygen >/dev/null; then
+	grep -q '^\.Fa "uint64_t size"' "$prefix/share/man/man3/share_alloc.3" ||
+		fail "share_alloc(3) does not show share_alloc()"
+fi
+if command -v doxygen >/dev/null && command -v mandoc >/dev/null; then
+	[[ -s $(find "$prefix/share/doc" -name share_alloc.3.html) ]] || fail "there is no HTML"
+fi
 if grep -rlE "$build|$scratch/made" "$PKG_CONFIG_PATH" "$libdir/cmake" "$prefix/include"; then
 	fail "these files remember where they were made"
 fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The manual is complete: libshare(7) has every public function, under the header that declares it,
-# every error code, and every variable that is read from the environment; share-broker.conf(5) has
-# every key that the parser knows. Neither has one more. And the pages are proper manual pages, as
+# The manual is complete: libshare(7) leads to every public function, under the header that declares
+# it, and to every type; it has every error code, and every variable that is read from the
+# environment; share-broker.conf(5) has every key that the parser knows. Neither has one more. And the pages are proper manual pages, as
 # far as mandoc, or else man, can tell.
 #
 # usage: manual_test.sh [ROOT]
@@ -44,9 +44,17 @@ done >"$scratch/there"
 awk '
 	/^\.Ss </ { gsub(/[<>]/, ""); header = $2 }
 	/^\.Sh / { header = "" }
-	/^\.It Fn / && header { for (i = 3; i <= NF; i++) if ($i ~ /^share_/) print header, $i }
-' $library >"$scratch/told"
+	/^\.Xr / && header { for (i = 2; i <= NF; i++) if ($i ~ /^share_/) print header, $i }
+' $library >"$scratch/links"
+grep -wFf <(printf '%s\n' "${functions[@]}") "$scratch/links" >"$scratch/told"
 compare "function" $library
+
+# A type that is called like a function is told on the same page.
+sed -nE 's/^(typedef )?(struct|enum) (share_[a-z_]+)( share_[a-z_]+;| \{)$/\3/p
+	s/^typedef .*\(\*(share_[a-z_]+)\)\(.*/\1/p' include/share/*.h |
+	grep -vxFf <(printf '%s\n' "${functions[@]}") >"$scratch/there"
+grep -vwFf <(printf '%s\n' "${functions[@]}") "$scratch/links" | cut -d' ' -f2 >"$scratch/told"
+compare "type" $library
 
 sed -nE 's/^.*X\((SHARE_E[A-Z]+), -[0-9]+,.*/\1/p' include/share/error.h >"$scratch/there"
 sed -nE 's/^\.It Er ([A-Z_]+).*/\1/p' $library >"$scratch/told"
@@ -72,7 +80,7 @@ sed -nE 's/^\.It Cm ([a-z_]+) .*/\1/p' $configuration >"$scratch/told"
 compare "key" $configuration
 
 # Style is a matter of taste, and other pages may not be installed here.
-for page in docs/*.[1-9]; do
+for page in docs/*.[1-9]; do # those of section 3 are pages_test's
 	if command -v mandoc >/dev/null; then
 		mandoc -Tlint -Wwarning "$page" >"$scratch/lint" 2>&1 || true
 	elif command -v groff >/dev/null && command -v man >/dev/null; then

@@ -127,7 +127,7 @@ typedef struct share_connect_options {
  * @retval SHARE_ENOBROKER  nobody listens there
  * @retval SHARE_EPROTO     no version of the protocol in common
  * @retval SHARE_EACCES     the broker does not want this user
- * @retval SHARE_EQUOTA     or not so often
+ * @retval SHARE_EQUOTA     or not as often as that
  *
  * @par Example
  * @code
@@ -385,7 +385,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * current context is of another device, that device gets access: so have the context current that
  * is going to use the memory.
  *
- * The last four errors are of GPU memory, here and wherever a buffer is acquired.
+ * The last three errors are of GPU memory, here and wherever a buffer is acquired.
  *
  * @param p       where from
  * @param size    bytes, at least 1
