@@ -550,8 +550,6 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * @param b           a buffer
  * @param timeout_ms  how long to wait; 0 does not, SHARE_WAIT_FOREVER has no limit
  * @param stream      what the next work on the memory is enqueued on
- *
- * @return 0, or
  * @retval SHARE_EBUSY      others have it, and the time limit was 0
  * @retval SHARE_ETIMEDOUT  others still have it, or their work is not done
  * @retval SHARE_EINVAL     also: the buffer is on loan with a message: share_retain() it, and
@@ -571,11 +569,9 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
  * @param b         a buffer
  * @param stream    looked at when the callback is due: it has to live until then
  * @param callback  runs once, with 0 when work enqueued on the stream comes after that of all
- * others
+ *                  others
  * @param data      given to the callback
  * @param out       NULL, or where a handle for share_cancel() goes
- *
- * @return 0, or
  * @retval SHARE_EQUOTA  this user waits for too much (limit "waits")
  */
 int share_reclaim_async(share_buffer *b, void *stream, share_status_callback callback, void *data,
