@@ -255,7 +255,7 @@ ConformanceTest(clean_waits_a_second_for_others_and_then_says_what_it_waited_for
 	later = finish_asker(asker);
 	check_eq(later.type, WIRE_ERROR);
 	check_eq(later.error, SHARE_EAGAIN);
-	check(strstr(later.detail, "its last users' work still runs on 2097152 bytes"));
+	check(strstr(later.detail, "its last users' work still runs on 2MiB"));
 	finish_work(worker);
 	end_worker(worker);
 	end(c, p);

@@ -13,7 +13,7 @@
 
 #include "tests/unit/suballocator_model.h"
 
-TestSuite(suballocator, .timeout = 30);
+TestSuite(suballocator, .timeout = 110);
 
 /* ---- running out of descriptors ---- */
 
