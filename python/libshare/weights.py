@@ -51,7 +51,7 @@ class Source:
 
     def __init__(self, dtype: str, shape: tuple[int, ...], key: Any = None):
         self.dtype, self.shape = dtype, shape
-        self.nbytes = math.prod(shape) * ((code(dtype) & 0xFF) // 8)
+        self.nbytes = _bytes(dtype, shape)
         #: Two with the same key, which is not None, are one tensor under two names.
         self.key = key
 
@@ -275,10 +275,10 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
             continue
         parts.append(whole)
         try:
-            arrays = {tensor: parts[part][offset:].view("uint8")[: _bytes(dtype, shape)]
-                      .view(dtype).reshape(*shape) if shape else
-                      parts[part][offset : offset + _bytes(dtype, ())].view(dtype).reshape(())
-                      for tensor, dtype, shape, part, offset in manifest["tensors"]}
+            arrays = {
+                tensor: parts[part][offset : offset + _bytes(dtype, shape)].view(dtype).reshape(shape)
+                for tensor, dtype, shape, part, offset in manifest["tensors"]
+            }
         except (KeyError, TypeError, ValueError, IndexError) as e:
             raise WeightsError(f"{name!r} leads to weights that make no sense: {e}") from e
         return Weights(arrays, client, name, last.version, manifest.get("metadata"))
