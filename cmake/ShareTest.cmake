@@ -34,7 +34,7 @@ function(share_add_program_test name)
       "share_add_program_test(${name}): needs COMMAND, NEEDS, LABELS and TIMEOUT only")
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 300)
   endif()
 
   list(POP_FRONT arg_COMMAND program)

@@ -29,10 +29,14 @@
 #define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
 #define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
 
-static int nothing_yet(int timeout_ms)
+static int nothing_yet(const share_channel *ch, int timeout_ms)
 {
 	if (timeout_ms == LOOK_ONLY)
 		return SHARE_EAGAIN;
+	if (ch->slow)
+		return fail_constant(timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT,
+				     "there is no message of the producers that are known, but the "
+				     "broker has not answered who else has come");
 	return timeout_ms == 0
 		   ? fail_constant(SHARE_EAGAIN, "there is no message")
 		   : fail_constant(SHARE_ETIMEDOUT, "no message came within the time limit");
@@ -191,7 +195,8 @@ static int look_locked(share_channel *ch, share_message *out)
 	channel_wake_producers_locked(ch);
 	if (++ch->looks % LOOKS == 0)
 		channel_look_for_deaths_locked(ch);
-	return ch->some_gone ? look_for_ends_locked(ch) : 0;
+	/* while the broker takes its time, the last one that we know need not be the last */
+	return ch->some_gone && !ch->slow ? look_for_ends_locked(ch) : 0;
 }
 
 static void sleep_for_a_slice_locked(share_channel *ch, const struct ring_sleep *s, int left)
@@ -289,7 +294,7 @@ static int wait_locked(share_channel *ch, int timeout_ms, int64_t deadline, shar
 		if (r == 0)
 			r = look_locked(ch, out);
 	}
-	return r == 0 ? nothing_yet(timeout_ms) : r;
+	return r == 0 ? nothing_yet(ch, timeout_ms) : r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

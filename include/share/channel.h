@@ -266,7 +266,8 @@ typedef struct share_message {
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where it will be worked on
  * @param out         the message, to be given back with share_ack()
- * @retval SHARE_EAGAIN      there is none, and the time limit was 0
+ * @retval SHARE_EAGAIN      there is none, and the time limit was 0; share_error_detail() says so
+ *                           when the broker has not answered who else has come
  * @retval SHARE_ETIMEDOUT   there was none in time
  * @retval SHARE_EPIPE       the last producer has closed the channel; it is said once, the next
  * call waits for a new one

@@ -29,4 +29,5 @@ check --seed 6 --channels 85
 check --channels 85 --kill=30 --hang-up --processes 5
 check --kill=15 --hang-up --pause 20000 --streams 12 --processes 6
 check --seed 5 --kill --hang-up --reuse clean
+check --freeze 1500 --channels 85 --steps $((steps / 10))
 [ "$kind" = host ] || SHARE_HOST_FENCES=1 check --seed 4 --kill

@@ -28,6 +28,7 @@ enum {
 	OPTION_POOL,
 	OPTION_PAUSE,
 	OPTION_REUSE,
+	OPTION_FREEZE,
 	OPTION_CHANNELS
 };
 
@@ -39,6 +40,8 @@ static const struct argp_option described[] = {
     {"seed", 'S', "NUMBER", 0, "of everything that is random (default: another one each time)", 0},
     {"kill", OPTION_KILL, "STEPS", OPTION_ARG_OPTIONAL,
      "kill a random process, or the agent, each so many steps (60), more or less", 0},
+    {"freeze", OPTION_FREEZE, "MILLISECONDS", 0,
+     "stop the broker now and then, for so long at most", 0},
     {"hang-up", OPTION_HANG_UP, NULL, 0, "have some processes hang up and live on", 0},
     {"seconds", OPTION_SECONDS, "N", 0, "stop then, however many steps were made", 0},
     {"stuck-after", OPTION_STUCK, "SECONDS", 0,
@@ -89,6 +92,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPTION_KILL:
 		o->kill = arg ? (unsigned)number(arg, 1000000, state) : STEPS_TO_KILL;
+		break;
+	case OPTION_FREEZE:
+		o->freeze_ms = (unsigned)number(arg, 5000, state);
 		break;
 	case OPTION_HANG_UP:
 		o->hang_up = true;

@@ -237,6 +237,9 @@ void view_nothing(struct worker *w, unsigned channel, const struct sent_before *
 
 	if (channel_sorts[channel].mode != SHARE_BROADCAST)
 		return;
+	/* whoever came while the broker was stopped is not known */
+	if (strstr(share_error_detail(), "the broker has not answered"))
+		return;
 	/* it may have one, of which the producer's work is not done */
 	if (share_channel_get_stats(w->traffic->receiving[channel].channel, &stats) != 0 ||
 	    stats.received > w->traffic->receiving[channel].received)

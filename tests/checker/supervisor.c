@@ -26,6 +26,8 @@
 #define LOOK_MS    5
 #define ROWS_SHOWN 40
 
+#define STEPS_TO_FREEZE 60
+
 struct process {
 	pid_t pid; /* 0: none */
 	unsigned incarnation;
@@ -43,7 +45,9 @@ struct supervisor {
 	pid_t dead[2 * WORKERS_MAX]; /* of which the broker may not know */
 	unsigned n_dead;
 	unsigned running, kills, agent_kills;
-	uint64_t next_kill; /* at this many steps */
+	uint64_t next_kill;   /* at this many steps */
+	uint64_t next_freeze; /* likewise */
+	int64_t thaw_ms;      /* when the broker goes on; 0: it is not stopped */
 	int64_t end_ms;
 	pid_t broker;
 	enum ending ending;
@@ -120,6 +124,12 @@ static void choose_next_kill(struct supervisor *s)
 		       dice_roll(&s->dice, 2 * s->board->options.kill + 1);
 }
 
+static void choose_next_freeze(struct supervisor *s)
+{
+	s->next_freeze =
+	    atomic_load(&s->board->claimed) + 1 + dice_roll(&s->dice, 2 * STEPS_TO_FREEZE + 1);
+}
+
 struct supervisor *supervisor_start(struct board *board, int board_fd, share_client *client)
 {
 	static struct supervisor s;
@@ -132,6 +142,7 @@ struct supervisor *supervisor_start(struct board *board, int board_fd, share_cli
 	s.end_ms =
 	    board->options.seconds ? now_ms() + board->options.seconds * INT64_C(1000) : INT64_MAX;
 	choose_next_kill(&s);
+	choose_next_freeze(&s);
 	for (unsigned i = 0; i < board->options.processes; i++)
 		start_worker(&s, i);
 	return &s;
@@ -178,6 +189,28 @@ static void kill_somebody(struct supervisor *s)
 	kill(p->pid, SIGKILL);
 	p->killed = true;
 	s->kills++;
+}
+
+static bool is_over(const struct supervisor *s)
+{
+	uint64_t most = s->board->options.steps;
+
+	return atomic_load(&s->board->stop) || (most && atomic_load(&s->board->claimed) >= most);
+}
+
+/* As it is on a machine that has too much to do. Whoever asks the broker waits. */
+static void freeze_or_thaw(struct supervisor *s)
+{
+	int64_t now = now_ms();
+
+	if (s->thaw_ms == 0 && !is_over(s) && atomic_load(&s->board->claimed) >= s->next_freeze) {
+		kill(s->broker, SIGSTOP);
+		s->thaw_ms = now + 1 + (int64_t)dice_roll(&s->dice, s->board->options.freeze_ms);
+	} else if (s->thaw_ms != 0 && (now >= s->thaw_ms || is_over(s))) {
+		kill(s->broker, SIGCONT);
+		s->thaw_ms = 0;
+		choose_next_freeze(s);
+	}
 }
 
 static void kill_all(struct supervisor *s)
@@ -286,13 +319,6 @@ static void set_ending(struct supervisor *s, enum ending ending)
 	atomic_store(&s->board->stop, true);
 }
 
-static bool is_over(const struct supervisor *s)
-{
-	uint64_t most = s->board->options.steps;
-
-	return atomic_load(&s->board->stop) || (most && atomic_load(&s->board->claimed) >= most);
-}
-
 /* Who did not say goodbye is dead, and the broker will find out. */
 static void remember_dead(struct supervisor *s, unsigned index, pid_t pid, bool said_goodbye)
 {
@@ -376,7 +402,10 @@ enum ending supervisor_run(struct supervisor *s)
 	while (s->running > 0) {
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
 		reap(s);
-		settle_dead(s);
+		if (s->board->options.freeze_ms)
+			freeze_or_thaw(s);
+		if (s->thaw_ms == 0)
+			settle_dead(s);
 		if (now_ms() >= s->end_ms)
 			atomic_store(&s->board->stop, true);
 		if (s->board->options.kill && !is_over(s) &&
@@ -385,12 +414,16 @@ enum ending supervisor_run(struct supervisor *s)
 		for (unsigned i = 0; i < s->board->options.processes; i++) {
 			if (!is_stuck(s, i))
 				continue;
+			if (s->thaw_ms != 0)
+				kill(s->broker, SIGCONT);
 			tell_stuck(s);
 			set_ending(s, ENDING_STUCK);
 			kill_all(s);
 			break;
 		}
 	}
+	if (s->thaw_ms != 0)
+		kill(s->broker, SIGCONT);
 	if (atomic_load(&s->board->wrong) > 0 && s->ending != ENDING_STUCK)
 		s->ending = ENDING_WRONG;
 	close(s->tokens[0]);
