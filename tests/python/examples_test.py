@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""The programs of examples/python as their users run them, and what they say."""
+
+import os
+import subprocess
+import sys
+
+EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
+
+
+def run(program, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, os.path.join(EXAMPLES, program), *map(str, arguments)], text=True, cwd="/",
+        env={**os.environ, **environment}, capture_output=True, timeout=240)
+
+
+def said(program, *arguments, **environment):
+    """The last line of what it says, when all goes well."""
+    done = run(program, *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()[-1]
+
+
+def test_frames_are_found_where_they_were_drawn():
+    assert said("frames.py", 40) == f"frames: ok frames=40 bytes={40 * 1080 * 1920 * 3}"
+
+
+def test_frames_of_two_runs_on_one_broker(broker):
+    for _ in range(2):
+        assert said("frames.py", 3, SHARE_SOCKET=broker.address).startswith("frames: ok frames=3 ")
+    for what in ("buffers", "channels"):
+        assert broker.inspect(what) == []
+    assert "frames" not in [row["pool"] for row in broker.inspect("pools")]
