@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# An environment for the tests of the Python package: fresh, with NumPy, pytest and the wheel; or, as
-# an extension with sanitizers is not for a wheel, with the package from the tree and that extension.
+# An environment for the tests of the Python package: fresh, with NumPy, cuda-bindings, pytest and the
+# wheel; or, as an extension with sanitizers is not for a wheel, with the package from the tree and
+# that extension.
 #
 # usage: environment.sh FOLDER [EXTENSION]
 
@@ -13,7 +14,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$folder"
 mkdir -p "$folder/staged"
 "${PYTHON:-python3}" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet numpy pytest
+"$folder/venv/bin/pip" install --quiet numpy cuda-bindings pytest
 
 if [[ -n ${2:-} ]]; then
 	mkdir "$folder/staged/libshare"

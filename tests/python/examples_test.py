@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The programs of examples/python as their users run them, and what they say."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+
+import pytest
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
 
@@ -32,3 +36,10 @@ def test_frames_of_two_runs_on_one_broker(broker):
     for what in ("buffers", "channels"):
         assert broker.inspect(what) == []
     assert "frames" not in [row["pool"] for row in broker.inspect("pools")]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="there is no torch here")
+def test_workers_change_versions_and_go_on_when_one_is_killed():
+    assert re.fullmatch(
+        r"worker_pool: ok kind=host workers=2 killed=1 versions=2 copies_of_each=1 requests=\d+ again=\d+",
+        said("worker_pool.py", "--workers", 2, "--kind", "host"))

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""worker_pool: N inference workers in PyTorch, and one copy of the weights between them.
+
+    worker_pool.py [--workers N] [--kind KIND]
+
+The parent publishes the weights of a perceptron under a name. Each worker makes the network without
+any memory of its own, attaches the weights to it, where they lie, and answers the requests of a
+service. Requests and answers are tensors in the pool: on a GPU nothing goes through the host.
+
+Then the parent publishes a new version, under the running workers. Each learns of it by a watch and
+changes over between two requests, and the old version is gone when the last one has. At last a worker
+is killed with requests in hand. The others answer these too: no request is lost.
+
+Each answer says which version it was made from, and the parent compares it with what it computes
+itself.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import threading
+
+import torch
+
+import libshare
+import libshare.torch
+from libshare.torch import array_of, attach_weights, publish_weights, to_pool
+
+NAME = "perceptron"  # of the pool, the weights and the service
+WIDTH, WIDEST = 1024, 2048
+TIMEOUT = 60.0  # seconds; only so that a pool that is stuck ends
+
+
+def network():
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDEST), torch.nn.ReLU(),
+        torch.nn.Linear(WIDEST, WIDEST), torch.nn.ReLU(),
+        torch.nn.Linear(WIDEST, WIDTH),
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+# A worker
+
+
+class Model:
+    """The network, with the newest weights there are."""
+
+    def __init__(self, client):
+        self._client = client
+        self._lock = threading.Lock()
+        with torch.device("meta"):  # shapes alone
+            self._network = network()
+        self._take_newest()
+
+    def _take_newest(self):
+        weights = attach_weights(self._client, NAME, timeout=TIMEOUT)
+        with self._lock:  # between two requests
+            weights.load_into(self._network)
+            self._weights = weights
+
+    def follow(self, watch):
+        for change in watch:
+            if change.change != "unpublished":
+                self._take_newest()
+
+    def __call__(self, x):
+        """What the network answers, and a description of the weights that were in it."""
+        with self._lock, torch.inference_mode():
+            first = next(iter(self._weights.arrays.values()))
+            return self._network(x), {"version": self._weights.version, "buffer": first.id}
+
+
+def work():
+    torch.set_num_threads(1)  # the workers are what runs side by side
+    with (
+        libshare.connect(label="worker") as client,
+        client.pool(NAME) as pool,
+        client.watch(NAME) as watch,  # before the weights are looked up, so as to miss no version
+        # requests are read-only memory, which torch cannot be told: this is our word to keep to it
+        client.worker(NAME, pool, readonly_ok=True) as worker,
+    ):
+        model = Model(client)
+        threading.Thread(target=model.follow, args=(watch,)).start()  # ends with the watch
+        for request in worker:  # ends when the last caller has left
+            y, meta = model(torch.from_dlpack(request.array))
+            meta |= {"pid": os.getpid(), "again": request.deliveries > 1}
+            request.reply(array_of(to_pool(pool, y)), meta=meta)
+
+
+# ------------------------------------------------------------------------------------------------
+# The parent
+
+
+class Parent:
+    def __init__(self, client, pool, workers):
+        self.pool = pool
+        self.device = "cuda" if pool.on_gpu else "cpu"
+        self.caller = client.service(NAME, pool, readonly_ok=True)
+        self.workers = workers
+        self.models = {}  # by version of their weights
+        self.buffers = {}  # in which the workers have these
+        self.requests = 0
+        self.again = 0  # those that a worker died with, and another one answered
+
+    def publish(self):
+        model = network().to(self.device)
+        version = publish_weights(self.pool, NAME, model)
+        self.models[version] = model
+        return version
+
+    def ask(self, n, meanwhile=lambda: None):
+        """Several calls under way, checked. Returns what was said of each answer."""
+        inputs = [torch.randn(1, WIDTH, device=self.device) for _ in range(n)]
+        requests = [array_of(to_pool(self.pool, x)) for x in inputs]
+        calls = [self.caller.start(request) for request in requests]
+        meanwhile()
+        self.requests += n
+        return [self.finish(*each) for each in zip(calls, inputs, requests)]
+
+    def finish(self, call, x, request):
+        while True:
+            try:
+                with call.finish(timeout=TIMEOUT) as answer:
+                    y, meta = torch.from_dlpack(answer.array).to("cpu", copy=True), answer.meta
+                    answer.array.status()  # y is there now; was it complete when its worker died?
+                break
+            except libshare.OwnerDied:  # it had answered, and its GPU was not done
+                call = self.caller.start(request)
+        with torch.inference_mode():
+            torch.testing.assert_close(y, self.models[meta["version"]](x).cpu(), rtol=1e-3, atol=1e-4)
+        if self.buffers.setdefault(meta["version"], meta["buffer"]) != meta["buffer"]:
+            sys.exit("worker_pool: there are two copies of the weights")
+        self.again += meta["again"]
+        return meta
+
+    def ask_until_all_have(self, version):
+        pids = set()
+        while len(pids) < len(self.workers):
+            answers = self.ask(2 * len(self.workers))
+            pids |= {meta["pid"] for meta in answers if meta["version"] == version}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=4, metavar="N", help="2 to 16 (default: 4)")
+    parser.add_argument("--kind", default="auto" if torch.cuda.is_available() else "host",
+                        help="of memory: host, vmm, mempool, auto")
+    options = parser.parse_args()
+    if not 2 <= options.workers <= 16:
+        parser.error("there can be 2 to 16 workers")
+
+    # a broker for this program alone, unless there is one to use
+    with libshare.connect(os.environ.get("SHARE_SOCKET") or "embedded") as client:
+        os.environ["SHARE_SOCKET"] = client.address
+        with client.pool(NAME, kind=options.kind, limit="512MiB") as pool:
+            context = multiprocessing.get_context("spawn")
+            workers = [context.Process(target=work, daemon=True) for _ in range(options.workers)]
+            for worker in workers:
+                worker.start()
+
+            parent = Parent(client, pool, workers)
+            parent.ask_until_all_have(parent.publish())
+            parent.ask_until_all_have(parent.publish())
+            victim = workers.pop()
+            parent.ask(4 * options.workers, meanwhile=victim.kill)
+            parent.caller.close()  # which ends the workers
+            for worker in workers:
+                worker.join()
+                if worker.exitcode != 0:
+                    sys.exit(f"worker_pool: a worker ended with {worker.exitcode}")
+            kind = pool.kind
+    print(f"worker_pool: ok kind={kind} workers={options.workers} killed=1 "
+          f"versions={len(parent.models)} copies_of_each=1 requests={parent.requests} again={parent.again}")
+
+
+if __name__ == "__main__":
+    main()
