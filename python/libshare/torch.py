@@ -156,46 +156,66 @@ _carrier: Pool | None = None
 _timeout = 300.0
 
 
-def _rebuild(address: str, token: bytes, requires_grad: bool, parameter: bool) -> torch.Tensor:
-    tensor = tensor_of(client_of(address).import_(token))
+def _as_sent(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
     if parameter:
         return torch.nn.Parameter(tensor, requires_grad=requires_grad)
     return tensor.requires_grad_(requires_grad)
 
 
-def _reduce(tensor: torch.Tensor) -> Any:
-    if not tensor.is_cuda or tensor.layout != torch.strided or type(tensor) not in (
-            torch.Tensor, torch.nn.Parameter):
-        return reductions.reduce_tensor(tensor)
+def _rebuild(address: str, token: bytes, *kind: bool) -> torch.Tensor:
+    _register()  # so that it can be sent on, and back
+    return _as_sent(tensor_of(client_of(address).import_(token)), *kind)
+
+
+def _rebuild_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, *kind: bool) -> torch.Tensor:
+    return _as_sent(torch.empty(shape, dtype=dtype, device=device), *kind)
+
+
+def _carry(tensor: torch.Tensor) -> Any:
+    """What makes the tensor in another process, as __reduce__() says it. None: it does not lie in a
+    pool, and there is none to copy it into."""
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError("a tensor that is not a leaf of its graph is sent without it only: detach()")
+    kind = tensor.requires_grad, isinstance(tensor, torch.nn.Parameter)
+    if tensor.numel() == 0:  # there is no memory that could be shared
+        return _rebuild_empty, (tuple(tensor.shape), tensor.dtype, tensor.device, *kind)
     plain = tensor.detach()
     try:
         array = array_of(plain)
     except ValueError:
         if _carrier is None:
-            return reductions.reduce_tensor(tensor)
+            return None
         array = array_of(to_pool(_carrier, plain))
     token = array.export(mode="rw", timeout=_timeout)
-    return _rebuild, (array.client.address, token, tensor.requires_grad,
-                      isinstance(tensor, torch.nn.Parameter))
+    return _rebuild, (array.client.address, token, *kind)
+
+
+def _reduce(tensor: torch.Tensor) -> Any:
+    ours = tensor.is_cuda and tensor.layout == torch.strided and type(tensor) in (
+        torch.Tensor, torch.nn.Parameter)
+    return ours and _carry(tensor) or reductions.reduce_tensor(tensor)
+
+
+def _register() -> None:
+    ForkingPickler.register(torch.Tensor, _reduce)
+    ForkingPickler.register(torch.nn.Parameter, _reduce)
 
 
 def install(pool: Pool, *, timeout: float = 300.0) -> None:
     """From now on, torch.multiprocessing (its queues, pipes, processes' arguments) carries CUDA
     tensors of this process through the broker: those in a pool as they are, the others by one copy
     on the device, into this pool. The sender may let go of them, and end, once they were received:
-    nothing is pinned in it. Receivers need not call this. timeout: seconds that a tensor may be on
-    its way; its memory is given back then.
+    nothing is pinned in it. Receivers need not call this, nor to send on what they have received.
+    timeout: seconds that a tensor may be on its way; its memory is given back then.
 
-    What is received is the sender's memory if that lay in a pool, else a copy of its own.
+    What is received is the sender's memory if that lay in a pool, else a copy of its own: two views of
+    one tensor elsewhere become two copies.
     """
     global _carrier, _timeout
     if pool.info()["device"] is None:
         raise ValueError("a pool of GPU memory is needed, for CUDA tensors")
     _carrier, _timeout = pool, timeout
-    ForkingPickler.register(torch.Tensor, _reduce)
-    ForkingPickler.register(torch.nn.Parameter, _reduce)
+    _register()
 
 
 # ------------------------------------------------------------------------------------------------

@@ -98,6 +98,68 @@ def test_weights_that_do_not_fit_are_refused(client, pool):
         lt.publish_weights(pool, "model", {"x": 3})
 
 
+@pytest.fixture
+def carry(client):
+    """What torch.multiprocessing does with tensors of a GPU, done with those of the host: there, and
+    in another process, which here is this one."""
+    def there_and_back(tensor):
+        make, arguments = lt._carry(tensor)
+        return make(*arguments)
+
+    yield there_and_back
+    libshare.client_of(client.address).close()
+
+
+def test_a_queue_carries_the_same_memory(pool, carry):
+    t = lt.empty(pool, (4, 6))
+    u = carry(t[1:, ::2])
+    assert u.shape == (3, 3) and u.stride() == t[1:, ::2].stride()
+    u.fill_(5)
+    assert t[1:, ::2].eq(5).all()
+    assert carry(u).data_ptr() == u.data_ptr()  # of one client, memory lies in one place
+
+
+def test_a_queue_carries_what_lies_elsewhere_by_a_copy(pool, carry, monkeypatch):
+    assert lt._carry(torch.zeros(3)) is None
+    monkeypatch.setattr(lt, "_carrier", pool)
+    t = torch.arange(6.0).reshape(2, 3)
+    u = carry(t.T)
+    assert torch.equal(u, t.T)
+    u.zero_()
+    assert t[1, 2] == 5
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0)])
+def test_a_queue_carries_tensors_without_elements(pool, carry, shape):
+    for t in (torch.empty(shape, dtype=torch.float16), lt.empty(pool, shape, torch.float16)):
+        u = carry(t)
+        assert u.shape == shape and u.dtype == torch.float16
+
+
+def test_a_queue_carries_leaves_and_parameters_only(pool, carry):
+    leaf = lt.to_pool(pool, torch.ones(3)).requires_grad_()
+    assert carry(leaf).requires_grad and type(carry(leaf)) is torch.Tensor
+    assert not carry(leaf.detach()).requires_grad
+    for requires_grad in (False, True):
+        p = torch.nn.Parameter(leaf.detach(), requires_grad)
+        assert type(carry(p)) is torch.nn.Parameter and carry(p).requires_grad is requires_grad
+    with pytest.raises(RuntimeError, match="detach"):
+        lt._carry(leaf * 2)
+    assert carry((leaf * 0)[:0].detach()).numel() == 0
+
+
+def test_who_has_received_a_tensor_can_send_it_on(pool, carry):
+    from multiprocessing.reduction import ForkingPickler
+
+    theirs = torch.multiprocessing.reductions.reduce_tensor
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        ForkingPickler.register(kind, theirs)
+    carry(lt.empty(pool, 3))
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        assert ForkingPickler._extra_reducers[kind] is lt._reduce
+    assert lt._reduce(torch.ones(2))[0] is theirs(torch.ones(2))[0]  # of the host: as ever
+
+
 def test_what_is_for_gpus_says_so_on_host_memory(pool):
     with pytest.raises(ValueError, match="GPU"):
         lt.install(pool)
