@@ -6,6 +6,8 @@
 # that extension.
 #
 # usage: environment.sh FOLDER [EXTENSION]
+#
+# $SHARE_TEST_PACKAGES: what pip is to install there besides, for the tests of frameworks.
 
 set -euo pipefail
 folder=${1:?usage: environment.sh FOLDER [EXTENSION]}
@@ -15,6 +17,8 @@ rm -rf "$folder"
 mkdir -p "$folder/staged"
 "${PYTHON:-python3}" -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet numpy cuda-bindings pytest
+read -ra packages <<<"${SHARE_TEST_PACKAGES:-}"
+((${#packages[@]} == 0)) || "$folder/venv/bin/pip" install --quiet "${packages[@]}"
 
 if [[ -n ${2:-} ]]; then
 	mkdir "$folder/staged/libshare"
