@@ -20,6 +20,7 @@
 #include "broker/child.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
+#include "broker/closer.h"
 #include "broker/configure.h"
 #include "broker/listener.h"
 #include "broker/log.h"
@@ -160,12 +161,13 @@ static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;
 
-	b->max_segments = b->max_members = SIZE_MAX;
+	b->max_segments = b->max_members = b->max_closing = SIZE_MAX;
 	b->max_fds_ahead = FDS_AHEAD_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return;
 	b->max_segments = limit.rlim_cur / 4;
 	b->max_members = limit.rlim_cur / 16;
+	b->max_closing = limit.rlim_cur / 8;
 	/* as many as those may be in flight, of all clients together: then nobody gets any */
 	if (b->max_fds_ahead > limit.rlim_cur / 64)
 		b->max_fds_ahead = limit.rlim_cur / 64;
@@ -212,7 +214,9 @@ int broker_new(struct config *config, struct broker **out)
 	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
 	    !b->channel_work || event_add(b->catch_up, &never) < 0)
 		goto fail;
-	r = reload_new(b, &b->reload);
+	r = closer_new(b, &b->closer);
+	if (r == 0)
+		r = reload_new(b, &b->reload);
 	if (r == 0)
 		r = devices_init(b);
 	if (r == 0)
@@ -329,6 +333,7 @@ void broker_free(struct broker *b)
 			client_discard(b->clients[i]);
 	free(b->clients);
 	reload_free(b->reload);
+	closer_free(b->closer);
 	channels_end(b);
 	while ((n = name_next(b, "", 0, true)))
 		name_unpublish(b, n);

@@ -19,6 +19,7 @@ struct buffer;
 struct channel;
 struct child;
 struct client;
+struct closer;
 struct estate;
 struct event;
 struct event_base;
@@ -52,6 +53,8 @@ struct broker {
 
 	struct accounts *accounts;
 	struct listener *listener;
+	struct closer *closer;
+	size_t max_closing; /* sockets that wait for it: they cost descriptors */
 	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;

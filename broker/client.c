@@ -16,6 +16,7 @@
 #include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/client_end.h"
+#include "broker/closer.h"
 #include "broker/connection.h"
 #include "broker/log.h"
 #include "broker/name.h"
@@ -76,14 +77,14 @@ static int take_slot(struct broker *b, struct client *c)
 
 static const char out_of_memory[] = "the broker is out of memory";
 
-/* Takes @socket over when it succeeds. */
-static int start(struct client *c, int socket)
+/* Takes @socket and @closing over when it succeeds. */
+static int start(struct client *c, int socket, struct closing *closing)
 {
 	struct timeval limit = {HANDSHAKE_SECONDS, 0};
 	struct event_base *base = c->broker->base;
 	int r;
 
-	r = connection_new(c, socket, &c->connection);
+	r = connection_new(c, socket, closing, &c->connection);
 	if (r < 0)
 		return r;
 	c->death = event_new(base, c->peer.pidfd, EV_READ, client_on_death, c);
@@ -114,7 +115,15 @@ void clients_reconfigure(struct broker *b)
 			b->clients[i]->admin = is_admin(b, &b->clients[i]->peer);
 }
 
-void client_accept(struct broker *b, int socket)
+static void let_go(int socket, struct closing *closing)
+{
+	if (closing)
+		closing_start(closing, socket);
+	else
+		fd_close(socket);
+}
+
+void client_accept(struct broker *b, int socket, struct closing *closing)
 {
 	struct client *c = calloc(1, sizeof(*c));
 	char why[128];
@@ -122,7 +131,7 @@ void client_accept(struct broker *b, int socket)
 
 	if (!c) {
 		refuse(socket, SHARE_ESYSTEM, out_of_memory);
-		fd_close(socket);
+		let_go(socket, closing);
 		return;
 	}
 	c->broker = b;
@@ -162,10 +171,10 @@ void client_accept(struct broker *b, int socket)
 		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
 		goto refuse;
 	}
-	if (start(c, socket) < 0) {
+	if (start(c, socket, closing) < 0) {
 		refuse(socket, SHARE_ESYSTEM, out_of_memory);
 		if (!c->connection)
-			fd_close(socket);
+			let_go(socket, closing);
 		client_free(c);
 	}
 	return;
@@ -174,7 +183,7 @@ refuse:
 	charge_return(&c->charge);
 	account_unref(c->account);
 	peer_done(&c->peer);
-	fd_close(socket);
+	let_go(socket, closing);
 	free(c);
 }
 

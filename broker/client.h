@@ -16,6 +16,7 @@
 #include "wire/wire.h"
 
 struct broker;
+struct closing;
 struct connection;
 struct event_lease;
 struct lease;
@@ -89,8 +90,9 @@ struct client {
 	LIST_HEAD(, member) members; /* of channels */
 };
 
-/* Takes @socket over, whatever happens. Refusals are told to the peer. */
-void client_accept(struct broker *b, int socket);
+/* Takes @socket and @closing over, whatever happens. @closing: NULL when nothing but bytes can come
+ * in. Refusals are told to the peer. */
+void client_accept(struct broker *b, int socket, struct closing *closing);
 
 /* The configuration has changed: some may be administrators now, or no more. */
 void clients_reconfigure(struct broker *b);

@@ -22,6 +22,7 @@
 
 #include "broker/broker.h"
 #include "broker/client.h"
+#include "broker/closer.h"
 #include "broker/connection.h"
 #include "broker/request.h"
 #include "wire/packet.h"
@@ -42,6 +43,7 @@ struct queued {
 struct connection {
 	struct client *client;
 	int socket;
+	struct closing *closing; /* NULL: no descriptor can come in */
 	struct event *readable;
 	struct event *writable;
 	struct event
@@ -205,7 +207,14 @@ static enum turn read_one(struct connection *c)
 	bool answered;
 	int r;
 
-	r = packet_receive(c->socket, b->packet, &size, &fds, false);
+	/* no request has descriptors; what they are stays in the socket, and ends with it */
+	r = c->closing ? packet_peek_fds(c->socket) : 0;
+	if (r > 0) {
+		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
+		return TURN_OVER;
+	}
+	if (r == 0)
+		r = packet_receive(c->socket, b->packet, &size, &fds, false);
 	if (r == -EAGAIN)
 		return TURN_OVER;
 	if (r == -EMSGSIZE) {
@@ -245,7 +254,8 @@ void connection_drain(struct connection *c)
 			return;
 }
 
-int connection_new(struct client *client, int socket, struct connection **out)
+int connection_new(struct client *client, int socket, struct closing *closing,
+		   struct connection **out)
 {
 	struct event_base *base = client->broker->base;
 	struct connection *c = calloc(1, sizeof(*c));
@@ -263,6 +273,7 @@ int connection_new(struct client *client, int socket, struct connection **out)
 		connection_free(c);
 		return -ENOMEM;
 	}
+	c->closing = closing;
 	*out = c;
 	return 0;
 }
@@ -283,7 +294,10 @@ void connection_free(struct connection *c)
 		event_free(c->writable);
 	if (c->retry)
 		event_free(c->retry);
-	fd_close(c->socket);
+	if (c->closing)
+		closing_start(c->closing, c->socket);
+	else
+		fd_close(c->socket);
 	free(c);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 struct client;
+struct closing;
 struct connection;
 struct wire_message;
 
@@ -14,8 +15,10 @@ struct wire_message;
  * is read, so a client that does not read its replies stops being served and costs no memory.
  */
 
-/* Takes @socket over when it succeeds. 0 or -ENOMEM. */
-int connection_new(struct client *client, int socket, struct connection **out);
+/* Takes @socket and @closing over when it succeeds. @closing: NULL when nothing but bytes can come
+ * in. 0 or -ENOMEM. */
+int connection_new(struct client *client, int socket, struct closing *closing,
+		   struct connection **out);
 void connection_free(struct connection *c);
 
 /* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's

@@ -23,10 +23,12 @@
 
 #include "broker/broker.h"
 #include "broker/client.h"
+#include "broker/closer.h"
 #include "broker/connection.h"
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "wire/fd.h"
+#include "wire/packet.h"
 
 #define BACKLOG         4096
 #define ACCEPTED_A_TURN 64
@@ -37,7 +39,8 @@ struct listener {
 	struct event *readable;
 	struct event *back_off;
 	int socket;
-	int reserve; /* given up to accept and refuse when there are no others */
+	struct closing *closing; /* for the next one who connects */
+	int reserve;             /* given up to accept and refuse when there are no others */
 };
 
 static int lock(const char *path, int *out)
@@ -149,11 +152,25 @@ static void refuse_one(struct listener *l)
 	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
 		connection_farewell(fd, SHARE_EQUOTA, "the broker is out of descriptors");
-		fd_close(fd);
+		if (packet_is_without_fds(fd)) {
+			fd_close(fd);
+		} else {
+			closing_start(l->closing, fd);
+			l->closing = NULL;
+		}
 	}
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	log_warning("out of descriptors: a client was refused");
 	back_off(l);
+}
+
+/* Not without what it takes to close who comes, nor while so many are being closed that there would
+ * be no descriptors for others. */
+static bool is_ready(struct listener *l)
+{
+	if (!l->closing)
+		l->closing = closing_new(l->broker->closer);
+	return l->closing && closer_waiting(l->broker->closer) <= l->broker->max_closing;
 }
 
 static void on_readable(evutil_socket_t socket, short what, void *data)
@@ -162,10 +179,20 @@ static void on_readable(evutil_socket_t socket, short what, void *data)
 
 	(void)what;
 	for (int i = 0; i < ACCEPTED_A_TURN; i++) {
-		int fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct closing *closing = NULL;
+		int fd;
 
+		if (!is_ready(l)) {
+			back_off(l);
+			return;
+		}
+		fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			client_accept(l->broker, fd);
+			if (!packet_is_without_fds(fd)) {
+				closing = l->closing;
+				l->closing = NULL;
+			}
+			client_accept(l->broker, fd, closing);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
@@ -186,6 +213,7 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 	}
 	l->broker = b;
 	l->socket = socket;
+	packet_refuse_fds(socket);
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	l->readable = event_new(b->base, socket, EV_READ | EV_PERSIST, on_readable, l);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
@@ -205,7 +233,13 @@ void listener_free(struct listener *l)
 		event_free(l->readable);
 	if (l->back_off)
 		event_free(l->back_off);
-	fd_close(l->socket);
+	/* some may have come, and said something, whom nobody has accepted */
+	if (l->closing && !packet_is_without_fds(l->socket)) {
+		closing_start(l->closing, l->socket);
+	} else {
+		closing_free(l->closing);
+		fd_close(l->socket);
+	}
 	fd_close(l->reserve);
 	free(l);
 }

@@ -11,6 +11,13 @@
 
 #include "wire/packet.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76 /* Linux 6.5 */
+#endif
+
 union control {
 	struct cmsghdr header;
 	char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
@@ -98,4 +105,53 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 	}
 	*size = (size_t)n;
 	return 0;
+}
+
+static void turn_off(int socket, int option)
+{
+	const int off = 0;
+
+	setsockopt(socket, SOL_SOCKET, option, &off, sizeof(off));
+}
+
+void packet_refuse_fds(int socket)
+{
+	turn_off(socket, SO_PASSRIGHTS);
+}
+
+bool packet_is_without_fds(int socket)
+{
+	int lets_in = 1;
+	socklen_t size = sizeof(lets_in);
+	char byte;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &lets_in, &size) == 0) {
+		if (!lets_in)
+			return true;
+		/* what has come before this? */
+		turn_off(socket, SO_PASSRIGHTS);
+		if (recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN)
+			return true;
+	}
+	/* or they would look like descriptors to packet_peek_fds() */
+	turn_off(socket, SO_PASSCRED);
+	turn_off(socket, SO_PASSSEC);
+	turn_off(socket, SO_PASSPIDFD);
+	return false;
+}
+
+/* Without room for anything beside the bytes the kernel says that there was something. To throw
+ * away what was only looked at closes no last descriptor. */
+int packet_peek_fds(int socket)
+{
+	struct msghdr msg = {0};
+	int reset = 0;
+	ssize_t n;
+
+	do
+		n = recvmsg(socket, &msg, MSG_PEEK | MSG_DONTWAIT);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
+	if (n < 0)
+		return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
+	return (msg.msg_flags & MSG_CTRUNC) != 0;
 }

@@ -22,4 +22,19 @@ int packet_send(int socket, const void *data, size_t size, const int *fds, size_
 /* @size: in, the room at @data; out, the packet's size. @fds is empty before, owned after. */
 int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait);
 
+/*
+ * For those who get descriptors that they have not asked for. To close one may take as long as who
+ * sent it likes, so it is better not to have it: who sends one to a socket that refuses them gets
+ * EPERM, since Linux 6.16.
+ */
+
+/* From now on; a listening socket does so for all who connect to it later. */
+void packet_refuse_fds(int socket);
+/* Whether there is none and none can come. If not, descriptors are refused from now on where that
+ * is possible, and nothing but them comes beside the bytes of a packet. */
+bool packet_is_without_fds(int socket);
+/* 1: the next packet has descriptors; 0: it has none, or there will be no more packets. Leaves it
+ * where it is, and does not wait. */
+int packet_peek_fds(int socket);
+
 #endif

@@ -226,7 +226,7 @@ static void come(struct end *e, bool with_handshake)
 	e->socket = pair[0];
 	/* full soon */
 	expect(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int)) == 0);
-	client_accept(broker, pair[1]);
+	client_accept(broker, pair[1], NULL);
 	e->client = broker->last_client;
 	if (with_handshake)
 		shake_hands(e);

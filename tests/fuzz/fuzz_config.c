@@ -108,7 +108,7 @@ static void start_broker(void)
 	expect(config_default(&config) == 0 && broker_new(config, &broker) == 0);
 	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	to_broker = pair[0];
-	client_accept(broker, pair[1]);
+	client_accept(broker, pair[1], NULL);
 	hello.hello.version = WIRE_VERSION;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
 	expect(ask(&hello).type == WIRE_WELCOME);

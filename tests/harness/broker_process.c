@@ -66,6 +66,11 @@ pid_t broker_pid(void)
 	return broker.pid;
 }
 
+int broker_descriptors(void)
+{
+	return broker.descriptors;
+}
+
 char *broker_log(void)
 {
 	off_t size = lseek(broker.log, 0, SEEK_END);

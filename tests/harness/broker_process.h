@@ -34,6 +34,8 @@ void broker_write_config(const char *config);
 const char *broker_config(void); /* the path */
 
 const char *broker_socket(void);
+/* How many it has when there is one client, and nothing else. */
+int broker_descriptors(void);
 pid_t broker_pid(void);
 
 /* SIGKILL, and waits for its end. Nothing is expected of it then. */

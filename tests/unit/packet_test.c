@@ -390,3 +390,53 @@ Test(packet, closing_keeps_errno_and_copies_are_close_on_exec)
 	cr_assert_eq(errno, ENOTTY);
 	cr_assert_eq(fd_dup(-1), -EBADF);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* Those that nobody has asked for                                                             */
+
+Test(packet, a_look_says_whether_descriptors_come_and_takes_none)
+{
+	struct fd_list fds;
+	char byte;
+	size_t size = 1, before;
+	int fd = STDERR_FILENO;
+
+	cr_assert_eq(packet_peek_fds(ours), -EAGAIN);
+	cr_assert_eq(packet_send(theirs, "a", 1, NULL, 0, false), 0);
+	cr_assert_eq(packet_send(theirs, "b", 1, &fd, 1, false), 0);
+	before = count_open();
+	cr_assert_eq(packet_peek_fds(ours), 0);
+	cr_assert_eq(packet_receive(ours, &byte, &size, &fds, false), 0);
+	cr_assert_eq(byte, 'a');
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(packet_peek_fds(ours), 1);
+	cr_assert_eq(count_open(), before);
+	cr_assert_eq(packet_receive(ours, &byte, &size, &fds, false), 0);
+	cr_assert(byte == 'b' && fds.n == 1);
+	fd_list_close(&fds);
+	theirs = fd_close(theirs);
+	cr_assert_eq(packet_peek_fds(ours), 0);
+}
+
+Test(packet, a_socket_is_without_descriptors_if_none_had_come_before_it_refused_them)
+{
+	int fd = STDERR_FILENO;
+
+	if (packet_is_without_fds(ours)) {
+		cr_assert_eq(packet_send(theirs, "a", 1, &fd, 1, false), -EPERM);
+		cr_assert_eq(packet_send(theirs, "a", 1, NULL, 0, false), 0);
+		cr_assert(packet_is_without_fds(ours));
+	} else { /* an older kernel */
+		cr_assert_eq(packet_send(theirs, "a", 1, &fd, 1, false), 0);
+		cr_assert_not(packet_is_without_fds(ours));
+	}
+}
+
+Test(packet, a_socket_to_which_somebody_has_sent_already_is_not_known_to_be_without)
+{
+	int fd = STDERR_FILENO;
+
+	cr_assert_eq(packet_send(theirs, "a", 1, &fd, 1, false), 0);
+	cr_assert_not(packet_is_without_fds(ours));
+	cr_assert_eq(packet_peek_fds(ours), 1);
+}

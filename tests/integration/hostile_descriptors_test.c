@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Descriptors that nobody asked for. To close the last one of a socket may take as long as its
+ * former owner likes: a TCP socket that lingers has bytes which its peer does not read. Whoever
+ * sends the broker such a thing holds nobody up, whether the broker reads the packet, hangs up on
+ * it unread, or never wanted the connection; and what it has sent is closed all the same.
+ *
+ * Kernels since Linux 6.16 do not let such a packet in. Every test is done with a broker that knows
+ * of no such kernel as well.
+ */
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
+
+static const char config[] =
+    "{\"limits\": {\"connections\": 8},"
+    "\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1MiB\", \"access\": "
+    "[{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
+
+static share_client *witness;
+
+static void start(void)
+{
+	fixture_start_with(config);
+	witness = connect_as("witness");
+}
+
+static void start_old(void)
+{
+	broker_use_program(OLD_KERNEL_BROKER);
+	start();
+}
+
+static void stop(void)
+{
+	share_disconnect(witness);
+	fixture_stop();
+}
+
+TestSuite(hostile_descriptors, .init = start, .fini = stop, .timeout = 120);
+TestSuite(hostile_descriptors_old, .init = start_old, .fini = stop, .timeout = 120);
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Its last descriptor waits in close() until @peer has read everything, or for some weeks. */
+struct lingering {
+	int socket, peer;
+};
+
+static struct lingering make_lingering(void)
+{
+	struct sockaddr_in here = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
+	struct linger linger = {1, 3000000};
+	static const char bytes[65536];
+	socklen_t size = sizeof(here);
+	struct lingering l;
+
+	check(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0);
+	check(bind(listener, (struct sockaddr *)&here, size) == 0 && listen(listener, 1) == 0 &&
+	      getsockname(listener, (struct sockaddr *)&here, &size) == 0);
+	l.socket = socket(AF_INET, SOCK_STREAM, 0);
+	check(connect(l.socket, (struct sockaddr *)&here, size) == 0);
+	l.peer = accept(listener, NULL, NULL);
+	check(l.peer >= 0);
+	close(listener);
+	while (send(l.socket, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	check(setsockopt(l.socket, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
+	return l;
+}
+
+/* @copies of it go into the packet. False when the kernel or the broker does not take it. */
+static bool send_along(struct raw *r, const void *data, size_t size, int fd, size_t copies)
+{
+	char control[CMSG_SPACE(253 * sizeof(int))] = "";
+	struct iovec iov = {(void *)(uintptr_t)data, size};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = CMSG_SPACE(copies * sizeof(int))};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(copies * sizeof(int));
+	for (size_t i = 0; i < copies; i++)
+		memcpy(CMSG_DATA(c) + i * sizeof(int), &fd, sizeof(int));
+	return sendmsg(r->socket, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
+}
+
+/* The broker is stopped meanwhile, so that the last descriptor is the one under way: this process
+ * waits for nothing. Nobody ever reads at the other end, which stays open. */
+static bool give_away(struct raw *r, const void *data, size_t size, size_t copies)
+{
+	const struct linger none = {0, 0};
+	struct lingering l = make_lingering();
+	bool sent = send_along(r, data, size, l.socket, copies);
+
+	if (!sent)
+		setsockopt(l.socket, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	close(l.socket);
+	return sent;
+}
+
+static const unsigned char hello[] = {WIRE_HELLO,
+				      0,
+				      16,
+				      0,
+				      1,
+				      0,
+				      0,
+				      0, /* version, oldest */
+				      WIRE_VERSION,
+				      0,
+				      0,
+				      0,
+				      1,
+				      0,
+				      0,
+				      0, /* label, features */
+				      0,
+				      0,
+				      0,
+				      0,
+				      0,
+				      0,
+				      0,
+				      0};
+static const unsigned char ping[] = {WIRE_PING, 0, 0, 0, 7, 0, 0, 0};
+
+struct attack {
+	int connections;
+	bool greeted;  /* before that */
+	bool nonsense; /* ahead of it */
+	bool hangs_up; /* without waiting for an answer */
+};
+
+static void attacks(struct child *self, void *data)
+{
+	const struct attack *a = data;
+	static struct raw r[16];
+	bool sent[16];
+
+	for (int i = 0; i < a->connections && a->greeted; i++)
+		raw_open(&r[i], "client");
+	child_point(self, "ready");
+	for (int i = 0; i < a->connections; i++) {
+		if (!a->greeted)
+			raw_connect(&r[i]);
+		if (a->nonsense)
+			check_eq(raw_send_bytes(&r[i], "nonsense", 8, NULL, 0), 0);
+		/* 200 are more than any message has */
+		for (int k = 0; k < 3; k++)
+			sent[i] = a->greeted ? give_away(&r[i], ping, sizeof(ping), k ? 1 : 200)
+					     : give_away(&r[i], hello, sizeof(hello), k ? 1 : 200);
+		if (a->hangs_up)
+			raw_hang_up(&r[i]);
+	}
+	child_point(self, "sent");
+	for (int i = 0; i < a->connections && !a->hangs_up; i++) {
+		if (sent[i])
+			check_eq(raw_farewell(&r[i]), SHARE_EPROTO);
+		raw_hang_up(&r[i]);
+	}
+	child_point(self, "done");
+}
+
+/* It stays until nothing of what it has sent is left in the broker: its death would end all. */
+static void attack(struct attack a)
+{
+	struct child *child = child_start(attacks, &a);
+
+	child_wait(child, "ready");
+	broker_freeze();
+	child_go(child);
+	child_wait(child, "sent");
+	broker_thaw();
+	check_ok(share_ping(witness));
+	child_go(child);
+	child_wait(child, "done");
+	check_ok(share_ping(witness));
+	until(descriptors_count(broker_pid()) == broker_descriptors());
+	child_kill(child);
+	settle(witness, s.clients == 1);
+}
+
+#define TEST_BOTH(name, ...)                          \
+	Test(hostile_descriptors, name)               \
+	{                                             \
+		attack((struct attack){__VA_ARGS__}); \
+	}                                             \
+	Test(hostile_descriptors_old, name)           \
+	{                                             \
+		attack((struct attack){__VA_ARGS__}); \
+	}
+
+TEST_BOTH(those_in_a_first_packet_hold_nobody_up, .connections = 4)
+TEST_BOTH(those_of_clients_hold_nobody_up, .connections = 4, .greeted = true)
+TEST_BOTH(those_that_nobody_reads_hold_nobody_up, .connections = 4, .nonsense = true)
+TEST_BOTH(those_of_who_has_gone_hold_nobody_up, .connections = 4, .hangs_up = true)
+/* seven are let in, as the witness is of the same user */
+TEST_BOTH(those_of_connections_beyond_the_limit_hold_nobody_up, .connections = 16, .hangs_up = true)
