@@ -109,25 +109,32 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 
 	if (!e)
 		return;
+	by_address_remove(&e->entry);
 	if (a->generation == process_generation())
-		UNLOCKED(by_address_remove(&e->entry); release_behind(e->entry.b, e->entry.stream));
+		UNLOCKED(release_behind(e->entry.b, e->entry.stream));
 	handle_leave(&e->client->handle);
 	free(e);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Where in its buffer it is; false with an exception when it is not in one piece. */
-static bool piece(struct array *a, uint64_t *offset, uint64_t *size)
+/* Enters an array, and says where in its buffer it is; NULL with an exception, as when it is not in
+ * one piece. Last before it is used: to ask for a stream may be to run code that gives it up. */
+static share_buffer *enter_piece(struct array *a, uint64_t *offset, uint64_t *size)
 {
+	share_buffer *b;
+
 	if (!array_is_contiguous(a)) {
 		PyErr_SetString(PyExc_ValueError,
 				"only an Array that is contiguous is copied as a whole");
-		return false;
+		return NULL;
 	}
-	*offset = (uint64_t)(a->data - (char *)share_ptr(a->b));
+	b = array_enter(a);
+	if (!b)
+		return NULL;
+	*offset = (uint64_t)(a->data - (char *)share_ptr(b));
 	*size = (uint64_t)array_bytes(a);
-	return true;
+	return b;
 }
 
 PyDoc_STRVAR(tobytes_doc,
@@ -142,17 +149,18 @@ static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	struct stream stream;
 	PyObject *given[1], *bytes;
 	share_buffer *b;
-	int r;
+	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
-	    !piece(a, &offset, &size) ||
+	if (!args_spread(&s, args, n, names, given) ||
 	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
 		return NULL;
+	b = enter_piece(a, &offset, &size);
+	if (!b)
+		return NULL;
 	bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-	if (!bytes || size == 0)
-		return bytes;
-	b = array_enter(a);
-	UNLOCKED(r = share_copy_to_host(b, offset, PyBytes_AsString(bytes), size, stream.p));
+	if (bytes && size > 0)
+		UNLOCKED(
+		    r = share_copy_to_host(b, offset, PyBytes_AsString(bytes), size, stream.p));
 	array_leave(a);
 	if (r == 0)
 		return bytes;
@@ -177,11 +185,15 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	share_buffer *b;
 	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
-	    !piece(a, &offset, &size) ||
+	if (!args_spread(&s, args, n, names, given) ||
 	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream) ||
 	    PyObject_GetBuffer(given[0], &source, PyBUF_FULL_RO) < 0)
 		return NULL;
+	b = enter_piece(a, &offset, &size);
+	if (!b) {
+		PyBuffer_Release(&source);
+		return NULL;
+	}
 	if ((uint64_t)source.len != size) {
 		PyErr_Format(PyExc_ValueError, "%zd bytes do not fill an Array of %llu", source.len,
 			     (unsigned long long)size);
@@ -194,12 +206,10 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 		else if (PyBuffer_ToContiguous(copy, &source, source.len, 'C') < 0)
 			(void)0;
 	}
-	b = PyErr_Occurred() || size == 0 ? NULL : array_enter(a);
-	if (b) {
+	if (!PyErr_Occurred() && size > 0)
 		UNLOCKED(
 		    r = share_copy_from_host(b, offset, copy ? copy : source.buf, size, stream.p));
-		array_leave(a);
-	}
+	array_leave(a);
 	free(copy);
 	PyBuffer_Release(&source);
 	return PyErr_Occurred() ? NULL : none_or_raise(r);
@@ -220,11 +230,12 @@ static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	share_buffer *b;
 	int r = 0;
 
-	if (!args_spread(&s, args, n, names, given) || !array_is_usable(a) ||
-	    !piece(a, &offset, &size) ||
+	if (!args_spread(&s, args, n, names, given) ||
 	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
 		return NULL;
-	b = array_enter(a);
+	b = enter_piece(a, &offset, &size);
+	if (!b)
+		return NULL;
 	state = PyEval_SaveThread();
 	for (uint64_t done = 0; r == 0 && done < size; done += sizeof(zeros))
 		r = share_copy_from_host(b, offset + done, zeros,

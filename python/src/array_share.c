@@ -76,18 +76,22 @@ static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	PyObject *given[4];
 	share_token token;
 	share_buffer *b;
-	double seconds;
+	double seconds = 0;
+	bool good = true;
 	int r;
 
 	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[2], &uses) ||
 	    !mode_from(given[1], &options.mode) ||
 	    !stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream))
 		return NULL;
-	seconds = given[3] && given[3] != Py_None ? PyFloat_AsDouble(given[3]) : 0;
-	if (PyErr_Occurred())
-		return NULL;
-	if (uses > UINT32_MAX || seconds < 0 || seconds > UINT32_MAX / 1000 ||
-	    (given[3] && given[3] != Py_None && seconds < 0.001)) {
+	if (given[3] && given[3] != Py_None) {
+		seconds = PyFloat_AsDouble(given[3]);
+		if (PyErr_Occurred())
+			return NULL;
+		/* what is no number is not in between either */
+		good = seconds >= 0.001 && seconds <= UINT32_MAX / 1000;
+	}
+	if (uses > UINT32_MAX || !good) {
 		PyErr_SetString(PyExc_ValueError, "uses or timeout cannot be that");
 		return NULL;
 	}

@@ -70,7 +70,8 @@ static bool slice(const struct array *a, uint32_t *dim, PyObject *key, share_ten
 	n = PySlice_AdjustIndices((Py_ssize_t)a->t.shape[*dim], &start, &stop, step);
 	if (n > 0)
 		*elements += start * a->t.strides[*dim];
-	keep(t, n, a->t.strides[(*dim)++] * step);
+	/* between elements of which there are not two, no step is too large */
+	keep(t, n, a->t.strides[(*dim)++] * (n > 1 ? step : 1));
 	return true;
 }
 

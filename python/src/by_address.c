@@ -16,6 +16,23 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct by_address *first;
 
+/* A forked child has all of the list, whatever other threads were at: what is its parent's there is
+ * taken out like anything else, when it ends. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 void by_address_add(struct by_address *l)
 {
 	pthread_mutex_lock(&lock);

@@ -176,14 +176,19 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	/* only who uses it alone can give it away: the message keeps it otherwise, too */
 	give = give && out.array && out.array->users == 1 && !out.array->borrowed &&
 	       !out.array->recorded && !out.array->closed;
+	/* nobody is to begin to use it while it goes */
+	if (give)
+		out.array->closed = true;
 	do {
 		if (give)
 			UNLOCKED(r = share_give(ch, out.b, out.data, out.size, stream.p));
 		else
 			UNLOCKED(r = share_send(ch, out.b, out.data, out.size, stream.p));
 	} while (r != 0 && (again = room_again(self, &w, r)) > 0);
-	if (r == 0 && give)
+	if (give && r == 0)
 		array_given(out.array);
+	else if (give)
+		out.array->closed = false;
 	handle_leave(&self->handle);
 	outgoing_end(&out);
 	if (again < 0)

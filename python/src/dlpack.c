@@ -36,10 +36,9 @@ struct lent {
 
 static void end(struct lent *l)
 {
-	if (l->generation == process_generation()) {
-		by_address_remove(&l->entry);
+	by_address_remove(&l->entry);
+	if (l->generation == process_generation())
 		release_behind(l->entry.b, l->entry.stream);
-	}
 	free(l);
 }
 
@@ -65,13 +64,17 @@ static void fill(struct array *a, struct dl_tensor *t, int64_t *shape, int64_t *
 	};
 }
 
-/* With a reference of its own; NULL with an exception. */
+/* With a reference of its own; NULL with an exception. To find out what is wanted may have taken
+ * other code of the program's, which has given the array up since. */
 static struct lent *lend(struct array *a, void *stream, bool versioned)
 {
-	struct lent *l = calloc(1, sizeof(*l));
 	size_t n = a->t.ndim * sizeof(a->t.shape[0]);
 	struct dl_tensor *t;
+	struct lent *l;
 
+	if (!array_is_usable(a))
+		return NULL;
+	l = calloc(1, sizeof(*l));
 	if (!l) {
 		PyErr_NoMemory();
 		return NULL;

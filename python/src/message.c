@@ -85,11 +85,18 @@ static bool is_usable(struct message *m)
 	return false;
 }
 
-/* Who has the Array beside the message keeps it. */
+static void look(struct message *m, share_tensor *t);
+
+/* Who has the Array beside the message keeps it. What the message's data begins with says nothing
+ * without the memory that it is about, so it is looked at before. */
 static void settle_array(struct message *m)
 {
+	share_tensor t = SHARE_TENSOR_INIT;
+
 	struct array *a = m->array;
 
+	if (m->header < 0 && m->m.channel)
+		look(m, &t);
 	m->array = NULL;
 	if (!a)
 		return;
@@ -257,6 +264,8 @@ static PyObject *get_array(PyObject *o, void *ignored)
 		return Py_NewRef((PyObject *)m->array);
 	if (!is_usable(m))
 		return NULL;
+	if (m->users > 0) /* another thread is giving it up */
+		return raise_closed("message");
 	if (!m->m.buffer)
 		Py_RETURN_NONE;
 	look(m, &t);

@@ -386,3 +386,63 @@ def test_one_array_is_released_by_many_threads_at_once(pool):
         for t in threads:
             t.join()
         assert a.closed
+
+
+class Releases:
+    """Gives an Array up as soon as the extension asks anything of it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __cuda_stream__(self):
+        self.array.release()
+        return 0, 0
+
+    def __getitem__(self, i):
+        self.array.release()
+        return 1
+
+
+def test_an_argument_that_gives_the_array_up_finds_it_closed(pool):
+    for use in ("tobytes", "fill_zero", "copy_from"):
+        a = pool.array(b"12345678")
+        v = a[:4]
+        with pytest.raises(libshare.Closed):
+            getattr(a, use)(*([bytes(8)] if use == "copy_from" else []), stream=Releases(a))
+        assert bytes(v) == b"1234"  # which has a reference of its own
+    a = pool.array(b"12345678")
+    with pytest.raises(libshare.Closed):
+        a.__dlpack__(max_version=Releases(a))
+
+
+def test_who_uses_an_array_keeps_it_whatever_others_fail_at(client, pool, broker):
+    a = pool.array(b"12345678")
+    a.publish("a")  # so that reclaim() waits
+    ends = []
+
+    def wait():
+        try:
+            ends.append(a.reclaim(timeout=None))
+        except libshare.Error as e:
+            ends.append(type(e))
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    until(lambda: any(row["resource"] == "waits" for row in broker.inspect("users")))
+    with pytest.raises(libshare.Closed):
+        a.tobytes(stream=Releases(a))
+    waits.join()
+    assert ends == [libshare.Closed]
+    client.unpublish("a")
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1, 0.0001, 1e12])
+def test_a_token_without_end_is_asked_for_as_one(pool, seconds):
+    with pytest.raises(ValueError):
+        pool.array(b"1").export(timeout=seconds)
+
+
+def test_steps_as_large_as_there_are(pool):
+    a = pool.array(np.arange(12, dtype=np.int64).reshape(3, 4))
+    for key in (np.s_[:: 2**62], np.s_[:, :: 2**62], np.s_[:: -(2**63)], np.s_[1 :: 2**63 - 1, 2]):
+        assert np.array_equal(np.asarray(a[key]), np.asarray(a)[key])

@@ -442,3 +442,66 @@ def test_what_is_given_is_given_once(pool, broker):
         assert a.closed
         rx.recv().ack()
     del v, x
+
+
+def test_what_came_with_a_message_stays_when_that_is_acknowledged(pool):
+    with pool.consumer("c") as rx, pool.producer("c") as tx:
+        tx.send(pool.array(np.arange(6, dtype=np.float32).reshape(2, 3)), {"n": 7})
+        tx.send(pool.array(np.arange(6)), data=b"bytes")
+        m = rx.recv()
+        m.ack()
+        assert m.meta == {"n": 7}
+        with pytest.raises(libshare.Closed):
+            m.array
+        m = rx.recv()
+        m.ack()
+        assert m.data == b"bytes"
+
+
+def test_nobody_begins_to_use_what_is_being_given(pool):
+    with pool.consumer("c", depth=2) as rx, pool.producer("c", depth=2) as tx:
+        while True:
+            try:
+                tx.send(None, timeout=0)
+            except (libshare.TimedOut, libshare.NotReady):
+                break
+        a = pool.array(b"given")
+        with pytest.raises((libshare.TimedOut, libshare.NotReady)):
+            tx.send(a, give=True, timeout=0)
+        assert not a.closed and a.tobytes() == b"given"  # as it was not
+        handled, sent, seen = threading.Semaphore(0), threading.Event(), []
+
+        def look(signum, frame):  # in the midst of the call, as it waits in slices
+            try:
+                a.tobytes()
+                seen.append("used")
+            except libshare.Closed:
+                seen.append("closed")
+            if seen[-1] == "closed" or len(seen) == 50:
+                rx.recv(timeout=0).ack()
+            handled.release()
+
+        def interrupt():
+            while not sent.is_set():
+                signal.pthread_kill(main, signal.SIGUSR1)
+                handled.acquire()
+
+        main = threading.get_ident()
+        before = signal.signal(signal.SIGUSR1, look)
+        interrupts = threading.Thread(target=interrupt)
+        interrupts.start()
+        try:
+            tx.send(a, give=True)
+        finally:
+            sent.set()
+            interrupts.join()
+            signal.signal(signal.SIGUSR1, before)
+        assert "closed" in seen and a.closed
+        assert [m.array and m.array.tobytes() for m in iter(lambda: next_of(rx), None)][-1] == b"given"
+
+
+def next_of(rx):
+    try:
+        return rx.recv(timeout=0)
+    except libshare.NotReady:
+        return None

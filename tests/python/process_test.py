@@ -8,6 +8,8 @@ import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
 import pickle
+import signal
+import traceback
 
 import numpy as np
 import pytest
@@ -126,6 +128,32 @@ def test_a_forked_child_has_a_client_of_its_own(pool):
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert np.asarray(here).sum() == 6
+
+
+def test_what_a_forked_child_inherits_may_end_there(broker, client, pool):
+    a = pool.array(np.arange(4))
+    lent, address = [memoryview(a), np.from_dlpack(a), a.__dlpack__()], broker.address
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(120)  # who goes round in a circle is to end
+            lent.clear()
+            gc.collect()
+            with libshare.connect(address) as c, c.pool("test") as p:
+                mine = [p.array(np.arange(4)) for _ in range(4)]
+                held = [memoryview(m) for m in mine] + [np.from_dlpack(m) for m in mine]
+                for m in mine:
+                    assert c._find(m.ptr, "int64", (4,), None).id == m.id
+                assert c._find(4096, "int64", (4,), None) is None
+                del held
+                assert c._find(mine[0].ptr, "int64", (4,), None) is None
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert client._find(a.ptr, "int64", (4,), None).id == a.id
+    assert np.array_equal(lent[1], np.arange(4))
 
 
 def test_names_with_everything_reach_a_spawned_process(client, pool):
