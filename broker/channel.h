@@ -208,6 +208,9 @@ void estate_settle(struct estate *e, const struct member *consumer, const struct
 /* A GRANT without a buffer, to be sent to @m; *fd is borrowed, -1 when it has the segment already.
  * 0 or -ENOMEM. */
 int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd);
+/* What its user has to be allowed in the pool, which may have changed since it came; @needed may be
+ * NULL. */
+bool member_may_use_pool(const struct member *m, unsigned *needed);
 /* Sends a consumer what it does not have of its channel's pool; *more is set when not all of it
  * could go out. 0 or -ENOMEM. */
 int member_supply(struct member *m, bool *more);

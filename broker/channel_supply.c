@@ -18,9 +18,23 @@
 #include "broker/pool.h"
 #include "broker/segment.h"
 
+static bool writes(const struct member *m)
+{
+	return m->writable || m->role == SHARE_PRODUCER;
+}
+
+bool member_may_use_pool(const struct member *m, unsigned *needed)
+{
+	unsigned access = writes(m) ? ACCESS_RW : ACCESS_RO;
+
+	if (needed)
+		*needed = access;
+	return (pool_access(m->channel->pool, m->client) & access) == access;
+}
+
 int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd)
 {
-	bool writable = m->writable || m->role == SHARE_PRODUCER;
+	bool writable = writes(m);
 
 	if (segment_offer(s, m->client, writable, fd) < 0)
 		return -ENOMEM;
@@ -59,7 +73,7 @@ static int offer(struct member *m, struct segment *s)
 static bool is_supplied(const struct member *m)
 {
 	return m->role == SHARE_CONSUMER && m->state == MEMBER_HERE &&
-	       m->client->version >= WIRE_VERSION_AHEAD;
+	       m->client->version >= WIRE_VERSION_AHEAD && member_may_use_pool(m, NULL);
 }
 
 int member_supply(struct member *m, bool *more)

@@ -267,6 +267,20 @@ static void fail_foreign(struct request *r, const struct channel *ch, const stru
 		     which, ch->name, ch->pool->name);
 }
 
+/* Access that was taken away is not had through a channel that was opened before. */
+static bool check_access(struct request *r, const struct member *m)
+{
+	unsigned needed;
+	char detail[1024];
+	int e;
+
+	if (member_may_use_pool(m, &needed))
+		return true;
+	e = pool_refuse(m->channel->pool, r->client, needed, detail, sizeof(detail));
+	request_fail(r, e, "%s", detail);
+	return false;
+}
+
 void handle_channel_segment(struct request *r)
 {
 	const struct wire_channel_segment *m = &r->m->channel_segment;
@@ -286,6 +300,8 @@ void handle_channel_segment(struct request *r)
 		fail_foreign(r, member->channel, s->pool);
 		return;
 	}
+	if (!check_access(r, member))
+		return;
 	if (member_grant(member, s, &reply, &fd) < 0) {
 		request_fail_memory(r);
 		return;
@@ -310,6 +326,8 @@ void handle_channel_retain(struct request *r)
 		request_fail(r, SHARE_EINVAL, "producers have what they send");
 		return;
 	}
+	if (!check_access(r, member))
+		return;
 	producer = find_producer(member, m->producer);
 	buffer = buffer_find(r->broker, m->buffer);
 	if (!producer || !buffer || buffer_pool(buffer) != member->channel->pool ||

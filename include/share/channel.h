@@ -274,7 +274,8 @@ typedef struct share_message {
  * @retval SHARE_EOWNERDEAD  the last producer has died, and all it sent was received; it is said
  *                           once. Or, with a message: its producer died before its work was done
  * @retval SHARE_ESTALE      this consumer was left behind: it has to open the channel again
- * @retval SHARE_EACCES      not a consumer
+ * @retval SHARE_EACCES      not a consumer. Or, with a message: its memory is out of reach, as this
+ *                           user may not use the pool any more
  */
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
 

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 #include "tests/integration/kinds.h"
@@ -477,6 +479,100 @@ Test(reload, access_and_who_may_create_pools_count_at_once)
 	       "pools[\"default\"].access: everyone: nothing -> rw\n");
 	child_go(alice);
 	child_finish(alice);
+}
+
+/* A consumer, told what to do by what is in reach of it. */
+static void alice_receives(struct child *self, void *data)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_message m;
+	share_channel *ch;
+	share_client *c;
+	share_buffer *b;
+
+	(void)data;
+	child_become(ALICE, 0);
+	c = child_connect("alice");
+	o.pool = "default";
+	check_ok(share_channel_open(c, "frames", SHARE_CONSUMER, &o, &ch));
+	child_point(self, "open");
+	check_ok(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m));
+	check(strcmp(share_ptr(m.buffer), "first") == 0);
+	check_ok(share_ack(&m, NULL));
+	child_point(self, "out");
+	/* in a segment that she has, and which a lease is not to be had of */
+	check_ok(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m));
+	check(strcmp(share_ptr(m.buffer), "second") == 0);
+	b = share_retain(m.buffer);
+	check_ok(share_ack(&m, NULL));
+	child_point(self, "kept");
+	check_ok(share_release(b, NULL));
+	/* and in one that was made since */
+	check_error(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m), SHARE_EACCES);
+	check(m.channel && !m.buffer);
+	check_ok(share_ack(&m, NULL));
+	child_point(self, "in");
+	check_ok(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m));
+	check(strcmp(share_ptr(m.buffer), "third") == 0);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(ch);
+	share_disconnect(c);
+}
+
+static void send(share_channel *ch, share_buffer *b, const char *text)
+{
+	strcpy(share_ptr(b), text);
+	check_ok(share_send(ch, b, NULL, 0, NULL));
+}
+
+/* Leases of others than this process. */
+static json_int_t leases_of_others(void)
+{
+	json_t *rows = report(client, "clients");
+	json_int_t leases = 0;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		if (strcmp(json_string_value(json_object_get(row, "label")), "alice") == 0)
+			leases += number_of(row, "leases");
+	json_decref(rows);
+	return leases;
+}
+
+Test(reload, who_may_not_use_a_pool_any_more_is_sent_no_more_of_it_by_channels)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+	share_buffer *a, *b;
+	struct child *alice;
+
+	skip_unless_root();
+	o.pool = "default";
+	check_ok(share_channel_open(client, "frames", SHARE_PRODUCER, &o, &ch));
+	a = allocate(pool, 4096, NULL);
+	alice = child_start(alice_receives, NULL);
+	child_wait(alice, "open");
+	child_go(alice);
+	send(ch, a, "first");
+	child_wait(alice, "out");
+	reload(POOL("16MiB", ""), "pools[\"default\"].access: everyone: rw -> nothing\n");
+	b = allocate(pool, MIB, NULL); /* a segment */
+	check_ok(share_reclaim(a, SHARE_WAIT_FOREVER, NULL));
+	send(ch, a, "second");
+	child_go(alice);
+	child_wait(alice, "kept");
+	check_eq(leases_of_others(), 0);
+	send(ch, b, "third");
+	child_go(alice);
+	child_wait(alice, "in");
+	reload(CONFIG("", ""), "pools[\"default\"].access: everyone: nothing -> rw\n");
+	send(ch, b, "third");
+	child_go(alice);
+	child_finish(alice);
+	check_ok(share_release(a, NULL));
+	check_ok(share_release(b, NULL));
+	share_channel_close(ch);
 }
 
 /* More than a page has room for. */
