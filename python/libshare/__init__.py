@@ -70,6 +70,7 @@ _core._set_up(
     _errors.Closed,
     _dtype.code,
     _streams.current,
+    _streams.FRAMEWORKS,
     _json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode,
     _json.loads,
 )

@@ -10,6 +10,10 @@ from __future__ import annotations
 import sys
 
 
+#: Before one of these is imported nobody has to be asked.
+FRAMEWORKS = ("torch", "cupy")
+
+
 def _of_torch(ordinal: int) -> int | None:
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)

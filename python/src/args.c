@@ -67,7 +67,7 @@ bool arg_uint64(PyObject *o, uint64_t *out)
 
 	if (!o)
 		return true;
-	number = PyNumber_Index(o);
+	number = PyLong_CheckExact(o) ? Py_NewRef(o) : PyNumber_Index(o);
 	if (!number)
 		return false;
 	value = PyLong_AsUnsignedLongLong(number);
@@ -90,7 +90,7 @@ bool arg_int64(PyObject *o, int64_t *out)
 
 	if (!o)
 		return true;
-	number = PyNumber_Index(o);
+	number = PyLong_CheckExact(o) ? Py_NewRef(o) : PyNumber_Index(o);
 	if (!number)
 		return false;
 	value = PyLong_AsLongLong(number);

@@ -41,6 +41,7 @@ struct core {
 	PyObject *errors;         /* dict: number to class */
 	PyObject *closed;         /* class of what is raised for a handle that was given up */
 	PyObject *current_stream; /* function of the ordinal of a device: None, or a stream */
+	PyObject *frameworks;     /* tuple: names of the modules that it asks */
 	PyObject *dtype_code;     /* function: any dtype of any framework to a number */
 	PyObject *dtype_codes;    /* dict: what it answered before */
 	PyObject *dumps, *loads;  /* functions: what goes with a message to JSON, and back */

@@ -29,21 +29,22 @@ static void replace(PyObject **place, PyObject *by)
 }
 
 PyDoc_STRVAR(set_up_doc,
-	     "_set_up(errors, closed, dtype_code, current_stream)\n--\n\n"
+	     "_set_up(errors, closed, dtype_code, current_stream, frameworks, dumps, loads)\n--\n\n"
 	     "What the package knows: classes of errors by number, that of handles that were "
-	     "given up, and four functions.");
+	     "given up, functions,\nand the modules that current_stream() asks.");
 static PyObject *set_up(PyObject *module, PyObject *args)
 {
-	PyObject *errors, *closed, *dtype_code, *current_stream, *dumps, *loads;
+	PyObject *errors, *closed, *dtype_code, *current_stream, *frameworks, *dumps, *loads;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "O!OOOOO", &PyDict_Type, &errors, &closed, &dtype_code,
-			      &current_stream, &dumps, &loads))
+	if (!PyArg_ParseTuple(args, "O!OOOO!OO", &PyDict_Type, &errors, &closed, &dtype_code,
+			      &current_stream, &PyTuple_Type, &frameworks, &dumps, &loads))
 		return NULL;
 	replace(&core.errors, errors);
 	replace(&core.closed, closed);
 	replace(&core.dtype_code, dtype_code);
 	replace(&core.current_stream, current_stream);
+	replace(&core.frameworks, frameworks);
 	replace(&core.dumps, dumps);
 	replace(&core.loads, loads);
 	PyDict_Clear(core.dtype_codes);

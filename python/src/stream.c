@@ -118,6 +118,17 @@ static bool explicit_from(PyObject *given, struct stream *out)
 	return r > 0;
 }
 
+/* Whether a framework is here that may have a stream; without one a call into Python is saved. */
+static bool may_have_stream(void)
+{
+	PyObject *modules = PyImport_GetModuleDict();
+
+	for (Py_ssize_t i = 0; core.frameworks && i < PyTuple_Size(core.frameworks); i++)
+		if (PyDict_GetItemWithError(modules, PyTuple_GetItem(core.frameworks, i)))
+			return true;
+	return false;
+}
+
 bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out)
 {
 	PyObject *now;
@@ -126,7 +137,7 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 	if (given)
 		return explicit_from(given, out);
 	*out = home;
-	if (!on_gpu || !core.current_stream)
+	if (!on_gpu || !may_have_stream())
 		return true;
 	now = PyObject_CallFunction(core.current_stream, "i", ordinal);
 	if (!now)
