@@ -312,6 +312,10 @@ PyObject *none_if_not_ready(PyObject *m);
 PyObject *torch_pool(PyObject *module, PyObject *args);
 PyObject *torch_has(PyObject *module, PyObject *address);
 
+/* measure.c */
+extern const char measure_doc[];
+PyObject *measure(PyObject *module, PyObject *args);
+
 /* ------------------------------------------------------------------------------------------- */
 /* Each type of its file                                                                       */
 

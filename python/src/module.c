@@ -84,6 +84,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	    {"_fence_query", fence_query, METH_VARARGS, NULL},
 	    {"_torch_pool", torch_pool, METH_VARARGS, NULL},
 	    {"_torch_has", torch_has, METH_O, NULL},
+	    {"_measure", measure, METH_VARARGS, measure_doc},
 	    {NULL, NULL, 0, NULL},
 	};
 	static struct PyModuleDef definition = {

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""A tensor of a GPU to another process, and a number back, against torch.multiprocessing.
+
+Both do the same: this process makes a tensor and fills it by a kernel; then the clock starts, the
+tensor is handed over, the other process gets a tensor of it and sends its number of elements back;
+then the clock stops. After that the other process reads an element, which has to be the one that
+was filled in, and says so, and both wait until the GPU is done.
+"""
+
+from __future__ import annotations
+
+import struct
+from time import perf_counter
+from typing import Any, Callable, Iterator
+
+import libshare
+
+from .figures import Report, median_of_rounds
+
+_SIZES = {"4KiB": 4 << 10, "1MiB": 1 << 20, "64MiB": 64 << 20}
+_LEAST = 20.0  # times as long as ours
+_NUMBER = struct.Struct("<q")
+
+ROWS = {
+    f"torch-cuda.{size}{how}": f"a tensor of {size} by a channel, {words}; against: torch.multiprocessing"
+    for size in _SIZES
+    for how, words in (("", "waiting in recv()"), (".spin", "looking again and again"))
+}
+
+
+def _receive(consumer: libshare.Consumer, spin: bool) -> libshare.Message:
+    if not spin:
+        return consumer.recv()
+    while True:
+        try:
+            return consumer.recv(0)
+        except libshare.NotReady:
+            pass
+
+
+def _shared_other(address: str, spin: bool) -> None:
+    import torch
+
+    client = libshare.connect(address)
+    pool = client.pool("bench")
+    kind = "spin" if spin else "wait"
+    with pool.consumer(f"there/{kind}", writable=True) as rx, pool.producer(f"back/{kind}") as tx:
+        tx.send(data=b"ready")
+        while True:
+            try:
+                m = _receive(rx, spin)
+            except libshare.PeerGone:
+                return
+            with m:
+                tensor = torch.from_dlpack(m.array)
+                tx.send(data=_NUMBER.pack(tensor.numel()))
+                found = int(tensor[-1])
+                del tensor
+            torch.cuda.synchronize()
+            tx.send(data=_NUMBER.pack(found))
+
+
+Trip = Callable[[int, int], tuple[float, int, int]]  # bytes, what to fill in: us, elements, what was read
+
+
+def _shared(start: Callable[..., Any], pool: libshare.Pool, spin: bool) -> Iterator[Trip]:
+    import torch
+
+    import libshare.torch
+
+    kind = "spin" if spin else "wait"
+    with pool.consumer(f"back/{kind}") as rx, pool.producer(f"there/{kind}") as tx:
+        other = start(_shared_other, pool.client.address, spin)
+        rx.recv().ack()
+
+        def answer() -> int:
+            with _receive(rx, spin) as m:
+                return _NUMBER.unpack(m.data)[0]
+
+        def trip(size: int, fill: int) -> tuple[float, int, int]:
+            tensor = libshare.torch.empty(pool, size // 4, torch.int32)
+            tensor.fill_(fill)
+            begin = perf_counter()
+            tx.send(libshare.array_of(tensor))
+            elements = answer()
+            took = perf_counter() - begin
+            read = answer()
+            torch.cuda.synchronize()
+            return took * 1e6, elements, read
+
+        yield trip
+        tx.close()
+        other.join()
+
+
+def _torch_other(tensors: Any, answers: Any) -> None:
+    import torch
+
+    answers.put(0)
+    while (tensor := tensors.get()) is not None:
+        answers.put(tensor.numel())
+        found = int(tensor[-1])
+        del tensor
+        torch.cuda.synchronize()
+        answers.put(found)
+
+
+def _torch(start: Callable[..., Any]) -> Iterator[Trip]:
+    import torch
+    import torch.multiprocessing as multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    tensors, answers = context.SimpleQueue(), context.SimpleQueue()
+    other = start(_torch_other, tensors, answers)
+    answers.get()
+
+    def trip(size: int, fill: int) -> tuple[float, int, int]:
+        tensor = torch.empty(size // 4, dtype=torch.int32, device="cuda")
+        tensor.fill_(fill)
+        begin = perf_counter()
+        tensors.put(tensor)
+        elements = answers.get()
+        took = perf_counter() - begin
+        read = answers.get()
+        torch.cuda.synchronize()
+        return took * 1e6, elements, read
+
+    yield trip
+    tensors.put(None)
+    other.join()
+
+
+def _start(function: Callable[..., None], *arguments: Any) -> Any:
+    import torch.multiprocessing as multiprocessing
+
+    other = multiprocessing.get_context("spawn").Process(target=function, args=arguments, daemon=True)
+    other.start()
+    return other
+
+
+def _round(trip: Trip, size: int, n: int) -> list[float]:
+    took = []
+    for fill in range(n):
+        us, elements, read = trip(size, fill)
+        if (elements, read) != (size // 4, fill):
+            raise RuntimeError(f"the other process read {read} in {elements} elements, not {fill} in {size // 4}")
+        took.append(us)
+    return took
+
+
+def run(report: Report) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        report.skip("torch finds no GPU")
+        return
+    rounds, n = (2, 5) if report.quick else (9, 60)
+    torch.cuda.init()
+    with libshare.connect("embedded") as client:
+        pool = client.pool("bench", kind="auto", limit="2GiB")
+        if not pool.on_gpu:
+            report.skip(f"there is no pool of GPU memory here: {pool.info()['reason']}")
+            return
+        running = {"": _shared(_start, pool, False), ".spin": _shared(_start, pool, True),
+                   "torch": _torch(_start)}
+        trips = {how: next(one) for how, one in running.items()}
+        for size_name, size in _SIZES.items():
+            found: dict[str, list[list[float]]] = {how: [] for how in trips}
+            for i in range(rounds + 1):
+                for how, trip in trips.items():
+                    took = _round(trip, size, n)
+                    if i > 0:  # the first is to get everything going
+                        found[how].append(took)
+            theirs = median_of_rounds(found["torch"])
+            for how in ("", ".spin"):
+                report.times(f"torch-cuda.{size_name}{how}", median_of_rounds(found[how]), "us", theirs, _LEAST)
+        trips.clear()
+        del trip
+        for one in running.values():
+            next(one, None)
