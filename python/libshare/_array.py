@@ -23,7 +23,8 @@ class _Array:
         return f"<libshare.Array {self.dtype} {self.shape} {state}{' readonly' if self.readonly else ''}>"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None):
-        # NumPy comes here only when the buffer protocol was of no use.
+        # NumPy comes here only when the buffer protocol was of no use, and has dropped the reason.
+        _ = self.ptr  # Closed, Forked
         if self.on_gpu:
             raise TypeError(
                 "this is memory of a GPU, which NumPy cannot touch: from_dlpack() of a framework, or "

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from . import _core
 from ._core import Array, Client, HostStream, Pool
+from ._dtype import code
 from ._extend import extend
 from ._size import nbytes
 
@@ -204,25 +205,24 @@ class _Pool:
     def array(self, source: Any, dtype: Any = None, **options: Any) -> Array:
         """A copy of source, which has the buffer protocol (NumPy's arrays have) or is an Array, with
         its shape; in C order. What lies on a GPU is copied by its framework, into empty().
+
+        dtype: of the source; nothing is converted. To be named where the source has the bits of a
+        dtype that NumPy has not (uint16 for bfloat16). Bytes that are something else: view() the copy.
         """
         if isinstance(source, Array):
+            if dtype is not None and code(dtype) != code(source.dtype):
+                raise TypeError(f"the source is of {source.dtype}, not {dtype}: view() it")
             copy = self.empty(source.shape, source.dtype, **options)
-            if source.on_gpu:
-                content: Any = source.tobytes()
-            else:
-                content = source.view(f"uint{8 * source.itemsize}") if source.itemsize < 16 else source
+            content: Any = source.tobytes() if source.on_gpu else source
         else:
-            content = memoryview(source)
-            found = content.format.lstrip("<=@|") if content.format else "B"
-            name = _FORMATS.get(found)
+            try:
+                content = memoryview(source)
+            except TypeError:
+                raise TypeError(f"what is to be copied needs the buffer protocol, and "
+                                f"{type(source).__name__!r} has it not: np.array() it first") from None
+            name = _core._dtype_of(content)
             if dtype is None and name is None:
                 raise ValueError(f"there is no dtype for the format {content.format!r}: name one")
             copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
         copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
         return copy
-
-
-_FORMATS = {"b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64", "B": "uint8",
-            "c": "uint8", "H": "uint16", "I": "uint32", "L": "uint64", "Q": "uint64",
-            "e": "float16", "f": "float32", "d": "float64", "?": "bool", "Zf": "complex64",
-            "Zd": "complex128"}

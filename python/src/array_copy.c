@@ -168,11 +168,41 @@ static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	return raise_error(r);
 }
 
+/* Whether a's memory can be the memory of the source as it is; or TypeError. Bytes can become
+ * anything, and anything bytes; and NumPy has no other form for some dtypes than their bits. */
+static bool is_of_same_dtype(const struct array *a, PyObject *o, const Py_buffer *source)
+{
+	const char *wanted = share_dtype_name(a->t.dtype);
+	bool swapped = false;
+	uint32_t dtype = PyObject_TypeCheck(o, core.array) ? ((struct array *)o)->t.dtype
+							   : dtype_of_buffer(source, &swapped);
+
+	if (dtype == 0 || dtype == SHARE_UINT8 || (dtype == a->t.dtype && !swapped) ||
+	    (a->t.dtype == SHARE_UINT8 && source->len == (Py_ssize_t)array_bytes(a)))
+		return true;
+	if (swapped) {
+		PyErr_Format(PyExc_TypeError,
+			     "the source is of the other byte order: convert it first "
+			     "(x.astype(\"%s\"))",
+			     wanted);
+		return false;
+	}
+	if (!dtype_format(a->t.dtype) && dtype_size(a->t.dtype) == dtype_size(dtype) &&
+	    (dtype == SHARE_UINT16 || dtype == SHARE_UINT32 || dtype == SHARE_UINT64))
+		return true;
+	PyErr_Format(
+	    PyExc_TypeError,
+	    "the source is of %s, not %s: convert it first (x.astype(\"%s\")), or view() it",
+	    share_dtype_name(dtype), wanted, wanted);
+	return false;
+}
+
 PyDoc_STRVAR(
     fill_doc,
     "copy_from(source, stream=...)\n--\n\n"
     "Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind "
-    "what is\nenqueued on the stream; waits for it.");
+    "what is\nenqueued on the stream; waits for it. The source is of the same dtype, or plain "
+    "bytes: nothing is\nconverted.");
 static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"copy_from", {"source", "stream", NULL}, 1, 2, {NULL}};
@@ -186,15 +216,21 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	int r = 0;
 
 	if (!args_spread(&s, args, n, names, given) ||
-	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream) ||
-	    PyObject_GetBuffer(given[0], &source, PyBUF_FULL_RO) < 0)
+	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	/* an Array says itself what it is of, where the protocol cannot */
+	if (PyObject_GetBuffer(given[0], &source,
+			       PyObject_TypeCheck(given[0], core.array) ? PyBUF_STRIDED_RO
+									: PyBUF_FULL_RO) < 0)
 		return NULL;
 	b = enter_piece(a, &offset, &size);
 	if (!b) {
 		PyBuffer_Release(&source);
 		return NULL;
 	}
-	if ((uint64_t)source.len != size) {
+	if (!is_of_same_dtype(a, given[0], &source)) {
+		(void)0;
+	} else if ((uint64_t)source.len != size) {
 		PyErr_Format(PyExc_ValueError, "%zd bytes do not fill an Array of %llu", source.len,
 			     (unsigned long long)size);
 	} else if (a->readonly) {

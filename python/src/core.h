@@ -170,6 +170,11 @@ struct pool {
 /* False with an exception. */
 bool dtype_from(PyObject *o, uint32_t *out);
 const char *dtype_format(uint32_t dtype); /* of the buffer protocol; NULL: it has none */
+/* What a buffer that was got with its format says that it is of; 0: something else. @swapped: in
+ * the other byte order. */
+uint32_t dtype_of_buffer(const Py_buffer *b, bool *swapped);
+/* A function of the module: its name, or None. */
+PyObject *dtype_name_of_buffer(PyObject *module, PyObject *o);
 static inline uint32_t dtype_size(uint32_t dtype)
 {
 	return (dtype & 0xff) / 8;

@@ -5,9 +5,13 @@
  * are, and what it said of one is remembered.
  */
 
+#include <string.h>
+
 #include "python/src/core.h"
 
 #define REMEMBERED_MAX 256
+#define COMPLEX64      0x0540 /* pairs of floats, and of doubles */
+#define COMPLEX128     0x0580
 
 bool dtype_from(PyObject *o, uint32_t *out)
 {
@@ -38,37 +42,53 @@ bool dtype_from(PyObject *o, uint32_t *out)
 	return !PyErr_Occurred();
 }
 
+/* What the buffer protocol calls them. The first of a dtype is what we say. */
+static const struct {
+	uint32_t dtype;
+	const char *format;
+} formats[] = {
+    {SHARE_INT8, "b"},    {SHARE_INT16, "h"},   {SHARE_INT32, "i"},  {SHARE_INT64, "q"},
+    {SHARE_INT64, "l"},   {SHARE_UINT8, "B"},   {SHARE_UINT8, "c"},  {SHARE_UINT16, "H"},
+    {SHARE_UINT32, "I"},  {SHARE_UINT64, "Q"},  {SHARE_UINT64, "L"}, {SHARE_FLOAT16, "e"},
+    {SHARE_FLOAT32, "f"}, {SHARE_FLOAT64, "d"}, {SHARE_BOOL, "?"},   {COMPLEX64, "Zf"},
+    {COMPLEX128, "Zd"},
+};
+
 const char *dtype_format(uint32_t dtype)
 {
-	switch (dtype) {
-	case SHARE_INT8:
-		return "b";
-	case SHARE_INT16:
-		return "h";
-	case SHARE_INT32:
-		return "i";
-	case SHARE_INT64:
-		return "q";
-	case SHARE_UINT8:
-		return "B";
-	case SHARE_UINT16:
-		return "H";
-	case SHARE_UINT32:
-		return "I";
-	case SHARE_UINT64:
-		return "Q";
-	case SHARE_FLOAT16:
-		return "e";
-	case SHARE_FLOAT32:
-		return "f";
-	case SHARE_FLOAT64:
-		return "d";
-	case SHARE_BOOL:
-		return "?";
-	case 0x0540: /* pairs of floats, and of doubles */
-		return "Zf";
-	case 0x0580:
-		return "Zd";
-	}
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (formats[i].dtype == dtype)
+			return formats[i].format;
 	return NULL;
+}
+
+uint32_t dtype_of_buffer(const Py_buffer *b, bool *swapped)
+{
+	const char *foreign = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ">!" : "<";
+	const char *format = b->format ? b->format : "B"; /* so says the protocol */
+
+	*swapped = *format && strchr(foreign, *format) && b->itemsize > 1;
+	if (*format && strchr("@=|<>!", *format))
+		format++;
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (strcmp(formats[i].format, format) == 0 &&
+		    (Py_ssize_t)dtype_size(formats[i].dtype) == b->itemsize)
+			return formats[i].dtype;
+	return 0;
+}
+
+PyObject *dtype_name_of_buffer(PyObject *module, PyObject *o)
+{
+	uint32_t dtype;
+	bool swapped;
+	Py_buffer b;
+
+	(void)module;
+	if (PyObject_GetBuffer(o, &b, PyBUF_FULL_RO) < 0)
+		return NULL;
+	dtype = dtype_of_buffer(&b, &swapped);
+	PyBuffer_Release(&b);
+	if (dtype == 0 || swapped)
+		Py_RETURN_NONE;
+	return PyUnicode_InternFromString(share_dtype_name(dtype));
 }

@@ -78,6 +78,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	static PyMethodDef functions[] = {
 	    {"_set_up", set_up, METH_VARARGS, set_up_doc},
 	    {"dtype_code", dtype_code, METH_O, dtype_code_doc},
+	    {"_dtype_of", dtype_name_of_buffer, METH_O, NULL},
 	    {"_fence_record", fence_record, METH_VARARGS, NULL},
 	    {"_fence_wait", fence_wait, METH_VARARGS, NULL},
 	    {"_fence_synchronize", fence_synchronize, METH_VARARGS, NULL},

@@ -296,6 +296,62 @@ def test_recipe_and_info_say_where_it_lies(pool):
     assert a.status()
 
 
+def test_copies_do_not_turn_numbers_into_others(pool):
+    x = np.arange(3)
+    for copy, words in [
+        (lambda: pool.array(x, "float64"), r'the source is of int64, not float64: convert it first \(x.astype\("float64"\)\)'),
+        (lambda: pool.array(x.astype("int32"), "float32"), "of int32, not float32"),
+        (lambda: pool.array(x, "float32"), "of int64, not float32"),
+        (lambda: pool.array(x, "uint8"), "of int64, not uint8"),
+        (lambda: pool.empty(3, "float64").copy_from(x), "of int64, not float64"),
+        (lambda: pool.empty(3, "float64").copy_from(pool.array(x)), "of int64, not float64"),
+        (lambda: pool.array(pool.array(x), "float64"), "of int64, not float64"),
+        (lambda: pool.array(x.astype("int16"), "bfloat16"), "of int16, not bfloat16"),
+        (lambda: pool.array(x.astype(">i4"), "int32"), "of the other byte order"),
+        (lambda: pool.empty(3, "int32").copy_from(x.astype(">i4")), "of the other byte order"),
+        (lambda: pool.array(x.astype("float16"), "bfloat16"), "of float16, not bfloat16"),
+        (lambda: pool.array([1, 2, 3]), r"np.array\(\) it first"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            copy()
+    with pytest.raises(ValueError, match="dtype for the format '>i'"):
+        pool.array(x.astype(">i4"))
+
+
+def test_copies_take_the_bits_of_what_numpy_has_not_and_plain_bytes_for_anything(pool):
+    bits = np.array([0x3F80, 0x4000, 0x4040], np.uint16)
+    a = pool.array(bits, "bfloat16")
+    assert a.dtype == "bfloat16" and a.tobytes() == bits.tobytes()
+    b = pool.empty(3, "bfloat16")
+    b.copy_from(a)
+    assert b.tobytes() == a.tobytes() and pool.array(a[::2]).tobytes() == bits[::2].tobytes()
+    x = np.arange(3, dtype=np.float64)
+    c = pool.empty(3, "float64")
+    for source in (x.tobytes(), bytearray(x.tobytes()), x.view(np.uint8), memoryview(x).cast("B"), pool.array(x.tobytes())):
+        c.copy_from(bytes(24))
+        c.copy_from(source)
+        assert np.array_equal(np.asarray(c), x)
+    c.copy_from(memoryview(x))
+    d = pool.alloc(24)
+    d.copy_from(x)
+    assert d.tobytes() == x.tobytes() and np.array_equal(np.asarray(d.view("float64")), x)
+    assert pool.array(x, np.float64).dtype == "float64" and pool.array(np.arange(3, dtype=np.longlong)).dtype == "int64"
+    z = pool.array(np.array([1 + 2j]))
+    assert pool.array(z).dtype == "complex128" and np.asarray(pool.array(z[::1]))[0] == 1 + 2j
+
+
+def test_numpy_says_that_an_array_was_released(pool):
+    a = pool.empty(3, "float64")
+    a.release()
+    for see in (np.asarray, np.array, memoryview, bytes, np.from_dlpack):
+        with pytest.raises(libshare.Closed):
+            see(a)
+    b = pool.empty(3, "bfloat16")
+    b.release()
+    with pytest.raises(libshare.Closed):
+        np.asarray(b)
+
+
 def test_copies_check_their_sizes(pool):
     a = pool.empty((2, 2), "int32")
     a.copy_from(np.arange(8, dtype=np.int32).reshape(2, 4)[:, ::2])

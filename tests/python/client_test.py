@@ -266,7 +266,7 @@ def test_objects_in_a_forked_child_raise_forked(client, pool):
     if child == 0:
         uses = (client.ping, lambda: client.lookup("x"), lambda: pool.alloc(1), lambda: memoryview(a), lambda: a[0],
                 lambda: a.__dlpack__(), lambda: a.publish("x"), lambda: a.export(), lambda: s.launch(print),
-                lambda: a.tobytes(), lambda: a.ptr, client.host_stream, lambda: client.names())
+                lambda: a.tobytes(), lambda: a.ptr, lambda: np.asarray(a), client.host_stream, lambda: client.names())
         failed = 0
         for use in uses:
             try:
