@@ -10,7 +10,7 @@ from ._core import Array, Caller, Client, Consumer, Message, Pending, Pool, Prod
 from ._extend import extend
 
 _MODES = {None: 0, "broadcast": 1, "queue": 2}
-_FULL = {None: 0, "wait": 1, "fail": 2, "drop": 3}
+_FULL = {None: 0, "block": 1, "fail": 2, "drop": 3}
 _FROM = {"newest": 0, "oldest": 1}
 _WRITABLE, _EXISTING = 1, 2
 _NEVER = 0xFFFFFFFF
@@ -52,7 +52,7 @@ class _Pool:
         """Takes part in a channel as one who sends, and makes it if there is none of that name.
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
-        when_full: "wait" for room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
+        when_full: "block" until there is room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
         received. in_flight: messages not yet acknowledged. data_max: bytes with each, 256 at most.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. stall: seconds until a consumer that keeps this producer waiting is left behind;
