@@ -73,19 +73,28 @@ def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
 # Names
 
 
-# Tensors of torch's own cache that were published: torch would give their memory to the next tensor
-# while others still read it.
+# Tensors of torch's own cache that were published or sent: torch would give their memory to the next
+# tensor while others still read it.
 _kept: list[tuple[torch.Tensor, Array]] = []
 _kept_lock = threading.Lock()
 
 
 def collect() -> int:
-    """Lets go of published tensors of mem_pool() that nobody else has any more; what torch does next
-    with their memory, on the stream that they were made on, comes after all that others did. Returns
-    how many are still kept. publish() does the same."""
+    """Lets go of published and sent tensors of mem_pool() that nobody else has any more; what torch
+    does next with their memory, on the stream that they were made on, comes after all that others did.
+    Returns how many are still kept. publish() does the same."""
     with _kept_lock:
         _kept[:] = [pair for pair in _kept if not pair[1].reclaim(timeout=0)]
         return len(_kept)
+
+
+def _keep(tensor: torch.Tensor, array: Array) -> None:
+    """After others were let have it, the tensor, which lies in that Array."""
+    if _core._torch_has(tensor.untyped_storage().data_ptr()):
+        with _kept_lock:
+            _kept.append((tensor.detach(), array))
+    if _kept:
+        collect()
 
 
 def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
@@ -99,11 +108,7 @@ def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
     """
     array = array_of(tensor)
     version = array.publish(name, **options)
-    if _core._torch_has(tensor.untyped_storage().data_ptr()):
-        with _kept_lock:
-            _kept.append((tensor.detach(), array))
-    if _kept:
-        collect()
+    _keep(tensor, array)
     return version
 
 
@@ -187,6 +192,7 @@ def _carry(tensor: torch.Tensor) -> Any:
             return None
         array = array_of(to_pool(_carrier, plain))
     token = array.export(mode="rw", timeout=_timeout)
+    _keep(plain, array)
     return _rebuild, (array.client.address, token, *kind)
 
 
