@@ -46,6 +46,8 @@ static struct member *find_ready(struct request *r, uint64_t id)
 	return NULL;
 }
 
+static void introduce(struct member *newcomer);
+
 void handle_channel_ready(struct request *r)
 {
 	struct member *m = find_member(r, r->m->channel_ready.member);
@@ -58,10 +60,12 @@ void handle_channel_ready(struct request *r)
 		return;
 	}
 	e = member_ready(m);
-	if (e < 0)
+	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot seal the page: %s", strerror(-e));
-	else
-		request_done(r);
+		return;
+	}
+	introduce(m);
+	request_done(r);
 }
 
 void handle_channel_close(struct request *r)
@@ -166,6 +170,49 @@ void handle_channel_sync(struct request *r)
 	}
 	for (uint32_t i = 2; i < l.n_fds; i += MEMBER_FDS)
 		fd_close(l.fds[i]);
+}
+
+/* What the newcomer's fences are on. False when it could not be sent now. */
+static bool offer_page(struct client *c, const struct client *newcomer)
+{
+	const struct timelines *t = newcomer->timelines;
+	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
+
+	if (client_has_page(c, newcomer->slot))
+		return true;
+	m.timeline_page.page = t->id;
+	if (client_reserve_page(c, newcomer->slot) < 0 ||
+	    !client_offer(c, &m, (int[]){t->fd, t->pidfd}, 2))
+		return false;
+	client_set_page(c, newcomer->slot);
+	return true;
+}
+
+static void introduce_to(struct member *m, const struct member *newcomer)
+{
+	struct wire_message told = {.type = WIRE_CHANNEL_MEMBERS};
+	struct listing l = {.n = 0};
+
+	if (!offer_page(m->client, newcomer->client) || list_member(&l, m, newcomer) != 0)
+		return;
+	told.channel_members.member = m->id;
+	told.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
+	if (client_offer(m->client, &told, l.fds, l.n_fds))
+		m->known[newcomer->slot] = newcomer->id;
+	fd_close(l.fds[2]);
+}
+
+/* Those who are there learn of it when they ask for who has come. They are told before that, too,
+ * as the broker may be gone by then; who does not read what it is sent has to ask. */
+static void introduce(struct member *newcomer)
+{
+	struct member **others = channel_slots(
+	    newcomer->channel, newcomer->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
+
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		if (others[i] && others[i]->state == MEMBER_HERE &&
+		    others[i]->client->version >= WIRE_VERSION_AHEAD)
+			introduce_to(others[i], newcomer);
 }
 
 /* A producer of the channel that a member is in, wherever it is; NULL: it is no more. */

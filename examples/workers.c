@@ -303,9 +303,9 @@ static int run(int n, int rounds)
 	pss = (double)pss_kib / 1024;
 	printf("%d workers, one copy of %.1f MiB; private copies would have cost %.1f MiB more\n",
 	       n, pss, rss - pss);
-	/* every worker has all of it, and all of them together have it once (but for a few pages)
-	 */
-	expect(rss >= model * n && pss >= model - 1 && pss <= model + 1, "smaps",
+	/* Every worker has all of it, and all of them together have it once, but for a few pages:
+	 * the kernel may have taken some out of a process that did not touch them for a while. */
+	expect(rss >= model * n - 1 && pss >= model - 1 && pss <= model + 1, "smaps",
 	       "this is not one copy of the weights");
 	expect(wrong == 0, "answers", "some are wrong");
 	printf(

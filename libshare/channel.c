@@ -105,6 +105,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&ch->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
+	STAILQ_INIT(&ch->told);
 	STAILQ_INIT(&ch->cooling);
 	STAILQ_INIT(&ch->aside);
 	STAILQ_INIT(&ch->taken);
@@ -208,6 +209,7 @@ static int set_up(share_channel *ch, struct reply *reply)
 	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
 	if (!channel_shape_is_valid(&ch->shape) || ch->slot >= CHANNEL_MEMBERS_MAX)
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
+	channel_enlist(ch);
 	r = map_pages(ch, reply);
 	if (r == 0)
 		r = make_half(ch);

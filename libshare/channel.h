@@ -93,9 +93,21 @@ struct channel_ghost {
 	uint64_t member, page;
 };
 
+/* A member that the broker has told us of before we have asked. */
+struct channel_told {
+	STAILQ_ENTRY(channel_told) link;
+	struct wire_member member;
+	struct fd_list fds;
+	bool after; /* the last answer */
+};
+
 struct share_channel {
 	struct handle handle;
 	share_client *client;
+	LIST_ENTRY(share_channel) of_client; /* this and the next two: under the client's lock */
+	STAILQ_HEAD(channel_told_list, channel_told) told;
+	bool told_lost; /* for want of memory */
+	bool enlisted;
 	int role;
 	struct channel_shape shape;
 	uint64_t member, pool;
@@ -265,6 +277,15 @@ static inline bool channel_is_out_of_date(const share_channel *ch)
 	return !ch->alone &&
 	       atomic_load_explicit(&ch->control->epoch, memory_order_acquire) != ch->epoch;
 }
+
+/* From making it known to its client until its end: the client is told who comes. */
+void channel_enlist(share_channel *ch);
+void channel_delist(share_channel *ch);
+
+/* What the broker has told us unasked. 0 or an error. */
+int channel_apply_told_locked(share_channel *ch, struct channel_told *t);
+/* Those that are known by name only. Gives the lock up. */
+int channel_meet_all_locked(share_channel *ch);
 
 /* What an answer says; and when that was the last, since @first: who was not named is forgotten,
  * and the others are got to know. 0 or an error. With the lock held, given up in between. */

@@ -101,6 +101,7 @@ static void channel_free(share_channel *ch)
 	if (ch->consumer)
 		ring_consumer_free(ch->consumer);
 	channel_sync_done(ch);
+	channel_delist(ch);
 	channel_peers_done(ch);
 	free_lists(ch);
 	if (ch->own)

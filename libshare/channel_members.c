@@ -182,6 +182,31 @@ int channel_apply_locked(share_channel *ch, struct reply *reply)
 	return r;
 }
 
+/* The answer that comes next names it, unless it has gone by then. */
+int channel_apply_told_locked(share_channel *ch, struct channel_told *t)
+{
+	const struct wire_member *m = &t->member;
+	struct channel_peer *p;
+	size_t at = 0;
+	int r = 0;
+
+	if (m->slot >= slots_of_peers(ch))
+		return fail(SHARE_EPROTO, "the broker sent a member out of range");
+	p = &ch->peers[m->slot];
+	if (p->member >= m->member)
+		return 0;
+	if (p->member)
+		r = peer_is_replaced_locked(ch, p);
+	if (r == 0)
+		r = add_peer_locked(ch, p, m, &t->fds, &at);
+	if (r != 0)
+		return r;
+	p->seen = ch->first - 1;
+	p->flags = m->flags;
+	p->state = m->state;
+	return 0;
+}
+
 /* What a producer has left behind can be received all the same. */
 static void forget_locked(share_channel *ch, struct channel_peer *p)
 {
@@ -267,7 +292,7 @@ static struct channel_peer *next_unknown_locked(share_channel *ch, uint32_t at)
 	return NULL;
 }
 
-static int meet_all_locked(share_channel *ch)
+int channel_meet_all_locked(share_channel *ch)
 {
 	struct channel_peer *p;
 	uint32_t at = 0;
@@ -302,7 +327,7 @@ static int meet_all_locked(share_channel *ch)
 int channel_meet_locked(share_channel *ch, uint32_t first)
 {
 	forget_missing_locked(ch, first);
-	return meet_all_locked(ch);
+	return channel_meet_all_locked(ch);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -125,6 +125,7 @@ share_client *client_new(void)
 	TAILQ_INIT(&c->events);
 	LIST_INIT(&c->watches);
 	LIST_INIT(&c->operations);
+	LIST_INIT(&c->channels);
 	LIST_INIT(&c->reclaims);
 	LIST_INIT(&c->retired);
 	TAILQ_INIT(&c->ahead);

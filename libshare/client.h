@@ -74,6 +74,7 @@ struct share_client {
 	uint64_t n_events; /* ever queued */
 	LIST_HEAD(, share_watch) watches;
 	LIST_HEAD(, share_operation) operations;
+	LIST_HEAD(, share_channel) channels; /* that are told who comes */
 
 	struct segment **segments; /* by the low half of their identifier */
 	uint32_t n_segments;
@@ -246,6 +247,10 @@ void rpc_read_rest(share_client *c);
 
 /* In watch.c and lookup.c. With the lock held, but for the last. */
 void watch_name_changed(share_client *c, const struct wire_name_event *m);
+
+/* channel_sync.c. Of a CHANNEL_MEMBERS that nobody has asked for; takes what it needs of @fds. */
+void channel_told_locked(share_client *c, const struct wire_channel_members *m,
+			 struct fd_list *fds);
 /* Those that nobody can cancel, as the application is done with the client. */
 void operations_abandon(share_client *c);
 

@@ -95,7 +95,7 @@ static void deliver_reply(share_client *c, struct call *call, const struct wire_
 	finish(c, call, m, error);
 }
 
-static void deliver_unasked(share_client *c, const struct wire_message *m)
+static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
 	char why[256];
 
@@ -108,6 +108,16 @@ static void deliver_unasked(share_client *c, const struct wire_message *m)
 		break;
 	case WIRE_TRIM:
 		magazine_trim_locked(c, &m->trim);
+		break;
+	case WIRE_CHANNEL_MEMBERS:
+		channel_told_locked(c, &m->channel_members, fds);
+		break;
+	case WIRE_TIMELINE_PAGE: /* ahead */
+		if (peer_arrived_locked(c, m->timeline_page.page, fd_list_take(fds, 0),
+					fd_list_take(fds, 1)) < 0)
+			client_mark_lost(c,
+					 "the broker sent a page that makes no sense, or memory "
+					 "is out");
 		break;
 	case WIRE_GRANT: /* of a segment, ahead: it has been entered */
 		break;
@@ -142,7 +152,7 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 	if (c->lost)
 		return;
 	if (m.serial == 0) {
-		deliver_unasked(c, &m);
+		deliver_unasked(c, &m, fds);
 		return;
 	}
 	call = find_call(c, m.serial);

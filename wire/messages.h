@@ -26,7 +26,8 @@
 /* From which on tensors go with names and tokens, and there is RECLAIM. */
 #define WIRE_VERSION_TENSORS 2
 #define WIRE_VERSION_RECLAIM 2
-/* From which on clients are sent segments that they have not asked for. */
+/* From which on members of channels are sent segments, and told of others, that they have not
+ * asked for. */
 #define WIRE_VERSION_AHEAD 2
 #define WIRE_TENSOR_MAX    272 /* bytes */
 
@@ -91,7 +92,7 @@
 	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")              \
 	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING,                           \
 	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see "  \
-	  "the owner dead.")                                                                       \
+	  "the owner dead. With serial 0, unasked, since version 2: of a member of a channel.")    \
 	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING,                         \
 	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                               \
 	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                       \
@@ -125,7 +126,8 @@
 	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING,                      \
 	  "The members of the other role. Descriptors: three for each member that has "            \
 	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and the end of its doorbell "    \
-	  "to ring it by.")                                                                        \
+	  "to ring it by. With serial 0, unasked, since version 2: one that has just come, so "    \
+	  "that it is known when the broker is gone; a CHANNEL_SYNC says the same.")               \
 	M(CHANNEL_CLOSE, channel_close, 50, TO_BROKER, 0, 0, 1, DONE,                              \
 	  "Leaves a channel. What a producer has sent can still be received; a consumer has "      \
 	  "acknowledged all it had.")                                                              \
@@ -368,11 +370,12 @@
 	V(M, shape, 32, 1, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)  F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_members(F, V, M)                                        \
-	F(M, u32, epoch, 1, "of the control page: what this answers")               \
-	F(M, u32, more, 1, "1: further members or segments did not fit: ask again") \
-	V(M, members, 4096, 1,                                                      \
-	  "struct wire_member each: all of the other role, but for those "          \
+#define WIRE_FIELDS_channel_members(F, V, M)                                          \
+	F(M, u32, epoch, 1, "of the control page: what this answers")                 \
+	F(M, u32, more, 1, "1: further members or segments did not fit: ask again")   \
+	F(M, u64, member, 2, "unasked: of the client's, to which it is said; else 0") \
+	V(M, members, 4096, 1,                                                        \
+	  "struct wire_member each: all of the other role, but for those "            \
 	  "that did not fit")
 #define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \

@@ -32,6 +32,10 @@ extern "C" {
  * dead or closed producer has sent can still be received; then share_recv() says so, once, and
  * waits for the next producer.
  *
+ * It is the producer that gives to others what a dead consumer had. Once it has closed or died,
+ * what a consumer that dies has not acknowledged is lost, and nobody is told. Where every message
+ * counts, keep the producer open until `in_flight` of share_channel_get_stats() is 0.
+ *
  * Who may use the pool of a channel may take part in it: to produce takes the right to write. All
  * take part on trust as far as the pool goes: a consumer that does not play by the rules gets
  * nobody into trouble but itself, and those whose messages it was given.
@@ -146,7 +150,8 @@ int share_channel_open(share_client *c, const char *name, int role,
 /**
  * Waits until nothing of what a producer has sent waits for a consumer to come, or in a queue for
  * one to have room (after one died with all it had, say). Consumers that are there can receive it
- * then, though the channel be closed, or this process end.
+ * then, though the channel be closed, or this process end. That they have done so it does not say:
+ * `in_flight` of share_channel_get_stats() does, when it is 0.
  *
  * @param ch          the channel, as a producer
  * @param timeout_ms  how long at most; -1: without limit

@@ -187,3 +187,46 @@ ConformanceTest(what_is_sent_reaches_all_consumers_though_the_broker_is_killed)
 	}
 	munmap(board, sizeof(*board));
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Two that have opened the channel, and done nothing since. */
+static void meet(const char *kind, bool producer_first)
+{
+	static const int roles[] = {SHARE_PRODUCER, SHARE_CONSUMER, SHARE_PRODUCER};
+	share_client *c[] = {connect_as("first"), connect_as("second")};
+	const int *role = &roles[!producer_first];
+	share_channel *ch[2], *to, *from;
+	struct note note = {0, 7};
+	share_buffer *b;
+	share_pool *pool;
+	share_message m;
+
+	pool = conformance_pool(c[!producer_first], kind, OPTIONS);
+	check_ok(share_alloc(pool, UNIT, NULL, &b));
+	for (unsigned i = 0; i < 2; i++)
+		ch[i] = join(c[i], role[i], 0);
+	from = ch[!producer_first];
+	to = ch[producer_first];
+	broker_kill();
+	buffer_write(b, "it goes on");
+	check_ok(share_send(from, b, &note, sizeof(note), NULL));
+	check_ok(share_recv(to, FOREVER, NULL, &m));
+	check_eq(m.data_size, sizeof(note));
+	check(buffer_reads(m.buffer, "it goes on"));
+	check_ok(share_ack(&m, NULL));
+	share_release(b, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		share_channel_close(ch[i]);
+	share_pool_close(pool);
+	for (unsigned i = 0; i < 2; i++)
+		share_disconnect(c[i]);
+	broker_stop();
+	broker_start(NULL);
+}
+
+ConformanceTest(whoever_came_first_knows_who_came_second_though_the_broker_is_gone)
+{
+	meet(kind, true);
+	meet(kind, false);
+}
