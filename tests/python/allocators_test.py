@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What numba and RMM allocate lies in a pool: over the stand-in for the driver, without kernels. What
+"""What numba and RMM allocate lies in a pool, and what torch allocates is kept: over the stand-in for the driver, without kernels. What
 needs a GPU is in allocators.py."""
 
 import ctypes
@@ -29,7 +29,15 @@ try:
 except ImportError:
     rmm = None
 
+try:
+    import torch
+
+    import libshare.torch
+except ImportError:
+    torch = None
+
 needs_numba = pytest.mark.skipif(numba is None, reason="there is no numba.cuda here")
+needs_torch = pytest.mark.skipif(torch is None, reason="there is no torch here")
 needs_rmm = pytest.mark.skipif(rmm is None, reason="there is no RMM here")
 
 
@@ -235,6 +243,38 @@ def test_numba_needs_no_line_of_the_program(broker):
 def test_numba_refuses_host_memory(client):
     with client.pool("host", kind="host", limit="1MiB") as p, pytest.raises(ValueError, match="GPU"):
         libshare.numba.use(p)
+
+
+# ------------------------------------------------------------------------------------------------
+# torch, as far as it goes without its own GPU: what its allocator calls, and what a tensor tells
+
+
+def torchs_memory_that_was_sent_is_kept(address, kind):
+    c = libshare.connect(address)
+    pool = c.pool("gpu", kind=kind, limit="64MiB")
+    libshare._core._torch_pool(0, pool)
+    allocate = ctypes.CDLL(libshare._core.__file__).share_torch_allocate
+    allocate.restype = ctypes.c_void_p
+    start = allocate(ctypes.c_ssize_t(1000), 0, None)
+
+    class Tensor:
+        requires_grad, dtype, shape = False, torch.uint8, (1000,)
+        data_ptr = lambda self: start  # noqa: E731
+        stride = lambda self: (1,)  # noqa: E731
+        numel = lambda self: 1000  # noqa: E731
+        detach = untyped_storage = lambda self: self  # noqa: E731
+
+    _, (_, token, *_) = libshare.torch._carry(Tensor())
+    assert libshare.torch.collect() == 1
+    received = libshare.connect(address).import_(token)
+    assert libshare.torch.collect() == 1
+    received.release()
+    until(lambda: libshare.torch.collect() == 0)
+
+
+@needs_torch
+def test_of_torch(broker):
+    in_a_process(broker.address, torchs_memory_that_was_sent_is_kept)
 
 
 # ------------------------------------------------------------------------------------------------
