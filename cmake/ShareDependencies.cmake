@@ -9,6 +9,15 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(BSD REQUIRED IMPORTED_TARGET libbsd>=0.11)
 pkg_check_modules(SMARTCOLS REQUIRED IMPORTED_TARGET smartcols>=2.36)
 
+# For wheels. Debian's libevent asks for glibc 2.36, only to have random numbers; linked in, it has
+# them from libbsd, as whatever is linked before the libc.
+option(SHARE_STATIC_LIBEVENT "Link libevent into share-broker" OFF)
+set(SHARE_EVENT PkgConfig::EVENT)
+if(SHARE_STATIC_LIBEVENT)
+  find_library(SHARE_EVENT_ARCHIVE libevent_core.a HINTS ${EVENT_LIBDIR} REQUIRED)
+  set(SHARE_EVENT ${SHARE_EVENT_ARCHIVE})
+endif()
+
 find_path(SHARE_CUDA_INCLUDE_DIR cuda.h
   HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda PATH_SUFFIXES include)
 if(SHARE_CUDA_INCLUDE_DIR)
