@@ -15,6 +15,7 @@
 #include "libshare/segment.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
+#include "wire/mutation.h"
 
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");
@@ -116,7 +117,7 @@ static int order(struct lookup *l)
 		r = buffer_hold_users(c, &l->grant, &l->users);
 	if (r == 0 && l->reclaimed)
 		r = uses_hold(l->reclaimed, &l->users);
-	if (r != 0 || !is_pending(c, l))
+	if (r != 0 || !is_pending(c, l) || (l->reclaimed && MUTATION(reclaim_without_order)))
 		return r;
 	if (!stream_blocks(c, b->mapping, l->stream))
 		r = order_on_stream(l);
@@ -166,6 +167,7 @@ static int copy_grant(struct lookup *l, const struct wire_grant *m)
 		if (!copy)
 			return -ENOMEM;
 	}
+	free(l->copy); /* of an answer before, after which it was asked once more */
 	l->copy = copy;
 	l->grant = *m;
 	if (m->fences.size)

@@ -16,10 +16,11 @@
 #include "libshare/reclaim.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
+#include "wire/mutation.h"
 
 static unsigned messages_of(share_buffer *b)
 {
-	return atomic_load(&b->messages);
+	return MUTATION(reclaim_before_messages) ? 0 : atomic_load(&b->messages);
 }
 
 /* From a handle to the buffer, if what is asked of it makes sense. */
@@ -115,12 +116,15 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 
 	if (r != 0)
 		return r;
+	/* so that it is there until the end, whatever other threads do with the handle */
+	buffer_ref(b);
 	r = become_last(b, deadline, &again, &users);
-	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
-		r = SHARE_EBUSY;
+	/* with no time left the broker is asked not to wait */
+	if (r == SHARE_ETIMEDOUT || r == SHARE_EBUSY)
+		r = timeout_ms == 0 ? SHARE_EBUSY : SHARE_ETIMEDOUT;
 	if (r == 0)
 		r = uses_hold(b, &users);
-	if (r == 0 && users.n > 0) {
+	if (r == 0 && users.n > 0 && !MUTATION(reclaim_without_order)) {
 		o.fences = users.all;
 		o.n = users.n;
 		o.timeout_ms = deadline_left(deadline);
@@ -129,6 +133,7 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 	fences_done(b->client, &users);
 	if (again)
 		buffer_drop(again);
+	buffer_let_go(b);
 	return r;
 }
 

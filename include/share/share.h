@@ -545,7 +545,8 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * allocator with a cache of its own, say, after it was published.
  *
  * What this process has enqueued itself through the handle is its own to order. A handle for
- * reading only is ordered after nothing.
+ * reading only is ordered after nothing. A message that others have acknowledged may take a second
+ * to be noticed while the program sends nothing.
  *
  * @param b           a buffer
  * @param timeout_ms  how long to wait; 0 does not, SHARE_WAIT_FOREVER has no limit
@@ -563,8 +564,7 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
  * The same as share_reclaim() without a time limit, told to a callback from share_dispatch().
  *
  * The operation has a reference on the buffer of its own, so the handle may be released before; the
- * buffer goes when the callback is due. A message that others have acknowledged may take a second
- * to be noticed while the program sends nothing.
+ * buffer goes when the callback is due.
  *
  * @param b         a buffer
  * @param stream    looked at when the callback is due: it has to live until then

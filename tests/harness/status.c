@@ -113,3 +113,16 @@ bool client_state_is(share_client *c, const char *label, const char *state)
 	client_state(c, label, is, sizeof(is));
 	return strcmp(is, state) == 0;
 }
+
+int64_t used_of(share_client *c, const char *resource)
+{
+	json_t *rows = report(c, "users"), *row;
+	int64_t used = 0;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		if (strcmp(json_string_value(json_object_get(row, "resource")), resource) == 0)
+			used += number_of(row, "used");
+	json_decref(rows);
+	return used;
+}

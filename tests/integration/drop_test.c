@@ -53,20 +53,6 @@ static uint64_t only_token(void)
 	return id;
 }
 
-/* How much of this everybody has together. */
-static int64_t used_of(const char *resource)
-{
-	json_t *rows = report(client, "users"), *row;
-	int64_t used = 0;
-	size_t i;
-
-	json_array_foreach (rows, i, row)
-		if (strcmp(json_string_value(json_object_get(row, "resource")), resource) == 0)
-			used += number_of(row, "used");
-	json_decref(rows);
-	return used;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 static void is_dropped(struct child *self, void *data)
@@ -170,7 +156,7 @@ Test(drop, ends_what_a_client_waits_for)
 
 	child_wait(child, "waiting");
 	child_go(child);
-	until(used_of("waits") == 1);
+	until(used_of(client, "waits") == 1);
 	check_ok(share_drop_client(client, client_named("waiting one")));
 	child_finish(child);
 	settle(client, s.clients == 1);

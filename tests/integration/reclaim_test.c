@@ -4,6 +4,7 @@
  * Being the last one who has a buffer: who counts, when it is told, and what work comes before.
  */
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -583,6 +584,57 @@ Test(reclaim, counts_what_was_handed_out_meanwhile)
 	expect_not_told(&t);
 	check_ok(share_unpublish(client, "second"));
 	expect_told(&t);
+}
+
+/* It was due, with work of others to come after; and before that was told it was sent. */
+Test(reclaim, that_is_asked_for_again_leaves_nothing_of_the_answer_before)
+{
+	share_channel *producer = open_channel(client, SHARE_PRODUCER, NULL);
+	struct child *slow, *c;
+	struct told t = {0, 1};
+
+	publish_filled(7);
+	slow = child_start(reads_behind_the_gate, NULL);
+	child_wait(slow, "has it");
+	check_ok(share_unpublish(client, "name"));
+	expect_busy_until_released(slow);
+	check_ok(share_reclaim_async(buffer, NULL, tell, &t, NULL));
+	check_ok(share_ping(client)); /* the answer is here */
+	c = send_to("acknowledges", producer);
+	expect_not_told(&t);
+	child_go(c);
+	child_wait(c, "acknowledged");
+	expect_not_told(&t);
+	gate_open(gate);
+	expect_told(&t);
+	end(c);
+	end(slow);
+	share_channel_close(producer);
+}
+
+/* The call has a reference of its own: the handle may go meanwhile. */
+static void *reclaims(void *data)
+{
+	int *r = data;
+
+	*r = share_reclaim(buffer, SHARE_WAIT_FOREVER, NULL);
+	return NULL;
+}
+
+Test(reclaim, goes_on_when_another_thread_releases_the_handle)
+{
+	pthread_t thread;
+	int r = 1;
+
+	check_ok(share_publish(buffer, "name", NULL));
+	check_eq(pthread_create(&thread, NULL, reclaims, &r), 0);
+	until(used_of(client, "waits") == 1);
+	check_ok(share_release(buffer, NULL));
+	buffer = NULL;
+	check_ok(share_unpublish(client, "name"));
+	pthread_join(thread, NULL);
+	check_ok(r);
+	settle(client, s.buffers == 0);
 }
 
 Test(reclaim, of_many_at_a_time_are_told_each)

@@ -135,7 +135,7 @@ fail()
 
 for who in host short_lives channels gpu host_fences poison_test gpu_budget_test gpu_death_test \
 	gpu_streams_test gpu_magazine_test fence_chain_test channel_abandon_test \
-	channel_broker_test channel_reuse_test ring_drop_test ring_leaving_test ring_members_test; do
+	channel_broker_test channel_reuse_test reclaim_test ring_drop_test ring_leaving_test ring_members_test; do
 	what="nothing is broken"
 	if ! can_run $who; then
 		row - "$what" $who "cannot run here"
@@ -198,6 +198,8 @@ c abandon_without_keeping         channel_abandon_test
 c recycle_abandoned               ring_members_test
 c hand_on_what_is_held            ring_leaving_test
 c take_what_was_dropped           ring_drop_test
+r reclaim_without_order           reclaim_test
+r reclaim_before_messages         reclaim_test
 m magazine_without_wait           host gpu_magazine_test
 m recycle_shared                  host
 m note_first_use_only             gpu_magazine_test
