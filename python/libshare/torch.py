@@ -215,7 +215,9 @@ def install(pool: Pool, *, timeout: float = 300.0) -> None:
     timeout: seconds that a tensor may be on its way; its memory is given back then.
 
     What is received is the sender's memory if that lay in a pool, else a copy of its own: two views of
-    one tensor elsewhere become two copies.
+    one tensor elsewhere become two copies. It comes after what the thread that pickles has enqueued on
+    its current stream. That is the thread that sends with a SimpleQueue or a pipe; a Queue has one of
+    its own, which works on the default stream, as with torch alone.
     """
     global _carrier, _timeout
     if pool.info()["device"] is None:
