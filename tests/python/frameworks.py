@@ -1,467 +1,304 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every ordered pair of the frameworks that are here hands a buffer on, over each kind of GPU memory.
+"""The Python frameworks of a machine with a GPU, on memory of ours.
 
-A process for each framework produces and consumes when it is told to, on a stream of its own that
-does not wait for the default stream. The producer's kernel first spins for some milliseconds and
-then fills the buffer; it publishes while that still runs. The consumer looks it up, counts the wrong
-words by a kernel of its framework, and says how many there were. So a wait that is missing is a
-wrong word.
+    frameworks.py [--kinds vmm,mempool] [--parts PARTS] [--only FRAMEWORKS] [--peer PROGRAM]
+                  [--rounds N] [--json FILE]
 
-    frameworks.py [--kinds vmm,mempool] [--only torch,cupy] [--peer PROGRAM] [--rounds N]
+    pairs      every framework hands a buffer to every one, with its kernel still running, and wrong
+               words are counted (framework_worker.py); so does --peer, the C program of peer.c
+    programs   those of examples/python, and --peer: each to each
+    workers    the worker pool of examples/python
+    torch      torch_gpu_test.py: the allocator, and torch.multiprocessing; each test by itself
 
---peer: the C program of tests/python/peer.c, which takes part as "c". Prints a table, a row for each
-producer, a column for each consumer, and a line for each framework that cannot be had here. Exit
-code 0: all were right; 1: not; 77: there is no GPU, or fewer than two frameworks.
+Everything runs in processes of its own, and is ended when it takes too long. Prints tables; --json
+also writes a line of JSON for each result. Exit code 0: all were right; 1: not; 77: there is no GPU,
+or nothing that could be run. What things cost is measured by python -m libshare.bench.
 """
 
 import argparse
+import concurrent.futures
+import importlib.util
 import json
 import os
+import re
+import selectors
+import signal
 import subprocess
 import sys
-import traceback
-
-WORDS = 1 << 20
-SPIN = 40_000_000  # cycles: some 20 ms
-
-KERNELS = r"""
-extern "C" __global__ void fill(int *p, int n, int base, long long spin)
-{
-	long long start = clock64();
-	while (clock64() - start < spin)
-		;
-	for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-		p[i] = base + i;
-}
-extern "C" __global__ void check(const int *p, int n, int base, int *wrong)
-{
-	for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-		if (p[i] != base + i)
-			atomicAdd(wrong, 1);
-}
-"""
-
-
-class Torch:
-    def __init__(self):
-        import torch
-
-        self.torch = torch
-        torch.zeros(1, device="cuda")
-        self.stream = torch.cuda.Stream()
-        self.expected = torch.arange(WORDS, dtype=torch.int32, device="cuda")
-        torch.cuda.synchronize()
-
-    def produce(self, pool, base):
-        import libshare.torch
-
-        with self.torch.cuda.stream(self.stream):
-            t = libshare.torch.empty(pool, WORDS, self.torch.int32, stream=self.stream)
-            self.torch.cuda._sleep(SPIN)
-            self.torch.add(self.expected, base, out=t)
-            return libshare.array_of(t)
-
-    def consume(self, client, name, base):
-        import libshare.torch
-
-        with self.torch.cuda.stream(self.stream):
-            t = libshare.torch.lookup(client, name, stream=self.stream, timeout=10)
-            return int((t != self.expected + base).sum().item())
-
-
-class Cupy:
-    def __init__(self):
-        import cupy
-
-        self.cupy = cupy
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        module = cupy.RawModule(code=KERNELS)
-        self.fill, self.check = module.get_function("fill"), module.get_function("check")
-
-    def produce(self, pool, base):
-        a = pool.empty(WORDS, "int32", stream=self.stream)
-        with self.stream:
-            x = self.cupy.from_dlpack(a)
-            self.fill((256,), (256,), (x, self.cupy.int32(WORDS), self.cupy.int32(base),
-                                       self.cupy.int64(SPIN)))
-        return a
-
-    def consume(self, client, name, base):
-        a = client.lookup(name, mode="rw", stream=self.stream, timeout=10)
-        with self.stream:
-            wrong = self.cupy.zeros(1, self.cupy.int32)
-            self.check((256,), (256,), (self.cupy.from_dlpack(a), self.cupy.int32(WORDS),
-                                        self.cupy.int32(base), wrong))
-            return int(wrong.get(stream=self.stream)[0])
-
-
-class CupyAllocator(Cupy):
-    """The same with what CuPy allocates itself, and finds again."""
-
-    def produce(self, pool, base):
-        import libshare.cupy
-
-        with self.stream, self.cupy.cuda.using_allocator(libshare.cupy.allocator(pool)):
-            x = self.cupy.empty(WORDS, self.cupy.int32)
-            self.fill((256,), (256,), (x, self.cupy.int32(WORDS), self.cupy.int32(base),
-                                       self.cupy.int64(SPIN)))
-            return __import__("libshare").array_of(x)
-
-
-class Bindings:
-    """cuda-bindings: the driver's own functions."""
-
-    def __init__(self):
-        import ctypes
-
-        import numpy
-        from cuda.bindings import driver, nvrtc
-
-        self.numpy, self.driver, self.ctypes = numpy, driver, ctypes
-
-        def good(result):
-            if int(result[0]) != 0:
-                raise RuntimeError(str(result[0]))
-            return result[1] if len(result) == 2 else result[1:]
-
-        self.good = good
-        good((*driver.cuInit(0), None))
-        self.device = good(driver.cuDeviceGet(0))
-        self.context = good(driver.cuDevicePrimaryCtxRetain(self.device))
-        good((*driver.cuCtxSetCurrent(self.context), None))
-        major = good(driver.cuDeviceGetAttribute(
-            driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self.device))
-        program = good(nvrtc.nvrtcCreateProgram(KERNELS.encode(), b"k.cu", 0, [], []))
-        good((*nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture=compute_{major}0".encode()]),
-              None))
-        ptx = b" " * good(nvrtc.nvrtcGetPTXSize(program))
-        good((*nvrtc.nvrtcGetPTX(program, ptx), None))
-        module = good(driver.cuModuleLoadData(numpy.char.array(ptx).ctypes.data))
-        self.fill = good(driver.cuModuleGetFunction(module, b"fill"))
-        self.check = good(driver.cuModuleGetFunction(module, b"check"))
-        self.stream = good(driver.cuStreamCreate(1))
-        self.wrong = good(driver.cuMemAlloc(4))
-
-    def launch(self, function, *values):
-        types = {"p": self.ctypes.c_void_p, "i": self.ctypes.c_int, "q": self.ctypes.c_longlong}
-        self.good((*self.driver.cuLaunchKernel(
-            function, 256, 1, 1, 256, 1, 1, 0, self.stream,
-            (tuple(v for _, v in values), tuple(types[t] for t, _ in values)), 0), None))
-
-    def produce(self, pool, base):
-        a = pool.empty(WORDS, "int32", stream=int(self.stream))
-        self.launch(self.fill, ("p", a.ptr), ("i", WORDS), ("i", base), ("q", SPIN))
-        return a
-
-    def consume(self, client, name, base):
-        a = client.lookup(name, mode="r", stream=int(self.stream), timeout=10)
-        self.good((*self.driver.cuMemsetD32Async(self.wrong, 0, 1, self.stream), None))
-        self.launch(self.check, ("p", a.ptr), ("i", WORDS), ("i", base), ("p", int(self.wrong)))
-        out = self.numpy.zeros(1, self.numpy.int32)
-        self.good((*self.driver.cuStreamSynchronize(self.stream), None))
-        self.good((*self.driver.cuMemcpyDtoH(out.ctypes.data, self.wrong, 4), None))
-        return int(out[0])
-
-
-class CudaCore:
-    """cuda.core, and buffers of a PoolMemoryResource."""
-
-    def __init__(self):
-        import numpy
-
-        try:
-            from cuda import core
-            core.Device
-        except (ImportError, AttributeError):
-            from cuda.core import experimental as core
-        self.core, self.numpy = core, numpy
-        self.device = core.Device(0)
-        self.device.set_current()
-        self.stream = self.device.create_stream()
-        arch = "sm_" + "".join(str(n) for n in self.device.compute_capability)
-        module = core.Program(KERNELS, code_type="c++",
-                              options=core.ProgramOptions(arch=arch)).compile("cubin")
-        self.fill, self.check = module.get_kernel("fill"), module.get_kernel("check")
-        self.config = core.LaunchConfig(grid=256, block=256)
-        self.resources = {}
-
-    def produce(self, pool, base):
-        import libshare.cuda_core
-
-        resource = self.resources.setdefault(pool, libshare.cuda_core.PoolMemoryResource(pool))
-        buffer = resource.allocate(4 * WORDS, stream=self.stream)
-        self.core.launch(self.stream, self.config, self.fill, int(buffer.handle),
-                         self.numpy.int32(WORDS), self.numpy.int32(base), self.numpy.int64(SPIN))
-        array = libshare.cuda_core.array_of(buffer).view("int32")
-        buffer.close(self.stream)
-        return array
-
-    def consume(self, client, name, base):
-        import libshare
-
-        a = client.lookup(name, mode="rw", stream=self.stream, timeout=10)
-        wrong = a.client.pool(self.kind).zeros(1, "int32", stream=self.stream)
-        self.core.launch(self.stream, self.config, self.check, a.ptr, self.numpy.int32(WORDS),
-                         self.numpy.int32(base), wrong.ptr)
-        return int.from_bytes(wrong.tobytes(stream=self.stream), "little", signed=True)
-
-
-class Numba:
-    def __init__(self):
-        import warnings
-
-        import numpy
-
-        if not hasattr(numpy, "row_stack"):  # numba-cuda 0.30 asks for it, NumPy 2.5 has it no more
-            numpy.row_stack = numpy.vstack
-        from numba import cuda
-
-        warnings.simplefilter("ignore")
-        self.cuda = cuda
-        self.stream = cuda.stream()
-
-        @cuda.jit
-        def fill(p, n, base, spin):
-            x = 0
-            for i in range(spin):
-                x = (x * 1103515245 + 12345) & 0x7FFFFFFF
-            i = cuda.grid(1)
-            while i < n:
-                p[i] = base + i if x >= 0 else -1
-                i += cuda.gridsize(1)
-
-        @cuda.jit
-        def check(p, n, base, wrong):
-            i = cuda.grid(1)
-            while i < n:
-                if p[i] != base + i:
-                    cuda.atomic.add(wrong, 0, 1)
-                i += cuda.gridsize(1)
-
-        self.fill, self.check = fill, check
-
-    def produce(self, pool, base):
-        a = pool.empty(WORDS, "int32", stream=self.stream)
-        x = self.cuda.as_cuda_array(a)
-        self.fill[256, 256, self.stream](x, WORDS, base, 1_000_000)
-        return a
-
-    def consume(self, client, name, base):
-        import numpy
-
-        a = client.lookup(name, mode="rw", stream=self.stream, timeout=10)
-        wrong = self.cuda.to_device(numpy.zeros(1, numpy.int32), stream=self.stream)
-        self.check[256, 256, self.stream](self.cuda.as_cuda_array(a), WORDS, base, wrong)
-        out = wrong.copy_to_host(stream=self.stream)
-        self.stream.synchronize()
-        return int(out[0])
-
-
-class Pycuda:
-    def __init__(self):
-        import numpy
-        import pycuda.driver as driver
-
-        driver.init()
-        self.context = driver.Device(0).retain_primary_context()
-        self.context.push()
-        from cuda.bindings import nvrtc
-
-        program = nvrtc.nvrtcCreateProgram(KERNELS.encode(), b"k.cu", 0, [], [])[1]
-        major = driver.Device(0).compute_capability()[0]
-        nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture=compute_{major}0".encode()])
-        ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-        nvrtc.nvrtcGetPTX(program, ptx)
-        module = driver.module_from_buffer(ptx)
-        self.module, self.numpy, self.driver = module, numpy, driver
-        self.fill, self.check = module.get_function("fill"), module.get_function("check")
-        self.stream = driver.Stream(driver.stream_flags.NON_BLOCKING) if hasattr(
-            driver, "stream_flags") else driver.Stream(1)
-
-    def produce(self, pool, base):
-        import libshare.pycuda
-
-        x = libshare.pycuda.empty(pool, WORDS, "int32", stream=self.stream)
-        self.fill(x, self.numpy.int32(WORDS), self.numpy.int32(base),
-                  self.numpy.int64(SPIN), grid=(256, 1), block=(256, 1, 1), stream=self.stream)
-        return x.gpudata.array
-
-    def consume(self, client, name, base):
-        import libshare.pycuda
-
-        x = libshare.pycuda.gpuarray_of(client.lookup(name, mode="rw", stream=self.stream, timeout=10))
-        wrong = self.driver.mem_alloc(4)
-        self.driver.memset_d32_async(wrong, 0, 1, self.stream)
-        self.check(x, self.numpy.int32(WORDS), self.numpy.int32(base), wrong,
-                   grid=(256, 1), block=(256, 1, 1), stream=self.stream)
-        self.stream.synchronize()
-        out = self.numpy.zeros(1, self.numpy.int32)
-        self.driver.memcpy_dtoh(out, wrong)
-        return int(out[0])
-
-
-class Jax:
-    """JAX has no memory but its own to write to, so what it produces is copied there, by the driver;
-    what it consumes it reads in place."""
-
-    def __init__(self):
-        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        import jax
-
-        if jax.default_backend() != "gpu":
-            raise ImportError("this JAX has no GPU")
-        self.jax = jax
-        self.expected = jax.numpy.arange(WORDS, dtype=jax.numpy.int32)
-
-    def produce(self, pool, base):
-        from cuda.bindings import driver
-
-        x = (self.expected + base).block_until_ready()
-        a = pool.empty(WORDS, "int32", stream=1)
-        result = driver.cuMemcpyDtoDAsync(a.ptr, x.unsafe_buffer_pointer(), 4 * WORDS, 1)
-        if int(result[0]) != 0:
-            raise RuntimeError(str(result[0]))
-        self.kept = x
-        return a
-
-    def consume(self, client, name, base):
-        a = client.lookup(name, mode="rw", stream=1, timeout=10)
-        x = self.jax.dlpack.from_dlpack(a)
-        return int((x != self.expected + base).sum())
-
-
-FRAMEWORKS = {"torch": Torch, "cupy": Cupy, "cupy-allocator": CupyAllocator, "bindings": Bindings,
-              "cuda.core": CudaCore, "numba": Numba, "pycuda": Pycuda, "jax": Jax}
-
-
-def work(framework, address):
-    """One process: answers each line of stdin by one of stdout."""
-    import libshare
-
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # frameworks print
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# in the tree, or beside this file in a bundle
+EXAMPLES = next((f for f in (os.path.join(HERE, "examples"), os.path.join(HERE, "../../examples/python"))
+                 if os.path.isdir(f)), None)
+PARTS = ["pairs", "programs", "workers", "torch"]
+FRAMEWORKS = ["torch", "cupy", "cupy-allocator", "bindings", "cuda.core", "numba", "pycuda", "jax"]
+PROGRAMS = {"bindings": "cuda.bindings", "cupy": "cupy", "pycuda": "pycuda"}  # and what they import
+START = 120  # seconds a framework may take to be there: some compile kernels first
+ANSWER = 60
+AT_ONCE = 6
+
+
+class Report:
+    """What was found, as it comes: "part kind name: result", and a line of JSON for each."""
+
+    def __init__(self, path):
+        self.file = open(path, "w") if path else None
+        self.counts = {"ok": 0, "FAILED": 0, "skipped": 0}
+
+    def add(self, part, kind, name, result, detail="", **figures):
+        self.counts[result] += 1
+        if self.file:
+            row = {"part": part, "kind": kind, "name": name, "result": result, **figures}
+            print(json.dumps(row | ({"detail": detail} if detail else {})), file=self.file, flush=True)
+        if result == "FAILED":
+            print(f"FAILED: {part} {kind} {name}: {detail}", file=sys.stderr, flush=True)
+
+
+def table(kind, what, corner, rows, columns):
+    """rows: a list of a name and its cells."""
+    print(f"\n{kind}: {what}\n{corner:16}" + "".join(f"{c:>15}" for c in columns))
+    for name, cells in rows:
+        print(f"{name:16}" + "".join(f"{c!s:>15}" for c in cells), flush=True)
+
+
+def run(command, limit, **environment):
+    """Exit code, and what it said. One that takes too long is killed, with all that it has started."""
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               stdin=subprocess.DEVNULL, start_new_session=True,
+                               env={**os.environ, **environment})
     try:
-        f = FRAMEWORKS[framework]()
-        client = libshare.connect(address, label=framework)
-        answer = {"ready": True}
-    except ImportError as e:
-        answer = {"missing": str(e)}
-    except Exception:
-        answer = {"error": traceback.format_exc()}
-    print(json.dumps(answer), file=answers, flush=True)
-    pools = {}
-    for line in sys.stdin:
-        order = json.loads(line)
-        try:
-            f.kind = order["kind"]
-            if order["do"] == "produce":
-                pool = pools.get(order["kind"])
-                if pool is None:
-                    pool = pools[order["kind"]] = client.pool(order["kind"], kind=order["kind"])
-                array = f.produce(pool, order["base"])
-                array.publish(order["name"], stream=getattr(f, "stream", 1) if framework != "bindings"
-                              else int(f.stream))
-                array.release()
-                answer = {"ok": True}
-            else:
-                answer = {"wrong": f.consume(client, order["name"], order["base"])}
-        except Exception:
-            answer = {"error": traceback.format_exc()}
-        print(json.dumps(answer), file=answers, flush=True)
+        said, _ = process.communicate(timeout=limit)
+        return process.returncode, said.strip()
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        return 124, f"{said.strip()}\nit did not end within {limit} s"
+
+
+def last(text):
+    return text.strip().splitlines()[-1] if text.strip() else "it said nothing"
 
 
 class Worker:
+    """A process that takes orders, a line each."""
+
     def __init__(self, name, command):
         self.name = name
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.rest = b""
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
 
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            return {"error": f"{self.name} ended with {self.process.wait()}"}
+    def answer(self, limit):
+        end = time.monotonic() + limit
+        while b"\n" not in self.rest:
+            if not self.selector.select(max(0, end - time.monotonic())):
+                self.process.kill()
+                return {"error": f"{self.name} did not answer within {limit} s"}
+            more = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not more:
+                self.process.kill()
+                return {"error": f"{self.name} ended with {self.process.wait()}"}
+            self.rest += more
+        line, self.rest = self.rest.split(b"\n", 1)
         return json.loads(line)
 
     def ask(self, **order):
         try:
-            print(json.dumps(order), file=self.process.stdin, flush=True)
+            self.process.stdin.write(json.dumps(order).encode() + b"\n")
+            self.process.stdin.flush()
         except BrokenPipeError:
             pass
-        return self.answer()
+        return self.answer(ANSWER)
+
+    def end(self):
+        """Whether it ends well when there are no more orders."""
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            return self.process.wait(ANSWER) == 0
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return False
+
+
+def pairs(owner, kinds, options, report):
+    pools = [owner.pool(kind, kind=kind, limit="256MiB", segment_size="64MiB") for kind in kinds]
+    command = [sys.executable, os.path.join(HERE, "framework_worker.py")]
+    workers = [Worker(name, [*command, name, owner.address]) for name in options.only.split(",")]
+    if options.peer:
+        workers.append(Worker("c", [options.peer, owner.address]))
+    here = []
+    for worker in workers:
+        answer = worker.answer(START)
+        if answer.get("ready"):
+            here.append(worker)
+            continue
+        worker.end()
+        why = last(answer.get("missing") or answer.get("error"))
+        print(f"{worker.name}: not here: {why}")
+        report.add("pairs", "-", worker.name, "skipped" if "missing" in answer else "FAILED", why)
+    base = 1
+    for kind in kinds:
+        rows = []
+        for producer in here:
+            cells = []
+            for consumer in here:
+                cell, detail = 0, ""
+                for _ in range(options.rounds):
+                    base = (base * 7919 + 13) % 1_000_000_007
+                    order = {"kind": kind, "name": producer.name, "base": base}
+                    made = producer.ask(do="produce", **order)
+                    seen = consumer.ask(do="consume", **order) if made.get("ok") else made
+                    if seen.get("wrong") != 0:
+                        cell, detail = seen.get("wrong", "failed"), last(seen.get("error", ""))
+                cells.append(cell)
+                report.add("pairs", kind, f"{producer.name} to {consumer.name}",
+                           "ok" if cell == 0 else "FAILED", detail, wrong=cell)
+            rows.append((producer.name, cells))
+        table(kind, "wrong words by producer (row) and consumer", "", rows, [w.name for w in here])
+    for worker in here:
+        if not worker.end():
+            report.add("pairs", "-", worker.name, "FAILED", f"it ended with {worker.process.poll()}")
+    for pool in pools:
+        pool.close()
+
+
+def programs(owner, kinds, options, report):
+    here = []
+    for name, module in PROGRAMS.items():
+        try:
+            found = importlib.util.find_spec(module)
+        except ImportError:
+            found = None
+        if found and name in options.only.split(","):
+            here.append(name)
+        elif not found:
+            report.add("programs", "-", name, "skipped", f"there is no {module}")
+            print(f"share_{name}.py: not here: there is no {module}")
+    peer = Worker("c", [options.peer, owner.address]) if options.peer else None
+    if peer and not peer.answer(START).get("ready"):
+        report.add("programs", "-", "c", "FAILED", "it does not start")
+        peer = None
+    # PyCUDA starts the compiler of CUDA
+    path = os.environ.get("PATH", "") + ":/usr/local/cuda/bin"
+    everyone = here + (["c"] if peer else [])
+
+    def do(what, who, name, first):
+        if who == "c":
+            answer = peer.ask(do=what, kind="examples", name=name, base=first)
+            return "ok" in answer or answer.get("wrong") == 0, str(answer)
+        code, said = run([sys.executable, os.path.join(EXAMPLES, f"share_{who}.py"), what, name,
+                          "--first", str(first)], START, SHARE_SOCKET=owner.address, PATH=path)
+        return code == 0 and last(said) == f"share_{who}: ok {what} {name}", said
+
+    for number, kind in enumerate(kinds):
+        rows = []
+        with owner.pool("examples", kind=kind, limit="256MiB"):
+            for producer in everyone:
+                name, first = f"from/{producer}", 1000 * number + len(rows)
+                good, detail = do("produce", producer, name, first)
+                answers = {}
+                if good:
+                    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+                        answers = {c: threads.submit(do, "consume", c, name, first) for c in everyone}
+                    owner.unpublish(name)
+                for consumer in everyone:
+                    right, said = answers[consumer].result() if good else (False, detail)
+                    report.add("programs", kind, f"{producer} to {consumer}", "ok" if right else "FAILED",
+                               "" if right else last(said))
+                rows.append((producer, ["ok" if good and answers[c].result()[0] else "failed"
+                                        for c in everyone]))
+        table(kind, "examples/python by producer (row) and consumer", "", rows, everyone)
+    if peer and not peer.end():
+        report.add("programs", "-", "c", "FAILED", f"it ended with {peer.process.poll()}")
+
+
+def torch_is_here(part, report):
+    if importlib.util.find_spec("torch"):
+        return True
+    report.add(part, "-", "-", "skipped", "there is no torch")
+    return False
+
+
+def workers(owner, kinds, options, report):
+    if not torch_is_here("workers", report):
+        return
+    for kind in kinds:
+        start = time.monotonic()
+        code, said = run([sys.executable, os.path.join(EXAMPLES, "worker_pool.py"), "--kind", kind], 240,
+                         SHARE_SOCKET=owner.address)
+        good = code == 0 and last(said).startswith(f"worker_pool: ok kind={kind} ")
+        report.add("workers", kind, "worker_pool", "ok" if good else "FAILED", last(said),
+                   seconds=round(time.monotonic() - start, 1))
+        print(f"\n{kind}: {last(said)}", flush=True)
+
+
+def torch(owner, kinds, options, report):
+    if not torch_is_here("torch", report):
+        return
+    if not importlib.util.find_spec("pytest"):
+        return report.add("torch", "-", "-", "skipped", "there is no pytest")
+    file = os.path.join(HERE, "torch_gpu_test.py")
+    with open(file) as f:
+        names = re.findall(r"^def (test_\w+)", f.read(), re.MULTILINE)
+
+    def test(kind, name):
+        start = time.monotonic()
+        code, said = run([sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider",
+                          f"{file}::{name}"], 150, SHARE_TEST_KINDS=kind)
+        return code, said, round(time.monotonic() - start, 1)
+
+    for kind in kinds:
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+            results = [(name, threads.submit(test, kind, name)) for name in names]
+        rows = []
+        for name, result in results:
+            code, said, seconds = result.result()
+            word = {0: "ok", 77: "skipped"}.get(code, "FAILED")
+            why = [line for line in said.splitlines() if line.startswith(("E  ", "SKIPPED"))]
+            detail = "" if word == "ok" else " ".join((why[-1] if why else last(said)).split())
+            report.add("torch", kind, name, word, detail, seconds=seconds)
+            rows.append((name, word, seconds, detail))
+        print(f"\n{kind}: torch")
+        for name, word, seconds, detail in rows:
+            print(f"{name:66} {word:8} {seconds:5} s  {detail}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kinds", default="vmm,mempool")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--only", default=",".join(FRAMEWORKS))
     parser.add_argument("--peer")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--work", nargs=2)
+    parser.add_argument("--json")
     options = parser.parse_args()
-    if options.work:
-        return work(*options.work)
+    parts = options.parts.split(",")
+    if set(parts) - set(PARTS):
+        parser.error(f"the parts are {', '.join(PARTS)}")
 
     import libshare
 
-    owner = libshare.connect("embedded")
-    if not any(d.get("device") for d in owner.inspect("devices")):
-        print("SKIPPED: there is no GPU here")
-        return 77
-    kinds = options.kinds.split(",")
-    pools = [owner.pool(kind, kind=kind, limit="256MiB", segment_size="64MiB") for kind in kinds]
-    workers = [Worker(name, [sys.executable, __file__, "--work", name, owner.address])
-               for name in options.only.split(",")]
-    if options.peer:
-        workers.append(Worker("c", [options.peer, owner.address]))
-    here = []
-    for worker in workers:
-        answer = worker.answer()
-        if answer.get("ready"):
-            here.append(worker)
-        else:
-            print(f"{worker.name}: not here: {(answer.get('missing') or answer.get('error')).strip().splitlines()[-1]}")
-            worker.process.kill()
-    failures = []
-    pairs = 0
-    base = 1
-    for kind in kinds:
-        print(f"\n{kind}: wrong words by producer (row) and consumer\n" +
-              f"{'':16}" + "".join(f"{w.name:>15}" for w in here))
-        for producer in here:
-            row = []
-            for consumer in here:
-                wrong = 0
-                for _ in range(options.rounds):
-                    base = (base * 7919 + 13) % 1_000_000_007
-                    name = f"{producer.name}"
-                    made = producer.ask(do="produce", kind=kind, name=name, base=base)
-                    seen = consumer.ask(do="consume", kind=kind, name=name, base=base) \
-                        if made.get("ok") else made
-                    if seen.get("wrong") != 0:
-                        failures.append(f"{kind}: {producer.name} to {consumer.name}: "
-                                        f"{seen.get('error') or seen}")
-                        wrong = "failed" if "error" in seen else seen["wrong"]
-                row.append(wrong)
-                pairs += 1
-            print(f"{producer.name:16}" + "".join(f"{w!s:>15}" for w in row), flush=True)
-    for worker in here:
-        worker.process.stdin.close()
-        worker.process.wait(60)
-    said = set()
-    for failure in failures:
-        last = failure.strip().splitlines()[-1]
-        if last not in said:
-            said.add(last)
-            print(failure, file=sys.stderr)
-    if len(here) < 2:
-        print("SKIPPED: fewer than two frameworks here")
-        return 77
-    for pool in pools:
-        pool.close()
-    print(f"\n{pairs} ordered pairs of {len(here)} over {len(kinds)} kinds, {options.rounds} times "
-          f"each: {len(failures)} failed")
-    return 1 if failures else 0
+    with libshare.connect("embedded") as owner:
+        if not any(d.get("device") for d in owner.inspect("devices")):
+            print("SKIPPED: there is no GPU here")
+            return 77
+        report = Report(options.json)
+        start = time.monotonic()
+        for part in parts:
+            globals()[part](owner, options.kinds.split(","), options, report)
+        counts = report.counts
+        if counts["ok"] + counts["FAILED"] == 0:
+            print("SKIPPED: there is none of these frameworks here")
+            return 77
+        print(f"\n{counts['ok']} ok, {counts['FAILED']} failed, {counts['skipped']} skipped "
+              f"({', '.join(parts)}; {time.monotonic() - start:.0f} s)")
+        return 1 if counts["FAILED"] else 0
 
 
 if __name__ == "__main__":
