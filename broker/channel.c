@@ -94,7 +94,7 @@ static void channel_free(struct channel *ch)
 }
 
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
-		const struct channel_shape *shape, struct channel **out)
+		const struct channel_shape *shape, bool service, struct channel **out)
 {
 	struct channel *ch = calloc(1, sizeof(*ch) + size + 1);
 	int r;
@@ -109,6 +109,7 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	ch->broker = b;
 	ch->id = ++b->last_channel;
 	ch->shape = *shape;
+	ch->service = service;
 	ch->producers = shape->producers;
 	/* those that are gone and not settled keep their slots: they must not keep others out */
 	ch->shape.producers = 2 * shape->producers;

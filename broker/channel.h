@@ -37,6 +37,7 @@ struct channel {
 	uint64_t id;
 	struct pool *pool;
 	struct channel_shape shape;
+	bool service;       /* it is one of a service's two */
 	uint32_t producers; /* at a time; the shape has room for some that are gone as well */
 	int control_fd;
 	struct channel_control *control;
@@ -101,7 +102,7 @@ void channel_table_init(struct broker *b);
 struct channel *channel_find(struct broker *b, const void *name, size_t size);
 /* @shape is valid. Without members: channel_end_if_unused(). 0 or negative errno. */
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
-		const struct channel_shape *shape, struct channel **out);
+		const struct channel_shape *shape, bool service, struct channel **out);
 void channel_end_if_unused(struct channel *ch);
 /* Somebody of this role has come or gone: the others are told. */
 void channel_changed(struct channel *ch, uint32_t role);

@@ -18,7 +18,9 @@
 #include "broker/request.h"
 #include "wire/fd.h"
 
-#define FLAGS_KNOWN (SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST)
+#define FLAGS_KNOWN                                                              \
+	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST | \
+	 WIRE_CHANNEL_SERVICE)
 
 #define TEXT_MAX 258 /* a name in quotes */
 
@@ -94,8 +96,15 @@ static bool check_same(struct request *r, const struct channel *ch)
 	    {"consumers", ch->shape.consumers, m->consumers, NULL},
 	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
 	};
+	bool service = m->flags & WIRE_CHANNEL_SERVICE;
 	char is[TEXT_MAX], wanted[TEXT_MAX];
 
+	/* each would take the other's messages for nonsense */
+	if (service != ch->service) {
+		request_fail(r, SHARE_EEXIST, "channel '%s' is %s", ch->name,
+			     service ? "not of a service" : "of a service");
+		return false;
+	}
 	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
 			     memcmp(ch->pool->name, m->pool.data, m->pool.size) != 0)) {
 		snprintf(is, sizeof(is), "'%s'", ch->pool->name);
@@ -223,13 +232,14 @@ static void make(struct request *r)
 	p = pool_find(r->broker, name->data, name->size);
 	if (!p) {
 		request_fail(r, SHARE_ENOENT,
-			     "there is no pool '%.*s' (share_pool_create() makes one)",
+			     "there is no pool '%.*s': whoever needs it first has to create it",
 			     (int)name->size, (const char *)name->data);
 		return;
 	}
 	if (!check_pool(r, p))
 		return;
-	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape, &ch);
+	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape,
+			m->flags & WIRE_CHANNEL_SERVICE, &ch);
 	if (e < 0)
 		request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));
 	else

@@ -67,6 +67,9 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	open->flags = o->flags;
 	if (role == SHARE_CONSUMER && o->from == SHARE_FROM_OLDEST)
 		open->flags |= WIRE_CHANNEL_OLDEST;
+	/* programs say it by the options; so it is a service that does */
+	if (mode)
+		open->flags |= WIRE_CHANNEL_SERVICE;
 	open->mode = mode ? mode : o->mode;
 	open->when_full = o->when_full;
 	open->depth = o->depth;

@@ -69,6 +69,11 @@ enum wire_trim_flags {
 	WIRE_TRIM_ENDED = 1 << 0, /* the pool was destroyed: keep nothing of it any more */
 };
 
+/* In HELLO. */
+enum wire_hello_flags {
+	WIRE_HELLO_OPERATOR = 1 << 0, /* an administrator's look at what there is, or end of it */
+};
+
 /* What a DROP ends. */
 enum wire_dropped {
 	WIRE_DROP_CLIENT = 1,
@@ -83,7 +88,8 @@ struct wire_more {
 
 /* In CHANNEL_OPEN, beside enum share_channel_flags. */
 enum wire_channel_flags {
-	WIRE_CHANNEL_OLDEST = 1 << 16, /* a consumer, that becomes a WIRE_MEMBER_OLDEST */
+	WIRE_CHANNEL_OLDEST = 1 << 16,  /* a consumer, that becomes a WIRE_MEMBER_OLDEST */
+	WIRE_CHANNEL_SERVICE = 1 << 17, /* one of the two of a service, or SHARE_EEXIST */
 };
 
 enum wire_member_state {

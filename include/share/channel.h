@@ -127,7 +127,7 @@ typedef struct share_channel_options {
  * @retval SHARE_EACCES  the pool is not for this user, or not for writing
  * @retval SHARE_ENOENT  there is no such pool (whoever may come first has to make it, with
  *                       SHARE_POOL_OPEN_OR_CREATE), or no channel with SHARE_CHANNEL_EXISTING
- * @retval SHARE_EEXIST  it is there, and not what was asked for
+ * @retval SHARE_EEXIST  it is there, and not what was asked for; or it is one of a service's
  * @retval SHARE_EQUOTA  as many channels as this user may have
  * @see share_service_open()
  *
@@ -265,7 +265,8 @@ typedef struct share_message {
  * for half a second, once, and from then on only who is known is received from.
  *
  * An error may come with a message: then the `channel` of the message is not NULL, and it is to be
- * acknowledged. Errors of share_lookup() that have to do with reaching the memory do.
+ * acknowledged. Errors of share_lookup() that have to do with reaching the memory do. With every
+ * other error it is NULL.
  *
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
@@ -286,7 +287,7 @@ int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *o
 
 /**
  * Receives the messages that are there already, or the first that comes. An error that comes with a
- * message comes alone, with `out[0]`.
+ * message comes alone, with `out[0]`, whose `channel` is NULL with every other one.
  *
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
@@ -327,7 +328,7 @@ int share_ack_many(share_message *messages, size_t n, void *stream);
  * or left with it. It is to be acknowledged like one that was received.
  *
  * @param ch   the channel, as a producer
- * @param out  the message
+ * @param out  the message; its `channel` is NULL when there is none
  * @retval SHARE_EAGAIN  there is none
  * @retval SHARE_EACCES  not a producer
  */

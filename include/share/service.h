@@ -69,7 +69,8 @@ typedef struct share_service_options {
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_service_close()
  * @retval SHARE_EBUSY   there are as many of that role as there may be
- * @retval SHARE_EEXIST  it is there, and not what was asked for
+ * @retval SHARE_EEXIST  it is there, and not what was asked for; or there is a channel of that
+ *                       name, which is no service's
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool
  * @retval SHARE_EQUOTA  as many channels as this user may have
