@@ -97,14 +97,17 @@ void account_unref(struct account *a)
 	free(a);
 }
 
-bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
+static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
 {
-	uint64_t limit = a->limits->max[resource];
-
 	if (amount > limit || a->used[resource] > limit - amount)
 		return false;
 	a->used[resource] += amount;
 	return true;
+}
+
+bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return add_up_to(a, resource, amount, a->limits->max[resource]);
 }
 
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
@@ -154,7 +157,15 @@ void account_refuse(struct account *a, enum limit_kind resource, const char *als
 
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
 {
-	if (!account_add(a, resource, amount))
+	return charge_take_beyond(c, a, resource, amount, 0);
+}
+
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond)
+{
+	uint64_t limit = a->limits->max[resource];
+
+	if (!add_up_to(a, resource, amount, limit > UINT64_MAX - beyond ? limit : limit + beyond))
 		return false;
 	c->account = account_ref(a);
 	c->resource = resource & 0xff;

@@ -36,6 +36,9 @@ void account_unref(struct account *a);
 
 /* False, and nothing charged, when it would exceed the user's limit. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
+/* The same, but so much beyond the limit may be used. */
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond);
 void charge_return(struct charge *c);
 
 /* For leases and other objects whose account and amount are known without a struct charge. */

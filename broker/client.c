@@ -29,6 +29,7 @@
 
 #define HANDSHAKE_SECONDS 10
 #define MAX_CLIENTS       (1u << 20)
+#define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
 
 static const char *const state_names[] = {
     [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
@@ -115,6 +116,34 @@ void clients_reconfigure(struct broker *b)
 			b->clients[i]->admin = is_admin(b, &b->clients[i]->peer);
 }
 
+/* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
+static bool charge_connection(struct client *c)
+{
+	if (charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1))
+		return true;
+	c->beyond_limit = c->admin && charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS,
+							 1, OPERATORS_BEYOND);
+	return c->beyond_limit;
+}
+
+/* Says so to who connects, and in the log. */
+static void refuse_beyond_limit(const struct client *c, int socket)
+{
+	char why[128];
+
+	account_refuse(c->account, LIMIT_CONNECTIONS, "", why, sizeof(why));
+	connection_farewell(socket, SHARE_EQUOTA, why);
+}
+
+bool client_greets_as(struct client *c, bool operator)
+{
+	if (!c->beyond_limit || operator)
+		return true;
+	refuse_beyond_limit(c, connection_socket(c->connection));
+	client_hang_up(c, 0, NULL);
+	return false;
+}
+
 static void let_go(int socket, struct closing *closing)
 {
 	if (closing)
@@ -160,9 +189,8 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 		refuse(socket, SHARE_ESYSTEM, out_of_memory);
 		goto refuse;
 	}
-	if (!charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1)) {
-		account_refuse(c->account, LIMIT_CONNECTIONS, "", why, sizeof(why));
-		connection_farewell(socket, SHARE_EQUOTA, why);
+	if (!charge_connection(c)) {
+		refuse_beyond_limit(c, socket);
 		goto refuse;
 	}
 	r = take_slot(b, c);

@@ -55,7 +55,8 @@ struct client {
 	struct peer peer;
 	uint32_t version; /* of the protocol, that both sides speak */
 	bool admin;
-	bool drained; /* its process is dead: nothing is sent to it any more */
+	bool beyond_limit; /* an administrator's, for an operator alone */
+	bool drained;      /* its process is dead: nothing is sent to it any more */
 	char label[64];
 	struct account *account;
 	struct charge charge;          /* the connection */
@@ -93,6 +94,9 @@ struct client {
 /* Takes @socket and @closing over, whatever happens. @closing: NULL when nothing but bytes can come
  * in. Refusals are told to the peer. */
 void client_accept(struct broker *b, int socket, struct closing *closing);
+
+/* It says what it is for. False, and hung up on, when it is beyond the limit for another use. */
+bool client_greets_as(struct client *c, bool operator);
 
 /* The configuration has changed: some may be administrators now, or no more. */
 void clients_reconfigure(struct broker *b);

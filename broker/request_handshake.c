@@ -38,6 +38,8 @@ void handle_hello(struct request *r)
 		client_hang_up(c, SHARE_EPROTO, why);
 		return;
 	}
+	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
+		return;
 	e = timelines_new(++r->broker->last_page, c->slot, c->peer.pidfd, c->account,
 			  &c->timelines);
 	if (e < 0) {

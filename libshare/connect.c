@@ -92,6 +92,8 @@ static int greet(share_client *c, const share_connect_options *options)
 	hello.hello.version = WIRE_VERSION;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
 	hello.hello.label = (struct wire_bytes){label, (uint32_t)strnlen(label, SHARE_LABEL_MAX)};
+	if (options->flags & SHARE_CONNECT_OPERATOR)
+		hello.hello.flags |= WIRE_HELLO_OPERATOR;
 	r = rpc(c, &hello, WIRE_WELCOME, &welcome);
 	if (r != 0)
 		return r;
@@ -135,8 +137,11 @@ int share_connect_with(const char *address, const share_connect_options *options
 		return fail(SHARE_EINVAL, "out is NULL");
 	if (struct_check(options, share_connect_options) != 0)
 		return SHARE_EINVAL;
-	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK))
+	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK |
+					 SHARE_CONNECT_OPERATOR))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
+	if (options->label && strlen(options->label) > SHARE_LABEL_MAX)
+		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
 	c = client_new();
 	if (!c)
 		return fail_system(-ENOMEM, "connecting");

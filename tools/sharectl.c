@@ -257,6 +257,7 @@ static int reload(const struct arguments *a, share_client *client)
 
 int main(int argc, char **argv)
 {
+	share_connect_options connect = SHARE_CONNECT_OPTIONS_INIT;
 	struct arguments a = {.options.headings = true};
 	share_client *client = NULL;
 	int r, failed = 0;
@@ -268,7 +269,8 @@ int main(int argc, char **argv)
 	argp_program_version = "sharectl " SHARE_VERSION;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	r = share_connect(a.socket, &client);
+	connect.flags = SHARE_CONNECT_OPERATOR;
+	r = share_connect_with(a.socket, &connect, &client);
 	if (r == 0 && a.act)
 		failed = act_run(a.act, client, a.words, a.n_words, a.yes);
 	else if (r == 0)

@@ -184,11 +184,12 @@
 	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "    \
 	  "and is what an agent that keeps nothing of the segment needs.")
 
-#define WIRE_FIELDS_hello(F, V, M)                                         \
-	F(M, u32, version, 1, "newest protocol version the client speaks") \
-	F(M, u32, oldest, 1, "oldest one it speaks")                       \
-	V(M, label, 63, 1, "what the client is called in reports; UTF-8")  \
-	V(M, features, 1024, 1, "names of optional features it understands, separated by spaces")
+#define WIRE_FIELDS_hello(F, V, M)                                                                \
+	F(M, u32, version, 1, "newest protocol version the client speaks")                        \
+	F(M, u32, oldest, 1, "oldest one it speaks")                                              \
+	V(M, label, 63, 1, "what the client is called in reports; UTF-8")                         \
+	V(M, features, 1024, 1, "names of optional features it understands, separated by spaces") \
+	F(M, u32, flags, 2, "enum wire_hello_flags")
 #define WIRE_FIELDS_welcome(F, V, M)                                                    \
 	F(M, u32, version, 1, "the version spoken from now on")                         \
 	F(M, u32, slots, 1, "timelines in the page")                                    \

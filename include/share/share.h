@@ -95,12 +95,18 @@ enum share_connect_flags {
 	/** Where the calling thread would have to wait for the work of others before a CUDA stream
 	 * can go on, SHARE_EAGAIN. */
 	SHARE_CONNECT_NEVER_BLOCK = 1 << 1,
+	/** For tools of operators: where this user is at its limit of connections, and an
+	 * administrator of the broker, it gets one of four more. So `sharectl` can tell who has all
+	 * the others, and end them. */
+	SHARE_CONNECT_OPERATOR = 1 << 2,
 };
 
 /** How to connect. Set it to SHARE_CONNECT_OPTIONS_INIT. */
 typedef struct share_connect_options {
 	size_t size;
-	const char *label;  /**< how `sharectl clients` calls this process; NULL: its program */
+	/** How `sharectl clients` calls this process, in up to SHARE_LABEL_MAX bytes; NULL: its
+	 * program. */
+	const char *label;
 	const char *config; /**< embedded broker only: its configuration file; NULL: the default */
 	uint32_t flags;     /**< enum share_connect_flags */
 } share_connect_options;
@@ -115,7 +121,7 @@ typedef struct share_connect_options {
  *
  * Where the broker is:
  *
- * - NULL: what `$SHARE_SOCKET` says (one of the below), when set; else the first of
+ * - NULL or "": what `$SHARE_SOCKET` says (one of the below), when set; else the first of
  *   `$XDG_RUNTIME_DIR/share/broker.sock` and `/run/share/broker.sock` that answers
  * - "embedded": a private broker is started, that ends with this connection; share_address() tells
  *   others where it is. Its program is `$SHARE_BROKER`, else `share-broker` beside this library or

@@ -168,3 +168,20 @@ Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_does)
 	share_channel_close(to);
 	share_channel_close(from);
 }
+
+Test(options, a_label_has_its_limit)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	char label[SHARE_LABEL_MAX + 2];
+	share_client *c = NULL;
+
+	memset(label, 'x', sizeof(label));
+	label[SHARE_LABEL_MAX + 1] = '\0';
+	options.label = label;
+	check_error(share_connect_with(broker_socket(), &options, &c), SHARE_EINVAL);
+	check_detail("a label has at most 63 bytes");
+	check(c == NULL);
+	label[SHARE_LABEL_MAX] = '\0';
+	check_ok(share_connect_with(broker_socket(), &options, &c));
+	share_disconnect(c);
+}
