@@ -9,6 +9,7 @@
 #include "broker/account.h"
 #include "broker/config.h"
 #include "broker/device.h"
+#include "broker/log.h"
 #include "broker/slab.h"
 #include "broker/table.h"
 #include "wire/wire.h"
@@ -93,6 +94,7 @@ struct broker {
 	struct name_tree names;
 	uint64_t n_names;
 	uint64_t last_version;
+	struct log_rate unpublished; /* by others than who had published */
 	TAILQ_HEAD(watch_list, watch) watches;
 	uint64_t last_watch;
 	struct table tokens;

@@ -247,7 +247,7 @@ void log_quarantine_over(const struct log_client *c, const struct holdings *h)
 
 #define REFUSALS_MS 60000
 
-void log_refusal(struct log_rate *rate, const char *why)
+static void limited(void (*say)(const char *format, ...), struct log_rate *rate, const char *what)
 {
 	struct timespec t;
 	uint64_t now;
@@ -259,11 +259,25 @@ void log_refusal(struct log_rate *rate, const char *why)
 		return;
 	}
 	if (rate->left_out)
-		log_warning("%s (left out since the last line like this: %" PRIu64 ")", why,
-			    rate->left_out);
+		say("%s (left out since the last line like this: %" PRIu64 ")", what,
+		    rate->left_out);
 	else
-		log_warning("%s", why);
+		say("%s", what);
 	*rate = (struct log_rate){.next_ms = now + REFUSALS_MS};
+}
+
+void log_refusal(struct log_rate *rate, const char *why)
+{
+	limited(log_warning, rate, why);
+}
+
+void log_unpublished(struct log_rate *rate, const char *name, uid_t by)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "name '%s' is unpublished, as uid %u asked for it", name,
+		 (unsigned)by);
+	limited(log_info, rate, text);
 }
 
 void log_full(struct log_rate *rate, const struct log_client *c, const char *why)

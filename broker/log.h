@@ -61,6 +61,8 @@ struct log_rate {
 	uint64_t left_out;
 };
 void log_refusal(struct log_rate *rate, const char *why);
+/* By another client than the one that published it. */
+void log_unpublished(struct log_rate *rate, const char *name, uid_t by);
 void log_full(struct log_rate *rate, const struct log_client *c, const char *why);
 
 #endif

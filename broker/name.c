@@ -276,6 +276,8 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
 		return SHARE_EACCES;
 	}
+	if (n->publisher != client)
+		log_unpublished(&b->unpublished, n->text, client->peer.uid);
 	name_unpublish(b, n);
 	return 0;
 }

@@ -78,7 +78,7 @@ void handle_pool_open(struct request *r)
 		open_existing(r, p, NULL);
 	else
 		request_fail(r, SHARE_ENOENT,
-			     "there is no pool '%.*s' (share_pool_create() makes one)",
+			     "there is no pool '%.*s': whoever needs it first has to create it",
 			     (int)name->size, (const char *)name->data);
 }
 
@@ -319,6 +319,8 @@ void handle_pool_destroy(struct request *r)
 		request_fail(r, SHARE_EACCES, "%s", detail);
 		return;
 	}
+	log_info("pool '%s' is destroyed, as uid %u asked for it", p->name,
+		 (unsigned)r->client->peer.uid);
 	trim_end(r->broker, p);
 	pool_destroy(r->broker, p);
 	request_done(r);

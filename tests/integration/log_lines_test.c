@@ -172,3 +172,26 @@ Test(log_lines, a_refused_charge_has_the_words_of_the_error)
 	share_pool_close(p);
 	share_disconnect(c);
 }
+
+Test(log_lines, what_another_one_ends_is_said)
+{
+	share_client *c = connect_as("publisher");
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *pool;
+	share_buffer *b;
+
+	options.kind = "host";
+	check_ok(share_pool_create(c, "short-lived", &options, &pool));
+	b = allocate(pool, 1, NULL);
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_unpublish(c, "name"));
+	check_eq(broker_said("is unpublished"), 0);
+	check_ok(share_publish(b, "name", NULL));
+	check_ok(share_unpublish(witness, "name"));
+	check_eq(broker_said("name 'name' is unpublished, as uid "), 1);
+	check_ok(share_release(b, NULL));
+	check_ok(share_pool_destroy(witness, "short-lived"));
+	check_eq(broker_said("pool 'short-lived' is destroyed, as uid "), 1);
+	share_pool_close(pool);
+	share_disconnect(c);
+}
