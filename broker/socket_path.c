@@ -83,8 +83,12 @@ static int check_file(const char *path, char *error, size_t error_size)
 
 	if (lstat(path, &st) < 0 || S_ISSOCK(st.st_mode))
 		return 0;
-	snprintf(error, error_size,
-		 "%s: there is a file that is no socket (remove it, or " ADVICE ")", path);
+	if (S_ISDIR(st.st_mode))
+		snprintf(error, error_size, "%s: this is a directory, not a socket (" ADVICE ")",
+			 path);
+	else
+		snprintf(error, error_size,
+			 "%s: there is a file that is no socket (remove it, or " ADVICE ")", path);
 	return -EEXIST;
 }
 

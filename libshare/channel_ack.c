@@ -16,6 +16,8 @@
 #include "libshare/uses.h"
 
 #define GIVEN_UP "this message was given up before"
+#define NO_MESSAGE \
+	"there is no message (its channel is NULL): none was received, or it was given up"
 
 bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 			struct ring_fence fence, bool retained)
@@ -286,6 +288,8 @@ static int take_all(share_message *messages, size_t n)
 static int check(const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].channel)
+			return fail(SHARE_EINVAL, NO_MESSAGE);
 		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
 			return fail(SHARE_EINVAL, GIVEN_UP);
 		if (messages[i].channel != messages[0].channel)
@@ -438,8 +442,11 @@ int channel_take_back(share_channel *ch, share_message *out)
 
 int share_channel_take_back(share_channel *ch, share_message *out)
 {
-	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
+	int r;
 
+	if (out)
+		out->channel = NULL;
+	r = channel_resolve_as(&ch, SHARE_PRODUCER);
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
 	return r != 0 ? r : channel_take_back(ch, out);

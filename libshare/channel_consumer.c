@@ -355,10 +355,11 @@ static int check(const share_channel *ch, int timeout_ms, const void *out)
 {
 	int r = channel_check_role(ch, SHARE_CONSUMER);
 
-	if (r == 0 && (!out || timeout_ms < -1))
-		r = fail(SHARE_EINVAL,
-			 "out is NULL, or the time limit is neither -1 nor 0 nor "
-			 "milliseconds");
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds, not %d",
+			 timeout_ms);
 	return r;
 }
 
@@ -378,8 +379,11 @@ void channel_put_back(share_message *m)
 
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
 {
-	int r = channel_resolve(&ch);
+	int r;
 
+	if (out) /* whatever comes of it: who finds none does not take what is there for one */
+		out->channel = NULL;
+	r = channel_resolve(&ch);
 	if (r == 0)
 		r = check(ch, timeout_ms, out);
 	if (r == 0)
@@ -399,11 +403,16 @@ static void tell_end_again(share_channel *ch)
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
-	int r = channel_resolve(&ch);
 	size_t done = 0;
+	int r;
 
+	if (out && n > 0)
+		out[0].channel = NULL;
+	r = channel_resolve(&ch);
 	if (r == 0)
-		r = check(ch, timeout_ms, n > 0 && n <= INT32_MAX ? out : NULL);
+		r = check(ch, timeout_ms, out);
+	if (r == 0 && (n == 0 || n > INT32_MAX))
+		r = fail(SHARE_EINVAL, "%zu is no number of messages", n);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)

@@ -42,9 +42,12 @@ int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *str
 
 	if (m->flags & ~(uint32_t)SHARE_OUTGOING_GIVE)
 		return fail(SHARE_EINVAL, "a message has flags that are unknown");
-	if (m->data_size > ch->shape.data_max || (m->data_size > 0 && !m->data))
-		return fail(SHARE_EINVAL, "a message of this channel carries up to %u byte%s",
-			    ch->shape.data_max, plural(ch->shape.data_max));
+	if (m->data_size > ch->shape.data_max)
+		return fail(SHARE_EINVAL,
+			    "a message of this channel carries up to %u byte%s, not %zu",
+			    ch->shape.data_max, plural(ch->shape.data_max), m->data_size);
+	if (m->data_size > 0 && !m->data)
+		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
 	if (!b)
 		return stream_check(ch->client, NULL, stream);
 	r = buffer_resolve(&b);

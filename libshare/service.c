@@ -56,6 +56,16 @@ bool service_unpack(share_message *m, void *tail, size_t tail_size)
 	return true;
 }
 
+int service_check_data(const void *data, size_t size, const char *of)
+{
+	if (size > DATA_MAX)
+		return fail(SHARE_EINVAL, "%s carries up to %d bytes of data, not %zu", of,
+			    DATA_MAX, size);
+	if (size > 0 && !data)
+		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", size);
+	return 0;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)

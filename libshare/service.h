@@ -79,6 +79,8 @@ HANDLES_OF(share_service, service, HANDLE_SERVICE);
 int service_check(const share_service *s, int role);
 /* The same from a handle. */
 int service_resolve_as(share_service **s, int role);
+/* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
+int service_check_data(const void *data, size_t size, const char *of);
 /* @data and @tail, one behind the other. Returns the size of both. */
 size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
 		    const void *tail, size_t tail_size);

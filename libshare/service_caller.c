@@ -274,9 +274,11 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 	share_pending *p;
 	int r;
 
-	if (!out || data_size > DATA_MAX || (data_size > 0 && !data))
-		return fail(SHARE_EINVAL, "out is NULL, or there are more than %d bytes of data",
-			    DATA_MAX);
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	r = service_check_data(data, data_size, "a request");
+	if (r != 0)
+		return r;
 	wait_for_answer(s, NULL, 0); /* so that workers find room */
 	r = take_call(s, deadline, &p);
 	if (r != 0)
@@ -307,6 +309,14 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 	return r;
 }
 
+/* As far as this caller knows. */
+static uint32_t workers(share_service *s)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	return channel_get_stats(s->requests, &stats) == 0 ? stats.consumers : 1;
+}
+
 /* With SHARE_EAGAIN and SHARE_EINVAL the call stays. */
 static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
@@ -331,7 +341,8 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 		p->answer.channel = NULL; /* it is the caller's now */
 	put_call(p);
 	if (r == SHARE_ETIMEDOUT)
-		return fail(r, "no worker has answered in time");
+		return fail(r, "no worker has answered in time%s",
+			    workers(s) == 0 ? ": none takes part in the service" : "");
 	if (r == 0)
 		*out = answer;
 	return r;

@@ -176,8 +176,8 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 	int r = check_request(request), told = 0;
 	bool sent = false;
 
-	if (r == 0 && (data_size > DATA_MAX || (data_size > 0 && !data)))
-		r = fail(SHARE_EINVAL, "an answer has up to %d bytes of data", DATA_MAX);
+	if (r == 0)
+		r = service_check_data(data, data_size, "an answer");
 	if (r != 0)
 		return r;
 	tail = kept_tail(request);

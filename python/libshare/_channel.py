@@ -8,6 +8,7 @@ from typing import Any
 from ._client import _open_members
 from ._core import Array, Caller, Client, Consumer, Message, Pending, Pool, Producer, Worker
 from ._extend import extend
+from ._size import count, name_of
 
 _MODES = {None: 0, "broadcast": 1, "queue": 2}
 _FULL = {None: 0, "block": 1, "fail": 2, "drop": 3}
@@ -62,8 +63,10 @@ class _Pool:
         there are as many as there may be. Denied: producers have to be allowed to write.
         """
         member = Producer(
-            self, name, _one_of(_MODES, "mode", mode), _one_of(_FULL, "when_full", when_full), depth,
-            in_flight, data_max, producers, consumers, deliveries, _milliseconds(stall), 0,
+            self, name_of("channel", name), _one_of(_MODES, "mode", mode),
+            _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
+            count("data_max", data_max), count("producers", producers), count("consumers", consumers),
+            count("deliveries", deliveries), _milliseconds(stall), 0,
             _EXISTING if existing else 0, False,
         )
         _open_members.add(member)
@@ -92,8 +95,10 @@ class _Pool:
         messages are for writing, too. readonly_ok: see Client.lookup().
         """
         member = Consumer(
-            self, name, _one_of(_MODES, "mode", mode), _one_of(_FULL, "when_full", when_full), depth,
-            in_flight, data_max, producers, consumers, deliveries, 0, _one_of(_FROM, "from_", from_),
+            self, name_of("channel", name), _one_of(_MODES, "mode", mode),
+            _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
+            count("data_max", data_max), count("producers", producers), count("consumers", consumers),
+            count("deliveries", deliveries), 0, _one_of(_FROM, "from_", from_),
             (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), readonly_ok,
         )
         _open_members.add(member)
@@ -171,7 +176,8 @@ class _Client:
         time. deliveries: a request that so many workers died of fails. What is left out is as it
         is, or the default.
         """
-        member = Caller(pool, name, depth, callers, workers, deliveries, readonly_ok)
+        member = Caller(pool, name_of("service", name), count("depth", depth), count("callers", callers),
+                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
         _open_members.add(member)
         return member
 
@@ -180,7 +186,8 @@ class _Client:
         """Takes part in a service as one who answers: ``for request in worker:
         request.reply(…)``. Options as for service().
         """
-        member = Worker(pool, name, depth, callers, workers, deliveries, readonly_ok)
+        member = Worker(pool, name_of("service", name), count("depth", depth), count("callers", callers),
+                        count("workers", workers), count("deliveries", deliveries), readonly_ok)
         _open_members.add(member)
         return member
 

@@ -13,7 +13,7 @@ from . import _core
 from ._core import Array, Client, HostStream, Pool
 from ._dtype import code
 from ._extend import extend
-from ._size import nbytes
+from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
 _REUSE = {"gate": 0, "clean": 1, "scrub": 2}
@@ -116,7 +116,7 @@ class _Client:
             raise ValueError(f"reuse is 'gate', 'clean' or 'scrub', not {reuse!r}")
         return Pool(
             self,
-            name,
+            name_of("pool", name),
             create is False,
             kind,
             device,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sizes as people write them."""
+"""Sizes, numbers and names as people write them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def nbytes(size: int | str | None) -> int:
     if not 0 <= number < 1 << 63:
         raise ValueError(f"{size!r} is no size")
     return number
+
+
+def count(what: str, value: int) -> int:
+    """What the library has as an unsigned number."""
+    if not 0 <= operator.index(value) < 1 << 32:
+        raise ValueError(f"{what} is a number from 0 on, not {value!r}")
+    return value
+
+
+def name_of(what: str, name: str) -> str:
+    """A name, for what it is that has it."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {what} is a str, not {type(name).__name__}")
+    return name

@@ -343,7 +343,10 @@ static PyObject *result(PyObject *o, PyObject *timeout)
 	free(l);
 	handle_close(&self->handle);
 	if (got.error != 0)
-		return raise_named(got.error, "the look-up, or whoever gave the array, failed");
+		return raise_named(got.error,
+				   got.error == SHARE_ETIMEDOUT
+				       ? "it was not there, or not finished, within the time limit"
+				       : "the look-up, or whoever gave the array, failed");
 	if (!got.b)
 		Py_RETURN_NONE;
 	share_buffer_get_info(got.b, &info);

@@ -424,3 +424,39 @@ Test(channel, a_closed_consumer_goes_with_its_last_message)
 	until(in_flight(p) == 0);
 	share_channel_close(p);
 }
+
+Test(channel, says_what_is_wrong_with_a_call_and_leaves_no_message)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m[2];
+
+	memset(m, 0xff, sizeof(m));
+	check_error(share_recv(p, 0, NULL, &m[0]), SHARE_EACCES);
+	check(!m[0].channel);
+	memset(m, 0xff, sizeof(m));
+	check_error(share_recv(c, -2, NULL, &m[0]), SHARE_EINVAL);
+	check_detail("a time limit is -1, 0, or milliseconds, not -2");
+	check(!m[0].channel);
+	memset(m, 0xff, sizeof(m));
+	check_error(share_recv(NULL, 0, NULL, &m[0]), SHARE_EINVAL);
+	check(!m[0].channel);
+	memset(m, 0xff, sizeof(m));
+	check_error(share_recv_many(p, 0, NULL, m, 2), SHARE_EACCES);
+	check(!m[0].channel);
+	memset(m, 0xff, sizeof(m));
+	check_error(share_channel_take_back(c, &m[0]), SHARE_EACCES);
+	check(!m[0].channel);
+	check_error(share_recv(c, 0, NULL, NULL), SHARE_EINVAL);
+	check_detail("out is NULL");
+	check_error(share_recv_many(c, 0, NULL, m, 0), SHARE_EINVAL);
+	check_detail("0 is no number of messages");
+	check_error(share_ack(&m[0], NULL), SHARE_EINVAL);
+	check_detail("there is no message");
+	check_error(share_send(p, NULL, NULL, 5, NULL), SHARE_EINVAL);
+	check_detail("data is NULL, and its size 5");
+	check_error(share_send(p, NULL, m, 257, NULL), SHARE_EINVAL);
+	check_detail("up to 256 bytes, not 257");
+	share_channel_close(c);
+	share_channel_close(p);
+}

@@ -296,3 +296,42 @@ Test(service_call, is_as_the_first_has_made_it)
 	check_error(share_service_open(asking, "x", 3, NULL, &s), SHARE_EINVAL);
 	share_service_close(NULL);
 }
+
+Test(service_call, does_not_take_a_channel_of_its_name_for_its_own)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+	share_service *s = NULL;
+
+	options.mode = SHARE_QUEUE;
+	check_ok(share_channel_open(asking, "plain", SHARE_PRODUCER, &options, &ch));
+	for (int role = SHARE_CALLER; role <= SHARE_WORKER; role++) {
+		check_error(share_service_open(working, "plain", role, NULL, &s), SHARE_EEXIST);
+		check_detail("channel 'plain' is not of a service");
+	}
+	check(s == NULL);
+	share_channel_close(ch);
+	/* with the channel its name is free */
+	check_ok(share_service_open(working, "plain", SHARE_WORKER, NULL, &s));
+	share_service_close(s);
+}
+
+Test(service_call, says_what_is_wrong_with_a_call)
+{
+	static const char data[SHARE_REQUEST_DATA_MAX + 1];
+	share_pending *p;
+	share_message m;
+
+	check_error(share_call_start(caller, NULL, data, sizeof(data), 0, NULL, &p), SHARE_EINVAL);
+	check_detail("a request carries up to 240 bytes of data, not 241");
+	check_error(share_call_start(caller, NULL, NULL, 1, 0, NULL, &p), SHARE_EINVAL);
+	check_detail("data is NULL, and its size 1");
+	check_error(share_call_start(caller, NULL, data, 1, 0, NULL, NULL), SHARE_EINVAL);
+	check_detail("out is NULL");
+	check_error(share_call(caller, NULL, data, 1, 1, NULL, &m), SHARE_ETIMEDOUT);
+	check(!strstr(share_error_detail(), "none takes part"));
+	share_service_close(worker);
+	worker = NULL;
+	check_error(share_call(caller, NULL, data, 1, 1, NULL, &m), SHARE_ETIMEDOUT);
+	check_detail("no worker has answered in time: none takes part in the service");
+}

@@ -67,7 +67,7 @@ def test_what_does_not_go_is_refused(client, pool):
                              (lambda: pool.producer("c", when_full="never"), ValueError),
                              (lambda: pool.producer("c", stall=-1), ValueError),
                              (lambda: pool.consumer("none", existing=True), libshare.NotFound),
-                             (lambda: pool.consumer("c", depth=-1), (ValueError, OverflowError, libshare.Exists))]:
+                             (lambda: pool.consumer("c", depth=-1), ValueError)]:
             with pytest.raises(error):
                 wrong()
         a.release()
@@ -75,6 +75,19 @@ def test_what_does_not_go_is_refused(client, pool):
             tx.send(a)
         with pytest.raises(libshare.NotReady):
             rx.recv(0)
+
+
+def test_numbers_and_names_that_are_none_are_said_to_be(client, pool):
+    for wrong, error, words in [
+        (lambda: pool.producer("c", deliveries=-1), ValueError, "deliveries is a number from 0 on, not -1"),
+        (lambda: pool.consumer("c", depth=1 << 32), ValueError, "depth is a number from 0 on"),
+        (lambda: client.service("s", pool, workers=-1), ValueError, "workers is a number from 0 on, not -1"),
+        (lambda: client.worker(b"s", pool), TypeError, "the name of a service is a str, not bytes"),
+        (lambda: pool.producer(3), TypeError, "the name of a channel is a str, not int"),
+        (lambda: client.pool(3), TypeError, "the name of a pool is a str, not int"),
+    ]:
+        with pytest.raises(error, match=words):
+            wrong()
 
 
 def test_memory_that_somebody_keeps_outlives_its_message(pool, broker):
