@@ -163,6 +163,6 @@ void channel_changed(struct channel *ch, uint32_t role)
 		const struct member *m = channel_slots(ch, other)[i];
 
 		if (m && m->state == MEMBER_HERE)
-			doorbell_ring(&m->doorbell);
+			doorbell_ring(m->doorbell);
 	}
 }

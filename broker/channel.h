@@ -78,8 +78,8 @@ struct member {
 	struct timelines *timelines;
 	struct charge charge, charge_bytes;
 	int page_fd, pidfd;
-	struct doorbell doorbell;
-	void *page; /* a ring or a ledger; read-only, and hostile */
+	int doorbell; /* -1: nobody can be there any more */
+	void *page;   /* a ring or a ledger; read-only, and hostile */
 	size_t page_size;
 	size_t written; /* where something was found in it, + 1: see member_unwritten() */
 	uint64_t known[CHANNEL_MEMBERS_MAX]; /* by slot: whose descriptors it was sent */
@@ -118,9 +118,9 @@ static inline struct member **channel_slots(struct channel *ch, uint32_t role)
 
 enum member_error { MEMBER_NO_SLOT = 1, MEMBER_QUOTA, MEMBER_BYTES_QUOTA, MEMBER_NO_DESCRIPTORS };
 
-/* @out_own: the end of its doorbell, the caller's. 0, an enum member_error or negative errno. */
+/* 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
-	       struct member **out, int *out_own);
+	       struct member **out);
 /* PREPARING to HERE. 0 or negative errno. */
 int member_ready(struct member *m);
 /* NULL: the client has no such membership. */

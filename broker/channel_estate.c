@@ -135,7 +135,6 @@ bool estate_take(struct estate *e, int *budget)
 	find_holders(e);
 	m->state = MEMBER_GONE;
 	member_detach(m);
-	doorbell_done(&m->doorbell);
 	estate_queue(e);
 	channel_changed(m->channel, SHARE_PRODUCER);
 	if (done.serial)

@@ -126,7 +126,7 @@ const struct channel_token *member_next_token(struct member *producer, uint32_t 
 	return NULL;
 }
 
-static int equip(struct member *m, int *out_own)
+static int equip(struct member *m)
 {
 	int r;
 
@@ -141,11 +141,12 @@ static int equip(struct member *m, int *out_own)
 	m->pidfd = fd_dup(m->client->peer.pidfd);
 	if (m->pidfd < 0)
 		return m->pidfd;
-	return doorbell_new(&m->doorbell, out_own);
+	m->doorbell = doorbell_new();
+	return m->doorbell < 0 ? m->doorbell : 0;
 }
 
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
-	       struct member **out, int *out_own)
+	       struct member **out)
 {
 	struct broker *b = ch->broker;
 	struct member *m;
@@ -164,7 +165,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m->role = role;
 	m->writable = writable;
 	m->oldest = oldest;
-	m->page_fd = m->pidfd = m->doorbell.ringer = -1;
+	m->page_fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->timelines);
 	m->id = ++b->last_member;
 	LIST_INSERT_HEAD(&ch->members, m, of_channel);
@@ -173,7 +174,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	client->holds.memberships++;
 	r = take_slot(ch, m);
 	if (r == 0)
-		r = equip(m, out_own);
+		r = equip(m);
 	if (r != 0) {
 		member_detach(m);
 		member_free(m);
@@ -225,7 +226,7 @@ void member_free(struct member *m)
 	page_unmap(m->page, m->page_size);
 	fd_close(m->page_fd);
 	fd_close(m->pidfd);
-	doorbell_done(&m->doorbell);
+	fd_close(m->doorbell);
 	timelines_unref(m->timelines);
 	charge_return(&m->charge_bytes);
 	charge_return(&m->charge);
@@ -255,7 +256,7 @@ static void consumer_goes(struct member *m, bool died)
 	m->died = died;
 	member_detach(m);
 	give_slot_back(m);
-	doorbell_done(&m->doorbell);
+	m->doorbell = fd_close(m->doorbell);
 	m->pidfd = fd_close(m->pidfd);
 	/* without memory for the departure it stays until its process is dead */
 	if (!died)

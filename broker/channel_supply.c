@@ -69,11 +69,9 @@ static int offer(struct member *m, struct segment *s)
 	return 0;
 }
 
-/* Older ones ask when they need it. */
 static bool is_supplied(const struct member *m)
 {
-	return m->role == SHARE_CONSUMER && m->state == MEMBER_HERE &&
-	       m->client->version >= WIRE_VERSION_AHEAD && member_may_use_pool(m, NULL);
+	return m->role == SHARE_CONSUMER && m->state == MEMBER_HERE && member_may_use_pool(m, NULL);
 }
 
 int member_supply(struct member *m, bool *more)

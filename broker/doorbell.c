@@ -1,71 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Doorbells. The socket that is rung has an address that the kernel made up, in no file system, by
- * which the others are connected to it. Strangers of this network namespace can find it, and ring:
- * whoever is rung looks whether there is something to do, and there is not.
+ * Doorbells. One is an eventfd that counts down from half of what it can count: who rings takes
+ * one, and whoever watches it with EPOLLET for reading and for writing is told of every change.
+ *
+ * Others have the same descriptor, and may mean harm with it. They cannot take what somebody else
+ * has rung, as there is nothing in it to take: it is readable or writable, and mostly both,
+ * whatever they do, and the change is what counts. They can make nobody wait: to take one waits for
+ * nothing as long as there is one left, and by ones it lasts for longer than they live. Both hold
+ * whether it blocks or not, which is for all who share it and anybody's to change.
+ *
+ * Not a socket: descriptors could be put into it, which its owner would have to close, and one that
+ * lingers keeps it as long as its sender likes; and one end for all of them could be shut down,
+ * while one for each needs an address, by which strangers find it. Not a pipe: who writes into it
+ * out of memory that is not there (that of a file system in a program, say) holds its lock
+ * meanwhile.
  */
 
 #include <errno.h>
-#include <stddef.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "broker/doorbell.h"
 #include "wire/fd.h"
 
-static int new_socket(void)
-{
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+#define RINGS (UINT64_C(1) << 63)
 
-	return fd < 0 ? -errno : fd;
+int doorbell_new(void)
+{
+	int fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC | EFD_NONBLOCK), r;
+
+	if (fd < 0 || eventfd_write(fd, RINGS) == 0)
+		return fd < 0 ? -errno : fd;
+	r = -errno;
+	fd_close(fd);
+	return r;
 }
 
-/* An address of no path is one that the kernel chooses. */
-static int give_address(int fd, struct doorbell *d)
+void doorbell_ring(int doorbell)
 {
-	const struct sockaddr_un none = {.sun_family = AF_UNIX};
+	eventfd_t one;
 
-	d->size = sizeof(d->address);
-	if (bind(fd, (const struct sockaddr *)&none, offsetof(struct sockaddr_un, sun_path)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&d->address, &d->size) < 0)
-		return -errno;
-	return 0;
-}
-
-int doorbell_new(struct doorbell *d, int *out_own)
-{
-	_cleanup_fd_ int own = new_socket();
-	int r = own < 0 ? own : give_address(own, d);
-
-	if (r < 0)
-		return r;
-	r = doorbell_connect(d);
-	if (r < 0)
-		return r;
-	d->ringer = r;
-	*out_own = own;
-	own = -1;
-	return 0;
-}
-
-int doorbell_connect(const struct doorbell *d)
-{
-	int fd = new_socket();
-
-	/* Who has closed its end hears nothing, nor does who will not: its owner can connect it
-	 * elsewhere, and a stranger take an address that is free again. One that leads nowhere is
-	 * as good: nobody else must be kept waiting for it. */
-	if (fd >= 0)
-		(void)!connect(fd, (const struct sockaddr *)&d->address, d->size);
-	return fd;
-}
-
-void doorbell_ring(const struct doorbell *d)
-{
-	if (d->ringer >= 0)
-		send(d->ringer, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-void doorbell_done(struct doorbell *d)
-{
-	d->ringer = fd_close(d->ringer);
+	if (doorbell >= 0)
+		eventfd_read(doorbell, &one);
 }

@@ -104,29 +104,16 @@ static uint16_t state_for(const struct member *m, const struct member *other)
 	return 0;
 }
 
-/* 0 or negative errno. Its page and its pidfd are borrowed, the end of the doorbell is made. */
-static int add_descriptors(struct listing *l, const struct member *other)
-{
-	int ringer = doorbell_connect(&other->doorbell);
-
-	if (ringer < 0)
-		return ringer;
-	l->fds[l->n_fds++] = other->page_fd;
-	l->fds[l->n_fds++] = other->pidfd;
-	l->fds[l->n_fds++] = ringer;
-	return 0;
-}
-
-static int list_member(struct listing *l, const struct member *m, const struct member *other)
+static void list_member(struct listing *l, const struct member *m, const struct member *other)
 {
 	uint16_t state = state_for(m, other);
 	bool is_new = m->known[other->slot] != other->id;
 
 	if (!state)
-		return 0;
+		return;
 	if (is_new && l->n_fds == NEW_MAX * MEMBER_FDS) {
 		l->more = true;
-		return 0;
+		return;
 	}
 	l->members[l->n++] = (struct wire_member){
 	    .member = other->id,
@@ -137,7 +124,11 @@ static int list_member(struct listing *l, const struct member *m, const struct m
 				(other->writable ? WIRE_MEMBER_WRITABLE : 0) |
 				(other->oldest ? WIRE_MEMBER_OLDEST : 0)),
 	};
-	return is_new ? add_descriptors(l, other) : 0;
+	if (!is_new)
+		return;
+	l->fds[l->n_fds++] = other->page_fd;
+	l->fds[l->n_fds++] = other->pidfd;
+	l->fds[l->n_fds++] = other->doorbell;
 }
 
 void handle_channel_sync(struct request *r)
@@ -153,9 +144,9 @@ void handle_channel_sync(struct request *r)
 	e = member_supply(m, &l.more);
 	others =
 	    channel_slots(m->channel, m->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
-	for (uint32_t i = 0; e == 0 && i < CHANNEL_MEMBERS_MAX; i++)
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
 		if (others[i])
-			e = list_member(&l, m, others[i]);
+			list_member(&l, m, others[i]);
 	if (e == 0) {
 		for (uint32_t i = 0; i < l.n; i++)
 			m->known[l.members[i].slot] = l.members[i].member;
@@ -166,10 +157,8 @@ void handle_channel_sync(struct request *r)
 		};
 		request_reply(r, &reply, l.fds, l.n_fds);
 	} else {
-		request_fail(r, SHARE_ESYSTEM, "cannot ring a member: %s", strerror(-e));
+		request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s", strerror(-e));
 	}
-	for (uint32_t i = 2; i < l.n_fds; i += MEMBER_FDS)
-		fd_close(l.fds[i]);
 }
 
 /* What the newcomer's fences are on. False when it could not be sent now. */
@@ -193,13 +182,13 @@ static void introduce_to(struct member *m, const struct member *newcomer)
 	struct wire_message told = {.type = WIRE_CHANNEL_MEMBERS};
 	struct listing l = {.n = 0};
 
-	if (!offer_page(m->client, newcomer->client) || list_member(&l, m, newcomer) != 0)
+	if (!offer_page(m->client, newcomer->client))
 		return;
+	list_member(&l, m, newcomer);
 	told.channel_members.member = m->id;
 	told.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
 	if (client_offer(m->client, &told, l.fds, l.n_fds))
 		m->known[newcomer->slot] = newcomer->id;
-	fd_close(l.fds[2]);
 }
 
 /* Those who are there learn of it when they ask for who has come. They are told before that, too,
@@ -210,8 +199,7 @@ static void introduce(struct member *newcomer)
 	    newcomer->channel, newcomer->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
 
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (others[i] && others[i]->state == MEMBER_HERE &&
-		    others[i]->client->version >= WIRE_VERSION_AHEAD)
+		if (others[i] && others[i]->state == MEMBER_HERE)
 			introduce_to(others[i], newcomer);
 }
 

@@ -192,10 +192,10 @@ static void join(struct request *r, struct channel *ch)
 	struct wire_message reply = {.type = WIRE_CHANNEL};
 	bool consumer = m->role == SHARE_CONSUMER;
 	struct member *member;
-	int own, e;
+	int e;
 
 	e = member_new(ch, r->client, m->role, consumer && m->flags & SHARE_CHANNEL_WRITABLE,
-		       consumer && m->flags & WIRE_CHANNEL_OLDEST, &member, &own);
+		       consumer && m->flags & WIRE_CHANNEL_OLDEST, &member);
 	if (e != 0) {
 		fail_member(r, ch, e);
 		channel_end_if_unused(ch);
@@ -207,8 +207,8 @@ static void join(struct request *r, struct channel *ch)
 	    .slot = member->slot,
 	    .shape = {&ch->shape, sizeof(ch->shape)},
 	};
-	request_reply(r, &reply, (const int[]){member->page_fd, ch->control_fd, own}, 3);
-	fd_close(own);
+	request_reply(r, &reply, (const int[]){member->page_fd, ch->control_fd, member->doorbell},
+		      3);
 }
 
 static void make(struct request *r)
@@ -251,6 +251,12 @@ void handle_channel_open(struct request *r)
 	const struct wire_channel_open *m = &r->m->channel_open;
 	struct channel *ch;
 
+	if (r->client->version < WIRE_VERSION_CHANNELS) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "channels need a newer libshare: others could not ring this one's "
+			     "doorbell, nor it theirs");
+		return;
+	}
 	if (!request_name(r, &m->name))
 		return;
 	if ((m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||

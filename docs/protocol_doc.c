@@ -183,6 +183,16 @@ static void print_timelines(FILE *out)
 	    offsetof(struct wire_fence, timeline), offsetof(struct wire_fence, value),
 	    WIRE_FENCES_MAX, WIRE_PAGES_MAX);
 	_Static_assert(TIMELINE_POISON == UINT64_C(1) << 62, "the text says 2^62");
+	fputs(
+	    "## Doorbells\n\n"
+	    "A member of a channel that waits for a descriptor rather than a futex has its "
+	    "doorbell "
+	    "rung. That is an eventfd (EFD_SEMAPHORE), which all who may ring it share, with "
+	    "a count so large that it is never used up. Ring it by reading its 8 bytes: that does "
+	    "not wait, whoever else has done what with it. Watch one's own by epoll, with EPOLLIN, "
+	    "EPOLLOUT and EPOLLET: each ring is a change, however many at once are one event, and "
+	    "nothing is to be read. How full it is says nothing.\n\n",
+	    out);
 }
 
 /* Text in a cell of a table. */

@@ -128,10 +128,14 @@ size_t channel_own_page_size(const share_channel *ch)
 static int map_pages(share_channel *ch, struct reply *reply)
 {
 	_cleanup_fd_ int own = fd_list_take(&reply->fds, 0), control = fd_list_take(&reply->fds, 1);
+	_cleanup_fd_ int bell = fd_list_take(&reply->fds, 2);
 	void *mapped;
 	int r;
 
-	ch->doorbell = fd_list_take(&reply->fds, 2);
+	/* it stays there as long as somebody has it who could ring */
+	r = channel_open_doorbell(ch, bell);
+	if (r < 0)
+		return fail_system(r, "opening a channel");
 	r = page_map(control, CHANNEL_CONTROL_SIZE, false, &mapped);
 	if (r < 0)
 		return fail_system(r, "mapping the pages of a channel");

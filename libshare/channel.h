@@ -117,7 +117,7 @@ struct share_channel {
 	bool writable;
 	void *own; /* the page */
 	const struct channel_control *control;
-	int doorbell;      /* our end */
+	int doorbell;      /* an epoll: readable when ours has rung */
 	int epoll;         /* the doorbell, the keeper's wake-up, pidfds of peers, the timer */
 	_Atomic int timer; /* of a consumer's event loop; -1: none */
 	void *owner;
@@ -361,7 +361,9 @@ void channel_awake_locked(share_channel *ch);
 
 /* channel_sleep.c. Doorbells of others, bit by slot; and ours. */
 void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots);
-void channel_drain_doorbell(share_channel *ch);
+bool channel_drain_doorbell(share_channel *ch); /* whether it has rung since */
+/* @bell, borrowed, is what others ring ours by. 0 or negative errno. */
+int channel_open_doorbell(share_channel *ch, int bell);
 
 /* channel_sleep.c: senders that sleep look again. With the lock held. */
 void channel_wake_senders_locked(share_channel *ch);

@@ -52,13 +52,10 @@ static void work_locked(share_channel *ch)
 /* What woke us. */
 static bool drain(share_channel *ch)
 {
-	struct pollfd doorbell = {.fd = ch->doorbell, .events = POLLIN};
 	eventfd_t ignored;
-	bool rang = poll(&doorbell, 1, 0) > 0;
 
 	eventfd_read(ch->wakeup, &ignored);
-	channel_drain_doorbell(ch);
-	return rang;
+	return channel_drain_doorbell(ch);
 }
 
 static void *keep(void *data)

@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -21,7 +22,6 @@
 #define SLICE_WITHOUT_WAITV_MS 20
 #define LOOK_AGAIN_MS          1  /* a GPU wakes nobody up */
 #define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
-#define RINGS_MAX              64 /* at a time: there are no more in a socket, by default */
 
 static struct timespec in_ms(int ms)
 {
@@ -132,25 +132,39 @@ void channel_wait_changed_locked(share_channel *ch, int timeout_ms)
 
 void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots)
 {
+	eventfd_t one;
+
 	for (; slots; slots &= slots - 1) {
 		const struct channel_peer *p = &ch->peers[__builtin_ctzll(slots)];
 
-		/* full: it is ringing already */
+		/* there is always one to take: this does not wait */
 		if (p->doorbell >= 0)
-			send(p->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			eventfd_read(p->doorbell, &one);
 	}
 }
 
-void channel_drain_doorbell(share_channel *ch)
+int channel_open_doorbell(share_channel *ch, int bell)
+{
+	struct epoll_event change = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+
+	if (bell < 0)
+		return -EBADF;
+	ch->doorbell = epoll_create1(EPOLL_CLOEXEC);
+	if (ch->doorbell < 0 || epoll_ctl(ch->doorbell, EPOLL_CTL_ADD, bell, &change) < 0)
+		return -errno;
+	/* to begin with it is like one that has rung */
+	epoll_wait(ch->doorbell, &change, 1, 0);
+	return 0;
+}
+
+bool channel_drain_doorbell(share_channel *ch)
 {
 	const struct itimerspec never = {0};
-	char rings[64];
+	struct epoll_event change;
+	bool rang = epoll_wait(ch->doorbell, &change, 1, 0) > 0;
 
-	/* a stranger may ring without end */
-	for (int i = 0; i < RINGS_MAX; i++)
-		if (recv(ch->doorbell, rings, sizeof(rings), MSG_DONTWAIT) <= 0)
-			break;
 	/* whether it is over or not: whoever drains looks now */
 	if (ch->timer >= 0)
 		timerfd_settime(ch->timer, 0, &never, NULL);
+	return rang;
 }

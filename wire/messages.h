@@ -26,10 +26,9 @@
 /* From which on tensors go with names and tokens, and there is RECLAIM. */
 #define WIRE_VERSION_TENSORS 2
 #define WIRE_VERSION_RECLAIM 2
-/* From which on members of channels are sent segments, and told of others, that they have not
- * asked for. */
-#define WIRE_VERSION_AHEAD 2
-#define WIRE_TENSOR_MAX    272 /* bytes */
+/* From which on there are channels: doorbells were sockets before. */
+#define WIRE_VERSION_CHANNELS 2
+#define WIRE_TENSOR_MAX       272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                            \
@@ -113,11 +112,11 @@
 	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING,                                             \
 	  "Memory is short: give back what is kept without being used.")                           \
 	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL,                             \
-	  "Takes part in a channel, and makes it if there is none of that name.")                  \
+	  "Takes part in a channel, and makes it if there is none of that name. Refused "          \
+	  "(SHARE_ENOTSUP) in version 1.")                                                         \
 	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING,                                       \
 	  "A membership that is being prepared. Descriptors: the client's own page (a ring or a "  \
-	  "ledger), to be mapped for writing; the control page, for reading; the client's end of " \
-	  "its doorbell, a socket.")                                                               \
+	  "ledger), to be mapped for writing; the control page, for reading; its doorbell.")       \
 	M(CHANNEL_READY, channel_ready, 47, TO_BROKER, 0, 0, 1, DONE,                              \
 	  "The client has mapped its page. The broker seals it; from now on it takes part.")       \
 	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 1, CHANNEL_MEMBERS,                     \
@@ -125,9 +124,9 @@
 	  "it does not have, ahead of the answer.")                                                \
 	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING,                      \
 	  "The members of the other role. Descriptors: three for each member that has "            \
-	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and the end of its doorbell "    \
-	  "to ring it by. With serial 0, unasked, since version 2: one that has just come, so "    \
-	  "that it is known when the broker is gone; a CHANNEL_SYNC says the same.")               \
+	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and its doorbell. With serial "  \
+	  "0, unasked: one that has just come, so that it is known when the broker is gone; a "    \
+	  "CHANNEL_SYNC says the same.")                                                           \
 	M(CHANNEL_CLOSE, channel_close, 50, TO_BROKER, 0, 0, 1, DONE,                              \
 	  "Leaves a channel. What a producer has sent can still be received; a consumer has "      \
 	  "acknowledged all it had.")                                                              \

@@ -5,8 +5,13 @@
  * doorbell, their own pages, and a word about somebody else's buffer.
  */
 
+#include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -66,44 +71,127 @@ static int64_t channels(void)
 /* ------------------------------------------------------------------------------------------- */
 /* Doorbells                                                                                   */
 
-/* Who is connected takes from its peer only: to connect to it is refused then. */
-static void turn_a_deaf_ear(struct party *p)
+/* How often it has rung since. */
+static uint64_t count_of(const struct party *p)
 {
-	const struct sockaddr_un none = {.sun_family = AF_UNIX};
-	struct sockaddr_un address;
-	socklen_t size = sizeof(address);
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char path[64], line[128];
+	uint64_t count = 0;
+	FILE *info;
 
-	check(fd >= 0);
-	check(bind(fd, (const struct sockaddr *)&none, sizeof(none.sun_family)) == 0);
-	check(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-	check(connect(p->doorbell, (const struct sockaddr *)&address, size) == 0);
-	fd_close(fd);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", p->bell);
+	info = fopen(path, "re");
+	check(info);
+	while (fgets(line, sizeof(line), info))
+		sscanf(line, "eventfd-count: %" SCNx64, &count);
+	fclose(info);
+	check(count > 0);
+	return count;
 }
 
-Test(channel_bad_member, a_doorbell_that_nobody_can_connect_to_keeps_nobody_from_the_others)
+Test(channel_bad_member, a_member_has_no_socket_that_strangers_could_find)
 {
-	struct raw r, other;
-	struct party p, bad, good;
-	struct listing l;
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *consumer, *producer;
+	struct sockaddr_un address;
 
-	raw_open(&r, "producer");
-	raw_open(&other, "consumers");
-	party_join(&bad, &other, "c", SHARE_CONSUMER);
-	turn_a_deaf_ear(&bad);
-	party_join(&good, &other, "c", SHARE_CONSUMER);
-	party_join(&p, &r, "c", SHARE_PRODUCER);
-	party_sync(&p, &l);
-	check_eq(l.n, 2);
-	check(listed(&l, &bad) && listed(&l, &good));
-	/* three descriptors each, whatever the bell does */
-	check_eq(r.fds.n, 6);
-	fd_list_close(&r.fds);
-	party_close(&bad);
+	check_ok(share_channel_open(witness, "c", SHARE_CONSUMER, &options, &consumer));
+	check_ok(share_channel_open(witness, "c", SHARE_PRODUCER, &options, &producer));
+	for (int fd = 3; fd < 256; fd++) {
+		socklen_t size = sizeof(address);
+		struct stat st;
+
+		if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode) ||
+		    getsockname(fd, (struct sockaddr *)&address, &size) < 0 ||
+		    address.sun_family != AF_UNIX)
+			continue;
+		check_eq(size, offsetof(struct sockaddr_un, sun_path));
+	}
+	share_channel_close(producer);
+	share_channel_close(consumer);
+	settle(witness, s.leases == 0);
+}
+
+/* All that can be done to a bell by who has it. */
+static void spoil(int bell)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "";
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	eventfd_t taken;
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	check(sendmsg(bell, &m, MSG_NOSIGNAL) < 0 && errno == ENOTSOCK);
+	check(shutdown(bell, SHUT_RDWR) < 0 && errno == ENOTSOCK);
+	/* so full that nothing more goes in */
+	check(fcntl(bell, F_SETFL, O_NONBLOCK) == 0);
+	for (int i = 63; i >= 0; i--)
+		while (eventfd_write(bell, UINT64_C(1) << i) == 0)
+			;
+	check_eq(errno, EAGAIN);
+	/* whoever had to wait for room would do so for ever */
+	check(fcntl(bell, F_SETFL, 0) == 0);
+	for (int i = 0; i < 1000; i++)
+		check(eventfd_read(bell, &taken) == 0 && taken == 1);
+	check(fcntl(bell, F_SETFL, O_NONBLOCK) == 0);
+	while (eventfd_write(bell, 1) == 0)
+		;
+	check(fcntl(bell, F_SETFL, 0) == 0);
+}
+
+Test(channel_bad_member, a_bell_that_one_has_spoilt_is_heard_when_others_ring)
+{
+	struct party bad, good, late, c;
+	struct raw r, others;
+	struct listing l;
+	eventfd_t one;
+	int bell;
+
+	raw_open(&r, "consumer");
+	raw_open(&others, "producers");
+	party_join(&c, &r, "c", SHARE_CONSUMER);
+	party_join(&bad, &others, "c", SHARE_PRODUCER);
+	party_join(&good, &others, "c", SHARE_PRODUCER);
+	party_sync(&bad, &l);
+	check_eq(others.fds.n, 3);
+	bell = fd_list_take(&others.fds, 2);
+	fd_list_close(&others.fds);
+	party_sync(&good, &l);
+	check_eq(others.fds.n, 3);
+	for (int i = 0; i < 100; i++) {
+		spoil(bell);
+		party_was_rung(&c);
+		check(eventfd_read(others.fds.fds[2], &one) == 0);
+		check(party_was_rung(&c));
+		check(!party_was_rung(&c));
+		/* it takes what there is, before it is heard */
+		check(eventfd_read(others.fds.fds[2], &one) == 0);
+		for (int k = 0; k < 100; k++)
+			check(eventfd_read(bell, &one) == 0);
+		check(party_was_rung(&c));
+	}
+	fd_list_close(&others.fds);
+	fd_close(bell);
+	/* nor does the broker wait for it */
+	party_join(&late, &others, "c", SHARE_PRODUCER);
+	party_wait_for_ring(&c);
+	check_ok(share_ping(witness));
+	party_close(&late);
 	party_close(&good);
-	party_close(&p);
+	party_close(&bad);
+	party_sync(&c, &l);
+	for (uint32_t i = 0; i < l.n; i++)
+		party_drained(&c, l.members[i].member);
+	fd_list_close(&r.fds);
+	party_close(&c);
+	goodbye(&others);
 	goodbye(&r);
-	goodbye(&other);
 }
 
 /* Five memberships, and a connection that ends with all of them. */
@@ -128,18 +216,18 @@ Test(channel_bad_member, one_that_leaves_in_many_places_at_once_rings_once)
 	struct listing l;
 	struct party c;
 	struct raw r;
-	char byte;
+	uint64_t count;
 
 	raw_open(&r, "consumer");
 	party_join(&c, &r, "c", SHARE_CONSUMER);
 	child = child_start(hangs_up, NULL);
 	child_wait(child, "joined");
-	party_was_rung(&c);
+	count = count_of(&c);
 	child_go(child);
 	child_wait(child, "hung up");
 	settle(witness, s.quarantined == 1);
-	check_eq(recv(c.doorbell, &byte, 1, MSG_DONTWAIT), 1);
-	check(recv(c.doorbell, &byte, 1, MSG_DONTWAIT) < 0);
+	check_eq(count_of(&c), count - 1);
+	check(party_was_rung(&c));
 	party_sync(&c, &l);
 	check_eq(l.n, 5);
 	for (uint32_t i = 0; i < l.n; i++)

@@ -5,7 +5,7 @@
 
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
 
 #include "tests/harness/check.h"
 #include "tests/integration/raw_channel.h"
@@ -28,6 +28,7 @@ static size_t page_size(const struct party *p)
 
 void party_open(struct party *p, struct raw *r, struct wire_message *open)
 {
+	struct epoll_event change = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
 	const struct wire_channel *m = &r->m.channel;
 	void *control;
 
@@ -44,7 +45,10 @@ void party_open(struct party *p, struct raw *r, struct wire_message *open)
 	check(page_map(r->fds.fds[1], CHANNEL_CONTROL_SIZE, false, &control) == 0);
 	p->control = control;
 	p->page_fd = fd_list_take(&r->fds, 0);
-	p->doorbell = fd_list_take(&r->fds, 2);
+	p->bell = fd_list_take(&r->fds, 2);
+	p->doorbell = epoll_create1(EPOLL_CLOEXEC);
+	check(epoll_ctl(p->doorbell, EPOLL_CTL_ADD, p->bell, &change) == 0);
+	party_was_rung(p); /* as it looks to begin with */
 	fd_list_close(&r->fds);
 }
 
@@ -69,6 +73,7 @@ void party_forget(struct party *p)
 	page_unmap(p->page, page_size(p));
 	page_unmap(p->control, CHANNEL_CONTROL_SIZE);
 	fd_close(p->doorbell);
+	fd_close(p->bell);
 	fd_close(p->page_fd);
 	memset(p, 0, sizeof(*p));
 }
@@ -89,12 +94,9 @@ uint32_t party_epoch(const struct party *p)
 
 bool party_was_rung(struct party *p)
 {
-	char byte;
-	bool rung = false;
+	struct epoll_event change;
 
-	while (recv(p->doorbell, &byte, 1, MSG_DONTWAIT) >= 0)
-		rung = true;
-	return rung;
+	return epoll_wait(p->doorbell, &change, 1, 0) == 1;
 }
 
 void party_wait_for_ring(struct party *p)

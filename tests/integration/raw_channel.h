@@ -18,7 +18,8 @@ struct party {
 	struct channel_shape shape;
 	void *page; /* its own, mapped for writing */
 	struct channel_control *control;
-	int doorbell;
+	int bell;     /* as others have it */
+	int doorbell; /* an epoll that watches it */
 	int page_fd;
 };
 
