@@ -166,6 +166,33 @@ def test_a_published_tensor_is_not_overwritten_by_torch(owner, pool, context, st
     assert address in others(40)  # so it could have been
 
 
+def receive_and_hold(queue, pipe):
+    t = queue.get()
+    pipe.send(bool(t.eq(3).all()))
+    pipe.recv()
+    pipe.send(bool(t.eq(3).all()))
+
+
+def test_a_sent_tensor_is_not_overwritten_by_torch(pool, context, start):
+    allocated = lt.mem_pool(pool)
+    lt.install(pool)
+    queue, (pipe, theirs) = context.SimpleQueue(), context.Pipe()
+    start(receive_and_hold, queue, theirs)
+    with torch.cuda.use_mem_pool(allocated):
+        t = torch.full((N,), 3, dtype=torch.int32, device="cuda")
+    address = t.data_ptr()
+    queue.put(t)
+    assert heard(pipe) is True
+    del t
+    with torch.cuda.use_mem_pool(allocated):
+        others = [torch.full((N,), 9, dtype=torch.int32, device="cuda") for _ in range(20)]
+    assert address not in {other.data_ptr() for other in others}
+    torch.cuda.synchronize()
+    pipe.send("look again")
+    assert heard(pipe) is True
+    until(lambda: lt.collect() == 0)  # the receiver has ended
+
+
 def test_a_full_pool_is_out_of_memory_for_torch(pool):
     with torch.cuda.use_mem_pool(lt.mem_pool(pool)):
         with pytest.raises(torch.cuda.OutOfMemoryError):
