@@ -145,8 +145,7 @@ static inline void *handle_take(const void *handle, enum handle_kind kind)
 
 		if (references - 1 >= UINT32_MAX || references == (HANDLE_LENT | 1))
 			return NULL;
-	} while (!atomic_compare_exchange_weak_explicit(
-	    &h->word, &word, word - 1, memory_order_acq_rel, memory_order_relaxed));
+	} while (!handle_exchange(h, &word, word - 1));
 	return h;
 }
 
