@@ -81,9 +81,9 @@ static int compare(struct config_changes *out, bool can_change, const char *key,
 static int compare_size(struct config_changes *out, bool can_change, const char *key, uint64_t now,
 			uint64_t file)
 {
-	char one[SIZE_TEXT_MAX], other[SIZE_TEXT_MAX];
+	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX];
 
-	return compare(out, can_change, key, size_format(now, one), size_format(file, other));
+	return compare(out, can_change, key, size_tell(now, one), size_tell(file, other));
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static int compare_access(struct config_changes *out, const char *key,
 static int compare_limit(struct config_changes *out, const char *object, enum limit_kind kind,
 			 uint64_t now, uint64_t file)
 {
-	char one[SIZE_TEXT_MAX], other[SIZE_TEXT_MAX], key[KEY_MAX];
+	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX], key[KEY_MAX];
 
 	snprintf(key, sizeof(key), "%s.%s", object, limit_name(kind));
 	return compare(out, true, key, limit_text(kind, now, one), limit_text(kind, file, other));

@@ -44,14 +44,14 @@ const char *limit_name(enum limit_kind kind)
 	return limit_table[kind].name;
 }
 
-char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_TEXT_MAX])
+char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_EXACT_MAX])
 {
 	if (limit == LIMIT_NONE && limit_table[kind].optional)
 		strcpy(out, "none");
 	else if (limit_table[kind].bytes)
-		size_format(limit, out);
+		size_tell(limit, out);
 	else
-		snprintf(out, SIZE_TEXT_MAX, "%" PRIu64, limit);
+		snprintf(out, SIZE_EXACT_MAX, "%" PRIu64, limit);
 	return out;
 }
 

@@ -11,7 +11,7 @@
 struct limits config_standard_limits(void);
 
 /* A limit as the file may have it, or "none". Returns @out. */
-char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_TEXT_MAX]);
+char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_EXACT_MAX]);
 
 /* Overrides what the object mentions. */
 int config_read_limits(const struct config_reader *r, const struct config_path *path,

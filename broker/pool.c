@@ -55,8 +55,7 @@ static void say_what_it_is(const struct pool *p)
 {
 	char limit[SIZE_TEXT_MAX];
 
-	log_info("pool '%s': %s; limit %s", p->name, p->choice.reason,
-		 size_format(p->limit, limit));
+	log_info("pool '%s': %s; limit %s", p->name, p->choice.reason, size_round(p->limit, limit));
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,

@@ -127,14 +127,13 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 		       struct pool_config *p, uint64_t default_limit)
 {
 	const struct config_path *place = CONFIG_KEY(path, "limit");
-	char one[SIZE_TEXT_MAX], other[SIZE_TEXT_MAX];
+	char one[SIZE_EXACT_MAX], other[SIZE_EXACT_MAX];
 
 	if (p->limit == 0)
 		p->limit = default_limit;
 	if (p->limit < MIN_SEGMENT_SIZE)
 		return config_fail(r, place, "%s is less than the smallest segment (%s)",
-				   size_format(p->limit, one),
-				   size_format(MIN_SEGMENT_SIZE, other));
+				   size_tell(p->limit, one), size_tell(MIN_SEGMENT_SIZE, other));
 
 	/* A small pool is no contradiction as long as nobody has asked for large segments. */
 	place = CONFIG_KEY(path, "segment_size");
@@ -144,11 +143,11 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 		p->segment_size = DEFAULT_SEGMENT_SIZE;
 	if (p->segment_size < MIN_SEGMENT_SIZE || p->segment_size > MAX_SEGMENT_SIZE)
 		return config_fail(r, place, "%s is not possible (64KiB to 1TiB)",
-				   size_format(p->segment_size, one));
+				   size_tell(p->segment_size, one));
 	p->segment_size += -p->segment_size % SEGMENT_GRANULE;
 	if (p->segment_size > p->limit)
 		return config_fail(r, place, "%s is more than the pool's limit (%s)",
-				   size_format(p->segment_size, one), size_format(p->limit, other));
+				   size_tell(p->segment_size, one), size_tell(p->limit, other));
 
 	place = CONFIG_KEY(path, "alignment");
 	if (p->alignment == 0)
@@ -156,11 +155,10 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 	if (p->alignment < DEFAULT_ALIGNMENT || p->alignment > MAX_ALIGNMENT ||
 	    (p->alignment & (p->alignment - 1)) != 0)
 		return config_fail(r, place, "%s is not possible (a power of two, 512 to 2MiB)",
-				   size_format(p->alignment, one));
+				   size_tell(p->alignment, one));
 	if (p->alignment > p->segment_size)
 		return config_fail(r, place, "%s is more than a segment of the pool (%s)",
-				   size_format(p->alignment, one),
-				   size_format(p->segment_size, other));
+				   size_tell(p->alignment, one), size_tell(p->segment_size, other));
 
 	if (p->release_threshold == UINT64_MAX)
 		p->release_threshold = p->segment_size;

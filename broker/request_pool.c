@@ -102,12 +102,12 @@ static bool check_text(struct request *r, const struct pool *p, const char *opti
 static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
 		       uint64_t wanted, uint64_t settled)
 {
-	char is_text[SIZE_TEXT_MAX], wanted_text[SIZE_TEXT_MAX];
+	char is_text[SIZE_EXACT_MAX], wanted_text[SIZE_EXACT_MAX];
 
 	if (settled == is)
 		return true;
-	request_fail_unlike(r, option, "pool", p->name, size_format(is, is_text),
-			    size_format(wanted, wanted_text));
+	request_fail_unlike(r, option, "pool", p->name, size_tell(is, is_text),
+			    size_tell(wanted, wanted_text));
 	return false;
 }
 

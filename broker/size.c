@@ -23,6 +23,8 @@ static const struct {
 
 #define N_UNITS (sizeof(units) / sizeof(units[0]))
 
+#define DIGITS_MANY 6 /* too many to be taken in at a glance */
+
 /* A fraction with more digits than the largest unit has bits is never a whole number of bytes:
  * each digit beyond the last zero takes one factor of two. */
 #define FRACTION_MAX 40
@@ -144,6 +146,18 @@ char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX])
 		snprintf(out, SIZE_EXACT_MAX, "%" PRIu64 " byte%s", bytes, text_plural(bytes));
 	else
 		snprintf(out, SIZE_EXACT_MAX, "%" PRIu64 " bytes (%s)", bytes, rounded);
+	return out;
+}
+
+char *size_tell(uint64_t bytes, char out[static SIZE_EXACT_MAX])
+{
+	char exact[SIZE_TEXT_MAX], rounded[SIZE_TEXT_MAX];
+
+	size_format(bytes, exact);
+	if (strspn(exact, "0123456789") < DIGITS_MANY)
+		snprintf(out, SIZE_EXACT_MAX, "%s", exact);
+	else
+		snprintf(out, SIZE_EXACT_MAX, "%s (%s)", size_round(bytes, rounded), exact);
 	return out;
 }
 

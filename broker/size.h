@@ -43,6 +43,10 @@ char *size_round(uint64_t bytes, char out[static SIZE_TEXT_MAX]);
  * @out. */
 char *size_exact(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
 
+/** As size_format(), and how much that is where it takes many digits: "1536MiB",
+ * "11.8GiB (12342048KiB)". Returns @out. */
+char *size_tell(uint64_t bytes, char out[static SIZE_EXACT_MAX]);
+
 /**
  * Reads member @path->key of @object, an integer of bytes or a string as above. If it is not there
  * @out stays as it is; @zero says whether it may be 0. Returns 0 or CONFIG_EINVALID.

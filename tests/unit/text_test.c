@@ -262,6 +262,18 @@ Test(size, a_size_is_written_in_its_largest_whole_unit)
 	cr_assert_str_eq(size_format(UINT64_MAX, text), "18446744073709551615");
 }
 
+Test(size, of_many_digits_is_told_rounded_as_well)
+{
+	char text[SIZE_EXACT_MAX];
+
+	cr_assert_str_eq(size_tell(0, text), "0");
+	cr_assert_str_eq(size_tell(3 * GIB / 2, text), "1536MiB");
+	cr_assert_str_eq(size_tell(99999, text), "99999");
+	cr_assert_str_eq(size_tell(100000, text), "97.7KiB (100000)");
+	cr_assert_str_eq(size_tell(12342048 * KIB, text), "11.8GiB (12342048KiB)");
+	cr_assert_str_eq(size_tell(UINT64_MAX, text), "16.0EiB (18446744073709551615)");
+}
+
 Test(size, is_exact_for_people)
 {
 	char text[SIZE_EXACT_MAX];
