@@ -200,6 +200,22 @@ int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 	return alloc(p, size, NULL, stream, out);
 }
 
+int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)
+{
+	share_buffer *b;
+	int r = pool_resolve(&p);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r != 0)
+		return r;
+	b = p->magazine ? magazine_take_at_hand(p->magazine, size) : NULL;
+	if (!b)
+		return fail(SHARE_EAGAIN, "there is nothing of that size at hand");
+	*out = handle_give_anew(b);
+	return 0;
+}
+
 share_buffer *share_retain(share_buffer *b)
 {
 	share_buffer *found = handle_find(b, HANDLE_BUFFER);

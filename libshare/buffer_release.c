@@ -260,6 +260,18 @@ int share_release(share_buffer *b, void *stream)
 	return release_taken(taken, stream);
 }
 
+int share_try_release(share_buffer *b)
+{
+	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
+
+	if (!taken)
+		return handle_fault(b, HANDLE_BUFFER);
+	if (is_idle(taken, NULL) && magazine_put_at_hand(taken->home, taken))
+		return 0;
+	handle_keep(taken);
+	return fail(SHARE_EAGAIN, "others have the buffer, or there is no room for it at hand");
+}
+
 int buffer_release_after(share_buffer *b, struct fences *f, bool shared)
 {
 	share_client *c = b->client;

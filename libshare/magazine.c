@@ -270,6 +270,21 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream)
 	return take_other(m, b, class, size, stream);
 }
 
+share_buffer *magazine_take_at_hand(struct magazine *m, uint64_t size)
+{
+	share_buffer *b = NULL;
+	uint32_t class;
+	uint64_t block;
+
+	if (!m->plain || !is_keepable(m, size) ||
+	    asked_to_trim(m->client) != atomic_load_explicit(&m->answered, memory_order_relaxed))
+		return NULL;
+	class = class_of(m, size, &block);
+	if (class < atomic_load_explicit(&m->pockets_open, memory_order_relaxed))
+		b = empty_pocket(m, class);
+	return b ? handed_out(b, size) : NULL;
+}
+
 bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count)
 {
 	struct stock *s;
@@ -338,13 +353,17 @@ int magazine_put(struct magazine *m, share_buffer *b)
 	return put_into_list(m, b);
 }
 
+bool magazine_put_at_hand(struct magazine *m, share_buffer *b)
+{
+	return !b->uses.fences &&
+	       asked_to_trim(b->client) ==
+		   atomic_load_explicit(&m->answered, memory_order_relaxed) &&
+	       put_into_pocket(m, b);
+}
+
 int magazine_put_idle(struct magazine *m, share_buffer *b)
 {
-	if (!b->uses.fences &&
-	    asked_to_trim(b->client) == atomic_load_explicit(&m->answered, memory_order_relaxed) &&
-	    put_into_pocket(m, b))
-		return 0;
-	return magazine_put(m, b);
+	return magazine_put_at_hand(m, b) ? 0 : magazine_put(m, b);
 }
 
 /* ------------------------------------------------------------------------------------------- */

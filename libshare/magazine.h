@@ -27,6 +27,9 @@ share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream);
 /* What to ask the broker for when there was none: the size, and how many. False: this size is not
  * kept. */
 bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count);
+/* The same where no lock is taken and nobody is asked: from a pocket, on host memory. */
+share_buffer *magazine_take_at_hand(struct magazine *m, uint64_t size);
+
 /* Makes a handle one of the magazine's. */
 void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block);
 
@@ -34,6 +37,8 @@ void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block);
 int magazine_put(struct magazine *m, share_buffer *b);
 /* The same for one on host memory, of which every use is over. */
 int magazine_put_idle(struct magazine *m, share_buffer *b);
+/* Of such a one: into a pocket, or false, and nothing was done. */
+bool magazine_put_at_hand(struct magazine *m, share_buffer *b);
 
 /* What this client keeps and others could use goes back; in magazines_answer() only if the broker
  * has asked. */

@@ -444,6 +444,20 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 		     share_buffer **out);
 
 /**
+ * share_alloc() of host memory that this process has at hand: what it released last, of that size.
+ * Takes no lock, waits for nothing and asks nobody, so it is for threads that must not wait, or
+ * that hold a lock of the program's meanwhile. Whoever gets SHARE_EAGAIN calls share_alloc() when
+ * it may wait.
+ *
+ * @param p     where from
+ * @param size  bytes, at least 1
+ * @param out   the buffer, to be given up with share_release() or share_try_release()
+ * @retval SHARE_EAGAIN  there is nothing at hand, as for sizes of which nothing was released yet
+ * and for large ones; or it is no host memory
+ */
+int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
+
+/**
  * Gives one reference to a buffer up. Returns at once (but see share_fence for GPU streams). Work
  * enqueued on `stream` before the call may go on using the memory; nobody else's work touches it
  * before that is done. The buffer's memory is freed when the last reference of all processes is
@@ -463,6 +477,17 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
  * @retval SHARE_ENOTSUP        the stream is being captured
  */
 int share_release(share_buffer *b, void *stream);
+
+/**
+ * share_release() of host memory, used last by the calling thread, where that takes no lock, waits
+ * for nothing and asks nobody: see share_try_alloc(). That is so for the last reference to what
+ * this process allocated and nobody else has seen, if there is room for it at hand.
+ *
+ * @param b  the buffer
+ * @retval SHARE_EAGAIN  it is not so: share_release(). The handle is kept
+ * @retval SHARE_EINVAL  it was released already
+ */
+int share_try_release(share_buffer *b);
 
 /**
  * One more reference to this handle, for another thread say. Each is given up by a share_release()

@@ -111,7 +111,8 @@ static void end(struct array *a)
 	share_buffer *b = a->b;
 
 	a->b = NULL;
-	if (b && !a->borrowed && a->generation == process_generation()) {
+	if (b && !a->borrowed && a->generation == process_generation() &&
+	    (a->on_gpu || a->stream || a->recorded || !release_at_once(b))) {
 		PyThreadState *state = PyEval_SaveThread();
 
 		for (struct recorded *r = a->recorded; r; r = r->next)

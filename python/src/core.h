@@ -186,6 +186,8 @@ static inline uint32_t dtype_size(uint32_t dtype)
 /* Without the GIL, in any thread: gives a reference up behind the work on @stream, now or, where
  * the stream does not take a signal just now, with a later one. release.c. */
 void release_behind(share_buffer *b, void *stream);
+/* The same with the GIL, for what takes no time; false: it has to be done without. */
+bool release_at_once(share_buffer *b);
 
 struct recorded {
 	struct recorded *next;

@@ -99,10 +99,10 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 		return NULL;
 	if (size == 0) /* an array without elements has memory all the same */
 		size = 1;
-	if (options.alignment)
+	/* what takes no time is not worth letting others run for */
+	r = options.alignment || stream.p ? SHARE_EAGAIN : share_try_alloc(p, size, &b);
+	if (r == SHARE_EAGAIN)
 		UNLOCKED(r = share_alloc_with(p, size, &options, stream.p, &b));
-	else
-		UNLOCKED(r = share_alloc(p, size, stream.p, &b));
 	handle_leave(&self->handle);
 	if (r != 0)
 		return raise_error(r);

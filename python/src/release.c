@@ -10,6 +10,7 @@
  */
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <share/share.h>
@@ -24,6 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct later *first;
 
 void release_behind(share_buffer *b, void *stream);
+bool release_at_once(share_buffer *b);
 
 /* 0 when it is given up, whatever became of it. */
 static int try(share_buffer *b, void *stream)
@@ -62,6 +64,11 @@ static void try_again(void)
 			put_off(all->b, all->stream);
 		free(all);
 	}
+}
+
+bool release_at_once(share_buffer *b)
+{
+	return !__atomic_load_n(&first, __ATOMIC_RELAXED) && share_try_release(b) == 0;
 }
 
 void release_behind(share_buffer *b, void *stream)

@@ -63,6 +63,51 @@ Test(magazine, a_warm_pair_of_calls_asks_nobody)
 	check(between < 10); /* the questions themselves */
 }
 
+Test(magazine, who_must_not_wait_gets_what_is_at_hand_or_nothing)
+{
+	int64_t before, between;
+	share_buffer *a, *b;
+	void *address;
+
+	cr_assert_eq(share_try_alloc(pool, 4096, &a), SHARE_EAGAIN, "nothing was released yet");
+	a = allocate(pool, 4096, NULL);
+	address = share_ptr(a);
+	before = requests();
+	for (int i = 0; i < 1000; i++) {
+		check_ok(share_try_release(a));
+		check_ok(share_try_alloc(pool, 4096, &a));
+	}
+	between = requests() - before;
+	cr_assert_eq(share_ptr(a), address);
+	cr_assert_eq(between, 1, "the status alone is a request, not %lld", (long long)between);
+	cr_assert_eq(share_try_alloc(pool, 4096, &b), SHARE_EAGAIN, "it is in use");
+	cr_assert_eq(share_try_alloc(pool, 64 * MIB, &b), SHARE_EAGAIN);
+	cr_assert_eq(share_try_alloc(pool, 0, &b), SHARE_EAGAIN);
+	cr_assert_eq(share_try_alloc(pool, 4096, NULL), SHARE_EINVAL);
+
+	check_ok(share_try_release(a));
+	cr_assert_eq(share_try_release(a), SHARE_EINVAL, "it was released already");
+	check_ok(share_try_alloc(pool, 4000, &b));
+	cr_assert_eq(share_size(b), 4000);
+	release(b, NULL);
+}
+
+Test(magazine, who_must_not_wait_keeps_what_others_have)
+{
+	share_buffer *a = allocate(pool, 4096, NULL), *other;
+
+	share_retain(a);
+	cr_assert_eq(share_try_release(a), SHARE_EAGAIN, "there are two references");
+	release(a, NULL);
+	check_ok(share_publish(a, "known", NULL));
+	cr_assert_eq(share_try_release(a), SHARE_EAGAIN, "the broker knows it");
+	check_ok(share_lookup(client, "known", SHARE_RDONLY, 0, NULL, &other));
+	cr_assert_eq(share_try_release(other), SHARE_EAGAIN);
+	release(other, NULL);
+	release(a, NULL);
+	check_ok(share_unpublish(client, "known"));
+}
+
 Test(magazine, what_was_released_last_is_used_first)
 {
 	share_buffer *a = allocate(pool, 100 * KIB, NULL), *b = allocate(pool, 100 * KIB, NULL);
