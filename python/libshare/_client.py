@@ -136,11 +136,33 @@ class _Client:
         return [Name(*row) for row in self._names(prefix)]
 
     def inspect(self, what: str = "status") -> Any:
-        """What the broker knows of "pools", "segments", "clients", "buffers", "names", "devices",
-        "events", "channels" or "users": a list of dictionaries; of "status": one dictionary.
+        """What the broker knows of "pools", "segments", "clients", "buffers", "names", "tokens",
+        "devices", "events", "channels" or "users": a list of dictionaries; of "status": one dictionary.
         """
         rows = [json.loads(row) for row in self._inspect(what)]
         return rows[0] if what == "status" and rows else rows
+
+    def revoke(self, token: bytes | int | str) -> None:
+        """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFound: it
+        has ended.
+        """
+        if isinstance(token, (int, str)):
+            self._revoke_id(int(token, 16) if isinstance(token, str) else token)
+        else:
+            self._revoke(token)
+
+    def drop(self, client: int) -> None:
+        """Ends the connection of another client of this user (an administrator: of any), by its
+        "client" in inspect("clients"). What it holds comes back when its process ends. NotFound, Stale.
+        """
+        self._drop(client)
+
+    def reload(self) -> list[dict[str, Any]]:
+        """Has the broker read its configuration file again: the changes, each with "key", "change"
+        and "now" (False: it takes a restart). Denied: for administrators. InvalidArgument: the file
+        is wrong, and nothing has changed. NotSupported: it has no file.
+        """
+        return [json.loads(row) for row in self._reload()]
 
     def import_(self, token: bytes, *, mode: str | None = None, **stream: Any) -> Array:
         """The Array that a token stands for. mode: "r" or "rw"; None: whatever the token allows.

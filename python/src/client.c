@@ -286,7 +286,7 @@ static int add_json(const char *json, void *data)
 static PyObject *fill(PyObject *o, PyObject *argument,
 		      int (*function)(share_client *, const char *, struct filling *))
 {
-	const char *text = PyUnicode_AsUTF8AndSize(argument, NULL);
+	const char *text = argument ? PyUnicode_AsUTF8AndSize(argument, NULL) : "";
 	struct client *self = (struct client *)o;
 	struct filling f;
 	share_client *c;
@@ -318,6 +318,18 @@ static int list_names(share_client *c, const char *prefix, struct filling *f)
 static int list_objects(share_client *c, const char *what, struct filling *f)
 {
 	return share_inspect(c, what, add_json, f);
+}
+
+static int list_changes(share_client *c, const char *nothing, struct filling *f)
+{
+	(void)nothing;
+	return share_reload(c, add_json, f);
+}
+
+static PyObject *reload(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return fill(o, NULL, list_changes);
 }
 
 static PyObject *names(PyObject *o, PyObject *prefix)
@@ -384,9 +396,6 @@ static PyObject *import(PyObject *o, PyObject *args)
 	return (PyObject *)a;
 }
 
-PyDoc_STRVAR(revoke_doc,
-	     "revoke(token)\n--\n\n"
-	     "End a token that this client made. FileNotFoundError: it has ended.");
 static PyObject *revoke_token(PyObject *o, PyObject *args)
 {
 	struct client *self = (struct client *)o;
@@ -396,7 +405,7 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 	Py_ssize_t n;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "y#:revoke", &bytes, &n))
+	if (!PyArg_ParseTuple(args, "y#:_revoke", &bytes, &n))
 		return NULL;
 	if (n != sizeof(token.bytes)) {
 		PyErr_SetString(PyExc_ValueError, "a token has 32 bytes");
@@ -409,6 +418,34 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 	UNLOCKED(r = share_revoke(c, &token));
 	handle_leave(&self->handle);
 	return none_or_raise(r);
+}
+
+static PyObject *by_identifier(PyObject *o, PyObject *number,
+			       int (*function)(share_client *, uint64_t))
+{
+	struct client *self = (struct client *)o;
+	share_client *c;
+	uint64_t id;
+	int r;
+
+	if (!arg_uint64(number, &id))
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = function(c, id));
+	handle_leave(&self->handle);
+	return none_or_raise(r);
+}
+
+static PyObject *revoke_id(PyObject *o, PyObject *id)
+{
+	return by_identifier(o, id, share_revoke_id);
+}
+
+static PyObject *drop_client(PyObject *o, PyObject *id)
+{
+	return by_identifier(o, id, share_drop_client);
 }
 
 PyDoc_STRVAR(destroy_doc,
@@ -518,7 +555,10 @@ bool client_ready(PyObject *module)
 	    {"_find", find, METH_VARARGS, find_doc},
 	    {"_inspect", inspect, METH_O, NULL},
 	    {"_import", import, METH_VARARGS, import_doc},
-	    {"revoke", revoke_token, METH_VARARGS, revoke_doc},
+	    {"_revoke", revoke_token, METH_VARARGS, NULL},
+	    {"_revoke_id", revoke_id, METH_O, NULL},
+	    {"_drop", drop_client, METH_O, NULL},
+	    {"_reload", reload, METH_NOARGS, NULL},
 	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},
 	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},

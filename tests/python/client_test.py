@@ -153,6 +153,48 @@ def test_inspect_shows_what_the_broker_knows(client, pool):
     del a
 
 
+def test_what_reports_name_can_be_ended(client, broker, pool):
+    a = pool.empty(10)
+    tokens = [a.export(), a.export(), a.export()]
+    rows = client.inspect("tokens")
+    assert len(rows) == 3
+    client.revoke(tokens[0])
+    ends = client.inspect("tokens")
+    client.revoke(ends[0]["token"])
+    client.revoke(int(ends[1]["token"], 16))
+    assert client.inspect("tokens") == []
+    for token in tokens:
+        with pytest.raises(libshare.NotFound):
+            broker.import_(token)
+    with pytest.raises(libshare.NotFound):
+        client.revoke(ends[0]["token"])
+    other = libshare.connect(broker.address, label="other")
+    number = next(row["client"] for row in client.inspect("clients") if row["label"] == "other")
+    client.drop(number)
+    with pytest.raises(libshare.Disconnected):
+        other.ping()
+    until(lambda: all(row["client"] != number for row in client.inspect("clients")))
+    with pytest.raises(libshare.NotFound):
+        client.drop(number)
+    other.close()
+    with pytest.raises(libshare.NotSupported):
+        client.reload()
+    a.release()
+
+
+def test_the_configuration_is_read_again(tmp_path):
+    file = tmp_path / "broker.json"
+    file.write_text('{"pools": [{"name": "default", "kind": "host", "limit": "4MiB"}]}')
+    with libshare.connect("embedded", config=file) as c:
+        assert c.reload() == []
+        file.write_text('{"pools": [{"name": "default", "kind": "host", "limit": "8MiB"}]}')
+        changes = c.reload()
+        assert changes == [{"key": 'pools["default"].limit', "change": "4MiB -> 8MiB", "now": True}]
+        file.write_text("{")
+        with pytest.raises(libshare.InvalidArgument):
+            c.reload()
+
+
 def test_host_streams_order_what_is_shared(client, broker, pool):
     gate = threading.Event()
     with client.host_stream() as s:
@@ -311,13 +353,11 @@ cycle = [a, b]; cycle.append(cycle)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """, broker.address)
     assert broker.inspect("names") == []
-    from conftest import until
     until(lambda: broker.inspect("buffers") == [] and len(broker.inspect("clients")) == 1)
 
 
 def test_a_private_broker_ends_with_its_program():
     address = run("import libshare; c = libshare.connect('embedded'); print(c.address)").strip()
-    from conftest import until
     until(lambda: not os.path.exists(address))
 
 
