@@ -587,6 +587,7 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * @retval SHARE_EINVAL     also: the buffer is on loan with a message: share_retain() it, and
  *                          acknowledge the message
  * @retval SHARE_EAGAIN     as for share_alloc()
+ * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
  * @retval SHARE_ENOTSUP    the broker is too old
  */
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
@@ -775,7 +776,7 @@ typedef struct share_publish_options {
  * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters
  * @param stream  where the buffer was worked on
  * @retval SHARE_EACCES  another user has published the name
- * @retval SHARE_EQUOTA  as many names as this user may have
+ * @retval SHARE_EQUOTA  as many names, or with a tensor as much metadata, as this user may have
  * @see share_lookup(), share_unpublish()
  */
 int share_publish(share_buffer *b, const char *name, void *stream);
@@ -824,6 +825,8 @@ int share_unpublish(share_client *c, const char *name);
  * @retval SHARE_ETIMEDOUT   it is still not there, or not finished
  * @retval SHARE_EACCES      this user, or nobody, may use it so
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
+ * @retval SHARE_EAGAIN      for writing: as for share_alloc()
+ * @retval SHARE_EQUOTA      as many references to buffers, or as many waits, as this user may have
  * @see share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
@@ -977,7 +980,7 @@ typedef struct share_export_options {
  * @param b       the buffer
  * @param stream  where it was worked on
  * @param out     the token
- * @retval SHARE_EQUOTA  as many tokens as this user may have
+ * @retval SHARE_EQUOTA  as many tokens, or with a tensor as much metadata, as this user may have
  * @see share_import()
  */
 int share_export(share_buffer *b, void *stream, share_token *out);
@@ -1005,6 +1008,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
  * @retval SHARE_ENOENT      no such token (any more)
  * @retval SHARE_EACCES      the pool is not for this user, or the token does not allow that much
  * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
+ * @retval SHARE_EAGAIN      for writing: as for share_alloc()
+ * @retval SHARE_EQUOTA      as many references to buffers as this user may have
  * @see share_export(); share_alloc() for what can go wrong in reaching GPU memory
  */
 int share_import(share_client *c, const share_token *token, int mode, void *stream,
@@ -1075,11 +1080,13 @@ int share_drop_client(share_client *c, uint64_t client);
  *              while the broker runs. What it returns stops the call unless it is 0; the
  *              configuration is in force all the same. May be NULL
  * @param data  what it is called with
- * @return 0, what `each` has returned, or a negative error, after which nothing has changed.
+ * @return 0, what `each` has returned, or a negative error, after which nothing has changed but
+ *         where that says so.
  * @retval SHARE_EACCES   this user is no administrator of the broker
  * @retval SHARE_EINVAL   the file is wrong, in the line that share_error_detail() names
  * @retval SHARE_ENOTSUP  the broker was started without a file
- * @retval SHARE_ESYSTEM  the file cannot be read
+ * @retval SHARE_ESYSTEM  the file cannot be read; or it was, and the broker had no memory to tell
+ *                        what is new, which share_error_detail() says then
  */
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
 
