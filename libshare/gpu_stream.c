@@ -324,18 +324,33 @@ bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *st
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* Whether the GPU has done its last write to a timeline of ours. Who poisons the page, as a broker
+ * does that ends before us, says nothing about that: the write still comes, and takes the place of
+ * the poison. */
+static bool is_written(share_client *c, uint32_t slot, int64_t deadline)
+{
+	for (;;) {
+		switch (timeline_wait(c->page, slot, slot_last(c, slot), deadline_left(deadline))) {
+		case TIMELINE_REACHED:
+			return true;
+		case TIMELINE_PENDING:
+			return false;
+		case TIMELINE_DEAD:
+			if (deadline_left(deadline) == 0)
+				return false;
+			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		}
+	}
+}
+
 bool gpu_stream_finish(share_client *c)
 {
 	int64_t deadline = deadline_from(FINISH_MS);
 	struct gpu_order *g = c->gpu;
 
-	for (size_t i = 0; g && i < g->n; i++) {
-		uint32_t slot = g->timelines[i].slot;
-
-		if (timeline_wait(c->page, slot, slot_last(c, slot), deadline_left(deadline)) ==
-		    TIMELINE_PENDING)
+	for (size_t i = 0; g && i < g->n; i++)
+		if (!is_written(c, g->timelines[i].slot, deadline))
 			return false;
-	}
 	return true;
 }
 

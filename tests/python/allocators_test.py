@@ -8,11 +8,11 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from conftest import until
+from driver import Driver
 
 import libshare
 
@@ -45,49 +45,6 @@ needs_rmm = pytest.mark.skipif(rmm is None, reason="there is no RMM here")
 def pool(request, client):
     with client.pool("gpu", kind=request.param, limit="64MiB") as p:
         yield p
-
-
-class Driver:
-    """The driver's own functions, to enqueue work that does not end until it is told to."""
-
-    def __init__(self):
-        self.lib = ctypes.CDLL("libcuda.so.1")
-        self.held, self.streams = [], []
-        context = ctypes.c_void_p()
-        assert self.lib.cuInit(0) == 0
-        assert self.lib.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert self.lib.cuCtxSetCurrent(context) == 0
-
-    def stream(self):
-        made = ctypes.c_void_p()
-        assert self.lib.cuStreamCreate(ctypes.byref(made), 1) == 0
-        self.streams.append(made)
-        return made.value
-
-    def hold(self, stream):
-        """The stream stands still until what is answered is set."""
-        go = threading.Event()
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: go.wait())
-        self.held.append((go, function, stream))
-        assert self.lib.cuLaunchHostFunc(ctypes.c_void_p(stream), function, None) == 0
-        return go
-
-    def idle(self, stream):
-        answer = self.lib.cuStreamQuery(ctypes.c_void_p(stream))
-        assert answer in (0, 600)
-        return answer == 0
-
-    def stands_still(self, stream):
-        """What is wrong is seen nearly always, what is right is never taken for wrong."""
-        return not any(self.idle(stream) for _ in range(10000))
-
-    def end(self):
-        for go, _, stream in self.held:
-            go.set()
-            until(lambda: self.idle(stream))
-        for stream in self.streams:
-            self.lib.cuStreamDestroy_v2(stream)
-        self.lib.cuDevicePrimaryCtxRelease_v2(0)
 
 
 @pytest.fixture

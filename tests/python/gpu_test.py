@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Memory of a GPU, over the stand-in for the driver: what the host cannot touch is copied."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -106,6 +110,30 @@ def test_host_memory_is_looked_up_while_a_framework_works_on_a_gpu(client, pool,
         assert bytes(client.lookup("h")) == b"here"
         assert bytes(client.import_(host.array(b"token").export())) == b"token"
         client.unpublish("h")
+
+
+BROKER_ENDS = """
+import libshare
+from driver import Driver
+
+owner = libshare.connect("embedded")
+c = libshare.connect(owner.address)
+array = c.pool("p", kind="KIND", limit="32MiB").empty((4, 5))
+driver = Driver()
+stream = driver.stream()
+driver.hold(stream)
+array.record_stream(stream)
+c.close()
+owner.close()
+array.release()         # signals behind the stream, and is the last that the connection had
+driver.end()
+"""
+
+
+@pytest.mark.parametrize("kind", ["vmm", "mempool"])
+def test_what_is_given_back_after_its_broker_may_still_be_in_use(kind):
+    subprocess.run([sys.executable, "-c", BROKER_ENDS.replace("KIND", kind)], check=True, timeout=100,
+                   cwd=os.path.dirname(__file__))
 
 
 def test_streams_are_recorded_once_and_given_up_with_the_array(pool):
