@@ -107,9 +107,9 @@ static struct closing *next_locked(struct closer *c)
 {
 	struct closing *closing;
 
-	STAILQ_FOREACH(closing, &c->queue, link)
-	if (!has_thread(c, closing->uid))
-		return closing;
+	STAILQ_FOREACH (closing, &c->queue, link)
+		if (!has_thread(c, closing->uid))
+			return closing;
 	return NULL;
 }
 

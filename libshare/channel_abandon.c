@@ -43,8 +43,7 @@ bool channel_leave_cooling_locked(share_channel *ch, int64_t now)
 
 	if (!ring_producer_lacks_tokens(ch->producer))
 		return false;
-	STAILQ_FOREACH(c, &ch->cooling, link)
-	{
+	STAILQ_FOREACH (c, &ch->cooling, link) {
 		for (size_t i = 0; is_too_long(ch, c, now) && i < c->fences.n; i++) {
 			struct channel_peer *p = find_peer_locked(ch, c->members[i]);
 
@@ -67,10 +66,10 @@ static uint64_t next_locked(share_channel *ch, int64_t now)
 	for (uint32_t i = 0; i < ch->shape.consumers; i++)
 		if (is_left_behind(&ch->peers[i]))
 			return ch->peers[i].member;
-	STAILQ_FOREACH(c, &ch->cooling, link)
-	for (size_t i = 0; is_too_long(ch, c, now) && i < c->fences.n; i++)
-		if (!find_peer_locked(ch, c->members[i]))
-			return c->members[i];
+	STAILQ_FOREACH (c, &ch->cooling, link)
+		for (size_t i = 0; is_too_long(ch, c, now) && i < c->fences.n; i++)
+			if (!find_peer_locked(ch, c->members[i]))
+				return c->members[i];
 	return 0;
 }
 
@@ -93,8 +92,7 @@ static void forget_fences_locked(share_channel *ch, uint64_t member)
 {
 	struct channel_cooling *c;
 
-	STAILQ_FOREACH(c, &ch->cooling, link)
-	{
+	STAILQ_FOREACH (c, &ch->cooling, link) {
 		for (size_t i = 0; i < c->fences.n;) {
 			if (c->members[i] != member) {
 				i++;

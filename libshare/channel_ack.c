@@ -153,9 +153,9 @@ static struct channel_aside *find_taken(share_channel *ch, const share_message *
 	struct channel_aside *a;
 
 	pthread_mutex_lock(&ch->lock);
-	STAILQ_FOREACH(a, &ch->taken, link)
-	if (a->receipt == m->receipt)
-		break;
+	STAILQ_FOREACH (a, &ch->taken, link)
+		if (a->receipt == m->receipt)
+			break;
 	if (a)
 		STAILQ_REMOVE(&ch->taken, a, channel_aside, link);
 	pthread_mutex_unlock(&ch->lock);

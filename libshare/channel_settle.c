@@ -79,8 +79,7 @@ bool channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t
 {
 	struct channel_displaced *d;
 
-	STAILQ_FOREACH(d, &ch->displaced, link)
-	{
+	STAILQ_FOREACH (d, &ch->displaced, link) {
 		if (d->producer != producer || !is_held(d, token, version))
 			continue;
 		d->acks[d->n++] = (struct wire_settled){token, version, fence.slot, 0, fence.value};
@@ -119,9 +118,9 @@ static struct channel_displaced *next_locked(share_channel *ch)
 {
 	struct channel_displaced *d;
 
-	STAILQ_FOREACH(d, &ch->displaced, link)
-	if (!d->telling && (d->n > 0 || d->held == 0))
-		return d;
+	STAILQ_FOREACH (d, &ch->displaced, link)
+		if (!d->telling && (d->n > 0 || d->held == 0))
+			return d;
 	return NULL;
 }
 
