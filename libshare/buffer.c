@@ -211,7 +211,7 @@ int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)
 		return r;
 	b = p->magazine ? magazine_take_at_hand(p->magazine, size) : NULL;
 	if (!b)
-		return fail(SHARE_EAGAIN, "there is nothing of that size at hand");
+		return fail_constant(SHARE_EAGAIN, "there is nothing of that size at hand");
 	*out = handle_give_anew(b);
 	return 0;
 }

@@ -269,7 +269,8 @@ int share_try_release(share_buffer *b)
 	if (is_idle(taken, NULL) && magazine_put_at_hand(taken->home, taken))
 		return 0;
 	handle_keep(taken);
-	return fail(SHARE_EAGAIN, "others have the buffer, or there is no room for it at hand");
+	return fail_constant(SHARE_EAGAIN,
+			     "others have the buffer, or there is no room for it at hand");
 }
 
 int buffer_release_after(share_buffer *b, struct fences *f, bool shared)

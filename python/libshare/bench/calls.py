@@ -66,7 +66,7 @@ def run(report: Report) -> None:
         series[name].append((python / n * 1e9, c / n * 1e9))
 
     with libshare.connect("embedded", label="bench") as client:
-        pool = client.pool("bench", kind="host", limit="64MiB")
+        pool = client.pool("bench", kind="host", limit="256MiB")
         array = pool.alloc(4096)
         array.publish(_NAME)
         rx = pool.consumer("bench", depth=4 * _BATCH)

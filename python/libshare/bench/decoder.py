@@ -20,7 +20,7 @@ from .figures import Report
 
 _DEVICES = ("cpu", "cuda")
 _LEAST = 0.99
-_LAYERS, _WIDTH, _HEADS, _TOKENS, _LENGTH = 8, 512, 8, 8192, 64
+_LAYERS, _WIDTH, _HEADS, _TOKENS, _LENGTH = 8, 512, 8, 8192, 32
 
 ROWS = {f"decoder.{d}": f"tokens a second on shared weights, {d}; against: on the worker's own copy"
         for d in _DEVICES}
@@ -104,7 +104,7 @@ def _measure(report: Report, device: str) -> None:
 
     import libshare.torch
 
-    rounds, n = (2, 4) if report.quick else (11, _LENGTH)
+    rounds, n = (2, 4) if report.quick else (25, _LENGTH)
     if device == "cuda" and not torch.cuda.is_available():
         report.skip("torch finds no GPU", f"decoder.{device}")
         return
