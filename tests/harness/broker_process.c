@@ -46,6 +46,25 @@ static struct {
 	char config[96];
 } broker = {.log = -1, .lifeline = -1};
 
+/* CTest says where the programs are. Who runs a test's program itself gets those of the build
+ * folder that it lies in, at whatever depth. */
+static void __attribute__((constructor)) find_programs(void)
+{
+	char path[PATH_MAX - 32], program[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	char *slash;
+
+	path[n > 0 ? n : 0] = '\0';
+	while (!getenv("SHARE_TEST_BIN") && (slash = strrchr(path, '/'))) {
+		*slash = '\0';
+		snprintf(program, sizeof(program), "%s/bin/share-broker", path);
+		if (access(program, X_OK) != 0)
+			continue;
+		*strrchr(program, '/') = '\0';
+		setenv("SHARE_TEST_BIN", program, 1);
+	}
+}
+
 void broker_limit_descriptors(unsigned n)
 {
 	broker.descriptor_limit = n;
