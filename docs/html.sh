@@ -17,7 +17,7 @@ for place; do
 done
 cd "$output"
 for page; do
-	[ -d "$page" ] || "$mandoc" -T html -O man=%N.%S.html "$page" >"${page##*/}.html"
+	[ -d "$page" ] || [ -L "$page" ] || "$mandoc" -T html -O man=%N.%S.html "$page" >"${page##*/}.html"
 done
 # Pages of others, such as fork(2), are not here.
 sed -n 's/.*<a class="Xr" href="\([^"]*\)".*/\1/p' ./*.html | sort -u | while read -r page; do

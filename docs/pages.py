@@ -6,7 +6,8 @@ Doxygen understands the headers and their comments; here is only how a page is l
 page for each function, struct, enum and callback that has a comment, in mdoc(7), as are the pages
 that are written by hand. A function's @param, @return, @retval and @see become the sections that
 they have in any manual, and "@par Example" with the code behind it the section EXAMPLES. What all
-functions have in common is told here and not in every comment.
+functions have in common is told here and not in every comment. What to do about each error is taken
+from libshare(7), and its name leads to the page of all of them.
 
     pages.py XML-FOLDER DATE OUTPUT-FOLDER [--strict]
 
@@ -65,6 +66,7 @@ class Page:
     types = set()
     macros = set()
     texts = {}  # of errors, by their names
+    advice = {}  # the same: lines of libshare(7)
 
     def __init__(self, name, parameters=()):
         self.name = name
@@ -146,6 +148,8 @@ class Page:
                 self.text(content)
             elif kind == "code":
                 self.code(content)
+            elif kind == "lines":
+                self.lines += content
             else:
                 self.macro("Bl", "-bullet", *(["-compact"] if first else []))
                 for item in content:
@@ -360,6 +364,8 @@ def values_of(enum):
         name = value.findtext("name")
         told = content(value.find("detaileddescription")) or Page.texts.get(name) or \
             content_of(value.findtext("initializer", "").strip("= "))
+        if name in Page.advice:
+            told = [(kind, text + ".") for kind, text in told] + [("lines", Page.advice[name])]
         items.append((("Dv", name), told))
     return items
 
@@ -398,8 +404,16 @@ def type_page(member, header, users):
     return end(page, comment, users)
 
 
+def advice_of(page):
+    """What a page written by hand says of each error: lines, by the error's name."""
+    codes = page.partition(".Sh ERROR CODES\n")[2].partition("\n.El")[0]
+    items = re.split(r"^\.It Er (SHARE_E\w+)\n", codes, flags=re.MULTILINE)
+    return {name: lines.rstrip("\n").split("\n") for name, lines in zip(items[1::2], items[2::2])}
+
+
 def main():
     folder, Page.date, output = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+    Page.advice = advice_of(Path(__file__).with_name("libshare.7").read_text())
     functions, types = {}, {}
     for file in sorted(folder.glob("*_8h.xml")):
         header = ElementTree.parse(file).getroot().find("compounddef")
@@ -433,6 +447,10 @@ def main():
             if name in types:  # an enum of the same name
                 page.more(type_page(*types[name], ()))
         (output / f"{name}.3").write_text("\n".join(page.lines) + "\n")
+    for name in Page.texts:
+        link = output / f"{name}.3"
+        link.unlink(missing_ok=True)
+        link.symlink_to("share_error.3")
     print("\n".join(sorted(set(faults))), file=sys.stderr, end="\n" if faults else "")
     sys.exit(1 if faults and "--strict" in sys.argv else 0)
 

@@ -78,13 +78,21 @@ sed -nE 's/^(typedef )?(struct|enum) (share_[a-z_]+)( share_[a-z_]+;| \{)$/\3/p
 		[[ -s $pages/$type.3 ]] || echo "$type has no page"
 	done >"$scratch/without"
 [[ ! -s $scratch/without ]] || wrong "$(cat "$scratch/without")"
+# The name of an error leads to what to do about it.
+sed -nE 's/.*X\((SHARE_E[A-Z]+), .*/\1/p' "$root/include/share/error.h" | while read -r error; do
+	grep -A2 "^\.It Dv $error\$" "$pages/$error.3" | grep -q '^[A-Z]' || echo "$error has no page"
+	cmp -s "$pages/$error.3" "$pages/share_error.3" || echo "$error leads elsewhere"
+done >"$scratch/errors"
+[[ ! -s $scratch/errors ]] || wrong "$(cat "$scratch/errors")"
+grep -q '^Release what you hold, disconnect, and connect again' "$pages/SHARE_EDISCONNECTED.3" ||
+	wrong "share_error(3) does not say what to do about an error"
 sed -nE 's/^\.Xr (share_[a-z0-9_]+) 3.*/\1/p' "$pages"/* | sort -u | while read -r other; do
 	[[ -e $pages/$other.3 ]] || echo "links lead to $other(3), which is not there"
 done >"$scratch/dead"
 [[ ! -s $scratch/dead ]] || wrong "$(cat "$scratch/dead")"
 if command -v mandoc >/dev/null; then
 	# other pages may not be installed here
-	mandoc -Tlint "$pages"/* 2>&1 | grep -vE 'STYLE: referenced manual not found|outdated mandoc.db' \
+	find "$pages" -type f -exec mandoc -Tlint {} + 2>&1 | grep -vE 'STYLE: referenced manual not found|outdated mandoc.db' \
 		>"$scratch/lint" || true
 	[[ ! -s $scratch/lint ]] || wrong "$(cat "$scratch/lint")"
 else

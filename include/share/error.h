@@ -29,8 +29,8 @@
 /**
  * Why a function has failed. Every function of libshare that can fail returns 0 (or a count) on
  * success and one of these negative numbers on failure. Numbers and names are pinned: they never
- * change meaning, and new ones are added at the end. Outputs are written on success only. What to
- * do about each is in libshare(7).
+ * change meaning, and new ones are added at the end. Outputs are written on success only. The
+ * manual has what to do about each.
  */
 enum share_error {
 	SHARE_OK = 0,
