@@ -151,8 +151,9 @@ static int start_to_ask_locked(share_channel *ch, bool afresh)
 	pthread_mutex_lock(&c->lock);
 	STAILQ_FOREACH (t, &ch->told, link)
 		t->after = false; /* the answer that is asked for now */
-	if (afresh)
+	if (afresh || ch->told_lost)
 		r = say_what_was_lost(ch);
+	ch->told_lost &= r != 0;
 	if (r == 0)
 		r = rpc_start_locked(c, &m, &ch->sync);
 	pthread_mutex_unlock(&c->lock);

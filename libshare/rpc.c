@@ -112,12 +112,9 @@ static void deliver_unasked(share_client *c, const struct wire_message *m, struc
 	case WIRE_CHANNEL_MEMBERS:
 		channel_told_locked(c, &m->channel_members, fds);
 		break;
-	case WIRE_TIMELINE_PAGE: /* ahead */
-		if (peer_arrived_locked(c, m->timeline_page.page, fd_list_take(fds, 0),
-					fd_list_take(fds, 1)) < 0)
-			client_mark_lost(c,
-					 "the broker sent a page that makes no sense, or memory "
-					 "is out");
+	case WIRE_TIMELINE_PAGE: /* ahead: one that is not here is asked for */
+		peer_arrived_locked(c, m->timeline_page.page, fd_list_take(fds, 0),
+				    fd_list_take(fds, 1));
 		break;
 	case WIRE_GRANT: /* of a segment, ahead: it has been entered */
 		break;

@@ -370,13 +370,13 @@
 	V(M, shape, 32, 1, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)  F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_members(F, V, M)                                          \
-	F(M, u32, epoch, 1, "of the control page: what this answers")                 \
-	F(M, u32, more, 1, "1: further members or segments did not fit: ask again")   \
-	F(M, u64, member, 2, "unasked: of the client's, to which it is said; else 0") \
-	V(M, members, 4096, 1,                                                        \
-	  "struct wire_member each: all of the other role, but for those "            \
-	  "that did not fit")
+#define WIRE_FIELDS_channel_members(F, V, M)                                        \
+	F(M, u32, epoch, 1, "of the control page: what this answers")               \
+	F(M, u32, more, 1, "1: further members or segments did not fit: ask again") \
+	V(M, members, 4096, 1,                                                      \
+	  "struct wire_member each: all of the other role, but for those "          \
+	  "that did not fit")                                                       \
+	F(M, u64, member, 2, "unasked: of the client's, to which it is said; else 0")
 #define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \

@@ -183,6 +183,47 @@ Test(channel_broker, a_page_that_is_ready_takes_no_other_writer)
 	raw_ask_error(&a, &ready, SHARE_EINVAL);
 }
 
+/* What it was told unasked it has lost: the next answer has all of it. */
+static void lose_what_was_told(struct party *p)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_AFRESH};
+
+	m.channel_afresh.member = p->id;
+	check_eq(raw_send(p->r, &m), 0);
+}
+
+Test(channel_broker, who_is_there_is_told_who_comes_and_what_its_fences_are_on)
+{
+	struct listing l;
+	struct wire_member told;
+
+	party_join(&producer, &a, "c", SHARE_PRODUCER);
+	party_join(&consumer, &b, "c", SHARE_CONSUMER);
+	check_eq(raw_receive(&a, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(a.m.type, WIRE_TIMELINE_PAGE);
+	check_eq(a.m.serial, 0);
+	check_eq(a.m.timeline_page.page, b.page_id);
+	check_eq(a.fds.n, 2);
+	check_eq(raw_receive(&a, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(a.m.type, WIRE_CHANNEL_MEMBERS);
+	check_eq(a.m.serial, 0);
+	check_eq(a.m.channel_members.member, producer.id);
+	check_eq(a.m.channel_members.members.size, sizeof(told));
+	memcpy(&told, a.m.channel_members.members.data, sizeof(told));
+	check_eq(told.member, consumer.id);
+	check_eq(told.flags, WIRE_MEMBER_NEW);
+	check_eq(a.fds.n, 3);
+
+	party_sync(&producer, &l);
+	check_eq(l.n, 1);
+	check_eq(l.members[0].member, consumer.id);
+	check_eq(l.members[0].flags, 0);
+	check_eq(a.fds.n, 0);
+	/* it was there before */
+	party_sync(&consumer, &l);
+	check_eq(l.members[0].flags, WIRE_MEMBER_NEW);
+}
+
 Test(channel_broker, all_are_told_when_somebody_comes_or_goes_and_of_each_once_with_descriptors)
 {
 	struct listing l;
@@ -199,6 +240,7 @@ Test(channel_broker, all_are_told_when_somebody_comes_or_goes_and_of_each_once_w
 	party_join(&consumer, &b, "c", SHARE_CONSUMER);
 	check(party_epoch(&producer) != epoch);
 	party_wait_for_ring(&producer);
+	lose_what_was_told(&producer);
 	party_sync(&producer, &l);
 	check_eq(l.epoch, party_epoch(&producer));
 	check_eq(l.n, 1);
@@ -252,6 +294,7 @@ Test(channel_broker, more_members_than_fit_into_one_answer_come_in_several)
 	party_join(&producer, &a, "c", SHARE_PRODUCER);
 	for (int i = 0; i < 40; i++)
 		party_join(&others[i], &b, "c", SHARE_CONSUMER);
+	lose_what_was_told(&producer);
 	do {
 		party_sync(&producer, &l);
 		n += (uint32_t)a.fds.n / 3;
