@@ -92,8 +92,10 @@ done >"$scratch/dead"
 [[ ! -s $scratch/dead ]] || wrong "$(cat "$scratch/dead")"
 if command -v mandoc >/dev/null; then
 	# other pages may not be installed here
-	find "$pages" -type f -exec mandoc -Tlint {} + 2>&1 | grep -vE 'STYLE: referenced manual not found|outdated mandoc.db' \
-		>"$scratch/lint" || true
+	# and the two ways out apart, as one would be cut in the midst of a line by the other
+	find "$pages" -type f -exec mandoc -Tlint {} + 2>"$scratch/mandoc" | cat - "$scratch/mandoc" |
+		grep -vE 'STYLE: referenced manual not found|outdated mandoc.db' \
+			>"$scratch/lint" || true
 	[[ ! -s $scratch/lint ]] || wrong "$(cat "$scratch/lint")"
 else
 	echo "there is no mandoc: nobody has looked at how the pages are laid out"
