@@ -22,16 +22,20 @@ def _of_torch(ordinal: int) -> int | None:
     return cuda.current_stream(None if ordinal < 0 else ordinal).cuda_stream
 
 
-def _of_cupy(ordinal: int) -> int | None:
+def _of_cupy(ordinal: int) -> object | None:
     cupy = sys.modules.get("cupy")
     cuda = getattr(cupy, "cuda", None)
     if cuda is None or not hasattr(cuda, "get_current_stream"):
         return None
-    return cuda.get_current_stream().ptr
+    stream = cuda.get_current_stream()
+    return stream if stream.ptr else 0
 
 
-def current(ordinal: int) -> int | None:
-    """A CUstream, or None when no framework has one. ordinal: of the device, -1: the current one."""
+def current(ordinal: int) -> object | None:
+    """A CUstream, or None when no framework has one. ordinal: of the device, -1: the current one.
+
+    As an object where it ends with that, as CuPy's do; torch's streams stay.
+    """
     stream = None
     for ask in (_of_torch, _of_cupy):
         found = ask(ordinal)

@@ -129,6 +129,15 @@ static bool may_have_stream(void)
 	return false;
 }
 
+/* The caller borrows it: it is this thread's until there is another one. */
+static bool keep_for_now(PyObject *stream)
+{
+	PyObject *of_thread = PyThreadState_GetDict();
+
+	return PyLong_Check(stream) || !of_thread ||
+	       PyDict_SetItemString(of_thread, "libshare.stream", stream) == 0;
+}
+
 bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out)
 {
 	PyObject *now;
@@ -142,11 +151,8 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 	now = PyObject_CallFunction(core.current_stream, "i", ordinal);
 	if (!now)
 		return false;
-	/* the framework keeps its own streams */
-	if (now != Py_None) {
-		good = explicit_from(now, out);
-		out->owner = NULL;
-	}
+	if (now != Py_None)
+		good = explicit_from(now, out) && keep_for_now(now);
 	Py_DECREF(now);
 	return good;
 }

@@ -194,6 +194,7 @@ def programs(owner, kinds, options, report):
             return "ok" in answer or answer.get("wrong") == 0, str(answer)
         code, said = run([sys.executable, os.path.join(EXAMPLES, f"share_{who}.py"), what, name,
                           "--first", str(first)], START, SHARE_SOCKET=owner.address, PATH=path)
+        said = said or f"it said nothing, and ended with {code}"
         return code == 0 and last(said) == f"share_{who}: ok {what} {name}", said
 
     for number, kind in enumerate(kinds):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Memory of a GPU, over the stand-in for the driver: what the host cannot touch is copied."""
 
+import gc
 import os
 import subprocess
 import sys
+import types
+import weakref
 
 import numpy as np
 import pytest
@@ -30,6 +33,25 @@ def test_copies_go_there_and_back(client, pool):
     assert pool.zeros(5).tobytes() == bytes(40)
     assert pool.array(a[:, 3][::2].reshape(-1) if a[:, 3][::2].contiguous else a[3]).tobytes() == x[3].tobytes()
     client.unpublish("g")
+
+
+def test_a_stream_that_nobody_named_lives_as_long_as_what_is_on_it(pool, monkeypatch):
+    class Stream:  # as CuPy's, which destroys what it stands for when it ends
+        ptr = 2
+
+    now = [Stream()]
+    cuda = types.SimpleNamespace(get_current_stream=lambda: now[0])
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    a = pool.empty(4)
+    first = weakref.ref(now[0])
+    now[0] = Stream()
+    b = pool.empty(4)  # on another one
+    gc.collect()
+    assert first() is not None
+    del a
+    gc.collect()
+    assert first() is None
+    b.release()
 
 
 def test_the_host_is_kept_out(pool):
