@@ -22,7 +22,6 @@ struct account {
 	const struct limits *limits;
 	uint64_t used[LIMIT_KINDS];
 	uint64_t gated; /* of LIMIT_BYTES */
-	struct user_turns turns;
 	struct log_rate refusals[LIMIT_KINDS];
 };
 
@@ -73,7 +72,6 @@ struct account *account_get(struct accounts *accounts, uid_t uid)
 	a->refs = 1;
 	a->uid = uid;
 	a->limits = config_limits_for(accounts->config, uid);
-	user_turns_init(&a->turns);
 	LIST_INSERT_HEAD(&accounts->list, a, link);
 	return a;
 }
@@ -213,11 +211,6 @@ uint64_t account_used(const struct account *a, enum limit_kind resource)
 uint64_t account_limit(const struct account *a, enum limit_kind resource)
 {
 	return a->limits->max[resource];
-}
-
-struct user_turns *account_turns(struct account *a)
-{
-	return &a->turns;
 }
 
 uid_t account_uid(const struct account *a)

@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include "broker/config.h"
-#include "broker/turns.h"
 
 /*
  * What each user holds, against what it may. Objects embed the charge they were made under and
@@ -58,8 +57,6 @@ uint64_t account_gated(const struct account *a);
 
 uint64_t account_used(const struct account *a, enum limit_kind resource);
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
-/* Its part of the broker's time. */
-struct user_turns *account_turns(struct account *a);
 uid_t account_uid(const struct account *a);
 /* That of the lowest uid from @uid on; NULL: there is none. */
 const struct account *account_from(const struct accounts *accounts, uint64_t uid);

@@ -71,7 +71,6 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_active(b->waker, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->pools, link)
 		event_active(p->timer, EV_TIMEOUT, 0);
-	turns_catch_up(&b->turns);
 	devices_look_at_agents(b);
 	clients_settle(b);
 	listener_resume(b->listener);
@@ -212,8 +211,6 @@ int broker_new(struct config *config, struct broker **out)
 	b->waker = event_new(b->base, -1, 0, park_on_waker, b);
 	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
 	b->channel_work = event_new(b->base, -1, 0, channels_on_work, b);
-	if (turns_init(&b->turns, b) < 0)
-		goto fail;
 	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
 	    !b->channel_work || event_add(b->catch_up, &never) < 0)
 		goto fail;
@@ -368,7 +365,6 @@ void broker_free(struct broker *b)
 		event_free(b->gpu_watch);
 	if (b->channel_work)
 		event_free(b->channel_work);
-	turns_done(&b->turns);
 	if (b->base)
 		event_base_free(b->base);
 	free(b);

@@ -12,7 +12,6 @@
 #include "broker/log.h"
 #include "broker/slab.h"
 #include "broker/table.h"
-#include "broker/turns.h"
 #include "wire/wire.h"
 
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
@@ -54,7 +53,6 @@ struct broker {
 	struct broker_counters counters;
 
 	struct accounts *accounts;
-	struct turns turns;
 	struct listener *listener;
 	struct closer *closer;
 	size_t max_closing; /* sockets that wait for it: they cost descriptors */

@@ -155,7 +155,6 @@ static void let_go(int socket, struct closing *closing)
 void client_accept(struct broker *b, int socket, struct closing *closing)
 {
 	struct client *c = calloc(1, sizeof(*c));
-	uint64_t begun = turns_begin();
 	char why[128];
 	int r;
 
@@ -205,14 +204,10 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 		if (!c->connection)
 			let_go(socket, closing);
 		client_free(c);
-		return;
 	}
-	turns_end(&b->turns, account_turns(c->account), begun);
 	return;
 
 refuse:
-	if (c->account)
-		turns_end(&b->turns, account_turns(c->account), begun);
 	charge_return(&c->charge);
 	account_unref(c->account);
 	peer_done(&c->peer);

@@ -13,7 +13,6 @@
 #include "broker/log.h"
 #include "broker/peer.h"
 #include "broker/trim.h"
-#include "broker/turns.h"
 #include "wire/wire.h"
 
 struct broker;
@@ -63,7 +62,6 @@ struct client {
 	struct charge charge;          /* the connection */
 	struct connection *connection; /* NULL once it has ended */
 	struct event *death;           /* of the process */
-	struct turn death_turn;        /* for which that may wait */
 	struct event *timer;           /* handshake limit, then the rest of a long release */
 	uint32_t goodbye;              /* serial of BYE, to be answered when all is released */
 	struct timelines *timelines;

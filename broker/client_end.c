@@ -11,7 +11,6 @@
  */
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,8 @@
 #include "wire/mutation.h"
 #include "wire/process.h"
 
-/* What a turn costs at most, in leases; some 50 microseconds. */
-#define TURN        128
+/* What a turn costs at most, in leases; about half a millisecond. */
+#define TURN        1024
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 #define POOL_COST   64  /* gated blocks to look at, segments to retire */
 
@@ -213,18 +212,16 @@ static void start_ending(struct client *c)
 	client_set_state(c, CLIENT_ENDING);
 	event_del(c->death);
 	event_del(c->timer);
-	turns_leave(&b->turns, account_turns(c->account), &c->death_turn);
 	TAILQ_INSERT_TAIL(&b->ending, c, ending);
 	broker_set_timer(b, b->reaper, &at_once);
 }
 
-static void die(struct turn *turn)
+void client_on_death(evutil_socket_t fd, short what, void *data)
 {
-	struct client *c = (struct client *)((char *)turn - offsetof(struct client, death_turn));
-	struct user_turns *user = account_turns(c->account);
+	struct client *c = data;
 	struct log_client who = client_in_log(c);
-	uint64_t begun = turns_begin();
 
+	(void)fd, (void)what;
 	/* what it said before it died still counts: "publish, then exit" has published */
 	c->drained = true;
 	if (c->connection)
@@ -235,21 +232,6 @@ static void die(struct turn *turn)
 	else if (c->state != CLIENT_ENDING && holds_something(&c->held))
 		log_died(&who, &c->held);
 	start_ending(c);
-	turns_end(&c->broker->turns, user, begun);
-}
-
-/* There may be much to read yet, of each connection of the process. */
-void client_on_death(evutil_socket_t fd, short what, void *data)
-{
-	struct client *c = data;
-	struct user_turns *user = account_turns(c->account);
-
-	(void)fd, (void)what;
-	c->death_turn.serve = die;
-	if (turns_may(&c->broker->turns, user))
-		die(&c->death_turn);
-	else
-		turns_wait(&c->broker->turns, user, &c->death_turn);
 }
 
 static bool could_touch_memory(const struct client *c)

@@ -10,7 +10,6 @@
  */
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -45,8 +44,7 @@ struct connection {
 	struct client *client;
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
-	struct event *readable;  /* unless its turn is waited for, or something waits to go out */
-	struct turn turn;
+	struct event *readable;
 	struct event *writable;
 	struct event
 	    *retry; /* descriptors could not be sent; the socket may be writable all along */
@@ -194,13 +192,13 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
 	flush(data);
 }
 
-enum read_result {
-	READ_NOTHING, /* nothing more is there, or the connection has ended */
-	READ_MORE,    /* there may be more */
-	READ_ANSWERED,
+enum turn {
+	TURN_OVER, /* nothing more is there, or the connection has ended */
+	TURN_MORE, /* there may be more */
+	TURN_ANSWERED,
 };
 
-static enum read_result read_one(struct connection *c)
+static enum turn read_one(struct connection *c)
 {
 	struct client *client = c->client;
 	struct broker *b = client->broker;
@@ -213,77 +211,46 @@ static enum read_result read_one(struct connection *c)
 	r = c->closing ? packet_peek_fds(c->socket) : 0;
 	if (r > 0) {
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
-		return READ_NOTHING;
+		return TURN_OVER;
 	}
 	if (r == 0)
 		r = packet_receive(c->socket, b->packet, &size, &fds, false);
 	if (r == -EAGAIN)
-		return READ_NOTHING;
+		return TURN_OVER;
 	if (r == -EMSGSIZE) {
 		client_hang_up(client, SHARE_EPROTO,
 			       "a message was too large or lost its descriptors");
-		return READ_NOTHING;
+		return TURN_OVER;
 	}
 	if (r < 0) {
 		client_lose(client, r);
-		return READ_NOTHING;
+		return TURN_OVER;
 	}
 	answered = request_handle(client, b->packet, size, &fds);
 	fd_list_close(&fds);
 	if (client->connection != c)
-		return READ_NOTHING;
-	return answered ? READ_ANSWERED : READ_MORE;
-}
-
-static void serve(struct connection *c)
-{
-	struct turns *turns = &c->client->broker->turns;
-	struct user_turns *user = account_turns(c->client->account);
-	uint64_t begun = turns_begin();
-
-	/* After an answer there is rarely more: asking would cost a system call on the way of every
-	 * request. If there is, the loop comes back at once. Every packet may end the connection,
-	 * and with it @c. */
-	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue))
-			break;
-	turns_end(turns, user, begun);
+		return TURN_OVER;
+	return answered ? TURN_ANSWERED : TURN_MORE;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
 {
 	struct connection *c = data;
-	struct turns *turns = &c->client->broker->turns;
-	struct user_turns *user = account_turns(c->client->account);
 
 	(void)fd, (void)what;
-	if (turns_may(turns, user)) {
-		serve(c);
-		return;
-	}
-	event_del(c->readable);
-	turns_wait(turns, user, &c->turn);
-}
-
-/* What it did not read this time, the loop sees. */
-static void on_turn(struct turn *turn)
-{
-	struct connection *c =
-	    (struct connection *)((char *)turn - offsetof(struct connection, turn));
-
-	if (!TAILQ_EMPTY(&c->queue))
-		return;
-	if (event_add(c->readable, NULL) < 0)
-		client_lose(c->client, -ENOMEM);
-	else
-		serve(c);
+	/* After an answer there is rarely more: asking would cost a system call on the way of every
+	 * request. If there is, the loop comes back at once. Every packet may end the connection,
+	 * and with it @c. */
+	for (int i = 0; i < PACKETS_A_TURN; i++)
+		if (read_one(c) != TURN_MORE || !TAILQ_EMPTY(&c->queue))
+			return;
 }
 
 void connection_drain(struct connection *c)
 {
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
 	for (int i = 0; i < PACKETS_AT_DEATH; i++)
-		if (read_one(c) == READ_NOTHING)
+		if (read_one(c) == TURN_OVER)
 			return;
 }
 
@@ -298,7 +265,6 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	c->client = client;
 	c->socket = socket;
 	TAILQ_INIT(&c->queue);
-	c->turn.serve = on_turn;
 	c->readable = event_new(base, socket, EV_READ | EV_PERSIST, on_readable, c);
 	c->writable = event_new(base, socket, EV_WRITE, on_writable, c);
 	c->retry = event_new(base, -1, 0, on_writable, c);
@@ -318,7 +284,6 @@ void connection_free(struct connection *c)
 
 	if (!c)
 		return;
-	turns_leave(&c->client->broker->turns, account_turns(c->client->account), &c->turn);
 	while ((q = TAILQ_FIRST(&c->queue))) {
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);

@@ -31,7 +31,7 @@
 #include "wire/packet.h"
 
 #define BACKLOG         4096
-#define ACCEPTED_A_TURN 4 /* of whom is known only then */
+#define ACCEPTED_A_TURN 64
 #define BACK_OFF_MS     50
 
 struct listener {

@@ -96,7 +96,7 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	struct park *p = TAILQ_FIRST(list);
 	struct wire_message m;
 	struct client *client;
-	uint64_t since_ms, begun;
+	uint64_t since_ms;
 
 	if (!p)
 		return;
@@ -106,11 +106,8 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	if (wire_decode(&m, WIRE_TO_BROKER, b->packet, p->size, 0) != 0)
 		m.type = WIRE_NOTHING;
 	park_free(p);
-	if (m.type == WIRE_NOTHING)
-		return;
-	begun = turns_begin();
-	request_handle_again(client, &m, since_ms);
-	turns_end(&b->turns, account_turns(client->account), begun);
+	if (m.type != WIRE_NOTHING)
+		request_handle_again(client, &m, since_ms);
 }
 
 /* Up to and with @last. True when it was not reached. */

@@ -31,11 +31,6 @@ bool report_add(struct page *p, json_t *row)
 		p->failed = true;
 		return true;
 	}
-	/* what was found is what the next page begins with */
-	if (p->size >= REPORT_ROWS_ENOUGH) {
-		json_decref(row);
-		return false;
-	}
 	n = json_dumpb(row, p->rows + p->size, room, JSON_COMPACT);
 	if (n == 0) { /* writing takes memory, too */
 		p->failed = true;
