@@ -139,7 +139,8 @@ Test(pool_open_or_create, what_differs_is_said_with_what_was_asked_for_and_what_
 	options.segment_size = MIB;
 	expect_unlike(&options, "segment_size of pool 'pool' is 2MiB, not 1MiB");
 	options.segment_size = UINT64_MAX;
-	expect_unlike(&options, "segment_size of pool 'pool' is 2MiB, not 16.0EiB (18446744073709551615)");
+	expect_unlike(&options,
+		      "segment_size of pool 'pool' is 2MiB, not 16.0EiB (18446744073709551615)");
 	options = wanted();
 	options.alignment = 512;
 	expect_unlike(&options, "alignment of pool 'pool' is 4KiB, not 512");
