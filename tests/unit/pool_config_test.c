@@ -130,8 +130,9 @@ Test(pool_config, segment_sizes_are_rounded_up_to_pages)
 		       "segment_size: 65535 is not possible (64KiB to 1TiB)");
 	expect_invalid(POOL(.segment_size = TIB + 1),
 		       "segment_size: 1.0TiB (1099511627777) is not possible (64KiB to 1TiB)");
-	expect_invalid(POOL(.segment_size = UINT64_MAX),
-		       "segment_size: 18446744073709551615 is not possible (64KiB to 1TiB)");
+	expect_invalid(
+	    POOL(.segment_size = UINT64_MAX),
+	    "segment_size: 16.0EiB (18446744073709551615) is not possible (64KiB to 1TiB)");
 	expect_invalid(POOL(.segment_size = 2 * GIB),
 		       "segment_size: 2GiB is more than the pool's limit (1GiB)");
 }
