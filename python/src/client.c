@@ -127,7 +127,7 @@ PyDoc_STRVAR(dispatch_doc,
 static PyObject *dispatch(PyObject *o, PyObject *ignored)
 {
 	(void)ignored;
-	return call(o, share_dispatch, true);
+	return call(o, dispatch_in_order, true);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -59,6 +59,29 @@ static void put(struct mailbox *box, const struct letter *letter)
 	eventfd_write(box->fd, one);
 }
 
+/* Threads that dispatch at once would put what came one after the other in any order. */
+static pthread_mutex_t dispatching = PTHREAD_MUTEX_INITIALIZER;
+
+static void start_anew(void)
+{
+	dispatching = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_anew);
+}
+
+int dispatch_in_order(share_client *c)
+{
+	int r;
+
+	pthread_mutex_lock(&dispatching);
+	r = share_dispatch(c);
+	pthread_mutex_unlock(&dispatching);
+	return r;
+}
+
 static struct letter *take(struct mailbox *box)
 {
 	struct letter *l;
@@ -225,7 +248,7 @@ static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
 		share_client *c = self->client->handle.p;
 		int fds[] = {self->box->fd, share_get_fd(c)};
 
-		UNLOCKED(r = share_dispatch(c));
+		UNLOCKED(r = dispatch_in_order(c));
 		l = take(self->box);
 		if (l || r < 0)
 			break;
