@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
+from time import monotonic
 from typing import Any
 
 from ._errors import Closed, NotReady, TimedOut
@@ -54,6 +56,25 @@ def _expire(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+# How long a task of a loop goes on with what comes at once before others have their turn.
+_TURN = 0.001
+
+
+class _Turn(threading.local):
+    """When the turn of whichever task runs in this thread's loop ends."""
+
+    ends = 0.0
+
+
+_turn = _Turn()
+
+
+async def _give_way() -> None:
+    """Nothing is in hand meanwhile that a task which is canceled here would lose."""
+    await asyncio.sleep(0)
+    _turn.ends = monotonic() + _TURN
+
+
 class _Limit:
     """A time limit in seconds, or None."""
 
@@ -74,24 +95,39 @@ class _Limit:
         return min(left, _LOOK_AGAIN)
 
 
-async def receive(member: Any, timeout: float | None, **stream: Any) -> Any:
-    """The next message of a Consumer or a Worker."""
+async def _ready(ask: Any, timeout: float | None, *tell: Any) -> Any:
+    """What ask() answers, without waiting if it has something; otherwise once the descriptor of one
+    of @tell says that it may have."""
+    if monotonic() >= _turn.ends:
+        await _give_way()
+    try:
+        return ask()
+    except NotReady:
+        pass
     limit = _Limit(timeout)
-    fd = member.fileno()
+    fds = [thing.fileno() for thing in tell]
     while True:
         try:
-            return member.recv(0, **stream)
+            return ask()
         except NotReady:
-            await readable(fd, timeout=limit.step())
+            await readable(*fds, timeout=limit.step())
+
+
+async def receive(member: Any, timeout: float | None, **stream: Any) -> Any:
+    """The next message of a Consumer or a Worker."""
+    return await _ready(lambda: member.recv(0, **stream), timeout, member)
 
 
 async def messages(member: Any, **stream: Any) -> Any:
     """Messages, each acknowledged at the end of the step."""
     from ._errors import PeerGone
 
+    def ask() -> Any:
+        return member.recv(0, **stream)
+
     while True:
         try:
-            message = await receive(member, None, **stream)
+            message = await _ready(ask, None, member)
         except PeerGone:
             return
         yield message
@@ -102,25 +138,18 @@ async def messages(member: Any, **stream: Any) -> Any:
 async def mail(thing: Any, ask: Any, timeout: float | None) -> Any:
     """What ask(0) answers, once the descriptor of thing, which gets what the client dispatches, says
     that it has something."""
-    limit = _Limit(timeout)
-    while True:
+
+    def ask_if_open() -> Any:
         if thing.closed:
             raise Closed("the object was given up")
-        try:
-            return ask(0)
-        except NotReady:
-            await readable(thing.fileno(), thing.client.fileno(), timeout=limit.step())
+        return ask(0)
+
+    return await _ready(ask_if_open, timeout, thing, thing.client)
 
 
 async def finish(pending: Any, timeout: float | None, **stream: Any) -> Any:
     """The answer to a call."""
-    limit = _Limit(timeout)
-    fd = pending.caller.fileno()
-    while True:
-        try:
-            return pending.finish(0, **stream)
-        except NotReady:
-            await readable(fd, timeout=limit.step())
+    return await _ready(lambda: pending.finish(0, **stream), timeout, pending.caller)
 
 
 async def room(start: Any, timeout: float | None) -> Any:

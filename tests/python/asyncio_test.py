@@ -176,6 +176,35 @@ def test_channels_and_services_in_a_loop(client, pool):
     run(main())
 
 
+def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
+    """The next message is there before the last one is done with: nothing has to be waited for."""
+    async def main():
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        others = asyncio.ensure_future(other())
+        with pool.consumer("c") as rx, pool.producer("c") as tx:
+            tx.send()
+            async for m in rx:
+                tx.send()
+                if turns > 2:
+                    break
+                assert m.number < 200_000, "the other task never ran"
+            turns = 0
+            while turns < 3:
+                with await rx.recv_async() as m:
+                    tx.send()
+                    assert m.number < 400_000, "the other task never ran"
+        others.cancel()
+
+    run(main())
+
+
 def test_a_call_that_is_canceled_is_given_up(client, pool):
     async def main():
         with client.service("s", pool) as caller, client.worker("s", pool) as worker:
