@@ -18,7 +18,7 @@
 /* $SHARE_AGENT, else beside this program. False when that cannot be said. */
 static bool find_program(char out[PATH_MAX])
 {
-	const char *set = getenv("SHARE_AGENT");
+	const char *set = secure_getenv("SHARE_AGENT");
 	char self[PATH_MAX];
 	ssize_t n;
 

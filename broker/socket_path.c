@@ -25,7 +25,7 @@
 
 int socket_path_default(char *out, size_t size, char *error, size_t error_size)
 {
-	const char *parent = geteuid() == 0 ? "/run" : getenv("XDG_RUNTIME_DIR");
+	const char *parent = geteuid() == 0 ? "/run" : secure_getenv("XDG_RUNTIME_DIR");
 
 	if (!parent || parent[0] != '/') {
 		snprintf(error, error_size,

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Connecting: where the broker is found, how it is greeted, and what the program wants. */
+/*
+ * Connecting: where the broker is found, how it is greeted, and what the program wants.
+ *
+ * A program may run with more rights than who has started it (setuid, setgid, capabilities of its
+ * file). The environment is then a stranger's, who must not say which broker the program trusts nor
+ * which program it starts. So the library reads the environment by secure_getenv() alone, and
+ * starts no private broker there.
+ */
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -45,7 +53,7 @@ static int connect_socket(const char *path, int *out)
 /* The usual places, when no address is given. */
 static int find_broker(const char *address, int *socket, char **path)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	char user[PATH_MAX] = "";
 	const char *place = address;
 	int r;
@@ -71,8 +79,14 @@ static int find_broker(const char *address, int *socket, char **path)
 
 static int start_embedded(share_client *c, const share_connect_options *options)
 {
-	int r = embedded_start(options->config, &c->embedded);
+	int r;
 
+	if (getauxval(AT_SECURE))
+		return fail(SHARE_EACCES,
+			    "a program with more rights than who has started it (setuid, setgid, "
+			    "capabilities of its file) starts no private broker, which would have "
+			    "these rights as well; give it the socket of a broker that runs");
+	r = embedded_start(options->config, &c->embedded);
 	if (r != 0)
 		return r;
 	c->address = strdup(embedded_address(c->embedded));
@@ -111,7 +125,7 @@ static int greet(share_client *c, const share_connect_options *options)
 /* The switch for those who cannot change the program. */
 static bool wants_host_fences(void)
 {
-	const char *value = getenv("SHARE_HOST_FENCES");
+	const char *value = secure_getenv("SHARE_HOST_FENCES");
 
 	return value && strcmp(value, "1") == 0;
 }
@@ -119,7 +133,7 @@ static bool wants_host_fences(void)
 /* For those who count what the broker has. */
 static bool wants_magazines(void)
 {
-	const char *value = getenv("SHARE_MAGAZINES");
+	const char *value = secure_getenv("SHARE_MAGAZINES");
 
 	return !value || strcmp(value, "0") != 0;
 }
@@ -149,7 +163,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 	c->keeps_blocks = wants_magazines();
 	c->never_block = options->flags & SHARE_CONNECT_NEVER_BLOCK;
 	if (!address || !*address)
-		address = getenv("SHARE_SOCKET");
+		address = secure_getenv("SHARE_SOCKET");
 	if (address && !*address)
 		address = NULL;
 	if (address && strcmp(address, "embedded") == 0)

@@ -3,7 +3,8 @@
 /*
  * A private broker. The socket is bound and listening before the broker runs, so nobody has to
  * wait for it; and the broker holds a pidfd of this process, so that it ends with it. It is started
- * through an intermediate child, so that the program never sees a child it does not know.
+ * through an intermediate child, so that the program never sees a child it does not know. Programs
+ * with more rights than who has started them do not get here (connect.c).
  */
 
 #include <dlfcn.h>
@@ -69,7 +70,7 @@ static bool find_beside(char *out, size_t size)
 
 static bool find_in_path(char *out, size_t size)
 {
-	const char *path = getenv("PATH");
+	const char *path = secure_getenv("PATH");
 
 	while (path && *path) {
 		size_t n = strcspn(path, ":");
@@ -84,7 +85,7 @@ static bool find_in_path(char *out, size_t size)
 
 static int find_program(char *out, size_t size)
 {
-	const char *set = getenv("SHARE_BROKER");
+	const char *set = secure_getenv("SHARE_BROKER");
 
 	if (set && *set) {
 		snprintf(out, size, "%s", set);
@@ -108,7 +109,7 @@ static int find_program(char *out, size_t size)
 
 static int make_directory(struct embedded *e)
 {
-	const char *bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+	const char *bases[] = {secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp"};
 
 	for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
 		/* relative to where? others will ask for the address from elsewhere */

@@ -10,7 +10,8 @@
 #   tests                   -> everything; nothing -> tests
 #
 # and three things that one room (or file) only knows: libevent the broker, SCM_RIGHTS
-# wire/packet.c, CUDA memory, the examples and bench/driver*. Tests are free to play a hostile peer or
+# wire/packet.c, CUDA memory, the examples and bench/driver*; and libshare, which programs with more
+# rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
 # an event loop, so these three are not asked of them. Comments may say anything.
 #
 # The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
@@ -130,6 +131,10 @@ check()
 			[[ $file == wire/packet.c ]] ||
 				code_of "$file" |
 				offences "$file" "only wire/packet.c passes descriptors" '\bSCM_RIGHTS\b'
+			[[ $room != libshare ]] ||
+				code_of "$file" |
+				offences "$file" "the environment may be a stranger's: secure_getenv()" \
+					'(^|[^_[:alnum:]])getenv *\('
 			[[ $room == memory || $room == examples || $file == bench/driver* ]] && continue
 			# a text may name what the code must not call
 			code_of "$file" | sed '/# *include/!s/"[^"]*"/""/g' |
@@ -161,6 +166,10 @@ make_offences()
 	echo '/* a */ CUstream s; /* b */' >broker/bad6.c
 	echo 'dlopen("libcuda.so.1", RTLD_NOW);' >wire/bad6.c
 
+	echo 'path = getenv("PATH");' >libshare/bad4.c
+
+	echo 'path = secure_getenv("PATH");' >libshare/good.c
+	echo 'path = getenv("PATH");' >broker/good4.c
 	printf '%s\n' '#include <share/share.h>' '#include <stdio.h>' '#include <sys/types.h>' |
 		tee tools/good.c examples/good.c bench/good.c broker/good.c python/good.c >/dev/null
 	printf '%s\n' '#include <event2/event.h>' '#include "wire/wire.h"' '#include "memory/kind.h"' \

@@ -128,6 +128,9 @@ typedef struct share_connect_options {
  *   in `$PATH`
  * - otherwise: the path of its socket
  *
+ * In a program that has more rights than who has started it (setuid, setgid, capabilities of its
+ * file) the environment is not read, and "embedded" is refused: SHARE_EACCES.
+ *
  * @param address  where the broker is
  * @param out      the connection, to be given up with share_disconnect()
  * @retval SHARE_ENOBROKER  nobody listens there
