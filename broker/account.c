@@ -14,6 +14,7 @@
 #include "broker/account.h"
 #include "broker/log.h"
 #include "broker/size.h"
+#include "wire/wire.h"
 
 struct account {
 	LIST_ENTRY(account) link;
@@ -22,12 +23,15 @@ struct account {
 	const struct limits *limits;
 	uint64_t used[LIMIT_KINDS];
 	uint64_t gated; /* of LIMIT_BYTES */
+	struct accounts *all;
+	size_t fds_in_flight;
 	struct log_rate refusals[LIMIT_KINDS];
 };
 
 struct accounts {
 	LIST_HEAD(, account) list; /* one a user with something to its name: few */
 	const struct config *config;
+	size_t fds_in_flight, max_fds, max_fds_of_one;
 };
 
 int accounts_new(const struct config *config, struct accounts **out)
@@ -38,6 +42,7 @@ int accounts_new(const struct config *config, struct accounts **out)
 		return -ENOMEM;
 	LIST_INIT(&a->list);
 	a->config = config;
+	accounts_limit_fds(a, 1024);
 	*out = a;
 	return 0;
 }
@@ -71,6 +76,7 @@ struct account *account_get(struct accounts *accounts, uid_t uid)
 		return NULL;
 	a->refs = 1;
 	a->uid = uid;
+	a->all = accounts;
 	a->limits = config_limits_for(accounts->config, uid);
 	LIST_INSERT_HEAD(&accounts->list, a, link);
 	return a;
@@ -90,6 +96,9 @@ void account_unref(struct account *a)
 		if (a->used[i])
 			log_bug("the account of uid %u ends with %llu %s", (unsigned)a->uid,
 				(unsigned long long)a->used[i], limit_name((enum limit_kind)i));
+	if (a->fds_in_flight)
+		log_bug("the account of uid %u ends with %zu descriptors in flight",
+			(unsigned)a->uid, a->fds_in_flight);
 	if (a->gated)
 		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
 			(unsigned long long)a->gated);
@@ -201,6 +210,33 @@ void account_subtract_gated(struct account *a, uint64_t bytes)
 uint64_t account_gated(const struct account *a)
 {
 	return a->gated;
+}
+
+void accounts_limit_fds(struct accounts *a, size_t descriptors)
+{
+	a->max_fds = descriptors / 2;
+	a->max_fds_of_one = descriptors / 8 > WIRE_FDS_MAX ? descriptors / 8 : WIRE_FDS_MAX;
+}
+
+bool account_may_send_fds(const struct account *a, size_t n, size_t part)
+{
+	size_t mine = a->fds_in_flight + n;
+
+	/* who has few does not wait for those who have many */
+	return mine <= a->all->max_fds_of_one / part &&
+	       (mine <= WIRE_FDS_MAX || a->all->fds_in_flight + n <= a->all->max_fds);
+}
+
+void account_fds_sent(struct account *a, size_t n)
+{
+	a->fds_in_flight += n;
+	a->all->fds_in_flight += n;
+}
+
+void account_fds_received(struct account *a, size_t n)
+{
+	a->fds_in_flight -= n;
+	a->all->fds_in_flight -= n;
 }
 
 uint64_t account_used(const struct account *a, enum limit_kind resource)

@@ -55,6 +55,17 @@ void account_add_gated(struct account *a, uint64_t bytes);
 void account_subtract_gated(struct account *a, uint64_t bytes);
 uint64_t account_gated(const struct account *a);
 
+/*
+ * Descriptors that were sent and perhaps not received yet. The kernel counts those of all receivers
+ * together, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE: so there are at most so many for each
+ * user, and in all, though everybody can always be sent a message.
+ */
+void accounts_limit_fds(struct accounts *a, size_t descriptors);
+/* @part: of what the user may have, 1 or more. */
+bool account_may_send_fds(const struct account *a, size_t n, size_t part);
+void account_fds_sent(struct account *a, size_t n);
+void account_fds_received(struct account *a, size_t n);
+
 uint64_t account_used(const struct account *a, enum limit_kind resource);
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
 uid_t account_uid(const struct account *a);

@@ -22,6 +22,7 @@
 #include "broker/client_end.h"
 #include "broker/closer.h"
 #include "broker/configure.h"
+#include "broker/connection.h"
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "broker/name.h"
@@ -72,6 +73,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	LIST_FOREACH (p, &b->pools, link)
 		event_active(p->timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
+	connections_catch_up(b);
 	clients_settle(b);
 	listener_resume(b->listener);
 }
@@ -192,6 +194,7 @@ int broker_new(struct config *config, struct broker **out)
 	LIST_INIT(&b->devices.list);
 	TAILQ_INIT(&b->watches);
 	TAILQ_INIT(&b->ending);
+	TAILQ_INIT(&b->in_flight);
 	TAILQ_INIT(&b->woken);
 	slab_init_keep(&b->segments, sizeof(struct segment), SEGMENT_KEEP);
 	slab_init(&b->blocks, sizeof(struct block));
@@ -221,6 +224,9 @@ int broker_new(struct config *config, struct broker **out)
 		r = devices_init(b);
 	if (r == 0)
 		r = accounts_new(config, &b->accounts);
+	if (r == 0)
+		accounts_limit_fds(b->accounts,
+				   b->max_segments > SIZE_MAX / 4 ? SIZE_MAX : 4 * b->max_segments);
 	if (r == 0)
 		r = configure_pools(b);
 	if (r < 0)
@@ -332,6 +338,7 @@ void broker_free(struct broker *b)
 		if (b->clients[i])
 			client_discard(b->clients[i]);
 	free(b->clients);
+	connections_end(b);
 	reload_free(b->reload);
 	closer_free(b->closer);
 	channels_end(b);

@@ -21,6 +21,7 @@ struct channel;
 struct child;
 struct client;
 struct closer;
+struct connection;
 struct estate;
 struct event;
 struct event_base;
@@ -68,6 +69,7 @@ struct broker {
 	uint32_t n_clients;
 	uint64_t last_client;
 	TAILQ_HEAD(, client) ending;
+	TAILQ_HEAD(, connection) in_flight; /* that descriptors are under way to */
 	struct event *reaper;
 	uint64_t last_page;
 	/* the last timeline pages whose owners died, a ring: for those who ask too late to be sent

@@ -29,7 +29,10 @@
 
 #define HANDSHAKE_SECONDS 10
 #define MAX_CLIENTS       (1u << 20)
-#define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
+
+/* What a client has of the page of another one. */
+enum { PAGE_SENT = 1, PAGE_NAMED };
+#define OPERATORS_BEYOND 4 /* connections of an administrator who is at the limit */
 
 static const char *const state_names[] = {
     [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
@@ -267,7 +270,7 @@ uint8_t *client_possession(struct client *c, uint32_t segment)
 
 bool client_has_page(const struct client *c, uint32_t slot)
 {
-	return slot == c->slot || (slot < c->n_pages && c->pages[slot]);
+	return slot == c->slot || (slot < c->n_pages && c->pages[slot] == PAGE_SENT);
 }
 
 int client_reserve_page(struct client *c, uint32_t slot)
@@ -277,7 +280,33 @@ int client_reserve_page(struct client *c, uint32_t slot)
 
 void client_set_page(struct client *c, uint32_t slot)
 {
-	c->pages[slot] = 1;
+	c->pages[slot] = PAGE_SENT;
+}
+
+bool client_let_ask(struct client *c, uint32_t slot)
+{
+	if (client_has_page(c, slot))
+		return true;
+	if (client_reserve_page(c, slot) < 0)
+		return false;
+	c->pages[slot] = PAGE_NAMED;
+	return true;
+}
+
+static bool is_in_a_pool_with(const struct client *c, const struct client *other)
+{
+	const struct open_pool *open;
+
+	LIST_FOREACH (open, &c->pools, link)
+		if (client_find_pool(other, open->pool->id))
+			return true;
+	return false;
+}
+
+bool client_may_ask(const struct client *c, const struct client *owner)
+{
+	return c->admin || c->peer.uid == owner->peer.uid ||
+	       (owner->slot < c->n_pages && c->pages[owner->slot]) || is_in_a_pool_with(c, owner);
 }
 
 void client_ask_to_unmap(struct client *c, uint64_t segment)

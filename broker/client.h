@@ -130,6 +130,10 @@ void client_ask_to_unmap(struct client *c, uint64_t segment);
 bool client_has_page(const struct client *c, uint32_t slot);
 int client_reserve_page(struct client *c, uint32_t slot); /* 0 or -ENOMEM */
 void client_set_page(struct client *c, uint32_t slot);    /* after reserving */
+/* It is told of a fence on that page, and may ask for it. False without memory. */
+bool client_let_ask(struct client *c, uint32_t slot);
+/* Whether a fence of @owner can have come to it: so, by their user, or as both have a pool open. */
+bool client_may_ask(const struct client *c, const struct client *owner);
 
 int client_add_lease(struct client *c, struct lease *lease); /* 0 or -ENOMEM */
 void client_remove_lease(struct client *c, struct lease *lease);

@@ -5,8 +5,9 @@
  * is request.c's business, what becomes of a client whose connection fails is client.c's.
  *
  * Descriptors in flight need care: the kernel counts them against the sending user until they are
- * received, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE, for every socket of that user. So
- * each connection may have a few unreceived ones at a time, and waits beyond.
+ * received, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE, for every socket of that user: the
+ * broker's, that is. So each connection may have a few unreceived ones at a time, and all of a user
+ * so many (account.h); that user's messages wait beyond, and nobody else's.
  */
 
 #include <errno.h>
@@ -27,10 +28,12 @@
 #include "broker/request.h"
 #include "wire/packet.h"
 
-#define PACKETS_A_TURN     16 /* before other clients get theirs */
-#define PACKETS_AT_DEATH   1024
-#define FDS_IN_FLIGHT_MAX  192
-#define RETRY_MICROSECONDS 2000
+#define PACKETS_A_TURN    16 /* before other clients get theirs */
+#define PACKETS_AT_DEATH  1024
+#define FDS_IN_FLIGHT_MAX 192
+#define RETRY_MS          2 /* at first; then later and later */
+#define RETRY_LAST_MS     64
+#define LOOKED_AT         32 /* connections of a user, at a time: has it received what it was sent? */
 
 struct queued {
 	TAILQ_ENTRY(queued) link;
@@ -41,7 +44,9 @@ struct queued {
 };
 
 struct connection {
-	struct client *client;
+	struct broker *broker;
+	struct account *account; /* as long as the client has it; then a reference */
+	struct client *client;   /* NULL: it has ended */
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
 	struct event *readable;
@@ -50,6 +55,8 @@ struct connection {
 	    *retry; /* descriptors could not be sent; the socket may be writable all along */
 	TAILQ_HEAD(, queued) queue;
 	size_t fds_in_flight; /* at most: sent since the peer was last seen to have read all */
+	TAILQ_ENTRY(connection) in_flight; /* in the broker, while there are any */
+	int retry_ms;
 };
 
 static void queued_free(struct queued *q)
@@ -59,16 +66,58 @@ static void queued_free(struct queued *q)
 	free(q);
 }
 
-static bool may_send_fds(struct connection *c, size_t n, size_t most)
+static void received_all(struct connection *c)
+{
+	if (c->fds_in_flight == 0)
+		return;
+	account_fds_received(c->account, c->fds_in_flight);
+	c->fds_in_flight = 0;
+	TAILQ_REMOVE(&c->broker->in_flight, c, in_flight);
+}
+
+static void let_go(struct connection *c);
+
+static bool look_whether_received(struct connection *c)
 {
 	int unread = 0;
 
-	if (n == 0 || c->fds_in_flight + n <= most)
-		return true;
 	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
 		return false;
-	c->fds_in_flight = 0;
+	received_all(c);
 	return true;
+}
+
+/* At those that were looked at longest ago, whoever's they are. */
+static void look_around(struct broker *b)
+{
+	struct connection *c;
+
+	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->in_flight)); i++) {
+		if (look_whether_received(c)) {
+			if (!c->client)
+				let_go(c);
+			continue;
+		}
+		TAILQ_REMOVE(&b->in_flight, c, in_flight);
+		TAILQ_INSERT_TAIL(&b->in_flight, c, in_flight);
+	}
+}
+
+/* @part: of what the user may have; 1 for what it has asked for. */
+static bool may_send_fds(struct connection *c, size_t n, size_t most, size_t part)
+{
+	const struct account *a = c->account;
+
+	if (n == 0)
+		return true;
+	if (c->fds_in_flight > 0)
+		look_whether_received(c);
+	if (c->fds_in_flight + n > most)
+		return false;
+	if (account_may_send_fds(a, n, part))
+		return true;
+	look_around(c->broker);
+	return account_may_send_fds(a, n, part);
 }
 
 /* 0; -EAGAIN: not now; otherwise the connection has failed. */
@@ -77,7 +126,10 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 {
 	int r;
 
-	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX);
+	/* before there is something in the socket again */
+	if (c->fds_in_flight > 0)
+		look_whether_received(c);
+	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX, 1);
 	if (*wait_for_fds)
 		return -EAGAIN;
 	r = packet_send(c->socket, data, size, fds, n_fds, false);
@@ -86,15 +138,23 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 		return -EAGAIN;
 	}
 	if (r == 0)
+		c->retry_ms = RETRY_MS;
+	if (r == 0 && n_fds > 0) {
+		if (c->fds_in_flight == 0)
+			TAILQ_INSERT_TAIL(&c->broker->in_flight, c, in_flight);
 		c->fds_in_flight += n_fds;
+		account_fds_sent(c->account, n_fds);
+	}
 	return r;
 }
 
 /* Nothing is read until it has gone out. 0 or -ENOMEM: the connection has failed. */
 static int wait_to_send(struct connection *c, bool wait_for_fds)
 {
-	struct timeval delay = {0, RETRY_MICROSECONDS};
+	struct timeval delay = {0, c->retry_ms * 1000};
 
+	if (wait_for_fds && c->retry_ms < RETRY_LAST_MS)
+		c->retry_ms *= 2;
 	event_del(c->readable);
 	return event_add(wait_for_fds ? c->retry : c->writable, wait_for_fds ? &delay : NULL) < 0
 		   ? -ENOMEM
@@ -155,7 +215,7 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 
 	if (size == 0)
 		return -EMSGSIZE;
-	if (!TAILQ_EMPTY(&c->queue) || !may_send_fds(c, n_fds, c->client->broker->max_fds_ahead))
+	if (!TAILQ_EMPTY(&c->queue) || !may_send_fds(c, n_fds, c->client->broker->max_fds_ahead, 2))
 		return -EAGAIN;
 	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
 }
@@ -190,6 +250,19 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
 {
 	(void)fd, (void)what;
 	flush(data);
+}
+
+static void wait_until_received(struct connection *c);
+
+static void on_retry(evutil_socket_t fd, short what, void *data)
+{
+	struct connection *c = data;
+
+	(void)fd, (void)what;
+	if (c->client)
+		flush(c);
+	else
+		wait_until_received(c);
 }
 
 enum turn {
@@ -262,12 +335,15 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 
 	if (!c)
 		return -ENOMEM;
+	c->broker = client->broker;
+	c->account = client->account;
 	c->client = client;
 	c->socket = socket;
+	c->retry_ms = RETRY_MS;
 	TAILQ_INIT(&c->queue);
 	c->readable = event_new(base, socket, EV_READ | EV_PERSIST, on_readable, c);
 	c->writable = event_new(base, socket, EV_WRITE, on_writable, c);
-	c->retry = event_new(base, -1, 0, on_writable, c);
+	c->retry = event_new(base, -1, 0, on_retry, c);
 	if (!c->readable || !c->writable || !c->retry || event_add(c->readable, NULL) < 0) {
 		c->socket = -1;
 		connection_free(c);
@@ -276,6 +352,34 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	c->closing = closing;
 	*out = c;
 	return 0;
+}
+
+static void let_go(struct connection *c)
+{
+	if (c->readable)
+		event_free(c->readable);
+	if (c->writable)
+		event_free(c->writable);
+	if (c->retry)
+		event_free(c->retry);
+	if (c->closing)
+		closing_start(c->closing, c->socket);
+	else
+		fd_close(c->socket);
+	if (!c->client)
+		account_unref(c->account);
+	free(c);
+}
+
+/* What the peer has not received by then would count no more, but be there all the same. */
+static void wait_until_received(struct connection *c)
+{
+	const struct timeval delay = {0, RETRY_LAST_MS * 1000};
+
+	if (look_whether_received(c))
+		let_go(c);
+	else
+		broker_set_timer(c->broker, c->retry, &delay);
 }
 
 void connection_free(struct connection *c)
@@ -288,17 +392,38 @@ void connection_free(struct connection *c)
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);
 	}
-	if (c->readable)
-		event_free(c->readable);
-	if (c->writable)
-		event_free(c->writable);
-	if (c->retry)
-		event_free(c->retry);
-	if (c->closing)
-		closing_start(c->closing, c->socket);
-	else
-		fd_close(c->socket);
-	free(c);
+	if (c->fds_in_flight == 0 || c->broker->has_ended) {
+		received_all(c);
+		let_go(c);
+		return;
+	}
+	event_del(c->readable);
+	event_del(c->writable);
+	shutdown(c->socket, SHUT_RDWR);
+	account_ref(c->account);
+	c->client = NULL;
+	wait_until_received(c);
+}
+
+void connections_catch_up(struct broker *b)
+{
+	struct connection *c, *next;
+
+	for (c = TAILQ_FIRST(&b->in_flight); c; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (!c->client)
+			wait_until_received(c);
+	}
+}
+
+void connections_end(struct broker *b)
+{
+	struct connection *c;
+
+	while ((c = TAILQ_FIRST(&b->in_flight))) {
+		received_all(c);
+		let_go(c);
+	}
 }
 
 bool connection_is_idle(const struct connection *c)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct broker;
 struct client;
 struct closing;
 struct connection;
@@ -19,6 +20,7 @@ struct wire_message;
  * in. 0 or -ENOMEM. */
 int connection_new(struct client *client, int socket, struct closing *closing,
 		   struct connection **out);
+/* The peer sees its end now. Descriptors that it has not received count until it has. */
 void connection_free(struct connection *c);
 
 /* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's
@@ -30,6 +32,11 @@ int connection_send(struct connection *c, const struct wire_message *m, const in
  * happened. */
 int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
 		     size_t n_fds);
+
+/* Those that have ended, and whose peers had not received all descriptors yet: looks at them, as
+ * some timer could not be set; and at the end of the broker. */
+void connections_catch_up(struct broker *b);
+void connections_end(struct broker *b);
 
 bool connection_is_idle(const struct connection *c);
 

@@ -44,9 +44,10 @@ static bool add_fence(struct client *client, struct message *out, const struct f
 	struct timelines *t = f->timelines;
 
 	out->fences[out->n_fences++] = (struct wire_fence){fence_timeline(f), f->value};
-	if (client_has_page(client, t->client) || has_page(out, t->id) ||
-	    out->n_pages == WIRE_PAGES_MAX)
+	if (client_has_page(client, t->client) || has_page(out, t->id))
 		return true;
+	if (out->n_pages == WIRE_PAGES_MAX)
+		return client_let_ask(client, t->client);
 	if (client_reserve_page(client, t->client) < 0)
 		return false;
 	out->pages[out->n_pages] = t->id;

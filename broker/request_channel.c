@@ -129,6 +129,8 @@ static void list_member(struct listing *l, const struct member *m, const struct 
 	l->fds[l->n_fds++] = other->page_fd;
 	l->fds[l->n_fds++] = other->pidfd;
 	l->fds[l->n_fds++] = other->doorbell;
+	if (other->client)
+		client_let_ask(m->client, other->client->slot);
 }
 
 void handle_channel_sync(struct request *r)

@@ -121,6 +121,12 @@ void handle_timeline(struct request *r)
 		if (!c || !c->timelines || c->timelines->id != page || c->timelines->dead ||
 		    c->state < CLIENT_READY)
 			continue;
+		if (!client_may_ask(r->client, c)) {
+			request_fail(r, SHARE_EACCES,
+				     "the fence is of another user's process, which shares no pool "
+				     "with this one");
+			return;
+		}
 		m.timeline_page.page = page;
 		request_reply(r, &m, (int[]){c->timelines->fd, c->timelines->pidfd}, 2);
 		return;

@@ -101,7 +101,9 @@ static void print_introduction(FILE *out)
 	    "nothing. ERROR with serial 0 means that the connection ends now. That is what comes "
 	    "of a message that is unknown, not expected now, cut off, larger than it may be, or "
 	    "that has the wrong number of descriptors; of a missing serial; of a RELEASE without "
-	    "serial that fails; and of not reading what the broker sends.\n\n"
+	    "serial that fails; and of not reading what the broker sends. Descriptors that a "
+	    "client has not received count for its user; with some hundred of them (an eighth of "
+	    "the broker's limit, 65 at least) answers that bring more wait until it has.\n\n"
 	    "The broker and its agents speak the same way over a socket pair: the broker asks, one "
 	    "request at a time, and an agent answers with the reply or with AGENT_FAILED.\n\n"
 	    "When a connection ends, what its process holds stays until the process is dead, "
@@ -176,7 +178,9 @@ static void print_timelines(FILE *out)
 	    "| %zu | u64 | `timeline` |\n"
 	    "| %zu | u64 | `value` |\n\n"
 	    "One GRANT has at most %d fences and brings at most %d pages. The page of any other "
-	    "fence in it the client asks for with TIMELINE, unless it has it already.\n\n",
+	    "fence in it the client asks for with TIMELINE, unless it has it already. It may ask "
+	    "for pages of its own user, those it has been told of, and those of clients that have "
+	    "a pool open which it has open itself; administrators for all (else SHARE_EACCES).\n\n",
 	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
 	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
 	    offsetof(struct timeline_slot, reserved), TIMELINE_POISON, sizeof(struct wire_fence),

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,6 +42,7 @@ static struct {
 	int descriptors; /* with one client */
 	unsigned descriptor_limit;
 	const char *program;
+	bool unprivileged;
 	char directory[64];
 	char socket[96];
 	char config[96];
@@ -68,6 +70,11 @@ static void __attribute__((constructor)) find_programs(void)
 void broker_limit_descriptors(unsigned n)
 {
 	broker.descriptor_limit = n;
+}
+
+void broker_without_privileges(void)
+{
+	broker.unprivileged = true;
 }
 
 void broker_use_program(const char *path)
@@ -166,6 +173,10 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	if (broker.descriptor_limit)
 		setrlimit(RLIMIT_NOFILE,
 			  &(struct rlimit){broker.descriptor_limit, broker.descriptor_limit});
+	if (broker.unprivileged) { /* others than root have none of these */
+		prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE);
+		prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN);
+	}
 	setenv("SHARE_ABORT_ON_BUG", "1", 1);
 	if (broker.program)
 		snprintf(path, sizeof(path), "%s", broker.program);

@@ -12,9 +12,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <share/channel.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
@@ -209,3 +212,142 @@ TEST_BOTH(those_that_nobody_reads_hold_nobody_up, .connections = 4, .nonsense = 
 TEST_BOTH(those_of_who_has_gone_hold_nobody_up, .connections = 4, .hangs_up = true)
 /* seven are let in, as the witness is of the same user */
 TEST_BOTH(those_of_connections_beyond_the_limit_hold_nobody_up, .connections = 16, .hangs_up = true)
+
+/* ------------------------------------------------------------------------------------------- */
+/* Those that are sent to who does not receive them                                            */
+
+#define STRANGER    4711
+#define DESCRIPTORS 512
+#define CONNECTIONS 17
+
+static void start_poor(void)
+{
+	broker_limit_descriptors(DESCRIPTORS);
+	broker_without_privileges();
+	fixture_start();
+	witness = connect_as("witness");
+}
+
+TestSuite(hostile_hoard, .init = start_poor, .fini = stop, .timeout = 120);
+
+/* Descriptors in the queue of a socket of this process. */
+static int count_unread(int socket)
+{
+	char path[64], line[128];
+	int n = -1;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", socket);
+	info = fopen(path, "re");
+	check(info);
+	while (fgets(line, sizeof(line), info))
+		sscanf(line, "scm_fds: %d", &n);
+	fclose(info);
+	check(n >= 0);
+	return n;
+}
+
+struct hoard {
+	bool broken; /* each says nonsense in the end, and keeps its socket */
+};
+
+static int count_all_unread(const struct raw *r)
+{
+	int n = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		n += count_unread(r[i].socket);
+	return n;
+}
+
+/* Its own page, again and again: each answer has two descriptors. */
+static void hoards(struct child *self, void *data)
+{
+	const struct hoard *h = data;
+	struct wire_message m = {.type = WIRE_TIMELINE, .serial = 7};
+	static struct raw r[CONNECTIONS];
+	int unread;
+
+	child_become(STRANGER, 0);
+	for (int i = 0; i < CONNECTIONS; i++)
+		raw_open(&r[i], "hoarder");
+	for (int i = 0; i < CONNECTIONS; i++) {
+		m.timeline.page = r[i].page_id;
+		for (int k = 0; k < 50; k++)
+			check_eq(raw_send(&r[i], &m), 0);
+		if (h->broken)
+			check_eq(raw_send_bytes(&r[i], "nonsense", 8, NULL, 0), 0);
+	}
+	until(count_all_unread(r) >= DESCRIPTORS / 16);
+	child_point(self, "hoarding");
+	unread = count_all_unread(r);
+	child_point_with(self, "hoarded", &unread, sizeof(unread));
+}
+
+static void expect_served(struct hoard h)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	struct child *child;
+	share_channel *ch;
+	share_client *c;
+	int unread;
+
+	skip_unless_root();
+	child = child_start(hoards, &h);
+	child_wait(child, "hoarding");
+	for (int i = 0; i < 10; i++) {
+		c = connect_as("somebody else");
+		check_ok(share_channel_open(c, "c", SHARE_CONSUMER, &options, &ch));
+		share_channel_close(ch);
+		share_disconnect(c);
+	}
+	child_go(child);
+	child_wait_with(child, "hoarded", &unread, sizeof(unread));
+	check(unread <= DESCRIPTORS / 8 + WIRE_FDS_MAX);
+	child_kill(child);
+	settle(witness, s.clients == 1);
+}
+
+Test(hostile_hoard, descriptors_that_one_user_does_not_read_are_not_missing_for_others)
+{
+	expect_served((struct hoard){.broken = false});
+}
+
+Test(hostile_hoard, nor_are_those_of_connections_that_have_ended)
+{
+	expect_served((struct hoard){.broken = true});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Refused; then both have a pool open. */
+static void asks_for_a_page(struct child *self, void *data)
+{
+	struct wire_message m = {.type = WIRE_TIMELINE};
+	static struct raw r;
+
+	(void)data;
+	child_become(STRANGER, 0);
+	raw_open(&r, "stranger");
+	child_exchange(self, "here", NULL, 0, &m.timeline.page, sizeof(m.timeline.page));
+	raw_ask_error(&r, &m, SHARE_EACCES);
+	raw_pool(&r, "default");
+	raw_ask(&r, &m, WIRE_TIMELINE_PAGE);
+	raw_hang_up(&r);
+}
+
+Test(hostile_hoard, a_page_is_for_those_who_can_have_been_told_of_a_fence_on_it)
+{
+	static struct raw owner;
+	struct child *child;
+
+	skip_unless_root();
+	raw_open(&owner, "owner");
+	child = child_start(asks_for_a_page, NULL);
+	child_wait(child, "here");
+	raw_pool(&owner, "default");
+	child_go_with(child, &owner.page_id, sizeof(owner.page_id));
+	child_finish(child);
+	raw_close(&owner);
+	settle(witness, s.clients == 1);
+}
