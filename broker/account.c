@@ -161,7 +161,7 @@ void account_refuse(struct account *a, enum limit_kind resource, const char *als
 	else
 		snprintf(detail, size, "uid %u has reached its limit of %s of %s%s",
 			 (unsigned)a->uid, size_round(limit, bytes), nouns[resource].one, also);
-	log_refusal(&a->refusals[resource], detail);
+	log_refusal(&a->refusals[resource], a->uid, detail);
 }
 
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)

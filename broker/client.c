@@ -100,9 +100,9 @@ static int start(struct client *c, int socket, struct closing *closing)
 }
 
 /* Before it is a client. */
-static void refuse(int socket, int error, const char *why)
+static void refuse(int socket, uid_t uid, int error, const char *why)
 {
-	log_warning("who connects is refused: %s", why);
+	log_warning_of(uid, "who connects is refused: %s", why);
 	connection_farewell(socket, error, why);
 }
 
@@ -162,7 +162,7 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 	int r;
 
 	if (!c) {
-		refuse(socket, SHARE_ESYSTEM, out_of_memory);
+		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
 		let_go(socket, closing);
 		return;
 	}
@@ -182,14 +182,14 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 		if (r == -ESRCH)
 			connection_farewell(socket, SHARE_EACCES, why);
 		else
-			refuse(socket, r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
-			       why);
+			refuse(socket, LOG_UID_UNKNOWN,
+			       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
 		goto refuse;
 	}
 	c->admin = is_admin(b, &c->peer);
 	c->account = account_get(b->accounts, c->peer.uid);
 	if (!c->account) {
-		refuse(socket, SHARE_ESYSTEM, out_of_memory);
+		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
 		goto refuse;
 	}
 	if (!charge_connection(c)) {
@@ -198,12 +198,12 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 	}
 	r = take_slot(b, c);
 	if (r < 0) {
-		refuse(socket, SHARE_ESYSTEM,
+		refuse(socket, c->peer.uid, SHARE_ESYSTEM,
 		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
 		goto refuse;
 	}
 	if (start(c, socket, closing) < 0) {
-		refuse(socket, SHARE_ESYSTEM, out_of_memory);
+		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
 		if (!c->connection)
 			let_go(socket, closing);
 		client_free(c);

@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "broker/log.h"
+#include "broker/log_rate.h"
+#include "broker/log_sink.h"
 #include "broker/size.h"
 #include "broker/text.h"
 
@@ -69,6 +71,7 @@ static bool is_of_journal(int fd)
 void log_open(void)
 {
 	form = is_of_journal(STDERR_FILENO) ? FORM_JOURNAL : FORM_DATED;
+	log_sink_open();
 }
 
 /* "2026-11-22T14:03:07.123+0100 " */
@@ -97,20 +100,46 @@ static int write_head(char *out, size_t size, enum log_level level)
 	return n + snprintf(out + n, size - (size_t)n, "share-broker: %s: ", level_names[level]);
 }
 
-static void __attribute__((format(printf, 2, 0)))
-write_line(enum log_level level, const char *format, va_list args)
+static bool __attribute__((format(printf, 2, 0)))
+try_line(enum log_level level, const char *format, va_list args)
 {
 	char line[1280];
 	int n;
 
-	if (level > log_level)
-		return;
 	n = write_head(line, sizeof(line), level);
 	n += vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n] = '\n';
-	fwrite(line, 1, (size_t)n + 1, stderr); /* one write a line: stderr is unbuffered */
+	return log_sink_write(line, (size_t)n + 1); /* one write a line */
+}
+
+static bool __attribute__((format(printf, 2, 3)))
+try_text(enum log_level level, const char *format, ...)
+{
+	va_list args;
+	bool written;
+
+	va_start(args, format);
+	written = try_line(level, format, args);
+	va_end(args);
+	return written;
+}
+
+static uint64_t unwritten; /* lines that stderr has had no room for */
+
+static void __attribute__((format(printf, 2, 0)))
+write_line(enum log_level level, const char *format, va_list args)
+{
+	if (level > log_level)
+		return;
+	if (unwritten > 0 && try_text(LOG_LEVEL_WARNING,
+				      "stderr had no room for %" PRIu64 " line%s, which are left "
+				      "out here",
+				      unwritten, text_plural(unwritten)))
+		unwritten = 0;
+	if (unwritten > 0 || !try_line(level, format, args))
+		unwritten++;
 }
 
 #define LOG_FUNCTION(name, level)                \
@@ -139,6 +168,25 @@ void log_bug(const char *format, ...)
 		abort();
 }
 
+/* ------------------------------------------------------------------------------------------- */
+/* What users cause                                                                            */
+
+#define LOG_FUNCTION_OF(name, level)                             \
+	void log_##name##_of(uid_t uid, const char *format, ...) \
+	{                                                        \
+		va_list args;                                    \
+		if (level > log_level || !log_rate_user(uid))    \
+			return;                                  \
+		va_start(args, format);                          \
+		write_line(level, format, args);                 \
+		va_end(args);                                    \
+	}
+LOG_FUNCTION_OF(warning, LOG_LEVEL_WARNING)
+LOG_FUNCTION_OF(info, LOG_LEVEL_INFO)
+
+/* ------------------------------------------------------------------------------------------- */
+/* The broker                                                                                  */
+
 void log_start(const char *version, const char *socket, const char *config, size_t n_pools,
 	       const char *pools)
 {
@@ -151,6 +199,7 @@ void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients)
 {
 	uint64_t s = uptime_ms / 1000;
 
+	log_rate_end();
 	log_info("ends %s, after %" PRIu64 "d %02u:%02u:%02u; %" PRIu32 " client%s connected", why,
 		 s / 86400, (unsigned)(s / 3600 % 24), (unsigned)(s / 60 % 60), (unsigned)(s % 60),
 		 n_clients, text_plural(n_clients));
@@ -204,86 +253,71 @@ static struct list words_of(const struct holdings *h)
 
 void log_violation(const struct log_client *c, const char *what)
 {
-	log_warning(CLIENT_FORMAT " broke the protocol and is dropped: %s", CLIENT_WORDS(c), what);
+	log_warning_of(c->uid, CLIENT_FORMAT " broke the protocol and is dropped: %s",
+		       CLIENT_WORDS(c), what);
 }
 
 void log_lost(const struct log_client *c, const char *why)
 {
-	log_warning(CLIENT_FORMAT " is hung up on: %s", CLIENT_WORDS(c), why);
+	log_warning_of(c->uid, CLIENT_FORMAT " is hung up on: %s", CLIENT_WORDS(c), why);
 }
 
 void log_dropped(const struct log_client *c, uid_t by)
 {
-	log_info(CLIENT_FORMAT " is dropped, as uid %u asked for it", CLIENT_WORDS(c),
-		 (unsigned)by);
+	log_info_of(by, CLIENT_FORMAT " is dropped, as uid %u asked for it", CLIENT_WORDS(c),
+		    (unsigned)by);
 }
 
 void log_died(const struct log_client *c, const struct holdings *h)
 {
-	log_info(CLIENT_FORMAT " died holding %s", CLIENT_WORDS(c), words_of(h).text);
+	log_info_of(c->uid, CLIENT_FORMAT " died holding %s", CLIENT_WORDS(c), words_of(h).text);
 }
 
 void log_hung_up(const struct log_client *c, const struct holdings *h)
 {
-	log_info(CLIENT_FORMAT " hung up holding %s", CLIENT_WORDS(c), words_of(h).text);
+	log_info_of(c->uid, CLIENT_FORMAT " hung up holding %s", CLIENT_WORDS(c), words_of(h).text);
 }
 
 void log_quarantine(const struct log_client *c, const struct holdings *h)
 {
-	log_warning(CLIENT_FORMAT
-		    " is quarantined: its connection has ended, its process lives "
-		    "and keeps %s",
-		    CLIENT_WORDS(c), words_of(h).text);
+	log_warning_of(c->uid,
+		       CLIENT_FORMAT
+		       " is quarantined: its connection has ended, its process lives "
+		       "and keeps %s",
+		       CLIENT_WORDS(c), words_of(h).text);
 }
 
 void log_quarantine_over(const struct log_client *c, const struct holdings *h)
 {
-	log_info(CLIENT_FORMAT " has left quarantine: its process has ended, holding %s",
-		 CLIENT_WORDS(c), words_of(h).text);
+	log_info_of(c->uid, CLIENT_FORMAT " has left quarantine: its process has ended, holding %s",
+		    CLIENT_WORDS(c), words_of(h).text);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* What comes often                                                                            */
 
-#define REFUSALS_MS 60000
-
-static void limited(void (*say)(const char *format, ...), struct log_rate *rate, const char *what)
+void log_refusal(struct log_rate *rate, uid_t uid, const char *why)
 {
-	struct timespec t;
-	uint64_t now;
+	char also[80];
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-	if (now < rate->next_ms) {
-		rate->left_out++;
-		return;
-	}
-	if (rate->left_out)
-		say("%s (left out since the last line like this: %" PRIu64 ")", what,
-		    rate->left_out);
-	else
-		say("%s", what);
-	*rate = (struct log_rate){.next_ms = now + REFUSALS_MS};
-}
-
-void log_refusal(struct log_rate *rate, const char *why)
-{
-	limited(log_warning, rate, why);
+	if (log_rate_is_due(rate, also, sizeof(also)))
+		log_warning_of(uid, "%s%s", why, also);
 }
 
 void log_unpublished(struct log_rate *rate, const char *name, uid_t by)
 {
-	char text[512];
+	char also[80];
 
-	snprintf(text, sizeof(text), "name '%s' is unpublished, as uid %u asked for it", name,
-		 (unsigned)by);
-	limited(log_info, rate, text);
+	if (log_rate_is_due(rate, also, sizeof(also)))
+		log_info_of(by, "name '%s' is unpublished, as uid %u asked for it%s", name,
+			    (unsigned)by, also);
 }
 
 void log_full(struct log_rate *rate, const struct log_client *c, const char *why)
 {
-	char text[1024];
+	char also[80];
 
-	snprintf(text, sizeof(text), CLIENT_FORMAT " gets no memory: %s", CLIENT_WORDS(c), why);
-	log_refusal(rate, text);
+	if (log_rate_is_due(rate, also, sizeof(also)))
+		log_warning_of(c->uid, CLIENT_FORMAT " gets no memory: %s%s", CLIENT_WORDS(c), why,
+			       also);
 }

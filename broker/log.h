@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The broker's log: lines on stderr. Its only state is set once at the start: the level, and who
- * reads the lines. */
+/* The broker's log: lines on stderr, which nothing waits for. It keeps the level, who reads the
+ * lines, and how many of them each user has caused within a minute. */
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -22,6 +22,11 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, of what this user has caused: 200 lines a minute, the others are counted. */
+#define LOG_UID_UNKNOWN ((uid_t)-1)
+void log_warning_of(uid_t uid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_info_of(uid_t uid, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* An invariant is broken: the line says "BUG", and with $SHARE_ABORT_ON_BUG the broker aborts, so
  * that tests cannot miss it. */
@@ -55,12 +60,13 @@ void log_quarantine(const struct log_client *c, const struct holdings *h);
 void log_quarantine_over(const struct log_client *c, const struct holdings *h);
 
 /* What clients can have said as often as they like stands in the log once a minute, with how many
- * lines were left out before. Zeroed: there was none yet. */
+ * lines were left out before; and of each user no more than other lines. Zeroed: there was none
+ * yet. */
 struct log_rate {
 	uint64_t next_ms;
 	uint64_t left_out;
 };
-void log_refusal(struct log_rate *rate, const char *why);
+void log_refusal(struct log_rate *rate, uid_t uid, const char *why);
 /* By another client than the one that published it. */
 void log_unpublished(struct log_rate *rate, const char *name, uid_t by);
 void log_full(struct log_rate *rate, const struct log_client *c, const char *why);

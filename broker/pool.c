@@ -55,7 +55,8 @@ static void say_what_it_is(const struct pool *p)
 {
 	char limit[SIZE_TEXT_MAX];
 
-	log_info("pool '%s': %s; limit %s", p->name, p->choice.reason, size_round(p->limit, limit));
+	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
+		    size_round(p->limit, limit));
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
@@ -366,7 +367,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 		return;
 	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
 	if (!b->has_ended)
-		log_info("pool '%s' has ended", p->name);
+		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	LIST_REMOVE(p, link);
 	pool_grow_done(p);
 	suballocator_done(&p->suballocator);

@@ -319,8 +319,8 @@ void handle_pool_destroy(struct request *r)
 		request_fail(r, SHARE_EACCES, "%s", detail);
 		return;
 	}
-	log_info("pool '%s' is destroyed, as uid %u asked for it", p->name,
-		 (unsigned)r->client->peer.uid);
+	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,
+		    (unsigned)r->client->peer.uid);
 	trim_end(r->broker, p);
 	pool_destroy(r->broker, p);
 	request_done(r);

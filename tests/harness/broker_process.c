@@ -41,6 +41,7 @@ static struct {
 	int lifeline;
 	int descriptors; /* with one client */
 	unsigned descriptor_limit;
+	int other_log; /* 0: none */
 	const char *program;
 	bool unprivileged;
 	char directory[64];
@@ -80,6 +81,11 @@ void broker_without_privileges(void)
 void broker_use_program(const char *path)
 {
 	broker.program = path;
+}
+
+void broker_log_to(int fd)
+{
+	broker.other_log = fd;
 }
 
 const char *broker_socket(void)
@@ -166,7 +172,7 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	const char *directory = getenv("SHARE_TEST_BIN");
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(broker.log, STDERR_FILENO);
+	dup2(broker.other_log ? broker.other_log : broker.log, STDERR_FILENO);
 	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* whatever Criterion has open */
 	fcntl(listener, F_SETFD, 0);
 	fcntl(lifeline, F_SETFD, 0);

@@ -30,6 +30,8 @@ void broker_limit_descriptors(unsigned n);
 void broker_use_program(const char *path);
 /* That the kernel's limits are for it, too, though root has started it. */
 void broker_without_privileges(void);
+/* Its stderr, which broker_log() does not see then. */
+void broker_log_to(int fd);
 
 /* Its file is something else from now on; it is the broker that has to read it again. */
 void broker_write_config(const char *config);

@@ -29,7 +29,7 @@ TestSuite(log, .init = start);
 /* What was written since the last time. */
 static const char *written(void)
 {
-	static char text[4096];
+	static char text[1 << 14];
 	ssize_t n = pread(log_fd, text, sizeof(text) - 1, 0);
 
 	cr_assert(n >= 0 && ftruncate(log_fd, 0) == 0 && lseek(log_fd, 0, SEEK_SET) == 0);
@@ -41,21 +41,21 @@ Test(log, has_a_refusal_once_a_minute_and_counts_the_others)
 {
 	struct log_rate rate = {0}, other = {0};
 
-	log_refusal(&rate, "no");
+	log_refusal(&rate, 0, "no");
 	cr_assert_str_eq(written(), "share-broker: warning: no\n");
-	log_refusal(&rate, "no");
+	log_refusal(&rate, 0, "no");
 	clock_advance(59900);
-	log_refusal(&rate, "no, again");
+	log_refusal(&rate, 0, "no, again");
 	cr_assert_str_eq(written(), "");
-	log_refusal(&other, "not that either");
+	log_refusal(&other, 0, "not that either");
 	cr_assert_str_eq(written(), "share-broker: warning: not that either\n");
 	clock_advance(101);
-	log_refusal(&rate, "still not");
+	log_refusal(&rate, 0, "still not");
 	cr_assert_str_eq(written(),
 			 "share-broker: warning: still not (left out since the last "
 			 "line like this: 2)\n");
 	clock_advance(60001);
-	log_refusal(&rate, "no");
+	log_refusal(&rate, 0, "no");
 	cr_assert_str_eq(written(), "share-broker: warning: no\n");
 }
 
@@ -140,4 +140,70 @@ Test(log, tells_users_and_resources_apart)
 	account_unref(a);
 	account_unref(b);
 	accounts_free(accounts);
+}
+
+static int lines(const char *text, const char *what)
+{
+	int n = 0;
+
+	while ((text = strstr(text, what))) {
+		n++;
+		text += strlen(what);
+	}
+	return n;
+}
+
+static void say(uid_t uid, int times)
+{
+	for (int i = 0; i < times; i++)
+		log_info_of(uid, "so");
+}
+
+Test(log, has_200_lines_a_minute_of_a_user_and_says_how_many_more_there_were)
+{
+	const char *text;
+
+	say(1000, 200);
+	cr_assert_eq(lines(written(), "info: so\n"), 200);
+	say(1000, 300);
+	cr_assert_str_eq(written(),
+			 "share-broker: warning: uid 1000 caused 200 lines within a minute: more "
+			 "are left out until it is over, and counted\n");
+	say(1001, 1);
+	cr_assert_str_eq(written(), "share-broker: info: so\n");
+	clock_advance(60001);
+	say(1001, 1); /* whoever is the next */
+	cr_assert_str_eq(written(),
+			 "share-broker: warning: 300 lines that uid 1000 caused were left out\n"
+			 "share-broker: info: so\n");
+	say(1000, 201);
+	text = written();
+	cr_assert_eq(lines(text, "info: so\n"), 200);
+	cr_assert_eq(lines(text, "uid 1000 caused 200 lines"), 1);
+	log_stop("on SIGTERM", 0, 0);
+	cr_assert_str_eq(written(),
+			 "share-broker: warning: 1 line that uid 1000 caused was left out\n"
+			 "share-broker: info: ends on SIGTERM, after 0d 00:00:00; 0 clients "
+			 "connected\n");
+}
+
+/* Whoever has many uids, as root or by way of namespaces, gains no more than so many counts. */
+Test(log, counts_users_beyond_64_together)
+{
+	int n = 0;
+
+	for (uid_t uid = 0; uid < 200; uid++)
+		for (int i = 0; i < 4; i++) {
+			say(uid, 50);
+			n += lines(written(), "info: so\n");
+		}
+	cr_assert_eq(n, 65 * 200);
+}
+
+Test(log, does_not_count_what_its_level_leaves_out)
+{
+	log_set_level(LOG_LEVEL_WARNING);
+	say(1000, 1000);
+	log_warning_of(1000, "but this");
+	cr_assert_str_eq(written(), "share-broker: warning: but this\n");
 }
