@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _client
+from . import _core
 from ._core import Array
 
 
@@ -40,12 +40,11 @@ def array_of(thing: Any) -> Array:
     """
     if isinstance(thing, Array):
         return thing
-    address, dtype, shape, strides = _layout(thing)
-    if address:
-        for client in list(_client._open_clients):
-            found = None if client.closed else client._find(address, dtype, shape, strides)
-            if found is not None:
-                return found
+    found = _core._array_of(thing)
+    if found is NotImplemented:
+        found = _core._array_at(*_layout(thing))
+    if found is not None:
+        return found
     raise ValueError(
         "it does not lie in a pool: make it there (Pool.empty(), an allocator of libshare's), or "
         "copy it into one"

@@ -55,7 +55,7 @@ struct array *array_make(struct client *client, share_buffer *b, const share_ten
 	struct array *a = array_new(client, b, t, stream, on_gpu);
 
 	if (!a)
-		UNLOCKED(release_behind(b, stream.p));
+		UNLOCKED(release_behind(b, stream.p, NULL));
 	return a;
 }
 
@@ -116,8 +116,8 @@ static void end(struct array *a)
 		PyThreadState *state = PyEval_SaveThread();
 
 		for (struct recorded *r = a->recorded; r; r = r->next)
-			release_behind(share_retain(b), r->stream);
-		release_behind(b, a->stream);
+			r->owner = release_behind(share_retain(b), r->stream, r->owner);
+		a->owner = release_behind(b, a->stream, a->owner);
 		PyEval_RestoreThread(state);
 	}
 	if (b)

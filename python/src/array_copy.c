@@ -81,6 +81,7 @@ int array_get_buffer(PyObject *self, Py_buffer *out, int flags)
 	e->entry = (struct by_address){.client = a->client->handle.p,
 				       .b = share_retain(a->b),
 				       .stream = a->stream,
+				       .owner = Py_XNewRef(a->owner),
 				       .on_gpu = a->on_gpu};
 	by_address_add(&e->entry);
 	for (uint32_t i = 0; i < a->t.ndim; i++) {
@@ -106,12 +107,15 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 {
 	struct array *a = (struct array *)self;
 	struct exported *e = b->internal;
+	PyObject *owner;
 
 	if (!e)
 		return;
+	owner = e->entry.owner;
 	by_address_remove(&e->entry);
 	if (a->generation == process_generation())
-		UNLOCKED(release_behind(e->entry.b, e->entry.stream));
+		UNLOCKED(owner = release_behind(e->entry.b, e->entry.stream, owner));
+	Py_XDECREF(owner);
 	handle_leave(&e->client->handle);
 	free(e);
 }

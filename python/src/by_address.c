@@ -60,13 +60,13 @@ static bool holds(share_buffer *b, const void *address)
 	return start != 0 && at >= start && at - start < share_size(b);
 }
 
-bool by_address_find(share_client *client, const void *address, struct by_address *out)
+bool by_address_find(const void *address, struct by_address *out)
 {
 	struct by_address *l;
 
 	pthread_mutex_lock(&lock);
 	for (l = first; l; l = l->next)
-		if (l->client == client && holds(l->b, address))
+		if (holds(l->b, address))
 			break;
 	if (l) {
 		*out = *l;

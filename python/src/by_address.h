@@ -15,13 +15,16 @@ struct by_address {
 	struct by_address *next, **back;
 	share_client *client;
 	share_buffer *b;
-	void *stream;
+	void *stream,
+	    *owner; /* a PyObject that the stream ends with, or NULL; this has a reference */
 	bool on_gpu;
 };
 
 void by_address_add(struct by_address *l);
 void by_address_remove(struct by_address *l);
-/* Into @out, with a reference of its own to its buffer, what holds the byte at @address. */
-bool by_address_find(share_client *client, const void *address, struct by_address *out);
+/* Into @out, with a reference of its own to its buffer, what holds the byte at @address. The owner
+ * of its stream is borrowed: it stays as long as the caller has the GIL, as it takes that to let
+ * go. */
+bool by_address_find(const void *address, struct by_address *out);
 
 #endif

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-#include "python/src/by_address.h"
 #include "python/src/core.h"
+
+static struct client *clients;
 
 static void give_up(void *p)
 {
@@ -36,7 +37,17 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return raise_error(r);
 	}
 	handle_init(&self->handle, "client", c, give_up);
+	self->next = clients;
+	clients = self;
 	return (PyObject *)self;
+}
+
+struct client *client_with(share_client *p)
+{
+	for (struct client *c = clients; c; c = c->next)
+		if (c->handle.p == p && handle_is_usable(&c->handle))
+			return (struct client *)Py_NewRef((PyObject *)c);
+	return NULL;
 }
 
 static void dealloc(PyObject *o)
@@ -46,6 +57,11 @@ static void dealloc(PyObject *o)
 
 	if (self->weak)
 		PyObject_ClearWeakRefs(o);
+	for (struct client **at = &clients; *at; at = &(*at)->next)
+		if (*at == self) {
+			*at = self->next;
+			break;
+		}
 	handle_close(&self->handle);
 	PyObject_Free(o);
 	Py_DECREF(type);
@@ -492,56 +508,6 @@ static PyObject *fence_stats(PyObject *o, PyObject *ignored)
 	    (unsigned long long)stats.host_waits, "parked", (unsigned long long)stats.parked);
 }
 
-PyDoc_STRVAR(find_doc,
-	     "_find(address, dtype, shape, strides)\n--\n\n"
-	     "The Array that begins at that address, which a framework has from this client; None: "
-	     "it\nhas none. strides are in elements, None: in C order.");
-static PyObject *find(PyObject *o, PyObject *args)
-{
-	struct client *self = (struct client *)o;
-	PyObject *address, *dtype, *shape, *strides;
-	share_tensor t = SHARE_TENSOR_INIT;
-	struct by_address found;
-	struct array *array;
-	uint64_t at, extent;
-	uint32_t code;
-	int n, r;
-
-	if (!PyArg_ParseTuple(args, "OOOO:_find", &address, &dtype, &shape, &strides) ||
-	    !arg_uint64(address, &at) || !dtype_from(dtype, &code))
-		return NULL;
-	n = shape_from(shape, t.shape);
-	if (n < 0)
-		return NULL;
-	r = share_tensor_init(&t, code, (uint32_t)n, t.shape);
-	if (r == 0 && strides != Py_None && shape_from(strides, t.strides) != n &&
-	    !PyErr_Occurred())
-		r = SHARE_EINVAL;
-	if (PyErr_Occurred())
-		return NULL;
-	if (r != 0)
-		return raise_error(r);
-	if (!handle_enter(&self->handle))
-		return NULL;
-	if (!by_address_find(self->handle.p, (void *)(uintptr_t)at, &found)) {
-		handle_leave(&self->handle);
-		Py_RETURN_NONE;
-	}
-	t.offset = at - (uintptr_t)share_ptr(found.b);
-	r = share_tensor_extent(&t, &extent);
-	if (r != 0 || extent > share_size(found.b)) {
-		UNLOCKED(share_release(found.b, found.stream));
-		handle_leave(&self->handle);
-		if (r != 0)
-			return raise_error(r);
-		PyErr_SetString(PyExc_ValueError, "it goes beyond its buffer");
-		return NULL;
-	}
-	array = array_make(self, found.b, &t, (struct stream){found.stream, NULL}, found.on_gpu);
-	handle_leave(&self->handle);
-	return (PyObject *)array;
-}
-
 bool client_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
@@ -552,7 +518,6 @@ bool client_ready(PyObject *module)
 	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, lookup_doc},
 	    {"unpublish", unpublish, METH_O, unpublish_doc},
 	    {"_names", names, METH_O, NULL},
-	    {"_find", find, METH_VARARGS, find_doc},
 	    {"_inspect", inspect, METH_O, NULL},
 	    {"_import", import, METH_VARARGS, import_doc},
 	    {"_revoke", revoke_token, METH_VARARGS, NULL},

@@ -140,6 +140,12 @@ struct stream {
 /* What @given is; when it is left out (NULL): for memory of a GPU the stream on which a framework
  * works in this thread, else @home. False with an exception. */
 bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out);
+/* Of a stream of the GPU @ordinal that a framework named by its number: what has to live as long as
+ * it, borrowed, where that framework says. */
+PyObject *stream_owner(void *p, int ordinal);
+/* Lets go of an owner (or NULL) without the GIL, in any thread: it goes with the interpreter's next
+ * turn, and stays when there is none any more. */
+void stream_drop(void *owner);
 /* The stream of a share_host_stream object; NULL with an exception. */
 void *host_stream_of(PyObject *o);
 
@@ -155,7 +161,18 @@ PyObject *fence_query(PyObject *module, PyObject *args);
 struct client {
 	PyObject_HEAD struct handle handle;
 	PyObject *weak;
+	struct client *next; /* of all there are */
 };
+
+/* The one that is open with that handle: a new reference, or NULL without an exception. */
+struct client *client_with(share_client *p);
+
+/* find.c: functions of the module. The Array that lies at (address, dtype, shape, strides), in
+ * which strides are in elements, None: in C order; and the one that a tensor lies in,
+ * NotImplemented when its type does not say in C where that is. None: in none of a client that is
+ * open. */
+PyObject *find_at(PyObject *module, PyObject *args);
+PyObject *find_of(PyObject *module, PyObject *thing);
 
 struct pool {
 	PyObject_HEAD struct handle handle;
@@ -190,8 +207,9 @@ static inline uint32_t dtype_size(uint32_t dtype)
 /* array.c and its friends                                                                     */
 
 /* Without the GIL, in any thread: gives a reference up behind the work on @stream, now or, where
- * the stream does not take a signal just now, with a later one. release.c. */
-void release_behind(share_buffer *b, void *stream);
+ * the stream does not take a signal just now, with a later one. @owner of the stream, or NULL, is
+ * the answer when it is not needed any more; NULL: its reference was kept. release.c. */
+void *release_behind(share_buffer *b, void *stream, void *owner);
 /* The same with the GIL, for what takes no time; false: it has to be done without. */
 bool release_at_once(share_buffer *b);
 

@@ -38,7 +38,7 @@ static void end(struct lent *l)
 {
 	by_address_remove(&l->entry);
 	if (l->generation == process_generation())
-		release_behind(l->entry.b, l->entry.stream);
+		stream_drop(release_behind(l->entry.b, l->entry.stream, l->entry.owner));
 	free(l);
 }
 
@@ -66,7 +66,7 @@ static void fill(struct array *a, struct dl_tensor *t, int64_t *shape, int64_t *
 
 /* With a reference of its own; NULL with an exception. To find out what is wanted may have taken
  * other code of the program's, which has given the array up since. */
-static struct lent *lend(struct array *a, void *stream, bool versioned)
+static struct lent *lend(struct array *a, struct stream stream, bool versioned)
 {
 	size_t n = a->t.ndim * sizeof(a->t.shape[0]);
 	struct dl_tensor *t;
@@ -81,7 +81,8 @@ static struct lent *lend(struct array *a, void *stream, bool versioned)
 	}
 	l->entry = (struct by_address){.client = a->client->handle.p,
 				       .b = share_retain(a->b),
-				       .stream = stream,
+				       .stream = stream.p,
+				       .owner = Py_XNewRef(stream.owner),
 				       .on_gpu = a->on_gpu};
 	by_address_add(&l->entry);
 	l->generation = process_generation();
@@ -186,8 +187,9 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 	    "__dlpack__", {"stream", "max_version", "dl_device", "copy", NULL}, 0, 1, {NULL}};
 	struct array *a = (struct array *)self;
 	bool ordered, versioned;
+	void *consumer;
 	PyObject *given[4], *capsule;
-	void *stream = NULL;
+	struct stream stream = array_home(a);
 	struct lent *l;
 
 	if (!args_spread(&s, args, n, names, given)) {
@@ -207,13 +209,12 @@ PyObject *array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 	if (!may_be_lent(a, versioned))
 		return NULL;
 	if (a->on_gpu) {
-		if (!consumer_stream(given[0], &stream, &ordered) ||
-		    (ordered && !array_order(a, stream)))
+		if (!consumer_stream(given[0], &consumer, &ordered) ||
+		    (ordered && !array_order(a, consumer)))
 			return NULL;
-		if (!ordered)
-			stream = a->stream;
-	} else {
-		stream = a->stream;
+		if (ordered)
+			stream =
+			    (struct stream){consumer, stream_owner(consumer, array_ordinal(a))};
 	}
 	l = lend(a, stream, versioned);
 	if (!l)
@@ -242,7 +243,7 @@ PyObject *array_lend(PyObject *self, PyObject *ignored)
 	(void)ignored;
 	if (!array_is_usable(a))
 		return NULL;
-	l = lend(a, a->stream, true);
+	l = lend(a, array_home(a), true);
 	if (!l)
 		return NULL;
 	capsule = PyCapsule_New(l, HELD, held_gone);
@@ -278,7 +279,7 @@ static int managed_from(void *object, struct dl_versioned **out)
 
 	if (!array_check(object) || !array_is_usable(a) || !may_be_lent(a, true))
 		return -1;
-	l = lend(a, a->stream, true);
+	l = lend(a, array_home(a), true);
 	if (!l)
 		return -1;
 	*out = &l->as.versioned;

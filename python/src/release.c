@@ -2,8 +2,8 @@
 
 /*
  * The end of a reference, for destructors: they cannot fail. A stream that is being captured takes
- * no signal, so what is to be released behind it waits here until another release comes by. A
- * stream that is gone has nothing on it any more, so it is as none.
+ * no signal, so what is to be released behind it waits here until another release comes by, and
+ * with it what owns the stream: to the driver, one that was destroyed is a wild pointer.
  *
  * It knows nothing of Python: the deleter of a DLPack tensor runs in any thread, perhaps with no
  * interpreter left.
@@ -18,13 +18,14 @@
 struct later {
 	struct later *next;
 	share_buffer *b;
-	void *stream;
+	void *stream, *owner;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct later *first;
 
-void release_behind(share_buffer *b, void *stream);
+void *release_behind(share_buffer *b, void *stream, void *owner);
+void stream_drop(void *owner);
 bool release_at_once(share_buffer *b);
 
 /* 0 when it is given up, whatever became of it. */
@@ -37,13 +38,13 @@ static int try(share_buffer *b, void *stream)
 	return r == SHARE_ENOTSUP ? r : 0;
 }
 
-static void put_off(share_buffer *b, void *stream)
+static void put_off(share_buffer *b, void *stream, void *owner)
 {
 	struct later *l = malloc(sizeof(*l));
 
-	if (!l) /* its memory stays until the process ends */
+	if (!l) /* it all stays until the process ends */
 		return;
-	*l = (struct later){.b = b, .stream = stream};
+	*l = (struct later){.b = b, .stream = stream, .owner = owner};
 	pthread_mutex_lock(&lock);
 	l->next = first;
 	first = l;
@@ -60,8 +61,10 @@ static void try_again(void)
 	pthread_mutex_unlock(&lock);
 	for (; all; all = next) {
 		next = all->next;
-		if (try(all->b, all->stream) != 0)
-			put_off(all->b, all->stream);
+		if (try(all->b, all->stream) == 0)
+			stream_drop(all->owner);
+		else
+			put_off(all->b, all->stream, all->owner);
 		free(all);
 	}
 }
@@ -71,10 +74,12 @@ bool release_at_once(share_buffer *b)
 	return !__atomic_load_n(&first, __ATOMIC_RELAXED) && share_try_release(b) == 0;
 }
 
-void release_behind(share_buffer *b, void *stream)
+void *release_behind(share_buffer *b, void *stream, void *owner)
 {
 	if (__atomic_load_n(&first, __ATOMIC_RELAXED))
 		try_again();
-	if (try(b, stream) != 0)
-		put_off(b, stream);
+	if (try(b, stream) == 0)
+		return owner;
+	put_off(b, stream, owner);
+	return NULL;
 }

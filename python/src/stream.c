@@ -5,6 +5,8 @@
  * or a number. Nothing is imported for it: who has such an object has its framework.
  */
 
+#include <stdlib.h>
+
 #include "python/src/core.h"
 
 /* A number, or an object that has or is one (of ctypes, of cuda-bindings). */
@@ -155,4 +157,61 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 		good = explicit_from(now, out) && keep_for_now(now);
 	Py_DECREF(now);
 	return good;
+}
+
+PyObject *stream_owner(void *p, int ordinal)
+{
+	const struct stream none = {NULL, NULL};
+	const uintptr_t per_thread = 2; /* the driver's own have the numbers up to this */
+	struct stream now;
+
+	if ((uintptr_t)p <= per_thread)
+		return NULL;
+	if (!stream_from(NULL, true, ordinal, none, &now)) {
+		PyErr_Clear();
+		return NULL;
+	}
+	return now.p == p ? now.owner : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Owners that are let go of where Python must not be called                                   */
+
+struct dropped {
+	struct dropped *next;
+	PyObject *owner;
+};
+
+static struct dropped *dropped;
+
+static int drop_all(void *ignored)
+{
+	struct dropped *all = __atomic_exchange_n(&dropped, NULL, __ATOMIC_ACQUIRE), *next;
+
+	(void)ignored;
+	for (; all; all = next) {
+		next = all->next;
+		Py_DECREF(all->owner);
+		free(all);
+	}
+	return 0;
+}
+
+void stream_drop(void *owner)
+{
+	struct dropped *d;
+
+	if (!owner || !Py_IsInitialized())
+		return;
+	d = malloc(sizeof(*d));
+	if (!d)
+		return;
+	d->owner = owner;
+	d->next = __atomic_load_n(&dropped, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&dropped, &d->next, d, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+	/* When the interpreter has too many calls before it, the next owner takes this one along.
+	 */
+	(void)Py_AddPendingCall(drop_all, NULL);
 }

@@ -87,7 +87,7 @@ void share_torch_free(void *address, ssize_t size, int device, void *stream)
 	if (!block)
 		return;
 	by_address_remove(&block->entry);
-	release_behind(block->entry.b, stream);
+	release_behind(block->entry.b, stream, NULL);
 	free(block);
 }
 

@@ -141,7 +141,7 @@ static void end_box(struct mailbox *box)
 
 	while ((l = take(box))) {
 		if (l->b)
-			release_behind(l->b, NULL);
+			release_behind(l->b, NULL, NULL);
 		free(l);
 	}
 	close(box->fd);

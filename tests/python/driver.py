@@ -47,4 +47,5 @@ class Driver:
             until(lambda: self.idle(stream))
         for stream in self.streams:
             self.lib.cuStreamDestroy_v2(stream)
+        self.lib.cuCtxSetCurrent(None)
         self.lib.cuDevicePrimaryCtxRelease_v2(0)

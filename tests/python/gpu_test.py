@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import libshare
+from driver import Driver
 
 
 @pytest.fixture(params=["vmm", "mempool"])
@@ -52,6 +53,41 @@ def test_a_stream_that_nobody_named_lives_as_long_as_what_is_on_it(pool, monkeyp
     gc.collect()
     assert first() is None
     b.release()
+
+
+@pytest.mark.parametrize("how", ["_lend", "__dlpack__", "dlpack_by_number", "array_of", "memory in use"])
+def test_a_stream_lives_as_long_as_what_others_have_on_it(pool, monkeypatch, how):
+    driver = Driver()
+
+    class Stream:
+        ptr = driver.stream()
+
+    now = [Stream()]
+    ended = weakref.ref(now[0])
+    if how == "dlpack_by_number":  # as from_dlpack() of CuPy names it: the one that is current there
+        cuda = types.SimpleNamespace(get_current_stream=lambda: now[0])
+        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+        a = pool.empty(4, stream=None)
+        lent = a.__dlpack__(stream=Stream.ptr)
+    else:
+        a = pool.empty(4, stream=now[0])
+        lent = a.__dlpack__(stream=-1) if how == "__dlpack__" else a._lend()
+    if how == "array_of":
+        kept = lent
+        lent = libshare.array_of(types.SimpleNamespace(
+            __cuda_array_interface__={"data": (a.ptr, False), "typestr": "|u1", "shape": (4,), "version": 3}))
+        del kept
+    elif how == "memory in use":  # the Array was given up, what it lent was not
+        a.release()
+    now[0] = Stream()
+    pool.empty(1).release()  # on that one, where it is the current one
+    del a
+    gc.collect()
+    assert ended() is not None
+    del lent
+    gc.collect()
+    assert ended() is None
+    driver.end()
 
 
 def test_the_host_is_kept_out(pool):
@@ -112,6 +148,7 @@ def test_streams_of_a_framework_are_found(pool, monkeypatch):
             return types.SimpleNamespace(cuda_stream=2)
 
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=Cuda()))
+    monkeypatch.setattr(libshare._streams, "_number_of_torch", None)
     a = pool.alloc(10)
     a.publish("g")
     a.release()
@@ -127,6 +164,7 @@ def test_host_memory_is_looked_up_while_a_framework_works_on_a_gpu(client, pool,
     cuda = types.SimpleNamespace(is_initialized=lambda: True,
                                  current_stream=lambda device: types.SimpleNamespace(cuda_stream=2))
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(libshare._streams, "_number_of_torch", None)
     with client.pool("host", kind="host") as host:
         host.array(b"here").publish("h")
         assert bytes(client.lookup("h")) == b"here"
@@ -136,6 +174,7 @@ def test_host_memory_is_looked_up_while_a_framework_works_on_a_gpu(client, pool,
 
 BROKER_ENDS = """
 import libshare
+from driver import Driver
 from driver import Driver
 
 owner = libshare.connect("embedded")

@@ -143,16 +143,16 @@ def test_what_a_forked_child_inherits_may_end_there(broker, client, pool):
                 mine = [p.array(np.arange(4)) for _ in range(4)]
                 held = [memoryview(m) for m in mine] + [np.from_dlpack(m) for m in mine]
                 for m in mine:
-                    assert c._find(m.ptr, "int64", (4,), None).id == m.id
-                assert c._find(4096, "int64", (4,), None) is None
+                    assert libshare._core._array_at(m.ptr, "int64", (4,), None).id == m.id
+                assert libshare._core._array_at(4096, "int64", (4,), None) is None
                 del held
-                assert c._find(mine[0].ptr, "int64", (4,), None) is None
+                assert libshare._core._array_at(mine[0].ptr, "int64", (4,), None) is None
             os._exit(0)
         except BaseException:
             traceback.print_exc()
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert client._find(a.ptr, "int64", (4,), None).id == a.id
+    assert libshare._core._array_at(a.ptr, "int64", (4,), None).id == a.id
     assert np.array_equal(lent[1], np.arange(4))
 
 
