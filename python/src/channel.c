@@ -142,7 +142,7 @@ PyDoc_STRVAR(
     "Send an Array of the channel's pool, or None, with its dtype, shape, strides and offset, "
     "and meta (as\nJSON) or data (bytes): what goes with the memory is data_max bytes at most. "
     "The message has a reference\nof its own. Work that consumers enqueue comes after what was "
-    "enqueued on the stream before.\n\n"
+    "enqueued on the stream before; without an\nArray that is so for a stream that is named.\n\n"
     "timeout: for room, where the channel waits for that. give: release(stream) in the same "
     "step; views and\nexports of the Array keep it.\n\n"
     "TimedOut, NotReady: no room. InvalidArgument: another pool, or too much data.");
@@ -164,7 +164,8 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 		return NULL;
 	if (out.array)
 		home = array_home(out.array);
-	if (!stream_from(given[3], self->on_gpu, -1, home, &stream)) {
+	/* bytes are copied now: only memory has work on it that nobody named */
+	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream)) {
 		outgoing_end(&out);
 		return NULL;
 	}

@@ -107,6 +107,12 @@ static void settle_array(struct message *m)
 	Py_DECREF((PyObject *)a);
 }
 
+/* Of what came without memory nothing is left to be done on a stream. */
+static struct stream home_of(const struct message *m)
+{
+	return m->m.buffer ? (struct stream){m->stream, m->owner} : (struct stream){NULL, NULL};
+}
+
 static int acknowledge(struct message *m, void *stream)
 {
 	int r;
@@ -128,7 +134,7 @@ static void dealloc(PyObject *o)
 	if (m->weak)
 		PyObject_ClearWeakRefs(o);
 	if (m->m.channel && !m->done && m->generation == process_generation())
-		acknowledge(m, m->stream);
+		acknowledge(m, home_of(m).p);
 	else
 		settle_array(m);
 	finish(m);
@@ -149,7 +155,7 @@ int message_ack(struct message *m, PyObject *given)
 		PyErr_SetString(PyExc_ValueError, "the message is being answered");
 		return -1;
 	}
-	if (!stream_from(given, m->of->on_gpu, -1, (struct stream){m->stream, m->owner}, &stream))
+	if (!stream_from(given, m->of->on_gpu && m->m.buffer, -1, home_of(m), &stream))
 		return -1;
 	m->users++;
 	r = acknowledge(m, stream.p);
