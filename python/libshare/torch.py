@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from . import _core
+from . import _core, _streams
 from ._core import Array, Client, Pool
 from ._find import array_of
 from ._pickle import client_of
@@ -43,13 +43,19 @@ from .weights import sources_of as _sources_of
 __all__ = ["array_of", "attach_weights", "collect", "empty", "empty_like", "install", "lookup", "mem_pool",
            "publish", "publish_weights", "tensor_of", "to_pool", "Weights"]
 
+_LEGACY = 1  # the default stream's name in DLPack
+
 
 def tensor_of(array: Array) -> torch.Tensor:
     """The Array as a tensor: the same memory, which it keeps. Of one that is read-only torch cannot
     be told so; it is refused (BufferError) unless the Array has readonly_ok: a store to it through
     torch ends the process (host memory) or its context (vmm).
     """
-    return torch.from_dlpack(array)
+    stream = _streams.of_torch(array.__dlpack_device__()[1]) if array.on_gpu else None
+    if stream is None:
+        return torch.from_dlpack(array)
+    # The same, but for how torch finds its current stream, which takes it longer than all the rest.
+    return torch.from_dlpack(array.__dlpack__(stream=stream or _LEGACY))
 
 
 def empty(pool: Pool, shape: Any, dtype: torch.dtype | None = None, **stream: Any) -> torch.Tensor:

@@ -41,6 +41,8 @@ def _receive(consumer: libshare.Consumer, spin: bool) -> libshare.Message:
 def _shared_other(address: str, spin: bool) -> None:
     import torch
 
+    import libshare.torch
+
     client = libshare.connect(address)
     pool = client.pool("bench")
     kind = "spin" if spin else "wait"
@@ -52,7 +54,7 @@ def _shared_other(address: str, spin: bool) -> None:
             except libshare.PeerGone:
                 return
             with m:
-                tensor = torch.from_dlpack(m.array)
+                tensor = libshare.torch.tensor_of(m.array)
                 tx.send(data=_NUMBER.pack(tensor.numel()))
                 found = int(tensor[-1])
                 del tensor
