@@ -72,10 +72,12 @@ static int remove_stale(const char *path, const struct sockaddr_un *address)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EEXIST;
-	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* whoever has no room for one more listens all the same: not waited for */
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (probe < 0)
 		return -errno;
-	if (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0)
+	if (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
+	    errno == EAGAIN)
 		return -EADDRINUSE;
 	if (errno != ECONNREFUSED)
 		return errno == EPROTOTYPE ? -EADDRINUSE : -errno;
@@ -83,14 +85,32 @@ static int remove_stale(const char *path, const struct sockaddr_un *address)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-static int bind_and_listen(const char *path, const struct sockaddr_un *address, mode_t mode)
+/* A socket in the file system gets the mode that the descriptor has, less the umask. To change it
+ * by its path afterwards would be to change whatever somebody has put there meanwhile. */
+static int bind_with_mode(int fd, const struct sockaddr_un *address, mode_t mode)
+{
+	mode_t before;
+	int r;
+
+	if (fchmod(fd, mode) < 0)
+		return -errno;
+	before = umask(0);
+	r = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+	umask(before);
+	return r;
+}
+
+static int bind_and_listen(const struct sockaddr_un *address, mode_t mode)
 {
 	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int taken;
+	int taken, r;
 
-	/* the mode is set before anybody can connect */
-	if (fd < 0 || bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ||
-	    chmod(path, mode) < 0 || listen(fd, BACKLOG) < 0)
+	if (fd < 0)
+		return -errno;
+	r = bind_with_mode(fd, address, mode);
+	if (r < 0)
+		return r;
+	if (listen(fd, BACKLOG) < 0)
 		return -errno;
 	taken = fd;
 	fd = -1;
@@ -110,7 +130,7 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 	if (r == 0) {
 		r = remove_stale(path, &address);
 		if (r == 0)
-			r = bind_and_listen(path, &address, mode);
+			r = bind_and_listen(&address, mode);
 		if (r < 0)
 			*lock_fd = fd_close(*lock_fd);
 	}

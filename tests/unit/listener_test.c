@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Making the socket: beside others who want the same place, and whatever they put there. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "broker/listener.h"
+
+static char directory[64], path[80], lock_path[96], secret[80];
+static char error[256];
+static int lock_fd = -1;
+
+static void start(void)
+{
+	strcpy(directory, "/tmp/share-listener-XXXXXX");
+	cr_assert_not_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/socket", directory);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	snprintf(secret, sizeof(secret), "%s/secret", directory);
+}
+
+static void stop(void)
+{
+	unlink(path);
+	unlink(lock_path);
+	unlink(secret);
+	rmdir(directory);
+}
+
+TestSuite(listener, .init = start, .fini = stop, .timeout = 30);
+
+static mode_t mode_of(const char *file)
+{
+	struct stat st;
+
+	cr_assert(stat(file, &st) == 0);
+	return st.st_mode & 07777;
+}
+
+/* Somebody who is quicker: where a socket was bound there is a link at once. */
+static const char *link_to;
+int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
+
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+	int r = __real_bind(fd, address, size);
+
+	if (r == 0 && link_to)
+		cr_assert(unlink(path) == 0 && symlink(link_to, path) == 0);
+	return r;
+}
+
+Test(listener, the_socket_has_the_mode_that_is_asked_for_whatever_the_umask)
+{
+	static const mode_t modes[] = {0600, 0660, 0666, 0777};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		umask(i % 2 ? 0077 : 0);
+		int fd = listener_bind(path, modes[i], &lock_fd, error, sizeof(error));
+
+		cr_assert(fd >= 0, "%s", error);
+		cr_assert_eq(mode_of(path), modes[i]);
+		cr_assert_eq(umask(0), i % 2 ? 0077 : 0);
+		close(fd);
+		close(lock_fd);
+		cr_assert(unlink(path) == 0);
+	}
+}
+
+Test(listener, a_link_that_somebody_puts_there_changes_the_mode_of_nothing_else)
+{
+	FILE *f = fopen(secret, "we");
+	int fd;
+
+	cr_assert(f && fclose(f) == 0 && chmod(secret, 0600) == 0);
+	link_to = secret;
+	fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
+	cr_assert_eq(mode_of(secret), 0600);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Of another program, or of a broker whose lock somebody has removed. */
+Test(listener, one_that_listens_and_has_no_room_for_more_is_left_alone)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int other = socket(AF_UNIX, SOCK_SEQPACKET, 0), n = 0;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	cr_assert(bind(other, (struct sockaddr *)&address, sizeof(address)) == 0);
+	cr_assert(listen(other, 0) == 0);
+	while (connect(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0),
+		       (struct sockaddr *)&address, sizeof(address)) == 0)
+		cr_assert_lt(n++, 100);
+	cr_assert_eq(errno, EAGAIN);
+	cr_assert_eq(listener_bind(path, 0666, &lock_fd, error, sizeof(error)), -EADDRINUSE);
+	cr_assert_not_null(strstr(error, "a broker is serving there already"));
+	cr_assert_eq(access(path, F_OK), 0);
+}
