@@ -178,7 +178,9 @@ bool request_name(struct request *r, const struct wire_bytes *name)
 {
 	if (text_is_valid_name(name->data, name->size))
 		return true;
-	request_fail(r, SHARE_EINVAL, "a name is 1 to %d bytes of UTF-8 without control characters",
+	request_fail(r, SHARE_EINVAL,
+		     "a name is 1 to %d bytes of UTF-8 without control characters or others that "
+		     "cannot be seen",
 		     SHARE_NAME_MAX);
 	return false;
 }

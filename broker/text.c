@@ -53,9 +53,25 @@ static size_t decode(const unsigned char *p, size_t size, uint32_t *out)
 	return 0;
 }
 
-static bool is_control(uint32_t c)
+/* Control characters; and those that nobody sees but that make a text look like another one: what
+ * turns the direction of writing round, has no width, or ends a line or paragraph (U+202E in a name
+ * shows "gnp.exe" as "exe.png"). */
+static bool is_unseen(uint32_t c)
 {
-	return c < 0x20 || (c >= 0x7f && c <= 0x9f);
+	static const struct {
+		uint32_t first, last;
+	} ranges[] = {
+	    {0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},     {0x34f, 0x34f},
+	    {0x61c, 0x61c},     {0x115f, 0x1160},   {0x17b4, 0x17b5}, {0x180b, 0x180f},
+	    {0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x206f}, {0x3164, 0x3164},
+	    {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
+	    {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+		if (c >= ranges[i].first && c <= ranges[i].last)
+			return true;
+	return false;
 }
 
 bool text_is_utf8(const void *data, size_t size)
@@ -80,7 +96,7 @@ bool text_is_valid_name(const void *data, size_t size)
 		return false;
 	for (size_t i = 0, n; i < size; i += n) {
 		n = decode(p + i, size - i, &c);
-		if (n == 0 || is_control(c))
+		if (n == 0 || is_unseen(c))
 			return false;
 	}
 	return true;
@@ -97,13 +113,14 @@ char *text_printable(const char *text, char *out, size_t size)
 	while (left > 0) {
 		uint32_t c;
 		size_t n = decode(p, left, &c);
-		char shown[8];
+		char shown[12];
 		size_t length = n;
 
 		if (n == 0)
 			length = (size_t)snprintf(shown, sizeof(shown), "\\x%02x", p[0]);
-		else if (is_control(c))
-			length = (size_t)snprintf(shown, sizeof(shown), "\\u%04x", (unsigned)c);
+		else if (is_unseen(c))
+			length = (size_t)snprintf(shown, sizeof(shown),
+						  c > 0xffff ? "\\U%08x" : "\\u%04x", (unsigned)c);
 		else
 			memcpy(shown, p, n);
 

@@ -738,7 +738,8 @@ int share_metadata_get(share_buffer *b, char **out);
 /* Names                                                                                       */
 
 /*
- * A name leads to a buffer. It is 1 to SHARE_NAME_MAX bytes of UTF-8 without control characters;
+ * A name leads to a buffer. It is 1 to SHARE_NAME_MAX bytes of UTF-8 without control characters
+ * and others that nobody sees (U+202E, U+200B);
  * "/" has no meaning beyond the prefixes people choose. Everyone who may use the buffer's pool can
  * see the name. It belongs to the user who published it: others get SHARE_EACCES when they publish
  * or unpublish it.
@@ -776,7 +777,7 @@ typedef struct share_publish_options {
  * can replace or remove it.
  *
  * @param b       the buffer
- * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters
+ * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters and the like
  * @param stream  where the buffer was worked on
  * @retval SHARE_EACCES  another user has published the name
  * @retval SHARE_EQUOTA  as many names, or with a tensor as much metadata, as this user may have

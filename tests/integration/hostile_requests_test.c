@@ -176,6 +176,7 @@ static const struct wire_bytes bad_names[] = {
     {"a\0b", 3},
     {"\x7f", 1},
     {"\xc2\x85", 2},         /* a control character of two bytes */
+    {"\xe2\x80\xae", 3},     /* from right to left, from here on */
     {"\xff", 1},             /* never in UTF-8 */
     {"\xc0\x80", 2},         /* NUL in two bytes */
     {"\xe2\x82", 2},         /* cut off */

@@ -131,6 +131,28 @@ Test(text, names_have_no_control_characters)
 	cr_assert_not(name("a\xff"));
 }
 
+/* They turn the direction round, have no width, or end a line. */
+static const char *const unseen[] = {
+    "\xe2\x80\xae" /* U+202E */, "\xe2\x81\xa6" /* U+2066 */, "\xe2\x81\xa9" /* U+2069 */,
+    "\xe2\x80\x8b" /* U+200B */, "\xe2\x80\x8f" /* U+200F */, "\xe2\x80\xa8" /* U+2028 */,
+    "\xe2\x80\xa9" /* U+2029 */, "\xef\xbb\xbf" /* U+FEFF */, "\xe2\x81\xa0" /* U+2060 */,
+    "\xd8\x9c" /* U+061C */,     "\xc2\xad" /* U+00AD */,     "\xe3\x85\xa4" /* U+3164 */,
+};
+
+Test(text, names_have_nothing_that_makes_them_look_like_others)
+{
+	char text[8];
+
+	for (size_t i = 0; i < sizeof(unseen) / sizeof(unseen[0]); i++) {
+		snprintf(text, sizeof(text), "a%sb", unseen[i]);
+		cr_assert_not(name(text), "%zu", i);
+	}
+	cr_assert_not(name("a\xf3\xa0\x81\xa1")); /* U+E0061, a tag */
+	/* their neighbours are seen */
+	cr_assert(name("\xe2\x80\x8a \xe2\x80\x90 \xe2\x80\xa7 \xe2\x80\xb0 \xe2\x81\xb0"));
+	cr_assert(name("\xd8\x9b \xc2\xac \xc2\xae \xef\xbb\xbc"));
+}
+
 Test(text, printable_text_is_shown_as_it_is)
 {
 	char out[32];
@@ -147,6 +169,8 @@ Test(text, control_characters_and_bytes_that_are_no_text_are_escaped)
 			 "\\u001b[2J\\u000a\\u007f");
 	cr_assert_str_eq(text_printable("\xc2\x9b", out, sizeof(out)), "\\u009b");
 	cr_assert_str_eq(text_printable("a\xff\xc3z", out, sizeof(out)), "a\\xff\\xc3z");
+	cr_assert_str_eq(text_printable("gpj\xe2\x80\xaegnp", out, sizeof(out)), "gpj\\u202egnp");
+	cr_assert_str_eq(text_printable("\xf3\xa0\x81\xa1", out, sizeof(out)), "\\U000e0061");
 }
 
 Test(text, what_does_not_fit_is_cut_between_characters)
