@@ -32,6 +32,7 @@ struct accounts {
 	LIST_HEAD(, account) list; /* one a user with something to its name: few */
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
+	uint64_t descriptors, max_descriptors; /* in use, of all users and of nobody's pools */
 };
 
 int accounts_new(const struct config *config, struct accounts **out)
@@ -43,6 +44,7 @@ int accounts_new(const struct config *config, struct accounts **out)
 	LIST_INIT(&a->list);
 	a->config = config;
 	accounts_limit_fds(a, 1024);
+	a->max_descriptors = UINT64_MAX / 2;
 	*out = a;
 	return 0;
 }
@@ -51,7 +53,7 @@ void accounts_free(struct accounts *accounts)
 {
 	if (!accounts)
 		return;
-	if (!LIST_EMPTY(&accounts->list))
+	if (!LIST_EMPTY(&accounts->list) || accounts->descriptors)
 		log_bug("an account outlives the broker");
 	free(accounts);
 }
@@ -106,17 +108,36 @@ void account_unref(struct account *a)
 	free(a);
 }
 
+static uint64_t descriptors_left(const struct accounts *all)
+{
+	return all->max_descriptors > all->descriptors ? all->max_descriptors - all->descriptors
+						       : 0;
+}
+
+uint64_t account_limit(const struct account *a, enum limit_kind resource)
+{
+	uint64_t limit = a->limits->max[resource], most;
+
+	if (resource != LIMIT_DESCRIPTORS)
+		return limit;
+	/* who takes so many more has as many as are left then */
+	most = (a->used[resource] + descriptors_left(a->all)) / 2;
+	return limit < most ? limit : most;
+}
+
 static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
 {
 	if (amount > limit || a->used[resource] > limit - amount)
 		return false;
 	a->used[resource] += amount;
+	if (resource == LIMIT_DESCRIPTORS)
+		a->all->descriptors += amount;
 	return true;
 }
 
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
 {
-	return add_up_to(a, resource, amount, a->limits->max[resource]);
+	return add_up_to(a, resource, amount, account_limit(a, resource));
 }
 
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
@@ -127,6 +148,8 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 		amount = a->used[resource];
 	}
 	a->used[resource] -= amount;
+	if (resource == LIMIT_DESCRIPTORS)
+		a->all->descriptors -= amount;
 }
 
 /* Behind a number; behind a size, where there is but one. */
@@ -146,15 +169,24 @@ static const struct {
     [LIMIT_EVENTS] = {"event", "events"},
     [LIMIT_CHANNELS] = {"membership in channels", "memberships in channels"},
     [LIMIT_FENCES] = {"fence", "fences"},
+    [LIMIT_SEGMENTS] = {"segment", "segments"},
+    [LIMIT_DESCRIPTORS] = {"descriptor of the broker's", "descriptors of the broker's"},
 };
 
 void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
 		    size_t size)
 {
-	uint64_t limit = a->limits->max[resource];
+	uint64_t limit = account_limit(a, resource);
 	char bytes[SIZE_TEXT_MAX];
 
-	if (nouns[resource].many)
+	if (limit < a->limits->max[resource])
+		snprintf(detail, size,
+			 "uid %u has %" PRIu64 " of the broker's %" PRIu64
+			 " descriptors, and may not have more than it leaves to others, %" PRIu64
+			 " now: raise the broker's RLIMIT_NOFILE%s",
+			 (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
+			 descriptors_left(a->all), also);
+	else if (nouns[resource].many)
 		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
 			 (unsigned)a->uid, limit,
 			 limit == 1 ? nouns[resource].one : nouns[resource].many, also);
@@ -172,7 +204,7 @@ bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, 
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t beyond)
 {
-	uint64_t limit = a->limits->max[resource];
+	uint64_t limit = account_limit(a, resource);
 
 	if (!add_up_to(a, resource, amount, limit > UINT64_MAX - beyond ? limit : limit + beyond))
 		return false;
@@ -244,9 +276,24 @@ uint64_t account_used(const struct account *a, enum limit_kind resource)
 	return a->used[resource];
 }
 
-uint64_t account_limit(const struct account *a, enum limit_kind resource)
+void accounts_share_descriptors(struct accounts *a, uint64_t descriptors)
 {
-	return a->limits->max[resource];
+	a->max_descriptors = descriptors;
+}
+
+uint64_t accounts_descriptors(const struct accounts *a)
+{
+	return a->descriptors;
+}
+
+void accounts_take_descriptors(struct accounts *a, uint64_t n)
+{
+	a->descriptors += n;
+}
+
+void accounts_give_descriptors(struct accounts *a, uint64_t n)
+{
+	a->descriptors -= n;
 }
 
 uid_t account_uid(const struct account *a)

@@ -66,7 +66,19 @@ bool account_may_send_fds(const struct account *a, size_t n, size_t part);
 void account_fds_sent(struct account *a, size_t n);
 void account_fds_received(struct account *a, size_t n);
 
+/*
+ * The broker's descriptors, which are everybody's: nobody gets more of them than are left for
+ * others. So one user has half of them at most, of two greedy ones each has a third, and whoever
+ * comes finds as many as each of those before has.
+ */
+void accounts_share_descriptors(struct accounts *a, uint64_t descriptors);
+/* For what is nobody's; the caller bounds it. */
+void accounts_take_descriptors(struct accounts *a, uint64_t n);
+void accounts_give_descriptors(struct accounts *a, uint64_t n);
+uint64_t accounts_descriptors(const struct accounts *a); /* in use, with those */
+
 uint64_t account_used(const struct account *a, enum limit_kind resource);
+/* Of descriptors, what it is now: others' count as well. */
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
 uid_t account_uid(const struct account *a);
 /* That of the lowest uid from @uid on; NULL: there is none. */

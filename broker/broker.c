@@ -36,7 +36,8 @@
 #define LOOK_AGAIN_MS     20
 #define LOOK_AGAIN_MAX_MS 320
 #define FDS_AHEAD_MAX     128
-#define LOOK_AT           4096 /* blocks */
+#define DESCRIPTORS_MAX   (UINT32_C(1) << 30) /* where the system sets no limit */
+#define LOOK_AT           4096                /* blocks */
 
 uint64_t broker_now_ms(void)
 {
@@ -157,22 +158,23 @@ void broker_watch_gpus(struct broker *b)
 		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
-/* A segment costs two descriptors, a client four: half for each. Memberships in channels are of
- * clients and cost three, and one for the channel: at most half of their half. */
+/* A quarter is for the broker itself: agents, what waits to be sent or closed. The others are
+ * shared between users (account.h); the configuration's pools, whose segments cost two and are
+ * nobody's, have half of all at most. */
 static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;
 
-	b->max_segments = b->max_members = b->max_closing = SIZE_MAX;
-	b->max_fds_ahead = FDS_AHEAD_MAX;
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
-		return;
-	b->max_segments = limit.rlim_cur / 4;
-	b->max_members = limit.rlim_cur / 16;
-	b->max_closing = limit.rlim_cur / 8;
+	b->n_descriptors = DESCRIPTORS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < b->n_descriptors)
+		b->n_descriptors = limit.rlim_cur;
+	b->max_nobodys_segments = b->n_descriptors / 4;
+	b->max_members = b->n_descriptors / 16;
+	b->max_closing = b->n_descriptors / 8;
 	/* as many as those may be in flight, of all clients together: then nobody gets any */
-	if (b->max_fds_ahead > limit.rlim_cur / 64)
-		b->max_fds_ahead = limit.rlim_cur / 64;
+	b->max_fds_ahead = FDS_AHEAD_MAX;
+	if (b->max_fds_ahead > b->n_descriptors / 64)
+		b->max_fds_ahead = b->n_descriptors / 64;
 }
 
 int broker_new(struct config *config, struct broker **out)
@@ -224,9 +226,10 @@ int broker_new(struct config *config, struct broker **out)
 		r = devices_init(b);
 	if (r == 0)
 		r = accounts_new(config, &b->accounts);
-	if (r == 0)
-		accounts_limit_fds(b->accounts,
-				   b->max_segments > SIZE_MAX / 4 ? SIZE_MAX : 4 * b->max_segments);
+	if (r == 0) {
+		accounts_limit_fds(b->accounts, b->n_descriptors);
+		accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_descriptors / 4);
+	}
 	if (r == 0)
 		r = configure_pools(b);
 	if (r < 0)

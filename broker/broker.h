@@ -56,7 +56,8 @@ struct broker {
 	struct accounts *accounts;
 	struct listener *listener;
 	struct closer *closer;
-	size_t max_closing; /* sockets that wait for it: they cost descriptors */
+	size_t n_descriptors; /* that this process may have */
+	size_t max_closing;   /* sockets that wait for it: they cost descriptors */
 	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
@@ -83,14 +84,14 @@ struct broker {
 	struct devices devices;
 	struct park_list woken; /* more requests than fit into a turn of the loop */
 	struct event *waker;
-	LIST_HEAD(, child) children;            /* told to end */
-	LIST_HEAD(, scrub) scrubs;              /* of devices' memory */
-	struct slab segments;                   /* struct segment */
-	uint64_t next_address;                  /* of segments that lie the same everywhere */
-	size_t n_active_segments, max_segments; /* those that cost descriptors */
-	struct slab blocks;                     /* struct block */
-	struct slab buffers;                    /* struct buffer */
-	struct slab leases;                     /* struct lease */
+	LIST_HEAD(, child) children; /* told to end */
+	LIST_HEAD(, scrub) scrubs;   /* of devices' memory */
+	struct slab segments;        /* struct segment */
+	uint64_t next_address;       /* of segments that lie the same everywhere */
+	size_t n_nobodys_segments, max_nobodys_segments; /* of the configuration's pools */
+	struct slab blocks;                              /* struct block */
+	struct slab buffers;                             /* struct buffer */
+	struct slab leases;                              /* struct lease */
 	struct table lease_table;
 
 	struct name_tree names;

@@ -213,6 +213,9 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)
 		e = config_fail(r, place, "%s is less than the smallest segment (64KiB)",
 				size_format(c->default_pool_limit, shown));
+	if (e == 0 && c->default_pool_limit > POOL_MAX_LIMIT)
+		e = config_fail(r, place, "%s is not possible (at most 128TiB)",
+				size_format(c->default_pool_limit, shown));
 	if (e == 0)
 		e = read_agent_timeout(r, CONFIG_KEY(NULL, "agent_timeout_ms"), document, c);
 	if (e != 0)

@@ -34,6 +34,8 @@ enum limit_kind {
 	LIMIT_EVENTS,   /* interprocess events leased */
 	LIMIT_CHANNELS, /* memberships in channels */
 	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
+	LIMIT_SEGMENTS, /* of pools that it has created */
+	LIMIT_DESCRIPTORS, /* of the broker: what clients, their pools and channels cost it */
 	LIMIT_KINDS,
 };
 

@@ -37,6 +37,8 @@ static const struct {
     [LIMIT_EVENTS] = {"events", 1024, false, false},
     [LIMIT_CHANNELS] = {"channels", 1024, false, false},
     [LIMIT_FENCES] = {"fences", 4194304, false, false},
+    [LIMIT_SEGMENTS] = {"segments", 16384, false, false},
+    [LIMIT_DESCRIPTORS] = {"descriptors", 65536, false, false},
 };
 
 const char *limit_name(enum limit_kind kind)

@@ -29,6 +29,8 @@ static const struct suballocator_ops gate_ops = {
 
 uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
 {
+	if (limit == UINT64_MAX)
+		limit = pool_config_highest_limit(p->segment_size);
 	/* what was left to defaults was made with the host in mind */
 	return p->device && limit > p->device->total ? p->device->total : limit;
 }
@@ -250,7 +252,7 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
 		/* it can have no more now: then there is what work of others still runs on */
 		if (p->reuse == SHARE_REUSE_GATE &&
-		    (r == SHARE_ENOMEM || (r == POOL_LATER && !p->growing)) &&
+		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA || (r == POOL_LATER && !p->growing)) &&
 		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
 				   out)) {
 			count(p, *out);

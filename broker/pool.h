@@ -57,6 +57,7 @@ struct pool {
 	/* segments of devices are made by agents, which takes its time */
 	bool growing;
 	uint64_t growing_size, growing_least, growing_address;
+	struct segment_cost growing_cost;
 	struct park_id growing_for; /* which request cannot do with less than the least */
 	uint64_t full_until_ms;     /* the device had no memory: do not ask again before */
 	struct park_list waits; /* requests that need what is being made, unmapped, or reached */

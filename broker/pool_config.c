@@ -122,6 +122,13 @@ static int check_reuse(const struct config_reader *r, const struct config_path *
 	return config_fail(r, CONFIG_KEY(path, "reuse"), "%u is not an enum share_reuse", p->reuse);
 }
 
+uint64_t pool_config_highest_limit(uint64_t segment_size)
+{
+	segment_size += -segment_size % SEGMENT_GRANULE;
+	return segment_size < POOL_MAX_LIMIT / POOL_MAX_SEGMENTS ? segment_size * POOL_MAX_SEGMENTS
+								 : POOL_MAX_LIMIT;
+}
+
 /* In the order in which one number limits the next. */
 static int check_sizes(const struct config_reader *r, const struct config_path *path,
 		       struct pool_config *p, uint64_t default_limit)
@@ -131,16 +138,24 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 
 	if (p->limit == 0)
 		p->limit = default_limit;
+	if (p->limit == UINT64_MAX)
+		p->limit = pool_config_highest_limit(p->segment_size ? p->segment_size
+								     : DEFAULT_SEGMENT_SIZE);
 	if (p->limit < MIN_SEGMENT_SIZE)
 		return config_fail(r, place, "%s is less than the smallest segment (%s)",
 				   size_tell(p->limit, one), size_tell(MIN_SEGMENT_SIZE, other));
+	if (p->limit > POOL_MAX_LIMIT)
+		return config_fail(r, place, "%s is not possible (at most %s)",
+				   size_tell(p->limit, one), size_tell(POOL_MAX_LIMIT, other));
 
 	/* A small pool is no contradiction as long as nobody has asked for large segments. */
 	place = CONFIG_KEY(path, "segment_size");
 	if (p->segment_size == 0 && p->limit < DEFAULT_SEGMENT_SIZE)
 		p->segment_size = p->limit - p->limit % SEGMENT_GRANULE;
 	else if (p->segment_size == 0)
-		p->segment_size = DEFAULT_SEGMENT_SIZE;
+		p->segment_size = p->limit / POOL_MAX_SEGMENTS < DEFAULT_SEGMENT_SIZE
+				      ? DEFAULT_SEGMENT_SIZE
+				      : p->limit / POOL_MAX_SEGMENTS;
 	if (p->segment_size < MIN_SEGMENT_SIZE || p->segment_size > MAX_SEGMENT_SIZE)
 		return config_fail(r, place, "%s is not possible (64KiB to 1TiB)",
 				   size_tell(p->segment_size, one));
@@ -148,6 +163,11 @@ static int check_sizes(const struct config_reader *r, const struct config_path *
 	if (p->segment_size > p->limit)
 		return config_fail(r, place, "%s is more than the pool's limit (%s)",
 				   size_tell(p->segment_size, one), size_tell(p->limit, other));
+
+	if (p->limit / p->segment_size > POOL_MAX_SEGMENTS)
+		return config_fail(
+		    r, place, "%s is too small for the pool's limit of %s (at most %d segments)",
+		    size_tell(p->segment_size, one), size_tell(p->limit, other), POOL_MAX_SEGMENTS);
 
 	place = CONFIG_KEY(path, "alignment");
 	if (p->alignment == 0)

@@ -15,6 +15,9 @@
 
 /** Bytes. No pool can have a lower limit, since there would be no room for a segment in it. */
 #define POOL_MIN_LIMIT UINT64_C(65536)
+/** Nor a higher one, which no process could map, nor more segments than this. */
+#define POOL_MAX_LIMIT    (UINT64_C(128) << 40)
+#define POOL_MAX_SEGMENTS 262144
 
 /** What a pool is asked to be, by the file or by a client. */
 struct pool_config {
@@ -43,6 +46,9 @@ struct pool_config {
  */
 int pool_config_validate(struct pool_config *p, uint64_t default_limit, char *error,
 			 size_t error_size);
+
+/** The highest limit with segments of that size, which a limit of UINT64_MAX stands for. */
+uint64_t pool_config_highest_limit(uint64_t segment_size);
 
 /** "gate", "clean" or "scrub". */
 const char *pool_reuse_name(uint32_t reuse);

@@ -102,20 +102,22 @@ void pool_remove_segment(struct pool *p, struct segment *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* 0 or -ENOMEM; takes @memory over on success. */
+/* 0 or -ENOMEM; takes @memory and @cost over on success. */
 static int add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
-		       struct segment **out)
+		       struct segment_cost *cost, struct segment **out)
 {
 	struct segment *s;
 	int r;
 
-	r = segment_new(b, p, memory, &s);
+	r = segment_new(b, p, memory, cost, &s);
 	if (r < 0)
 		return r;
 	r = suballocator_add_region(&p->suballocator, &s->region, memory->recipe.size);
 	if (r < 0) {
 		s->memory.fd = s->memory.fd_readonly = -1; /* stay the caller's */
 		s->memory.kept = NULL;
+		*cost = s->cost;
+		s->cost = (struct segment_cost){.n_nobodys = 0};
 		segment_free(b, s);
 		return r;
 	}
@@ -126,9 +128,10 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 	return 0;
 }
 
-static int grow_host(struct broker *b, struct pool *p, uint64_t size, uint64_t address,
+static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct segment_cost *cost,
 		     char *detail, size_t detail_size)
 {
+	uint64_t address = p->flags & SHARE_POOL_SAME_ADDRESS ? segment_find_address(b, size) : 0;
 	struct memory_segment memory;
 	struct memory_fault fault;
 	struct segment *s;
@@ -140,7 +143,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, uint64_t a
 			 fault.text);
 		return r;
 	}
-	r = add_segment(b, p, &memory, &s);
+	r = add_segment(b, p, &memory, cost, &s);
 	if (r < 0) {
 		memory_host_exporter.destroy(&memory);
 		snprintf(detail, detail_size, "the broker is out of memory");
@@ -156,7 +159,7 @@ static agent_answer on_segment;
 
 /* For nobody in particular, until somebody parks. */
 static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
-			   char *detail, size_t detail_size)
+			   struct segment_cost *cost, char *detail, size_t detail_size)
 {
 	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_CREATE};
 
@@ -179,6 +182,8 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	p->growing_least = least;
 	p->growing_for = (struct park_id){0};
 	p->growing_address = m.agent_segment_create.address;
+	p->growing_cost = *cost;
+	*cost = (struct segment_cost){.n_nobodys = 0};
 	p->reserved += size;
 	return POOL_LATER;
 }
@@ -222,7 +227,7 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 		agent_distrust(p->device->agent, "made something else than it was asked for");
 		return SHARE_EDEVICE;
 	}
-	if (add_segment(b, p, &memory, &s) < 0) {
+	if (add_segment(b, p, &memory, &p->growing_cost, &s) < 0) {
 		/* the agent's share of it goes with the agent, as nobody is left to name it */
 		fd_close(memory.fd);
 		snprintf(detail, size, "the broker is out of memory");
@@ -240,6 +245,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	struct broker *b = p->device->broker;
 	uint64_t size = p->growing_size, least = p->growing_least;
 	const struct park_id asker = p->growing_for;
+	struct segment_cost cost;
 	char detail[1024];
 	int r = error;
 
@@ -253,12 +259,15 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 		r = SHARE_EDEVICE;
 	if (r != 0)
 		p->reserved -= size;
+	cost = p->growing_cost;
+	p->growing_cost = (struct segment_cost){.n_nobodys = 0};
 	/* a full device may still have room for what is needed now */
 	if (r == SHARE_ENOMEM && size > least &&
-	    ask_for_segment(b, p, least, least, detail, sizeof(detail)) == POOL_LATER) {
+	    ask_for_segment(b, p, least, least, &cost, detail, sizeof(detail)) == POOL_LATER) {
 		p->growing_for = asker;
 		return;
 	}
+	segment_cost_return(b, &cost);
 	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
 		p->full_until_ms = broker_now_ms() + FULL_MS;
 		r = 0;
@@ -338,6 +347,8 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 {
 	const struct memory_kind *kind = p->choice.kind;
 	uint64_t least = round_up(size, p->granularity), want = p->segment_size, left;
+	struct segment_cost cost;
+	int r;
 
 	if (p->growing)
 		return POOL_LATER;
@@ -366,13 +377,11 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 			 p->device->uuid, p->name);
 		return SHARE_ENOMEM;
 	}
-	/* descriptors are everybody's: clients must still be able to connect */
-	if (b->n_active_segments >= b->max_segments) {
-		snprintf(detail, detail_size,
-			 "pool '%s' needs another segment, but the broker has no descriptors left "
-			 "for it: use larger segments, or raise its RLIMIT_NOFILE",
-			 p->name);
-		return SHARE_ENOMEM;
+	if (segment_cost_take(p, &cost, NULL, 0) != 0) {
+		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
+		r = segment_cost_take(p, &cost, detail, detail_size);
+		if (r != 0)
+			return r;
 	}
 	if (want < least)
 		want = least;
@@ -380,9 +389,8 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 		want = left;
 	if (kind->segment_max && want > kind->segment_max)
 		want = kind->segment_max;
-	if (p->device)
-		return ask_for_segment(b, p, want, least, detail, detail_size);
-	return grow_host(b, p, want,
-			 p->flags & SHARE_POOL_SAME_ADDRESS ? segment_find_address(b, want) : 0,
-			 detail, detail_size);
+	r = p->device ? ask_for_segment(b, p, want, least, &cost, detail, detail_size)
+		      : grow_host(b, p, want, &cost, detail, detail_size);
+	segment_cost_return(b, &cost);
+	return r;
 }

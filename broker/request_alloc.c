@@ -266,7 +266,7 @@ void handle_alloc(struct request *r)
 	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
 		       sizeof(detail));
-	if (e == SHARE_ENOMEM && may_wait_for_others(r, p, NULL, waited))
+	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA) && may_wait_for_others(r, p, NULL, waited))
 		e = pool_wait(p, TRIM_SLICE_MS);
 	if (e == POOL_LATER)
 		park_for_memory(r, p);

@@ -8,6 +8,7 @@
  */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +47,76 @@ struct segment *segment_find(struct broker *b, uint64_t id)
 	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
 }
 
+/* Host memory has a second one, for readers. */
+static uint32_t descriptors_of(const struct pool *pool)
+{
+	return pool->device ? 1 : 2;
+}
+
+static int take_nobodys(struct pool *pool, struct segment_cost *out, char *detail,
+			size_t detail_size)
+{
+	struct broker *b = pool->broker;
+
+	if (b->n_nobodys_segments >= b->max_nobodys_segments) {
+		if (detail)
+			snprintf(detail, detail_size,
+				 "pool '%s' needs another segment, but the configuration's pools "
+				 "have all "
+				 "%zu that the broker has descriptors for: use larger segments, or "
+				 "raise "
+				 "its RLIMIT_NOFILE",
+				 pool->name, b->max_nobodys_segments);
+		return SHARE_EQUOTA;
+	}
+	b->n_nobodys_segments++;
+	out->n_nobodys = descriptors_of(pool);
+	accounts_take_descriptors(b->accounts, out->n_nobodys);
+	return 0;
+}
+
+int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail, size_t detail_size)
+{
+	struct account *account = pool->charge.account;
+	enum limit_kind lacks = LIMIT_SEGMENTS;
+	char also[160];
+
+	*out = (struct segment_cost){.n_nobodys = 0};
+	if (!account)
+		return take_nobodys(pool, out, detail, detail_size);
+	if (charge_take(&out->segment, account, LIMIT_SEGMENTS, 1)) {
+		if (charge_take(&out->descriptors, account, LIMIT_DESCRIPTORS,
+				descriptors_of(pool)))
+			return 0;
+		lacks = LIMIT_DESCRIPTORS;
+		charge_return(&out->segment);
+	}
+	if (!detail)
+		return SHARE_EQUOTA;
+	snprintf(also, sizeof(also),
+		 "; its pool '%.64s' needs another segment: larger ones are fewer", pool->name);
+	account_refuse(account, lacks, also, detail, detail_size);
+	return SHARE_EQUOTA;
+}
+
+static void return_descriptors(struct broker *b, struct segment_cost *cost)
+{
+	charge_return(&cost->descriptors);
+	if (cost->n_nobodys == 0)
+		return;
+	accounts_give_descriptors(b->accounts, cost->n_nobodys);
+	b->n_nobodys_segments--;
+	cost->n_nobodys = 0;
+}
+
+void segment_cost_return(struct broker *b, struct segment_cost *cost)
+{
+	return_descriptors(b, cost);
+	charge_return(&cost->segment);
+}
+
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
-		struct segment **out)
+		struct segment_cost *cost, struct segment **out)
 {
 	struct segment *s;
 	uint32_t index;
@@ -61,7 +130,8 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->index = index;
 	s->pool = pool;
 	s->state = SEGMENT_ACTIVE;
-	b->n_active_segments++;
+	s->cost = *cost;
+	*cost = (struct segment_cost){.n_nobodys = 0};
 	*out = s;
 	return 0;
 }
@@ -99,7 +169,7 @@ void segment_free(struct broker *b, struct segment *s)
 	else
 		memory_host_exporter.destroy(&s->memory);
 	tell_agent(s);
-	b->n_active_segments -= s->state == SEGMENT_ACTIVE;
+	segment_cost_return(b, &s->cost);
 	s->in_use = 0;
 	/* a slot whose generations are used up is never used again */
 	if (s->generation < UINT32_MAX)
@@ -216,7 +286,7 @@ void segment_retire(struct broker *b, struct segment *s)
 		close_descriptors(s);
 	else
 		r = memory_host_discard(&s->memory);
-	b->n_active_segments--;
+	return_descriptors(b, &s->cost);
 	if (r < 0)
 		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
 			    s->pool->name, strerror(-r));

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "broker/account.h"
 #include "broker/suballocator.h"
 #include "memory/export.h"
 
@@ -25,6 +26,12 @@ struct pool;
 
 #define SEGMENT_KEEP 8 /* bytes */
 
+/* What a segment costs whoever has made its pool: taken before there is one. */
+struct segment_cost {
+	struct charge segment, descriptors;
+	uint32_t n_nobodys; /* descriptors, of a pool of the configuration */
+};
+
 struct segment {
 	/* these two survive in the slab */
 	uint32_t generation;
@@ -40,6 +47,7 @@ struct segment {
 	uint32_t importers;   /* clients that have its descriptor */
 	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
 	enum segment_state state;
+	struct segment_cost cost;
 };
 
 /* What a client has of a segment, a byte for each, by segment index. */
@@ -49,9 +57,15 @@ enum segment_possession {
 	SEGMENT_ASKED = 1 << 2,
 };
 
-/* Takes @memory over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
+/* 0, or SHARE_EQUOTA with a sentence (@detail NULL: without, and not in the log either): a limit is
+ * reached, or the descriptors for what is nobody's are used up. */
+int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail,
+		      size_t detail_size);
+void segment_cost_return(struct broker *b, struct segment_cost *cost);
+
+/* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
-		struct segment **out);
+		struct segment_cost *cost, struct segment **out);
 
 void segment_free(struct broker *b, struct segment *s);
 

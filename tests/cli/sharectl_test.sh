@@ -17,6 +17,7 @@ normalise()
 			-e 's/^(uptime +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
 			-e 's/"(pid|uptime_ms|requests|connections|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
+			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
 			-e "s/ $user\$/ USER/"
 }
 
@@ -30,6 +31,7 @@ golden_processes()
 				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
 				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
 				-e "s/^$user ([a-z]+ )/USER \1/" \
+				-e 's/^(USER descriptors [0-9]+) [0-9]+$/\1 N/' \
 				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g' \
 				-e 's/ [0-9]+>/ PID>/g' -e 's/>[0-9]+/>PID/g'
 	}

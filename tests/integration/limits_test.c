@@ -375,3 +375,122 @@ Test(limits, bytes_of_memory_on_which_work_runs)
 	check_ok(share_release(allocate(clean, 65536, NULL), NULL));
 	share_pool_close(clean);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is the broker's and everybody's                                                        */
+
+#define ALICE 4711
+#define BOB   4712
+
+static void start_with_segments(void)
+{
+	fixture_start_with("{\"limits\": {\"segments\": 3}, \"pools\": []}");
+	first = connect_as("first");
+}
+
+static void stop_segments(void)
+{
+	share_disconnect(first);
+	fixture_stop();
+}
+
+TestSuite(limits_of_segments, .init = start_with_segments, .fini = stop_segments, .timeout = 60);
+
+static share_pool *pool_of_small_segments(share_client *c, const char *name)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p;
+
+	options.kind = "host";
+	options.limit = 64 << 20;
+	options.segment_size = 65536;
+	options.release_threshold = SHARE_KEEP_NONE;
+	check_ok(share_pool_create(c, name, &options, &p));
+	return p;
+}
+
+Test(limits_of_segments, over_all_pools_that_a_user_has_created)
+{
+	share_pool *a = pool_of_small_segments(first, "a"), *b = pool_of_small_segments(first, "b");
+	share_buffer *buffers[3], *none = NULL;
+
+	buffers[0] = allocate(a, 65536, NULL);
+	buffers[1] = allocate(b, 65536, NULL);
+	buffers[2] = allocate(b, 65536, NULL);
+	check_eq(used_of(first, "segments"), 3);
+	check_error(share_alloc(b, 65536, NULL, &none), SHARE_EQUOTA);
+	check_detail("3 segments");
+	check_detail("'b' needs another segment");
+	check_ok(share_release(buffers[0], NULL));
+	share_pool_close(a);
+	settle(first, s.segments == 2);
+	buffers[0] = allocate(b, 65536, NULL);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(buffers[i], NULL));
+	share_pool_close(b);
+	settle(first, s.segments == 0);
+	check_eq(used_of(first, "segments"), 0);
+}
+
+static const char for_all[] = "{\"create_pools\": [\"*\"], \"pools\": []}";
+
+static void start_with_few(void)
+{
+	skip_unless_root();
+	broker_limit_descriptors(256);
+	fixture_start_with(for_all);
+	first = connect_as("witness");
+}
+
+TestSuite(limits_of_descriptors, .init = start_with_few, .fini = stop_segments, .timeout = 120);
+
+/* As many segments as it gets, in pools as large as they may be. */
+static void takes_all_segments(struct child *self, void *data)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	const uid_t *uid = data;
+	share_buffer *b;
+	share_client *c;
+	share_pool *p;
+	int r = 0, n = 0;
+
+	child_become(*uid, 0);
+	c = child_connect("greedy");
+	options.kind = "host";
+	options.limit = UINT64_C(1) << 32;
+	options.segment_size = 65536;
+	check_ok(share_pool_create(c, *uid == ALICE ? "alice" : "bob", &options, &p));
+	while (r == 0)
+		r = share_alloc(p, 65536, NULL, &b), n += r == 0;
+	check_error(r, SHARE_EQUOTA);
+	check_detail("descriptors");
+	check_detail("RLIMIT_NOFILE");
+	child_point_with(self, "took all", &n, sizeof(n));
+}
+
+Test(limits_of_descriptors, who_takes_all_segments_leaves_others_as_many)
+{
+	struct child *alice, *bob;
+	share_buffer *b, *more[4];
+	share_pool *p;
+	int alices, bobs;
+
+	alice = child_start(takes_all_segments, &(uid_t){ALICE});
+	child_wait_with(alice, "took all", &alices, sizeof(alices));
+	check(alices > 30);
+	p = pool_of_small_segments(first, "mine");
+	b = allocate(p, 65536, NULL);
+	bob = child_start(takes_all_segments, &(uid_t){BOB});
+	child_wait_with(bob, "took all", &bobs, sizeof(bobs));
+	check(bobs >= alices / 3);
+	/* and so does the second one */
+	check_ok(share_release(b, NULL));
+	for (int i = 0; i < 4; i++)
+		more[i] = allocate(p, 65536, NULL);
+	share_disconnect(connect_as("another"));
+	child_kill(alice);
+	child_kill(bob);
+	for (int i = 0; i < 4; i++)
+		check_ok(share_release(more[i], NULL));
+	share_pool_close(p);
+}

@@ -100,11 +100,13 @@ static const struct {
      "{\"limits\": {\"connections\": 1, \"leases\": 2, \"names\": 3, \"tokens\": 4, \"watches\": "
      "5, "
      "\"waits\": 6, \"pools\": 7, \"metadata\": 8, \"unsent\": 9, \"events\": 10, "
-     "\"channels\": 11, \"fences\": 12}}",
+     "\"channels\": 11, \"fences\": 12, "
+     "\"segments\": 13, \"descriptors\": 14}}",
      "limits.connections: 1024 -> 1\nlimits.leases: 4194304 -> 2\nlimits.names: 65536 -> 3\n"
      "limits.tokens: 65536 -> 4\nlimits.watches: 1024 -> 5\nlimits.waits: 4096 -> 6\n"
      "limits.pools: 64 -> 7\nlimits.metadata: 64MiB -> 8\nlimits.unsent: 16MiB -> 9\n"
-     "limits.events: 1024 -> 10\nlimits.channels: 1024 -> 11\nlimits.fences: 4194304 -> 12\n"},
+     "limits.events: 1024 -> 10\nlimits.channels: 1024 -> 11\nlimits.fences: 4194304 -> 12\n"
+     "limits.segments: 16384 -> 13\nlimits.descriptors: 65536 -> 14\n"},
 
     {"{}", "{\"users\": {\"70001\": {\"limits\": {\"names\": 3}}}}",
      "users[70001].limits.names: 65536 -> 3\n"},

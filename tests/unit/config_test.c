@@ -131,7 +131,7 @@ Test(config, everything_that_can_be_said_is_read)
 	    "  \"limits\": {\"connections\": 10, \"leases\": 20, \"bytes\": \"1TiB\",\n"
 	    "    \"names\": 30, \"tokens\": 40, \"watches\": 50, \"waits\": 60, \"pools\": 70,\n"
 	    "    \"metadata\": \"64KiB\", \"unsent\": 80, \"events\": 90, \"channels\": 92,\n"
-	    "    \"fences\": 95},\n"
+	    "    \"fences\": 95, \"segments\": 97, \"descriptors\": 99},\n"
 	    "  \"users\": {\"70001\": {\"limits\": {\"connections\": 1, \"bytes\": 0}},\n"
 	    "    \"70002\": {}},\n"
 	    "  \"pools\": [\n"
@@ -158,8 +158,8 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert(principal_match(&c->create_pools, 70009, NULL, 0));
 	cr_assert_eq(c->default_pool_limit, 3 * GIB / 2);
 
-	const uint64_t expected[LIMIT_KINDS] = {10, 20,    TIB, 30, 40, 50, 60,
-						70, 65536, 80,  90, 92, 95};
+	const uint64_t expected[LIMIT_KINDS] = {10,    20, TIB, 30, 40, 50, 60, 70,
+						65536, 80, 90,  92, 95, 97, 99};
 	cr_assert_eq(memcmp(c->limits.max, expected, sizeof(expected)), 0);
 	cr_assert_eq(config_limits_for(c, 70009), &c->limits);
 	cr_assert_eq(config_limits_for(c, 70001)->max[LIMIT_CONNECTIONS], 1);
@@ -205,6 +205,16 @@ Test(config, the_time_limit_of_agents_is_a_number_of_milliseconds)
 		     "FILE:1: agent_timeout_ms: \"1s\" is not a time limit (100 to 600000 ms)");
 }
 
+Test(config, no_pool_is_larger_than_what_a_process_can_map)
+{
+	struct config *c = load("{\"default_pool_limit\": \"128TiB\"}");
+
+	cr_assert_eq(c->pools[0].segment_size, 512 * MIB);
+	config_free(c);
+	expect_error("{\"default_pool_limit\": \"129TiB\"}",
+		     "FILE:1: default_pool_limit: 129TiB is not possible (at most 128TiB)");
+}
+
 Test(config, an_empty_list_of_pools_means_none)
 {
 	struct config *c = load("{\"pools\": []}");
@@ -235,9 +245,10 @@ Test(config, root_and_the_own_user_cannot_be_left_out)
 
 Test(config, limits_have_names)
 {
-	static const char *const names[] = {
-	    "connections", "leases",   "bytes",  "names",  "tokens",   "watches", "waits",
-	    "pools",       "metadata", "unsent", "events", "channels", "fences"};
+	static const char *const names[] = {"connections", "leases",   "bytes",      "names",
+					    "tokens",      "watches",  "waits",      "pools",
+					    "metadata",    "unsent",   "events",     "channels",
+					    "fences",      "segments", "descriptors"};
 
 	cr_assert_eq(sizeof(names) / sizeof(names[0]), LIMIT_KINDS);
 	for (size_t i = 0; i < LIMIT_KINDS; i++)

@@ -119,6 +119,22 @@ Test(pool_config, a_small_pool_has_small_segments)
 		       "limit: 65535 is less than the smallest segment (64KiB)");
 }
 
+/* They cost descriptors, which are few: 2^45 bytes in pieces of 64 KiB would take all there are. */
+Test(pool_config, a_large_pool_has_large_segments)
+{
+	cr_assert_eq(valid(POOL(.limit = 16 * TIB)).segment_size, 64 * MIB);
+	cr_assert_eq(valid(POOL(.limit = 32 * TIB)).segment_size, 128 * MIB);
+	cr_assert_eq(valid(POOL(.limit = 4 * GIB, .segment_size = 65536)).segment_size, 65536);
+	expect_invalid(POOL(.limit = 32 * TIB, .segment_size = 65536),
+		       "segment_size: 64KiB is too small for the pool's limit of 32TiB (at most "
+		       "262144 segments)");
+	expect_invalid(POOL(.limit = 129 * TIB), "limit: 129TiB is not possible (at most 128TiB)");
+	/* as much as is possible */
+	cr_assert_eq(valid(POOL(.limit = UINT64_MAX)).limit, 16 * TIB);
+	cr_assert_eq(valid(POOL(.limit = UINT64_MAX, .segment_size = 65536)).limit, 16 * GIB);
+	cr_assert_eq(valid(POOL(.limit = UINT64_MAX, .segment_size = TIB)).limit, 128 * TIB);
+}
+
 Test(pool_config, segment_sizes_are_rounded_up_to_pages)
 {
 	cr_assert_eq(valid(POOL(.segment_size = 65537)).segment_size, 69632);
