@@ -139,6 +139,7 @@ struct share_channel {
 	bool armed;          /* an event loop does */
 	bool wants_fd;
 	bool backlog; /* messages wait for consumers to have room */
+	bool awaited; /* somebody wants to be the last to have what is in flight */
 	bool closed;
 	uint32_t held; /* messages that the program has */
 	uint64_t sleeps;
@@ -163,8 +164,9 @@ struct share_channel {
 	struct ring_return returned; /* for the length of a call */
 	pthread_t keeper;
 	bool has_keeper, keeper_rests, keeper_ends;
-	int wakeup;                        /* the keeper's */
-	int room;                          /* an event loop's: the sender may find room */
+	uint64_t looked; /* of client->looks; this and has_keeper: under the client's lock */
+	int wakeup;      /* the keeper's */
+	int room;        /* an event loop's: the sender may find room */
 	const _Atomic uint32_t *sleeps_on; /* some sender */
 
 	/* of a consumer */
@@ -382,6 +384,11 @@ int keeper_start(share_channel *ch);
 void keeper_stop(share_channel *ch);
 /* There is something in flight. With the lock held. */
 void keeper_rouse_locked(share_channel *ch);
+/* Has all keepers of the client look for what was acknowledged, and then whenever something is, as
+ * long as client->n_reclaims says so. With the client's lock held, and then: whether all that were
+ * there have looked since; client->arrived is told. */
+uint64_t keepers_look_locked(share_client *c);
+bool keepers_have_looked_locked(const share_client *c, uint64_t look);
 
 /* channel_lent.c. Handles are got and put with the lock held. */
 bool lent_reserve_locked(share_channel *ch); /* so that the next does not fail */

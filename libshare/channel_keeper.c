@@ -7,7 +7,8 @@
  *
  * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
  * acknowledged wakes nobody who is not waiting for it, so as long as something is in flight it also
- * looks every now and then.
+ * looks every now and then. Who waits for it, as share_reclaim() does, has the keepers of all
+ * channels look at once, and from then on with each acknowledgement.
  */
 
 #include <errno.h>
@@ -36,8 +37,32 @@ static bool is_awaited(const share_channel *ch)
 	return atomic_load_explicit(&ch->client->n_reclaims, memory_order_relaxed) > 0;
 }
 
+/* Consumers ring once a sleep, so it is announced anew each time; before the look, so that what is
+ * acknowledged after that rings. And before the broker is asked anything: that may take time. */
+static void look_for_awaited_locked(share_channel *ch)
+{
+	share_client *c = ch->client;
+	uint64_t looks = atomic_load(&c->looks);
+	struct ring_sleep sleep;
+
+	ch->awaited = is_awaited(ch);
+	if (!ch->awaited) {
+		channel_awake_locked(ch);
+		return;
+	}
+	ring_producer_sleep(ch->producer, true, &sleep);
+	channel_reclaim_locked(ch, true);
+	pthread_mutex_lock(&c->lock);
+	if (ch->looked != looks)
+		pthread_cond_broadcast(&c->arrived);
+	ch->looked = looks;
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void work_locked(share_channel *ch)
 {
+	if (ch->awaited || is_awaited(ch))
+		look_for_awaited_locked(ch);
 	channel_look_for_deaths_locked(ch);
 	if (channel_is_out_of_date(ch))
 		channel_sync_locked(ch); /* tried again with the next send, or look */
@@ -105,6 +130,18 @@ void keeper_rouse_locked(share_channel *ch)
 	eventfd_write(ch->wakeup, 1);
 }
 
+/* Nothing that came before is in flight in a channel that has just begun. */
+static void set_has_keeper(share_channel *ch, bool has)
+{
+	share_client *c = ch->client;
+
+	pthread_mutex_lock(&c->lock);
+	ch->has_keeper = has;
+	ch->looked = atomic_load(&c->looks);
+	pthread_cond_broadcast(&c->arrived);
+	pthread_mutex_unlock(&c->lock);
+}
+
 int keeper_start(share_channel *ch)
 {
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
@@ -115,7 +152,7 @@ int keeper_start(share_channel *ch)
 	r = client_start_thread(&ch->keeper, NULL, keep, ch);
 	if (r != 0)
 		return fail_system(-r, "starting the thread of a channel");
-	ch->has_keeper = true;
+	set_has_keeper(ch, true);
 	return 0;
 }
 
@@ -129,5 +166,26 @@ void keeper_stop(share_channel *ch)
 	pthread_mutex_unlock(&ch->lock);
 	eventfd_write(ch->wakeup, 1);
 	pthread_join(ch->keeper, NULL);
-	ch->has_keeper = false;
+	set_has_keeper(ch, false);
+}
+
+uint64_t keepers_look_locked(share_client *c)
+{
+	uint64_t look = atomic_fetch_add(&c->looks, 1) + 1;
+	const share_channel *ch;
+
+	LIST_FOREACH (ch, &c->channels, of_client)
+		if (ch->has_keeper)
+			eventfd_write(ch->wakeup, 1);
+	return look;
+}
+
+bool keepers_have_looked_locked(const share_client *c, uint64_t look)
+{
+	const share_channel *ch;
+
+	LIST_FOREACH (ch, &c->channels, of_client)
+		if (ch->has_keeper && ch->looked < look)
+			return false;
+	return true;
 }

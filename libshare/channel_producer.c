@@ -155,7 +155,7 @@ static int sleep_locked(share_channel *ch, const share_outgoing *m, const struct
 	}
 	ch->asleep = true;
 	ch->sleeps++;
-	ring_producer_sleep(ch->producer, ch->armed || ch->backlog, &sleep);
+	ring_producer_sleep(ch->producer, ch->armed || ch->backlog || ch->awaited, &sleep);
 	r = put_again_locked(ch, m, s);
 	if (r == -EAGAIN && !channel_is_out_of_date(ch)) {
 		uint32_t epoch = ch->epoch;

@@ -300,6 +300,6 @@ void channel_watch_backlog_locked(share_channel *ch)
 
 void channel_awake_locked(share_channel *ch)
 {
-	if (!ch->asleep && !ch->armed && !ch->backlog)
+	if (!ch->asleep && !ch->armed && !ch->backlog && !ch->awaited)
 		ring_producer_awake(ch->producer);
 }

@@ -99,6 +99,7 @@ struct share_client {
 	atomic_uint n_cooling;
 	LIST_HEAD(, reclaim) reclaims; /* that wait for messages */
 	atomic_uint n_reclaims;        /* all of those, under the lock */
+	atomic_uint_fast64_t looks;    /* that these have asked channels for */
 	struct event trim;             /* so that share_dispatch() is called when memory is short */
 	atomic_uint_fast64_t trimmed;  /* the last TRIM that was seen to */
 	pthread_mutex_t uses;          /* over the uses of buffers that several threads hold; taken

@@ -2,7 +2,8 @@
 
 /*
  * Being the last one who has a buffer. Messages in flight are references of this process, of which
- * the broker knows nothing: first they have to be back. By then whoever wanted to keep the buffer
+ * the broker knows nothing: first they have to be back, for which the channels' threads look now,
+ * and whenever one is acknowledged. By then whoever wanted to keep the buffer
  * has a lease of its own, so it is the broker's turn, which says when all others have given it up.
  * It answers as if the buffer was granted once more, with what they have left running: like a
  * look-up, and so it is treated like one from there.
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "libshare/channel.h"
 #include "libshare/error.h"
 #include "libshare/lookup.h"
 #include "libshare/reclaim.h"
@@ -55,16 +57,23 @@ static void reclaim_message(struct wire_message *m, const share_buffer *b, int t
 static int wait_for_messages(share_buffer *b, int64_t deadline)
 {
 	share_client *c = b->client;
+	uint64_t look;
 	unsigned n;
-	int left = -1;
 	bool lost;
 
 	if (messages_of(b) == 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);
 	atomic_fetch_add(&c->n_reclaims, 1);
-	while ((n = messages_of(b)) > 0 && !c->lost && (left = deadline_left(deadline)) != 0)
-		rpc_wait_arrived_locked(c, left);
+	look = keepers_look_locked(c);
+	while ((n = messages_of(b)) > 0 && !c->lost) {
+		int left = deadline_left(deadline);
+
+		/* that takes no time: what was acknowledged before this call is back after it */
+		if (left == 0 && keepers_have_looked_locked(c, look))
+			break;
+		rpc_wait_arrived_locked(c, left == 0 ? -1 : left);
+	}
 	atomic_fetch_sub(&c->n_reclaims, 1);
 	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
@@ -199,8 +208,10 @@ static bool wait_for_messages_locked(struct reclaim *r)
 	atomic_fetch_add(&c->n_reclaims, 1);
 	LIST_INSERT_HEAD(&c->reclaims, r, link);
 	r->waits = true;
-	if (messages_of(r->l.reclaimed) > 0 && !c->lost)
+	if (messages_of(r->l.reclaimed) > 0 && !c->lost) {
+		keepers_look_locked(c);
 		return true;
+	}
 	stop_waiting_locked(r);
 	return false;
 }

@@ -579,8 +579,10 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * allocator with a cache of its own, say, after it was published.
  *
  * What this process has enqueued itself through the handle is its own to order. A handle for
- * reading only is ordered after nothing. A message that others have acknowledged may take a second
- * to be noticed while the program sends nothing.
+ * reading only is ordered after nothing. Messages that others have acknowledged before the call are
+ * over for it, with a time limit of 0 as well. Where the buffer came with a message itself, its
+ * sender has it until it notices that this was acknowledged, which may take it a second while it
+ * sends nothing.
  *
  * @param b           a buffer
  * @param timeout_ms  how long to wait; 0 does not, SHARE_WAIT_FOREVER has no limit

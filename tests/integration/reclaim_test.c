@@ -10,7 +10,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/client.h"
+#include "libshare/channel.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
@@ -434,6 +434,81 @@ Test(reclaim, in_a_call_that_waits_for_messages)
 	share_channel_close(producer);
 }
 
+static void *reclaims(void *data)
+{
+	int *r = data;
+
+	*r = share_reclaim(buffer, SHARE_WAIT_FOREVER, NULL);
+	return NULL;
+}
+
+static share_message receive_from(share_channel *producer, share_channel *consumer)
+{
+	share_message m;
+
+	check_ok(share_send(producer, buffer, NULL, 0, NULL));
+	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &m));
+	return m;
+}
+
+/* Though nothing has told this process so: it looks. Of several channels, too. */
+Test(reclaim, knows_of_what_was_acknowledged_before_it)
+{
+	share_channel *producer = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *consumer = open_channel(client, SHARE_CONSUMER, NULL);
+	share_channel *idle = open_channel(client, SHARE_PRODUCER, NULL);
+
+	for (int i = 0; i < 100; i++) {
+		share_message m = receive_from(producer, consumer);
+
+		check_error(share_reclaim(buffer, 0, NULL), SHARE_EBUSY);
+		check_ok(share_ack(&m, NULL));
+		check_ok(share_reclaim(buffer, 0, NULL));
+	}
+	share_channel_close(idle);
+	share_channel_close(consumer);
+	share_channel_close(producer);
+}
+
+/* What consumers are told: to ring when they have acknowledged something. */
+static bool wants_to_be_rung_for(share_channel *producer)
+{
+	const struct channel_ring *ring = channel_of(producer)->own;
+
+	return (atomic_load(&ring->waiting) & CHANNEL_SLEEP_STATE) == CHANNEL_ON_DOORBELL;
+}
+
+Test(reclaim, is_woken_by_the_acknowledgement)
+{
+	share_channel *producer = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *consumer = open_channel(client, SHARE_CONSUMER, NULL);
+	pthread_t thread;
+	struct told t;
+	int r = 1;
+
+	for (int i = 0; i < 100; i++) {
+		share_message m = receive_from(producer, consumer);
+
+		if (i % 2) {
+			check_eq(pthread_create(&thread, NULL, reclaims, &r), 0);
+		} else {
+			t = (struct told){0, 1};
+			check_ok(share_reclaim_async(buffer, NULL, tell, &t, NULL));
+		}
+		until(wants_to_be_rung_for(producer));
+		check_ok(share_ack(&m, NULL));
+		if (i % 2)
+			pthread_join(thread, NULL);
+		else
+			expect_told(&t);
+		check_ok(i % 2 ? r : t.status);
+	}
+	/* nobody waits any more */
+	until(!wants_to_be_rung_for(producer));
+	share_channel_close(consumer);
+	share_channel_close(producer);
+}
+
 Test(reclaim, waits_for_who_keeps_a_buffer_beyond_its_message)
 {
 	share_channel *producer = open_channel(client, SHARE_PRODUCER, NULL);
@@ -613,14 +688,6 @@ Test(reclaim, that_is_asked_for_again_leaves_nothing_of_the_answer_before)
 }
 
 /* The call has a reference of its own: the handle may go meanwhile. */
-static void *reclaims(void *data)
-{
-	int *r = data;
-
-	*r = share_reclaim(buffer, SHARE_WAIT_FOREVER, NULL);
-	return NULL;
-}
-
 Test(reclaim, goes_on_when_another_thread_releases_the_handle)
 {
 	pthread_t thread;
