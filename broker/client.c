@@ -177,9 +177,12 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 	LIST_INIT(&c->watches);
 	r = peer_identify(socket, &c->peer);
 	if (r < 0) {
-		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s", strerror(-r));
+		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
+			 r == -EOVERFLOW ? "its user namespace has no number for this user (start "
+					   "it outside, or map the user)"
+					 : strerror(-r));
 		/* dead already, or of a world of its own: whoever likes that fills no log */
-		if (r == -ESRCH)
+		if (r == -ESRCH || r == -EOVERFLOW)
 			connection_farewell(socket, SHARE_EACCES, why);
 		else
 			refuse(socket, LOG_UID_UNKNOWN,

@@ -23,6 +23,7 @@
 #include "broker/json_text.h"
 #include "broker/listener.h"
 #include "broker/log.h"
+#include "broker/peer.h"
 #include "broker/socket_path.h"
 #include "wire/fd.h"
 
@@ -221,6 +222,10 @@ static void say_start(const struct config *config, int listen_fd)
 		}
 		n += (size_t)sprintf(pools + n, "'%s'%s", name, more);
 	}
+	if (!peer_all_have_numbers())
+		log_warning(
+		    "this user namespace has numbers for some users only: all others are "
+		    "refused, as the kernel shows them as one");
 	log_start(SHARE_VERSION, address_of(listen_fd, &address), config->file, config->n_pools,
 		  pools);
 }

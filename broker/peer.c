@@ -3,10 +3,16 @@
 /*
  * Peer identity. The pidfd is what proves a death later, so a peer without one is no client: its
  * memory could never be taken back.
+ *
+ * In a user namespace that has numbers for some users only, the kernel shows all others as one, the
+ * overflow uid. Who would be one account, with one another's names and pools, is told so and
+ * refused; a group that is the overflow gid is nobody's. In a namespace that has all numbers (the
+ * first one, to begin with) that is a user like any other.
  */
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +25,58 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
+
+/* ------------------------------------------------------------------------------------------- */
+/* User namespaces                                                                             */
+
+#define NO_ID ((id_t)-1) /* which is nobody's */
+
+/* What those are shown as that have no number here; NO_ID where all have. Without /proc to tell, it
+ * is taken to be a namespace of few. */
+static id_t shown_as(const char *map_path, const char *overflow_path)
+{
+	unsigned long first = 1, outside = 1, n = 0, overflow = 65534;
+	FILE *map = fopen(map_path, "re"), *f = fopen(overflow_path, "re");
+
+	if (map && fscanf(map, "%lu %lu %lu", &first, &outside, &n) != 3)
+		n = 0;
+	if (f && fscanf(f, "%lu", &overflow) != 1)
+		overflow = 65534;
+	if (map)
+		fclose(map);
+	if (f)
+		fclose(f);
+	return first == 0 && outside == 0 && n == UINT32_MAX ? NO_ID : (id_t)overflow;
+}
+
+static id_t unknown_uid(void)
+{
+	static id_t uid;
+	static bool known;
+
+	if (!known)
+		uid = shown_as("/proc/self/uid_map", "/proc/sys/kernel/overflowuid");
+	known = true;
+	return uid;
+}
+
+static id_t unknown_gid(void)
+{
+	static id_t gid;
+	static bool known;
+
+	if (!known)
+		gid = shown_as("/proc/self/gid_map", "/proc/sys/kernel/overflowgid");
+	known = true;
+	return gid;
+}
+
+bool peer_all_have_numbers(void)
+{
+	return unknown_uid() == NO_ID;
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 /* Before SO_PEERPIDFD the number has to be trusted. The socket not being hung up afterwards means
  * that the process was still there when its number was looked up. */
@@ -66,8 +124,10 @@ static int peer_groups(int socket, gid_t primary, struct peer *p)
 		free(groups);
 		return r;
 	}
-	p->n_groups = size / sizeof(gid_t);
-	groups[p->n_groups++] = primary;
+	groups[size / sizeof(gid_t)] = primary;
+	for (size_t i = 0; i <= size / sizeof(gid_t); i++)
+		if (groups[i] != unknown_gid())
+			groups[p->n_groups++] = groups[i];
 	p->groups = groups;
 	return 0;
 }
@@ -81,6 +141,8 @@ int peer_identify(int socket, struct peer *out)
 
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
 		return -errno;
+	if (credentials.uid == unknown_uid())
+		return -EOVERFLOW;
 	p.pid = credentials.pid;
 	p.uid = credentials.uid;
 	p.pidfd = peer_pidfd(socket, p.pid);
