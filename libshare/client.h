@@ -215,6 +215,9 @@ struct call {
 	bool done;
 	int error;
 	enum wire_type expected;
+	/* of a GRANT: what it has to allow at least, and be as large as */
+	uint32_t wanted_mode;
+	uint64_t wanted_size;
 	struct reply *reply;
 	char detail[1024];
 };

@@ -74,6 +74,23 @@ static int number_of(const struct wire_message *m)
 	return m->error.error < 0 ? m->error.error : SHARE_EPROTO;
 }
 
+static void note_what_is_wanted(struct call *call, const struct wire_message *m)
+{
+	call->wanted_mode = m->type == WIRE_ALLOC    ? SHARE_RDWR
+			    : m->type == WIRE_LOOKUP ? m->lookup.mode
+			    : m->type == WIRE_IMPORT ? m->import.mode
+						     : 0;
+	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
+}
+
+/* A program writes to what it has allocated or asked for as writable, as far as it has asked: with
+ * less it would crash, or write to what is others'. */
+static bool is_what_is_wanted(const struct call *call, const struct wire_grant *m)
+{
+	return (m->mode == SHARE_RDONLY || m->mode == SHARE_RDWR) &&
+	       (m->mode & call->wanted_mode) == call->wanted_mode && m->size >= call->wanted_size;
+}
+
 static void deliver_reply(share_client *c, struct call *call, const struct wire_message *m,
 			  const void *packet, size_t size, struct fd_list *fds)
 {
@@ -86,6 +103,9 @@ static void deliver_reply(share_client *c, struct call *call, const struct wire_
 			 (const char *)detail->data);
 	} else if (m->type != call->expected) {
 		client_mark_lost(c, "the broker answered with the wrong kind of message");
+		return;
+	} else if (m->type == WIRE_GRANT && !is_what_is_wanted(call, &m->grant)) {
+		client_mark_lost(c, "the broker granted less than was asked for");
 		return;
 	}
 	if (error == 0 && call->reply && keep(call->reply, packet, size, fds) < 0) {
@@ -339,6 +359,7 @@ int rpc_start_locked(share_client *c, struct wire_message *request, struct call 
 		request->serial = ++c->last_serial;
 	while (request->serial == 0 || find_call(c, request->serial));
 	call->serial = request->serial;
+	note_what_is_wanted(call, request);
 	call->done = false;
 	/* before it is sent: another thread may read the answer */
 	LIST_INSERT_HEAD(&c->calls, call, link);
