@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Ray's actors hand tensors on through a pool of host memory. Needs Ray."""
+"""Ray's actors hand tensors on through a pool. Needs Ray, and torch.
+
+SHARE_TEST_KIND: of the pool, host when it is not set; vmm and mempool need a GPU.
+"""
 
 import gc
 import os
@@ -22,6 +25,8 @@ except ImportError:
     torch = None
 
 pytestmark = pytest.mark.skipif(ray is None or torch is None, reason="there is no Ray here, or no torch")
+KIND = os.environ.get("SHARE_TEST_KIND", "host")
+DEVICE = "cpu" if KIND == "host" else "cuda"
 LIMIT = 100  # seconds
 
 
@@ -29,16 +34,19 @@ LIMIT = 100  # seconds
 def cluster():
     """A pool, and three actors of which the first two make things."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    with libshare.connect("embedded") as c, c.pool("ray", kind="host", limit="64MiB") as pool:
+    with libshare.connect("embedded") as c, c.pool("ray", kind=KIND, limit="64MiB") as pool:
         libshare.ray.install(pool)
-        libshare.ray.install(pool, "libshare-numpy", data_type=np.ndarray)
-        ray.init(num_cpus=1, include_dashboard=False)
+        if KIND == "host":
+            libshare.ray.install(pool, "libshare-numpy", data_type=np.ndarray)
+        ray.init(num_cpus=1, num_gpus=int(KIND != "host"), include_dashboard=False)
 
-        @ray.remote(num_cpus=0, enable_tensor_transport=True)
+        @ray.remote(num_cpus=0, num_gpus=0 if KIND == "host" else 0.25, enable_tensor_transport=True)
         class Actor:
             @ray.method(tensor_transport="libshare")
             def tensors(self, n):
-                return {"x": torch.arange(n), "none": torch.empty(0, 3), "text": "t", "part": torch.eye(4)[:, 1]}
+                with torch.device(DEVICE):
+                    return {"x": torch.arange(n), "none": torch.empty(0, 3), "text": "t",
+                            "part": torch.eye(4)[:, 1]}
 
             @ray.method(tensor_transport="libshare")
             def in_the_pool(self):
@@ -48,7 +56,7 @@ def cluster():
                 self.kept.zero_()
                 return self.kept[1:]
 
-            @ray.method(tensor_transport="libshare-numpy")
+            @ray.method(tensor_transport="libshare-numpy" if KIND == "host" else "libshare")
             def arrays(self, n):
                 return [np.arange(n), "text"]
 
@@ -110,6 +118,7 @@ def test_what_lies_in_the_pool_stays_where_it_is(cluster):
     assert array.offset == 8 and ray.get(b.address.remote(ref), timeout=LIMIT) == (array.id, 8)
 
 
+@pytest.mark.skipif(KIND != "host", reason="NumPy works on host memory")
 def test_arrays_of_numpy_have_a_transport_of_their_own(cluster):
     _, _, (a, b, _) = cluster
     assert "array([1, 2, 3]" in ray.get(b.add.remote(a.arrays.remote(3)), timeout=LIMIT)
@@ -118,7 +127,7 @@ def test_arrays_of_numpy_have_a_transport_of_their_own(cluster):
 def test_the_driver_puts_what_actors_get(cluster):
     client, pool, (a, _, _) = cluster
     before = buffers(client)
-    t = torch.zeros(3)
+    t = torch.zeros(3, device=DEVICE)
     ref = ray.put([t], _tensor_transport="libshare")
     assert "[1., 1., 1.]" in ray.get(a.add.remote(ref), timeout=LIMIT)
     assert t.tolist() == [0, 0, 0]  # it was not in the pool: a copy went
@@ -128,7 +137,7 @@ def test_the_driver_puts_what_actors_get(cluster):
 
 def test_a_target_is_copied_into(cluster):
     _, _, (a, _, _) = cluster
-    ref, into = a.in_the_pool.remote(), torch.full((4,), 9)
+    ref, into = a.in_the_pool.remote(), torch.full((4,), 9, device=DEVICE)
     ray.experimental.set_target_for_ref(ref, [into])
     assert ray.get(ref, timeout=LIMIT) is into and into.tolist() == [0, 0, 0, 0]
 
