@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Connections, pools, names, tokens, host streams; and processes that fork or end."""
 
+import importlib.metadata
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -386,6 +388,22 @@ def test_the_programs_of_the_package_run():
                            "import libshare; print(libshare.connect().pool('p', kind='host').alloc(3).nbytes)"],
                           stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, check=True)
     assert said.stdout == "3\n"
+
+
+def test_a_wheel_has_the_notices_of_what_is_in_it():
+    """Of each library beside the programs, of libevent, which is in the broker, and all terms in full."""
+    try:
+        wheel = importlib.metadata.distribution("libshare")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("not from a wheel")
+    bundled = [f.name for f in wheel.files if f.parts[0] == "libshare.libs"]
+    assert bundled
+    notices = {f.stem: f.read_text() for f in wheel.files if f.parent.name == "licenses"}
+    for library in {re.split(r"[-.]", name)[0] for name in bundled} | {"libevent"}:
+        assert re.search("copyright", notices[library], re.IGNORECASE), library
+        for text in re.findall(r"/usr/share/common-licenses/([A-Z][\w.-]*\w)", notices[library]):
+            assert text in notices
+    assert {f"{name}.txt" for name in notices} - {"LICENSE.txt"} | {"LICENSE"} == set(wheel.metadata.get_all("License-File"))
 
 
 def test_import_costs_no_framework():
