@@ -95,6 +95,7 @@ void config_free(struct config *c)
 	free(c->users);
 	principal_list_clear(&c->admins);
 	principal_list_clear(&c->create_pools);
+	name_owners_clear(&c->names);
 	free(c->socket);
 	free(c->file);
 	free(c);
@@ -186,7 +187,7 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 {
 	static const char *const keys[] = {
 	    "socket", "socket_mode",        "admins",           "create_pools", "limits", "users",
-	    "pools",  "default_pool_limit", "agent_timeout_ms",
+	    "pools",  "default_pool_limit", "agent_timeout_ms", "names",
 	};
 	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
 	char shown[SIZE_TEXT_MAX];
@@ -204,6 +205,8 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0)
 		e = read_principals(r, CONFIG_KEY(NULL, "create_pools"), document,
 				    &c->create_pools);
+	if (e == 0 && (value = json_object_get(document, "names")))
+		e = name_owners_parse(r, CONFIG_KEY(NULL, "names"), value, &c->names);
 	if (e == 0 && (value = json_object_get(document, "limits")))
 		e = config_read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
 	if (e == 0 && (value = json_object_get(document, "users")))

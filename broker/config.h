@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "broker/access.h"
+#include "broker/name_owner.h"
 #include "broker/pool_config.h"
 
 /*
@@ -57,6 +58,7 @@ struct config {
 	mode_t socket_mode;
 	struct principal_list admins;       /* root and the broker's own user included */
 	struct principal_list create_pools; /* root and the broker's own user included */
+	struct name_owners names;           /* whose names are */
 	struct limits limits;
 	struct user_limits *users;
 	size_t n_users;

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/share.h>
+
 #include "broker/config_limits.h"
 #include "broker/size.h"
 
@@ -301,6 +303,36 @@ static int compare_pools(struct config_changes *out, const struct config *now,
 	return r;
 }
 
+static int compare_owners(struct config_changes *out, const struct name_owner *now,
+			  const struct name_owner *file)
+{
+	static const struct principal_list nobody = {0};
+	char key[SHARE_NAME_MAX + 16];
+	int r = 0;
+
+	snprintf(key, sizeof(key), "names[\"%s\"]", now ? now->prefix : file->prefix);
+	if (!now || !file)
+		r = config_changes_add(out, true, key, now ? "removed" : "added");
+	if (r == 0)
+		r = compare_principals(out, key, now ? &now->owners : &nobody,
+				       file ? &file->owners : &nobody);
+	return r;
+}
+
+static int compare_names(struct config_changes *out, const struct name_owners *now,
+			 const struct name_owners *file)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < now->n_entries; i++)
+		r = compare_owners(out, &now->entries[i],
+				   name_owners_find(file, now->entries[i].prefix));
+	for (size_t i = 0; r == 0 && i < file->n_entries; i++)
+		if (!name_owners_find(now, file->entries[i].prefix))
+			r = compare_owners(out, NULL, &file->entries[i]);
+	return r;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 int config_compare(const struct config *now, const struct config *file, struct config_changes *out)
@@ -317,6 +349,8 @@ int config_compare(const struct config *now, const struct config *file, struct c
 	if (r == 0)
 		r = compare_principals(out, "create_pools", &now->create_pools,
 				       &file->create_pools);
+	if (r == 0)
+		r = compare_names(out, &now->names, &file->names);
 	if (r == 0)
 		r = compare_limits(out, now, file);
 	if (r == 0)

@@ -185,6 +185,25 @@ bool request_name(struct request *r, const struct wire_bytes *name)
 	return false;
 }
 
+bool request_may_name(const struct request *r, const struct wire_bytes *name)
+{
+	const struct peer *peer = &r->client->peer;
+
+	return r->client->admin ||
+	       name_owners_allow(&r->broker->config->names, name->data, name->size, peer->uid,
+				 peer->groups, peer->n_groups);
+}
+
+void request_fail_foreign_name(struct request *r, int error, const char *what,
+			       const struct wire_bytes *name)
+{
+	request_fail(r, error,
+		     "user %u may not %s '%.*s': names that begin so are others' (\"names\" in the "
+		     "broker's configuration; \"uid/%u/\" is this user's)",
+		     (unsigned)r->client->peer.uid, what, (int)name->size, (const char *)name->data,
+		     (unsigned)r->client->peer.uid);
+}
+
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,
 			 const char *is, const char *wanted)
 {

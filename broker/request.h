@@ -115,6 +115,10 @@ struct lease *request_lease(struct request *r, uint64_t buffer);
 /* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. */
 bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
 bool request_name(struct request *r, const struct wire_bytes *name);
+/* Whether this user may make something of that name, and the answer when not: "may not @what". */
+bool request_may_name(const struct request *r, const struct wire_bytes *name);
+void request_fail_foreign_name(struct request *r, int error, const char *what,
+			       const struct wire_bytes *name);
 /* Who opens something that is there asks for an option that it does not have: "depth of channel
  * 'left' is 64, not 128", and what to do about it. */
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,

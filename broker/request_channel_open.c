@@ -226,6 +226,11 @@ static void make(struct request *r)
 			     (const char *)m->name.data);
 		return;
 	}
+	/* as with SHARE_CHANNEL_EXISTING: who may not make it can wait for who may */
+	if (!request_may_name(r, &m->name)) {
+		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
+		return;
+	}
 	choose_shape(m, &shape);
 	if (!request_name(r, name) || !check_shape(r, &shape))
 		return;

@@ -40,6 +40,10 @@ void handle_publish(struct request *r)
 
 	if (!request_name(r, &m->name))
 		return;
+	if (!request_may_name(r, &m->name)) {
+		request_fail_foreign_name(r, SHARE_EACCES, "publish", &m->name);
+		return;
+	}
 	if (m->flags & ~(uint32_t)(SHARE_PUBLISH_PERSISTENT | SHARE_PUBLISH_EXCLUSIVE) ||
 	    !is_mode(p.mode)) {
 		request_fail(r, SHARE_EINVAL, "flags 0x%x or mode %u are unknown", m->flags,

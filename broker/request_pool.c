@@ -276,6 +276,10 @@ void handle_pool_create(struct request *r)
 			     (unsigned)peer->uid);
 		return;
 	}
+	if (!request_may_name(r, &m->name)) {
+		request_fail_foreign_name(r, SHARE_EACCES, "create a pool", &m->name);
+		return;
+	}
 	if (p) {
 		request_fail(r, SHARE_EEXIST,
 			     "there is a pool '%s' already (share_pool_open() opens it, "

@@ -744,7 +744,8 @@ int share_metadata_get(share_buffer *b, char **out);
  * and others that nobody sees (U+202E, U+200B);
  * "/" has no meaning beyond the prefixes people choose. Everyone who may use the buffer's pool can
  * see the name. It belongs to the user who published it: others get SHARE_EACCES when they publish
- * or unpublish it.
+ * or unpublish it; so does who publishes a name that begins as the configuration's "names" have for
+ * others. "uid/1000/..." is user 1000's to publish, and so on for each user.
  */
 
 /** More about a name. */
@@ -781,7 +782,7 @@ typedef struct share_publish_options {
  * @param b       the buffer
  * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters and the like
  * @param stream  where the buffer was worked on
- * @retval SHARE_EACCES  another user has published the name
+ * @retval SHARE_EACCES  another user has published the name, or names that begin so are others'
  * @retval SHARE_EQUOTA  as many names, or with a tensor as much metadata, as this user may have
  * @see share_lookup(), share_unpublish()
  */

@@ -90,6 +90,11 @@ static const struct {
     {"{\"admins\": [70001, \"@70044\"]}", "{\"admins\": [\"@70044\", \"*\"]}",
      "admins: user 70001: removed\nadmins: everyone: added\n"},
     {"{}", "{\"create_pools\": [\"@70044\"]}", "create_pools: group 70044: added\n"},
+    {"{\"names\": {\"a/\": [70001], \"b/\": [70002]}}",
+     "{\"names\": {\"b/\": [\"*\"], \"c/\": []}}",
+     "names[\"a/\"]: removed\nnames[\"a/\"]: user 70001: removed\n"
+     "names[\"b/\"]: user 70002: removed\nnames[\"b/\"]: everyone: added\n"
+     "names[\"c/\"]: added\n"},
     /* it is one already */
     {"{}", "{\"admins\": [0], \"create_pools\": [0]}", ""},
 
