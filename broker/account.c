@@ -25,6 +25,7 @@ struct account {
 	uint64_t gated; /* of LIMIT_BYTES */
 	struct accounts *all;
 	size_t fds_in_flight;
+	struct user_turns turns;
 	struct log_rate refusals[LIMIT_KINDS];
 };
 
@@ -105,6 +106,7 @@ void account_unref(struct account *a)
 		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
 			(unsigned long long)a->gated);
 	LIST_REMOVE(a, link);
+	user_turns_done(&a->turns);
 	free(a);
 }
 
@@ -294,6 +296,11 @@ void accounts_take_descriptors(struct accounts *a, uint64_t n)
 void accounts_give_descriptors(struct accounts *a, uint64_t n)
 {
 	a->descriptors -= n;
+}
+
+struct user_turns *account_turns(struct account *a)
+{
+	return &a->turns;
 }
 
 uid_t account_uid(const struct account *a)

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "broker/config.h"
+#include "broker/turns.h"
 
 /*
  * What each user holds, against what it may. Objects embed the charge they were made under and
@@ -80,6 +81,8 @@ uint64_t accounts_descriptors(const struct accounts *a); /* in use, with those *
 uint64_t account_used(const struct account *a, enum limit_kind resource);
 /* Of descriptors, what it is now: others' count as well. */
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
+/* Its part of the broker's time. */
+struct user_turns *account_turns(struct account *a);
 uid_t account_uid(const struct account *a);
 /* That of the lowest uid from @uid on; NULL: there is none. */
 const struct account *account_from(const struct accounts *accounts, uint64_t uid);

@@ -216,6 +216,8 @@ int broker_new(struct config *config, struct broker **out)
 	b->waker = event_new(b->base, -1, 0, park_on_waker, b);
 	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
 	b->channel_work = event_new(b->base, -1, 0, channels_on_work, b);
+	if (turns_init(&b->turns, b->base) < 0)
+		goto fail;
 	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
 	    !b->channel_work || event_add(b->catch_up, &never) < 0)
 		goto fail;
@@ -375,6 +377,7 @@ void broker_free(struct broker *b)
 		event_free(b->gpu_watch);
 	if (b->channel_work)
 		event_free(b->channel_work);
+	turns_done(&b->turns);
 	if (b->base)
 		event_base_free(b->base);
 	free(b);

@@ -12,6 +12,7 @@
 #include "broker/log.h"
 #include "broker/slab.h"
 #include "broker/table.h"
+#include "broker/turns.h"
 #include "wire/wire.h"
 
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
@@ -54,6 +55,7 @@ struct broker {
 	struct broker_counters counters;
 
 	struct accounts *accounts;
+	struct turns turns;
 	struct listener *listener;
 	struct closer *closer;
 	size_t n_descriptors; /* that this process may have */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include <event2/event.h>
 #include <share/share.h>
@@ -85,18 +86,17 @@ static const char out_of_memory[] = "the broker is out of memory";
 static int start(struct client *c, int socket, struct closing *closing)
 {
 	struct timeval limit = {HANDSHAKE_SECONDS, 0};
-	struct event_base *base = c->broker->base;
 	int r;
 
 	r = connection_new(c, socket, closing, &c->connection);
 	if (r < 0)
 		return r;
-	c->death = event_new(base, c->peer.pidfd, EV_READ, client_on_death, c);
-	c->timer = event_new(base, -1, 0, client_on_timer, c);
-	if (!c->death || !c->timer || event_add(c->death, NULL) < 0 ||
-	    event_add(c->timer, &limit) < 0)
+	c->death.serve = client_on_death;
+	c->timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
+	if (!c->timer || event_add(c->timer, &limit) < 0)
 		return -ENOMEM;
-	return 0;
+	return turn_start(&c->broker->turns, account_turns(c->account), &c->death, c->peer.pidfd,
+			  EPOLLIN);
 }
 
 /* Before it is a client. */
@@ -155,16 +155,18 @@ static void let_go(int socket, struct closing *closing)
 		fd_close(socket);
 }
 
-void client_accept(struct broker *b, int socket, struct closing *closing)
+/* Returns a reference to the account of who came, if that was known. */
+static struct account *come(struct broker *b, int socket, struct closing *closing)
 {
 	struct client *c = calloc(1, sizeof(*c));
+	struct account *account = NULL;
 	char why[128];
 	int r;
 
 	if (!c) {
 		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
 		let_go(socket, closing);
-		return;
+		return NULL;
 	}
 	c->broker = b;
 	c->peer.pidfd = -1;
@@ -195,6 +197,7 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
 		goto refuse;
 	}
+	account = account_ref(c->account);
 	if (!charge_connection(c)) {
 		refuse_beyond_limit(c, socket);
 		goto refuse;
@@ -205,13 +208,17 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
 		goto refuse;
 	}
-	if (start(c, socket, closing) < 0) {
-		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
+	r = start(c, socket, closing);
+	if (r < 0) {
+		snprintf(why, sizeof(why), "the broker cannot serve you: %s", strerror(-r));
+		refuse(socket, c->peer.uid,
+		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
+		       r == -ENOMEM ? out_of_memory : why);
 		if (!c->connection)
 			let_go(socket, closing);
 		client_free(c);
 	}
-	return;
+	return account;
 
 refuse:
 	charge_return(&c->charge);
@@ -219,6 +226,16 @@ refuse:
 	peer_done(&c->peer);
 	let_go(socket, closing);
 	free(c);
+	return account;
+}
+
+void client_accept(struct broker *b, int socket, struct closing *closing)
+{
+	uint64_t begun = turns_begin(&b->turns);
+	struct account *account = come(b, socket, closing);
+
+	turns_count(&b->turns, account ? account_turns(account) : NULL, begun);
+	account_unref(account);
 }
 
 /* ------------------------------------------------------------------------------------------- */

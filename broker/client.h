@@ -13,6 +13,7 @@
 #include "broker/log.h"
 #include "broker/peer.h"
 #include "broker/trim.h"
+#include "broker/turns.h"
 #include "wire/wire.h"
 
 struct broker;
@@ -61,7 +62,7 @@ struct client {
 	struct account *account;
 	struct charge charge;          /* the connection */
 	struct connection *connection; /* NULL once it has ended */
-	struct event *death;           /* of the process */
+	struct turn death;             /* of the process */
 	struct event *timer;           /* handshake limit, then the rest of a long release */
 	uint32_t goodbye;              /* serial of BYE, to be answered when all is released */
 	struct timelines *timelines;

@@ -11,6 +11,7 @@
  */
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +38,8 @@
 #include "wire/mutation.h"
 #include "wire/process.h"
 
-/* What a turn costs at most, in leases; about half a millisecond. */
-#define TURN        1024
+/* What a turn costs at most, in leases; some 50 microseconds. */
+#define TURN        128
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 #define POOL_COST   64  /* gated blocks to look at, segments to retire */
 
@@ -131,8 +132,7 @@ void client_free(struct client *c)
 	struct broker *b = c->broker;
 
 	close_connection(c);
-	if (c->death)
-		event_free(c->death);
+	turn_end(&c->death);
 	if (c->timer)
 		event_free(c->timer);
 	timelines_unref(c->timelines);
@@ -195,8 +195,14 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 	int budget = TURN;
 
 	(void)fd, (void)what;
-	while (budget > 0 && (c = TAILQ_FIRST(&b->ending)))
+	while (budget > 0 && (c = TAILQ_FIRST(&b->ending))) {
+		struct account *account = account_ref(c->account);
+		uint64_t begun = turns_begin(&b->turns);
+
 		take_apart(c, &budget);
+		turns_count(&b->turns, account_turns(account), begun);
+		account_unref(account);
+	}
 	/* a timer, not an active event: the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->ending))
 		broker_set_timer(b, b->reaper, &at_once);
@@ -210,18 +216,18 @@ static void start_ending(struct client *c)
 	if (c->state == CLIENT_ENDING)
 		return;
 	client_set_state(c, CLIENT_ENDING);
-	event_del(c->death);
+	turn_end(&c->death);
 	event_del(c->timer);
 	TAILQ_INSERT_TAIL(&b->ending, c, ending);
 	broker_set_timer(b, b->reaper, &at_once);
 }
 
-void client_on_death(evutil_socket_t fd, short what, void *data)
+void client_on_death(struct turn *turn, uint32_t events)
 {
-	struct client *c = data;
+	struct client *c = (void *)((char *)turn - offsetof(struct client, death));
 	struct log_client who = client_in_log(c);
 
-	(void)fd, (void)what;
+	(void)events;
 	/* what it said before it died still counts: "publish, then exit" has published */
 	c->drained = true;
 	if (c->connection)

@@ -3,12 +3,14 @@
 #define BROKER_CLIENT_END_H
 
 #include <event2/util.h>
+#include <stdint.h>
 
 struct broker;
 struct client;
+struct turn;
 
-/* Callbacks of a client's events, whose data is the client. */
-void client_on_death(evutil_socket_t fd, short what, void *data);
+/* It is the death of a client that has come; and its timer, whose data is the client. */
+void client_on_death(struct turn *turn, uint32_t events);
 void client_on_timer(evutil_socket_t fd, short what, void *data);
 
 /* Some more of what ending clients hold; data is the broker. */

@@ -11,8 +11,10 @@
  */
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
@@ -28,7 +30,7 @@
 #include "broker/request.h"
 #include "wire/packet.h"
 
-#define PACKETS_A_TURN    16 /* before other clients get theirs */
+#define PACKETS_A_TURN    16 /* that are not answered, before others get theirs */
 #define PACKETS_AT_DEATH  1024
 #define FDS_IN_FLIGHT_MAX 192
 #define RETRY_MS          2 /* at first; then later and later */
@@ -49,8 +51,7 @@ struct connection {
 	struct client *client;   /* NULL: it has ended */
 	int socket;
 	struct closing *closing; /* NULL: no descriptor can come in */
-	struct event *readable;
-	struct event *writable;
+	struct turn turn;        /* to read; to write, while something waits to go out */
 	struct event
 	    *retry; /* descriptors could not be sent; the socket may be writable all along */
 	TAILQ_HEAD(, queued) queue;
@@ -153,12 +154,12 @@ static int wait_to_send(struct connection *c, bool wait_for_fds)
 {
 	struct timeval delay = {0, c->retry_ms * 1000};
 
-	if (wait_for_fds && c->retry_ms < RETRY_LAST_MS)
+	turn_await(&c->turn, wait_for_fds ? 0 : EPOLLOUT);
+	if (!wait_for_fds)
+		return 0;
+	if (c->retry_ms < RETRY_LAST_MS)
 		c->retry_ms *= 2;
-	event_del(c->readable);
-	return event_add(wait_for_fds ? c->retry : c->writable, wait_for_fds ? &delay : NULL) < 0
-		   ? -ENOMEM
-		   : 0;
+	return event_add(c->retry, &delay) < 0 ? -ENOMEM : 0;
 }
 
 static int enqueue(struct connection *c, const void *data, size_t size, const int *fds,
@@ -240,16 +241,8 @@ static void flush(struct connection *c)
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);
 	}
-	if (event_add(c->readable, NULL) < 0)
-		client_lose(c->client, -ENOMEM);
-	else
-		client_caught_up(c->client);
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *data)
-{
-	(void)fd, (void)what;
-	flush(data);
+	turn_await(&c->turn, EPOLLIN);
+	client_caught_up(c->client);
 }
 
 static void wait_until_received(struct connection *c);
@@ -265,13 +258,13 @@ static void on_retry(evutil_socket_t fd, short what, void *data)
 		wait_until_received(c);
 }
 
-enum turn {
-	TURN_OVER, /* nothing more is there, or the connection has ended */
-	TURN_MORE, /* there may be more */
-	TURN_ANSWERED,
+enum read_result {
+	READ_NOTHING, /* nothing more is there, or the connection has ended */
+	READ_MORE,    /* there may be more */
+	READ_ANSWERED,
 };
 
-static enum turn read_one(struct connection *c)
+static enum read_result read_one(struct connection *c)
 {
 	struct client *client = c->client;
 	struct broker *b = client->broker;
@@ -284,38 +277,45 @@ static enum turn read_one(struct connection *c)
 	r = c->closing ? packet_peek_fds(c->socket) : 0;
 	if (r > 0) {
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
-		return TURN_OVER;
+		return READ_NOTHING;
 	}
 	if (r == 0)
 		r = packet_receive(c->socket, b->packet, &size, &fds, false);
 	if (r == -EAGAIN)
-		return TURN_OVER;
+		return READ_NOTHING;
 	if (r == -EMSGSIZE) {
 		client_hang_up(client, SHARE_EPROTO,
 			       "a message was too large or lost its descriptors");
-		return TURN_OVER;
+		return READ_NOTHING;
 	}
 	if (r < 0) {
 		client_lose(client, r);
-		return TURN_OVER;
+		return READ_NOTHING;
 	}
 	answered = request_handle(client, b->packet, size, &fds);
 	fd_list_close(&fds);
 	if (client->connection != c)
-		return TURN_OVER;
-	return answered ? TURN_ANSWERED : TURN_MORE;
+		return READ_NOTHING;
+	return answered ? READ_ANSWERED : READ_MORE;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *data)
+static void on_turn(struct turn *turn, uint32_t events)
 {
-	struct connection *c = data;
+	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
 
-	(void)fd, (void)what;
+	if (!TAILQ_EMPTY(&c->queue)) {
+		if (events & EPOLLOUT)
+			flush(c);
+		else
+			/* hung up; the next try to send says so, and until then this would */
+			turn_end(turn);
+		return;
+	}
 	/* After an answer there is rarely more: asking would cost a system call on the way of every
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != TURN_MORE || !TAILQ_EMPTY(&c->queue))
+		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue))
 			return;
 }
 
@@ -323,15 +323,15 @@ void connection_drain(struct connection *c)
 {
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
 	for (int i = 0; i < PACKETS_AT_DEATH; i++)
-		if (read_one(c) == TURN_OVER)
+		if (read_one(c) == READ_NOTHING)
 			return;
 }
 
 int connection_new(struct client *client, int socket, struct closing *closing,
 		   struct connection **out)
 {
-	struct event_base *base = client->broker->base;
 	struct connection *c = calloc(1, sizeof(*c));
+	int r;
 
 	if (!c)
 		return -ENOMEM;
@@ -341,13 +341,15 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	c->socket = socket;
 	c->retry_ms = RETRY_MS;
 	TAILQ_INIT(&c->queue);
-	c->readable = event_new(base, socket, EV_READ | EV_PERSIST, on_readable, c);
-	c->writable = event_new(base, socket, EV_WRITE, on_writable, c);
-	c->retry = event_new(base, -1, 0, on_retry, c);
-	if (!c->readable || !c->writable || !c->retry || event_add(c->readable, NULL) < 0) {
+	c->turn.serve = on_turn;
+	c->retry = event_new(client->broker->base, -1, 0, on_retry, c);
+	r = c->retry ? turn_start(&client->broker->turns, account_turns(client->account), &c->turn,
+				  socket, EPOLLIN)
+		     : -ENOMEM;
+	if (r < 0) {
 		c->socket = -1;
 		connection_free(c);
-		return -ENOMEM;
+		return r;
 	}
 	c->closing = closing;
 	*out = c;
@@ -356,10 +358,6 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 
 static void let_go(struct connection *c)
 {
-	if (c->readable)
-		event_free(c->readable);
-	if (c->writable)
-		event_free(c->writable);
 	if (c->retry)
 		event_free(c->retry);
 	if (c->closing)
@@ -388,6 +386,7 @@ void connection_free(struct connection *c)
 
 	if (!c)
 		return;
+	turn_end(&c->turn);
 	while ((q = TAILQ_FIRST(&c->queue))) {
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);
@@ -397,8 +396,7 @@ void connection_free(struct connection *c)
 		let_go(c);
 		return;
 	}
-	event_del(c->readable);
-	event_del(c->writable);
+	event_del(c->retry);
 	shutdown(c->socket, SHUT_RDWR);
 	account_ref(c->account);
 	c->client = NULL;

@@ -17,7 +17,7 @@ struct wire_message;
  */
 
 /* Takes @socket and @closing over when it succeeds. @closing: NULL when nothing but bytes can come
- * in. 0 or -ENOMEM. */
+ * in. 0 or negative errno. */
 int connection_new(struct client *client, int socket, struct closing *closing,
 		   struct connection **out);
 /* The peer sees its end now. Descriptors that it has not received count until it has. */

@@ -30,9 +30,8 @@
 #include "wire/fd.h"
 #include "wire/packet.h"
 
-#define BACKLOG         4096
-#define ACCEPTED_A_TURN 64
-#define BACK_OFF_MS     50
+#define BACKLOG     4096
+#define BACK_OFF_MS 50
 
 struct listener {
 	struct broker *broker;
@@ -193,33 +192,27 @@ static bool is_ready(struct listener *l)
 	return l->closing && closer_waiting(l->broker->closer) <= l->broker->max_closing;
 }
 
+/* One at a time, as whose turn it is is known only then. */
 static void on_readable(evutil_socket_t socket, short what, void *data)
 {
 	struct listener *l = data;
+	struct closing *closing = NULL;
+	int fd;
 
 	(void)what;
-	for (int i = 0; i < ACCEPTED_A_TURN; i++) {
-		struct closing *closing = NULL;
-		int fd;
-
-		if (!is_ready(l)) {
-			back_off(l);
-			return;
-		}
-		fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0) {
-			if (!packet_is_without_fds(fd)) {
-				closing = l->closing;
-				l->closing = NULL;
-			}
-			client_accept(l->broker, fd, closing);
-			continue;
-		}
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			refuse_one(l);
-		else if (errno == ECONNABORTED || errno == EINTR)
-			continue;
+	if (!is_ready(l)) {
+		back_off(l);
 		return;
+	}
+	fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		if (!packet_is_without_fds(fd)) {
+			closing = l->closing;
+			l->closing = NULL;
+		}
+		client_accept(l->broker, fd, closing);
+	} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		refuse_one(l);
 	}
 }
 

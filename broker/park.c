@@ -96,10 +96,11 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	struct park *p = TAILQ_FIRST(list);
 	struct wire_message m;
 	struct client *client;
-	uint64_t since_ms;
+	uint64_t since_ms, begun;
 
 	if (!p)
 		return;
+	begun = turns_begin(&b->turns);
 	client = p->client;
 	since_ms = since(p);
 	memcpy(b->packet, p->packet, p->size);
@@ -108,6 +109,7 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	park_free(p);
 	if (m.type != WIRE_NOTHING)
 		request_handle_again(client, &m, since_ms);
+	turns_count(&b->turns, account_turns(client->account), begun);
 }
 
 /* Up to and with @last. True when it was not reached. */

@@ -194,6 +194,7 @@ static void answer(struct request *request, const struct reload *r)
 		return;
 	}
 	p.r = request;
+	p.enough = REPORT_ROWS_MAX; /* there is no other page */
 	p.size = p.cursor_size = 0;
 	p.failed = false;
 	for (size_t i = 0; i < r->changes.n; i++) {

@@ -31,6 +31,11 @@ bool report_add(struct page *p, json_t *row)
 		p->failed = true;
 		return true;
 	}
+	/* what was found is what the next page begins with */
+	if (p->size >= p->enough) {
+		json_decref(row);
+		return false;
+	}
 	n = json_dumpb(row, p->rows + p->size, room, JSON_COMPACT);
 	if (n == 0) { /* writing takes memory, too */
 		p->failed = true;
@@ -147,8 +152,8 @@ void report_clients(struct page *p)
 	}
 }
 
-/* Places in the memory of members that are looked at for one page: a millisecond or two. */
-#define LOOKS_MAX 8192
+/* Places in the memory of members that are looked at for one page: some 100 microseconds. */
+#define LOOKS_MAX 512
 
 void report_channels(struct page *p)
 {
@@ -208,6 +213,7 @@ void handle_query(struct request *r)
 	struct page p;
 
 	p.r = r;
+	p.enough = REPORT_ROWS_ENOUGH;
 	p.size = p.cursor_size = 0;
 	p.failed = false;
 	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {

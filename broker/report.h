@@ -15,11 +15,13 @@ struct pool;
 struct request;
 
 #define REPORT_ROWS_MAX    60000 /* bytes */
-#define REPORT_SCANNED_MAX 16384 /* objects a page */
+#define REPORT_ROWS_ENOUGH 2048  /* so that a page takes no longer than other requests */
+#define REPORT_SCANNED_MAX 4096  /* objects a page */
 
 struct page {
 	struct request *r;
 	size_t size;
+	size_t enough; /* bytes, beyond which another page begins */
 	char cursor[512];
 	size_t cursor_size;
 	bool failed; /* no memory for a row: better no page than one with a hole */

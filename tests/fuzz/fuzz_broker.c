@@ -232,13 +232,20 @@ static void come(struct end *e, bool with_handshake)
 		shake_hands(e);
 }
 
+/* As the pidfd would say. */
+static void report_death(struct client *c)
+{
+	if (c->death.user)
+		c->death.serve(&c->death, 0);
+}
+
 /* It is gone, and what it mapped with it; or not: it may have given that to others. */
 static void die(struct end *e)
 {
 	struct client *c = find_client(e->client);
 
 	if (c)
-		event_active(c->death, EV_READ, 0);
+		report_death(c);
 	run();
 	e->socket = fd_close(e->socket);
 }
@@ -330,7 +337,7 @@ static void end_all(void)
 
 	for (uint32_t i = 0; i < broker->n_client_slots; i++)
 		if (broker->clients[i])
-			event_active(broker->clients[i]->death, EV_READ, 0);
+			report_death(broker->clients[i]);
 	for (int i = 0; i < 100 && broker->n_clients > 0; i++)
 		run();
 	expect(broker->n_clients == 0);

@@ -20,7 +20,7 @@ enum failing {
 	FAILING_SENDMSG = 1 << 2,
 	FAILING_RECVMSG = 1 << 3,
 	FAILING_SOCKET = 1 << 4, /* socket, socketpair */
-	FAILING_EPOLL = 1 << 5,  /* epoll_create1, epoll_ctl */
+	FAILING_EPOLL = 1 << 5,  /* epoll_create1, and epoll_ctl that adds */
 	FAILING_EVENTFD = 1 << 6,
 	FAILING_FSTAT = 1 << 7,
 	FAILING_THREAD = 1 << 8, /* pthread_create */
