@@ -55,11 +55,8 @@ def current(ordinal: int) -> object | None:
 
     As an object where it ends with that, as CuPy's do; torch's streams stay.
     """
-    stream = None
-    for ask in (of_torch, _of_cupy):
-        found = ask(ordinal)
-        if found:
-            return found
-        if found is not None:
-            stream = found
-    return stream
+    stream = of_torch(ordinal)
+    if stream or "cupy" not in sys.modules:
+        return stream
+    of_cupy = _of_cupy(ordinal)
+    return stream if of_cupy is None else of_cupy

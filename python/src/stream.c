@@ -142,7 +142,7 @@ static bool keep_for_now(PyObject *stream)
 
 bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out)
 {
-	PyObject *now;
+	PyObject *number, *now;
 	bool good = true;
 
 	if (given)
@@ -150,7 +150,9 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 	*out = home;
 	if (!on_gpu || !may_have_stream())
 		return true;
-	now = PyObject_CallFunction(core.current_stream, "i", ordinal);
+	number = PyLong_FromLong(ordinal);
+	now = number ? PyObject_CallFunctionObjArgs(core.current_stream, number, NULL) : NULL;
+	Py_XDECREF(number);
 	if (!now)
 		return false;
 	if (now != Py_None)
