@@ -4,11 +4,12 @@
  * The broker against its clients. The input is what three clients of one process do: packets, also
  * without a handshake and with descriptors, values on their timelines, bytes in their pages of
  * channels, hanging up, dying, not reading, and time that passes. Whatever they do, the broker
- * answers with packets that make sense, and when they all are dead nothing is left.
+ * answers with packets that make sense, lets nobody have what is not for that user, and when they
+ * all are dead nothing is left.
  *
  * An input is a byte of flags (bit n: client n comes without a handshake; bit n + 4: it does not
- * come before it is told to) and records: a byte that says what (low half) and who (high half), two
- * bytes of size, and so many bytes.
+ * come before it is told to; bit 3: each is of a user of its own) and records: a byte that says
+ * what (low half) and who (high half), two bytes of size, and so many bytes.
  */
 
 #include <string.h>
@@ -19,9 +20,12 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
+#include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/log.h"
 #include "broker/name.h"
+#include "broker/peer.h"
+#include "broker/pool.h"
 #include "tests/fuzz/fuzz.h"
 #include "wire/channel_page.h"
 #include "wire/packet.h"
@@ -29,6 +33,7 @@
 #include "wire/timeline.h"
 
 #define ENDS        3
+#define OF_USERS    (1 << 3)
 #define RECORDS_MAX 300
 #define PLACEHOLDER 0xee /* 32 of these stand for the last token */
 
@@ -46,6 +51,7 @@ enum what {
 };
 
 static struct config *config;
+static bool of_users;
 static struct broker *broker;
 static unsigned char token[32];
 
@@ -60,12 +66,43 @@ static struct end {
 
 static unsigned char packet[WIRE_PACKET_MAX];
 
+/* The first is the broker's own user, the second may make pools, the third only read. */
+static const uid_t users[ENDS] = {0, 1001, 1002};
+static const struct end *coming; /* as its own user, or NULL */
+
+int __real_peer_identify(int socket, struct peer *out);
+int __wrap_peer_identify(int socket, struct peer *out);
+int __wrap_peer_identify(int socket, struct peer *out)
+{
+	int r = __real_peer_identify(socket, out);
+
+	if (r == 0 && coming && coming != ends) {
+		out->uid = users[coming - ends];
+		out->n_groups = 0;
+	}
+	return r;
+}
+
+static void let_in(struct access_list *list, const char *json)
+{
+	char error[256];
+
+	access_list_clear(list);
+	expect(access_parse_text(json, strlen(json), list, error, sizeof(error)) == 0);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
 	setenv("SHARE_ABORT_ON_BUG", "1", 1);
 	log_set_level(LOG_LEVEL_ERROR);
 	expect(config_default(&config) == 0);
+	let_in(&config->pools[0].access,
+	       "[{\"user\": 0, \"mode\": \"manage\"}, "
+	       "{\"user\": 1001, \"mode\": \"rw\"}, "
+	       "{\"user\": 1002, \"mode\": \"ro\"}]");
+	expect(principal_list_add(&config->create_pools,
+				  (struct principal){PRINCIPAL_USER, users[1]}) == 0);
 	/* small enough for an input to get there */
 	config->pools[0].segment_size = 1 << 20;
 	config->pools[0].release_threshold = 1 << 20;
@@ -136,6 +173,16 @@ static void check_members(const struct wire_channel_members *m, size_t n_fds)
 	expect(n_fds == 3 * n_new);
 }
 
+/* Whoever has it may have it, in that way. What was destroyed meanwhile nobody is asked about. */
+static void check_access(const struct end *e, uint64_t buffer, uint32_t mode)
+{
+	const struct buffer *b = buffer_find(broker, buffer);
+	const struct client *c = find_client(e->client);
+
+	if (b && c)
+		expect((pool_access(buffer_pool(b), c) & mode) == mode);
+}
+
 /* The broker sends nothing that libshare would not take. */
 static void look_at(struct end *e, size_t size, struct fd_list *fds)
 {
@@ -154,6 +201,7 @@ static void look_at(struct end *e, size_t size, struct fd_list *fds)
 	case WIRE_GRANT:
 		expect(fds->n == (m.grant.flags & WIRE_GRANT_SEGMENT) +
 				     2 * m.grant.pages.size / sizeof(uint64_t));
+		check_access(e, m.grant.buffer, m.grant.mode);
 		expect(m.grant.size <= m.grant.segment_size &&
 		       m.grant.offset <= m.grant.segment_size - m.grant.size);
 		break;
@@ -226,7 +274,9 @@ static void come(struct end *e, bool with_handshake)
 	e->socket = pair[0];
 	/* full soon */
 	expect(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int)) == 0);
+	coming = of_users ? e : NULL;
 	client_accept(broker, pair[1], NULL);
+	coming = NULL;
 	e->client = broker->last_client;
 	if (with_handshake)
 		shake_hands(e);
@@ -365,6 +415,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int before = lowest_free_descriptor();
 	uint8_t flags = input_u8(&in);
 
+	of_users = flags & OF_USERS;
 	memset(token, PLACEHOLDER, sizeof(token));
 	expect(broker_new(config, &broker) == 0);
 	for (int i = 0; i < ENDS; i++) {
