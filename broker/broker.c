@@ -158,7 +158,7 @@ void broker_watch_gpus(struct broker *b)
 		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
-/* A quarter is for the broker itself: agents, what waits to be sent or closed. The others are
+/* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
  * shared between users (account.h); the configuration's pools, whose segments cost two and are
  * nobody's, have half of all at most. */
 static void share_descriptors(struct broker *b)
@@ -168,9 +168,9 @@ static void share_descriptors(struct broker *b)
 	b->n_descriptors = DESCRIPTORS_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < b->n_descriptors)
 		b->n_descriptors = limit.rlim_cur;
+	b->n_own_descriptors = b->n_descriptors / 8;
 	b->max_nobodys_segments = b->n_descriptors / 4;
-	b->max_members = b->n_descriptors / 16;
-	b->max_closing = b->n_descriptors / 8;
+	b->max_closing = b->n_descriptors / 16;
 	/* as many as those may be in flight, of all clients together: then nobody gets any */
 	b->max_fds_ahead = FDS_AHEAD_MAX;
 	if (b->max_fds_ahead > b->n_descriptors / 64)
@@ -230,7 +230,7 @@ int broker_new(struct config *config, struct broker **out)
 		r = accounts_new(config, &b->accounts);
 	if (r == 0) {
 		accounts_limit_fds(b->accounts, b->n_descriptors);
-		accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_descriptors / 4);
+		accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_own_descriptors);
 	}
 	if (r == 0)
 		r = configure_pools(b);

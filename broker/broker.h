@@ -58,8 +58,9 @@ struct broker {
 	struct turns turns;
 	struct listener *listener;
 	struct closer *closer;
-	size_t n_descriptors; /* that this process may have */
-	size_t max_closing;   /* sockets that wait for it: they cost descriptors */
+	/* that this process may have, and those of them that are for itself */
+	size_t n_descriptors, n_own_descriptors;
+	size_t max_closing; /* sockets that wait for it: they cost descriptors */
 	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
@@ -109,7 +110,7 @@ struct broker {
 	TAILQ_HEAD(, channel) channels; /* by identifier */
 	struct table channel_names;
 	uint64_t last_channel, last_member;
-	size_t n_members, max_members; /* these, too, cost descriptors */
+	size_t n_members;
 	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */
 	TAILQ_HEAD(, estate) estates; /* in which something is to be done */
 	TAILQ_HEAD(member_list, member) departing;

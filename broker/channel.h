@@ -76,7 +76,7 @@ struct member {
 	bool died;             /* GONE, and its process can do nothing any more */
 	enum member_state state;
 	struct timelines *timelines;
-	struct charge charge, charge_bytes;
+	struct charge charge, charge_bytes, charge_descriptors;
 	int page_fd, pidfd;
 	int doorbell; /* -1: nobody can be there any more */
 	void *page;   /* a ring or a ledger; read-only, and hostile */
@@ -117,6 +117,10 @@ static inline struct member **channel_slots(struct channel *ch, uint32_t role)
 /* channel_member.c */
 
 enum member_error { MEMBER_NO_SLOT = 1, MEMBER_QUOTA, MEMBER_BYTES_QUOTA, MEMBER_NO_DESCRIPTORS };
+
+/* Its page, a pidfd, its doorbell, and one for the channel's own page, which may be the channel's
+ * last member's to keep. */
+#define MEMBER_DESCRIPTORS 4
 
 /* 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,

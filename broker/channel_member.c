@@ -132,6 +132,9 @@ static int equip(struct member *m)
 
 	if (!charge_take(&m->charge, m->client->account, LIMIT_CHANNELS, 1))
 		return MEMBER_QUOTA;
+	if (!charge_take(&m->charge_descriptors, m->client->account, LIMIT_DESCRIPTORS,
+			 MEMBER_DESCRIPTORS))
+		return MEMBER_NO_DESCRIPTORS;
 	/* what is needed when it goes must not be lacking then */
 	if (m->role == SHARE_PRODUCER && !(m->estate = estate_new(m)))
 		return -ENOMEM;
@@ -152,8 +155,6 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	struct member *m;
 	int r;
 
-	if (b->n_members >= b->max_members)
-		return MEMBER_NO_DESCRIPTORS;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
@@ -229,6 +230,7 @@ void member_free(struct member *m)
 	fd_close(m->doorbell);
 	timelines_unref(m->timelines);
 	charge_return(&m->charge_bytes);
+	charge_return(&m->charge_descriptors);
 	charge_return(&m->charge);
 	ch->broker->n_members--;
 	free(m);

@@ -120,21 +120,37 @@ void clients_reconfigure(struct broker *b)
 }
 
 /* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
-static bool charge_connection(struct client *c)
+static bool charge_connection(struct client *c, unsigned beyond)
 {
-	if (charge_take(&c->charge, c->account, LIMIT_CONNECTIONS, 1))
+	c->lacks = LIMIT_CONNECTIONS;
+	if (!charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, beyond))
+		return false;
+	c->lacks = LIMIT_DESCRIPTORS;
+	if (charge_take_beyond(&c->charge_descriptors, c->account, LIMIT_DESCRIPTORS,
+			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS))
 		return true;
-	c->beyond_limit = c->admin && charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS,
-							 1, OPERATORS_BEYOND);
+	charge_return(&c->charge);
+	return false;
+}
+
+static bool admit(struct client *c)
+{
+	enum limit_kind lacks;
+
+	if (charge_connection(c, 0))
+		return true;
+	lacks = c->lacks;
+	c->beyond_limit = c->admin && charge_connection(c, OPERATORS_BEYOND);
+	c->lacks = lacks;
 	return c->beyond_limit;
 }
 
 /* Says so to who connects, and in the log. */
 static void refuse_beyond_limit(const struct client *c, int socket)
 {
-	char why[128];
+	char why[256];
 
-	account_refuse(c->account, LIMIT_CONNECTIONS, "", why, sizeof(why));
+	account_refuse(c->account, c->lacks, "", why, sizeof(why));
 	connection_farewell(socket, SHARE_EQUOTA, why);
 }
 
@@ -198,7 +214,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		goto refuse;
 	}
 	account = account_ref(c->account);
-	if (!charge_connection(c)) {
+	if (!admit(c)) {
 		refuse_beyond_limit(c, socket);
 		goto refuse;
 	}
@@ -222,6 +238,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 
 refuse:
 	charge_return(&c->charge);
+	charge_return(&c->charge_descriptors);
 	account_unref(c->account);
 	peer_done(&c->peer);
 	let_go(socket, closing);

@@ -48,6 +48,10 @@ enum client_state {
 	CLIENT_ENDING,
 };
 
+/* What it costs the broker until its process is dead, or has said goodbye: its socket, a pidfd, its
+ * page of timelines, and /proc/PID/stat once a GPU of its signals fences. */
+#define CLIENT_DESCRIPTORS 4
+
 struct client {
 	struct broker *broker;
 	uint32_t slot;
@@ -56,15 +60,16 @@ struct client {
 	struct peer peer;
 	uint32_t version; /* of the protocol, that both sides speak */
 	bool admin;
-	bool beyond_limit; /* an administrator's, for an operator alone */
-	bool drained;      /* its process is dead: nothing is sent to it any more */
+	bool beyond_limit;     /* an administrator's, for an operator alone */
+	enum limit_kind lacks; /* what it is beyond */
+	bool drained;          /* its process is dead: nothing is sent to it any more */
 	char label[64];
 	struct account *account;
-	struct charge charge;          /* the connection */
-	struct connection *connection; /* NULL once it has ended */
-	struct turn death;             /* of the process */
-	struct event *timer;           /* handshake limit, then the rest of a long release */
-	uint32_t goodbye;              /* serial of BYE, to be answered when all is released */
+	struct charge charge, charge_descriptors; /* the connection */
+	struct connection *connection;            /* NULL once it has ended */
+	struct turn death;                        /* of the process */
+	struct event *timer; /* handshake limit, then the rest of a long release */
+	uint32_t goodbye;    /* serial of BYE, to be answered when all is released */
 	struct timelines *timelines;
 
 	uint8_t *segments; /* enum segment_possession by segment index */

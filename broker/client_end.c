@@ -140,6 +140,7 @@ void client_free(struct client *c)
 	free(c->segments);
 	free(c->pages);
 	charge_return(&c->charge);
+	charge_return(&c->charge_descriptors);
 	account_unref(c->account);
 	b->clients[c->slot] = NULL;
 	b->n_clients--;

@@ -25,11 +25,10 @@ int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *accou
 		return -ENOMEM;
 	t->stat = -1;
 	t->fd = timeline_create();
-	t->pidfd = fd_dup(pidfd);
-	r = t->fd < 0 ? t->fd : t->pidfd < 0 ? t->pidfd : timeline_map(t->fd, true, &t->page);
+	t->pidfd = pidfd;
+	r = t->fd < 0 ? t->fd : timeline_map(t->fd, true, &t->page);
 	if (r < 0) {
 		fd_close(t->fd);
-		fd_close(t->pidfd);
 		free(t);
 		return r;
 	}
@@ -53,7 +52,6 @@ void timelines_unref(struct timelines *t)
 	if (!t || --t->refs > 0)
 		return;
 	fd_close(t->fd);
-	fd_close(t->pidfd);
 	fd_close(t->stat);
 	timeline_unmap(t->page);
 	account_unref(t->account);
@@ -102,7 +100,7 @@ void timelines_kill(struct timelines *t, bool finished)
 	timeline_unmap(t->page);
 	t->page = NULL;
 	t->fd = fd_close(t->fd);
-	t->pidfd = fd_close(t->pidfd);
+	t->pidfd = -1;
 	t->stat = fd_close(t->stat);
 }
 

@@ -29,12 +29,13 @@ struct timelines {
 	uint64_t seen[TIMELINE_SLOTS];
 	int stat;  /* see wire/process.h */
 	int fd;    /* sealed: whoever gets it can only read */
-	int pidfd; /* the owner's */
+	int pidfd; /* the owner's, borrowed; -1 once it is dead */
 	struct timeline_page *page;
 	struct account *account; /* the owner's, a reference; NULL: nobody pays */
 };
 
-/* 0 or negative errno. A reference to @account, which may be NULL, is taken. */
+/* 0 or negative errno. @pidfd has to be open until timelines_kill(). A reference to @account, which
+ * may be NULL, is taken. */
 int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
 		  struct timelines **out);
 struct timelines *timelines_ref(struct timelines *t);

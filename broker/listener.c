@@ -165,12 +165,15 @@ static void on_back_off(evutil_socket_t fd, short what, void *data)
 /* No descriptor for a client: tell one, and leave the others in the backlog for a while. */
 static void refuse_one(struct listener *l)
 {
+	char why[128];
 	int fd;
 
+	snprintf(why, sizeof(why), "the broker has no descriptor left of %zu (RLIMIT_NOFILE)",
+		 l->broker->n_descriptors);
 	l->reserve = fd_close(l->reserve);
 	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
-		connection_farewell(fd, SHARE_EQUOTA, "the broker is out of descriptors");
+		connection_farewell(fd, SHARE_EQUOTA, why);
 		if (packet_is_without_fds(fd)) {
 			fd_close(fd);
 		} else {
@@ -179,7 +182,7 @@ static void refuse_one(struct listener *l)
 		}
 	}
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	log_warning("out of descriptors: a client was refused");
+	log_warning("a client was refused: %s", why);
 	back_off(l);
 }
 

@@ -123,15 +123,19 @@ static int load(const char *path, struct config **out)
 	return r;
 }
 
-/* Each client costs a socket and a pidfd, each segment two descriptors. */
-static void raise_descriptor_limit(void)
+/* Every client and every segment costs some (docs/operating.md): as many as may be had. What the
+ * limit was before. */
+static rlim_t raise_descriptor_limit(void)
 {
-	struct rlimit limit;
+	struct rlimit limit = {0};
+	rlim_t before;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	before = limit.rlim_cur;
+	limit.rlim_cur = limit.rlim_max;
+	if (before < limit.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	return before;
 }
 
 /* From a service manager: one listening socket, as descriptor 3. */
@@ -206,10 +210,11 @@ static const char *address_of(int listen_fd, struct sockaddr_un *address)
 	return address->sun_path;
 }
 
-static void say_start(const struct config *config, int listen_fd)
+static void say_start(const struct config *config, int listen_fd, const struct broker *b,
+		      rlim_t descriptors_before)
 {
 	struct sockaddr_un address;
-	char pools[768] = "";
+	char pools[768] = "", raised[64] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < config->n_pools; i++) {
@@ -228,6 +233,11 @@ static void say_start(const struct config *config, int listen_fd)
 		    "refused, as the kernel shows them as one");
 	log_start(SHARE_VERSION, address_of(listen_fd, &address), config->file, config->n_pools,
 		  pools);
+	if (descriptors_before < b->n_descriptors)
+		snprintf(raised, sizeof(raised), ", raised from %ju",
+			 (uintmax_t)descriptors_before);
+	log_info("descriptors: %zu (RLIMIT_NOFILE%s), %zu of them for users and pools",
+		 b->n_descriptors, raised, b->n_descriptors - b->n_own_descriptors);
 }
 
 static void hold_back_hangups(void)
@@ -239,7 +249,7 @@ static void hold_back_hangups(void)
 	sigprocmask(SIG_BLOCK, &hangup, NULL);
 }
 
-static int serve(const struct arguments *a, struct config *config)
+static int serve(const struct arguments *a, struct config *config, rlim_t descriptors_before)
 {
 	char path[PATH_MAX];
 	int listen_fd = a->listen_fd, lock_fd = -1, r;
@@ -263,7 +273,7 @@ static int serve(const struct arguments *a, struct config *config)
 			return listen_fd;
 		}
 	}
-	say_start(config, listen_fd);
+	say_start(config, listen_fd, broker, descriptors_before);
 	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
 	r = broker_run(broker, listen_fd, a->lifeline_fd);
 	/* before the lock goes: the next broker must find no socket, or its own */
@@ -278,6 +288,7 @@ static int serve(const struct arguments *a, struct config *config)
 int main(int argc, char **argv)
 {
 	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1};
+	rlim_t descriptors_before;
 	struct config *config;
 	int r;
 
@@ -293,8 +304,8 @@ int main(int argc, char **argv)
 			remove_path(a.remove);
 		return 2;
 	}
-	raise_descriptor_limit();
-	r = a.check ? check(&a, config) : serve(&a, config);
+	descriptors_before = raise_descriptor_limit();
+	r = a.check ? check(&a, config) : serve(&a, config, descriptors_before);
 	if (a.remove)
 		remove_path(a.remove);
 	config_free(config);

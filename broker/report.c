@@ -109,7 +109,7 @@ void report_status(struct page *p)
 	report_add(
 	    p,
 	    json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		      "s:I, s:I, s:I}",
+		      "s:I, s:I, s:I, s:I, s:I}",
 		      "version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
 		      (json_int_t)(broker_now_ms() - b->started_ms), "clients",
 		      report_integer(b->n_clients), "quarantined", report_integer(quarantined),
@@ -120,6 +120,8 @@ void report_status(struct page *p)
 		      "leases", report_integer(slab_live(&b->leases)), "names",
 		      report_integer(b->n_names), "tokens", report_integer(b->tokens.count),
 		      "agents", report_integer(devices_processes(b) + children_count(b)),
+		      "descriptors", report_integer(accounts_descriptors(b->accounts)),
+		      "descriptors_limit", report_integer(b->n_descriptors - b->n_own_descriptors),
 		      "requests", report_integer(b->counters.requests), "connections",
 		      report_integer(b->counters.clients), "dropped",
 		      report_integer(b->counters.dropped)));

@@ -175,10 +175,7 @@ static void fail_member(struct request *r, const struct channel *ch, int error)
 		request_fail_quota(r, LIMIT_BYTES, "");
 		break;
 	case MEMBER_NO_DESCRIPTORS:
-		request_fail(
-		    r, SHARE_EQUOTA,
-		    "the broker has no descriptors left for members of channels: raise its "
-		    "RLIMIT_NOFILE");
+		request_fail_quota(r, LIMIT_DESCRIPTORS, "");
 		break;
 	default:
 		request_fail(r, SHARE_ESYSTEM, "cannot join channel '%s': %s", ch->name,

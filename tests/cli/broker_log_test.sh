@@ -17,7 +17,7 @@ END
 
 normalise()
 {
-	normalise_common | sed -E -e 's/0d 00:0[0-9]:[0-9]{2}/0d 00:00:SS/'
+	normalise_common | sed -E -e 's/(descriptors:|raised from|\),) [0-9]+/\1 N/g' -e 's/, raised from N//' -e 's/0d 00:0[0-9]:[0-9]{2}/0d 00:00:SS/'
 }
 
 end_all()

@@ -13,9 +13,9 @@ user=$(id -un 2>/dev/null || id -u)
 normalise()
 {
 	normalise_common |
-		sed -E -e 's/^((pid|requests|connections) +)[0-9]+$/\1N/' \
+		sed -E -e 's/^((pid|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
 			-e 's/^(uptime +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
-			-e 's/"(pid|uptime_ms|requests|connections|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/"(pid|uptime_ms|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
 			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
 			-e "s/ $user\$/ USER/"

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 
@@ -493,4 +495,140 @@ Test(limits_of_descriptors, who_takes_all_segments_leaves_others_as_many)
 	for (int i = 0; i < 4; i++)
 		check_ok(share_release(more[i], NULL));
 	share_pool_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What clients cost                                                                           */
+
+#define N_CLIENTS 8
+
+static struct raw clients[N_CLIENTS];
+
+/* What it has with these two clients; what a client before them had may still be there. */
+static int descriptors_of_two(void)
+{
+	return broker_descriptors() + 3;
+}
+
+/* How many more descriptors the broker has than @before. */
+#define expect_descriptors(before, more)                                       \
+	do {                                                                   \
+		struct deadline limit_ = deadline_in(HARNESS_LIMIT_MS);        \
+		while (descriptors_count(broker_pid()) != (before) + (more) && \
+		       deadline_pause(&limit_))                                \
+			;                                                      \
+		check_eq(descriptors_count(broker_pid()) - (before), more);    \
+	} while (0)
+
+static void release_behind_gpu(struct raw *r)
+{
+	uint64_t buffer = raw_alloc(r, raw_pool(r, "default"), 512);
+	struct wire_message m = release_behind(r, buffer, 1, 1);
+
+	timeline_set_by_gpu(r->page, 1, true);
+	raw_ask(r, &m, WIRE_DONE);
+	timeline_signal(r->page, 1, 1);
+}
+
+/* docs/operating.md says so, and CLIENT_DESCRIPTORS charges for it. */
+Test(limits, a_connection_costs_three_descriptors_and_one_more_when_a_gpu_signals)
+{
+	share_buffer *keeps_the_segment = allocate(pool, 512, NULL);
+	int before = descriptors_of_two() + 2;
+	int64_t charged = used_of(first, "descriptors");
+
+	for (int i = 0; i < N_CLIENTS; i++)
+		raw_open(&clients[i], "raw");
+	expect_descriptors(before, 3 * N_CLIENTS);
+	check_eq(used_of(first, "descriptors") - charged, 4 * N_CLIENTS);
+	for (int i = 0; i < N_CLIENTS; i++)
+		release_behind_gpu(&clients[i]);
+	expect_descriptors(before, 4 * N_CLIENTS);
+	for (int i = 0; i < N_CLIENTS; i++)
+		say_goodbye(&clients[i]);
+	expect_descriptors(before, 0);
+	check_eq(used_of(first, "descriptors"), charged);
+	check_ok(share_release(keeps_the_segment, NULL));
+}
+
+Test(limits, a_membership_costs_three_descriptors_and_a_channel_one)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	int before = descriptors_of_two();
+	int64_t charged = used_of(first, "descriptors");
+	share_channel *producer, *consumer;
+
+	options.depth = options.in_flight = 1; /* of the 64 KiB that there are */
+	check_ok(share_channel_open(first, "a", SHARE_PRODUCER, &options, &producer));
+	expect_descriptors(before, 4);
+	check_ok(share_channel_open(second, "a", SHARE_CONSUMER, &options, &consumer));
+	expect_descriptors(before, 7);
+	check_eq(used_of(first, "descriptors") - charged, 8);
+	share_channel_close(consumer);
+	share_channel_close(producer);
+	expect_descriptors(before, 0);
+	check_eq(used_of(first, "descriptors"), charged);
+}
+
+/* As many connections as it gets, until it is told why there are no more. */
+static void takes_all_connections(struct child *self, void *data)
+{
+	static struct raw r[200];
+	const uid_t *uid = data;
+	int n = 0;
+
+	child_become(*uid, 0);
+	for (enum raw_event e = RAW_NOTHING; e != RAW_END; n++) {
+		raw_connect(&r[n]);
+		e = RAW_MESSAGE;
+		raw_send(&r[n], &(struct wire_message){
+				    .type = WIRE_HELLO,
+				    .serial = 1,
+				    .hello = {.version = WIRE_VERSION, .oldest = WIRE_VERSION}});
+		check(raw_receive(&r[n], HARNESS_LIMIT_MS) == RAW_MESSAGE);
+		if (r[n].m.type == WIRE_WELCOME)
+			continue;
+		check_eq(r[n].m.type, WIRE_ERROR);
+		check_eq(r[n].m.error.error, SHARE_EQUOTA);
+		check(memmem(r[n].m.error.detail.data, r[n].m.error.detail.size, "RLIMIT_NOFILE",
+			     strlen("RLIMIT_NOFILE")));
+		check(memmem(r[n].m.error.detail.data, r[n].m.error.detail.size,
+			     "of the broker's 224 descriptors",
+			     strlen("of the broker's 224 descriptors")));
+		break;
+	}
+	child_point_with(self, "took all", &n, sizeof(n));
+}
+
+static void connects(struct child *self, void *data)
+{
+	const uid_t *uid = data;
+	share_client *c;
+
+	(void)self;
+	child_become(*uid, 0);
+	c = child_connect("late");
+	check_ok(share_ping(c));
+	share_disconnect(c);
+}
+
+Test(limits_of_descriptors, who_takes_all_connections_keeps_nobody_out)
+{
+	struct child *alice, *bob;
+	int alices, bobs;
+
+	alice = child_start(takes_all_connections, &(uid_t){ALICE});
+	child_wait_with(alice, "took all", &alices, sizeof(alices));
+	check(alices >= 20);
+	bob = child_start(takes_all_connections, &(uid_t){BOB});
+	child_wait_with(bob, "took all", &bobs, sizeof(bobs));
+	check(bobs >= alices / 3);
+	child_finish(child_start(connects, &(uid_t){BOB + 1}));
+	share_disconnect(connect_as("another of the operator's"));
+	check_eq(broker_said("RLIMIT_NOFILE, raised"), 0);
+	check_eq(broker_said("descriptors: 256 (RLIMIT_NOFILE), 224 of them"), 1);
+	child_kill(alice);
+	child_kill(bob);
+	settle(first, s.clients == 1);
+	check_eq(used_of(first, "descriptors"), 4);
 }

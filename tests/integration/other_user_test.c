@@ -409,7 +409,7 @@ Test(other_user, accounts_of_many_users_are_each_listed_once_and_in_order)
 		n++;
 	}
 	check_eq(before, 5000 + CROWD - 1);
-	check_eq(n, 3 * CROWD); /* a connection, a lease, bytes */
+	check_eq(n, 4 * CROWD); /* a connection and its descriptors, a lease, bytes */
 	json_decref(rows);
 	for (int u = 0; u < CROWD; u++) {
 		raw_ask(&crowd[u], &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);

@@ -29,7 +29,7 @@ static bool says_why(const char *detail)
 {
 	return strstr(detail, strerror(elsewhere)) ||
 	       (elsewhere == ENOMEM && strstr(detail, "out of memory")) ||
-	       (elsewhere == EMFILE && strstr(detail, "out of descriptors"));
+	       (elsewhere == EMFILE && strstr(detail, "has no descriptor left"));
 }
 
 void scenario_begin(void)

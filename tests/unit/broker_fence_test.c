@@ -23,11 +23,10 @@
 static pid_t owner;
 static struct timelines *timelines;
 static struct timeline_page *page; /* as others see it */
+static int pidfd;
 
 static void start(void)
 {
-	_cleanup_fd_ int pidfd = -1;
-
 	owner = fork();
 	cr_assert_geq(owner, 0);
 	if (owner == 0) {
@@ -48,6 +47,7 @@ static void stop(void)
 	waitpid(owner, NULL, 0);
 	timelines_unref(timelines);
 	timeline_unmap(page);
+	fd_close(pidfd);
 }
 
 TestSuite(broker_fence, .init = start, .fini = stop, .timeout = 30);
