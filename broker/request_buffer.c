@@ -6,13 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <jansson.h>
 #include <share/share.h>
 
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/client.h"
-#include "broker/json_text.h"
+#include "broker/json_check.h"
 #include "broker/request.h"
 #include "broker/text.h"
 
@@ -48,54 +47,20 @@ void handle_release(struct request *r)
 	request_done(r);
 }
 
-static bool is_deeper_than(const char *json, size_t size, int limit)
-{
-	bool in_string = false;
-	int depth = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		if (in_string) {
-			if (json[i] == '\\')
-				i++;
-			else if (json[i] == '"')
-				in_string = false;
-		} else if (json[i] == '"') {
-			in_string = true;
-		} else if (json[i] == '[' || json[i] == '{') {
-			if (++depth > limit)
-				return true;
-		} else if (json[i] == ']' || json[i] == '}') {
-			depth--;
-		}
-	}
-	return false;
-}
-
 /* What the client sent, checked and copied; NULL when answered. */
 static struct metadata *parse_metadata(struct request *r, const struct wire_bytes *json,
 				       struct metadata *old)
 {
 	struct metadata *metadata;
-	json_error_t error;
-	json_t *root;
+	struct json_fault fault;
 
-	if (is_deeper_than(json->data, json->size, METADATA_MAX_DEPTH)) {
-		request_fail(r, SHARE_EINVAL, "metadata is nested deeper than %d",
-			     METADATA_MAX_DEPTH);
-		return NULL;
-	}
-	root = json_text_read(json->data, json->size, &error);
-	if (!root && json_error_code(&error) == json_error_out_of_memory) {
-		request_fail_memory(r);
-		return NULL;
-	}
-	if (!root) {
+	if (!json_check(json->data, json->size, METADATA_MAX_DEPTH, &fault)) {
 		request_fail(r, SHARE_EINVAL,
-			     "metadata is not a JSON object or array: line %d, column %d: %s",
-			     error.line, error.column, error.text);
+			     "metadata is not a JSON object or array, nested no deeper than %d: "
+			     "line %u, column %u: %s",
+			     METADATA_MAX_DEPTH, fault.line, fault.column, fault.text);
 		return NULL;
 	}
-	json_decref(root);
 	switch (metadata_new(r->client->account, json->data, json->size, old, &metadata)) {
 	case METADATA_QUOTA:
 		request_fail_quota(r, LIMIT_METADATA, "");

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_JSON_CHECK_H
+#define BROKER_JSON_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define JSON_CHECK_MAX 65536 /* bytes */
+
+struct json_fault {
+	unsigned line, column; /* from 1; the column counts bytes */
+	const char *text;      /* static */
+};
+
+/*
+ * Whether a text of at most JSON_CHECK_MAX bytes is one JSON object or array, nested no deeper than
+ * @depth, that every reader understands alike: UTF-8, no key twice in an object, no NUL in a
+ * string, integers of 64 bits, no number beyond a double. Takes no memory. For the broker's thread
+ * alone.
+ */
+bool json_check(const char *text, size_t size, unsigned depth, struct json_fault *fault);
+
+#endif
