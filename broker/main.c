@@ -20,6 +20,7 @@
 
 #include "broker/broker.h"
 #include "broker/config.h"
+#include "broker/confine.h"
 #include "broker/json_text.h"
 #include "broker/listener.h"
 #include "broker/log.h"
@@ -249,6 +250,17 @@ static void hold_back_hangups(void)
 	sigprocmask(SIG_BLOCK, &hangup, NULL);
 }
 
+/* A kernel or a container may not let it. That is no reason not to serve. */
+static void give_up_rights(void)
+{
+	const char *what, *dumpable = secure_getenv("SHARE_DUMPABLE");
+	int r = confine(dumpable && strcmp(dumpable, "1") == 0, &what);
+
+	if (r < 0)
+		log_warning("cannot %s: %s; the broker serves with more rights than it needs", what,
+			    strerror(-r));
+}
+
 static int serve(const struct arguments *a, struct config *config, rlim_t descriptors_before)
 {
 	char path[PATH_MAX];
@@ -273,6 +285,7 @@ static int serve(const struct arguments *a, struct config *config, rlim_t descri
 			return listen_fd;
 		}
 	}
+	give_up_rights();
 	say_start(config, listen_fd, broker, descriptors_before);
 	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
 	r = broker_run(broker, listen_fd, a->lifeline_fd);

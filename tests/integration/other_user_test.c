@@ -113,6 +113,34 @@ static int count(const share_name_info *info, void *data)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* "\t0000000000000000\n", as /proc has it of the broker. */
+static bool broker_has(const char *key, const char *value)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)broker_pid());
+	f = fopen(path, "re");
+	check(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		found = found || (strncmp(line, key, strlen(key)) == 0 &&
+				  strcmp(line + strlen(key), value) == 0);
+	fclose(f);
+	return found;
+}
+
+/* What is refused to it then is confine_test's. */
+Test(other_user, the_broker_has_none_of_the_rights_of_who_has_started_it)
+{
+	check(broker_has("CapPrm:", "\t0000000000000000\n"));
+	check(broker_has("CapEff:", "\t0000000000000000\n"));
+	check(broker_has("NoNewPrivs:", "\t1\n"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	check(broker_has("Seccomp:", "\t2\n"));
+#endif
+}
+
 static void bob_uses_what_is_for_all(struct child *self, void *data)
 {
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFINE_H
+#define BROKER_CONFINE_H
+
+#include <stdbool.h>
+
+/*
+ * From now on this process, and what it starts, has no capabilities and cannot get any, is not to
+ * be looked into by others of its user, and has only the system calls that it needs. Returns 0, or
+ * a negative errno with what could not be done in @what (the rest is done). Before there is a
+ * second thread.
+ */
+int confine(bool dumpable, const char **what);
+
+#endif
