@@ -67,8 +67,9 @@ void report_segments(struct page *p)
 	uint64_t i = report_cursor(p->r);
 	struct segment *s;
 
-	for (; i <= UINT32_MAX && (s = slab_at(slab, (uint32_t)i)); i++) {
-		if (!s->in_use || !report_shows_pool(p->r, s->pool))
+	for (; i < slab_end(slab); i++) {
+		s = slab_at(slab, (uint32_t)i);
+		if (!s || !s->in_use || !report_shows_pool(p->r, s->pool))
 			continue;
 		if (!report_add(p, json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}",
 					     "segment", report_identifier(segment_id(s)), "pool",
@@ -109,12 +110,13 @@ void report_buffers(struct page *p)
 	uint64_t first = report_cursor(p->r), i;
 	struct buffer *buffer;
 
-	for (i = first; i <= UINT32_MAX && (buffer = slab_at(slab, (uint32_t)i)); i++) {
+	for (i = first; i < slab_end(slab); i++) {
 		if (i - first == REPORT_SCANNED_MAX) {
 			report_set_cursor(p, i);
 			return;
 		}
-		if (!buffer->refs || !report_shows_pool(p->r, buffer_pool(buffer)))
+		buffer = slab_at(slab, (uint32_t)i);
+		if (!buffer || !buffer->refs || !report_shows_pool(p->r, buffer_pool(buffer)))
 			continue;
 		if (!report_add(
 			p, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "buffer",
@@ -193,12 +195,14 @@ void report_tokens(struct page *p)
 	uint64_t first = report_cursor(p->r), i;
 	const struct token *t;
 
-	for (i = first; i <= UINT32_MAX && (t = slab_at(slab, (uint32_t)i)); i++) {
+	for (i = first; i < slab_end(slab); i++) {
 		if (i - first == REPORT_SCANNED_MAX) {
 			report_set_cursor(p, i);
 			return;
 		}
-		if (t->live && token_is_for(t, p->r->client) && !report_add(p, describe_token(t))) {
+		t = slab_at(slab, (uint32_t)i);
+		if (t && t->live && token_is_for(t, p->r->client) &&
+		    !report_add(p, describe_token(t))) {
 			report_set_cursor(p, i);
 			return;
 		}

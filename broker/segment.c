@@ -196,11 +196,14 @@ static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
 {
 	const struct segment *s;
 
-	for (uint32_t i = 0; (s = slab_at(&b->segments, i)); i++) {
-		const struct memory_recipe *r = &s->memory.recipe;
+	for (uint32_t i = 0; i < slab_end(&b->segments); i++) {
+		const struct memory_recipe *r;
 
-		if (s->in_use && r->address && r->address < start + size &&
-		    start < r->address + place(r->size))
+		s = slab_at(&b->segments, i);
+		if (!s || !s->in_use)
+			continue;
+		r = &s->memory.recipe;
+		if (r->address && r->address < start + size && start < r->address + place(r->size))
 			return r->address + place(r->size);
 	}
 	return 0;

@@ -3,12 +3,17 @@
  * Memory for the many small things of which the broker has a million: block descriptors, buffers,
  * leases. malloc would add 8 to 16 bytes to each and scatter them; an array that grows would move
  * them, and stop the loop while it copies. So objects live in chunks of about 64 KiB that stay
- * where they are, and only the directory of chunks, eight bytes for each, is ever reallocated.
+ * where they are, and only the directory of chunks, sixteen bytes for each, is ever reallocated.
  *
- * There is nothing beside an object. A free one holds the pointer to the next free one inside
- * itself. Chunks are aligned to 64 KiB, so that the address of an object, with its low bits
+ * There is nothing beside an object. A free one holds the pointer to the next free one of its chunk
+ * inside itself. Chunks are aligned to 64 KiB, so that the address of an object, with its low bits
  * cleared, is its chunk, which knows the index of its first object: that gives the index from the
  * object without a search and without a field.
+ *
+ * A chunk of which nobody has anything goes back to the system, whatever else is in use: what one
+ * user had and let go is not the broker's for ever. Its place in the directory stays, and is the
+ * first that is used again; for a slab that keeps generations it remembers the highest, from which
+ * all of the chunk's objects go on. So an identifier still never names two of them.
  *
  * This file knows sizes and addresses. It must not know what the objects are, and does not find out
  * whether one is freed twice: generations, kept across frees, are for the callers who must.
@@ -17,6 +22,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "broker/slab.h"
 
@@ -45,17 +52,29 @@
  */
 #define CHUNK_SIZE (CHUNK_ALIGNMENT - 128u)
 
-/* What an empty slab keeps, so that one that empties and fills does not go to malloc each time. */
+/* Empty chunks that are kept, so that who takes and lets go does not go to malloc each time. */
 #define CHUNKS_KEPT 4u
+
+#define NO_PLACE UINT32_MAX
 
 struct slab_chunk {
 	const struct slab *slab; /* whose: an object handed to the wrong slab is found at once */
+	TAILQ_ENTRY(slab_chunk) link; /* among those with room, the empty ones last */
+	void *free_list;
 	uint32_t first_index;
-	uint32_t unused;
+	uint32_t fresh; /* slots from here on have not been given out */
+	uint32_t live;
+	uint32_t generation; /* that those begin with */
 	unsigned char objects[];
 };
 
-static_assert(offsetof(struct slab_chunk, objects) == 16, "objects start aligned");
+/* Where a chunk is, or was: then the next such place, and the highest generation there. */
+struct slab_place {
+	struct slab_chunk *chunk;
+	uint32_t generation, next;
+};
+
+static_assert(offsetof(struct slab_chunk, objects) % 8 == 0, "objects start aligned");
 static_assert(CHUNK_SIZE - offsetof(struct slab_chunk, objects) == SLAB_OBJECT_MAX,
 	      "the largest object fills a chunk");
 
@@ -88,77 +107,100 @@ void slab_init_keep(struct slab *slab, size_t object_size, size_t keep)
 	    .allocate = allocate_aligned,
 	};
 	slab->per_chunk = SLAB_OBJECT_MAX / slab->stride;
-}
-
-/* Gives back the chunks from `count` on. */
-static void release_chunks(struct slab *slab, uint32_t count)
-{
-	while (slab->chunk_count > count) {
-		struct slab_chunk *chunk = slab->chunks[--slab->chunk_count];
-
-		ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK_SIZE);
-		free(chunk);
-	}
-}
-
-static void forget_objects(struct slab *slab)
-{
-	slab->fresh = 0;
-	slab->free_list = NULL;
-	slab->live = 0;
+	slab->holes = NO_PLACE;
+	TAILQ_INIT(&slab->with_room);
 }
 
 void slab_done(struct slab *slab)
 {
-	release_chunks(slab, 0);
-	free(slab->chunks);
-	slab->chunks = NULL;
-	slab->chunk_room = 0;
-	forget_objects(slab);
+	for (uint32_t i = 0; i < slab->n_places; i++) {
+		struct slab_chunk *chunk = slab->places[i].chunk;
+
+		if (chunk) {
+			ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK_SIZE);
+			free(chunk);
+		}
+	}
+	free(slab->places);
+	slab->places = NULL;
+	slab->n_places = slab->place_room = slab->chunk_count = slab->n_empty = 0;
+	slab->holes = NO_PLACE;
+	slab->live = 0;
+	TAILQ_INIT(&slab->with_room);
 }
 
 static bool grow_directory(struct slab *slab)
 {
-	uint32_t room = slab->chunk_room ? 2 * slab->chunk_room : 8;
-	struct slab_chunk **chunks =
-	    slab->allocate(sizeof(void *), room * sizeof(struct slab_chunk *));
+	uint32_t room = slab->place_room ? 2 * slab->place_room : 8;
+	struct slab_place *places = slab->allocate(sizeof(void *), room * sizeof(*places));
 
-	if (!chunks)
+	if (!places)
 		return false;
-	if (slab->chunk_count)
-		memcpy(chunks, slab->chunks, slab->chunk_count * sizeof(struct slab_chunk *));
-	free(slab->chunks);
-	slab->chunks = chunks;
-	slab->chunk_room = room;
+	if (slab->n_places)
+		memcpy(places, slab->places, slab->n_places * sizeof(*places));
+	free(slab->places);
+	slab->places = places;
+	slab->place_room = room;
 	return true;
 }
 
-static bool add_chunk(struct slab *slab)
+static struct slab_chunk *add_chunk(struct slab *slab)
 {
-	uint64_t first_index = (uint64_t)slab->chunk_count * slab->per_chunk;
+	bool again = slab->holes != NO_PLACE;
+	uint32_t place = again ? slab->holes : slab->n_places;
+	uint64_t first_index = (uint64_t)place * slab->per_chunk;
 	struct slab_chunk *chunk;
 
 	/* Every slot of the new chunk needs an index. */
 	if (first_index + slab->per_chunk > UINT32_MAX)
-		return false;
-	if (slab->chunk_count == slab->chunk_room && !grow_directory(slab))
-		return false;
+		return NULL;
+	if (place == slab->place_room && !grow_directory(slab))
+		return NULL;
 	chunk = slab->allocate(CHUNK_ALIGNMENT, CHUNK_SIZE);
 	if (!chunk)
-		return false;
+		return NULL;
 	assert(((uintptr_t)chunk & (CHUNK_ALIGNMENT - 1)) == 0);
+	if (again)
+		slab->holes = slab->places[place].next;
+	else
+		slab->places[slab->n_places++] = (struct slab_place){NULL, 0, NO_PLACE};
 	chunk->slab = slab;
+	chunk->free_list = NULL;
 	chunk->first_index = (uint32_t)first_index;
-	chunk->unused = 0;
-	slab->chunks[slab->chunk_count++] = chunk;
-	return true;
+	chunk->fresh = chunk->live = 0;
+	chunk->generation = slab->places[place].generation;
+	slab->places[place].chunk = chunk;
+	slab->chunk_count++;
+	slab->n_empty++;
+	TAILQ_INSERT_TAIL(&slab->with_room, chunk, link);
+	return chunk;
 }
 
-static unsigned char *slot(const struct slab *slab, uint32_t index)
+static unsigned char *slot(const struct slab_chunk *chunk, uint32_t i)
 {
-	struct slab_chunk *chunk = slab->chunks[index / slab->per_chunk];
+	return (unsigned char *)(uintptr_t)chunk->objects + (size_t)i * chunk->slab->stride;
+}
 
-	return chunk->objects + (size_t)(index % slab->per_chunk) * slab->stride;
+/* Malloc may keep what it is given: the pages go back in any case. */
+static void release_chunk(struct slab *slab, struct slab_chunk *chunk)
+{
+	uint32_t place = chunk->first_index / slab->per_chunk, generation = chunk->generation;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	for (uint32_t i = 0; slab->keep >= sizeof(generation) && i < chunk->fresh; i++) {
+		uint32_t one;
+
+		memcpy(&one, slot(chunk, i), sizeof(one));
+		generation = one > generation ? one : generation;
+	}
+	slab->places[place] = (struct slab_place){NULL, generation, slab->holes};
+	slab->holes = place;
+	slab->chunk_count--;
+	TAILQ_REMOVE(&slab->with_room, chunk, link);
+	ASAN_UNPOISON_MEMORY_REGION(chunk, CHUNK_SIZE);
+	if (page < CHUNK_SIZE)
+		madvise(chunk, CHUNK_SIZE / page * page, MADV_DONTNEED);
+	free(chunk);
 }
 
 static void *read_link(const struct slab *slab, const unsigned char *object)
@@ -169,22 +211,39 @@ static void *read_link(const struct slab *slab, const unsigned char *object)
 	return next;
 }
 
+/* Zeroed only now: a chunk's pages are not touched before they are needed. */
+static unsigned char *take_fresh(struct slab *slab, struct slab_chunk *chunk)
+{
+	unsigned char *object = slot(chunk, chunk->fresh++);
+
+	ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
+	memset(object, 0, slab->stride);
+	if (slab->keep >= sizeof(chunk->generation))
+		memcpy(object, &chunk->generation, sizeof(chunk->generation));
+	return object;
+}
+
 void *slab_alloc(struct slab *slab)
 {
-	unsigned char *object = slab->free_list;
+	struct slab_chunk *chunk = TAILQ_FIRST(&slab->with_room);
+	unsigned char *object;
 
+	if (!chunk)
+		chunk = add_chunk(slab);
+	if (!chunk)
+		return NULL;
+	object = chunk->free_list;
 	if (object) {
 		ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
-		slab->free_list = read_link(slab, object);
+		chunk->free_list = read_link(slab, object);
 		memset(object + slab->keep, 0, slab->stride - slab->keep);
 	} else {
-		if (slab->fresh == slab->chunk_count * slab->per_chunk && !add_chunk(slab))
-			return NULL;
-		/* Zeroed only now: a chunk's pages are not touched before they are needed. */
-		object = slot(slab, slab->fresh++);
-		ASAN_UNPOISON_MEMORY_REGION(object, slab->stride);
-		memset(object, 0, slab->stride);
+		object = take_fresh(slab, chunk);
 	}
+	slab->n_empty -= chunk->live == 0;
+	chunk->live++;
+	if (chunk->live == slab->per_chunk)
+		TAILQ_REMOVE(&slab->with_room, chunk, link);
 	slab->live++;
 	return object;
 }
@@ -198,33 +257,55 @@ void *slab_alloc_indexed(struct slab *slab, uint32_t *index)
 	return object;
 }
 
+static struct slab_chunk *chunk_of(const void *object)
+{
+	return (struct slab_chunk *)((uintptr_t)object & ~(uintptr_t)(CHUNK_ALIGNMENT - 1));
+}
+
 uint32_t slab_index(const struct slab *slab, const void *object)
 {
-	uintptr_t address = (uintptr_t)object;
-	const struct slab_chunk *chunk =
-	    (const struct slab_chunk *)(address & ~(uintptr_t)(CHUNK_ALIGNMENT - 1));
+	const struct slab_chunk *chunk = chunk_of(object);
 
 	assert(chunk->slab == slab);
-	return chunk->first_index + (uint32_t)(address - (uintptr_t)chunk->objects) / slab->stride;
+	return chunk->first_index +
+	       (uint32_t)((uintptr_t)object - (uintptr_t)chunk->objects) / slab->stride;
+}
+
+/* Nobody has anything of it. */
+static void empty(struct slab *slab, struct slab_chunk *chunk)
+{
+	if (slab->n_empty == CHUNKS_KEPT) {
+		release_chunk(slab, chunk);
+		return;
+	}
+	slab->n_empty++;
+	TAILQ_REMOVE(&slab->with_room, chunk, link);
+	TAILQ_INSERT_TAIL(&slab->with_room, chunk, link);
+	if (slab->keep > 0)
+		return;
+	/* Nothing to remember: in the order of addresses again. */
+	chunk->free_list = NULL;
+	chunk->fresh = 0;
 }
 
 void slab_free(struct slab *slab, void *object)
 {
+	struct slab_chunk *chunk;
+
 	if (!object)
 		return;
-	assert(slab->live > 0);
-	assert(slab_index(slab, object) < slab->fresh);
+	chunk = chunk_of(object);
+	assert(slab->live > 0 && chunk->live > 0);
+	assert(slab_index(slab, object) - chunk->first_index < chunk->fresh);
 
-	if (--slab->live == 0 && slab->keep == 0) {
-		/* Nothing to remember: start over, in the order of addresses again. */
-		ASAN_POISON_MEMORY_REGION(object, slab->stride);
-		forget_objects(slab);
-		release_chunks(slab, CHUNKS_KEPT);
-		return;
-	}
-	memcpy((unsigned char *)object + slab->link, &slab->free_list, sizeof(void *));
-	slab->free_list = object;
+	memcpy((unsigned char *)object + slab->link, &chunk->free_list, sizeof(void *));
+	chunk->free_list = object;
 	ASAN_POISON_MEMORY_REGION((unsigned char *)object + slab->keep, slab->stride - slab->keep);
+	slab->live--;
+	if (chunk->live == slab->per_chunk)
+		TAILQ_INSERT_HEAD(&slab->with_room, chunk, link);
+	if (--chunk->live == 0)
+		empty(slab, chunk);
 }
 
 void slab_free_index(struct slab *slab, uint32_t index)
@@ -237,10 +318,24 @@ void slab_free_index(struct slab *slab, uint32_t index)
 
 void *slab_at(const struct slab *slab, uint32_t index)
 {
-	return index < slab->fresh ? slot(slab, index) : NULL;
+	const uint32_t place = index / slab->per_chunk;
+	const struct slab_chunk *chunk = place < slab->n_places ? slab->places[place].chunk : NULL;
+	const uint32_t i = index % slab->per_chunk;
+
+	return chunk && i < chunk->fresh ? slot(chunk, i) : NULL;
+}
+
+uint32_t slab_end(const struct slab *slab)
+{
+	return slab->n_places * slab->per_chunk;
 }
 
 size_t slab_live(const struct slab *slab)
 {
 	return slab->live;
+}
+
+size_t slab_bytes(const struct slab *slab)
+{
+	return (size_t)slab->chunk_count * CHUNK_SIZE;
 }
