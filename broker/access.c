@@ -289,6 +289,22 @@ unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *gr
 	return mode;
 }
 
+bool access_lets_several_write(const struct access_list *list, uid_t own)
+{
+	size_t n = own != 0;
+
+	for (size_t i = 0; i < list->n_entries; i++) {
+		const struct access_entry *e = &list->entries[i];
+
+		if (!(e->mode & ACCESS_WRITE))
+			continue;
+		if (e->who.type != PRINCIPAL_USER)
+			return true;
+		n += e->who.id != 0 && e->who.id != own;
+	}
+	return n > 1;
+}
+
 /* No principal is twice in a list. */
 bool access_list_equal(const struct access_list *a, const struct access_list *b)
 {

@@ -106,6 +106,10 @@ int access_grant(struct access_list *list, struct principal who, unsigned mode);
 unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *groups,
 		      size_t n_groups);
 
+/** Whether more than one user may write, for all the list says; @own may in any case. Root is not
+ * counted, who can read all memory anyway. */
+bool access_lets_several_write(const struct access_list *list, uid_t own);
+
 /** Whether both let the same users and groups do the same, in whatever order they say so. */
 bool access_list_equal(const struct access_list *a, const struct access_list *b);
 

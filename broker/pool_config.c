@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <share/share.h>
 
@@ -286,6 +287,9 @@ static int read_pool(const struct config_reader *r, const struct config_path *pa
 	const json_t *access = json_object_get(object, "access");
 	if (e == 0 && access)
 		e = access_parse(r, CONFIG_KEY(path, "access"), access, &p->access);
+	/* what one user leaves is not shown to the next one, unless the operator says so */
+	if (e == 0 && !reuse && access_lets_several_write(&p->access, geteuid()))
+		p->reuse = SHARE_REUSE_SCRUB;
 	return e;
 }
 

@@ -144,10 +144,11 @@ static bool check_pool(struct request *r, struct pool *p)
 		return false;
 	}
 	if (m->flags & SHARE_CHANNEL_WRITABLE && p->reuse == SHARE_REUSE_SCRUB) {
-		request_fail(
-		    r, SHARE_ENOTSUP,
-		    "pool '%s' scrubs, so it must know who writes: no consumers that write",
-		    p->name);
+		request_fail(r, SHARE_ENOTSUP,
+			     "pool '%s' scrubs, so it must know who writes: no consumers that "
+			     "write (\"reuse\": "
+			     "\"gate\" or \"clean\" in the broker's configuration lets them)",
+			     p->name);
 		return false;
 	}
 	e = pool_resolve(r->broker, p, detail, sizeof(detail));

@@ -31,7 +31,8 @@
 
 const char broker_default_config[] =
     "{\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64MiB\", "
-    "\"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": [{\"user\": \"*\", "
+    "\"segment_size\": \"1MiB\", \"release_threshold\": 0, \"reuse\": \"gate\", \"access\": "
+    "[{\"user\": \"*\", "
     "\"mode\": \"rw\"}]}]}";
 
 static struct {

@@ -24,7 +24,7 @@ static const char config[] =
     "{\"limits\": {\"channels\": 4},"
     " \"pools\": ["
     "{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"4MiB\","
-    " \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]},"
+    " \"reuse\": \"gate\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]},"
     "{\"name\": \"scrubbed\", \"kind\": \"host\", \"limit\": \"4MiB\", \"reuse\": \"scrub\","
     " \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]},"
     "{\"name\": \"alices\", \"kind\": \"host\", \"limit\": \"4MiB\","

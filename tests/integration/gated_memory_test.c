@@ -19,7 +19,8 @@
 
 static const char config[] =
     "{\"limits\": {\"bytes\": \"256KiB\"}, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
-    "\"limit\": \"1MiB\", \"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": "
+    "\"limit\": \"1MiB\", \"segment_size\": \"1MiB\", \"release_threshold\": 0, \"reuse\": "
+    "\"gate\", \"access\": "
     "[{\"user\": \"*\", \"mode\": "
     "\"rw\"}]}]}";
 

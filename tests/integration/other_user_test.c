@@ -113,6 +113,51 @@ static int count(const share_name_info *info, void *data)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static void leaves_a_secret(struct child *self, void *data)
+{
+	share_client *c;
+	share_pool *p;
+	share_buffer *b;
+
+	(void)self;
+	(void)data;
+	child_become(ALICE, 0);
+	c = child_connect("alice");
+	p = open_named(c, "default");
+	b = allocate(p, 1 << 20, NULL);
+	memset(share_ptr(b), 'S', 1 << 20);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+static void looks_for_it(struct child *self, void *data)
+{
+	share_client *c;
+	share_pool *p;
+	share_buffer *b;
+
+	(void)self;
+	(void)data;
+	child_become(BOB, 0);
+	c = child_connect("bob");
+	p = open_named(c, "default");
+	b = allocate(p, 1 << 20, NULL);
+	check(memchr(share_ptr(b), 'S', 1 << 20) == NULL);
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+/* In all of the pool's memory, which it keeps in between. */
+Test(other_user, what_one_user_leaves_in_a_pool_for_several_the_next_one_does_not_find)
+{
+	skip_unless_root();
+	run_as(leaves_a_secret);
+	settle(client, s.clients == 1 && s.segments == 1);
+	run_as(looks_for_it);
+}
+
 /* "\t0000000000000000\n", as /proc has it of the broker. */
 static bool broker_has(const char *key, const char *value)
 {

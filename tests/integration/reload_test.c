@@ -29,6 +29,7 @@
 	"{" keys                                                                       \
 	"\"pools\": [{\"name\": \"default\", \"kind\": \"host\", "                     \
 	"\"limit\": \"16MiB\", \"segment_size\": \"1MiB\", \"release_threshold\": 0, " \
+	"\"reuse\": \"gate\", "                                                        \
 	"\"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}" pool "]}"
 #define POOL(limit, more)                                                              \
 	"{\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"" limit \
@@ -361,7 +362,7 @@ Test(reload, what_cannot_change_is_told_each_time_and_stays)
 	static const char config[] =
 	    "{\"socket\": \"/elsewhere\", \"pools\": [{\"name\": \"default\", \"kind\": \"vmm\", "
 	    "\"limit\": \"16MiB\", \"segment_size\": \"2MiB\", \"release_threshold\": 0, "
-	    "\"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
+	    "\"reuse\": \"gate\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}";
 
 	reload(config, wanted);
 	reload(config, wanted);

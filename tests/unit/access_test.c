@@ -146,6 +146,38 @@ Test(access, lists_that_say_the_same_are_equal)
 	access_list_clear(&list);
 }
 
+Test(access, a_list_says_whether_several_users_may_write)
+{
+	static const struct {
+		const char *list;
+		uid_t own;
+		bool several;
+	} cases[] = {
+	    {"[]", 0, false},
+	    {"[]", ALICE, false},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}]", 0, false},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}]", ALICE, false},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}]", BOB, true},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": 0, \"mode\": \"manage\"}]", 0,
+	     false},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": 70002, \"mode\": \"ro\"}]", 0,
+	     false},
+	    {"[{\"user\": 70001, \"mode\": \"rw\"}, {\"user\": 70002, \"mode\": \"rw\"}]", 0, true},
+	    {"[{\"user\": \"*\", \"mode\": \"ro\"}]", ALICE, false},
+	    {"[{\"user\": \"*\", \"mode\": \"rw\"}]", 0, true},
+	    {"[{\"group\": 70044, \"mode\": \"ro\"}]", ALICE, false},
+	    {"[{\"group\": 70044, \"mode\": \"manage\"}]", 0, true},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct access_list list = parse(cases[i].list);
+
+		cr_assert_eq(access_lets_several_write(&list, cases[i].own), cases[i].several, "%s",
+			     cases[i].list);
+		access_list_clear(&list);
+	}
+}
+
 Test(access, a_list_is_shown_as_it_is_written_as_far_as_it_fits)
 {
 	static const char text[] =

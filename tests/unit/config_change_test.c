@@ -164,6 +164,8 @@ static const struct {
 	  "\"ro\"}]"),
      POOL(", \"access\": [{\"group\": 70044, \"mode\": \"manage\"}, {\"user\": 70001, \"mode\": "
 	  "\"ro\"}]"),
+     /* which several may write to now, and that is asked for scrubbing */
+     "! pools[\"frames\"].reuse: stays gate; scrub takes a restart\n"
      "pools[\"frames\"].access: user 70001: rw -> ro\n"
      "pools[\"frames\"].access: everyone: ro -> nothing\n"
      "pools[\"frames\"].access: group 70044: nothing -> manage\n"},
