@@ -397,6 +397,8 @@ void lent_free_locked(share_channel *ch, struct lent_buffer *l);
 struct lent_buffer *lent_of(share_buffer *b);
 /* Makes the memory of a message reachable. 0 or an error. */
 int lent_reach(share_channel *ch, share_buffer *b);
+/* The same without asking the broker, where that is enough. */
+bool lent_is_mapped(share_channel *ch, share_buffer *b);
 /* Makes it the handle of a message. False: its fence is none. */
 bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
 		      const struct ring_message *m);

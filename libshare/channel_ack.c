@@ -346,6 +346,50 @@ int share_ack(share_message *m, void *stream)
 	return share_ack_many(m, 1, stream);
 }
 
+/* The memory is used by nobody any more, whatever streams there are. */
+static bool is_unused(const share_message *m)
+{
+	const share_buffer *b = buffer_of(m->buffer);
+
+	return !b || (is_loan(m) && !is_kept(m) && !b->segment->kind->on_device &&
+		      uses_are_over(buffer_of(m->buffer)));
+}
+
+/* 1: it takes more. A channel that is closed may end with the message; of one that has lost a
+ * producer, the broker may have to be told. */
+static int try_ack(share_channel *ch, share_message *m)
+{
+	int r = 1;
+
+	if (ch->before_ack || !is_unused(m) || pthread_mutex_trylock(&ch->lock) != 0)
+		return 1;
+	if (!ch->closed && STAILQ_EMPTY(&ch->displaced)) {
+		r = give_up_locked(ch, m, (struct ring_fence){0, 0});
+		channel_wake_producers_locked(ch);
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return r;
+}
+
+int share_try_ack(share_message *m)
+{
+	int r = m ? check(m, 1) : fail(SHARE_EINVAL, NO_MESSAGE);
+	share_channel *ch;
+
+	if (r != 0)
+		return r;
+	ch = channel_of(m->channel);
+	if (ch->role != SHARE_CONSUMER)
+		r = 1;
+	else
+		r = take_all(m, 1);
+	if (r == 0) {
+		r = try_ack(ch, m);
+		keep_all(m, 1);
+	}
+	return r == 1 ? fail_constant(SHARE_EAGAIN, "to acknowledge this may take a while") : r;
+}
+
 static int ack_behind(share_message *m, struct ring_fence fence)
 {
 	share_channel *ch = channel_of(m->channel);

@@ -393,6 +393,41 @@ int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *o
 	return r > 0 ? 0 : r;
 }
 
+/* In memory that is mapped here, and with nothing to come after. */
+static bool is_at_hand(share_channel *ch, const share_message *m)
+{
+	share_buffer *b = buffer_of(m->buffer);
+
+	if (!b)
+		return m->after == 0;
+	return !b->giver.page && lent_is_mapped(ch, b) && !b->segment->kind->on_device;
+}
+
+int share_try_recv(share_channel *ch, share_message *out)
+{
+	int r;
+
+	if (out)
+		out->channel = NULL;
+	r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, 0, out);
+	if (r != 0)
+		return r;
+	if (pthread_mutex_trylock(&ch->lock) == 0) {
+		if (STAILQ_EMPTY(&ch->stash) && !channel_is_out_of_date(ch) && !ch->stale)
+			r = take_locked(ch, out);
+		pthread_mutex_unlock(&ch->lock);
+	}
+	if (r == 1 && !is_at_hand(ch, out)) {
+		stash(ch, out, 0);
+		r = 0;
+	}
+	if (r == 0)
+		return fail_constant(SHARE_EAGAIN, "there is no message at hand");
+	return r > 0 ? 0 : r;
+}
+
 static void tell_end_again(share_channel *ch)
 {
 	pthread_mutex_lock(&ch->lock);

@@ -152,6 +152,22 @@ static int fetch(share_channel *ch, share_buffer *b)
 	return r;
 }
 
+static bool is_inside(const share_buffer *b)
+{
+	return b->offset <= b->segment->size && b->size <= b->segment->size - b->offset;
+}
+
+bool lent_is_mapped(share_channel *ch, share_buffer *b)
+{
+	if (!b->segment && (find(ch, b) != 0 || !b->segment))
+		return false;
+	if (is_inside(b))
+		return true;
+	segment_put(ch->client, b->segment);
+	b->segment = NULL;
+	return false;
+}
+
 int lent_reach(share_channel *ch, share_buffer *b)
 {
 	int r;
@@ -161,7 +177,7 @@ int lent_reach(share_channel *ch, share_buffer *b)
 	r = find(ch, b);
 	if (r == 0 && !b->segment)
 		r = fetch(ch, b);
-	if (r == 0 && (b->offset > b->segment->size || b->size > b->segment->size - b->offset)) {
+	if (r == 0 && !is_inside(b)) {
 		segment_put(ch->client, b->segment);
 		b->segment = NULL;
 		r = fail(SHARE_EPROTO, "a producer sent a buffer outside of its segment");

@@ -286,6 +286,19 @@ typedef struct share_message {
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
 
 /**
+ * share_recv() of a message in host memory that is there, and good, for the calling thread: where
+ * that waits for nothing and asks nobody. For programs that hold a lock which others need, such as
+ * that of an interpreter.
+ *
+ * @param ch   the channel, as a consumer
+ * @param out  the message, to be given back with share_ack() or share_try_ack()
+ * @retval SHARE_EAGAIN  it is not so, or there is none: share_recv(), which gets what comes next
+ * all the same
+ * @see share_recv() for the others
+ */
+int share_try_recv(share_channel *ch, share_message *out);
+
+/**
  * Receives the messages that are there already, or the first that comes. An error that comes with a
  * message comes alone, with `out[0]`, whose `channel` is NULL with every other one.
  *
@@ -311,6 +324,16 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
  * @retval SHARE_ENOTSUP  the stream is being captured
  */
 int share_ack(share_message *m, void *stream);
+
+/**
+ * share_ack() of a message in host memory, used last by the calling thread, where that waits for
+ * nothing and asks nobody: nobody keeps the memory beyond the message, and the channel is open.
+ *
+ * @param m  the message
+ * @retval SHARE_EAGAIN  it is not so: share_ack(). The message is kept
+ * @retval SHARE_EINVAL  it was acknowledged, or a copy of it was
+ */
+int share_try_ack(share_message *m);
 
 /**
  * Acknowledges several messages of one channel, with one signal.

@@ -315,7 +315,7 @@ static PyObject *take_back(PyObject *o, PyObject *ignored)
 	PyObject *zero = PyLong_FromLong(0), *m;
 
 	(void)ignored;
-	m = zero ? member_receive((struct member *)o, zero, Py_None, false, take) : NULL;
+	m = zero ? member_receive((struct member *)o, zero, Py_None, false, take, NULL) : NULL;
 	Py_XDECREF(zero);
 	return none_if_not_ready(m);
 }
@@ -344,7 +344,8 @@ static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 
 	if (!args_spread(&s, args, n, names, given))
 		return NULL;
-	return member_receive((struct member *)o, given[0], given[1], false, receive);
+	return member_receive((struct member *)o, given[0], given[1], false, receive,
+			      share_try_recv);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -407,7 +408,8 @@ static PyObject *messages_next(PyObject *o)
 	if (end_step(self) < 0)
 		return NULL;
 	m = member_receive(self->of, NULL, self->stream, self->requests,
-			   self->requests ? next_request : receive);
+			   self->requests ? next_request : receive,
+			   self->requests ? NULL : share_try_recv);
 	if (m) {
 		self->last = (struct message *)Py_NewRef(m);
 		return m;

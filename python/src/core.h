@@ -326,9 +326,11 @@ PyObject *member_close(PyObject *o, PyObject *ignored);
 extern PyGetSetDef member_getters[];
 extern PyMemberDef member_members[];
 void member_dealloc(PyObject *o);
-/* A call without the GIL that waits for a message, in slices. */
+/* A call without the GIL that waits for a message, in slices; before that one with the GIL for host
+ * memory, which does not wait, if there is such a function. */
 PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
-			 int (*function)(void *, int, void *, share_message *));
+			 int (*function)(void *, int, void *, share_message *),
+			 int (*at_once)(share_channel *, share_message *));
 
 /* channel.c: what iterates over a consumer or a worker. */
 PyObject *member_iterate(PyObject *o);

@@ -63,7 +63,8 @@ PyGetSetDef member_getters[] = {
 };
 
 PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
-			 int (*function)(void *, int, void *, share_message *))
+			 int (*function)(void *, int, void *, share_message *),
+			 int (*at_once)(share_channel *, share_message *))
 {
 	struct stream stream;
 	struct message *m;
@@ -82,7 +83,9 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 		message_discard(m);
 		return NULL;
 	}
-	for (;;) {
+	/* what takes no time is not worth letting others run for */
+	r = at_once && !stream.p && !self->on_gpu ? at_once(p, &m->m) : SHARE_EAGAIN;
+	while (r == SHARE_ETIMEDOUT || r == SHARE_EAGAIN) {
 		UNLOCKED(r = function(p, wait_slice(&w), stream.p, &m->m));
 		if (r != SHARE_ETIMEDOUT && r != SHARE_EAGAIN)
 			break;

@@ -118,7 +118,9 @@ static int acknowledge(struct message *m, void *stream)
 	int r;
 
 	settle_array(m);
-	UNLOCKED(r = share_ack(&m->m, stream));
+	r = stream || m->of->on_gpu ? SHARE_EAGAIN : share_try_ack(&m->m);
+	if (r == SHARE_EAGAIN)
+		UNLOCKED(r = share_ack(&m->m, stream));
 	if (r == SHARE_EINVAL && stream) /* the stream is gone, and all that was on it */
 		UNLOCKED(r = share_ack(&m->m, NULL));
 	if (!m->m.channel)

@@ -347,7 +347,7 @@ static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 
 	if (!args_spread(&s, args, n, names, given))
 		return NULL;
-	return member_receive((struct member *)o, given[0], given[1], true, next_request);
+	return member_receive((struct member *)o, given[0], given[1], true, next_request, NULL);
 }
 
 /* ------------------------------------------------------------------------------------------- */

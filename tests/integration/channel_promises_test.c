@@ -249,3 +249,92 @@ Test(channel_promises, a_descriptor_that_is_asked_for_late_tells_all_the_same)
 	share_channel_close(c);
 	share_channel_close(p);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+/* For those who must not wait                                                                 */
+
+Test(channel_promises, who_must_not_wait_gets_what_is_good_already_and_in_order)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m;
+
+	check_error(share_try_recv(c, &m), SHARE_EAGAIN);
+	check(!m.channel);
+	check_error(share_try_recv(p, &m), SHARE_EACCES);
+	check_error(share_try_recv(c, NULL), SHARE_EINVAL);
+	/* its first memory has to be mapped, after that it is there */
+	send_filled(p, pool, 1);
+	expect_message(c, 1);
+	for (int i = 0; i < 100; i++) {
+		send_filled(p, pool, i);
+		check_ok(share_try_recv(c, &m));
+		expect_filled(share_ptr(m.buffer), i, 4096);
+		check_ok(share_try_ack(&m));
+		check(!m.channel);
+		check_error(share_try_ack(&m), SHARE_EINVAL);
+	}
+	check_eq(in_flight(p), 0);
+	/* what is not good yet holds up what was sent after it */
+	gate_hold(gate, stream);
+	check_ok(share_send(p, NULL, "first", 6, stream));
+	check_ok(share_send(p, NULL, "second", 7, NULL));
+	check_error(share_try_recv(c, &m), SHARE_EAGAIN);
+	check_error(share_try_recv(c, &m), SHARE_EAGAIN);
+	check_error(share_recv(c, 0, NULL, &m), SHARE_EAGAIN);
+	gate_open(gate);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(strcmp((const char *)m.data, "first"), 0);
+	check_ok(share_try_ack(&m));
+	check_ok(share_try_recv(c, &m));
+	check_eq(strcmp((const char *)m.data, "second"), 0);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+static share_message receive_filled(share_channel *p, share_channel *c)
+{
+	share_message m;
+
+	send_filled(p, pool, 1);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	return m;
+}
+
+/* Whatever it is, the message stays, and share_ack() does it. */
+static void expect_more_than_a_moment(share_message *m)
+{
+	check_error(share_try_ack(m), SHARE_EAGAIN);
+	check(m->channel);
+	check_ok(share_ack(m, NULL));
+	check(!m->channel);
+}
+
+Test(channel_promises, who_must_not_wait_keeps_a_message_that_takes_more)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m = receive_filled(p, c);
+	share_host_stream *s;
+	share_buffer *kept = share_retain(m.buffer);
+
+	check_error(share_try_ack(NULL), SHARE_EINVAL);
+	expect_more_than_a_moment(&m); /* it takes a lease */
+	check_ok(share_release(kept, NULL));
+	check_ok(share_host_stream_create(other, &s));
+	m = receive_filled(p, c);
+	gate_hold(gate, s);
+	share_retain(m.buffer);
+	check_ok(share_release(m.buffer, s)); /* that is still to come */
+	check_error(share_try_ack(&m), SHARE_EAGAIN);
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(s));
+	check_ok(share_try_ack(&m));
+	m = receive_filled(p, c);
+	share_channel_close(c); /* it ends with the message */
+	expect_more_than_a_moment(&m);
+	check_eq(in_flight(p), 0);
+	share_host_stream_destroy(s);
+	share_channel_close(p);
+}
