@@ -11,24 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <share/channel.h>
 #include <share/share.h>
 
+#include "docs/protocol_doc.h"
 #include "memory/kind.h"
 #include "wire/timeline.h"
 #include "wire/wire.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-struct number {
-	const char *name;
-	int64_t value;
-	const char *text;
-};
-
-#define NUMBER(name, text)        \
-	{                         \
-#name, name, text \
-	}
 #define ERROR_NUMBER(name, n, text) {#name, n, text},
 
 static const struct number errors[] = {SHARE_ERRORS(ERROR_NUMBER)};
@@ -53,6 +43,53 @@ static const struct number changes[] = {
 };
 static const struct number kinds[] = {
     NUMBER(MEMORY_HOST, "`host`: the segment's descriptor is a memfd"),
+    NUMBER(MEMORY_VMM, "`vmm`: a POSIX descriptor of cuMemExportToShareableHandle()"),
+    NUMBER(MEMORY_MEMPOOL, "`mempool`: that of cuMemPoolExportToShareableHandle()"),
+};
+static const struct number reuses[] = {
+    NUMBER(SHARE_REUSE_GATE, "with the fences of the work that still runs on it"),
+    NUMBER(SHARE_REUSE_CLEAN, "when that work is done"),
+    NUMBER(SHARE_REUSE_SCRUB, "the same, and what another user left is zeroed"),
+};
+static const struct number roles[] = {
+    NUMBER(SHARE_PRODUCER, "sends"),
+    NUMBER(SHARE_CONSUMER, "receives"),
+};
+static const struct number when_full[] = {
+    NUMBER(SHARE_FULL_BLOCK, "the sender waits"),
+    NUMBER(SHARE_FULL_FAIL, "it is told so"),
+    NUMBER(SHARE_FULL_DROP, "the oldest message that was not received goes"),
+};
+static const struct number channel_flags[] = {
+    NUMBER(SHARE_CHANNEL_WRITABLE, "a consumer that writes, too"),
+    NUMBER(SHARE_CHANNEL_EXISTING, "fail with SHARE_ENOENT rather than make the channel"),
+    NUMBER(WIRE_CHANNEL_OLDEST, "a consumer, that becomes a WIRE_MEMBER_OLDEST"),
+    NUMBER(WIRE_CHANNEL_SERVICE, "one of the two channels of a service, or SHARE_EEXIST"),
+};
+static const struct number settle_flags[] = {
+    NUMBER(WIRE_CHANNEL_SETTLE_ALL, "see CHANNEL_SETTLE"),
+};
+static const struct number hello_flags[] = {
+    NUMBER(WIRE_HELLO_OPERATOR, "an administrator's look at what there is, or end of it"),
+};
+static const struct number alloc_flags[] = {
+    NUMBER(WIRE_ALLOC_KEEPS, "the client keeps blocks of this pool, and gives them back on TRIM"),
+};
+static const struct number trim_flags[] = {
+    NUMBER(WIRE_TRIM_ENDED, "the pool was destroyed: keep nothing of it any more"),
+};
+static const struct number dropped[] = {
+    NUMBER(WIRE_DROP_CLIENT, "a connection"),
+    NUMBER(WIRE_DROP_TOKEN, "a token"),
+};
+static const struct number device_flags[] = {
+    NUMBER(WIRE_DEVICE_VMM, "can make vmm segments"),
+    NUMBER(WIRE_DEVICE_MEMPOOL, "can make mempool segments"),
+    NUMBER(WIRE_DEVICE_EVENTS, "can make interprocess events"),
+    NUMBER(WIRE_DEVICE_STREAM_MEM_OPS, "64-bit stream memory operations"),
+    NUMBER(WIRE_DEVICE_MIG, "is a MIG instance"),
+    NUMBER(WIRE_DEVICE_MIG_ENABLED, "is split into MIG instances"),
+    NUMBER(WIRE_DEVICE_MPS, "an MPS control daemon is running"),
 };
 static const struct number grant_flags[] = {
     NUMBER(WIRE_GRANT_SEGMENT, "the segment's descriptor comes along, as the first one"),
@@ -161,8 +198,11 @@ static void print_timelines(FILE *out)
 	    "the owner is dead |\n"
 	    "| %zu | u64 | `last` | the counter when the owner was found dead; written by the "
 	    "broker, before `value` |\n"
+	    "| %zu | u64 | `by_gpu` | 1: a GPU writes the counter, and wakes nobody up; written by "
+	    "the owner |\n"
 	    "| %zu | | | zero |\n\n"
-	    "Slot 0 is not used. A timeline is called `page << 16 | slot`, so 0 is none: a fence "
+	    "Slot 0 is no timeline; its `last` counts the TRIMs that the broker has sent the "
+	    "owner. A timeline is called `page << 16 | slot`, so 0 is none: a fence "
 	    "on it is reached.\n\n"
 	    "Values in use are below 2^62. When the owner is dead, the broker keeps each counter "
 	    "in `last` and poisons it: the low half grows by 2^31, the high half becomes that of "
@@ -183,9 +223,9 @@ static void print_timelines(FILE *out)
 	    "a pool open which it has open itself; administrators for all (else SHARE_EACCES).\n\n",
 	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
 	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
-	    offsetof(struct timeline_slot, reserved), TIMELINE_POISON, sizeof(struct wire_fence),
-	    offsetof(struct wire_fence, timeline), offsetof(struct wire_fence, value),
-	    WIRE_FENCES_MAX, WIRE_PAGES_MAX);
+	    offsetof(struct timeline_slot, by_gpu), offsetof(struct timeline_slot, reserved),
+	    TIMELINE_POISON, sizeof(struct wire_fence), offsetof(struct wire_fence, timeline),
+	    offsetof(struct wire_fence, value), WIRE_FENCES_MAX, WIRE_PAGES_MAX);
 	_Static_assert(TIMELINE_POISON == UINT64_C(1) << 62, "the text says 2^62");
 	fputs(
 	    "## Doorbells\n\n"
@@ -288,7 +328,7 @@ static void print_message(FILE *out, unsigned type, const struct wire_descriptio
 		print_fields(out, d);
 }
 
-static void print_numbers(FILE *out, const char *heading, const struct number *numbers, size_t n)
+void print_numbers(FILE *out, const char *heading, const struct number *numbers, size_t n)
 {
 	fprintf(out, "### %s\n\n| number | name | meaning |\n| ---: | --- | --- |\n", heading);
 	for (size_t i = 0; i < n; i++) {
@@ -319,6 +359,17 @@ static void print_document(FILE *out)
 	print_numbers(out, "enum share_change", changes, LENGTH(changes));
 	print_numbers(out, "enum memory_kind_id", kinds, LENGTH(kinds));
 	print_numbers(out, "enum wire_grant_flags", grant_flags, LENGTH(grant_flags));
+	print_numbers(out, "enum wire_hello_flags", hello_flags, LENGTH(hello_flags));
+	print_numbers(out, "enum wire_alloc_flags", alloc_flags, LENGTH(alloc_flags));
+	print_numbers(out, "enum wire_trim_flags", trim_flags, LENGTH(trim_flags));
+	print_numbers(out, "enum wire_dropped", dropped, LENGTH(dropped));
+	print_numbers(out, "enum wire_device_flags", device_flags, LENGTH(device_flags));
+	print_numbers(out, "enum share_reuse", reuses, LENGTH(reuses));
+	print_numbers(out, "enum share_role", roles, LENGTH(roles));
+	print_numbers(out, "enum share_when_full", when_full, LENGTH(when_full));
+	print_numbers(out, "enum share_channel_flags", channel_flags, LENGTH(channel_flags));
+	print_numbers(out, "enum wire_channel_settle_flags", settle_flags, LENGTH(settle_flags));
+	print_layouts(out);
 }
 
 int main(int argc, char **argv)
