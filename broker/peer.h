@@ -15,8 +15,8 @@ struct peer {
 	int pidfd; /* readable once the process is dead */
 };
 
-/* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW when
- * the broker's user namespace has no number for its user. */
+/* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW
+ * when the broker's user namespace has no number for its user. */
 int peer_identify(int socket, struct peer *out);
 void peer_done(struct peer *p);
 /* Whether the broker's user namespace has a number for every user. */

@@ -336,12 +336,14 @@ Test(config, an_unknown_key_is_an_error_with_a_suggestion)
 		     "FILE:1: limits.conections: unknown key (did you mean \"connections\"?)");
 	expect_error("{\"users\": {\"root\": {\"limit\": {}}}}",
 		     "FILE:1: users.root.limit: unknown key (did you mean \"limits\"?)");
-	expect_error("{\"colour\": 1}",
-		     "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
-		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
-	expect_error("{\"\\u001b[2J\": 1}",
-		     "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
-		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
+	expect_error(
+	    "{\"colour\": 1}",
+	    "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
+	    "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
+	expect_error(
+	    "{\"\\u001b[2J\": 1}",
+	    "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
+	    "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
 }
 
 Test(config, a_value_of_the_wrong_type_is_an_error)
