@@ -10,8 +10,12 @@ import pytest
 
 import libshare
 
-# Who waits for a condition that never comes is told where.
-faulthandler.dump_traceback_later(280, exit=True)
+def patience():
+    """From now on: who waits for a condition that never comes is told where."""
+    faulthandler.dump_traceback_later(280, exit=True)
+
+
+patience()
 
 
 def descriptors():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import libshare
+from conftest import patience, until
 
 EXPECTED = (libshare.Error, ValueError, TypeError, BufferError, IndexError, AttributeError, OverflowError)
 KINDS = [kind for kind in os.environ.get("SHARE_TEST_KINDS", "host").split(",")]
@@ -168,7 +169,9 @@ def test_calls_in_any_order(broker, kind, seed):
     print(f"SHARE_FUZZ_SEED={seed}")
     world = World(broker, kind, seed)
     world.things += [c := libshare.connect(broker.address), c.pool("fuzz", kind=kind, limit="16MiB")]
-    for _ in range(steps):
+    for n in range(steps):
+        if n % 1000 == 0:
+            patience()  # a long run is not one that hangs
         world.step()
         if not any(isinstance(t, libshare.Pool) and not t.closed for t in world.things):
             world.things += [c := libshare.connect(broker.address), c.pool("fuzz", kind=kind, limit="16MiB")]
@@ -176,7 +179,5 @@ def test_calls_in_any_order(broker, kind, seed):
     del world, c
     libshare.client_of(broker.address).close()
     gc.collect()
-    from conftest import until
-
     until(lambda: len(broker.inspect("clients")) == 1)
     assert broker.inspect("buffers") == [] and broker.inspect("channels") == []
