@@ -227,6 +227,16 @@ void charge_return(struct charge *c)
 	account_unref(a);
 }
 
+void charge_move(struct charge *c, struct account *to)
+{
+	struct account *from = c->account;
+
+	to->used[c->resource] += c->amount;
+	c->account = account_ref(to);
+	account_subtract(from, (enum limit_kind)c->resource, c->amount);
+	account_unref(from);
+}
+
 void account_add_gated(struct account *a, uint64_t bytes)
 {
 	a->gated += bytes;

@@ -41,6 +41,9 @@ bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, 
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t beyond);
 void charge_return(struct charge *c);
+/* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
+ * it must be. */
+void charge_move(struct charge *c, struct account *to);
 
 /* For leases and other objects whose account and amount are known without a struct charge. */
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);

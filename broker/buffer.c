@@ -146,7 +146,26 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 	buffer->metadata = metadata;
 }
 
-void buffer_unref(struct broker *b, struct buffer *buffer)
+/* How many holders are looked at for one who is its payer. */
+#define HOLDERS_LOOKED_AT 64
+
+/* Who has allocated it has let it go, and others hold it: they pay for it from now on. What names
+ * and tokens keep is for who has made it. */
+static void charge_holder(struct buffer *buffer)
+{
+	const struct lease *lease = LIST_FIRST(&buffer->leases);
+
+	if (buffer->refs != buffer->n_leases || !lease || !buffer->charge.account)
+		return;
+	for (int i = 0; lease && i < HOLDERS_LOOKED_AT; i++) {
+		if (client_account(lease->client) == buffer->charge.account)
+			return;
+		lease = LIST_NEXT(lease, of_buffer);
+	}
+	charge_move(&buffer->charge, client_account(LIST_FIRST(&buffer->leases)->client));
+}
+
+static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
 {
 	struct fence_set *pending = buffer->pending;
 	struct block *block = buffer->block;
@@ -154,6 +173,8 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	struct charge charge;
 
 	if (--buffer->refs > 0) {
+		if (!by || by == buffer->charge.account)
+			charge_holder(buffer);
 		if (!LIST_EMPTY(&buffer->waits))
 			reclaim_look(b, buffer);
 		return;
@@ -171,6 +192,11 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	if (buffer->generation < UINT32_MAX)
 		slab_free_index(&b->buffers, buffer->index);
 	pool_free_block(b, pool, block, pending, &charge);
+}
+
+void buffer_unref(struct broker *b, struct buffer *buffer)
+{
+	drop(b, buffer, NULL);
 }
 
 struct lease_key {
@@ -267,5 +293,5 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	client_remove_lease(client, lease);
 	slab_free(&b->leases, lease);
 	account_subtract(client_account(client), LIMIT_LEASES, 1);
-	buffer_unref(b, buffer);
+	drop(b, buffer, client_account(client));
 }

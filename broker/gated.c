@@ -31,6 +31,32 @@ static bool is_too_large(const struct fence_set *gate)
 	       (fence_set_size(gate) > GATE_MAX && fence_set_n_pending(gate) > GATE_MAX);
 }
 
+struct account *gated_holder(const struct fence_set *gate, const struct account *account, bool *own)
+{
+	size_t n = fence_set_is_lost(gate) ? 0 : fence_set_size(gate);
+	struct account *holder = NULL;
+
+	*own = false;
+	for (size_t i = 0; i < n && i <= GATE_MAX; i++) {
+		const struct fence *f = fence_set_at(gate, i);
+
+		if (!f->timelines || !f->timelines->account || fence_query(f) != TIMELINE_PENDING)
+			continue;
+		if (f->timelines->account == account)
+			*own = true;
+		else if (!holder)
+			holder = f->timelines->account;
+	}
+	return holder;
+}
+
+static bool is_for(const struct fence_set *gate, const struct account *account)
+{
+	bool own;
+
+	return !is_too_large(gate) && !gated_holder(gate, account, &own);
+}
+
 static struct block *next_of(const struct block *block)
 {
 	return block->owner == &end ? NULL : block->owner;
@@ -106,6 +132,19 @@ uint64_t gated_largest(const struct gated_blocks *q)
 	return largest;
 }
 
+struct account *gated_first_holder(const struct gated_blocks *q, const struct account *account)
+{
+	struct account *holder = NULL;
+	uint32_t left = RUN_LOOK / 4;
+	bool own;
+
+	for (struct block *block = q->first; block && !holder && left > 0; left--) {
+		holder = gated_holder(block->gate, account, &own);
+		block = next_of(block);
+	}
+	return holder;
+}
+
 bool gated_must_wait(const struct gated_blocks *q)
 {
 	if (q->n > RUN_LOOK / 4) /* there may be some that were not looked at */
@@ -127,7 +166,8 @@ bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, stru
 	for (struct block *block = q->first; block && left > 0; block = next_of(block), left--) {
 		if (block->payer == account && block_size(block) >= size &&
 		    block_offset(block) % alignment == 0 &&
-		    (!best || block_size(block) < block_size(best)) && !is_too_large(block->gate)) {
+		    (!best || block_size(block) < block_size(best)) &&
+		    is_for(block->gate, account)) {
 			best = block;
 			best_before = before;
 			if (block_size(block) - size < SUBALLOCATOR_UNIT)
@@ -170,7 +210,7 @@ static bool may_be_part(const struct looked_for *l, const struct block *block)
 	if (!block || block_is_free(block))
 		return block;
 	return block->owner && (l->anybody || block->payer == l->account) &&
-	       !is_too_large(block->gate);
+	       is_for(block->gate, l->account);
 }
 
 /* Where the run begins of which @block is the first gated one. NULL: it is not. Two free blocks are

@@ -25,6 +25,13 @@ void gated_append(struct gated_blocks *q, struct block *block, struct fence_set 
 /* With its gate and its payer. @before: the one before it, NULL when it is the first. */
 void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block);
 
+/* Another user than @account whose work is waited for; NULL: there is none. @own: whether there is
+ * work of @account's as well. Of a set that nobody can be given, a part is looked at. */
+struct account *gated_holder(const struct fence_set *gate, const struct account *account,
+			     bool *own);
+/* The first such user of those blocks that @account could have otherwise. */
+struct account *gated_first_holder(const struct gated_blocks *q, const struct account *account);
+
 /* The largest one that could be handed out, of many of the first. */
 uint64_t gated_largest(const struct gated_blocks *q);
 /* Whether there may be some that cannot yet: with more fences than a grant can name. */
@@ -33,6 +40,8 @@ bool gated_must_wait(const struct gated_blocks *q);
 /*
  * Memory of these is handed out, cut to size, with its gate; nobody pays for it then. If nobody but
  * @account did, block->payer says so, without a reference. False: none was found in a bounded look.
+ * Behind another user's work nothing is: that may never end, and the stream that waited for it
+ * would stand still for as long.
  */
 /* One of the blocks that @account pays for. */
 bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct account *account,

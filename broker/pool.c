@@ -259,7 +259,7 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 			return 0;
 		}
 		if (r == SHARE_ENOMEM)
-			r = reuse_wait(p, size, waited_ms, detail, detail_size);
+			r = reuse_wait(p, account, size, waited_ms, detail, detail_size);
 		if (r != 0)
 			return r;
 		r = take(p, size, alignment, out);

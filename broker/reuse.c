@@ -7,9 +7,12 @@
  * a gated neighbour it would be out of use for as long as that.
  *
  * Pools of policy *gate* hand such memory out nevertheless, together with its fences (gated.c): to
- * the user who pays for it, who has nothing clean or has reached its limit, and, where a pool can
- * grow no more, to everybody. So users who leave work behind that never ends take no more of a pool
- * than they may hold, as long as there is any other memory.
+ * the user whose work that is, who has nothing clean or has reached its limit. Behind the work of
+ * others it is handed out by no policy: a fence that is never reached would stop whoever got it. So
+ * where there is nothing else an allocation waits, and then fails and says for whom.
+ *
+ * Who keeps memory back pays for it: when there is no work of who has allocated it, whose there is.
+ * So users who leave work behind that never ends use up what they may have themselves.
  *
  * Memory with more fences than a grant can name is handed out by no policy.
  *
@@ -53,6 +56,28 @@ static void give_back(struct pool *p, struct block *block)
 	suballocator_free(&p->suballocator, block, NULL);
 }
 
+/* Who keeps memory back pays for it: once there is no work of who has allocated it any more, those
+ * whose work there still is. */
+static void charge_holder(struct charge *charge, const struct fence_set *gate)
+{
+	struct account *holder;
+	bool own;
+
+	if (!charge->account || !gate)
+		return;
+	holder = gated_holder(gate, charge->account, &own);
+	if (holder && !own)
+		charge_move(charge, holder);
+}
+
+static void charge_holder_of(struct block *block, const struct fence_set *gate)
+{
+	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
+
+	charge_holder(&charge, gate);
+	block->payer = charge.account;
+}
+
 void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		   struct charge *charge)
 {
@@ -62,6 +87,8 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 	gate = look(b, gate);
 	if (charge && !gate)
 		charge_return(charge);
+	else if (charge)
+		charge_holder(charge, gate);
 	block->payer = charge ? charge->account : NULL;
 	gate = fence_set_merge(earlier, gate);
 	if (gate) {
@@ -89,6 +116,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 		limit -= cost < limit ? cost : limit;
 		gate = look(b, gate);
 		if (gate) {
+			charge_holder_of(block, gate);
 			gated_append(q, block, gate); /* behind those that wait to be looked at */
 			continue;
 		}
@@ -98,20 +126,25 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	return any;
 }
 
-int reuse_wait(struct pool *p, uint64_t size, uint64_t waited_ms, char *detail, size_t detail_size)
+int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
+	       char *detail, size_t detail_size)
 {
+	const struct account *holder = gated_first_holder(&p->gated, account);
+	char who[48] = "its last users'";
 	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
 	    used[SIZE_TEXT_MAX];
 
 	if (p->gated.n == 0 || size + p->used > p->limit ||
-	    (p->reuse == SHARE_REUSE_GATE && !gated_must_wait(&p->gated)))
+	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
 	if (waited_ms < USERS_WAIT_MS)
 		return pool_wait(p, USERS_WAIT_MS - waited_ms);
+	if (holder)
+		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder));
 	snprintf(detail, detail_size,
-		 "pool '%s' has no room for %s: its last users' work still runs on %s, which the "
+		 "pool '%s' has no room for %s: %s work still runs on %s, which the "
 		 "pool hands out only when that is done (limit %s, in use %s)",
-		 p->name, size_exact(size, wanted), size_round(p->gated.bytes, gated),
+		 p->name, size_exact(size, wanted), who, size_round(p->gated.bytes, gated),
 		 size_round(p->limit, limit), size_round(p->used, used));
 	return SHARE_EAGAIN;
 }

@@ -236,9 +236,9 @@ enum share_pool_flags {
 
 /** What becomes of memory between its last user and the next. */
 enum share_reuse {
-	/** It is handed out at once, together with the fences of the work that still runs on it;
-	 * the next user's stream waits for them. Memory without such work goes first, and what
-	 * other users left work on goes last; whoever allocated it pays for it until that is done.
+	/** It is handed out at once, together with the fences of the same user's (uid's) work that
+	 * still runs on it; the next stream waits for them. What other users left work on is handed
+	 * out when that is done, and until then they pay for it: else as SHARE_REUSE_CLEAN.
 	 */
 	SHARE_REUSE_GATE = 0,
 	/** It is handed out when that work is done, so nobody ever waits for another's. While all

@@ -444,7 +444,7 @@ static void start_with_few(void)
 	first = connect_as("witness");
 }
 
-TestSuite(limits_of_descriptors, .init = start_with_few, .fini = stop_segments, .timeout = 120);
+TestSuite(limits_of_descriptors, .init = start_with_few, .fini = stop_segments, .timeout = 60);
 
 /* As many segments as it gets, in pools as large as they may be. */
 static void takes_all_segments(struct child *self, void *data)

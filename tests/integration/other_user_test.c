@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
 
 #define ALICE  4711
@@ -660,4 +661,83 @@ Test(other_user, each_user_has_limits_of_its_own)
 	child_kill(alice);
 	child_kill(bob);
 	settle(client, s.clients == 1 && s.names == 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Who keeps memory back                                                                       */
+
+#define FRAME (1 << 20)
+
+static struct gate *gate;
+
+/* One that holds a frame, which bob may read. */
+static share_buffer *publish_frame(share_pool **pool)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b;
+
+	options.kind = "host";
+	options.limit = options.segment_size = FRAME;
+	options.access = "[{\"user\": 4712, \"mode\": \"ro\"}]";
+	check_ok(share_pool_create(client, "one frame", &options, pool));
+	b = allocate(*pool, FRAME, NULL);
+	check_ok(share_publish(b, "frame", NULL));
+	return b;
+}
+
+/* Keeps the frame, then lets it go behind work that has yet to be done. */
+static void bob_keeps(struct child *self, void *data)
+{
+	share_host_stream *stream;
+	share_client *c;
+	share_buffer *b;
+
+	(void)data;
+	child_become(BOB, 0);
+	c = child_connect("bob");
+	check_ok(share_host_stream_create(c, &stream));
+	check_ok(share_lookup(c, "frame", SHARE_RDONLY, 0, stream, &b));
+	child_point(self, "holds it");
+	gate_hold(gate, stream);
+	check_ok(share_release(b, stream));
+	check_ok(share_ping(c));
+	child_point(self, "let it go");
+	share_host_stream_destroy(stream);
+	share_disconnect(c);
+}
+
+Test(other_user, who_keeps_memory_back_pays_for_it_and_stops_nobody)
+{
+	share_buffer *b, *next = NULL;
+	struct child *bob;
+	share_pool *pool;
+
+	skip_unless_root();
+	gate = gate_new();
+	b = publish_frame(&pool);
+	bob = child_start(bob_keeps, NULL);
+	child_wait(bob, "holds it");
+	check_eq(used_by(client, 0, "bytes"), FRAME);
+	check_eq(used_by(client, BOB, "bytes"), -1);
+	/* a name is kept by who has published it */
+	check_ok(share_release(b, NULL));
+	check_eq(used_by(client, 0, "bytes"), FRAME);
+	check_ok(share_unpublish(client, "frame"));
+	check_eq(used_by(client, 0, "bytes"), -1);
+	check_eq(used_by(client, BOB, "bytes"), FRAME);
+	child_go(bob);
+	child_wait(bob, "let it go");
+	check_eq(used_by(client, BOB, "bytes"), FRAME);
+	/* not handed out with a fence that this thread would wait for as long as bob likes */
+	check_error(share_alloc(pool, FRAME, NULL, &next), SHARE_EAGAIN);
+	check_detail("user 4712's work still runs on 1MiB");
+	gate_open(gate);
+	until(share_alloc(pool, FRAME, NULL, &next) == SHARE_OK);
+	check_eq(used_by(client, 0, "bytes"), FRAME);
+	check_eq(used_by(client, BOB, "bytes"), -1);
+	check_ok(share_release(next, NULL));
+	child_go(bob);
+	child_finish(bob);
+	share_pool_close(pool);
+	gate_free(gate);
 }
