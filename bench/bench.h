@@ -27,6 +27,7 @@ struct run {
 void bench_rpc(const struct run *run);
 void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
+void bench_fairness(const struct run *run);
 void bench_import(const struct run *run);
 void bench_gpu_alloc(const struct run *run);
 void bench_alloc_magazine(const struct run *run);

@@ -34,6 +34,8 @@ static const struct benchmark {
      false},
     {"handoff", bench_handoff, "4 KiB from process to process, by name and by token", false},
     {"scale", bench_scale, "1,000 clients and 1,000,000 buffers: latency, memory, clean-up", false},
+    {"fairness", bench_fairness, "a quiet user beside others that flood the broker; needs root",
+     false},
     {"import", bench_import, "the first and later look-ups of a segment, by kind and size", false},
     {"alloc-magazine", bench_alloc_magazine,
      "allocating what the process keeps, against malloc and the driver", true},
