@@ -10,8 +10,10 @@
  * - Not dumpable: no other process of its user attaches to it or takes its descriptors (ptrace(2),
  *   pidfd_getfd(2)), and it leaves no core with everybody's memory in it.
  * - System calls: those of the list, and sockets of AF_UNIX. Others fail with EPERM, as in the unit
- *   of systemd, whose list is longer; a kernel that is newer than the list offers nothing more. The
- *   agents inherit this, so the list has what a driver of a GPU asks for as well.
+ *   of systemd, whose list is longer. A call that is younger than all of the list fails with
+ * ENOSYS, as on a kernel that does not have it: a C library or a driver that tries what is new does
+ * with the old then, and only then. The agents inherit this, so the list has what a driver of a GPU
+ *   asks for as well.
  *
  * The filter is written out here, which takes no library: there is one condition beside the list,
  * and wheels would have to bring the library along. Where a sanitizer looks for leaks it attaches
@@ -32,12 +34,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_INSTRUMENTED 1
-#else
-#define IS_INSTRUMENTED 0
-#endif
 
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -61,7 +57,7 @@ static int drop_capabilities(void)
 
 #ifdef ARCHITECTURE
 
-/* What it does all the time comes first. The younger ones are not in every header. */
+/* What it does all the time comes first, and last what headers of an older kernel do not have. */
 #define CALL(name) SYS_##name
 static const uint16_t allowed[] = {
     CALL(recvmsg),
@@ -104,23 +100,19 @@ static const uint16_t allowed[] = {
     CALL(clock_getres),
     CALL(clock_nanosleep),
     CALL(clone),
-    CALL(clone3),
     CALL(close),
-    CALL(close_range),
     CALL(connect),
     CALL(dup),
     CALL(dup3),
     CALL(epoll_create1),
     CALL(epoll_ctl),
     CALL(epoll_pwait),
-    CALL(epoll_pwait2),
     CALL(eventfd2),
     CALL(execve),
     CALL(execveat),
     CALL(exit),
     CALL(exit_group),
     CALL(faccessat),
-    CALL(faccessat2),
     CALL(fadvise64),
     CALL(fallocate),
     CALL(fchmod),
@@ -181,9 +173,6 @@ static const uint16_t allowed[] = {
     CALL(nanosleep),
     CALL(newfstatat),
     CALL(openat),
-    CALL(openat2),
-    CALL(pidfd_open),
-    CALL(pidfd_send_signal),
     CALL(pipe2),
     CALL(ppoll),
     CALL(prctl),
@@ -191,7 +180,6 @@ static const uint16_t allowed[] = {
     CALL(preadv),
     CALL(preadv2),
     CALL(prlimit64),
-    CALL(process_madvise),
     CALL(pselect6),
     CALL(pwrite64),
     CALL(pwritev),
@@ -204,7 +192,6 @@ static const uint16_t allowed[] = {
     CALL(renameat),
     CALL(renameat2),
     CALL(restart_syscall),
-    CALL(rseq),
     CALL(rt_sigaction),
     CALL(rt_sigpending),
     CALL(rt_sigprocmask),
@@ -238,7 +225,6 @@ static const uint16_t allowed[] = {
     CALL(socket),
     CALL(socketpair),
     CALL(statfs),
-    CALL(statx),
     CALL(sysinfo),
     CALL(tgkill),
     CALL(timer_create),
@@ -259,11 +245,41 @@ static const uint16_t allowed[] = {
     CALL(waitid),
     CALL(write),
     CALL(writev),
-#ifdef SYS_futex_waitv
-    CALL(futex_waitv),
+#ifdef SYS_clone3
+    CALL(clone3),
+#endif
+#ifdef SYS_close_range
+    CALL(close_range),
+#endif
+#ifdef SYS_epoll_pwait2
+    CALL(epoll_pwait2),
+#endif
+#ifdef SYS_faccessat2
+    CALL(faccessat2),
 #endif
 #ifdef SYS_fchmodat2
     CALL(fchmodat2),
+#endif
+#ifdef SYS_futex_waitv
+    CALL(futex_waitv),
+#endif
+#ifdef SYS_openat2
+    CALL(openat2),
+#endif
+#ifdef SYS_pidfd_open
+    CALL(pidfd_open),
+#endif
+#ifdef SYS_pidfd_send_signal
+    CALL(pidfd_send_signal),
+#endif
+#ifdef SYS_process_madvise
+    CALL(process_madvise),
+#endif
+#ifdef SYS_rseq
+    CALL(rseq),
+#endif
+#ifdef SYS_statx
+    CALL(statx),
 #endif
 };
 #undef CALL
@@ -280,8 +296,8 @@ static const uint16_t allowed[] = {
 #endif
 
 static const struct sock_filter head[] = {
-    /* another architecture has other numbers: programs of 32 bits, and (with a bit in the number)
-     * the x32 ones, which are not on the list */
+    /* another architecture has other numbers: programs of 32 bits, and (with a bit in the number,
+     * which is then above all of the list) the x32 ones */
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, FIELD(arch)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
@@ -295,8 +311,9 @@ static const struct sock_filter head[] = {
 
 static int filter_calls(void)
 {
-	struct sock_filter filter[N_OF(head) + 2 * N_OF(allowed) + 1];
+	struct sock_filter filter[N_OF(head) + 2 * N_OF(allowed) + 3];
 	struct sock_fprog program = {.filter = filter};
+	uint32_t youngest = 0; /* they are numbered as they came */
 	size_t n = N_OF(head);
 
 	memcpy(filter, head, sizeof(head));
@@ -304,7 +321,11 @@ static int filter_calls(void)
 		filter[n++] =
 		    (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
 		filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+		if (youngest < allowed[i])
+			youngest = allowed[i];
 	}
+	filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, youngest, 0, 1);
+	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
 	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
 	program.len = (unsigned short)n;
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0 ? -errno : 0;
@@ -325,7 +346,7 @@ int confine(bool dumpable, const char **what)
 
 	if (r < 0)
 		*what = "give up capabilities";
-	if (IS_INSTRUMENTED)
+	if (CONFINE_IS_INSTRUMENTED)
 		return r;
 	if (!dumpable && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
 		r = -errno;

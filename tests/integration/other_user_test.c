@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "broker/confine.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
@@ -182,9 +183,7 @@ Test(other_user, the_broker_has_none_of_the_rights_of_who_has_started_it)
 	check(broker_has("CapPrm:", "\t0000000000000000\n"));
 	check(broker_has("CapEff:", "\t0000000000000000\n"));
 	check(broker_has("NoNewPrivs:", "\t1\n"));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	check(broker_has("Seccomp:", "\t2\n"));
-#endif
+	check(CONFINE_IS_INSTRUMENTED || broker_has("Seccomp:", "\t2\n"));
 }
 
 static void bob_uses_what_is_for_all(struct child *self, void *data)
