@@ -28,6 +28,9 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 		r = struct_check(options, share_export_options);
 	if (r == 0 && options->mode)
 		r = mode_check((int)options->mode);
+	/* the broker knows what the process may, by whichever of its handles */
+	if (r == 0 && options->mode & ~b->mode)
+		r = fail(SHARE_EACCES, "the handle is read-only, so a token of it can be no more");
 	if (r == 0)
 		r = tensor_for_request(b, options->tensor, room, &tensor);
 	if (r == 0)

@@ -136,6 +136,8 @@ Test(token, of_a_read_only_buffer_is_for_reading)
 	check_ok(share_export(b, NULL, &second));
 	check_ok(share_release(b, NULL));
 	check_ok(share_import(client, &second, 0, NULL, &b));
+	/* who has it for writing as well, by another handle */
+	check_error(share_export_with(b, &options, NULL, &token), SHARE_EACCES);
 	check_ok(share_release(b, NULL));
 }
 
