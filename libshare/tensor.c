@@ -107,7 +107,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 int share_tensor_extent(const share_tensor *t, uint64_t *out)
 {
 	int64_t low = 0, high = 0, step;
-	uint64_t item, end;
+	uint64_t item, end, bytes;
 	int r = tensor_check(t);
 
 	if (r == 0 && !out)
@@ -124,6 +124,12 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out)
 		    __builtin_add_overflow(step < 0 ? low : high, step, step < 0 ? &low : &high))
 			return fail(SHARE_EINVAL, "the tensor is larger than 2^63 elements");
 	}
+	/* elements may lie on each other, and be more than there is memory */
+	bytes = item;
+	for (uint32_t i = 0; i < t->ndim; i++)
+		if (__builtin_mul_overflow(bytes, (uint64_t)t->shape[i], &bytes) ||
+		    bytes > INT64_MAX)
+			return fail(SHARE_EINVAL, "the tensor is larger than 2^63 bytes");
 	if (0 - (uint64_t)low > t->offset / item)
 		return fail(SHARE_EINVAL, "an element would lie before the buffer");
 	if (__builtin_mul_overflow((uint64_t)high + 1, item, &end) ||
