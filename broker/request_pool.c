@@ -271,9 +271,10 @@ void handle_pool_create(struct request *r)
 	if (!r->client->admin && !principal_match(&r->broker->config->create_pools, peer->uid,
 						  peer->groups, peer->n_groups)) {
 		request_fail(r, SHARE_EACCES,
-			     "user %u may not create pools: \"create_pools\" in the broker's "
-			     "configuration says who may",
-			     (unsigned)peer->uid);
+			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
+			     "broker's configuration says who may",
+			     p ? "" : "there is no pool '", p ? 0 : (int)m->name.size,
+			     (const char *)m->name.data, p ? "" : "', and ", (unsigned)peer->uid);
 		return;
 	}
 	if (!request_may_name(r, &m->name)) {

@@ -144,8 +144,8 @@ static void bob_is_refused(struct child *self, void *data)
 	    "\"mode\": \"rw\"} " IN_CONFIGURATION);
 	check_error(share_pool_create(c, "bobs", NULL, &p), SHARE_EACCES);
 	expect_text(
-	    "user 4712 may not create pools: \"create_pools\" in the broker's configuration "
-	    "says who may");
+	    "there is no pool 'bobs', and user 4712 may not create pools: \"create_pools\" in the "
+	    "broker's configuration says who may");
 	child_point(self, "refused by the configuration");
 	check_error(share_pool_open(c, "made", &p), SHARE_EACCES);
 	expect_text(
