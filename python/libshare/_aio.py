@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import weakref
 from time import monotonic
@@ -150,6 +151,21 @@ async def mail(thing: Any, ask: Any, timeout: float | None) -> Any:
 async def finish(pending: Any, timeout: float | None, **stream: Any) -> Any:
     """The answer to a call."""
     return await _ready(lambda: pending.finish(0, **stream), timeout, pending.caller)
+
+
+async def send(try_once: Any, timeout: float | None) -> None:
+    """try_once() again and again, each in another thread, as it waits for a moment itself."""
+    limit = _Limit(timeout)
+    while True:
+        attempt = asyncio.get_running_loop().run_in_executor(None, try_once)
+        try:
+            return await asyncio.shield(attempt)
+        except TimedOut:
+            limit.step()
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimedOut):
+                return await attempt
+            raise
 
 
 async def room(start: Any, timeout: float | None) -> Any:

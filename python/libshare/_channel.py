@@ -145,12 +145,11 @@ extend(Worker)(_Receives)
 class _Producer:
     async def send_async(self, array: Array | None = None, meta: Any = None, *,
                          timeout: float | None = None, **options: Any) -> None:
-        """As send(), for asyncio: waits for room in another thread."""
-        import asyncio
-        import functools
+        """As send(), for asyncio: waits for room in another thread. Once it was canceled nothing is sent
+        any more; who cancels it when the message has gone already is too late, and it returns."""
+        from . import _aio
 
-        await asyncio.get_running_loop().run_in_executor(
-            None, functools.partial(self.send, array, meta, timeout=timeout, **options))
+        await _aio.send(lambda: self.send(array, meta, timeout=0, **options), timeout)
 
 
 @extend(Message)

@@ -176,6 +176,31 @@ def test_channels_and_services_in_a_loop(client, pool):
     run(main())
 
 
+def test_what_was_canceled_is_not_sent(pool):
+    async def main():
+        with pool.consumer("c", depth=2) as rx, pool.producer("c", depth=2) as tx:
+            sent = [asyncio.ensure_future(tx.send_async(meta=i)) for i in range(4)]
+            await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+            while sum(s.done() for s in sent) < 2:
+                await asyncio.sleep(0)
+            for s in sent:
+                s.cancel()
+            done = await asyncio.gather(*sent, return_exceptions=True)
+            assert [type(d) for d in done].count(asyncio.CancelledError) == 2 and done.count(None) == 2
+            with pytest.raises(TimeoutError):
+                await tx.send_async(meta="late", timeout=0.01)
+            got = []
+            for _ in range(2):
+                with rx.recv(0) as m:
+                    got.append(m.meta)
+            assert got == [i for i, d in enumerate(done) if d is None]
+            await tx.send_async(meta="next")
+            with rx.recv(0) as m:
+                assert m.meta == "next"
+
+    run(main())
+
+
 def test_who_receives_without_a_pause_leaves_others_their_turn(client, pool):
     """The next message is there before the last one is done with: nothing has to be waited for."""
     async def main():
