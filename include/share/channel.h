@@ -40,7 +40,13 @@ extern "C" {
  * take part on trust as far as the pool goes: a consumer that does not play by the rules gets
  * nobody into trouble but itself, and those whose messages it was given.
  *
- * Threads: as everywhere, every function may be called from any thread at any time.
+ * When the last producer closes, its consumers are told by the broker, and by the end of its
+ * process: without a broker, a consumer waits until then, and is told that the producer has died.
+ *
+ * Threads: as everywhere, every function may be called from any thread at any time, but
+ * share_channel_close() only when no other call uses the handle. A thread that waits in
+ * share_recv() or share_send() does not notice it: give those a time limit, and let them look
+ * whether they are to go on.
  */
 typedef struct share_channel share_channel;
 

@@ -980,7 +980,7 @@ typedef struct share_export_options {
 /**
  * Makes a token for a buffer: read-only, and for one use. It holds a reference, so the buffer may
  * be released at once; whoever imports is ordered after what was enqueued on `stream` before. It
- * ends with its last use, its time limit, share_revoke(), or the process that made it.
+ * ends with its last use, its time limit, share_revoke(), or the connection that made it.
  *
  * A token does not widen who may use the pool: importers need access to it themselves.
  *

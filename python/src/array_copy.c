@@ -205,8 +205,23 @@ PyDoc_STRVAR(
     fill_doc,
     "copy_from(source, stream=...)\n--\n\n"
     "Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind "
-    "what is\nenqueued on the stream; waits for it. The source is of the same dtype, or plain "
-    "bytes: nothing is\nconverted.");
+    "what is\nenqueued on the stream; waits for it. The source is of the same dtype and "
+    "shape, or bytes\nin a row: nothing is converted.");
+/* Bytes in a row are taken as they are; else what is copied is laid out as it is here. */
+static bool is_of_same_shape(const struct array *a, const Py_buffer *source)
+{
+	bool same = source->ndim == (int)a->t.ndim && (source->ndim == 0 || source->shape);
+
+	if ((source->ndim <= 1 && source->itemsize == 1) ||
+	    (a->t.ndim == 1 && dtype_size(a->t.dtype) == 1))
+		return true;
+	for (int i = 0; same && i < source->ndim; i++)
+		same = source->shape[i] == a->t.shape[i];
+	if (!same)
+		PyErr_SetString(PyExc_ValueError, "the source has another shape: reshape() it");
+	return same;
+}
+
 static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"copy_from", {"source", "stream", NULL}, 1, 2, {NULL}};
@@ -237,6 +252,8 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	} else if ((uint64_t)source.len != size) {
 		PyErr_Format(PyExc_ValueError, "%zd bytes do not fill an Array of %llu", source.len,
 			     (unsigned long long)size);
+	} else if (!is_of_same_shape(a, &source)) {
+		(void)0;
 	} else if (a->readonly) {
 		PyErr_SetString(PyExc_ValueError, "the Array is read-only");
 	} else if (!PyBuffer_IsContiguous(&source, 'C')) {

@@ -134,7 +134,8 @@ def test_reshape_view_transpose(pool):
                   lambda: a.T.view("int64"), lambda: a.view("complex128").view("int64")[0].view("complex128").reshape(3),
                   lambda: a.transpose(0, 0, 1), lambda: a.transpose(0), lambda: a[0, 0, 0].view("int8"),
                   lambda: a.as_strided((100,), (2,), "int16", 0), lambda: a.as_strided((3,), (-2,), "int16", 0),
-                  lambda: a.as_strided((3,), (3,), "int16", 0), lambda: a.as_strided((3,), (), "int16", 0)]:
+                  lambda: a.as_strided((3,), (3,), "int16", 0),
+                  lambda: a.as_strided((2**62,), (0,), "int16", 0), lambda: a.as_strided((2**40, 2**40), (0, 0), "int16", 0), lambda: a.as_strided((3,), (), "int16", 0)]:
         with pytest.raises(ValueError):
             wrong()
 
@@ -359,6 +360,11 @@ def test_copies_check_their_sizes(pool):
     for wrong in [bytes(15), bytes(17)]:
         with pytest.raises(ValueError):
             a.copy_from(wrong)
+    b = pool.empty((6, 4), "int32")
+    for wrong in [np.zeros((4, 6), np.int32), np.zeros(24, np.int32), pool.zeros((4, 6), "int32")]:
+        with pytest.raises(ValueError, match="another shape"):
+            b.copy_from(wrong)
+    b.copy_from(np.zeros(96, np.uint8))
     with pytest.raises(TypeError):
         a.copy_from(3)
     with pytest.raises(ValueError):
