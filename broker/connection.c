@@ -307,8 +307,9 @@ static void on_turn(struct turn *turn, uint32_t events)
 		if (events & EPOLLOUT)
 			flush(c);
 		else
-			/* hung up; the next try to send says so, and until then this would */
-			turn_end(turn);
+			/* hung up: nothing will go out any more, and while the socket is full
+			 * nothing else says so again */
+			client_lose(c->client, -EPIPE);
 		return;
 	}
 	/* After an answer there is rarely more: asking would cost a system call on the way of every

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,6 +102,22 @@ Test(hostile_flood, a_client_that_never_reads_its_replies_costs_bounded_memory)
 	check(resident_bytes(broker_pid()) < before + tolerable(16 * MEBIBYTE));
 	check_ok(share_ping(witness));
 	child_kill(child);
+	settle(witness, s.clients == 1);
+}
+
+/* First what it was sent fills the socket, then it ends that for both sides, then it goes: at no
+ * time is there room for more. */
+Test(hostile_flood, a_client_that_hangs_up_on_a_full_socket_is_noticed)
+{
+	struct wire_message m = {.type = WIRE_PING, .serial = 7};
+	struct raw r;
+
+	raw_open(&r, "deaf one");
+	check(say_until_nobody_listens(&r, &m, 1 << 20) < 1 << 20);
+	check(shutdown(r.socket, SHUT_RDWR) == 0);
+	for (int i = 0; i < 10; i++)
+		check_ok(share_ping(witness));
+	raw_hang_up(&r);
 	settle(witness, s.clients == 1);
 }
 
