@@ -237,6 +237,19 @@ void charge_move(struct charge *c, struct account *to)
 	account_unref(from);
 }
 
+void charge_split(struct charge *c, uint64_t amount, struct charge *part)
+{
+	uint64_t n = amount < c->amount ? amount : c->amount;
+
+	*part = (struct charge){0};
+	if (!c->account)
+		return;
+	part->account = account_ref(c->account);
+	part->resource = c->resource;
+	part->amount = n & ((UINT64_C(1) << 56) - 1);
+	c->amount -= part->amount;
+}
+
 void account_add_gated(struct account *a, uint64_t bytes)
 {
 	a->gated += bytes;

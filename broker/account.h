@@ -44,6 +44,8 @@ void charge_return(struct charge *c);
 /* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
  * it must be. */
 void charge_move(struct charge *c, struct account *to);
+/* So much of it is returned by itself, as @part. */
+void charge_split(struct charge *c, uint64_t amount, struct charge *part);
 
 /* For leases and other objects whose account and amount are known without a struct charge. */
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);

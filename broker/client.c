@@ -139,6 +139,9 @@ static bool admit(struct client *c)
 
 	if (charge_connection(c, 0))
 		return true;
+	connections_look_whether_received(c->broker, c->account);
+	if (charge_connection(c, 0))
+		return true;
 	lacks = c->lacks;
 	c->beyond_limit = c->admin && charge_connection(c, OPERATORS_BEYOND);
 	c->lacks = lacks;

@@ -58,6 +58,7 @@ struct connection {
 	size_t fds_in_flight; /* at most: sent since the peer was last seen to have read all */
 	TAILQ_ENTRY(connection) in_flight; /* in the broker, while there are any */
 	int retry_ms;
+	struct charge charge, charge_socket; /* once the client no longer has them */
 };
 
 static void queued_free(struct queued *q)
@@ -365,6 +366,8 @@ static void let_go(struct connection *c)
 		closing_start(c->closing, c->socket);
 	else
 		fd_close(c->socket);
+	charge_return(&c->charge_socket);
+	charge_return(&c->charge);
 	if (!c->client)
 		account_unref(c->account);
 	free(c);
@@ -400,8 +403,26 @@ void connection_free(struct connection *c)
 	event_del(c->retry);
 	shutdown(c->socket, SHUT_RDWR);
 	account_ref(c->account);
+	/* the socket stays open, so who does not read must not have more of them than clients */
+	charge_split(&c->client->charge_descriptors, 1, &c->charge_socket);
+	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, UINT64_MAX / 2);
 	c->client = NULL;
 	wait_until_received(c);
+}
+
+void connections_look_whether_received(struct broker *b, const struct account *a)
+{
+	struct connection *c, *next;
+	int looks = LOOKED_AT;
+
+	for (c = TAILQ_FIRST(&b->in_flight); c && looks > 0; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (c->client || c->account != a)
+			continue;
+		looks--;
+		if (look_whether_received(c))
+			let_go(c);
+	}
 }
 
 void connections_catch_up(struct broker *b)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct account;
 struct broker;
 struct client;
 struct closing;
@@ -20,7 +21,8 @@ struct wire_message;
  * in. 0 or negative errno. */
 int connection_new(struct client *client, int socket, struct closing *closing,
 		   struct connection **out);
-/* The peer sees its end now. Descriptors that it has not received count until it has. */
+/* The peer sees its end now. Descriptors that it has not received count until it has, and so does
+ * the connection, which keeps its socket. */
 void connection_free(struct connection *c);
 
 /* Copies and duplicates what cannot go out at once. 0 or negative errno: -EDQUOT when the client's
@@ -37,6 +39,9 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
  * some timer could not be set; and at the end of the broker. */
 void connections_catch_up(struct broker *b);
 void connections_end(struct broker *b);
+
+/* Before this user is told that it has too many: some of those may count no more. */
+void connections_look_whether_received(struct broker *b, const struct account *a);
 
 bool connection_is_idle(const struct connection *c);
 

@@ -216,6 +216,48 @@ TEST_BOTH(those_of_connections_beyond_the_limit_hold_nobody_up, .connections = 1
 /* ------------------------------------------------------------------------------------------- */
 /* Those that are sent to who does not receive them                                            */
 
+/* It has its page's descriptors, and the end of the connection, in its socket. */
+static void comes_and_goes_unheard(struct raw *r)
+{
+	struct wire_message ready = {.type = WIRE_READY, .serial = 2};
+	struct wire_message bye = {.type = WIRE_BYE, .serial = 3};
+
+	raw_connect(r);
+	check_eq(raw_send_bytes(r, hello, sizeof(hello), NULL, 0), 0);
+	check_eq(raw_send(r, &ready), 0);
+	check_eq(raw_send(r, &bye), 0);
+}
+
+Test(hostile_descriptors, connections_that_have_ended_unheard_count_until_they_are_heard)
+{
+	static struct raw r[7], late;
+	struct status before;
+
+	status_read(witness, &before);
+	for (int i = 0; i < 7; i++)
+		comes_and_goes_unheard(&r[i]);
+	settle(witness, s.clients == 1 && s.connections == before.connections + 7);
+	check_eq(used_of(witness, "connections"), 8);
+	check_eq(used_of(witness, "descriptors"), 4 + 7);
+	raw_connect(&late);
+	check_eq(raw_send_bytes(&late, hello, sizeof(hello), NULL, 0), 0);
+	check_error(raw_farewell(&late), SHARE_EQUOTA);
+	raw_hang_up(&late);
+	settle(witness, s.clients == 1);
+	/* who has heard all of it comes again at once */
+	for (int i = 0; i < 7; i++) {
+		while (raw_receive(&r[i], HARNESS_LIMIT_MS) != RAW_END)
+			;
+		raw_open(&late, "late one");
+		raw_ask(&late, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+		raw_close(&late);
+	}
+	for (int i = 0; i < 7; i++)
+		raw_hang_up(&r[i]);
+	until(used_of(witness, "connections") == 1);
+	until(descriptors_count(broker_pid()) == broker_descriptors());
+}
+
 #define STRANGER    4711
 #define DESCRIPTORS 512
 #define CONNECTIONS 17
