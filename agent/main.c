@@ -13,6 +13,7 @@
 #include <share/share.h>
 
 #include "agent/agent.h"
+#include "wire/process.h"
 
 /* The C library looks for it. */
 __attribute__((visibility("default"))) const char *argp_program_version =
@@ -73,6 +74,8 @@ int main(int argc, char **argv)
 	/* what is in it at the end goes with the process: nobody is left to want it */
 	static struct agent a = {.socket = -1};
 
+	/* what can stand against it is no reason not to serve: the broker has said so of itself */
+	process_hide();
 	argp_err_exit_status = EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	/* one that was dead before this is noticed by its socket */

@@ -35,6 +35,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "wire/process.h"
+
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -340,16 +342,17 @@ static int filter_calls(void)
 
 #endif
 
-int confine(bool dumpable, const char **what)
+int confine(const char **what)
 {
 	int r = drop_capabilities(), e;
 
 	if (r < 0)
 		*what = "give up capabilities";
-	if (CONFINE_IS_INSTRUMENTED)
+	if (PROCESS_IS_INSTRUMENTED)
 		return r;
-	if (!dumpable && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
-		r = -errno;
+	e = process_hide();
+	if (e < 0) {
+		r = e;
 		*what = "become undumpable";
 	}
 	e = filter_calls();

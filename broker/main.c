@@ -253,8 +253,8 @@ static void hold_back_hangups(void)
 /* A kernel or a container may not let it. That is no reason not to serve. */
 static void give_up_rights(void)
 {
-	const char *what, *dumpable = secure_getenv("SHARE_DUMPABLE");
-	int r = confine(dumpable && strcmp(dumpable, "1") == 0, &what);
+	const char *what;
+	int r = confine(&what);
 
 	if (r < 0)
 		log_warning("cannot %s: %s; the broker serves with more rights than it needs", what,

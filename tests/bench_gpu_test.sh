@@ -72,6 +72,7 @@ if [[ ! -e /dev/nvidia0 ]]; then
 fi
 
 export LD_LIBRARY_PATH=${1:?usage: bench_gpu_test.sh FOLDER-OF-THE-STAND-IN}
+export SHARE_DUMPABLE=1 # processes open each other's memory there
 export SHARE_STANDIN="machine=$$,memory=8589934592"
 run 0 device-memory gpu-alloc import fence stream-free hand-over-gpu
 [[ ! -s $scratch/err ]] || ! grep -q SKIPPED "$scratch/err" || fail "something was skipped"

@@ -4,15 +4,19 @@
  * PF_EXITING, which the kernel sets before it takes anything of a process down, from
  * /proc/PID/stat (proc_pid_stat(5), field 9; linux/sched.h). The pidfd is asked last: as long as it
  * is silent, the number was still that process's.
+ *
+ * And what other processes see of this one.
  */
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "wire/fd.h"
@@ -126,4 +130,13 @@ enum process_state process_state(int pidfd, int *stat)
 	if (flags & PF_EXITING && !any_thread_runs(pid))
 		return PROCESS_EXITS;
 	return has_ended(pidfd) ? PROCESS_EXITS : PROCESS_RUNS;
+}
+
+int process_hide(void)
+{
+	const char *dumpable = secure_getenv("SHARE_DUMPABLE");
+
+	if (PROCESS_IS_INSTRUMENTED || (dumpable && strcmp(dumpable, "1") == 0))
+		return 0;
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
 }

@@ -12,6 +12,7 @@ set -euo pipefail
 
 picture=${SHARE_TEST_SOURCE:?is not set}/examples/data/picture.ppm
 export LD_LIBRARY_PATH=${1:?usage: pipeline_gpu_test.sh FOLDER-OF-THE-STAND-IN}
+export SHARE_DUMPABLE=1 # processes open each other's memory there
 export SHARE_STANDIN="machine=$$,devices=1"
 
 for kind in vmm mempool; do

@@ -6,16 +6,20 @@
  * asked is told by CUDA's own name for it, everybody else is served, and what there is stays.
  */
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 #include "tests/standin/calls.h"
+#include "wire/process.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -27,6 +31,11 @@ static const char config[] =
 
 static char faults_file[] = "/tmp/share-faults-XXXXXX";
 static share_client *client;
+
+struct looked_into {
+	pid_t pid;
+	bool dumpable;
+};
 
 /* What the driver does from now on, in all processes. */
 static void driver_does(const char *faults)
@@ -163,6 +172,55 @@ Device(an_agent_is_started_when_it_is_needed_and_not_before)
 	check(agent() > 0);
 	check_ok(share_release(b, NULL));
 	share_pool_close(p);
+}
+
+/* Asked by somebody of the same user with no more rights than they have; /proc/PID/exe takes what
+ * reading its memory takes. */
+static void looks_into(struct child *self, void *data)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+	const struct looked_into *l = data;
+	char path[64], target[4096];
+
+	(void)self;
+	check(syscall(SYS_capset, &header, none) == 0);
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)l->pid);
+	if (l->dumpable)
+		check(readlink(path, target, sizeof(target)) > 0);
+	else
+		check(readlink(path, target, sizeof(target)) == -1 && errno == EACCES);
+}
+
+static void expect_dumpable(bool dumpable)
+{
+	struct looked_into b = {broker_pid(), dumpable}, a = {.dumpable = dumpable};
+	share_pool *p = pool_of("vmm");
+	share_buffer *buffer = allocate(p, 1, NULL);
+
+	a.pid = agent();
+	check(a.pid > 0);
+	child_finish(child_start(looks_into, &b));
+	child_finish(child_start(looks_into, &a));
+	check_ok(share_release(buffer, NULL));
+	share_pool_close(p);
+}
+
+static void start_hidden(void)
+{
+	setenv("SHARE_DUMPABLE", "0", 1);
+	start();
+}
+
+Test(device, others_of_its_user_look_into_neither_broker_nor_agent, .init = start_hidden,
+     .fini = stop, .timeout = 60)
+{
+	expect_dumpable(PROCESS_IS_INSTRUMENTED);
+}
+
+Device(who_says_so_may_look_into_both)
+{
+	expect_dumpable(true);
 }
 
 Device(auto_takes_vmm_and_says_why)

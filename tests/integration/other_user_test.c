@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/confine.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
+#include "wire/process.h"
 
 #define ALICE  4711
 #define BOB    4712
@@ -183,7 +183,7 @@ Test(other_user, the_broker_has_none_of_the_rights_of_who_has_started_it)
 	check(broker_has("CapPrm:", "\t0000000000000000\n"));
 	check(broker_has("CapEff:", "\t0000000000000000\n"));
 	check(broker_has("NoNewPrivs:", "\t1\n"));
-	check(CONFINE_IS_INSTRUMENTED || broker_has("Seccomp:", "\t2\n"));
+	check(PROCESS_IS_INSTRUMENTED || broker_has("Seccomp:", "\t2\n"));
 }
 
 static void bob_uses_what_is_for_all(struct child *self, void *data)

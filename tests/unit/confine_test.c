@@ -21,11 +21,12 @@
 #include <criterion/criterion.h>
 
 #include "broker/confine.h"
+#include "wire/process.h"
 
 static void start(void)
 {
 	const char *what = "";
-	int r = confine(false, &what);
+	int r = confine(&what);
 
 	cr_assert_eq(r, 0, "cannot %s: %s", what, strerror(-r));
 }
@@ -34,7 +35,7 @@ TestSuite(confine, .init = start, .timeout = 60);
 
 static bool is_confined(void)
 {
-	if (CONFINE_IS_INSTRUMENTED)
+	if (PROCESS_IS_INSTRUMENTED)
 		cr_skip_test("sanitizers attach to their own process");
 	return true;
 }
