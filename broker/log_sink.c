@@ -9,7 +9,8 @@
  * started all of them), and they would find their own writing fail. So a pipe or a terminal is
  * opened once more, for an open file of the broker's own; a socket can be told with each message.
  * A pipe of another user cannot be opened: there the broker asks whether there is room, and writes
- * if so. Between the two somebody else could take that room, which only those could who were given
+ * if so. What is a stream takes a part of a line at times: the next line then ends that one first.
+ * Between the two somebody else could take that room, which only those could who were given
  * the same pipe. Files are written to as they are; they have their own position, and no reader.
  */
 
@@ -24,7 +25,8 @@
 #include "broker/log_sink.h"
 
 static enum { SINK_PLAIN, SINK_OWN, SINK_SOCKET, SINK_ASKED } sink = SINK_PLAIN;
-static int own = -1; /* SINK_OWN: stderr once more */
+static int own = -1;   /* SINK_OWN: stderr once more */
+static bool is_broken; /* the last that was written is a part of a line */
 
 void log_sink_open(void)
 {
@@ -61,12 +63,24 @@ static ssize_t write_once(const char *line, size_t size)
 	return write(STDERR_FILENO, line, size);
 }
 
-bool log_sink_write(const char *line, size_t size)
+static ssize_t write_some(const char *text, size_t size)
 {
 	ssize_t n;
 
 	do
-		n = write_once(line, size);
+		n = write_once(text, size);
 	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+bool log_sink_write(const char *line, size_t size)
+{
+	ssize_t n;
+
+	if (is_broken && write_some("\n", 1) != 1)
+		return false;
+	is_broken = false;
+	n = write_some(line, size);
+	is_broken = n > 0 && n < (ssize_t)size;
 	return n == (ssize_t)size;
 }

@@ -104,6 +104,29 @@ Test(log_sink, a_socket)
 	expect_that_it_fills_and_empties(ends[1], ends[0]);
 }
 
+/* A line that is larger than the room there is, which a stream takes as much of as it can. */
+Test(log_sink, a_line_that_was_broken_off_does_not_run_into_the_next)
+{
+	static char large[1 << 22], text[sizeof(large)];
+	int ends[2];
+	ssize_t part;
+
+	memset(large, 'x', sizeof(large));
+	large[sizeof(large) - 1] = '\n';
+	cr_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	lead_stderr_to(ends[1]);
+	cr_assert_not(log_sink_write(large, sizeof(large)));
+	/* still no room: what is missing stays missing */
+	cr_assert_not(log_sink_write(large, sizeof(large)));
+	part = recv(ends[0], text, sizeof(text), MSG_DONTWAIT);
+	cr_assert(part > 0 && part < (ssize_t)sizeof(large));
+	cr_assert(memchr(text, '\n', (size_t)part) == NULL);
+	cr_assert(log_sink_write(line, sizeof(line) - 1));
+	cr_assert(log_sink_write(line, sizeof(line) - 1));
+	cr_assert(recv(ends[0], text, 1, 0) == 1 && text[0] == '\n');
+	expect_lines(ends[0], 2);
+}
+
 Test(log_sink, a_terminal_that_somebody_has_stopped)
 {
 	struct termios raw;
