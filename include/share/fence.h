@@ -58,7 +58,8 @@ typedef struct share_client share_client;
  * was retained, has SHARE_EDEVICE of every stream from then on, until it connects again.
  *
  * CUDA does not see this order. So a function on a host stream must not use a CUstream that waits
- * for that host stream.
+ * for that host stream. One that was made without CU_STREAM_NON_BLOCKING does when the legacy
+ * default stream does, and so does the per-thread one: CUDA has them wait for each other.
  *
  * A fence is a point on a timeline: a 64-bit counter in a page of shared memory that only one
  * process can write, enforced by the kernel. A fence is reached once the counter has got to its
