@@ -83,6 +83,9 @@ function(share_add_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} PkgConfig::CRITERION)
+  if(SHARE_SANITIZE MATCHES "address")
+    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/harness/leaks.c)
+  endif()
   share_target(${name})
   # Not among the programs that are installed.
   set_target_properties(${name} PROPERTIES
