@@ -30,7 +30,7 @@ struct account {
 };
 
 struct accounts {
-	LIST_HEAD(, account) list; /* one a user with something to its name: few */
+	LIST_HEAD(, account) list; /* one a user with something to its name, or in debt: few */
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
 	uint64_t descriptors, max_descriptors; /* in use, of all users and of nobody's pools */
@@ -50,11 +50,33 @@ int accounts_new(const struct config *config, struct accounts **out)
 	return 0;
 }
 
+static void forget(struct account *a)
+{
+	LIST_REMOVE(a, link);
+	free(a);
+}
+
+/* Who has gone without a trace, and owes others no time any more, is like who was never here. */
+static void forget_some(struct accounts *accounts)
+{
+	struct account *a, *next;
+
+	for (a = LIST_FIRST(&accounts->list); a; a = next) {
+		next = LIST_NEXT(a, link);
+		if (a->refs == 0 && !user_turns_in_debt(&a->turns))
+			forget(a);
+	}
+}
+
 void accounts_free(struct accounts *accounts)
 {
+	struct account *a;
+
 	if (!accounts)
 		return;
-	if (!LIST_EMPTY(&accounts->list) || accounts->descriptors)
+	while ((a = LIST_FIRST(&accounts->list)) && a->refs == 0)
+		forget(a);
+	if (a || accounts->descriptors)
 		log_bug("an account outlives the broker");
 	free(accounts);
 }
@@ -74,6 +96,7 @@ struct account *account_get(struct accounts *accounts, uid_t uid)
 	LIST_FOREACH (a, &accounts->list, link)
 		if (a->uid == uid)
 			return account_ref(a);
+	forget_some(accounts);
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return NULL;
@@ -105,9 +128,9 @@ void account_unref(struct account *a)
 	if (a->gated)
 		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
 			(unsigned long long)a->gated);
-	LIST_REMOVE(a, link);
 	user_turns_done(&a->turns);
-	free(a);
+	if (!user_turns_in_debt(&a->turns))
+		forget(a);
 }
 
 static uint64_t descriptors_left(const struct accounts *all)

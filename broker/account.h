@@ -11,8 +11,9 @@
 
 /*
  * What each user holds, against what it may. Objects embed the charge they were made under and
- * return it in their own free; an account lives as long as a charge or a client refers to it and
- * must be at zero then.
+ * return it in their own free; an account lives as long as a charge or a client refers to it, and
+ * must be at zero then. It is remembered for longer when its user has had more of the broker's time
+ * than is due: who goes and comes again owes it still.
  */
 
 struct account;

@@ -148,6 +148,7 @@ static int open_user(struct turns *t, struct user_turns *u)
 	if (!u->wants || event_add(u->wants, NULL) < 0) {
 		if (u->wants)
 			event_free(u->wants);
+		u->wants = NULL;
 		fd_close(fd);
 		return -ENOMEM;
 	}
@@ -158,14 +159,19 @@ static int open_user(struct turns *t, struct user_turns *u)
 
 void user_turns_done(struct user_turns *u)
 {
-	if (!u->turns)
+	if (!u->wants)
 		return;
 	/* the others say again that they want something */
 	if (u->turns->next == u)
 		u->turns->next = NULL;
 	event_free(u->wants);
+	u->wants = NULL;
 	u->epoll = fd_close(u->epoll);
-	u->turns = NULL;
+}
+
+bool user_turns_in_debt(const struct user_turns *u)
+{
+	return u->turns && u->served_ns > u->turns->now_ns;
 }
 
 int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd, uint32_t events)
@@ -173,7 +179,7 @@ int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd,
 	struct epoll_event event = {.events = events, .data.ptr = turn};
 	int r;
 
-	if (!u->turns) {
+	if (!u->wants) {
 		r = open_user(t, u);
 		if (r < 0)
 			return r;

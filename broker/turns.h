@@ -2,6 +2,7 @@
 #ifndef BROKER_TURNS_H
 #define BROKER_TURNS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct event;
@@ -25,10 +26,10 @@ struct turn {
 
 /* A user's part, embedded in its account. Zeroed at first. */
 struct user_turns {
-	struct turns *turns; /* NULL: nothing of the user's has started */
+	struct turns *turns; /* NULL: nothing of the user's has ever started */
 	int epoll;
-	struct event *wants;
-	uint64_t served_ns; /* its virtual time: when its next turn begins, at the earliest */
+	struct event *wants; /* NULL: nothing is started now */
+	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
 };
 
 struct turns {
@@ -47,8 +48,10 @@ int turns_init(struct turns *t, struct event_base *base); /* 0 or -ENOMEM */
 /* After all users are done. */
 void turns_done(struct turns *t);
 
-/* After all turns of the user have ended. */
+/* After all turns of the user have ended. Others may start. */
 void user_turns_done(struct user_turns *u);
+/* It has had more of the broker's time than others who ask now, and is to wait for them. */
+bool user_turns_in_debt(const struct user_turns *u);
 
 /* When one of @events (EPOLLIN, EPOLLOUT) is there on @fd, or it was hung up, @turn is served in
  * its turn; as long as that lasts, again. 0 or negative errno. */
