@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "wire/fd.h"
+#include "wire/packet.h"
 #include "wire/wire.h"
 
 struct broker;

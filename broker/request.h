@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "broker/config.h"
-#include "wire/fd.h"
+#include "wire/packet.h"
 #include "wire/wire.h"
 
 struct broker;

@@ -13,7 +13,7 @@
 
 #include "libshare/error.h"
 #include "libshare/handle.h"
-#include "wire/fd.h"
+#include "wire/packet.h"
 #include "wire/timeline.h"
 #include "wire/wire.h"
 

@@ -29,21 +29,3 @@ void fd_cleanup(int *fd)
 {
 	*fd = fd_close(*fd);
 }
-
-int fd_list_take(struct fd_list *list, size_t i)
-{
-	int fd;
-
-	if (i >= list->n)
-		return -1;
-	fd = list->fds[i];
-	list->fds[i] = -1;
-	return fd;
-}
-
-void fd_list_close(struct fd_list *list)
-{
-	for (size_t i = 0; i < list->n; i++)
-		list->fds[i] = fd_close(list->fds[i]);
-	list->n = 0;
-}

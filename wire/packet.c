@@ -23,6 +23,24 @@ union control {
 	char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
 };
 
+int fd_list_take(struct fd_list *list, size_t i)
+{
+	int fd;
+
+	if (i >= list->n)
+		return -1;
+	fd = list->fds[i];
+	list->fds[i] = -1;
+	return fd;
+}
+
+void fd_list_close(struct fd_list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		list->fds[i] = fd_close(list->fds[i]);
+	list->n = 0;
+}
+
 int packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait)
 {
 	struct iovec iov = {(void *)(uintptr_t)data, size};

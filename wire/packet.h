@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "wire/fd.h"
+#include "wire/wire.h"
 
 /*
  * Packets over a SOCK_SEQPACKET socket: bytes and descriptors, no meaning.
@@ -15,6 +16,17 @@
  * (MSG_TRUNC, MSG_CTRUNC); nothing of it is delivered and the connection is not to be trusted any
  * more.
  */
+
+/* What came with a packet. Whoever takes one owns it; the rest is closed with the list. */
+struct fd_list {
+	int fds[WIRE_FDS_MAX];
+	size_t n;
+};
+
+/* The @i-th descriptor, now the caller's; -1 when there is none (any more). */
+int fd_list_take(struct fd_list *list, size_t i);
+void fd_list_close(struct fd_list *list);
+#define _cleanup_fd_list_ __attribute__((cleanup(fd_list_close)))
 
 /* Descriptors stay the caller's. */
 int packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait);

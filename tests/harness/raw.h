@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/fd.h"
+#include "wire/packet.h"
 #include "wire/timeline.h"
 #include "wire/wire.h"
 
