@@ -5,8 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -32,6 +35,7 @@ static void start(void)
 }
 
 TestSuite(confine, .init = start, .timeout = 60);
+TestSuite(confine_in_a_filter, .timeout = 60);
 
 static bool is_confined(void)
 {
@@ -154,4 +158,24 @@ Test(confine, it_works_on)
 	}
 	cr_assert(waitpid(pid, &status_of_child, 0) == pid);
 	cr_assert_eq(status_of_child, 0);
+}
+
+/* Who starts it has a filter already, and not every such filter has seccomp(2) on its list: that of
+ * the unit has not. */
+Test(confine_in_a_filter, filters_add_up)
+{
+	struct sock_filter filter[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_seccomp, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	cr_assert(is_confined());
+	cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
+	start();
+	expect_refused(unshare(0));
+	expect_refused(syscall(SYS_keyctl, 0, 0, 0, 0, 0));
 }
