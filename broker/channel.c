@@ -19,6 +19,7 @@
 
 #include "broker/broker.h"
 #include "broker/channel.h"
+#include "broker/client.h"
 #include "broker/pool.h"
 #include "wire/fd.h"
 #include "wire/page.h"
@@ -68,6 +69,16 @@ struct channel *channel_find(struct broker *b, const void *name, size_t size)
 
 	return (struct channel *)(void *)table_find(&b->channel_names, hash_name(name, size), match,
 						    &key);
+}
+
+bool channel_may(const struct channel *ch, const struct client *client, enum access_right right)
+{
+	const struct access_object pool = pool_object(ch->pool);
+
+	return client_may(
+	    client, right,
+	    &(struct access_object){
+		.kind = OBJECT_CHANNEL, .name = ch->name, .size = ch->size, .pool = &pool});
 }
 
 static int make_control(struct channel *ch)

@@ -14,6 +14,7 @@
 #include "broker/account.h"
 #include "broker/doorbell.h"
 #include "broker/fence.h"
+#include "broker/right.h"
 #include "broker/table.h"
 #include "wire/channel_page.h"
 #include "wire/wire.h"
@@ -100,6 +101,8 @@ struct member {
 
 void channel_table_init(struct broker *b);
 struct channel *channel_find(struct broker *b, const void *name, size_t size);
+/* RIGHT_READ or RIGHT_WRITE: to take part in it. */
+bool channel_may(const struct channel *ch, const struct client *client, enum access_right right);
 /* @shape is valid. Without members: channel_end_if_unused(). 0 or negative errno. */
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
 		const struct channel_shape *shape, bool service, struct channel **out);
@@ -213,9 +216,9 @@ void estate_settle(struct estate *e, const struct member *consumer, const struct
 /* A GRANT without a buffer, to be sent to @m; *fd is borrowed, -1 when it has the segment already.
  * 0 or -ENOMEM. */
 int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd);
-/* What its user has to be allowed in the pool, which may have changed since it came; @needed may be
- * NULL. */
-bool member_may_use_pool(const struct member *m, unsigned *needed);
+/* RIGHT_READ or RIGHT_WRITE, and whether its user has it, which may have changed since it came. */
+enum access_right member_needs(const struct member *m);
+bool member_may_take_part(const struct member *m);
 /* Sends a consumer what it does not have of its channel's pool; *more is set when not all of it
  * could go out. 0 or -ENOMEM. */
 int member_supply(struct member *m, bool *more);

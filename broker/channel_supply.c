@@ -23,13 +23,14 @@ static bool writes(const struct member *m)
 	return m->writable || m->role == SHARE_PRODUCER;
 }
 
-bool member_may_use_pool(const struct member *m, unsigned *needed)
+enum access_right member_needs(const struct member *m)
 {
-	unsigned access = writes(m) ? ACCESS_RW : ACCESS_RO;
+	return writes(m) ? RIGHT_WRITE : RIGHT_READ;
+}
 
-	if (needed)
-		*needed = access;
-	return (pool_access(m->channel->pool, m->client) & access) == access;
+bool member_may_take_part(const struct member *m)
+{
+	return channel_may(m->channel, m->client, member_needs(m));
 }
 
 int member_grant(struct member *m, struct segment *s, struct wire_message *out, int *fd)
@@ -71,7 +72,7 @@ static int offer(struct member *m, struct segment *s)
 
 static bool is_supplied(const struct member *m)
 {
-	return m->role == SHARE_CONSUMER && m->state == MEMBER_HERE && member_may_use_pool(m, NULL);
+	return m->role == SHARE_CONSUMER && m->state == MEMBER_HERE && member_may_take_part(m);
 }
 
 int member_supply(struct member *m, bool *more)

@@ -106,18 +106,7 @@ static void refuse(int socket, uid_t uid, int error, const char *why)
 	connection_farewell(socket, error, why);
 }
 
-static bool is_admin(const struct broker *b, const struct peer *peer)
-{
-	return peer->uid == 0 || peer->uid == b->uid ||
-	       principal_match(&b->config->admins, peer->uid, peer->groups, peer->n_groups);
-}
-
-void clients_reconfigure(struct broker *b)
-{
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i])
-			b->clients[i]->admin = is_admin(b, &b->clients[i]->peer);
-}
+static const struct access_object the_broker = {.kind = OBJECT_BROKER};
 
 /* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
 static bool charge_connection(struct client *c, unsigned beyond)
@@ -143,7 +132,8 @@ static bool admit(struct client *c)
 	if (charge_connection(c, 0))
 		return true;
 	lacks = c->lacks;
-	c->beyond_limit = c->admin && charge_connection(c, OPERATORS_BEYOND);
+	c->beyond_limit =
+	    client_may(c, RIGHT_MANAGE, &the_broker) && charge_connection(c, OPERATORS_BEYOND);
 	c->lacks = lacks;
 	return c->beyond_limit;
 }
@@ -210,7 +200,6 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 			       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
 		goto refuse;
 	}
-	c->admin = is_admin(b, &c->peer);
 	c->account = account_get(b->accounts, c->peer.uid);
 	if (!c->account) {
 		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
@@ -280,9 +269,18 @@ struct account *client_account(const struct client *c)
 	return c->account;
 }
 
-bool client_is_admin(const struct client *c)
+bool client_may(const struct client *c, enum access_right right, const struct access_object *what)
 {
-	return c->admin;
+	const struct access_who who = {c->peer.uid, c->peer.groups, c->peer.n_groups};
+
+	return access_may(c->broker->config, &who, right, what);
+}
+
+bool client_answers_for(const struct client *c, uid_t uid)
+{
+	return client_may(
+	    c, RIGHT_MANAGE,
+	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
 }
 
 static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
@@ -345,7 +343,7 @@ static bool is_in_a_pool_with(const struct client *c, const struct client *other
 
 bool client_may_ask(const struct client *c, const struct client *owner)
 {
-	return c->admin || c->peer.uid == owner->peer.uid ||
+	return client_answers_for(c, owner->peer.uid) ||
 	       (owner->slot < c->n_pages && c->pages[owner->slot]) || is_in_a_pool_with(c, owner);
 }
 

@@ -12,6 +12,7 @@
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/peer.h"
+#include "broker/right.h"
 #include "broker/trim.h"
 #include "broker/turns.h"
 #include "wire/wire.h"
@@ -58,8 +59,7 @@ struct client {
 	uint64_t id;
 	enum client_state state;
 	struct peer peer;
-	uint32_t version; /* of the protocol, that both sides speak */
-	bool admin;
+	uint32_t version;      /* of the protocol, that both sides speak */
 	bool beyond_limit;     /* an administrator's, for an operator alone */
 	enum limit_kind lacks; /* what it is beyond */
 	bool drained;          /* its process is dead: nothing is sent to it any more */
@@ -104,9 +104,6 @@ void client_accept(struct broker *b, int socket, struct closing *closing);
 /* It says what it is for. False, and hung up on, when it is beyond the limit for another use. */
 bool client_greets_as(struct client *c, bool operator);
 
-/* The configuration has changed: some may be administrators now, or no more. */
-void clients_reconfigure(struct broker *b);
-
 /* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
 void client_hang_up(struct client *c, int error, const char *why);
 /* The same, as another client has asked for it. */
@@ -127,7 +124,10 @@ struct log_client client_in_log(const struct client *c);
 const struct peer *client_peer(const struct client *c);
 uint32_t client_slot(const struct client *c);
 struct account *client_account(const struct client *c);
-bool client_is_admin(const struct client *c);
+/* access_may() of its user, as the configuration is now. */
+bool client_may(const struct client *c, enum access_right right, const struct access_object *what);
+/* Whether what this user's processes are and have is for it to see, and to end. */
+bool client_answers_for(const struct client *c, uid_t uid);
 
 /* By segment index: what it has of it. NULL without memory. */
 uint8_t *client_possession(struct client *c, uint32_t segment);

@@ -306,16 +306,21 @@ static int compare_pools(struct config_changes *out, const struct config *now,
 static int compare_owners(struct config_changes *out, const struct name_owner *now,
 			  const struct name_owner *file)
 {
-	static const struct principal_list nobody = {0};
-	char key[SHARE_NAME_MAX + 16];
+	static const struct name_owner nobody = {0};
+	const char *prefix = now ? now->prefix : file->prefix;
+	char key[SHARE_NAME_MAX + 32];
 	int r = 0;
 
-	snprintf(key, sizeof(key), "names[\"%s\"]", now ? now->prefix : file->prefix);
+	snprintf(key, sizeof(key), "names[\"%s\"]", prefix);
 	if (!now || !file)
 		r = config_changes_add(out, true, key, now ? "removed" : "added");
-	if (r == 0)
-		r = compare_principals(out, key, now ? &now->owners : &nobody,
-				       file ? &file->owners : &nobody);
+	now = now ? now : &nobody;
+	file = file ? file : &nobody;
+	for (int i = 0; r == 0 && i < NAME_RIGHTS; i++) {
+		snprintf(key, sizeof(key), "names[\"%s\"].%s", prefix,
+			 name_right_name((enum name_right)i));
+		r = compare_principals(out, key, &now->lists[i], &file->lists[i]);
+	}
 	return r;
 }
 

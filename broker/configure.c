@@ -191,7 +191,6 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	}
 	change_pools(b, lists);
 	accounts_reconfigure(b->accounts);
-	clients_reconfigure(b);
 	config_free(file);
 	return 0;
 }

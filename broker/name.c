@@ -95,9 +95,17 @@ static void free_if_unused(struct broker *b, struct name *n)
 	free(n);
 }
 
-bool name_is_visible(const struct name *n, const struct client *client)
+bool name_may(const struct name *n, const struct client *client, enum access_right right)
 {
-	return pool_access(buffer_pool(n->buffer), client) & ACCESS_READ;
+	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+
+	return client_may(client, right,
+			  &(struct access_object){.kind = OBJECT_NAME,
+						  .name = n->text,
+						  .size = n->size,
+						  .is_owned = true,
+						  .owner = n->uid,
+						  .pool = &pool});
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -120,8 +128,8 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	};
 	const struct pool *p = buffer_pool(n->buffer);
 
-	if ((pool_access(p, client) & mode) != mode)
-		return pool_refuse(p, client, mode, detail, detail_size);
+	if (!name_may(n, client, access_right_of(mode)))
+		return pool_refuse(p, client, access_right_of(mode), detail, detail_size);
 	if ((mode & n->mode) != mode) {
 		snprintf(detail, detail_size, "'%s' is published read-only", n->text);
 		return SHARE_EACCES;
@@ -166,6 +174,20 @@ static void clear(struct broker *b, struct name *n)
 	buffer_unref(b, buffer);
 }
 
+/* Over what is there. */
+static bool may_publish(const struct name *n, const struct publication *p)
+{
+	const struct access_object pool = pool_object(buffer_pool(p->buffer));
+
+	return client_may(p->client, RIGHT_PUBLISH,
+			  &(struct access_object){.kind = OBJECT_NAME,
+						  .name = n->text,
+						  .size = n->size,
+						  .is_owned = true,
+						  .owner = n->uid,
+						  .pool = &pool});
+}
+
 static int may_replace(const struct name *n, const struct publication *p, char *detail,
 		       size_t detail_size)
 {
@@ -176,7 +198,7 @@ static int may_replace(const struct name *n, const struct publication *p, char *
 	}
 	if (!n->buffer)
 		return 0;
-	if (n->uid != p->client->peer.uid && !p->client->admin) {
+	if (!may_publish(n, p)) {
 		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
 		return SHARE_EACCES;
 	}
@@ -267,12 +289,13 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 {
 	struct name *n = find(b, text, size);
 
-	if (!n || !n->buffer || !name_is_visible(n, client)) {
+	if (!n || !n->buffer ||
+	    (!name_may(n, client, RIGHT_READ) && !name_may(n, client, RIGHT_MANAGE))) {
 		snprintf(detail, detail_size, "nothing is published as '%.*s'", (int)size,
 			 (const char *)text);
 		return SHARE_ENOENT;
 	}
-	if (n->uid != client->peer.uid && !client->admin) {
+	if (!name_may(n, client, RIGHT_MANAGE)) {
 		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
 		return SHARE_EACCES;
 	}

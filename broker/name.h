@@ -12,6 +12,7 @@
 
 #include "broker/account.h"
 #include "broker/fence.h"
+#include "broker/right.h"
 #include "wire/wire.h"
 
 struct broker;
@@ -63,7 +64,8 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 		      char *detail, size_t detail_size);
 
 void name_unpublish(struct broker *b, struct name *n);
-bool name_is_visible(const struct name *n, const struct client *client);
+/* Of one that is published. */
+bool name_may(const struct name *n, const struct client *client, enum access_right right);
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
 

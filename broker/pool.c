@@ -147,28 +147,45 @@ struct pool *pool_find(struct broker *b, const void *name, size_t size)
 	return NULL;
 }
 
-unsigned pool_access(const struct pool *p, const struct client *client)
+struct access_object pool_object(const struct pool *p)
 {
-	const struct peer *peer = client_peer(client);
+	return (struct access_object){
+	    .kind = OBJECT_POOL,
+	    .name = p->name,
+	    .size = strlen(p->name),
+	    .is_owned = true,
+	    .owner = p->owner,
+	    .access = &p->access,
+	};
+}
 
-	if (peer->uid == p->owner || client_is_admin(client))
-		return ACCESS_READ | ACCESS_WRITE | ACCESS_MANAGE;
-	return access_check(&p->access, peer->uid, peer->groups, peer->n_groups);
+bool pool_may(const struct pool *p, const struct client *client, enum access_right right)
+{
+	const struct access_object object = pool_object(p);
+
+	return client_may(client, right, &object);
 }
 
 /* The library puts the user's name to the number at the beginning. */
-int pool_refuse(const struct pool *p, const struct client *client, unsigned needed, char *detail,
-		size_t detail_size)
+int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
+		char *detail, size_t detail_size)
 {
-	unsigned uid = client_peer(client)->uid, lacks = needed & ~pool_access(p, client);
-	const char *mode = needed & ACCESS_MANAGE  ? "\"manage\""
-			   : needed & ACCESS_WRITE ? "\"rw\""
-						   : "\"ro\" or \"rw\"";
-	const char *what = lacks & ACCESS_READ    ? "use"
-			   : lacks & ACCESS_WRITE ? "only read in"
-						  : "not destroy";
+	const struct peer *peer = client_peer(client);
+	unsigned uid = peer->uid;
+	bool reads = pool_may(p, client, RIGHT_READ);
+	const char *mode = right == RIGHT_MANAGE  ? "\"manage\""
+			   : right == RIGHT_WRITE ? "\"rw\""
+						  : "\"ro\" or \"rw\"";
+	const char *what = !reads ? "use" : right == RIGHT_WRITE ? "only read in" : "not destroy";
 	char who[96] = "in the broker's configuration";
 
+	if (!reads && access_check(&p->access, peer->uid, peer->groups, peer->n_groups)) {
+		snprintf(detail, detail_size,
+			 "user %u may not use pool '%s', as its name is not among those that this "
+			 "user may use (\"names\" in the broker's configuration)",
+			 uid, p->name);
+		return SHARE_EACCES;
+	}
 	/* what the configuration has made is charged to nobody */
 	if (p->charge.account)
 		snprintf(who, sizeof(who),
@@ -178,7 +195,7 @@ int pool_refuse(const struct pool *p, const struct client *client, unsigned need
 	    detail, detail_size,
 	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
 	    "pool's \"access\", %s",
-	    uid, lacks & ACCESS_READ ? "not " : "", what, p->name, uid, mode, who);
+	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
 	return SHARE_EACCES;
 }
 

@@ -13,6 +13,7 @@
 #include "broker/log.h"
 #include "broker/park.h"
 #include "broker/reuse.h"
+#include "broker/right.h"
 #include "broker/segment.h"
 #include "broker/suballocator.h"
 #include "memory/kind.h"
@@ -85,12 +86,12 @@ const char *pool_device_name(const struct pool *p); /* NULL: the host, or not ch
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
 
-/* ACCESS_... bits of a user. */
-unsigned pool_access(const struct pool *p, const struct client *client);
-/* SHARE_EACCES, and in @detail who lacks which of the @needed bits, and what would give them: of
- * the pool's users, or of those who would be its users. */
-int pool_refuse(const struct pool *p, const struct client *client, unsigned needed, char *detail,
-		size_t detail_size);
+/* To ask about with client_may(); the name and the list stay the pool's. */
+struct access_object pool_object(const struct pool *p);
+bool pool_may(const struct pool *p, const struct client *client, enum access_right right);
+/* SHARE_EACCES, and in @detail what would give who lacks it that right. */
+int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
+		char *detail, size_t detail_size);
 
 /*
  * 0, POOL_LATER (park the request in p->waits), or a SHARE_E... number with a sentence. @waited_ms:

@@ -230,7 +230,8 @@ void handle_reload(struct request *request)
 		answer(request, r);
 		return;
 	}
-	if (!request->client->admin) {
+	if (!client_may(request->client, RIGHT_MANAGE,
+			&(struct access_object){.kind = OBJECT_BROKER})) {
 		request_fail(request, SHARE_EACCES,
 			     "only administrators may have the configuration read again "
 			     "(\"admins\")");

@@ -83,12 +83,12 @@ json_t *report_text(const char *s)
 
 bool report_shows_pool(const struct request *r, const struct pool *p)
 {
-	return pool_access(p, r->client) & ACCESS_READ;
+	return pool_may(p, r->client, RIGHT_READ);
 }
 
 bool report_shows_client(const struct request *r, const struct client *c)
 {
-	return r->client->admin || c->peer.uid == r->client->peer.uid;
+	return client_answers_for(r->client, c->peer.uid);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ void report_channels(struct page *p)
 	json_t *row;
 
 	TAILQ_FOREACH (ch, &p->r->broker->channels, link) {
-		if (ch->id <= after || !report_shows_pool(p->r, ch->pool))
+		if (ch->id <= after || !channel_may(ch, p->r->client, RIGHT_READ))
 			continue;
 		row = channel_report(ch, &looks);
 		/* the first of a page has it all to itself */

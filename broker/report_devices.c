@@ -95,7 +95,7 @@ void report_events(struct page *p)
 
 	for (; (d = nth_device(p->r->broker, i)); i++, after = 0) {
 		TAILQ_FOREACH (e, &d->events, link) {
-			if (e->id <= after || (!c->admin && e->uid != c->peer.uid))
+			if (e->id <= after || !client_answers_for(c, e->uid))
 				continue;
 			if (!report_add(p, describe_event(e))) {
 				report_set_cursor(p, i << EVENT_BITS | after);

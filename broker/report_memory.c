@@ -150,7 +150,7 @@ void report_names(struct page *p)
 
 		if (n->size < prefix->size || memcmp(n->text, prefix->data, prefix->size) != 0)
 			return;
-		if (!full && name_is_visible(n, p->r->client))
+		if (!full && name_may(n, p->r->client, RIGHT_READ))
 			full = !report_add(
 			    p, json_pack("{s:o, s:I, s:o, s:I, s:o, s:I, s:s, s:b}", "name",
 					 json_stringn(n->text, n->size), "version",

@@ -41,7 +41,7 @@ void report_users(struct page *p)
 	     at = ((uint64_t)account_uid(a) + 1) * LIMIT_KINDS) {
 		if (at < (uint64_t)account_uid(a) * LIMIT_KINDS)
 			at = (uint64_t)account_uid(a) * LIMIT_KINDS;
-		if (!asks->admin && account_uid(a) != asks->peer.uid)
+		if (!client_answers_for(asks, account_uid(a)))
 			continue;
 		for (; at / LIMIT_KINDS == account_uid(a); at++) {
 			enum limit_kind kind = (enum limit_kind)(at % LIMIT_KINDS);

@@ -185,13 +185,14 @@ bool request_name(struct request *r, const struct wire_bytes *name)
 	return false;
 }
 
-bool request_may_name(const struct request *r, const struct wire_bytes *name)
+bool request_may_name(const struct request *r, enum access_right right,
+		      const struct wire_bytes *name)
 {
-	const struct peer *peer = &r->client->peer;
-
-	return r->client->admin ||
-	       name_owners_allow(&r->broker->config->names, name->data, name->size, peer->uid,
-				 peer->groups, peer->n_groups);
+	return client_may(
+	    r->client, right,
+	    &(struct access_object){.kind = right == RIGHT_PUBLISH ? OBJECT_NAME : OBJECT_CHANNEL,
+				    .name = name->data,
+				    .size = name->size});
 }
 
 void request_fail_foreign_name(struct request *r, int error, const char *what,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "broker/config.h"
+#include "broker/right.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
 
@@ -115,8 +116,10 @@ struct lease *request_lease(struct request *r, uint64_t buffer);
 /* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. */
 bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
 bool request_name(struct request *r, const struct wire_bytes *name);
-/* Whether this user may make something of that name, and the answer when not: "may not @what". */
-bool request_may_name(const struct request *r, const struct wire_bytes *name);
+/* Whether this user may publish something of that name (RIGHT_PUBLISH) or make it (RIGHT_CREATE),
+ * and the answer when not: "may not @what". */
+bool request_may_name(const struct request *r, enum access_right right,
+		      const struct wire_bytes *name);
 void request_fail_foreign_name(struct request *r, int error, const char *what,
 			       const struct wire_bytes *name);
 /* Who opens something that is there asks for an option that it does not have: "depth of channel

@@ -78,7 +78,7 @@ static void say_who_holds(const struct pool *p, const struct client *viewer, cha
 	}
 	if (s->client == viewer)
 		snprintf(label, sizeof(label), "this process");
-	else if (!viewer || viewer->admin || viewer->peer.uid == s->client->peer.uid)
+	else if (!viewer || client_answers_for(viewer, s->client->peer.uid))
 		snprintf(label, sizeof(label), "'%s'", s->client->label);
 	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)", label,
 		 (int)s->client->peer.pid, size_round(s->bytes, bytes));
@@ -240,8 +240,8 @@ void handle_alloc(struct request *r)
 		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
 		return;
 	}
-	if (!(pool_access(p, r->client) & ACCESS_WRITE)) {
-		e = pool_refuse(p, r->client, ACCESS_RW, detail, sizeof(detail));
+	if (!pool_may(p, r->client, RIGHT_WRITE)) {
+		e = pool_refuse(p, r->client, RIGHT_WRITE, detail, sizeof(detail));
 		request_fail(r, e, "%s", detail);
 		return;
 	}

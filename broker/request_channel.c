@@ -296,7 +296,7 @@ static void fail_foreign(struct request *r, const struct channel *ch, const stru
 {
 	char which[SHARE_NAME_MAX + 16] = "another pool";
 
-	if (pool_access(p, r->client) & ACCESS_READ)
+	if (pool_may(p, r->client, RIGHT_READ))
 		snprintf(which, sizeof(which), "pool '%s'", p->name);
 	request_fail(r, SHARE_EINVAL,
 		     "the buffer is of %s, and channel '%s' is of pool '%s': allocate what goes "
@@ -307,13 +307,12 @@ static void fail_foreign(struct request *r, const struct channel *ch, const stru
 /* Access that was taken away is not had through a channel that was opened before. */
 static bool check_access(struct request *r, const struct member *m)
 {
-	unsigned needed;
 	char detail[1024];
 	int e;
 
-	if (member_may_use_pool(m, &needed))
+	if (member_may_take_part(m))
 		return true;
-	e = pool_refuse(m->channel->pool, r->client, needed, detail, sizeof(detail));
+	e = pool_refuse(m->channel->pool, r->client, member_needs(m), detail, sizeof(detail));
 	request_fail(r, e, "%s", detail);
 	return false;
 }

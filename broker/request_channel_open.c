@@ -130,11 +130,11 @@ static bool check_pool(struct request *r, struct pool *p)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	bool writes = m->role == SHARE_PRODUCER || m->flags & SHARE_CHANNEL_WRITABLE;
-	unsigned needed = writes ? ACCESS_RW : ACCESS_RO;
+	enum access_right needed = writes ? RIGHT_WRITE : RIGHT_READ;
 	char detail[1024];
 	int e;
 
-	if ((pool_access(p, r->client) & needed) != needed) {
+	if (!pool_may(p, r->client, needed)) {
 		e = pool_refuse(p, r->client, needed, detail, sizeof(detail));
 		request_fail(r, e, "%s", detail);
 		return false;
@@ -225,7 +225,7 @@ static void make(struct request *r)
 		return;
 	}
 	/* as with SHARE_CHANNEL_EXISTING: who may not make it can wait for who may */
-	if (!request_may_name(r, &m->name)) {
+	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
 		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
 		return;
 	}

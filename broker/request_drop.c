@@ -39,7 +39,7 @@ static void drop_client(struct request *r, uint64_t id)
 {
 	struct client *c = find_client(r->broker, id);
 
-	if (!c || (!r->client->admin && c->peer.uid != r->client->peer.uid)) {
+	if (!c || !client_answers_for(r->client, c->peer.uid)) {
 		request_fail(r, SHARE_ENOENT, "there is no client %" PRIu64 " of yours", id);
 		return;
 	}

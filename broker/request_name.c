@@ -10,6 +10,7 @@
 #include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/name.h"
+#include "broker/pool.h"
 #include "broker/request.h"
 #include "broker/text.h"
 #include "broker/wait.h"
@@ -40,7 +41,7 @@ void handle_publish(struct request *r)
 
 	if (!request_name(r, &m->name))
 		return;
-	if (!request_may_name(r, &m->name)) {
+	if (!request_may_name(r, RIGHT_PUBLISH, &m->name)) {
 		request_fail_foreign_name(r, SHARE_EACCES, "publish", &m->name);
 		return;
 	}
@@ -53,6 +54,13 @@ void handle_publish(struct request *r)
 	lease = request_lease(r, m->buffer);
 	if (!lease)
 		return;
+	/* which may have been taken away since */
+	if (!pool_may(buffer_pool(lease->buffer), r->client, RIGHT_READ)) {
+		e = pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, detail,
+				sizeof(detail));
+		request_fail(r, e, "%s", detail);
+		return;
+	}
 	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
 		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
 			     m->size, text_plural(m->size));

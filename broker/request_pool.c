@@ -22,7 +22,6 @@ static void reply_pool(struct request *r, struct pool *p)
 {
 	const char *kind = p->choice.kind->name, *device = pool_device_name(p);
 	struct wire_message m = {.type = WIRE_POOL};
-	unsigned may = pool_access(p, r->client);
 
 	if (client_open_pool(r->client, p) < 0) {
 		request_fail_memory(r);
@@ -34,8 +33,8 @@ static void reply_pool(struct request *r, struct pool *p)
 	    .limit = p->limit,
 	    .segment_size = p->segment_size,
 	    .alignment = p->alignment,
-	    .mode = may & ACCESS_WRITE ? SHARE_RDWR : SHARE_RDONLY,
-	    .manage = !!(may & ACCESS_MANAGE),
+	    .mode = pool_may(p, r->client, RIGHT_WRITE) ? SHARE_RDWR : SHARE_RDONLY,
+	    .manage = pool_may(p, r->client, RIGHT_MANAGE),
 	    .flags = p->flags,
 	    .reuse = p->reuse,
 	    .kind = {kind, (uint32_t)strlen(kind)},
@@ -52,8 +51,8 @@ static void open_existing(struct request *r, struct pool *p,
 	char detail[1024];
 	int e;
 
-	if (!(pool_access(p, r->client) & ACCESS_READ)) {
-		e = pool_refuse(p, r->client, ACCESS_READ, detail, sizeof(detail));
+	if (!pool_may(p, r->client, RIGHT_READ)) {
+		e = pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
 		request_fail(r, e, "%s", detail);
 		return;
 	}
@@ -253,7 +252,6 @@ void handle_pool_create(struct request *r)
 {
 	const struct wire_pool_create *m = &r->m->pool_create;
 	struct pool_config config = POOL_CONFIG_INIT;
-	const struct peer *peer = &r->client->peer;
 	struct pool *p;
 	char kind[32];
 
@@ -268,16 +266,16 @@ void handle_pool_create(struct request *r)
 		open_existing(r, p, check_same);
 		return;
 	}
-	if (!r->client->admin && !principal_match(&r->broker->config->create_pools, peer->uid,
-						  peer->groups, peer->n_groups)) {
+	if (!client_may(r->client, RIGHT_CREATE, &(struct access_object){.kind = OBJECT_POOL})) {
 		request_fail(r, SHARE_EACCES,
 			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
 			     "broker's configuration says who may",
 			     p ? "" : "there is no pool '", p ? 0 : (int)m->name.size,
-			     (const char *)m->name.data, p ? "" : "', and ", (unsigned)peer->uid);
+			     (const char *)m->name.data, p ? "" : "', and ",
+			     (unsigned)r->client->peer.uid);
 		return;
 	}
-	if (!request_may_name(r, &m->name)) {
+	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
 		request_fail_foreign_name(r, SHARE_EACCES, "create a pool", &m->name);
 		return;
 	}
@@ -314,13 +312,13 @@ void handle_pool_destroy(struct request *r)
 	if (!request_name(r, name))
 		return;
 	p = pool_find(r->broker, name->data, name->size);
-	if (!p || !pool_access(p, r->client)) {
+	if (!p || (!pool_may(p, r->client, RIGHT_READ) && !pool_may(p, r->client, RIGHT_MANAGE))) {
 		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
 			     (const char *)name->data);
 		return;
 	}
-	if (!(pool_access(p, r->client) & ACCESS_MANAGE)) {
-		pool_refuse(p, r->client, ACCESS_MANAGE, detail, sizeof(detail));
+	if (!pool_may(p, r->client, RIGHT_MANAGE)) {
+		pool_refuse(p, r->client, RIGHT_MANAGE, detail, sizeof(detail));
 		request_fail(r, SHARE_EACCES, "%s", detail);
 		return;
 	}

@@ -84,6 +84,7 @@ void handle_import(struct request *r)
 	const struct wire_import *m = &r->m->import;
 	struct token *t = find(r, &m->token);
 	struct grant g = {0};
+	enum access_right right;
 	struct pool *p;
 	char detail[256];
 	int e;
@@ -103,8 +104,9 @@ void handle_import(struct request *r)
 		request_fail(r, SHARE_EACCES, "the token is for reading only");
 		return;
 	}
-	if ((pool_access(p, r->client) & g.mode) != g.mode) {
-		e = pool_refuse(p, r->client, g.mode, detail, sizeof(detail));
+	right = access_right_of(g.mode);
+	if (!pool_may(p, r->client, right)) {
+		e = pool_refuse(p, r->client, right, detail, sizeof(detail));
 		request_fail(r, e, "a token does not replace access: %s", detail);
 		return;
 	}

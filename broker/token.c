@@ -69,7 +69,7 @@ struct token *token_by_id(struct broker *b, uint64_t id)
 
 bool token_is_for(const struct token *t, const struct client *client)
 {
-	return client->admin || client->peer.uid == t->maker->peer.uid;
+	return client_answers_for(client, t->maker->peer.uid);
 }
 
 static void on_timeout(evutil_socket_t fd, short what, void *data)

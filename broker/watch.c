@@ -77,7 +77,7 @@ void watches_notify(struct broker *b, const struct name *n, uint32_t change)
 
 	TAILQ_FOREACH (w, &b->watches, link) {
 		if (w->size > n->size || memcmp(w->prefix, n->text, w->size) != 0 ||
-		    !name_is_visible(n, w->client))
+		    !name_may(n, w->client, RIGHT_READ))
 			continue;
 		if (client_keeps_up(w->client))
 			send_event(w, &event);

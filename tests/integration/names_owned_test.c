@@ -2,7 +2,7 @@
 
 /*
  * Names that are somebody's: what others may not make under them, and still use. Which names are
- * whose is name_owner_test's of tests/unit. Root only, who can be anybody.
+ * whose is right_test's of tests/unit. Root only, who can be anybody.
  */
 
 #include <signal.h>
@@ -204,8 +204,8 @@ Test(names_owned, a_file_that_is_read_again_gives_them_to_others)
 	memcpy(strstr(again, "[4711]"), "[4712]", 6);
 	broker_write_config(again);
 	kill(broker_pid(), SIGHUP);
-	until(broker_said("names[\"frames/\"]: user 4712: added") == 1);
-	check_eq(broker_said("names[\"frames/\"]: user 4711: removed"), 1);
+	until(broker_said("names[\"frames/\"].publish: user 4712: added") == 1);
+	check_eq(broker_said("names[\"frames/\"].publish: user 4711: removed"), 1);
 	child_go(child);
 	child_finish(child);
 }

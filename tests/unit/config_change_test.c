@@ -92,9 +92,15 @@ static const struct {
     {"{}", "{\"create_pools\": [\"@70044\"]}", "create_pools: group 70044: added\n"},
     {"{\"names\": {\"a/\": [70001], \"b/\": [70002]}}",
      "{\"names\": {\"b/\": [\"*\"], \"c/\": []}}",
-     "names[\"a/\"]: removed\nnames[\"a/\"]: user 70001: removed\n"
-     "names[\"b/\"]: user 70002: removed\nnames[\"b/\"]: everyone: added\n"
-     "names[\"c/\"]: added\n"},
+     "names[\"a/\"]: removed\nnames[\"a/\"].use: everyone: removed\n"
+     "names[\"a/\"].publish: user 70001: removed\nnames[\"a/\"].create: user 70001: removed\n"
+     "names[\"b/\"].publish: user 70002: removed\nnames[\"b/\"].publish: everyone: added\n"
+     "names[\"b/\"].create: user 70002: removed\nnames[\"b/\"].create: everyone: added\n"
+     "names[\"c/\"]: added\nnames[\"c/\"].use: everyone: added\n"},
+    {"{\"names\": {\"a/\": [70001]}}",
+     "{\"names\": {\"a/\": {\"use\": [70002], \"publish\": [70001], \"manage\": [\"@70044\"]}}}",
+     "names[\"a/\"].use: everyone: removed\nnames[\"a/\"].use: user 70002: added\n"
+     "names[\"a/\"].create: user 70001: removed\nnames[\"a/\"].manage: group 70044: added\n"},
     /* it is one already */
     {"{}", "{\"admins\": [0], \"create_pools\": [0]}", ""},
 
