@@ -123,6 +123,7 @@ static void list_member(struct listing *l, const struct member *m, const struct 
 	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
 				(other->writable ? WIRE_MEMBER_WRITABLE : 0) |
 				(other->oldest ? WIRE_MEMBER_OLDEST : 0)),
+	    .uid = account_uid(other->timelines->account),
 	};
 	if (!is_new)
 		return;

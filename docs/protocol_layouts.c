@@ -42,6 +42,8 @@ static const struct field member[] = {
     FIELD(wire_member, slot, "among those of its role"),
     FIELD(wire_member, state, "enum wire_member_state"),
     FIELD(wire_member, flags, "enum wire_member_flags"),
+    FIELD(wire_member, uid, "of its user, in the broker's user namespace"),
+    FIELD(wire_member, reserved, "0"),
 };
 static const struct field settled[] = {
     FIELD(wire_settled, token, "of the message"),

@@ -99,7 +99,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 		return NULL;
 	ch->client = client_ref(c);
 	ch->role = role;
-	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
+	ch->patience_ms = ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;

@@ -25,6 +25,7 @@
  * channel_settle.c    what it has of producers that have lost their place
  * channel_abandon.c   what those left behind have is left to the broker
  * channel_producer.c  sending
+ * channel_patience.c  how long consumers are waited for
  * channel_outgoing.c  what may be sent, and the signal
  * channel_returns.c   what consumers have acknowledged goes back
  * channel_keeper.c    a producer's thread, for when the program does nothing
@@ -44,13 +45,16 @@ struct channel_peer {
 	uint64_t page;   /* of its client's timelines */
 	void *map;       /* its ring or ledger, read-only; NULL: not looked at any more */
 	int pidfd, doorbell;
-	uint32_t seen;  /* by which answer of the broker */
-	uint16_t state; /* enum wire_member_state */
-	uint16_t flags; /* enum wire_member_flags */
-	bool known;     /* to the ring or the ledger: admitted, attached */
-	bool left;      /* a consumer that stopped counting, though it may use what it has */
-	bool over;      /* it is not looked at any more, nor waited for */
-	bool forgotten; /* a producer of which the broker knows nothing any more */
+	uint32_t seen;        /* by which answer of the broker */
+	uint16_t state;       /* enum wire_member_state */
+	uint16_t flags;       /* enum wire_member_flags */
+	bool known;           /* to the ring or the ledger: admitted, attached */
+	bool left;            /* a consumer that stopped counting, though it may use what it has */
+	bool over;            /* it is not looked at any more, nor waited for */
+	bool forgotten;       /* a producer of which the broker knows nothing any more */
+	uint32_t uid;         /* its user's */
+	uint32_t patience_ms; /* how long it may keep us waiting */
+	bool charged;         /* what it has kept us waiting is its user's by now */
 	int64_t stalled_since;
 	bool lost;              /* it was dead before its timelines could be asked for */
 	struct held_fence hold; /* of its timelines, so that they are here when they are needed */
@@ -91,6 +95,14 @@ struct channel_stashed {
 /* Members that are gone, of whom there may be fences in what is in flight. */
 struct channel_ghost {
 	uint64_t member, page;
+	uint32_t uid, patience_ms;
+};
+
+/* What a user's consumers have kept us waiting (channel_patience.c). */
+struct channel_user {
+	uint32_t uid;
+	int64_t spent_ms; /* at that time: */
+	int64_t at_ms;
 };
 
 /* A member that the broker has told us of before we have asked. */
@@ -156,6 +168,9 @@ struct share_channel {
 	uint64_t n_taken;                   /* ever */
 	uint64_t stalling;                  /* bit by slot: their clocks run */
 	int64_t look_at;      /* when to look at those clocks; 0: nobody is waited for */
+	int64_t full_since;   /* while somebody is */
+	uint32_t patience_ms; /* the least of those that there are */
+	struct channel_user users[CHANNEL_MEMBERS_MAX];
 	bool wants_tokens;    /* of those who were left behind: the keeper is to get them */
 	int64_t abandon_at;   /* not before that */
 	uint32_t with_memory; /* messages in flight that have a buffer */
@@ -321,6 +336,22 @@ bool channel_leave_cooling_locked(share_channel *ch, int64_t now);
 void channel_want_tokens_locked(share_channel *ch);
 /* Gets them, giving the lock up in between. */
 void channel_abandon_locked(share_channel *ch);
+
+/* channel_patience.c. A consumer was admitted. */
+void channel_set_patience_locked(share_channel *ch, struct channel_peer *p);
+/* It goes: if we are waiting, its user has had that. */
+void channel_charge_stall_locked(share_channel *ch, struct channel_peer *p);
+/* The same of one that has gone. */
+void channel_charge_ghost_locked(share_channel *ch, uint32_t uid);
+/* It is waited for no more. */
+void channel_leave_locked(share_channel *ch, struct channel_peer *p);
+/* There is no room: those that keep us waiting, for as long as they do. True when one was left
+ * behind. */
+bool channel_leave_behind_locked(share_channel *ch);
+/* There was. */
+void channel_has_room_locked(share_channel *ch);
+/* How long to sleep before looking again, of what is @left (-1: no limit). */
+int channel_slice_locked(const share_channel *ch, int left);
 int64_t channel_now_ms(void);
 
 /* channel_outgoing.c. 0 or an error. */

@@ -31,9 +31,22 @@ static bool is_left_behind(const struct channel_peer *p)
 	return p->member && p->known && p->left && !p->over;
 }
 
-static bool is_too_long(const share_channel *ch, const struct channel_cooling *c, int64_t now)
+static const struct channel_ghost *find_ghost_locked(const share_channel *ch, uint64_t member)
 {
-	return ch->stall_ms != UINT32_MAX && now - c->since_ms >= ch->stall_ms;
+	for (size_t i = 0; i < ch->n_ghosts; i++)
+		if (ch->ghosts[i].member == member)
+			return &ch->ghosts[i];
+	return NULL;
+}
+
+/* As long as it may keep us waiting, the consumer has kept this behind its work. */
+static bool is_too_long(share_channel *ch, const struct channel_cooling *c, size_t i, int64_t now)
+{
+	const struct channel_peer *p = find_peer_locked(ch, c->members[i]);
+	const struct channel_ghost *g = p ? NULL : find_ghost_locked(ch, c->members[i]);
+	uint32_t patience_ms = p ? p->patience_ms : g ? g->patience_ms : ch->stall_ms;
+
+	return ch->stall_ms != UINT32_MAX && now - c->since_ms >= patience_ms;
 }
 
 bool channel_leave_cooling_locked(share_channel *ch, int64_t now)
@@ -44,13 +57,12 @@ bool channel_leave_cooling_locked(share_channel *ch, int64_t now)
 	if (!ring_producer_lacks_tokens(ch->producer))
 		return false;
 	STAILQ_FOREACH (c, &ch->cooling, link) {
-		for (size_t i = 0; is_too_long(ch, c, now) && i < c->fences.n; i++) {
+		for (size_t i = 0; i < c->fences.n; i++) {
 			struct channel_peer *p = find_peer_locked(ch, c->members[i]);
 
-			if (!p || p->left)
+			if (!p || p->left || !is_too_long(ch, c, i, now))
 				continue;
-			ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), false);
-			p->left = true;
+			channel_leave_locked(ch, p);
 			any = true;
 		}
 	}
@@ -67,8 +79,8 @@ static uint64_t next_locked(share_channel *ch, int64_t now)
 		if (is_left_behind(&ch->peers[i]))
 			return ch->peers[i].member;
 	STAILQ_FOREACH (c, &ch->cooling, link)
-		for (size_t i = 0; is_too_long(ch, c, now) && i < c->fences.n; i++)
-			if (!find_peer_locked(ch, c->members[i]))
+		for (size_t i = 0; i < c->fences.n; i++)
+			if (!find_peer_locked(ch, c->members[i]) && is_too_long(ch, c, i, now))
 				return c->members[i];
 	return 0;
 }
@@ -132,6 +144,7 @@ void channel_abandon_locked(share_channel *ch)
 	int r = 0;
 
 	while (r == 0 && !ch->alone && (member = next_locked(ch, channel_now_ms()))) {
+		const struct channel_ghost *ghost;
 		struct channel_peer *p;
 
 		r = ask_locked(ch, member);
@@ -140,11 +153,15 @@ void channel_abandon_locked(share_channel *ch)
 			break;
 		forget_fences_locked(ch, member);
 		p = find_peer_locked(ch, member);
+		ghost = find_ghost_locked(ch, member);
+		if (!p && ghost)
+			channel_charge_ghost_locked(ch, ghost->uid);
 		if (!p || !is_left_behind(p))
 			continue;
 		ring_producer_abandon(ch->producer, (uint32_t)(p - ch->peers));
 		channel_dismiss_locked(ch, p);
 	}
 	ch->wants_tokens = false;
-	ch->abandon_at = channel_now_ms() + ASK_AGAIN_MS;
+	if (r != 0)
+		ch->abandon_at = channel_now_ms() + ASK_AGAIN_MS;
 }

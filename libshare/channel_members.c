@@ -52,6 +52,7 @@ static void close_peer_locked(share_channel *ch, struct channel_peer *p)
 void channel_dismiss_locked(share_channel *ch, struct channel_peer *p)
 {
 	if (p->known) {
+		channel_charge_stall_locked(ch, p);
 		ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), true);
 		channel_remember_ghost_locked(ch, p);
 	}
@@ -130,7 +131,7 @@ static int add_peer_locked(share_channel *ch, struct channel_peer *p, const stru
 	void *map;
 	int r;
 
-	*p = (struct channel_peer){.member = m->member, .page = m->page};
+	*p = (struct channel_peer){.member = m->member, .page = m->page, .uid = m->uid};
 	p->pidfd = fd_list_take(fds, (*at)++);
 	p->doorbell = fd_list_take(fds, (*at)++);
 	r = page_map(page, page_size_of_peers(ch), false, &map);
@@ -236,9 +237,9 @@ static void meet_consumer_locked(share_channel *ch, struct channel_peer *p, uint
 		ring_producer_admit(ch->producer, slot, p->member, p->map,
 				    p->flags & WIRE_MEMBER_OLDEST);
 		p->known = true;
+		channel_set_patience_locked(ch, p);
 	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
-		ring_producer_dismiss(ch->producer, slot, false);
-		p->left = true;
+		channel_leave_locked(ch, p);
 	}
 }
 

@@ -9,24 +9,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
 #include "libshare/reclaim.h"
 #include "wire/mutation.h"
-
-#define SLICE_MS         500
-#define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
-#define STALL_LOOK_MS    100
-
-int64_t channel_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */
@@ -82,58 +69,6 @@ static bool is_there_locked(share_channel *ch, const struct channel_target *to)
 	       p->known && !p->left;
 }
 
-/* That is expensive, and those who try again and again need not look each time. */
-static bool is_time_to_look_locked(share_channel *ch, int64_t now)
-{
-	int64_t step = ch->stall_ms / 8 < STALL_LOOK_MS ? ch->stall_ms / 8 : STALL_LOOK_MS;
-	bool due = ch->look_at != 0 && now >= ch->look_at;
-
-	if (due || ch->look_at == 0)
-		ch->look_at = now + step;
-	return due;
-}
-
-/* Those that keep us waiting, for as long as they do. True when one was left behind. */
-static bool leave_behind_locked(share_channel *ch)
-{
-	int64_t now = channel_now_ms();
-	uint64_t holdups;
-	bool any = false;
-
-	if (ch->stall_ms == UINT32_MAX || !is_time_to_look_locked(ch, now))
-		return false;
-	holdups = ring_producer_holdups(ch->producer);
-	ch->stalling &= holdups;
-	for (; holdups; holdups &= holdups - 1) {
-		uint32_t slot = (uint32_t)__builtin_ctzll(holdups);
-		uint64_t bit = UINT64_C(1) << slot;
-		struct channel_peer *p = &ch->peers[slot];
-
-		if (ring_producer_has_moved(ch->producer, slot) || !(ch->stalling & bit)) {
-			p->stalled_since = now;
-			ch->stalling |= bit;
-		} else if (p->known && !p->left && now - p->stalled_since >= ch->stall_ms) {
-			ring_producer_dismiss(ch->producer, slot, false);
-			p->left = true;
-			ch->stalling &= ~bit;
-			any = true;
-		}
-	}
-	any |= channel_leave_cooling_locked(ch, now);
-	if (any)
-		channel_watch_backlog_locked(ch);
-	return any;
-}
-
-static int slice_locked(share_channel *ch, int left)
-{
-	int slice = STAILQ_EMPTY(&ch->cooling) ? SLICE_MS : COOLING_SLICE_MS;
-
-	if (ch->stall_ms / 2 < (uint32_t)slice)
-		slice = (int)(ch->stall_ms / 2) + 1;
-	return left >= 0 && left < slice ? left : slice;
-}
-
 /* Acknowledgements are looked at only if they can help: their lines are what consumers write. */
 static int put_again_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
 {
@@ -150,7 +85,7 @@ static int sleep_locked(share_channel *ch, const share_outgoing *m, const struct
 	struct ring_sleep sleep;
 
 	if (ch->asleep) {
-		channel_wait_changed_locked(ch, slice_locked(ch, left));
+		channel_wait_changed_locked(ch, channel_slice_locked(ch, left));
 		return -EAGAIN;
 	}
 	ch->asleep = true;
@@ -159,7 +94,7 @@ static int sleep_locked(share_channel *ch, const share_outgoing *m, const struct
 	r = put_again_locked(ch, m, s);
 	if (r == -EAGAIN && !channel_is_out_of_date(ch)) {
 		uint32_t epoch = ch->epoch;
-		int slice = slice_locked(ch, left);
+		int slice = channel_slice_locked(ch, left);
 
 		/* the doorbell is the keeper's, which passes it on */
 		if (!sleep.word) {
@@ -230,7 +165,7 @@ static int put_full_locked(share_channel *ch, const share_outgoing *m, const str
 		if (s->to && !is_there_locked(ch, s->to))
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
 		r = put_again_locked(ch, m, s);
-		if (r == -EAGAIN && leave_behind_locked(ch))
+		if (r == -EAGAIN && channel_leave_behind_locked(ch))
 			continue;
 		if (r == -EAGAIN)
 			channel_want_tokens_locked(ch);
@@ -331,8 +266,7 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	done = put_all_locked(ch, messages, n, &s);
 	if (done > 0) {
 		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
-		ch->stalling = 0;
-		ch->look_at = 0;
+		channel_has_room_locked(ch);
 		if (ch->armed) {
 			ch->armed = false;
 			channel_awake_locked(ch);

@@ -42,7 +42,12 @@ void channel_remember_ghost_locked(share_channel *ch, const struct channel_peer 
 	ring_producer_get_stats(ch->producer, &stats);
 	if (stats.in_flight == 0)
 		ch->n_ghosts = 0;
-	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){p->member, p->page};
+	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){
+	    .member = p->member,
+	    .page = p->page,
+	    .uid = p->uid,
+	    .patience_ms = p->patience_ms,
+	};
 }
 
 /* Of a member that is gone: whatever page of timelines this client still knows. One that it does

@@ -97,6 +97,8 @@ bool ring_producer_has_plenty(const struct ring_producer *p);
 
 /* After -EAGAIN: the consumers that would have to do something. */
 uint64_t ring_producer_holdups(struct ring_producer *p);
+/* The consumers that have closed the channel and were yet to acknowledge something, by slot. */
+uint64_t ring_producer_leaving(const struct ring_producer *p);
 /* Whether a consumer has done anything (taken or acknowledged) since the last call for it. */
 bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer);
 /* Queue: messages wait for consumers to have room, not only new ones. They go out with the next

@@ -59,6 +59,7 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t me
 	    .row = channel_row_at(page, &p->shape, p->slot),
 	    .member = member,
 	    .taken = start,
+	    .progress = start,
 	};
 	p->lanes[lane].limit = 0;
 	p->admitted |= RING_BIT(consumer);

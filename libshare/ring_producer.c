@@ -313,6 +313,11 @@ uint64_t ring_producer_holdups(struct ring_producer *p)
 	return who_must_act(p) & (p->admitted | p->leaving);
 }
 
+uint64_t ring_producer_leaving(const struct ring_producer *p)
+{
+	return p->leaving;
+}
+
 bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
 {
 	struct ring_peer *peer = &p->peers[consumer];

@@ -109,8 +109,10 @@ struct wire_member {
 	uint32_t slot;
 	uint16_t state; /* enum wire_member_state */
 	uint16_t flags; /* enum wire_member_flags */
+	uint32_t uid;   /* of its user, as the broker has it */
+	uint32_t reserved;
 };
-_Static_assert(sizeof(struct wire_member) == 24, "part of the protocol");
+_Static_assert(sizeof(struct wire_member) == 32, "part of the protocol");
 
 enum wire_channel_settle_flags {
 	WIRE_CHANNEL_SETTLE_ALL = 1 << 0,

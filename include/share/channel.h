@@ -108,7 +108,9 @@ typedef struct share_channel_options {
 	uint32_t deliveries; /**< queue: after so many a message is set aside; 3 */
 	/** A consumer that keeps a producer waiting for longer, or whose streams do, is left
 	 * behind: it gets SHARE_ESTALE and has to open the channel again; what it has received
-	 * stays its own until it acknowledges it. 10000; UINT32_MAX: never. */
+	 * stays its own until it acknowledges it. What it has cost is missing to consumers of the
+	 * same user (uid) that open the channel after it, which have half of what is left of twice
+	 * that time; it is forgotten in eight times as long. 10000; UINT32_MAX: never. */
 	uint32_t stall_ms;
 	int32_t send_timeout_ms; /**< 0 or -1: no limit. Not to wait at all is SHARE_FULL_FAIL */
 	uint32_t from;           /**< enum share_from */
