@@ -3,7 +3,7 @@
 /*
  * Buffers and leases: who holds which block, and the one place where "the last release frees"
  * is true. Both live in slabs, as there may be millions: together with its block descriptor and
- * its place in the table a live buffer costs about 220 bytes.
+ * its place in the table a live buffer costs about 230 bytes.
  */
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "wire/mutation.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
-_Static_assert(sizeof(struct buffer) <= 80, "a million buffers are a million of these");
+_Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
 
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -74,6 +74,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 		buffer->pending = fence_set_prune(block_take_gate(block));
 	block->payer = NULL;
 	LIST_INIT(&buffer->leases);
+	LIST_INIT(&buffer->keeps);
 	LIST_INIT(&buffer->waits);
 	*out = buffer;
 	return 0;
@@ -146,23 +147,38 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 	buffer->metadata = metadata;
 }
 
-/* How many holders are looked at for one who is its payer. */
-#define HOLDERS_LOOKED_AT 64
+/* How many holders are looked at for one who is its payer, and how many others. */
+#define KEEPERS_LOOKED_AT 64
 
-/* Who has allocated it has let it go, and others hold it: they pay for it from now on. What names
- * and tokens keep is for who has made it. */
-static void charge_holder(struct buffer *buffer)
+/* Its payer, if that is among those who keep it, else one of them: who holds it before who only has
+ * something that leads to it. NULL: nobody does but the broker. */
+static struct account *keeper_of(const struct buffer *buffer)
 {
+	const struct account *payer = buffer->charge.account;
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
+	const struct keep *keep = LIST_FIRST(&buffer->keeps);
+	struct account *found = NULL, *one;
 
-	if (buffer->refs != buffer->n_leases || !lease || !buffer->charge.account)
-		return;
-	for (int i = 0; lease && i < HOLDERS_LOOKED_AT; i++) {
-		if (client_account(lease->client) == buffer->charge.account)
-			return;
+	for (int i = 0; lease && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+		one = client_account(lease->client);
+		found = found && one != payer ? found : one;
 		lease = LIST_NEXT(lease, of_buffer);
 	}
-	charge_move(&buffer->charge, client_account(LIST_FIRST(&buffer->leases)->client));
+	for (int i = 0; keep && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+		found = found && keep->account != payer ? found : keep->account;
+		keep = LIST_NEXT(keep, of_buffer);
+	}
+	return found;
+}
+
+/* Who has paid for it until now has let something of it go: if that was the last, who still keeps
+ * it pays from now on. */
+static void charge_keeper(struct buffer *buffer)
+{
+	struct account *keeper = buffer->charge.account ? keeper_of(buffer) : NULL;
+
+	if (keeper && keeper != buffer->charge.account)
+		charge_move(&buffer->charge, keeper);
 }
 
 static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
@@ -174,7 +190,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 
 	if (--buffer->refs > 0) {
 		if (!by || by == buffer->charge.account)
-			charge_holder(buffer);
+			charge_keeper(buffer);
 		if (!LIST_EMPTY(&buffer->waits))
 			reclaim_look(b, buffer);
 		return;
@@ -197,6 +213,19 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 void buffer_unref(struct broker *b, struct buffer *buffer)
 {
 	drop(b, buffer, NULL);
+}
+
+void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account)
+{
+	keep->account = account;
+	LIST_INSERT_HEAD(&buffer->keeps, keep, of_buffer);
+	buffer_ref(buffer);
+}
+
+void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
+{
+	LIST_REMOVE(keep, of_buffer);
+	drop(b, buffer, keep->account);
 }
 
 struct lease_key {

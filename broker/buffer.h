@@ -18,6 +18,12 @@ struct segment;
 
 #define BUFFER_KEEP 8 /* bytes */
 
+/* What keeps a buffer beside leases: a name, a token, a message; embedded in that. */
+struct keep {
+	LIST_ENTRY(keep) of_buffer;
+	struct account *account; /* of whose it is; borrowed */
+};
+
 /* What somebody wants others to know: of a buffer JSON, with a name or a token a tensor. */
 struct metadata {
 	struct charge charge;
@@ -26,8 +32,8 @@ struct metadata {
 };
 
 /*
- * A leased block. References are held by leases, names and tokens; with the last one the block
- * goes back to its pool, gated by the fences of everyone who released it.
+ * A leased block. References are held by leases, names, tokens and messages; with the last one the
+ * block goes back to its pool, gated by the fences of everyone who released it.
  */
 struct buffer {
 	/* these two survive in the slab: an identifier is never used twice */
@@ -40,7 +46,9 @@ struct buffer {
 	struct block *block;
 	uint64_t size;             /* as asked for */
 	struct fence_set *pending; /* beside the gate that the block came with */
-	struct charge charge;      /* bytes, to whoever allocated it */
+	LIST_HEAD(, keep) keeps;
+	struct charge
+	    charge; /* bytes: to whoever allocated it, or keeps it since that one does not */
 	struct metadata *metadata;
 	LIST_HEAD(, wait) waits; /* for everybody else to have given it up */
 };
@@ -70,6 +78,9 @@ struct segment *buffer_segment(const struct buffer *buffer);
 struct pool *buffer_pool(const struct buffer *buffer);
 void buffer_ref(struct buffer *buffer);
 void buffer_unref(struct broker *b, struct buffer *buffer);
+/* A reference that is @account's, and its end. */
+void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account);
+void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
 
 /* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
  * other holders. False: there is no room for that. 0: leave it. */

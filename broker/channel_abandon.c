@@ -40,7 +40,7 @@ static void take(struct estate *e, uint32_t token, const struct channel_token *t
 	struct entry *entry = &e->entries[e->n];
 	uint32_t n = e->n;
 
-	estate_take_buffer(e, token, t);
+	estate_take_buffer(e, token, t, h->consumer);
 	if (e->n == n)
 		return;
 	e->n_left++;

@@ -70,7 +70,8 @@ void estate_free(struct estate *e)
 
 /* ------------------------------------------------------------------------------------------- */
 
-void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t)
+void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t,
+			const struct member *keeper)
 {
 	struct member *m = e->producer;
 	uint64_t id = atomic_load_explicit(&t->buffer, memory_order_acquire);
@@ -79,12 +80,12 @@ void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_t
 	if (!buffer || MUTATION(forget_estate) || buffer_pool(buffer) != m->channel->pool ||
 	    !lease_find(e->broker, m->client, buffer))
 		return;
-	buffer_ref(buffer);
-	e->entries[e->n++] = (struct entry){
+	e->entries[e->n] = (struct entry){
 	    .buffer = buffer,
 	    .version = atomic_load_explicit(&t->version, memory_order_relaxed),
 	    .token = (uint16_t)token,
 	};
+	buffer_keep(buffer, &e->entries[e->n++].keep, keeper->timelines->account);
 	e->bytes += block_size(buffer->block);
 }
 
@@ -128,7 +129,7 @@ bool estate_take(struct estate *e, int *budget)
 	for (; (t = member_next_token(m, &e->next_token)); e->next_token++, --*budget) {
 		if (*budget <= 0)
 			return false;
-		estate_take_buffer(e, e->next_token, t);
+		estate_take_buffer(e, e->next_token, t, m);
 	}
 	e->phase = PHASE_SETTLING;
 	e->since_ms = broker_now_ms();
@@ -163,7 +164,7 @@ void estate_give_up(struct estate *e, struct entry *entry)
 	entry->buffer = NULL;
 	e->n_left--;
 	e->bytes -= block_size(buffer->block);
-	buffer_unref(e->broker, buffer);
+	buffer_let_go(e->broker, buffer, &entry->keep);
 }
 
 bool estate_gate(struct entry *entry, struct fence *fence)

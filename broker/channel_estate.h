@@ -2,6 +2,7 @@
 #ifndef BROKER_CHANNEL_ESTATE_H
 #define BROKER_CHANNEL_ESTATE_H
 
+#include "broker/buffer.h"
 #include "broker/channel.h"
 
 /* Inside of estates: what a producer leaves behind when it goes, or with a consumer that it does
@@ -9,7 +10,8 @@
 
 struct entry {
 	struct buffer *buffer; /* NULL once the reference is given up */
-	uint64_t open;         /* by holder: those that have not acknowledged it */
+	struct keep keep;
+	uint64_t open; /* by holder: those that have not acknowledged it */
 	uint32_t version;
 	uint16_t token;
 };
@@ -50,8 +52,9 @@ struct estate {
 struct estate *estate_with_room(struct member *producer, uint32_t room);
 /* There is something to do. */
 void estate_queue(struct estate *e);
-/* A reference on the buffer that a token stands for, if its producer holds it. */
-void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t);
+/* A reference on the buffer that a token stands for, if its producer holds it; @keeper's. */
+void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t,
+			const struct member *keeper);
 /* Gives one up. */
 void estate_give_up(struct estate *e, struct entry *entry);
 /* The fence of the consumer's acknowledgement now gates the buffer; it may be more than the

@@ -31,10 +31,11 @@ static bool is_too_large(const struct fence_set *gate)
 	       (fence_set_size(gate) > GATE_MAX && fence_set_n_pending(gate) > GATE_MAX);
 }
 
-struct account *gated_holder(const struct fence_set *gate, const struct account *account, bool *own)
+struct timelines *gated_holder(const struct fence_set *gate, const struct account *account,
+			       bool *own)
 {
 	size_t n = fence_set_is_lost(gate) ? 0 : fence_set_size(gate);
-	struct account *holder = NULL;
+	struct timelines *holder = NULL;
 
 	*own = false;
 	for (size_t i = 0; i < n && i <= GATE_MAX; i++) {
@@ -45,7 +46,7 @@ struct account *gated_holder(const struct fence_set *gate, const struct account 
 		if (f->timelines->account == account)
 			*own = true;
 		else if (!holder)
-			holder = f->timelines->account;
+			holder = f->timelines;
 	}
 	return holder;
 }
@@ -132,9 +133,9 @@ uint64_t gated_largest(const struct gated_blocks *q)
 	return largest;
 }
 
-struct account *gated_first_holder(const struct gated_blocks *q, const struct account *account)
+struct timelines *gated_first_holder(const struct gated_blocks *q, const struct account *account)
 {
-	struct account *holder = NULL;
+	struct timelines *holder = NULL;
 	uint32_t left = RUN_LOOK / 4;
 	bool own;
 

@@ -25,12 +25,13 @@ void gated_append(struct gated_blocks *q, struct block *block, struct fence_set 
 /* With its gate and its payer. @before: the one before it, NULL when it is the first. */
 void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block);
 
-/* Another user than @account whose work is waited for; NULL: there is none. @own: whether there is
- * work of @account's as well. Of a set that nobody can be given, a part is looked at. */
-struct account *gated_holder(const struct fence_set *gate, const struct account *account,
-			     bool *own);
-/* The first such user of those blocks that @account could have otherwise. */
-struct account *gated_first_holder(const struct gated_blocks *q, const struct account *account);
+/* Those of another user than @account whose work is waited for, who has an account; NULL: there is
+ * none. @own: whether there is work of @account's as well. Of a set that nobody can be given, a
+ * part is looked at. */
+struct timelines *gated_holder(const struct fence_set *gate, const struct account *account,
+			       bool *own);
+/* The first of those blocks that @account could have otherwise. */
+struct timelines *gated_first_holder(const struct gated_blocks *q, const struct account *account);
 
 /* The largest one that could be handed out, of many of the first. */
 uint64_t gated_largest(const struct gated_blocks *q);

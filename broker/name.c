@@ -169,9 +169,9 @@ static void clear(struct broker *b, struct name *n)
 	fence_done(&n->fence);
 	metadata_free(n->tensor);
 	n->tensor = NULL;
-	charge_return(&n->charge);
 	b->n_names--;
-	buffer_unref(b, buffer);
+	buffer_let_go(b, buffer, &n->keep);
+	charge_return(&n->charge);
 }
 
 /* Over what is there. */
@@ -263,6 +263,8 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
 	n->uid = p->client->peer.uid;
 	n->charge = charge;
+	buffer_keep(p->buffer, &n->keep, charge.account);
+	buffer_unref(b, p->buffer);
 	n->tensor = tensor;
 	n->fence = *p->fence;
 	*p->fence = (struct fence){0};

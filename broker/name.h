@@ -11,6 +11,7 @@
 #include <bsd/sys/tree.h>
 
 #include "broker/account.h"
+#include "broker/buffer.h"
 #include "broker/fence.h"
 #include "broker/right.h"
 #include "wire/wire.h"
@@ -37,6 +38,7 @@ struct name {
 	struct fence fence;      /* of the hand-over */
 	struct metadata *tensor; /* for those who look it up; NULL: none */
 	struct charge charge;
+	struct keep keep;
 	TAILQ_HEAD(, wait) waits; /* in the order they came */
 	size_t size;
 	char text[]; /* NUL-terminated too */

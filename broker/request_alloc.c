@@ -60,12 +60,23 @@ static bool is_worth_a_line(const struct request *r)
 	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS);
 }
 
-/* Who holds most of a full pool, and where to look: the label as far as @viewer may see it, whom
- * NULL stands for the operator. */
+/* A client as @viewer may know it, whom NULL stands for the operator. */
+static const char *name_for(const struct client *viewer, const struct client *c, char *out,
+			    size_t size)
+{
+	if (c == viewer)
+		return "this process";
+	if (viewer && !client_answers_for(viewer, c->peer.uid))
+		return "a process of another user";
+	snprintf(out, size, "'%s'", c->label);
+	return out;
+}
+
+/* Who holds most of a full pool, and where to look. */
 static void say_who_holds(const struct pool *p, const struct client *viewer, char *out, size_t size)
 {
 	const struct stake *s = stake_largest(p);
-	char label[80] = "a process of another user", bytes[SIZE_TEXT_MAX];
+	char label[80], bytes[SIZE_TEXT_MAX];
 
 	out[0] = '\0';
 	if (p->n_buffers == 0)
@@ -76,12 +87,22 @@ static void say_who_holds(const struct pool *p, const struct client *viewer, cha
 			 "sharectl names what names keep)");
 		return;
 	}
-	if (s->client == viewer)
-		snprintf(label, sizeof(label), "this process");
-	else if (!viewer || client_answers_for(viewer, s->client->peer.uid))
-		snprintf(label, sizeof(label), "'%s'", s->client->label);
-	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)", label,
-		 (int)s->client->peer.pid, size_round(s->bytes, bytes));
+	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)",
+		 name_for(viewer, s->client, label, sizeof(label)), (int)s->client->peer.pid,
+		 size_round(s->bytes, bytes));
+}
+
+/* Whose work on what is free is waited for in vain. */
+static void say_who_works(const struct pool *p, const struct client *viewer, char *out, size_t size)
+{
+	const struct timelines *t = gated_first_holder(&p->gated, viewer->account);
+	const struct client *c = t ? p->broker->clients[t->client] : NULL;
+	char label[80];
+
+	out[0] = '\0';
+	if (c && c->timelines == t)
+		snprintf(out, size, "; %s (pid %d) is the first of those that it waits for",
+			 name_for(viewer, c, label, sizeof(label)), (int)c->peer.pid);
 }
 
 static void refuse(struct request *r, struct pool *p, int error, const char *detail)
@@ -95,6 +116,8 @@ static void refuse(struct request *r, struct pool *p, int error, const char *det
 		log_full(&p->refusals, &who, text);
 		say_who_holds(p, r->client, holds, sizeof(holds));
 	}
+	if (error == SHARE_EAGAIN)
+		say_who_works(p, r->client, holds, sizeof(holds));
 	request_fail(r, error, "%s%s", detail, holds);
 }
 

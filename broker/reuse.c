@@ -60,14 +60,14 @@ static void give_back(struct pool *p, struct block *block)
  * whose work there still is. */
 static void charge_holder(struct charge *charge, const struct fence_set *gate)
 {
-	struct account *holder;
+	struct timelines *holder;
 	bool own;
 
 	if (!charge->account || !gate)
 		return;
 	holder = gated_holder(gate, charge->account, &own);
 	if (holder && !own)
-		charge_move(charge, holder);
+		charge_move(charge, holder->account);
 }
 
 static void charge_holder_of(struct block *block, const struct fence_set *gate)
@@ -129,7 +129,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
 	       char *detail, size_t detail_size)
 {
-	const struct account *holder = gated_first_holder(&p->gated, account);
+	const struct timelines *holder = gated_first_holder(&p->gated, account);
 	char who[48] = "its last users'";
 	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
 	    used[SIZE_TEXT_MAX];
@@ -140,7 +140,7 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 	if (waited_ms < USERS_WAIT_MS)
 		return pool_wait(p, USERS_WAIT_MS - waited_ms);
 	if (holder)
-		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder));
+		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder->account));
 	snprintf(detail, detail_size,
 		 "pool '%s' has no room for %s: %s work still runs on %s, which the "
 		 "pool hands out only when that is done (limit %s, in use %s)",

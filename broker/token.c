@@ -134,7 +134,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->live = 1;
 	t->index = index;
 	t->buffer = terms->buffer;
-	buffer_ref(t->buffer);
+	buffer_keep(t->buffer, &t->keep, t->charge.account);
 	t->mode = terms->mode;
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
@@ -148,8 +148,6 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 
 void token_free(struct broker *b, struct token *t)
 {
-	struct buffer *buffer = t->buffer;
-
 	table_remove(&b->tokens, &t->key);
 	LIST_REMOVE(t, of_maker);
 	t->maker->holds.tokens--;
@@ -157,10 +155,10 @@ void token_free(struct broker *b, struct token *t)
 		event_free(t->timer);
 	fence_done(&t->fence);
 	metadata_free(t->tensor);
+	buffer_let_go(b, t->buffer, &t->keep);
 	charge_return(&t->charge);
 	t->live = 0;
 	slab_free(&b->token_slab, t);
-	buffer_unref(b, buffer);
 }
 
 void token_used(struct broker *b, struct token *t)

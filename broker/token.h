@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "broker/account.h"
+#include "broker/buffer.h"
 #include "broker/fence.h"
 #include "broker/table.h"
 #include "wire/wire.h"
@@ -37,6 +38,7 @@ struct token {
 	struct fence fence;
 	struct metadata *tensor; /* for importers; NULL: none */
 	struct charge charge;
+	struct keep keep;
 	uint32_t mode;
 	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
 };

@@ -126,3 +126,20 @@ int64_t used_of(share_client *c, const char *resource)
 	json_decref(rows);
 	return used;
 }
+
+int64_t used_by(share_client *c, int64_t uid, const char *resource)
+{
+	json_t *rows = report(c, "users"), *row;
+	int64_t used = -1, before = 0;
+	size_t i;
+
+	json_array_foreach (rows, i, row) {
+		check(number_of(row, "uid") >= before);
+		before = number_of(row, "uid");
+		if (before == uid &&
+		    strcmp(json_string_value(json_object_get(row, "resource")), resource) == 0)
+			used = number_of(row, "used");
+	}
+	json_decref(rows);
+	return used;
+}

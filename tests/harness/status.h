@@ -37,6 +37,8 @@ json_t *row_named(json_t *rows, const char *key, const char *value);
 int64_t number_of(const json_t *row, const char *key);
 /* How much of this resource ("waits", ...) all users have together. */
 int64_t used_of(share_client *c, const char *resource);
+/* How much a user has, as @c is told; -1: nothing is said of that. Users are listed in order. */
+int64_t used_by(share_client *c, int64_t uid, const char *resource);
 /* State of the first client of this label, as reports have it; "" when there is none. */
 void client_state(share_client *c, const char *label, char *out, size_t size);
 bool client_state_is(share_client *c, const char *label, const char *state);

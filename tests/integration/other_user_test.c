@@ -408,24 +408,6 @@ Test(other_user, an_administrator_can_end_it_all)
 	expect_all_of_alices_ended_by(CAROL);
 }
 
-/* How much a user has of something, as @c is told; -1: nothing is said of that. */
-static int64_t used_by(share_client *c, int64_t uid, const char *resource)
-{
-	json_t *rows = report(c, "users"), *row;
-	int64_t used = -1, before = 0;
-	size_t i;
-
-	json_array_foreach (rows, i, row) {
-		check(number_of(row, "uid") >= before);
-		before = number_of(row, "uid");
-		if (before == uid &&
-		    strcmp(json_string_value(json_object_get(row, "resource")), resource) == 0)
-			used = number_of(row, "used");
-	}
-	json_decref(rows);
-	return used;
-}
-
 static void bob_sees_his_own_account(struct child *self, void *data)
 {
 	share_client *c;
