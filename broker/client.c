@@ -30,10 +30,10 @@
 
 #define HANDSHAKE_SECONDS 10
 #define MAX_CLIENTS       (1u << 20)
+#define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
 
 /* What a client has of the page of another one. */
 enum { PAGE_SENT = 1, PAGE_NAMED };
-#define OPERATORS_BEYOND 4 /* connections of an administrator who is at the limit */
 
 static const char *const state_names[] = {
     [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",

@@ -110,9 +110,9 @@ void client_hang_up(struct client *c, int error, const char *why);
 void client_drop(struct client *c, const struct client *by);
 /* It has said goodbye, and is answered once everything it holds is released. */
 void client_goodbye(struct client *c, uint32_t serial);
-/* At the end of the broker. */
 /* The same for a connection that has failed: negative errno. */
 void client_lose(struct client *c, int error);
+/* At the end of the broker. */
 void client_discard(struct client *c);
 
 void client_set_state(struct client *c, enum client_state state);

@@ -50,25 +50,22 @@ static id_t shown_as(const char *map_path, const char *overflow_path)
 	return first == 0 && outside == 0 && n == UINT32_MAX ? NO_ID : (id_t)overflow;
 }
 
+/* Neither file changes while this process lives, so each is read once. */
 static id_t unknown_uid(void)
 {
 	static id_t uid;
-	static bool known;
 
-	if (!known)
+	if (uid == 0)
 		uid = shown_as("/proc/self/uid_map", "/proc/sys/kernel/overflowuid");
-	known = true;
 	return uid;
 }
 
 static id_t unknown_gid(void)
 {
 	static id_t gid;
-	static bool known;
 
-	if (!known)
+	if (gid == 0)
 		gid = shown_as("/proc/self/gid_map", "/proc/sys/kernel/overflowgid");
-	known = true;
 	return gid;
 }
 

@@ -212,11 +212,7 @@ static void print_timelines(FILE *out)
 	    "value or past it. If not, it never will be, and the data behind it means nothing.\n\n"
 	    "To signal is to store the value with release order, and to wake the futex at the low "
 	    "half of `value` (of no private kind, for all waiters).\n\n"
-	    "A list of fences is an array of these, %zu bytes each:\n\n"
-	    "| offset | type | name |\n"
-	    "| ---: | --- | --- |\n"
-	    "| %zu | u64 | `timeline` |\n"
-	    "| %zu | u64 | `value` |\n\n"
+	    "A list of fences is an array of `struct wire_fence` (see Structures).\n\n"
 	    "One GRANT has at most %d fences and brings at most %d pages. The page of any other "
 	    "fence in it the client asks for with TIMELINE, unless it has it already. It may ask "
 	    "for pages of its own user, those it has been told of, and those of clients that have "
@@ -224,8 +220,7 @@ static void print_timelines(FILE *out)
 	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
 	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
 	    offsetof(struct timeline_slot, by_gpu), offsetof(struct timeline_slot, reserved),
-	    TIMELINE_POISON, sizeof(struct wire_fence), offsetof(struct wire_fence, timeline),
-	    offsetof(struct wire_fence, value), WIRE_FENCES_MAX, WIRE_PAGES_MAX);
+	    TIMELINE_POISON, WIRE_FENCES_MAX, WIRE_PAGES_MAX);
 	_Static_assert(TIMELINE_POISON == UINT64_C(1) << 62, "the text says 2^62");
 	fputs(
 	    "## Doorbells\n\n"

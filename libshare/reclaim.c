@@ -3,10 +3,10 @@
 /*
  * Being the last one who has a buffer. Messages in flight are references of this process, of which
  * the broker knows nothing: first they have to be back, for which the channels' threads look now,
- * and whenever one is acknowledged. By then whoever wanted to keep the buffer
- * has a lease of its own, so it is the broker's turn, which says when all others have given it up.
- * It answers as if the buffer was granted once more, with what they have left running: like a
- * look-up, and so it is treated like one from there.
+ * and whenever one is acknowledged. By then whoever wanted to keep the buffer has a lease of its
+ * own, so it is the broker's turn, which says when all others have given it up. It answers as if
+ * the buffer was granted once more, with what they have left running: like a look-up, and so it is
+ * treated like one from there.
  */
 
 #include <errno.h>

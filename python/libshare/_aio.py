@@ -123,12 +123,9 @@ async def messages(member: Any, **stream: Any) -> Any:
     """Messages, each acknowledged at the end of the step."""
     from ._errors import PeerGone
 
-    def ask() -> Any:
-        return member.recv(0, **stream)
-
     while True:
         try:
-            message = await _ready(ask, None, member)
+            message = await receive(member, None, **stream)
         except PeerGone:
             return
         yield message

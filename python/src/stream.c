@@ -213,7 +213,7 @@ void stream_drop(void *owner)
 	while (!__atomic_compare_exchange_n(&dropped, &d->next, d, true, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED))
 		;
-	/* When the interpreter has too many calls before it, the next owner takes this one along.
+	/* When the interpreter has no room for one more call, the next owner takes this one along.
 	 */
 	(void)Py_AddPendingCall(drop_all, NULL);
 }
