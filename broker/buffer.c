@@ -17,15 +17,13 @@
 #include "broker/client.h"
 #include "broker/log.h"
 #include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "broker/reclaim.h"
 #include "broker/segment.h"
 #include "wire/mutation.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
-
-#define CONTAINER_OF(pointer, type, member) \
-	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 uint64_t buffer_id(const struct buffer *buffer)
 {
@@ -41,26 +39,28 @@ struct buffer *buffer_find(struct broker *b, uint64_t id)
 
 struct segment *buffer_segment(const struct buffer *buffer)
 {
-	return CONTAINER_OF(buffer->block->region, struct segment, region);
+	return segment_of(buffer->block);
 }
 
 struct pool *buffer_pool(const struct buffer *buffer)
 {
-	return buffer_segment(buffer)->pool;
+	return block_pool(buffer->block);
 }
 
 int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
 	       struct buffer **out)
 {
 	struct buffer *buffer;
+	struct pool *pool = block_pool(block);
 	struct charge charge;
 	uint32_t index;
+	int r = pool_charge_take(pool, &charge, account, block_size(block));
 
-	if (!charge_take(&charge, account, LIMIT_BYTES, block_size(block)))
-		return LEASE_BUFFER_QUOTA;
+	if (r != 0)
+		return r == POOL_QUOTA ? LEASE_BUFFER_QUOTA : r;
 	buffer = slab_alloc_indexed(&b->buffers, &index);
 	if (!buffer) {
-		charge_return(&charge);
+		pool_charge_return(pool, &charge);
 		return -ENOMEM;
 	}
 	buffer->generation++;
@@ -178,7 +178,7 @@ static void charge_keeper(struct buffer *buffer)
 	struct account *keeper = buffer->charge.account ? keeper_of(buffer) : NULL;
 
 	if (keeper && keeper != buffer->charge.account)
-		charge_move(&buffer->charge, keeper);
+		pool_charge_move(buffer_pool(buffer), &buffer->charge, keeper);
 }
 
 static void drop(struct broker *b, struct buffer *buffer, const struct account *by)

@@ -22,6 +22,7 @@
 #include "broker/log.h"
 #include "broker/name.h"
 #include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "broker/segment.h"
 #include "broker/stake.h"
 #include "broker/token.h"
@@ -410,6 +411,8 @@ void client_close_pool(struct client *c, struct open_pool *open)
 	if (--open->count > 0)
 		return;
 	LIST_REMOVE(open, link);
+	if (open->asks)
+		pool_user_goes(pool, c->account);
 	free(open);
 	pool->opens--;
 	pool_end_if_unused(c->broker, pool);

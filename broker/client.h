@@ -149,6 +149,7 @@ struct open_pool {
 	LIST_ENTRY(open_pool) link;
 	struct pool *pool;
 	uint64_t count;
+	bool asks;  /* for memory of it, or has */
 	bool keeps; /* blocks, without using them: WIRE_ALLOC_KEEPS */
 };
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);

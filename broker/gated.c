@@ -7,6 +7,8 @@
  */
 
 #include "broker/gated.h"
+#include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "wire/wire.h"
 
 /* Of how many gated blocks the one is taken that fits best. */
@@ -118,7 +120,7 @@ static void end_charge(struct block *block)
 {
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
-	charge_return(&charge);
+	pool_charge_return(block_pool(block), &charge);
 	block->payer = NULL;
 }
 

@@ -18,6 +18,7 @@
 #include "broker/fence.h"
 #include "broker/log.h"
 #include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "broker/size.h"
 
 static const struct suballocator_ops gate_ops = {
@@ -98,6 +99,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
 	LIST_INIT(&p->segments);
 	LIST_INIT(&p->stakes);
+	LIST_INIT(&p->users);
 	LIST_INSERT_HEAD(&b->pools, p, link);
 	if (choice) {
 		settle(p, choice);
@@ -248,6 +250,28 @@ static int find_block(struct broker *b, struct pool *p, struct account *account,
 	return r;
 }
 
+/* How long a user that would have too much waits for its own work. */
+#define OWN_WAIT_MS 1000
+#define IS_FOUND    (-1)
+
+/* What it has given back counts until the work on it is done, and is its own to use again. */
+static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+			 uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+			 size_t detail_size)
+{
+	if (pool_user_may_have(p, account, size))
+		return 0;
+	pool_collect(b, p);
+	if (pool_user_may_have(p, account, size))
+		return 0;
+	if (pool_alloc_own(p, account, size, alignment, out))
+		return IS_FOUND;
+	if (account_gated(account) > 0 && waited_ms < OWN_WAIT_MS)
+		return pool_wait(p, OWN_WAIT_MS - waited_ms);
+	pool_user_explain(p, account, size, detail, detail_size);
+	return POOL_SHARE;
+}
+
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
 	       size_t detail_size)
@@ -264,6 +288,9 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 		    size_round(p->limit < POOL_BUFFER_MAX ? p->limit : POOL_BUFFER_MAX, limit));
 		return SHARE_ENOMEM;
 	}
+	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, detail, detail_size);
+	if (r != 0)
+		return r == IS_FOUND ? 0 : r;
 	r = find_block(b, p, account, size, alignment, out);
 	if (r == SUBALLOCATOR_FULL) {
 		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
@@ -387,6 +414,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
+	pool_users_done(p);
 	LIST_REMOVE(p, link);
 	pool_grow_done(p);
 	suballocator_done(&p->suballocator);

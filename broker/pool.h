@@ -19,6 +19,7 @@
 #include "memory/kind.h"
 
 struct broker;
+struct pool_user;
 struct stake;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
@@ -54,6 +55,8 @@ struct pool {
 	uint64_t n_buffers;
 	uint64_t opens;
 	LIST_HEAD(, stake) stakes; /* what clients hold of it */
+	LIST_HEAD(, pool_user) users;
+	uint32_t n_takers; /* users that ask for memory of it */
 
 	/* segments of devices are made by agents, which takes its time */
 	bool growing;
@@ -70,7 +73,7 @@ struct pool {
  * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
  * @choice: NULL when it cannot be made yet. 0, -ENOMEM, or POOL_QUOTA.
  */
-enum pool_error { POOL_QUOTA = 1, POOL_LATER };
+enum pool_error { POOL_QUOTA = 1, POOL_LATER, POOL_SHARE };
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out);
 
@@ -94,8 +97,9 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 		char *detail, size_t detail_size);
 
 /*
- * 0, POOL_LATER (park the request in p->waits), or a SHARE_E... number with a sentence. @waited_ms:
- * how long the request has been parked already.
+ * 0, POOL_LATER (park the request in p->waits), POOL_SHARE (it would be more than its share), or a
+ * SHARE_E... number, the last two with a sentence. @waited_ms: how long the request has been parked
+ * already.
  */
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,

@@ -16,6 +16,7 @@
 #include "broker/client.h"
 #include "broker/grant.h"
 #include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "broker/request.h"
 #include "broker/scrub.h"
 #include "broker/size.h"
@@ -118,6 +119,11 @@ static void refuse(struct request *r, struct pool *p, int error, const char *det
 	}
 	if (error == SHARE_EAGAIN)
 		say_who_works(p, r->client, holds, sizeof(holds));
+	if (error == POOL_SHARE) {
+		error = SHARE_EQUOTA;
+		if (is_worth_a_line(r))
+			log_refusal(&p->refusals, r->client->peer.uid, detail);
+	}
 	request_fail(r, error, "%s%s", detail, holds);
 }
 
@@ -151,7 +157,8 @@ static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t ali
 		struct block *block;
 		int e;
 
-		if (!pool_alloc_beside(p, m->size, alignment, first->block, &block))
+		if (!pool_user_may_have(p, r->client->account, m->size) ||
+		    !pool_alloc_beside(p, m->size, alignment, first->block, &block))
 			break;
 		if (buffer_new(r->broker, block, m->size, r->client->account, &buffer) != 0) {
 			pool_free_block(r->broker, p, block, NULL, NULL);
@@ -286,10 +293,16 @@ void handle_alloc(struct request *r)
 	}
 	if (alignment < p->alignment)
 		alignment = p->alignment;
+	if (!open->asks && pool_user_comes(p, r->client->account) < 0) {
+		request_fail_memory(r);
+		return;
+	}
+	open->asks = true;
 	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
 		       sizeof(detail));
-	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA) && may_wait_for_others(r, p, NULL, waited))
+	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
+	    may_wait_for_others(r, p, NULL, waited))
 		e = pool_wait(p, TRIM_SLICE_MS);
 	if (e == POOL_LATER)
 		park_for_memory(r, p);

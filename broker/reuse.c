@@ -26,6 +26,7 @@
 
 #include "broker/broker.h"
 #include "broker/pool.h"
+#include "broker/pool_user.h"
 #include "broker/reuse.h"
 #include "broker/size.h"
 #include "wire/wire.h"
@@ -52,13 +53,13 @@ static void give_back(struct pool *p, struct block *block)
 {
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
-	charge_return(&charge);
+	pool_charge_return(p, &charge);
 	suballocator_free(&p->suballocator, block, NULL);
 }
 
 /* Who keeps memory back pays for it: once there is no work of who has allocated it any more, those
  * whose work there still is. */
-static void charge_holder(struct charge *charge, const struct fence_set *gate)
+static void charge_holder(struct pool *p, struct charge *charge, const struct fence_set *gate)
 {
 	struct timelines *holder;
 	bool own;
@@ -67,14 +68,14 @@ static void charge_holder(struct charge *charge, const struct fence_set *gate)
 		return;
 	holder = gated_holder(gate, charge->account, &own);
 	if (holder && !own)
-		charge_move(charge, holder->account);
+		pool_charge_move(p, charge, holder->account);
 }
 
 static void charge_holder_of(struct block *block, const struct fence_set *gate)
 {
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
-	charge_holder(&charge, gate);
+	charge_holder(block_pool(block), &charge, gate);
 	block->payer = charge.account;
 }
 
@@ -86,9 +87,9 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 
 	gate = look(b, gate);
 	if (charge && !gate)
-		charge_return(charge);
+		pool_charge_return(p, charge);
 	else if (charge)
-		charge_holder(charge, gate);
+		charge_holder(p, charge, gate);
 	block->payer = charge ? charge->account : NULL;
 	gate = fence_set_merge(earlier, gate);
 	if (gate) {

@@ -3,6 +3,7 @@
 #define BROKER_SEGMENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -49,6 +50,16 @@ struct segment {
 	enum segment_state state;
 	struct segment_cost cost;
 };
+
+static inline struct segment *segment_of(const struct block *block)
+{
+	return (struct segment *)(void *)((char *)block->region - offsetof(struct segment, region));
+}
+
+static inline struct pool *block_pool(const struct block *block)
+{
+	return segment_of(block)->pool;
+}
 
 /* What a client has of a segment, a byte for each, by segment index. */
 enum segment_possession {
