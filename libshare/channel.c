@@ -205,6 +205,12 @@ static int take_part(share_channel *ch)
 	return r;
 }
 
+static bool makes_sense(const share_channel *ch)
+{
+	return channel_shape_is_valid(&ch->shape) &&
+	       ch->slot < (ch->role == SHARE_PRODUCER ? ch->shape.producers : ch->shape.consumers);
+}
+
 static int set_up(share_channel *ch, struct reply *reply)
 {
 	const struct wire_channel *m = &reply->m.channel;
@@ -214,7 +220,7 @@ static int set_up(share_channel *ch, struct reply *reply)
 	ch->pool = m->pool;
 	ch->slot = m->slot;
 	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
-	if (!channel_shape_is_valid(&ch->shape) || ch->slot >= CHANNEL_MEMBERS_MAX)
+	if (!makes_sense(ch))
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
 	channel_enlist(ch);
 	r = map_pages(ch, reply);

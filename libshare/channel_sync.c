@@ -156,6 +156,8 @@ static int start_to_ask_locked(share_channel *ch, bool afresh)
 	ch->told_lost &= r != 0;
 	if (r == 0)
 		r = rpc_start_locked(c, &m, &ch->sync);
+	if (r != 0) /* a broker may have answered before it was all sent */
+		reply_done(&ch->answer);
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_lock(&ch->lock);
 	ch->asking = r == 0;

@@ -3,16 +3,18 @@
 /*
  * The broker against its clients. The input is what three clients of one process do: packets, also
  * without a handshake and with descriptors, values on their timelines, bytes in their pages of
- * channels, hanging up, dying, not reading, and time that passes. Whatever they do, the broker
- * answers with packets that make sense, lets nobody have what is not for that user, and when they
- * all are dead nothing is left.
+ * channels, another configuration to be read, hanging up, dying, not reading, and time that passes.
+ * Whatever they do, the broker answers with packets that make sense, lets nobody have what is not
+ * for that user, and when they all are dead nothing is left.
  *
  * An input is a byte of flags (bit n: client n comes without a handshake; bit n + 4: it does not
  * come before it is told to; bit 3: each is of a user of its own) and records: a byte that says
  * what (low half) and who (high half), two bytes of size, and so many bytes.
  */
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,8 +41,9 @@
 
 enum what {
 	PACKET, /* and all numbers that are not below */
-	POKE_CHANNEL = 7,
-	PACKET_WITH_DESCRIPTOR = 8,
+	RECONFIGURE = 6,
+	POKE_CHANNEL,
+	PACKET_WITH_DESCRIPTOR,
 	POKE,
 	HANG_UP,
 	DIE,
@@ -70,6 +73,18 @@ static unsigned char packet[WIRE_PACKET_MAX];
 static const uid_t users[ENDS] = {0, 1001, 1002};
 static const struct end *coming; /* as its own user, or NULL */
 
+/* The thread that reads the configuration again: done before anything else happens. */
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
+			  void *(*function)(void *), void *data);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
+			  void *(*function)(void *), void *data)
+{
+	(void)attributes;
+	*out = pthread_self();
+	function(data);
+	return 0;
+}
+
 int __real_peer_identify(int socket, struct peer *out);
 int __wrap_peer_identify(int socket, struct peer *out);
 int __wrap_peer_identify(int socket, struct peer *out)
@@ -83,12 +98,62 @@ int __wrap_peer_identify(int socket, struct peer *out)
 	return r;
 }
 
-static void let_in(struct access_list *list, const char *json)
-{
-	char error[256];
+/* The first user manages, the second makes pools and owns names, the third reads in "default" and
+ * writes in "gate", where memory is not zeroed between the two. What it may be later, and what it
+ * may not be. */
+#define POOLS(more)                                                                    \
+	"\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"8MiB\"," \
+	" \"segment_size\": \"1MiB\", \"release_threshold\": \"1MiB\", \"access\": ["  \
+	"{\"user\": 0, \"mode\": \"manage\"}, {\"user\": 1001, \"mode\": \"rw\"},"     \
+	"{\"user\": 1002, \"mode\": \"ro\"}]}" more "]"
+#define GATE(access)                                                                           \
+	", {\"name\": \"gate\", \"kind\": \"host\", \"reuse\": \"gate\", \"limit\": \"2MiB\"," \
+	" \"segment_size\": \"1MiB\", \"access\": [{\"user\": \"*\", \"mode\": \"" access "\"}]}"
+static const char *const texts[] = {
+    "{\"admins\": [0], \"create_pools\": [0, 1001], \"names\": {\"mine/\": [1001]},"
+    " \"users\": {\"1002\": {\"limits\": {\"bytes\": \"3MiB\"}}}, " POOLS(GATE("rw")) "}",
+    "{\"admins\": [0, 1001], \"names\": {\"mine/\": [1002], \"a\": [1001]},"
+    " \"limits\": {\"bytes\": \"1MiB\", \"names\": 1}, " POOLS(GATE("ro")) "}",
+    "{\"admins\": [0], " POOLS("") "}",
+    "{\"admins\": [0], \"pools\": 1}",
+};
+#define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
 
-	access_list_clear(list);
-	expect(access_parse_text(json, strlen(json), list, error, sizeof(error)) == 0);
+static int configuration; /* a file */
+static bool is_the_first; /* one that was read */
+
+static void configure(unsigned which)
+{
+	size_t size = strlen(texts[which]);
+
+	is_the_first &= which == 0;
+	expect(ftruncate(configuration, 0) == 0 &&
+	       pwrite(configuration, texts[which], size, 0) == (ssize_t)size);
+}
+
+static struct config *load_configuration(void)
+{
+	char path[64], error[1024] = "";
+	struct config *c = NULL;
+
+	configure(0);
+	is_the_first = true;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", configuration);
+	if (config_load(path, &c, error, sizeof(error)) != 0)
+		fprintf(stderr, "%s\n", error);
+	expect(c != NULL);
+	/* small enough for an input to get there */
+	c->limits.max[LIMIT_CONNECTIONS] = 6;
+	c->limits.max[LIMIT_LEASES] = 24;
+	c->limits.max[LIMIT_NAMES] = 6;
+	c->limits.max[LIMIT_TOKENS] = 6;
+	c->limits.max[LIMIT_WATCHES] = 6;
+	c->limits.max[LIMIT_WAITS] = 6;
+	c->limits.max[LIMIT_POOLS] = 4;
+	c->limits.max[LIMIT_METADATA] = 70000;
+	c->limits.max[LIMIT_UNSENT] = 100000;
+	c->limits.max[LIMIT_CHANNELS] = 8;
+	return c;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -96,26 +161,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc, (void)argv;
 	setenv("SHARE_ABORT_ON_BUG", "1", 1);
 	log_set_level(LOG_LEVEL_ERROR);
-	expect(config_default(&config) == 0);
-	let_in(&config->pools[0].access,
-	       "[{\"user\": 0, \"mode\": \"manage\"}, "
-	       "{\"user\": 1001, \"mode\": \"rw\"}, "
-	       "{\"user\": 1002, \"mode\": \"ro\"}]");
-	expect(principal_list_add(&config->create_pools,
-				  (struct principal){PRINCIPAL_USER, users[1]}) == 0);
-	/* small enough for an input to get there */
-	config->pools[0].segment_size = 1 << 20;
-	config->pools[0].release_threshold = 1 << 20;
-	config->limits.max[LIMIT_CONNECTIONS] = 6;
-	config->limits.max[LIMIT_LEASES] = 24;
-	config->limits.max[LIMIT_NAMES] = 6;
-	config->limits.max[LIMIT_TOKENS] = 6;
-	config->limits.max[LIMIT_WATCHES] = 6;
-	config->limits.max[LIMIT_WAITS] = 6;
-	config->limits.max[LIMIT_POOLS] = 4;
-	config->limits.max[LIMIT_METADATA] = 70000;
-	config->limits.max[LIMIT_UNSENT] = 100000;
-	config->limits.max[LIMIT_CHANNELS] = 8;
+	configuration = memfd_create("configuration", MFD_CLOEXEC);
+	expect(configuration >= 0);
 	return 0;
 }
 
@@ -151,7 +198,9 @@ static void map_channel(struct end *e, const struct wire_channel *m, int fd)
 	expect(channel_shape_is_valid(&shape));
 	expect(fstat(fd, &st) == 0 && ((size_t)st.st_size == channel_ring_size(&shape) ||
 				       (size_t)st.st_size == channel_ledger_size(&shape)));
-	expect(page_map(fd, (size_t)st.st_size, true, &page) == 0);
+	/* who said that it was ready before it read this has nothing to write into */
+	if (page_map(fd, (size_t)st.st_size, true, &page) != 0)
+		return;
 	forget_channel(e);
 	e->channel = page;
 	e->channel_size = (size_t)st.st_size;
@@ -173,13 +222,14 @@ static void check_members(const struct wire_channel_members *m, size_t n_fds)
 	expect(n_fds == 3 * n_new);
 }
 
-/* Whoever has it may have it, in that way. What was destroyed meanwhile nobody is asked about. */
+/* Whoever has it may have it, in that way. What was destroyed meanwhile nobody is asked about, nor
+ * whether it was before the configuration changed that somebody was given it. */
 static void check_access(const struct end *e, uint64_t buffer, uint32_t mode)
 {
 	const struct buffer *b = buffer_find(broker, buffer);
 	const struct client *c = find_client(e->client);
 
-	if (b && c)
+	if (b && c && is_the_first)
 		expect(pool_may(buffer_pool(b), c, access_right_of(mode)));
 }
 
@@ -356,6 +406,9 @@ static void obey(struct end *e, enum what what, uint16_t size, struct input *in)
 		size = (uint16_t)input_bytes(in, size, &data);
 		poke_channel(e, data, size);
 		break;
+	case RECONFIGURE:
+		configure(size % N_TEXTS);
+		break;
 	case HANG_UP:
 		e->socket = fd_close(e->socket);
 		run();
@@ -417,6 +470,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	of_users = flags & OF_USERS;
 	memset(token, PLACEHOLDER, sizeof(token));
+	config = load_configuration();
 	expect(broker_new(config, &broker) == 0);
 	for (int i = 0; i < ENDS; i++) {
 		ends[i] = (struct end){.socket = -1};
@@ -435,6 +489,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		timeline_unmap(ends[i].page);
 		forget_channel(&ends[i]);
 	}
+	config_free(config);
 	clock_reset();
 	expect(lowest_free_descriptor() == before);
 	return 0;

@@ -8,29 +8,18 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/fuzz/script.h"
 
-#define N 8
-
-struct script {
-	share_client *client;
-	share_pool *pools[N];
-	share_buffer *buffers[N];
-	share_operation *operations[N];
-	share_watch *watches[N];
-	share_host_stream *stream;
-	share_token token;
-	share_fence fence;
-	unsigned next_buffer;
-};
+#define N SCRIPT_N
 
 static const char *const pool_names[N] = {"default", "a", "b", "c", "d", "e", "f", "g"};
 static const char *const names[N] = {"one", "two", "three", "four", "a/b", "a/c", "a", "\xc3\xa4"};
 static const char *const reports[N] = {"status",  "pools", "segments", "clients",
 				       "buffers", "names", "names",    "nonsense"};
 
-static void keep(struct script *s, share_buffer *b)
+void script_keep(struct script *s, share_buffer *b)
 {
 	unsigned at = s->next_buffer++ % N;
 
@@ -41,7 +30,7 @@ static void keep(struct script *s, share_buffer *b)
 static void answered(share_buffer *b, int error, void *data)
 {
 	if (error == 0)
-		keep(data, b);
+		script_keep(data, b);
 }
 
 static void changed(const share_name_event *event, void *data)
@@ -105,7 +94,7 @@ static void handles(struct script *s, enum script_call call, unsigned which)
 		if (s->pools[which] &&
 		    share_alloc_with(s->pools[which], 100 + 5000 * which, &options,
 				     which % 4 == 3 ? s->stream : NULL, &b) == 0)
-			keep(s, b);
+			script_keep(s, b);
 		break;
 	case SCRIPT_RELEASE:
 		share_release(s->buffers[which], which % 2 ? s->stream : NULL);
@@ -154,7 +143,7 @@ static void hand_overs(struct script *s, enum script_call call, unsigned which)
 	case SCRIPT_LOOKUP_WAIT:
 		if (share_lookup(s->client, names[which], mode, call == SCRIPT_LOOKUP ? 0 : 20,
 				 stream, &b) == 0)
-			keep(s, b);
+			script_keep(s, b);
 		break;
 	case SCRIPT_EXPORT:
 		export.mode = SHARE_RDWR;
@@ -164,7 +153,7 @@ static void hand_overs(struct script *s, enum script_call call, unsigned which)
 		break;
 	case SCRIPT_IMPORT:
 		if (share_import(s->client, &s->token, which % 3 ? 0 : mode, stream, &b) == 0)
-			keep(s, b);
+			script_keep(s, b);
 		break;
 	default:
 		share_revoke(s->client, &s->token);
@@ -196,9 +185,6 @@ static void asynchronous(struct script *s, enum script_call call, unsigned which
 	case SCRIPT_UNWATCH:
 		share_unwatch(s->watches[which]);
 		s->watches[which] = NULL;
-		break;
-	case SCRIPT_GET_FD:
-		share_get_fd(s->client);
 		break;
 	default:
 		share_dispatch(s->client);
@@ -262,6 +248,100 @@ static void streams(struct script *s, unsigned which)
 		share_host_stream_synchronize(s->stream);
 }
 
+static void events(struct script *s, unsigned which)
+{
+	share_event *old = s->event;
+
+	switch (which) {
+	case 0:
+		if (share_event_create(s->client, NULL, &s->event) == 0)
+			share_event_release(old);
+		break;
+	case 1:
+		if (share_event_open(s->client, names[which], &s->event) == 0)
+			share_event_release(old);
+		break;
+	case 2:
+		if (share_event_import(s->client, &s->token, &s->event) == 0)
+			share_event_release(old);
+		break;
+	case 3:
+		share_event_export(old, &s->token);
+		break;
+	case 4:
+		share_event_record(old, s->stream);
+		break;
+	case 5:
+		share_event_wait(old, s->stream);
+		break;
+	default:
+		share_event_release(old);
+		s->event = NULL;
+	}
+}
+
+static void copies(const struct script *s, unsigned which)
+{
+	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
+	share_recipe recipe = SHARE_RECIPE_INIT;
+	share_buffer *b = s->buffers[which];
+	unsigned char bytes[16] = {0};
+
+	if (share_buffer_get_info(b, &info) == 0)
+		characters += strlen(info.kind);
+	if (which % 2)
+		share_copy_to_host(b, which, bytes, sizeof(bytes), which > 4 ? s->stream : NULL);
+	else
+		share_copy_from_host(b, 100, bytes, sizeof(bytes), which > 4 ? s->stream : NULL);
+	if (which > 4 && share_get_recipe(b, &recipe) == 0) {
+		characters += strlen(recipe.kind);
+		close(recipe.fd);
+	}
+}
+
+static void administer(struct script *s, unsigned which)
+{
+	switch (which) {
+	case 0:
+		share_reload(s->client, each_row, NULL);
+		break;
+	case 1:
+	case 2:
+		share_revoke_id(s->client, which);
+		break;
+	default:
+		share_drop_client(s->client, which);
+	}
+}
+
+static void call_more(struct script *s, enum script_more call, unsigned which)
+{
+	share_buffer *b;
+
+	if (call == MORE_GET_FD) {
+		share_get_fd(s->client);
+	} else if (call <= MORE_RETAIN) {
+		script_channel(s, call, which);
+	} else if (call <= MORE_REPLY) {
+		script_service(s, call, which);
+	} else if (call == MORE_EVENT) {
+		events(s, which);
+	} else if (call == MORE_COPY) {
+		copies(s, which);
+	} else if (call == MORE_BUFFER_WATCH) {
+		share_buffer_watch(s->buffers[which], reclaimed, &characters, NULL);
+	} else if (call == MORE_ADMIN) {
+		administer(s, which);
+	} else if (call == MORE_CACHE) {
+		share_pool_set_cache(s->pools[which], 1 << 20);
+	} else if (which % 2) {
+		if (share_try_release(s->buffers[which]) == 0)
+			s->buffers[which] = NULL;
+	} else if (share_try_alloc(s->pools[which], 100, &b) == 0) {
+		script_keep(s, b);
+	}
+}
+
 static void call_one(struct script *s, enum script_call call, unsigned which)
 {
 	if (call <= SCRIPT_POOL_DESTROY)
@@ -281,7 +361,7 @@ static void call_one(struct script *s, enum script_call call, unsigned which)
 		fences(s, which);
 	else if (call == SCRIPT_STREAM)
 		streams(s, which);
-	else if ((call >= SCRIPT_LOOKUP_ASYNC && call <= SCRIPT_DISPATCH) || call == SCRIPT_GET_FD)
+	else if (call >= SCRIPT_LOOKUP_ASYNC && call <= SCRIPT_DISPATCH)
 		asynchronous(s, call, which);
 	else
 		hand_overs(s, call, which);
@@ -292,7 +372,11 @@ void script_run(share_client *c, const uint8_t *calls, size_t n)
 	struct script s = {.client = c};
 
 	for (size_t i = 0; i < n; i++)
-		call_one(&s, calls[i] & 0x1f, calls[i] >> 5);
+		if ((calls[i] & 0x1f) != SCRIPT_MORE)
+			call_one(&s, calls[i] & 0x1f, calls[i] >> 5);
+		else if (++i < n)
+			call_more(&s, calls[i] & 0x1f, calls[i] >> 5);
+	script_channel_end(&s);
 	/* callbacks keep what they get in `s`: none may be left without a handle */
 	for (unsigned i = 0; i < N; i++)
 		share_cancel(s.operations[i]);
@@ -303,5 +387,6 @@ void script_run(share_client *c, const uint8_t *calls, size_t n)
 		share_unwatch(s.watches[i]);
 		share_pool_close(s.pools[i]);
 	}
+	share_event_release(s.event);
 	share_host_stream_destroy(s.stream);
 }

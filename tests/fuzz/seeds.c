@@ -21,6 +21,11 @@
 #define PLACEHOLDER 0xee
 #define PEER        77
 
+/* As fuzz_client has them. A member's page is the same for all. */
+#define CONTROL_PAGE         6
+#define DOORBELL             7
+#define CHANNEL_PAGE(member) ((uint8_t)(16 + (member) % 16))
+
 struct recording {
 	unsigned char bytes[RECORD_MAX];
 	size_t size;
@@ -154,6 +159,20 @@ static void received_of_peer(struct wire_message *m, uint8_t *kinds, size_t n_fd
 	received(&to_client_of_peer, packet, wire_encode(m, packet, sizeof(packet)), kinds, n_fds);
 }
 
+static void kinds_of_members(const struct wire_channel_members *m, uint8_t *kinds)
+{
+	struct wire_member member;
+
+	for (size_t at = 0; at < m->members.size; at += sizeof(member)) {
+		memcpy(&member, (const unsigned char *)m->members.data + at, sizeof(member));
+		if (!(member.flags & WIRE_MEMBER_NEW))
+			continue;
+		*kinds++ = CHANNEL_PAGE(member.member);
+		*kinds++ = 2;
+		*kinds++ = DOORBELL;
+	}
+}
+
 int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait)
 {
 	int r = __real_packet_receive(socket, data, size, fds, wait);
@@ -164,9 +183,17 @@ int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *
 	if (r != 0)
 		return r;
 	expect(wire_decode(&m, WIRE_TO_CLIENT, data, *size, fds->n) == 0);
-	segment = m.type == WIRE_GRANT && m.grant.flags & WIRE_GRANT_SEGMENT;
-	for (size_t i = segment; i < fds->n; i++)
-		kinds[i] = (uint8_t)(1 + (i - segment) % 2);
+	if (m.type == WIRE_CHANNEL) {
+		kinds[0] = CHANNEL_PAGE(m.channel.member);
+		kinds[1] = CONTROL_PAGE;
+		kinds[2] = DOORBELL;
+	} else if (m.type == WIRE_CHANNEL_MEMBERS) {
+		kinds_of_members(&m.channel_members, kinds);
+	} else if (m.type != WIRE_RECIPE) {
+		segment = m.type == WIRE_GRANT && m.grant.flags & WIRE_GRANT_SEGMENT;
+		for (size_t i = segment; i < fds->n; i++)
+			kinds[i] = (uint8_t)(1 + (i - segment) % 2);
+	}
 	received(&to_client, data, *size, kinds, fds->n);
 	received_of_peer(&m, kinds, fds->n);
 	return 0;
@@ -317,6 +344,7 @@ static void record(const char *directory, const char *name, const uint8_t *calls
 }
 
 #define C(call, which) SCRIPT(SCRIPT_##call, which)
+#define M(call, which) SCRIPT(SCRIPT_MORE, 0), SCRIPT(MORE_##call, which)
 #define SEED(name, ...)                                       \
 	record(argv[1], name, (const uint8_t[]){__VA_ARGS__}, \
 	       sizeof((const uint8_t[]){__VA_ARGS__}))
@@ -327,7 +355,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
 		return 2;
 	}
-	SEED("ping", C(PING, 0), C(DISPATCH, 0), C(GET_FD, 0), C(DISPATCH, 0));
+	SEED("ping", C(PING, 0), C(DISPATCH, 0), M(GET_FD, 0), C(DISPATCH, 0), M(ADMIN, 0),
+	     M(ADMIN, 1), M(ADMIN, 7), C(PING, 0));
 	SEED("alloc", C(POOL_OPEN, 0), C(ALLOC, 0), C(TOUCH, 0), C(ALLOC, 0), C(RELEASE, 0),
 	     C(ALLOC, 0), C(RELEASE, 1), C(RELEASE, 2), C(POOL_CLOSE, 0));
 	SEED("pools", C(POOL_CREATE, 1), C(POOL_CREATE, 2), C(POOL_CREATE, 1), C(ALLOC, 1),
@@ -367,6 +396,35 @@ int main(int argc, char **argv)
 	     C(ALLOC, 0), C(RELEASE, 5), C(EXPORT, 2), C(IMPORT, 2), C(RELEASE, 6));
 	SEED("fences", C(STREAM, 0), C(FENCE, 6), C(FENCE, 2), C(FENCE, 4), C(FENCE, 7),
 	     C(FENCE, 3), C(FENCE, 2), C(STREAM, 1), C(FENCE, 0), C(FENCE, 4));
+	SEED("try", C(POOL_OPEN, 0), M(CACHE, 0), M(TRY, 0), M(COPY, 0), M(COPY, 7), C(ALLOC, 0),
+	     C(RELEASE, 1), M(TRY, 0), M(COPY, 1), C(RELEASE, 0), C(PUBLISH, 1), M(BUFFER_WATCH, 1),
+	     C(STATUS, 1), C(DISPATCH, 0));
+	SEED("events", M(EVENT, 0), M(EVENT, 3), M(EVENT, 2), M(EVENT, 1), M(EVENT, 4), M(EVENT, 5),
+	     M(EVENT, 6), C(PING, 0));
+	SEED("broadcast", C(POOL_OPEN, 0), M(CHANNEL_OPEN, 0), M(CHANNEL_OPEN, 1), C(ALLOC, 0),
+	     M(SEND, 0), M(RECV, 0), M(RETAIN, 0), M(ACK, 0), M(SEND_MANY, 0), M(RECV_MANY, 2),
+	     M(ACK_MANY, 2), M(CHANNEL_LOOK, 0), M(CHANNEL_LOOK, 1), M(GIVE, 0), M(TRY_RECV, 4),
+	     M(CHANNEL_CLOSE, 0), M(TRY_ACK, 4), M(RECV, 5), M(CHANNEL_CLOSE, 1));
+	SEED("broadcast-full", C(POOL_OPEN, 0), M(CHANNEL_OPEN, 0), M(CHANNEL_OPEN, 1), C(ALLOC, 0),
+	     M(SEND, 0), M(SEND, 0), M(SEND, 0), M(SEND, 0), M(RECV, 0), M(SEND, 7),
+	     M(CHANNEL_CLOSE, 1), M(FLUSH, 0), M(ACK, 0), M(RECV, 1), M(CHANNEL_OPEN, 1),
+	     M(SEND, 0), M(RECV, 1));
+	SEED("queue", C(POOL_OPEN, 0), M(CHANNEL_OPEN, 2), C(ALLOC, 0), M(SEND, 0), M(SEND, 0),
+	     M(CHANNEL_OPEN, 3), M(RECV, 0), M(CHANNEL_CLOSE, 3), M(CHANNEL_OPEN, 3), M(RECV, 1),
+	     M(RECV, 2), M(FLUSH, 0), M(ACK, 0), M(ACK, 1), M(ACK, 2), M(TAKE_BACK, 3),
+	     M(FLUSH, 0));
+	SEED("drops", C(POOL_OPEN, 0), M(CHANNEL_OPEN, 4), M(CHANNEL_OPEN, 5), C(ALLOC, 0),
+	     M(SEND, 0), M(SEND, 0), M(SEND, 0), M(RECV, 0), M(SEND, 0), M(SEND, 0), M(SEND, 0),
+	     M(RECV, 1), M(RECV, 2), M(ACK, 0), M(CHANNEL_LOOK, 4));
+	SEED("service", C(POOL_OPEN, 0), M(SERVICE_OPEN, 1), M(SERVICE_OPEN, 0), C(ALLOC, 0),
+	     M(CALL_START, 0), M(NEXT_REQUEST, 1), M(SERVICE_LOOK, 1), M(REPLY, 1),
+	     M(CALL_FINISH, 0), C(ALLOC, 0), M(CALL_START, 1), M(CALL_CANCEL, 1),
+	     M(NEXT_REQUEST, 2), M(ACK, 2), M(CALL, 3), M(SERVICE_LOOK, 0), M(SERVICE_CLOSE, 1),
+	     M(SERVICE_CLOSE, 0));
+	SEED("service-left", C(POOL_OPEN, 0), M(SERVICE_OPEN, 0), M(CALL_START, 1),
+	     M(SERVICE_OPEN, 1), M(NEXT_REQUEST, 3), M(SERVICE_CLOSE, 1), M(CALL_FINISH, 1),
+	     M(ACK, 3), M(SERVICE_OPEN, 1), M(CALL_START, 2), M(NEXT_REQUEST, 1), M(REPLY, 1),
+	     M(SERVICE_CLOSE, 0));
 	play_channel(true);
 	write_seed(argv[1], "broker", "channel-closed", 1 << 6, NULL, &to_broker);
 	play_channel(false);
