@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A broker that means harm: the real one, with somebody in between who changes its grants. The
- * library notices, and no program gets a buffer that is less than what it has asked for.
+ * A broker that means harm: the real one, with somebody in between who changes its grants, and what
+ * it says of channels. The library notices: no program gets a buffer that is less than what it has
+ * asked for, and nothing is looked for beyond the pages of a channel.
  */
 
 #include <poll.h>
@@ -13,17 +14,30 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
+#include "wire/channel_page.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
 
 TestSuite(evil_broker, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
 
-/* What is done to each grant of a buffer. */
+/* What is done to each grant of a buffer, and to each channel. */
 struct evil {
 	char path[108];
 	void (*spoil)(struct wire_grant *m);
+	bool moves_members;
 };
+
+/* To the first slot that there is not. */
+static void move_member(struct wire_channel *m)
+{
+	struct channel_shape shape;
+
+	memcpy(&shape, m->shape.data, sizeof(shape));
+	m->slot = shape.producers > shape.consumers ? shape.producers : shape.consumers;
+}
 
 static int open_socket(void)
 {
@@ -54,8 +68,11 @@ static bool pass_on(int from, int to, const struct evil *evil)
 	if (packet_receive(from, packet, &size, &fds, true) < 0)
 		return false;
 	if (evil && wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds.n) == 0 &&
-	    m.type == WIRE_GRANT && m.grant.buffer != 0) {
-		evil->spoil(&m.grant);
+	    ((m.type == WIRE_GRANT && m.grant.buffer != 0) || m.type == WIRE_CHANNEL)) {
+		if (m.type == WIRE_GRANT)
+			evil->spoil(&m.grant);
+		else if (evil->moves_members)
+			move_member(&m.channel);
 		size = wire_encode(&m, changed, sizeof(changed));
 		data = changed;
 	}
@@ -165,7 +182,7 @@ static void expect_no_buffer(int r)
 
 Test(evil_broker, one_that_changes_nothing_serves)
 {
-	struct evil evil;
+	struct evil evil = {.moves_members = false};
 	share_client *c;
 	struct child *child = start_evil(&evil, change_nothing, &c);
 	share_pool *p = open_pool(c);
@@ -180,7 +197,7 @@ Test(evil_broker, one_that_changes_nothing_serves)
 Test(evil_broker, an_allocation_is_writable_and_as_large_as_it_was_asked_for_or_fails)
 {
 	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
-		struct evil evil;
+		struct evil evil = {.moves_members = false};
 		share_client *c;
 		struct child *child = start_evil(&evil, spoils[i], &c);
 		share_pool *p = open_pool(c);
@@ -206,7 +223,7 @@ Test(evil_broker, so_is_what_is_looked_up_for_writing_or_imported)
 	check_ok(share_publish(b, "name", NULL));
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		for (int import = 0; import < 2; import++) {
-			struct evil evil;
+			struct evil evil = {.moves_members = false};
 			share_client *c;
 			struct child *child = start_evil(&evil, modes[i], &c);
 
@@ -221,4 +238,20 @@ Test(evil_broker, so_is_what_is_looked_up_for_writing_or_imported)
 	check_ok(share_release(b, NULL));
 	share_pool_close(p);
 	share_disconnect(honest);
+}
+
+/* What a member writes and reads is where its slot is. */
+Test(evil_broker, a_member_beyond_the_pages_of_a_channel_is_none)
+{
+	for (int role = SHARE_PRODUCER; role <= SHARE_CONSUMER; role++) {
+		struct evil evil = {.moves_members = true};
+		share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+		share_channel *ch;
+		share_client *c;
+		struct child *child = start_evil(&evil, change_nothing, &c);
+
+		options.producers = options.consumers = 2;
+		check_error(share_channel_open(c, "c", role, &options, &ch), SHARE_EPROTO);
+		end_evil(child, &evil, c);
+	}
 }
