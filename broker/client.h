@@ -82,8 +82,9 @@ struct client {
 
 	TAILQ_ENTRY(client) ending; /* in the broker, while ENDING */
 	struct holdings holds;
-	struct holdings held; /* when its connection ended */
-	bool quarantine_told; /* to the log */
+	struct holdings held;   /* when its connection ended */
+	bool quarantine_told;   /* to the log */
+	struct log_rate hidden; /* what was answered as if it were not there */
 	LIST_HEAD(, lease) leases;
 	LIST_HEAD(, stake) stakes; /* the same, by pool */
 	LIST_HEAD(, open_pool) pools;

@@ -22,6 +22,7 @@
 #include "broker/broker.h"
 #include "broker/client.h"
 #include "broker/configure.h"
+#include "broker/name.h"
 #include "broker/pool.h"
 
 /* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */
@@ -191,6 +192,7 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	}
 	change_pools(b, lists);
 	accounts_reconfigure(b->accounts);
+	names_access_changed(b);
 	config_free(file);
 	return 0;
 }

@@ -137,20 +137,34 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	return grant_send(client->broker, client, serial, &g, detail, detail_size);
 }
 
+/* Those who may not find it wait on: for them it is not there. */
 static void answer_waits(struct name *n)
 {
 	char detail[1024];
+	struct wait *w, *next;
 
-	while (!TAILQ_EMPTY(&n->waits)) {
-		struct wait *w = TAILQ_FIRST(&n->waits);
+	for (w = TAILQ_FIRST(&n->waits); w; w = next) {
 		struct client *client = w->client;
 		uint32_t serial = w->serial;
-		int r = answer(n, client, serial, w->mode, detail, sizeof(detail));
+		int r;
 
+		next = TAILQ_NEXT(w, of_name);
+		if (!name_may(n, client, RIGHT_READ))
+			continue;
+		r = answer(n, client, serial, w->mode, detail, sizeof(detail));
 		wait_free(w);
 		if (r != 0)
 			request_reply_error(client, serial, r, detail);
 	}
+}
+
+void names_access_changed(struct broker *b)
+{
+	struct name *n;
+
+	RB_FOREACH(n, name_tree, &b->names)
+	if (n->buffer)
+		answer_waits(n);
 }
 
 /* The buffer and everything that came with it; the node stays. */
@@ -191,15 +205,23 @@ static bool may_publish(const struct name *n, const struct publication *p)
 static int may_replace(const struct name *n, const struct publication *p, char *detail,
 		       size_t detail_size)
 {
-	if (p->expected && (!n->buffer || n->version != p->expected)) {
+	bool seen = n->buffer && name_may(n, p->client, RIGHT_READ);
+	uint64_t version = seen ? n->version : 0;
+
+	if (p->expected && version != p->expected) {
 		snprintf(detail, detail_size, "'%s' is at version %" PRIu64 ", not %" PRIu64,
-			 n->text, n->buffer ? n->version : 0, p->expected);
+			 n->text, version, p->expected);
 		return SHARE_EBUSY;
 	}
 	if (!n->buffer)
 		return 0;
+	/* who may publish it learns that much */
 	if (!may_publish(n, p)) {
-		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
+		if (seen)
+			snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text,
+				 (unsigned)n->uid);
+		else
+			snprintf(detail, detail_size, "'%s' is taken, by another user", n->text);
 		return SHARE_EACCES;
 	}
 	if (p->flags & SHARE_PUBLISH_EXCLUSIVE) {
@@ -286,18 +308,35 @@ void name_unpublish(struct broker *b, struct name *n)
 	free_if_unused(b, n);
 }
 
+static int absent(const void *text, size_t size, char *detail, size_t detail_size)
+{
+	snprintf(detail, detail_size, "nothing is published as '%.*s', or this user may not use it",
+		 (int)size, (const char *)text);
+	return SHARE_ENOENT;
+}
+
+/* As if it were not there; the log has why. */
+static void hide(const struct name *n, struct client *client)
+{
+	char why[SHARE_NAME_MAX * 2 + 128];
+
+	snprintf(why, sizeof(why), "user %u may not use '%s', which is published in pool '%s'",
+		 (unsigned)client->peer.uid, n->text, buffer_pool(n->buffer)->name);
+	log_refusal(&client->hidden, client->peer.uid, why);
+}
+
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
 		      char *detail, size_t detail_size)
 {
 	struct name *n = find(b, text, size);
 
-	if (!n || !n->buffer ||
-	    (!name_may(n, client, RIGHT_READ) && !name_may(n, client, RIGHT_MANAGE))) {
-		snprintf(detail, detail_size, "nothing is published as '%.*s'", (int)size,
-			 (const char *)text);
-		return SHARE_ENOENT;
-	}
+	if (!n || !n->buffer)
+		return absent(text, size, detail, detail_size);
 	if (!name_may(n, client, RIGHT_MANAGE)) {
+		if (!name_may(n, client, RIGHT_READ)) {
+			hide(n, client);
+			return absent(text, size, detail, detail_size);
+		}
 		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
 		return SHARE_EACCES;
 	}
@@ -322,13 +361,12 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	struct wait *w;
 	int r;
 
-	if (n && n->buffer)
+	if (n && n->buffer && name_may(n, client, RIGHT_READ))
 		return answer(n, client, serial, mode, detail, detail_size);
-	if (timeout == 0) {
-		snprintf(detail, detail_size, "nothing is published as '%.*s'", (int)size,
-			 (const char *)text);
-		return SHARE_ENOENT;
-	}
+	if (n && n->buffer)
+		hide(n, client);
+	if (timeout == 0)
+		return absent(text, size, detail, detail_size);
 	n = find_or_add(b, text, size);
 	if (!n)
 		return out_of_memory(detail, detail_size);

@@ -71,6 +71,8 @@ bool name_may(const struct name *n, const struct client *client, enum access_rig
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
 
+/* The configuration is new: who waits for a name may be somebody who finds it now. */
+void names_access_changed(struct broker *b);
 /* A look-up waits no more. */
 void name_wait_over(struct wait *w);
 

@@ -134,6 +134,12 @@ static void wake_rest_later(struct broker *b)
 		broker_set_timer(b, b->waker, &at_once);
 }
 
+void request_go_on_later(struct request *r)
+{
+	request_park(r, &r->broker->woken);
+	wake_rest_later(r->broker);
+}
+
 void park_on_waker(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;

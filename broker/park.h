@@ -29,6 +29,9 @@ struct park_id {
 /* The handler that calls this has not answered and returns. */
 void request_park(struct request *r, struct park_list *list);
 
+/* The same for one that waits for nothing, but is long: it goes on in a later turn of the loop. */
+void request_go_on_later(struct request *r);
+
 /* All that are in the list now are handled again, the first of them at once, many over some turns
  * of the loop; they may park once more. */
 void park_wake(struct broker *b, struct park_list *list);

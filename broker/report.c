@@ -208,6 +208,17 @@ static bool look_at_devices(struct request *r)
 	return false;
 }
 
+/* In a later turn, as if that had been asked for. */
+static void go_on(struct request *r, const struct wire_bytes *cursor)
+{
+	struct wire_message m = *r->m;
+	struct request later = *r;
+
+	m.query.cursor = *cursor;
+	later.m = &m;
+	request_go_on_later(&later);
+}
+
 void handle_query(struct request *r)
 {
 	const struct wire_bytes *what = &r->m->query.what;
@@ -218,6 +229,7 @@ void handle_query(struct request *r)
 	p.enough = REPORT_ROWS_ENOUGH;
 	p.size = p.cursor_size = 0;
 	p.failed = false;
+	p.passed_over = (struct wire_bytes){0};
 	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {
 		if (strlen(reports[i].what) != what->size ||
 		    memcmp(reports[i].what, what->data, what->size) != 0)
@@ -227,6 +239,10 @@ void handle_query(struct request *r)
 		reports[i].report(&p);
 		if (p.failed) {
 			request_fail_memory(r);
+			return;
+		}
+		if (p.passed_over.size > 0) {
+			go_on(r, &p.passed_over);
 			return;
 		}
 		m.report.cursor = (struct wire_bytes){p.cursor, (uint32_t)p.cursor_size};

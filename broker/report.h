@@ -24,6 +24,7 @@ struct page {
 	size_t enough; /* bytes, beyond which another page begins */
 	char cursor[512];
 	size_t cursor_size;
+	struct wire_bytes passed_over; /* up to there nothing was shown: to be gone on with */
 	bool failed; /* no memory for a row: better no page than one with a hole */
 	char rows[REPORT_ROWS_MAX + 1];
 };

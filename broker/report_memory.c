@@ -136,39 +136,43 @@ void report_buffers(struct page *p)
 	}
 }
 
+static json_t *describe_name(const struct name *n)
+{
+	return json_pack("{s:o, s:I, s:o, s:I, s:o, s:I, s:s, s:b}", "name",
+			 json_stringn(n->text, n->size), "version", report_integer(n->version),
+			 "buffer", report_identifier(buffer_id(n->buffer)), "size",
+			 report_integer(n->buffer->size), "pool",
+			 report_text(buffer_pool(n->buffer)->name), "uid", report_integer(n->uid),
+			 "mode", n->mode == SHARE_RDWR ? "rw" : "ro", "persistent", n->persistent);
+}
+
+/* A cursor is the last name shown; an empty one starts at the prefix. Where names were passed over
+ * that are not for who asks, none of them is told: the broker goes on from there by itself. */
 void report_names(struct page *p)
 {
 	const struct wire_bytes *cursor = &p->r->m->query.cursor, *prefix = PREFIX_OF(p->r);
-	struct name *n, *last = NULL;
+	const struct name *n, *last = NULL, *shown = NULL;
 	int scanned = 0;
 
-	/* a cursor is the last name seen; an empty one starts at the prefix */
 	n = cursor->size ? name_next(p->r->broker, cursor->data, cursor->size, false)
 			 : name_next(p->r->broker, prefix->data, prefix->size, true);
 	for (; n; n = name_next(p->r->broker, n->text, n->size, false)) {
-		bool full = ++scanned > REPORT_SCANNED_MAX;
-
 		if (n->size < prefix->size || memcmp(n->text, prefix->data, prefix->size) != 0)
 			return;
-		if (!full && name_may(n, p->r->client, RIGHT_READ))
-			full = !report_add(
-			    p, json_pack("{s:o, s:I, s:o, s:I, s:o, s:I, s:s, s:b}", "name",
-					 json_stringn(n->text, n->size), "version",
-					 report_integer(n->version), "buffer",
-					 report_identifier(buffer_id(n->buffer)), "size",
-					 report_integer(n->buffer->size), "pool",
-					 report_text(buffer_pool(n->buffer)->name), "uid",
-					 report_integer(n->uid), "mode",
-					 n->mode == SHARE_RDWR ? "rw" : "ro", "persistent",
-					 n->persistent));
-		if (full) {
-			if (last) {
-				memcpy(p->cursor, last->text, last->size);
-				p->cursor_size = last->size;
-			}
-			return;
+		if (++scanned > REPORT_SCANNED_MAX)
+			break;
+		if (name_may(n, p->r->client, RIGHT_READ)) {
+			if (!report_add(p, describe_name(n)))
+				break;
+			shown = n;
 		}
 		last = n;
+	}
+	if (n && shown) {
+		memcpy(p->cursor, shown->text, shown->size);
+		p->cursor_size = shown->size;
+	} else if (n && last) {
+		p->passed_over = (struct wire_bytes){last->text, (uint32_t)last->size};
 	}
 }
 

@@ -16,6 +16,8 @@
 #include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/fence.h"
+#include "broker/log.h"
+#include "broker/pool.h"
 #include "broker/request.h"
 #include "broker/text.h"
 
@@ -203,6 +205,38 @@ void request_fail_foreign_name(struct request *r, int error, const char *what,
 		     "broker's configuration; \"uid/%u/\" is this user's)",
 		     (unsigned)r->client->peer.uid, what, (int)name->size, (const char *)name->data,
 		     (unsigned)r->client->peer.uid);
+}
+
+void request_fail_absent(struct request *r, const char *what, const struct wire_bytes *name)
+{
+	request_fail(r, SHARE_ENOENT, "there is no %s '%.*s', or this user may not use it", what,
+		     (int)name->size, (const char *)name->data);
+}
+
+void request_hide(const struct request *r, const char *format, ...)
+{
+	char why[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	log_refusal(&r->client->hidden, r->client->peer.uid, why);
+}
+
+struct pool *request_pool(struct request *r, const struct wire_bytes *name)
+{
+	struct pool *p = pool_find(r->broker, name->data, name->size);
+	char detail[1024];
+
+	if (p && pool_may(p, r->client, RIGHT_READ))
+		return p;
+	if (p) {
+		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
+		request_hide(r, "%s", detail);
+	}
+	request_fail_absent(r, "pool", name);
+	return NULL;
 }
 
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,

@@ -122,6 +122,17 @@ bool request_may_name(const struct request *r, enum access_right right,
 		      const struct wire_bytes *name);
 void request_fail_foreign_name(struct request *r, int error, const char *what,
 			       const struct wire_bytes *name);
+/* The answer to who asks for a thing that is not there, and the same for one that is not for this
+ * user: SHARE_ENOENT, and nothing that would tell which of the two it is. */
+void request_fail_absent(struct request *r, const char *what, const struct wire_bytes *name);
+/* It is the latter, and @why stands in the log: who is let in by mistake has to be told by
+ * somebody.
+ */
+void request_hide(const struct request *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The pool of that name, if it is there for this user. NULL when answered. */
+struct pool;
+struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 /* Who opens something that is there asks for an option that it does not have: "depth of channel
  * 'left' is 64, not 128", and what to do about it. */
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,

@@ -292,17 +292,12 @@ void handle_channel_abandon(struct request *r)
 /* ------------------------------------------------------------------------------------------- */
 /* What messages lie in                                                                        */
 
-/* Whoever may use that pool, and so can have a buffer of it, is told which it is. */
 static void fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
 {
-	char which[SHARE_NAME_MAX + 16] = "another pool";
-
-	if (pool_may(p, r->client, RIGHT_READ))
-		snprintf(which, sizeof(which), "pool '%s'", p->name);
 	request_fail(r, SHARE_EINVAL,
-		     "the buffer is of %s, and channel '%s' is of pool '%s': allocate what goes "
-		     "through it there, or open a channel of the buffer's pool",
-		     which, ch->name, ch->pool->name);
+		     "the buffer is of pool '%s', and channel '%s' is of pool '%s': allocate what "
+		     "goes through it there, or open a channel of the buffer's pool",
+		     p->name, ch->name, ch->pool->name);
 }
 
 /* Access that was taken away is not had through a channel that was opened before. */
@@ -329,7 +324,8 @@ void handle_channel_segment(struct request *r)
 	if (!member)
 		return;
 	s = segment_find(r->broker, m->segment);
-	if (!s || s->state != SEGMENT_ACTIVE) {
+	if (!s || s->state != SEGMENT_ACTIVE ||
+	    (s->pool != member->channel->pool && !pool_may(s->pool, r->client, RIGHT_READ))) {
 		request_fail(r, SHARE_ENOENT, "there is no segment %" PRIx64, m->segment);
 		return;
 	}

@@ -209,7 +209,8 @@ static void join(struct request *r, struct channel *ch)
 		      3);
 }
 
-static void make(struct request *r)
+/* @hidden: there is one, that is not for this user. */
+static void make(struct request *r, const struct channel *hidden)
 {
 	const struct wire_channel_open *m = &r->m->channel_open;
 	const struct wire_bytes *name =
@@ -220,8 +221,7 @@ static void make(struct request *r)
 	int e;
 
 	if (m->flags & SHARE_CHANNEL_EXISTING) {
-		request_fail(r, SHARE_ENOENT, "there is no channel '%.*s'", (int)m->name.size,
-			     (const char *)m->name.data);
+		request_fail_absent(r, "channel", &m->name);
 		return;
 	}
 	/* as with SHARE_CHANNEL_EXISTING: who may not make it can wait for who may */
@@ -232,15 +232,16 @@ static void make(struct request *r)
 	choose_shape(m, &shape);
 	if (!request_name(r, name) || !check_shape(r, &shape))
 		return;
-	p = pool_find(r->broker, name->data, name->size);
-	if (!p) {
-		request_fail(r, SHARE_ENOENT,
-			     "there is no pool '%.*s': whoever needs it first has to create it",
-			     (int)name->size, (const char *)name->data);
+	p = request_pool(r, name);
+	if (!p || !check_pool(r, p))
+		return;
+	/* who may make it learns that much */
+	if (hidden) {
+		request_fail(r, SHARE_EEXIST,
+			     "'%s' is taken, by a channel that this user may not use",
+			     hidden->name);
 		return;
 	}
-	if (!check_pool(r, p))
-		return;
 	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape,
 			m->flags & WIRE_CHANNEL_SERVICE, &ch);
 	if (e < 0)
@@ -269,8 +270,12 @@ void handle_channel_open(struct request *r)
 		return;
 	}
 	ch = channel_find(r->broker, m->name.data, m->name.size);
-	if (!ch)
-		make(r);
+	if (ch && !channel_may(ch, r->client, RIGHT_READ)) {
+		request_hide(r, "user %u may not use channel '%s', which is in pool '%s'",
+			     (unsigned)r->client->peer.uid, ch->name, ch->pool->name);
+		make(r, ch);
+	} else if (!ch)
+		make(r, NULL);
 	else if (check_pool(r, ch->pool) && check_same(r, ch))
 		join(r, ch);
 }

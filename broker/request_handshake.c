@@ -85,6 +85,15 @@ void handle_bye(struct request *r)
 	client_goodbye(r->client, r->m->serial);
 }
 
+/* Or it is nobody's whom this user has anything to do with. */
+static void fail_unknown(struct request *r)
+{
+	request_fail(
+	    r, SHARE_ESTALE,
+	    "there is no such timeline, its owner has ended too long ago to know how, or is "
+	    "a process of another user that shares no pool with this one");
+}
+
 /*
  * Whose owner has ended: a client that said goodbye had finished its streams, so everything on its
  * page was reached; one that died may have left things that never will be.
@@ -102,9 +111,7 @@ static void fail_ended(struct request *r, uint64_t page)
 		}
 	}
 	if (page == 0 || page > b->last_page || page <= b->forgotten_page)
-		request_fail(r, SHARE_ESTALE,
-			     "there is no such timeline, or its owner has ended "
-			     "too long ago to know how");
+		fail_unknown(r);
 	else
 		request_fail(r, SHARE_ENOENT, "the fence's owner has finished and said goodbye");
 }
@@ -122,9 +129,11 @@ void handle_timeline(struct request *r)
 		    c->state < CLIENT_READY)
 			continue;
 		if (!client_may_ask(r->client, c)) {
-			request_fail(r, SHARE_EACCES,
-				     "the fence is of another user's process, which shares no pool "
-				     "with this one");
+			request_hide(r,
+				     "the fence is of a process of user %u, which shares no pool "
+				     "with this one",
+				     (unsigned)c->peer.uid);
+			fail_unknown(r);
 			return;
 		}
 		m.timeline_page.page = page;

@@ -44,18 +44,13 @@ static void reply_pool(struct request *r, struct pool *p)
 	request_reply(r, &m, NULL, 0);
 }
 
-/* A pool that is there, for who may use it and what it may be asked for. */
+/* A pool that is there for this user, and what it may be asked for. */
 static void open_existing(struct request *r, struct pool *p,
 			  bool (*check)(struct request *r, struct pool *p))
 {
 	char detail[1024];
 	int e;
 
-	if (!pool_may(p, r->client, RIGHT_READ)) {
-		e = pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
-		request_fail(r, e, "%s", detail);
-		return;
-	}
 	e = pool_resolve(r->broker, p, detail, sizeof(detail));
 	if (e == POOL_LATER)
 		request_park(r, &r->broker->devices.waits);
@@ -72,13 +67,9 @@ void handle_pool_open(struct request *r)
 
 	if (!request_name(r, name))
 		return;
-	p = pool_find(r->broker, name->data, name->size);
+	p = request_pool(r, name);
 	if (p)
 		open_existing(r, p, NULL);
-	else
-		request_fail(r, SHARE_ENOENT,
-			     "there is no pool '%.*s': whoever needs it first has to create it",
-			     (int)name->size, (const char *)name->data);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -254,6 +245,7 @@ void handle_pool_create(struct request *r)
 	struct pool_config config = POOL_CONFIG_INIT;
 	struct pool *p;
 	char kind[32];
+	bool seen;
 
 	if (!request_name(r, &m->name))
 		return;
@@ -262,16 +254,19 @@ void handle_pool_create(struct request *r)
 		return;
 	}
 	p = pool_find(r->broker, m->name.data, m->name.size);
-	if (p && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
+	seen = p && pool_may(p, r->client, RIGHT_READ);
+	if (seen && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
 		open_existing(r, p, check_same);
 		return;
 	}
+	/* who may not create is not told whether there is one that is not for this user */
 	if (!client_may(r->client, RIGHT_CREATE, &(struct access_object){.kind = OBJECT_POOL})) {
 		request_fail(r, SHARE_EACCES,
 			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
 			     "broker's configuration says who may",
-			     p ? "" : "there is no pool '", p ? 0 : (int)m->name.size,
-			     (const char *)m->name.data, p ? "" : "', and ",
+			     seen ? "" : "there is no pool '", seen ? 0 : (int)m->name.size,
+			     (const char *)m->name.data,
+			     seen ? "" : "' that this user may use, and ",
 			     (unsigned)r->client->peer.uid);
 		return;
 	}
@@ -281,8 +276,9 @@ void handle_pool_create(struct request *r)
 	}
 	if (p) {
 		request_fail(r, SHARE_EEXIST,
-			     "there is a pool '%s' already (share_pool_open() opens it, "
-			     "SHARE_POOL_OPEN_OR_CREATE does either)",
+			     seen ? "there is a pool '%s' already (share_pool_open() opens it, "
+				    "SHARE_POOL_OPEN_OR_CREATE does either)"
+				  : "'%s' is taken, by a pool that this user may not use",
 			     p->name);
 		return;
 	}
@@ -308,18 +304,16 @@ void handle_pool_destroy(struct request *r)
 	const struct wire_bytes *name = &r->m->pool_destroy.name;
 	char detail[1024];
 	struct pool *p;
+	int e;
 
 	if (!request_name(r, name))
 		return;
 	p = pool_find(r->broker, name->data, name->size);
-	if (!p || (!pool_may(p, r->client, RIGHT_READ) && !pool_may(p, r->client, RIGHT_MANAGE))) {
-		request_fail(r, SHARE_ENOENT, "there is no pool '%.*s'", (int)name->size,
-			     (const char *)name->data);
-		return;
-	}
-	if (!pool_may(p, r->client, RIGHT_MANAGE)) {
-		pool_refuse(p, r->client, RIGHT_MANAGE, detail, sizeof(detail));
-		request_fail(r, SHARE_EACCES, "%s", detail);
+	if (!p || !pool_may(p, r->client, RIGHT_MANAGE)) {
+		if (!request_pool(r, name))
+			return;
+		e = pool_refuse(p, r->client, RIGHT_MANAGE, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
 		return;
 	}
 	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,

@@ -66,16 +66,25 @@ void handle_export(struct request *r)
 	request_reply(r, &reply, NULL, 0);
 }
 
+/* Of a buffer in a pool that this user may use, or of one's own. */
 static struct token *find(struct request *r, const struct wire_bytes *bytes)
 {
 	struct token *t = NULL;
+	char detail[1024];
+	struct pool *p;
 
 	if (bytes->size == TOKEN_SIZE)
 		t = token_find(r->broker, bytes->data);
+	p = t ? buffer_pool(t->buffer) : NULL;
+	if (t && !token_is_for(t, r->client) && !pool_may(p, r->client, RIGHT_READ)) {
+		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
+		request_hide(r, "a token does not replace access: %s", detail);
+		t = NULL;
+	}
 	if (!t)
 		request_fail(r, SHARE_ENOENT,
-			     "there is no such token: it was used up, revoked, has timed out, or "
-			     "its maker is gone");
+			     "there is no such token: it was used up, revoked, has timed out, its "
+			     "maker is gone, or this user may not use its pool");
 	return t;
 }
 

@@ -216,7 +216,8 @@ static void print_timelines(FILE *out)
 	    "One GRANT has at most %d fences and brings at most %d pages. The page of any other "
 	    "fence in it the client asks for with TIMELINE, unless it has it already. It may ask "
 	    "for pages of its own user, those it has been told of, and those of clients that have "
-	    "a pool open which it has open itself; administrators for all (else SHARE_EACCES).\n\n",
+	    "a pool open which it has open itself; administrators for all (else SHARE_ESTALE, as "
+	    "for a page that never was).\n\n",
 	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
 	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
 	    offsetof(struct timeline_slot, by_gpu), offsetof(struct timeline_slot, reserved),

@@ -132,10 +132,11 @@ typedef struct share_channel_options {
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_channel_close()
  * @retval SHARE_EBUSY   there are as many of that role as there may be
- * @retval SHARE_EACCES  the pool is not for this user, or not for writing
- * @retval SHARE_ENOENT  there is no such pool (whoever may come first has to make it, with
- *                       SHARE_POOL_OPEN_OR_CREATE), or no channel with SHARE_CHANNEL_EXISTING
- * @retval SHARE_EEXIST  it is there, and not what was asked for; or it is one of a service's
+ * @retval SHARE_EACCES  the pool is not for this user to write in
+ * @retval SHARE_ENOENT  there is no such pool for this user (whoever may come first has to make it,
+ *                       with SHARE_POOL_OPEN_OR_CREATE), or no channel with SHARE_CHANNEL_EXISTING
+ * @retval SHARE_EEXIST  it is there, and not what was asked for, or not for this user; or it is one
+ *                       of a service's
  * @retval SHARE_EQUOTA  as many channels as this user may have
  * @see share_service_open()
  *

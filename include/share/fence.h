@@ -103,8 +103,8 @@ int share_fence_record(share_client *c, void *stream, share_fence *out);
  * @param stream  NULL: the calling thread; else as for share_fence_record()
  * @retval SHARE_EOWNERDEAD  the owner died before it got there (known now, or while the caller
  *                           waited), or before this process first asked; nothing is enqueued
- * @retval SHARE_ESTALE      no such timeline, or its owner ended too long ago to know how
- * @retval SHARE_EACCES      it is of another user's process, which has no pool open that this one
+ * @retval SHARE_ESTALE      no such timeline, or its owner ended too long ago to know how, or it
+ *                           is of another user's process, which has no pool open that this one
  *                           has open, and did not come from the broker
  */
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream);

@@ -72,7 +72,7 @@ typedef struct share_service_options {
  * @retval SHARE_EEXIST  it is there, and not what was asked for; or there is a channel of that
  *                       name, which is no service's
  * @retval SHARE_EACCES  this user may not write in the pool
- * @retval SHARE_ENOENT  there is no such pool
+ * @retval SHARE_ENOENT  there is no such pool for this user
  * @retval SHARE_EQUOTA  as many channels as this user may have
  * @see share_channel_open()
  *

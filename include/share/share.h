@@ -217,8 +217,7 @@ int share_dispatch(share_client *c);
  * @param c     the connection
  * @param name  1 to SHARE_NAME_MAX bytes of UTF-8
  * @param out   the pool, to be given up with share_pool_close()
- * @retval SHARE_ENOENT  there is none of that name
- * @retval SHARE_EACCES  this user may not use it
+ * @retval SHARE_ENOENT  there is none of that name, or this user may not use it
  * @see share_pool_create()
  */
 int share_pool_open(share_client *c, const char *name, share_pool **out);
@@ -297,9 +296,8 @@ typedef struct share_pool_options {
  * @param name     1 to SHARE_NAME_MAX bytes of UTF-8
  * @param options  NULL: the defaults
  * @param out      the pool, to be given up with share_pool_close()
- * @retval SHARE_EEXIST   it is there, or is unlike what was asked for
- * @retval SHARE_EACCES   the configuration does not let this user create pools, or the pool that is
- *                        there is not for this user
+ * @retval SHARE_EEXIST   it is there, or is unlike what was asked for, or not for this user
+ * @retval SHARE_EACCES   the configuration does not let this user create pools, or of that name
  * @retval SHARE_EQUOTA   as many pools as this user may have
  * @retval SHARE_EINVAL   an option is at fault
  * @retval SHARE_ENODEV   no such device, or no driver
@@ -325,7 +323,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
  *
  * @param c     the connection
  * @param name  of the pool
- * @retval SHARE_ENOENT  there is none of that name
+ * @retval SHARE_ENOENT  there is none of that name, or this user may not use it
  * @retval SHARE_EACCES  this user may not: it takes the right "manage"
  */
 int share_pool_destroy(share_client *c, const char *name);
@@ -812,7 +810,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
  *
  * @param c     the connection
  * @param name  what to remove
- * @retval SHARE_ENOENT  it is not there
+ * @retval SHARE_ENOENT  it is not there, or not for this user
  * @retval SHARE_EACCES  another user has published it
  */
 int share_unpublish(share_client *c, const char *name);
@@ -828,8 +826,8 @@ int share_unpublish(share_client *c, const char *name);
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffer will be used
  * @param out         the buffer, to be given up with share_release()
- * @retval SHARE_ENOENT      it is not there, and the time limit was 0
- * @retval SHARE_ETIMEDOUT   it is still not there, or not finished
+ * @retval SHARE_ENOENT      it is not there, or not for this user, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT   it is still not there, not for this user, or not finished
  * @retval SHARE_EACCES      this user, or nobody, may use it so
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
@@ -1012,8 +1010,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
  * @param mode    SHARE_RDONLY or SHARE_RDWR; 0: whatever the token allows
  * @param stream  where the buffer will be used
  * @param out     the buffer, to be given up with share_release()
- * @retval SHARE_ENOENT      no such token (any more)
- * @retval SHARE_EACCES      the pool is not for this user, or the token does not allow that much
+ * @retval SHARE_ENOENT      no such token (any more), or the pool is not for this user
+ * @retval SHARE_EACCES      the token, or the pool, does not allow that much
  * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers as this user may have
@@ -1027,7 +1025,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
  *
  * @param c      the connection
  * @param token  the token
- * @retval SHARE_ENOENT  no such token (any more)
+ * @retval SHARE_ENOENT  no such token (any more), or its pool is not for this user
  * @retval SHARE_EACCES  another user made it
  * @see share_revoke_id()
  */

@@ -453,7 +453,7 @@ static void alice_loses_access(struct child *self, void *data)
 	check_error(share_pool_create(c, "alices", NULL, &(share_pool *){NULL}), SHARE_EACCES);
 	child_point(self, "holds");
 	check_error(share_alloc(p, 1, NULL, &v), SHARE_EACCES);
-	check_error(share_lookup(c, "alice", SHARE_RDONLY, 0, NULL, &v), SHARE_EACCES);
+	check_error(share_lookup(c, "alice", SHARE_RDONLY, 0, NULL, &v), SHARE_ENOENT);
 	check(strcmp(share_ptr(b), "alice's") == 0);
 	child_point(self, "is out");
 	check_ok(share_lookup(c, "alice", SHARE_RDONLY, 0, NULL, &v));
