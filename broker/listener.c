@@ -37,6 +37,7 @@ struct listener {
 	struct broker *broker;
 	struct event *readable;
 	struct event *back_off;
+	struct log_rate refusals;
 	int socket;
 	struct closing *closing; /* for the next one who connects */
 	int reserve;             /* given up to accept and refuse when there are no others */
@@ -165,11 +166,12 @@ static void on_back_off(evutil_socket_t fd, short what, void *data)
 /* No descriptor for a client: tell one, and leave the others in the backlog for a while. */
 static void refuse_one(struct listener *l)
 {
-	char why[128];
+	char why[128], line[160];
 	int fd;
 
 	snprintf(why, sizeof(why), "the broker has no descriptor left of %zu (RLIMIT_NOFILE)",
 		 l->broker->n_descriptors);
+	snprintf(line, sizeof(line), "a client was refused: %s", why);
 	l->reserve = fd_close(l->reserve);
 	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
@@ -182,7 +184,7 @@ static void refuse_one(struct listener *l)
 		}
 	}
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	log_warning("a client was refused: %s", why);
+	log_refusal(&l->refusals, LOG_UID_UNKNOWN, line);
 	back_off(l);
 }
 

@@ -8,9 +8,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -387,6 +389,50 @@ Test(hostile_poverty, a_broker_without_descriptors_serves_those_it_has_and_recov
 	check_ok(share_unpublish(witness, "name"));
 	check_ok(share_release(b, NULL));
 	share_pool_close(p);
+}
+
+/* The kernel's limit for the broker; those that it has stay. Returns what it was. */
+static rlim_t limit_descriptors(rlim_t n)
+{
+	struct rlimit limit;
+	rlim_t before;
+
+	check(prlimit(broker_pid(), RLIMIT_NOFILE, NULL, &limit) == 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = n;
+	check(prlimit(broker_pid(), RLIMIT_NOFILE, &limit, NULL) == 0);
+	return before;
+}
+
+/* The lowest number that would be its next descriptor. */
+static rlim_t next_descriptor(void)
+{
+	char path[64];
+	rlim_t n = 0;
+
+	do
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)broker_pid(), (int)n);
+	while (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 && ++n);
+	return n;
+}
+
+Test(hostile_poverty, who_finds_no_descriptor_left_is_told_and_fills_no_log)
+{
+	rlim_t before;
+	struct raw r;
+
+	/* whoever looked whether the broker is there has left no gap */
+	until(descriptors_count(broker_pid()) == broker_descriptors());
+	before = limit_descriptors(next_descriptor());
+	for (int i = 0; i < 3; i++) {
+		raw_connect(&r);
+		check_error(raw_farewell(&r), SHARE_EQUOTA);
+		raw_hang_up(&r);
+	}
+	check_eq(broker_said("a client was refused"), 1);
+	limit_descriptors(before);
+	raw_open(&r, "late one");
+	raw_close(&r);
 }
 
 /* ------------------------------------------------------------------------------------------- */
