@@ -15,7 +15,7 @@ struct pool;
 struct request;
 
 #define REPORT_ROWS_MAX    60000 /* bytes */
-#define REPORT_ROWS_ENOUGH 2048  /* so that a page takes no longer than other requests */
+#define REPORT_ROWS_ENOUGH 512   /* so that a page takes no longer than other requests */
 #define REPORT_SCANNED_MAX 4096  /* objects a page */
 
 struct page {
