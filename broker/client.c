@@ -241,10 +241,12 @@ refuse:
 
 void client_accept(struct broker *b, int socket, struct closing *closing)
 {
-	uint64_t begun = turns_begin(&b->turns);
+	uint64_t begun = turns_time();
 	struct account *account = come(b, socket, closing);
 
-	turns_count(&b->turns, account ? account_turns(account) : NULL, begun);
+	if (!account)
+		return;
+	turns_share(&b->turns, account_turns(account), begun);
 	account_unref(account);
 }
 

@@ -5,13 +5,19 @@
  * taken, by a live broker or by the remains of a dead one, and descriptors may run out. The lock
  * file decides the first without a race (the kernel drops the lock with its holder); a reserve
  * descriptor lets the second be told to whoever connects, instead of spinning on EMFILE.
+ *
+ * Whose connection it is shows only once it is accepted. So those who come have a turn together, as
+ * if they were one user: however many there are, each user is served in between. What they cost is
+ * counted for their own user as well.
  */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,6 +33,7 @@
 #include "broker/connection.h"
 #include "broker/listener.h"
 #include "broker/log.h"
+#include "broker/turns.h"
 #include "wire/fd.h"
 #include "wire/packet.h"
 
@@ -35,7 +42,8 @@
 
 struct listener {
 	struct broker *broker;
-	struct event *readable;
+	struct user_turns turns; /* of those who come */
+	struct turn turn;
 	struct event *back_off;
 	struct log_rate refusals;
 	int socket;
@@ -147,14 +155,13 @@ static void back_off(struct listener *l)
 {
 	struct timeval delay = {0, BACK_OFF_MS * 1000};
 
-	event_del(l->readable);
+	turn_await(&l->turn, 0);
 	broker_set_timer(l->broker, l->back_off, &delay);
 }
 
 void listener_resume(struct listener *l)
 {
-	if (event_add(l->readable, NULL) < 0)
-		back_off(l);
+	turn_await(&l->turn, EPOLLIN);
 }
 
 static void on_back_off(evutil_socket_t fd, short what, void *data)
@@ -198,18 +205,18 @@ static bool is_ready(struct listener *l)
 }
 
 /* One at a time, as whose turn it is is known only then. */
-static void on_readable(evutil_socket_t socket, short what, void *data)
+static void on_turn(struct turn *turn, uint32_t events)
 {
-	struct listener *l = data;
+	struct listener *l = (void *)((char *)turn - offsetof(struct listener, turn));
 	struct closing *closing = NULL;
 	int fd;
 
-	(void)what;
+	(void)events;
 	if (!is_ready(l)) {
 		back_off(l);
 		return;
 	}
-	fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
 		if (!packet_is_without_fds(fd)) {
 			closing = l->closing;
@@ -224,6 +231,7 @@ static void on_readable(evutil_socket_t socket, short what, void *data)
 int listener_new(struct broker *b, int socket, struct listener **out)
 {
 	struct listener *l = calloc(1, sizeof(*l));
+	int r;
 
 	if (!l) {
 		fd_close(socket);
@@ -233,11 +241,12 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 	l->socket = socket;
 	packet_refuse_fds(socket);
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	l->readable = event_new(b->base, socket, EV_READ | EV_PERSIST, on_readable, l);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
-	if (!l->readable || !l->back_off || event_add(l->readable, NULL) < 0) {
+	l->turn.serve = on_turn;
+	r = l->back_off ? turn_start(&b->turns, &l->turns, &l->turn, socket, EPOLLIN) : -ENOMEM;
+	if (r < 0) {
 		listener_free(l);
-		return -ENOMEM;
+		return r;
 	}
 	*out = l;
 	return 0;
@@ -247,8 +256,8 @@ void listener_free(struct listener *l)
 {
 	if (!l)
 		return;
-	if (l->readable)
-		event_free(l->readable);
+	turn_end(&l->turn);
+	user_turns_done(&l->turns);
 	if (l->back_off)
 		event_free(l->back_off);
 	/* some may have come, and said something, whom nobody has accepted */

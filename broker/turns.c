@@ -36,6 +36,11 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+uint64_t turns_time(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
 uint64_t turns_begin(struct turns *t)
 {
 	uint64_t begun = clock_ns(CLOCK_MONOTONIC);
@@ -63,6 +68,13 @@ static uint64_t limit_to_running(struct turns *t, uint64_t ns)
 	return ns < t->marked_ns - before ? ns : t->marked_ns - before;
 }
 
+static void pay(const struct turns *t, struct user_turns *u, uint64_t ns)
+{
+	if (u->served_ns < t->now_ns)
+		u->served_ns = t->now_ns;
+	u->served_ns += ns;
+}
+
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun)
 {
 	uint64_t ended = clock_ns(CLOCK_MONOTONIC), ns = ended - begun;
@@ -75,11 +87,15 @@ void turns_count(struct turns *t, struct user_turns *u, uint64_t begun)
 		mark(t);
 	else
 		t->since_mark_ns += ns;
-	if (!u)
-		return;
-	if (u->served_ns < t->now_ns)
-		u->served_ns = t->now_ns;
-	u->served_ns += ns;
+	if (u)
+		pay(t, u, ns);
+}
+
+void turns_share(struct turns *t, struct user_turns *u, uint64_t begun)
+{
+	uint64_t ns = clock_ns(CLOCK_MONOTONIC) - begun;
+
+	pay(t, u, ns < LONG_NS ? ns : LONG_NS);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -6,8 +6,10 @@
  * Nothing is timed: the broker itself says how many requests it has handled before.
  */
 
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
@@ -15,6 +17,8 @@
 
 #define MANY     300 /* connections */
 #define EACH     4   /* requests */
+#define GROUPS   40000
+#define PINGS    90
 #define SOMEBODY 4711
 
 static const char config[] =
@@ -52,11 +56,12 @@ static void ask_for_much(struct child *self, void *data)
 	free(all);
 }
 
-static int64_t requests_in(const struct raw *r)
+/* What the broker says of itself, in a page of the report "status". */
+static int64_t said(const struct raw *r, const char *what)
 {
 	const struct wire_bytes *rows = &r->m.report.rows;
 	json_t *row = json_loadb(rows->data, rows->size, JSON_DISABLE_EOF_CHECK, NULL);
-	int64_t n = number_of(row, "requests");
+	int64_t n = number_of(row, what);
 
 	json_decref(row);
 	return n;
@@ -75,7 +80,7 @@ Test(fairness, who_asks_for_little_does_not_wait_for_all_that_another_user_asks_
 	other = child_start(ask_for_much, NULL);
 	child_wait(other, "connected");
 	raw_ask(&r, &query, WIRE_REPORT);
-	before = requests_in(&r);
+	before = said(&r, "requests");
 	broker_freeze();
 	child_go(other);
 	child_wait(other, "asked");
@@ -85,8 +90,76 @@ Test(fairness, who_asks_for_little_does_not_wait_for_all_that_another_user_asks_
 	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
 	check_eq(r.m.type, WIRE_REPORT);
 	/* what was begun, and as much as its own first question cost */
-	check(requests_in(&r) - before < MANY / 3);
+	check(said(&r, "requests") - before < MANY / 3);
 	child_go(other);
 	child_finish(other);
 	raw_close(&r);
+}
+
+static void come_in_crowds(struct child *self, void *data)
+{
+	static struct raw all[MANY];
+	static gid_t groups[GROUPS];
+
+	(void)data;
+	/* each of which the broker has to ask for, so that who comes is dear */
+	for (unsigned i = 0; i < GROUPS; i++)
+		groups[i] = SOMEBODY + i;
+	check(setgroups(GROUPS, groups) == 0 && setresgid(SOMEBODY, SOMEBODY, SOMEBODY) == 0 &&
+	      setresuid(SOMEBODY, SOMEBODY, SOMEBODY) == 0);
+	child_point(self, "came");
+	for (unsigned i = 0; i < MANY; i++)
+		raw_connect(&all[i]);
+	child_point(self, "connected");
+}
+
+Test(fairness, who_asks_for_little_does_not_wait_for_all_who_connect)
+{
+	struct wire_message query = {.type = WIRE_QUERY}, ping = {.type = WIRE_PING};
+	struct child *other;
+	struct raw r;
+	int64_t before;
+
+	skip_unless_root();
+	raw_open(&r, "quiet");
+	query.query.what = raw_text("status");
+	other = child_start(come_in_crowds, NULL);
+	child_wait(other, "came");
+	raw_ask(&r, &query, WIRE_REPORT);
+	before = said(&r, "connections");
+	broker_freeze();
+	child_go(other);
+	child_wait(other, "connected");
+	for (unsigned i = 0; i < PINGS; i++) {
+		ping.serial = ++r.serial;
+		check_eq(raw_send(&r, &ping), 0);
+	}
+	query.serial = ++r.serial;
+	check_eq(raw_send(&r, &query), 0);
+	broker_thaw();
+	for (unsigned i = 0; i <= PINGS; i++)
+		check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_REPORT);
+	/* each of them takes longer than all that this one asks for */
+	check(said(&r, "connections") - before < PINGS / 2);
+	child_go(other);
+	child_finish(other);
+	raw_close(&r);
+}
+
+Test(fairness, a_page_of_a_report_has_few_rows)
+{
+	struct wire_message query = {.type = WIRE_QUERY};
+	struct raw all[16], r;
+
+	for (unsigned i = 0; i < 16; i++)
+		raw_open(&all[i], "one of several");
+	raw_open(&r, "asks");
+	query.query.what = raw_text("clients");
+	raw_ask(&r, &query, WIRE_REPORT);
+	check(r.m.report.cursor.size > 0);
+	check(r.m.report.rows.size > 0 && r.m.report.rows.size < 1024);
+	raw_close(&r);
+	for (unsigned i = 0; i < 16; i++)
+		raw_close(&all[i]);
 }
