@@ -29,6 +29,7 @@ struct park;
 struct scrub;
 struct stake;
 struct token;
+struct unfinished;
 struct wait;
 struct watch;
 
@@ -67,6 +68,7 @@ struct client {
 	struct account *account;
 	struct charge charge, charge_descriptors; /* the connection */
 	struct connection *connection;            /* NULL once it has ended */
+	struct unfinished *unfinished;            /* a request that takes more than a turn */
 	struct turn death;                        /* of the process */
 	struct event *timer; /* handshake limit, then the rest of a long release */
 	uint32_t goodbye;    /* serial of BYE, to be answered when all is released */

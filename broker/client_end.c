@@ -29,6 +29,7 @@
 #include "broker/log.h"
 #include "broker/name.h"
 #include "broker/park.h"
+#include "broker/request.h"
 #include "broker/scrub.h"
 #include "broker/segment.h"
 #include "broker/token.h"
@@ -58,6 +59,7 @@ static void close_connection(struct client *c)
 {
 	if (c->connection)
 		c->held = c->holds;
+	request_abandon(c);
 	connection_free(c->connection);
 	c->connection = NULL;
 }

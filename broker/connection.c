@@ -222,6 +222,13 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
 }
 
+/* What there is to read; or its next turn at once, which is when there is room for the answer of a
+ * request that takes more than one. */
+static void await_more(struct connection *c)
+{
+	turn_await(&c->turn, c->client->unfinished ? EPOLLOUT : EPOLLIN);
+}
+
 static void flush(struct connection *c)
 {
 	struct queued *q;
@@ -242,7 +249,7 @@ static void flush(struct connection *c)
 		TAILQ_REMOVE(&c->queue, q, link);
 		queued_free(q);
 	}
-	turn_await(&c->turn, EPOLLIN);
+	await_more(c);
 	client_caught_up(c->client);
 }
 
@@ -303,6 +310,7 @@ static enum read_result read_one(struct connection *c)
 static void on_turn(struct turn *turn, uint32_t events)
 {
 	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
+	struct client *client = c->client;
 
 	if (!TAILQ_EMPTY(&c->queue)) {
 		if (events & EPOLLOUT)
@@ -313,20 +321,35 @@ static void on_turn(struct turn *turn, uint32_t events)
 			client_lose(c->client, -EPIPE);
 		return;
 	}
+	if (client->unfinished) {
+		request_go_on(client);
+		if (client->connection == c && !client->unfinished && TAILQ_EMPTY(&c->queue))
+			await_more(c);
+		return;
+	}
 	/* After an answer there is rarely more: asking would cost a system call on the way of every
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue))
-			return;
+		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue) || client->unfinished)
+			break;
+	if (client->unfinished && TAILQ_EMPTY(&c->queue))
+		await_more(c);
 }
 
 void connection_drain(struct connection *c)
 {
+	struct client *client = c->client;
+	enum read_result result = READ_MORE;
+
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
-	for (int i = 0; i < PACKETS_AT_DEATH; i++)
-		if (read_one(c) == READ_NOTHING)
-			return;
+	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++) {
+		while (client->unfinished)
+			request_go_on(client);
+		result = read_one(c);
+	}
+	while (client->unfinished)
+		request_go_on(client);
 }
 
 int connection_new(struct client *client, int socket, struct closing *closing,

@@ -5,10 +5,15 @@
  * the 64 KiB that metadata may have, which everybody waits for, and this some hundred microseconds.
  * A pass over the bytes, with a stack of what is open, and a table of the keys seen so far. Keys
  * are compared by a hash that nobody outside can compute.
+ *
+ * What is expected next is a state, so that the pass can stop after any of its steps, and go on
+ * when others have had their turn. No step is long but a number's, which has to end first: 64 KiB
+ * of digits take some fifty microseconds.
  */
 
 #include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -16,11 +21,27 @@
 #include "broker/text.h"
 
 #define DEPTH_MAX 64
-/* A key takes five bytes ("":0,) and more: at most half of the table is ever used. */
+/* A key takes five bytes ("":0,) and more. */
 #define KEYS_MAX 32768
+
+enum state {
+	ALL, /* nothing is read yet */
+	OPENED,
+	VALUE,
+	KEY,
+	IN_KEY, /* behind its quotation mark */
+	COLON,
+	IN_STRING,
+	AFTER_VALUE,
+	DONE,
+};
 
 struct check {
 	const unsigned char *at, *end;
+	const unsigned char *stop; /* where it pauses, at the next step */
+	enum state state;
+	uint64_t hash;  /* of the key that is being read */
+	uint64_t *keys; /* 0: free */
 	const char *fault;
 	size_t n_keys_max; /* a power of two */
 	uint32_t n_objects;
@@ -28,7 +49,13 @@ struct check {
 	unsigned depth, depth_max;
 };
 
-static uint64_t keys[KEYS_MAX]; /* 0: free */
+struct json_check {
+	struct check check;
+	size_t size;
+	char *text; /* behind the keys */
+	uint64_t keys[];
+};
+
 static uint64_t seed[2];
 
 static bool fail(struct check *c, const char *why)
@@ -44,7 +71,7 @@ static bool is_digit(const struct check *c)
 
 static void skip_space(struct check *c)
 {
-	while (c->at < c->end &&
+	while (c->at < c->stop &&
 	       (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
 		c->at++;
 }
@@ -136,45 +163,62 @@ static bool read_escape(struct check *c, uint64_t *hash)
 	return true;
 }
 
-static bool read_others(struct check *c, uint64_t *hash)
+/* Up to where it pauses, and to the end of the character there. */
+static bool read_others(struct check *c)
 {
 	const unsigned char *begin = c->at;
 
-	while (c->at < c->end && *c->at >= 0x80)
-		*hash = mix(*hash, *c->at++);
+	while (c->at < c->stop && *c->at >= 0x80)
+		c->hash = mix(c->hash, *c->at++);
+	for (int i = 0; i < 3 && c->at < c->end && (*c->at & 0xc0) == 0x80; i++)
+		c->hash = mix(c->hash, *c->at++);
 	if (text_is_utf8(begin, (size_t)(c->at - begin)))
 		return true;
 	c->at = begin;
 	return fail(c, "no UTF-8");
 }
 
-/* After the quotation mark. @hash: NULL where nobody wants it, which is faster. */
-static bool read_string(struct check *c, uint64_t *hash)
+static bool is_new_key(struct check *c, uint64_t hash)
 {
-	uint64_t h = seed[1];
+	size_t i;
 
-	while (c->at < c->end) {
+	hash = mix(mix(hash, c->open[c->depth - 1]), seed[1]);
+	hash += hash == 0;
+	for (i = hash >> 40 & (c->n_keys_max - 1); c->keys[i]; i = (i + 1) & (c->n_keys_max - 1))
+		if (c->keys[i] == hash)
+			return fail(c, "a key is there twice");
+	c->keys[i] = hash;
+	return true;
+}
+
+/* After the quotation mark, up to the other one or where it pauses. */
+static bool read_string(struct check *c)
+{
+	bool is_key = c->state == IN_KEY;
+
+	while (c->at < c->stop) {
 		unsigned char b = *c->at;
 
 		if (b < 0x20)
 			return fail(c, "a control character in a string");
 		if (b >= 0x80) {
-			if (!read_others(c, &h))
+			if (!read_others(c))
 				return false;
 			continue;
 		}
 		c->at++;
 		if (b == '"') {
-			if (hash)
-				*hash = h;
-			return true;
+			c->state = is_key ? COLON : AFTER_VALUE;
+			return !is_key || is_new_key(c, c->hash);
 		}
-		if (b != '\\')
-			h = hash ? mix(h, b) : 0;
-		else if (!read_escape(c, &h))
-			return false;
+		if (b == '\\') {
+			if (!read_escape(c, &c->hash))
+				return false;
+		} else if (is_key) {
+			c->hash = mix(c->hash, b);
+		}
 	}
-	return fail(c, "a string does not end");
+	return c->at < c->end || fail(c, "a string does not end");
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -187,37 +231,27 @@ static bool is_in_range(const unsigned char *digits, size_t n, bool negative)
 		memcmp(digits, negative ? "9223372036854775808" : "9223372036854775807", 19) <= 0);
 }
 
-/* Of a number with these digits, a point after @n_whole of them, and that exponent. The largest
+/* Of a number with these digits, a point after the whole ones, and that exponent. The largest
  * double is 1.7976931348623157e308. */
-static bool is_in_double(const unsigned char *text, const unsigned char *end, long exponent)
+static bool is_in_double(const unsigned char *text, const unsigned char *point,
+			 const unsigned char *end, long exponent)
 {
 	static const char most[] = "17976931348623157";
-	const unsigned char *first = NULL; /* digit that is not 0 */
-	long power = -1, zeros = 0;        /* of ten; before the first digit */
-	bool point = false;
-	size_t n = 0;
+	const unsigned char *first = text; /* digit that is not 0 */
+	long power;                        /* of ten */
 
-	for (const unsigned char *p = text; p < end; p++) {
-		if (*p == '.') {
-			point = true;
-			continue;
-		}
-		if (!point)
-			power++;
-		if (!first && *p != '0')
-			first = p;
-		zeros += !first;
-	}
-	if (!first)
+	while (first < end && (*first == '0' || *first == '.'))
+		first++;
+	if (first == end)
 		return true;
-	power += exponent - zeros;
+	power = exponent + (first < point ? point - first - 1 : point - first);
 	if (power != 308)
 		return power < 308;
-	for (const unsigned char *p = first; n < 17 && p < end; p++) {
-		if (*p == '.')
+	for (size_t n = 0; n < 17 && first < end; first++) {
+		if (*first == '.')
 			continue;
-		if (*p != (unsigned char)most[n])
-			return *p < (unsigned char)most[n];
+		if (*first != (unsigned char)most[n])
+			return *first < (unsigned char)most[n];
 		n++;
 	}
 	return true;
@@ -246,7 +280,7 @@ static bool read_exponent(struct check *c, long *out)
 static bool read_number(struct check *c)
 {
 	bool negative = take(c, '-'), real = false;
-	const unsigned char *digits = c->at, *end;
+	const unsigned char *digits = c->at, *point, *end;
 	long exponent = 0;
 
 	if (!is_digit(c))
@@ -256,6 +290,7 @@ static bool read_number(struct check *c)
 			c->at++;
 	else if (is_digit(c))
 		return fail(c, "a number begins with 0");
+	point = c->at;
 	if (take(c, '.')) {
 		real = true;
 		if (!is_digit(c))
@@ -269,39 +304,13 @@ static bool read_number(struct check *c)
 		if (!read_exponent(c, &exponent))
 			return false;
 	}
-	if (real ? is_in_double(digits, end, exponent)
+	if (real ? is_in_double(digits, point, end, exponent)
 		 : is_in_range(digits, (size_t)(end - digits), negative))
 		return true;
 	return fail(c, "a number is too large");
 }
 
 /* ------------------------------------------------------------------------------------------- */
-
-static bool is_new_key(struct check *c, uint64_t hash)
-{
-	size_t i;
-
-	hash = mix(mix(hash, c->open[c->depth - 1]), seed[1]);
-	hash += hash == 0;
-	for (i = hash >> 40 & (c->n_keys_max - 1); keys[i]; i = (i + 1) & (c->n_keys_max - 1))
-		if (keys[i] == hash)
-			return fail(c, "a key is there twice");
-	keys[i] = hash;
-	return true;
-}
-
-static bool read_key(struct check *c)
-{
-	uint64_t hash;
-
-	skip_space(c);
-	if (!take(c, '"'))
-		return fail(c, "a key is expected");
-	if (!read_string(c, &hash) || !is_new_key(c, hash))
-		return false;
-	skip_space(c);
-	return take(c, ':') || fail(c, "':' is expected");
-}
 
 static bool read_word(struct check *c, const char *word)
 {
@@ -313,13 +322,28 @@ static bool read_word(struct check *c, const char *word)
 	return true;
 }
 
-/* One that is not an object or array. */
-static bool read_plain(struct check *c)
+static bool read_open(struct check *c)
 {
+	bool object = *c->at++ == '{';
+
+	if (c->depth == c->depth_max)
+		return fail(c, "nested too deep");
+	c->open[c->depth++] = object ? ++c->n_objects : 0;
+	c->state = OPENED;
+	return true;
+}
+
+static bool read_value(struct check *c)
+{
+	c->state = AFTER_VALUE;
 	switch (c->at < c->end ? *c->at : 0) {
+	case '{':
+	case '[':
+		return read_open(c);
 	case '"':
 		c->at++;
-		return read_string(c, NULL);
+		c->state = IN_STRING;
+		return true;
 	case 't':
 		return read_word(c, "true");
 	case 'f':
@@ -331,61 +355,84 @@ static bool read_plain(struct check *c)
 	}
 }
 
-static unsigned char closing(const struct check *c)
+static bool is_in_object(const struct check *c)
 {
-	return c->open[c->depth - 1] ? '}' : ']';
+	return c->open[c->depth - 1] != 0;
 }
 
-/* Up to its first value; true also if it is empty, and closed again. */
-static bool read_open(struct check *c, bool *empty)
+static bool read_closing(struct check *c)
 {
-	bool object = *c->at++ == '{';
-
-	if (c->depth == c->depth_max)
-		return fail(c, "nested too deep");
-	c->open[c->depth++] = object ? ++c->n_objects : 0;
-	skip_space(c);
-	*empty = take(c, closing(c));
-	c->depth -= *empty;
-	return *empty || !object || read_key(c);
+	if (!take(c, is_in_object(c) ? '}' : ']'))
+		return false;
+	c->depth--;
+	c->state = AFTER_VALUE;
+	return true;
 }
 
-/* From behind a value to the next one; all of @c is read when nothing is open any more. */
+static bool read_key(struct check *c)
+{
+	if (!take(c, '"'))
+		return fail(c, "a key is expected");
+	c->hash = seed[1];
+	c->state = IN_KEY;
+	return true;
+}
+
 static bool read_on(struct check *c)
 {
-	while (c->depth > 0) {
-		skip_space(c);
-		if (take(c, ','))
-			return !c->open[c->depth - 1] || read_key(c);
-		if (!take(c, closing(c)))
-			return fail(c, c->open[c->depth - 1] ? "',' or '}' is expected"
-							     : "',' or ']' is expected");
-		c->depth--;
+	if (c->depth == 0) {
+		c->state = DONE;
+		return c->at == c->end || fail(c, "something follows the end");
 	}
-	skip_space(c);
-	return c->at == c->end || fail(c, "something follows the end");
+	if (take(c, ',')) {
+		c->state = is_in_object(c) ? KEY : VALUE;
+		return true;
+	}
+	return read_closing(c) ||
+	       fail(c, is_in_object(c) ? "',' or '}' is expected" : "',' or ']' is expected");
 }
 
-static bool read_all(struct check *c)
+static bool read_step(struct check *c)
 {
-	bool whole;
+	switch (c->state) {
+	case ALL:
+		if (c->at == c->end || (*c->at != '{' && *c->at != '['))
+			return fail(c, "'{' or '[' is expected");
+		return read_open(c);
+	case OPENED:
+		if (!read_closing(c))
+			c->state = is_in_object(c) ? KEY : VALUE;
+		return true;
+	case VALUE:
+		return read_value(c);
+	case KEY:
+		return read_key(c);
+	case COLON:
+		c->state = VALUE;
+		return take(c, ':') || fail(c, "':' is expected");
+	case IN_KEY:
+	case IN_STRING:
+		return read_string(c);
+	case AFTER_VALUE:
+		return read_on(c);
+	case DONE:
+		break;
+	}
+	return true;
+}
 
-	skip_space(c);
-	if (c->at == c->end || (*c->at != '{' && *c->at != '['))
-		return fail(c, "'{' or '[' is expected");
-	do {
-		skip_space(c);
-		if (c->at < c->end && (*c->at == '{' || *c->at == '[')) {
-			if (!read_open(c, &whole))
-				return false;
-		} else {
-			if (!read_plain(c))
-				return false;
-			whole = true;
-		}
-		if (whole && !read_on(c))
+/* False at a fault. */
+static bool read_some(struct check *c, size_t n)
+{
+	c->stop = (size_t)(c->end - c->at) > n ? c->at + n : c->end;
+	while (c->state != DONE) {
+		if (c->state != IN_KEY && c->state != IN_STRING)
+			skip_space(c);
+		if (c->at >= c->stop && c->stop < c->end)
+			return true;
+		if (!read_step(c))
 			return false;
-	} while (c->depth > 0);
+	}
 	return true;
 }
 
@@ -401,24 +448,81 @@ static void locate(const char *text, const struct check *c, struct json_fault *f
 	}
 }
 
+/* A key is followed by a colon: at most half of the table is ever used. */
+static size_t room_for_keys(const char *text, size_t size)
+{
+	size_t colons = 0, n = 16;
+
+	for (size_t i = 0; i < size; i++)
+		colons += text[i] == ':';
+	while (n < 2 * colons)
+		n *= 2;
+	return n < KEYS_MAX ? n : KEYS_MAX;
+}
+
+static void begin(struct check *c, const char *text, size_t size, unsigned depth)
+{
+	c->at = (const unsigned char *)text;
+	c->end = c->at + size;
+	c->depth_max = depth < DEPTH_MAX ? depth : DEPTH_MAX;
+	c->state = ALL;
+	if (!seed[0] && getrandom(seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed[0] = seed[1] = (uint64_t)(uintptr_t)c;
+}
+
 bool json_check(const char *text, size_t size, unsigned depth, struct json_fault *fault)
 {
-	struct check c = {.at = (const unsigned char *)text, .n_keys_max = 16};
+	static uint64_t keys[KEYS_MAX];
+	struct check c = {.keys = keys};
 
-	c.end = c.at + size;
-	c.depth_max = depth < DEPTH_MAX ? depth : DEPTH_MAX;
+	begin(&c, text, size, depth);
 	if (size > JSON_CHECK_MAX) {
 		fail(&c, "too long");
 		locate(text, &c, fault);
 		return false;
 	}
-	while (c.n_keys_max < KEYS_MAX && c.n_keys_max < size / 2)
-		c.n_keys_max *= 2;
+	c.n_keys_max = room_for_keys(text, size);
 	memset(keys, 0, c.n_keys_max * sizeof(keys[0]));
-	if (!seed[0] && getrandom(seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
-		seed[0] = seed[1] = (uint64_t)(uintptr_t)&c;
-	if (read_all(&c))
+	if (read_some(&c, size))
 		return true;
 	locate(text, &c, fault);
 	return false;
+}
+
+struct json_check *json_check_new(const char *text, size_t size, unsigned depth, size_t *takes)
+{
+	size_t n_keys = room_for_keys(text, size);
+	struct json_check *j;
+
+	*takes = sizeof(*j) + n_keys * sizeof(j->keys[0]) + size;
+	j = size <= JSON_CHECK_MAX ? calloc(1, *takes) : NULL;
+	if (!j)
+		return NULL;
+	j->size = size;
+	j->text = (char *)(j->keys + n_keys);
+	j->check.keys = j->keys;
+	j->check.n_keys_max = n_keys;
+	memcpy(j->text, text, size);
+	begin(&j->check, j->text, size, depth);
+	return j;
+}
+
+enum json_check_result json_check_some(struct json_check *j, size_t n, struct json_fault *fault)
+{
+	if (!read_some(&j->check, n)) {
+		locate(j->text, &j->check, fault);
+		return JSON_CHECK_FAULT;
+	}
+	return j->check.state == DONE ? JSON_CHECK_DONE : JSON_CHECK_MORE;
+}
+
+const char *json_check_text(const struct json_check *j, size_t *size)
+{
+	*size = j->size;
+	return j->text;
+}
+
+void json_check_free(struct json_check *j)
+{
+	free(j);
 }

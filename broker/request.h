@@ -36,6 +36,12 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 /* The same again for what was parked. */
 void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
 
+/* One that takes more than a turn (client->unfinished): the next part of it, and its answer at the
+ * end. The connection takes no other request before. */
+void request_go_on(struct client *client);
+/* Nobody waits for it any more. There may be none. */
+void request_abandon(struct client *client);
+
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds);
 void request_done(struct request *r);
 void request_fail(struct request *r, int error, const char *format, ...)

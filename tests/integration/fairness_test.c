@@ -163,3 +163,72 @@ Test(fairness, a_page_of_a_report_has_few_rows)
 	for (unsigned i = 0; i < 16; i++)
 		raw_close(&all[i]);
 }
+
+static void set_much_metadata(struct child *self, void *data)
+{
+	static char json[65536];
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, m = {.type = WIRE_METADATA_SET};
+	struct raw r;
+
+	(void)data;
+	child_become(SOMEBODY, 0);
+	raw_open(&r, "tells much");
+	lookup.lookup.mode = SHARE_RDWR;
+	lookup.lookup.name = raw_text("shown");
+	raw_ask(&r, &lookup, WIRE_GRANT);
+	fd_list_close(&r.fds);
+	memset(json, '0', sizeof(json));
+	json[0] = '[';
+	for (size_t i = 2; i < sizeof(json) - 1; i += 2)
+		json[i] = ',';
+	json[sizeof(json) - 2] = ' ';
+	json[sizeof(json) - 1] = ']';
+	m.metadata_set.buffer = r.m.grant.buffer;
+	m.metadata_set.json = (struct wire_bytes){json, sizeof(json)};
+	m.serial = ++r.serial;
+	child_point(self, "ready");
+	check_eq(raw_send(&r, &m), 0);
+	child_point(self, "asked");
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_DONE);
+	check_eq(r.m.serial, m.serial);
+	raw_close(&r);
+}
+
+Test(fairness, who_asks_for_little_does_not_wait_for_all_metadata_to_be_checked)
+{
+	struct wire_message publish = {.type = WIRE_PUBLISH}, get = {.type = WIRE_METADATA_GET};
+	struct child *other;
+	struct raw r;
+
+	skip_unless_root();
+	raw_open(&r, "quiet");
+	publish.publish.buffer = raw_alloc(&r, raw_pool(&r, "default"), 4096);
+	get.metadata_get.buffer = publish.publish.buffer;
+	fd_list_close(&r.fds);
+	publish.publish.size = 4096;
+	publish.publish.name = raw_text("shown");
+	raw_ask(&r, &publish, WIRE_PUBLISHED);
+	other = child_start(set_much_metadata, NULL);
+	child_wait(other, "ready");
+	broker_freeze();
+	child_go(other);
+	child_wait(other, "asked");
+	for (unsigned i = 0; i < 3; i++) {
+		get.serial = ++r.serial;
+		check_eq(raw_send(&r, &get), 0);
+	}
+	broker_thaw();
+	/* all three come before the end of the check, though it was asked for first */
+	for (unsigned i = 0; i < 3; i++) {
+		check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+		check_eq(r.m.type, WIRE_METADATA);
+		check_eq(r.m.metadata.json.size, 0);
+	}
+	child_go(other);
+	child_finish(other);
+	raw_ask(&r, &get, WIRE_METADATA);
+	check_eq(r.m.metadata.json.size, 65536);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}

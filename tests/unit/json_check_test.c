@@ -18,6 +18,22 @@ TestSuite(json_check, .timeout = 120);
 
 #define DEPTH 64
 
+static bool is_json_in_pieces(const char *text, size_t size, size_t n)
+{
+	size_t takes, left = size + 8;
+	struct json_check *j = json_check_new(text, size, DEPTH, &takes);
+	enum json_check_result result;
+	struct json_fault fault;
+
+	cr_assert(j && takes > size);
+	do
+		result = json_check_some(j, n, &fault);
+	while (result == JSON_CHECK_MORE && --left > 0);
+	json_check_free(j);
+	cr_assert(result != JSON_CHECK_MORE);
+	return result == JSON_CHECK_DONE;
+}
+
 /* A copy of its exact size, so that the sanitizer sees a look beyond it. */
 static bool is_json(const char *text, size_t size, struct json_fault *fault)
 {
@@ -26,6 +42,9 @@ static bool is_json(const char *text, size_t size, struct json_fault *fault)
 
 	memcpy(copy, text, size);
 	is = json_check(copy, size, DEPTH, fault);
+	for (size_t n = 1; n < 8; n += 3)
+		cr_assert(is_json_in_pieces(copy, size, n) == is, "%.*s: %d in one piece",
+			  (int)size, text, is);
 	free(copy);
 	return is;
 }
@@ -235,4 +254,34 @@ Test(json_check, it_says_where_the_fault_is)
 
 	cr_assert(!is_json(text, sizeof(text) - 1, &fault));
 	cr_assert(fault.line == 2 && fault.column == 7, "%u, %u", fault.line, fault.column);
+}
+
+/* Whatever it consists of, a text takes many pieces: each looks at no more than it was told. */
+Test(json_check, a_piece_ends_within_strings_and_space)
+{
+	static const char *const fill[] = {" ", "a", "\xc3\xa9", "\\n", "0,", "[],", "{\"\":0},"};
+	char *text = malloc(JSON_CHECK_MAX);
+	struct json_fault fault;
+
+	for (size_t i = 0; i < sizeof(fill) / sizeof(fill[0]); i++) {
+		const bool string = i > 0 && i < 4;
+		size_t size = 0, takes;
+		struct json_check *j;
+		int pieces = 1;
+
+		size += (size_t)sprintf(text, string ? "[\"" : "[");
+		while (size < JSON_CHECK_MAX - 16)
+			size += (size_t)sprintf(text + size, "%s", fill[i]);
+		if (text[size - 1] == ',')
+			size--;
+		size += (size_t)sprintf(text + size, string ? "\"]" : "]");
+		j = json_check_new(text, size, DEPTH, &takes);
+		cr_assert_not_null(j);
+		while (json_check_some(j, 4096, &fault) == JSON_CHECK_MORE)
+			pieces++;
+		cr_assert(pieces >= 15, "%s: %d", fill[i], pieces);
+		cr_assert_eq(json_check_some(j, 4096, &fault), JSON_CHECK_DONE);
+		json_check_free(j);
+	}
+	free(text);
 }
