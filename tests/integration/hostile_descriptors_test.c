@@ -372,7 +372,7 @@ static void asks_for_a_page(struct child *self, void *data)
 	child_become(STRANGER, 0);
 	raw_open(&r, "stranger");
 	child_exchange(self, "here", NULL, 0, &m.timeline.page, sizeof(m.timeline.page));
-	raw_ask_error(&r, &m, SHARE_EACCES);
+	raw_ask_error(&r, &m, SHARE_ESTALE);
 	raw_pool(&r, "default");
 	raw_ask(&r, &m, WIRE_TIMELINE_PAGE);
 	raw_hang_up(&r);
