@@ -121,13 +121,20 @@ static void start(struct magazine *m, const share_pool *p)
 	set_limit(m, limit < MAGAZINE_MAX ? limit : MAGAZINE_MAX);
 }
 
+/* As each pool's is, but for a broker that lies: sizes are rounded up to it, again and again. */
+static bool is_power_of_two(uint64_t alignment)
+{
+	return (alignment & (alignment - 1)) == 0;
+}
+
 void magazine_open(share_pool *p)
 {
 	share_client *c = p->client;
 	struct magazine *m, *fresh;
 
 	p->magazine = NULL;
-	if (!c->keeps_blocks || !p->kind || atomic_load(&c->ending))
+	if (!c->keeps_blocks || !p->kind || !is_power_of_two(p->info.alignment) ||
+	    atomic_load(&c->ending))
 		return;
 	fresh = magazine_new();
 	if (fresh)
