@@ -100,15 +100,21 @@ done
 share-broker --check --socket="$scratch/s" --config="$(find "$prefix" -name broker.json)" ||
 	fail "the example configuration does not load"
 
-# What stands in a manual page between .Bd and .Ed.
+# What stands between the Nth .Bd of a manual page, counted from where the page says EXAMPLES or
+# EXAMPLE, and its .Ed.
 shown()
 {
-	sed '1,/^\.Bd -literal/d; /^\.Ed/,$d; s/\\e/\\/g' "$prefix/share/man/$1"
+	awk -v n="${2:-1}" '/^\.Ed/ { on = 0 } on { gsub(/\\e/, "\\"); print }
+		/^\.Sh EXAMPLE/ { there = 1 } /^\.Bd -literal/ && there && ++k == n { on = 1 }' \
+		"$prefix/share/man/$1"
 }
-# whoever may be in a group called so elsewhere: here it need not be there
-shown man5/share-broker.conf.5 | sed 's/"video"/44/' >"$scratch/shown.json"
-share-broker --check --socket="$scratch/s" --config="$scratch/shown.json" ||
-	fail "the configuration in share-broker.conf(5) does not load"
+# users and groups that are called so elsewhere need not be here
+for n in 1 2; do
+	shown man5/share-broker.conf.5 $n |
+		sed -E 's/"video"/44/; s/"camera"/"1000"/; s/"@[a-z]+"/"@44"/' >"$scratch/shown.json"
+	share-broker --check --socket="$scratch/s" --config="$scratch/shown.json" ||
+		fail "configuration $n in share-broker.conf(5) does not load"
+done
 
 mkdir "$scratch/project"
 cat >"$scratch/project/program.c" <<'END'
