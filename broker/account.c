@@ -177,27 +177,6 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 		a->all->descriptors -= amount;
 }
 
-/* Behind a number; behind a size, where there is but one. */
-static const struct {
-	const char *one, *many;
-} nouns[LIMIT_KINDS] = {
-    [LIMIT_CONNECTIONS] = {"connection", "connections"},
-    [LIMIT_LEASES] = {"lease", "leases"},
-    [LIMIT_BYTES] = {"memory", NULL},
-    [LIMIT_NAMES] = {"name", "names"},
-    [LIMIT_TOKENS] = {"token", "tokens"},
-    [LIMIT_WATCHES] = {"watch", "watches"},
-    [LIMIT_WAITS] = {"waiting look-up", "waiting look-ups"},
-    [LIMIT_POOLS] = {"pool", "pools"},
-    [LIMIT_METADATA] = {"metadata", NULL},
-    [LIMIT_UNSENT] = {"messages that wait", NULL},
-    [LIMIT_EVENTS] = {"event", "events"},
-    [LIMIT_CHANNELS] = {"membership in channels", "memberships in channels"},
-    [LIMIT_FENCES] = {"fence", "fences"},
-    [LIMIT_SEGMENTS] = {"segment", "segments"},
-    [LIMIT_DESCRIPTORS] = {"descriptor of the broker's", "descriptors of the broker's"},
-};
-
 void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
 		    size_t size)
 {
@@ -211,13 +190,13 @@ void account_refuse(struct account *a, enum limit_kind resource, const char *als
 			 " now: raise the broker's RLIMIT_NOFILE%s",
 			 (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
 			 descriptors_left(a->all), also);
-	else if (nouns[resource].many)
-		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
-			 (unsigned)a->uid, limit,
-			 limit == 1 ? nouns[resource].one : nouns[resource].many, also);
-	else
+	else if (limit_is_size(resource))
 		snprintf(detail, size, "uid %u has reached its limit of %s of %s%s",
-			 (unsigned)a->uid, size_round(limit, bytes), nouns[resource].one, also);
+			 (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
+			 also);
+	else
+		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
+			 (unsigned)a->uid, limit, limit_noun(resource, limit), also);
 	log_refusal(&a->refusals[resource], a->uid, detail);
 }
 
@@ -317,6 +296,11 @@ void account_fds_received(struct account *a, size_t n)
 {
 	a->fds_in_flight -= n;
 	a->all->fds_in_flight -= n;
+}
+
+uint64_t account_fds_in_flight(const struct account *a)
+{
+	return a->fds_in_flight;
 }
 
 uint64_t account_used(const struct account *a, enum limit_kind resource)

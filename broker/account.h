@@ -72,6 +72,7 @@ void accounts_limit_fds(struct accounts *a, size_t descriptors);
 bool account_may_send_fds(const struct account *a, size_t n, size_t part);
 void account_fds_sent(struct account *a, size_t n);
 void account_fds_received(struct account *a, size_t n);
+uint64_t account_fds_in_flight(const struct account *a);
 
 /*
  * The broker's descriptors, which are everybody's: nobody gets more of them than are left for

@@ -46,6 +46,11 @@ struct limits {
 
 /** As in the configuration: "connections". Static storage. */
 const char *limit_name(enum limit_kind kind);
+/** What there are @n of, for a sentence: "lease" or "leases"; of sizes, what has so many bytes:
+ * "metadata". Static storage. */
+const char *limit_noun(enum limit_kind kind, uint64_t n);
+/** It is in bytes. */
+bool limit_is_size(enum limit_kind kind);
 
 struct user_limits {
 	uid_t uid;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What users may hold, in the configuration: the names of the limits, what they are when nothing is
- * said, and what is said for all and for single users.
+ * What users may hold: the one table of all limits, and what the configuration says of them for all
+ * users and for single ones.
  */
 #include "broker/config_limits.h"
 
@@ -17,33 +17,46 @@
 
 #define MAX_COUNT INT32_MAX
 
-/* The limits. Those in bytes take sizes, the others plain numbers. */
+/* Those in bytes take sizes, the others plain numbers. */
 static const struct {
 	const char *name;
 	uint64_t standard;
+	const char *one, *many; /* behind a number; of what is in bytes only one, behind a size */
 	bool bytes;
 	bool optional; /* 0 stands for none */
 } limit_table[LIMIT_KINDS] = {
-    [LIMIT_CONNECTIONS] = {"connections", 1024, false, false},
-    [LIMIT_LEASES] = {"leases", 4194304, false, false},
-    [LIMIT_BYTES] = {"bytes", LIMIT_NONE, true, true},
-    [LIMIT_NAMES] = {"names", 65536, false, false},
-    [LIMIT_TOKENS] = {"tokens", 65536, false, false},
-    [LIMIT_WATCHES] = {"watches", 1024, false, false},
-    [LIMIT_WAITS] = {"waits", 4096, false, false},
-    [LIMIT_POOLS] = {"pools", 64, false, false},
-    [LIMIT_METADATA] = {"metadata", 64 * MIB, true, false},
-    [LIMIT_UNSENT] = {"unsent", 16 * MIB, true, false},
-    [LIMIT_EVENTS] = {"events", 1024, false, false},
-    [LIMIT_CHANNELS] = {"channels", 1024, false, false},
-    [LIMIT_FENCES] = {"fences", 4194304, false, false},
-    [LIMIT_SEGMENTS] = {"segments", 16384, false, false},
-    [LIMIT_DESCRIPTORS] = {"descriptors", 65536, false, false},
+    [LIMIT_CONNECTIONS] = {"connections", 1024, "connection", "connections", false, false},
+    [LIMIT_LEASES] = {"leases", 4194304, "lease", "leases", false, false},
+    [LIMIT_BYTES] = {"bytes", LIMIT_NONE, "memory", NULL, true, true},
+    [LIMIT_NAMES] = {"names", 65536, "name", "names", false, false},
+    [LIMIT_TOKENS] = {"tokens", 65536, "token", "tokens", false, false},
+    [LIMIT_WATCHES] = {"watches", 1024, "watch", "watches", false, false},
+    [LIMIT_WAITS] = {"waits", 4096, "waiting look-up", "waiting look-ups", false, false},
+    [LIMIT_POOLS] = {"pools", 64, "pool", "pools", false, false},
+    [LIMIT_METADATA] = {"metadata", 64 * MIB, "metadata", NULL, true, false},
+    [LIMIT_UNSENT] = {"unsent", 16 * MIB, "messages that wait", NULL, true, false},
+    [LIMIT_EVENTS] = {"events", 1024, "event", "events", false, false},
+    [LIMIT_CHANNELS] = {"channels", 1024, "membership in channels", "memberships in channels",
+			false, false},
+    [LIMIT_FENCES] = {"fences", 4194304, "fence", "fences", false, false},
+    [LIMIT_SEGMENTS] = {"segments", 16384, "segment", "segments", false, false},
+    [LIMIT_DESCRIPTORS] = {"descriptors", 65536, "descriptor of the broker's",
+			   "descriptors of the broker's", false, false},
 };
 
 const char *limit_name(enum limit_kind kind)
 {
 	return limit_table[kind].name;
+}
+
+const char *limit_noun(enum limit_kind kind, uint64_t n)
+{
+	return limit_table[kind].bytes || n == 1 ? limit_table[kind].one : limit_table[kind].many;
+}
+
+bool limit_is_size(enum limit_kind kind)
+{
+	return limit_table[kind].bytes;
 }
 
 char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_EXACT_MAX])

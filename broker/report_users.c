@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What sharectl shows of users: for each, what it has of what is limited, and the limit. */
+/*
+ * What sharectl shows of users: for each, what it has of all that is limited, and the limit. What
+ * it has nothing of is shown too, as that is where its limit is asked for.
+ */
 
 #include "broker/account.h"
 #include "broker/broker.h"
@@ -8,9 +11,20 @@
 #include "broker/report.h"
 #include "broker/request.h"
 
-static bool is_size(enum limit_kind kind)
+/* What else belongs to a resource: part of what is used, or not yet there. */
+static bool add_more(json_t *row, const struct account *a, enum limit_kind kind)
 {
-	return kind == LIMIT_BYTES || kind == LIMIT_METADATA || kind == LIMIT_UNSENT;
+	switch (kind) {
+	case LIMIT_BYTES:
+		return json_object_set_new(row, "gated",
+					   json_integer(report_integer(account_gated(a)))) == 0;
+	case LIMIT_DESCRIPTORS:
+		return json_object_set_new(
+			   row, "in_flight",
+			   json_integer(report_integer(account_fds_in_flight(a)))) == 0;
+	default:
+		return true;
+	}
 }
 
 static json_t *row_of(const struct account *a, enum limit_kind kind)
@@ -20,17 +34,16 @@ static json_t *row_of(const struct account *a, enum limit_kind kind)
 	    json_pack("{s:I, s:s, s:I, s:o, s:b}", "uid", (json_int_t)account_uid(a), "resource",
 		      limit_name(kind), "used", report_integer(account_used(a, kind)), "limit",
 		      limit == LIMIT_NONE ? json_null() : json_integer(report_integer(limit)),
-		      "size", (int)is_size(kind));
+		      "size", (int)limit_is_size(kind));
 
-	if (row && kind == LIMIT_BYTES &&
-	    json_object_set_new(row, "gated", json_integer(report_integer(account_gated(a)))) < 0) {
+	if (row && !add_more(row, a, kind)) {
 		json_decref(row);
 		return NULL;
 	}
 	return row;
 }
 
-/* In the order of uids, each with those resources of which it has something. The cursor is both. */
+/* In the order of uids, each with all resources. The cursor is both. */
 void report_users(struct page *p)
 {
 	const struct client *asks = p->r->client;
@@ -46,7 +59,7 @@ void report_users(struct page *p)
 		for (; at / LIMIT_KINDS == account_uid(a); at++) {
 			enum limit_kind kind = (enum limit_kind)(at % LIMIT_KINDS);
 
-			if (account_used(a, kind) > 0 && !report_add(p, row_of(a, kind))) {
+			if (!report_add(p, row_of(a, kind))) {
 				report_set_cursor(p, at);
 				return;
 			}

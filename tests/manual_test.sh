@@ -74,7 +74,7 @@ compare "variable" $library
 		/const char \*const keys\[\] = \{/ { on = 1 }
 		on { print }
 		/\};/ { on = 0 }' | grep -oE '"[a-z_]+"'
-	grep -hE '^[[:space:]]*\[LIMIT_[A-Z]+\] = \{"' broker/config_limits.c | grep -oE '"[a-z_]+"'
+	sed -nE 's/^[[:space:]]*\[LIMIT_[A-Z]+\] = \{("[a-z_]+").*/\1/p' broker/config_limits.c
 } | tr -d '"' >"$scratch/there"
 sed -nE 's/^\.It Cm ([a-z_]+) .*/\1/p' $configuration >"$scratch/told"
 compare "key" $configuration

@@ -430,7 +430,7 @@ Test(other_user, accounts_are_for_their_owners_and_administrators_to_see)
 	check_eq(used_by(client, ALICE, "names"), 1);
 	check_eq(used_by(client, ALICE, "tokens"), 1);
 	check_eq(used_by(client, ALICE, "bytes"), 4096);
-	check_eq(used_by(client, ALICE, "watches"), -1);
+	check_eq(used_by(client, ALICE, "watches"), 0);
 	run_as(bob_sees_his_own_account);
 	end_alice(alice);
 }
@@ -461,7 +461,7 @@ Test(other_user, accounts_of_many_users_are_each_listed_once_and_in_order)
 			continue;
 		check(uid == before || uid == before + 1 || before < 0);
 		before = uid;
-		n++;
+		n += number_of(row, "used") > 0;
 	}
 	check_eq(before, 5000 + CROWD - 1);
 	check_eq(n, 4 * CROWD); /* a connection and its descriptors, a lease, bytes */
@@ -699,12 +699,12 @@ Test(other_user, who_keeps_memory_back_pays_for_it_and_stops_nobody)
 	bob = child_start(bob_keeps, NULL);
 	child_wait(bob, "holds it");
 	check_eq(used_by(client, 0, "bytes"), FRAME);
-	check_eq(used_by(client, BOB, "bytes"), -1);
+	check_eq(used_by(client, BOB, "bytes"), 0);
 	/* a name is kept by who has published it */
 	check_ok(share_release(b, NULL));
 	check_eq(used_by(client, 0, "bytes"), FRAME);
 	check_ok(share_unpublish(client, "frame"));
-	check_eq(used_by(client, 0, "bytes"), -1);
+	check_eq(used_by(client, 0, "bytes"), 0);
 	check_eq(used_by(client, BOB, "bytes"), FRAME);
 	child_go(bob);
 	child_wait(bob, "let it go");
@@ -715,7 +715,7 @@ Test(other_user, who_keeps_memory_back_pays_for_it_and_stops_nobody)
 	gate_open(gate);
 	until(share_alloc(pool, FRAME, NULL, &next) == SHARE_OK);
 	check_eq(used_by(client, 0, "bytes"), FRAME);
-	check_eq(used_by(client, BOB, "bytes"), -1);
+	check_eq(used_by(client, BOB, "bytes"), 0);
 	check_ok(share_release(next, NULL));
 	child_go(bob);
 	child_finish(bob);

@@ -490,7 +490,7 @@ def test_who_uses_an_array_keeps_it_whatever_others_fail_at(client, pool, broker
 
     waits = threading.Thread(target=wait)
     waits.start()
-    until(lambda: any(row["resource"] == "waits" for row in broker.inspect("users")))
+    until(lambda: any(row["resource"] == "waits" and row["used"] for row in broker.inspect("users")))
     with pytest.raises(libshare.Closed):
         a.tobytes(stream=Releases(a))
     waits.join()

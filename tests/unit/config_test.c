@@ -251,8 +251,14 @@ Test(config, limits_have_names)
 					    "fences",      "segments", "descriptors"};
 
 	cr_assert_eq(sizeof(names) / sizeof(names[0]), LIMIT_KINDS);
-	for (size_t i = 0; i < LIMIT_KINDS; i++)
+	for (size_t i = 0; i < LIMIT_KINDS; i++) {
 		cr_assert_str_eq(limit_name((enum limit_kind)i), names[i]);
+		cr_assert_not_null(limit_noun((enum limit_kind)i, 1));
+		cr_assert_not_null(limit_noun((enum limit_kind)i, 2));
+	}
+	cr_assert_str_eq(limit_noun(LIMIT_LEASES, 1), "lease");
+	cr_assert_str_eq(limit_noun(LIMIT_LEASES, 2), "leases");
+	cr_assert_str_eq(limit_noun(LIMIT_METADATA, 2), "metadata");
 }
 
 /* ------------------------------------------------------------------------------------------- */
