@@ -319,9 +319,15 @@ int client_reserve_page(struct client *c, uint32_t slot)
 	return slot < c->n_pages ? 0 : grow_bytes(&c->pages, &c->n_pages, slot);
 }
 
+static void set_page(struct client *c, uint32_t slot, uint8_t what)
+{
+	c->pages[slot] = what;
+	c->broker->clients[slot]->timelines->known = true;
+}
+
 void client_set_page(struct client *c, uint32_t slot)
 {
-	c->pages[slot] = PAGE_SENT;
+	set_page(c, slot, PAGE_SENT);
 }
 
 bool client_let_ask(struct client *c, uint32_t slot)
@@ -330,7 +336,7 @@ bool client_let_ask(struct client *c, uint32_t slot)
 		return true;
 	if (client_reserve_page(c, slot) < 0)
 		return false;
-	c->pages[slot] = PAGE_NAMED;
+	set_page(c, slot, PAGE_NAMED);
 	return true;
 }
 

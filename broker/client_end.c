@@ -124,6 +124,8 @@ static void forget_everywhere(struct client *c)
 		if (s)
 			segment_forget_client(b, s, c);
 	}
+	if (!c->timelines || !c->timelines->known)
+		return;
 	for (uint32_t i = 0; i < b->n_client_slots; i++)
 		if (b->clients[i] && c->slot < b->clients[i]->n_pages)
 			b->clients[i]->pages[c->slot] = 0;

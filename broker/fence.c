@@ -94,7 +94,7 @@ void timelines_kill(struct timelines *t, bool finished)
 	for (uint32_t i = 1; (finished || MUTATION(trust_the_dying)) && i < TIMELINE_SLOTS; i++)
 		t->last[i] = timeline_value(t->page, i);
 	if (!MUTATION(no_poison))
-		timeline_poison(t->page, t->last);
+		timeline_poison(t->page, t->last, t->known);
 	t->dead = true;
 	/* it may be remembered for long, but is never sent again */
 	timeline_unmap(t->page);

@@ -20,6 +20,7 @@ struct timelines {
 	uint32_t client; /* slot of the owner, while it is alive */
 	unsigned refs;
 	bool dead;
+	bool known; /* to others than its owner: they may sleep on it, and remember its slot */
 	/* Where it had got to when it died: our own copy, as somebody to whom the owner gave its
 	 * mapping could still write to the page. */
 	uint64_t last[TIMELINE_SLOTS];

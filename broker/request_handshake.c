@@ -137,6 +137,7 @@ void handle_timeline(struct request *r)
 			return;
 		}
 		m.timeline_page.page = page;
+		c->timelines->known = true;
 		request_reply(r, &m, (int[]){c->timelines->fd, c->timelines->pidfd}, 2);
 		return;
 	}

@@ -76,7 +76,7 @@ static uint64_t poison_for(uint64_t value)
 	return TIMELINE_POISON | (uint32_t)(value + (UINT32_C(1) << 31));
 }
 
-void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS])
+void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], bool others)
 {
 	for (uint32_t i = 0; i < TIMELINE_SLOTS; i++) {
 		struct timeline_slot *s = &page->slots[i];
@@ -88,7 +88,8 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS])
 			continue;
 		atomic_store_explicit(&s->last, last[i], memory_order_relaxed);
 		atomic_store_explicit(&s->value, poison_for(value), memory_order_release);
-		wake(s);
+		if (others)
+			wake(s);
 	}
 }
 

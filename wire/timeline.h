@@ -62,8 +62,10 @@ bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot);
  * Broker only: records where the owner had got to, in the page and in @last, then releases every
  * waiter. What a GPU has written counts only as far as @last says already: when a process is
  * killed, a value may still be written though the work before it never finished (measured).
+ * @others: somebody else may have mapped the page, and may sleep; to wake nobody up takes a system
+ * call for each slot, too.
  */
-void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS]);
+void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], bool others);
 
 /*
  * Waits until the value is reached or poisoned, at most @timeout_ms (-1: no limit). Works on a

@@ -185,7 +185,7 @@ Test(timeline, the_poison_is_above_every_value_in_use_for_the_gpu_too, .init = m
 		uint64_t poison;
 
 		atomic_store(&page->slots[1].value, last_seen[i]);
-		timeline_poison(page, last);
+		timeline_poison(page, last, true);
 		poison = atomic_load(&page->slots[1].value);
 		for (uint64_t value = 1; value < TIMELINE_POISON; value = value * 2 + 1)
 			cr_assert_geq((int64_t)(poison - value), 0);
@@ -197,7 +197,7 @@ Test(timeline, poison_keeps_what_was_reached_and_reports_the_rest_dead, .init = 
 {
 	timeline_signal(page, 1, 5);
 	timeline_signal(page, TIMELINE_SLOTS - 1, TIMELINE_POISON - 1);
-	timeline_poison(page, last);
+	timeline_poison(page, last, true);
 	cr_assert_eq(timeline_query(page, 1, 4), TIMELINE_REACHED);
 	cr_assert_eq(timeline_query(page, 1, 5), TIMELINE_REACHED);
 	cr_assert_eq(timeline_query(page, 1, 6), TIMELINE_DEAD);
@@ -213,7 +213,7 @@ Test(timeline, poison_tells_the_broker_how_far_the_owner_had_got, .init = make_s
 {
 	timeline_signal(page, 1, 5);
 	timeline_signal(page, TIMELINE_SLOTS - 1, 7);
-	timeline_poison(page, last);
+	timeline_poison(page, last, true);
 	cr_assert_eq(last[1], 5);
 	cr_assert_eq(last[2], 0);
 	cr_assert_eq(last[TIMELINE_SLOTS - 1], 7);
@@ -225,8 +225,8 @@ Test(timeline, poison_tells_the_broker_how_far_the_owner_had_got, .init = make_s
 Test(timeline, poisoning_twice_forgets_nothing, .init = make_sealed_page)
 {
 	timeline_signal(page, 1, 5);
-	timeline_poison(page, last);
-	timeline_poison(page, last);
+	timeline_poison(page, last, true);
+	timeline_poison(page, last, true);
 	cr_assert_eq(timeline_query(page, 1, 5), TIMELINE_REACHED);
 	cr_assert_eq(timeline_query(page, 1, 6), TIMELINE_DEAD);
 }
@@ -367,7 +367,7 @@ Test(timeline, poison_wakes_a_reader_and_tells_it_that_the_owner_is_dead, .init 
 	timeline_signal(page, TIMELINE_SLOTS - 1, 8);
 	settle(one);
 	settle(another);
-	timeline_poison(page, last);
+	timeline_poison(page, last, true);
 	cr_assert_eq(result_of(one), TIMELINE_DEAD);
 	cr_assert_eq(result_of(another), TIMELINE_DEAD);
 }
@@ -391,7 +391,7 @@ Test(timeline, who_is_about_to_sleep_when_the_poison_comes_does_not, .init = mak
 		timeline_signal(page, i + 1, seen[i]);
 		cr_assert(would_sleep(i + 1, seen[i]), "until then");
 	}
-	timeline_poison(page, last);
+	timeline_poison(page, last, true);
 	for (uint32_t i = 0; i < n; i++) {
 		cr_assert_not(would_sleep(i + 1, seen[i]), "%#llx", (unsigned long long)seen[i]);
 		/* a GPU's last words may have come in between */
