@@ -39,7 +39,7 @@
 
 struct queued {
 	TAILQ_ENTRY(queued) link;
-	struct charge charge;
+	struct charge charge, charge_descriptors;
 	struct fd_list fds;
 	size_t size;
 	unsigned char data[];
@@ -64,6 +64,7 @@ struct connection {
 static void queued_free(struct queued *q)
 {
 	charge_return(&q->charge);
+	charge_return(&q->charge_descriptors);
 	fd_list_close(&q->fds);
 	free(q);
 }
@@ -170,8 +171,9 @@ static int enqueue(struct connection *c, const void *data, size_t size, const in
 
 	if (!q)
 		return -ENOMEM;
-	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + size)) {
-		free(q);
+	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + size) ||
+	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, n_fds)) {
+		queued_free(q);
 		return -EDQUOT;
 	}
 	for (size_t i = 0; i < n_fds; i++) {

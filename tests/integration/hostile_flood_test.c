@@ -158,6 +158,46 @@ Test(hostile_flood, thousands_of_look_ups_answered_at_once_cost_bounded_memory)
 	settle(witness, s.clients == 1 && s.buffers == 0);
 }
 
+static void waits_and_stops_reading(struct child *self, void *data)
+{
+	struct wire_message ping = {.type = WIRE_PING, .serial = 7}, m = {.type = WIRE_LOOKUP};
+	struct raw r;
+
+	(void)data;
+	raw_open(&r, "deaf one");
+	m.lookup.mode = SHARE_RDONLY;
+	m.lookup.timeout = -1;
+	m.lookup.name = raw_text("name");
+	m.serial = 1;
+	check_eq(raw_send(&r, &m), 0);
+	witness = child_connect("witness of the deaf");
+	check(say_until_nobody_listens(&r, &ping, 1 << 20) < 1 << 20);
+	share_disconnect(witness);
+	child_point(self, "deaf");
+}
+
+/* The segment's, which the broker keeps until there is room for the message that it goes with. */
+Test(hostile_flood, a_descriptor_that_waits_to_be_sent_is_paid_for)
+{
+	struct child *child = child_start(waits_and_stops_reading, NULL);
+	share_pool *p = open_pool(witness);
+	share_buffer *b = allocate(p, 1, NULL);
+	int64_t before;
+
+	child_wait(child, "deaf");
+	settle(witness, s.clients == 2);
+	before = used_of(witness, "descriptors");
+	check_ok(share_publish(b, "name", NULL));
+	check_eq(used_of(witness, "descriptors"), before + 1);
+	child_kill(child);
+	settle(witness, s.clients == 1);
+	check(used_of(witness, "descriptors") < before);
+	check_ok(share_unpublish(witness, "name"));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
+	settle(witness, s.buffers == 0);
+}
+
 static void watches_and_never_reads(struct child *self, void *data)
 {
 	struct wire_message m = {.type = WIRE_WATCH};
