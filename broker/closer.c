@@ -191,14 +191,17 @@ static bool start_thread_locked(struct closer *c)
 	return true;
 }
 
-/* One more thread for somebody whom those that are there do not serve. */
+/* One more thread for somebody whom those that are there do not serve. At the end of the broker
+ * there is none: the process exits next, which closes all that is left and waits for none of it. A
+ * thread that starts just then has been seen to stop LeakSanitizer, which waited for it for ever.
+ */
 static void look_for_threads(struct closer *c)
 {
 	bool again = false;
 
 	pthread_mutex_lock(&c->lock);
 	/* the reference of a thread is counted from its start, its place from when it runs */
-	if (next_locked(c) && c->n_idle == 0 && c->refs <= THREADS_MAX)
+	if (next_locked(c) && c->n_idle == 0 && c->refs <= THREADS_MAX && !c->broker->has_ended)
 		again = !start_thread_locked(c);
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
