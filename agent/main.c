@@ -13,7 +13,7 @@
 #include <share/share.h>
 
 #include "agent/agent.h"
-#include "wire/process.h"
+#include "base/process.h"
 
 /* The C library looks for it. */
 __attribute__((visibility("default"))) const char *argp_program_version =

@@ -13,8 +13,8 @@
 #include <share/error.h>
 
 #include "agent/agent.h"
+#include "base/descriptor.h"
 #include "memory/export.h"
-#include "wire/fd.h"
 
 struct segment {
 	const struct memory_exporter *exporter;

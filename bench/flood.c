@@ -20,11 +20,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "bench/bench.h"
 #include "bench/flood.h"
-#include "wire/fd.h"
+#include "pages/timeline.h"
 #include "wire/packet.h"
-#include "wire/timeline.h"
 
 #define READY_AT_ONCE 64
 

@@ -14,6 +14,7 @@
 
 #include <event2/event.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/channel.h"
@@ -30,7 +31,6 @@
 #include "broker/reload.h"
 #include "broker/scrub.h"
 #include "broker/token.h"
-#include "wire/fd.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20

@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/slab.h"
+#include "base/table.h"
 #include "broker/account.h"
 #include "broker/config.h"
 #include "broker/device.h"
 #include "broker/log.h"
-#include "broker/slab.h"
-#include "broker/table.h"
 #include "broker/turns.h"
 #include "wire/wire.h"
 

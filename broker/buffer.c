@@ -12,6 +12,7 @@
 
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/client.h"
@@ -20,7 +21,6 @@
 #include "broker/pool_user.h"
 #include "broker/reclaim.h"
 #include "broker/segment.h"
-#include "wire/mutation.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/table.h"
 #include "broker/account.h"
 #include "broker/fence.h"
 #include "broker/suballocator.h"
-#include "broker/table.h"
 
 struct broker;
 struct client;

@@ -17,12 +17,12 @@
 #include <event2/event.h>
 #include <share/channel.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel.h"
 #include "broker/client.h"
 #include "broker/pool.h"
-#include "wire/fd.h"
-#include "wire/page.h"
+#include "pages/page.h"
 
 struct key {
 	const void *name;

@@ -11,12 +11,12 @@
 #include <event2/util.h>
 #include <jansson.h>
 
+#include "base/table.h"
 #include "broker/account.h"
 #include "broker/doorbell.h"
 #include "broker/fence.h"
 #include "broker/right.h"
-#include "broker/table.h"
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 #include "wire/wire.h"
 
 struct broker;

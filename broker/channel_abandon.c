@@ -15,9 +15,9 @@
 
 #include <share/error.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/channel_estate.h"
-#include "wire/mutation.h"
 
 static bool has_bit(const unsigned char *tokens, size_t size, uint32_t token)
 {

@@ -10,7 +10,7 @@
 
 #include "broker/broker.h"
 #include "broker/channel.h"
-#include "wire/timeline.h"
+#include "pages/timeline.h"
 
 struct departure {
 	struct member *consumer;

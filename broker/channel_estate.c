@@ -15,13 +15,13 @@
 
 #include <share/channel.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/channel_estate.h"
 #include "broker/client.h"
 #include "broker/pool.h"
 #include "broker/suballocator.h"
-#include "wire/mutation.h"
 
 struct estate *estate_with_room(struct member *producer, uint32_t room)
 {

@@ -13,11 +13,11 @@
 
 #include <share/channel.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel.h"
 #include "broker/client.h"
-#include "wire/fd.h"
-#include "wire/page.h"
+#include "pages/page.h"
 
 /* Who is gone is waited for that long, before somebody new gets its place. */
 #define PATIENCE_MS 10000

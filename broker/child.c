@@ -12,10 +12,10 @@
 
 #include <event2/event.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/child.h"
 #include "broker/log.h"
-#include "wire/fd.h"
 
 struct child {
 	LIST_ENTRY(child) link;

@@ -13,6 +13,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/client.h"
@@ -27,7 +28,6 @@
 #include "broker/stake.h"
 #include "broker/token.h"
 #include "broker/watch.h"
-#include "wire/fd.h"
 
 #define HANDSHAKE_SECONDS 10
 #define MAX_CLIENTS       (1u << 20)

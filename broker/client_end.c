@@ -19,6 +19,9 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/descriptor.h"
+#include "base/mutation.h"
+#include "base/process.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/channel.h"
@@ -35,9 +38,6 @@
 #include "broker/token.h"
 #include "broker/wait.h"
 #include "broker/watch.h"
-#include "wire/fd.h"
-#include "wire/mutation.h"
-#include "wire/process.h"
 
 /* What a turn costs at most, in leases; some 50 microseconds. */
 #define TURN        128

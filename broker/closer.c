@@ -28,9 +28,9 @@
 
 #include <event2/event.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/closer.h"
-#include "wire/fd.h"
 
 #define THREADS_MAX      4
 #define TICK_NANOSECONDS 100000

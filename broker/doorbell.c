@@ -22,8 +22,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "broker/doorbell.h"
-#include "wire/fd.h"
 
 #define RINGS (UINT64_C(1) << 63)
 

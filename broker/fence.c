@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/descriptor.h"
+#include "base/mutation.h"
+#include "base/process.h"
 #include "broker/account.h"
 #include "broker/fence.h"
-#include "wire/fd.h"
-#include "wire/mutation.h"
-#include "wire/process.h"
 
 int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
 		  struct timelines **out)

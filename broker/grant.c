@@ -12,13 +12,13 @@
 
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer.h"
 #include "broker/client.h"
 #include "broker/grant.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
-#include "wire/mutation.h"
 
 struct message {
 	struct wire_message m;

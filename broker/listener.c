@@ -27,6 +27,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client.h"
 #include "broker/closer.h"
@@ -34,7 +35,6 @@
 #include "broker/listener.h"
 #include "broker/log.h"
 #include "broker/turns.h"
-#include "wire/fd.h"
 #include "wire/packet.h"
 
 #define BACKLOG     4096

@@ -18,6 +18,7 @@
 
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/config.h"
 #include "broker/confine.h"
@@ -26,7 +27,6 @@
 #include "broker/log.h"
 #include "broker/peer.h"
 #include "broker/socket_path.h"
-#include "wire/fd.h"
 
 /* The C library looks for it. */
 __attribute__((visibility("default"))) const char *argp_program_version =

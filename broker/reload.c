@@ -25,6 +25,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client.h"
 #include "broker/configure.h"
@@ -33,7 +34,6 @@
 #include "broker/reload.h"
 #include "broker/report.h"
 #include "broker/request.h"
-#include "wire/fd.h"
 
 #define ROW_MAX 4096 /* bytes of a change as JSON, escapes and all */
 

@@ -11,12 +11,12 @@
 
 #include <share/channel.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel.h"
 #include "broker/client.h"
 #include "broker/pool.h"
 #include "broker/request.h"
-#include "wire/fd.h"
 
 #define FLAGS_KNOWN                                                              \
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST | \

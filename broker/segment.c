@@ -14,6 +14,7 @@
 
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/agent.h"
 #include "broker/broker.h"
 #include "broker/channel.h"
@@ -22,7 +23,6 @@
 #include "broker/log.h"
 #include "broker/pool.h"
 #include "broker/segment.h"
-#include "wire/fd.h"
 
 static const char *const state_names[] = {
     [SEGMENT_ACTIVE] = "active",

@@ -20,8 +20,8 @@
  */
 #include <errno.h>
 
+#include "base/slab.h"
 #include "broker/free_list.h"
-#include "broker/slab.h"
 #include "broker/suballocator.h"
 
 /* ---- gates ---- */

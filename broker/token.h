@@ -7,10 +7,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/table.h"
 #include "broker/account.h"
 #include "broker/buffer.h"
 #include "broker/fence.h"
-#include "broker/table.h"
 #include "wire/wire.h"
 
 #define TOKEN_SIZE 32

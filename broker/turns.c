@@ -20,8 +20,8 @@
 
 #include <event2/event.h>
 
+#include "base/descriptor.h"
 #include "broker/turns.h"
-#include "wire/fd.h"
 
 /* In most turns time on the wall says enough, and costs least to ask for. In long ones the broker
  * may have been kept off its core, so the time that it has run for limits what they have taken. */

@@ -16,7 +16,7 @@
 
 #include "docs/protocol_doc.h"
 #include "memory/kind.h"
-#include "wire/timeline.h"
+#include "pages/timeline.h"
 #include "wire/wire.h"
 
 #define ERROR_NUMBER(name, n, text) {#name, n, text},

@@ -14,7 +14,7 @@
 
 #include "docs/protocol_doc.h"
 #include "memory/kind.h"
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 #include "wire/wire.h"
 
 struct field {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutation.h"
 #include "libshare/buffer.h"
 #include "libshare/error.h"
 #include "libshare/magazine.h"
 #include "libshare/segment.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence)
 {

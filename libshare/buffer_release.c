@@ -7,6 +7,7 @@
  * are reached.
  */
 
+#include "base/mutation.h"
 #include "libshare/buffer.h"
 #include "libshare/channel.h"
 #include "libshare/error.h"
@@ -14,7 +15,6 @@
 #include "libshare/reclaim.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 static bool is_private(const share_buffer *b)
 {

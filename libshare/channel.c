@@ -15,7 +15,7 @@
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
-#include "wire/page.h"
+#include "pages/page.h"
 
 #define STALL_MS_DEFAULT 10000
 

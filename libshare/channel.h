@@ -11,11 +11,11 @@
 
 #include "libshare/buffer.h"
 #include "libshare/client.h"
-#include "libshare/ring.h"
 #include "libshare/timeline.h"
+#include "ring/ring.h"
 
 /*
- * Channels: what libshare/ring.h does in memory, with clients, descriptors, streams and threads
+ * Channels: what ring/ring.h does in memory, with clients, descriptors, streams and threads
  * around it.
  *
  * channel.c           a membership

@@ -10,7 +10,7 @@
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
-#include "wire/page.h"
+#include "pages/page.h"
 
 #define SLICE_MS 500
 

@@ -15,7 +15,7 @@
 
 #include "libshare/channel.h"
 #include "libshare/error.h"
-#include "wire/page.h"
+#include "pages/page.h"
 
 static bool is_there(const struct channel_peer *p)
 {

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/mutation.h"
 #include "libshare/channel.h"
 #include "libshare/error.h"
 #include "libshare/reclaim.h"
-#include "wire/mutation.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */

@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/channel.h"
 #include "libshare/error.h"
-#include "wire/mutation.h"
 
 #define LOOKS_AT_COOLING 4 /* in a call that has something else to do */
 

@@ -13,8 +13,8 @@
 
 #include "libshare/error.h"
 #include "libshare/handle.h"
+#include "pages/timeline.h"
 #include "wire/packet.h"
-#include "wire/timeline.h"
 #include "wire/wire.h"
 
 struct call;

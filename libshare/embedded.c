@@ -26,9 +26,9 @@
 
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "libshare/embedded.h"
 #include "libshare/error.h"
-#include "wire/fd.h"
 
 #define PROGRAM "share-broker"
 

@@ -3,7 +3,7 @@
 /*
  * Whether a fence is reached, and waiting until it is. One load, where that says it all: what a
  * peer's CPU has signaled. What its GPU has written is asked about, as a process that is killed may
- * still have a value written though the work before it never finished (wire/process.h). The broker
+ * still have a value written though the work before it never finished (base/process.h). The broker
  * poisons the page of a dead process; a waiter sees its death on the pidfd as well, in case the
  * broker is gone too.
  */
@@ -12,10 +12,10 @@
 #include <poll.h>
 #include <time.h>
 
+#include "base/mutation.h"
+#include "base/process.h"
 #include "libshare/error.h"
 #include "libshare/timeline.h"
-#include "wire/mutation.h"
-#include "wire/process.h"
 
 #define SLICE_MS        100 /* between looks at the owner */
 #define POISON_GRACE_MS 1000

@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/error.h"
 #include "libshare/gpu_late.h"
 #include "libshare/gpu_stream.h"
-#include "wire/mutation.h"
 
 #define DEVICES_MAX 64
 

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/gpu_order.h"
 #include "memory/stream.h"
-#include "wire/mutation.h"
 
 #define DEVICES_MAX 64
 

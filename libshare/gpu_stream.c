@@ -14,13 +14,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/buffer.h"
 #include "libshare/error.h"
 #include "libshare/gpu_order.h"
 #include "libshare/gpu_stream.h"
 #include "libshare/parked.h"
 #include "memory/stream.h"
-#include "wire/mutation.h"
 
 #define LAST_SPECIAL_STREAM 2 /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: plain numbers */
 #define FINISH_MS           10000

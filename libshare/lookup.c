@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutation.h"
 #include "libshare/error.h"
 #include "libshare/lookup.h"
 #include "libshare/segment.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");

@@ -14,10 +14,10 @@
 
 #include <string.h>
 
+#include "base/mutation.h"
 #include "libshare/magazine_private.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 #define DEPTH      64u         /* of a list */
 #define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */

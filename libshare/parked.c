@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutation.h"
 #include "libshare/parked.h"
 #include "memory/stream.h"
-#include "wire/mutation.h"
 
 struct wait {
 	share_client *client; /* NULL: it has ended, and its pages stay */

@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/channel.h"
 #include "libshare/error.h"
 #include "libshare/lookup.h"
 #include "libshare/reclaim.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 static unsigned messages_of(share_buffer *b)
 {

@@ -12,12 +12,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mutation.h"
 #include "libshare/error.h"
 #include "libshare/gpu_late.h"
 #include "libshare/host_stream.h"
 #include "libshare/stream.h"
 #include "libshare/uses.h"
-#include "wire/mutation.h"
 
 static bool is_on_gpu(const share_buffer *b)
 {

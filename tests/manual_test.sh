@@ -60,10 +60,10 @@ sed -nE 's/^.*X\((SHARE_E[A-Z]+), -[0-9]+,.*/\1/p' include/share/error.h >"$scra
 sed -nE 's/^\.It Er ([A-Z_]+).*/\1/p' $library >"$scratch/told"
 compare "error code" $library
 
-# What wire/mutation.h reads is for programs that are built to be wrong. What CUDA alone reads is
+# What base/mutation.h reads is for programs that are built to be wrong. What CUDA alone reads is
 # told where it concerns our users.
 grep -rhoE --include='*.[ch]' --exclude=mutation.h 'getenv\("[A-Z_]+"' \
-	agent broker libshare memory tools wire | sed 's/.*("//; s/"//' >"$scratch/there"
+	agent base broker libshare memory pages ring tools wire | sed 's/.*("//; s/"//' >"$scratch/there"
 sed -nE '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.(It )?Ev ([A-Z_ ,]+).*/\2/p' $library |
 	tr -s ' ,' '\n' | grep -vx CUDA_VISIBLE_DEVICES >"$scratch/told"
 compare "variable" $library

@@ -3,9 +3,10 @@
 #
 # The rooms of the house and who may enter which (see "Rooms" in the design):
 #
-#   broker, agent, libshare -> wire, memory; wire and memory never meet
-#   tools, examples, bench, python  -> <share/...> and themselves; bench also wire and memory, for its floors
-#   docs                    -> wire and memory, whose tables it prints
+#   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
+#   ring -> pages, base; wire, pages -> base; base, memory -> nothing of ours
+#   tools, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
+#   docs                    -> wire, pages and memory, whose tables it prints
 #   include/share           -> <share/...>
 #   tests                   -> everything; nothing -> tests
 #
@@ -21,16 +22,19 @@
 
 set -euo pipefail
 
-rooms="agent bench broker docs examples include libshare memory python tests tools wire"
+rooms="agent base bench broker docs examples include libshare memory pages python ring tests tools wire"
 
 # The rooms whose headers a room may include.
 neighbours()
 {
 	case $1 in
-	broker | agent | libshare) echo "$1 wire memory" ;;
-	wire | memory | tools | examples | python) echo "$1" ;;
-	bench) echo "bench wire memory" ;;
-	docs) echo "docs wire memory" ;;
+	libshare) echo "libshare base wire pages ring memory" ;;
+	broker | agent) echo "$1 base wire pages memory" ;;
+	ring) echo "ring base pages" ;;
+	wire | pages) echo "$1 base" ;;
+	base | memory | tools | examples | python) echo "$1" ;;
+	bench) echo "bench base wire pages memory" ;;
+	docs) echo "docs base wire pages memory" ;;
 	tests) echo "$rooms" ;;
 	include) ;;
 	esac

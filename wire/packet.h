@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "wire/fd.h"
+#include "base/descriptor.h"
 #include "wire/wire.h"
 
 /*

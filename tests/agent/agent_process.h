@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/descriptor.h"
 #include "memory/kind.h"
-#include "wire/fd.h"
 #include "wire/wire.h"
 
 /* A share-agent of our own, with this process in the broker's place. Whatever goes wrong fails the

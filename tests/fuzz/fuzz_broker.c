@@ -28,11 +28,11 @@
 #include "broker/name.h"
 #include "broker/peer.h"
 #include "broker/pool.h"
+#include "pages/channel_page.h"
+#include "pages/page.h"
+#include "pages/timeline.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/channel_page.h"
 #include "wire/packet.h"
-#include "wire/page.h"
-#include "wire/timeline.h"
 
 #define ENDS        3
 #define OF_USERS    (1 << 3)

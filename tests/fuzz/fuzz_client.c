@@ -28,11 +28,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pages/channel_page.h"
+#include "pages/timeline.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/script.h"
-#include "wire/channel_page.h"
 #include "wire/packet.h"
-#include "wire/timeline.h"
 
 #define CALLS_MAX     64
 #define FILES_MAX     256

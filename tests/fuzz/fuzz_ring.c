@@ -12,7 +12,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/ring.h"
+#include "ring/ring.h"
 #include "tests/fuzz/fuzz.h"
 
 #define CONSUMERS  3

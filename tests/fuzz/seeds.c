@@ -12,9 +12,9 @@
 
 #include <share/channel.h>
 
+#include "pages/channel_page.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/script.h"
-#include "wire/channel_page.h"
 #include "wire/packet.h"
 
 #define RECORD_MAX  (1 << 18)

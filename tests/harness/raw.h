@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pages/timeline.h"
 #include "wire/packet.h"
-#include "wire/timeline.h"
 #include "wire/wire.h"
 
 /* A client without libshare: says what it likes, and shows what comes back. */

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "pages/page.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/raw_channel.h"
-#include "wire/page.h"
 
 static share_client *witness;
 static struct raw a, b;

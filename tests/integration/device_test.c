@@ -16,10 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 #include "tests/standin/calls.h"
-#include "wire/process.h"
 
 #define MIB (UINT64_C(1) << 20)
 

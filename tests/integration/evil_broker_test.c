@@ -16,8 +16,8 @@
 
 #include <share/channel.h>
 
+#include "pages/channel_page.h"
 #include "tests/harness/fixture.h"
-#include "wire/channel_page.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
 

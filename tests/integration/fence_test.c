@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pages/timeline.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
-#include "wire/timeline.h"
 #include "wire/wire.h"
 
 static struct gate *gate;

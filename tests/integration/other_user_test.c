@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
-#include "wire/process.h"
 
 #define ALICE  4711
 #define BOB    4712

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "pages/page.h"
 #include "tests/harness/check.h"
 #include "tests/integration/raw_channel.h"
-#include "wire/page.h"
 
 struct wire_message party_request(const char *name, uint32_t role)
 {

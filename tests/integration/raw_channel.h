@@ -7,8 +7,8 @@
 
 #include <share/channel.h>
 
+#include "pages/channel_page.h"
 #include "tests/harness/raw.h"
-#include "wire/channel_page.h"
 
 /* A member of a channel without libshare: writes what it likes into its page. */
 struct party {

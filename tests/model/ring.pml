@@ -2,7 +2,7 @@
 
 /*
  * The ring of a channel, for a model checker, step by step as the two halves read and write each
- * other's words (libshare/ring.h, wire/channel_page.h): one producer, one lane, a consumer that is
+ * other's words (ring/ring.h, pages/channel_page.h): one producer, one lane, a consumer that is
  * there from the start and one that joins at any time. spin tries every order of their steps.
  *
  * What is modelled

@@ -18,7 +18,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/ring.h"
+#include "ring/ring.h"
 #include "tests/threads/threads.h"
 
 #define PRODUCERS 2

@@ -15,8 +15,8 @@
 
 #include <criterion/criterion.h>
 
+#include "base/descriptor.h"
 #include "broker/fence.h"
-#include "wire/fd.h"
 
 #define SLOT 3
 

@@ -10,7 +10,7 @@
 
 #include <criterion/criterion.h>
 
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 
 TestSuite(channel_page, .timeout = 30);
 

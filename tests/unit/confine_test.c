@@ -23,8 +23,8 @@
 
 #include <criterion/criterion.h>
 
+#include "base/process.h"
 #include "broker/confine.h"
-#include "wire/process.h"
 
 static void start(void)
 {

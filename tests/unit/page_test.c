@@ -11,8 +11,8 @@
 
 #include <criterion/criterion.h>
 
-#include "wire/fd.h"
-#include "wire/page.h"
+#include "base/descriptor.h"
+#include "pages/page.h"
 
 #define SIZE ((size_t)3 * 4096)
 

@@ -12,8 +12,8 @@
 
 #include <criterion/criterion.h>
 
-#include "wire/fd.h"
-#include "wire/process.h"
+#include "base/descriptor.h"
+#include "base/process.h"
 
 static pid_t start(void)
 {

@@ -6,7 +6,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/ring.h"
+#include "ring/ring.h"
 
 /*
  * Both halves of a channel over pages of this process. Messages carry a number of the test's, by

@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/slab.h"
+#include "base/slab.h"
 #include "broker/suballocator.h"
 
 #define UNIT SUBALLOCATOR_UNIT

@@ -11,7 +11,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/table.h"
+#include "base/table.h"
 
 TestSuite(table, .timeout = 60);
 

@@ -21,8 +21,8 @@
 
 #include <criterion/criterion.h>
 
-#include "wire/fd.h"
-#include "wire/timeline.h"
+#include "base/descriptor.h"
+#include "pages/timeline.h"
 
 TestSuite(timeline, .timeout = 30);
 

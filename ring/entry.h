@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RING_ENTRY_H
-#define LIBSHARE_RING_ENTRY_H
+#ifndef RING_ENTRY_H
+#define RING_ENTRY_H
 
-#include "libshare/ring.h"
-#include "libshare/ring_private.h"
-#include "wire/timeline.h"
+#include "pages/timeline.h"
+#include "ring/inside.h"
+#include "ring/ring.h"
 
 /* An entry as its consumers read it, while its producer may write anything into it. */
 

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wire/page.h"
-#include "wire/timeline.h"
+#include "pages/page.h"
+#include "pages/timeline.h"
 
 static bool passed(uint64_t now, uint64_t value)
 {

@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/ring_producer.h"
-#include "wire/timeline.h"
+#include "pages/timeline.h"
+#include "ring/producer.h"
 
 static void *zeros(size_t n, size_t size)
 {

@@ -8,8 +8,8 @@
 
 #include <linux/membarrier.h>
 
-#include "libshare/ring_producer.h"
-#include "wire/mutation.h"
+#include "base/mutation.h"
+#include "ring/producer.h"
 
 void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t slot)
 {
@@ -174,7 +174,7 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 }
 
 /* Whether, from now on, who has not seen what we have stored has its own earlier stores seen by us.
- * The barrier that consumers save themselves (ring_consumer.c). */
+ * The barrier that consumers save themselves (consumer.c). */
 static bool order_with(const struct ring_producer *p)
 {
 	ring_barrier();

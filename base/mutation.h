@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_MUTATION_H
-#define WIRE_MUTATION_H
+#ifndef BASE_MUTATION_H
+#define BASE_MUTATION_H
 
 /*
  * Places where a rule can be broken on purpose, to see that the tests notice (docs/testing.md). In

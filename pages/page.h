@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_PAGE_H
-#define WIRE_PAGE_H
+#ifndef PAGES_PAGE_H
+#define PAGES_PAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

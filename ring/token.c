@@ -8,9 +8,9 @@
  * the time that the others have acknowledged, too.
  */
 
-#include "libshare/ring_producer.h"
-#include "wire/mutation.h"
-#include "wire/timeline.h"
+#include "base/mutation.h"
+#include "pages/timeline.h"
+#include "ring/producer.h"
 
 static void set_busy(struct ring_producer *p, uint32_t list)
 {

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "wire/fd.h"
+#include "base/descriptor.h"
 
 int fd_close(int fd)
 {

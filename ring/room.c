@@ -9,8 +9,8 @@
 
 #include <errno.h>
 
-#include "libshare/ring_producer.h"
-#include "wire/mutation.h"
+#include "base/mutation.h"
+#include "ring/producer.h"
 
 bool ring_has_room(struct ring_producer *p, uint32_t lane)
 {

@@ -16,10 +16,10 @@
 
 #include <share/channel.h>
 
-#include "libshare/ring.h"
-#include "libshare/ring_entry.h"
-#include "libshare/ring_private.h"
-#include "wire/mutation.h"
+#include "base/mutation.h"
+#include "ring/entry.h"
+#include "ring/inside.h"
+#include "ring/ring.h"
 
 struct source {
 	uint64_t member;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_SLAB_H
-#define BROKER_SLAB_H
+#ifndef BASE_SLAB_H
+#define BASE_SLAB_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RING_PRODUCER_H
-#define LIBSHARE_RING_PRODUCER_H
+#ifndef RING_PRODUCER_H
+#define RING_PRODUCER_H
 
 #include <share/channel.h>
 
-#include "libshare/ring.h"
-#include "libshare/ring_private.h"
+#include "ring/inside.h"
+#include "ring/ring.h"
 
 /*
- * Inside of the producing half: its parts are ring_producer.c (sending, waking and sleeping),
- * ring_room.c (where a message goes, and what is dropped for it), ring_token.c (what is in flight,
- * and how it comes back) and ring_member.c (who comes and goes).
+ * Inside of the producing half: its parts are producer.c (sending, waking and sleeping),
+ * room.c (where a message goes, and what is dropped for it), token.c (what is in flight,
+ * and how it comes back) and member.c (who comes and goes).
  */
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RING_PRIVATE_H
-#define LIBSHARE_RING_PRIVATE_H
+#ifndef RING_INSIDE_H
+#define RING_INSIDE_H
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 
 /* ThreadSanitizer does not know fences, and GCC says so. It needs none of them to see that there is
  * no race: all that is shared is atomic, and what is handed over goes by release and acquire. */
@@ -32,7 +32,7 @@ static inline void ring_barrier(void)
 }
 
 /* Our own announcement that we sleep, and what there is to look at for those who have something for
- * us; see ring_sleep.c. */
+ * us; see sleep.c. */
 struct ring_sleeper {
 	_Atomic uint32_t *word; /* in our page */
 	bool always;            /* this process cannot make others pass a barrier */

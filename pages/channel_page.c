@@ -5,7 +5,7 @@
  * which makes the pages, and both halves of the library agree. Reads and writes nothing in them.
  */
 
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 
 #define PAGE 4096 /* what is mapped is whole pages */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_TIMELINE_H
-#define WIRE_TIMELINE_H
+#ifndef PAGES_TIMELINE_H
+#define PAGES_TIMELINE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -21,7 +21,7 @@
 
 #include <linux/membarrier.h>
 
-#include "libshare/ring_private.h"
+#include "ring/inside.h"
 
 static int membarrier(int command)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_RING_H
-#define LIBSHARE_RING_H
+#ifndef RING_RING_H
+#define RING_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "wire/channel_page.h"
+#include "pages/channel_page.h"
 
 /*
  * The two halves of a channel, over pages of memory and nothing else: no client, no descriptors, no
@@ -86,7 +86,7 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 
 /* Bit by consumer slot: those that sleep on their doorbell, which is the caller's to ring. Those
  * that sleep on a futex have been woken. Each is told of once a sleep. A load for each consumer
- * that got something, and one full barrier if any of them has slept lately (ring_sleep.c). Also due
+ * that got something, and one full barrier if any of them has slept lately (sleep.c). Also due
  * after admit, dismiss and reclaim, which may deliver what had to wait. */
 uint64_t ring_producer_wake(struct ring_producer *p);
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "wire/fd.h"
-#include "wire/page.h"
+#include "base/descriptor.h"
+#include "pages/page.h"
 
 int page_create(const char *name, size_t size)
 {

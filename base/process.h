@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_PROCESS_H
-#define WIRE_PROCESS_H
+#ifndef BASE_PROCESS_H
+#define BASE_PROCESS_H
 
 /* Whether this is built with a sanitizer that attaches to its own process: gcc says so with a
  * macro, clang with a feature. */

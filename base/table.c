@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/table.h"
+#include "base/table.h"
 
 #define FIRST (sizeof(((struct table *)0)->first) / sizeof(struct table_link *))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_CHANNEL_PAGE_H
-#define WIRE_CHANNEL_PAGE_H
+#ifndef PAGES_CHANNEL_PAGE_H
+#define PAGES_CHANNEL_PAGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -66,7 +66,7 @@ struct channel_control {
 /*
  * Who sleeps says so in its own page. Above the state there is whether it sleeps at all, now and
  * then: as long as it does not, nobody who has something for it needs a barrier before looking here
- * (libshare/ring_sleep.c); and a number of this sleep, so that one ring is enough for it.
+ * (ring/sleep.c); and a number of this sleep, so that one ring is enough for it.
  */
 enum channel_sleep { CHANNEL_AWAKE, CHANNEL_ON_FUTEX, CHANNEL_ON_DOORBELL };
 #define CHANNEL_SLEEP_STATE 3u

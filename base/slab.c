@@ -25,7 +25,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "broker/slab.h"
+#include "base/slab.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

@@ -19,8 +19,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "wire/fd.h"
-#include "wire/process.h"
+#include "base/descriptor.h"
+#include "base/process.h"
 
 #define PF_EXITING 0x4ul
 

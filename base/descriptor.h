@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WIRE_FD_H
-#define WIRE_FD_H
+#ifndef BASE_DESCRIPTOR_H
+#define BASE_DESCRIPTOR_H
 
 /* Descriptors with an owner. -1 is no descriptor; closing it does nothing. */
 
