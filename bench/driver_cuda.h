@@ -3,13 +3,13 @@
 #define BENCH_DRIVER_CUDA_H
 
 #include "bench/driver.h"
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 
 /*
  * What the files that make up bench/driver.h have in common. Only they know CUDA's types.
  *
  * The table of memory/ is used where it has what is needed. The rest is what no broker would call:
- * X(member, symbol, type), as in memory/cuda.h.
+ * X(member, symbol, type), as in memory/cuda/driver.h.
  */
 #define FLOOR_FUNCTIONS(X)                                                                \
 	X(MemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                \

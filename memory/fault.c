@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Words and numbers for what fails here. CUDA's own are in cuda.c. */
+/* Words and numbers for what fails here. CUDA's own are in memory/cuda/driver.c. */
 
 #include <errno.h>
 #include <stdarg.h>

@@ -183,7 +183,7 @@ make_offences()
 	printf '%s\n' '#include <cuda.h>' 'CUresult r;' 'void *cuInit;' | tee memory/good.c >examples/good2.c
 	printf '%s\n' '#include "broker/text.h"' 'SCM_RIGHTS' >tests/good.c
 	echo 'SCM_RIGHTS' >wire/packet.c
-	printf '%s\n' '#include "wire/wire.h"' '#include "memory/cuda.h"' >bench/good2.c
+	printf '%s\n' '#include "wire/wire.h"' '#include "memory/cuda/driver.h"' >bench/good2.c
 	echo 'CUresult r;' | tee bench/bad3.c bench/driver_stream.c >bench/driver.c
 }
 

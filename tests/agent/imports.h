@@ -2,7 +2,7 @@
 #ifndef TESTS_AGENT_IMPORTS_H
 #define TESTS_AGENT_IMPORTS_H
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "memory/import.h"
 #include "tests/agent/agent_process.h"
 

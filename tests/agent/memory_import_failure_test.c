@@ -16,7 +16,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "memory/import.h"
 #include "tests/agent/agent_process.h"
 #include "tests/standin/calls.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/checker/gpu_kernels.h"
 #include "tests/checker/worker.h"
 

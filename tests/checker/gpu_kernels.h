@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 
 /*
  * Kernels that spin for a while and then fill memory, or copy it: unlike fills, copies and host

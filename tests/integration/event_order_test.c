@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "memory/stream.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/kinds.h"

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 

@@ -6,7 +6,7 @@
  * do instead, changes nothing, and leaves the capture as good as it was.
  */
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 

@@ -9,7 +9,7 @@
 
 #include <share/share.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 #include "tests/integration/kinds.h"

@@ -5,7 +5,7 @@
  * whoever else gets the block comes after that stream, which may be gone by then.
  */
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/memory.h"
 #include "tests/integration/gpu_owner.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "libshare/buffer.h"
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/memory.h"
 #include "tests/integration/gpu_owner.h"

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/integration/gpu_work.h"

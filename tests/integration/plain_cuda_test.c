@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/harness/raw.h"
 #include "tests/integration/conformance.h"
 

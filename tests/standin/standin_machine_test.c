@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "tests/standin/peer.h"
 
 TestSuite(standin_machine, .timeout = 60);

@@ -2,7 +2,7 @@
 #ifndef MEMORY_CUDA_CONTEXT_H
 #define MEMORY_CUDA_CONTEXT_H
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 
 /*
  * The context in which an importer's calls run: the caller's, of whatever device, when there is

@@ -11,7 +11,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_stream.h"
+#include "memory/cuda/stream_context.h"
 #include "memory/fault.h"
 
 /* Each context has its own of these. */

@@ -11,7 +11,7 @@
 
 #include <share/error.h>
 
-#include "memory/device_open.h"
+#include "memory/cuda/device_open.h"
 #include "memory/export.h"
 #include "memory/fault.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_STREAM_H
-#define MEMORY_CUDA_STREAM_H
+#ifndef MEMORY_CUDA_STREAM_CONTEXT_H
+#define MEMORY_CUDA_STREAM_CONTEXT_H
 
-#include "memory/cuda_context.h"
+#include "memory/cuda/context.h"
 
 /*
  * Where calls on a stream of the caller's are made: in the context that stream belongs to, or, for

@@ -4,7 +4,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_access.h"
+#include "memory/cuda/access.h"
 #include "memory/fault.h"
 
 static uint64_t bit(CUdevice device)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_DEVICE_OPEN_H
-#define MEMORY_DEVICE_OPEN_H
+#ifndef MEMORY_CUDA_DEVICE_OPEN_H
+#define MEMORY_CUDA_DEVICE_OPEN_H
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "memory/export.h"
 
 /* The device on which the exporters of this process work. */

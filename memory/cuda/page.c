@@ -8,7 +8,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_context.h"
+#include "memory/cuda/context.h"
 #include "memory/fault.h"
 #include "memory/stream.h"
 

@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "memory/nvml.h"
+#include "memory/cuda/nvml.h"
 
 typedef void *nvml_device;
 

@@ -8,7 +8,7 @@
 
 #include <share/error.h>
 
-#include "memory/device_open.h"
+#include "memory/cuda/device_open.h"
 #include "memory/fault.h"
 #include "memory/import.h"
 

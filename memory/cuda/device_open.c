@@ -9,8 +9,8 @@
 
 #include <share/error.h>
 
+#include "memory/cuda/device_open.h"
 #include "memory/device.h"
-#include "memory/device_open.h"
 #include "memory/fault.h"
 
 static struct device_open opened;

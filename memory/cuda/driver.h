@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MEMORY_CUDA_H
-#define MEMORY_CUDA_H
+#ifndef MEMORY_CUDA_DRIVER_H
+#define MEMORY_CUDA_DRIVER_H
 
 #include <cuda.h>
 #include <cudaTypedefs.h>

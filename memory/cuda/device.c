@@ -15,10 +15,10 @@
 
 #include <share/error.h>
 
+#include "memory/cuda/device_open.h"
+#include "memory/cuda/nvml.h"
 #include "memory/device.h"
-#include "memory/device_open.h"
 #include "memory/fault.h"
-#include "memory/nvml.h"
 
 /* Nobody can make a directory there. */
 #define NO_MPS "/proc/share-agent-is-no-mps-client"

@@ -14,8 +14,8 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_access.h"
-#include "memory/cuda_context.h"
+#include "memory/cuda/access.h"
+#include "memory/cuda/context.h"
 #include "memory/fault.h"
 #include "memory/importer.h"
 

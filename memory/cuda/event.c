@@ -11,8 +11,8 @@
 
 #include <share/error.h>
 
+#include "memory/cuda/device_open.h"
 #include "memory/device.h"
-#include "memory/device_open.h"
 #include "memory/fault.h"
 
 #define EVENTS_MAX 4096

@@ -15,7 +15,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 #include "memory/fault.h"
 #include "memory/import.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "memory/cuda.h"
+#include "memory/cuda/driver.h"
 
 /* Which devices may use a mapping. Access is not inherited from the exporter: each importer sets
  * its own, for the device the memory is on and for those whose contexts it is used in. */

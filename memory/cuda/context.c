@@ -7,7 +7,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_context.h"
+#include "memory/cuda/context.h"
 #include "memory/fault.h"
 
 int cuda_enter(const struct cuda *cu, CUdevice device, struct cuda_scope *out,

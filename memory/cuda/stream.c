@@ -10,7 +10,7 @@
 
 #include <share/error.h>
 
-#include "memory/cuda_stream.h"
+#include "memory/cuda/stream_context.h"
 #include "memory/fault.h"
 #include "memory/stream.h"
 
