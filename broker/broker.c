@@ -16,21 +16,21 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/buffer.h"
-#include "broker/channel.h"
-#include "broker/child.h"
-#include "broker/client.h"
-#include "broker/client_end.h"
-#include "broker/closer.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/client/closer.h"
+#include "broker/client/connection.h"
+#include "broker/client/end.h"
 #include "broker/configure.h"
-#include "broker/connection.h"
+#include "broker/device/child.h"
 #include "broker/listener.h"
-#include "broker/log.h"
-#include "broker/name.h"
-#include "broker/pool.h"
+#include "broker/log/log.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/scrub.h"
+#include "broker/names/name.h"
+#include "broker/names/token.h"
 #include "broker/reload.h"
-#include "broker/scrub.h"
-#include "broker/token.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
@@ -159,8 +159,8 @@ void broker_watch_gpus(struct broker *b)
 }
 
 /* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
- * shared between users (account.h); the configuration's pools, whose segments cost two and are
- * nobody's, have half of all at most. */
+ * shared between users (broker/client/account.h); the configuration's pools, whose segments cost
+ * two and are nobody's, have half of all at most. */
 static void share_descriptors(struct broker *b)
 {
 	struct rlimit limit;

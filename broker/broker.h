@@ -8,11 +8,11 @@
 
 #include "base/slab.h"
 #include "base/table.h"
-#include "broker/account.h"
-#include "broker/config.h"
-#include "broker/device.h"
-#include "broker/log.h"
-#include "broker/turns.h"
+#include "broker/client/account.h"
+#include "broker/client/turns.h"
+#include "broker/config/config.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
 #include "wire/wire.h"
 
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */

@@ -18,12 +18,12 @@
 
 #include <share/share.h>
 
-#include "broker/account.h"
 #include "broker/broker.h"
-#include "broker/client.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
 #include "broker/configure.h"
-#include "broker/name.h"
-#include "broker/pool.h"
+#include "broker/memory/pool.h"
+#include "broker/names/name.h"
 
 /* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */
 static struct pool *find(struct broker *b, const char *name)

@@ -2,7 +2,7 @@
 #ifndef BROKER_CONFIGURE_H
 #define BROKER_CONFIGURE_H
 
-#include "broker/config_change.h"
+#include "broker/config/change.h"
 
 struct broker;
 

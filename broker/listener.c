@@ -29,12 +29,12 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/client.h"
-#include "broker/closer.h"
-#include "broker/connection.h"
+#include "broker/client/client.h"
+#include "broker/client/closer.h"
+#include "broker/client/connection.h"
+#include "broker/client/turns.h"
 #include "broker/listener.h"
-#include "broker/log.h"
-#include "broker/turns.h"
+#include "broker/log/log.h"
 #include "wire/packet.h"
 
 #define BACKLOG     4096

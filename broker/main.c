@@ -20,12 +20,12 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/config.h"
+#include "broker/client/peer.h"
+#include "broker/config/config.h"
+#include "broker/config/json_text.h"
 #include "broker/confine.h"
-#include "broker/json_text.h"
 #include "broker/listener.h"
-#include "broker/log.h"
-#include "broker/peer.h"
+#include "broker/log/log.h"
 #include "broker/socket_path.h"
 
 /* The C library looks for it. */

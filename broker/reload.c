@@ -27,13 +27,13 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/client.h"
+#include "broker/client/client.h"
+#include "broker/client/park.h"
+#include "broker/client/request.h"
 #include "broker/configure.h"
-#include "broker/log.h"
-#include "broker/park.h"
+#include "broker/log/log.h"
 #include "broker/reload.h"
-#include "broker/report.h"
-#include "broker/request.h"
+#include "broker/report/report.h"
 
 #define ROW_MAX 4096 /* bytes of a change as JSON, escapes and all */
 

@@ -70,11 +70,11 @@ compare "variable" $library
 
 # The parser has lists of the keys of an object, called keys, and a table of limits.
 {
-	cat broker/*.c | awk '
+	cat broker/*.c broker/*/*.c | awk '
 		/const char \*const keys\[\] = \{/ { on = 1 }
 		on { print }
 		/\};/ { on = 0 }' | grep -oE '"[a-z_]+"'
-	sed -nE 's/^[[:space:]]*\[LIMIT_[A-Z]+\] = \{("[a-z_]+").*/\1/p' broker/config_limits.c
+	sed -nE 's/^[[:space:]]*\[LIMIT_[A-Z]+\] = \{("[a-z_]+").*/\1/p' broker/config/limits.c
 } | tr -d '"' >"$scratch/there"
 sed -nE 's/^\.It Cm ([a-z_]+) .*/\1/p' $configuration >"$scratch/told"
 compare "key" $configuration

@@ -156,7 +156,7 @@ make_offences()
 	mkdir -p include/share agent bench broker docs examples libshare memory python tests tools wire
 	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c python/bad.c >include/share/bad.h
 	echo '#include "memory/kind.h"' | tee wire/bad1.c tools/bad3.c python/bad2.c >/dev/null
-	echo '#include "broker/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
+	echo '#include "broker/config/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
 	echo '#include "libshare/client.h"' | tee broker/bad1.c bench/bad2.c tools/bad2.c >/dev/null
 	echo '#include "tests/tree.h"' | tee broker/bad2.c examples/bad2.c >/dev/null
 	echo '#include <event2/event.h>' | tee libshare/bad2.c wire/bad3.c agent/bad2.c >/dev/null
@@ -181,7 +181,7 @@ make_offences()
 	printf '%s\n' '/*' ' * SCM_RIGHTS is passed by others, cuInit() called by others.' ' */' \
 		'// #include <cuda.h>' 'int cursor, custom, CURRENT;' >broker/good3.c
 	printf '%s\n' '#include <cuda.h>' 'CUresult r;' 'void *cuInit;' | tee memory/good.c >examples/good2.c
-	printf '%s\n' '#include "broker/text.h"' 'SCM_RIGHTS' >tests/good.c
+	printf '%s\n' '#include "broker/config/text.h"' 'SCM_RIGHTS' >tests/good.c
 	echo 'SCM_RIGHTS' >wire/packet.c
 	printf '%s\n' '#include "wire/wire.h"' '#include "memory/cuda/driver.h"' >bench/good2.c
 	echo 'CUresult r;' | tee bench/bad3.c bench/driver_stream.c >bench/driver.c

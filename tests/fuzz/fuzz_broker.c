@@ -22,12 +22,12 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
-#include "broker/buffer.h"
-#include "broker/client.h"
-#include "broker/log.h"
-#include "broker/name.h"
-#include "broker/peer.h"
-#include "broker/pool.h"
+#include "broker/client/client.h"
+#include "broker/client/peer.h"
+#include "broker/log/log.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/names/name.h"
 #include "pages/channel_page.h"
 #include "pages/page.h"
 #include "pages/timeline.h"

@@ -14,10 +14,10 @@
 
 #include <event2/event.h>
 
-#include "broker/access.h"
 #include "broker/broker.h"
-#include "broker/client.h"
-#include "broker/log.h"
+#include "broker/client/client.h"
+#include "broker/config/access.h"
+#include "broker/log/log.h"
 #include "tests/fuzz/fuzz.h"
 #include "wire/packet.h"
 

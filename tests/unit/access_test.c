@@ -13,7 +13,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/access.h"
+#include "broker/config/access.h"
 
 TestSuite(access, .timeout = 30);
 TestSuite(principals, .timeout = 30);

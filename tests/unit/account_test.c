@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <event2/event.h>
 
-#include "broker/account.h"
+#include "broker/client/account.h"
 
 #define GREEDY 70001
 #define OTHER  70002

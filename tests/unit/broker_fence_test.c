@@ -16,7 +16,7 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
-#include "broker/fence.h"
+#include "broker/memory/fence.h"
 
 #define SLOT 3
 

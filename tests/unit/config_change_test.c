@@ -12,7 +12,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/config_change.h"
+#include "broker/config/change.h"
 
 TestSuite(config_change, .timeout = 30);
 

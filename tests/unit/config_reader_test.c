@@ -8,8 +8,8 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 
-#include "broker/config_locate.h"
-#include "broker/config_reader.h"
+#include "broker/config/locate.h"
+#include "broker/config/reader.h"
 
 TestSuite(config_reader, .timeout = 30);
 TestSuite(config_locate, .timeout = 30);

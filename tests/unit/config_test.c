@@ -19,8 +19,8 @@
 
 #include <share/share.h>
 
-#include "broker/config.h"
-#include "broker/size.h"
+#include "broker/config/config.h"
+#include "broker/config/size.h"
 
 TestSuite(config, .timeout = 30);
 

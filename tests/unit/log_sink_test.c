@@ -17,7 +17,7 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/log_sink.h"
+#include "broker/log/sink.h"
 
 #define LINES 20000 /* more than any of these holds */
 

@@ -12,8 +12,8 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/account.h"
-#include "broker/log.h"
+#include "broker/client/account.h"
+#include "broker/log/log.h"
 #include "tests/fuzz/fuzz.h"
 
 static int log_fd = -1;

@@ -14,8 +14,8 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/config.h"
-#include "broker/right.h"
+#include "broker/config/config.h"
+#include "broker/config/right.h"
 
 TestSuite(right, .timeout = 30);
 

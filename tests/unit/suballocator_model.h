@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "base/slab.h"
-#include "broker/suballocator.h"
+#include "broker/memory/suballocator.h"
 
 #define UNIT SUBALLOCATOR_UNIT
 #define MIB  ((uint64_t)1 << 20)

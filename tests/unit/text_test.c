@@ -8,8 +8,8 @@
 
 #include <criterion/criterion.h>
 
-#include "broker/size.h"
-#include "broker/text.h"
+#include "broker/config/size.h"
+#include "broker/config/text.h"
 
 TestSuite(text, .timeout = 30);
 TestSuite(size, .timeout = 30);

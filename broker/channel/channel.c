@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Channels: found by name, made by whoever comes first, gone with their last member. What is told
+ * to members is only that somebody has come or gone: one number in a page that all of them map, and
+ * a wake-up for those who sleep. They ask who, when they are ready for the answer.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <share/channel.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/memory/pool.h"
+#include "pages/page.h"
+
+struct key {
+	const void *name;
+	size_t size;
+};
+
+/* FNV-1a */
+static uint64_t hash_name(const void *name, size_t size)
+{
+	const unsigned char *p = name;
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+	return table_mix(hash);
+}
+
+static uint64_t hash(const struct table_link *link)
+{
+	const struct channel *ch = (const struct channel *)(const void *)link;
+
+	return hash_name(ch->name, ch->size);
+}
+
+static bool match(const struct table_link *link, const void *key)
+{
+	const struct channel *ch = (const struct channel *)(const void *)link;
+	const struct key *k = key;
+
+	return ch->size == k->size && memcmp(ch->name, k->name, k->size) == 0;
+}
+
+void channel_table_init(struct broker *b)
+{
+	table_init(&b->channel_names, hash);
+	TAILQ_INIT(&b->channels);
+	TAILQ_INIT(&b->estates);
+	TAILQ_INIT(&b->departing);
+}
+
+struct channel *channel_find(struct broker *b, const void *name, size_t size)
+{
+	const struct key key = {name, size};
+
+	return (struct channel *)(void *)table_find(&b->channel_names, hash_name(name, size), match,
+						    &key);
+}
+
+bool channel_may(const struct channel *ch, const struct client *client, enum access_right right)
+{
+	const struct access_object pool = pool_object(ch->pool);
+
+	return client_may(
+	    client, right,
+	    &(struct access_object){
+		.kind = OBJECT_CHANNEL, .name = ch->name, .size = ch->size, .pool = &pool});
+}
+
+static int make_control(struct channel *ch)
+{
+	void *page;
+	int r;
+
+	ch->control_fd = page_create("share-channel", CHANNEL_CONTROL_SIZE);
+	if (ch->control_fd < 0)
+		return ch->control_fd;
+	r = page_map(ch->control_fd, CHANNEL_CONTROL_SIZE, true, &page);
+	if (r == 0) {
+		ch->control = page;
+		r = page_seal(ch->control_fd);
+	}
+	return r;
+}
+
+static void channel_free(struct channel *ch)
+{
+	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
+	fd_close(ch->control_fd);
+	free(ch);
+}
+
+int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
+		const struct channel_shape *shape, bool service, struct channel **out)
+{
+	struct channel *ch = calloc(1, sizeof(*ch) + size + 1);
+	int r;
+
+	if (!ch)
+		return -ENOMEM;
+	r = make_control(ch);
+	if (r < 0) {
+		channel_free(ch);
+		return r;
+	}
+	ch->broker = b;
+	ch->id = ++b->last_channel;
+	ch->shape = *shape;
+	ch->service = service;
+	ch->producers = shape->producers;
+	/* those that are gone and not settled keep their slots: they must not keep others out */
+	ch->shape.producers = 2 * shape->producers;
+	if (ch->shape.producers > CHANNEL_MEMBERS_MAX)
+		ch->shape.producers = CHANNEL_MEMBERS_MAX;
+	ch->pool = pool;
+	pool->opens++;
+	LIST_INIT(&ch->members);
+	LIST_INIT(&ch->departed);
+	memcpy(ch->name, name, size);
+	ch->size = size;
+	table_insert(&b->channel_names, &ch->key);
+	TAILQ_INSERT_TAIL(&b->channels, ch, link);
+	*out = ch;
+	return 0;
+}
+
+void channel_end_if_unused(struct channel *ch)
+{
+	struct broker *b = ch->broker;
+	struct pool *pool = ch->pool;
+
+	if (!LIST_EMPTY(&ch->members))
+		return;
+	table_remove(&b->channel_names, &ch->key);
+	TAILQ_REMOVE(&b->channels, ch, link);
+	channel_free(ch);
+	pool->opens--;
+	pool_end_if_unused(b, pool);
+}
+
+uint32_t channel_count(const struct channel *ch, uint32_t role)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
+		const struct member *m = ch->slots[role - 1][i];
+
+		n += m && m->state != MEMBER_GONE;
+	}
+	return n;
+}
+
+void channel_changed(struct channel *ch, uint32_t role)
+{
+	uint32_t other = role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER;
+
+	atomic_fetch_add(&ch->control->epoch, 1);
+	syscall(SYS_futex, &ch->control->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
+		const struct member *m = channel_slots(ch, other)[i];
+
+		if (m && m->state == MEMBER_HERE)
+			doorbell_ring(m->doorbell);
+	}
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CHANNEL_DOORBELL_H
+#define BROKER_CHANNEL_DOORBELL_H
+
+/*
+ * How members of a channel wake one that polls: a descriptor that its owner, the broker and all who
+ * may ring share. Whoever has not been given it cannot find it, and nothing can be put into it.
+ */
+
+/* A new one, the caller's; or negative errno. */
+int doorbell_new(void);
+/* Never waits. */
+void doorbell_ring(int doorbell);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Members of channels: how they come, and how they go. Each has a page that only it writes. The
+ * broker maps it for reading, and does so only when somebody goes: what is in it is whatever its
+ * owner liked.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "pages/page.h"
+
+/* Who is gone is waited for that long, before somebody new gets its place. */
+#define PATIENCE_MS 10000
+
+#define UNIT 4096 /* of memory, at least */
+
+#define MEMBER_COST 64 /* of a turn of the loop: pages to unmap, others to wake */
+
+bool member_holds_slot(const struct member *m)
+{
+	return channel_slots(m->channel, m->role)[m->slot] == m;
+}
+
+static void give_slot_back(struct member *m)
+{
+	if (member_holds_slot(m))
+		channel_slots(m->channel, m->role)[m->slot] = NULL;
+}
+
+/* The one that went first, if that was long ago: those it left behind do not take what is theirs,
+ * and must not keep everybody else out. */
+static struct member *crowd_out(struct channel *ch)
+{
+	struct member *oldest = NULL;
+
+	for (uint32_t i = 0; i < ch->shape.producers; i++) {
+		struct member *m = channel_slots(ch, SHARE_PRODUCER)[i];
+
+		/* what consumers have just said is heard first: it is about their rows for it */
+		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->estate) &&
+		    (!oldest || m->id < oldest->id))
+			oldest = m;
+	}
+	if (!oldest || broker_now_ms() - estate_since_ms(oldest->estate) < PATIENCE_MS)
+		return NULL;
+	return oldest;
+}
+
+static int take_slot(struct channel *ch, struct member *m)
+{
+	uint32_t room = m->role == SHARE_PRODUCER ? ch->shape.producers : ch->shape.consumers;
+	uint32_t most = m->role == SHARE_PRODUCER ? ch->producers : ch->shape.consumers;
+	struct member **slots = channel_slots(ch, m->role), *old;
+	uint32_t i = 0;
+
+	if (channel_count(ch, m->role) >= most)
+		return MEMBER_NO_SLOT;
+	while (i < room && slots[i])
+		i++;
+	if (i == room) {
+		old = crowd_out(ch);
+		if (!old)
+			return MEMBER_NO_SLOT;
+		i = old->slot;
+	}
+	m->slot = i;
+	slots[i] = m;
+	return 0;
+}
+
+static int make_page(struct member *m)
+{
+	const struct channel_shape *shape = &m->channel->shape;
+	bool ring = m->role == SHARE_PRODUCER;
+
+	m->page_size = ring ? channel_ring_size(shape) : channel_ledger_size(shape);
+	if (!charge_take(&m->charge_bytes, m->client->account, LIMIT_BYTES,
+			 m->page_size + CHANNEL_CONTROL_SIZE))
+		return MEMBER_BYTES_QUOTA;
+	m->page_fd = page_create(ring ? "share-ring" : "share-ledger", m->page_size);
+	if (m->page_fd < 0)
+		return m->page_fd;
+	return page_map(m->page_fd, m->page_size, false, &m->page);
+}
+
+size_t member_unwritten(struct member *m, const void *at)
+{
+	size_t offset = (size_t)((const char *)at - (const char *)m->page);
+	size_t unit = offset / UNIT * UNIT;
+	off_t data;
+
+	if (m->written == unit + 1)
+		return 0;
+	data = lseek(m->page_fd, (off_t)unit, SEEK_DATA);
+	if (data < 0 && errno == ENXIO)
+		return m->page_size - offset;
+	if (data >= (off_t)(unit + UNIT))
+		return (size_t)data - offset;
+	/* it stays: nobody can make holes once it is sealed */
+	m->written = unit + 1;
+	return 0;
+}
+
+const struct channel_token *member_next_token(struct member *producer, uint32_t *token)
+{
+	const struct channel_shape *shape = &producer->channel->shape;
+
+	while (*token < shape->in_flight) {
+		const struct channel_token *t = channel_token_at(producer->page, shape, *token);
+		size_t zeros = member_unwritten(producer, t);
+
+		if (zeros == 0)
+			return t;
+		*token += (uint32_t)((zeros - 1) / sizeof(*t) + 1);
+	}
+	return NULL;
+}
+
+static int equip(struct member *m)
+{
+	int r;
+
+	if (!charge_take(&m->charge, m->client->account, LIMIT_CHANNELS, 1))
+		return MEMBER_QUOTA;
+	if (!charge_take(&m->charge_descriptors, m->client->account, LIMIT_DESCRIPTORS,
+			 MEMBER_DESCRIPTORS))
+		return MEMBER_NO_DESCRIPTORS;
+	/* what is needed when it goes must not be lacking then */
+	if (m->role == SHARE_PRODUCER && !(m->estate = estate_new(m)))
+		return -ENOMEM;
+	r = make_page(m);
+	if (r != 0)
+		return r;
+	m->pidfd = fd_dup(m->client->peer.pidfd);
+	if (m->pidfd < 0)
+		return m->pidfd;
+	m->doorbell = doorbell_new();
+	return m->doorbell < 0 ? m->doorbell : 0;
+}
+
+int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
+	       struct member **out)
+{
+	struct broker *b = ch->broker;
+	struct member *m;
+	int r;
+
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	b->n_members++;
+	m->channel = ch;
+	m->client = client;
+	m->client_id = client->id;
+	m->pid = client->peer.pid;
+	m->role = role;
+	m->writable = writable;
+	m->oldest = oldest;
+	m->page_fd = m->pidfd = m->doorbell = -1;
+	m->timelines = timelines_ref(client->timelines);
+	m->id = ++b->last_member;
+	LIST_INSERT_HEAD(&ch->members, m, of_channel);
+	ch->n_producers += role == SHARE_PRODUCER;
+	LIST_INSERT_HEAD(&client->members, m, of_client);
+	client->holds.memberships++;
+	r = take_slot(ch, m);
+	if (r == 0)
+		r = equip(m);
+	if (r != 0) {
+		member_detach(m);
+		member_free(m);
+		return r;
+	}
+	*out = m;
+	return 0;
+}
+
+int member_ready(struct member *m)
+{
+	int r = page_seal(m->page_fd);
+
+	if (r < 0)
+		return r;
+	m->state = MEMBER_HERE;
+	channel_changed(m->channel, m->role);
+	return 0;
+}
+
+struct member *member_find(const struct client *client, uint64_t id)
+{
+	struct member *m;
+
+	LIST_FOREACH (m, &client->members, of_client)
+		if (m->id == id)
+			return m;
+	return NULL;
+}
+
+void member_detach(struct member *m)
+{
+	if (m->client) {
+		LIST_REMOVE(m, of_client);
+		m->client->holds.memberships--;
+	}
+	m->client = NULL;
+}
+
+void member_free(struct member *m)
+{
+	struct channel *ch = m->channel;
+
+	give_slot_back(m);
+	LIST_REMOVE(m, of_channel);
+	ch->n_producers -= m->role == SHARE_PRODUCER;
+	estate_free(m->estate);
+	departure_free(m->departure);
+	page_unmap(m->page, m->page_size);
+	fd_close(m->page_fd);
+	fd_close(m->pidfd);
+	fd_close(m->doorbell);
+	timelines_unref(m->timelines);
+	charge_return(&m->charge_bytes);
+	charge_return(&m->charge_descriptors);
+	charge_return(&m->charge);
+	ch->broker->n_members--;
+	free(m);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Nobody is told about one that was never ready. */
+static void forget(struct member *m)
+{
+	struct channel *ch = m->channel;
+
+	member_detach(m);
+	member_free(m);
+	channel_end_if_unused(ch);
+}
+
+/* @died: its process can do nothing any more. */
+static void consumer_goes(struct member *m, bool died)
+{
+	struct channel *ch = m->channel;
+	struct broker *b = ch->broker;
+
+	m->state = MEMBER_GONE;
+	m->died = died;
+	member_detach(m);
+	give_slot_back(m);
+	m->doorbell = fd_close(m->doorbell);
+	m->pidfd = fd_close(m->pidfd);
+	/* without memory for the departure it stays until its process is dead */
+	if (!died)
+		m->departure = departure_new(m);
+	LIST_INSERT_HEAD(&ch->departed, m, of_departed);
+	TAILQ_INSERT_TAIL(&b->departing, m, departing);
+	estates_consumer_gone(m);
+	channel_changed(ch, SHARE_CONSUMER);
+	channels_work_soon(b);
+}
+
+bool member_close(struct member *m, uint32_t serial)
+{
+	if (m->state == MEMBER_PREPARING) {
+		forget(m);
+		return true;
+	}
+	if (m->role == SHARE_CONSUMER) {
+		consumer_goes(m, false);
+		return true;
+	}
+	m->closed = true;
+	estate_take_later(m->estate, serial);
+	return false;
+}
+
+void members_leave(struct client *c)
+{
+	struct member *m = LIST_FIRST(&c->members), *next;
+
+	for (; m; m = next) {
+		next = LIST_NEXT(m, of_client);
+		if (m->state == MEMBER_PREPARING) {
+			forget(m);
+		} else if (m->state == MEMBER_HERE) {
+			m->state = MEMBER_LEFT;
+			m->channel->left |= 1u << m->role;
+		}
+	}
+	/* however many it was there: the others hear of it once */
+	LIST_FOREACH (m, &c->members, of_client) {
+		uint32_t role = m->channel->left & 1u << m->role;
+
+		m->channel->left &= ~role;
+		if (role)
+			channel_changed(m->channel, m->role);
+	}
+}
+
+bool members_end(struct client *c, int *budget)
+{
+	struct member *m;
+
+	while ((m = LIST_FIRST(&c->members))) {
+		if (*budget <= 0)
+			return false;
+		m->closed |= c->goodbye != 0;
+		if (m->state == MEMBER_PREPARING)
+			forget(m);
+		else if (m->role == SHARE_CONSUMER)
+			consumer_goes(m, true);
+		else if (!estate_take(m->estate, budget))
+			return false;
+		*budget -= MEMBER_COST;
+	}
+	return true;
+}

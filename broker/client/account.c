@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Accounts by user. Knows numbers, limits and what they are called; never what the resources are,
+ * and never decides what happens to whoever exceeds them.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+#include "broker/config/size.h"
+#include "broker/log/log.h"
+#include "wire/wire.h"
+
+struct account {
+	LIST_ENTRY(account) link;
+	unsigned refs;
+	uid_t uid;
+	const struct limits *limits;
+	uint64_t used[LIMIT_KINDS];
+	uint64_t gated; /* of LIMIT_BYTES */
+	struct accounts *all;
+	size_t fds_in_flight;
+	struct user_turns turns;
+	struct log_rate refusals[LIMIT_KINDS];
+};
+
+struct accounts {
+	LIST_HEAD(, account) list; /* one a user with something to its name, or in debt: few */
+	const struct config *config;
+	size_t fds_in_flight, max_fds, max_fds_of_one;
+	uint64_t descriptors, max_descriptors; /* in use, of all users and of nobody's pools */
+};
+
+int accounts_new(const struct config *config, struct accounts **out)
+{
+	struct accounts *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	LIST_INIT(&a->list);
+	a->config = config;
+	accounts_limit_fds(a, 1024);
+	a->max_descriptors = UINT64_MAX / 2;
+	*out = a;
+	return 0;
+}
+
+static void forget(struct account *a)
+{
+	LIST_REMOVE(a, link);
+	free(a);
+}
+
+/* Who has gone without a trace, and owes others no time any more, is like who was never here. */
+static void forget_some(struct accounts *accounts)
+{
+	struct account *a, *next;
+
+	for (a = LIST_FIRST(&accounts->list); a; a = next) {
+		next = LIST_NEXT(a, link);
+		if (a->refs == 0 && !user_turns_in_debt(&a->turns))
+			forget(a);
+	}
+}
+
+void accounts_free(struct accounts *accounts)
+{
+	struct account *a;
+
+	if (!accounts)
+		return;
+	while ((a = LIST_FIRST(&accounts->list)) && a->refs == 0)
+		forget(a);
+	if (a || accounts->descriptors)
+		log_bug("an account outlives the broker");
+	free(accounts);
+}
+
+void accounts_reconfigure(struct accounts *accounts)
+{
+	struct account *a;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		a->limits = config_limits_for(accounts->config, a->uid);
+}
+
+struct account *account_get(struct accounts *accounts, uid_t uid)
+{
+	struct account *a;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		if (a->uid == uid)
+			return account_ref(a);
+	forget_some(accounts);
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	a->refs = 1;
+	a->uid = uid;
+	a->all = accounts;
+	a->limits = config_limits_for(accounts->config, uid);
+	LIST_INSERT_HEAD(&accounts->list, a, link);
+	return a;
+}
+
+struct account *account_ref(struct account *a)
+{
+	a->refs++;
+	return a;
+}
+
+void account_unref(struct account *a)
+{
+	if (!a || --a->refs > 0)
+		return;
+	for (int i = 0; i < LIMIT_KINDS; i++)
+		if (a->used[i])
+			log_bug("the account of uid %u ends with %llu %s", (unsigned)a->uid,
+				(unsigned long long)a->used[i], limit_name((enum limit_kind)i));
+	if (a->fds_in_flight)
+		log_bug("the account of uid %u ends with %zu descriptors in flight",
+			(unsigned)a->uid, a->fds_in_flight);
+	if (a->gated)
+		log_bug("the account of uid %u ends with %llu gated bytes", (unsigned)a->uid,
+			(unsigned long long)a->gated);
+	user_turns_done(&a->turns);
+	if (!user_turns_in_debt(&a->turns))
+		forget(a);
+}
+
+static uint64_t descriptors_left(const struct accounts *all)
+{
+	return all->max_descriptors > all->descriptors ? all->max_descriptors - all->descriptors
+						       : 0;
+}
+
+uint64_t account_limit(const struct account *a, enum limit_kind resource)
+{
+	uint64_t limit = a->limits->max[resource], most;
+
+	if (resource != LIMIT_DESCRIPTORS)
+		return limit;
+	/* who takes so many more has as many as are left then */
+	most = (a->used[resource] + descriptors_left(a->all)) / 2;
+	return limit < most ? limit : most;
+}
+
+static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
+{
+	if (amount > limit || a->used[resource] > limit - amount)
+		return false;
+	a->used[resource] += amount;
+	if (resource == LIMIT_DESCRIPTORS)
+		a->all->descriptors += amount;
+	return true;
+}
+
+bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return add_up_to(a, resource, amount, account_limit(a, resource));
+}
+
+void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	if (amount > a->used[resource]) {
+		log_bug("uid %u returns more %s than it has", (unsigned)a->uid,
+			limit_name(resource));
+		amount = a->used[resource];
+	}
+	a->used[resource] -= amount;
+	if (resource == LIMIT_DESCRIPTORS)
+		a->all->descriptors -= amount;
+}
+
+void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
+		    size_t size)
+{
+	uint64_t limit = account_limit(a, resource);
+	char bytes[SIZE_TEXT_MAX];
+
+	if (limit < a->limits->max[resource])
+		snprintf(detail, size,
+			 "uid %u has %" PRIu64 " of the broker's %" PRIu64
+			 " descriptors, and may not have more than it leaves to others, %" PRIu64
+			 " now: raise the broker's RLIMIT_NOFILE%s",
+			 (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
+			 descriptors_left(a->all), also);
+	else if (limit_is_size(resource))
+		snprintf(detail, size, "uid %u has reached its limit of %s of %s%s",
+			 (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
+			 also);
+	else
+		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
+			 (unsigned)a->uid, limit, limit_noun(resource, limit), also);
+	log_refusal(&a->refusals[resource], a->uid, detail);
+}
+
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return charge_take_beyond(c, a, resource, amount, 0);
+}
+
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond)
+{
+	uint64_t limit = account_limit(a, resource);
+
+	if (!add_up_to(a, resource, amount, limit > UINT64_MAX - beyond ? limit : limit + beyond))
+		return false;
+	c->account = account_ref(a);
+	c->resource = resource & 0xff;
+	c->amount = amount & ((UINT64_C(1) << 56) - 1);
+	return true;
+}
+
+void charge_return(struct charge *c)
+{
+	struct account *a = c->account;
+
+	if (!a)
+		return;
+	account_subtract(a, (enum limit_kind)c->resource, c->amount);
+	c->account = NULL;
+	account_unref(a);
+}
+
+void charge_move(struct charge *c, struct account *to)
+{
+	struct account *from = c->account;
+
+	to->used[c->resource] += c->amount;
+	c->account = account_ref(to);
+	account_subtract(from, (enum limit_kind)c->resource, c->amount);
+	account_unref(from);
+}
+
+void charge_split(struct charge *c, uint64_t amount, struct charge *part)
+{
+	uint64_t n = amount < c->amount ? amount : c->amount;
+
+	*part = (struct charge){0};
+	if (!c->account)
+		return;
+	part->account = account_ref(c->account);
+	part->resource = c->resource;
+	part->amount = n & ((UINT64_C(1) << 56) - 1);
+	c->amount -= part->amount;
+}
+
+void account_add_gated(struct account *a, uint64_t bytes)
+{
+	a->gated += bytes;
+}
+
+void account_subtract_gated(struct account *a, uint64_t bytes)
+{
+	if (bytes > a->gated) {
+		log_bug("uid %u returns more gated bytes than it has", (unsigned)a->uid);
+		bytes = a->gated;
+	}
+	a->gated -= bytes;
+}
+
+uint64_t account_gated(const struct account *a)
+{
+	return a->gated;
+}
+
+void accounts_limit_fds(struct accounts *a, size_t descriptors)
+{
+	a->max_fds = descriptors / 2;
+	a->max_fds_of_one = descriptors / 8 > WIRE_FDS_MAX ? descriptors / 8 : WIRE_FDS_MAX;
+}
+
+bool account_may_send_fds(const struct account *a, size_t n, size_t part)
+{
+	size_t mine = a->fds_in_flight + n;
+
+	/* who has few does not wait for those who have many */
+	return mine <= a->all->max_fds_of_one / part &&
+	       (mine <= WIRE_FDS_MAX || a->all->fds_in_flight + n <= a->all->max_fds);
+}
+
+void account_fds_sent(struct account *a, size_t n)
+{
+	a->fds_in_flight += n;
+	a->all->fds_in_flight += n;
+}
+
+void account_fds_received(struct account *a, size_t n)
+{
+	a->fds_in_flight -= n;
+	a->all->fds_in_flight -= n;
+}
+
+uint64_t account_fds_in_flight(const struct account *a)
+{
+	return a->fds_in_flight;
+}
+
+uint64_t account_used(const struct account *a, enum limit_kind resource)
+{
+	return a->used[resource];
+}
+
+void accounts_share_descriptors(struct accounts *a, uint64_t descriptors)
+{
+	a->max_descriptors = descriptors;
+}
+
+uint64_t accounts_descriptors(const struct accounts *a)
+{
+	return a->descriptors;
+}
+
+void accounts_take_descriptors(struct accounts *a, uint64_t n)
+{
+	a->descriptors += n;
+}
+
+void accounts_give_descriptors(struct accounts *a, uint64_t n)
+{
+	a->descriptors -= n;
+}
+
+struct user_turns *account_turns(struct account *a)
+{
+	return &a->turns;
+}
+
+uid_t account_uid(const struct account *a)
+{
+	return a->uid;
+}
+
+const struct account *account_from(const struct accounts *accounts, uint64_t uid)
+{
+	const struct account *a, *found = NULL;
+
+	LIST_FOREACH (a, &accounts->list, link)
+		if (a->uid >= uid && (!found || a->uid < found->uid))
+			found = a;
+	return found;
+}

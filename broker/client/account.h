@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_ACCOUNT_H
+#define BROKER_CLIENT_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "broker/client/turns.h"
+#include "broker/config/config.h"
+
+/*
+ * What each user holds, against what it may. Objects embed the charge they were made under and
+ * return it in their own free; an account lives as long as a charge or a client refers to it, and
+ * must be at zero then. It is remembered for longer when its user has had more of the broker's time
+ * than is due: who goes and comes again owes it still.
+ */
+
+struct account;
+struct accounts;
+
+struct charge {
+	struct account *account; /* NULL: nothing is charged */
+	uint64_t resource : 8;
+	uint64_t amount : 56;
+};
+
+int accounts_new(const struct config *config, struct accounts **out);
+void accounts_free(struct accounts *a); /* all accounts must have ended */
+
+/* The configuration has changed. Who has more than the limit is now keeps it, and gets no more. */
+void accounts_reconfigure(struct accounts *a);
+
+/* A reference, or NULL without memory. */
+struct account *account_get(struct accounts *accounts, uid_t uid);
+struct account *account_ref(struct account *a);
+void account_unref(struct account *a);
+
+/* False, and nothing charged, when it would exceed the user's limit. */
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
+/* The same, but so much beyond the limit may be used. */
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond);
+void charge_return(struct charge *c);
+/* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
+ * it must be. */
+void charge_move(struct charge *c, struct account *to);
+/* So much of it is returned by itself, as @part. */
+void charge_split(struct charge *c, uint64_t amount, struct charge *part);
+
+/* For leases and other objects whose account and amount are known without a struct charge. */
+bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
+void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
+
+/* Somebody asked for more and does not get it: says so in @detail, and in the log, there for each
+ * user and resource once a minute at most. @also goes behind that. */
+void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
+		    size_t size);
+
+/* Of the bytes in use those that nobody holds any more, but work still runs on. */
+void account_add_gated(struct account *a, uint64_t bytes);
+void account_subtract_gated(struct account *a, uint64_t bytes);
+uint64_t account_gated(const struct account *a);
+
+/*
+ * Descriptors that were sent and perhaps not received yet. The kernel counts those of all receivers
+ * together, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE: so there are at most so many for each
+ * user, and in all, though everybody can always be sent a message.
+ */
+void accounts_limit_fds(struct accounts *a, size_t descriptors);
+/* @part: of what the user may have, 1 or more. */
+bool account_may_send_fds(const struct account *a, size_t n, size_t part);
+void account_fds_sent(struct account *a, size_t n);
+void account_fds_received(struct account *a, size_t n);
+uint64_t account_fds_in_flight(const struct account *a);
+
+/*
+ * The broker's descriptors, which are everybody's: nobody gets more of them than are left for
+ * others. So one user has half of them at most, of two greedy ones each has a third, and whoever
+ * comes finds as many as each of those before has.
+ */
+void accounts_share_descriptors(struct accounts *a, uint64_t descriptors);
+/* For what is nobody's; the caller bounds it. */
+void accounts_take_descriptors(struct accounts *a, uint64_t n);
+void accounts_give_descriptors(struct accounts *a, uint64_t n);
+uint64_t accounts_descriptors(const struct accounts *a); /* in use, with those */
+
+uint64_t account_used(const struct account *a, enum limit_kind resource);
+/* Of descriptors, what it is now: others' count as well. */
+uint64_t account_limit(const struct account *a, enum limit_kind resource);
+/* Its part of the broker's time. */
+struct user_turns *account_turns(struct account *a);
+uid_t account_uid(const struct account *a);
+/* That of the lowest uid from @uid on; NULL: there is none. */
+const struct account *account_from(const struct accounts *accounts, uint64_t uid);
+
+#endif

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Clients: how they come, and what they have. How they go is end.c's.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/closer.h"
+#include "broker/client/connection.h"
+#include "broker/client/end.h"
+#include "broker/client/stake.h"
+#include "broker/log/log.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/segment.h"
+#include "broker/names/name.h"
+#include "broker/names/token.h"
+#include "broker/names/watch.h"
+
+#define HANDSHAKE_SECONDS 10
+#define MAX_CLIENTS       (1u << 20)
+#define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
+
+/* What a client has of the page of another one. */
+enum { PAGE_SENT = 1, PAGE_NAMED };
+
+static const char *const state_names[] = {
+    [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
+    [CLIENT_QUARANTINED] = "quarantined", [CLIENT_ENDING] = "ending",
+};
+
+const char *client_state_name(enum client_state state)
+{
+	return state_names[state];
+}
+
+void client_set_state(struct client *c, enum client_state state)
+{
+	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
+		  (int)c->peer.pid, c->label, state_names[c->state], state_names[state]);
+	c->state = state;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int take_slot(struct broker *b, struct client *c)
+{
+	uint32_t slot = 0, room;
+	struct client **clients;
+
+	while (slot < b->n_client_slots && b->clients[slot])
+		slot++;
+	if (slot == MAX_CLIENTS)
+		return -EMFILE;
+	if (slot == b->n_client_slots) {
+		room = slot ? slot * 2 : 64;
+		clients = realloc(b->clients, room * sizeof(struct client *));
+		if (!clients)
+			return -ENOMEM;
+		memset(clients + slot, 0, (room - slot) * sizeof(struct client *));
+		b->clients = clients;
+		b->n_client_slots = room;
+	}
+	b->clients[slot] = c;
+	b->n_clients++;
+	c->slot = slot;
+	c->id = ++b->last_client;
+	b->counters.clients++;
+	return 0;
+}
+
+static const char out_of_memory[] = "the broker is out of memory";
+
+/* Takes @socket and @closing over when it succeeds. */
+static int start(struct client *c, int socket, struct closing *closing)
+{
+	struct timeval limit = {HANDSHAKE_SECONDS, 0};
+	int r;
+
+	r = connection_new(c, socket, closing, &c->connection);
+	if (r < 0)
+		return r;
+	c->death.serve = client_on_death;
+	c->timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
+	if (!c->timer || event_add(c->timer, &limit) < 0)
+		return -ENOMEM;
+	return turn_start(&c->broker->turns, account_turns(c->account), &c->death, c->peer.pidfd,
+			  EPOLLIN);
+}
+
+/* Before it is a client. */
+static void refuse(int socket, uid_t uid, int error, const char *why)
+{
+	log_warning_of(uid, "who connects is refused: %s", why);
+	connection_farewell(socket, error, why);
+}
+
+static const struct access_object the_broker = {.kind = OBJECT_BROKER};
+
+/* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
+static bool charge_connection(struct client *c, unsigned beyond)
+{
+	c->lacks = LIMIT_CONNECTIONS;
+	if (!charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, beyond))
+		return false;
+	c->lacks = LIMIT_DESCRIPTORS;
+	if (charge_take_beyond(&c->charge_descriptors, c->account, LIMIT_DESCRIPTORS,
+			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS))
+		return true;
+	charge_return(&c->charge);
+	return false;
+}
+
+static bool admit(struct client *c)
+{
+	enum limit_kind lacks;
+
+	if (charge_connection(c, 0))
+		return true;
+	connections_look_whether_received(c->broker, c->account);
+	if (charge_connection(c, 0))
+		return true;
+	lacks = c->lacks;
+	c->beyond_limit =
+	    client_may(c, RIGHT_MANAGE, &the_broker) && charge_connection(c, OPERATORS_BEYOND);
+	c->lacks = lacks;
+	return c->beyond_limit;
+}
+
+/* Says so to who connects, and in the log. */
+static void refuse_beyond_limit(const struct client *c, int socket)
+{
+	char why[256];
+
+	account_refuse(c->account, c->lacks, "", why, sizeof(why));
+	connection_farewell(socket, SHARE_EQUOTA, why);
+}
+
+bool client_greets_as(struct client *c, bool operator)
+{
+	if (!c->beyond_limit || operator)
+		return true;
+	refuse_beyond_limit(c, connection_socket(c->connection));
+	client_hang_up(c, 0, NULL);
+	return false;
+}
+
+static void let_go(int socket, struct closing *closing)
+{
+	if (closing)
+		closing_start(closing, socket);
+	else
+		fd_close(socket);
+}
+
+/* Returns a reference to the account of who came, if that was known. */
+static struct account *come(struct broker *b, int socket, struct closing *closing)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	struct account *account = NULL;
+	char why[128];
+	int r;
+
+	if (!c) {
+		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
+		let_go(socket, closing);
+		return NULL;
+	}
+	c->broker = b;
+	c->peer.pidfd = -1;
+	LIST_INIT(&c->leases);
+	LIST_INIT(&c->stakes);
+	LIST_INIT(&c->pools);
+	LIST_INIT(&c->names);
+	LIST_INIT(&c->tokens);
+	LIST_INIT(&c->waits);
+	LIST_INIT(&c->watches);
+	r = peer_identify(socket, &c->peer);
+	if (r < 0) {
+		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
+			 r == -EOVERFLOW ? "its user namespace has no number for this user (start "
+					   "it outside, or map the user)"
+					 : strerror(-r));
+		/* dead already, or of a world of its own: whoever likes that fills no log */
+		if (r == -ESRCH || r == -EOVERFLOW)
+			connection_farewell(socket, SHARE_EACCES, why);
+		else
+			refuse(socket, LOG_UID_UNKNOWN,
+			       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
+		goto refuse;
+	}
+	c->account = account_get(b->accounts, c->peer.uid);
+	if (!c->account) {
+		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
+		goto refuse;
+	}
+	account = account_ref(c->account);
+	if (!admit(c)) {
+		refuse_beyond_limit(c, socket);
+		goto refuse;
+	}
+	r = take_slot(b, c);
+	if (r < 0) {
+		refuse(socket, c->peer.uid, SHARE_ESYSTEM,
+		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
+		goto refuse;
+	}
+	r = start(c, socket, closing);
+	if (r < 0) {
+		snprintf(why, sizeof(why), "the broker cannot serve you: %s", strerror(-r));
+		refuse(socket, c->peer.uid,
+		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM,
+		       r == -ENOMEM ? out_of_memory : why);
+		if (!c->connection)
+			let_go(socket, closing);
+		client_free(c);
+	}
+	return account;
+
+refuse:
+	charge_return(&c->charge);
+	charge_return(&c->charge_descriptors);
+	account_unref(c->account);
+	peer_done(&c->peer);
+	let_go(socket, closing);
+	free(c);
+	return account;
+}
+
+void client_accept(struct broker *b, int socket, struct closing *closing)
+{
+	uint64_t begun = turns_time();
+	struct account *account = come(b, socket, closing);
+
+	if (!account)
+		return;
+	turns_share(&b->turns, account_turns(account), begun);
+	account_unref(account);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct log_client client_in_log(const struct client *c)
+{
+	return (struct log_client){c->id, c->peer.pid, c->peer.uid, c->label};
+}
+
+const struct peer *client_peer(const struct client *c)
+{
+	return &c->peer;
+}
+
+uint32_t client_slot(const struct client *c)
+{
+	return c->slot;
+}
+
+struct account *client_account(const struct client *c)
+{
+	return c->account;
+}
+
+bool client_may(const struct client *c, enum access_right right, const struct access_object *what)
+{
+	const struct access_who who = {c->peer.uid, c->peer.groups, c->peer.n_groups};
+
+	return access_may(c->broker->config, &who, right, what);
+}
+
+bool client_answers_for(const struct client *c, uid_t uid)
+{
+	return client_may(
+	    c, RIGHT_MANAGE,
+	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
+}
+
+static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
+{
+	uint32_t room = *n ? *n : 16;
+	uint8_t *grown;
+
+	while (room <= index)
+		room *= 2;
+	grown = realloc(*bytes, room);
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *n, 0, room - *n);
+	*bytes = grown;
+	*n = room;
+	return 0;
+}
+
+uint8_t *client_possession(struct client *c, uint32_t segment)
+{
+	if (segment >= c->n_segments && grow_bytes(&c->segments, &c->n_segments, segment) < 0)
+		return NULL;
+	return &c->segments[segment];
+}
+
+bool client_has_page(const struct client *c, uint32_t slot)
+{
+	return slot == c->slot || (slot < c->n_pages && c->pages[slot] == PAGE_SENT);
+}
+
+int client_reserve_page(struct client *c, uint32_t slot)
+{
+	return slot < c->n_pages ? 0 : grow_bytes(&c->pages, &c->n_pages, slot);
+}
+
+static void set_page(struct client *c, uint32_t slot, uint8_t what)
+{
+	c->pages[slot] = what;
+	c->broker->clients[slot]->timelines->known = true;
+}
+
+void client_set_page(struct client *c, uint32_t slot)
+{
+	set_page(c, slot, PAGE_SENT);
+}
+
+bool client_let_ask(struct client *c, uint32_t slot)
+{
+	if (client_has_page(c, slot))
+		return true;
+	if (client_reserve_page(c, slot) < 0)
+		return false;
+	set_page(c, slot, PAGE_NAMED);
+	return true;
+}
+
+static bool is_in_a_pool_with(const struct client *c, const struct client *other)
+{
+	const struct open_pool *open;
+
+	LIST_FOREACH (open, &c->pools, link)
+		if (client_find_pool(other, open->pool->id))
+			return true;
+	return false;
+}
+
+bool client_may_ask(const struct client *c, const struct client *owner)
+{
+	return client_answers_for(c, owner->peer.uid) ||
+	       (owner->slot < c->n_pages && c->pages[owner->slot]) || is_in_a_pool_with(c, owner);
+}
+
+void client_ask_to_unmap(struct client *c, uint64_t segment)
+{
+	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
+
+	m.segment_retire.segment = segment;
+	client_send(c, &m, NULL, 0);
+}
+
+int client_add_lease(struct client *c, struct lease *lease)
+{
+	uint64_t bytes = block_size(lease->buffer->block);
+
+	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
+		return -ENOMEM;
+	LIST_INSERT_HEAD(&c->leases, lease, of_client);
+	c->holds.leases++;
+	c->holds.bytes += bytes;
+	return 0;
+}
+
+void client_remove_lease(struct client *c, struct lease *lease)
+{
+	uint64_t bytes = block_size(lease->buffer->block);
+
+	LIST_REMOVE(lease, of_client);
+	c->holds.leases--;
+	c->holds.bytes -= bytes;
+	stake_subtract(c, buffer_pool(lease->buffer), bytes);
+}
+
+struct open_pool *client_find_pool(const struct client *c, uint64_t id)
+{
+	struct open_pool *open;
+
+	LIST_FOREACH (open, &c->pools, link)
+		if (open->pool->id == id)
+			return open;
+	return NULL;
+}
+
+int client_open_pool(struct client *c, struct pool *pool)
+{
+	struct open_pool *open = client_find_pool(c, pool->id);
+
+	if (!open) {
+		open = calloc(1, sizeof(*open));
+		if (!open)
+			return -ENOMEM;
+		open->pool = pool;
+		LIST_INSERT_HEAD(&c->pools, open, link);
+		pool->opens++;
+	}
+	open->count++;
+	return 0;
+}
+
+void client_close_pool(struct client *c, struct open_pool *open)
+{
+	struct pool *pool = open->pool;
+
+	if (--open->count > 0)
+		return;
+	LIST_REMOVE(open, link);
+	if (open->asks)
+		pool_user_goes(pool, c->account);
+	free(open);
+	pool->opens--;
+	pool_end_if_unused(c->broker, pool);
+}
+
+void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+{
+	int r;
+
+	if (!c->connection || c->drained)
+		return;
+	r = connection_send(c->connection, m, fds, n_fds);
+	if (r == -EDQUOT)
+		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
+	else if (r < 0)
+		client_lose(c, r);
+}
+
+bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
+{
+	int r;
+
+	if (!c->connection || c->drained)
+		return false;
+	r = connection_offer(c->connection, m, fds, n_fds);
+	if (r < 0 && r != -EAGAIN)
+		client_lose(c, r);
+	return r == 0;
+}
+
+bool client_keeps_up(const struct client *c)
+{
+	return c->connection && connection_is_idle(c->connection);
+}
+
+void client_caught_up(struct client *c)
+{
+	watches_caught_up(c);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Closing what may hold descriptors of strangers. A packet that nobody has read is thrown away with
+ * its socket, and if that was the last descriptor of what came in it, whoever closes waits for its
+ * end: a TCP socket that lingers, until its peer has read everything; a file in memory, until all
+ * its pages are free. The loop waits for nobody, so a thread does.
+ *
+ * A lingering socket is given up as soon as there is a signal for the thread, and a timer of its
+ * own sends one again and again while it closes; so that costs a moment, however many sockets come.
+ * What takes the kernel's own time takes that, of this thread; and should somebody have a file that
+ * no signal interrupts (of a device or a network, say), it gets no second thread by sending more
+ * of them: each of the few threads is for one user at a time, and the others go on.
+ *
+ * A process that exits waits for none of this.
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/client/closer.h"
+
+#define THREADS_MAX      4
+#define TICK_NANOSECONDS 100000
+#define TICK_SIGNAL      SIGALRM
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+struct closing {
+	STAILQ_ENTRY(closing) link;
+	struct closer *closer;
+	int fd;
+	uid_t uid;
+};
+
+struct closer {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	STAILQ_HEAD(, closing) queue;
+	size_t n_waiting; /* in the queue, and being closed */
+	struct {
+		bool busy;
+		uid_t uid;
+	} threads[THREADS_MAX];
+	unsigned n_threads, n_idle;
+	unsigned refs; /* the broker's, and the threads' */
+	bool ended;
+
+	struct broker *broker;
+	struct event *again; /* there was no thread to be had */
+};
+
+static const struct timeval soon = {0, 20000};
+
+/* Of a broker that has ended. Nobody looks there; it is no leak. */
+static struct closer *volatile left_to_threads;
+
+static void on_tick(int signal)
+{
+	(void)signal;
+}
+
+static void unref_locked(struct closer *c)
+{
+	unsigned left = --c->refs;
+	struct closing *closing;
+
+	pthread_mutex_unlock(&c->lock);
+	if (left > 0)
+		return;
+	while ((closing = STAILQ_FIRST(&c->queue))) {
+		STAILQ_REMOVE_HEAD(&c->queue, link);
+		free(closing);
+	}
+	pthread_mutex_destroy(&c->lock);
+	pthread_cond_destroy(&c->changed);
+	free(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A thread                                                                                    */
+
+static bool has_thread(const struct closer *c, uid_t uid)
+{
+	for (unsigned i = 0; i < THREADS_MAX; i++)
+		if (c->threads[i].busy && c->threads[i].uid == uid)
+			return true;
+	return false;
+}
+
+/* The first of somebody who has none of the threads. */
+static struct closing *next_locked(struct closer *c)
+{
+	struct closing *closing;
+
+	STAILQ_FOREACH (closing, &c->queue, link)
+		if (!has_thread(c, closing->uid))
+			return closing;
+	return NULL;
+}
+
+/* False when there is none: what lingers then takes its time. */
+static bool make_timer(timer_t *out)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
+	sigset_t tick;
+
+	event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+	sigemptyset(&tick);
+	sigaddset(&tick, TICK_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &tick, NULL);
+	return timer_create(CLOCK_MONOTONIC, &event, out) == 0;
+}
+
+static void *close_all(void *data)
+{
+	const struct itimerspec never = {0}, ticks = {{0, TICK_NANOSECONDS}, {0, TICK_NANOSECONDS}};
+	struct closer *c = data;
+	unsigned self;
+	timer_t timer;
+	bool has_timer = make_timer(&timer);
+
+	pthread_mutex_lock(&c->lock);
+	self = c->n_threads++;
+	for (;;) {
+		struct closing *closing = next_locked(c);
+
+		if (!closing && c->ended)
+			break;
+		if (!closing) {
+			pthread_cond_wait(&c->changed, &c->lock);
+			continue;
+		}
+		STAILQ_REMOVE(&c->queue, closing, closing, link);
+		c->n_idle--;
+		c->threads[self].busy = true;
+		c->threads[self].uid = closing->uid;
+		pthread_mutex_unlock(&c->lock);
+		if (has_timer)
+			timer_settime(timer, 0, &ticks, NULL);
+		fd_close(closing->fd);
+		if (has_timer)
+			timer_settime(timer, 0, &never, NULL);
+		free(closing);
+		pthread_mutex_lock(&c->lock);
+		c->threads[self].busy = false;
+		c->n_idle++;
+		c->n_waiting--;
+	}
+	if (has_timer)
+		timer_delete(timer);
+	unref_locked(c);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The loop's side                                                                             */
+
+/* All signals but the timer's are the loop's. Counts the thread as idle: it comes to look. */
+static bool start_thread_locked(struct closer *c)
+{
+	const struct sigaction tick = {.sa_handler = on_tick};
+	sigset_t all, before;
+	pthread_t thread;
+	int e;
+
+	sigaction(TICK_SIGNAL, &tick, NULL);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(&thread, NULL, close_all, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (e != 0)
+		return false;
+	pthread_detach(thread);
+	c->refs++;
+	c->n_idle++;
+	return true;
+}
+
+/* One more thread for somebody whom those that are there do not serve. At the end of the broker
+ * there is none: the process exits next, which closes all that is left and waits for none of it. A
+ * thread that starts just then has been seen to stop LeakSanitizer, which waited for it for ever.
+ */
+static void look_for_threads(struct closer *c)
+{
+	bool again = false;
+
+	pthread_mutex_lock(&c->lock);
+	/* the reference of a thread is counted from its start, its place from when it runs */
+	if (next_locked(c) && c->n_idle == 0 && c->refs <= THREADS_MAX && !c->broker->has_ended)
+		again = !start_thread_locked(c);
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	if (again)
+		broker_set_timer(c->broker, c->again, &soon);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *data)
+{
+	(void)fd, (void)what;
+	look_for_threads(data);
+}
+
+int closer_new(struct broker *b, struct closer **out)
+{
+	struct closer *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->again = event_new(b->base, -1, 0, on_again, c);
+	if (!c->again) {
+		free(c);
+		return -ENOMEM;
+	}
+	c->broker = b;
+	c->refs = 1;
+	STAILQ_INIT(&c->queue);
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	*out = c;
+	return 0;
+}
+
+void closer_free(struct closer *c)
+{
+	if (!c)
+		return;
+	event_free(c->again);
+	pthread_mutex_lock(&c->lock);
+	c->ended = true;
+	left_to_threads = c->refs > 1 ? c : NULL;
+	pthread_cond_broadcast(&c->changed);
+	unref_locked(c);
+}
+
+struct closing *closing_new(struct closer *c)
+{
+	struct closing *closing = calloc(1, sizeof(*closing));
+
+	if (closing)
+		closing->closer = c;
+	return closing;
+}
+
+void closing_free(struct closing *closing)
+{
+	free(closing);
+}
+
+void closing_start(struct closing *closing, int fd)
+{
+	struct closer *c = closing->closer;
+	struct ucred peer = {.uid = (uid_t)-1};
+	socklen_t size = sizeof(peer);
+
+	/* the peer learns of the end now, and nothing more comes in */
+	shutdown(fd, SHUT_RDWR);
+	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+	closing->fd = fd;
+	closing->uid = peer.uid;
+	pthread_mutex_lock(&c->lock);
+	STAILQ_INSERT_TAIL(&c->queue, closing, link);
+	c->n_waiting++;
+	pthread_mutex_unlock(&c->lock);
+	look_for_threads(c);
+}
+
+size_t closer_waiting(struct closer *c)
+{
+	size_t n;
+
+	pthread_mutex_lock(&c->lock);
+	n = c->n_waiting;
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_CLOSER_H
+#define BROKER_CLIENT_CLOSER_H
+
+#include <stddef.h>
+
+/*
+ * Threads that close sockets with strangers' descriptors in them, and know nothing else: how long
+ * that takes is up to what those are of. None runs before there is something to close.
+ */
+struct broker;
+struct closer;
+
+/* What it takes to close one socket, made before there is one, as it must not fail then. */
+struct closing;
+
+/* 0 or -ENOMEM. */
+int closer_new(struct broker *b, struct closer **out);
+/* Waits for nothing: what is not closed by then is closed by the end of the process at the latest.
+ * NULL is fine. */
+void closer_free(struct closer *c);
+
+struct closing *closing_new(struct closer *c); /* NULL without memory */
+void closing_free(struct closing *closing);    /* one that was not needed; NULL is fine */
+
+/* Takes both over. The user at the other end does not get more than one of the threads. */
+void closing_start(struct closing *closing, int fd);
+
+/* Sockets that are not closed yet. */
+size_t closer_waiting(struct closer *c);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_PEER_H
+#define BROKER_CLIENT_PEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Who is at the other end of a socket, as the kernel says. */
+struct peer {
+	pid_t pid;
+	uid_t uid;
+	gid_t *groups; /* the primary one included */
+	size_t n_groups;
+	int pidfd; /* readable once the process is dead */
+};
+
+/* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW
+ * when the broker's user namespace has no number for its user. */
+int peer_identify(int socket, struct peer *out);
+void peer_done(struct peer *p);
+/* Whether the broker's user namespace has a number for every user. */
+bool peer_all_have_numbers(void);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Asking clients to give back what they keep for themselves. A client finds out in two ways: by a
+ * message, which is sent only if it would go out at once, and by a counter in its timeline page,
+ * which it looks at whenever it allocates or releases. Having given back what it can, it says so;
+ * when all have, nobody has anything left, and who wants memory is told at once that there is none.
+ *
+ * A client that does not call the library does not answer. That costs the others a short wait, and
+ * the waits of a second together cost no more than one.
+ */
+
+#include "broker/client/trim.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/park.h"
+#include "broker/client/request.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/pool.h"
+
+#define WINDOW_MS 1000
+
+static bool keeps(const struct client *c, const struct pool *pool)
+{
+	const struct open_pool *open;
+
+	LIST_FOREACH (open, &c->pools, link)
+		if (open->keeps && (!pool || open->pool == pool))
+			return true;
+	return false;
+}
+
+static bool has_answered(const struct trim *t)
+{
+	return t->answered == t->asked;
+}
+
+/* @pool: NULL: of whatever it keeps. */
+static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint64_t now)
+{
+	struct wire_message m = {.type = WIRE_TRIM};
+	struct trim *t = &c->trim;
+
+	if (!has_answered(t))
+		t->cost_ms += now - t->asked_ms;
+	if (t->asked == 0 || now - t->window_ms >= WINDOW_MS) {
+		t->window_ms = now;
+		t->cost_ms = 0;
+	}
+	t->asked_ms = now;
+	/* counted here: the page is the client's to write */
+	atomic_store_explicit(&c->timelines->page->slots[0].last, ++t->asked, memory_order_relaxed);
+	m.trim.pool = pool ? pool->id : 0;
+	m.trim.flags = flags;
+	if (client_keeps_up(c))
+		client_send(c, &m, NULL, 0);
+}
+
+static bool is_to_be_asked(const struct trim *t, uint64_t now, uint64_t since_ms)
+{
+	if (has_answered(t))
+		return t->asked == 0 || t->asked_ms < since_ms;
+	return now - t->asked_ms >= WINDOW_MS;
+}
+
+static bool is_waited_for(const struct trim *t, uint64_t now)
+{
+	return !has_answered(t) && t->cost_ms + (now - t->asked_ms) < TRIM_WAIT_MS;
+}
+
+/* Whoever waits in the pool for memory itself has given back all it had before it asked. */
+static bool has_nothing(const struct client *c, const struct pool *pool)
+{
+	return park_has(&pool->waits, c);
+}
+
+bool trim_ask(struct broker *b, const struct client *except, const struct pool *pool,
+	      const struct account *account, uint64_t since_ms)
+{
+	uint64_t now = broker_now_ms();
+	bool any = false;
+
+	for (uint32_t i = 0; i < b->n_client_slots; i++) {
+		struct client *c = b->clients[i];
+
+		if (!c || c == except || c->state != CLIENT_READY ||
+		    (account && c->account != account) || !keeps(c, account ? NULL : pool) ||
+		    has_nothing(c, pool))
+			continue;
+		if (is_to_be_asked(&c->trim, now, since_ms))
+			ask(c, account ? NULL : pool, 0, now);
+		any = any || is_waited_for(&c->trim, now);
+	}
+	return any;
+}
+
+void trim_end(struct broker *b, const struct pool *pool)
+{
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i] && b->clients[i]->state == CLIENT_READY &&
+		    keeps(b->clients[i], pool))
+			ask(b->clients[i], pool, WIRE_TRIM_ENDED, broker_now_ms());
+}
+
+void handle_trimmed(struct request *r)
+{
+	struct trim *t = &r->client->trim;
+	struct pool *p;
+
+	/* an older one: it is yet to hear of the last time */
+	if (has_answered(t) || r->m->trimmed.asked != t->asked)
+		return;
+	t->answered = t->asked;
+	t->cost_ms += broker_now_ms() - t->asked_ms;
+	LIST_FOREACH (p, &r->broker->pools, link)
+		pool_wake(p);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_TRIM_H
+#define BROKER_CLIENT_TRIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct account;
+struct broker;
+struct client;
+struct pool;
+
+/* How long a request for memory waits for clients to give back what they do not use, and how often
+ * it looks meanwhile for whatever else may have changed. */
+#define TRIM_WAIT_MS  200
+#define TRIM_SLICE_MS 20
+
+/* What a client has to do with that: it was asked `asked` times. */
+struct trim {
+	uint64_t asked, answered;
+	uint64_t asked_ms;  /* the last time */
+	uint64_t window_ms; /* since when `cost_ms` is counted */
+	uint64_t cost_ms;   /* how long others have waited for it */
+};
+
+/*
+ * Memory is short in @pool, or, with @account, for that one, of which a request in @pool wants
+ * some: asks the clients that keep blocks without using them, but for @except, to give them back.
+ * True when one of them is yet to answer: then the request should wait in the pool. @since_ms: when
+ * it came; who was asked after that is not asked again.
+ */
+bool trim_ask(struct broker *b, const struct client *except, const struct pool *pool,
+	      const struct account *account, uint64_t since_ms);
+/* The pool was destroyed: nobody keeps anything of it any more. */
+void trim_end(struct broker *b, const struct pool *pool);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Start-time fair queueing (P. Goyal, H. Vin and H. Cheng, 1996) over users. The unit is time as it
+ * was measured, so that what a request costs need not be known beforehand; a dear one is paid for
+ * by waiting while others are served, or while nobody wants anything. Who comes back after a while
+ * begins at the present, so it is ahead of everybody who asks all the time, and waits for no more
+ * than the one turn under way.
+ *
+ * Each user has an epoll instance, and the loop watches these. So a thousand connections of a user
+ * are one event of the loop, the kernel keeps the order among them (each goes to the end when it
+ * was looked at), and one that waits costs nothing. In each round of the loop all users that want
+ * something say so, and then one turn of one of them is served. None of this takes memory: to wait
+ * for something else on a descriptor, and to go on serving, cannot fail.
+ */
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <event2/event.h>
+
+#include "base/descriptor.h"
+#include "broker/client/turns.h"
+
+/* In most turns time on the wall says enough, and costs least to ask for. In long ones the broker
+ * may have been kept off its core, so the time that it has run for limits what they have taken. */
+#define LONG_NS    50000
+#define MARK_TURNS 64
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t turns_time(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t turns_begin(struct turns *t)
+{
+	uint64_t begun = clock_ns(CLOCK_MONOTONIC);
+
+	/* what the broker had for nobody pays for what everybody had */
+	if (t->nested++ == 0)
+		t->now_ns += begun - t->ended_ns;
+	return begun;
+}
+
+static void mark(struct turns *t)
+{
+	t->marked_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	t->since_mark_ns = t->since_mark = 0;
+}
+
+/* Not more than the broker has run for since the mark, without what that is known to be of. */
+static uint64_t limit_to_running(struct turns *t, uint64_t ns)
+{
+	uint64_t before = t->marked_ns + t->since_mark_ns;
+
+	mark(t);
+	if (t->marked_ns < before)
+		return 0;
+	return ns < t->marked_ns - before ? ns : t->marked_ns - before;
+}
+
+static void pay(const struct turns *t, struct user_turns *u, uint64_t ns)
+{
+	if (u->served_ns < t->now_ns)
+		u->served_ns = t->now_ns;
+	u->served_ns += ns;
+}
+
+void turns_count(struct turns *t, struct user_turns *u, uint64_t begun)
+{
+	uint64_t ended = clock_ns(CLOCK_MONOTONIC), ns = ended - begun;
+
+	if (--t->nested == 0)
+		t->ended_ns = ended;
+	if (ns >= LONG_NS)
+		ns = limit_to_running(t, ns);
+	else if (++t->since_mark >= MARK_TURNS)
+		mark(t);
+	else
+		t->since_mark_ns += ns;
+	if (u)
+		pay(t, u, ns);
+}
+
+void turns_share(struct turns *t, struct user_turns *u, uint64_t begun)
+{
+	uint64_t ns = clock_ns(CLOCK_MONOTONIC) - begun;
+
+	pay(t, u, ns < LONG_NS ? ns : LONG_NS);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* All users that want something are asked before the broker serves one: what is made active now
+ * comes after what is active already. */
+static void on_wants(evutil_socket_t fd, short what, void *data)
+{
+	struct user_turns *u = data;
+	struct turns *t = u->turns;
+
+	(void)fd, (void)what;
+	if (!t->next)
+		event_active(t->serve, EV_TIMEOUT, 0);
+	if (!t->next || u->served_ns < t->next->served_ns)
+		t->next = u;
+}
+
+static void on_serve(evutil_socket_t fd, short what, void *data)
+{
+	struct turns *t = data;
+	struct user_turns *u = t->next;
+	struct epoll_event event;
+	struct turn *turn;
+	uint64_t begun;
+
+	(void)fd, (void)what;
+	t->next = NULL;
+	if (!u)
+		return;
+	begun = turns_begin(t);
+	if (u->served_ns > t->now_ns)
+		t->now_ns = u->served_ns;
+	if (epoll_wait(u->epoll, &event, 1, 0) == 1) {
+		turn = event.data.ptr;
+		turn->serve(turn, event.events);
+	}
+	turns_count(t, u, begun);
+}
+
+int turns_init(struct turns *t, struct event_base *base)
+{
+	t->base = base;
+	t->ended_ns = clock_ns(CLOCK_MONOTONIC);
+	mark(t);
+	t->serve = event_new(base, -1, 0, on_serve, t);
+	return t->serve ? 0 : -ENOMEM;
+}
+
+void turns_done(struct turns *t)
+{
+	if (t->serve)
+		event_free(t->serve);
+	t->serve = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int open_user(struct turns *t, struct user_turns *u)
+{
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	u->wants = event_new(t->base, fd, EV_READ | EV_PERSIST, on_wants, u);
+	if (!u->wants || event_add(u->wants, NULL) < 0) {
+		if (u->wants)
+			event_free(u->wants);
+		u->wants = NULL;
+		fd_close(fd);
+		return -ENOMEM;
+	}
+	u->epoll = fd;
+	u->turns = t;
+	return 0;
+}
+
+void user_turns_done(struct user_turns *u)
+{
+	if (!u->wants)
+		return;
+	/* the others say again that they want something */
+	if (u->turns->next == u)
+		u->turns->next = NULL;
+	event_free(u->wants);
+	u->wants = NULL;
+	u->epoll = fd_close(u->epoll);
+}
+
+bool user_turns_in_debt(const struct user_turns *u)
+{
+	return u->turns && u->served_ns > u->turns->now_ns;
+}
+
+int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = turn};
+	int r;
+
+	if (!u->wants) {
+		r = open_user(t, u);
+		if (r < 0)
+			return r;
+	}
+	if (epoll_ctl(u->epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+		return -errno;
+	turn->user = u;
+	turn->fd = fd;
+	return 0;
+}
+
+void turn_await(struct turn *turn, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = turn};
+
+	if (turn->user)
+		epoll_ctl(turn->user->epoll, EPOLL_CTL_MOD, turn->fd, &event);
+}
+
+void turn_end(struct turn *turn)
+{
+	if (turn->user)
+		epoll_ctl(turn->user->epoll, EPOLL_CTL_DEL, turn->fd, NULL);
+	turn->user = NULL;
+}

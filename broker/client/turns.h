@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_TURNS_H
+#define BROKER_CLIENT_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event;
+struct event_base;
+struct user_turns;
+
+/*
+ * Whose turn it is. The broker's time is shared between users, not between connections: of those
+ * that want something, the one that has had least of the broker's time is served, and what it took
+ * is counted, however many connections it has and whatever its requests cost. A user that nobody
+ * competes with is served at once, and nobody collects time by being quiet.
+ */
+
+/* A descriptor of a user's on which something may have happened; embedded in what it is for. Zeroed
+ * before it starts, and then not moved. */
+struct turn {
+	struct user_turns *user; /* NULL: it has not started, or has ended */
+	int fd;
+	void (*serve)(struct turn *turn, uint32_t events);
+};
+
+/* A user's part, embedded in its account. Zeroed at first. */
+struct user_turns {
+	struct turns *turns; /* NULL: nothing of the user's has ever started */
+	int epoll;
+	struct event *wants; /* NULL: nothing is started now */
+	uint64_t served_ns;  /* its virtual time: when its next turn begins, at the earliest */
+};
+
+struct turns {
+	struct event_base *base;
+	struct event *serve;
+	struct user_turns *next; /* of those that want something now, as far as they were asked */
+	uint64_t now_ns;   /* the virtual time: when the last turn began; or more, after a pause */
+	uint64_t ended_ns; /* when the broker was last done with something, by the clock */
+	unsigned nested;
+	uint64_t marked_ns;     /* when it was last asked how long the broker has run for */
+	uint64_t since_mark_ns; /* what was counted since */
+	unsigned since_mark;
+};
+
+int turns_init(struct turns *t, struct event_base *base); /* 0 or -ENOMEM */
+/* After all users are done. */
+void turns_done(struct turns *t);
+
+/* After all turns of the user have ended. Others may start. */
+void user_turns_done(struct user_turns *u);
+/* It has had more of the broker's time than others who ask now, and is to wait for them. */
+bool user_turns_in_debt(const struct user_turns *u);
+
+/* When one of @events (EPOLLIN, EPOLLOUT) is there on @fd, or it was hung up, @turn is served in
+ * its turn; as long as that lasts, again. 0 or negative errno. */
+int turn_start(struct turns *t, struct user_turns *u, struct turn *turn, int fd, uint32_t events);
+/* Those from now on; 0: none but that it was hung up. Takes no memory. */
+void turn_await(struct turn *turn, uint32_t events);
+/* Before the descriptor is closed. May have ended already. */
+void turn_end(struct turn *turn);
+
+/* What is done for a user beside its turns counts as well: from then until now. Also within a turn,
+ * of whomever. @u: NULL for nobody. */
+uint64_t turns_begin(struct turns *t);
+void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
+
+/* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
+ * (turns_time()) until now, but no more than a short turn takes. */
+uint64_t turns_time(void);
+void turns_share(struct turns *t, struct user_turns *u, uint64_t begun);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Requests that wait: paid for by who waits, and ended by their time limit, by CANCEL, or with
+ * their client. What they wait for looks after them otherwise (broker/names/name.c,
+ * broker/memory/reclaim.c).
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/client/wait.h"
+#include "broker/names/name.h"
+
+static void on_timeout(evutil_socket_t fd, short what, void *data)
+{
+	const struct wait *w = data;
+	char detail[SHARE_NAME_MAX + 64] = "others still had the buffer when the time was over";
+
+	(void)fd, (void)what;
+	if (w->name)
+		snprintf(detail, sizeof(detail), "'%s' was not published within the time limit",
+			 w->name->text);
+	wait_end(data, SHARE_ETIMEDOUT, detail);
+}
+
+static int out_of_memory(struct wait *w, char *detail, size_t size)
+{
+	snprintf(detail, size, "the broker is out of memory");
+	if (w && w->timer)
+		event_free(w->timer);
+	if (w)
+		charge_return(&w->charge);
+	free(w);
+	return SHARE_ESYSTEM;
+}
+
+int wait_new(struct client *client, uint32_t serial, int timeout, struct wait **out, char *detail,
+	     size_t size)
+{
+	struct timeval limit = {timeout / 1000, timeout % 1000 * 1000};
+	struct wait *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return out_of_memory(w, detail, size);
+	if (!charge_take(&w->charge, client->account, LIMIT_WAITS, 1)) {
+		account_refuse(client->account, LIMIT_WAITS, "", detail, size);
+		free(w);
+		return SHARE_EQUOTA;
+	}
+	if (timeout > 0) {
+		w->timer = event_new(client->broker->base, -1, 0, on_timeout, w);
+		if (!w->timer || event_add(w->timer, &limit) < 0)
+			return out_of_memory(w, detail, size);
+	}
+	w->client = client;
+	w->serial = serial;
+	LIST_INSERT_HEAD(&client->waits, w, of_client);
+	*out = w;
+	return 0;
+}
+
+void wait_free(struct wait *w)
+{
+	if (w->name)
+		name_wait_over(w);
+	else
+		LIST_REMOVE(w, of_buffer);
+	LIST_REMOVE(w, of_client);
+	if (w->timer)
+		event_free(w->timer);
+	charge_return(&w->charge);
+	free(w);
+}
+
+void wait_end(struct wait *w, int error, const char *detail)
+{
+	struct client *client = w->client;
+	uint32_t serial = w->serial;
+
+	wait_free(w);
+	request_reply_error(client, serial, error, detail);
+}
+
+void wait_cancel(struct client *client, uint32_t serial)
+{
+	struct wait *w;
+
+	LIST_FOREACH (w, &client->waits, of_client) {
+		if (w->serial == serial) {
+			wait_end(w, SHARE_ECANCELED, "the request was canceled");
+			return;
+		}
+	}
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_WAIT_H
+#define BROKER_CLIENT_WAIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+
+struct buffer;
+struct client;
+struct event;
+struct name;
+
+/*
+ * A request that is answered when something has happened: a LOOKUP when its name is published, a
+ * RECLAIM when nobody else has its buffer any more.
+ */
+struct wait {
+	union {
+		TAILQ_ENTRY(wait) of_name;
+		LIST_ENTRY(wait) of_buffer;
+	};
+	LIST_ENTRY(wait) of_client;
+	struct client *client;
+	struct name *name;     /* either this */
+	struct buffer *buffer; /* or that */
+	struct event *timer;   /* NULL: no limit */
+	struct charge charge;
+	uint32_t serial;
+	uint32_t mode;
+};
+
+/* For @timeout milliseconds, -1 without limit; the caller puts it where it waits. 0, or a
+ * SHARE_E... with a sentence in @detail. */
+int wait_new(struct client *client, uint32_t serial, int timeout, struct wait **out, char *detail,
+	     size_t size);
+/* Without an answer. */
+void wait_free(struct wait *w);
+void wait_end(struct wait *w, int error, const char *detail);
+/* Ends the client's request with this serial. */
+void wait_cancel(struct client *client, uint32_t serial);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_ACCESS_H
+#define BROKER_CONFIG_ACCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <jansson.h>
+
+#include "broker/config/reader.h"
+
+/** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_mode's.
+ */
+enum access_mode {
+	ACCESS_READ = 1 << 0,
+	ACCESS_WRITE = 1 << 1,
+	ACCESS_MANAGE = 1 << 2,
+};
+#define ACCESS_RO  ((unsigned)ACCESS_READ)
+#define ACCESS_RW  ((unsigned)(ACCESS_READ | ACCESS_WRITE))
+#define ACCESS_ALL ((unsigned)(ACCESS_READ | ACCESS_WRITE | ACCESS_MANAGE))
+
+#define ACCESS_MAX_ENTRIES 256       /* of one list */
+#define ACCESS_MAX_TEXT    (1 << 14) /* bytes of JSON that a client may send */
+
+enum principal_type {
+	PRINCIPAL_EVERYONE = 0,
+	PRINCIPAL_USER,
+	PRINCIPAL_GROUP,
+};
+
+/** Who. */
+struct principal {
+	enum principal_type type;
+	id_t id; /* a uid or a gid; 0 for everyone */
+};
+
+/** Some users and groups. All zero is the empty list. */
+struct principal_list {
+	struct principal *entries;
+	size_t n_entries;
+};
+
+struct access_entry {
+	struct principal who;
+	unsigned mode; /* bits of enum access_mode */
+};
+
+/** Who may do what with a pool. All zero is the empty list, which lets nobody in. */
+struct access_list {
+	struct access_entry *entries;
+	size_t n_entries;
+};
+
+/** The uid of a user given by name, or in digits when there is no user of that name. Returns 0,
+ * CONFIG_EINVALID when there is none, or a negative errno of the system's user database. */
+int access_find_user(const char *name, uid_t *out);
+
+/** The same for groups. */
+int access_find_group(const char *name, gid_t *out);
+
+/* Peers: @uid and all their @groups, the primary one included. */
+
+/**
+ * Reads a list like ["root", "@video", 1000, "*"]. @path says where it is, for messages. Returns
+ * 0, CONFIG_EINVALID or a negative errno, worded in the reader's buffer. @out is written on
+ * success only (what it held is not freed), for principal_list_clear().
+ */
+int principal_list_parse(const struct config_reader *r, const struct config_path *path,
+			 const json_t *array, struct principal_list *out);
+
+bool principal_equal(struct principal a, struct principal b);
+
+/** Adds @who unless it is there. Returns 0 or -ENOMEM. */
+int principal_list_add(struct principal_list *list, struct principal who);
+
+/** Whether the peer is on the list. */
+bool principal_match(const struct principal_list *list, uid_t uid, const gid_t *groups,
+		     size_t n_groups);
+
+/** Frees the entries and leaves an empty list. */
+void principal_list_clear(struct principal_list *list);
+
+/**
+ * Reads a list like [{"user": "alice", "mode": "rw"}, {"group": 44, "mode": "ro"}]. Names are
+ * looked up in the system's user database, which may ask the network. Otherwise as
+ * principal_list_parse(), for access_list_clear().
+ */
+int access_parse(const struct config_reader *r, const struct config_path *path, const json_t *array,
+		 struct access_list *out);
+
+/**
+ * The same from JSON text that a client sent, with numbers instead of names: never asks the
+ * system's user database, and never blocks. Refuses more than ACCESS_MAX_TEXT bytes. @error says
+ * "access[1].mode: ..."; it is written on failure only.
+ */
+int access_parse_text(const char *text, size_t size, struct access_list *out, char *error,
+		      size_t error_size);
+
+/** Lets @who in with @mode on top of what the list says; giving it twice changes nothing. That is
+ * how a pool's owner gets ACCESS_ALL. Returns 0 or -ENOMEM. */
+int access_grant(struct access_list *list, struct principal who, unsigned mode);
+
+/** What the peer may do: all that its matching entries allow together, 0 if there are none. */
+unsigned access_check(const struct access_list *list, uid_t uid, const gid_t *groups,
+		      size_t n_groups);
+
+/** Whether more than one user may write, for all the list says; @own may in any case. Root is not
+ * counted, who can read all memory anyway. */
+bool access_lets_several_write(const struct access_list *list, uid_t own);
+
+/** Whether both let the same users and groups do the same, in whatever order they say so. */
+bool access_list_equal(const struct access_list *a, const struct access_list *b);
+
+/** Writes the list as it could stand in the configuration, with numbers, so that it can be shown;
+ * what does not fit becomes "...". @size must be at least 8. Returns @out. */
+char *access_format(const struct access_list *list, char *out, size_t size);
+
+/** As in the file: "ro", "rw", "manage"; "nothing" for 0. Static storage. */
+const char *access_mode_name(unsigned mode);
+
+/** Returns 0 or -ENOMEM. @out is written on success only (what it held is not freed), for
+ * access_list_clear(). */
+int access_list_copy(struct access_list *out, const struct access_list *from);
+
+/** Frees the entries and leaves an empty list. */
+void access_list_clear(struct access_list *list);
+
+#endif

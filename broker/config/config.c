@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The configuration file, and the defaults of what it leaves out.
+ *
+ * Everything is checked here, before the daemon does anything: a broker that starts has a
+ * configuration without contradictions, and no other file needs to ask again. Nothing is guessed.
+ * A key that is misspelled, given twice or out of range is an error with file, line and key, since
+ * a limit that was silently ignored is found on the day it was meant for.
+ *
+ * How a pool may look is pool.c's to know, since clients can ask for one as well; what users
+ * may hold, limits.c's.
+ *
+ * Must not know the objects that are made from it, nor the command line: who starts the broker
+ * says which file, and which socket when the file does not.
+ */
+#include "broker/config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "broker/config/limits.h"
+#include "broker/config/reader.h"
+#include "broker/config/size.h"
+
+#define N_OF(array) (sizeof(array) / sizeof(array)[0])
+
+#define DEFAULT_SOCKET_MODE 0666 /* pools decide who gets in, by uid */
+
+/* A driver that has to wake all devices of a large machine takes its time. */
+#define AGENT_TIMEOUT_DEFAULT 30000
+#define AGENT_TIMEOUT_MIN     100
+#define AGENT_TIMEOUT_MAX     600000
+
+static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
+
+static struct principal own_user(void)
+{
+	return (struct principal){.type = PRINCIPAL_USER, .id = geteuid()};
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The whole                                                                                   */
+
+static uint64_t half_of_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : GIB;
+}
+
+static int add_self(struct principal_list *list)
+{
+	int e = principal_list_add(list, root_user);
+
+	return e ? e : principal_list_add(list, own_user());
+}
+
+static int add_self_to_pools(struct config *c)
+{
+	int e = 0;
+
+	for (size_t i = 0; e == 0 && i < c->n_pools; i++)
+		e = access_grant(&c->pools[i].access, own_user(), ACCESS_ALL);
+	return e;
+}
+
+static int add_default_pool(struct config *c)
+{
+	return pool_configs_default(c->default_pool_limit, &c->pools, &c->n_pools);
+}
+
+/* The defaults of everything but the pools, which depend on what the file says. */
+static struct config *config_new(void)
+{
+	struct config *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->socket_mode = DEFAULT_SOCKET_MODE;
+	c->default_pool_limit = half_of_memory();
+	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
+	c->limits = config_standard_limits();
+	return c;
+}
+
+void config_free(struct config *c)
+{
+	if (!c)
+		return;
+	pool_configs_free(c->pools, c->n_pools);
+	free(c->users);
+	principal_list_clear(&c->admins);
+	principal_list_clear(&c->create_pools);
+	name_owners_clear(&c->names);
+	free(c->socket);
+	free(c->file);
+	free(c);
+}
+
+int config_default(struct config **out)
+{
+	struct config *c = config_new();
+
+	if (!c)
+		return -ENOMEM;
+	if (add_self(&c->admins) < 0 || add_self(&c->create_pools) < 0 || add_default_pool(c) < 0 ||
+	    add_self_to_pools(c) < 0) {
+		config_free(c);
+		return -ENOMEM;
+	}
+	*out = c;
+	return 0;
+}
+
+static int read_socket(const struct config_reader *r, const struct config_path *path,
+		       const json_t *document, struct config *c)
+{
+	const size_t longest = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
+	const char *socket = NULL;
+	int e = config_read_string(r, path, document, "a path (like \"/run/share/broker.sock\")",
+				   &socket);
+
+	if (e != 0 || !socket)
+		return e;
+	if (socket[0] != '/')
+		return config_fail_value(r, path, json_object_get(document, path->key),
+					 "is not an absolute path");
+	if (strlen(socket) > longest)
+		return config_fail(r, path, "%zu bytes are too many for a socket (at most %zu)",
+				   strlen(socket), longest);
+	c->socket = strdup(socket);
+	return c->socket ? 0 : config_fail_memory(r);
+}
+
+static int read_socket_mode(const struct config_reader *r, const struct config_path *path,
+			    const json_t *document, struct config *c)
+{
+	const json_t *value = json_object_get(document, path->key);
+	const char *text = json_string_value(value);
+	size_t length = text ? strlen(text) : 0;
+
+	if (!value)
+		return 0;
+	if (length < 3 || length > 4 || strspn(text, "01234567") != length ||
+	    strtoul(text, NULL, 8) > 0777)
+		return config_fail_value(r, path, value,
+					 "is not a file mode (an octal string like \"0666\")");
+	c->socket_mode = (mode_t)strtoul(text, NULL, 8);
+	if (!(c->socket_mode & 0222))
+		return config_fail_value(r, path, value,
+					 "lets nobody connect (which takes write permission)");
+	return 0;
+}
+
+/* Root and the broker's own user could change the file: to leave them out would be a pretence. */
+static int read_principals(const struct config_reader *r, const struct config_path *path,
+			   const json_t *document, struct principal_list *out)
+{
+	const json_t *value = json_object_get(document, path->key);
+	int e = value ? principal_list_parse(r, path, value, out) : 0;
+
+	if (e == 0 && add_self(out) < 0)
+		e = config_fail_memory(r);
+	return e;
+}
+
+static int read_agent_timeout(const struct config_reader *r, const struct config_path *path,
+			      const json_t *document, struct config *c)
+{
+	const json_t *value = json_object_get(document, path->key);
+	json_int_t ms = json_integer_value(value);
+
+	if (!value)
+		return 0;
+	if (!json_is_integer(value) || ms < AGENT_TIMEOUT_MIN || ms > AGENT_TIMEOUT_MAX)
+		return config_fail_value(r, path, value, "is not a time limit (%d to %d ms)",
+					 AGENT_TIMEOUT_MIN, AGENT_TIMEOUT_MAX);
+	c->agent_timeout_ms = (unsigned)ms;
+	return 0;
+}
+
+static int read_document(const struct config_reader *r, json_t *document, struct config *c)
+{
+	static const char *const keys[] = {
+	    "socket", "socket_mode",        "admins",           "create_pools", "limits", "users",
+	    "pools",  "default_pool_limit", "agent_timeout_ms", "names",
+	};
+	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
+	char shown[SIZE_TEXT_MAX];
+	json_t *value;
+	int e = config_check_object(r, NULL, document, "{\"pools\": [{\"name\": \"frames\"}]}");
+
+	if (e == 0)
+		e = config_check_keys(r, NULL, document, keys, N_OF(keys));
+	if (e == 0)
+		e = read_socket(r, CONFIG_KEY(NULL, "socket"), document, c);
+	if (e == 0)
+		e = read_socket_mode(r, CONFIG_KEY(NULL, "socket_mode"), document, c);
+	if (e == 0)
+		e = read_principals(r, CONFIG_KEY(NULL, "admins"), document, &c->admins);
+	if (e == 0)
+		e = read_principals(r, CONFIG_KEY(NULL, "create_pools"), document,
+				    &c->create_pools);
+	if (e == 0 && (value = json_object_get(document, "names")))
+		e = name_owners_parse(r, CONFIG_KEY(NULL, "names"), value, &c->names);
+	if (e == 0 && (value = json_object_get(document, "limits")))
+		e = config_read_limits(r, CONFIG_KEY(NULL, "limits"), value, &c->limits);
+	if (e == 0 && (value = json_object_get(document, "users")))
+		e = config_read_users(r, CONFIG_KEY(NULL, "users"), value, c);
+	if (e == 0)
+		e = size_read(r, place, document, false, &c->default_pool_limit);
+	if (e == 0 && c->default_pool_limit < POOL_MIN_LIMIT)
+		e = config_fail(r, place, "%s is less than the smallest segment (64KiB)",
+				size_format(c->default_pool_limit, shown));
+	if (e == 0 && c->default_pool_limit > POOL_MAX_LIMIT)
+		e = config_fail(r, place, "%s is not possible (at most 128TiB)",
+				size_format(c->default_pool_limit, shown));
+	if (e == 0)
+		e = read_agent_timeout(r, CONFIG_KEY(NULL, "agent_timeout_ms"), document, c);
+	if (e != 0)
+		return e;
+
+	value = json_object_get(document, "pools");
+	if (value)
+		e = pool_configs_read(r, CONFIG_KEY(NULL, "pools"), value, c->default_pool_limit,
+				      &c->pools, &c->n_pools);
+	else
+		e = add_default_pool(c) < 0 ? config_fail_memory(r) : 0;
+	if (e == 0 && add_self_to_pools(c) < 0)
+		e = config_fail_memory(r);
+	return e;
+}
+
+/* Reads all there is, up to one byte more than is allowed. */
+static int read_file(const char *path, char *text, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return -errno;
+	for (*size = 0; n > 0 && *size <= CONFIG_MAX_FILE; *size += (size_t)n) {
+		n = TEMP_FAILURE_RETRY(read(fd, text + *size, CONFIG_MAX_FILE + 1 - *size));
+		if (n < 0) {
+			int e = -errno;
+			close(fd);
+			return e;
+		}
+	}
+	close(fd);
+	return 0;
+}
+
+static int load(const struct config_reader *r, struct config *c)
+{
+	json_t *document;
+
+	c->file = strdup(r->file);
+	if (!c->file)
+		return config_fail_memory(r);
+
+	int e = config_parse(r, NULL, &document);
+	if (e != 0)
+		return e;
+	e = read_document(r, document, c);
+	json_decref(document);
+	return e;
+}
+
+int config_load(const char *path, struct config **out, char *error, size_t error_size)
+{
+	struct config_reader r = {.file = path, .error = error, .error_size = error_size};
+	struct config *c = config_new();
+	char *text = malloc(CONFIG_MAX_FILE + 1);
+	int e = c && text ? 0 : config_fail_memory(&r);
+
+	if (e == 0) {
+		e = read_file(path, text, &r.size);
+		if (e < 0)
+			config_fail(&r, NULL, "%s", strerror(-e));
+	}
+	if (e == 0 && r.size > CONFIG_MAX_FILE)
+		e = config_fail(&r, NULL, "larger than 1 MiB");
+	if (e == 0) {
+		r.text = text;
+		e = load(&r, c);
+	}
+	free(text);
+	if (e != 0)
+		config_free(c);
+	else
+		*out = c;
+	return e;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_CONFIG_H
+#define BROKER_CONFIG_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "broker/config/access.h"
+#include "broker/config/name_owner.h"
+#include "broker/config/pool.h"
+
+/*
+ * What the operator decided: docs/configuration.md. Never changed; one that is read again replaces
+ * it.
+ */
+
+#define CONFIG_MAX_FILE (1 << 20) /* bytes */
+
+/** No limit, for those where that is possible. */
+#define LIMIT_NONE UINT64_MAX
+
+/** What one uid may hold at a time, over all its connections. */
+enum limit_kind {
+	LIMIT_CONNECTIONS,
+	LIMIT_LEASES,
+	LIMIT_BYTES, /* of memory allocated */
+	LIMIT_NAMES,
+	LIMIT_TOKENS,
+	LIMIT_WATCHES,
+	LIMIT_WAITS,    /* look-ups that wait for a name */
+	LIMIT_POOLS,    /* created over the socket */
+	LIMIT_METADATA, /* bytes */
+	LIMIT_UNSENT,   /* bytes queued for connections that do not read, or requests that wait */
+	LIMIT_EVENTS,   /* interprocess events leased */
+	LIMIT_CHANNELS, /* memberships in channels */
+	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
+	LIMIT_SEGMENTS, /* of pools that it has created */
+	LIMIT_DESCRIPTORS, /* of the broker: what clients, their pools and channels cost it */
+	LIMIT_KINDS,
+};
+
+struct limits {
+	uint64_t max[LIMIT_KINDS]; /* by enum limit_kind; never 0 */
+};
+
+/** As in the configuration: "connections". Static storage. */
+const char *limit_name(enum limit_kind kind);
+/** What there are @n of, for a sentence: "lease" or "leases"; of sizes, what has so many bytes:
+ * "metadata". Static storage. */
+const char *limit_noun(enum limit_kind kind, uint64_t n);
+/** It is in bytes. */
+bool limit_is_size(enum limit_kind kind);
+
+struct user_limits {
+	uid_t uid;
+	struct limits limits; /* complete: what the file does not override is as for all */
+};
+
+struct config {
+	char *file;   /* NULL: the built-in configuration */
+	char *socket; /* NULL: not configured */
+	mode_t socket_mode;
+	struct principal_list admins;       /* root and the broker's own user included */
+	struct principal_list create_pools; /* root and the broker's own user included */
+	struct name_owners names;           /* whose names are */
+	struct limits limits;
+	struct user_limits *users;
+	size_t n_users;
+	struct pool_config *pools; /* validated; the broker's own user has ACCESS_ALL */
+	size_t n_pools;
+	uint64_t default_pool_limit;
+	unsigned agent_timeout_ms; /* for each request to an agent */
+};
+
+/** The configuration without a file: one pool "default" for the broker's own user. Returns 0 or
+ * -ENOMEM. */
+int config_default(struct config **out);
+
+/**
+ * Reads the file at @path. Returns 0, CONFIG_EINVALID when something in it is wrong, or a negative
+ * errno when the system failed (-ENOENT, -EACCES, -ENOMEM, ...). Whatever it is, @error says so in
+ * one line without a newline: at best "FILE:LINE: KEY: what is wrong (and what would be right)".
+ * @error is written on failure only, @out on success only.
+ */
+int config_load(const char *path, struct config **out, char *error, size_t error_size);
+
+/** NULL is fine. */
+void config_free(struct config *c);
+
+/** The limits of a user. Belongs to the configuration. */
+const struct limits *config_limits_for(const struct config *c, uid_t uid);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_LIMITS_H
+#define BROKER_CONFIG_LIMITS_H
+
+#include "broker/config/config.h"
+#include "broker/config/reader.h"
+#include "broker/config/size.h"
+
+/* What others ask about limits. Both readers return 0 or an error of reader.h. */
+
+struct limits config_standard_limits(void);
+
+/* A limit as the file may have it, or "none". Returns @out. */
+char *limit_text(enum limit_kind kind, uint64_t limit, char out[static SIZE_EXACT_MAX]);
+
+/* Overrides what the object mentions. */
+int config_read_limits(const struct config_reader *r, const struct config_path *path,
+		       json_t *object, struct limits *limits);
+/* Those of single users, on top of c->limits. */
+int config_read_users(const struct config_reader *r, const struct config_path *path, json_t *object,
+		      struct config *c);
+
+#endif

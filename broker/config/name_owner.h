@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_NAME_OWNER_H
+#define BROKER_CONFIG_NAME_OWNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "broker/config/access.h"
+#include "broker/config/reader.h"
+
+/* What can be had of names that begin so. Who may have one of the others may use them, too. */
+enum name_right {
+	NAME_USE,     /* what is called so: look it up, see it, open it */
+	NAME_PUBLISH, /* buffers */
+	NAME_CREATE,  /* pools and channels */
+	NAME_MANAGE,  /* replace, withdraw and destroy what others have made */
+	NAME_RIGHTS,
+};
+
+/* Whose names are: by what they begin with. */
+struct name_owner {
+	char *prefix;
+	struct principal_list lists[NAME_RIGHTS]; /* by enum name_right */
+};
+
+/* All zero: what holds when nothing is said. */
+struct name_owners {
+	struct name_owner *entries;
+	size_t n_entries;
+};
+
+/**
+ * Whether the peer has this right on that name, as far as its beginning says. Pure. @uid and all
+ * its @groups, the primary one included.
+ */
+bool name_owners_allow(const struct name_owners *o, const void *name, size_t size,
+		       enum name_right right, uid_t uid, const gid_t *groups, size_t n_groups);
+
+/** As in the file: "use". Static storage. */
+const char *name_right_name(enum name_right right);
+
+/** Of exactly this prefix; NULL: nothing is said of it. */
+const struct name_owner *name_owners_find(const struct name_owners *o, const char *prefix);
+
+/**
+ * Reads an object like {"frames/": ["alice", "@video"], "films/": {"use": ["@video"], "publish":
+ * ["alice"]}}. A list is who may publish and create. What an object does not say is nobody's, but
+ * "use", which is everybody's. Returns 0, CONFIG_EINVALID or a negative errno, worded in the
+ * reader's buffer. @out is for name_owners_clear() in any case.
+ */
+int name_owners_parse(const struct config_reader *r, const struct config_path *path, json_t *object,
+		      struct name_owners *out);
+
+void name_owners_clear(struct name_owners *o);
+
+#endif

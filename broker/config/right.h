@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_RIGHT_H
+#define BROKER_CONFIG_RIGHT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "broker/config/access.h"
+
+struct config;
+
+/* What somebody wants. Who may not read a thing is answered as if it were not there. */
+enum access_right {
+	RIGHT_READ,    /* to find it, to map it for reading, to receive */
+	RIGHT_WRITE,   /* the same, and to allocate, to map it for writing, to send */
+	RIGHT_PUBLISH, /* to have a name lead to a buffer of one's own choice */
+	RIGHT_CREATE,  /* to make a pool or a channel that is called so */
+	RIGHT_MANAGE,  /* to end it, whoever has made it */
+};
+
+/* To use memory in this mode, of enum share_mode. */
+enum access_right access_right_of(unsigned mode);
+
+/* What somebody wants it of. */
+enum access_kind {
+	OBJECT_POOL,
+	OBJECT_NAME, /* of a buffer, or one that may become that */
+	OBJECT_CHANNEL,
+	OBJECT_PROCESS, /* what is of a process: a connection, a token, an event; or an account */
+	OBJECT_BROKER,  /* its configuration, and what is nobody's */
+};
+
+struct access_object {
+	enum access_kind kind;
+	const void *name; /* of a pool, a name, a channel. NULL: whichever */
+	size_t size;
+	bool is_owned; /* it is there, and has been made by... */
+	uid_t owner;
+	const struct access_list *access; /* a pool's that is there */
+	const struct access_object *pool; /* that a name or a channel is in, or is to be */
+};
+
+/* Who wants it: a peer's uid and all its groups, the primary one included. */
+struct access_who {
+	uid_t uid;
+	const gid_t *groups;
+	size_t n_groups;
+};
+
+/**
+ * Whether @who may do that with @what, as @rules have it. The only place where that is decided, and
+ * pure: the same answer to the same question, and nothing else looked at.
+ */
+bool access_may(const struct config *rules, const struct access_who *who, enum access_right right,
+		const struct access_object *what);
+
+#endif

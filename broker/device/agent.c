@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Agents as processes. One request is with the process at a time, so that when it ends it is clear
+ * what it ended on, and the others go to the next one. Nothing here waits: a process that cannot
+ * even be killed (the driver holds it in the kernel) is left behind, and collected when it goes.
+ *
+ * Must not know what is asked.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/device/agent.h"
+#include "broker/device/agent_process.h"
+#include "broker/device/child.h"
+#include "broker/log/log.h"
+#include "wire/packet.h"
+
+#define BACK_OFF_FIRST_MS 100
+#define BACK_OFF_LAST_MS  10000
+
+struct asked {
+	TAILQ_ENTRY(asked) link;
+	struct wire_message m;
+	int fd; /* borrowed */
+	agent_answer *answer;
+	void *data;
+	uint32_t incarnation; /* that runs, or is to be started, when it is asked */
+	uint64_t deadline_ms; /* to be with a process */
+	bool again;           /* a process has ended with it already */
+};
+
+struct agent {
+	struct broker *broker;
+	char device[64]; /* "": none */
+	pid_t pid, pid_before;
+	int socket;
+	struct event *readable;
+	struct event *timer;
+	TAILQ_HEAD(, asked) asked;
+	bool sent;         /* the first is with the process */
+	uint64_t limit_ms; /* to be answered by then */
+	uint32_t serial;
+	uint32_t incarnation;
+	unsigned failures; /* since it last answered */
+	uint64_t not_before_ms;
+};
+
+static const char *name_of(const struct agent *a)
+{
+	return a->device[0] ? a->device : "all devices";
+}
+
+static void set_timer(struct agent *a, uint64_t at_ms)
+{
+	uint64_t now = broker_now_ms(), left = at_ms > now ? at_ms - now : 0;
+	struct timeval delay = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
+
+	broker_set_timer(a->broker, a->timer, &delay);
+}
+
+/* The next thing that time brings: a start, or the first deadline. */
+static void schedule(struct agent *a)
+{
+	const struct asked *first = TAILQ_FIRST(&a->asked);
+	uint64_t at;
+
+	if (!first) {
+		event_del(a->timer);
+		return;
+	}
+	at = a->limit_ms;
+	if (!a->sent) {
+		at = a->socket < 0 && a->not_before_ms > broker_now_ms() ? a->not_before_ms : 0;
+		if (at > first->deadline_ms)
+			at = first->deadline_ms;
+	}
+	set_timer(a, at);
+}
+
+/* Takes it off the list before it answers: the callee may ask again. */
+static void answer(struct agent *a, struct asked *q, const struct wire_message *m,
+		   struct fd_list *fds, int error, const char *text)
+{
+	struct fd_list none = {.n = 0};
+
+	TAILQ_REMOVE(&a->asked, q, link);
+	q->answer(q->data, m, fds ? fds : &none, error, text);
+	free(q);
+}
+
+static void end_process(struct agent *a)
+{
+	if (a->readable)
+		event_free(a->readable);
+	a->readable = NULL;
+	a->socket = fd_close(a->socket);
+	if (a->pid > 0) {
+		kill(a->pid, SIGKILL);
+		child_collect(a->broker, a->pid);
+		a->pid_before = a->pid;
+		a->incarnation++;
+	}
+	a->pid = 0;
+	a->sent = false;
+}
+
+static void back_off(struct agent *a)
+{
+	uint64_t delay = BACK_OFF_FIRST_MS;
+
+	for (unsigned i = 0; i < a->failures && delay < BACK_OFF_LAST_MS; i++)
+		delay *= 2;
+	a->failures++;
+	a->not_before_ms = broker_now_ms() + (delay < BACK_OFF_LAST_MS ? delay : BACK_OFF_LAST_MS);
+}
+
+/*
+ * Whoever killed the process may have meant the process and not the request: the next one gets it
+ * once more, unless it is about something that only the last one knew.
+ */
+static bool try_again(struct asked *q)
+{
+	bool again = !q->again && (q->m.type == WIRE_AGENT_DEVICE_GET ||
+				   q->m.type == WIRE_AGENT_SEGMENT_CREATE ||
+				   q->m.type == WIRE_AGENT_EVENT_CREATE);
+
+	q->again = true;
+	return again;
+}
+
+/* It cannot go on. Who is being served is told; the others wait for the next process. */
+static void lose(struct agent *a, const char *why, bool has_ended)
+{
+	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+	char text[512];
+
+	log_warning("the agent of %s (pid %d) %s; another one takes over", name_of(a), (int)a->pid,
+		    why);
+	end_process(a);
+	back_off(a);
+	if (first && !(has_ended && try_again(first))) {
+		snprintf(text, sizeof(text), "%s: the agent %s while it was asked for this (%s)",
+			 name_of(a), why, wire_describe(first->m.type)->name);
+		answer(a, first, NULL, NULL, SHARE_EDEVICE, text);
+	}
+	schedule(a);
+}
+
+static bool is_last(const struct agent *a, const struct wire_message *m)
+{
+	return a->device[0] || m->type != WIRE_AGENT_DEVICE;
+}
+
+static void deliver(struct agent *a, const struct wire_message *m, struct fd_list *fds)
+{
+	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+	char text[1024];
+
+	if (!first || m->serial != a->serial ||
+	    (m->type != WIRE_AGENT_FAILED && m->type != WIRE_AGENT_DONE &&
+	     m->type != wire_describe(first->m.type)->reply)) {
+		lose(a, "says what nobody asked it", false);
+		return;
+	}
+	if (!is_last(a, m)) {
+		first->answer(first->data, m, fds, 0, NULL);
+		return;
+	}
+	a->sent = false;
+	if (m->type != WIRE_AGENT_FAILED) {
+		a->failures = 0;
+		answer(a, first, m, fds, 0, NULL);
+		schedule(a);
+		return;
+	}
+	snprintf(text, sizeof(text), "%.*s", (int)m->agent_failed.text.size,
+		 (const char *)m->agent_failed.text.data);
+	if (m->agent_failed.fatal) {
+		log_warning("the agent of %s: %s; another one takes over", name_of(a), text);
+		end_process(a);
+		back_off(a);
+	} else {
+		a->failures = 0;
+	}
+	answer(a, first, NULL, NULL,
+	       m->agent_failed.error < 0 ? m->agent_failed.error : SHARE_EDEVICE, text);
+	schedule(a);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+	struct agent *a = data;
+	struct broker *b = a->broker;
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	size_t size = sizeof(b->packet);
+	struct wire_message m;
+	int r;
+
+	(void)what;
+	r = packet_receive(fd, b->packet, &size, &fds, false);
+	if (r == -EAGAIN)
+		return;
+	if (r < 0)
+		lose(a, "has ended", true);
+	else if (wire_decode(&m, WIRE_FROM_AGENT, b->packet, size, fds.n) != 0)
+		lose(a, "says what is no message", false);
+	else
+		deliver(a, &m, &fds);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* 0, or negative errno with @program set as far as it is known. */
+static int start(struct agent *a, char program[PATH_MAX])
+{
+	int r = agent_process_start(a->device, program, &a->pid, &a->socket);
+
+	if (r < 0)
+		return r;
+	a->readable = event_new(a->broker->base, a->socket, EV_READ | EV_PERSIST, on_readable, a);
+	if (!a->readable || event_add(a->readable, NULL) < 0) {
+		end_process(a);
+		return -ENOMEM;
+	}
+	log_debug("agent of %s: pid %d", name_of(a), (int)a->pid);
+	return 0;
+}
+
+/*
+ * What one process calls something means something else to the next. Nothing has to be destroyed
+ * that has ended with its process; other requests tell all that is needed without a handle.
+ */
+static bool concerns_this_process(const struct agent *a, struct asked *q)
+{
+	if (q->incarnation == a->incarnation)
+		return true;
+	if (q->m.type == WIRE_AGENT_SCRUB)
+		q->m.agent_scrub.handle = 0;
+	return q->m.type != WIRE_AGENT_SEGMENT_DESTROY && q->m.type != WIRE_AGENT_EVENT_DESTROY;
+}
+
+static void send_first(struct agent *a)
+{
+	const struct wire_message done = {.type = WIRE_AGENT_DONE};
+	struct broker *b = a->broker;
+	struct asked *first = TAILQ_FIRST(&a->asked);
+	size_t size;
+
+	if (!concerns_this_process(a, first)) {
+		answer(a, first, &done, NULL, 0, NULL);
+		return;
+	}
+	a->limit_ms = broker_now_ms() + b->config->agent_timeout_ms;
+	first->m.serial = ++a->serial ? a->serial : ++a->serial;
+	size = wire_encode(&first->m, b->scratch, sizeof(b->scratch));
+	a->sent = true;
+	if (packet_send(a->socket, b->scratch, size, &first->fd, first->fd >= 0, false) < 0)
+		lose(a, "has ended", true);
+}
+
+static void start_and_send(struct agent *a)
+{
+	struct asked *first = TAILQ_FIRST(&a->asked);
+	char program[PATH_MAX], text[PATH_MAX + 128];
+	int r;
+
+	if (a->socket < 0) {
+		if (a->not_before_ms > broker_now_ms())
+			return;
+		r = start(a, program);
+		if (r < 0) {
+			snprintf(text, sizeof(text), "cannot start %s: %s", program, strerror(-r));
+			log_warning("%s", text);
+			back_off(a);
+			answer(a, first, NULL, NULL, SHARE_EDEVICE, text);
+			return;
+		}
+	}
+	send_first(a);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+	struct agent *a = data;
+	struct asked *first = TAILQ_FIRST(&a->asked);
+	char text[256];
+
+	(void)fd, (void)what;
+	if (a->sent && a->limit_ms <= broker_now_ms()) {
+		snprintf(text, sizeof(text), "did not answer within %u ms",
+			 a->broker->config->agent_timeout_ms);
+		lose(a, text, false);
+		return;
+	}
+	if (first && !a->sent && first->deadline_ms <= broker_now_ms()) {
+		snprintf(text, sizeof(text), "%s: no agent could be had within %u ms", name_of(a),
+			 a->broker->config->agent_timeout_ms);
+		answer(a, first, NULL, NULL, SHARE_EDEVICE, text);
+	} else if (first && !a->sent) {
+		start_and_send(a);
+	}
+	schedule(a);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int agent_new(struct broker *b, const char *device, struct agent **out)
+{
+	struct agent *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->broker = b;
+	a->socket = -1;
+	if (device)
+		snprintf(a->device, sizeof(a->device), "%s", device);
+	TAILQ_INIT(&a->asked);
+	a->timer = event_new(b->base, -1, 0, on_timer, a);
+	if (!a->timer) {
+		free(a);
+		return -ENOMEM;
+	}
+	*out = a;
+	return 0;
+}
+
+void agent_free(struct agent *a)
+{
+	if (!a)
+		return;
+	end_process(a);
+	while (!TAILQ_EMPTY(&a->asked))
+		answer(a, TAILQ_FIRST(&a->asked), NULL, NULL, SHARE_ECANCELED,
+		       "the broker is ending");
+	event_free(a->timer);
+	free(a);
+}
+
+int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *callback, void *data)
+{
+	return agent_ask_with(a, m, -1, callback, data);
+}
+
+int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *callback,
+		   void *data)
+{
+	struct asked *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return -ENOMEM;
+	q->m = *m;
+	q->fd = fd;
+	q->answer = callback;
+	q->data = data;
+	q->incarnation = a->incarnation;
+	q->deadline_ms = broker_now_ms() + a->broker->config->agent_timeout_ms;
+	TAILQ_INSERT_TAIL(&a->asked, q, link);
+	schedule(a);
+	return 0;
+}
+
+void agent_replace(struct agent *a, const char *why)
+{
+	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
+
+	if (why)
+		log_info("the agent of %s (pid %d) is replaced: %s", name_of(a), (int)a->pid, why);
+	end_process(a);
+	if (first)
+		answer(a, first, NULL, NULL, SHARE_EDEVICE, why ? why : "the agent was let go");
+	schedule(a);
+}
+
+void agent_distrust(struct agent *a, const char *why)
+{
+	lose(a, why, false);
+}
+
+void agent_look(struct agent *a)
+{
+	event_active(a->timer, EV_TIMEOUT, 0);
+}
+
+uint32_t agent_incarnation(const struct agent *a)
+{
+	return a->incarnation;
+}
+
+pid_t agent_pid(const struct agent *a)
+{
+	return a->pid;
+}
+
+pid_t agent_pid_before(const struct agent *a)
+{
+	return a->pid_before;
+}
+
+unsigned agent_failures(const struct agent *a)
+{
+	return a->failures;
+}

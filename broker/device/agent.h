@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_DEVICE_AGENT_H
+#define BROKER_DEVICE_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/packet.h"
+#include "wire/wire.h"
+
+struct broker;
+
+/*
+ * The broker's side of a share-agent: the process that talks to the driver of one device. It is
+ * started when it is first asked something. When it dies, says nonsense or misses a deadline, it is
+ * killed, and another one is started for what else is asked, later and later while that goes on. A
+ * request that a process ended with goes to the next one, once; whoever is owed an answer then, or
+ * by one that was too slow, is told so.
+ */
+struct agent;
+
+/*
+ * What came of a request: an answer of the expected type, or NULL with an error and a sentence.
+ * Descriptors not taken are closed. Called from the loop, never from agent_ask(). An agent without
+ * a device answers one request many times: the last is AGENT_DONE, or an error.
+ */
+typedef void agent_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+			  const char *text);
+
+/* @device: UUID as text; NULL: none, it only tells which there are. No process yet. 0 or -ENOMEM.
+ */
+int agent_new(struct broker *b, const char *device, struct agent **out);
+
+/* Ends the process. Everything asked is answered with SHARE_ECANCELED. NULL is fine. */
+void agent_free(struct agent *a);
+
+/* @m has no variable fields. 0 or -ENOMEM. Answered in order. The broker's time limit for agents is
+ * for getting to the process, and once more for its answer. */
+int agent_ask(struct agent *a, const struct wire_message *m, agent_answer *answer, void *data);
+
+/* The same with a descriptor (-1: none) along. It stays the caller's; it and what variable fields
+ * point to have to last until the answer. */
+int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_answer *answer,
+		   void *data);
+
+/* Whether it is time for something, from the loop. */
+void agent_look(struct agent *a);
+
+/* Which process this is: what one made is unknown to the next. */
+uint32_t agent_incarnation(const struct agent *a);
+
+/* Ends the process though nothing is wrong with it; the next request starts another. @why is for
+ * the log, NULL: not worth a line. */
+void agent_replace(struct agent *a, const char *why);
+
+/* What it has answered cannot be: like a process that says nonsense. */
+void agent_distrust(struct agent *a, const char *why);
+
+pid_t agent_pid(const struct agent *a); /* 0: none is running */
+/* The last one that was told to end: whose answer an error may be, and which may not have ended. 0:
+ * there was none. */
+pid_t agent_pid_before(const struct agent *a);
+unsigned agent_failures(const struct agent *a);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_DEVICE_AGENT_PROCESS_H
+#define BROKER_DEVICE_AGENT_PROCESS_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+/* Starts share-agent for @device (UUID as text, "": none) at the other end of @socket. 0, or
+ * negative errno with nothing started. @program: which one, as far as it is known. */
+int agent_process_start(const char *device, char program[PATH_MAX], pid_t *pid, int *socket);
+
+#endif

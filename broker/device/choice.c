@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Which kind of memory, on which device. "auto" takes the best kind that some device can do, and
+ * host memory without any; who names a kind or a device gets that or is told why not.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/device/choice.h"
+#include "broker/device/device.h"
+#include "wire/wire.h"
+
+static const struct {
+	const char *name;
+	uint32_t flag;
+} device_kinds[] = {{"vmm", WIRE_DEVICE_VMM}, {"mempool", WIRE_DEVICE_MEMPOOL}};
+
+#define N_DEVICE_KINDS (sizeof(device_kinds) / sizeof(device_kinds[0]))
+
+static const struct memory_kind *kind_named(const char *name)
+{
+	return memory_kind_by_name(name, strlen(name));
+}
+
+static int choose_host(const char *why, struct choice *out)
+{
+	out->kind = kind_named("host");
+	out->device = NULL;
+	snprintf(out->reason, sizeof(out->reason), "%s", why);
+	return 0;
+}
+
+struct wanted {
+	const char *kind;
+	const char *device; /* NULL: any */
+	uint32_t flags;
+	uint64_t limit;
+};
+
+static bool fits(const struct memory_kind *kind, const struct wanted *w)
+{
+	return kind->placeable || !(w->flags & SHARE_POOL_SAME_ADDRESS);
+}
+
+static bool has_room(const struct memory_kind *kind, const struct device *d, const struct wanted *w)
+{
+	return w->limit >= kind->granularity && w->limit >= d->granularity;
+}
+
+/* The first device that can do it, of all or of that one. */
+static struct device *find_able(struct broker *b, const char *uuid, uint32_t flag)
+{
+	struct device *d;
+
+	LIST_FOREACH (d, &b->devices.list, link)
+		if (!d->gone && d->flags & flag && (!uuid || strcmp(d->uuid, uuid) == 0))
+			return d;
+	return NULL;
+}
+
+static int no_such_device(struct broker *b, const char *uuid, char *detail, size_t size)
+{
+	const struct device *d;
+	size_t n;
+
+	n = (size_t)snprintf(detail, size, "there is no device %s here; there %s", uuid,
+			     LIST_EMPTY(&b->devices.list) ? "is none" : "are:");
+	LIST_FOREACH (d, &b->devices.list, link)
+		if (!d->gone && n < size)
+			n += (size_t)snprintf(detail + n, size - n, " %s (%s)", d->uuid, d->name);
+	return SHARE_ENODEV;
+}
+
+static int choose_on_device(struct broker *b, const struct wanted *w, struct choice *out,
+			    char *detail, size_t size)
+{
+	bool any = strcmp(w->kind, "auto") == 0;
+
+	for (size_t i = 0; i < N_DEVICE_KINDS; i++) {
+		const struct memory_kind *kind = kind_named(device_kinds[i].name);
+		struct device *d;
+
+		if ((!any && strcmp(w->kind, kind->name) != 0) || !fits(kind, w))
+			continue;
+		d = find_able(b, w->device, device_kinds[i].flag);
+		if (!d)
+			continue;
+		if (!has_room(kind, d, w)) {
+			snprintf(detail, size,
+				 "limit: %llu bytes are less than a segment of kind %s on %s "
+				 "(%llu)",
+				 (unsigned long long)w->limit, kind->name, d->uuid,
+				 (unsigned long long)(d->granularity > kind->granularity
+							  ? d->granularity
+							  : kind->granularity));
+			return SHARE_EINVAL;
+		}
+		out->kind = kind;
+		out->device = d;
+		snprintf(out->reason, sizeof(out->reason), "%s on %s (%s)%s", kind->name, d->uuid,
+			 d->name, any ? ": the best kind it can do" : ", as asked");
+		return 0;
+	}
+	snprintf(detail, size, "%s cannot make memory of kind %s%s",
+		 w->device ? w->device : "no device here", any ? "vmm or mempool" : w->kind,
+		 w->flags & SHARE_POOL_SAME_ADDRESS ? " at the same address in every process" : "");
+	return SHARE_ENOTSUP;
+}
+
+int choose(struct broker *b, const char *wanted, const char *device, uint32_t flags, uint64_t limit,
+	   struct choice *out, char *detail, size_t size)
+{
+	const struct wanted w = {wanted, device, flags, limit};
+	bool any = strcmp(wanted, "auto") == 0;
+	char why[512];
+	int r;
+
+	if (strcmp(wanted, "host") == 0)
+		return choose_host("host, as asked", out);
+	if (!devices_known(b, false))
+		return CHOICE_LATER;
+	r = devices_error(b);
+	if (device && r == 0 && !device_find(b, device))
+		return no_such_device(b, device, detail, size);
+	if (r != 0) {
+		snprintf(detail, size, "%s", b->devices.text);
+	} else {
+		r = choose_on_device(b, &w, out, detail, size);
+	}
+	if (r == 0 || !any || device)
+		return r;
+	snprintf(why, sizeof(why), "GPU memory is not to be had: %.400s", detail);
+	return choose_host(why, out);
+}

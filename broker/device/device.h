@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_DEVICE_DEVICE_H
+#define BROKER_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/park.h"
+
+struct agent;
+struct broker;
+struct ipc_event;
+
+/* A GPU, as agents describe it. Once seen it stays until the broker ends: pools refer to it. */
+struct device {
+	LIST_ENTRY(device) link;
+	struct broker *broker;
+	char uuid[64]; /* text */
+	char name[256];
+	char pci[32];
+	uint64_t total, free;
+	uint64_t granularity;
+	uint32_t ordinal, driver, compute;
+	uint32_t flags;      /* enum wire_device_flags */
+	bool found;          /* by the look that is under way */
+	bool gone;           /* the last look did not find it */
+	bool was_gone;       /* as logged */
+	struct agent *agent; /* of this device; no process before it is needed */
+
+	/* the bank of interprocess events */
+	TAILQ_HEAD(, ipc_event)
+	events;            /* all there are: idle ones, and leased ones by identifier */
+	bool making_event; /* the agent was asked for one */
+	uint32_t n_leased;
+	uint32_t n_lost; /* of the running agent: processes have died with them */
+	struct park_list event_waits;
+};
+
+/* What is known of the devices of this machine. */
+struct devices {
+	LIST_HEAD(, device) list; /* in the driver's order */
+	struct agent *scout;
+	bool looking;
+	bool known;         /* a look has ended well */
+	uint64_t looked_ms; /* when the last one ended; 0: never */
+	int error;          /* 0, or why that one found none */
+	char text[1024];
+	struct park_list waits;
+};
+
+int devices_init(struct broker *b); /* 0 or -ENOMEM */
+/* Ends all agents, while all that waits for them is still there; and then the rest. */
+void devices_stop(struct broker *b);
+void devices_free(struct broker *b);
+
+/*
+ * Whether it is known which devices there are; if not, looks, and wakes b->devices.waits then. An
+ * answer is good for ever when there are devices, else for a second; with @fresh, for a second.
+ * Nobody else waits for a look that somebody wanted afresh, or has less when it fails.
+ */
+bool devices_known(struct broker *b, bool fresh);
+/* Without @fresh: why there are none, or 0. b->devices.text is the sentence. */
+int devices_error(const struct broker *b);
+
+void devices_look_at_agents(struct broker *b);
+
+/* How many agents are running. */
+unsigned devices_processes(const struct broker *b);
+
+/* By UUID as text; NULL when the last look did not find it. */
+struct device *device_find(struct broker *b, const char *uuid);
+
+#endif

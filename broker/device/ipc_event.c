@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The bank of interprocess events. Events cost the driver a slot of 4096 a process, and asking it
+ * about one that a killed process had recorded can block for ever: so those are never touched
+ * again, and when they have used the slots up and no other event is leased, the agent is replaced,
+ * which frees them all.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/device/agent.h"
+#include "broker/device/device.h"
+#include "broker/device/ipc_event.h"
+#include "broker/log/log.h"
+#include "wire/wire.h"
+
+bool ipc_event_is_lost(const struct ipc_event *e)
+{
+	return e->incarnation != agent_incarnation(e->device->agent);
+}
+
+static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+			  const char *text)
+{
+	(void)data, (void)m, (void)fds;
+	if (error && error != SHARE_ECANCELED)
+		log_warning("an event could not be destroyed: %s", text);
+}
+
+static void tell_agent(const struct ipc_event *e)
+{
+	struct wire_message m = {.type = WIRE_AGENT_EVENT_DESTROY};
+
+	m.agent_event_destroy.handle = e->handle;
+	m.agent_event_destroy.wedged = e->wedged;
+	agent_ask(e->device->agent, &m, ignore_answer, NULL);
+}
+
+static void event_free(struct ipc_event *e)
+{
+	TAILQ_REMOVE(&e->device->events, e, link);
+	charge_return(&e->charge);
+	free(e->name);
+	free(e);
+}
+
+void ipc_events_done(struct device *d)
+{
+	while (!TAILQ_EMPTY(&d->events))
+		event_free(TAILQ_FIRST(&d->events));
+}
+
+/* What the last agent made is gone with it. */
+static void drop_lost(struct device *d)
+{
+	struct ipc_event *e = TAILQ_FIRST(&d->events);
+
+	while (e) {
+		struct ipc_event *next = TAILQ_NEXT(e, link);
+
+		if (e->id == 0 && ipc_event_is_lost(e))
+			event_free(e);
+		e = next;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int add_to_bank(struct device *d, const struct wire_agent_event *m)
+{
+	struct ipc_event *e;
+
+	if (m->ipc.size != IPC_EVENT_HANDLE)
+		return -EPROTO;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->device = d;
+	e->handle = m->handle;
+	e->incarnation = agent_incarnation(d->agent);
+	memcpy(e->ipc, m->ipc.data, IPC_EVENT_HANDLE);
+	LIST_INIT(&e->leases);
+	TAILQ_INSERT_HEAD(&d->events, e, link);
+	return 0;
+}
+
+static struct ipc_event *find_idle(struct device *d)
+{
+	struct ipc_event *e;
+
+	TAILQ_FOREACH (e, &d->events, link)
+		if (e->id == 0 && !e->wedged && !ipc_event_is_lost(e))
+			return e;
+	return NULL;
+}
+
+static void on_event(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+		     const char *text);
+
+/* One at a time, however many wait. */
+static int make_one(struct device *d)
+{
+	const struct wire_message m = {.type = WIRE_AGENT_EVENT_CREATE};
+
+	if (d->making_event)
+		return 0;
+	if (agent_ask(d->agent, &m, on_event, d) < 0)
+		return -ENOMEM;
+	d->making_event = true;
+	return 0;
+}
+
+/* As many as there are events for; the next one is asked for by whoever finds none. */
+static void serve(struct device *d)
+{
+	struct park_list *waits = &d->event_waits;
+
+	while (!TAILQ_EMPTY(waits) && find_idle(d))
+		park_wake_first(d->broker, waits);
+	if (!TAILQ_EMPTY(waits) && make_one(d) < 0)
+		park_fail(waits, SHARE_ESYSTEM, "the broker is out of memory");
+}
+
+static void on_event(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+		     const char *text)
+{
+	struct device *d = data;
+	int r = m && m->type == WIRE_AGENT_EVENT ? add_to_bank(d, &m->agent_event) : -EPROTO;
+
+	(void)fds;
+	d->making_event = false;
+	if (error == SHARE_EQUOTA && d->n_lost > 0 && d->n_leased == 0) {
+		d->n_lost = 0;
+		agent_replace(d->agent, "processes have died with all the events it can make");
+		serve(d);
+	} else if (error) {
+		park_fail(&d->event_waits, error, text);
+	} else if (r < 0) {
+		park_fail(&d->event_waits, SHARE_ESYSTEM,
+			  r == -ENOMEM ? "the broker is out of memory"
+				       : "the agent did not make an event");
+	} else {
+		serve(d);
+	}
+}
+
+int ipc_event_take(struct device *d, struct client *client, const void *name, size_t name_size,
+		   struct event_lease **out)
+{
+	struct event_lease *lease;
+	struct ipc_event *e;
+	char *copy = NULL;
+
+	if (account_used(client->account, LIMIT_EVENTS) >=
+	    account_limit(client->account, LIMIT_EVENTS))
+		return IPC_EVENT_QUOTA;
+	drop_lost(d);
+	e = find_idle(d);
+	if (!e)
+		return make_one(d) < 0 ? -ENOMEM : IPC_EVENT_LATER;
+	if (getrandom(e->token, sizeof(e->token), 0) != (ssize_t)sizeof(e->token))
+		return -EIO;
+	if (name_size > 0 && !(copy = strndup(name, name_size)))
+		return -ENOMEM;
+	if (!charge_take(&e->charge, client->account, LIMIT_EVENTS, 1)) {
+		free(copy);
+		return IPC_EVENT_QUOTA;
+	}
+	lease = ipc_event_lease(e, client);
+	if (!lease) {
+		charge_return(&e->charge);
+		free(copy);
+		return -ENOMEM;
+	}
+	e->id = ++client->broker->last_event;
+	/* identifiers only grow: the bank stays in their order */
+	TAILQ_REMOVE(&d->events, e, link);
+	TAILQ_INSERT_TAIL(&d->events, e, link);
+	e->name = copy;
+	e->uid = client->peer.uid;
+	d->n_leased++;
+	*out = lease;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct ipc_event *ipc_event_by_name(struct broker *b, uid_t uid, const void *name, size_t size)
+{
+	struct ipc_event *e;
+	struct device *d;
+
+	LIST_FOREACH (d, &b->devices.list, link)
+		TAILQ_FOREACH (e, &d->events, link)
+			if (e->id && e->name && e->uid == uid && strlen(e->name) == size &&
+			    memcmp(e->name, name, size) == 0)
+				return e;
+	return NULL;
+}
+
+/* Takes the same time for every near miss. */
+static bool is_token(const struct ipc_event *e, const unsigned char *token)
+{
+	unsigned char difference = 0;
+
+	for (size_t i = 0; i < IPC_EVENT_TOKEN; i++)
+		difference |= e->token[i] ^ token[i];
+	return difference == 0;
+}
+
+struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *token)
+{
+	struct ipc_event *e;
+	struct device *d;
+
+	LIST_FOREACH (d, &b->devices.list, link)
+		TAILQ_FOREACH (e, &d->events, link)
+			if (e->id && is_token(e, token))
+				return e;
+	return NULL;
+}
+
+struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id)
+{
+	struct event_lease *lease;
+
+	LIST_FOREACH (lease, &client->events, of_client)
+		if (lease->event->id == id)
+			return lease;
+	return NULL;
+}
+
+struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
+{
+	struct event_lease *lease;
+
+	LIST_FOREACH (lease, &e->leases, of_event)
+		if (lease->client == client)
+			break;
+	if (lease && lease->count == UINT32_MAX)
+		return NULL;
+	if (!lease) {
+		lease = calloc(1, sizeof(*lease));
+		if (!lease)
+			return NULL;
+		lease->event = e;
+		lease->client = client;
+		LIST_INSERT_HEAD(&e->leases, lease, of_event);
+		LIST_INSERT_HEAD(&client->events, lease, of_client);
+		client->holds.events++;
+	}
+	lease->count++;
+	return lease;
+}
+
+void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
+{
+	struct ipc_event *e = lease->event;
+	struct device *d = e->device;
+
+	e->wedged |= died;
+	lease->count -= count;
+	if (lease->count > 0)
+		return;
+	LIST_REMOVE(lease, of_event);
+	LIST_REMOVE(lease, of_client);
+	lease->client->holds.events--;
+	free(lease);
+	if (!LIST_EMPTY(&e->leases))
+		return;
+	d->n_leased--;
+	e->id = 0;
+	if (!d->agent || ipc_event_is_lost(e)) {
+		event_free(e);
+		return;
+	}
+	tell_agent(e);
+	/* its slot is not free before the agent ends, so it stays charged to whoever took it */
+	d->n_lost += e->wedged;
+	if (!e->wedged)
+		event_free(e);
+}

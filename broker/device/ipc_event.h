@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_DEVICE_IPC_EVENT_H
+#define BROKER_DEVICE_IPC_EVENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+
+#define IPC_EVENT_HANDLE 64
+#define IPC_EVENT_TOKEN  32
+
+struct broker;
+struct client;
+struct device;
+
+/*
+ * An interprocess event of CUDA, made by the agent of its device. Idle ones are kept for whoever
+ * asks next. A leased one is counted by client, and goes when the last lease does; one that a
+ * process died with is not used again.
+ */
+struct ipc_event {
+	TAILQ_ENTRY(ipc_event) link; /* in its device's bank */
+	struct device *device;
+	uint64_t id; /* 0: idle, or wedged and of no use any more */
+	uint64_t handle;
+	uint32_t incarnation; /* of the agent that made it */
+	bool wedged;
+	char *name; /* NULL: none */
+	uid_t uid;  /* of whoever leased it first */
+	struct charge charge;
+	unsigned char ipc[IPC_EVENT_HANDLE];
+	unsigned char token[IPC_EVENT_TOKEN];
+	LIST_HEAD(, event_lease) leases;
+};
+
+struct event_lease {
+	LIST_ENTRY(event_lease) of_event;
+	LIST_ENTRY(event_lease) of_client;
+	struct ipc_event *event;
+	struct client *client;
+	uint32_t count;
+};
+
+/*
+ * An idle event of the device, leased to @client. 0; IPC_EVENT_LATER: one is being made, and
+ * device->event_waits is woken then; IPC_EVENT_QUOTA; or negative errno.
+ */
+enum ipc_event_error { IPC_EVENT_LATER = 1, IPC_EVENT_QUOTA };
+int ipc_event_take(struct device *d, struct client *client, const void *name, size_t name_size,
+		   struct event_lease **out);
+
+/* NULL: there is none. A name is for its own user. */
+struct ipc_event *ipc_event_by_name(struct broker *b, uid_t uid, const void *name, size_t size);
+struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *token);
+
+/* One more lease, or one more count on the client's. NULL without memory. */
+struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client);
+struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id);
+/* @count of them back. @died: the process may have left the event recorded and unfinished. */
+void ipc_event_return(struct event_lease *lease, uint32_t count, bool died);
+
+/* Whether its agent still runs: else nobody can open it any more. */
+bool ipc_event_is_lost(const struct ipc_event *e);
+
+/* At the end of the broker. */
+void ipc_events_done(struct device *d);
+
+#endif

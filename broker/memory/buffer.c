@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Buffers and leases: who holds which block, and the one place where "the last release frees"
+ * is true. Both live in slabs, as there may be millions: together with its block descriptor and
+ * its place in the table a live buffer costs about 230 bytes.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "base/mutation.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/log/log.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/reclaim.h"
+#include "broker/memory/segment.h"
+
+_Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
+_Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
+
+uint64_t buffer_id(const struct buffer *buffer)
+{
+	return (uint64_t)buffer->generation << 32 | buffer->index;
+}
+
+struct buffer *buffer_find(struct broker *b, uint64_t id)
+{
+	struct buffer *buffer = slab_at(&b->buffers, (uint32_t)id);
+
+	return buffer && buffer->refs > 0 && buffer->generation == id >> 32 ? buffer : NULL;
+}
+
+struct segment *buffer_segment(const struct buffer *buffer)
+{
+	return segment_of(buffer->block);
+}
+
+struct pool *buffer_pool(const struct buffer *buffer)
+{
+	return block_pool(buffer->block);
+}
+
+int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
+	       struct buffer **out)
+{
+	struct buffer *buffer;
+	struct pool *pool = block_pool(block);
+	struct charge charge;
+	uint32_t index;
+	int r = pool_charge_take(pool, &charge, account, block_size(block));
+
+	if (r != 0)
+		return r == POOL_QUOTA ? LEASE_BUFFER_QUOTA : r;
+	buffer = slab_alloc_indexed(&b->buffers, &index);
+	if (!buffer) {
+		pool_charge_return(pool, &charge);
+		return -ENOMEM;
+	}
+	buffer->generation++;
+	buffer->index = index;
+	buffer->block = block;
+	buffer->size = size;
+	buffer->refs = 1;
+	buffer->charge = charge;
+	/* its own unfinished work, for which it has paid: it still does */
+	if (block->payer == account)
+		buffer->pending = fence_set_prune(block_take_gate(block));
+	block->payer = NULL;
+	LIST_INIT(&buffer->leases);
+	LIST_INIT(&buffer->keeps);
+	LIST_INIT(&buffer->waits);
+	*out = buffer;
+	return 0;
+}
+
+void buffer_ref(struct buffer *buffer)
+{
+	buffer->refs++;
+}
+
+bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
+{
+	if (size > block_size(buffer->block))
+		return false;
+	if (by_writer || buffer->refs == 1 || size > buffer->size)
+		buffer->size = size > 0 ? size : buffer->size;
+	return true;
+}
+
+/* Charges the new in the place of the old, whose charge is returned only if that works. */
+static bool swap_charge(struct charge *new, struct metadata *old, struct account *account,
+			uint64_t size)
+{
+	struct account *payer = old ? account_ref(old->charge.account) : NULL;
+	uint64_t old_size = old ? old->charge.amount : 0;
+	bool taken;
+
+	if (old)
+		charge_return(&old->charge);
+	taken = charge_take(new, account, LIMIT_METADATA, size);
+	if (old && !taken) /* cannot fail: it was just given back */
+		charge_take(&old->charge, payer, LIMIT_METADATA, old_size);
+	account_unref(payer);
+	return taken;
+}
+
+int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
+		 struct metadata **out)
+{
+	struct metadata *m;
+
+	*out = NULL;
+	if (size == 0)
+		return 0;
+	m = malloc(sizeof(*m) + size);
+	if (!m)
+		return -ENOMEM;
+	m->charge = (struct charge){0};
+	if (!swap_charge(&m->charge, old, account, size)) {
+		free(m);
+		return METADATA_QUOTA;
+	}
+	m->size = size;
+	memcpy(m->bytes, bytes, size);
+	*out = m;
+	return 0;
+}
+
+void metadata_free(struct metadata *metadata)
+{
+	if (!metadata)
+		return;
+	charge_return(&metadata->charge);
+	free(metadata);
+}
+
+void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
+{
+	metadata_free(buffer->metadata);
+	buffer->metadata = metadata;
+}
+
+/* How many holders are looked at for one who is its payer, and how many others. */
+#define KEEPERS_LOOKED_AT 64
+
+/* Its payer, if that is among those who keep it, else one of them: who holds it before who only has
+ * something that leads to it. NULL: nobody does but the broker. */
+static struct account *keeper_of(const struct buffer *buffer)
+{
+	const struct account *payer = buffer->charge.account;
+	const struct lease *lease = LIST_FIRST(&buffer->leases);
+	const struct keep *keep = LIST_FIRST(&buffer->keeps);
+	struct account *found = NULL, *one;
+
+	for (int i = 0; lease && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+		one = client_account(lease->client);
+		found = found && one != payer ? found : one;
+		lease = LIST_NEXT(lease, of_buffer);
+	}
+	for (int i = 0; keep && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+		found = found && keep->account != payer ? found : keep->account;
+		keep = LIST_NEXT(keep, of_buffer);
+	}
+	return found;
+}
+
+/* Who has paid for it until now has let something of it go: if that was the last, who still keeps
+ * it pays from now on. */
+static void charge_keeper(struct buffer *buffer)
+{
+	struct account *keeper = buffer->charge.account ? keeper_of(buffer) : NULL;
+
+	if (keeper && keeper != buffer->charge.account)
+		pool_charge_move(buffer_pool(buffer), &buffer->charge, keeper);
+}
+
+static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
+{
+	struct fence_set *pending = buffer->pending;
+	struct block *block = buffer->block;
+	struct pool *pool = buffer_pool(buffer);
+	struct charge charge;
+
+	if (--buffer->refs > 0) {
+		if (!by || by == buffer->charge.account)
+			charge_keeper(buffer);
+		if (!LIST_EMPTY(&buffer->waits))
+			reclaim_look(b, buffer);
+		return;
+	}
+	if (MUTATION(free_before_fence)) {
+		fence_set_drop(pending);
+		pending = NULL;
+	}
+	if (!LIST_EMPTY(&buffer->leases))
+		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
+	buffer_set_metadata(buffer, NULL);
+	charge = buffer->charge;
+	buffer->charge = (struct charge){0};
+	/* a slot whose generations are used up is never used again */
+	if (buffer->generation < UINT32_MAX)
+		slab_free_index(&b->buffers, buffer->index);
+	pool_free_block(b, pool, block, pending, &charge);
+}
+
+void buffer_unref(struct broker *b, struct buffer *buffer)
+{
+	drop(b, buffer, NULL);
+}
+
+void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account)
+{
+	keep->account = account;
+	LIST_INSERT_HEAD(&buffer->keeps, keep, of_buffer);
+	buffer_ref(buffer);
+}
+
+void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
+{
+	LIST_REMOVE(keep, of_buffer);
+	drop(b, buffer, keep->account);
+}
+
+struct lease_key {
+	const struct client *client;
+	const struct buffer *buffer;
+};
+
+static uint64_t key_hash(const struct client *client, const struct buffer *buffer)
+{
+	return table_mix((uint64_t)client_slot(client) << 32 | buffer->index);
+}
+
+static uint64_t lease_hash(const struct table_link *link)
+{
+	const struct lease *lease = (const struct lease *)(const void *)link;
+
+	return key_hash(lease->client, lease->buffer);
+}
+
+static bool lease_match(const struct table_link *link, const void *key)
+{
+	const struct lease *lease = (const struct lease *)(const void *)link;
+	const struct lease_key *k = key;
+
+	return lease->client == k->client && lease->buffer == k->buffer;
+}
+
+void lease_table_init(struct table *t)
+{
+	table_init(t, lease_hash);
+}
+
+struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
+{
+	struct lease_key key = {client, buffer};
+
+	return (struct lease *)(void *)table_find(&b->lease_table, key_hash(client, buffer),
+						  lease_match, &key);
+}
+
+int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
+		struct lease **out)
+{
+	struct lease *lease = lease_find(b, client, buffer);
+
+	if (!lease) {
+		if (!account_add(client_account(client), LIMIT_LEASES, 1))
+			return LEASE_QUOTA;
+		lease = slab_alloc(&b->leases);
+		if (!lease) {
+			account_subtract(client_account(client), LIMIT_LEASES, 1);
+			return -ENOMEM;
+		}
+		lease->client = client;
+		lease->buffer = buffer;
+		if (client_add_lease(client, lease) < 0) {
+			slab_free(&b->leases, lease);
+			account_subtract(client_account(client), LIMIT_LEASES, 1);
+			return -ENOMEM;
+		}
+		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
+		buffer->n_leases++;
+		buffer_ref(buffer);
+		table_insert(&b->lease_table, &lease->key);
+	} else if (lease->count == UINT32_MAX) {
+		return LEASE_QUOTA;
+	}
+	lease->count++;
+	lease->mode |= mode;
+	if ((mode & SHARE_RDWR) == SHARE_RDWR)
+		reuse_mark_writer(buffer->block, client_peer(client)->uid);
+	*out = lease;
+	return 0;
+}
+
+void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence)
+{
+	struct buffer *buffer = lease->buffer;
+	struct client *client = lease->client;
+
+	if (fence->timelines)
+		buffer->pending = fence_set_add(buffer->pending, fence);
+	lease->count -= count;
+	if (lease->count > 0) {
+		if (!LIST_EMPTY(&buffer->waits))
+			reclaim_look(b, buffer);
+		return;
+	}
+	if (!LIST_EMPTY(&buffer->waits))
+		reclaim_give_up(buffer, client);
+	table_remove(&b->lease_table, &lease->key);
+	LIST_REMOVE(lease, of_buffer);
+	buffer->n_leases--;
+	client_remove_lease(client, lease);
+	slab_free(&b->leases, lease);
+	account_subtract(client_account(client), LIMIT_LEASES, 1);
+	drop(b, buffer, client_account(client));
+}

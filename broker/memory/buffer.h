@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_BUFFER_H
+#define BROKER_MEMORY_BUFFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/table.h"
+#include "broker/client/account.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/suballocator.h"
+
+struct broker;
+struct client;
+struct pool;
+struct segment;
+
+#define BUFFER_KEEP 8 /* bytes */
+
+/* What keeps a buffer beside leases: a name, a token, a message; embedded in that. */
+struct keep {
+	LIST_ENTRY(keep) of_buffer;
+	struct account *account; /* of whose it is; borrowed */
+};
+
+/* What somebody wants others to know: of a buffer JSON, with a name or a token a tensor. */
+struct metadata {
+	struct charge charge;
+	uint32_t size;
+	char bytes[];
+};
+
+/*
+ * A leased block. References are held by leases, names, tokens and messages; with the last one the
+ * block goes back to its pool, gated by the fences of everyone who released it.
+ */
+struct buffer {
+	/* these two survive in the slab: an identifier is never used twice */
+	uint32_t generation;
+	uint32_t refs; /* 0: the slot is free */
+
+	uint32_t index;
+	uint32_t n_leases;
+	LIST_HEAD(, lease) leases;
+	struct block *block;
+	uint64_t size;             /* as asked for */
+	struct fence_set *pending; /* beside the gate that the block came with */
+	LIST_HEAD(, keep) keeps;
+	struct charge
+	    charge; /* bytes: to whoever allocated it, or keeps it since that one does not */
+	struct metadata *metadata;
+	LIST_HEAD(, wait) waits; /* for everybody else to have given it up */
+};
+
+/*
+ * What one client holds of one buffer. `count` is how many GRANTs it got and has not given back.
+ */
+struct lease {
+	struct table_link key;
+	struct client *client;
+	struct buffer *buffer;
+	LIST_ENTRY(lease) of_client;
+	LIST_ENTRY(lease) of_buffer;
+	uint32_t count;
+	uint32_t mode;
+};
+
+enum lease_error { LEASE_QUOTA = 1, LEASE_BUFFER_QUOTA };
+
+/* Consumes @block on success. The caller holds the first reference. 0, -ENOMEM, or
+ * LEASE_BUFFER_QUOTA. */
+int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
+	       struct buffer **out);
+struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
+uint64_t buffer_id(const struct buffer *buffer);
+struct segment *buffer_segment(const struct buffer *buffer);
+struct pool *buffer_pool(const struct buffer *buffer);
+void buffer_ref(struct buffer *buffer);
+void buffer_unref(struct broker *b, struct buffer *buffer);
+/* A reference that is @account's, and its end. */
+void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account);
+void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
+
+/* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
+ * other holders. False: there is no room for that. 0: leave it. */
+bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
+
+/* Takes @metadata over; NULL removes. */
+void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
+
+/* A copy of @size bytes, charged to @account in the place of @old, which stays the caller's and may
+ * be NULL. Of none: NULL. 0; -ENOMEM or METADATA_QUOTA, when nothing has changed. */
+enum metadata_error { METADATA_QUOTA = 1 };
+int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
+		 struct metadata **out);
+void metadata_free(struct metadata *metadata);
+
+/* One more reference of @client on @buffer. 0, -ENOMEM or LEASE_QUOTA. */
+int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
+		struct lease **out);
+struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
+/* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
+void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
+void lease_table_init(struct table *t);
+
+#endif

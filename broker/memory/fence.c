@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Timelines of clients, and how far they have got: as their pages say, and, of what GPUs write, as
+ * far as that can be believed of a process that may be dying. Knows pages and values; not which
+ * client or buffer they are for. Sets of fences are fence_set.c's.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/descriptor.h"
+#include "base/mutation.h"
+#include "base/process.h"
+#include "broker/client/account.h"
+#include "broker/memory/fence.h"
+
+int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
+		  struct timelines **out)
+{
+	struct timelines *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	t->stat = -1;
+	t->fd = timeline_create();
+	t->pidfd = pidfd;
+	r = t->fd < 0 ? t->fd : timeline_map(t->fd, true, &t->page);
+	if (r < 0) {
+		fd_close(t->fd);
+		free(t);
+		return r;
+	}
+	t->id = id;
+	t->client = client;
+	t->refs = 1;
+	t->account = account ? account_ref(account) : NULL;
+	*out = t;
+	return 0;
+}
+
+struct timelines *timelines_ref(struct timelines *t)
+{
+	if (t)
+		t->refs++;
+	return t;
+}
+
+void timelines_unref(struct timelines *t)
+{
+	if (!t || --t->refs > 0)
+		return;
+	fd_close(t->fd);
+	fd_close(t->stat);
+	timeline_unmap(t->page);
+	account_unref(t->account);
+	free(t);
+}
+
+/* What GPUs have written, before anybody asks about their process. True when any of it is new. */
+static bool take_values(const struct timelines *t, uint64_t now[TIMELINE_SLOTS])
+{
+	bool news = false;
+
+	for (uint32_t i = 1; i < TIMELINE_SLOTS; i++) {
+		now[i] = timeline_is_by_gpu(t->page, i) ? timeline_value(t->page, i) : t->last[i];
+		news |= now[i] != t->last[i];
+	}
+	return news;
+}
+
+bool timelines_look(struct timelines *t)
+{
+	uint64_t now[TIMELINE_SLOTS];
+	enum process_state state = PROCESS_RUNS;
+	bool again = false;
+
+	if (t->dead)
+		return false;
+	if (take_values(t, now))
+		state = process_state(t->pidfd, &t->stat);
+	for (uint32_t i = 1; state != PROCESS_EXITS && i < TIMELINE_SLOTS; i++) {
+		t->last[i] = state == PROCESS_RUNS ? now[i] : t->seen[i];
+		t->seen[i] = now[i];
+		/* what was passed on by other means than ours we were not told of */
+		again |= timeline_is_by_gpu(t->page, i);
+	}
+	return again;
+}
+
+void timelines_kill(struct timelines *t, bool finished)
+{
+	for (uint32_t i = 1; (finished || MUTATION(trust_the_dying)) && i < TIMELINE_SLOTS; i++)
+		t->last[i] = timeline_value(t->page, i);
+	if (!MUTATION(no_poison))
+		timeline_poison(t->page, t->last, t->known);
+	t->dead = true;
+	/* it may be remembered for long, but is never sent again */
+	timeline_unmap(t->page);
+	t->page = NULL;
+	t->fd = fd_close(t->fd);
+	t->pidfd = -1;
+	t->stat = fd_close(t->stat);
+}
+
+/* A GPU says that it is reached: is that so? Pending, when its owner may be on its way out. */
+static enum timeline_state believe(struct timelines *t, uint32_t slot, uint64_t value)
+{
+	uint64_t now;
+
+	if ((int64_t)(t->last[slot] - value) >= 0)
+		return TIMELINE_REACHED;
+	/* all of it at once: many may be behind what one look can tell of. What it says is read
+	 * before its process is looked at, and cannot have been less than this: it was reached
+	 * already */
+	now = timeline_value(t->page, slot);
+	if (process_state(t->pidfd, &t->stat) != PROCESS_RUNS)
+		return TIMELINE_PENDING;
+	t->last[slot] = (int64_t)(now - value) > 0 ? now : value;
+	return TIMELINE_REACHED;
+}
+
+enum timeline_state fence_query(const struct fence *f)
+{
+	struct timelines *t = f->timelines;
+	enum timeline_state state;
+
+	if (!t)
+		return TIMELINE_REACHED;
+	if (t->dead)
+		return (int64_t)(t->last[f->slot] - f->value) >= 0 ? TIMELINE_REACHED
+								   : TIMELINE_DEAD;
+	state = timeline_query(t->page, f->slot, f->value);
+	if (state == TIMELINE_REACHED && timeline_is_by_gpu(t->page, f->slot))
+		return believe(t, f->slot, f->value);
+	return state;
+}
+
+void fence_done(struct fence *f)
+{
+	timelines_unref(f->timelines);
+	*f = (struct fence){0};
+}
+
+uint64_t fence_timeline(const struct fence *f)
+{
+	return f->timelines ? f->timelines->id << 16 | f->slot : 0;
+}

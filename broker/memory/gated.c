@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A pool's gated blocks, and how memory is found among them: one block, or several side by side.
+ * Whatever is not needed stays what it was: gated and paid for, or clean. So memory that nobody can
+ * use for now is never more than what its payers have used, and never unpaid.
+ */
+
+#include "broker/memory/gated.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "wire/wire.h"
+
+/* Of how many gated blocks the one is taken that fits best. */
+#define OWN_LOOK 256
+
+/* How many blocks are looked at for some that lie side by side. */
+#define RUN_LOOK 16384
+
+/* In uniting the gates of those. */
+#define RUN_STEPS 65536
+
+/* What a grant can name beside the giver's fence. */
+#define GATE_MAX (WIRE_FENCES_MAX - 1)
+
+/* Behind the last one: only blocks that are in the queue have something there. */
+static struct block end;
+
+/* Nobody can be given that. */
+static bool is_too_large(const struct fence_set *gate)
+{
+	return fence_set_is_lost(gate) ||
+	       (fence_set_size(gate) > GATE_MAX && fence_set_n_pending(gate) > GATE_MAX);
+}
+
+struct timelines *gated_holder(const struct fence_set *gate, const struct account *account,
+			       bool *own)
+{
+	size_t n = fence_set_is_lost(gate) ? 0 : fence_set_size(gate);
+	struct timelines *holder = NULL;
+
+	*own = false;
+	for (size_t i = 0; i < n && i <= GATE_MAX; i++) {
+		const struct fence *f = fence_set_at(gate, i);
+
+		if (!f->timelines || !f->timelines->account || fence_query(f) != TIMELINE_PENDING)
+			continue;
+		if (f->timelines->account == account)
+			*own = true;
+		else if (!holder)
+			holder = f->timelines;
+	}
+	return holder;
+}
+
+static bool is_for(const struct fence_set *gate, const struct account *account)
+{
+	bool own;
+
+	return !is_too_large(gate) && !gated_holder(gate, account, &own);
+}
+
+static struct block *next_of(const struct block *block)
+{
+	return block->owner == &end ? NULL : block->owner;
+}
+
+void gated_append(struct gated_blocks *q, struct block *block, struct fence_set *gate)
+{
+	block->gate = gate;
+	block->owner = &end;
+	if (q->last)
+		q->last->owner = block;
+	else
+		q->first = block;
+	q->last = block;
+	q->bytes += block_size(block);
+	q->n++;
+	if (block->payer)
+		account_add_gated(block->payer, block_size(block));
+}
+
+void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block)
+{
+	if (before)
+		before->owner = block->owner;
+	else
+		q->first = next_of(block);
+	if (q->last == block)
+		q->last = before;
+	block->owner = NULL;
+	q->bytes -= block_size(block);
+	q->n--;
+	if (block->payer)
+		account_subtract_gated(block->payer, block_size(block));
+}
+
+/* What was taken and is not needed. */
+static void put_back(struct gated_blocks *q, struct suballocator *allocator, struct block *block)
+{
+	if (block->gate)
+		gated_append(q, block, block_take_gate(block));
+	else
+		suballocator_free(allocator, block, NULL);
+}
+
+/* Of a block that was taken: what lies behind @size bytes is another one. False without memory. */
+static bool cut(struct suballocator *allocator, struct block *block, uint64_t size,
+		struct block **rest)
+{
+	if (suballocator_cut(allocator, block, size, rest) < 0)
+		return false;
+	if (*rest && block->payer)
+		(*rest)->payer = account_ref(block->payer);
+	return true;
+}
+
+/* Who gets it pays for it from now on. */
+static void end_charge(struct block *block)
+{
+	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
+
+	pool_charge_return(block_pool(block), &charge);
+	block->payer = NULL;
+}
+
+uint64_t gated_largest(const struct gated_blocks *q)
+{
+	uint64_t largest = 0;
+	uint32_t left = OWN_LOOK;
+
+	for (struct block *block = q->first; block && left > 0; block = next_of(block), left--)
+		if (block_size(block) > largest && !is_too_large(block->gate))
+			largest = block_size(block);
+	return largest;
+}
+
+struct timelines *gated_first_holder(const struct gated_blocks *q, const struct account *account)
+{
+	struct timelines *holder = NULL;
+	uint32_t left = RUN_LOOK / 4;
+	bool own;
+
+	for (struct block *block = q->first; block && !holder && left > 0; left--) {
+		holder = gated_holder(block->gate, account, &own);
+		block = next_of(block);
+	}
+	return holder;
+}
+
+bool gated_must_wait(const struct gated_blocks *q)
+{
+	if (q->n > RUN_LOOK / 4) /* there may be some that were not looked at */
+		return true;
+	for (struct block *block = q->first; block; block = next_of(block))
+		if (is_too_large(block->gate))
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool gated_take_own(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
+		    uint64_t size, uint64_t alignment, struct block **out)
+{
+	struct block *before = NULL, *best = NULL, *best_before = NULL, *rest;
+	uint32_t left = OWN_LOOK;
+
+	for (struct block *block = q->first; block && left > 0; block = next_of(block), left--) {
+		if (block->payer == account && block_size(block) >= size &&
+		    block_offset(block) % alignment == 0 &&
+		    (!best || block_size(block) < block_size(best)) &&
+		    is_for(block->gate, account)) {
+			best = block;
+			best_before = before;
+			if (block_size(block) - size < SUBALLOCATOR_UNIT)
+				break;
+		}
+		before = block;
+	}
+	if (!best)
+		return false;
+	gated_take_out(q, best_before, best);
+	if (!cut(allocator, best, size, &rest)) {
+		put_back(q, allocator, best);
+		return false;
+	}
+	if (rest)
+		put_back(q, allocator, rest);
+	end_charge(best);
+	best->payer = account;
+	*out = best;
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* From @start in @first, to somewhere in @last. */
+struct run {
+	struct block *first, *last;
+	uint64_t start; /* aligned */
+};
+
+struct looked_for {
+	struct account *account;
+	bool anybody;
+	uint64_t size, alignment;
+	uint32_t left; /* to be looked at */
+};
+
+static bool may_be_part(const struct looked_for *l, const struct block *block)
+{
+	if (!block || block_is_free(block))
+		return block;
+	return block->owner && (l->anybody || block->payer == l->account) &&
+	       is_for(block->gate, l->account);
+}
+
+/* Where the run begins of which @block is the first gated one. NULL: it is not. Two free blocks are
+ * never neighbours. */
+static struct block *first_of(const struct looked_for *l, struct block *block)
+{
+	struct block *before = block->before;
+
+	if (!may_be_part(l, block) || !may_be_part(l, before))
+		return may_be_part(l, block) ? block : NULL;
+	return block_is_free(before) && !may_be_part(l, before->before) ? before : NULL;
+}
+
+static uint64_t end_of(const struct block *block)
+{
+	return block_offset(block) + block_size(block);
+}
+
+/* What is to be waited for, and what it takes to find that out. */
+struct effort {
+	const struct fence *last;
+	uint64_t fences, steps;
+	uint64_t bytes; /* to be paid for beside those that are */
+};
+
+/* False: it is too much. Mostly the neighbours are of the same stream. */
+static bool add_gate(struct effort *e, const struct fence_set *gate)
+{
+	const struct fence *f = fence_set_size(gate) == 1 ? fence_set_at(gate, 0) : NULL;
+
+	if (!f || !e->last || f->timelines != e->last->timelines || f->slot != e->last->slot)
+		e->fences += fence_set_size(gate);
+	e->last = f ? f : e->last;
+	e->steps += e->fences;
+	return e->fences <= GATE_MAX && e->steps <= RUN_STEPS;
+}
+
+/* How much of it lies there. */
+static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
+{
+	uint64_t first = block_offset(block) > from ? block_offset(block) : from;
+	uint64_t last = end_of(block) < to ? end_of(block) : to;
+
+	return last - first;
+}
+
+/* Else it would only be put back, and be nobody's to pay for. */
+static bool can_pay(const struct account *account, uint64_t bytes)
+{
+	uint64_t limit = account_limit(account, LIMIT_BYTES);
+	uint64_t used = account_used(account, LIMIT_BYTES);
+
+	return used <= limit && bytes <= limit - used;
+}
+
+static bool is_long_enough(struct looked_for *l, struct block *first, struct run *out)
+{
+	uint64_t start = (block_offset(first) + l->alignment - 1) & ~(l->alignment - 1);
+	struct effort effort = {.last = NULL};
+
+	for (struct block *last = first; may_be_part(l, last) && l->left > 0; last = last->after) {
+		l->left--;
+		if (end_of(last) <= start) {
+			first = last->after;
+			continue;
+		}
+		if (!add_gate(&effort, last->gate))
+			return false;
+		if (block_is_free(last) || last->payer != l->account)
+			effort.bytes += part_of(last, start, start + l->size);
+		if (end_of(last) - start >= l->size) {
+			*out = (struct run){first, last, start};
+			return can_pay(l->account, effort.bytes);
+		}
+	}
+	return false;
+}
+
+static bool find_run(const struct gated_blocks *q, struct looked_for *l, struct run *out)
+{
+	struct block *first;
+
+	for (struct block *block = q->first; block && l->left > 0; block = next_of(block)) {
+		l->left--;
+		first = first_of(l, block);
+		if (first && is_long_enough(l, first, out))
+			return true;
+	}
+	return false;
+}
+
+static bool is_within(const struct run *run, const struct block *block)
+{
+	return block->region == run->first->region && block->offset >= run->first->offset &&
+	       block->offset <= run->last->offset;
+}
+
+/* From the queue and from the lists of free blocks. */
+static void take_all(struct gated_blocks *q, struct suballocator *allocator, const struct run *run)
+{
+	struct block *before = NULL, *block, *next;
+
+	for (block = q->first; block; block = next) {
+		next = next_of(block);
+		if (is_within(run, block))
+			gated_take_out(q, before, block);
+		else
+			before = block;
+	}
+	for (block = run->first; block != run->last->after; block = block->after)
+		if (block_is_free(block))
+			suballocator_take(allocator, block);
+}
+
+/* What lies before its start and behind its end is no part of it. False without memory. */
+static bool trim(struct gated_blocks *q, struct suballocator *allocator, struct run *run,
+		 uint64_t size)
+{
+	uint64_t front = run->start - block_offset(run->first);
+	struct block *rest;
+
+	if (front > 0) {
+		struct block *before = run->first;
+
+		if (!cut(allocator, before, front, &rest))
+			return false;
+		if (run->last == before)
+			run->last = rest;
+		run->first = rest;
+		put_back(q, allocator, before);
+	}
+	if (!cut(allocator, run->last, run->start + size - block_offset(run->last), &rest))
+		return false;
+	if (rest)
+		put_back(q, allocator, rest);
+	return true;
+}
+
+static void put_all_back(struct gated_blocks *q, struct suballocator *allocator,
+			 const struct run *run)
+{
+	struct block *block = run->first, *next;
+	bool more = true;
+
+	for (; more; block = next) {
+		more = block != run->last;
+		next = block->after; /* in use, like all of the run: it stays */
+		put_back(q, allocator, block);
+	}
+}
+
+static void unite(struct suballocator *allocator, struct run *run)
+{
+	for (bool more = run->first != run->last; more;) {
+		more = run->first->after != run->last;
+		suballocator_unite(allocator, run->first);
+	}
+}
+
+bool gated_take_run(struct gated_blocks *q, struct suballocator *allocator, struct account *account,
+		    bool anybody, uint64_t size, uint64_t alignment, struct block **out)
+{
+	const uint64_t units = (size + SUBALLOCATOR_UNIT - 1) / SUBALLOCATOR_UNIT;
+	struct looked_for l = {account, anybody, units * SUBALLOCATOR_UNIT, alignment, RUN_LOOK};
+	struct block *block;
+	struct run run;
+	bool all_own = true;
+
+	if (!find_run(q, &l, &run))
+		return false;
+	take_all(q, allocator, &run);
+	if (!trim(q, allocator, &run, l.size)) {
+		put_all_back(q, allocator, &run);
+		return false;
+	}
+	for (block = run.first; block != run.last->after; block = block->after) {
+		all_own = all_own && (!block->gate || block->payer == account);
+		end_charge(block);
+	}
+	unite(allocator, &run);
+	run.first->payer = all_own ? account : NULL;
+	*out = run.first;
+	return true;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Handing a buffer to a client: the lease, the descriptor of its segment and those of the timeline
+ * pages it has to wait on, each sent to a client once. Everything that can fail is done before the
+ * lease is given, so that a failure changes nothing.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "base/mutation.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/grant.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+
+struct message {
+	struct wire_message m;
+	struct wire_fence fences[WIRE_FENCES_MAX];
+	uint64_t pages[WIRE_PAGES_MAX];
+	uint32_t page_slots[WIRE_PAGES_MAX];
+	int fds[WIRE_FDS_MAX]; /* borrowed */
+	size_t n_fences, n_pages, n_fds;
+	bool handed_over;
+};
+
+static bool has_page(const struct message *out, uint64_t page)
+{
+	for (size_t i = 0; i < out->n_pages; i++)
+		if (out->pages[i] == page)
+			return true;
+	return false;
+}
+
+/* False without memory. Pages beyond what one message carries are asked for by the client. */
+static bool add_fence(struct client *client, struct message *out, const struct fence *f)
+{
+	struct timelines *t = f->timelines;
+
+	out->fences[out->n_fences++] = (struct wire_fence){fence_timeline(f), f->value};
+	if (client_has_page(client, t->client) || has_page(out, t->id))
+		return true;
+	if (out->n_pages == WIRE_PAGES_MAX)
+		return client_let_ask(client, t->client);
+	if (client_reserve_page(client, t->client) < 0)
+		return false;
+	out->pages[out->n_pages] = t->id;
+	out->page_slots[out->n_pages++] = t->client;
+	out->fds[out->n_fds++] = t->fd;
+	out->fds[out->n_fds++] = t->pidfd;
+	return true;
+}
+
+static int add_hand_over(struct client *client, struct message *out, const struct fence *hand_over)
+{
+	switch (fence_query(hand_over)) {
+	case TIMELINE_REACHED:
+		break;
+	case TIMELINE_DEAD:
+		return SHARE_EOWNERDEAD;
+	case TIMELINE_PENDING:
+		if (!add_fence(client, out, hand_over))
+			return SHARE_ESYSTEM;
+		out->handed_over = true;
+	}
+	return 0;
+}
+
+static int add_gate(struct client *client, struct message *out, const struct fence_set *gate)
+{
+	size_t n = fence_set_size(gate);
+
+	if (fence_set_is_lost(gate))
+		return SHARE_EAGAIN;
+	for (size_t i = 0; i < n; i++) {
+		const struct fence *f = fence_set_at(gate, i);
+
+		if (fence_query(f) != TIMELINE_PENDING)
+			continue;
+		if (out->n_fences == WIRE_FENCES_MAX)
+			return SHARE_EAGAIN;
+		if (!add_fence(client, out, f))
+			return SHARE_ESYSTEM;
+	}
+	return 0;
+}
+
+/*
+ * Whoever may write comes after everything that was enqueued before, and not only through those in
+ * between: when one of them dies, waiting for it is over, while what it waited for may still run.
+ */
+static void remember(struct buffer *buffer, const struct fence *hand_over)
+{
+	struct fence copy = *hand_over;
+
+	timelines_ref(copy.timelines);
+	buffer->pending = fence_set_add(buffer->pending, &copy);
+}
+
+static int explain(int error, char *detail, size_t size)
+{
+	const char *text = "the broker is out of memory";
+
+	if (error == SHARE_EOWNERDEAD)
+		text = "the process that gave this buffer died before its work on it was done";
+	else if (error == SHARE_EAGAIN)
+		text = "too much unfinished work is still using this memory";
+	snprintf(detail, size, "%s", text);
+	return error;
+}
+
+int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
+	       char *detail, size_t detail_size)
+{
+	struct buffer *buffer = g->buffer;
+	struct segment *s = buffer_segment(buffer);
+	bool writable = (g->mode & SHARE_RDWR) == SHARE_RDWR;
+	struct message out;
+	struct lease *lease;
+	int r = 0, fd;
+
+	memset(&out.m, 0, sizeof(out.m));
+	out.n_fences = out.n_pages = out.n_fds = 0;
+	out.handed_over = false;
+	if (segment_offer(s, client, writable, &fd) < 0)
+		return explain(SHARE_ESYSTEM, detail, detail_size);
+	if (fd >= 0)
+		out.fds[out.n_fds++] = fd;
+	if (g->hand_over)
+		r = add_hand_over(client, &out, g->hand_over);
+	if (r == 0 && writable && (g->is_new || !MUTATION(writers_wait_for_the_giver_only))) {
+		buffer->block->gate = fence_set_prune(buffer->block->gate);
+		buffer->pending = fence_set_prune(buffer->pending);
+		r = add_gate(client, &out, buffer->block->gate);
+		if (r == 0)
+			r = add_gate(client, &out, buffer->pending);
+	}
+	if (r != 0)
+		return explain(r, detail, detail_size);
+	r = lease_grant(b, client, buffer, g->mode, &lease);
+	if (r == LEASE_QUOTA) {
+		account_refuse(client->account, LIMIT_LEASES, "", detail, detail_size);
+		return SHARE_EQUOTA;
+	}
+	if (r != 0)
+		return explain(SHARE_ESYSTEM, detail, detail_size);
+
+	if (writable && out.handed_over)
+		remember(buffer, g->hand_over);
+	if (fd >= 0)
+		segment_sent(s, client, writable);
+	for (size_t i = 0; i < out.n_pages; i++)
+		client_set_page(client, out.page_slots[i]);
+	out.m.type = WIRE_GRANT;
+	out.m.serial = serial;
+	out.m.grant = (struct wire_grant){
+	    .buffer = buffer_id(buffer),
+	    .size = buffer->size,
+	    .segment = segment_id(s),
+	    .segment_size = s->memory.recipe.size,
+	    .offset = block_offset(buffer->block),
+	    .version = g->version,
+	    .pool = s->pool->id,
+	    .mode = g->mode,
+	    .kind = s->pool->choice.kind->id,
+	    .flags =
+		(fd >= 0 ? WIRE_GRANT_SEGMENT : 0u) | (out.handed_over ? WIRE_GRANT_HAND_OVER : 0u),
+	    .fences = {out.fences, (uint32_t)(out.n_fences * sizeof(struct wire_fence))},
+	    .pages = {out.pages, (uint32_t)(out.n_pages * sizeof(uint64_t))},
+	    .more = {g->more, (uint32_t)(g->n_more * sizeof(struct wire_more))},
+	};
+	if (g->tensor)
+		out.m.grant.tensor = (struct wire_bytes){g->tensor->bytes, g->tensor->size};
+	if (fd >= 0)
+		out.m.grant.recipe =
+		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
+	client_send(client, &out.m, out.fds, out.n_fds);
+	return 0;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Pools: a suballocator, what memory it carves, and who may use it. How segments come and go is
+ * pool_grow.c's. Knows nothing of buffers and leases; blocks come and go.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/config/size.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+
+static const struct suballocator_ops gate_ops = {
+    .share = fence_set_share,
+    .merge = fence_set_merge,
+    .prune = fence_set_prune,
+    .drop = fence_set_drop,
+};
+
+uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
+{
+	if (limit == UINT64_MAX)
+		limit = pool_config_highest_limit(p->segment_size);
+	/* what was left to defaults was made with the host in mind */
+	return p->device && limit > p->device->total ? p->device->total : limit;
+}
+
+uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size)
+{
+	return (size + p->granularity - 1) / p->granularity * p->granularity;
+}
+
+static void settle(struct pool *p, const struct choice *choice)
+{
+	const struct device *d = choice->device;
+
+	p->choice = *choice;
+	p->device = choice->device;
+	p->granularity = choice->kind->granularity;
+	if (d && d->granularity > p->granularity)
+		p->granularity = d->granularity;
+	p->segment_size = pool_settled_segment_size(p, p->segment_size);
+	p->limit = pool_settled_limit(p, p->limit);
+}
+
+static void say_what_it_is(const struct pool *p)
+{
+	char limit[SIZE_TEXT_MAX];
+
+	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
+		    size_round(p->limit, limit));
+}
+
+int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
+	     struct account *account, bool persistent, struct pool **out)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	if (pool_grow_init(b, p) < 0) {
+		free(p);
+		return -ENOMEM;
+	}
+	if (account && !charge_take(&p->charge, account, LIMIT_POOLS, 1)) {
+		pool_grow_done(p);
+		free(p);
+		return POOL_QUOTA;
+	}
+	p->id = ++b->last_pool;
+	p->broker = b;
+	p->wanted = config->kind;
+	p->wanted_device = config->device;
+	config->device = NULL;
+	p->flags = config->same_address ? SHARE_POOL_SAME_ADDRESS : 0;
+	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
+	p->reuse = config->reuse;
+	p->limit = config->limit;
+	p->segment_size = config->segment_size;
+	p->alignment = config->alignment;
+	p->release_threshold = config->release_threshold;
+	p->owner = owner;
+	p->persistent = persistent;
+	p->name = config->name;
+	config->name = NULL;
+	p->access = config->access;
+	config->access = (struct access_list){0};
+	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
+	LIST_INIT(&p->segments);
+	LIST_INIT(&p->stakes);
+	LIST_INIT(&p->users);
+	LIST_INSERT_HEAD(&b->pools, p, link);
+	if (choice) {
+		settle(p, choice);
+		say_what_it_is(p);
+	}
+	*out = p;
+	return 0;
+}
+
+int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size)
+{
+	struct choice choice;
+	int r;
+
+	if (p->choice.kind)
+		return 0;
+	r = choose(b, p->wanted, p->wanted_device, p->flags, p->limit, &choice, detail,
+		   detail_size);
+	if (r == CHOICE_LATER)
+		return POOL_LATER;
+	if (r != 0)
+		return r;
+	settle(p, &choice);
+	/* host memory is what the configuration says: that is no news */
+	if (strcmp(p->wanted, "host") != 0)
+		say_what_it_is(p);
+	return 0;
+}
+
+const char *pool_kind_name(const struct pool *p)
+{
+	return p->choice.kind ? p->choice.kind->name : p->wanted;
+}
+
+const char *pool_device_name(const struct pool *p)
+{
+	return p->device ? p->device->uuid : NULL;
+}
+
+struct pool *pool_find(struct broker *b, const void *name, size_t size)
+{
+	struct pool *p;
+
+	LIST_FOREACH (p, &b->pools, link)
+		if (!p->destroyed && strlen(p->name) == size && memcmp(p->name, name, size) == 0)
+			return p;
+	return NULL;
+}
+
+struct access_object pool_object(const struct pool *p)
+{
+	return (struct access_object){
+	    .kind = OBJECT_POOL,
+	    .name = p->name,
+	    .size = strlen(p->name),
+	    .is_owned = true,
+	    .owner = p->owner,
+	    .access = &p->access,
+	};
+}
+
+bool pool_may(const struct pool *p, const struct client *client, enum access_right right)
+{
+	const struct access_object object = pool_object(p);
+
+	return client_may(client, right, &object);
+}
+
+/* The library puts the user's name to the number at the beginning. */
+int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
+		char *detail, size_t detail_size)
+{
+	const struct peer *peer = client_peer(client);
+	unsigned uid = peer->uid;
+	bool reads = pool_may(p, client, RIGHT_READ);
+	const char *mode = right == RIGHT_MANAGE  ? "\"manage\""
+			   : right == RIGHT_WRITE ? "\"rw\""
+						  : "\"ro\" or \"rw\"";
+	const char *what = !reads ? "use" : right == RIGHT_WRITE ? "only read in" : "not destroy";
+	char who[96] = "in the broker's configuration";
+
+	if (!reads && access_check(&p->access, peer->uid, peer->groups, peer->n_groups)) {
+		snprintf(detail, detail_size,
+			 "user %u may not use pool '%s', as its name is not among those that this "
+			 "user may use (\"names\" in the broker's configuration)",
+			 uid, p->name);
+		return SHARE_EACCES;
+	}
+	/* what the configuration has made is charged to nobody */
+	if (p->charge.account)
+		snprintf(who, sizeof(who),
+			 "which user %u gives in share_pool_options.access when creating it",
+			 (unsigned)p->owner);
+	snprintf(
+	    detail, detail_size,
+	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
+	    "pool's \"access\", %s",
+	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
+	return SHARE_EACCES;
+}
+
+/* Of a few gated blocks those that are no more, and when that does not do, of many. */
+#define COLLECT_FEW  64
+#define COLLECT_MANY 4096
+
+bool pool_collect(struct broker *b, struct pool *p)
+{
+	return reuse_collect(b, p, COLLECT_MANY);
+}
+
+static void count(struct pool *p, const struct block *block)
+{
+	p->used += block_size(block);
+	p->n_buffers++;
+}
+
+bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
+		    struct block **out)
+{
+	if (p->reuse != SHARE_REUSE_GATE ||
+	    (!gated_take_own(&p->gated, &p->suballocator, account, size, alignment, out) &&
+	     !gated_take_run(&p->gated, &p->suballocator, account, false, size, alignment, out)))
+		return false;
+	count(p, *out);
+	return true;
+}
+
+static int take(struct pool *p, uint64_t size, uint64_t alignment, struct block **out)
+{
+	int r = suballocator_alloc(&p->suballocator, size, alignment, out);
+
+	if (r == 0)
+		count(p, *out);
+	return r;
+}
+
+static int find_block(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+		      uint64_t alignment, struct block **out)
+{
+	int r;
+
+	reuse_collect(b, p, COLLECT_FEW);
+	r = take(p, size, alignment, out);
+	if (r == SUBALLOCATOR_FULL && pool_alloc_own(p, account, size, alignment, out))
+		return 0;
+	if (r == SUBALLOCATOR_FULL && pool_collect(b, p))
+		r = take(p, size, alignment, out);
+	return r;
+}
+
+/* How long a user that would have too much waits for its own work. */
+#define OWN_WAIT_MS 1000
+#define IS_FOUND    (-1)
+
+/* What it has given back counts until the work on it is done, and is its own to use again. */
+static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+			 uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+			 size_t detail_size)
+{
+	if (pool_user_may_have(p, account, size))
+		return 0;
+	pool_collect(b, p);
+	if (pool_user_may_have(p, account, size))
+		return 0;
+	if (pool_alloc_own(p, account, size, alignment, out))
+		return IS_FOUND;
+	if (account_gated(account) > 0 && waited_ms < OWN_WAIT_MS)
+		return pool_wait(p, OWN_WAIT_MS - waited_ms);
+	pool_user_explain(p, account, size, detail, detail_size);
+	return POOL_SHARE;
+}
+
+int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+	       size_t detail_size)
+{
+	int r;
+
+	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
+	if (size > p->limit || size > POOL_BUFFER_MAX) {
+		char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
+
+		snprintf(
+		    detail, detail_size, "pool '%s' can never hold a buffer of %s: at most %s",
+		    p->name, size_exact(size, wanted),
+		    size_round(p->limit < POOL_BUFFER_MAX ? p->limit : POOL_BUFFER_MAX, limit));
+		return SHARE_ENOMEM;
+	}
+	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, detail, detail_size);
+	if (r != 0)
+		return r == IS_FOUND ? 0 : r;
+	r = find_block(b, p, account, size, alignment, out);
+	if (r == SUBALLOCATOR_FULL) {
+		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
+		/* it can have no more now: then there is what work of others still runs on */
+		if (p->reuse == SHARE_REUSE_GATE &&
+		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA || (r == POOL_LATER && !p->growing)) &&
+		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
+				   out)) {
+			count(p, *out);
+			return 0;
+		}
+		if (r == SHARE_ENOMEM)
+			r = reuse_wait(p, account, size, waited_ms, detail, detail_size);
+		if (r != 0)
+			return r;
+		r = take(p, size, alignment, out);
+	}
+	if (r != 0) {
+		snprintf(detail, detail_size, "the broker is out of memory");
+		return SHARE_ESYSTEM;
+	}
+	return 0;
+}
+
+bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
+		       const struct block *beside, struct block **out)
+{
+	struct fence_set *gate;
+	struct block *block;
+
+	if (suballocator_alloc(&p->suballocator, size, alignment, &block) != 0)
+		return false;
+	gate = fence_set_prune(block_take_gate(block));
+	if (gate || block->region != beside->region) {
+		suballocator_free(&p->suballocator, block, gate);
+		return false;
+	}
+	count(p, block);
+	*out = block;
+	return true;
+}
+
+static void return_segments(struct broker *b, struct pool *p)
+{
+	/* above its limit, which was lowered, it keeps nothing */
+	pool_shrink(b, p, p->reserved > p->limit ? 0 : p->release_threshold);
+	pool_end_if_unused(b, p);
+}
+
+void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		     struct charge *charge)
+{
+	struct region *region = block->region;
+
+	p->used -= block_size(block);
+	p->n_buffers--;
+	reuse_release(b, p, block, gate, charge);
+	if (region_is_empty(region))
+		return_segments(b, p);
+}
+
+uint64_t pool_largest_free(const struct pool *p)
+{
+	uint64_t largest = suballocator_largest_free(&p->suballocator), left;
+
+	if (!p->choice.kind)
+		return p->limit;
+	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
+		largest = gated_largest(&p->gated);
+	left = pool_room(p);
+	left -= left % p->granularity;
+	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
+		left = p->choice.kind->segment_max;
+	return largest > left ? largest : left;
+}
+
+static void stay(struct pool *p, bool persistent)
+{
+	p->persistent = persistent;
+	p->flags &= ~(uint32_t)SHARE_POOL_PERSISTENT;
+	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
+}
+
+void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
+		 struct access_list *access)
+{
+	access_list_clear(&p->access);
+	p->access = *access;
+	*access = (struct access_list){0};
+	p->limit = pool_settled_limit(p, config->limit);
+	p->release_threshold = config->release_threshold;
+	stay(p, true);
+	return_segments(b, p);
+	pool_wake(p); /* there may be more room */
+}
+
+void pool_leave(struct broker *b, struct pool *p)
+{
+	stay(p, false);
+	pool_end_if_unused(b, p);
+}
+
+void pool_destroy(struct broker *b, struct pool *p)
+{
+	p->destroyed = true;
+	p->persistent = false;
+	pool_end_if_unused(b, p);
+}
+
+void pool_end_if_unused(struct broker *b, struct pool *p)
+{
+	/* who waits in it has it open; what is being made for it comes back to it */
+	if (p->persistent || p->n_buffers > 0 || p->growing || (p->opens > 0 && !p->destroyed))
+		return;
+	p->destroyed = true;
+	/* the rest when it is looked at again */
+	reuse_collect(b, p, COLLECT_FEW);
+	pool_shrink(b, p, 0);
+	if (p->n_segments > 0 || p->opens > 0)
+		return;
+	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
+	if (!b->has_ended)
+		log_info_of(p->owner, "pool '%s' has ended", p->name);
+	pool_users_done(p);
+	LIST_REMOVE(p, link);
+	pool_grow_done(p);
+	suballocator_done(&p->suballocator);
+	access_list_clear(&p->access);
+	charge_return(&p->charge);
+	free(p->wanted_device);
+	free(p->name);
+	free(p);
+}
+
+bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit)
+{
+	bool any = reuse_collect(b, p, limit);
+
+	if (any)
+		pool_wake(p);
+	if (p->gated.n > 0)
+		broker_look_again(b);
+	return_segments(b, p);
+	return any;
+}

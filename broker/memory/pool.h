@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_POOL_H
+#define BROKER_MEMORY_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+#include "broker/client/park.h"
+#include "broker/config/access.h"
+#include "broker/config/config.h"
+#include "broker/config/right.h"
+#include "broker/device/choice.h"
+#include "broker/log/log.h"
+#include "broker/memory/reuse.h"
+#include "broker/memory/segment.h"
+#include "broker/memory/suballocator.h"
+#include "memory/kind.h"
+
+struct broker;
+struct pool_user;
+struct stake;
+
+#define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
+
+struct pool {
+	LIST_ENTRY(pool) link;
+	struct broker *broker;
+	uint64_t id;
+	char *name;
+	const char *wanted;    /* the kind asked for. Static storage */
+	char *wanted_device;   /* NULL: any */
+	uint32_t flags;        /* enum share_pool_flags */
+	uint32_t reuse;        /* enum share_reuse */
+	struct choice choice;  /* kind NULL: not made yet, which whoever opens it first has done */
+	struct device *device; /* of the choice */
+	uint64_t granularity;
+	uint64_t limit, segment_size, alignment, release_threshold;
+	struct access_list access;
+	uid_t owner;
+	struct charge charge;
+	bool configured; /* by the file */
+	bool persistent; /* stays without users */
+	bool destroyed;  /* has lost its name: takes no new buffers, ends with its last one */
+
+	struct suballocator suballocator;
+	struct gated_blocks gated;
+	LIST_HEAD(, segment) segments;
+	uint32_t n_segments;
+	uint64_t reserved; /* bytes of its segments and of the one being made; host memory that is
+			    * being retired does not count: it is back at the system */
+	uint64_t retiring; /* bytes of these that clients are yet to unmap */
+	uint64_t used;     /* bytes of blocks in use; gated ones are not */
+	uint64_t n_buffers;
+	uint64_t opens;
+	LIST_HEAD(, stake) stakes; /* what clients hold of it */
+	LIST_HEAD(, pool_user) users;
+	uint32_t n_takers; /* users that ask for memory of it */
+
+	/* segments of devices are made by agents, which takes its time */
+	bool growing;
+	uint64_t growing_size, growing_least, growing_address;
+	struct segment_cost growing_cost;
+	struct park_id growing_for; /* which request cannot do with less than the least */
+	uint64_t full_until_ms;     /* the device had no memory: do not ask again before */
+	struct park_list waits; /* requests that need what is being made, unmapped, or reached */
+	struct event *timer;    /* they do not wait for others for ever */
+	struct log_rate refusals;
+};
+
+/*
+ * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
+ * @choice: NULL when it cannot be made yet. 0, -ENOMEM, or POOL_QUOTA.
+ */
+enum pool_error { POOL_QUOTA = 1, POOL_LATER, POOL_SHARE };
+int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
+	     struct account *account, bool persistent, struct pool **out);
+
+/* Makes the choice if it is not made. 0, POOL_LATER (when b->devices.waits is woken), or a
+ * SHARE_E... number with a sentence. */
+int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size);
+/* What a pool that is asked for these has once it is settled, on the device that it is on. */
+uint64_t pool_settled_limit(const struct pool *p, uint64_t limit);
+uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size);
+/* Of the choice, or what was asked for. */
+const char *pool_kind_name(const struct pool *p);
+const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */
+
+struct pool *pool_find(struct broker *b, const void *name, size_t size);
+
+/* To ask about with client_may(); the name and the list stay the pool's. */
+struct access_object pool_object(const struct pool *p);
+bool pool_may(const struct pool *p, const struct client *client, enum access_right right);
+/* SHARE_EACCES, and in @detail what would give who lacks it that right. */
+int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
+		char *detail, size_t detail_size);
+
+/*
+ * 0, POOL_LATER (park the request in p->waits), POOL_SHARE (it would be more than its share), or a
+ * SHARE_E... number, the last two with a sentence. @waited_ms: how long the request has been parked
+ * already.
+ */
+int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
+	       size_t detail_size);
+/* The same, of what @account pays for already though it has given it back. False: there is none. */
+bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
+		    struct block **out);
+/* Another block of the region of @beside, with nothing to wait for, without making room. False:
+ * there is none right now. */
+bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
+		       const struct block *beside, struct block **out);
+/* @gate, what was added to the block's own, and @charge (or NULL) are consumed. The pool may have
+ * ended when it returns. */
+void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		     struct charge *charge);
+/* Of the blocks that work runs on, those on which it does no more: true when there were any. */
+bool pool_collect(struct broker *b, struct pool *p);
+
+uint64_t pool_largest_free(const struct pool *p);
+/* How many bytes of segments it may have beside those that it has. */
+static inline uint64_t pool_room(const struct pool *p)
+{
+	return p->limit > p->reserved ? p->limit - p->reserved : 0;
+}
+
+/* What can change of a pool of the configuration: @access is taken over. The pool stays, even if it
+ * was leaving. */
+void pool_change(struct broker *b, struct pool *p, const struct pool_config *config,
+		 struct access_list *access);
+/* It is in the configuration no more: it ends when nobody has it open and its last buffer is gone,
+ * which may be at once. */
+void pool_leave(struct broker *b, struct pool *p);
+
+/* Its name goes at once, the rest when its last buffer does. */
+void pool_destroy(struct broker *b, struct pool *p);
+/* Called whenever something it was waiting for may have gone. */
+void pool_end_if_unused(struct broker *b, struct pool *p);
+/* What the last users have finished with by now: hands out what others wait for, and returns empty
+ * segments beyond the threshold. At most @limit gated blocks; true when one has become free. */
+bool pool_look_again(struct broker *b, struct pool *p, uint32_t limit);
+/* It is destroyed: nobody maps it. */
+void pool_remove_segment(struct pool *p, struct segment *s);
+
+/* pool_grow.c: segments come and go. */
+/* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms, char *detail,
+	      size_t detail_size);
+/* Retires empty segments until at most @keep bytes of them are left, or the rest is gated. */
+void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
+/* The request is to be parked in p->waits for that long at most: POOL_LATER. */
+int pool_wait(struct pool *p, uint64_t at_most_ms);
+/* From the loop: those that wait may find what they need. */
+void pool_wake(struct pool *p);
+int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
+void pool_grow_done(struct pool *p);
+
+#endif

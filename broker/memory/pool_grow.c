@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The segments of a pool: made when there is no room, returned when empty. Host memory is there at
+ * once. A device's is made by its agent, so whoever needs it waits, in order of arrival; the bytes
+ * count against the pool's limit from the moment they are asked for until no process maps them.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <event2/event.h>
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/config/size.h"
+#include "broker/device/agent.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/pool.h"
+
+/* How long an allocation waits for other processes to unmap segments that were returned. */
+#define UNMAP_WAIT_MS 1000
+
+/* How long a device that had no memory left is not asked again by who could do without. */
+#define FULL_MS 250
+
+static uint64_t round_up(uint64_t size, uint64_t granularity)
+{
+	return (size + granularity - 1) / granularity * granularity;
+}
+
+static uint64_t empty_bytes(const struct pool *p)
+{
+	const struct segment *s;
+	uint64_t bytes = 0;
+
+	LIST_FOREACH (s, &p->segments, link)
+		if (s->state == SEGMENT_ACTIVE && region_is_empty(&s->region))
+			bytes += s->memory.recipe.size;
+	return bytes;
+}
+
+/* Empty, and nobody's stream is still at work in it. */
+static bool is_returnable(struct broker *b, struct segment *s)
+{
+	if (s->state != SEGMENT_ACTIVE || !region_is_empty(&s->region))
+		return false;
+	if (!suballocator_region_is_gated(&s->pool->suballocator, &s->region))
+		return true;
+	/* a gate that was lost for want of memory cannot be reached; without any client, nobody is
+	 * behind it either */
+	if (b->n_clients == 0 && fence_set_is_lost(s->region.first->gate))
+		return true;
+	broker_look_again(b);
+	return false;
+}
+
+static void retire(struct broker *b, struct pool *p, struct segment *s)
+{
+	suballocator_hold_region(&p->suballocator, &s->region);
+	if (p->device)
+		p->retiring += s->memory.recipe.size;
+	else
+		p->reserved -= s->memory.recipe.size;
+	segment_retire(b, s);
+}
+
+void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
+{
+	uint64_t bytes = empty_bytes(p);
+	struct segment *s = LIST_FIRST(&p->segments);
+
+	while (s && bytes > keep) {
+		struct segment *next = LIST_NEXT(s, link);
+		uint64_t size = s->memory.recipe.size;
+
+		if (is_returnable(b, s)) {
+			bytes -= size;
+			retire(b, p, s);
+		}
+		s = next;
+	}
+}
+
+void pool_remove_segment(struct pool *p, struct segment *s)
+{
+	suballocator_unhold_region(&p->suballocator, &s->region);
+	suballocator_remove_region(&p->suballocator, &s->region);
+	LIST_REMOVE(s, link);
+	p->n_segments--;
+	if (!p->device)
+		return;
+	p->retiring -= s->memory.recipe.size;
+	p->reserved -= s->memory.recipe.size;
+	/* from the loop: whoever lets it go may be walking through the pool */
+	pool_wake(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* 0 or -ENOMEM; takes @memory and @cost over on success. */
+static int add_segment(struct broker *b, struct pool *p, const struct memory_segment *memory,
+		       struct segment_cost *cost, struct segment **out)
+{
+	struct segment *s;
+	int r;
+
+	r = segment_new(b, p, memory, cost, &s);
+	if (r < 0)
+		return r;
+	r = suballocator_add_region(&p->suballocator, &s->region, memory->recipe.size);
+	if (r < 0) {
+		s->memory.fd = s->memory.fd_readonly = -1; /* stay the caller's */
+		s->memory.kept = NULL;
+		*cost = s->cost;
+		s->cost = (struct segment_cost){.n_nobodys = 0};
+		segment_free(b, s);
+		return r;
+	}
+	LIST_INSERT_HEAD(&p->segments, s, link);
+	p->n_segments++;
+	*out = s;
+	channels_segment_added(b, s);
+	return 0;
+}
+
+static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct segment_cost *cost,
+		     char *detail, size_t detail_size)
+{
+	uint64_t address = p->flags & SHARE_POOL_SAME_ADDRESS ? segment_find_address(b, size) : 0;
+	struct memory_segment memory;
+	struct memory_fault fault;
+	struct segment *s;
+	int r;
+
+	r = memory_host_exporter.create(size, address, &memory, &fault);
+	if (r != 0) {
+		snprintf(detail, detail_size, "cannot create a segment for pool '%s': %s", p->name,
+			 fault.text);
+		return r;
+	}
+	r = add_segment(b, p, &memory, cost, &s);
+	if (r < 0) {
+		memory_host_exporter.destroy(&memory);
+		snprintf(detail, detail_size, "the broker is out of memory");
+		return SHARE_ESYSTEM;
+	}
+	p->reserved += size;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static agent_answer on_segment;
+
+/* For nobody in particular, until somebody parks. */
+static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
+			   struct segment_cost *cost, char *detail, size_t detail_size)
+{
+	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_CREATE};
+
+	m.agent_segment_create.kind = p->choice.kind->id;
+	m.agent_segment_create.size = size;
+	if (p->flags & SHARE_POOL_SAME_ADDRESS) {
+		m.agent_segment_create.address = segment_find_address(b, size);
+		if (!m.agent_segment_create.address) {
+			snprintf(detail, detail_size, "no addresses are left for pool '%s'",
+				 p->name);
+			return SHARE_ENOMEM;
+		}
+	}
+	if (agent_ask(p->device->agent, &m, on_segment, p) < 0) {
+		snprintf(detail, detail_size, "the broker is out of memory");
+		return SHARE_ESYSTEM;
+	}
+	p->growing = true;
+	p->growing_size = size;
+	p->growing_least = least;
+	p->growing_for = (struct park_id){0};
+	p->growing_address = m.agent_segment_create.address;
+	p->growing_cost = *cost;
+	*cost = (struct segment_cost){.n_nobodys = 0};
+	p->reserved += size;
+	return POOL_LATER;
+}
+
+/* An instance of a device may go by the name of the whole. */
+static bool is_on_device(const struct memory_recipe *recipe, const struct device *d)
+{
+	unsigned char uuid[sizeof(recipe->device)];
+
+	return recipe->flags & MEMORY_ON_MIG || d->flags & WIRE_DEVICE_MIG ||
+	       (memory_uuid_parse(d->uuid, uuid) &&
+		memcmp(uuid, recipe->device, sizeof(uuid)) == 0);
+}
+
+/* What an agent made, checked. False when it is nonsense. */
+static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds,
+			 const struct pool *p, struct memory_segment *out)
+{
+	*out = (struct memory_segment){.fd = -1, .fd_readonly = -1};
+	if (m->recipe.size != sizeof(out->recipe))
+		return false;
+	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
+	if (out->recipe.size != p->growing_size || out->recipe.address != p->growing_address ||
+	    !is_on_device(&out->recipe, p->device))
+		return false;
+	out->fd = fd_list_take(fds, 0);
+	return true;
+}
+
+static int take_segment(struct pool *p, const struct wire_agent_segment *m, struct fd_list *fds,
+			char *detail, size_t size)
+{
+	struct broker *b = p->device->broker;
+	struct memory_segment memory;
+	struct segment *s;
+
+	if (!read_segment(m, fds, p, &memory)) {
+		snprintf(detail, size, "the agent of %s made something else than it was asked for",
+			 p->device->uuid);
+		/* its share of that goes with it */
+		agent_distrust(p->device->agent, "made something else than it was asked for");
+		return SHARE_EDEVICE;
+	}
+	if (add_segment(b, p, &memory, &p->growing_cost, &s) < 0) {
+		/* the agent's share of it goes with the agent, as nobody is left to name it */
+		fd_close(memory.fd);
+		snprintf(detail, size, "the broker is out of memory");
+		return SHARE_ESYSTEM;
+	}
+	s->handle = m->handle;
+	s->incarnation = agent_incarnation(p->device->agent);
+	return 0;
+}
+
+static void on_segment(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+		       const char *text)
+{
+	struct pool *p = data;
+	struct broker *b = p->device->broker;
+	uint64_t size = p->growing_size, least = p->growing_least;
+	const struct park_id asker = p->growing_for;
+	struct segment_cost cost;
+	char detail[1024];
+	int r = error;
+
+	p->growing = false;
+	if (m && m->type == WIRE_AGENT_SEGMENT)
+		r = take_segment(p, &m->agent_segment, fds, detail, sizeof(detail));
+	else
+		snprintf(detail, sizeof(detail), "pool '%s': %s", p->name,
+			 m ? "the agent did not make a segment" : text);
+	if (m && m->type != WIRE_AGENT_SEGMENT)
+		r = SHARE_EDEVICE;
+	if (r != 0)
+		p->reserved -= size;
+	cost = p->growing_cost;
+	p->growing_cost = (struct segment_cost){.n_nobodys = 0};
+	/* a full device may still have room for what is needed now */
+	if (r == SHARE_ENOMEM && size > least &&
+	    ask_for_segment(b, p, least, least, &cost, detail, sizeof(detail)) == POOL_LATER) {
+		p->growing_for = asker;
+		return;
+	}
+	segment_cost_return(b, &cost);
+	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
+		p->full_until_ms = broker_now_ms() + FULL_MS;
+		r = 0;
+	}
+	/* others may need less; but whoever needs anything of a broken device would wait for
+	 * nothing */
+	if (r == SHARE_ENOMEM)
+		park_fail_one(&p->waits, &asker, r, detail);
+	else if (r != 0)
+		park_fail(&p->waits, r, detail);
+	park_wake(b, &p->waits);
+	pool_look_again(b, p, 64);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+	struct pool *p = data;
+	struct broker *b = p->broker;
+
+	(void)fd, (void)what;
+	if (!p->growing)
+		park_wake(b, &p->waits);
+	pool_end_if_unused(b, p);
+}
+
+int pool_grow_init(struct broker *b, struct pool *p)
+{
+	TAILQ_INIT(&p->waits);
+	p->timer = event_new(b->base, -1, 0, on_timer, p);
+	return p->timer ? 0 : -ENOMEM;
+}
+
+void pool_grow_done(struct pool *p)
+{
+	if (p->timer)
+		event_free(p->timer);
+}
+
+static int fail_full(const struct pool *p, uint64_t size, char *detail, size_t detail_size)
+{
+	char wanted[SIZE_EXACT_MAX], largest[SIZE_EXACT_MAX];
+	char limit[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], retiring[SIZE_TEXT_MAX];
+	int n = snprintf(detail, detail_size,
+			 "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s",
+			 p->name, size_exact(size, wanted), size_round(p->limit, limit),
+			 size_round(p->used, used), size_exact(pool_largest_free(p), largest));
+
+	if (p->retiring)
+		snprintf(detail + n, detail_size - (size_t)n,
+			 "; %s wait for processes to unmap them (sharectl segments)",
+			 size_round(p->retiring, retiring));
+	return SHARE_ENOMEM;
+}
+
+int pool_wait(struct pool *p, uint64_t at_most_ms)
+{
+	struct timeval delay = {(time_t)(at_most_ms / 1000),
+				(suseconds_t)(at_most_ms % 1000 * 1000)};
+
+	if (!event_pending(p->timer, EV_TIMEOUT, NULL))
+		broker_set_timer(p->broker, p->timer, &delay);
+	if (p->gated.n > 0)
+		broker_look_soon(p->broker);
+	return POOL_LATER;
+}
+
+void pool_wake(struct pool *p)
+{
+	if (!TAILQ_EMPTY(&p->waits) && !p->growing)
+		event_active(p->timer, EV_TIMEOUT, 0);
+}
+
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms, char *detail,
+	      size_t detail_size)
+{
+	const struct memory_kind *kind = p->choice.kind;
+	uint64_t least = round_up(size, p->granularity), want = p->segment_size, left;
+	struct segment_cost cost;
+	int r;
+
+	if (p->growing)
+		return POOL_LATER;
+	if (kind->segment_max && least > kind->segment_max) {
+		char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
+
+		snprintf(
+		    detail, detail_size,
+		    "a buffer of kind %s cannot have %s, but at most %s, above which the driver "
+		    "crashes those who import it: use a pool of kind vmm",
+		    kind->name, size_exact(size, wanted), size_round(kind->segment_max, most));
+		return SHARE_ENOTSUP;
+	}
+	if (pool_room(p) < least)
+		pool_shrink(b, p, 0);
+	left = pool_room(p);
+	left -= left % p->granularity;
+	if (left < least) {
+		/* what others have yet to unmap will do, if they do it soon */
+		if (left + p->retiring >= least && waited_ms < UNMAP_WAIT_MS)
+			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
+		return fail_full(p, size, detail, detail_size);
+	}
+	if (broker_now_ms() < p->full_until_ms && p->gated.n > 0) {
+		snprintf(detail, detail_size, "device %s has no memory left for pool '%s'",
+			 p->device->uuid, p->name);
+		return SHARE_ENOMEM;
+	}
+	if (segment_cost_take(p, &cost, NULL, 0) != 0) {
+		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
+		r = segment_cost_take(p, &cost, detail, detail_size);
+		if (r != 0)
+			return r;
+	}
+	if (want < least)
+		want = least;
+	if (want > left)
+		want = left;
+	if (kind->segment_max && want > kind->segment_max)
+		want = kind->segment_max;
+	r = p->device ? ask_for_segment(b, p, want, least, &cost, detail, detail_size)
+		      : grow_host(b, p, want, &cost, detail, detail_size);
+	segment_cost_return(b, &cost);
+	return r;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Users of a pool: what they have of it, and their share when it runs short. Few use the same pool,
+ * and mostly the same one again, who is at the head of the list then. Knows nothing of blocks.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/config/size.h"
+#include "broker/log/log.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+
+/* Of a pool's limit, for those that have less than others. */
+#define RESERVE_PART 8
+
+static struct pool_user *find(const struct pool *p, const struct account *account)
+{
+	struct pool_user *u;
+
+	LIST_FOREACH (u, &p->users, link)
+		if (u->account == account)
+			return u;
+	return NULL;
+}
+
+/* NULL without memory. */
+static struct pool_user *find_or_add(struct pool *p, struct account *account)
+{
+	struct pool_user *u = find(p, account);
+
+	if (!u) {
+		u = calloc(1, sizeof(*u));
+		if (!u)
+			return NULL;
+		u->account = account_ref(account);
+	} else if (u != LIST_FIRST(&p->users)) {
+		LIST_REMOVE(u, link);
+	} else {
+		return u;
+	}
+	LIST_INSERT_HEAD(&p->users, u, link);
+	return u;
+}
+
+static void forget_if_unused(struct pool_user *u)
+{
+	if (u->bytes > 0 || u->clients > 0)
+		return;
+	LIST_REMOVE(u, link);
+	account_unref(u->account);
+	free(u);
+}
+
+int pool_user_comes(struct pool *p, struct account *account)
+{
+	struct pool_user *u = find_or_add(p, account);
+
+	if (!u)
+		return -ENOMEM;
+	if (u->clients++ == 0)
+		p->n_takers++;
+	return 0;
+}
+
+void pool_user_goes(struct pool *p, struct account *account)
+{
+	struct pool_user *u = find(p, account);
+
+	if (--u->clients == 0)
+		p->n_takers--;
+	forget_if_unused(u);
+}
+
+void pool_users_done(struct pool *p)
+{
+	if (!LIST_EMPTY(&p->users))
+		log_bug("pool '%s' ends with something of a user's", p->name);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void subtract(struct pool *p, const struct account *account, uint64_t bytes)
+{
+	struct pool_user *u = find(p, account);
+
+	if (!u || u->bytes < bytes) {
+		log_bug("uid %u returns more of pool '%s' than it has",
+			(unsigned)account_uid(account), p->name);
+		return;
+	}
+	u->bytes -= bytes;
+	forget_if_unused(u);
+}
+
+int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes)
+{
+	struct pool_user *u = find_or_add(p, account);
+
+	if (!u)
+		return -ENOMEM;
+	if (!charge_take(c, account, LIMIT_BYTES, bytes)) {
+		forget_if_unused(u);
+		return POOL_QUOTA;
+	}
+	u->bytes += bytes;
+	return 0;
+}
+
+void pool_charge_return(struct pool *p, struct charge *c)
+{
+	if (c->account)
+		subtract(p, c->account, c->amount);
+	charge_return(c);
+}
+
+void pool_charge_move(struct pool *p, struct charge *c, struct account *to)
+{
+	struct pool_user *u = find_or_add(p, to);
+
+	if (!u)
+		return;
+	u->bytes += c->amount;
+	subtract(p, c->account, c->amount);
+	charge_move(c, to);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const struct pool *p, const struct account *account)
+{
+	const struct pool_user *u = find(p, account);
+
+	return u ? u->bytes : 0;
+}
+
+bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes)
+{
+	uint64_t taken = p->used + p->gated.bytes + bytes;
+
+	/* what there is no room for is refused for that */
+	return p->n_takers < 2 || taken > p->limit || taken <= p->limit - p->limit / RESERVE_PART ||
+	       bytes_of(p, account) + bytes <= p->limit / p->n_takers;
+}
+
+void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
+		       char *detail, size_t size)
+{
+	char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX], has[SIZE_TEXT_MAX], share[SIZE_TEXT_MAX],
+	    rest[SIZE_TEXT_MAX];
+
+	snprintf(detail, size,
+		 "pool '%s' has no more room for uid %u, which has %s and wants %s: its share is "
+		 "%s, as %" PRIu32
+		 " users ask for memory of it, and the last %s of its %s are for "
+		 "those who have no more than that",
+		 p->name, (unsigned)account_uid(account), size_round(bytes_of(p, account), has),
+		 size_exact(bytes, wanted), size_round(p->limit / p->n_takers, share), p->n_takers,
+		 size_round(p->limit / RESERVE_PART, rest), size_round(p->limit, limit));
+}

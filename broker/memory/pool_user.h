@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_POOL_USER_H
+#define BROKER_MEMORY_POOL_USER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+
+struct pool;
+
+/*
+ * What each user has of a pool, and so what it may have: where several users want memory of a pool,
+ * the last eighth of its limit is for those that have no more of it than their share, one of as
+ * many parts as there are such users. So nobody takes the last of everything, however fast it is; a
+ * user that nobody else wants anything beside has all of it.
+ */
+struct pool_user {
+	LIST_ENTRY(pool_user) link;
+	struct account *account; /* a reference */
+	uint64_t bytes;          /* charged to it: of buffers, and of what work still runs on */
+	uint32_t clients;        /* that have asked for some, and have the pool open */
+};
+
+/* A client of the user has asked for memory: 0 or -ENOMEM. And it closes the pool. */
+int pool_user_comes(struct pool *p, struct account *account);
+void pool_user_goes(struct pool *p, struct account *account);
+void pool_users_done(struct pool *p); /* nobody has anything of it */
+
+/* As the functions of charges, of the pool's blocks. */
+/* 0, -ENOMEM, or POOL_QUOTA, when nothing is charged. */
+int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes);
+void pool_charge_return(struct pool *p, struct charge *c);
+/* Without memory it stays where it is. */
+void pool_charge_move(struct pool *p, struct charge *c, struct account *to);
+
+/* Whether so much more leaves others what is theirs. */
+bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes);
+void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
+		       char *detail, size_t size);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_RECLAIM_H
+#define BROKER_MEMORY_RECLAIM_H
+
+struct broker;
+struct buffer;
+struct client;
+
+/* Somebody has given up what he had of the buffer: answers a RECLAIM if it is due. */
+void reclaim_look(struct broker *b, struct buffer *buffer);
+/* The client has given up its lease: what it waits for will not come. */
+void reclaim_give_up(struct buffer *buffer, const struct client *client);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory between its last user and the next. While work still runs on it a released block waits
+ * here, and whoever allocated it goes on paying for it; when the work is done it goes back to the
+ * suballocator, so that all the suballocator has is clean, and what is clean stays so: merged with
+ * a gated neighbour it would be out of use for as long as that.
+ *
+ * Pools of policy *gate* hand such memory out nevertheless, together with its fences (gated.c): to
+ * the user whose work that is, who has nothing clean or has reached its limit. Behind the work of
+ * others it is handed out by no policy: a fence that is never reached would stop whoever got it. So
+ * where there is nothing else an allocation waits, and then fails and says for whom.
+ *
+ * Who keeps memory back pays for it: when there is no work of who has allocated it, whose there is.
+ * So users who leave work behind that never ends use up what they may have themselves.
+ *
+ * Memory with more fences than a grant can name is handed out by no policy.
+ *
+ * Fences are reached without anybody telling: blocks are looked at when memory is wanted, and every
+ * now and then while there are any.
+ */
+
+#include <stdio.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/config/size.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/reuse.h"
+#include "wire/wire.h"
+
+/* How long an allocation waits for work that others left running. */
+#define USERS_WAIT_MS 1000
+
+/* Looking at a block costs more the more work runs on it. */
+#define FENCES_A_LOOK 16
+
+/* A gate that was lost for want of memory cannot be reached; without any client, nobody is behind
+ * it either. */
+static struct fence_set *look(struct broker *b, struct fence_set *gate)
+{
+	gate = fence_set_prune(gate);
+	if (!gate || b->n_clients > 0 || !fence_set_is_lost(gate))
+		return gate;
+	fence_set_drop(gate);
+	return NULL;
+}
+
+/* Whoever allocated it has paid for it until now. */
+static void give_back(struct pool *p, struct block *block)
+{
+	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
+
+	pool_charge_return(p, &charge);
+	suballocator_free(&p->suballocator, block, NULL);
+}
+
+/* Who keeps memory back pays for it: once there is no work of who has allocated it any more, those
+ * whose work there still is. */
+static void charge_holder(struct pool *p, struct charge *charge, const struct fence_set *gate)
+{
+	struct timelines *holder;
+	bool own;
+
+	if (!charge->account || !gate)
+		return;
+	holder = gated_holder(gate, charge->account, &own);
+	if (holder && !own)
+		pool_charge_move(p, charge, holder->account);
+}
+
+static void charge_holder_of(struct block *block, const struct fence_set *gate)
+{
+	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
+
+	charge_holder(block_pool(block), &charge, gate);
+	block->payer = charge.account;
+}
+
+void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		   struct charge *charge)
+{
+	/* what ran already when it was allocated is not its allocator's to pay for */
+	struct fence_set *earlier = look(b, block_take_gate(block));
+
+	gate = look(b, gate);
+	if (charge && !gate)
+		pool_charge_return(p, charge);
+	else if (charge)
+		charge_holder(p, charge, gate);
+	block->payer = charge ? charge->account : NULL;
+	gate = fence_set_merge(earlier, gate);
+	if (gate) {
+		gated_append(&p->gated, block, gate);
+		broker_look_again(b);
+	} else {
+		give_back(p, block);
+	}
+	/* without a charge it was never anybody's */
+	if (charge && (!gate || p->reuse == SHARE_REUSE_GATE))
+		pool_wake(p);
+}
+
+bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
+{
+	struct gated_blocks *q = &p->gated;
+	bool any = false;
+
+	for (uint32_t left = q->n, cost; left > 0 && limit > 0; left--) {
+		struct block *block = q->first;
+		struct fence_set *gate = block_take_gate(block);
+
+		gated_take_out(q, NULL, block);
+		cost = 1 + (uint32_t)(fence_set_size(gate) / FENCES_A_LOOK);
+		limit -= cost < limit ? cost : limit;
+		gate = look(b, gate);
+		if (gate) {
+			charge_holder_of(block, gate);
+			gated_append(q, block, gate); /* behind those that wait to be looked at */
+			continue;
+		}
+		give_back(p, block);
+		any = true;
+	}
+	return any;
+}
+
+int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
+	       char *detail, size_t detail_size)
+{
+	const struct timelines *holder = gated_first_holder(&p->gated, account);
+	char who[48] = "its last users'";
+	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
+	    used[SIZE_TEXT_MAX];
+
+	if (p->gated.n == 0 || size + p->used > p->limit ||
+	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated)))
+		return SHARE_ENOMEM;
+	if (waited_ms < USERS_WAIT_MS)
+		return pool_wait(p, USERS_WAIT_MS - waited_ms);
+	if (holder)
+		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder->account));
+	snprintf(detail, detail_size,
+		 "pool '%s' has no room for %s: %s work still runs on %s, which the "
+		 "pool hands out only when that is done (limit %s, in use %s)",
+		 p->name, size_exact(size, wanted), who, size_round(p->gated.bytes, gated),
+		 size_round(p->limit, limit), size_round(p->used, used));
+	return SHARE_EAGAIN;
+}

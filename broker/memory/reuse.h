@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_REUSE_H
+#define BROKER_MEMORY_REUSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "broker/client/account.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/gated.h"
+#include "broker/memory/suballocator.h"
+
+struct broker;
+struct pool;
+
+/* A block of which nobody is left: back to the suballocator, or kept until that work is done. @gate
+ * is what was added to the gate it came with; it is consumed, and @charge, which may be NULL:
+ * returned, or kept with the block. */
+void reuse_release(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
+		   struct charge *charge);
+
+/* Looks at up to @limit gated blocks; true when one has become free. */
+bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
+
+/* There is no room for @size bytes and can be no more. SHARE_ENOMEM when gated blocks are of no use
+ * for it either; POOL_LATER to wait for them; SHARE_EAGAIN with a sentence once it has waited. */
+int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
+	       char *detail, size_t detail_size);
+
+/*
+ * What a block's tag says: which user may have written what is in the memory, nobody (it is zero),
+ * or several.
+ */
+static inline uint64_t reuse_tag(uid_t uid)
+{
+	return (uint64_t)uid + 1;
+}
+
+/* This user may write to it from now on. */
+static inline void reuse_mark_writer(struct block *block, uid_t uid)
+{
+	block->tag = suballocator_join_tags(block->tag, reuse_tag(uid));
+}
+
+static inline bool reuse_is_of_others(const struct block *block, uid_t uid)
+{
+	return block->tag && block->tag != reuse_tag(uid);
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Scrubbing. Host memory is zeroed here, by giving its pages back to the system. That of a device
+ * is zeroed by the device's agent, which takes its time; the request waits for it. An agent that
+ * fails, or dies of it, may have left the device writing zeros: until that process has ended the
+ * block is nobody's.
+ *
+ * Knows where the memory is; whether it has to be zeroed is what reuse.h says.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/device/agent.h"
+#include "broker/device/child.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/scrub.h"
+#include "broker/memory/segment.h"
+
+struct scrub {
+	LIST_ENTRY(scrub) link;
+	LIST_ENTRY(scrub) of_client;
+	struct broker *broker;
+	struct client *client; /* NULL: it is gone, or has its answer */
+	struct buffer *buffer; /* a reference */
+	struct charge charge;
+	uint32_t serial;
+	pid_t writer; /* an agent that failed at it; 0: it is still at work */
+};
+
+bool scrub_is_needed(const struct request *r, const struct buffer *buffer)
+{
+	return buffer_pool(buffer)->reuse == SHARE_REUSE_SCRUB &&
+	       reuse_is_of_others(buffer->block, r->client->peer.uid);
+}
+
+static int scrub_here(struct buffer *buffer, char *detail, size_t detail_size)
+{
+	struct segment *s = buffer_segment(buffer);
+	int r;
+
+	r = memory_host_zero(&s->memory, block_offset(buffer->block), block_size(buffer->block));
+	if (r < 0) {
+		snprintf(detail, detail_size,
+			 "pool '%s': what another user left cannot be zeroed: %s", s->pool->name,
+			 strerror(-r));
+		return SHARE_ESYSTEM;
+	}
+	buffer->block->tag = 0;
+	return 0;
+}
+
+void scrub_abandon(struct scrub *s)
+{
+	LIST_REMOVE(s, of_client);
+	charge_return(&s->charge);
+	s->client = NULL;
+}
+
+static void scrub_free(struct scrub *s)
+{
+	if (s->client)
+		scrub_abandon(s);
+	LIST_REMOVE(s, link);
+	buffer_unref(s->broker, s->buffer);
+	free(s);
+}
+
+static void fail(struct scrub *s, int error, const char *text)
+{
+	const struct pool *p = buffer_pool(s->buffer);
+	char detail[1024];
+
+	snprintf(detail, sizeof(detail), "pool '%s': what another user left cannot be zeroed: %s",
+		 p->name, text);
+	if (s->client) {
+		request_reply_error(s->client, s->serial, error, detail);
+		scrub_abandon(s);
+	}
+	s->writer = agent_pid_before(p->device->agent);
+	if (s->writer == 0 || child_has_ended(s->writer))
+		scrub_free(s);
+	else
+		broker_look_again(s->broker);
+}
+
+static void on_zero(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+		    const char *text)
+{
+	struct scrub *s = data;
+
+	(void)fds;
+	if (!m) {
+		fail(s, error, text);
+		return;
+	}
+	s->buffer->block->tag = 0;
+	if (s->client)
+		request_give_allocated(s->client, s->serial, s->buffer);
+	scrub_free(s);
+}
+
+static int ask(struct scrub *s, const struct segment *segment)
+{
+	const struct block *block = s->buffer->block;
+	struct agent *agent = segment->pool->device->agent;
+	bool is_its_own = segment->handle && segment->incarnation == agent_incarnation(agent);
+	struct wire_message m = {.type = WIRE_AGENT_SCRUB};
+
+	m.agent_scrub = (struct wire_agent_scrub){
+	    .handle = is_its_own ? segment->handle : 0,
+	    .offset = block_offset(block),
+	    .size = block_size(block),
+	    .kind = segment->pool->choice.kind->id,
+	    .recipe = {&segment->memory.recipe, sizeof(segment->memory.recipe)},
+	};
+	return agent_ask_with(agent, &m, segment->memory.fd, on_zero, s);
+}
+
+static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail,
+			  size_t detail_size)
+{
+	struct scrub *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		goto no_memory;
+	if (!charge_take(&s->charge, r->client->account, LIMIT_UNSENT,
+			 sizeof(*s) + sizeof(struct wire_message))) {
+		free(s);
+		account_refuse(r->client->account, LIMIT_UNSENT, ", requests that wait among them",
+			       detail, detail_size);
+		return SHARE_EQUOTA;
+	}
+	s->broker = r->broker;
+	s->client = r->client;
+	s->serial = r->m->serial;
+	s->buffer = buffer;
+	if (ask(s, buffer_segment(buffer)) < 0) {
+		charge_return(&s->charge);
+		free(s);
+		goto no_memory;
+	}
+	LIST_INSERT_HEAD(&r->broker->scrubs, s, link);
+	LIST_INSERT_HEAD(&r->client->scrubs, s, of_client);
+	return SCRUB_LATER;
+
+no_memory:
+	snprintf(detail, detail_size, "the broker is out of memory");
+	return SHARE_ESYSTEM;
+}
+
+int scrub_start(struct request *r, struct buffer *buffer, char *detail, size_t detail_size)
+{
+	if (buffer_pool(buffer)->device)
+		return scrub_by_agent(r, buffer, detail, detail_size);
+	return scrub_here(buffer, detail, detail_size);
+}
+
+void scrubs_look_again(struct broker *b)
+{
+	struct scrub *s, *next;
+
+	for (s = LIST_FIRST(&b->scrubs); s; s = next) {
+		next = LIST_NEXT(s, link);
+		if (s->writer == 0)
+			continue;
+		if (child_has_ended(s->writer))
+			scrub_free(s);
+		else
+			broker_look_again(b);
+	}
+}
+
+void scrubs_end(struct broker *b)
+{
+	while (!LIST_EMPTY(&b->scrubs))
+		scrub_free(LIST_FIRST(&b->scrubs));
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_SCRUB_H
+#define BROKER_MEMORY_SCRUB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct broker;
+struct buffer;
+struct request;
+
+/*
+ * Zeroing what one user left before another gets it. The buffer is made by then, and belongs to the
+ * request: nobody else can be given its memory until it is known that nothing writes to it any
+ * more, whatever becomes of who asked.
+ */
+struct scrub;
+
+/* Whether @r's client must not see what is in it. */
+bool scrub_is_needed(const struct request *r, const struct buffer *buffer);
+
+/* 0: it is zero now. SCRUB_LATER: it has taken over the caller's reference and the answer. Else a
+ * SHARE_E... number with a sentence; the tag is as it was. */
+#define SCRUB_LATER 1
+int scrub_start(struct request *r, struct buffer *buffer, char *detail, size_t detail_size);
+
+/* The client is gone: the block goes back when it is zero. */
+void scrub_abandon(struct scrub *s);
+
+/* Gives back what agents that failed may have been writing to, once they have ended. */
+void scrubs_look_again(struct broker *b);
+
+/* At the end of the broker, when there are no agents any more: gives back everything. */
+void scrubs_end(struct broker *b);
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Segments: handed to clients, and returned when empty. The order matters at the end: no new
+ * buffers, host memory back to the system, clients asked to unmap, and only when the last has said
+ * so (or died) the segment goes. A client that never answers keeps a mapping of nothing, or, of a
+ * device's memory, what nobody can take from it.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/device/agent.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+
+static const char *const state_names[] = {
+    [SEGMENT_ACTIVE] = "active",
+    [SEGMENT_RETIRING] = "retiring",
+};
+
+const char *segment_state_name(enum segment_state state)
+{
+	return state_names[state];
+}
+
+uint64_t segment_id(const struct segment *s)
+{
+	return (uint64_t)s->generation << 32 | s->index;
+}
+
+struct segment *segment_find(struct broker *b, uint64_t id)
+{
+	struct segment *s = slab_at(&b->segments, (uint32_t)id);
+
+	/* of a free slot only what is kept may be looked at */
+	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
+}
+
+/* Host memory has a second one, for readers. */
+static uint32_t descriptors_of(const struct pool *pool)
+{
+	return pool->device ? 1 : 2;
+}
+
+static int take_nobodys(struct pool *pool, struct segment_cost *out, char *detail,
+			size_t detail_size)
+{
+	struct broker *b = pool->broker;
+
+	if (b->n_nobodys_segments >= b->max_nobodys_segments) {
+		if (detail)
+			snprintf(detail, detail_size,
+				 "pool '%s' needs another segment, but the configuration's pools "
+				 "have all "
+				 "%zu that the broker has descriptors for: use larger segments, or "
+				 "raise "
+				 "its RLIMIT_NOFILE",
+				 pool->name, b->max_nobodys_segments);
+		return SHARE_EQUOTA;
+	}
+	b->n_nobodys_segments++;
+	out->n_nobodys = descriptors_of(pool);
+	accounts_take_descriptors(b->accounts, out->n_nobodys);
+	return 0;
+}
+
+int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail, size_t detail_size)
+{
+	struct account *account = pool->charge.account;
+	enum limit_kind lacks = LIMIT_SEGMENTS;
+	char also[160];
+
+	*out = (struct segment_cost){.n_nobodys = 0};
+	if (!account)
+		return take_nobodys(pool, out, detail, detail_size);
+	if (charge_take(&out->segment, account, LIMIT_SEGMENTS, 1)) {
+		if (charge_take(&out->descriptors, account, LIMIT_DESCRIPTORS,
+				descriptors_of(pool)))
+			return 0;
+		lacks = LIMIT_DESCRIPTORS;
+		charge_return(&out->segment);
+	}
+	if (!detail)
+		return SHARE_EQUOTA;
+	snprintf(also, sizeof(also),
+		 "; its pool '%.64s' needs another segment: larger ones are fewer", pool->name);
+	account_refuse(account, lacks, also, detail, detail_size);
+	return SHARE_EQUOTA;
+}
+
+static void return_descriptors(struct broker *b, struct segment_cost *cost)
+{
+	charge_return(&cost->descriptors);
+	if (cost->n_nobodys == 0)
+		return;
+	accounts_give_descriptors(b->accounts, cost->n_nobodys);
+	b->n_nobodys_segments--;
+	cost->n_nobodys = 0;
+}
+
+void segment_cost_return(struct broker *b, struct segment_cost *cost)
+{
+	return_descriptors(b, cost);
+	charge_return(&cost->segment);
+}
+
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment_cost *cost, struct segment **out)
+{
+	struct segment *s;
+	uint32_t index;
+
+	s = slab_alloc_indexed(&b->segments, &index);
+	if (!s)
+		return -ENOMEM;
+	s->memory = *memory;
+	s->generation++;
+	s->in_use = 1;
+	s->index = index;
+	s->pool = pool;
+	s->state = SEGMENT_ACTIVE;
+	s->cost = *cost;
+	*cost = (struct segment_cost){.n_nobodys = 0};
+	*out = s;
+	return 0;
+}
+
+static void ignore_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
+			  const char *text)
+{
+	(void)data, (void)m, (void)fds;
+	if (error && error != SHARE_ECANCELED)
+		log_warning("a segment could not be destroyed: %s", text);
+}
+
+static void close_descriptors(struct segment *s)
+{
+	s->memory.fd = fd_close(s->memory.fd);
+	s->memory.fd_readonly = fd_close(s->memory.fd_readonly);
+}
+
+/* What an agent that has died had made is gone with it, as far as it was the agent's. */
+static void tell_agent(struct segment *s)
+{
+	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_DESTROY};
+	struct agent *agent = s->pool->device ? s->pool->device->agent : NULL;
+
+	if (!agent || !s->handle || s->incarnation != agent_incarnation(agent))
+		return;
+	m.agent_segment_destroy.handle = s->handle;
+	agent_ask(agent, &m, ignore_answer, NULL);
+}
+
+void segment_free(struct broker *b, struct segment *s)
+{
+	if (s->pool->device)
+		close_descriptors(s);
+	else
+		memory_host_exporter.destroy(&s->memory);
+	tell_agent(s);
+	segment_cost_return(b, &s->cost);
+	s->in_use = 0;
+	/* a slot whose generations are used up is never used again */
+	if (s->generation < UINT32_MAX)
+		slab_free_index(&b->segments, s->index);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/*
+ * Addresses that mean the same everywhere are taken from a range where neither the kernel nor the
+ * driver nor a sanitizer puts anything by itself: 32 to 48 TiB.
+ */
+#define ADDRESSES_FIRST (UINT64_C(32) << 40)
+#define ADDRESSES_END   (UINT64_C(48) << 40)
+
+/* Addresses are plenty. */
+static uint64_t place(uint64_t size)
+{
+	return (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE;
+}
+
+/* The end of a segment that is in the way, or 0. */
+static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
+{
+	const struct segment *s;
+
+	for (uint32_t i = 0; i < slab_end(&b->segments); i++) {
+		const struct memory_recipe *r;
+
+		s = slab_at(&b->segments, i);
+		if (!s || !s->in_use)
+			continue;
+		r = &s->memory.recipe;
+		if (r->address && r->address < start + size && start < r->address + place(r->size))
+			return r->address + place(r->size);
+	}
+	return 0;
+}
+
+uint64_t segment_find_address(struct broker *b, uint64_t size)
+{
+	uint64_t at = b->next_address ? b->next_address : ADDRESSES_FIRST, end;
+	bool wrapped = false;
+
+	if (size > ADDRESSES_END - ADDRESSES_FIRST)
+		return 0;
+	size = place(size);
+	for (;;) {
+		if (size > ADDRESSES_END - at) {
+			if (wrapped)
+				return 0;
+			wrapped = true;
+			at = ADDRESSES_FIRST;
+		}
+		end = in_the_way(b, at, size);
+		if (!end)
+			break;
+		at = end;
+	}
+	b->next_address = at + size;
+	return at;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void set_state(struct segment *s, enum segment_state state)
+{
+	log_debug("segment %llx of pool '%s': %s -> %s", (unsigned long long)segment_id(s),
+		  s->pool->name, state_names[s->state], state_names[state]);
+	s->state = state;
+}
+
+int segment_descriptor(const struct segment *s, bool writable)
+{
+	return writable || s->memory.fd_readonly < 0 ? s->memory.fd : s->memory.fd_readonly;
+}
+
+int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed)
+{
+	uint8_t *has = client_possession(client, s->index);
+
+	if (!has)
+		return -ENOMEM;
+	if (*has & (writable ? SEGMENT_WRITABLE : SEGMENT_READABLE))
+		*borrowed = -1;
+	else
+		*borrowed = segment_descriptor(s, writable);
+	return 0;
+}
+
+void segment_sent(struct segment *s, struct client *client, bool writable)
+{
+	uint8_t *has = client_possession(client, s->index);
+
+	if (!(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
+		s->importers++;
+	*has |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
+}
+
+static void destroy_if_unused(struct broker *b, struct segment *s)
+{
+	if (s->state != SEGMENT_RETIRING || s->importers > 0 || s->asked > 0)
+		return;
+	pool_remove_segment(s->pool, s);
+	segment_free(b, s);
+}
+
+void segment_retire(struct broker *b, struct segment *s)
+{
+	int r = 0;
+
+	set_state(s, SEGMENT_RETIRING);
+	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
+	 * Of a device's memory, what they map is theirs until they let go; and when the broker
+	 * ends, all that they map is */
+	if (s->pool->device || b->has_ended)
+		close_descriptors(s);
+	else
+		r = memory_host_discard(&s->memory);
+	return_descriptors(b, &s->cost);
+	if (r < 0)
+		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
+			    s->pool->name, strerror(-r));
+	for (uint32_t i = 0; s->importers > 0 && i < b->n_client_slots; i++) {
+		struct client *c = b->clients[i];
+		uint8_t *has = c && s->index < c->n_segments ? &c->segments[s->index] : NULL;
+
+		if (!has || !(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
+			continue;
+		/* from now on it does not have it: a later segment in this slot is another one */
+		*has = SEGMENT_ASKED;
+		s->importers--;
+		s->asked++;
+		c->n_asked++;
+		client_ask_to_unmap(c, segment_id(s));
+	}
+	if (s->asked > 0 && s->pool->device)
+		channels_segment_retired(b, s);
+	destroy_if_unused(b, s);
+}
+
+bool segment_retired(struct broker *b, struct segment *s, struct client *client)
+{
+	uint8_t *has = client_possession(client, s->index);
+	struct pool *pool = s->pool;
+
+	if (!has || !(*has & SEGMENT_ASKED))
+		return false;
+	*has &= (uint8_t)~SEGMENT_ASKED;
+	s->asked--;
+	client->n_asked--;
+	client->n_overdue = 0;
+	destroy_if_unused(b, s);
+	pool_end_if_unused(b, pool);
+	return true;
+}
+
+void segment_forget_client(struct broker *b, struct segment *s, struct client *client)
+{
+	uint8_t *has = client_possession(client, s->index);
+	struct pool *pool = s->pool;
+
+	if (!has || !*has)
+		return;
+	if (*has & (SEGMENT_READABLE | SEGMENT_WRITABLE))
+		s->importers--;
+	if (*has & SEGMENT_ASKED)
+		s->asked--;
+	*has = 0;
+	destroy_if_unused(b, s);
+	pool_end_if_unused(b, pool);
+}

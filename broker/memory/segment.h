@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_SEGMENT_H
+#define BROKER_MEMORY_SEGMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+#include "broker/memory/suballocator.h"
+#include "memory/export.h"
+
+/*
+ * A piece of memory from its kind. It belongs to a pool from creation to destruction, and is
+ * mapped by the clients that were sent its descriptor.
+ *
+ *   ACTIVE    buffers are carved out of it
+ *   RETIRING  empty, its clients were asked to unmap it. Host memory went back to the system
+ *             already, that of devices goes when the last has unmapped it
+ */
+enum segment_state { SEGMENT_ACTIVE, SEGMENT_RETIRING };
+
+struct broker;
+struct client;
+struct pool;
+
+#define SEGMENT_KEEP 8 /* bytes */
+
+/* What a segment costs whoever has made its pool: taken before there is one. */
+struct segment_cost {
+	struct charge segment, descriptors;
+	uint32_t n_nobodys; /* descriptors, of a pool of the configuration */
+};
+
+struct segment {
+	/* these two survive in the slab */
+	uint32_t generation;
+	uint32_t in_use;
+
+	uint32_t index;
+	struct pool *pool;
+	LIST_ENTRY(segment) link; /* in the pool */
+	struct region region;
+	struct memory_segment memory;
+	uint64_t handle;      /* what the agent that made it calls it, 0: it keeps nothing */
+	uint32_t incarnation; /* which agent that was */
+	uint32_t importers;   /* clients that have its descriptor */
+	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
+	enum segment_state state;
+	struct segment_cost cost;
+};
+
+static inline struct segment *segment_of(const struct block *block)
+{
+	return (struct segment *)(void *)((char *)block->region - offsetof(struct segment, region));
+}
+
+static inline struct pool *block_pool(const struct block *block)
+{
+	return segment_of(block)->pool;
+}
+
+/* What a client has of a segment, a byte for each, by segment index. */
+enum segment_possession {
+	SEGMENT_READABLE = 1 << 0,
+	SEGMENT_WRITABLE = 1 << 1,
+	SEGMENT_ASKED = 1 << 2,
+};
+
+/* 0, or SHARE_EQUOTA with a sentence (@detail NULL: without, and not in the log either): a limit is
+ * reached, or the descriptors for what is nobody's are used up. */
+int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail,
+		      size_t detail_size);
+void segment_cost_return(struct broker *b, struct segment_cost *cost);
+
+/* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment_cost *cost, struct segment **out);
+
+void segment_free(struct broker *b, struct segment *s);
+
+/* Where a segment can lie in every process: 0 when there is no room left. */
+uint64_t segment_find_address(struct broker *b, uint64_t size);
+
+uint64_t segment_id(const struct segment *s);
+/* NULL when stale or foreign. */
+struct segment *segment_find(struct broker *b, uint64_t id);
+const char *segment_state_name(enum segment_state state);
+
+/* For that mode. Borrowed. */
+int segment_descriptor(const struct segment *s, bool writable);
+/* The descriptor to send along so that @client can reach @s in @mode; -1 when it has it. Borrowed.
+ * Call segment_sent() once the message is on its way. 0 or -ENOMEM. */
+int segment_offer(struct segment *s, struct client *client, bool writable, int *borrowed);
+void segment_sent(struct segment *s, struct client *client, bool writable);
+
+/* An empty segment leaves its pool: ACTIVE to RETIRING, and away when nobody maps it. */
+void segment_retire(struct broker *b, struct segment *s);
+/* The client says that it has unmapped it. False when it was not asked to. */
+bool segment_retired(struct broker *b, struct segment *s, struct client *client);
+/* The client is gone. */
+void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Names, and look-ups that wait for one. A name holds a reference on its buffer; replacing it is
+ * one assignment in one thread, so nobody can see half of it. Look-ups are answered in the order
+ * in which they came.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/client/wait.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/grant.h"
+#include "broker/memory/pool.h"
+#include "broker/names/name.h"
+#include "broker/names/watch.h"
+
+static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+	int r = memcmp(a, b, a_size < b_size ? a_size : b_size);
+
+	return r ? r : (a_size > b_size) - (a_size < b_size);
+}
+
+static int compare(const struct name *a, const struct name *b)
+{
+	return compare_text(a->text, a->size, b->text, b->size);
+}
+
+RB_GENERATE_INTERNAL(name_tree, name, tree, compare, static __attribute__((unused)))
+
+/* The first name that is not before @text. */
+static struct name *lower_bound(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = RB_ROOT(&b->names), *best = NULL;
+
+	while (n) {
+		if (compare_text(n->text, n->size, text, size) >= 0) {
+			best = n;
+			n = RB_LEFT(n, tree);
+		} else {
+			n = RB_RIGHT(n, tree);
+		}
+	}
+	return best;
+}
+
+static struct name *find(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = lower_bound(b, text, size);
+
+	return n && n->size == size && memcmp(n->text, text, size) == 0 ? n : NULL;
+}
+
+struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive)
+{
+	struct name *n = lower_bound(b, after, size);
+
+	if (n && !inclusive && n->size == size && memcmp(n->text, after, size) == 0)
+		n = RB_NEXT(name_tree, &b->names, n);
+	while (n && !n->buffer)
+		n = RB_NEXT(name_tree, &b->names, n);
+	return n;
+}
+
+static struct name *find_or_add(struct broker *b, const void *text, size_t size)
+{
+	struct name *n = find(b, text, size);
+
+	if (n)
+		return n;
+	n = calloc(1, sizeof(*n) + size + 1);
+	if (!n)
+		return NULL;
+	memcpy(n->text, text, size);
+	n->size = size;
+	TAILQ_INIT(&n->waits);
+	RB_INSERT(name_tree, &b->names, n);
+	return n;
+}
+
+static void free_if_unused(struct broker *b, struct name *n)
+{
+	if (n->buffer || !TAILQ_EMPTY(&n->waits))
+		return;
+	RB_REMOVE(name_tree, &b->names, n);
+	free(n);
+}
+
+bool name_may(const struct name *n, const struct client *client, enum access_right right)
+{
+	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+
+	return client_may(client, right,
+			  &(struct access_object){.kind = OBJECT_NAME,
+						  .name = n->text,
+						  .size = n->size,
+						  .is_owned = true,
+						  .owner = n->uid,
+						  .pool = &pool});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int out_of_memory(char *detail, size_t size)
+{
+	snprintf(detail, size, "the broker is out of memory");
+	return SHARE_ESYSTEM;
+}
+
+static int answer(struct name *n, struct client *client, uint32_t serial, uint32_t mode,
+		  char *detail, size_t detail_size)
+{
+	struct grant g = {
+	    .buffer = n->buffer,
+	    .mode = mode,
+	    .version = n->version,
+	    .hand_over = &n->fence,
+	    .tensor = n->tensor,
+	};
+	const struct pool *p = buffer_pool(n->buffer);
+
+	if (!name_may(n, client, access_right_of(mode)))
+		return pool_refuse(p, client, access_right_of(mode), detail, detail_size);
+	if ((mode & n->mode) != mode) {
+		snprintf(detail, detail_size, "'%s' is published read-only", n->text);
+		return SHARE_EACCES;
+	}
+	return grant_send(client->broker, client, serial, &g, detail, detail_size);
+}
+
+/* Those who may not find it wait on: for them it is not there. */
+static void answer_waits(struct name *n)
+{
+	char detail[1024];
+	struct wait *w, *next;
+
+	for (w = TAILQ_FIRST(&n->waits); w; w = next) {
+		struct client *client = w->client;
+		uint32_t serial = w->serial;
+		int r;
+
+		next = TAILQ_NEXT(w, of_name);
+		if (!name_may(n, client, RIGHT_READ))
+			continue;
+		r = answer(n, client, serial, w->mode, detail, sizeof(detail));
+		wait_free(w);
+		if (r != 0)
+			request_reply_error(client, serial, r, detail);
+	}
+}
+
+void names_access_changed(struct broker *b)
+{
+	struct name *n;
+
+	RB_FOREACH(n, name_tree, &b->names)
+	if (n->buffer)
+		answer_waits(n);
+}
+
+/* The buffer and everything that came with it; the node stays. */
+static void clear(struct broker *b, struct name *n)
+{
+	struct buffer *buffer = n->buffer;
+
+	if (!buffer)
+		return;
+	n->buffer = NULL;
+	if (n->publisher) {
+		LIST_REMOVE(n, of_publisher);
+		n->publisher->holds.names--;
+	}
+	n->publisher = NULL;
+	fence_done(&n->fence);
+	metadata_free(n->tensor);
+	n->tensor = NULL;
+	b->n_names--;
+	buffer_let_go(b, buffer, &n->keep);
+	charge_return(&n->charge);
+}
+
+/* Over what is there. */
+static bool may_publish(const struct name *n, const struct publication *p)
+{
+	const struct access_object pool = pool_object(buffer_pool(p->buffer));
+
+	return client_may(p->client, RIGHT_PUBLISH,
+			  &(struct access_object){.kind = OBJECT_NAME,
+						  .name = n->text,
+						  .size = n->size,
+						  .is_owned = true,
+						  .owner = n->uid,
+						  .pool = &pool});
+}
+
+static int may_replace(const struct name *n, const struct publication *p, char *detail,
+		       size_t detail_size)
+{
+	bool seen = n->buffer && name_may(n, p->client, RIGHT_READ);
+	uint64_t version = seen ? n->version : 0;
+
+	if (p->expected && version != p->expected) {
+		snprintf(detail, detail_size, "'%s' is at version %" PRIu64 ", not %" PRIu64,
+			 n->text, version, p->expected);
+		return SHARE_EBUSY;
+	}
+	if (!n->buffer)
+		return 0;
+	/* who may publish it learns that much */
+	if (!may_publish(n, p)) {
+		if (seen)
+			snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text,
+				 (unsigned)n->uid);
+		else
+			snprintf(detail, detail_size, "'%s' is taken, by another user", n->text);
+		return SHARE_EACCES;
+	}
+	if (p->flags & SHARE_PUBLISH_EXCLUSIVE) {
+		snprintf(detail, detail_size, "'%s' is published already", n->text);
+		return SHARE_EEXIST;
+	}
+	return 0;
+}
+
+/* The charge and the tensor that the name is to have. One for another must work at the limit, too.
+ */
+static int pay_for(struct name *n, const struct publication *p, struct charge *charge,
+		   struct metadata **tensor, char *detail, size_t detail_size)
+{
+	struct account *account = p->client->account;
+	enum limit_kind limit = LIMIT_NAMES;
+	bool same = n->buffer && n->charge.account == account;
+	int r = METADATA_QUOTA;
+
+	if (same || charge_take(charge, account, LIMIT_NAMES, 1)) {
+		limit = LIMIT_METADATA;
+		r = metadata_new(account, p->tensor.data, p->tensor.size, n->tensor, tensor);
+	}
+	if (r == 0 && same) {
+		*charge = n->charge;
+		n->charge = (struct charge){0};
+	}
+	if (r == 0)
+		return 0;
+	charge_return(charge);
+	if (r < 0)
+		return out_of_memory(detail, detail_size);
+	account_refuse(account, limit, "", detail, detail_size);
+	return SHARE_EQUOTA;
+}
+
+int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
+		 size_t detail_size)
+{
+	struct name *n = find_or_add(b, p->name, p->size);
+	struct metadata *tensor = NULL;
+	struct charge charge = {0};
+	uint32_t change;
+	int r;
+
+	if (!n)
+		return out_of_memory(detail, detail_size);
+	r = may_replace(n, p, detail, detail_size);
+	if (r == 0)
+		r = pay_for(n, p, &charge, &tensor, detail, detail_size);
+	if (r != 0) {
+		free_if_unused(b, n);
+		return r;
+	}
+	change = n->buffer ? SHARE_REPLACED : SHARE_PUBLISHED;
+	buffer_ref(p->buffer); /* before the old one goes: it may be the same */
+	clear(b, n);
+	n->buffer = p->buffer;
+	n->version = *version = ++b->last_version;
+	n->mode = p->mode;
+	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
+	n->uid = p->client->peer.uid;
+	n->charge = charge;
+	buffer_keep(p->buffer, &n->keep, charge.account);
+	buffer_unref(b, p->buffer);
+	n->tensor = tensor;
+	n->fence = *p->fence;
+	*p->fence = (struct fence){0};
+	b->n_names++;
+	if (!n->persistent) {
+		n->publisher = p->client;
+		LIST_INSERT_HEAD(&p->client->names, n, of_publisher);
+		p->client->holds.names++;
+	}
+	watches_notify(b, n, change);
+	answer_waits(n);
+	return 0;
+}
+
+void name_unpublish(struct broker *b, struct name *n)
+{
+	watches_notify(b, n, SHARE_UNPUBLISHED);
+	clear(b, n);
+	free_if_unused(b, n);
+}
+
+static int absent(const void *text, size_t size, char *detail, size_t detail_size)
+{
+	snprintf(detail, detail_size, "nothing is published as '%.*s', or this user may not use it",
+		 (int)size, (const char *)text);
+	return SHARE_ENOENT;
+}
+
+/* As if it were not there; the log has why. */
+static void hide(const struct name *n, struct client *client)
+{
+	char why[SHARE_NAME_MAX * 2 + 128];
+
+	snprintf(why, sizeof(why), "user %u may not use '%s', which is published in pool '%s'",
+		 (unsigned)client->peer.uid, n->text, buffer_pool(n->buffer)->name);
+	log_refusal(&client->hidden, client->peer.uid, why);
+}
+
+int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
+		      char *detail, size_t detail_size)
+{
+	struct name *n = find(b, text, size);
+
+	if (!n || !n->buffer)
+		return absent(text, size, detail, detail_size);
+	if (!name_may(n, client, RIGHT_MANAGE)) {
+		if (!name_may(n, client, RIGHT_READ)) {
+			hide(n, client);
+			return absent(text, size, detail, detail_size);
+		}
+		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
+		return SHARE_EACCES;
+	}
+	if (n->publisher != client)
+		log_unpublished(&b->unpublished, n->text, client->peer.uid);
+	name_unpublish(b, n);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void name_wait_over(struct wait *w)
+{
+	TAILQ_REMOVE(&w->name->waits, w, of_name);
+	free_if_unused(w->client->broker, w->name);
+}
+
+int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
+		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size)
+{
+	struct name *n = find(b, text, size);
+	struct wait *w;
+	int r;
+
+	if (n && n->buffer && name_may(n, client, RIGHT_READ))
+		return answer(n, client, serial, mode, detail, detail_size);
+	if (n && n->buffer)
+		hide(n, client);
+	if (timeout == 0)
+		return absent(text, size, detail, detail_size);
+	n = find_or_add(b, text, size);
+	if (!n)
+		return out_of_memory(detail, detail_size);
+	r = wait_new(client, serial, timeout, &w, detail, detail_size);
+	if (r != 0) {
+		free_if_unused(b, n);
+		return r;
+	}
+	w->name = n;
+	w->mode = mode;
+	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
+	return 0;
+}

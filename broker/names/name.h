@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_NAMES_NAME_H
+#define BROKER_NAMES_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include <bsd/sys/tree.h>
+
+#include "broker/client/account.h"
+#include "broker/config/right.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/fence.h"
+#include "wire/wire.h"
+
+struct broker;
+struct buffer;
+struct client;
+struct metadata;
+struct wait;
+
+/*
+ * A name, which leads to a buffer, or is waited for, or both while a look-up is being answered. It
+ * goes when it is neither.
+ */
+struct name {
+	RB_ENTRY(name) tree;
+	struct buffer *buffer; /* NULL: not published */
+	uint64_t version;
+	uint32_t mode; /* at most, for those who look it up */
+	bool persistent;
+	uid_t uid;                /* of the publisher */
+	struct client *publisher; /* NULL when persistent */
+	LIST_ENTRY(name) of_publisher;
+	struct fence fence;      /* of the hand-over */
+	struct metadata *tensor; /* for those who look it up; NULL: none */
+	struct charge charge;
+	struct keep keep;
+	TAILQ_HEAD(, wait) waits; /* in the order they came */
+	size_t size;
+	char text[]; /* NUL-terminated too */
+};
+
+struct publication {
+	struct client *client;
+	struct buffer *buffer;
+	const char *name;
+	size_t size;
+	uint32_t flags; /* enum share_publish_flags */
+	uint32_t mode;
+	uint64_t expected;   /* version, 0: any */
+	struct fence *fence; /* consumed on success */
+	struct wire_bytes tensor;
+};
+
+/* All return 0 or a SHARE_E..., with a sentence in @detail, when nothing has changed. */
+int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
+		 size_t detail_size);
+/* Answers now, or later when @timeout is not 0. */
+int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
+		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size);
+int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
+		      char *detail, size_t detail_size);
+
+void name_unpublish(struct broker *b, struct name *n);
+/* Of one that is published. */
+bool name_may(const struct name *n, const struct client *client, enum access_right right);
+/* The first published name after @after (or from it on), in byte order; NULL when there is none. */
+struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
+
+/* The configuration is new: who waits for a name may be somebody who finds it now. */
+void names_access_changed(struct broker *b);
+/* A look-up waits no more. */
+void name_wait_over(struct wait *w);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tokens: secrets that stand for a buffer. Knows nothing of who may import. */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <event2/event.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/memory/buffer.h"
+#include "broker/names/token.h"
+
+#define CONTAINER_OF(pointer, type, member) \
+	((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member)))
+
+/* The bytes are random already. */
+static uint64_t hash_bytes(const unsigned char *bytes)
+{
+	uint64_t hash;
+
+	memcpy(&hash, bytes, sizeof(hash));
+	return hash;
+}
+
+static uint64_t hash(const struct table_link *link)
+{
+	return hash_bytes(CONTAINER_OF(link, struct token, key)->bytes);
+}
+
+/* Takes the same time for every near miss, so that nobody can guess a token byte by byte. */
+static bool match(const struct table_link *link, const void *key)
+{
+	const unsigned char *a = CONTAINER_OF(link, struct token, key)->bytes, *b = key;
+	unsigned char difference = 0;
+
+	for (size_t i = 0; i < TOKEN_SIZE; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+void token_table_init(struct broker *b)
+{
+	table_init(&b->tokens, hash);
+}
+
+struct token *token_find(struct broker *b, const unsigned char *bytes)
+{
+	struct table_link *link = table_find(&b->tokens, hash_bytes(bytes), match, bytes);
+
+	return link ? CONTAINER_OF(link, struct token, key) : NULL;
+}
+
+uint64_t token_id(const struct token *t)
+{
+	return (uint64_t)t->generation << 32 | t->index;
+}
+
+struct token *token_by_id(struct broker *b, uint64_t id)
+{
+	struct token *t = slab_at(&b->token_slab, (uint32_t)id);
+
+	return t && t->live && t->generation == id >> 32 ? t : NULL;
+}
+
+bool token_is_for(const struct token *t, const struct client *client)
+{
+	return client_answers_for(client, t->maker->peer.uid);
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *data)
+{
+	struct token *t = data;
+
+	(void)fd, (void)what;
+	token_free(t->maker->broker, t);
+}
+
+static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
+{
+	struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+
+	if (timeout_ms == 0)
+		return 0;
+	t->ends_ms = broker_now_ms() + timeout_ms;
+	t->timer = event_new(b->base, -1, 0, on_timeout, t);
+	if (!t->timer)
+		return -ENOMEM;
+	if (event_add(t->timer, &limit) < 0) {
+		event_free(t->timer);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* All that may fail. */
+static int fill(struct broker *b, struct token *t, const struct token_terms *terms)
+{
+	struct account *account = t->maker->account;
+	int r;
+
+	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE)
+		return -errno;
+	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1))
+		return TOKEN_QUOTA;
+	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor);
+	if (r == METADATA_QUOTA)
+		return TOKEN_METADATA_QUOTA;
+	return r < 0 ? r : set_timer(b, t, terms->timeout_ms);
+}
+
+int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
+	      struct token **out)
+{
+	uint32_t index;
+	struct token *t = slab_alloc_indexed(&b->token_slab, &index);
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	t->maker = maker;
+	r = fill(b, t, terms);
+	if (r != 0) {
+		metadata_free(t->tensor);
+		charge_return(&t->charge);
+		slab_free(&b->token_slab, t);
+		return r;
+	}
+	t->generation++;
+	t->live = 1;
+	t->index = index;
+	t->buffer = terms->buffer;
+	buffer_keep(t->buffer, &t->keep, t->charge.account);
+	t->mode = terms->mode;
+	t->uses = terms->uses ? terms->uses : 1;
+	t->fence = *terms->fence;
+	*terms->fence = (struct fence){0};
+	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
+	maker->holds.tokens++;
+	table_insert(&b->tokens, &t->key);
+	*out = t;
+	return 0;
+}
+
+void token_free(struct broker *b, struct token *t)
+{
+	table_remove(&b->tokens, &t->key);
+	LIST_REMOVE(t, of_maker);
+	t->maker->holds.tokens--;
+	if (t->timer)
+		event_free(t->timer);
+	fence_done(&t->fence);
+	metadata_free(t->tensor);
+	buffer_let_go(b, t->buffer, &t->keep);
+	charge_return(&t->charge);
+	t->live = 0;
+	slab_free(&b->token_slab, t);
+}
+
+void token_used(struct broker *b, struct token *t)
+{
+	if (t->uses != SHARE_USES_UNLIMITED && --t->uses == 0)
+		token_free(b, t);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_NAMES_TOKEN_H
+#define BROKER_NAMES_TOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/table.h"
+#include "broker/client/account.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/fence.h"
+#include "wire/wire.h"
+
+#define TOKEN_SIZE 32
+
+struct broker;
+struct buffer;
+struct client;
+struct event;
+struct metadata;
+
+/* The right to import one buffer. Ends with its last use, its time, its maker, or on demand. */
+struct token {
+	/* these two survive in the slab: an identifier is never used twice */
+	uint32_t generation;
+	uint32_t live;
+
+	uint32_t index;
+	struct table_link key;
+	unsigned char bytes[TOKEN_SIZE];
+	struct buffer *buffer;
+	struct client *maker;
+	LIST_ENTRY(token) of_maker;
+	struct event *timer;
+	uint64_t ends_ms; /* as broker_now_ms(); 0: no time limit */
+	struct fence fence;
+	struct metadata *tensor; /* for importers; NULL: none */
+	struct charge charge;
+	struct keep keep;
+	uint32_t mode;
+	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
+};
+
+void token_table_init(struct broker *b);
+
+/* What a token is to be. */
+struct token_terms {
+	struct buffer *buffer;
+	uint32_t mode, uses, timeout_ms; /* as in EXPORT */
+	struct fence *fence;             /* consumed on success */
+	struct wire_bytes tensor;
+};
+
+/* 0, -ENOMEM (or another errno), TOKEN_QUOTA or TOKEN_METADATA_QUOTA. */
+enum token_error { TOKEN_QUOTA = 1, TOKEN_METADATA_QUOTA };
+int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
+	      struct token **out);
+struct token *token_find(struct broker *b, const unsigned char *bytes);
+/* For reports, and those who read them: no secret. */
+#define TOKEN_KEEP offsetof(struct token, index)
+uint64_t token_id(const struct token *t);
+struct token *token_by_id(struct broker *b, uint64_t id); /* NULL: there is none (any more) */
+/* Whether it is this client's to end: its user's, or an administrator's. */
+bool token_is_for(const struct token *t, const struct client *client);
+/* It was imported: one use less. */
+void token_used(struct broker *b, struct token *t);
+void token_free(struct broker *b, struct token *t);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Watches on names. A watcher that does not keep up costs nothing: its changes are dropped, and
+ * once it reads again it is told that some were.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/memory/buffer.h"
+#include "broker/names/name.h"
+#include "broker/names/watch.h"
+
+int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
+	      struct watch **out)
+{
+	struct watch *w = calloc(1, sizeof(*w) + size + 1);
+
+	if (!w)
+		return -ENOMEM;
+	if (!charge_take(&w->charge, client->account, LIMIT_WATCHES, 1)) {
+		free(w);
+		return WATCH_QUOTA;
+	}
+	memcpy(w->prefix, prefix, size);
+	w->size = size;
+	w->client = client;
+	w->id = ++b->last_watch;
+	TAILQ_INSERT_TAIL(&b->watches, w, link);
+	LIST_INSERT_HEAD(&client->watches, w, of_client);
+	*out = w;
+	return 0;
+}
+
+struct watch *watch_find(const struct client *client, uint64_t id)
+{
+	struct watch *w;
+
+	LIST_FOREACH (w, &client->watches, of_client)
+		if (w->id == id)
+			return w;
+	return NULL;
+}
+
+void watch_free(struct broker *b, struct watch *w)
+{
+	TAILQ_REMOVE(&b->watches, w, link);
+	LIST_REMOVE(w, of_client);
+	charge_return(&w->charge);
+	free(w);
+}
+
+static void send_event(struct watch *w, const struct wire_name_event *event)
+{
+	struct wire_message m = {.type = WIRE_NAME_EVENT};
+
+	m.name_event = *event;
+	m.name_event.watch = w->id;
+	client_send(w->client, &m, NULL, 0);
+}
+
+void watches_notify(struct broker *b, const struct name *n, uint32_t change)
+{
+	struct wire_name_event event = {
+	    .version = n->version,
+	    .buffer = change == SHARE_UNPUBLISHED ? 0 : buffer_id(n->buffer),
+	    .change = change,
+	    .name = {n->text, (uint32_t)n->size},
+	};
+	struct watch *w;
+
+	TAILQ_FOREACH (w, &b->watches, link) {
+		if (w->size > n->size || memcmp(w->prefix, n->text, w->size) != 0 ||
+		    !name_may(n, w->client, RIGHT_READ))
+			continue;
+		if (client_keeps_up(w->client))
+			send_event(w, &event);
+		else
+			w->behind = true;
+	}
+}
+
+void watches_caught_up(struct client *client)
+{
+	struct wire_name_event event = {.change = SHARE_OVERFLOW};
+	struct watch *w;
+
+	for (;;) {
+		LIST_FOREACH (w, &client->watches, of_client)
+			if (w->behind)
+				break;
+		if (!w || !client_keeps_up(client))
+			return;
+		w->behind = false;
+		send_event(w, &event);
+	}
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_NAMES_WATCH_H
+#define BROKER_NAMES_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/client/account.h"
+
+struct broker;
+struct client;
+struct name;
+
+/* A client's wish to hear of changes of names that start so. */
+struct watch {
+	TAILQ_ENTRY(watch) link;
+	LIST_ENTRY(watch) of_client;
+	struct client *client;
+	struct charge charge;
+	uint64_t id;
+	bool behind; /* a change could not be sent; it is told so when its queue is empty */
+	size_t size;
+	char prefix[];
+};
+
+/* 0, -ENOMEM or WATCH_QUOTA. */
+enum watch_error { WATCH_QUOTA = 1 };
+int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
+	      struct watch **out);
+struct watch *watch_find(const struct client *client, uint64_t id);
+void watch_free(struct broker *b, struct watch *w);
+
+/* @change is an enum share_change. */
+void watches_notify(struct broker *b, const struct name *n, uint32_t change);
+void watches_caught_up(struct client *client);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Reports of what is shared: pools, their segments, the buffers in those, names, and tokens. */
+
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+#include "broker/names/name.h"
+#include "broker/names/token.h"
+#include "broker/report/report.h"
+
+#define HOLDERS_MAX  16 /* listed for a buffer */
+#define PREFIX_OF(r) (&(r)->m->query.prefix)
+
+void report_pools(struct page *p)
+{
+	uint64_t after = report_cursor(p->r), last = 0;
+
+	/* by identifier; there are few */
+	for (;;) {
+		struct pool *pool, *next = NULL;
+
+		LIST_FOREACH (pool, &p->r->broker->pools, link)
+			if (pool->id > after && (!next || pool->id < next->id))
+				next = pool;
+		if (!next)
+			return;
+		after = next->id;
+		if (!report_shows_pool(p->r, next))
+			continue;
+		if (!report_add(
+			p,
+			json_pack(
+			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
+			    "pool", report_text(next->name), "kind", pool_kind_name(next), "reason",
+			    report_text(next->choice.reason), "device", pool_device_name(next),
+			    "retiring", report_integer(next->retiring), "owner",
+			    report_integer(next->owner), "limit", report_integer(next->limit),
+			    "reserved", report_integer(next->reserved), "used",
+			    report_integer(next->used), "largest_free",
+			    report_integer(pool_largest_free(next)), "segments",
+			    report_integer(next->n_segments), "buffers",
+			    report_integer(next->n_buffers), "segment_size",
+			    report_integer(next->segment_size), "alignment",
+			    report_integer(next->alignment), "release_threshold",
+			    report_integer(next->release_threshold), "persistent", next->persistent,
+			    "destroyed", next->destroyed, "reuse", pool_reuse_name(next->reuse),
+			    "gated", report_integer(next->gated.bytes)))) {
+			report_set_cursor(p, last);
+			return;
+		}
+		last = after;
+	}
+}
+
+void report_segments(struct page *p)
+{
+	struct slab *slab = &p->r->broker->segments;
+	uint64_t i = report_cursor(p->r);
+	struct segment *s;
+
+	for (; i < slab_end(slab); i++) {
+		s = slab_at(slab, (uint32_t)i);
+		if (!s || !s->in_use || !report_shows_pool(p->r, s->pool))
+			continue;
+		if (!report_add(p, json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I}",
+					     "segment", report_identifier(segment_id(s)), "pool",
+					     report_text(s->pool->name), "kind",
+					     pool_kind_name(s->pool), "state",
+					     segment_state_name(s->state), "size",
+					     report_integer(s->memory.recipe.size), "used",
+					     report_integer(region_used_bytes(&s->region)),
+					     "buffers", report_integer(s->region.live), "importers",
+					     report_integer(s->importers), "unmapping",
+					     report_integer(s->asked)))) {
+			report_set_cursor(p, i);
+			return;
+		}
+	}
+}
+
+static json_t *holders(const struct buffer *buffer)
+{
+	json_t *list = json_array();
+	const struct lease *lease;
+
+	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
+		if (json_array_size(list) == HOLDERS_MAX)
+			break;
+		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:s}", "client",
+						      report_integer(lease->client->id), "pid",
+						      report_integer(lease->client->peer.pid),
+						      "count", report_integer(lease->count), "mode",
+						      lease->mode == SHARE_RDWR ? "rw" : "ro"));
+	}
+	return list;
+}
+
+void report_buffers(struct page *p)
+{
+	struct slab *slab = &p->r->broker->buffers;
+	uint64_t first = report_cursor(p->r), i;
+	struct buffer *buffer;
+
+	for (i = first; i < slab_end(slab); i++) {
+		if (i - first == REPORT_SCANNED_MAX) {
+			report_set_cursor(p, i);
+			return;
+		}
+		buffer = slab_at(slab, (uint32_t)i);
+		if (!buffer || !buffer->refs || !report_shows_pool(p->r, buffer_pool(buffer)))
+			continue;
+		if (!report_add(
+			p, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "buffer",
+				     report_identifier(buffer_id(buffer)), "pool",
+				     report_text(buffer_pool(buffer)->name), "segment",
+				     report_identifier(segment_id(buffer_segment(buffer))),
+				     "offset", report_integer(block_offset(buffer->block)), "size",
+				     report_integer(buffer->size), "capacity",
+				     report_integer(block_size(buffer->block)), "references",
+				     report_integer(buffer->refs), "leases",
+				     report_integer(buffer->n_leases), "metadata",
+				     (json_int_t)(buffer->metadata ? buffer->metadata->size : 0),
+				     "holders", holders(buffer)))) {
+			report_set_cursor(p, i);
+			return;
+		}
+	}
+}
+
+static json_t *describe_name(const struct name *n)
+{
+	return json_pack("{s:o, s:I, s:o, s:I, s:o, s:I, s:s, s:b}", "name",
+			 json_stringn(n->text, n->size), "version", report_integer(n->version),
+			 "buffer", report_identifier(buffer_id(n->buffer)), "size",
+			 report_integer(n->buffer->size), "pool",
+			 report_text(buffer_pool(n->buffer)->name), "uid", report_integer(n->uid),
+			 "mode", n->mode == SHARE_RDWR ? "rw" : "ro", "persistent", n->persistent);
+}
+
+/* A cursor is the last name shown; an empty one starts at the prefix. Where names were passed over
+ * that are not for who asks, none of them is told: the broker goes on from there by itself. */
+void report_names(struct page *p)
+{
+	const struct wire_bytes *cursor = &p->r->m->query.cursor, *prefix = PREFIX_OF(p->r);
+	const struct name *n, *last = NULL, *shown = NULL;
+	int scanned = 0;
+
+	n = cursor->size ? name_next(p->r->broker, cursor->data, cursor->size, false)
+			 : name_next(p->r->broker, prefix->data, prefix->size, true);
+	for (; n; n = name_next(p->r->broker, n->text, n->size, false)) {
+		if (n->size < prefix->size || memcmp(n->text, prefix->data, prefix->size) != 0)
+			return;
+		if (++scanned > REPORT_SCANNED_MAX)
+			break;
+		if (name_may(n, p->r->client, RIGHT_READ)) {
+			if (!report_add(p, describe_name(n)))
+				break;
+			shown = n;
+		}
+		last = n;
+	}
+	if (n && shown) {
+		memcpy(p->cursor, shown->text, shown->size);
+		p->cursor_size = shown->size;
+	} else if (n && last) {
+		p->passed_over = (struct wire_bytes){last->text, (uint32_t)last->size};
+	}
+}
+
+/* Not the bytes, which would be enough to import. */
+static json_t *describe_token(const struct token *t)
+{
+	uint64_t now = broker_now_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
+
+	return json_pack(
+	    "{s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:I, s:I}", "token",
+	    report_identifier(token_id(t)), "buffer", report_identifier(buffer_id(t->buffer)),
+	    "size", report_integer(t->buffer->size), "pool",
+	    report_text(buffer_pool(t->buffer)->name), "mode", t->mode == SHARE_RDWR ? "rw" : "ro",
+	    "uses",
+	    t->uses != SHARE_USES_UNLIMITED ? json_integer(report_integer(t->uses)) : json_null(),
+	    "left_ms", t->ends_ms ? json_integer(report_integer(left)) : json_null(), "client",
+	    report_integer(t->maker->id), "pid", report_integer(t->maker->peer.pid), "uid",
+	    report_integer(t->maker->peer.uid));
+}
+
+void report_tokens(struct page *p)
+{
+	struct slab *slab = &p->r->broker->token_slab;
+	uint64_t first = report_cursor(p->r), i;
+	const struct token *t;
+
+	for (i = first; i < slab_end(slab); i++) {
+		if (i - first == REPORT_SCANNED_MAX) {
+			report_set_cursor(p, i);
+			return;
+		}
+		t = slab_at(slab, (uint32_t)i);
+		if (t && t->live && token_is_for(t, p->r->client) &&
+		    !report_add(p, describe_token(t))) {
+			report_set_cursor(p, i);
+			return;
+		}
+	}
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What sharectl shows. One page of JSON objects a request, bounded in bytes and in objects looked
+ * at, so that a report over a million buffers holds nobody up. Cursors are the key of the last
+ * object seen; what comes and goes between pages may be missed.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/device/child.h"
+#include "broker/device/device.h"
+#include "broker/memory/pool.h"
+#include "broker/report/report.h"
+
+bool report_add(struct page *p, json_t *row)
+{
+	size_t room = REPORT_ROWS_MAX - p->size, n;
+
+	if (!row) {
+		p->failed = true;
+		return true;
+	}
+	/* what was found is what the next page begins with */
+	if (p->size >= p->enough) {
+		json_decref(row);
+		return false;
+	}
+	n = json_dumpb(row, p->rows + p->size, room, JSON_COMPACT);
+	if (n == 0) { /* writing takes memory, too */
+		p->failed = true;
+	} else if (n < room) {
+		p->size += n;
+		p->rows[p->size++] = '\n';
+	}
+	json_decref(row);
+	return n < room;
+}
+
+void report_set_cursor(struct page *p, uint64_t next)
+{
+	p->cursor_size = (size_t)snprintf(p->cursor, sizeof(p->cursor), "%" PRIu64, next);
+}
+
+uint64_t report_cursor(const struct request *r)
+{
+	const struct wire_bytes *c = &r->m->query.cursor;
+	char text[24] = "";
+
+	memcpy(text, c->data, c->size < sizeof(text) ? c->size : sizeof(text) - 1);
+	return strtoull(text, NULL, 10);
+}
+
+json_int_t report_integer(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
+}
+
+json_t *report_identifier(uint64_t id)
+{
+	char hex[19];
+
+	snprintf(hex, sizeof(hex), "0x%" PRIx64, id);
+	return json_string(hex);
+}
+
+json_t *report_text(const char *s)
+{
+	json_t *t = json_string(s);
+
+	return t ? t : json_string("?");
+}
+
+bool report_shows_pool(const struct request *r, const struct pool *p)
+{
+	return pool_may(p, r->client, RIGHT_READ);
+}
+
+bool report_shows_client(const struct request *r, const struct client *c)
+{
+	return client_answers_for(r->client, c->peer.uid);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void report_status(struct page *p)
+{
+	struct broker *b = p->r->broker;
+	uint64_t segment_bytes = 0, used = 0, pools = 0, quarantined = 0;
+	const struct pool *pool;
+
+	LIST_FOREACH (pool, &b->pools, link) {
+		pools++;
+		segment_bytes += pool->reserved;
+		used += pool->used;
+	}
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		quarantined += b->clients[i] && b->clients[i]->state == CLIENT_QUARANTINED;
+	report_add(
+	    p,
+	    json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		      "s:I, s:I, s:I, s:I, s:I}",
+		      "version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
+		      (json_int_t)(broker_now_ms() - b->started_ms), "clients",
+		      report_integer(b->n_clients), "quarantined", report_integer(quarantined),
+		      "pools", report_integer(pools), "segments",
+		      report_integer(slab_live(&b->segments)), "segment_bytes",
+		      report_integer(segment_bytes), "buffers",
+		      report_integer(slab_live(&b->buffers)), "buffer_bytes", report_integer(used),
+		      "leases", report_integer(slab_live(&b->leases)), "names",
+		      report_integer(b->n_names), "tokens", report_integer(b->tokens.count),
+		      "agents", report_integer(devices_processes(b) + children_count(b)),
+		      "descriptors", report_integer(accounts_descriptors(b->accounts)),
+		      "descriptors_limit", report_integer(b->n_descriptors - b->n_own_descriptors),
+		      "requests", report_integer(b->counters.requests), "connections",
+		      report_integer(b->counters.clients), "dropped",
+		      report_integer(b->counters.dropped)));
+}
+
+void report_clients(struct page *p)
+{
+	struct broker *b = p->r->broker;
+
+	for (uint64_t i = report_cursor(p->r); i < b->n_client_slots; i++) {
+		const struct client *c = b->clients[i];
+
+		if (!c || !report_shows_client(p->r, c))
+			continue;
+		if (!report_add(
+			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
+				     "client", report_integer(c->id), "pid",
+				     report_integer(c->peer.pid), "uid",
+				     report_integer(c->peer.uid), "label", report_text(c->label),
+				     "state", client_state_name(c->state), "leases",
+				     report_integer(c->holds.leases), "bytes",
+				     report_integer(c->holds.bytes), "names",
+				     report_integer(c->holds.names), "tokens",
+				     report_integer(c->holds.tokens), "memberships",
+				     report_integer(c->holds.memberships), "events",
+				     report_integer(c->holds.events)))) {
+			report_set_cursor(p, i);
+			return;
+		}
+	}
+}
+
+/* Places in the memory of members that are looked at for one page: some 100 microseconds. */
+#define LOOKS_MAX 512
+
+void report_channels(struct page *p)
+{
+	uint64_t after = report_cursor(p->r), last = after;
+	const struct channel *ch;
+	int looks = LOOKS_MAX;
+	json_t *row;
+
+	TAILQ_FOREACH (ch, &p->r->broker->channels, link) {
+		if (ch->id <= after || !channel_may(ch, p->r->client, RIGHT_READ))
+			continue;
+		row = channel_report(ch, &looks);
+		/* the first of a page has it all to itself */
+		if (looks <= 0 && last != after) {
+			json_decref(row);
+			report_set_cursor(p, last);
+			return;
+		}
+		if (!report_add(p, row)) {
+			report_set_cursor(p, last);
+			return;
+		}
+		last = ch->id;
+	}
+}
+
+static const struct {
+	const char *what;
+	void (*report)(struct page *p);
+} reports[] = {
+    {"status", report_status},   {"pools", report_pools},     {"segments", report_segments},
+    {"clients", report_clients}, {"buffers", report_buffers}, {"names", report_names},
+    {"devices", report_devices}, {"events", report_events},   {"channels", report_channels},
+    {"users", report_users},     {"tokens", report_tokens},
+};
+
+/* What there is now. False when answered, or when it will be. */
+static bool look_at_devices(struct request *r)
+{
+	struct devices *all = &r->broker->devices;
+
+	if (r->m->query.cursor.size > 0)
+		return true;
+	if (!devices_known(r->broker, true))
+		request_park(r, &all->waits);
+	else if (all->error)
+		request_fail(r, all->error, "%s", all->text);
+	else
+		return true;
+	return false;
+}
+
+/* In a later turn, as if that had been asked for. */
+static void go_on(struct request *r, const struct wire_bytes *cursor)
+{
+	struct wire_message m = *r->m;
+	struct request later = *r;
+
+	m.query.cursor = *cursor;
+	later.m = &m;
+	request_go_on_later(&later);
+}
+
+void handle_query(struct request *r)
+{
+	const struct wire_bytes *what = &r->m->query.what;
+	struct wire_message m = {.type = WIRE_REPORT};
+	struct page p;
+
+	p.r = r;
+	p.enough = REPORT_ROWS_ENOUGH;
+	p.size = p.cursor_size = 0;
+	p.failed = false;
+	p.passed_over = (struct wire_bytes){0};
+	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {
+		if (strlen(reports[i].what) != what->size ||
+		    memcmp(reports[i].what, what->data, what->size) != 0)
+			continue;
+		if (reports[i].report == report_devices && !look_at_devices(r))
+			return;
+		reports[i].report(&p);
+		if (p.failed) {
+			request_fail_memory(r);
+			return;
+		}
+		if (p.passed_over.size > 0) {
+			go_on(r, &p.passed_over);
+			return;
+		}
+		m.report.cursor = (struct wire_bytes){p.cursor, (uint32_t)p.cursor_size};
+		m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
+		request_reply(r, &m, NULL, 0);
+		return;
+	}
+	request_fail(r, SHARE_EINVAL, "there is no report '%.*s'", (int)what->size,
+		     (const char *)what->data);
+}

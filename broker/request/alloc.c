@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Memory for a client: a block of a pool, within what its user may have, and as many more of them
+ * as it wants to keep. What there is not right now may be given back by others, or made by an
+ * agent; the request waits for that, parked, and is handled again from the start.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/client/stake.h"
+#include "broker/client/trim.h"
+#include "broker/config/size.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/grant.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/scrub.h"
+
+#define MORE_MAX     63   /* buffers that come along with a GRANT */
+#define WORK_WAIT_MS 1000 /* for work that this user has left running, when it may have no more */
+
+/* Clients may have what there is, without using it. They get a moment to give it back, but for one
+ * that only wants more for itself to keep. */
+static bool may_wait_for_others(struct request *r, const struct pool *p,
+				const struct account *account, uint64_t waited)
+{
+	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
+		return false;
+	if (!r->parked_ms)
+		r->parked_ms = broker_now_ms();
+	return trim_ask(r->broker, r->client, p, account, r->parked_ms);
+}
+
+/* Its own work that still runs on what it has given back, and is paid for until it is done. In a
+ * pool that would hand that out if it were of the right size. */
+static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t waited)
+{
+	const struct account *a = r->client->account;
+	uint64_t limit = account_limit(a, LIMIT_BYTES), gated = account_gated(a);
+
+	if (p->reuse != SHARE_REUSE_GATE || waited >= WORK_WAIT_MS || gated == 0 ||
+	    r->m->alloc.size > limit ||
+	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
+		return false;
+	if (!r->parked_ms)
+		r->parked_ms = broker_now_ms();
+	return true;
+}
+
+/* Blocks to keep are for later: who is refused those asks for what it needs now, and nobody has to
+ * hear of it. */
+static bool is_worth_a_line(const struct request *r)
+{
+	return !(r->m->alloc.flags & WIRE_ALLOC_KEEPS);
+}
+
+/* A client as @viewer may know it, whom NULL stands for the operator. */
+static const char *name_for(const struct client *viewer, const struct client *c, char *out,
+			    size_t size)
+{
+	if (c == viewer)
+		return "this process";
+	if (viewer && !client_answers_for(viewer, c->peer.uid))
+		return "a process of another user";
+	snprintf(out, size, "'%s'", c->label);
+	return out;
+}
+
+/* Who holds most of a full pool, and where to look. */
+static void say_who_holds(const struct pool *p, const struct client *viewer, char *out, size_t size)
+{
+	const struct stake *s = stake_largest(p);
+	char label[80], bytes[SIZE_TEXT_MAX];
+
+	out[0] = '\0';
+	if (p->n_buffers == 0)
+		return;
+	if (!s) {
+		snprintf(out, size,
+			 "; no process holds any of it (sharectl buffers shows what is there, and "
+			 "sharectl names what names keep)");
+		return;
+	}
+	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)",
+		 name_for(viewer, s->client, label, sizeof(label)), (int)s->client->peer.pid,
+		 size_round(s->bytes, bytes));
+}
+
+/* Whose work on what is free is waited for in vain. */
+static void say_who_works(const struct pool *p, const struct client *viewer, char *out, size_t size)
+{
+	const struct timelines *t = gated_first_holder(&p->gated, viewer->account);
+	const struct client *c = t ? p->broker->clients[t->client] : NULL;
+	char label[80];
+
+	out[0] = '\0';
+	if (c && c->timelines == t)
+		snprintf(out, size, "; %s (pid %d) is the first of those that it waits for",
+			 name_for(viewer, c, label, sizeof(label)), (int)c->peer.pid);
+}
+
+static void refuse(struct request *r, struct pool *p, int error, const char *detail)
+{
+	struct log_client who = client_in_log(r->client);
+	char text[1024], holds[256] = "";
+
+	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {
+		say_who_holds(p, NULL, holds, sizeof(holds));
+		snprintf(text, sizeof(text), "%s%s", detail, holds);
+		log_full(&p->refusals, &who, text);
+		say_who_holds(p, r->client, holds, sizeof(holds));
+	}
+	if (error == SHARE_EAGAIN)
+		say_who_works(p, r->client, holds, sizeof(holds));
+	if (error == POOL_SHARE) {
+		error = SHARE_EQUOTA;
+		if (is_worth_a_line(r))
+			log_refusal(&p->refusals, r->client->peer.uid, detail);
+	}
+	request_fail(r, error, "%s%s", detail, holds);
+}
+
+static void fail_quota(struct request *r)
+{
+	const struct account *a = r->client->account;
+	uint64_t gated = account_gated(a);
+	char also[96] = "", bytes[SIZE_TEXT_MAX];
+
+	if (!is_worth_a_line(r)) {
+		request_fail(r, SHARE_EQUOTA, "there is nothing left to keep");
+		return;
+	}
+	if (gated > 0)
+		snprintf(also, sizeof(also), "; work still runs on %s that it has given back",
+			 size_round(gated, bytes));
+	request_fail_quota(r, LIMIT_BYTES, also);
+}
+
+/* As many more as there is room for: nobody waits for them, and nothing is tried twice. */
+static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t alignment,
+			   struct wire_more *out)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct pool *p = buffer_pool(first);
+	uint32_t n = 0;
+
+	while (n + 1 < m->count && n < MORE_MAX) {
+		struct buffer *buffer;
+		struct lease *lease;
+		struct block *block;
+		int e;
+
+		if (!pool_user_may_have(p, r->client->account, m->size) ||
+		    !pool_alloc_beside(p, m->size, alignment, first->block, &block))
+			break;
+		if (buffer_new(r->broker, block, m->size, r->client->account, &buffer) != 0) {
+			pool_free_block(r->broker, p, block, NULL, NULL);
+			break;
+		}
+		e = scrub_is_needed(r, buffer) ||
+		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) != 0;
+		if (e == 0)
+			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(block)};
+		buffer_unref(r->broker, buffer);
+		if (e != 0)
+			break;
+	}
+	return n;
+}
+
+static void take_back(struct request *r, const struct wire_more *more, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct fence none = {0};
+		struct buffer *buffer = buffer_find(r->broker, more[i].buffer);
+
+		lease_return(r->broker, lease_find(r->broker, r->client, buffer), 1, &none);
+	}
+}
+
+static void give_with_more(struct request *r, struct buffer *buffer, uint64_t alignment)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .is_new = true};
+	struct wire_more more[MORE_MAX];
+	struct fence none = {0};
+	struct lease *lease;
+	char detail[1024];
+	bool held;
+	int e;
+
+	/* what comes along is not to take the last lease that the client may have */
+	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) == 0;
+	g.more = more;
+	g.n_more = held ? alloc_more(r, buffer, alignment, more) : 0;
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (held)
+		lease_return(r->broker, lease, 1, &none);
+	if (e == 0)
+		return;
+	take_back(r, more, g.n_more);
+	request_fail(r, e, "%s", detail);
+}
+
+/* For what others give back, or for an agent. */
+static void park_for_memory(struct request *r, struct pool *p)
+{
+	r->waits_for_agent = p->growing;
+	if (p->growing && p->growing_for.client == 0)
+		p->growing_for = (struct park_id){r->client->id, r->m->serial};
+	request_park(r, &p->waits);
+}
+
+static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waited)
+{
+	if (may_wait_for_work(r, p, waited) ||
+	    may_wait_for_others(r, p, r->client->account, waited)) {
+		pool_wait(p, TRIM_SLICE_MS);
+		request_park(r, &p->waits);
+	} else {
+		fail_quota(r);
+	}
+}
+
+/* As buffer_new(), but consumes @block in any case. */
+static int make_buffer(struct request *r, struct pool *p, uint64_t alignment, struct block *block,
+		       struct buffer **out)
+{
+	struct account *account = r->client->account;
+	uint64_t size = r->m->alloc.size;
+	int e = buffer_new(r->broker, block, size, account, out);
+
+	/* what it has given back is paid for until the work on it is done: by now, perhaps */
+	if (e == LEASE_BUFFER_QUOTA && pool_collect(r->broker, p))
+		e = buffer_new(r->broker, block, size, account, out);
+	if (e == 0)
+		return 0;
+	pool_free_block(r->broker, p, block, NULL, NULL);
+	if (e == LEASE_BUFFER_QUOTA && pool_alloc_own(p, account, size, alignment, &block)) {
+		e = buffer_new(r->broker, block, size, account, out);
+		if (e != 0)
+			pool_free_block(r->broker, p, block, NULL, NULL);
+	}
+	return e;
+}
+
+void handle_alloc(struct request *r)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct open_pool *open = client_find_pool(r->client, m->pool);
+	uint64_t alignment = m->alignment, waited;
+	struct block *block;
+	struct buffer *buffer;
+	struct pool *p;
+	char detail[1024];
+	int e;
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+		return;
+	}
+	p = open->pool;
+	if (p->destroyed) {
+		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+		return;
+	}
+	if (!pool_may(p, r->client, RIGHT_WRITE)) {
+		e = pool_refuse(p, r->client, RIGHT_WRITE, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
+		return;
+	}
+	if (m->size == 0) {
+		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+		return;
+	}
+	if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	if (m->flags & WIRE_ALLOC_KEEPS)
+		open->keeps = true;
+	if (alignment & (alignment - 1) || alignment > MEMORY_ALIGNMENT) {
+		request_fail(r, SHARE_EINVAL,
+			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
+			     alignment, (uint64_t)MEMORY_ALIGNMENT);
+		return;
+	}
+	if (alignment < p->alignment)
+		alignment = p->alignment;
+	if (!open->asks && pool_user_comes(p, r->client->account) < 0) {
+		request_fail_memory(r);
+		return;
+	}
+	open->asks = true;
+	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
+	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
+		       sizeof(detail));
+	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
+	    may_wait_for_others(r, p, NULL, waited))
+		e = pool_wait(p, TRIM_SLICE_MS);
+	if (e == POOL_LATER)
+		park_for_memory(r, p);
+	else if (e != 0)
+		refuse(r, p, e, detail);
+	if (e != 0)
+		return;
+	e = make_buffer(r, p, alignment, block, &buffer);
+	if (e == LEASE_BUFFER_QUOTA)
+		wait_or_fail_quota(r, p, waited);
+	else if (e != 0)
+		request_fail_memory(r);
+	if (e != 0)
+		return;
+	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, detail, sizeof(detail)) : 0;
+	if (e == SCRUB_LATER)
+		return;
+	if (e == 0 && m->count > 1)
+		give_with_more(r, buffer, alignment);
+	else if (e == 0)
+		request_give_allocated(r->client, r->m->serial, buffer);
+	else
+		request_fail(r, e, "%s", detail);
+	buffer_unref(r->broker, buffer);
+}
+
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
+{
+	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .is_new = true};
+	char detail[1024];
+	int e;
+
+	e = grant_send(client->broker, client, serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_reply_error(client, serial, e, detail);
+}

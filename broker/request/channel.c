@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Requests of those who take part in channels: what they need of each other. What is asked for
+ * because a message said so is answered with an error at worst: whoever sent the message may have
+ * lied.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/config/text.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/grant.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+
+#define MEMBER_FDS 3  /* page, pidfd, doorbell */
+#define NEW_MAX    21 /* in one CHANNEL_MEMBERS */
+
+/* NULL when answered. */
+static struct member *find_member(struct request *r, uint64_t id)
+{
+	struct member *m = member_find(r->client, id);
+
+	if (m && !estate_is_being_taken(m->estate))
+		return m;
+	request_fail(r, SHARE_ESTALE, "this client has no membership %" PRIx64, id);
+	return NULL;
+}
+
+static struct member *find_ready(struct request *r, uint64_t id)
+{
+	struct member *m = find_member(r, id);
+
+	if (!m || m->state == MEMBER_HERE)
+		return m;
+	request_fail(r, SHARE_EINVAL, "CHANNEL_READY has to come first");
+	return NULL;
+}
+
+static void introduce(struct member *newcomer);
+
+void handle_channel_ready(struct request *r)
+{
+	struct member *m = find_member(r, r->m->channel_ready.member);
+	int e;
+
+	if (!m)
+		return;
+	if (m->state != MEMBER_PREPARING) {
+		request_fail(r, SHARE_EINVAL, "this member is ready already");
+		return;
+	}
+	e = member_ready(m);
+	if (e < 0) {
+		request_fail(r, SHARE_ESYSTEM, "cannot seal the page: %s", strerror(-e));
+		return;
+	}
+	introduce(m);
+	request_done(r);
+}
+
+void handle_channel_close(struct request *r)
+{
+	struct member *m = find_member(r, r->m->channel_close.member);
+
+	if (m && member_close(m, r->m->serial))
+		request_done(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Who takes part                                                                              */
+
+struct listing {
+	struct wire_member members[CHANNEL_MEMBERS_MAX];
+	int fds[NEW_MAX * MEMBER_FDS];
+	uint32_t n, n_fds;
+	bool more;
+};
+
+/* What a member has to know of another one: 0 when nothing. */
+static uint16_t state_for(const struct member *m, const struct member *other)
+{
+	switch (other->state) {
+	case MEMBER_HERE:
+		return WIRE_MEMBER_HERE;
+	case MEMBER_LEFT:
+		return WIRE_MEMBER_LEFT;
+	case MEMBER_GONE:
+		if (other->role == SHARE_PRODUCER && estate_waits_for(other->estate, m))
+			return other->closed ? WIRE_MEMBER_CLOSED : WIRE_MEMBER_DEAD;
+		return 0;
+	case MEMBER_PREPARING:
+		break;
+	}
+	return 0;
+}
+
+static void list_member(struct listing *l, const struct member *m, const struct member *other)
+{
+	uint16_t state = state_for(m, other);
+	bool is_new = m->known[other->slot] != other->id;
+
+	if (!state)
+		return;
+	if (is_new && l->n_fds == NEW_MAX * MEMBER_FDS) {
+		l->more = true;
+		return;
+	}
+	l->members[l->n++] = (struct wire_member){
+	    .member = other->id,
+	    .page = other->timelines->id,
+	    .slot = other->slot,
+	    .state = state,
+	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
+				(other->writable ? WIRE_MEMBER_WRITABLE : 0) |
+				(other->oldest ? WIRE_MEMBER_OLDEST : 0)),
+	    .uid = account_uid(other->timelines->account),
+	};
+	if (!is_new)
+		return;
+	l->fds[l->n_fds++] = other->page_fd;
+	l->fds[l->n_fds++] = other->pidfd;
+	l->fds[l->n_fds++] = other->doorbell;
+	if (other->client)
+		client_let_ask(m->client, other->client->slot);
+}
+
+void handle_channel_sync(struct request *r)
+{
+	struct member *m = find_ready(r, r->m->channel_sync.member);
+	struct wire_message reply = {.type = WIRE_CHANNEL_MEMBERS};
+	struct listing l = {.n = 0};
+	struct member **others;
+	int e = 0;
+
+	if (!m)
+		return;
+	e = member_supply(m, &l.more);
+	others =
+	    channel_slots(m->channel, m->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		if (others[i])
+			list_member(&l, m, others[i]);
+	if (e == 0) {
+		for (uint32_t i = 0; i < l.n; i++)
+			m->known[l.members[i].slot] = l.members[i].member;
+		reply.channel_members = (struct wire_channel_members){
+		    .epoch = atomic_load(&m->channel->control->epoch),
+		    .more = l.more,
+		    .members = {l.members, l.n * (uint32_t)sizeof(struct wire_member)},
+		};
+		request_reply(r, &reply, l.fds, l.n_fds);
+	} else {
+		request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s", strerror(-e));
+	}
+}
+
+/* What the newcomer's fences are on. False when it could not be sent now. */
+static bool offer_page(struct client *c, const struct client *newcomer)
+{
+	const struct timelines *t = newcomer->timelines;
+	struct wire_message m = {.type = WIRE_TIMELINE_PAGE};
+
+	if (client_has_page(c, newcomer->slot))
+		return true;
+	m.timeline_page.page = t->id;
+	if (client_reserve_page(c, newcomer->slot) < 0 ||
+	    !client_offer(c, &m, (int[]){t->fd, t->pidfd}, 2))
+		return false;
+	client_set_page(c, newcomer->slot);
+	return true;
+}
+
+static void introduce_to(struct member *m, const struct member *newcomer)
+{
+	struct wire_message told = {.type = WIRE_CHANNEL_MEMBERS};
+	struct listing l = {.n = 0};
+
+	if (!offer_page(m->client, newcomer->client))
+		return;
+	list_member(&l, m, newcomer);
+	told.channel_members.member = m->id;
+	told.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
+	if (client_offer(m->client, &told, l.fds, l.n_fds))
+		m->known[newcomer->slot] = newcomer->id;
+}
+
+/* Those who are there learn of it when they ask for who has come. They are told before that, too,
+ * as the broker may be gone by then; who does not read what it is sent has to ask. */
+static void introduce(struct member *newcomer)
+{
+	struct member **others = channel_slots(
+	    newcomer->channel, newcomer->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
+
+	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		if (others[i] && others[i]->state == MEMBER_HERE)
+			introduce_to(others[i], newcomer);
+}
+
+/* A producer of the channel that a member is in, wherever it is; NULL: it is no more. */
+static struct member *find_producer(const struct member *m, uint64_t id)
+{
+	struct member *other;
+
+	LIST_FOREACH (other, &m->channel->members, of_channel)
+		if (other->id == id && other->role == SHARE_PRODUCER &&
+		    other->state != MEMBER_PREPARING)
+			return other;
+	return NULL;
+}
+
+/* Whatever it names may be gone by now: nothing depends on what is no more. */
+void handle_channel_drained(struct request *r)
+{
+	struct member *m = member_find(r->client, r->m->channel_drained.member);
+	struct member *producer = m && m->role == SHARE_CONSUMER
+				      ? find_producer(m, r->m->channel_drained.producer)
+				      : NULL;
+
+	if (producer)
+		estate_drained(producer->estate, m);
+}
+
+/* As above, here and in the next: nothing is answered. */
+void handle_channel_afresh(struct request *r)
+{
+	struct member *m = member_find(r->client, r->m->channel_afresh.member);
+
+	if (m)
+		memset(m->known, 0, sizeof(m->known));
+}
+
+void handle_channel_settle(struct request *r)
+{
+	const struct wire_channel_settle *s = &r->m->channel_settle;
+	struct member *m = member_find(r->client, s->member);
+	struct member *producer =
+	    m && m->role == SHARE_CONSUMER ? find_producer(m, s->producer) : NULL;
+	struct wire_settled acks[WIRE_SETTLED_MAX];
+	size_t n = s->acks.size / sizeof(acks[0]);
+
+	if (!producer)
+		return;
+	memcpy(acks, s->acks.data, n * sizeof(acks[0]));
+	estate_settle(producer->estate, m, acks, n, s->flags & WIRE_CHANNEL_SETTLE_ALL);
+}
+
+/* One that has closed the channel counts, too: its streams may have work to do. */
+static struct member *find_consumer(const struct member *m, uint64_t id)
+{
+	struct member *other;
+
+	LIST_FOREACH (other, &m->channel->members, of_channel)
+		if (other->id == id && other->role == SHARE_CONSUMER &&
+		    other->state != MEMBER_PREPARING)
+			return other;
+	return NULL;
+}
+
+void handle_channel_abandon(struct request *r)
+{
+	const struct wire_channel_abandon *a = &r->m->channel_abandon;
+	struct member *m = find_ready(r, a->member), *consumer;
+	int e = 0;
+
+	if (!m)
+		return;
+	if (m->role != SHARE_PRODUCER) {
+		request_fail(r, SHARE_EINVAL, "consumers have sent nothing");
+		return;
+	}
+	consumer = find_consumer(m, a->consumer);
+	if (consumer)
+		e = member_abandon(m, consumer, a->tokens.data, a->tokens.size);
+	if (e == SHARE_EQUOTA)
+		request_fail(r, e, "too many consumers were left behind that are not dead");
+	else if (e != 0)
+		request_fail_memory(r);
+	else
+		request_done(r);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What messages lie in                                                                        */
+
+static void fail_foreign(struct request *r, const struct channel *ch, const struct pool *p)
+{
+	request_fail(r, SHARE_EINVAL,
+		     "the buffer is of pool '%s', and channel '%s' is of pool '%s': allocate what "
+		     "goes through it there, or open a channel of the buffer's pool",
+		     p->name, ch->name, ch->pool->name);
+}
+
+/* Access that was taken away is not had through a channel that was opened before. */
+static bool check_access(struct request *r, const struct member *m)
+{
+	char detail[1024];
+	int e;
+
+	if (member_may_take_part(m))
+		return true;
+	e = pool_refuse(m->channel->pool, r->client, member_needs(m), detail, sizeof(detail));
+	request_fail(r, e, "%s", detail);
+	return false;
+}
+
+void handle_channel_segment(struct request *r)
+{
+	const struct wire_channel_segment *m = &r->m->channel_segment;
+	struct wire_message reply = {.type = WIRE_GRANT};
+	struct member *member = find_ready(r, m->member);
+	struct segment *s;
+	int fd;
+
+	if (!member)
+		return;
+	s = segment_find(r->broker, m->segment);
+	if (!s || s->state != SEGMENT_ACTIVE ||
+	    (s->pool != member->channel->pool && !pool_may(s->pool, r->client, RIGHT_READ))) {
+		request_fail(r, SHARE_ENOENT, "there is no segment %" PRIx64, m->segment);
+		return;
+	}
+	if (s->pool != member->channel->pool) {
+		fail_foreign(r, member->channel, s->pool);
+		return;
+	}
+	if (!check_access(r, member))
+		return;
+	if (member_grant(member, s, &reply, &fd) < 0) {
+		request_fail_memory(r);
+		return;
+	}
+	if (fd >= 0)
+		segment_sent(s, r->client, reply.grant.mode == SHARE_RDWR);
+	request_reply(r, &reply, &fd, fd >= 0);
+}
+
+void handle_channel_retain(struct request *r)
+{
+	const struct wire_channel_retain *m = &r->m->channel_retain;
+	struct member *member = find_ready(r, m->member), *producer;
+	struct buffer *buffer;
+	struct grant g = {0};
+	char detail[1024];
+	int e;
+
+	if (!member)
+		return;
+	if (member->role != SHARE_CONSUMER) {
+		request_fail(r, SHARE_EINVAL, "producers have what they send");
+		return;
+	}
+	if (!check_access(r, member))
+		return;
+	producer = find_producer(member, m->producer);
+	buffer = buffer_find(r->broker, m->buffer);
+	if (!producer || !buffer || buffer_pool(buffer) != member->channel->pool ||
+	    !estate_has(producer->estate, buffer)) {
+		request_fail(r, SHARE_ENOENT, "that producer has no message with a buffer %" PRIx64,
+			     m->buffer);
+		return;
+	}
+	/* as magazines have larger blocks than were asked for, the size is the message's, or what
+	 * this consumer says it is */
+	if (!buffer_set_size(buffer, m->size, false)) {
+		request_fail(r, SHARE_EINVAL, "the buffer is smaller than %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
+		return;
+	}
+	g.buffer = buffer;
+	g.mode = member->writable ? SHARE_RDWR : SHARE_RDONLY;
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Opening channels: whoever comes first says what a channel is like, those who come later have to
+ * agree, and all are held to the access rules of its pool.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "base/descriptor.h"
+#include "broker/broker.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/memory/pool.h"
+
+#define FLAGS_KNOWN                                                              \
+	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST | \
+	 WIRE_CHANNEL_SERVICE)
+
+#define TEXT_MAX 258 /* a name in quotes */
+
+#define DEFAULT_DEPTH      64
+#define DEFAULT_PRODUCERS  16
+#define DEFAULT_DELIVERIES 3
+
+static uint32_t or_default(uint32_t value, uint32_t standard)
+{
+	return value ? value : standard;
+}
+
+/* What whoever comes first asks for. */
+static void choose_shape(const struct wire_channel_open *m, struct channel_shape *out)
+{
+	uint32_t depth = or_default(m->depth, DEFAULT_DEPTH), twice = 2 * depth;
+
+	if (twice > CHANNEL_IN_FLIGHT_MAX)
+		twice = CHANNEL_IN_FLIGHT_MAX;
+	*out = (struct channel_shape){
+	    .mode = or_default(m->mode, CHANNEL_BROADCAST),
+	    .when_full = or_default(m->when_full, SHARE_FULL_BLOCK),
+	    .depth = depth,
+	    .in_flight = or_default(m->in_flight, twice),
+	    .data_max = or_default(m->data_max, CHANNEL_DATA_MAX),
+	    .producers = or_default(m->producers, DEFAULT_PRODUCERS),
+	    .consumers = or_default(m->consumers, CHANNEL_MEMBERS_MAX),
+	    .deliveries = or_default(m->deliveries, DEFAULT_DELIVERIES),
+	};
+}
+
+/* False when answered. */
+static bool check_range(struct request *r, const char *what, uint32_t value, uint32_t most)
+{
+	if (value > 0 && value <= most)
+		return true;
+	request_fail(r, SHARE_EINVAL, "a channel's %s is 1 to %u, not %u", what, most, value);
+	return false;
+}
+
+static bool check_shape(struct request *r, const struct channel_shape *s)
+{
+	if (!check_range(r, "mode", s->mode, CHANNEL_DIRECT) ||
+	    !check_range(r, "when_full", s->when_full, SHARE_FULL_DROP) ||
+	    !check_range(r, "depth", s->depth, CHANNEL_DEPTH_MAX) ||
+	    !check_range(r, "in_flight", s->in_flight, CHANNEL_IN_FLIGHT_MAX) ||
+	    !check_range(r, "data_max", s->data_max, CHANNEL_DATA_MAX) ||
+	    !check_range(r, "producers", s->producers, CHANNEL_MEMBERS_MAX) ||
+	    !check_range(r, "consumers", s->consumers, CHANNEL_MEMBERS_MAX) ||
+	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX))
+		return false;
+	if (channel_shape_is_valid(s))
+		return true;
+	request_fail(r, SHARE_EINVAL, "a channel's depth is a power of two, not %u", s->depth);
+	return false;
+}
+
+/* What others ask for has to be what there is. */
+static bool check_same(struct request *r, const struct channel *ch)
+{
+	const struct wire_channel_open *m = &r->m->channel_open;
+	const struct {
+		const char *what;
+		uint32_t is, wanted;
+		const char *(*name)(uint32_t value);
+	} all[] = {
+	    {"mode", ch->shape.mode, m->mode, channel_mode_name},
+	    {"when_full", ch->shape.when_full, m->when_full, channel_when_full_name},
+	    {"depth", ch->shape.depth, m->depth, NULL},
+	    {"in_flight", ch->shape.in_flight, m->in_flight, NULL},
+	    {"data_max", ch->shape.data_max, m->data_max, NULL},
+	    {"producers", ch->producers, m->producers, NULL},
+	    {"consumers", ch->shape.consumers, m->consumers, NULL},
+	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
+	};
+	bool service = m->flags & WIRE_CHANNEL_SERVICE;
+	char is[TEXT_MAX], wanted[TEXT_MAX];
+
+	/* each would take the other's messages for nonsense */
+	if (service != ch->service) {
+		request_fail(r, SHARE_EEXIST, "channel '%s' is %s", ch->name,
+			     service ? "not of a service" : "of a service");
+		return false;
+	}
+	if (m->pool.size && (strlen(ch->pool->name) != m->pool.size ||
+			     memcmp(ch->pool->name, m->pool.data, m->pool.size) != 0)) {
+		snprintf(is, sizeof(is), "'%s'", ch->pool->name);
+		snprintf(wanted, sizeof(wanted), "'%.*s'", (int)m->pool.size,
+			 (const char *)m->pool.data);
+		request_fail_unlike(r, "pool", "channel", ch->name, is, wanted);
+		return false;
+	}
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (all[i].wanted == 0 || all[i].wanted == all[i].is)
+			continue;
+		snprintf(is, sizeof(is), "%u", all[i].is);
+		snprintf(wanted, sizeof(wanted), "%u", all[i].wanted);
+		request_fail_unlike(r, all[i].what, "channel", ch->name,
+				    all[i].name ? all[i].name(all[i].is) : is,
+				    all[i].name ? all[i].name(all[i].wanted) : wanted);
+		return false;
+	}
+	return true;
+}
+
+static bool check_pool(struct request *r, struct pool *p)
+{
+	const struct wire_channel_open *m = &r->m->channel_open;
+	bool writes = m->role == SHARE_PRODUCER || m->flags & SHARE_CHANNEL_WRITABLE;
+	enum access_right needed = writes ? RIGHT_WRITE : RIGHT_READ;
+	char detail[1024];
+	int e;
+
+	if (!pool_may(p, r->client, needed)) {
+		e = pool_refuse(p, r->client, needed, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
+		return false;
+	}
+	if (p->destroyed) {
+		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+		return false;
+	}
+	if (m->flags & SHARE_CHANNEL_WRITABLE && p->reuse == SHARE_REUSE_SCRUB) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "pool '%s' scrubs, so it must know who writes: no consumers that "
+			     "write (\"reuse\": "
+			     "\"gate\" or \"clean\" in the broker's configuration lets them)",
+			     p->name);
+		return false;
+	}
+	e = pool_resolve(r->broker, p, detail, sizeof(detail));
+	if (e == POOL_LATER)
+		request_park(r, &r->broker->devices.waits);
+	else if (e != 0)
+		request_fail(r, e, "pool '%s': %s", p->name, detail);
+	return e == 0;
+}
+
+static void fail_member(struct request *r, const struct channel *ch, int error)
+{
+	bool producer = r->m->channel_open.role == SHARE_PRODUCER;
+
+	switch (error) {
+	case MEMBER_NO_SLOT:
+		request_fail(r, SHARE_EBUSY, "channel '%s' has all the %s it may have (%u)",
+			     ch->name, producer ? "producers" : "consumers",
+			     producer ? ch->producers : ch->shape.consumers);
+		break;
+	case MEMBER_QUOTA:
+		request_fail_quota(r, LIMIT_CHANNELS, "");
+		break;
+	case MEMBER_BYTES_QUOTA:
+		request_fail_quota(r, LIMIT_BYTES, "");
+		break;
+	case MEMBER_NO_DESCRIPTORS:
+		request_fail_quota(r, LIMIT_DESCRIPTORS, "");
+		break;
+	default:
+		request_fail(r, SHARE_ESYSTEM, "cannot join channel '%s': %s", ch->name,
+			     strerror(-error));
+	}
+}
+
+static void join(struct request *r, struct channel *ch)
+{
+	const struct wire_channel_open *m = &r->m->channel_open;
+	struct wire_message reply = {.type = WIRE_CHANNEL};
+	bool consumer = m->role == SHARE_CONSUMER;
+	struct member *member;
+	int e;
+
+	e = member_new(ch, r->client, m->role, consumer && m->flags & SHARE_CHANNEL_WRITABLE,
+		       consumer && m->flags & WIRE_CHANNEL_OLDEST, &member);
+	if (e != 0) {
+		fail_member(r, ch, e);
+		channel_end_if_unused(ch);
+		return;
+	}
+	reply.channel = (struct wire_channel){
+	    .member = member->id,
+	    .pool = ch->pool->id,
+	    .slot = member->slot,
+	    .shape = {&ch->shape, sizeof(ch->shape)},
+	};
+	request_reply(r, &reply, (const int[]){member->page_fd, ch->control_fd, member->doorbell},
+		      3);
+}
+
+/* @hidden: there is one, that is not for this user. */
+static void make(struct request *r, const struct channel *hidden)
+{
+	const struct wire_channel_open *m = &r->m->channel_open;
+	const struct wire_bytes *name =
+	    m->pool.size ? &m->pool : &(struct wire_bytes){"default", 7};
+	struct channel_shape shape;
+	struct channel *ch;
+	struct pool *p;
+	int e;
+
+	if (m->flags & SHARE_CHANNEL_EXISTING) {
+		request_fail_absent(r, "channel", &m->name);
+		return;
+	}
+	/* as with SHARE_CHANNEL_EXISTING: who may not make it can wait for who may */
+	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
+		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
+		return;
+	}
+	choose_shape(m, &shape);
+	if (!request_name(r, name) || !check_shape(r, &shape))
+		return;
+	p = request_pool(r, name);
+	if (!p || !check_pool(r, p))
+		return;
+	/* who may make it learns that much */
+	if (hidden) {
+		request_fail(r, SHARE_EEXIST,
+			     "'%s' is taken, by a channel that this user may not use",
+			     hidden->name);
+		return;
+	}
+	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape,
+			m->flags & WIRE_CHANNEL_SERVICE, &ch);
+	if (e < 0)
+		request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));
+	else
+		join(r, ch);
+}
+
+void handle_channel_open(struct request *r)
+{
+	const struct wire_channel_open *m = &r->m->channel_open;
+	struct channel *ch;
+
+	if (r->client->version < WIRE_VERSION_CHANNELS) {
+		request_fail(r, SHARE_ENOTSUP,
+			     "channels need a newer libshare: others could not ring this one's "
+			     "doorbell, nor it theirs");
+		return;
+	}
+	if (!request_name(r, &m->name))
+		return;
+	if ((m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
+	    m->flags & ~(uint32_t)FLAGS_KNOWN) {
+		request_fail(r, SHARE_EINVAL, "role %u or flags 0x%x are unknown", m->role,
+			     m->flags);
+		return;
+	}
+	ch = channel_find(r->broker, m->name.data, m->name.size);
+	if (ch && !channel_may(ch, r->client, RIGHT_READ)) {
+		request_hide(r, "user %u may not use channel '%s', which is in pool '%s'",
+			     (unsigned)r->client->peer.uid, ch->name, ch->pool->name);
+		make(r, ch);
+	} else if (!ch)
+		make(r, NULL);
+	else if (check_pool(r, ch->pool) && check_same(r, ch))
+		join(r, ch);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a user may end that another process has made: a token, or a connection. One's own, or
+ * anybody's for administrators; of what is others' one does not even learn that it is there. The
+ * rest of what operators end has requests of its own, which are not for them alone.
+ */
+
+#include <inttypes.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/names/token.h"
+
+static void drop_token(struct request *r, uint64_t id)
+{
+	struct token *t = token_by_id(r->broker, id);
+
+	if (!t || !token_is_for(t, r->client)) {
+		request_fail(r, SHARE_ENOENT, "there is no token 0x%" PRIx64 " of yours", id);
+		return;
+	}
+	token_free(r->broker, t);
+	request_done(r);
+}
+
+static struct client *find_client(struct broker *b, uint64_t id)
+{
+	for (uint32_t i = 0; i < b->n_client_slots; i++)
+		if (b->clients[i] && b->clients[i]->id == id)
+			return b->clients[i];
+	return NULL;
+}
+
+static void drop_client(struct request *r, uint64_t id)
+{
+	struct client *c = find_client(r->broker, id);
+
+	if (!c || !client_answers_for(r->client, c->peer.uid)) {
+		request_fail(r, SHARE_ENOENT, "there is no client %" PRIu64 " of yours", id);
+		return;
+	}
+	if (c == r->client) {
+		request_fail(r, SHARE_EINVAL, "client %" PRIu64 " is who asks: it may disconnect",
+			     id);
+		return;
+	}
+	if (!c->connection) {
+		request_fail(r, SHARE_ESTALE,
+			     "client %" PRIu64
+			     " has lost its connection already: what it still "
+			     "holds comes back when process %d ends",
+			     id, (int)c->peer.pid);
+		return;
+	}
+	client_drop(c, r->client);
+	request_done(r);
+}
+
+void handle_drop(struct request *r)
+{
+	const struct wire_drop *m = &r->m->drop;
+
+	switch (m->what) {
+	case WIRE_DROP_CLIENT:
+		drop_client(r, m->id);
+		break;
+	case WIRE_DROP_TOKEN:
+		drop_token(r, m->id);
+		break;
+	default:
+		request_fail(r, SHARE_EINVAL, "the broker does not know what %u is", m->what);
+	}
+}

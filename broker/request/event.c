@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about interprocess events, and about the recipes of buffers: what plain CUDA needs. */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/device/ipc_event.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
+
+static void reply_event(struct request *r, const struct event_lease *lease)
+{
+	const struct ipc_event *e = lease->event;
+	struct wire_message m = {.type = WIRE_EVENT};
+
+	m.event = (struct wire_event){
+	    .event = e->id,
+	    .device = {e->device->uuid, (uint32_t)strlen(e->device->uuid)},
+	    .handle = {e->ipc, sizeof(e->ipc)},
+	    .token = {e->token, sizeof(e->token)},
+	};
+	request_reply(r, &m, NULL, 0);
+}
+
+/* The device asked for, or the first that does. NULL when answered. */
+static struct device *find_device(struct request *r, const struct wire_bytes *uuid)
+{
+	struct broker *b = r->broker;
+	struct device *d;
+
+	if (devices_error(b) != 0) {
+		request_fail(r, devices_error(b), "%s", b->devices.text);
+		return NULL;
+	}
+	LIST_FOREACH (d, &b->devices.list, link) {
+		if (d->gone)
+			continue;
+		if (uuid->size == 0 ? d->flags & WIRE_DEVICE_EVENTS
+				    : strlen(d->uuid) == uuid->size &&
+					  memcmp(d->uuid, uuid->data, uuid->size) == 0)
+			break;
+	}
+	if (!d)
+		request_fail(r, SHARE_ENODEV, "there is no device %.*s here (sharectl devices)",
+			     uuid->size ? (int)uuid->size : 15,
+			     uuid->size ? (const char *)uuid->data : "that has events");
+	else if (!(d->flags & WIRE_DEVICE_EVENTS)) {
+		request_fail(r, SHARE_ENOTSUP, "%s cannot make interprocess events", d->uuid);
+		d = NULL;
+	}
+	return d;
+}
+
+void handle_event_create(struct request *r)
+{
+	const struct wire_event_create *m = &r->m->event_create;
+	struct broker *b = r->broker;
+	struct event_lease *lease;
+	struct device *d;
+
+	if (m->name.size && !request_name(r, &m->name))
+		return;
+	if (m->name.size && ipc_event_by_name(b, r->client->peer.uid, m->name.data, m->name.size)) {
+		request_fail(r, SHARE_EEXIST, "there is an event '%.*s' already", (int)m->name.size,
+			     (const char *)m->name.data);
+		return;
+	}
+	if (!devices_known(b, false)) {
+		request_park(r, &b->devices.waits);
+		return;
+	}
+	d = find_device(r, &m->device);
+	if (!d)
+		return;
+	switch (ipc_event_take(d, r->client, m->name.data, m->name.size, &lease)) {
+	case 0:
+		reply_event(r, lease);
+		break;
+	case IPC_EVENT_LATER:
+		request_park(r, &d->event_waits);
+		break;
+	case IPC_EVENT_QUOTA:
+		request_fail_quota(r, LIMIT_EVENTS, "");
+		break;
+	default:
+		request_fail_memory(r);
+	}
+}
+
+void handle_event_open(struct request *r)
+{
+	const struct wire_event_open *m = &r->m->event_open;
+	struct event_lease *lease;
+	struct ipc_event *e;
+
+	if (m->token.size == IPC_EVENT_TOKEN)
+		e = ipc_event_by_token(r->broker, m->token.data);
+	else if (!request_name(r, &m->name))
+		return;
+	else
+		e = ipc_event_by_name(r->broker, r->client->peer.uid, m->name.data, m->name.size);
+	if (!e) {
+		request_fail(r, SHARE_ENOENT,
+			     m->token.size ? "there is no such event (any more)"
+					   : "there is no event of that name");
+		return;
+	}
+	if (ipc_event_is_lost(e)) {
+		request_fail(r, SHARE_ESTALE,
+			     "the event has ended with its agent, which had to be replaced");
+		return;
+	}
+	lease = ipc_event_lease(e, r->client);
+	if (lease)
+		reply_event(r, lease);
+	else
+		request_fail_memory(r);
+}
+
+void handle_event_release(struct request *r)
+{
+	struct event_lease *lease = ipc_event_find_lease(r->client, r->m->event_release.event);
+
+	if (!lease) {
+		request_fail(r, SHARE_ESTALE, "this client does not hold that event");
+		return;
+	}
+	ipc_event_return(lease, 1, false);
+	request_done(r);
+}
+
+void handle_recipe_get(struct request *r)
+{
+	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);
+	struct wire_message m = {.type = WIRE_RECIPE};
+	struct segment *s;
+	int fd;
+
+	if (!lease)
+		return;
+	s = buffer_segment(lease->buffer);
+	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
+	m.recipe = (struct wire_recipe){
+	    .offset = block_offset(lease->buffer->block),
+	    .kind = s->pool->choice.kind->id,
+	    .mode = lease->mode,
+	    .recipe = {&s->memory.recipe, sizeof(s->memory.recipe)},
+	};
+	request_reply(r, &m, &fd, 1);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about names. */
+
+#include <inttypes.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/client/wait.h"
+#include "broker/config/text.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/pool.h"
+#include "broker/names/name.h"
+#include "broker/names/watch.h"
+
+static bool is_mode(uint32_t mode)
+{
+	return mode == SHARE_RDONLY || mode == SHARE_RDWR;
+}
+
+void handle_publish(struct request *r)
+{
+	const struct wire_publish *m = &r->m->publish;
+	struct wire_message reply = {.type = WIRE_PUBLISHED};
+	struct publication p = {
+	    .client = r->client,
+	    .name = m->name.data,
+	    .size = m->name.size,
+	    .flags = m->flags,
+	    .mode = m->mode ? m->mode : SHARE_RDWR,
+	    .expected = m->expected,
+	    .tensor = m->tensor,
+	};
+	struct fence fence;
+	struct lease *lease;
+	char detail[512];
+	int e;
+
+	if (!request_name(r, &m->name))
+		return;
+	if (!request_may_name(r, RIGHT_PUBLISH, &m->name)) {
+		request_fail_foreign_name(r, SHARE_EACCES, "publish", &m->name);
+		return;
+	}
+	if (m->flags & ~(uint32_t)(SHARE_PUBLISH_PERSISTENT | SHARE_PUBLISH_EXCLUSIVE) ||
+	    !is_mode(p.mode)) {
+		request_fail(r, SHARE_EINVAL, "flags 0x%x or mode %u are unknown", m->flags,
+			     m->mode);
+		return;
+	}
+	lease = request_lease(r, m->buffer);
+	if (!lease)
+		return;
+	/* which may have been taken away since */
+	if (!pool_may(buffer_pool(lease->buffer), r->client, RIGHT_READ)) {
+		e = pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, detail,
+				sizeof(detail));
+		request_fail(r, e, "%s", detail);
+		return;
+	}
+	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
+		return;
+	}
+	/* nobody gives what he does not have */
+	p.mode &= lease->mode;
+	p.buffer = lease->buffer;
+	if (!request_fence(r, m->timeline, m->value, &fence))
+		return;
+	p.fence = &fence;
+	e = name_publish(r->broker, &p, &reply.published.version, detail, sizeof(detail));
+	fence_done(&fence);
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+	else
+		request_reply(r, &reply, NULL, 0);
+}
+
+void handle_unpublish(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->unpublish.name;
+	char detail[512];
+	int e;
+
+	if (!request_name(r, name))
+		return;
+	e = name_unpublish_by(r->broker, r->client, name->data, name->size, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+	else
+		request_done(r);
+}
+
+void handle_lookup(struct request *r)
+{
+	const struct wire_lookup *m = &r->m->lookup;
+	char detail[512];
+	int e;
+
+	if (!request_name(r, &m->name))
+		return;
+	if (!is_mode(m->mode) || m->timeout < -1) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u or time limit %d", m->mode,
+			     m->timeout);
+		return;
+	}
+	e = name_look_up(r->broker, r->client, r->m->serial, m->name.data, m->name.size, m->mode,
+			 m->timeout, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+}
+
+void handle_cancel(struct request *r)
+{
+	wait_cancel(r->client, r->m->cancel.lookup);
+}
+
+void handle_watch(struct request *r)
+{
+	const struct wire_bytes *prefix = &r->m->watch.prefix;
+	struct wire_message m = {.type = WIRE_WATCHING};
+	struct watch *w;
+	int e;
+
+	if (!text_is_utf8(prefix->data, prefix->size)) {
+		request_fail(r, SHARE_EINVAL, "the prefix is not UTF-8");
+		return;
+	}
+	e = watch_new(r->broker, r->client, prefix->data, prefix->size, &w);
+	if (e == WATCH_QUOTA) {
+		request_fail_quota(r, LIMIT_WATCHES, "");
+		return;
+	}
+	if (e < 0) {
+		request_fail_memory(r);
+		return;
+	}
+	m.watching.watch = w->id;
+	request_reply(r, &m, NULL, 0);
+}
+
+void handle_unwatch(struct request *r)
+{
+	struct watch *w = watch_find(r->client, r->m->unwatch.watch);
+
+	if (!w) {
+		request_fail(r, SHARE_ESTALE, "this client has no such watch");
+		return;
+	}
+	watch_free(r->broker, w);
+	request_done(r);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about pools. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/client/trim.h"
+#include "broker/config/size.h"
+#include "broker/config/text.h"
+#include "broker/memory/pool.h"
+
+#define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
+
+static void reply_pool(struct request *r, struct pool *p)
+{
+	const char *kind = p->choice.kind->name, *device = pool_device_name(p);
+	struct wire_message m = {.type = WIRE_POOL};
+
+	if (client_open_pool(r->client, p) < 0) {
+		request_fail_memory(r);
+		pool_end_if_unused(r->broker, p);
+		return;
+	}
+	m.pool = (struct wire_pool){
+	    .pool = p->id,
+	    .limit = p->limit,
+	    .segment_size = p->segment_size,
+	    .alignment = p->alignment,
+	    .mode = pool_may(p, r->client, RIGHT_WRITE) ? SHARE_RDWR : SHARE_RDONLY,
+	    .manage = pool_may(p, r->client, RIGHT_MANAGE),
+	    .flags = p->flags,
+	    .reuse = p->reuse,
+	    .kind = {kind, (uint32_t)strlen(kind)},
+	    .device = {device, device ? (uint32_t)strlen(device) : 0},
+	    .reason = {p->choice.reason, (uint32_t)strlen(p->choice.reason)},
+	};
+	request_reply(r, &m, NULL, 0);
+}
+
+/* A pool that is there for this user, and what it may be asked for. */
+static void open_existing(struct request *r, struct pool *p,
+			  bool (*check)(struct request *r, struct pool *p))
+{
+	char detail[1024];
+	int e;
+
+	e = pool_resolve(r->broker, p, detail, sizeof(detail));
+	if (e == POOL_LATER)
+		request_park(r, &r->broker->devices.waits);
+	else if (e != 0)
+		request_fail(r, e, "pool '%s': %s", p->name, detail);
+	else if (!check || check(r, p))
+		reply_pool(r, p);
+}
+
+void handle_pool_open(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->pool_open.name;
+	struct pool *p;
+
+	if (!request_name(r, name))
+		return;
+	p = request_pool(r, name);
+	if (p)
+		open_existing(r, p, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is there has to be what is asked for, as far as anything is                             */
+
+static bool check_text(struct request *r, const struct pool *p, const char *option, const char *is,
+		       const struct wire_bytes *wanted)
+{
+	char text[64], shown[256];
+
+	if (!wanted->size ||
+	    (strlen(is) == wanted->size && !memcmp(is, wanted->data, wanted->size)))
+		return true;
+	snprintf(text, sizeof(text), "%.*s", (int)wanted->size, (const char *)wanted->data);
+	request_fail_unlike(r, option, "pool", p->name, *is ? is : "none",
+			    text_printable(text, shown, sizeof(shown)));
+	return false;
+}
+
+static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
+		       uint64_t wanted, uint64_t settled)
+{
+	char is_text[SIZE_EXACT_MAX], wanted_text[SIZE_EXACT_MAX];
+
+	if (settled == is)
+		return true;
+	request_fail_unlike(r, option, "pool", p->name, size_tell(is, is_text),
+			    size_tell(wanted, wanted_text));
+	return false;
+}
+
+static bool check_access(struct request *r, const struct pool *p)
+{
+	const struct wire_bytes *text = &r->m->pool_create.access;
+	struct access_list wanted = {0};
+	char one[300], other[300];
+	bool same;
+	int e;
+
+	if (!text->size)
+		return true;
+	e = access_parse_text(text->data, text->size, &wanted, one, sizeof(one));
+	if (e != 0) {
+		if (e == -ENOMEM)
+			request_fail_memory(r);
+		else
+			request_fail(r, SHARE_EINVAL, "%s", one);
+		return false;
+	}
+	same = access_list_equal(&p->access, &wanted);
+	if (!same)
+		request_fail_unlike(r, "access", "pool", p->name,
+				    access_format(&p->access, one, sizeof(one)),
+				    access_format(&wanted, other, sizeof(other)));
+	access_list_clear(&wanted);
+	return same;
+}
+
+static bool check_same(struct request *r, struct pool *p)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	bool any = m->kind.size == 4 && memcmp(m->kind.data, "auto", 4) == 0;
+	uint32_t lacks = m->flags & ~p->flags & ~(uint32_t)SHARE_POOL_OPEN_OR_CREATE;
+	const char *device = pool_device_name(p);
+	uint64_t keep = m->release_threshold == SHARE_KEEP_NONE ? 0 : m->release_threshold;
+
+	if (lacks) {
+		request_fail_unlike(r,
+				    lacks & SHARE_POOL_PERSISTENT ? "persistent" : "same_address",
+				    "pool", p->name, "false", "true");
+		return false;
+	}
+	if (m->reuse > SHARE_REUSE_SCRUB) {
+		request_fail(r, SHARE_EINVAL, "reuse: %u is not an enum share_reuse", m->reuse);
+		return false;
+	}
+	if (m->reuse != SHARE_REUSE_GATE && m->reuse != p->reuse) {
+		request_fail_unlike(r, "reuse", "pool", p->name, pool_reuse_name(p->reuse),
+				    pool_reuse_name(m->reuse));
+		return false;
+	}
+	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
+	       check_text(r, p, "device", device ? device : "", &m->device) &&
+	       (!m->limit ||
+		check_size(r, p, "limit", p->limit, m->limit, pool_settled_limit(p, m->limit))) &&
+	       (!m->segment_size ||
+		check_size(r, p, "segment_size", p->segment_size, m->segment_size,
+			   pool_settled_segment_size(p, m->segment_size))) &&
+	       (!m->alignment ||
+		check_size(r, p, "alignment", p->alignment, m->alignment, m->alignment)) &&
+	       (!m->release_threshold ||
+		check_size(r, p, "release_threshold", p->release_threshold, keep, keep)) &&
+	       check_access(r, p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Everything of the request that needs a copy. False when answered. */
+static bool parse_options(struct request *r, struct pool_config *config, char *kind)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	char error[512];
+	int e;
+
+	if (m->kind.size && memchr(m->kind.data, '\0', m->kind.size)) {
+		request_fail(r, SHARE_EINVAL, "the kind is not a text");
+		return false;
+	}
+	if (m->kind.size)
+		memcpy(kind, m->kind.data, m->kind.size);
+	kind[m->kind.size] = '\0';
+	config->kind = m->kind.size ? kind : NULL;
+	config->limit = m->limit;
+	config->segment_size = m->segment_size;
+	config->alignment = m->alignment;
+	if (m->release_threshold == SHARE_KEEP_NONE)
+		config->release_threshold = 0;
+	else if (m->release_threshold > 0)
+		config->release_threshold = m->release_threshold;
+	config->same_address = m->flags & SHARE_POOL_SAME_ADDRESS;
+	config->reuse = m->reuse;
+	config->name = strndup(m->name.data, m->name.size);
+	if (m->device.size)
+		config->device = strndup(m->device.data, m->device.size);
+	if (!config->name || (m->device.size && !config->device)) {
+		request_fail_memory(r);
+		return false;
+	}
+	e = pool_config_validate(config, r->broker->config->default_pool_limit, error,
+				 sizeof(error));
+	if (e == 0 && m->access.size)
+		e = access_parse_text(m->access.data, m->access.size, &config->access, error,
+				      sizeof(error));
+	if (e == -ENOMEM)
+		request_fail_memory(r);
+	else if (e != 0)
+		request_fail(r, SHARE_EINVAL, "%s", error);
+	return e == 0;
+}
+
+static void create(struct request *r, struct pool_config *config)
+{
+	struct broker *b = r->broker;
+	struct choice choice;
+	char detail[1024];
+	struct pool *p;
+	int e;
+
+	e = choose(b, config->kind, config->device,
+		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
+		   detail, sizeof(detail));
+	if (e == CHOICE_LATER) {
+		request_park(r, &b->devices.waits);
+		return;
+	}
+	if (e != 0) {
+		request_fail(r, e, "%s", detail);
+		return;
+	}
+	e = pool_new(b, config, &choice, r->client->peer.uid, r->client->account,
+		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p);
+	if (e == 0)
+		reply_pool(r, p);
+	else if (e == POOL_QUOTA)
+		request_fail_quota(r, LIMIT_POOLS, "");
+	else
+		request_fail_memory(r);
+}
+
+void handle_pool_create(struct request *r)
+{
+	const struct wire_pool_create *m = &r->m->pool_create;
+	struct pool_config config = POOL_CONFIG_INIT;
+	struct pool *p;
+	char kind[32];
+	bool seen;
+
+	if (!request_name(r, &m->name))
+		return;
+	if (m->flags & ~(uint32_t)FLAGS_KNOWN) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+		return;
+	}
+	p = pool_find(r->broker, m->name.data, m->name.size);
+	seen = p && pool_may(p, r->client, RIGHT_READ);
+	if (seen && m->flags & SHARE_POOL_OPEN_OR_CREATE) {
+		open_existing(r, p, check_same);
+		return;
+	}
+	/* who may not create is not told whether there is one that is not for this user */
+	if (!client_may(r->client, RIGHT_CREATE, &(struct access_object){.kind = OBJECT_POOL})) {
+		request_fail(r, SHARE_EACCES,
+			     "%s%.*s%suser %u may not create pools: \"create_pools\" in the "
+			     "broker's configuration says who may",
+			     seen ? "" : "there is no pool '", seen ? 0 : (int)m->name.size,
+			     (const char *)m->name.data,
+			     seen ? "" : "' that this user may use, and ",
+			     (unsigned)r->client->peer.uid);
+		return;
+	}
+	if (!request_may_name(r, RIGHT_CREATE, &m->name)) {
+		request_fail_foreign_name(r, SHARE_EACCES, "create a pool", &m->name);
+		return;
+	}
+	if (p) {
+		request_fail(r, SHARE_EEXIST,
+			     seen ? "there is a pool '%s' already (share_pool_open() opens it, "
+				    "SHARE_POOL_OPEN_OR_CREATE does either)"
+				  : "'%s' is taken, by a pool that this user may not use",
+			     p->name);
+		return;
+	}
+	if (parse_options(r, &config, kind))
+		create(r, &config);
+	pool_config_clear(&config);
+}
+
+void handle_pool_close(struct request *r)
+{
+	struct open_pool *open = client_find_pool(r->client, r->m->pool_close.pool);
+
+	if (!open) {
+		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
+		return;
+	}
+	client_close_pool(r->client, open);
+	request_done(r);
+}
+
+void handle_pool_destroy(struct request *r)
+{
+	const struct wire_bytes *name = &r->m->pool_destroy.name;
+	char detail[1024];
+	struct pool *p;
+	int e;
+
+	if (!request_name(r, name))
+		return;
+	p = pool_find(r->broker, name->data, name->size);
+	if (!p || !pool_may(p, r->client, RIGHT_MANAGE)) {
+		if (!request_pool(r, name))
+			return;
+		e = pool_refuse(p, r->client, RIGHT_MANAGE, detail, sizeof(detail));
+		request_fail(r, e, "%s", detail);
+		return;
+	}
+	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,
+		    (unsigned)r->client->peer.uid);
+	trim_end(r->broker, p);
+	pool_destroy(r->broker, p);
+	request_done(r);
+}

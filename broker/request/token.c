@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests about tokens. */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/config/text.h"
+#include "broker/memory/buffer.h"
+#include "broker/memory/grant.h"
+#include "broker/memory/pool.h"
+#include "broker/names/token.h"
+
+void handle_export(struct request *r)
+{
+	const struct wire_export *m = &r->m->export;
+	struct wire_message reply = {.type = WIRE_TOKEN};
+	struct token_terms terms;
+	struct fence fence;
+	struct lease *lease;
+	struct token *t;
+	int e;
+
+	if (m->mode != SHARE_RDONLY && m->mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+		return;
+	}
+	lease = request_lease(r, m->buffer);
+	if (!lease)
+		return;
+	if ((lease->mode & m->mode) != m->mode) {
+		request_fail(r, SHARE_EACCES, "this client holds the buffer read-only");
+		return;
+	}
+	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
+		request_fail(r, SHARE_EINVAL, "the buffer has no room for %" PRIu64 " byte%s",
+			     m->size, text_plural(m->size));
+		return;
+	}
+	if (!request_fence(r, m->timeline, m->value, &fence))
+		return;
+	terms = (struct token_terms){
+	    .buffer = lease->buffer,
+	    .mode = m->mode,
+	    .uses = m->uses,
+	    .timeout_ms = m->timeout,
+	    .fence = &fence,
+	    .tensor = m->tensor,
+	};
+	e = token_new(r->broker, r->client, &terms, &t);
+	fence_done(&fence);
+	if (e > 0) {
+		request_fail_quota(r, e == TOKEN_QUOTA ? LIMIT_TOKENS : LIMIT_METADATA, "");
+		return;
+	}
+	if (e < 0) {
+		request_fail(r, SHARE_ESYSTEM, "cannot make a token: %s", strerror(-e));
+		return;
+	}
+	reply.token.token = (struct wire_bytes){t->bytes, TOKEN_SIZE};
+	request_reply(r, &reply, NULL, 0);
+}
+
+/* Of a buffer in a pool that this user may use, or of one's own. */
+static struct token *find(struct request *r, const struct wire_bytes *bytes)
+{
+	struct token *t = NULL;
+	char detail[1024];
+	struct pool *p;
+
+	if (bytes->size == TOKEN_SIZE)
+		t = token_find(r->broker, bytes->data);
+	p = t ? buffer_pool(t->buffer) : NULL;
+	if (t && !token_is_for(t, r->client) && !pool_may(p, r->client, RIGHT_READ)) {
+		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
+		request_hide(r, "a token does not replace access: %s", detail);
+		t = NULL;
+	}
+	if (!t)
+		request_fail(r, SHARE_ENOENT,
+			     "there is no such token: it was used up, revoked, has timed out, its "
+			     "maker is gone, or this user may not use its pool");
+	return t;
+}
+
+void handle_import(struct request *r)
+{
+	const struct wire_import *m = &r->m->import;
+	struct token *t = find(r, &m->token);
+	struct grant g = {0};
+	enum access_right right;
+	struct pool *p;
+	char detail[256];
+	int e;
+
+	if (!t)
+		return;
+	g.buffer = t->buffer;
+	g.mode = m->mode ? m->mode : t->mode;
+	g.hand_over = &t->fence;
+	g.tensor = t->tensor;
+	p = buffer_pool(t->buffer);
+	if (g.mode != SHARE_RDONLY && g.mode != SHARE_RDWR) {
+		request_fail(r, SHARE_EINVAL, "unknown mode %u", m->mode);
+		return;
+	}
+	if ((g.mode & t->mode) != g.mode) {
+		request_fail(r, SHARE_EACCES, "the token is for reading only");
+		return;
+	}
+	right = access_right_of(g.mode);
+	if (!pool_may(p, r->client, right)) {
+		e = pool_refuse(p, r->client, right, detail, sizeof(detail));
+		request_fail(r, e, "a token does not replace access: %s", detail);
+		return;
+	}
+	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	if (e != 0)
+		request_fail(r, e, "%s", detail);
+	else
+		token_used(r->broker, t);
+}
+
+void handle_revoke(struct request *r)
+{
+	struct token *t = find(r, &r->m->revoke.token);
+
+	if (!t)
+		return;
+	if (!token_is_for(t, r->client)) {
+		request_fail(r, SHARE_EACCES, "uid %u made this token",
+			     (unsigned)t->maker->peer.uid);
+		return;
+	}
+	token_free(r->broker, t);
+	request_done(r);
+}
