@@ -157,7 +157,7 @@ make_offences()
 	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c python/bad.c >include/share/bad.h
 	echo '#include "memory/kind.h"' | tee wire/bad1.c tools/bad3.c python/bad2.c >/dev/null
 	echo '#include "broker/config/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
-	echo '#include "libshare/client.h"' | tee broker/bad1.c bench/bad2.c tools/bad2.c >/dev/null
+	echo '#include "libshare/client/client.h"' | tee broker/bad1.c bench/bad2.c tools/bad2.c >/dev/null
 	echo '#include "tests/tree.h"' | tee broker/bad2.c examples/bad2.c >/dev/null
 	echo '#include <event2/event.h>' | tee libshare/bad2.c wire/bad3.c agent/bad2.c >/dev/null
 	echo '#include <wire/wire.h>' >broker/bad3.c

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "libshare/channel.h"
+#include "libshare/channel/channel.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/integration/channel_work.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "libshare/client.h"
+#include "libshare/client/client.h"
 #include "tests/harness/descriptors.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libshare/client.h"
+#include "libshare/client/client.h"
 #include "tests/harness/fixture.h"
 #include "tests/integration/gpu_work.h"
 #include "tests/integration/kinds.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "libshare/buffer.h"
+#include "libshare/buffer/buffer.h"
 #include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/memory.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "libshare/service.h"
+#include "libshare/service/service.h"
 #include "tests/integration/service_work.h"
 
 static share_client *stranger;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client.h"
+#include "libshare/client/client.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"

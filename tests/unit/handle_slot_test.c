@@ -14,7 +14,7 @@
 
 #include <share/error.h>
 
-#include "libshare/handle.h"
+#include "libshare/client/handle.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

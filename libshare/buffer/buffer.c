@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Buffers: allocate, and everything a handle knows by itself. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int64_t deadline_from(int timeout_ms)
+{
+	return timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+}
+
+int deadline_left(int64_t deadline)
+{
+	int64_t left;
+
+	if (deadline < 0)
+		return -1;
+	left = deadline - now_ms();
+	return left < 0 ? 0 : (int)left;
+}
+
+int mode_check(int mode)
+{
+	if (mode != SHARE_RDONLY && mode != SHARE_RDWR)
+		return fail(SHARE_EINVAL, "mode %d is neither SHARE_RDONLY nor SHARE_RDWR", mode);
+	return 0;
+}
+
+int name_check(const char *name)
+{
+	size_t size = name ? strnlen(name, SHARE_NAME_MAX + 1) : 0;
+
+	/* UTF-8 and control characters are the broker's to judge; it does not take our word */
+	if (size == 0 || size > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL,
+			    "a name is 1 to %d bytes of UTF-8 without control characters",
+			    SHARE_NAME_MAX);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int ask(share_pool *p, struct wire_message *m, struct reply *reply)
+{
+	m->serial = 0;
+	return rpc(p->client, m, WIRE_GRANT, reply);
+}
+
+/* What came along with the first goes into the magazine. Where there is no memory for a handle, the
+ * block goes back at once. */
+static void keep_more(share_pool *p, const struct wire_grant *m, uint64_t block)
+{
+	struct wire_grant one = *m;
+	struct wire_more more;
+	share_buffer *b;
+
+	one.fences = one.pages = one.more = one.tensor = (struct wire_bytes){0};
+	one.flags = 0;
+	for (uint32_t at = 0; at + sizeof(more) <= m->more.size; at += sizeof(more)) {
+		memcpy(&more, (const char *)m->more.data + at, sizeof(more));
+		one.buffer = more.buffer;
+		one.offset = more.offset;
+		if (buffer_from_grant_unordered(p->client, &one, &b) != 0)
+			continue;
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+		magazine_adopt(p->magazine, b, block);
+		magazine_put(p->magazine, b);
+	}
+}
+
+/* From the broker, for the magazine to keep later. 1: not this size, or there is no room for as
+ * much as a magazine's blocks have. */
+static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_buffer *b;
+	uint64_t block;
+	int r;
+
+	if (!magazine_refill(p->magazine, size, &block, &m.alloc.count))
+		return 1;
+	m.alloc.pool = p->id;
+	m.alloc.size = block;
+	m.alloc.flags = WIRE_ALLOC_KEEPS;
+	r = ask(p, &m, &reply);
+	if (r == SHARE_ENOMEM || r == SHARE_EQUOTA || r == SHARE_EAGAIN) {
+		magazines_flush(p->client);
+		buffers_cooled(p->client, false);
+		/* it may have come back meanwhile, with its users */
+		b = magazine_take(p->magazine, size, stream);
+		if (!b)
+			return 1;
+		*out = b;
+		return 0;
+	}
+	if (r == SHARE_ENOENT)
+		magazine_end(p->magazine);
+	if (r != 0)
+		return r;
+	keep_more(p, &reply.m.grant, block);
+	r = buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	if (r != 0)
+		return r;
+	(*out)->size = size;
+	magazine_adopt(p->magazine, *out, block);
+	return 0;
+}
+
+static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, void *stream,
+			 share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	int r;
+
+	m.alloc.pool = p->id;
+	m.alloc.size = size;
+	m.alloc.alignment = alignment;
+	r = ask(p, &m, &reply);
+	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+}
+
+/* What is kept has the pool's; whether any other is possible is the broker's to say. */
+static bool is_as_kept(const share_pool *p, uint64_t alignment)
+{
+	return alignment <= p->info.alignment && (alignment & (alignment - 1)) == 0;
+}
+
+/* What there was none of here. */
+static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t size,
+						       uint64_t alignment, bool as_kept,
+						       void *stream, share_buffer **out)
+{
+	share_buffer *b;
+	int r = 1;
+
+	if (as_kept) {
+		buffers_cooled(p->client, false);
+		r = refill(p, size, stream, &b);
+	}
+	if (r == 1)
+		r = alloc_exactly(p, size, alignment, stream, &b);
+	if (r == 0)
+		*out = handle_give_anew(b);
+	return r;
+}
+
+static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t size,
+						       const share_alloc_options *options,
+						       void *stream, share_buffer **out)
+{
+	uint64_t alignment;
+	share_buffer *b;
+	bool as_kept;
+	int r = pool_resolve(&p);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && options)
+		r = struct_check(options, share_alloc_options);
+	if (r == 0 && stream)
+		r = stream_check(p->client, p->kind, stream);
+	if (r != 0)
+		return r;
+	alignment = options ? options->alignment : 0;
+	as_kept = p->magazine && is_as_kept(p, alignment);
+	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
+	if (!b)
+		return alloc_from_broker(p, size, alignment, as_kept, stream, out);
+	*out = handle_give_anew(b);
+	return 0;
+}
+
+int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
+		     share_buffer **out)
+{
+	return alloc(p, size, options, stream, out);
+}
+
+int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
+{
+	return alloc(p, size, NULL, stream, out);
+}
+
+int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)
+{
+	share_buffer *b;
+	int r = pool_resolve(&p);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r != 0)
+		return r;
+	b = p->magazine ? magazine_take_at_hand(p->magazine, size) : NULL;
+	if (!b)
+		return fail_constant(SHARE_EAGAIN, "there is nothing of that size at hand");
+	*out = handle_give_anew(b);
+	return 0;
+}
+
+share_buffer *share_retain(share_buffer *b)
+{
+	share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	if (!found)
+		return NULL;
+	buffer_ref(found);
+	handle_keep(found);
+	return b;
+}
+
+void *share_ptr(share_buffer *b)
+{
+	b = handle_find(b, HANDLE_BUFFER);
+	if (!b || client_is_forked(b->client))
+		return NULL;
+	return (char *)b->mapping->address + b->offset;
+}
+
+uint64_t share_size(share_buffer *b)
+{
+	b = handle_find(b, HANDLE_BUFFER);
+	return b ? b->size : 0;
+}
+
+uint64_t buffer_tell_id(share_buffer *b)
+{
+	if (b->home)
+		atomic_store_explicit(&b->known, true, memory_order_relaxed);
+	return b->id;
+}
+
+uint64_t share_id(share_buffer *b)
+{
+	b = handle_find(b, HANDLE_BUFFER);
+	return b ? buffer_tell_id(b) : 0;
+}
+
+int share_mode(share_buffer *b)
+{
+	b = handle_find(b, HANDLE_BUFFER);
+	return b ? (int)b->mode : 0;
+}
+
+uint64_t share_name_version(share_buffer *b)
+{
+	b = handle_find(b, HANDLE_BUFFER);
+	return b ? b->version : 0;
+}
+
+int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
+{
+	const struct segment *s;
+	int r = buffer_resolve(&b);
+
+	if (r == 0)
+		r = struct_check(out, share_buffer_info);
+	if (r != 0)
+		return r;
+	s = b->segment;
+	*out = (share_buffer_info){
+	    .size = sizeof(*out),
+	    .kind = s->kind->name,
+	    .device = s->kind->on_device ? s->device : NULL,
+	    .ordinal = s->kind->on_device ? b->mapping->ordinal : -1,
+	    .segment = s->id,
+	    .segment_size = s->size,
+	    .offset = b->offset,
+	    .ordered = b->ordered,
+	};
+	return 0;
+}
+
+int share_buffer_status(share_buffer *b)
+{
+	int r = buffer_resolve(&b);
+
+	if (r != 0)
+		return r;
+	switch (fence_state(b->client, &b->giver)) {
+	case TIMELINE_REACHED:
+		return 0;
+	case TIMELINE_PENDING:
+		return fail(SHARE_EAGAIN, "the giver's work on this buffer is still running");
+	case TIMELINE_DEAD:
+		break;
+	}
+	return fail(SHARE_EOWNERDEAD, "the giver died before its work on this buffer was done");
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+/* From grants to handles: what a process gets from the broker, and what that has to come after. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mutation.h"
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+
+	m.release.buffer = id;
+	m.release.count = count;
+	m.release.timeline = fence->timeline;
+	m.release.value = fence->value;
+	return rpc_send(c, &m);
+}
+
+static void give_back(share_client *c, uint64_t id)
+{
+	buffer_send_release(c, id, 1, &(share_fence){0, 0});
+}
+
+/* False without memory. */
+static bool keep_tensor(share_buffer *b, const struct wire_bytes *tensor)
+{
+	if (tensor->size == 0)
+		return true;
+	b->tensor = malloc(sizeof(*b->tensor) + tensor->size);
+	if (!b->tensor)
+		return false;
+	b->tensor->size = tensor->size;
+	memcpy(b->tensor->bytes, tensor->data, tensor->size);
+	return true;
+}
+
+share_buffer *buffer_new(void)
+{
+	return handle_new(HANDLE_BUFFER, BUFFER_ROOM);
+}
+
+int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out)
+{
+	share_buffer *b = buffer_new();
+	int r;
+
+	if (b && !keep_tensor(b, &m->tensor)) {
+		handle_free(b);
+		b = NULL;
+	}
+	r = b ? segment_get(c, m, m->mode == SHARE_RDWR, &b->segment, &b->mapping)
+	      : fail_system(-ENOMEM, "making a buffer handle");
+	if (r != 0) {
+		if (b)
+			free(b->tensor);
+		handle_free(b);
+		give_back(c, m->buffer);
+		return r;
+	}
+	atomic_init(&b->refs, 1);
+	b->client = client_ref(c);
+	b->id = m->buffer;
+	b->size = m->size;
+	b->version = m->version;
+	b->mode = m->mode;
+	b->offset = m->offset;
+	*out = b;
+	return 0;
+}
+
+void buffer_free(share_buffer *b)
+{
+	share_client *c = b->client;
+
+	fence_drop(c, &b->giver);
+	uses_drop(b);
+	segment_put(c, b->segment);
+	if (b->home)
+		magazine_unref(b->home);
+	free(b->tensor);
+	handle_free(b);
+}
+
+void buffer_drop(share_buffer *b)
+{
+	share_client *c = b->client;
+	uint64_t id = b->id;
+
+	buffer_free(b);
+	give_back(c, id);
+	client_unref(c);
+}
+
+void fences_done(share_client *c, struct fences *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		fence_drop(c, &f->all[i]);
+	if (f->all != f->few)
+		free(f->all);
+	f->all = NULL;
+	f->n = 0;
+}
+
+static int hold(share_client *c, const struct wire_grant *m, uint32_t i, struct held_fence *out)
+{
+	struct wire_fence w;
+
+	memcpy(&w, (const char *)m->fences.data + i * sizeof(w), sizeof(w));
+	return fence_hold(c, w.timeline, w.value, out);
+}
+
+/* The first is a giver's, or there is none. */
+static uint32_t first_user(const struct wire_grant *m)
+{
+	return m->flags & WIRE_GRANT_HAND_OVER ? 1 : 0;
+}
+
+int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out)
+{
+	uint32_t n = (uint32_t)(m->fences.size / sizeof(struct wire_fence)), first = first_user(m);
+
+	out->n = 0;
+	out->all = out->few;
+	if (n <= first || MUTATION(skip_wait))
+		return 0;
+	if (n - first > sizeof(out->few) / sizeof(out->few[0])) {
+		out->all = calloc(n - first, sizeof(*out->all));
+		if (!out->all)
+			return fail_system(-ENOMEM, "ordering a buffer");
+	}
+	for (uint32_t i = first; i < n; i++) {
+		int r = hold(c, m, i, &out->all[out->n]);
+
+		/* an owner that has ended can use nothing any more */
+		if (r == 0)
+			out->n++;
+		else if (r != SHARE_EOWNERDEAD && r != SHARE_ESTALE)
+			return r;
+	}
+	return 0;
+}
+
+static int wait_for_users(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+			  share_buffer *b)
+{
+	struct ordering o = {.timeout_ms = timeout_ms, .dead_is_done = true};
+	struct fences users;
+	int r = buffer_hold_users(c, m, &users);
+
+	if (r == 0 && users.n > 0) {
+		o.fences = users.all;
+		o.n = users.n;
+		r = stream_wait(c, b->mapping, stream, &o);
+	}
+	fences_done(c, &users);
+	if (o.how > b->ordered)
+		b->ordered = o.how;
+	return r;
+}
+
+int buffer_hold_giver(share_client *c, const struct wire_grant *m, share_buffer *b)
+{
+	int r;
+
+	if (first_user(m) == 0)
+		return 0;
+	r = hold(c, m, 0, &b->giver);
+	if (r == 0 && fence_state(c, &b->giver) == TIMELINE_DEAD)
+		r = fail(SHARE_EOWNERDEAD,
+			 "the process that gave this buffer died before its work was done");
+	return r;
+}
+
+static int wait_for_giver(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+			  share_buffer *b)
+{
+	struct ordering o = {.fences = &b->giver, .n = 1, .timeout_ms = timeout_ms};
+	int r = buffer_hold_giver(c, m, b);
+
+	if (r != 0 || first_user(m) == 0 || MUTATION(hand_over_without_wait))
+		return r;
+	r = stream_wait(c, b->mapping, stream, &o);
+	b->ordered = o.how;
+	return r;
+}
+
+static int wait_for_fences(share_client *c, const struct wire_grant *m, void *stream,
+			   int64_t deadline, share_buffer *b)
+{
+	int r = wait_for_giver(c, m, stream, deadline_left(deadline), b);
+
+	return r != 0 ? r : wait_for_users(c, m, stream, deadline_left(deadline), b);
+}
+
+int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+		      share_buffer **out)
+{
+	int64_t deadline = deadline_from(timeout_ms);
+	share_buffer *b;
+	int r;
+
+	r = buffer_from_grant_unordered(c, m, &b);
+	if (r != 0)
+		return r;
+	r = stream_check(c, b->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_fences(c, m, stream, deadline, b);
+	if (r != 0) {
+		buffer_drop(b);
+		return r;
+	}
+	*out = b;
+	return 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Asynchronous look-ups. The answer may be read by any thread; it is queued, and turned into a
+ * buffer by dispatch. Where the calling thread would have to wait for the giver's work, or for that
+ * of those who use the buffer still, a thread does, and queues it again.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mutation.h"
+#include "libshare/buffer/lookup.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+_Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
+	       "it is in an operation's slot");
+
+struct lookup *lookup_of(share_operation *o)
+{
+	return (struct lookup *)(void *)((char *)o - offsetof(struct lookup, operation));
+}
+
+static void lookup_free(share_operation *o)
+{
+	struct lookup *l = lookup_of(o);
+
+	free(l->copy);
+	handle_free(l);
+}
+
+/* Not from a delivery. */
+void lookup_drop(share_operation *o)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+	struct lookup *l = lookup_of(o);
+
+	if (l->granted) {
+		m.release.buffer = l->grant.buffer;
+		m.release.count = 1;
+		rpc_send(o->client, &m);
+		l->granted = false;
+	}
+	fences_done(o->client, &l->users);
+	if (l->buffer)
+		buffer_drop(l->buffer);
+	l->buffer = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* From a grant to a buffer                                                                    */
+
+int lookup_wait(share_operation *o, int timeout_ms)
+{
+	struct lookup *l = lookup_of(o);
+	share_client *c = o->client;
+	int64_t deadline = deadline_from(timeout_ms);
+
+	l->buffer->ordered = SHARE_ORDERED_BY_HOST;
+	switch (fence_block(c, &l->buffer->giver, timeout_ms)) {
+	case TIMELINE_PENDING:
+		return 1;
+	case TIMELINE_DEAD:
+		return SHARE_EOWNERDEAD;
+	case TIMELINE_REACHED:
+		break;
+	}
+	for (; l->users.n > 0; l->users.n--) {
+		struct held_fence *last = &l->users.all[l->users.n - 1];
+
+		if (fence_block(c, last, deadline_left(deadline)) == TIMELINE_PENDING)
+			return 1;
+		fence_drop(c, last);
+	}
+	return 0;
+}
+
+static bool is_pending(share_client *c, const struct lookup *l)
+{
+	bool pending = fence_state(c, &l->buffer->giver) == TIMELINE_PENDING;
+
+	for (size_t i = 0; !pending && i < l->users.n; i++)
+		pending = fence_state(c, &l->users.all[i]) == TIMELINE_PENDING;
+	return pending;
+}
+
+static int order_on_stream(struct lookup *l)
+{
+	share_buffer *b = l->buffer;
+	struct ordering giver = {.fences = &b->giver, .n = 1, .may_not_block = true};
+	struct ordering users = {
+	    .fences = l->users.all, .n = l->users.n, .dead_is_done = true, .may_not_block = true};
+	share_client *c = l->operation.client;
+	int r;
+
+	r = stream_wait(c, b->mapping, l->stream, &giver);
+	if (r == 0 && users.n > 0)
+		r = stream_wait(c, b->mapping, l->stream, &users);
+	b->ordered = giver.how > users.how ? giver.how : users.how;
+	return r;
+}
+
+static int order(struct lookup *l)
+{
+	share_client *c = l->operation.client;
+	share_buffer *b = l->buffer;
+	int r;
+
+	r = stream_check(c, b->segment->kind, l->stream);
+	if (r == 0)
+		r = buffer_hold_giver(c, &l->grant, b);
+	if (r == 0)
+		r = buffer_hold_users(c, &l->grant, &l->users);
+	if (r == 0 && l->reclaimed)
+		r = uses_hold(l->reclaimed, &l->users);
+	if (r != 0 || !is_pending(c, l) || (l->reclaimed && MUTATION(reclaim_without_order)))
+		return r;
+	if (!stream_blocks(c, b->mapping, l->stream))
+		r = order_on_stream(l);
+	else
+		r = SHARE_EAGAIN;
+	/* also when somebody else was given the place that was left */
+	return r == SHARE_EAGAIN ? operation_block(&l->operation) : r;
+}
+
+int lookup_proceed(share_operation *o)
+{
+	struct lookup *l = lookup_of(o);
+	int r = l->error;
+
+	if (l->granted) {
+		l->granted = false;
+		r = buffer_from_grant_unordered(o->client, &l->grant, &l->buffer);
+		if (r == 0)
+			r = order(l);
+	}
+	return r;
+}
+
+static void lookup_call(share_operation *o, int result)
+{
+	struct lookup *l = lookup_of(o);
+	share_buffer *b = l->buffer;
+
+	fences_done(o->client, &l->users);
+	l->buffer = NULL;
+	if (result != 0) /* as if the look-up had been made here */
+		fail(result, "%s",
+		     result == l->call.error ? l->call.detail : share_strerror(result));
+	l->callback(result == 0 ? handle_give(b) : NULL, result, l->data);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Asking                                                                                      */
+
+static int copy_grant(struct lookup *l, const struct wire_grant *m)
+{
+	size_t size = m->fences.size + m->tensor.size;
+	unsigned char *copy = NULL;
+
+	if (size) {
+		copy = malloc(size);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(l->copy); /* of an answer before, after which it was asked once more */
+	l->copy = copy;
+	l->grant = *m;
+	if (m->fences.size)
+		l->grant.fences.data = memcpy(copy, m->fences.data, m->fences.size);
+	if (m->tensor.size)
+		l->grant.tensor.data =
+		    memcpy(copy + m->fences.size, m->tensor.data, m->tensor.size);
+	l->grant.pages = l->grant.recipe = (struct wire_bytes){NULL, 0};
+	return 0;
+}
+
+static void answered(share_client *c, struct call *call, const struct wire_message *m, int error)
+{
+	struct lookup *l = (struct lookup *)(void *)((char *)call - offsetof(struct lookup, call));
+	struct wire_message release = {.type = WIRE_RELEASE};
+
+	l->error = error;
+	if (m && !l->operation.canceled && copy_grant(l, &m->grant) == 0)
+		l->granted = true;
+	if (m && !l->granted) {
+		release.release.buffer = m->grant.buffer;
+		release.release.count = 1;
+		rpc_send_later_locked(c, &release);
+		l->error = SHARE_ENOMEM;
+	}
+	/* a canceled one has nobody to tell; freed later, as this is called on its `call` */
+	operation_queue_locked(&l->operation);
+}
+
+/* Its answer comes all the same, and is waited for here: then nothing is left. */
+void lookup_recall_locked(share_operation *o)
+{
+	struct wire_message m = {.type = WIRE_CANCEL};
+	struct lookup *l = lookup_of(o);
+
+	m.cancel.lookup = l->call.serial;
+	if (rpc_send_locked(o->client, &m) == 0)
+		rpc_wait_locked(o->client, &l->call);
+}
+
+static const struct operation_kind kind = {
+    .proceed = lookup_proceed,
+    .wait = lookup_wait,
+    .call = lookup_call,
+    .drop = lookup_drop,
+    .recall_locked = lookup_recall_locked,
+    .free = lookup_free,
+};
+
+int lookup_ask_locked(struct lookup *l, struct wire_message *m)
+{
+	l->call.expected = WIRE_GRANT;
+	l->call.answered = answered;
+	l->operation.phase = ASKED;
+	return rpc_start_locked(l->operation.client, m, &l->call);
+}
+
+int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
+		       share_lookup_callback callback, void *data, share_operation **out)
+{
+	struct wire_message m;
+	struct lookup *l;
+	int r;
+
+	if (!callback)
+		return fail(SHARE_EINVAL, "the callback is NULL");
+	r = lookup_check(&c, name, mode, timeout_ms, stream);
+	if (r != 0)
+		return r;
+	l = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
+	if (!l)
+		return fail_system(-ENOMEM, "looking up a name");
+	l->callback = callback;
+	l->data = data;
+	l->stream = stream;
+	lookup_message(&m, name, mode, timeout_ms);
+	pthread_mutex_lock(&c->lock);
+	operation_init_locked(&l->operation, &kind, c, out != NULL);
+	l->operation.deadline = deadline_from(timeout_ms);
+	r = lookup_ask_locked(l, &m);
+	if (r != 0 && l->call.done)
+		r = 0; /* lost while sending, and answered so: the callback will tell */
+	if (r != 0)
+		l->operation.refs = 1;
+	else if (out)
+		*out = handle_give(&l->operation);
+	operation_unref_locked(&l->operation);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0)
+		client_unref(c);
+	return r;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The magazines of a client: one for each pool that it has open, from the first handle of the pool
+ * to the last. Memory that was once a magazine stays one for ever, though perhaps of another pool
+ * of another client: whoever has just put a block into it may still look at it when that block, and
+ * with it the client, is gone.
+ *
+ * Asked to give back what it keeps (TRIM), the client does so with all that it has in any pool, and
+ * says when it is done.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/buffer/magazine_private.h"
+#include "libshare/client/error.h"
+
+#define SHARE_OF_POOL 16
+
+/* Without a pool. */
+static LIST_HEAD(, magazine) unused = LIST_HEAD_INITIALIZER(unused);
+static pthread_mutex_t unused_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* In a forked child nobody holds the lock, whatever it looks like. */
+static void start_anew(void)
+{
+	unused_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	LIST_INIT(&unused);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_anew);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Coming and going                                                                            */
+
+static struct magazine *magazine_new(void)
+{
+	struct magazine *m;
+
+	pthread_mutex_lock(&unused_lock);
+	m = LIST_FIRST(&unused);
+	if (m)
+		LIST_REMOVE(m, link);
+	pthread_mutex_unlock(&unused_lock);
+	if (m)
+		return m;
+	m = aligned_alloc(_Alignof(struct magazine), sizeof(*m));
+	if (m) {
+		memset(m, 0, sizeof(*m));
+		pthread_mutex_init(&m->lock, NULL);
+	}
+	return m;
+}
+
+void magazine_unref(struct magazine *m)
+{
+	if (atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	pthread_mutex_lock(&unused_lock);
+	LIST_INSERT_HEAD(&unused, m, link);
+	pthread_mutex_unlock(&unused_lock);
+}
+
+/* Under the lock of the client: nobody revives one that nobody has. */
+static struct magazine *find_locked(share_client *c, uint64_t pool)
+{
+	struct magazine *m;
+
+	LIST_FOREACH (m, &c->magazines, link)
+		if (m->pool == pool)
+			return m;
+	return NULL;
+}
+
+static void close_to_blocks(struct magazine *m)
+{
+	atomic_store(&m->pockets_open, 0);
+	atomic_store(&m->open, false);
+}
+
+static void set_limit(struct magazine *m, uint64_t bytes)
+{
+	uint64_t in_pockets = 0;
+	unsigned pockets = 0;
+
+	if (!m->plain && bytes > 2 * MAGAZINE_MANY_BYTES) {
+		pockets = MAGAZINE_POCKETS_MANY;
+		in_pockets = MAGAZINE_MANY_BYTES;
+	} else if (bytes > 2 * MAGAZINE_FEW_BYTES) {
+		pockets = MAGAZINE_POCKETS_FEW;
+		in_pockets = MAGAZINE_FEW_BYTES;
+	}
+	pthread_mutex_lock(&m->lock);
+	m->limit = bytes - in_pockets;
+	pthread_mutex_unlock(&m->lock);
+	atomic_store(&m->pockets_open, pockets);
+	atomic_store(&m->open, bytes > 0);
+	/* one of the two sees what the other has done */
+	if (atomic_load(&m->ended))
+		close_to_blocks(m);
+}
+
+static void start(struct magazine *m, const share_pool *p)
+{
+	uint64_t limit = p->info.limit / SHARE_OF_POOL;
+
+	m->client = p->client;
+	m->pool = p->id;
+	m->alignment =
+	    p->info.alignment > MAGAZINE_SMALLEST ? p->info.alignment : MAGAZINE_SMALLEST;
+	m->reuse = p->info.reuse;
+	m->plain = !p->kind->on_device;
+	m->handles = 0;
+	atomic_store(&m->answered, asked_to_trim(p->client));
+	atomic_store(&m->ended, false);
+	atomic_store(&m->refs, 1); /* the handles' */
+	set_limit(m, limit < MAGAZINE_MAX ? limit : MAGAZINE_MAX);
+}
+
+/* As each pool's is, but for a broker that lies: sizes are rounded up to it, again and again. */
+static bool is_power_of_two(uint64_t alignment)
+{
+	return (alignment & (alignment - 1)) == 0;
+}
+
+void magazine_open(share_pool *p)
+{
+	share_client *c = p->client;
+	struct magazine *m, *fresh;
+
+	p->magazine = NULL;
+	if (!c->keeps_blocks || !p->kind || !is_power_of_two(p->info.alignment) ||
+	    atomic_load(&c->ending))
+		return;
+	fresh = magazine_new();
+	if (fresh)
+		start(fresh, p);
+	pthread_mutex_lock(&c->lock);
+	m = find_locked(c, p->id);
+	if (!m && fresh) {
+		m = fresh;
+		fresh = NULL;
+		LIST_INSERT_HEAD(&c->magazines, m, link);
+	}
+	if (m)
+		m->handles++;
+	pthread_mutex_unlock(&c->lock);
+	if (fresh)
+		magazine_unref(fresh);
+	p->magazine = m;
+}
+
+int share_pool_set_cache(share_pool *p, uint64_t bytes)
+{
+	int r = pool_resolve(&p);
+
+	if (r != 0)
+		return r;
+	if (!p->magazine || atomic_load(&p->client->ending))
+		return 0;
+	set_limit(p->magazine, bytes < MAGAZINE_MAX ? bytes : MAGAZINE_MAX);
+	magazine_empty(p->magazine);
+	return 0;
+}
+
+static void shut(struct magazine *m)
+{
+	close_to_blocks(m);
+	magazine_empty(m);
+}
+
+void magazine_close(share_pool *p)
+{
+	struct magazine *m = p->magazine;
+	share_client *c = p->client;
+	bool last;
+
+	if (!m)
+		return;
+	pthread_mutex_lock(&c->lock);
+	last = --m->handles == 0;
+	if (last)
+		LIST_REMOVE(m, link);
+	pthread_mutex_unlock(&c->lock);
+	if (last) {
+		shut(m);
+		magazine_unref(m);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Giving back                                                                                 */
+
+/* Each of them once, though they come and go meanwhile. */
+static void for_all(share_client *c, void (*function)(struct magazine *m))
+{
+	struct magazine *few[32], **all = few, *m;
+	size_t n = 0, room = 0;
+
+	pthread_mutex_lock(&c->lock);
+	LIST_FOREACH (m, &c->magazines, link)
+		room++;
+	if (room > sizeof(few) / sizeof(few[0])) {
+		all = malloc(room * sizeof(struct magazine *));
+		if (!all) {
+			all = few;
+			room = sizeof(few) / sizeof(few[0]); /* the rest another time */
+		}
+	}
+	LIST_FOREACH (m, &c->magazines, link) {
+		if (n == room)
+			break;
+		atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+		all[n++] = m;
+	}
+	pthread_mutex_unlock(&c->lock);
+	for (size_t i = 0; i < n; i++) {
+		function(all[i]);
+		magazine_unref(all[i]);
+	}
+	if (all != few)
+		free(all);
+}
+
+void magazines_flush(share_client *c)
+{
+	for_all(c, magazine_spare);
+}
+
+static void answer(struct magazine *m)
+{
+	uint64_t asked = asked_to_trim(m->client);
+
+	if (atomic_exchange(&m->answered, asked) != asked)
+		magazine_spare(m);
+}
+
+static void empty_if_ended(struct magazine *m)
+{
+	if (atomic_load(&m->ended))
+		magazine_empty(m);
+}
+
+/* By one thread for all: when it says that it has given back what there was, it has. */
+void magazines_answer(share_client *c)
+{
+	struct wire_message m = {.type = WIRE_TRIMMED};
+
+	m.trimmed.asked = asked_to_trim(c);
+	if (atomic_exchange(&c->trimmed, m.trimmed.asked) == m.trimmed.asked)
+		return;
+	client_ref(c);
+	/* the message that comes with it may say more than the counter does */
+	pthread_mutex_lock(&c->lock);
+	rpc_poll_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	for_all(c, answer);
+	rpc_send(c, &m);
+	client_unref(c);
+}
+
+void magazine_end(struct magazine *m)
+{
+	atomic_store(&m->ended, true);
+	shut(m);
+}
+
+void magazines_end(share_client *c)
+{
+	atomic_store(&c->ending, true);
+	for_all(c, shut);
+	buffers_cooled(c, true);
+}
+
+/* Dispatch: whoever has an event loop learns of it there. */
+static void run_trim(share_client *c, struct event *e)
+{
+	(void)e;
+	pthread_mutex_unlock(&c->lock);
+	magazines_answer(c);
+	for_all(c, empty_if_ended); /* of which it may have been told after it answered */
+	pthread_mutex_lock(&c->lock);
+}
+
+static void discard_trim(share_client *c, struct event *e)
+{
+	(void)c, (void)e;
+}
+
+void magazine_trim_locked(share_client *c, const struct wire_trim *m)
+{
+	struct magazine *ended = m->flags & WIRE_TRIM_ENDED ? find_locked(c, m->pool) : NULL;
+
+	/* the rest when nobody is delivering */
+	if (ended) {
+		atomic_store(&ended->ended, true);
+		close_to_blocks(ended);
+	}
+	c->trim.run = run_trim;
+	c->trim.discard = discard_trim;
+	if (!c->trim.queued)
+		client_queue_event(c, &c->trim);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Pools, as far as a client knows them: an identifier and what it was told. */
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/magazine.h"
+#include "libshare/client/error.h"
+
+#define ENTRY_SIZE     4096u /* of a user or group */
+#define ENTRY_SIZE_MAX (4u << 20)
+
+static char *text_of(const struct wire_bytes *bytes)
+{
+	return strndup(bytes->size ? bytes->data : "", bytes->size);
+}
+
+static void pool_free(share_pool *p)
+{
+	if (!p)
+		return;
+	free(p->name);
+	free(p->device);
+	free(p->reason);
+	handle_free(p);
+}
+
+static int pool_from_reply(share_client *c, const char *name, const struct wire_pool *m,
+			   share_pool **out)
+{
+	struct wire_message close = {.type = WIRE_POOL_CLOSE};
+	share_pool *p = handle_new(HANDLE_POOL, sizeof(*p));
+
+	if (p) {
+		p->name = strdup(name);
+		p->device = text_of(&m->device);
+		p->reason = text_of(&m->reason);
+	}
+	if (!p || !p->name || !p->device || !p->reason) {
+		pool_free(p);
+		close.pool_close.pool = m->pool;
+		rpc(c, &close, WIRE_DONE, NULL);
+		return fail_system(-ENOMEM, "opening a pool");
+	}
+	p->client = client_ref(c);
+	p->id = m->pool;
+	p->kind = memory_kind_by_name(m->kind.data, m->kind.size);
+	p->info = (share_pool_info){
+	    .size = sizeof(p->info),
+	    .name = p->name,
+	    .kind = p->kind ? p->kind->name : "unknown", /* a newer broker's */
+	    .limit = m->limit,
+	    .segment_size = m->segment_size,
+	    .alignment = m->alignment,
+	    .mode = m->mode,
+	    .manage = m->manage,
+	    .flags = m->flags,
+	    .device = *p->device ? p->device : NULL,
+	    .reason = p->reason,
+	    .reuse = m->reuse,
+	};
+	magazine_open(p);
+	*out = handle_give(p);
+	return 0;
+}
+
+int share_pool_open(share_client *c, const char *name, share_pool **out)
+{
+	struct wire_message m = {.type = WIRE_POOL_OPEN};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	int r = client_resolve(&c);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = name_check(name);
+	if (r != 0)
+		return r;
+	m.pool_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	r = rpc(c, &m, WIRE_POOL, &reply);
+	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int look_up_user(const char *name, char *space, size_t size, json_int_t *out)
+{
+	struct passwd entry, *found = NULL;
+	int r = getpwnam_r(name, &entry, space, size, &found);
+
+	if (found)
+		*out = found->pw_uid;
+	return found ? 0 : r ? r : ENOENT;
+}
+
+static int look_up_group(const char *name, char *space, size_t size, json_int_t *out)
+{
+	struct group entry, *found = NULL;
+	int r = getgrnam_r(name, &entry, space, size, &found);
+
+	if (found)
+		*out = found->gr_gid;
+	return found ? 0 : r ? r : ENOENT;
+}
+
+/* With as much space as the entry takes: a group comes with the names of all its members. */
+static int look_up(bool user, const char *name, json_int_t *out)
+{
+	int r = ERANGE;
+
+	for (size_t size = ENTRY_SIZE; r == ERANGE && size <= ENTRY_SIZE_MAX; size *= 4) {
+		char *space = malloc(size);
+
+		if (!space)
+			return ENOMEM;
+		r = user ? look_up_user(name, space, size, out)
+			 : look_up_group(name, space, size, out);
+		free(space);
+	}
+	return r;
+}
+
+/* A name, or else a number in quotes, as in the configuration. */
+static int find_id(bool user, const char *name, json_int_t *out)
+{
+	unsigned long number;
+	char *end;
+	int r = look_up(user, name, out);
+
+	switch (r) {
+	case ENOENT: /* and what getpwnam_r(3) lists as other ways to say so */
+	case ESRCH:
+	case EBADF:
+	case EPERM:
+		break;
+	default:
+		return r;
+	}
+	number = strtoul(name, &end, 10);
+	if (*name < '0' || *name > '9' || *end || number > UINT32_MAX)
+		return ENOENT;
+	*out = (json_int_t)number;
+	return 0;
+}
+
+/* The broker looks no names up, as that could take it any time: clients send numbers. Whatever
+ * else may be wrong with the list is for the broker to say. */
+static int resolve_names(json_t *list)
+{
+	static const char *const keys[] = {"user", "group"};
+	json_t *entry, *value;
+	char what[128];
+	json_int_t id;
+	size_t i;
+	int r;
+
+	json_array_foreach (list, i, entry) {
+		for (size_t k = 0; k < 2; k++) {
+			value = json_object_get(entry, keys[k]);
+			if (!json_is_string(value) || strcmp(json_string_value(value), "*") == 0)
+				continue;
+			r = find_id(k == 0, json_string_value(value), &id);
+			if (r == ENOENT)
+				return fail(SHARE_EINVAL, "access[%zu].%s: there is no %s \"%s\"",
+					    i, keys[k], keys[k], json_string_value(value));
+			if (r != 0) {
+				snprintf(what, sizeof(what), "looking up the %s \"%.64s\"", keys[k],
+					 json_string_value(value));
+				return fail_system(-r, what);
+			}
+			json_object_set_new(entry, keys[k], json_integer(id));
+		}
+	}
+	return 0;
+}
+
+static int access_to_wire(const char *access, char **out)
+{
+	json_error_t error;
+	json_t *list;
+	int r;
+
+	list = json_loads(access, JSON_REJECT_DUPLICATES, &error);
+	if (!list && error.line < 0)
+		return fail_system(-ENOMEM, "creating a pool");
+	if (!list)
+		return fail(SHARE_EINVAL, "access is not JSON: line %d: %s", error.line,
+			    error.text);
+	r = resolve_names(list);
+	if (r == 0) {
+		*out = json_dumps(list, JSON_COMPACT);
+		if (!*out)
+			r = fail_system(-ENOMEM, "creating a pool");
+	}
+	json_decref(list);
+	return r;
+}
+
+int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
+		      share_pool **out)
+{
+	static const share_pool_options defaults = SHARE_POOL_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_POOL_CREATE};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	char *access = NULL;
+	int r = client_resolve(&c);
+
+	if (!options)
+		options = &defaults;
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = struct_check(options, share_pool_options);
+	if (r == 0)
+		r = name_check(name);
+	if (r == 0 && options->access)
+		r = access_to_wire(options->access, &access);
+	if (r != 0)
+		return r;
+	m.pool_create = (struct wire_pool_create){
+	    .limit = options->limit,
+	    .segment_size = options->segment_size,
+	    .alignment = options->alignment,
+	    .release_threshold = options->release_threshold,
+	    .flags = options->flags,
+	    .reuse = options->reuse,
+	    .name = {name, (uint32_t)strlen(name)},
+	};
+	if (options->kind)
+		m.pool_create.kind =
+		    (struct wire_bytes){options->kind, (uint32_t)strlen(options->kind)};
+	if (options->device)
+		m.pool_create.device =
+		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
+	if (access)
+		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
+	r = rpc(c, &m, WIRE_POOL, &reply);
+	free(access);
+	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
+}
+
+int share_pool_destroy(share_client *c, const char *name)
+{
+	struct wire_message m = {.type = WIRE_POOL_DESTROY};
+	int r = client_resolve(&c);
+
+	if (r == 0)
+		r = name_check(name);
+	if (r != 0)
+		return r;
+	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	r = rpc(c, &m, WIRE_DONE, NULL);
+	if (r == 0 && c->keeps_blocks)
+		magazines_answer(c);
+	return r;
+}
+
+void share_pool_close(share_pool *p)
+{
+	struct wire_message m = {.type = WIRE_POOL_CLOSE};
+
+	p = pool_take(p);
+	if (!p)
+		return;
+	magazine_close(p);
+	m.pool_close.pool = p->id;
+	rpc(p->client, &m, WIRE_DONE, NULL);
+	client_unref(p->client);
+	pool_free(p);
+}
+
+int share_pool_get_info(share_pool *p, share_pool_info *out)
+{
+	int r = pool_resolve(&p);
+
+	if (r == 0)
+		r = struct_check(out, share_pool_info);
+	if (r == 0)
+		*out = p->info;
+	return r;
+}

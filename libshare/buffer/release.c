@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Letting go of buffers. A block that nobody else knows is kept in its magazine, with what still
+ * uses it; any other goes back to the broker, with the fences that the next user has to wait for.
+ * Those of other processes' timelines the broker does not take from us: then it is told when they
+ * are reached.
+ */
+
+#include "base/mutation.h"
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/reclaim.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+static bool is_private(const share_buffer *b)
+{
+	return b->home &&
+	       (!atomic_load_explicit(&b->known, memory_order_relaxed) || MUTATION(recycle_shared));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* To the broker                                                                               */
+
+/* The segment before the message: once the broker has that, it may want the segment back. */
+static int finish(share_buffer *b)
+{
+	share_client *c = b->client;
+	uint64_t id = b->id;
+	int r = 0;
+
+	/* The device would say nothing of work that may still run: then this process keeps the
+	 * memory until it ends. */
+	if (b->uses.late.pending) {
+		atomic_store(&c->unsettled, true);
+		id = 0;
+	}
+	/*
+	 * What other processes still do with it the broker was not told. It looks after that when
+	 * the channel ends by which they got it, if we have the lease until then; and that the
+	 * lease goes with the connection at the latest, which outlives the channel.
+	 */
+	if (b->uses.fences && !uses_are_over(b))
+		id = 0;
+	buffer_free(b);
+	if (id)
+		r = buffer_send_release(c, id, 1, &(share_fence){0, 0});
+	client_unref(c);
+	return r;
+}
+
+/* Those of our own timelines. True when there are others. */
+static bool tell_uses(share_buffer *b)
+{
+	struct fences *f = b->uses.fences;
+	share_client *c = b->client;
+
+	for (size_t i = 0; f && i < f->n;) {
+		share_fence fence;
+
+		if (f->all[i].peer) {
+			i++;
+			continue;
+		}
+		fence.timeline = WIRE_TIMELINE(c->page_id, f->all[i].slot);
+		fence.value = f->all[i].value;
+		buffer_send_release(c, b->id, 0, &fence);
+		f->all[i] = f->all[--f->n];
+	}
+	return f && f->n > 0;
+}
+
+static void cool(share_buffer *b)
+{
+	share_client *c = b->client;
+	bool ending;
+
+	pthread_mutex_lock(&c->uses);
+	ending = atomic_load(&c->ending);
+	if (!ending) {
+		b->next = c->cooling;
+		c->cooling = b;
+		atomic_fetch_add_explicit(&c->n_cooling, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&c->uses);
+	if (ending)
+		finish(b);
+}
+
+int buffer_give_back(share_buffer *b)
+{
+	/* what cannot be signaled now may be later: a capture ends */
+	if (!uses_are_over(b) && (uses_settle(b) != 0 || tell_uses(b))) {
+		cool(b);
+		return 0;
+	}
+	return finish(b);
+}
+
+void buffers_cooled(share_client *c, bool all)
+{
+	share_buffer *b, *later = NULL, **end = &later;
+	unsigned n = 0;
+
+	if (atomic_load_explicit(&c->n_cooling, memory_order_relaxed) == 0)
+		return;
+	client_ref(c);
+	pthread_mutex_lock(&c->uses);
+	b = c->cooling;
+	c->cooling = NULL;
+	atomic_store_explicit(&c->n_cooling, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&c->uses);
+	while (b) {
+		share_buffer *next = b->next;
+		bool over = uses_are_over(b);
+
+		b->next = NULL;
+		if (!over && b->uses.late.pending && uses_settle(b) == 0)
+			over = !tell_uses(b);
+		if (over || all) {
+			finish(b);
+		} else {
+			*end = b;
+			end = &b->next;
+			n++;
+		}
+		b = next;
+	}
+	if (later) {
+		pthread_mutex_lock(&c->uses);
+		*end = c->cooling;
+		c->cooling = later;
+		atomic_fetch_add_explicit(&c->n_cooling, n, memory_order_relaxed);
+		pthread_mutex_unlock(&c->uses);
+	}
+	client_unref(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Alone there is nobody to count against. */
+int buffer_let_go(share_buffer *b)
+{
+	if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
+		atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
+	else if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
+		return 0;
+	return is_private(b) ? magazine_put(b->home, b) : buffer_give_back(b);
+}
+
+/* Alone we need no lock: nobody else has a reference to use. */
+static bool lock_uses(share_buffer *b)
+{
+	if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
+		return false;
+	pthread_mutex_lock(&b->client->uses);
+	return true;
+}
+
+static int release_private(share_buffer *b, void *stream, bool *kept)
+{
+	share_client *c = b->client;
+	bool locked;
+	int r;
+
+	locked = lock_uses(b);
+	r = uses_note(b, stream);
+	if (locked)
+		pthread_mutex_unlock(&c->uses);
+	*kept = r != 0;
+	return r != 0 ? r : buffer_let_go(b);
+}
+
+/* Others know it, and what they do to it the broker orders: so it is told at once. */
+static int release_known(share_buffer *b, void *stream, bool *kept)
+{
+	share_client *c = b->client;
+	share_fence fence = {0, 0};
+	int r, failed = 0, told = 0;
+	bool fatal;
+
+	r = MUTATION(release_without_fence) ? 0 : stream_signal(c, b->mapping, stream, &fence);
+	/* the driver knows no such stream, or it is being captured */
+	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
+	if (*kept)
+		return r;
+	if (r != 0) {
+		/* no memory for a signal: being done is as good as saying so. And on a device that
+		 * is broken everything is over; otherwise the work may still run. */
+		failed = stream_synchronize(c, b->mapping, stream, &fatal);
+		*kept = failed && !fatal;
+		if (*kept)
+			return failed;
+		fence = (share_fence){0, 0};
+	}
+	/* The fence before the reference: whoever gives the last one up must find it told. Alone we
+	 * may say both at once, if that is all there is to say. */
+	if (fence.timeline && (atomic_load_explicit(&b->refs, memory_order_acquire) > 1 ||
+			       b->uses.fences || b->uses.late.pending)) {
+		told = buffer_send_release(c, b->id, 0, &fence);
+		fence = (share_fence){0, 0};
+	}
+	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1) {
+		r = told;
+	} else if ((b->uses.fences || b->uses.late.pending) && !MUTATION(forget_former_life)) {
+		r = buffer_give_back(b);
+	} else {
+		uint64_t id = b->id;
+
+		buffer_free(b);
+		r = buffer_send_release(c, id, 1, &fence);
+		client_unref(c);
+	}
+	return failed ? failed : r;
+}
+
+int buffer_release(share_buffer *b, void *stream, bool *kept)
+{
+	int r = client_is_forked(b->client) ? fail_fork() : 0;
+
+	if (r == 0 && stream)
+		r = stream_check(b->client, b->segment->kind, stream);
+	*kept = r != 0;
+	if (r != 0)
+		return r;
+	if (atomic_load_explicit(&b->lent, memory_order_acquire))
+		return channel_release(b, stream, kept);
+	return is_private(b) ? release_private(b, stream, kept) : release_known(b, stream, kept);
+}
+
+/* On host memory the calling thread's work is over when it lets go, and alone there is nothing to
+ * note: the commonest case. */
+static inline bool is_idle(const share_buffer *b, const void *stream)
+{
+	return !stream && b->plain && is_private(b) && !client_is_forked(b->client) &&
+	       atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+static __attribute__((noinline)) int release_taken(share_buffer *b, void *stream)
+{
+	bool kept;
+	int r = buffer_release(b, stream, &kept);
+
+	if (kept)
+		handle_keep(b);
+	return r;
+}
+
+int share_release(share_buffer *b, void *stream)
+{
+	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
+
+	if (!taken)
+		return handle_fault(b, HANDLE_BUFFER);
+	if (is_idle(taken, stream))
+		return magazine_put_idle(taken->home, taken);
+	return release_taken(taken, stream);
+}
+
+int share_try_release(share_buffer *b)
+{
+	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
+
+	if (!taken)
+		return handle_fault(b, HANDLE_BUFFER);
+	if (is_idle(taken, NULL) && magazine_put_at_hand(taken->home, taken))
+		return 0;
+	handle_keep(taken);
+	return fail_constant(SHARE_EAGAIN,
+			     "others have the buffer, or there is no room for it at hand");
+}
+
+int buffer_release_after(share_buffer *b, struct fences *f, bool shared)
+{
+	share_client *c = b->client;
+	bool locked = lock_uses(b);
+
+	if (shared && !MUTATION(recycle_shared))
+		atomic_store_explicit(&b->known, true, memory_order_relaxed);
+	if (f)
+		uses_add_all(b, f);
+	if (locked)
+		pthread_mutex_unlock(&c->uses);
+	buffer_message_over(b);
+	if (atomic_load_explicit(&c->n_cooling, memory_order_relaxed) > 0)
+		buffers_cooled(c, false);
+	return buffer_let_go(b);
+}
+
+int buffer_make_known(share_buffer *b, void *stream)
+{
+	bool locked;
+	int r = 0;
+
+	if (!b->home)
+		return 0;
+	atomic_store_explicit(&b->known, true, memory_order_relaxed);
+	locked = lock_uses(b);
+	if ((b->uses.fences || b->uses.late.pending) && !MUTATION(known_without_order))
+		r = uses_order(b, stream);
+	if (locked)
+		pthread_mutex_unlock(&b->client->uses);
+	return r;
+}

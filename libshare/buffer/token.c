@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tokens. */
+
+#include <string.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/tensor.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+
+int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
+		      share_token *out)
+{
+	static const share_export_options defaults = SHARE_EXPORT_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_EXPORT};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
+	struct wire_bytes tensor;
+	share_fence fence;
+	int r = buffer_resolve(&b);
+
+	if (!options)
+		options = &defaults;
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = struct_check(options, share_export_options);
+	if (r == 0 && options->mode)
+		r = mode_check((int)options->mode);
+	/* the broker knows what the process may, by whichever of its handles */
+	if (r == 0 && options->mode & ~b->mode)
+		r = fail(SHARE_EACCES, "the handle is read-only, so a token of it can be no more");
+	if (r == 0)
+		r = tensor_for_request(b, options->tensor, room, &tensor);
+	if (r == 0)
+		r = stream_check(b->client, b->segment->kind, stream);
+	if (r == 0)
+		r = buffer_make_known(b, stream);
+	if (r == 0)
+		r = stream_signal(b->client, b->mapping, stream, &fence);
+	if (r != 0)
+		return r;
+	m.export = (struct wire_export){
+	    .buffer = b->id,
+	    .timeline = fence.timeline,
+	    .value = fence.value,
+	    .mode = options->mode ? options->mode : SHARE_RDONLY,
+	    .uses = options->uses,
+	    .timeout = options->timeout_ms,
+	    .size = b->home ? b->size : 0,
+	    .tensor = tensor,
+	};
+	r = rpc(b->client, &m, WIRE_TOKEN, &reply);
+	if (r != 0)
+		return r;
+	if (reply.m.token.token.size != sizeof(out->bytes))
+		return fail(SHARE_EPROTO, "the broker sent a token of the wrong size");
+	memcpy(out->bytes, reply.m.token.token.data, sizeof(out->bytes));
+	return 0;
+}
+
+int share_export(share_buffer *b, void *stream, share_token *out)
+{
+	return share_export_with(b, NULL, stream, out);
+}
+
+int share_import(share_client *c, const share_token *token, int mode, void *stream,
+		 share_buffer **out)
+{
+	struct wire_message m = {.type = WIRE_IMPORT};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_buffer *b;
+	int r = client_resolve(&c);
+
+	if (r == 0 && (!token || !out))
+		r = fail(SHARE_EINVAL, "token or out is NULL");
+	if (r == 0 && mode != 0)
+		r = mode_check(mode);
+	if (r == 0)
+		r = stream_check(c, NULL, stream);
+	if (r != 0)
+		return r;
+	m.import.mode = (uint32_t)mode;
+	m.import.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
+	r = rpc(c, &m, WIRE_GRANT, &reply);
+	if (r == 0)
+		r = buffer_from_grant(c, &reply.m.grant, stream, -1, &b);
+	if (r == 0)
+		*out = handle_give(b);
+	return r;
+}
+
+int share_revoke(share_client *c, const share_token *token)
+{
+	struct wire_message m = {.type = WIRE_REVOKE};
+	int r = client_resolve(&c);
+
+	if (r == 0 && !token)
+		r = fail(SHARE_EINVAL, "the token is NULL");
+	if (r != 0)
+		return r;
+	m.revoke.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
+	return rpc(c, &m, WIRE_DONE, NULL);
+}

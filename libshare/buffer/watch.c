@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The status of a buffer, told when it is known for good. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/client/operation.h"
+
+struct buffer_watch {
+	share_operation operation;
+	struct held_fence giver; /* so that the buffer may be released meanwhile */
+	share_status_callback callback;
+	void *data;
+};
+_Static_assert(offsetof(struct buffer_watch, operation) == 0 &&
+		   sizeof(struct buffer_watch) <= OPERATION_ROOM,
+	       "it is in an operation's slot");
+
+static struct buffer_watch *watch_of(share_operation *o)
+{
+	return (struct buffer_watch *)(void *)((char *)o -
+					       offsetof(struct buffer_watch, operation));
+}
+
+static int watch_wait(share_operation *o, int timeout_ms)
+{
+	switch (fence_block(o->client, &watch_of(o)->giver, timeout_ms)) {
+	case TIMELINE_PENDING:
+		return 1;
+	case TIMELINE_DEAD:
+		return SHARE_EOWNERDEAD;
+	case TIMELINE_REACHED:
+		break;
+	}
+	return 0;
+}
+
+/* It was known from the beginning. */
+static int watch_proceed(share_operation *o)
+{
+	return watch_wait(o, 0);
+}
+
+static void watch_drop(share_operation *o)
+{
+	fence_drop(o->client, &watch_of(o)->giver);
+}
+
+static void watch_call(share_operation *o, int result)
+{
+	struct buffer_watch *w = watch_of(o);
+
+	fence_drop(o->client, &w->giver);
+	w->callback(result, w->data);
+}
+
+static void watch_free(share_operation *o)
+{
+	handle_free(watch_of(o));
+}
+
+static const struct operation_kind kind = {
+    .proceed = watch_proceed,
+    .wait = watch_wait,
+    .call = watch_call,
+    .drop = watch_drop,
+    .free = watch_free,
+};
+
+/* 0, or an error: then nothing goes on. */
+static int start(share_client *c, struct buffer_watch *w, bool has_handle)
+{
+	bool known = fence_state(c, &w->giver) != TIMELINE_PENDING;
+	int r = 1;
+
+	pthread_mutex_lock(&c->lock);
+	operation_init_locked(&w->operation, &kind, c, has_handle);
+	w->operation.deadline = -1;
+	w->operation.phase = BLOCKED;
+	if (known)
+		operation_queue_locked(&w->operation);
+	pthread_mutex_unlock(&c->lock);
+	if (!known)
+		r = operation_block(&w->operation);
+	return r == 1 ? 0 : r;
+}
+
+int share_buffer_watch(share_buffer *b, share_status_callback callback, void *data,
+		       share_operation **out)
+{
+	struct buffer_watch *w;
+	share_client *c;
+	int r = buffer_resolve(&b);
+
+	if (r == 0 && !callback)
+		r = fail(SHARE_EINVAL, "the callback is NULL");
+	if (r != 0)
+		return r;
+	c = b->client;
+	w = handle_new(HANDLE_OPERATION, OPERATION_ROOM);
+	if (!w)
+		return fail_system(-ENOMEM, "watching a buffer");
+	w->giver = fence_hold_again(c, &b->giver);
+	w->callback = callback;
+	w->data = data;
+	r = start(c, w, out != NULL);
+	if (r != 0)
+		fence_drop(c, &w->giver);
+	pthread_mutex_lock(&c->lock);
+	if (r != 0) /* of what goes on, and of the handle that is not given out */
+		w->operation.refs -= out ? 2 : 1;
+	else if (out)
+		*out = handle_give(&w->operation);
+	operation_unref_locked(&w->operation);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0)
+		client_unref(c);
+	return r;
+}

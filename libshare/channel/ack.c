@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Acknowledging: one signal on the stream that used the messages, then a word for each into our
+ * ledger. A message whose handle is kept is given a lease first; where there is no broker to give
+ * one, the acknowledgement waits until the handle is released.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libshare/buffer/reclaim.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+#define GIVEN_UP "this message was given up before"
+#define NO_MESSAGE \
+	"there is no message (its channel is NULL): none was received, or it was given up"
+
+bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
+			struct ring_fence fence, bool retained)
+{
+	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
+	uint32_t version = RECEIPT_VERSION(receipt);
+
+	/* the program may have written into the message */
+	if (slot >= ch->shape.producers || token >= ch->shape.in_flight)
+		return false;
+	switch (ring_consumer_ack(ch->consumer, slot, producer, token, version, fence, retained)) {
+	case RING_ACKED:
+		return true;
+	case RING_ACKED_BEFORE:
+		return false;
+	case RING_ELSEWHERE:
+		break;
+	}
+	if (!channel_ack_displaced_locked(ch, producer, token, version, fence))
+		return false;
+	ring_consumer_acked_elsewhere(ch->consumer);
+	return true;
+}
+
+void channel_wake_producers_locked(share_channel *ch)
+{
+	channel_ring_doorbells_locked(ch, ring_consumer_wake(ch->consumer));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* With the lock held. 0, or SHARE_EINVAL: the program has given a copy of it up. */
+static int give_up_locked(share_channel *ch, share_message *m, struct ring_fence fence)
+{
+	bool held;
+
+	if (!m->channel)
+		return 0;
+	held =
+	    channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	if (m->buffer) {
+		lent_free_locked(ch, lent_of(buffer_of(m->buffer)));
+		held = true;
+	}
+	m->channel = NULL;
+	m->buffer = NULL;
+	ch->held -= held;
+	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
+}
+
+static bool is_loan(const share_message *m)
+{
+	return m->buffer && atomic_load_explicit(&buffer_of(m->buffer)->lent, memory_order_acquire);
+}
+
+static bool is_kept(const share_message *m)
+{
+	return atomic_load_explicit(&buffer_of(m->buffer)->refs, memory_order_acquire) > 1;
+}
+
+/*
+ * A handle that the program keeps gets a lease, and is released as one. Where nobody can give it
+ * one, the loan goes on: the message is acknowledged when the handle is released.
+ */
+static int let_go_of_kept(share_message *m, void *stream)
+{
+	share_buffer *b = buffer_of(m->buffer);
+	bool loan = is_loan(m), kept;
+	int r;
+
+	if (!b || (loan && !is_kept(m)))
+		return 0;
+	if (loan && channel_retain(b) == 0)
+		loan = false;
+	r = buffer_release(b, stream, &kept);
+	if (kept)
+		return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
+	m->buffer = NULL;
+	m->receipt |= RECEIPT_RETAINED;
+	if (loan)
+		m->channel = NULL;
+	return r;
+}
+
+/* What was told of a loan by share_release() comes before the signal. */
+static int order_uses(share_message *m, void *stream)
+{
+	share_buffer *b = buffer_of(m->buffer);
+
+	if (!m->channel || !b || uses_are_over(b))
+		return 0;
+	return uses_order(b, stream);
+}
+
+/* The first that has memory, which all have of the same pool. */
+static share_buffer *first_loan(share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer)
+			return buffer_of(messages[i].buffer);
+	return NULL;
+}
+
+/* 0; SHARE_EINVAL or SHARE_ENOTSUP when nothing is to be given up; or an error of a device. */
+static int signal_all(share_channel *ch, share_message *messages, size_t n, void *stream,
+		      struct ring_fence *out)
+{
+	share_buffer *b = first_loan(messages, n);
+	share_fence fence = {0, 0};
+	bool fatal;
+	int r = 0;
+
+	*out = (struct ring_fence){0, 0};
+	if (!b)
+		return 0;
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = order_uses(&messages[i], stream);
+	if (r == 0)
+		r = stream_signal(ch->client, b->mapping, stream, &fence);
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	if (r != 0) { /* as in share_release() */
+		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+		return r != 0 && !fatal ? SHARE_EINVAL : r;
+	}
+	*out = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
+	return 0;
+}
+
+/* Takes it from the program; NULL when that has given it up before. */
+static struct channel_aside *find_taken(share_channel *ch, const share_message *m)
+{
+	struct channel_aside *a;
+
+	pthread_mutex_lock(&ch->lock);
+	STAILQ_FOREACH (a, &ch->taken, link)
+		if (a->receipt == m->receipt)
+			break;
+	if (a)
+		STAILQ_REMOVE(&ch->taken, a, channel_aside, link);
+	pthread_mutex_unlock(&ch->lock);
+	return a;
+}
+
+/* What was taken back by its producer is its own. */
+static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
+{
+	struct channel_aside *a = find_taken(ch, m);
+	bool last, kept = false;
+	int r = 0;
+
+	if (!a)
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	/* else the program has released it before */
+	if (m->buffer && handle_take(m->buffer, HANDLE_BUFFER))
+		r = buffer_release(buffer_of(m->buffer), stream, &kept);
+	pthread_mutex_lock(&ch->lock);
+	if (kept) {
+		handle_keep(buffer_of(m->buffer));
+		STAILQ_INSERT_TAIL(&ch->taken, a, link);
+		pthread_mutex_unlock(&ch->lock);
+		return r;
+	}
+	last = --ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	free(a);
+	m->channel = NULL;
+	m->buffer = NULL;
+	if (last)
+		channel_end(ch);
+	return r;
+}
+
+/* One held message of nobody's, so that the channel stays; or one less. */
+static void hold(share_channel *ch, int change)
+{
+	bool last;
+
+	pthread_mutex_lock(&ch->lock);
+	ch->held += (uint32_t)change;
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+}
+
+static bool any_is_kept(const share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer && (!is_loan(&messages[i]) || is_kept(&messages[i])))
+			return true;
+	return false;
+}
+
+/* 0, or SHARE_EINVAL and the like when nothing more can be done on this stream. */
+static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream,
+		     int *failed)
+{
+	const share_channel *handle = messages[0].channel;
+	struct ring_fence fence;
+	bool last;
+	int r = signal_all(ch, messages, n, stream, &fence);
+
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	*failed = r;
+	pthread_mutex_lock(&ch->lock);
+	/* a message without memory is nothing that would keep the channel for who has a copy */
+	if (handle && !handle_exists(handle, HANDLE_CHANNEL)) {
+		pthread_mutex_unlock(&ch->lock);
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	}
+	for (size_t i = 0; i < n; i++) {
+		r = give_up_locked(ch, &messages[i], fence);
+		*failed = *failed ? *failed : r;
+	}
+	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+	return 0;
+}
+
+static int ack_all(share_channel *ch, share_message *messages, size_t n, void *stream)
+{
+	int r = 0, failed = 0;
+	bool kept = any_is_kept(messages, n);
+
+	if (!kept) {
+		r = ack_loans(ch, messages, n, stream, &failed);
+		return r != 0 ? r : failed;
+	}
+	hold(ch, 1);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = let_go_of_kept(&messages[i], stream);
+	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
+		int later = ack_loans(ch, messages, n, stream, &failed);
+
+		r = r != 0 ? r : later;
+	}
+	hold(ch, -1);
+	return r != 0 ? r : failed;
+}
+
+/* The references that messages have to their buffers are theirs still, where they were not given
+ * up. */
+static void keep_all(share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].channel && messages[i].buffer)
+			handle_keep_lent(buffer_of(messages[i].buffer));
+}
+
+/* Those references are taken from them, so that of two who give the same message up one does. */
+static int take_all(share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].buffer || handle_take_lent(messages[i].buffer, HANDLE_BUFFER))
+			continue;
+		keep_all(messages, i);
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	}
+	return 0;
+}
+
+static int check(const share_message *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!messages[i].channel)
+			return fail(SHARE_EINVAL, NO_MESSAGE);
+		if (!handle_exists(messages[i].channel, HANDLE_CHANNEL))
+			return fail(SHARE_EINVAL, GIVEN_UP);
+		if (messages[i].channel != messages[0].channel)
+			return fail(SHARE_EINVAL, "these messages are of different channels");
+	}
+	return client_is_forked(channel_of(messages[0].channel)->client) ? fail_fork() : 0;
+}
+
+static int ack_taken(share_channel *ch, share_message *messages, size_t n, void *stream)
+{
+	for (size_t i = 0; i < n; i++) {
+		int r = messages[i].buffer
+			    ? stream_check(ch->client, buffer_of(messages[i].buffer)->segment->kind,
+					   stream)
+			    : 0;
+
+		if (r != 0)
+			return r;
+	}
+	for (size_t i = 0; ch->before_ack && i < n; i++)
+		ch->before_ack(ch->owner, &messages[i]);
+	return ack_all(ch, messages, n, stream);
+}
+
+int share_ack_many(share_message *messages, size_t n, void *stream)
+{
+	share_channel *ch;
+	int r = 0, first = 0;
+
+	if (!messages || n == 0)
+		return fail(SHARE_EINVAL, "there are no messages");
+	r = check(messages, n);
+	if (r != 0)
+		return r;
+	ch = channel_of(messages[0].channel);
+	if (ch->role == SHARE_CONSUMER) {
+		r = take_all(messages, n);
+		if (r == 0) {
+			r = ack_taken(ch, messages, n, stream);
+			keep_all(messages, n);
+		}
+		return r;
+	}
+	for (size_t i = 0; i < n; i++) {
+		r = ack_taken_back(ch, &messages[i], stream);
+		if (r != 0 && first == 0)
+			first = r;
+	}
+	return first;
+}
+
+int share_ack(share_message *m, void *stream)
+{
+	return share_ack_many(m, 1, stream);
+}
+
+/* The memory is used by nobody any more, whatever streams there are. */
+static bool is_unused(const share_message *m)
+{
+	const share_buffer *b = buffer_of(m->buffer);
+
+	return !b || (is_loan(m) && !is_kept(m) && !b->segment->kind->on_device &&
+		      uses_are_over(buffer_of(m->buffer)));
+}
+
+/* 1: it takes more. A channel that is closed may end with the message; of one that has lost a
+ * producer, the broker may have to be told. */
+static int try_ack(share_channel *ch, share_message *m)
+{
+	int r = 1;
+
+	if (ch->before_ack || !is_unused(m) || pthread_mutex_trylock(&ch->lock) != 0)
+		return 1;
+	if (!ch->closed && STAILQ_EMPTY(&ch->displaced)) {
+		r = give_up_locked(ch, m, (struct ring_fence){0, 0});
+		channel_wake_producers_locked(ch);
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return r;
+}
+
+int share_try_ack(share_message *m)
+{
+	int r = m ? check(m, 1) : fail(SHARE_EINVAL, NO_MESSAGE);
+	share_channel *ch;
+
+	if (r != 0)
+		return r;
+	ch = channel_of(m->channel);
+	if (ch->role != SHARE_CONSUMER)
+		r = 1;
+	else
+		r = take_all(m, 1);
+	if (r == 0) {
+		r = try_ack(ch, m);
+		keep_all(m, 1);
+	}
+	return r == 1 ? fail_constant(SHARE_EAGAIN, "to acknowledge this may take a while") : r;
+}
+
+static int ack_behind(share_message *m, struct ring_fence fence)
+{
+	share_channel *ch = channel_of(m->channel);
+	bool last;
+	int r;
+
+	pthread_mutex_lock(&ch->lock);
+	r = give_up_locked(ch, m, fence);
+	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
+	last = ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+	return r;
+}
+
+/* So that a stream is the same one for both: NULL depends on it. */
+static bool are_on_same_device(const share_buffer *a, const share_buffer *b)
+{
+	return a && b && a->mapping && b->mapping &&
+	       a->mapping->kind->on_device == b->mapping->kind->on_device &&
+	       a->mapping->ordinal == b->mapping->ordinal;
+}
+
+int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
+		       struct ring_fence signalled)
+{
+	share_channel *ch = channel_of(m->channel);
+	int r;
+
+	if (!m->buffer || !sent)
+		return share_ack(m, stream);
+	if (!handle_take_lent(m->buffer, HANDLE_BUFFER))
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	if (are_on_same_device(buffer_of(m->buffer), buffer_of(sent)) && is_loan(m) &&
+	    !is_kept(m) && uses_are_over(buffer_of(m->buffer)))
+		return ack_behind(m, signalled);
+	r = ack_taken(ch, m, 1, stream);
+	keep_all(m, 1);
+	return r;
+}
+
+void channel_ack_unused(share_message *m)
+{
+	share_channel *ch = channel_of(m->channel);
+
+	if (ch->role == SHARE_PRODUCER)
+		ack_taken_back(ch, m, NULL);
+	else
+		ack_behind(m, (struct ring_fence){0, 0});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int channel_take_back(share_channel *ch, share_message *out)
+{
+	struct channel_aside *a;
+	struct held_fence given;
+
+	pthread_mutex_lock(&ch->lock);
+	channel_reclaim_locked(ch, true);
+	a = STAILQ_FIRST(&ch->aside);
+	if (a) {
+		STAILQ_REMOVE_HEAD(&ch->aside, link);
+		ch->n_aside--;
+		ch->held++;
+		a->receipt = ++ch->n_taken;
+		STAILQ_INSERT_TAIL(&ch->taken, a, link);
+	}
+	pthread_mutex_unlock(&ch->lock);
+	if (!a)
+		return fail(SHARE_EAGAIN, "no message was delivered too often");
+	*out = (share_message){
+	    .buffer = a->buffer ? handle_give_again(a->buffer) : NULL,
+	    .number = a->message.number,
+	    .producer = ch->member,
+	    .deliveries = a->message.deliveries,
+	    .data_size = a->message.data_size,
+	    .channel = handle_of(ch),
+	    .receipt = a->receipt,
+	};
+	for (uint32_t i = 0; i < out->data_size; i++)
+		out->data[i] = a->message.data[i];
+	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
+		pthread_mutex_lock(&ch->client->uses);
+		uses_add(a->buffer, &given);
+		pthread_mutex_unlock(&ch->client->uses);
+	}
+	if (a->buffer)
+		buffer_message_over(a->buffer);
+	return 0;
+}
+
+int share_channel_take_back(share_channel *ch, share_message *out)
+{
+	int r;
+
+	if (out)
+		out->channel = NULL;
+	r = channel_resolve_as(&ch, SHARE_PRODUCER);
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	return r != 0 ? r : channel_take_back(ch, out);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A membership in a channel, from open on; close.c has its end. The broker makes the pages;
+ * once we have mapped ours for writing, it takes care that nobody else ever does, and tells the
+ * others.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "pages/page.h"
+
+#define STALL_MS_DEFAULT 10000
+
+int channel_check_role(const share_channel *ch, int role)
+{
+	if (role && role != ch->role)
+		return fail(SHARE_EACCES, role == SHARE_PRODUCER
+					      ? "this is a consumer of the channel"
+					      : "this is a producer of the channel");
+	return 0;
+}
+
+int channel_resolve_as(share_channel **ch, int role)
+{
+	int r = channel_resolve(ch);
+
+	return r != 0 ? r : channel_check_role(*ch, role);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Opening                                                                                     */
+
+static int check_options(const share_channel_options *o, int role)
+{
+	if (role != SHARE_PRODUCER && role != SHARE_CONSUMER)
+		return fail(SHARE_EINVAL, "role %d is neither SHARE_PRODUCER nor SHARE_CONSUMER",
+			    role);
+	if (struct_check(o, share_channel_options) != 0)
+		return SHARE_EINVAL;
+	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
+		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
+	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING))
+		return fail(SHARE_EINVAL, "unknown flags 0x%x", o->flags);
+	if (o->send_timeout_ms < -1)
+		return fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
+	if (o->pool && strlen(o->pool) > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL, "no pool is called that");
+	return 0;
+}
+
+static int ask(share_client *c, const char *name, int role, uint32_t mode,
+	       const share_channel_options *o, struct reply *reply)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_OPEN};
+	struct wire_channel_open *open = &m.channel_open;
+	int r;
+
+	open->role = (uint32_t)role;
+	open->flags = o->flags;
+	if (role == SHARE_CONSUMER && o->from == SHARE_FROM_OLDEST)
+		open->flags |= WIRE_CHANNEL_OLDEST;
+	/* programs say it by the options; so it is a service that does */
+	if (mode)
+		open->flags |= WIRE_CHANNEL_SERVICE;
+	open->mode = mode ? mode : o->mode;
+	open->when_full = o->when_full;
+	open->depth = o->depth;
+	open->in_flight = o->in_flight;
+	open->data_max = o->data_max;
+	open->producers = o->producers;
+	open->consumers = o->consumers;
+	open->deliveries = o->deliveries;
+	open->name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	if (o->pool)
+		open->pool = (struct wire_bytes){o->pool, (uint32_t)strlen(o->pool)};
+	r = rpc(c, &m, WIRE_CHANNEL, reply);
+	if (r != 0)
+		return r;
+	if (reply->m.channel.shape.size != sizeof(struct channel_shape))
+		return fail(SHARE_EPROTO, "the broker has another layout of channels");
+	return 0;
+}
+
+/* On success and failure alike, for channel_close() of whatever there is. */
+static share_channel *channel_new(share_client *c, int role, const share_channel_options *o)
+{
+	share_channel *ch = handle_new(HANDLE_CHANNEL, sizeof(*ch));
+	pthread_condattr_t attributes;
+
+	if (!ch)
+		return NULL;
+	ch->client = client_ref(c);
+	ch->role = role;
+	ch->patience_ms = ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
+	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
+	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
+	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
+	pthread_mutex_init(&ch->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&ch->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	STAILQ_INIT(&ch->told);
+	STAILQ_INIT(&ch->cooling);
+	STAILQ_INIT(&ch->aside);
+	STAILQ_INIT(&ch->taken);
+	STAILQ_INIT(&ch->stash);
+	STAILQ_INIT(&ch->displaced);
+	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
+		ch->peers[i].pidfd = ch->peers[i].doorbell = -1;
+	return ch;
+}
+
+size_t channel_own_page_size(const share_channel *ch)
+{
+	return ch->role == SHARE_PRODUCER ? channel_ring_size(&ch->shape)
+					  : channel_ledger_size(&ch->shape);
+}
+
+static int map_pages(share_channel *ch, struct reply *reply)
+{
+	_cleanup_fd_ int own = fd_list_take(&reply->fds, 0), control = fd_list_take(&reply->fds, 1);
+	_cleanup_fd_ int bell = fd_list_take(&reply->fds, 2);
+	void *mapped;
+	int r;
+
+	/* it stays there as long as somebody has it who could ring */
+	r = channel_open_doorbell(ch, bell);
+	if (r < 0)
+		return fail_system(r, "opening a channel");
+	r = page_map(control, CHANNEL_CONTROL_SIZE, false, &mapped);
+	if (r < 0)
+		return fail_system(r, "mapping the pages of a channel");
+	ch->control = mapped;
+	r = page_map(own, channel_own_page_size(ch), true, &ch->own);
+	return r < 0 ? fail_system(r, "mapping the pages of a channel") : 0;
+}
+
+static int make_sent(share_channel *ch)
+{
+	ch->sent = calloc(ch->shape.in_flight, sizeof(*ch->sent));
+	for (uint32_t i = ch->shape.in_flight; ch->sent && i-- > 0;) {
+		ch->sent[i].next = ch->unsent;
+		ch->unsent = &ch->sent[i];
+	}
+	return ch->sent ? 0 : -ENOMEM;
+}
+
+static int make_half(share_channel *ch)
+{
+	int r;
+
+	if (ch->role == SHARE_CONSUMER) {
+		r = ring_consumer_new(&ch->shape, ch->own, ch->slot, ch->member, &ch->consumer);
+		return r < 0 ? fail_system(r, "opening a channel") : 0;
+	}
+	r = ring_producer_new(&ch->shape, ch->own, &ch->producer);
+	if (r == 0)
+		r = make_sent(ch);
+	if (r < 0)
+		return fail_system(r, "opening a channel");
+	ring_producer_identify(ch->producer, ch->member, ch->slot);
+	return 0;
+}
+
+static int make_descriptors(share_channel *ch)
+{
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+
+	ch->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (ch->role == SHARE_PRODUCER) {
+		ch->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		ch->room = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	}
+	if (ch->epoll < 0 || (ch->role == SHARE_PRODUCER && (ch->wakeup < 0 || ch->room < 0)) ||
+	    epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->doorbell, &in) < 0)
+		return fail_system(-errno, "opening a channel");
+	return 0;
+}
+
+static int take_part(share_channel *ch)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_READY};
+	int r;
+
+	m.channel_ready.member = ch->member;
+	r = rpc(ch->client, &m, WIRE_DONE, NULL);
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&ch->lock);
+	/* anything but what it is */
+	ch->epoch = atomic_load_explicit(&ch->control->epoch, memory_order_acquire) - 1;
+	r = channel_sync_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+	if (r == 0 && ch->role == SHARE_PRODUCER)
+		r = keeper_start(ch);
+	return r;
+}
+
+static bool makes_sense(const share_channel *ch)
+{
+	return channel_shape_is_valid(&ch->shape) &&
+	       ch->slot < (ch->role == SHARE_PRODUCER ? ch->shape.producers : ch->shape.consumers);
+}
+
+static int set_up(share_channel *ch, struct reply *reply)
+{
+	const struct wire_channel *m = &reply->m.channel;
+	int r;
+
+	ch->member = m->member;
+	ch->pool = m->pool;
+	ch->slot = m->slot;
+	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
+	if (!makes_sense(ch))
+		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
+	channel_enlist(ch);
+	r = map_pages(ch, reply);
+	if (r == 0)
+		r = make_half(ch);
+	if (r == 0)
+		r = make_descriptors(ch);
+	return r == 0 ? take_part(ch) : r;
+}
+
+int channel_open(share_client *c, const char *name, int role, uint32_t mode,
+		 const share_channel_options *options, share_channel **out)
+{
+	static const share_channel_options defaults = SHARE_CHANNEL_OPTIONS_INIT;
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_channel *ch;
+	int r;
+
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	options = options ? options : &defaults;
+	r = check_options(options, role);
+	if (r == 0 && mode != CHANNEL_DIRECT && (!name || strlen(name) > SHARE_NAME_MAX))
+		r = name_check(name);
+	if (r != 0)
+		return r;
+	ch = channel_new(c, role, options);
+	if (!ch)
+		return fail_system(-ENOMEM, "opening a channel");
+	r = ask(c, name, role, mode, options, &reply);
+	if (r == 0)
+		r = set_up(ch, &reply);
+	if (r != 0) {
+		channel_close(ch);
+		return r;
+	}
+	*out = ch;
+	return 0;
+}
+
+int share_channel_open(share_client *c, const char *name, int role,
+		       const share_channel_options *options, share_channel **out)
+{
+	int r = client_resolve(&c);
+
+	share_channel *ch;
+
+	if (r == 0)
+		r = channel_open(c, name, role, 0, options, out ? &ch : NULL);
+	if (r == 0)
+		*out = handle_give(ch);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static int make_timer(share_channel *ch)
+{
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+
+	if (ch->role == SHARE_PRODUCER || ch->timer >= 0)
+		return 0;
+	ch->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (ch->timer >= 0 && epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->timer, &in) == 0)
+		return 0;
+	ch->timer = fd_close(ch->timer);
+	return fail_system(-errno, "making a descriptor for a channel");
+}
+
+int channel_get_fd(share_channel *ch)
+{
+	bool first;
+	int r;
+
+	pthread_mutex_lock(&ch->lock);
+	r = make_timer(ch);
+	first = r == 0 && !ch->wants_fd;
+	ch->wants_fd |= r == 0;
+	pthread_mutex_unlock(&ch->lock);
+	if (r != 0)
+		return r;
+	/* who has looked before, without us knowing what for, has to look again */
+	if (first && ch->role == SHARE_PRODUCER)
+		eventfd_write(ch->room, 1);
+	else if (first)
+		channel_look_again_soon(ch);
+	return ch->role == SHARE_PRODUCER ? ch->room : ch->epoll;
+}
+
+int share_channel_get_fd(share_channel *ch)
+{
+	int r = channel_resolve(&ch);
+
+	return r != 0 ? r : channel_get_fd(ch);
+}
+
+static uint32_t count_peers_locked(const share_channel *ch)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
+		const struct channel_peer *p = &ch->peers[i];
+
+		n += p->member && p->known && !p->left && !p->over &&
+		     (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT);
+	}
+	return n;
+}
+
+int channel_get_stats(share_channel *ch, share_channel_stats *out)
+{
+	if (struct_check(out, share_channel_stats) != 0)
+		return SHARE_EINVAL;
+	pthread_mutex_lock(&ch->lock);
+	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = ch->sleeps};
+	if (ch->producer) {
+		struct ring_producer_stats s;
+
+		channel_reclaim_locked(ch, true);
+		ring_producer_get_stats(ch->producer, &s);
+		out->sent = s.sent;
+		out->dropped = s.dropped;
+		out->redelivered = s.redelivered;
+		out->set_aside = s.set_aside;
+		out->left_behind = s.left_behind;
+		out->in_flight = s.in_flight;
+		out->waiting = s.waiting;
+		out->producers = 1;
+		out->consumers = count_peers_locked(ch);
+	} else {
+		struct ring_consumer_stats s;
+
+		ring_consumer_get_stats(ch->consumer, &s);
+		out->received = s.received;
+		out->acknowledged = s.acknowledged;
+		out->dropped = s.lost;
+		out->producers = count_peers_locked(ch);
+		out->consumers = 1;
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return 0;
+}
+
+int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
+{
+	int r = channel_resolve(&ch);
+
+	return r != 0 ? r : channel_get_stats(ch, out);
+}

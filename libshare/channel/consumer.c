@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Receiving. A message is taken from its ring with the channel's lock held, then its memory is made
+ * reachable and the stream ordered without. What cannot be done yet for a reason that may pass (a
+ * time limit, want of memory) leaves the message in a stash, from which the next call takes it.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "libshare/order/stream.h"
+
+#define SPINS    20 /* looks before going to sleep: about a microsecond */
+#define VAIN     4  /* spins for nothing, after which it is not done again but now and then */
+#define AGAIN    64
+#define SLICE_MS 500
+
+/* That long the broker is given to say who has come or gone, whatever the time limit: that there is
+ * nothing to receive is true then, and it takes no time unless the broker is stopped. Without an
+ * answer we go on, and look so often whether there is one. */
+#define PATIENCE_MS 500
+#define SLOW_MS     20
+
+#define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
+#define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
+
+static int nothing_yet(const share_channel *ch, int timeout_ms)
+{
+	if (timeout_ms == LOOK_ONLY)
+		return SHARE_EAGAIN;
+	if (ch->slow)
+		return fail_constant(timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT,
+				     "there is no message of the producers that are known, but the "
+				     "broker has not answered who else has come");
+	return timeout_ms == 0
+		   ? fail_constant(SHARE_EAGAIN, "there is no message")
+		   : fail_constant(SHARE_ETIMEDOUT, "no message came within the time limit");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* One message out of its ring                                                                 */
+
+static void fill_locked(share_channel *ch, uint32_t slot, const struct ring_message *m,
+			uint64_t lost, share_message *out)
+{
+	out->number = m->number;
+	out->lost = lost;
+	out->producer = ch->peers[slot].member;
+	out->deliveries = m->deliveries;
+	out->data_size = m->data_size;
+	memcpy(out->data, m->data, m->data_size);
+	out->channel = handle_of(ch);
+	out->receipt = RECEIPT(slot, m->token, m->version);
+	out->after = 0;
+	if (m->buffer == 0) /* else its handle has it */
+		out->after = CHANNEL_PACK(CHANNEL_LARGE(m->fence.value), m->fence.slot);
+	out->buffer = NULL;
+}
+
+/* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
+static int take_locked(share_channel *ch, share_message *out)
+{
+	struct ring_message *m = &ch->message;
+	uint64_t lost = 0;
+	uint32_t slot = 0;
+	int r;
+
+	/* before there is a message, which could not be put back */
+	if (!lent_reserve_locked(ch))
+		return fail_system(-ENOMEM, "receiving a message");
+	r = ring_consumer_receive(ch->consumer, &slot, m, &lost);
+	if (r == 1) {
+		struct lent_buffer *l;
+
+		fill_locked(ch, slot, m, lost, out);
+		ch->held++;
+		if (m->buffer == 0)
+			return 1;
+		l = lent_new_locked(ch);
+		out->buffer = handle_lend(&l->b);
+		if (lent_fill_locked(ch, l, slot, m))
+			return 1;
+		out->buffer = NULL;
+		lent_free_locked(ch, l);
+		return fail(SHARE_EPROTO, "a producer sent a fence that is none");
+	}
+	if (r == -ESTALE)
+		ch->stale = true;
+	if (r == -EPROTO)
+		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
+	return 0;
+}
+
+/* As look_locked(). */
+static int take_from_stash_locked(share_channel *ch, share_message *out)
+{
+	struct channel_stashed *s = STAILQ_FIRST(&ch->stash);
+	int error = s->error;
+
+	STAILQ_REMOVE_HEAD(&ch->stash, link);
+	*out = s->message;
+	free(s);
+	return error ? fail(error, "%s", share_strerror(error)) : 1;
+}
+
+/* @error: what the next call says, with the message. */
+static void stash(share_channel *ch, share_message *m, int error)
+{
+	struct channel_stashed *s = malloc(sizeof(*s));
+
+	if (!s) { /* a loss in broadcast, and said: it is as if it had been dropped */
+		channel_ack_unused(m);
+		return;
+	}
+	s->message = *m;
+	s->error = error;
+	m->channel = NULL;
+	m->buffer = NULL;
+	pthread_mutex_lock(&ch->lock);
+	STAILQ_INSERT_TAIL(&ch->stash, s, link);
+	pthread_cond_broadcast(&ch->changed);
+	pthread_mutex_unlock(&ch->lock);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Waiting for one                                                                             */
+
+/* The last producer has gone, and this was not said yet. */
+static int end_of_producers_locked(share_channel *ch)
+{
+	int end = ch->last_end;
+
+	if (!ch->had_producers)
+		return 0;
+	for (uint32_t i = 0; i < ch->shape.producers; i++) {
+		const struct channel_peer *p = &ch->peers[i];
+
+		if (!p->member || p->over)
+			continue;
+		/* empty, but held: the end of what there is to receive */
+		if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT || !p->known ||
+		    !ring_consumer_is_empty(ch->consumer, i))
+			return 0;
+		end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+	}
+	ch->had_producers = false;
+	if (end == SHARE_EOWNERDEAD)
+		return fail(end, "the last producer of this channel has died");
+	return fail(end, "the last producer has closed this channel");
+}
+
+/* Of those that are gone: what is drained, and whether it was the last. */
+static int look_for_ends_locked(share_channel *ch)
+{
+	ch->some_gone = false; /* before the lock is given up */
+	if (channel_forget_drained_locked(ch))
+		ch->some_gone = true;
+	return end_of_producers_locked(ch);
+}
+
+/* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
+ * those we know have not, nor has who wants to know that there is nothing. */
+static int sync_in_time_locked(share_channel *ch)
+{
+	int r = channel_sync_until_locked(ch, deadline_from(ch->slow ? 0 : PATIENCE_MS));
+
+	ch->slow = r == 1;
+	return r == 1 ? 0 : r;
+}
+
+/* What there is without waiting: 1, 0 or an error. */
+static int look_locked(share_channel *ch, share_message *out)
+{
+	int r = 0;
+
+	if (!STAILQ_EMPTY(&ch->stash))
+		return take_from_stash_locked(ch, out);
+	if (channel_is_out_of_date(ch))
+		r = sync_in_time_locked(ch);
+	else
+		ch->slow = false;
+	if (r == 0)
+		r = take_locked(ch, out);
+	if (r != 0)
+		return r;
+	if (ch->stale)
+		return fail(SHARE_ESTALE,
+			    "this consumer kept a producer waiting for too long, and "
+			    "has to open the channel again");
+	channel_wake_producers_locked(ch);
+	if (++ch->looks % LOOKS == 0)
+		channel_look_for_deaths_locked(ch);
+	/* while the broker takes its time, the last one that we know need not be the last */
+	return ch->some_gone && !ch->slow ? look_for_ends_locked(ch) : 0;
+}
+
+static void sleep_for_a_slice_locked(share_channel *ch, const struct ring_sleep *s, int left)
+{
+	int most = ch->slow ? SLOW_MS : SLICE_MS, slice = left >= 0 && left < most ? left : most;
+	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
+	uint32_t epoch = ch->epoch;
+	bool look = true;
+
+	ch->sleeps++;
+	pthread_mutex_unlock(&ch->lock);
+	if (s->word)
+		look = channel_sleep_on(ch, s, epoch, slice);
+	else
+		poll(&p, 1, slice);
+	if (!s->word)
+		channel_drain_doorbell(ch);
+	pthread_mutex_lock(&ch->lock);
+	if (look)
+		channel_look_for_deaths_locked(ch);
+}
+
+/* As look_locked(), after a sleep. One thread sleeps for all. */
+static int sleep_locked(share_channel *ch, int64_t deadline, share_message *out)
+{
+	int left = deadline_left(deadline), r;
+	struct ring_sleep s;
+
+	if (ch->asleep) {
+		channel_wait_changed_locked(ch, left >= 0 && left < SLICE_MS ? left : SLICE_MS);
+		return 0;
+	}
+	ch->asleep = true;
+	ring_consumer_sleep(ch->consumer, ch->wants_fd, &s);
+	r = look_locked(ch, out);
+	if (r == 0 && (ch->slow || !channel_is_out_of_date(ch)))
+		sleep_for_a_slice_locked(ch, &s, left);
+	ring_consumer_awake(ch->consumer);
+	ch->asleep = false;
+	pthread_cond_broadcast(&ch->changed);
+	return r;
+}
+
+/* An event loop will be told. */
+static int arm_locked(share_channel *ch, share_message *out)
+{
+	struct ring_sleep s;
+	int r;
+
+	if (!ch->wants_fd || ch->asleep)
+		return 0;
+	channel_drain_doorbell(ch);
+	channel_look_for_deaths_locked(ch);
+	ring_consumer_sleep(ch->consumer, true, &s);
+	r = look_locked(ch, out);
+	if (r != 0)
+		ring_consumer_awake(ch->consumer);
+	else if (ch->slow)
+		channel_look_again_locked(ch, SLOW_MS);
+	return r;
+}
+
+/*
+ * For as long as it takes to go to sleep and be woken there is nothing to lose; but where the other
+ * side needs this processor, or longer than that in any case, it only costs time. The lock is kept:
+ * it is soon over.
+ */
+static int spin_locked(share_channel *ch, share_message *out)
+{
+	int r = 0;
+
+	if (ch->in_vain >= VAIN && ch->in_vain++ % AGAIN != 0)
+		return 0;
+	for (int i = 0; r == 0 && i < SPINS; i++) {
+#if defined(__x86_64__)
+		__builtin_ia32_pause();
+#endif
+		r = look_locked(ch, out);
+	}
+	ch->in_vain = r == 0 ? ch->in_vain + 1 : 0;
+	return r;
+}
+
+/* 1, or an error. */
+static int wait_locked(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
+{
+	int r = look_locked(ch, out);
+
+	if (r == 0 && timeout_ms != 0 && timeout_ms != LOOK_ONLY)
+		r = spin_locked(ch, out);
+	if (r == 0 && timeout_ms == 0)
+		r = arm_locked(ch, out);
+	while (r == 0 && deadline != 0 && deadline_left(deadline) != 0) {
+		r = sleep_locked(ch, deadline, out);
+		if (r == 0)
+			r = look_locked(ch, out);
+	}
+	return r == 0 ? nothing_yet(ch, timeout_ms) : r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* 1, or an error: with a message when out->channel says so. */
+static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
+{
+	int r;
+
+	out->channel = NULL;
+	pthread_mutex_lock(&ch->lock);
+	r = wait_locked(ch, timeout_ms, deadline, out);
+	pthread_mutex_unlock(&ch->lock);
+	if (r != 1 || !out->buffer)
+		return r;
+	r = lent_reach(ch, buffer_of(out->buffer));
+	if (r == 0)
+		return 1;
+	if (r == SHARE_ENOMEM) { /* of this process */
+		stash(ch, out, 0);
+		return r;
+	}
+	pthread_mutex_lock(&ch->lock);
+	lent_free_locked(ch, lent_of(buffer_of(out->buffer)));
+	pthread_mutex_unlock(&ch->lock);
+	out->buffer = NULL;
+	return r;
+}
+
+/* 0: there is none that is not over. */
+static int64_t deadline_of(int timeout_ms)
+{
+	return timeout_ms == 0 || timeout_ms == LOOK_ONLY ? 0 : deadline_from(timeout_ms);
+}
+
+static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, share_message *out)
+{
+	int64_t deadline = deadline_of(timeout_ms);
+	int r = receive(ch, timeout_ms, deadline, out);
+	const share_buffer *b;
+
+	if (r != 1 || (!out->buffer && !out->after))
+		return r;
+	b = buffer_of(out->buffer);
+	r = b ? stream_check(ch->client, b->segment->kind, stream) : 0;
+	if (r == 0 && (out->after || b->giver.page))
+		r = channel_order(out, stream, deadline_left(deadline));
+	if (r == 0)
+		return 1;
+	if (r != SHARE_EOWNERDEAD && r != SHARE_EDEVICE)
+		stash(ch, out, 0);
+	return r == SHARE_ETIMEDOUT && deadline == 0
+		   ? fail(SHARE_EAGAIN, "the work of the next message's producer is still running")
+		   : r;
+}
+
+static int check(const share_channel *ch, int timeout_ms, const void *out)
+{
+	int r = channel_check_role(ch, SHARE_CONSUMER);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds, not %d",
+			 timeout_ms);
+	return r;
+}
+
+int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
+{
+	int r = check(ch, timeout_ms, out);
+
+	if (r == 0)
+		r = receive(ch, timeout_ms, deadline_of(timeout_ms), out);
+	return r > 0 ? 0 : r;
+}
+
+void channel_put_back(share_message *m)
+{
+	stash(channel_of(m->channel), m, 0);
+}
+
+int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
+{
+	int r;
+
+	if (out) /* whatever comes of it: who finds none does not take what is there for one */
+		out->channel = NULL;
+	r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, timeout_ms, out);
+	if (r == 0)
+		r = stream_check(ch->client, NULL, stream);
+	if (r == 0)
+		r = receive_ordered(ch, timeout_ms, stream, out);
+	return r > 0 ? 0 : r;
+}
+
+/* In memory that is mapped here, and with nothing to come after. */
+static bool is_at_hand(share_channel *ch, const share_message *m)
+{
+	share_buffer *b = buffer_of(m->buffer);
+
+	if (!b)
+		return m->after == 0;
+	return !b->giver.page && lent_is_mapped(ch, b) && !b->segment->kind->on_device;
+}
+
+int share_try_recv(share_channel *ch, share_message *out)
+{
+	int r;
+
+	if (out)
+		out->channel = NULL;
+	r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, 0, out);
+	if (r != 0)
+		return r;
+	if (pthread_mutex_trylock(&ch->lock) == 0) {
+		if (STAILQ_EMPTY(&ch->stash) && !channel_is_out_of_date(ch) && !ch->stale)
+			r = take_locked(ch, out);
+		pthread_mutex_unlock(&ch->lock);
+	}
+	if (r == 1 && !is_at_hand(ch, out)) {
+		stash(ch, out, 0);
+		r = 0;
+	}
+	if (r == 0)
+		return fail_constant(SHARE_EAGAIN, "there is no message at hand");
+	return r > 0 ? 0 : r;
+}
+
+static void tell_end_again(share_channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	ch->had_producers = true;
+	ch->some_gone = true;
+	pthread_mutex_unlock(&ch->lock);
+}
+
+int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
+{
+	size_t done = 0;
+	int r;
+
+	if (out && n > 0)
+		out[0].channel = NULL;
+	r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, timeout_ms, out);
+	if (r == 0 && (n == 0 || n > INT32_MAX))
+		r = fail(SHARE_EINVAL, "%zu is no number of messages", n);
+	if (r == 0)
+		r = stream_check(ch->client, NULL, stream);
+	if (r == 0)
+		r = receive_ordered(ch, timeout_ms, stream, &out[0]);
+	if (r != 1)
+		return r;
+	for (done = 1; r == 1 && done < n; done += r == 1)
+		r = receive_ordered(ch, LOOK_ONLY, stream, &out[done]);
+	/* alone, the next time */
+	if (r < 0 && out[done].channel)
+		stash(ch, &out[done], r);
+	else if (r == SHARE_EPIPE || r == SHARE_EOWNERDEAD)
+		tell_end_again(ch);
+	return (int)done;
+}

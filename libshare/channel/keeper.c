@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A producer's thread, for what has to be done though the program sends nothing: admit those who
+ * come, give up those who die, hand their messages to others, take back what was acknowledged. It
+ * has nothing to do with a send that finds room.
+ *
+ * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
+ * acknowledged wakes nobody who is not waiting for it, so as long as something is in flight it also
+ * looks every now and then. Who waits for it, as share_reclaim() does, has the keepers of all
+ * channels look at once, and from then on with each acknowledgement.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+
+#define LOOK_MS      100
+#define LOOK_LAST_MS 1000 /* where nothing changes for longer */
+
+static uint32_t in_flight_locked(share_channel *ch, uint64_t *sent)
+{
+	struct ring_producer_stats stats;
+
+	ring_producer_get_stats(ch->producer, &stats);
+	*sent = stats.sent;
+	return stats.in_flight;
+}
+
+/* Somebody wants to be the last to have what is in flight, in some channel of the client. */
+static bool is_awaited(const share_channel *ch)
+{
+	return atomic_load_explicit(&ch->client->n_reclaims, memory_order_relaxed) > 0;
+}
+
+/* Consumers ring once a sleep, so it is announced anew each time; before the look, so that what is
+ * acknowledged after that rings. And before the broker is asked anything: that may take time. */
+static void look_for_awaited_locked(share_channel *ch)
+{
+	share_client *c = ch->client;
+	uint64_t looks = atomic_load(&c->looks);
+	struct ring_sleep sleep;
+
+	ch->awaited = is_awaited(ch);
+	if (!ch->awaited) {
+		channel_awake_locked(ch);
+		return;
+	}
+	ring_producer_sleep(ch->producer, true, &sleep);
+	channel_reclaim_locked(ch, true);
+	pthread_mutex_lock(&c->lock);
+	if (ch->looked != looks)
+		pthread_cond_broadcast(&c->arrived);
+	ch->looked = looks;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void work_locked(share_channel *ch)
+{
+	if (ch->awaited || is_awaited(ch))
+		look_for_awaited_locked(ch);
+	channel_look_for_deaths_locked(ch);
+	if (channel_is_out_of_date(ch))
+		channel_sync_locked(ch); /* tried again with the next send, or look */
+	if (ch->wants_tokens)
+		channel_abandon_locked(ch);
+	channel_reclaim_locked(ch, true);
+	/* messages of the dead, which others get now; and who was just admitted */
+	channel_watch_backlog_locked(ch);
+	channel_wake_senders_locked(ch);
+}
+
+/* What woke us. */
+static bool drain(share_channel *ch)
+{
+	eventfd_t ignored;
+
+	eventfd_read(ch->wakeup, &ignored);
+	return channel_drain_doorbell(ch);
+}
+
+static void *keep(void *data)
+{
+	share_channel *ch = data;
+	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
+	int look = LOOK_MS;
+	uint64_t last_sent = 0;
+
+	pthread_mutex_lock(&ch->lock);
+	while (!ch->keeper_ends) {
+		uint32_t before, after;
+		uint64_t sent;
+		bool rests, rang;
+
+		before = in_flight_locked(ch, &sent);
+		look = sent != last_sent || is_awaited(ch) ? LOOK_MS : 2 * look;
+		if (look > LOOK_LAST_MS)
+			look = LOOK_LAST_MS;
+		/* with nothing in flight for as long as that, whoever sends says so */
+		rests = before == 0 && look == LOOK_LAST_MS && !channel_is_out_of_date(ch);
+		ch->keeper_rests = rests;
+		last_sent = sent;
+		p.revents = 0;
+		pthread_mutex_unlock(&ch->lock);
+		buffers_cooled(ch->client, false);
+		poll(&p, 1, rests ? -1 : look);
+		rang = drain(ch);
+		pthread_mutex_lock(&ch->lock);
+		ch->keeper_rests = false;
+		if (ch->keeper_ends)
+			break;
+		work_locked(ch);
+		after = in_flight_locked(ch, &sent);
+		if (ch->armed && (rang || after < before))
+			eventfd_write(ch->room, 1);
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return NULL;
+}
+
+void keeper_rouse_locked(share_channel *ch)
+{
+	if (!ch->keeper_rests)
+		return;
+	ch->keeper_rests = false;
+	eventfd_write(ch->wakeup, 1);
+}
+
+/* Nothing that came before is in flight in a channel that has just begun. */
+static void set_has_keeper(share_channel *ch, bool has)
+{
+	share_client *c = ch->client;
+
+	pthread_mutex_lock(&c->lock);
+	ch->has_keeper = has;
+	ch->looked = atomic_load(&c->looks);
+	pthread_cond_broadcast(&c->arrived);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int keeper_start(share_channel *ch)
+{
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+	int r;
+
+	if (epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->wakeup, &in) < 0)
+		return fail_system(-errno, "starting the thread of a channel");
+	r = client_start_thread(&ch->keeper, NULL, keep, ch);
+	if (r != 0)
+		return fail_system(-r, "starting the thread of a channel");
+	set_has_keeper(ch, true);
+	return 0;
+}
+
+void keeper_stop(share_channel *ch)
+{
+	if (!ch->has_keeper)
+		return;
+	pthread_mutex_lock(&ch->lock);
+	ch->keeper_ends = true; /* `closed` is for who gives the last message up */
+	pthread_cond_broadcast(&ch->changed);
+	pthread_mutex_unlock(&ch->lock);
+	eventfd_write(ch->wakeup, 1);
+	pthread_join(ch->keeper, NULL);
+	set_has_keeper(ch, false);
+}
+
+uint64_t keepers_look_locked(share_client *c)
+{
+	uint64_t look = atomic_fetch_add(&c->looks, 1) + 1;
+	const share_channel *ch;
+
+	LIST_FOREACH (ch, &c->channels, of_client)
+		if (ch->has_keeper)
+			eventfd_write(ch->wakeup, 1);
+	return look;
+}
+
+bool keepers_have_looked_locked(const share_client *c, uint64_t look)
+{
+	const share_channel *ch;
+
+	LIST_FOREACH (ch, &c->channels, of_client)
+		if (ch->has_keeper && ch->looked < look)
+			return false;
+	return true;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The memory of a message. Its handle is a loan: the producer holds the lease, and goes on holding
+ * it until we acknowledge. So what share_release() is told of a loan waits for the acknowledgement,
+ * which comes after it; and whoever wants to keep it gets a lease of its own, which makes an
+ * ordinary handle of it.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libshare/buffer/segment.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "libshare/order/host_stream.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+#define HANDLES_KEPT 256
+#define TRIES        3 /* a segment may be retired while it is asked for */
+
+struct lent_buffer *lent_of(share_buffer *b)
+{
+	return (struct lent_buffer *)(void *)b;
+}
+
+bool lent_reserve_locked(share_channel *ch)
+{
+	if (!ch->handles) {
+		_Static_assert(sizeof(*ch->handles) <= BUFFER_ROOM, "it is in a buffer's slot");
+		ch->handles = lent_of(buffer_new());
+		ch->n_handles = ch->handles != NULL;
+	}
+	return ch->handles;
+}
+
+struct lent_buffer *lent_new_locked(share_channel *ch)
+{
+	struct lent_buffer *l = ch->handles;
+
+	ch->handles = l->next;
+	ch->n_handles--;
+	l->b.client = ch->client;
+	l->lent.channel = ch;
+	atomic_store_explicit(&l->b.refs, 1, memory_order_relaxed);
+	atomic_store_explicit(&l->b.lent, &l->lent, memory_order_relaxed);
+	return l;
+}
+
+void lent_free_locked(share_channel *ch, struct lent_buffer *l)
+{
+	share_buffer *b = &l->b;
+
+	uses_drop(b);
+	if (b->giver.page)
+		fence_drop(ch->client, &b->giver);
+	segment_put(ch->client, b->segment);
+	b->segment = NULL;
+	b->mapping = NULL;
+	b->ordered = 0;
+	if (ch->n_handles == HANDLES_KEPT || handle_is_worn(b)) {
+		handle_free(b);
+		return;
+	}
+	handle_end(b);
+	l->next = ch->handles;
+	ch->handles = l;
+	ch->n_handles++;
+}
+
+/* False when its fence is none: a producer that does not know what it does. */
+static bool set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
+			     struct ring_fence fence)
+{
+	const struct channel_peer *p = &ch->peers[slot];
+
+	l->b.giver = (struct held_fence){0};
+	if (fence.slot == 0)
+		return true;
+	if (fence.slot >= TIMELINE_SLOTS || fence.value >= TIMELINE_POISON)
+		return false;
+	if (!p->hold.page) { /* it was gone before we could ask for its timelines */
+		if (p->lost)
+			l->b.giver = fence_of_the_dead();
+		return true;
+	}
+	l->b.giver = fence_hold_again(ch->client, &p->hold);
+	l->b.giver.slot = fence.slot;
+	l->b.giver.value = fence.value;
+	return true;
+}
+
+bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
+		      const struct ring_message *m)
+{
+	l->b.id = m->buffer;
+	l->b.size = m->size;
+	l->b.offset = m->offset;
+	l->b.version = 0;
+	l->b.mode = ch->writable ? SHARE_RDWR : SHARE_RDONLY;
+	l->lent.producer = ch->peers[slot].member;
+	l->lent.segment = m->segment;
+	l->lent.slot = slot;
+	l->lent.token = m->token;
+	l->lent.version = m->version;
+	return set_giver_locked(ch, l, slot, m->fence);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int channel_ask_for_segment(share_channel *ch, uint64_t segment)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
+	int r;
+
+	m.channel_segment.member = ch->member;
+	m.channel_segment.segment = segment;
+	r = rpc(ch->client, &m, WIRE_GRANT, NULL);
+	if (r == 0)
+		segment_is_of(ch->client, segment, ch->pool);
+	return r;
+}
+
+static int find(share_channel *ch, share_buffer *b)
+{
+	return segment_find(ch->client, lent_of(b)->lent.segment, ch->pool, b->mode == SHARE_RDWR,
+			    &b->segment, &b->mapping);
+}
+
+/* It was sent before the message could be, and waits to be read; or it did not go out, as this
+ * process had left too much unread. */
+static int fetch(share_channel *ch, share_buffer *b)
+{
+	int r;
+
+	rpc_poll(ch->client);
+	r = find(ch, b);
+	for (int i = 0; r == 0 && !b->segment && i < TRIES; i++) {
+		int asked = channel_ask_for_segment(ch, lent_of(b)->lent.segment);
+
+		if (asked == SHARE_EDISCONNECTED)
+			rpc_read_rest(ch->client);
+		else if (asked != 0)
+			return asked;
+		r = find(ch, b);
+		if (asked != 0 && r == 0 && !b->segment)
+			return client_lost(ch->client);
+	}
+	if (r == 0 && !b->segment)
+		r = fail(SHARE_EPROTO, "the broker sent no descriptor for a segment");
+	return r;
+}
+
+static bool is_inside(const share_buffer *b)
+{
+	return b->offset <= b->segment->size && b->size <= b->segment->size - b->offset;
+}
+
+bool lent_is_mapped(share_channel *ch, share_buffer *b)
+{
+	if (!b->segment && (find(ch, b) != 0 || !b->segment))
+		return false;
+	if (is_inside(b))
+		return true;
+	segment_put(ch->client, b->segment);
+	b->segment = NULL;
+	return false;
+}
+
+int lent_reach(share_channel *ch, share_buffer *b)
+{
+	int r;
+
+	if (b->segment)
+		return 0;
+	r = find(ch, b);
+	if (r == 0 && !b->segment)
+		r = fetch(ch, b);
+	if (r == 0 && !is_inside(b)) {
+		segment_put(ch->client, b->segment);
+		b->segment = NULL;
+		r = fail(SHARE_EPROTO, "a producer sent a buffer outside of its segment");
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int channel_retain(share_buffer *b)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_RETAIN};
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct lent *lent = &lent_of(b)->lent;
+	share_channel *ch = lent->channel;
+	int r;
+
+	m.channel_retain.member = ch->member;
+	m.channel_retain.producer = lent->producer;
+	m.channel_retain.buffer = b->id;
+	m.channel_retain.size = b->size;
+	r = rpc(ch->client, &m, WIRE_GRANT, &reply);
+	if (r != 0)
+		return r;
+	/* the lock that channel_release() holds: what it takes for a loan stays one */
+	pthread_mutex_lock(&ch->client->uses);
+	if (atomic_load_explicit(&b->lent, memory_order_relaxed)) {
+		client_ref(ch->client);
+		atomic_store_explicit(&b->lent, NULL, memory_order_release);
+		pthread_mutex_unlock(&ch->client->uses);
+		return 0;
+	}
+	/* another thread was first: one lease is enough */
+	pthread_mutex_unlock(&ch->client->uses);
+	m = (struct wire_message){.type = WIRE_RELEASE};
+	m.release.buffer = b->id;
+	m.release.count = 1;
+	return rpc_send(ch->client, &m);
+}
+
+/* The last of a message that was given up before, while its memory was not. */
+static int end_loan(share_channel *ch, share_buffer *b, void *stream)
+{
+	struct lent_buffer *l = lent_of(b);
+	share_fence fence = {0, 0};
+	bool fatal, last;
+	int r = uses_order(b, stream);
+
+	if (r == 0)
+		r = stream_signal(ch->client, b->mapping, stream, &fence);
+	if (r != 0)
+		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+	pthread_mutex_lock(&ch->lock);
+	channel_ack_locked(
+	    ch, l->lent.producer, RECEIPT(l->lent.slot, l->lent.token, l->lent.version),
+	    (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
+	lent_free_locked(ch, l);
+	channel_wake_producers_locked(ch);
+	channel_settle_locked(ch);
+	last = --ch->held == 0 && ch->closed;
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+	return r;
+}
+
+int channel_release(share_buffer *b, void *stream, bool *kept)
+{
+	share_client *c = b->client;
+	bool loan, last;
+	int r;
+
+	client_ref(c);
+	pthread_mutex_lock(&c->uses);
+	loan = atomic_load_explicit(&b->lent, memory_order_relaxed);
+	r = loan ? uses_note(b, stream) : 0;
+	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
+	if (!loan || *kept) {
+		pthread_mutex_unlock(&c->uses);
+		/* another thread has made an ordinary one of it, just now */
+		if (!loan)
+			r = buffer_release(b, stream, kept);
+		client_unref(c);
+		return r;
+	}
+	/* from here on, unless it was the last, the message and its channel may be gone */
+	last = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1;
+	pthread_mutex_unlock(&c->uses);
+	if (last) /* the message was given up before */
+		r = end_loan(lent_of(b)->lent.channel, b, stream);
+	client_unref(c);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int order(share_channel *ch, const struct held_fence *f, const struct memory_mapping *m,
+		 void *stream, struct ordering *o)
+{
+	int r;
+
+	if (fence_state(ch->client, f) == TIMELINE_DEAD)
+		return fail(SHARE_EOWNERDEAD,
+			    "the producer of this message died before its work was done");
+	o->fences = f;
+	r = stream_wait(ch->client, m, stream, o);
+	if (r == SHARE_ETIMEDOUT)
+		channel_look_again_soon(ch);
+	return r;
+}
+
+/* What a message without memory comes after. False: nothing. */
+static bool hold_after(const share_message *m, struct held_fence *out)
+{
+	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_SLOT(m->receipt);
+	share_channel *ch = channel_of(m->channel);
+	const struct channel_peer *p = &ch->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
+
+	*out = (struct held_fence){0};
+	if (slot == 0 || slot >= TIMELINE_SLOTS)
+		return false;
+	pthread_mutex_lock(&ch->lock);
+	if (p->member == m->producer && p->hold.page) {
+		*out = fence_hold_again(ch->client, &p->hold);
+		out->slot = slot;
+		out->value = CHANNEL_LARGE(m->after);
+	} else if (p->member == m->producer && p->lost) {
+		*out = fence_of_the_dead();
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return out->page;
+}
+
+static int order_data(share_message *m, void *stream, struct ordering *o)
+{
+	share_channel *ch = channel_of(m->channel);
+	share_client *c = ch->client;
+	struct memory_mapping *mapping = NULL;
+	struct segment *s = NULL;
+	struct held_fence f;
+	int r;
+
+	if (!hold_after(m, &f))
+		return 0;
+	/* the thread waits for a stream of a GPU of which we have no memory */
+	if (stream && !host_stream_is(c, stream))
+		s = segment_on_device(c, &mapping);
+	r = order(ch, &f, s ? mapping : NULL, stream, o);
+	segment_put(c, s);
+	fence_drop(c, &f);
+	return r;
+}
+
+int channel_order(share_message *m, void *stream, int timeout_ms)
+{
+	share_buffer *b = buffer_of(m->buffer);
+	struct ordering o = {.n = 1, .timeout_ms = timeout_ms};
+	int r;
+
+	if (!b)
+		return m->after ? order_data(m, stream, &o) : 0;
+	if (!b->giver.page)
+		return 0;
+	r = order(channel_of(m->channel), &b->giver, b->mapping, stream, &o);
+	b->ordered = o.how;
+	return r;
+}

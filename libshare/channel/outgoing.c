@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Before a message is sent: whether it can be, and the signal that consumers wait for. Its memory
+ * is of the channel's pool, so that whoever may be in the channel can reach it: the broker has sent
+ * the segments of that to all consumers before anybody could have a buffer in them.
+ */
+
+#include "libshare/buffer/segment.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+#include "libshare/order/host_stream.h"
+#include "libshare/order/stream.h"
+
+/* Whether it is of the channel's pool. If not, the broker says which it is of. */
+static int check_pool(share_channel *ch, const share_buffer *b)
+{
+	int r;
+
+	if (b->segment->pool == ch->pool)
+		return 0;
+	r = channel_ask_for_segment(ch, b->segment->id);
+	if (r == SHARE_EDISCONNECTED)
+		r = fail(SHARE_EINVAL, "the buffer is not of the channel's pool");
+	return r;
+}
+
+/* A handle of a message that is only the message's cannot be given away. */
+static int keep_loan(share_buffer *b, bool give)
+{
+	if (give && atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
+		return fail(SHARE_EINVAL,
+			    "the buffer is held by a message that was received, and "
+			    "by nothing else that could be given away");
+	return channel_retain(b);
+}
+
+int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream)
+{
+	share_buffer *b = m->buffer;
+	int r;
+
+	if (m->flags & ~(uint32_t)SHARE_OUTGOING_GIVE)
+		return fail(SHARE_EINVAL, "a message has flags that are unknown");
+	if (m->data_size > ch->shape.data_max)
+		return fail(SHARE_EINVAL,
+			    "a message of this channel carries up to %u byte%s, not %zu",
+			    ch->shape.data_max, plural(ch->shape.data_max), m->data_size);
+	if (m->data_size > 0 && !m->data)
+		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", m->data_size);
+	if (!b)
+		return stream_check(ch->client, NULL, stream);
+	r = buffer_resolve(&b);
+	if (r == 0 && b->client != ch->client)
+		r = fail(SHARE_EINVAL, "the buffer is of another client than the channel");
+	if (r == 0)
+		r = stream_check(ch->client, b->segment->kind, stream);
+	if (r == 0 && atomic_load_explicit(&b->lent, memory_order_acquire))
+		r = keep_loan(b, m->flags & SHARE_OUTGOING_GIVE);
+	return r == 0 ? check_pool(ch, b) : r;
+}
+
+static int signal_on(share_channel *ch, const struct memory_mapping *m, void *stream,
+		     struct ring_fence *out)
+{
+	share_fence fence = {0, 0};
+	int r = stream_signal(ch->client, m, stream, &fence);
+
+	*out = (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value};
+	return r;
+}
+
+int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
+		       struct ring_fence *out)
+{
+	struct memory_mapping *m;
+	struct segment *s;
+	int r;
+
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].buffer)
+			return signal_on(ch, buffer_of(messages[i].buffer)->mapping, stream, out);
+	if (!stream || host_stream_is(ch->client, stream))
+		return signal_on(ch, NULL, stream, out);
+	s = segment_on_device(ch->client, &m);
+	if (!s)
+		return fail(SHARE_EINVAL,
+			    "the stream is neither NULL nor a share_host_stream of "
+			    "this client, and it uses no memory of a GPU");
+	r = signal_on(ch, m, stream, out);
+	segment_put(ch->client, s);
+	return r;
+}

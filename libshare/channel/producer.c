@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Sending. The signal comes first, once for all messages of a call: whoever gets one of them waits
+ * for it. What there is no room for waits, fails or drops others, as the channel has it; consumers
+ * that keep a producer waiting for too long are left behind.
+ */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/mutation.h"
+#include "libshare/buffer/reclaim.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/error.h"
+
+/* ------------------------------------------------------------------------------------------- */
+/* Into the ring                                                                               */
+
+struct sending {
+	const struct channel_target *to;
+	struct ring_fence fence;
+	int timeout_ms;
+	bool waits;
+};
+
+/* 0 or negative errno. What was given is not the caller's any more, and may be gone. */
+static int put_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+{
+	struct ring_message *out = &ch->message;
+	struct channel_sent *sent = ch->unsent;
+	share_buffer *b = buffer_of(m->buffer);
+	bool given = m->flags & SHARE_OUTGOING_GIVE;
+	int r;
+
+	out->buffer = b ? b->id : 0;
+	out->segment = b ? b->segment->id : 0;
+	out->offset = b ? b->offset : 0;
+	out->size = b ? b->size : 0;
+	out->fence = s->fence;
+	out->data_size = (uint32_t)m->data_size;
+	if (m->data_size)
+		memcpy(out->data, m->data, m->data_size);
+	if (b && !given)
+		buffer_ref(b);
+	if (b)
+		buffer_message_sent(b);
+	/* without one, all tokens are in use */
+	r = ring_producer_send(ch->producer, out, s->to ? s->to->slot : 0, sent);
+	if (r == 0) {
+		sent->buffer = b;
+		sent->given = given ? s->fence : (struct ring_fence){0, 0};
+		ch->unsent = sent->next;
+		ch->with_memory += b != NULL;
+	} else if (b) {
+		buffer_message_over(b);
+		if (!given) /* never the last one: the caller has it */
+			atomic_fetch_sub_explicit(&b->refs, 1, memory_order_relaxed);
+	}
+	return r;
+}
+
+static bool is_there_locked(share_channel *ch, const struct channel_target *to)
+{
+	const struct channel_peer *p = &ch->peers[to->slot & (CHANNEL_MEMBERS_MAX - 1)];
+
+	return to->slot < ch->shape.consumers && p->member == to->member && p->page == to->page &&
+	       p->known && !p->left;
+}
+
+/* Acknowledgements are looked at only if they can help: their lines are what consumers write. */
+static int put_again_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+{
+	if (ring_producer_lacks_tokens(ch->producer))
+		channel_reclaim_locked(ch, true);
+	return put_locked(ch, m, s);
+}
+
+/* Sleeps, unless there is room after all: 0, or -EAGAIN. */
+static int sleep_locked(share_channel *ch, const share_outgoing *m, const struct sending *s,
+			int left)
+{
+	int r;
+	struct ring_sleep sleep;
+
+	if (ch->asleep) {
+		channel_wait_changed_locked(ch, channel_slice_locked(ch, left));
+		return -EAGAIN;
+	}
+	ch->asleep = true;
+	ch->sleeps++;
+	ring_producer_sleep(ch->producer, ch->armed || ch->backlog || ch->awaited, &sleep);
+	r = put_again_locked(ch, m, s);
+	if (r == -EAGAIN && !channel_is_out_of_date(ch)) {
+		uint32_t epoch = ch->epoch;
+		int slice = channel_slice_locked(ch, left);
+
+		/* the doorbell is the keeper's, which passes it on */
+		if (!sleep.word) {
+			channel_wait_changed_locked(ch, slice);
+		} else {
+			ch->sleeps_on = sleep.word;
+			pthread_mutex_unlock(&ch->lock);
+			channel_sleep_on(ch, &sleep, epoch, slice);
+			pthread_mutex_lock(&ch->lock);
+			ch->sleeps_on = NULL;
+		}
+	}
+	ch->asleep = false;
+	channel_awake_locked(ch);
+	pthread_cond_broadcast(&ch->changed);
+	return r;
+}
+
+/* For an event loop: tells when there may be room. 0 when there is, or -EAGAIN. */
+static int arm_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+{
+	struct ring_sleep sleep;
+	eventfd_t ignored;
+	int r;
+
+	if (!ch->wants_fd)
+		return -EAGAIN;
+	eventfd_read(ch->room, &ignored);
+	ch->armed = true;
+	ring_producer_sleep(ch->producer, true, &sleep);
+	r = put_again_locked(ch, m, s);
+	ch->armed = r == -EAGAIN;
+	if (r == 0)
+		channel_awake_locked(ch);
+	return r;
+}
+
+static int no_room(const share_channel *ch, bool timed_out)
+{
+	if (timed_out)
+		return fail_constant(SHARE_ETIMEDOUT,
+				     "the channel had no room within the time limit");
+	return fail_constant(SHARE_EAGAIN,
+			     ch->shape.when_full == SHARE_FULL_DROP
+				 ? "consumers hold on to all messages that may be in flight"
+				 : "the channel has no room");
+}
+
+static int not_told(void)
+{
+	return fail_constant(SHARE_ETIMEDOUT,
+			     "the broker has not said within the time limit who takes part");
+}
+
+/* One message that did not fit at once. */
+static int put_full_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+{
+	int64_t deadline = s->waits ? deadline_from(s->timeout_ms) : -1;
+
+	for (;;) {
+		int r, left;
+
+		if (channel_is_out_of_date(ch)) {
+			r = channel_sync_until_locked(ch, s->waits ? deadline : -1);
+			if (r != 0)
+				return r == 1 ? not_told() : r;
+		}
+		if (s->to && !is_there_locked(ch, s->to))
+			return fail(SHARE_ENOENT, "that consumer is not there any more");
+		r = put_again_locked(ch, m, s);
+		if (r == -EAGAIN && channel_leave_behind_locked(ch))
+			continue;
+		if (r == -EAGAIN)
+			channel_want_tokens_locked(ch);
+		if (r == -EAGAIN && !s->waits)
+			r = arm_locked(ch, m, s);
+		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)
+			r = sleep_locked(ch, m, s, left);
+		else if (r == -EAGAIN)
+			return no_room(ch, true);
+		if (r == -EAGAIN && !s->waits)
+			return no_room(ch, false);
+		if (r == -ENOENT)
+			return fail(SHARE_ENOENT, "that consumer is not there any more");
+		if (r != -EAGAIN)
+			return r;
+	}
+}
+
+/* How many, or an error when there were none. */
+static int put_all_locked(share_channel *ch, const share_outgoing *messages, size_t n,
+			  const struct sending *s)
+{
+	size_t done = 0;
+	int r = 0;
+
+	while (r == 0 && done < n) {
+		r = put_locked(ch, &messages[done], s);
+		if (r == -EAGAIN && done == 0) {
+			r = put_full_locked(ch, &messages[0], s);
+			if (r != 0)
+				return r;
+		} else if (r == -EAGAIN && ring_producer_lacks_tokens(ch->producer)) {
+			r = put_again_locked(ch, &messages[done], s);
+		}
+		if (r == 0)
+			done++;
+	}
+	if (done == 0)
+		return fail(SHARE_ENOENT, "that consumer is not there any more");
+	return (int)done;
+}
+
+/* Whether to take back what was acknowledged, after the message is on its way. Memory is wanted
+ * soon, while it is warm; tokens alone only when many are gone, as to look for each message would
+ * pull the lines of acknowledgements to and fro between us and consumers. */
+static bool is_worth_looking_locked(const share_channel *ch, bool sent)
+{
+	return ch->with_memory > 0 || !STAILQ_EMPTY(&ch->cooling) ||
+	       (sent && !ring_producer_has_plenty(ch->producer));
+}
+
+/* Those that are given and were not sent are the caller's still. */
+static void keep_given(const share_outgoing *messages, size_t from, size_t n)
+{
+	for (size_t i = from; i < n; i++)
+		if (messages[i].buffer && messages[i].flags & SHARE_OUTGOING_GIVE)
+			handle_keep(buffer_of(messages[i].buffer));
+}
+
+/* From the caller: all that are given, or none and an error. */
+static int take_given(const share_outgoing *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const share_outgoing *m = &messages[i];
+
+		if (!m->buffer || !(m->flags & SHARE_OUTGOING_GIVE) ||
+		    handle_take(m->buffer, HANDLE_BUFFER))
+			continue;
+		keep_given(messages, 0, i);
+		return handle_fault(m->buffer, HANDLE_BUFFER);
+	}
+	return 0;
+}
+
+static int send_taken(share_channel *ch, const struct channel_target *to,
+		      const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
+		      struct ring_fence *signalled)
+{
+	struct sending s = {.to = to, .timeout_ms = timeout_ms, .waits = timeout_ms != 0};
+	struct channel_returns returns;
+	int r = channel_signal_for(ch, messages, n, stream, &s.fence), done;
+
+	if (r != 0)
+		return r;
+	if (signalled)
+		*signalled = s.fence;
+	pthread_mutex_lock(&ch->lock);
+	if (channel_is_out_of_date(ch) && !MUTATION(send_without_looking))
+		r = channel_sync_until_locked(ch, timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
+	if (r == 1)
+		r = not_told();
+	if (r == 0 && to && !is_there_locked(ch, to))
+		r = fail(SHARE_ENOENT, "there is no such consumer");
+	if (r != 0) {
+		pthread_mutex_unlock(&ch->lock);
+		return r;
+	}
+	done = put_all_locked(ch, messages, n, &s);
+	if (done > 0) {
+		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
+		channel_has_room_locked(ch);
+		if (ch->armed) {
+			ch->armed = false;
+			channel_awake_locked(ch);
+		}
+		keeper_rouse_locked(ch);
+	}
+	returns.n = 0;
+	if (is_worth_looking_locked(ch, done > 0)) {
+		channel_cool_locked(ch, false);
+		/* more than were sent, so that it keeps up; not many, so that nobody waits for it
+		 */
+		channel_collect_locked(ch, false, 2 * (size_t)(done > 0 ? done : 1) + 2, &returns);
+	}
+	if (ch->backlog || ch->shape.mode != CHANNEL_BROADCAST)
+		channel_watch_backlog_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+	channel_give_back(ch, &returns);
+	return done;
+}
+
+static int send_all(share_channel *ch, const struct channel_target *to,
+		    const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
+		    struct ring_fence *signalled)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = channel_check_outgoing(ch, &messages[i], stream);
+	if (r == 0)
+		r = take_given(messages, n);
+	if (r != 0)
+		return r;
+	r = send_taken(ch, to, messages, n, stream, timeout_ms, signalled);
+	keep_given(messages, r > 0 ? (size_t)r : 0, n);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int channel_send(share_channel *ch, const struct channel_target *to, share_buffer *b,
+		 const void *data, size_t size, void *stream, int timeout_ms,
+		 struct ring_fence *signalled)
+{
+	share_outgoing m = {b, data, size, 0};
+	int r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
+
+	return r > 0 ? 0 : r;
+}
+
+/* From a handle to the channel. */
+static int check_public(share_channel **handle)
+{
+	int r = channel_resolve_as(handle, SHARE_PRODUCER);
+	const share_channel *ch = *handle;
+
+	if (r == 0 && ch->shape.mode == CHANNEL_DIRECT)
+		r = fail(SHARE_ENOTSUP, "this channel belongs to a service");
+	return r;
+}
+
+static int timeout_of(const share_channel *ch)
+{
+	return ch->shape.when_full == SHARE_FULL_BLOCK ? ch->send_timeout_ms : 0;
+}
+
+static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
+{
+	int r = check_public(&ch);
+
+	if (r == 0)
+		r = send_all(ch, NULL, m, 1, stream, timeout_of(ch), NULL);
+	return r > 0 ? 0 : r;
+}
+
+int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
+{
+	share_outgoing m = {b, data, data_size, 0};
+
+	return send_one(ch, &m, stream);
+}
+
+int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
+{
+	share_outgoing m = {b, data, data_size, SHARE_OUTGOING_GIVE};
+
+	return send_one(ch, &m, stream);
+}
+
+int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
+{
+	int r = check_public(&ch);
+
+	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
+		r = fail(SHARE_EINVAL, "there are no messages");
+	return r == 0 ? send_all(ch, NULL, messages, n, stream, timeout_of(ch), NULL) : r;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Connecting: where the broker is found, how it is greeted, and what the program wants.
+ *
+ * A program may run with more rights than who has started it (setuid, setgid, capabilities of its
+ * file). The environment is then a stranger's, who must not say which broker the program trusts nor
+ * which program it starts. So the library reads the environment by secure_getenv() alone, and
+ * starts no private broker there.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "libshare/client/client.h"
+#include "libshare/client/embedded.h"
+#include "libshare/client/error.h"
+
+#define ADVICE        "; start share-broker, or run the program under share-run"
+#define SYSTEM_SOCKET "/run/share/broker.sock"
+
+static int connect_socket(const char *path, int *out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_fd_ int fd = -1;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return fail(SHARE_EINVAL, "%s: the path of a socket has at most %zu bytes", path,
+			    sizeof(address.sun_path) - 1);
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail_system(-errno, "socket");
+	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno == EINTR)
+			continue;
+		if (errno == EACCES)
+			return fail(SHARE_EACCES, "%s: %s", path, strerror(errno));
+		return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)" ADVICE, path,
+			    strerror(errno));
+	}
+	*out = fd;
+	fd = -1;
+	return 0;
+}
+
+/* The usual places, when no address is given. */
+static int find_broker(const char *address, int *socket, char **path)
+{
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char user[PATH_MAX] = "";
+	const char *place = address;
+	int r;
+
+	if (!address && runtime) {
+		snprintf(user, sizeof(user), "%s/share/broker.sock", runtime);
+		place = user;
+	} else if (!address) {
+		place = SYSTEM_SOCKET;
+	}
+	r = connect_socket(place, socket);
+	if (r != 0 && place == user) {
+		place = SYSTEM_SOCKET;
+		r = connect_socket(place, socket);
+		if (r == SHARE_ENOBROKER)
+			r = fail(r, "no broker answers at %s or %s" ADVICE, user, place);
+	}
+	if (r != 0)
+		return r;
+	*path = strdup(place);
+	return *path ? 0 : fail_system(-ENOMEM, "connecting");
+}
+
+static int start_embedded(share_client *c, const share_connect_options *options)
+{
+	int r;
+
+	if (getauxval(AT_SECURE))
+		return fail(SHARE_EACCES,
+			    "a program with more rights than who has started it (setuid, setgid, "
+			    "capabilities of its file) starts no private broker, which would have "
+			    "these rights as well; give it the socket of a broker that runs");
+	r = embedded_start(options->config, &c->embedded);
+	if (r != 0)
+		return r;
+	c->address = strdup(embedded_address(c->embedded));
+	if (!c->address)
+		return fail_system(-ENOMEM, "connecting");
+	return connect_socket(c->address, &c->socket);
+}
+
+static int greet(share_client *c, const share_connect_options *options)
+{
+	const char *label = options->label ? options->label : program_invocation_short_name;
+	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
+	_cleanup_reply_ struct reply welcome;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	hello.hello.version = WIRE_VERSION;
+	hello.hello.oldest = WIRE_VERSION_OLDEST;
+	hello.hello.label = (struct wire_bytes){label, (uint32_t)strnlen(label, SHARE_LABEL_MAX)};
+	if (options->flags & SHARE_CONNECT_OPERATOR)
+		hello.hello.flags |= WIRE_HELLO_OPERATOR;
+	r = rpc(c, &hello, WIRE_WELCOME, &welcome);
+	if (r != 0)
+		return r;
+	if (welcome.m.welcome.slots != TIMELINE_SLOTS)
+		return fail(SHARE_EPROTO, "the broker has another layout of timelines");
+	fd = fd_list_take(&welcome.fds, 0);
+	r = timeline_map(fd, true, &c->page);
+	if (r < 0)
+		return fail_system(r, "mapping the timelines");
+	c->page_id = welcome.m.welcome.page;
+	c->version = welcome.m.welcome.version;
+	return rpc(c, &ready, WIRE_DONE, NULL);
+}
+
+/* The switch for those who cannot change the program. */
+static bool wants_host_fences(void)
+{
+	const char *value = secure_getenv("SHARE_HOST_FENCES");
+
+	return value && strcmp(value, "1") == 0;
+}
+
+/* For those who count what the broker has. */
+static bool wants_magazines(void)
+{
+	const char *value = secure_getenv("SHARE_MAGAZINES");
+
+	return !value || strcmp(value, "0") != 0;
+}
+
+int share_connect_with(const char *address, const share_connect_options *options,
+		       share_client **out)
+{
+	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
+	share_client *c;
+	int r;
+
+	if (!options)
+		options = &defaults;
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	if (struct_check(options, share_connect_options) != 0)
+		return SHARE_EINVAL;
+	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK |
+					 SHARE_CONNECT_OPERATOR))
+		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
+	if (options->label && strlen(options->label) > SHARE_LABEL_MAX)
+		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
+	c = client_new();
+	if (!c)
+		return fail_system(-ENOMEM, "connecting");
+	c->host_fences = options->flags & SHARE_CONNECT_HOST_FENCES || wants_host_fences();
+	c->keeps_blocks = wants_magazines();
+	c->never_block = options->flags & SHARE_CONNECT_NEVER_BLOCK;
+	if (!address || !*address)
+		address = secure_getenv("SHARE_SOCKET");
+	if (address && !*address)
+		address = NULL;
+	if (address && strcmp(address, "embedded") == 0)
+		r = start_embedded(c, options);
+	else
+		r = find_broker(address, &c->socket, &c->address);
+	if (r == 0)
+		r = greet(c, options);
+	if (r == SHARE_EDISCONNECTED && c->lost_error) /* refused, with the reason in the detail */
+		r = c->lost_error;
+	if (c->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
+		r = fail(SHARE_ENOBROKER,
+			 "the private broker ended before it served; its reason is on stderr");
+	if (r != 0) {
+		client_free(c);
+		return r;
+	}
+	*out = handle_give(c);
+	return 0;
+}
+
+int share_connect(const char *address, share_client **out)
+{
+	return share_connect_with(address, NULL, out);
+}

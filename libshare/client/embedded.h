@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_EMBEDDED_H
+#define LIBSHARE_CLIENT_EMBEDDED_H
+
+struct embedded;
+
+/* Starts a private broker that ends with this process, or with embedded_stop(). @config may be
+ * NULL. Once this returns, connections are accepted. 0 or an error. */
+int embedded_start(const char *config, struct embedded **out);
+const char *embedded_address(const struct embedded *e);
+void embedded_stop(struct embedded *e); /* NULL is fine; waits until it has ended */
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Errors: numbers to words, and the sentence that says what happened in this thread. The library
+ * never logs; this is all it says.
+ */
+
+#include <ctype.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/share.h>
+
+#include "libshare/client/error.h"
+
+static _Thread_local char detail[1024];
+static _Thread_local const char *constant; /* instead of it */
+
+const char *share_strerror(int error)
+{
+	switch (error) {
+#define CASE(name, number, text) \
+	case number:             \
+		return text;
+		SHARE_ERRORS(CASE)
+#undef CASE
+	default:
+		return error >= 0 ? "success" : "unknown error";
+	}
+}
+
+const char *share_error_name(int error)
+{
+	switch (error) {
+#define CASE(name, number, text) \
+	case number:             \
+		return #name;
+		SHARE_ERRORS(CASE)
+#undef CASE
+	default:
+		return error >= 0 ? "SHARE_OK" : "SHARE_E?";
+	}
+}
+
+const char *share_error_detail(void)
+{
+	return constant ? constant : detail;
+}
+
+const char *share_version(void)
+{
+	return SHARE_VERSION;
+}
+
+int fail(int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(detail, sizeof(detail), format, args);
+	va_end(args);
+	constant = NULL;
+	return error;
+}
+
+int fail_constant(int error, const char *text)
+{
+	constant = text;
+	return error;
+}
+
+int fail_system(int r, const char *what)
+{
+	if (r == -ENOMEM)
+		return fail(SHARE_ENOMEM, "%s: this process is out of memory", what);
+	return fail(SHARE_ESYSTEM, "%s: %s", what, strerror(-r));
+}
+
+/* The broker looks no names up, so it says "user 1000 may not ...". */
+int fail_remote(int error, const char *text)
+{
+	struct passwd entry, *found = NULL;
+	char space[1024];
+	unsigned uid;
+	int n = 0;
+
+	if (error == SHARE_EACCES && sscanf(text, "user %u%n", &uid, &n) == 1 && uid == geteuid() &&
+	    getpwuid_r(uid, &entry, space, sizeof(space), &found) == 0 && found)
+		return fail(error, "user %s (%u)%s", entry.pw_name, uid, text + n);
+	return fail(error, "%s", text);
+}
+
+int fail_struct(const size_t *size, size_t wanted, const char *type)
+{
+	char init[64];
+	size_t i;
+
+	if (!size)
+		return fail(SHARE_EINVAL, "the %s is NULL", type);
+	for (i = 0; type[i] && i < sizeof(init) - 1; i++)
+		init[i] = (char)toupper((unsigned char)type[i]);
+	init[i] = '\0';
+	if (*size == 0)
+		return fail(
+		    SHARE_EINVAL,
+		    "the %s says that its size is 0: initialise it with %s_INIT, or set its "
+		    "size to sizeof(%s)",
+		    type, init, type);
+	return fail(SHARE_EINVAL,
+		    "the %s says that its size is %zu, and this library's is %zu: initialise it "
+		    "with %s_INIT of this library's headers",
+		    type, *size, wanted, init);
+}
+
+int fail_fork(void)
+{
+	return fail(SHARE_EFORK,
+		    "this handle belongs to the parent process: connect again in the child");
+}

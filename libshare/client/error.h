@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_ERROR_H
+#define LIBSHARE_CLIENT_ERROR_H
+
+#include <stddef.h>
+
+/* Each sets the calling thread's detail and returns the error to return. */
+
+int fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* @text is kept, not copied: for what is no error but an answer, on the way of messages. */
+int fail_constant(int error, const char *text);
+int fail_system(int negative_errno, const char *what);
+/* What the broker answered. */
+int fail_remote(int error, const char *text);
+int fail_fork(void);
+
+/* A struct of the caller's, which begins with its size: 0, or SHARE_EINVAL with what initialises
+ * it. */
+#define struct_check(p, type)             \
+	((p) && (p)->size == sizeof(type) \
+	     ? 0                          \
+	     : fail_struct((p) ? &(p)->size : NULL, sizeof(type), #type))
+int fail_struct(const size_t *size, size_t wanted, const char *type);
+
+/* What follows a noun of which there are @n. */
+static inline const char *plural(unsigned long long n)
+{
+	return n == 1 ? "" : "s";
+}
+
+#endif

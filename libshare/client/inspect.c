@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Reports, a page at a time, handed on object by object; and what an operator has the broker do. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/client/client.h"
+#include "libshare/client/error.h"
+#include "libshare/client/inspect.h"
+
+/* Each row ends with a line feed, which becomes its NUL. */
+static int each_row(const struct wire_bytes *rows, int (*each)(const char *json, void *data),
+		    void *data)
+{
+	char *copy, *row, *end;
+	int r = 0;
+
+	if (rows->size == 0)
+		return 0;
+	copy = malloc(rows->size + 1);
+	if (!copy)
+		return fail_system(-ENOMEM, "reading a report");
+	memcpy(copy, rows->data, rows->size);
+	copy[rows->size] = '\0';
+	for (row = copy; r == 0 && (end = strchr(row, '\n')); row = end + 1) {
+		*end = '\0';
+		r = each(row, data);
+	}
+	free(copy);
+	return r;
+}
+
+int inspect(share_client *c, const char *what, const char *prefix,
+	    int (*each)(const char *json, void *data), void *data)
+{
+	struct wire_message m = {.type = WIRE_QUERY};
+	char cursor[512];
+	uint32_t cursor_size = 0;
+	int r;
+
+	if (strlen(what) > 31 || strlen(prefix) > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL, "no report or name is called that");
+	m.query.what = (struct wire_bytes){what, (uint32_t)strlen(what)};
+	m.query.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
+	do {
+		_cleanup_reply_ struct reply reply = {.packet = NULL};
+
+		m.query.cursor = (struct wire_bytes){cursor, cursor_size};
+		r = rpc(c, &m, WIRE_REPORT, &reply);
+		if (r != 0)
+			return r;
+		cursor_size = reply.m.report.cursor.size;
+		if (cursor_size)
+			memcpy(cursor, reply.m.report.cursor.data, cursor_size);
+		r = each_row(&reply.m.report.rows, each, data);
+	} while (r == 0 && cursor_size > 0);
+	return r;
+}
+
+int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
+		  void *data)
+{
+	int r = client_resolve(&c);
+
+	if (r == 0 && (!what || !each))
+		r = fail(SHARE_EINVAL, "report or callback is NULL");
+	return r != 0 ? r : inspect(c, what, "", each, data);
+}
+
+/* @c is a handle. */
+static int drop(share_client *c, enum wire_dropped what, uint64_t id)
+{
+	struct wire_message m = {.type = WIRE_DROP};
+	int r = client_resolve(&c);
+
+	if (r != 0)
+		return r;
+	m.drop.what = what;
+	m.drop.id = id;
+	return rpc(c, &m, WIRE_DONE, NULL);
+}
+
+int share_revoke_id(share_client *c, uint64_t token)
+{
+	return drop(c, WIRE_DROP_TOKEN, token);
+}
+
+int share_drop_client(share_client *c, uint64_t client)
+{
+	return drop(c, WIRE_DROP_CLIENT, client);
+}
+
+int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
+{
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct wire_message m = {.type = WIRE_RELOAD};
+	int r = client_resolve(&c);
+
+	if (r == 0)
+		r = rpc(c, &m, WIRE_REPORT, &reply);
+	if (r != 0 || !each)
+		return r;
+	return each_row(&reply.m.report.rows, each, data);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Requests and replies over one socket, for any number of threads. Whoever waits for a reply reads
+ * for all: it takes the role of the reader, delivers what comes until its own reply is there, and
+ * passes the role on. With a single thread that is one send and one receive, and no wake-up.
+ *
+ * Messages are delivered in the order in which the broker sent them, under the lock; descriptors
+ * of segments and timeline pages are entered there, so that a later message may rely on them.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/buffer/magazine.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/client/client.h"
+#include "libshare/client/error.h"
+#include "libshare/order/timeline.h"
+#include "wire/packet.h"
+
+void reply_done(struct reply *r)
+{
+	fd_list_close(&r->fds);
+	if (r->packet != r->small)
+		free(r->packet);
+	r->packet = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Delivering                                                                                  */
+
+static struct call *find_call(share_client *c, uint32_t serial)
+{
+	struct call *call;
+
+	LIST_FOREACH (call, &c->calls, link)
+		if (call->serial == serial)
+			return call;
+	return NULL;
+}
+
+static void finish(share_client *c, struct call *call, const struct wire_message *m, int error)
+{
+	LIST_REMOVE(call, link);
+	call->error = error;
+	call->done = true;
+	if (call->answered)
+		call->answered(c, call, error ? NULL : m, error);
+}
+
+/* Copies the packet for the thread that waits, which decodes it again from its own copy. */
+static int keep(struct reply *r, const void *packet, size_t size, struct fd_list *fds)
+{
+	void *copy = size <= sizeof(r->small) ? r->small : malloc(size);
+	size_t n_fds = fds->n;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, packet, size);
+	r->packet = copy;
+	wire_decode(&r->m, WIRE_TO_CLIENT, copy, size, n_fds);
+	r->fds = *fds;
+	fds->n = 0;
+	return 0;
+}
+
+/* Of an ERROR. 0 and what is positive would look like success. */
+static int number_of(const struct wire_message *m)
+{
+	return m->error.error < 0 ? m->error.error : SHARE_EPROTO;
+}
+
+static void note_what_is_wanted(struct call *call, const struct wire_message *m)
+{
+	call->wanted_mode = m->type == WIRE_ALLOC    ? SHARE_RDWR
+			    : m->type == WIRE_LOOKUP ? m->lookup.mode
+			    : m->type == WIRE_IMPORT ? m->import.mode
+						     : 0;
+	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
+}
+
+/* A program writes to what it has allocated or asked for as writable, as far as it has asked: with
+ * less it would crash, or write to what is others'. */
+static bool is_what_is_wanted(const struct call *call, const struct wire_grant *m)
+{
+	return (m->mode == SHARE_RDONLY || m->mode == SHARE_RDWR) &&
+	       (m->mode & call->wanted_mode) == call->wanted_mode && m->size >= call->wanted_size;
+}
+
+static void deliver_reply(share_client *c, struct call *call, const struct wire_message *m,
+			  const void *packet, size_t size, struct fd_list *fds)
+{
+	const struct wire_bytes *detail = &m->error.detail;
+	int error = 0;
+
+	if (m->type == WIRE_ERROR) {
+		error = number_of(m);
+		snprintf(call->detail, sizeof(call->detail), "%.*s", (int)detail->size,
+			 (const char *)detail->data);
+	} else if (m->type != call->expected) {
+		client_mark_lost(c, "the broker answered with the wrong kind of message");
+		return;
+	} else if (m->type == WIRE_GRANT && !is_what_is_wanted(call, &m->grant)) {
+		client_mark_lost(c, "the broker granted less than was asked for");
+		return;
+	}
+	if (error == 0 && call->reply && keep(call->reply, packet, size, fds) < 0) {
+		error = SHARE_ENOMEM;
+		snprintf(call->detail, sizeof(call->detail), "this process is out of memory");
+	}
+	finish(c, call, m, error);
+}
+
+static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	char why[256];
+
+	switch (m->type) {
+	case WIRE_NAME_EVENT:
+		watch_name_changed(c, &m->name_event);
+		break;
+	case WIRE_SEGMENT_RETIRE:
+		segment_retire_locked(c, m->segment_retire.segment);
+		break;
+	case WIRE_TRIM:
+		magazine_trim_locked(c, &m->trim);
+		break;
+	case WIRE_CHANNEL_MEMBERS:
+		channel_told_locked(c, &m->channel_members, fds);
+		break;
+	case WIRE_TIMELINE_PAGE: /* ahead: one that is not here is asked for */
+		peer_arrived_locked(c, m->timeline_page.page, fd_list_take(fds, 0),
+				    fd_list_take(fds, 1));
+		break;
+	case WIRE_GRANT: /* of a segment, ahead: it has been entered */
+		break;
+	case WIRE_ERROR:
+		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
+			 (int)m->error.detail.size, (const char *)m->error.detail.data);
+		c->lost_error = number_of(m);
+		client_mark_lost(c, why);
+		break;
+	default:
+		client_mark_lost(c, "the broker sent something unexpected");
+	}
+}
+
+static void deliver(share_client *c, const void *packet, size_t size, struct fd_list *fds)
+{
+	struct wire_message m;
+	struct call *call;
+	int fault = wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds->n);
+
+	if (fault) {
+		client_mark_lost(c, wire_error_text(fault));
+		return;
+	}
+	/* whether or not anybody still wants the grant: the broker sends a descriptor once, and
+	 * when it is gone never again */
+	if (m.type == WIRE_GRANT && grant_arrived_locked(c, &m.grant, fds) < 0) {
+		client_mark_lost(c,
+				 "the broker sent a grant that makes no sense, or memory is out");
+		return;
+	}
+	if (c->lost)
+		return;
+	if (m.serial == 0) {
+		deliver_unasked(c, &m, fds);
+		return;
+	}
+	call = find_call(c, m.serial);
+	if (call)
+		deliver_reply(c, call, &m, packet, size, fds);
+	else
+		client_mark_lost(c, "the broker answered what nobody asked");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Reading                                                                                     */
+
+static void send_later_locked(share_client *c);
+
+/* Part of what was sent is lost then: the kernel drops the descriptors that find no room. */
+static const char *reason(int r)
+{
+	return r == -EMSGSIZE ? "descriptors from the broker found no room in this process, and "
+				"are lost: raise its limit (ulimit -n) and connect again"
+			      : "the broker is gone";
+}
+
+/* Takes the role of the reader for one packet. @events: also return when the socket is ready for
+ * this (POLLOUT). The lock is given up while it blocks. False when there was none. */
+static bool read_one_locked(share_client *c, bool wait, short events)
+{
+	size_t size = WIRE_PACKET_MAX;
+	struct fd_list fds = {.n = 0};
+	int r;
+
+	c->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	if (wait && events) {
+		struct pollfd p = {.fd = c->socket, .events = (short)(POLLIN | events)};
+
+		poll(&p, 1, -1);
+		wait = false;
+	}
+	r = packet_receive(c->socket, c->packet, &size, &fds, wait);
+	pthread_mutex_lock(&c->lock);
+	if (r == 0)
+		deliver(c, c->packet, size, &fds);
+	else if (r != 0 && r != -EAGAIN)
+		client_mark_lost(c, reason(r));
+	fd_list_close(&fds);
+	c->reading = false;
+	pthread_cond_broadcast(&c->arrived);
+	send_later_locked(c);
+	return r == 0;
+}
+
+void rpc_poll_locked(share_client *c)
+{
+	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+
+	while (!c->reading && !c->lost && poll(&p, 1, 0) > 0)
+		read_one_locked(c, false, 0);
+}
+
+void rpc_poll(share_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	rpc_poll_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void rpc_read_rest(share_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->lost) {
+		if (c->reading) /* it comes to the end, or just has */
+			pthread_cond_wait(&c->arrived, &c->lock);
+		else if (!read_one_locked(c, false, 0))
+			break;
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Sending                                                                                     */
+
+/*
+ * The broker stops reading from a client that does not read its replies. So a send that would
+ * block must not keep replies from being read: it reads them itself, or lets the reader go on.
+ */
+static int transmit_locked(share_client *c, const void *packet, size_t size)
+{
+	for (;;) {
+		int r;
+
+		if (c->lost)
+			return client_lost(c);
+		r = packet_send(c->socket, packet, size, NULL, 0, false);
+		if (r == 0)
+			return 0;
+		if (r != -EAGAIN) {
+			/* what it said last may still be there to read */
+			rpc_poll_locked(c);
+			client_mark_lost(c, "the broker is gone");
+			return client_lost(c);
+		}
+		if (!c->reading) {
+			read_one_locked(c, true, POLLOUT);
+		} else {
+			struct pollfd p = {.fd = c->socket, .events = POLLOUT};
+
+			pthread_mutex_unlock(&c->lock);
+			poll(&p, 1, 10);
+			pthread_mutex_lock(&c->lock);
+		}
+	}
+}
+
+int rpc_send_locked(share_client *c, struct wire_message *m)
+{
+	unsigned char small[2048], *large = NULL;
+	size_t size = wire_encode(m, small, sizeof(small));
+	int r;
+
+	if (size == 0) {
+		large = malloc(WIRE_PACKET_MAX);
+		if (!large)
+			return fail_system(-ENOMEM, "sending a message");
+		size = wire_encode(m, large, WIRE_PACKET_MAX);
+	}
+	if (size == 0)
+		r = fail(SHARE_EINVAL, "an argument is larger than the protocol allows");
+	else
+		r = transmit_locked(c, large ? large : small, size);
+	free(large);
+	return r;
+}
+
+int rpc_send_later_locked(share_client *c, const struct wire_message *m)
+{
+	struct wire_message *grown = realloc(c->later, (c->n_later + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	c->later = grown;
+	c->later[c->n_later++] = *m;
+	return 0;
+}
+
+/* What came up while a message was delivered. Sending may read, and that may leave more to do:
+ * whoever comes first does all. */
+static void send_later_locked(share_client *c)
+{
+	if (c->sending_later)
+		return;
+	c->sending_later = true;
+	do {
+		segments_map_ahead_locked(c);
+		segments_unmap_retired_locked(c);
+		peers_forget_dead_locked(c);
+		while (c->n_later > 0 && !c->lost) {
+			struct wire_message m = c->later[--c->n_later];
+
+			rpc_send_locked(c, &m);
+		}
+	} while (!LIST_EMPTY(&c->retired));
+	c->sending_later = false;
+}
+
+void rpc_retire_locked(share_client *c)
+{
+	if (!LIST_EMPTY(&c->retired))
+		send_later_locked(c);
+}
+
+int rpc_send(share_client *c, struct wire_message *m)
+{
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = rpc_send_locked(c, m);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call)
+{
+	int r;
+
+	/* a look-up may wait for as long as it takes the serials to come round */
+	do
+		request->serial = ++c->last_serial;
+	while (request->serial == 0 || find_call(c, request->serial));
+	call->serial = request->serial;
+	note_what_is_wanted(call, request);
+	call->done = false;
+	/* before it is sent: another thread may read the answer */
+	LIST_INSERT_HEAD(&c->calls, call, link);
+	r = rpc_send_locked(c, request);
+	if (r != 0 && !call->done)
+		LIST_REMOVE(call, link);
+	return r;
+}
+
+static int result(share_client *c, const struct call *call)
+{
+	if (call->error == SHARE_EDISCONNECTED)
+		return client_lost(c);
+	return call->error ? fail_remote(call->error, call->detail) : 0;
+}
+
+static void wait_for_reader_locked(share_client *c, int timeout_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += timeout_ms / 1000;
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
+}
+
+void rpc_wait_arrived_locked(share_client *c, int timeout_ms)
+{
+	if (timeout_ms < 0)
+		pthread_cond_wait(&c->arrived, &c->lock);
+	else
+		wait_for_reader_locked(c, timeout_ms);
+}
+
+static void wait_locked(share_client *c)
+{
+	if (c->reading)
+		pthread_cond_wait(&c->arrived, &c->lock);
+	else
+		read_one_locked(c, true, 0);
+}
+
+int rpc_wait_locked(share_client *c, struct call *call)
+{
+	while (!call->done)
+		wait_locked(c);
+	return result(c, call);
+}
+
+int rpc_wait_long_locked(share_client *c, struct call *call)
+{
+	while (!call->done) {
+		wait_locked(c);
+		if (!c->trim.queued)
+			continue;
+		client_unqueue_event(c, &c->trim);
+		c->trim.run(c, &c->trim);
+	}
+	return result(c, call);
+}
+
+/* Takes the role of the reader for as long as that. */
+static void read_in_time_locked(share_client *c, int timeout_ms)
+{
+	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+
+	c->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	poll(&p, 1, timeout_ms);
+	pthread_mutex_lock(&c->lock);
+	c->reading = false;
+	if (p.revents)
+		read_one_locked(c, false, 0);
+	else
+		pthread_cond_broadcast(&c->arrived);
+}
+
+int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
+{
+	while (!call->done) {
+		int left = deadline_left(deadline);
+
+		if (left < 0)
+			wait_locked(c);
+		else if (!c->reading)
+			read_in_time_locked(c, left);
+		else if (left > 0)
+			wait_for_reader_locked(c, left);
+		if (left == 0 && !call->done)
+			return 1;
+	}
+	return result(c, call);
+}
+
+/* Others may have to give memory back first, to publish the name, or to let go of the buffer. */
+static bool may_take_long(const struct wire_message *request)
+{
+	return request->type == WIRE_ALLOC || request->type == WIRE_LOOKUP ||
+	       request->type == WIRE_RECLAIM;
+}
+
+int rpc(share_client *c, struct wire_message *request, enum wire_type expected, struct reply *reply)
+{
+	struct call call = {.expected = expected, .reply = reply};
+	int r;
+
+	if (reply)
+		*reply = (struct reply){.packet = NULL};
+	if (client_is_forked(c))
+		return fail_fork();
+	call.detail[0] = '\0';
+	pthread_mutex_lock(&c->lock);
+	r = rpc_start_locked(c, request, &call);
+	if (r == 0 && may_take_long(request))
+		r = rpc_wait_long_locked(c, &call);
+	else if (r == 0)
+		r = rpc_wait_locked(c, &call);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Interprocess events: what the broker leases, handed on. A handle is one lease, and the event is
+ * opened in this process when that is first used to record or to wait; programs that do so by
+ * themselves need no driver here.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/order/gpu_stream.h"
+#include "libshare/order/host_stream.h"
+#include "memory/stream.h"
+
+#define LAST_SHARED_STREAM 2 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are numbers */
+
+struct share_event {
+	struct handle handle;
+	share_client *client;
+	uint64_t id;
+	char device[64];
+	unsigned char ipc[64]; /* a CUipcEventHandle */
+	share_token token;
+
+	pthread_mutex_t opening;
+	struct memory_ipc_event *opened; /* NULL until it is used */
+};
+HANDLES_OF(share_event, event, HANDLE_EVENT);
+
+static void give_back(share_client *c, uint64_t id)
+{
+	struct wire_message m = {.type = WIRE_EVENT_RELEASE};
+
+	m.event_release.event = id;
+	rpc_send(c, &m);
+}
+
+/* Asks for a lease and makes a handle of it. */
+static int lease(share_client *c, struct wire_message *request, share_event **out)
+{
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	const struct wire_event *got = &reply.m.event;
+	share_event *e;
+	int r;
+
+	r = rpc(c, request, WIRE_EVENT, &reply);
+	if (r != 0)
+		return r;
+	if (got->handle.size != sizeof(e->ipc) || got->token.size != sizeof(e->token.bytes)) {
+		give_back(c, got->event);
+		return fail(SHARE_EPROTO, "the broker sent an event this library cannot read");
+	}
+	e = handle_new(HANDLE_EVENT, sizeof(*e));
+	if (!e) {
+		give_back(c, got->event);
+		return fail_system(-ENOMEM, "making an event handle");
+	}
+	pthread_mutex_init(&e->opening, NULL);
+	e->client = client_ref(c);
+	e->id = got->event;
+	snprintf(e->device, sizeof(e->device), "%.*s", (int)got->device.size,
+		 (const char *)got->device.data);
+	memcpy(e->ipc, got->handle.data, sizeof(e->ipc));
+	memcpy(e->token.bytes, got->token.data, sizeof(e->token.bytes));
+	*out = handle_give(e);
+	return 0;
+}
+
+/* From a handle to the client. */
+static int check(share_client **c, const void *out)
+{
+	int r = client_resolve(c);
+
+	return r == 0 && !out ? fail(SHARE_EINVAL, "out is NULL") : r;
+}
+
+int share_event_create(share_client *c, const share_event_options *options, share_event **out)
+{
+	static const share_event_options defaults = SHARE_EVENT_OPTIONS_INIT;
+	struct wire_message m = {.type = WIRE_EVENT_CREATE};
+	int r = check(&c, out);
+
+	if (!options)
+		options = &defaults;
+	if (r == 0)
+		r = struct_check(options, share_event_options);
+	if (r == 0 && options->name)
+		r = name_check(options->name);
+	if (r != 0)
+		return r;
+	if (options->device)
+		m.event_create.device =
+		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
+	if (options->name)
+		m.event_create.name =
+		    (struct wire_bytes){options->name, (uint32_t)strlen(options->name)};
+	return lease(c, &m, out);
+}
+
+int share_event_open(share_client *c, const char *name, share_event **out)
+{
+	struct wire_message m = {.type = WIRE_EVENT_OPEN};
+	int r = check(&c, out);
+
+	if (r == 0)
+		r = name_check(name);
+	if (r != 0)
+		return r;
+	m.event_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
+	return lease(c, &m, out);
+}
+
+int share_event_import(share_client *c, const share_token *token, share_event **out)
+{
+	struct wire_message m = {.type = WIRE_EVENT_OPEN};
+	int r = check(&c, out);
+
+	if (r == 0 && !token)
+		r = fail(SHARE_EINVAL, "the token is NULL");
+	if (r != 0)
+		return r;
+	m.event_open.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
+	return lease(c, &m, out);
+}
+
+int share_event_export(share_event *e, share_token *out)
+{
+	int r = event_resolve(&e);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		*out = e->token;
+	return r;
+}
+
+const void *share_event_handle(share_event *e)
+{
+	e = handle_find(e, HANDLE_EVENT);
+	return e ? e->ipc : NULL;
+}
+
+const char *share_event_device(share_event *e)
+{
+	e = handle_find(e, HANDLE_EVENT);
+	return e ? e->device : NULL;
+}
+
+uint64_t share_event_id(share_event *e)
+{
+	e = handle_find(e, HANDLE_EVENT);
+	return e ? e->id : 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* From a handle to the event, if it can be used on that stream. */
+static int check_use(share_event **handle, void *stream)
+{
+	int r = event_resolve(handle);
+	share_event *e = *handle;
+
+	if (r != 0)
+		return r;
+	if (host_stream_is(e->client, stream) || !gpu_stream_is_possible(stream))
+		return fail(SHARE_EINVAL, "events are for CUstreams, and this is none");
+	return host_stream_refuse(stream);
+}
+
+static int open_once(share_event *e, void *stream, struct memory_fault *fault)
+{
+	int ordinal, r = 0;
+
+	pthread_mutex_lock(&e->opening);
+	if (!e->opened) {
+		r = memory_device_ordinal(e->device, &ordinal, fault);
+		if (r == 0)
+			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, fault);
+	}
+	pthread_mutex_unlock(&e->opening);
+	return r;
+}
+
+int share_event_record(share_event *e, void *stream)
+{
+	struct memory_fault fault = {.text = ""};
+	int r = check_use(&e, stream);
+
+	if (r != 0)
+		return r;
+	r = open_once(e, stream, &fault);
+	if (r == 0)
+		r = memory_ipc_event_record(e->opened, stream, &fault);
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+int share_event_wait(share_event *e, void *stream)
+{
+	struct memory_fault fault = {.text = ""};
+	int r = check_use(&e, stream);
+
+	if (r == 0 && (uintptr_t)stream <= LAST_SHARED_STREAM)
+		r = fail(SHARE_EINVAL,
+			 "a default stream must not wait for an event: if the process that "
+			 "recorded it is killed, the wait never ends, and all that is ordered "
+			 "with that stream stands still; wait on a stream of its own, made with "
+			 "CU_STREAM_NON_BLOCKING");
+	if (r != 0)
+		return r;
+	r = open_once(e, stream, &fault);
+	if (r == 0)
+		r = memory_ipc_event_wait(e->opened, stream, &fault);
+	return r != 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+void share_event_release(share_event *e)
+{
+	e = event_take(e);
+	if (!e)
+		return;
+	memory_ipc_event_close(e->opened);
+	give_back(e->client, e->id);
+	client_unref(e->client);
+	pthread_mutex_destroy(&e->opening);
+	handle_free(e);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The public fences. */
+
+#include "libshare/buffer/segment.h"
+#include "libshare/client/error.h"
+#include "libshare/order/host_stream.h"
+#include "libshare/order/parked.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/timeline.h"
+
+/* From a handle to the client. */
+static int check(share_client **c, const void *pointer)
+{
+	int r = client_resolve(c);
+
+	return r == 0 && !pointer ? fail(SHARE_EINVAL, "fence or out is NULL") : r;
+}
+
+/* Here no buffer says what @stream is: what is no host stream can be a CUstream where this client
+ * uses memory of a GPU. Some of that, with a reference, or NULL when it does not matter. */
+static int find_memory(share_client *c, void *stream, struct segment **out,
+		       struct memory_mapping **m)
+{
+	int r = stream_check(c, NULL, stream);
+
+	*out = NULL;
+	*m = NULL;
+	if (r != 0 || !stream || host_stream_is(c, stream))
+		return r;
+	*out = segment_on_device(c, m);
+	if (*out)
+		return 0;
+	return fail(SHARE_EINVAL,
+		    "the stream is neither NULL nor a share_host_stream of this "
+		    "client, and it uses no memory of a GPU");
+}
+
+int share_fence_record(share_client *c, void *stream, share_fence *out)
+{
+	struct memory_mapping *m;
+	struct segment *s;
+	int r = check(&c, out);
+
+	if (r == 0)
+		r = find_memory(c, stream, &s, &m);
+	if (r != 0)
+		return r;
+	r = stream_signal(c, m, stream, out);
+	segment_put(c, s);
+	return r;
+}
+
+int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
+{
+	struct memory_mapping *m;
+	struct held_fence f;
+	struct segment *s;
+	int r = check(&c, fence);
+
+	if (r == 0)
+		r = find_memory(c, stream, &s, &m);
+	if (r != 0)
+		return r;
+	r = fence_hold(c, fence->timeline, fence->value, &f);
+	if (r == 0) {
+		if (fence_state(c, &f) == TIMELINE_DEAD)
+			r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
+		else
+			r = stream_wait(c, m, stream,
+					&(struct ordering){.fences = &f, .n = 1, .timeout_ms = -1});
+		fence_drop(c, &f);
+	}
+	segment_put(c, s);
+	return r;
+}
+
+int share_fence_query(share_client *c, const share_fence *fence)
+{
+	struct held_fence f;
+	int r = check(&c, fence);
+
+	if (r == 0)
+		r = fence_hold(c, fence->timeline, fence->value, &f);
+	if (r != 0)
+		return r;
+	switch (fence_state(c, &f)) {
+	case TIMELINE_REACHED:
+		break;
+	case TIMELINE_PENDING:
+		r = fail(SHARE_EAGAIN, "the fence is not reached yet");
+		break;
+	case TIMELINE_DEAD:
+		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
+		break;
+	}
+	fence_drop(c, &f);
+	return r;
+}
+
+int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms)
+{
+	struct held_fence f;
+	int r = check(&c, fence);
+
+	if (r == 0 && timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
+	if (r == 0)
+		r = fence_hold(c, fence->timeline, fence->value, &f);
+	if (r != 0)
+		return r;
+	r = fence_wait_here(c, &f, timeout_ms);
+	fence_drop(c, &f);
+	return r;
+}
+
+static uint64_t counted(atomic_uint_fast64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+int share_fence_get_stats(share_client *c, share_fence_stats *out)
+{
+	int r = check(&c, out);
+
+	if (r == 0)
+		r = struct_check(out, share_fence_stats);
+	if (r != 0)
+		return r;
+	*out = (share_fence_stats){
+	    .size = sizeof(*out),
+	    .signals = counted(&c->stats.signals),
+	    .waits = counted(&c->stats.waits),
+	    .waits_saved = counted(&c->stats.waits_saved),
+	    .host_signals = counted(&c->stats.host_signals),
+	    .host_waits = counted(&c->stats.host_waits),
+	    .parked = parked_count(-1),
+	};
+	return 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Marks that become fences: the devices' helpers, made when first needed. */
+
+#include <stdlib.h>
+
+#include "base/mutation.h"
+#include "libshare/client/error.h"
+#include "libshare/order/gpu_late.h"
+#include "libshare/order/gpu_stream.h"
+
+#define DEVICES_MAX 64
+
+struct gpu_late {
+	pthread_mutex_t lock; /* over the making, and over each helper's order of wait and signal */
+	_Atomic(struct memory_marks *) devices[DEVICES_MAX];
+	atomic_uint_fast64_t unable; /* bit by ordinal */
+};
+
+static struct gpu_late *late_of(share_client *c)
+{
+	struct gpu_late *l = atomic_load_explicit(&c->late, memory_order_acquire), *made;
+
+	if (l)
+		return l;
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return NULL;
+	pthread_mutex_init(&made->lock, NULL);
+	if (atomic_compare_exchange_strong(&c->late, &l, made))
+		return made;
+	pthread_mutex_destroy(&made->lock);
+	free(made);
+	return l;
+}
+
+static struct memory_marks *make(share_client *c, struct gpu_late *late, int ordinal)
+{
+	struct memory_marks *k;
+	struct memory_fault fault;
+
+	pthread_mutex_lock(&late->lock);
+	k = atomic_load(&late->devices[ordinal]);
+	if (!k && gpu_stream_can_signal(c, ordinal) && memory_marks_open(ordinal, &k, &fault) == 0)
+		atomic_store(&late->devices[ordinal], k);
+	if (!k)
+		atomic_fetch_or(&late->unable, UINT64_C(1) << ordinal);
+	pthread_mutex_unlock(&late->lock);
+	return k;
+}
+
+/* NULL where it cannot be done. */
+static struct memory_marks *marks_of(share_client *c, int ordinal)
+{
+	struct gpu_late *late = ordinal >= 0 && ordinal < DEVICES_MAX ? late_of(c) : NULL;
+	struct memory_marks *k;
+
+	if (!late || c->host_fences)
+		return NULL;
+	k = atomic_load_explicit(&late->devices[ordinal], memory_order_acquire);
+	if (k || atomic_load_explicit(&late->unable, memory_order_relaxed) >> ordinal & 1)
+		return k;
+	return make(c, late, ordinal);
+}
+
+uint64_t gpu_late_stream(share_client *c, const struct memory_mapping *m, void *stream)
+{
+	struct memory_fault fault;
+	uint64_t id;
+
+	if (!marks_of(c, m->ordinal) ||
+	    memory_stream_identify(m->ordinal, stream, &id, &fault) != 0)
+		return 0;
+	return id;
+}
+
+int gpu_late_note(share_client *c, const struct memory_mapping *m, void *stream, struct late *l)
+{
+	struct memory_marks *k = marks_of(c, m->ordinal);
+	struct memory_fault fault;
+	int r;
+
+	if (!k)
+		return LATE_IMPOSSIBLE;
+	if (l->pending && MUTATION(note_first_use_only))
+		return 0;
+	r = memory_mark_move(k, stream, &l->mark, l->pending, &fault);
+	if (r > 0)
+		return r == MARK_OTHER_STREAM ? LATE_ELSEWHERE : LATE_IMPOSSIBLE;
+	if (r < 0)
+		return fail(r, "%s", fault.text);
+	l->ordinal = m->ordinal;
+	l->pending = true;
+	return 0;
+}
+
+int gpu_late_wait(share_client *c, void *stream, struct late *l)
+{
+	struct memory_marks *k = marks_of(c, l->ordinal);
+	struct memory_fault fault = {.text = ""};
+	int r = k ? memory_mark_wait(k, stream, &l->mark, &fault) : 1;
+
+	/* it comes before whatever the stream does now: so it is a point of that one */
+	if (r == 0) {
+		atomic_fetch_add_explicit(&c->stats.waits, 1, memory_order_relaxed);
+		r = memory_mark_move(k, stream, &l->mark, false, &fault);
+	}
+	if (r > 0)
+		return LATE_IMPOSSIBLE;
+	return r < 0 ? fail(r, "%s", fault.text) : 0;
+}
+
+int gpu_late_signal(share_client *c, const struct memory_mapping *m, struct late *l,
+		    share_fence *out, bool *fatal)
+{
+	struct memory_marks *k = marks_of(c, l->ordinal);
+	struct memory_fault fault = {.text = ""};
+	int r;
+
+	*fatal = false;
+	r = memory_mark_wait_inside(k, &l->mark, &fault);
+	if (r != 0) {
+		*fatal = fault.fatal;
+		l->pending = l->pending && !fault.fatal;
+		return fail(r, "%s", fault.text);
+	}
+	/* what others made it wait for meanwhile only makes it later */
+	r = gpu_stream_signal(c, m, memory_marks_stream(k), out);
+	if (r != 0)
+		return r;
+	/* the helper waits for this one: the next is another */
+	memory_mark_free(k, &l->mark);
+	l->pending = false;
+	return 0;
+}
+
+void gpu_late_forget(share_client *c, struct late *l)
+{
+	struct memory_marks *k = l->mark.event ? marks_of(c, l->ordinal) : NULL;
+
+	if (k)
+		memory_mark_free(k, &l->mark);
+}
+
+void gpu_late_done(share_client *c)
+{
+	struct gpu_late *late = c->late;
+
+	if (!late)
+		return;
+	for (int i = 0; i < DEVICES_MAX; i++)
+		memory_marks_close(late->devices[i]);
+	pthread_mutex_destroy(&late->lock);
+	free(late);
+	c->late = NULL;
+}

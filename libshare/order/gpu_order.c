@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Timelines of streams. A timeline is a stream's as long as it has one; the stream is known by its
+ * identifier, as handles are used again.
+ */
+
+#include <stdlib.h>
+
+#include "base/mutation.h"
+#include "libshare/order/gpu_order.h"
+#include "memory/stream.h"
+
+#define DEVICES_MAX 64
+
+static struct gpu_order *get(share_client *c)
+{
+	struct gpu_order *g, *made;
+
+	pthread_mutex_lock(&c->lock);
+	g = c->gpu;
+	pthread_mutex_unlock(&c->lock);
+	if (g)
+		return g;
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return NULL;
+	pthread_mutex_init(&made->lock, NULL);
+	pthread_mutex_lock(&c->lock);
+	if (!c->gpu) {
+		c->gpu = made;
+		made = NULL;
+	}
+	g = c->gpu;
+	pthread_mutex_unlock(&c->lock);
+	free(made);
+	return g;
+}
+
+struct gpu_order *gpu_order_of(share_client *c)
+{
+	return c->host_fences ? NULL : get(c);
+}
+
+void gpu_order_done(share_client *c, bool parked)
+{
+	struct gpu_order *g = c->gpu;
+
+	if (!g)
+		return;
+	/* which may wait for all streams */
+	if (!parked)
+		memory_page_unregister(&g->own);
+	for (size_t i = 0; i < g->n; i++)
+		pthread_mutex_destroy(&g->timelines[i].lock);
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+	c->gpu = NULL;
+}
+
+bool gpu_order_is_able(struct gpu_order *g, int ordinal)
+{
+	uint64_t bit = UINT64_C(1) << (ordinal & (DEVICES_MAX - 1));
+
+	if (ordinal >= DEVICES_MAX)
+		return false;
+	if (!(g->asked & bit)) {
+		g->asked |= bit;
+		if (memory_stream_ops(ordinal))
+			g->able |= bit;
+	}
+	return g->able & bit;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Pages                                                                                       */
+
+bool gpu_order_register_own(share_client *c, struct gpu_order *g, int ordinal)
+{
+	struct memory_fault fault;
+
+	return g->own.host || memory_page_register(ordinal, c->page, TIMELINE_PAGE_SIZE, false,
+						   &g->own, &fault) == 0;
+}
+
+const struct memory_page *gpu_order_page(share_client *c, struct gpu_order *g, int ordinal,
+					 const struct held_fence *f)
+{
+	struct memory_page *gpu = f->peer ? &f->peer->gpu : NULL;
+	struct memory_fault fault;
+
+	if (!gpu)
+		return gpu_order_register_own(c, g, ordinal) ? &g->own : NULL;
+	if (!gpu->host && memory_page_register(ordinal, (void *)(uintptr_t)f->page,
+					       TIMELINE_PAGE_SIZE, true, gpu, &fault) != 0)
+		return NULL;
+	return gpu;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Timelines                                                                                   */
+
+struct gpu_timeline *gpu_order_find(struct gpu_order *g, uint64_t stream)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (g->timelines[i].stream == stream)
+			return &g->timelines[i];
+	return NULL;
+}
+
+/*
+ * The timeline that has not been used for longest, if everything signaled on it is reached: a value
+ * that a destroyed stream has yet to write would take the timeline back behind what its next owner
+ * wrote.
+ */
+static struct gpu_timeline *oldest_finished(share_client *c, struct gpu_order *g)
+{
+	struct gpu_timeline *oldest = NULL;
+
+	for (size_t i = 0; i < g->n; i++) {
+		struct gpu_timeline *t = &g->timelines[i];
+
+		if (t->users > 0 || (oldest && t->used >= oldest->used))
+			continue;
+		if (timeline_query(c->page, t->slot, slot_last(c, t->slot)) == TIMELINE_REACHED ||
+		    MUTATION(reuse_busy_timeline))
+			oldest = t;
+	}
+	return oldest;
+}
+
+struct gpu_timeline *gpu_order_take(share_client *c, struct gpu_order *g, uint64_t stream)
+{
+	struct gpu_timeline *t = gpu_order_find(g, stream);
+	uint32_t slot;
+
+	if (t)
+		return t;
+	if (g->n < GPU_TIMELINES && slot_take(c, &slot) == 0) {
+		t = &g->timelines[g->n++];
+		t->slot = slot;
+		pthread_mutex_init(&t->lock, NULL);
+		timeline_set_by_gpu(c->page, slot, true);
+	} else {
+		t = oldest_finished(c, g);
+	}
+	if (t)
+		t->stream = stream;
+	return t;
+}

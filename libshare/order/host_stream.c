@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Host streams: one thread and one queue each. Functions, waits and signals are jobs like any
+ * other, so order is the order of the queue and nothing else has to be thought about.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/mutation.h"
+#include "libshare/client/error.h"
+#include "libshare/order/host_stream.h"
+
+enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
+
+struct job {
+	TAILQ_ENTRY(job) link;
+	enum job_kind kind;
+	void (*function)(void *data);
+	void *data;
+	struct held_fence fence;
+	uint64_t value;
+};
+
+struct share_host_stream {
+	struct handle handle;
+	LIST_ENTRY(share_host_stream) link;
+	share_client *client;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	TAILQ_HEAD(, job) jobs;
+	struct job end;          /* the last one, which must not need memory */
+	uint64_t enqueued, done; /* jobs, ever */
+	uint64_t signaled;       /* `enqueued` right after the last signal job */
+	share_fence last_signal;
+	uint32_t slot;
+};
+HANDLES_OF(share_host_stream, host_stream, HANDLE_HOST_STREAM);
+
+static void run(share_host_stream *s, struct job *job)
+{
+	share_client *c = s->client;
+
+	switch (job->kind) {
+	case JOB_FUNCTION:
+		job->function(job->data);
+		break;
+	case JOB_WAIT:
+		fence_block(c, &job->fence, -1);
+		fence_drop(c, &job->fence);
+		break;
+	case JOB_SIGNAL:
+		timeline_signal(c->page, s->slot, job->value - MUTATION(fence_before_signal));
+		break;
+	case JOB_END:
+		break;
+	}
+}
+
+static void *work(void *data)
+{
+	share_host_stream *s = data;
+	bool end = false;
+
+	pthread_mutex_lock(&s->lock);
+	while (!end) {
+		struct job *job = TAILQ_FIRST(&s->jobs);
+
+		if (!job) {
+			pthread_cond_wait(&s->changed, &s->lock);
+			continue;
+		}
+		TAILQ_REMOVE(&s->jobs, job, link);
+		pthread_mutex_unlock(&s->lock);
+		run(s, job);
+		end = job->kind == JOB_END;
+		if (!end)
+			free(job);
+		pthread_mutex_lock(&s->lock);
+		s->done++;
+		pthread_cond_broadcast(&s->changed);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static void enqueue_locked(share_host_stream *s, struct job *job)
+{
+	TAILQ_INSERT_TAIL(&s->jobs, job, link);
+	s->enqueued++;
+	pthread_cond_broadcast(&s->changed);
+}
+
+static struct job *job_new(enum job_kind kind)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		fail_system(-ENOMEM, "enqueuing on a stream");
+	else
+		job->kind = kind;
+	return job;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+int share_host_stream_create(share_client *c, share_host_stream **out)
+{
+	share_host_stream *s;
+	uint32_t slot;
+	int r = client_resolve(&c);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = slot_take(c, &slot);
+	if (r != 0)
+		return r;
+	s = handle_new(HANDLE_HOST_STREAM, sizeof(*s));
+	if (!s) {
+		slot_give_back(c, slot);
+		return fail_system(-ENOMEM, "creating a stream");
+	}
+	s->slot = slot;
+	s->client = client_ref(c);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	TAILQ_INIT(&s->jobs);
+	r = client_start_thread(&s->thread, NULL, work, s);
+	if (r != 0) {
+		slot_give_back(c, slot);
+		client_unref(c);
+		pthread_cond_destroy(&s->changed);
+		pthread_mutex_destroy(&s->lock);
+		handle_free(s);
+		return fail_system(-r, "starting the thread of a stream");
+	}
+	pthread_mutex_lock(&c->lock);
+	LIST_INSERT_HEAD(&c->streams, s, link);
+	atomic_fetch_add_explicit(&c->n_streams, 1, memory_order_relaxed);
+	*out = handle_give(s);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data)
+{
+	int r = host_stream_resolve(&s);
+	struct job *job;
+
+	if (r == 0 && !function)
+		r = fail(SHARE_EINVAL, "the function is NULL");
+	if (r != 0)
+		return r;
+	job = job_new(JOB_FUNCTION);
+	if (!job)
+		return SHARE_ENOMEM;
+	job->function = function;
+	job->data = data;
+	pthread_mutex_lock(&s->lock);
+	enqueue_locked(s, job);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+void host_stream_synchronize(void *stream)
+{
+	share_host_stream *s = handle_object(stream);
+	uint64_t target;
+
+	pthread_mutex_lock(&s->lock);
+	target = s->enqueued;
+	while (s->done < target)
+		pthread_cond_wait(&s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int share_host_stream_synchronize(share_host_stream *s)
+{
+	int r = host_stream_resolve(&s);
+
+	if (r == 0)
+		host_stream_synchronize(s);
+	return r;
+}
+
+void share_host_stream_destroy(share_host_stream *s)
+{
+	share_client *c;
+
+	s = host_stream_take(s);
+	if (!s)
+		return;
+	c = s->client;
+	s->end.kind = JOB_END;
+	pthread_mutex_lock(&s->lock);
+	enqueue_locked(s, &s->end);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	pthread_mutex_lock(&c->lock);
+	LIST_REMOVE(s, link);
+	atomic_fetch_sub_explicit(&c->n_streams, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&c->lock);
+	slot_give_back(c, s->slot);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	handle_free(s);
+	client_unref(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool host_stream_is_listed(share_client *c, const void *stream)
+{
+	share_host_stream *s;
+
+	pthread_mutex_lock(&c->lock);
+	LIST_FOREACH (s, &c->streams, link)
+		if (handle_of(s) == stream)
+			break;
+	pthread_mutex_unlock(&c->lock);
+	return s;
+}
+
+int host_stream_refuse(const void *stream)
+{
+	if (!handle_was_given(stream, HANDLE_HOST_STREAM))
+		return 0;
+	if (handle_find(stream, HANDLE_HOST_STREAM))
+		return fail(SHARE_EINVAL, "the stream is a share_host_stream of another client");
+	return handle_fault(stream, HANDLE_HOST_STREAM);
+}
+
+int host_stream_signal(void *stream, share_fence *out)
+{
+	share_host_stream *s = handle_object(stream);
+	share_client *c = s->client;
+	struct job *job = job_new(JOB_SIGNAL);
+
+	if (!job)
+		return SHARE_ENOMEM;
+	pthread_mutex_lock(&s->lock);
+	/* nothing new since the last signal: the same point in time */
+	if (s->signaled == s->enqueued && s->last_signal.timeline) {
+		*out = s->last_signal;
+		free(job);
+	} else {
+		job->value = slot_next(c, s->slot);
+		*out = (share_fence){WIRE_TIMELINE(c->page_id, s->slot), job->value};
+		if (MUTATION(signal_before_work))
+			timeline_signal(c->page, s->slot, job->value);
+		enqueue_locked(s, job);
+		s->signaled = s->enqueued;
+		s->last_signal = *out;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+int host_stream_wait(void *stream, const struct held_fence *f)
+{
+	share_host_stream *s = handle_object(stream);
+	struct job *job;
+
+	if (fence_state(s->client, f) == TIMELINE_REACHED)
+		return 0;
+	job = job_new(JOB_WAIT);
+	if (!job)
+		return SHARE_ENOMEM;
+	job->fence = fence_hold_again(s->client, f);
+	pthread_mutex_lock(&s->lock);
+	enqueue_locked(s, job);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a `void *stream` is, and who orders work on it. */
+
+#include "libshare/order/stream.h"
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/order/gpu_stream.h"
+#include "libshare/order/host_stream.h"
+
+enum sort { THREAD, HOST_STREAM, GPU_STREAM };
+
+static enum sort sort_of(share_client *c, const struct memory_mapping *m, void *stream)
+{
+	if (stream && host_stream_is(c, stream))
+		return HOST_STREAM;
+	return m && m->kind->on_device ? GPU_STREAM : THREAD;
+}
+
+int stream_check(share_client *c, const struct memory_kind *kind, void *stream)
+{
+	int r;
+
+	if (!stream || host_stream_is(c, stream))
+		return 0;
+	r = host_stream_refuse(stream);
+	if (r != 0)
+		return r;
+	if (kind ? kind->on_device : gpu_stream_is_possible(stream))
+		return 0;
+	return fail(SHARE_EINVAL,
+		    "the stream is neither NULL nor a share_host_stream of this client, and this "
+		    "is not memory of a GPU");
+}
+
+int stream_signal(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out)
+{
+	switch (sort_of(c, m, stream)) {
+	case HOST_STREAM:
+		return host_stream_signal(stream, out);
+	case GPU_STREAM:
+		return gpu_stream_signal(c, m, stream, out);
+	case THREAD:
+		break;
+	}
+	/* what the calling thread did before is done */
+	*out = (share_fence){0, 0};
+	return 0;
+}
+
+int ordering_wait_here(share_client *c, struct ordering *o)
+{
+	int64_t deadline = deadline_from(o->timeout_ms);
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < o->n; i++) {
+		if (fence_state(c, &o->fences[i]) == TIMELINE_REACHED)
+			continue;
+		o->how = SHARE_ORDERED_BY_HOST;
+		r = fence_wait_here(c, &o->fences[i], deadline_left(deadline));
+		if (r == SHARE_EOWNERDEAD && o->dead_is_done)
+			r = 0;
+	}
+	return r;
+}
+
+static int wait_on_host_stream(void *stream, struct ordering *o)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < o->n; i++)
+		r = host_stream_wait(stream, &o->fences[i]);
+	if (o->n > 0)
+		o->how = SHARE_ORDERED_ON_STREAM;
+	return r;
+}
+
+int stream_wait(share_client *c, const struct memory_mapping *m, void *stream, struct ordering *o)
+{
+	switch (sort_of(c, m, stream)) {
+	case HOST_STREAM:
+		return wait_on_host_stream(stream, o);
+	case GPU_STREAM:
+		return gpu_stream_wait(c, m, stream, o);
+	case THREAD:
+		break;
+	}
+	return ordering_wait_here(c, o);
+}
+
+bool stream_blocks(share_client *c, const struct memory_mapping *m, void *stream)
+{
+	switch (sort_of(c, m, stream)) {
+	case HOST_STREAM:
+		return false;
+	case GPU_STREAM:
+		return gpu_stream_blocks(c, m, stream);
+	case THREAD:
+		break;
+	}
+	return true;
+}
+
+int stream_synchronize(share_client *c, const struct memory_mapping *m, void *stream, bool *fatal)
+{
+	*fatal = false;
+	switch (sort_of(c, m, stream)) {
+	case HOST_STREAM:
+		host_stream_synchronize(stream);
+		break;
+	case GPU_STREAM:
+		return gpu_stream_synchronize(m, stream, fatal);
+	case THREAD:
+		break;
+	}
+	return 0;
+}

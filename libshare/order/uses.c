@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The uses of a block that outlive a handle. In a magazine nobody else looks after them: the broker
+ * is not told, and the block's next user may be another stream. A fence for each would do, but to
+ * have a GPU signal one costs more than all the rest of an allocation, and is for nothing when the
+ * same stream uses the block again. So work on a CUDA stream is only noted; when somebody else
+ * wants the block, one signal behind everything in the stream's context makes up for it. The stream
+ * itself cannot be asked then, as the program may have destroyed it.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/mutation.h"
+#include "libshare/client/error.h"
+#include "libshare/order/gpu_late.h"
+#include "libshare/order/host_stream.h"
+#include "libshare/order/stream.h"
+#include "libshare/order/uses.h"
+
+static bool is_on_gpu(const share_buffer *b)
+{
+	return b->mapping->kind->on_device;
+}
+
+uint64_t uses_stream(share_buffer *b, void *stream)
+{
+	if (!is_on_gpu(b) || (stream && host_stream_is(b->client, stream)))
+		return 0;
+	return gpu_late_stream(b->client, b->mapping, stream);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static bool make_room(struct fences *f)
+{
+	struct held_fence *grown;
+
+	if (f->all == f->few || !f->all) {
+		if (f->n < sizeof(f->few) / sizeof(f->few[0])) {
+			f->all = f->few;
+			return true;
+		}
+		grown = malloc((f->n + 1) * sizeof(*grown));
+		for (size_t i = 0; grown && i < f->n; i++)
+			grown[i] = f->few[i];
+	} else {
+		grown = realloc(f->all, (f->n + 1) * sizeof(*grown));
+	}
+	if (grown)
+		f->all = grown;
+	return grown;
+}
+
+/* One that comes later on the same timeline stands for both. */
+static bool replaces(share_client *c, struct fences *f, const struct held_fence *new)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		struct held_fence *old = &f->all[i];
+
+		if (old->page != new->page || old->slot != new->slot)
+			continue;
+		if ((int64_t)(new->value - old->value) > 0)
+			old->value = new->value;
+		(void)c;
+		return true;
+	}
+	return false;
+}
+
+void uses_add(share_buffer *b, struct held_fence *f)
+{
+	share_client *c = b->client;
+	struct fences *all = b->uses.fences;
+
+	if (fence_state(c, f) != TIMELINE_PENDING) {
+		fence_drop(c, f);
+		return;
+	}
+	if (!all)
+		all = b->uses.fences = calloc(1, sizeof(*all));
+	if (all && replaces(c, all, f)) {
+		fence_drop(c, f);
+	} else if (all && make_room(all)) {
+		all->all[all->n++] = *f;
+	} else {
+		fence_block(c, f, -1);
+		fence_drop(c, f);
+	}
+}
+
+void uses_add_all(share_buffer *b, struct fences *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		uses_add(b, &f->all[i]);
+	f->n = 0;
+	fences_done(b->client, f);
+}
+
+static void add_own(share_buffer *b, const share_fence *fence)
+{
+	struct held_fence f = {
+	    .page = b->client->page,
+	    .slot = WIRE_TIMELINE_SLOT(fence->timeline),
+	    .value = fence->value,
+	};
+
+	if (fence->timeline)
+		uses_add(b, &f);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int note_with_signal(share_buffer *b, void *stream)
+{
+	share_fence fence = {0, 0};
+	bool fatal;
+	int r = stream_signal(b->client, b->mapping, stream, &fence);
+
+	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
+		return r;
+	/* no memory for a signal: being done is as good as saying so; and on a device that is
+	 * broken everything is over */
+	if (r != 0) {
+		r = stream_synchronize(b->client, b->mapping, stream, &fatal);
+		return r != 0 && !fatal ? r : 0;
+	}
+	add_own(b, &fence);
+	return 0;
+}
+
+int uses_note(share_buffer *b, void *stream)
+{
+	share_client *c = b->client;
+	int r;
+
+	if (MUTATION(release_without_fence))
+		return 0;
+	if (!is_on_gpu(b) || (stream && host_stream_is(c, stream)))
+		return stream ? note_with_signal(b, stream) : 0;
+	r = gpu_late_note(c, b->mapping, stream, &b->uses.late);
+	if (r == LATE_ELSEWHERE) {
+		r = uses_settle(b);
+		if (r == 0)
+			r = gpu_late_note(c, b->mapping, stream, &b->uses.late);
+	}
+	return r == LATE_IMPOSSIBLE ? note_with_signal(b, stream) : r;
+}
+
+int uses_settle(share_buffer *b)
+{
+	share_fence fence = {0, 0};
+	bool fatal;
+	int r;
+
+	if (!b->uses.late.pending)
+		return 0;
+	r = gpu_late_signal(b->client, b->mapping, &b->uses.late, &fence, &fatal);
+	if (r != 0)
+		return fatal ? 0 : r;
+	add_own(b, &fence);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool uses_are_over(share_buffer *b)
+{
+	struct fences *f = b->uses.fences;
+	share_client *c = b->client;
+
+	for (size_t i = 0; f && i < f->n;) {
+		if (fence_state(c, &f->all[i]) == TIMELINE_PENDING) {
+			i++;
+			continue;
+		}
+		fence_drop(c, &f->all[i]);
+		f->all[i] = f->all[--f->n];
+	}
+	if (f && f->n == 0) {
+		fences_done(c, f);
+		free(f);
+		b->uses.fences = NULL;
+	}
+	return !b->uses.fences && !b->uses.late.pending;
+}
+
+/* Only for another stream that is not of the same context does it take a fence. */
+static int order_late(share_buffer *b, void *stream)
+{
+	struct late *l = &b->uses.late;
+	uint64_t id = uses_stream(b, stream);
+	int r = LATE_IMPOSSIBLE;
+
+	if (id && id == l->mark.stream)
+		return 0;
+	if (id)
+		r = gpu_late_wait(b->client, stream, l);
+	if (r == 0)
+		b->ordered = SHARE_ORDERED_ON_STREAM;
+	return r == LATE_IMPOSSIBLE ? uses_settle(b) : r;
+}
+
+int uses_order(share_buffer *b, void *stream)
+{
+	struct ordering o = {.timeout_ms = -1, .dead_is_done = true};
+	struct uses *u = &b->uses;
+	int r = 0;
+
+	if (u->late.pending)
+		r = order_late(b, stream);
+	if (r != 0 || !u->fences || uses_are_over(b) || !u->fences)
+		return r;
+	o.fences = u->fences->all;
+	o.n = u->fences->n;
+	r = stream_wait(b->client, b->mapping, stream, &o);
+	if (o.how > b->ordered)
+		b->ordered = o.how;
+	return r;
+}
+
+int uses_hold(share_buffer *b, struct fences *out)
+{
+	share_client *c = b->client;
+	const struct fences *f;
+	int r;
+
+	pthread_mutex_lock(&c->uses);
+	r = uses_settle(b);
+	f = b->uses.fences;
+	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
+		if (make_room(out))
+			out->all[out->n++] = fence_hold_again(c, &f->all[i]);
+		else
+			r = fail_system(-ENOMEM, "ordering a buffer");
+	}
+	pthread_mutex_unlock(&c->uses);
+	return r;
+}
+
+void uses_drop(share_buffer *b)
+{
+	if (b->uses.fences) {
+		fences_done(b->client, b->uses.fences);
+		free(b->uses.fences);
+	}
+	gpu_late_forget(b->client, &b->uses.late);
+	b->uses = (struct uses){0};
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Services, the caller's half. Answers to all calls of a handle come through one channel, in any
+ * order; so whichever thread waits receives for all, one at a time, and wakes the others. What
+ * comes for a call that was given up (or was answered before, by a worker that died after that) is
+ * acknowledged unseen.
+ *
+ * Streams are ordered in the thread that wants the answer: receiving alone orders nothing.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/service/service.h"
+
+/* Requests that were delivered too often come back without waking anybody. */
+#define LOOK_FOR_RETURNS_MS 100
+
+static void end_call_locked(share_pending *p, int error, const char *detail)
+{
+	share_service *s = p->service;
+
+	p->waiting = false;
+	p->error = error;
+	snprintf(p->detail, sizeof(p->detail), "%s", detail);
+	s->n_waiting--;
+	channel_set_call(s->requests, p->index, 0);
+	pthread_cond_broadcast(&s->arrived);
+}
+
+static share_pending *find_locked(share_service *s, uint32_t index, uint32_t call)
+{
+	share_pending *p = index < CALLS_MAX ? s->calls[index] : NULL;
+
+	return p && p->waiting && p->call == call ? p : NULL;
+}
+
+/* Something has come: @error with which it has. */
+static void deliver(share_service *s, share_message *m, int error)
+{
+	struct reply_tail tail;
+	share_pending *p = NULL;
+	bool keep = false;
+
+	pthread_mutex_lock(&s->lock);
+	if (service_unpack(m, &tail, sizeof(tail)))
+		p = find_locked(s, tail.index, tail.call);
+	if (p && error == 0 && tail.status == REPLY_ANSWER) {
+		p->answer = *m;
+		end_call_locked(p, 0, "");
+		keep = true;
+	} else if (p && error == 0) {
+		end_call_locked(p, SHARE_ECANCELED, "the worker has not answered the request");
+	} else if (p) {
+		end_call_locked(p, error, share_error_detail());
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!keep)
+		channel_ack_unused(m);
+}
+
+/* Requests that as many workers died with as may be. */
+static void take_back(share_service *s)
+{
+	struct request_tail tail;
+	share_message m;
+	share_pending *p;
+
+	while (channel_take_back(s->requests, &m) == 0) {
+		pthread_mutex_lock(&s->lock);
+		p = service_unpack(&m, &tail, sizeof(tail)) ? find_locked(s, tail.index, tail.call)
+							    : NULL;
+		if (p)
+			end_call_locked(p, SHARE_EOWNERDEAD,
+					"all workers that got the request have died with it");
+		pthread_mutex_unlock(&s->lock);
+		channel_ack_unused(&m);
+	}
+}
+
+/* 1: something has come; 0: nothing has; or an error. */
+static int receive(share_service *s, int timeout_ms)
+{
+	share_message m = {.channel = NULL};
+	int r = channel_receive(s->replies, timeout_ms, &m);
+
+	if (m.channel) {
+		deliver(s, &m, r);
+		return 1;
+	}
+	/* workers come and go */
+	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
+		return 1;
+	return r == SHARE_EAGAIN || r == SHARE_ETIMEDOUT ? 0 : r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Until another thread has received something, or the time is over. */
+static void wait_for_others_locked(share_service *s, int timeout_ms)
+{
+	struct timespec end;
+
+	if (timeout_ms < 0) {
+		pthread_cond_wait(&s->arrived, &s->lock);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += timeout_ms / 1000;
+	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_cond_timedwait(&s->arrived, &s->lock, &end);
+}
+
+/* Now and then, however much comes. By the thread that reads. */
+static bool is_time_to_take_back(share_service *s)
+{
+	int64_t now = deadline_from(0);
+
+	if (now < s->take_back_at)
+		return false;
+	s->take_back_at = now + LOOK_FOR_RETURNS_MS;
+	return true;
+}
+
+static int slice(int timeout_ms)
+{
+	return timeout_ms < 0 || timeout_ms > LOOK_FOR_RETURNS_MS ? LOOK_FOR_RETURNS_MS
+								  : timeout_ms;
+}
+
+/*
+ * Until @p is not waiting any more (0), or the time is over (SHARE_ETIMEDOUT). @p NULL: takes what
+ * has come, and waits for nothing.
+ */
+static int wait_for_answer(share_service *s, const share_pending *p, int64_t deadline)
+{
+	int r = 0, left;
+
+	pthread_mutex_lock(&s->lock);
+	while (!p || p->waiting) {
+		left = p ? deadline_left(deadline) : 0;
+		if (s->reading) {
+			if (left == 0)
+				break;
+			wait_for_others_locked(s, left);
+			continue;
+		}
+		s->reading = true;
+		pthread_mutex_unlock(&s->lock);
+		r = receive(s, slice(left));
+		/* not at each look of somebody who looks again and again */
+		if (p && r >= 0 && (is_time_to_take_back(s) || (r == 0 && left != 0)))
+			take_back(s);
+		pthread_mutex_lock(&s->lock);
+		s->reading = false;
+		pthread_cond_broadcast(&s->arrived); /* one of the others reads on */
+		if (r < 0 || (r == 0 && left == 0))
+			break;
+	}
+	if (p && !p->waiting)
+		r = 0;
+	else if (r >= 0)
+		r = SHARE_ETIMEDOUT;
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	if (a < 0 || b < 0)
+		return a < 0 ? b : a;
+	return a < b ? a : b;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Answers not acknowledged, which take room at those who answer. */
+static uint64_t answers_held(share_service *s)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	if (channel_get_stats(s->replies, &stats) != 0)
+		return 0;
+	return stats.received - stats.acknowledged;
+}
+
+/* In a place that is free. NULL without memory. */
+static share_pending *new_call_locked(share_service *s)
+{
+	uint32_t index = s->free[s->n_free - 1];
+	share_pending *p = s->calls[index];
+
+	if (!p)
+		p = s->calls[index] = handle_new(HANDLE_PENDING, sizeof(*p));
+	if (!p)
+		return NULL;
+	s->n_free--;
+	if (++s->numbers[index] == 0)
+		s->numbers[index] = 1;
+	p->client = s->client;
+	p->service = s;
+	p->index = index;
+	p->call = s->numbers[index];
+	return p;
+}
+
+static int take_call(share_service *s, int64_t deadline, share_pending **out)
+{
+	uint64_t held = answers_held(s);
+	share_pending *p;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->n_free == 0 || s->n_waiting + held >= CALLS_MAX) {
+		pthread_mutex_unlock(&s->lock);
+		return fail(SHARE_EAGAIN,
+			    "%d calls are under way or their answers not acknowledged: finish some",
+			    CALLS_MAX);
+	}
+	p = new_call_locked(s);
+	if (p) {
+		p->deadline = deadline;
+		p->error = 0;
+		p->waiting = true;
+		s->n_waiting++;
+		channel_set_call(s->requests, p->index, p->call);
+	}
+	pthread_mutex_unlock(&s->lock);
+	*out = p;
+	return p ? 0 : fail_system(-ENOMEM, "starting a call");
+}
+
+/* Back to those that are free. */
+static void put_call(share_pending *p)
+{
+	share_service *s = p->service;
+	share_message answer;
+
+	pthread_mutex_lock(&s->lock);
+	if (p->waiting) {
+		p->waiting = false;
+		s->n_waiting--;
+		channel_set_call(s->requests, p->index, 0);
+	}
+	answer = p->answer;
+	p->answer.channel = NULL;
+	s->free[s->n_free++] = (uint16_t)p->index;
+	if (handle_is_worn(p)) {
+		s->calls[p->index] = NULL;
+		handle_free(p);
+	} else {
+		handle_end(p);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (answer.channel)
+		channel_ack_unused(&answer);
+}
+
+/* A call that the program has not got. */
+static int start_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
+		      int timeout_ms, void *stream, share_pending **out)
+{
+	int64_t deadline = timeout_ms == 0 ? -1 : deadline_from(timeout_ms);
+	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
+	struct request_tail tail;
+	share_pending *p;
+	int r;
+
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	r = service_check_data(data, data_size, "a request");
+	if (r != 0)
+		return r;
+	wait_for_answer(s, NULL, 0); /* so that workers find room */
+	r = take_call(s, deadline, &p);
+	if (r != 0)
+		return r;
+	tail = (struct request_tail){s->self.member, p->call, (uint16_t)p->index,
+				     (uint16_t)s->self.slot};
+	r = channel_send(s->requests, NULL, b, bytes,
+			 service_pack(bytes, data, data_size, &tail, sizeof(tail)), stream,
+			 timeout_ms, NULL);
+	if (r != 0) {
+		put_call(p);
+		return r == SHARE_EAGAIN && timeout_ms != 0 ? fail(SHARE_ETIMEDOUT, "no room") : r;
+	}
+	*out = p;
+	return 0;
+}
+
+int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
+		     int timeout_ms, void *stream, share_pending **out)
+{
+	int r = service_resolve_as(&s, SHARE_CALLER);
+	share_pending *p;
+
+	if (r == 0)
+		r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
+	if (r == 0)
+		*out = handle_give(p);
+	return r;
+}
+
+/* As far as this caller knows. */
+static uint32_t workers(share_service *s)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	return channel_get_stats(s->requests, &stats) == 0 ? stats.consumers : 1;
+}
+
+/* With SHARE_EAGAIN and SHARE_EINVAL the call stays. */
+static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	share_service *s = p->service;
+	share_message answer = {.channel = NULL};
+	int64_t deadline;
+	int r;
+
+	deadline = earlier(deadline_from(timeout_ms), p->deadline);
+	r = wait_for_answer(s, p, deadline);
+	if (r == 0 && p->error != 0) {
+		r = fail(p->error, "%s", p->detail);
+	} else if (r == 0) {
+		answer = p->answer;
+		r = channel_order(&answer, stream, deadline_left(deadline));
+		if (r == SHARE_EINVAL) /* not a stream */
+			return r;
+	}
+	if (r == SHARE_ETIMEDOUT && timeout_ms == 0 && deadline_left(p->deadline) != 0)
+		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
+	if (r == 0)
+		p->answer.channel = NULL; /* it is the caller's now */
+	put_call(p);
+	if (r == SHARE_ETIMEDOUT)
+		return fail(r, "no worker has answered in time%s",
+			    workers(s) == 0 ? ": none takes part in the service" : "");
+	if (r == 0)
+		*out = answer;
+	return r;
+}
+
+int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
+{
+	share_pending *taken = handle_take(p, HANDLE_PENDING);
+	int r = 0;
+
+	if (out)
+		out->channel = NULL;
+	if (!taken)
+		return handle_fault(p, HANDLE_PENDING);
+	if (client_is_forked(taken->client))
+		r = fail_fork();
+	else if (!out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	else
+		r = finish_call(taken, timeout_ms, stream, out);
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK)
+		handle_keep(taken);
+	return r;
+}
+
+void share_call_cancel(share_pending *p)
+{
+	p = pending_take(p);
+	if (p)
+		put_call(p);
+}
+
+int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
+	       int timeout_ms, void *stream, share_message *out)
+{
+	share_pending *p;
+	int r;
+
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	out->channel = NULL;
+	r = service_resolve_as(&s, SHARE_CALLER);
+	if (r == 0)
+		r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
+	if (r != 0)
+		return r;
+	r = finish_call(p, timeout_ms, stream, out);
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL)
+		put_call(p);
+	return r == SHARE_EAGAIN ? fail(SHARE_ETIMEDOUT, "no worker has answered at once") : r;
+}

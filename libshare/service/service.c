@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Services: what callers and workers have in common, their two channels. The halves are in
+ * caller.c and worker.c.
+ *
+ * Each side opens first what it receives from the other's answers on: a caller can be answered as
+ * soon as it can ask, and a worker can answer as soon as it can be asked.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/service/service.h"
+
+#define DEPTH_DEFAULT     16
+#define MEMBERS_DEFAULT   64
+#define REQUESTS_MAX      512 /* of one caller, with those given up that no worker has seen yet */
+#define ATTEMPTS_TO_OPEN  8
+#define STALLS_ARE_NORMAL UINT32_MAX /* a worker works for as long as it takes */
+
+int service_check(const share_service *s, int role)
+{
+	if (s->role != role)
+		return fail(SHARE_EINVAL, "this is not a %s of the service",
+			    role == SHARE_CALLER ? "caller" : "worker");
+	return client_is_forked(s->client) ? fail_fork() : 0;
+}
+
+int service_resolve_as(share_service **s, int role)
+{
+	int r = service_resolve(s);
+
+	return r != 0 ? r : service_check(*s, role);
+}
+
+size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
+		    const void *tail, size_t tail_size)
+{
+	if (data_size > 0)
+		memcpy(out, data, data_size);
+	memcpy(out + data_size, tail, tail_size);
+	return data_size + tail_size;
+}
+
+bool service_unpack(share_message *m, void *tail, size_t tail_size)
+{
+	if (m->data_size < tail_size || m->data_size - tail_size > DATA_MAX)
+		return false;
+	m->data_size -= (uint32_t)tail_size;
+	memcpy(tail, m->data + m->data_size, tail_size);
+	return true;
+}
+
+int service_check_data(const void *data, size_t size, const char *of)
+{
+	if (size > DATA_MAX)
+		return fail(SHARE_EINVAL, "%s carries up to %d bytes of data, not %zu", of,
+			    DATA_MAX, size);
+	if (size > 0 && !data)
+		return fail(SHARE_EINVAL, "data is NULL, and its size %zu", size);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+	return value ? value : otherwise;
+}
+
+/* What the user has said, and nothing else. */
+static share_channel_options said(const share_service_options *o, bool replies)
+{
+	share_channel_options c = SHARE_CHANNEL_OPTIONS_INIT;
+
+	c.pool = o->pool;
+	c.producers = replies ? o->workers : o->callers;
+	c.consumers = replies ? o->callers : o->workers;
+	c.depth = replies ? 0 : o->depth;
+	c.deliveries = replies ? 0 : o->deliveries;
+	c.stall_ms = STALLS_ARE_NORMAL;
+	return c;
+}
+
+/*
+ * A caller has at most CALLS_MAX calls under way and answers not acknowledged, all of them perhaps
+ * with one worker; so that is the depth of replies, and with as many for each caller none who does
+ * not play by the rules is in the way of others.
+ */
+static void fill_in(share_channel_options *c, bool replies)
+{
+	c->when_full = SHARE_FULL_BLOCK;
+	c->data_max = SHARE_MESSAGE_DATA_MAX;
+	c->producers = or_default(c->producers, MEMBERS_DEFAULT);
+	c->consumers = or_default(c->consumers, MEMBERS_DEFAULT);
+	c->depth = replies ? CALLS_MAX : or_default(c->depth, DEPTH_DEFAULT);
+	c->in_flight = replies ? CALLS_MAX * c->consumers : REQUESTS_MAX;
+}
+
+/* Takes the channel as it is, if there is one and it is not unlike what was said, or makes it. */
+static int open_channel(share_client *c, const char *name, int role, const share_service_options *o,
+			bool replies, share_channel **out)
+{
+	uint32_t mode = replies ? CHANNEL_DIRECT : CHANNEL_QUEUE;
+	int r = SHARE_EEXIST;
+
+	/* somebody may make or end it in between */
+	for (int i = 0; i < ATTEMPTS_TO_OPEN; i++) {
+		share_channel_options options = said(o, replies);
+
+		options.flags = SHARE_CHANNEL_EXISTING;
+		r = channel_open(c, name, role, mode, &options, out);
+		if (r != SHARE_ENOENT)
+			return r;
+		options.flags = 0;
+		fill_in(&options, replies);
+		r = channel_open(c, name, role, mode, &options, out);
+		if (r != SHARE_EEXIST)
+			return r;
+	}
+	return r;
+}
+
+static int open_channels(share_service *s, const char *name, const share_service_options *o)
+{
+	char replies[SHARE_NAME_MAX + 1];
+	bool calls = s->role == SHARE_CALLER;
+	int r;
+
+	snprintf(replies, sizeof(replies), "%s" REPLIES_NAME, name);
+	r = open_channel(s->client, replies, calls ? SHARE_CONSUMER : SHARE_PRODUCER, o, true,
+			 &s->replies);
+	if (r == 0)
+		r = open_channel(s->client, name, calls ? SHARE_PRODUCER : SHARE_CONSUMER, o, false,
+				 &s->requests);
+	return r;
+}
+
+static void service_close(share_service *s)
+{
+	/* requests that a worker still has: what becomes of them is the channel's business now */
+	if (s->requests && s->role == SHARE_WORKER)
+		channel_set_owner(s->requests, NULL, NULL);
+	if (s->requests)
+		channel_close(s->requests);
+	if (s->replies)
+		channel_close(s->replies);
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		handle_free(s->calls[i]);
+	pthread_cond_destroy(&s->arrived);
+	pthread_mutex_destroy(&s->lock);
+	client_unref(s->client);
+	handle_free(s);
+}
+
+int share_service_open(share_client *c, const char *name, int role,
+		       const share_service_options *options, share_service **out)
+{
+	static const share_service_options defaults = SHARE_SERVICE_OPTIONS_INIT;
+	pthread_condattr_t attributes;
+	share_service *s;
+	int r = client_resolve(&c);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0 && options)
+		r = struct_check(options, share_service_options);
+	if (r != 0)
+		return r;
+	if (role != SHARE_CALLER && role != SHARE_WORKER)
+		return fail(SHARE_EINVAL, "role %d is neither SHARE_CALLER nor SHARE_WORKER", role);
+	r = name_check(name);
+	if (r != 0)
+		return r;
+	if (strlen(name) + strlen(REPLIES_NAME) > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL, "the name of a service has at most %zu bytes",
+			    SHARE_NAME_MAX - strlen(REPLIES_NAME));
+	s = handle_new(HANDLE_SERVICE, sizeof(*s));
+	if (!s)
+		return fail_system(-ENOMEM, "opening a service");
+	s->client = client_ref(c);
+	s->role = role;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->arrived, &attributes);
+	pthread_condattr_destroy(&attributes);
+	for (s->n_free = 0; s->n_free < CALLS_MAX; s->n_free++)
+		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
+	r = open_channels(s, name, options ? options : &defaults);
+	if (r != 0) {
+		service_close(s);
+		return r;
+	}
+	if (role == SHARE_CALLER)
+		channel_self(s->replies, &s->self);
+	else
+		channel_set_owner(s->requests, s, service_before_ack);
+	*out = handle_give(s);
+	return 0;
+}
+
+void share_service_close(share_service *s)
+{
+	s = service_take(s);
+	if (s)
+		service_close(s);
+}
+
+int share_service_get_fd(share_service *s)
+{
+	int r = service_resolve(&s);
+
+	return r != 0 ? r : channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
+}

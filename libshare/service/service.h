@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_SERVICE_SERVICE_H
+#define LIBSHARE_SERVICE_SERVICE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <share/service.h>
+
+#include "libshare/channel/channel.h"
+
+/*
+ * A service is two channels: requests, a queue from callers to workers, and replies, where each
+ * worker says which caller it means. What belongs to a request or a reply besides the user's data
+ * travels behind that.
+ *
+ * Whether a caller still waits for call `index` can be seen in its ring of requests: the word
+ * channel_set_call() writes there is the number of the call, or something else.
+ */
+#define CALLS_MAX    SHARE_CALLS_MAX
+#define DATA_MAX     SHARE_REQUEST_DATA_MAX
+#define REPLIES_NAME ".replies"
+
+struct request_tail {
+	uint64_t member; /* the caller among the consumers of replies */
+	uint32_t call;   /* 0, in the worker: it was answered */
+	uint16_t index;
+	uint16_t slot; /* of the member */
+};
+_Static_assert(DATA_MAX + sizeof(struct request_tail) == SHARE_MESSAGE_DATA_MAX,
+	       "requests are messages");
+
+enum reply_status { REPLY_ANSWER, REPLY_NONE /* acknowledged without an answer */ };
+struct reply_tail {
+	uint32_t call;
+	uint16_t index;
+	uint16_t status; /* enum reply_status */
+};
+_Static_assert(DATA_MAX + sizeof(struct reply_tail) <= SHARE_MESSAGE_DATA_MAX,
+	       "replies are messages");
+
+/* A call, and what has become of it. Between calls it waits for the next in its place. */
+struct share_pending {
+	struct handle handle;
+	share_client *client;
+	share_service *service;
+	uint32_t index;
+	int64_t deadline;
+	uint32_t call; /* this and what follows under the lock */
+	bool waiting;  /* for an answer */
+	int error;     /* 0: there is an answer */
+	share_message answer;
+	char detail[256]; /* of the error */
+};
+HANDLES_OF(share_pending, pending, HANDLE_PENDING);
+
+/* `lock` is not held while anything is sent or received. */
+struct share_service {
+	struct handle handle;
+	share_client *client;
+	int role;
+	share_channel *requests, *replies;
+
+	/* of a caller */
+	struct channel_target self; /* as a consumer of replies */
+	pthread_mutex_t lock;
+	pthread_cond_t arrived;
+	bool reading;         /* some thread receives, for all */
+	int64_t take_back_at; /* the reading one's: to look for requests that came back */
+	uint32_t n_free, n_waiting;
+	uint16_t free[CALLS_MAX];
+	uint32_t numbers[CALLS_MAX]; /* of the last call in each place */
+	share_pending *calls[CALLS_MAX];
+};
+HANDLES_OF(share_service, service, HANDLE_SERVICE);
+
+/* In service.c. 0, or SHARE_EINVAL, SHARE_EFORK. */
+int service_check(const share_service *s, int role);
+/* The same from a handle. */
+int service_resolve_as(share_service **s, int role);
+/* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
+int service_check_data(const void *data, size_t size, const char *of);
+/* @data and @tail, one behind the other. Returns the size of both. */
+size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data, size_t data_size,
+		    const void *tail, size_t tail_size);
+/* Takes the tail off a message that was received: false when it is too short for one. */
+bool service_unpack(share_message *m, void *tail, size_t tail_size);
+
+/* In worker.c: the request is acknowledged; if it was not answered, the caller is told. */
+void service_before_ack(void *service, share_message *request);
+
+#endif

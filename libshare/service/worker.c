@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Services, the worker's half: requests that nobody waits for any more are dropped unseen, others
+ * are answered to whom they came from.
+ *
+ * A request says where its answer goes, which is a consumer of replies. That this is of the same
+ * process that sent the request is not taken on trust: channel_send() compares their timeline
+ * pages. So nobody can have somebody else answered.
+ */
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/service/service.h"
+
+/* Once it was received, the tail lies where no user's data reach. */
+static void keep_tail(share_message *request, const struct request_tail *tail)
+{
+	memcpy(request->data + DATA_MAX, tail, sizeof(*tail));
+}
+
+static struct request_tail kept_tail(const share_message *request)
+{
+	struct request_tail tail;
+
+	memcpy(&tail, request->data + DATA_MAX, sizeof(tail));
+	return tail;
+}
+
+/* Whether somebody waits, as share_request_status(), but says nothing more. */
+static int status(const share_message *request, const struct request_tail *tail)
+{
+	uint32_t call;
+	int r = channel_sender_call(request, tail->index, &call);
+
+	if (r != 0)
+		return r;
+	return tail->call != 0 && call == tail->call ? 0 : SHARE_ECANCELED;
+}
+
+static int explain(int status)
+{
+	if (status == SHARE_ECANCELED)
+		return fail(status, "the caller does not wait for the answer any more");
+	if (status == SHARE_EOWNERDEAD)
+		return fail(status, "the caller has died or left");
+	return status;
+}
+
+/* Whether somebody waits for it. */
+static bool is_wanted(share_message *request)
+{
+	struct request_tail tail;
+
+	/* whoever sends nonsense is not waiting for anything */
+	if (!service_unpack(request, &tail, sizeof(tail)) || tail.index >= CALLS_MAX ||
+	    tail.slot >= CHANNEL_MEMBERS_MAX || status(request, &tail) != 0)
+		return false;
+	keep_tail(request, &tail);
+	return true;
+}
+
+/* As channel_receive(), but for requests that nobody waits for. */
+static int receive(share_service *s, int timeout_ms, void *stream, share_message *out)
+{
+	int64_t deadline = deadline_from(timeout_ms);
+	share_message raw;
+	int r;
+
+	for (;;) {
+		raw.channel = NULL;
+		/* the first time as it was asked for: 0 is another thing than a time that is over
+		 */
+		r = channel_receive(s->requests, timeout_ms, &raw);
+		if (!raw.channel)
+			return r;
+		timeout_ms = deadline_left(deadline);
+		*out = raw;
+		if (is_wanted(out)) {
+			if (r == 0)
+				r = channel_order(out, stream, timeout_ms);
+			if (r != SHARE_EOWNERDEAD)
+				break;
+		}
+		out->channel = NULL;
+		channel_ack_unused(&raw);
+	}
+	/* the next call gets it */
+	if (r == SHARE_ETIMEDOUT || r == SHARE_EINVAL || r == SHARE_ENOMEM) {
+		out->channel = NULL;
+		channel_put_back(&raw);
+	}
+	return r;
+}
+
+int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out)
+{
+	share_message m = {.channel = NULL};
+	int r;
+
+	if (!out)
+		return fail(SHARE_EINVAL, "out is NULL");
+	out->channel = NULL;
+	r = service_resolve_as(&s, SHARE_WORKER);
+	if (r != 0)
+		return r;
+	r = receive(s, timeout_ms, stream, &m);
+	if (m.channel) { /* with an error, too: it says what is wrong with this request */
+		*out = m;
+		return r;
+	}
+	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
+		return fail(SHARE_EPIPE, "all callers have gone");
+	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
+		return fail_constant(SHARE_EAGAIN, "there is no request that is ready");
+	if (r == SHARE_EAGAIN && timeout_ms != 0)
+		return fail(SHARE_ETIMEDOUT, "no request came within the time limit");
+	return r;
+}
+
+static share_service *owner_of(const share_message *request)
+{
+	return request && handle_exists(request->channel, HANDLE_CHANNEL)
+		   ? channel_owner(channel_of(request->channel))
+		   : NULL;
+}
+
+static int check_request(const share_message *request)
+{
+	const share_service *s = owner_of(request);
+
+	if (!s)
+		return fail(SHARE_EINVAL, "this is not a request, or its service was closed");
+	return service_check(s, SHARE_WORKER);
+}
+
+int share_request_status(const share_message *request)
+{
+	struct request_tail tail;
+	int r = check_request(request);
+
+	if (r != 0)
+		return r;
+	tail = kept_tail(request);
+	return explain(status(request, &tail));
+}
+
+/* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. Or another error. */
+static int answer(share_service *s, const share_message *request, const struct request_tail *tail,
+		  enum reply_status what, share_buffer *b, const void *data, size_t data_size,
+		  void *stream, struct ring_fence *signalled)
+{
+	struct channel_target caller = {tail->member, channel_sender_page(request), tail->slot};
+	struct reply_tail reply = {tail->call, tail->index, (uint16_t)what};
+	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
+	size_t size;
+	int r = status(request, tail);
+
+	if (r != 0)
+		return r;
+	size = service_pack(bytes, data, data_size, &reply, sizeof(reply));
+	r = channel_send(s->replies, &caller, b, bytes, size, stream, 0, signalled);
+	/* it has closed the service; or does not take what it asked for, as there is room for that
+	 */
+	return r == SHARE_ENOENT || r == SHARE_EAGAIN ? SHARE_ECANCELED : r;
+}
+
+int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
+		void *stream)
+{
+	struct ring_fence signalled;
+	struct request_tail tail;
+	int r = check_request(request), told = 0;
+	bool sent = false;
+
+	if (r == 0)
+		r = service_check_data(data, data_size, "an answer");
+	if (r != 0)
+		return r;
+	tail = kept_tail(request);
+	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
+		told = answer(owner_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
+			      stream, &signalled);
+		if (told != 0 && told != SHARE_ECANCELED && told != SHARE_EOWNERDEAD)
+			return told;
+		sent = told == 0;
+		tail.call = 0;
+		keep_tail(request, &tail);
+	}
+	r = sent ? channel_ack_behind(request, stream, b, signalled) : share_ack(request, stream);
+	return r != 0 ? r : explain(told);
+}
+
+void service_before_ack(void *service, share_message *request)
+{
+	struct request_tail tail = kept_tail(request);
+
+	if (tail.call == 0)
+		return;
+	/* should the answer not get through, the caller's time limit is left */
+	answer(service, request, &tail, REPLY_NONE, NULL, NULL, 0, NULL, NULL);
+	tail.call = 0;
+	keep_tail(request, &tail);
+}
