@@ -4,8 +4,8 @@
 
 /*
  * Places where a rule can be broken on purpose, to see that the tests notice (docs/testing.md). In
- * what is installed, and in every other test, MUTATION() is plainly false; tests/checker builds a
- * broker and a library of its own in which $SHARE_MUTATION names the one that is on.
+ * what is installed, and in every other test, MUTATION() is plainly false; tests/themes/checker
+ * builds a broker and a library of its own in which $SHARE_MUTATION names the one that is on.
  */
 
 #include <stdbool.h>

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A producer leaves to the broker what a consumer has that it waits for no more. Both sides are
+ * written by hand: the requests, and what the broker looks at in the pages.
+ */
+
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/support/raw_channel.h"
+
+static share_client *witness;
+static struct raw a, b;
+static struct party producer, consumer;
+
+static void goodbye(struct raw *r)
+{
+	raw_ask(r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(r);
+}
+
+static void start(void)
+{
+	fixture_start();
+	witness = connect_as("witness");
+	raw_open(&a, "a");
+	raw_open(&b, "b");
+	party_join(&producer, &a, "c", SHARE_PRODUCER);
+	party_join(&consumer, &b, "c", SHARE_CONSUMER);
+	party_admit(&producer, &consumer);
+}
+
+static void stop(void)
+{
+	if (!check_has_failed()) {
+		if (producer.r)
+			party_forget(&producer);
+		if (consumer.r)
+			party_forget(&consumer);
+		goodbye(&a);
+		goodbye(&b);
+		settle(witness,
+		       s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.dropped == 0);
+	}
+	share_disconnect(witness);
+	fixture_stop();
+}
+
+TestSuite(channel_abandon, .init = start, .fini = stop, .timeout = 60);
+
+static uint64_t put_one(uint32_t token, uint32_t version)
+{
+	uint64_t buffer = raw_alloc(&a, raw_pool(&a, "default"), 4096);
+
+	party_put(&producer, token, buffer, version);
+	return buffer;
+}
+
+static struct wire_message abandon_request(uint64_t member, uint64_t whom, const void *tokens,
+					   size_t size)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_ABANDON};
+
+	m.channel_abandon.member = member;
+	m.channel_abandon.consumer = whom;
+	m.channel_abandon.tokens = (struct wire_bytes){tokens, (uint32_t)size};
+	return m;
+}
+
+/* Tokens 0 to 7, by bit. */
+static void abandon(unsigned char tokens)
+{
+	struct wire_message m = abandon_request(producer.id, consumer.id, &tokens, 1);
+
+	raw_ask(&a, &m, WIRE_DONE);
+}
+
+/* The token is free again, and the producer has nothing to do with the buffer any more. */
+static void retire(uint32_t token, uint64_t buffer)
+{
+	struct wire_message m = {.type = WIRE_RELEASE};
+
+	party_put(&producer, token, 0, 1);
+	m.release.buffer = buffer;
+	m.release.count = 1;
+	raw_ask(&a, &m, WIRE_DONE);
+}
+
+static int64_t in_estates(void)
+{
+	json_t *rows = report(witness, "channels");
+	const json_t *row = row_named(rows, "channel", "c");
+	int64_t n = row ? number_of(row, "estate_buffers") : -1;
+
+	json_decref(rows);
+	return n;
+}
+
+/* The next user of the memory: with this fence to wait for, or none. */
+static void expect_gate(uint64_t timeline, uint64_t value)
+{
+	struct wire_message m = {.type = WIRE_ALLOC};
+	struct wire_fence fence;
+
+	m.alloc.pool = raw_pool(&a, "default");
+	m.alloc.size = 4096;
+	raw_ask(&a, &m, WIRE_GRANT);
+	check_eq(a.m.grant.fences.size, timeline ? sizeof(fence) : 0);
+	if (!timeline)
+		return;
+	memcpy(&fence, a.m.grant.fences.data, sizeof(fence));
+	check_eq(fence.timeline, timeline);
+	check_eq(fence.value, value);
+}
+
+/* Of a segment that stays, so that the next user of the memory gets the same. */
+static void keep_segment(struct raw *keeper)
+{
+	raw_open(keeper, "keeper");
+	raw_alloc(keeper, raw_pool(keeper, "default"), (1 << 20) - 8192);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_abandon, what_it_has_is_not_used_again_until_it_closes)
+{
+	uint64_t held[2] = {put_one(0, 1), put_one(1, 1)}, other = put_one(2, 1);
+
+	abandon(3);
+	check_eq(in_estates(), 2);
+	retire(0, held[0]);
+	retire(1, held[1]);
+	retire(2, other);
+	settle(witness, s.leases == 0 && s.buffers == 2);
+	/* the tokens go on as if nothing had been */
+	other = put_one(0, 2);
+	retire(0, other);
+	settle(witness, s.leases == 0 && s.buffers == 2);
+	party_close(&consumer);
+	settle(witness, s.buffers == 0);
+	check_eq(in_estates(), 0);
+}
+
+Test(channel_abandon, what_it_has_acknowledged_since_is_back_when_it_says_so)
+{
+	uint64_t held[2] = {put_one(0, 1), put_one(1, 1)};
+
+	abandon(3);
+	retire(0, held[0]);
+	retire(1, held[1]);
+	party_acknowledge(&consumer, &producer, 1, 1, 0, 0);
+	party_drained(&consumer, producer.id);
+	settle(witness, s.buffers == 0);
+}
+
+Test(channel_abandon, only_the_first_time_counts)
+{
+	uint64_t held = put_one(0, 1), later;
+
+	abandon(1);
+	later = put_one(1, 1);
+	abandon(3);
+	check_eq(in_estates(), 1);
+	retire(1, later);
+	settle(witness, s.buffers == 1 && s.leases == 1);
+	retire(0, held);
+	settle(witness, s.buffers == 1 && s.leases == 0);
+	party_close(&consumer);
+	abandon(3);
+	settle(witness, s.buffers == 0);
+}
+
+Test(channel_abandon, what_it_had_acknowledged_is_behind_its_fence_only)
+{
+	struct raw keeper;
+	uint64_t held;
+
+	keep_segment(&keeper);
+	held = put_one(0, 1);
+	party_acknowledge(&consumer, &producer, 0, 1, 5, 7);
+	abandon(1);
+	check_eq(in_estates(), 0);
+	retire(0, held);
+	settle(witness, s.buffers == 1); /* the keeper's */
+	raw_alloc(&a, raw_pool(&a, "default"), 4096);
+	expect_gate(WIRE_TIMELINE(b.page_id, 5), 7);
+	timeline_signal(b.page, 5, 7);
+	goodbye(&keeper);
+}
+
+Test(channel_abandon, one_that_has_closed_the_channel_may_have_work_running)
+{
+	struct raw keeper;
+	uint64_t held, gone = consumer.id;
+	struct wire_message m;
+
+	keep_segment(&keeper);
+	held = put_one(0, 1);
+	party_acknowledge(&consumer, &producer, 0, 1, 5, 7);
+	party_close(&consumer);
+	m = abandon_request(producer.id, gone, "\1", 1);
+	raw_ask(&a, &m, WIRE_DONE);
+	retire(0, held);
+	settle(witness, s.buffers == 1);
+	raw_alloc(&a, raw_pool(&a, "default"), 4096);
+	expect_gate(WIRE_TIMELINE(b.page_id, 5), 7);
+	timeline_signal(b.page, 5, 7);
+	goodbye(&keeper);
+}
+
+Test(channel_abandon, the_producers_end_changes_nothing)
+{
+	struct listing l;
+	uint64_t gone = producer.id, held = put_one(0, 1);
+
+	abandon(1);
+	retire(0, held);
+	put_one(1, 1); /* it was never sent this */
+	party_forget(&producer);
+	goodbye(&a);
+	settle(witness, s.clients == 2 && s.leases == 0 && s.buffers == 1);
+	check_eq(in_estates(), 1);
+	party_sync(&consumer, &l);
+	check_eq(l.n, 1);
+	check_eq(l.members[0].member, gone);
+	check_eq(l.members[0].state, WIRE_MEMBER_CLOSED);
+	fd_list_close(&b.fds);
+	party_drained(&consumer, gone);
+	settle(witness, s.buffers == 0);
+	party_sync(&consumer, &l);
+	check_eq(l.n, 0);
+	raw_open(&a, "a");
+}
+
+Test(channel_abandon, what_it_has_can_be_retained_still)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_RETAIN};
+	uint64_t held = put_one(0, 1);
+
+	abandon(1);
+	retire(0, held);
+	m.channel_retain.member = consumer.id;
+	m.channel_retain.producer = producer.id;
+	m.channel_retain.buffer = held;
+	m.channel_retain.size = 4096;
+	raw_ask(&b, &m, WIRE_GRANT);
+	check_eq(b.m.grant.buffer, held);
+	party_close(&consumer);
+	settle(witness, s.buffers == 1 && s.leases == 1);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Death                                                                                       */
+
+static void takes_part(struct child *self, void *data)
+{
+	struct wire_message segment = {.type = WIRE_CHANNEL_SEGMENT};
+	struct party p;
+	struct raw r;
+
+	(void)data;
+	raw_open(&r, "consumer");
+	party_join(&p, &r, "c", SHARE_CONSUMER);
+	child_exchange(self, "there", &p.id, sizeof(p.id), &segment.channel_segment.segment, 8);
+	segment.channel_segment.member = p.id;
+	raw_ask(&r, &segment, WIRE_GRANT);
+	raw_hang_up(&r);
+	child_point(self, "hung up");
+}
+
+static void dies_after(bool producer_first)
+{
+	struct child *child = child_start(takes_part, NULL);
+	uint64_t id, segment, held[2];
+	struct wire_message m;
+	struct listing l;
+
+	child_wait_with(child, "there", &id, sizeof(id));
+	party_sync(&producer, &l);
+	fd_list_close(&a.fds);
+	for (uint32_t i = 0; i < l.n; i++)
+		atomic_store(
+		    &channel_admission_at(producer.page, &producer.shape, l.members[i].slot)
+			 ->consumer,
+		    l.members[i].member);
+	held[0] = put_one(0, 1);
+	held[1] = put_one(1, 1);
+	segment = a.m.grant.segment;
+	child_go_with(child, &segment, sizeof(segment));
+	child_wait(child, "hung up");
+	m = abandon_request(producer.id, id, "\3", 1);
+	raw_ask(&a, &m, WIRE_DONE);
+	retire(0, held[0]);
+	retire(1, held[1]);
+	settle(witness, s.leases == 0 && s.buffers == 2);
+	if (producer_first) {
+		party_forget(&producer);
+		goodbye(&a);
+		raw_open(&a, "a");
+	}
+	check_eq(in_estates(), 2);
+	child_kill(child);
+	settle(witness, s.buffers == 0);
+}
+
+Test(channel_abandon, one_that_hung_up_has_it_until_it_is_dead)
+{
+	dies_after(false);
+}
+
+Test(channel_abandon, one_that_hung_up_has_it_when_its_producer_is_gone_too)
+{
+	dies_after(true);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Nonsense                                                                                    */
+
+Test(channel_abandon, what_is_not_ones_own_is_refused_and_who_is_not_there_has_nothing)
+{
+	unsigned char all[CHANNEL_IN_FLIGHT_MAX / 8];
+	struct wire_message m;
+	struct party stranger;
+
+	memset(all, 0xff, sizeof(all));
+	put_one(0, 1);
+	m = abandon_request(consumer.id, producer.id, all, sizeof(all));
+	raw_ask_error(&b, &m, SHARE_EINVAL);
+	raw_ask_error(&a, &m, SHARE_ESTALE);
+	m = abandon_request(0, consumer.id, all, sizeof(all));
+	raw_ask_error(&a, &m, SHARE_ESTALE);
+	party_join(&stranger, &b, "another", SHARE_CONSUMER);
+	for (int i = 0; i < 4; i++) {
+		const uint64_t whom = i == 0   ? 0
+				      : i == 1 ? UINT64_MAX
+				      : i == 2 ? producer.id
+					       : stranger.id;
+
+		m = abandon_request(producer.id, whom, all, sizeof(all));
+		raw_ask(&a, &m, WIRE_DONE);
+		check_eq(in_estates(), 0);
+	}
+	party_close(&stranger);
+	/* neither tokens that are not in use, nor those beyond, nor buffers of others */
+	party_put(&producer, 1, UINT64_MAX, 1);
+	party_put(&producer, 2, raw_alloc(&b, raw_pool(&b, "default"), 4096), 1);
+	m = abandon_request(producer.id, consumer.id, all, sizeof(all));
+	raw_ask(&a, &m, WIRE_DONE);
+	check_eq(in_estates(), 1);
+}
+
+Test(channel_abandon, without_tokens_it_is_only_not_waited_for)
+{
+	struct wire_message m = abandon_request(producer.id, consumer.id, NULL, 0);
+
+	put_one(0, 1);
+	raw_ask(&a, &m, WIRE_DONE);
+	party_forget(&producer);
+	goodbye(&a);
+	settle(witness, s.buffers == 0);
+	raw_open(&a, "a");
+}

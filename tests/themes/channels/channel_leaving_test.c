@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A consumer whose handle was closed while the program still has a message: that message stays its
+ * own, and nothing else waits for it.
+ */
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+#include "tests/support/channel_work.h"
+
+static share_client *client, *other, *third;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("producer");
+	other = connect_as("one who leaves");
+	third = connect_as("one who stays");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	share_pool_close(pool);
+	share_disconnect(third);
+	share_disconnect(other);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(channel_leaving, .init = start, .fini = stop, .timeout = 60);
+
+static share_channel *open_patient(share_client *c, int role, uint32_t mode)
+{
+	share_channel_options o = options(mode, SHARE_FULL_BLOCK);
+
+	o.depth = 8;
+	o.stall_ms = UINT32_MAX; /* nobody is left behind */
+	o.send_timeout_ms = HARNESS_LIMIT_MS;
+	return open_channel(c, role, &o);
+}
+
+static share_message hold_one(share_channel *c)
+{
+	share_message m;
+
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	return m;
+}
+
+static void finish(share_channel *p, share_channel *c, share_message *held)
+{
+	check_ok(share_ack(held, NULL));
+	until(in_flight(p) == 0);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_leaving, what_is_sent_afterwards_goes_to_others)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
+	share_message held;
+
+	send_number(p, 0);
+	held = hold_one(a);
+	b = open_patient(third, SHARE_CONSUMER, SHARE_QUEUE);
+	share_channel_close(a);
+	for (uint32_t i = 1; i < 7; i++)
+		send_number(p, i);
+	for (uint32_t i = 1; i < 7; i++)
+		expect_number(b, i);
+	finish(p, b, &held);
+}
+
+Test(channel_leaving, what_it_has_not_received_goes_to_others_though_nothing_more_is_sent)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
+	share_message held, m;
+
+	for (uint32_t i = 0; i < 5; i++)
+		send_number(p, i);
+	held = hold_one(a);
+	b = open_patient(third, SHARE_CONSUMER, SHARE_QUEUE);
+	share_channel_close(a);
+	for (uint32_t i = 1; i < 5; i++) {
+		check_ok(share_recv(b, HARNESS_LIMIT_MS, NULL, &m));
+		check_eq(m.number, i);
+		check_eq(m.deliveries, 1);
+		check_ok(share_ack(&m, NULL));
+	}
+	check_eq(channel_stats(p).redelivered, 0);
+	finish(p, b, &held);
+}
+
+Test(channel_leaving, a_queue_of_nobody_else_waits_for_the_next_who_comes)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
+	share_message held;
+
+	send_number(p, 0);
+	send_number(p, 1);
+	held = hold_one(a);
+	share_channel_close(a);
+	send_number(p, 2);
+	b = open_patient(third, SHARE_CONSUMER, SHARE_QUEUE);
+	expect_number(b, 1);
+	expect_number(b, 2);
+	finish(p, b, &held);
+}
+
+Test(channel_leaving, a_broadcast_does_not_wait_for_it)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
+	share_channel *b = open_patient(third, SHARE_CONSUMER, SHARE_BROADCAST);
+	share_message held;
+
+	send_number(p, 0);
+	held = hold_one(a);
+	expect_number(b, 0);
+	share_channel_close(a);
+	for (uint32_t i = 1; i < 100; i++) {
+		send_number(p, i);
+		expect_number(b, i);
+	}
+	finish(p, b, &held);
+}
+
+Test(channel_leaving, a_sender_that_waits_for_its_room_goes_on)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
+	share_message held;
+
+	for (uint32_t i = 0; i < 8; i++)
+		send_number(p, i);
+	held = hold_one(a);
+	send_number(p, 8); /* the lane is full again */
+	share_channel_close(a);
+	for (uint32_t i = 9; i < 17; i++)
+		send_number(p, i); /* for whoever comes */
+	check_eq(in_flight(p), 9);
+	a = open_patient(third, SHARE_CONSUMER, SHARE_BROADCAST);
+	for (uint32_t i = 9; i < 17; i++)
+		expect_number(a, i);
+	finish(p, a, &held);
+}
+
+Test(channel_leaving, what_it_has_stays_its_own)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
+	share_message held;
+
+	send_filled(p, pool, 1);
+	held = hold_one(a);
+	b = open_patient(third, SHARE_CONSUMER, SHARE_QUEUE);
+	share_channel_close(a);
+	for (int i = 2; i < 40; i++) {
+		send_filled(p, pool, i);
+		expect_message(b, i);
+	}
+	expect_nothing(b);
+	expect_filled(share_ptr(held.buffer), 1, 4096);
+	finish(p, b, &held);
+}

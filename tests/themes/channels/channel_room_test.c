@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Channels without room, members that wait, and what is refused. */
+
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+#include "tests/support/channel_work.h"
+
+static share_client *client, *other;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("producer");
+	other = connect_as("consumer");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	share_pool_close(pool);
+	share_disconnect(other);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(channel_room, .init = start, .fini = stop, .timeout = 60);
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_room, a_full_channel_blocks_fails_or_drops_the_oldest)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_channel *p, *c;
+
+	for (uint32_t when = SHARE_FULL_BLOCK; when <= SHARE_FULL_DROP; when++) {
+		uint32_t first = 0, extra = 4;
+
+		o.when_full = when;
+		o.depth = 4;
+		o.in_flight = 16;
+		o.send_timeout_ms = 1;
+		p = open_channel(client, SHARE_PRODUCER, &o);
+		c = open_channel(other, SHARE_CONSUMER, NULL);
+		/* with the first message the broker is asked who has come, within that time, too */
+		until(share_send(p, NULL, &first, sizeof(first), NULL) == 0);
+		for (uint32_t i = 1; i < 4; i++)
+			send_number(p, i);
+		if (when == SHARE_FULL_BLOCK)
+			check_error(share_send(p, NULL, &extra, sizeof(extra), NULL),
+				    SHARE_ETIMEDOUT);
+		else if (when == SHARE_FULL_FAIL)
+			check_error(share_send(p, NULL, &extra, sizeof(extra), NULL), SHARE_EAGAIN);
+		else
+			send_number(p, 4);
+		if (when == SHARE_FULL_DROP) {
+			share_message m;
+
+			check_ok(share_recv(c, 0, NULL, &m));
+			check_eq(m.number, 1);
+			check_eq(m.lost, 1);
+			check_ok(share_ack(&m, NULL));
+			check_eq(channel_stats(p).dropped, 1);
+		} else {
+			expect_number(c, 0);
+			send_number(p, 4);
+			expect_number(c, 1);
+		}
+		for (uint32_t i = 2; i <= 4; i++)
+			expect_number(c, i);
+		expect_nothing(c);
+		check_eq(in_flight(p), 0);
+		share_channel_close(c);
+		share_channel_close(p);
+	}
+}
+
+Test(channel_room, what_consumers_hold_on_to_is_never_dropped)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_DROP);
+	share_channel *p, *c;
+	share_message m[4];
+
+	o.depth = 2;
+	o.in_flight = 4;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	for (int i = 0; i < 4; i++) {
+		send_filled(p, pool, i);
+		check_ok(share_recv(c, 0, NULL, &m[i]));
+	}
+	check_error(share_send(p, NULL, NULL, 0, NULL), SHARE_EAGAIN);
+	for (int i = 0; i < 4; i++) {
+		expect_filled(share_ptr(m[i].buffer), i, 4096);
+		check_ok(share_ack(&m[i], NULL));
+	}
+	send_filled(p, pool, 9);
+	expect_message(c, 9);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_room, a_consumer_that_keeps_a_producer_waiting_is_left_behind)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_channel *p, *slow, *quick;
+	share_message held, m;
+
+	o.depth = 4;
+	o.in_flight = 64;
+	o.stall_ms = 20;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	slow = open_channel(other, SHARE_CONSUMER, NULL);
+	quick = open_channel(other, SHARE_CONSUMER, NULL);
+	send_filled(p, pool, 99);
+	check_ok(share_recv(slow, 0, NULL, &held));
+	expect_message(quick, 99);
+	for (int i = 0; i < 20; i++) {
+		send_filled(p, pool, i);
+		expect_message(quick, i);
+	}
+	check_eq(channel_stats(p).left_behind, 1);
+	check_error(share_recv(slow, -1, NULL, &m), SHARE_ESTALE);
+	check(!m.channel);
+	expect_filled(share_ptr(held.buffer), 99, 4096);
+	check_ok(share_ack(&held, NULL));
+	share_channel_close(slow);
+	slow = open_channel(other, SHARE_CONSUMER, NULL);
+	send_filled(p, pool, 7);
+	expect_message(slow, 7);
+	expect_message(quick, 7);
+	until(in_flight(p) == 0);
+	share_channel_close(slow);
+	share_channel_close(quick);
+	share_channel_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_room, an_event_loop_is_told_of_messages)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	int fd = share_channel_get_fd(c);
+	share_message m;
+
+	check(fd >= 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		expect_nothing(c);
+		check(!is_readable(fd));
+		send_number(p, i);
+		send_number(p, i);
+		check(is_readable(fd));
+		expect_number(c, i);
+		expect_number(c, i);
+	}
+	expect_nothing(c);
+	share_channel_close(p);
+	until(is_readable(fd));
+	check_error(share_recv(c, 0, NULL, &m), SHARE_EPIPE);
+	expect_nothing(c);
+	check(!is_readable(fd));
+	share_channel_close(c);
+}
+
+Test(channel_room, an_event_loop_is_told_of_room)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
+	share_channel *p, *c;
+	int fd;
+
+	o.depth = 2;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	fd = share_channel_get_fd(p);
+	for (uint32_t i = 0; i < 10; i++) {
+		send_number(p, 0);
+		send_number(p, 1);
+		until(share_send(p, NULL, NULL, 0, NULL) == SHARE_EAGAIN && !is_readable(fd));
+		expect_number(c, 0);
+		expect_number(c, 1);
+		expect_nothing(c);
+		until(is_readable(fd));
+	}
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+struct sleeper {
+	share_channel *c;
+	pthread_t thread;
+};
+
+static void *sleep_for_numbers(void *data)
+{
+	struct sleeper *s = data;
+
+	for (uint32_t i = 0; i < 100; i++)
+		expect_number(s->c, i);
+	return NULL;
+}
+
+Test(channel_room, those_who_sleep_are_woken)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	struct sleeper s[2];
+	share_channel *p;
+
+	o.depth = 1;
+	o.in_flight = 2;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	for (int i = 0; i < 2; i++) {
+		s[i].c = open_channel(other, SHARE_CONSUMER, NULL);
+		check(pthread_create(&s[i].thread, NULL, sleep_for_numbers, &s[i]) == 0);
+	}
+	for (uint32_t i = 0; i < 100; i++)
+		send_number(p, i);
+	for (int i = 0; i < 2; i++) {
+		check(pthread_join(s[i].thread, NULL) == 0);
+		share_channel_close(s[i].c);
+	}
+	check_eq(channel_stats(p).sent, 100);
+	share_channel_close(p);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_room, what_makes_no_sense_is_refused)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_buffer *foreign, *b = allocate(pool, 64, NULL);
+	share_channel *p, *c, *none;
+	share_pool *theirs;
+	share_message m;
+
+	o.flags = SHARE_CHANNEL_EXISTING;
+	check_error(share_channel_open(client, "channel", SHARE_CONSUMER, &o, &none), SHARE_ENOENT);
+	o.flags = 1 << 7;
+	check_error(share_channel_open(client, "channel", SHARE_CONSUMER, &o, &none), SHARE_EINVAL);
+	o.flags = 0;
+	check_error(share_channel_open(client, "channel", 3, NULL, &none), SHARE_EINVAL);
+	check_error(share_channel_open(client, "", SHARE_PRODUCER, NULL, &none), SHARE_EINVAL);
+	check_error(share_channel_open(NULL, "x", SHARE_PRODUCER, NULL, &none), SHARE_EINVAL);
+	o.depth = 3;
+	check_error(share_channel_open(client, "channel", SHARE_PRODUCER, &o, &none), SHARE_EINVAL);
+	o.depth = 8;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	o.depth = 16;
+	check_error(share_channel_open(client, "channel", SHARE_CONSUMER, &o, &none), SHARE_EEXIST);
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	check_error(share_recv(p, 0, NULL, &m), SHARE_EACCES);
+	check_error(share_send(c, NULL, NULL, 0, NULL), SHARE_EACCES);
+	check_error(share_channel_take_back(c, &m), SHARE_EACCES);
+	check_error(share_recv(c, -2, NULL, &m), SHARE_EINVAL);
+	check_error(share_recv(c, 0, NULL, NULL), SHARE_EINVAL);
+	check_error(share_send_many(p, NULL, 0, NULL), SHARE_EINVAL);
+	check_error(share_send(p, b, NULL, 5, NULL), SHARE_EINVAL);
+	theirs = open_pool(other);
+	foreign = allocate(theirs, 64, NULL);
+	check_error(share_send(p, foreign, NULL, 0, NULL), SHARE_EINVAL);
+	check_ok(share_release(foreign, NULL));
+	share_pool_close(theirs);
+	check_ok(share_release(b, NULL));
+	share_channel_close(NULL);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_room, a_forked_child_has_no_part_in_it)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message m;
+	pid_t child;
+	int status;
+
+	send_filled(p, pool, 3);
+	check_ok(share_recv(c, -1, NULL, &m));
+	child = fork();
+	if (child == 0) {
+		check_in_child();
+		check_error(share_send(p, NULL, NULL, 0, NULL), SHARE_EFORK);
+		check_error(share_ack(&m, NULL), SHARE_EFORK);
+		check_error(share_recv(c, 0, NULL, &m), SHARE_EFORK);
+		share_channel_close(c);
+		share_channel_close(p);
+		_exit(0);
+	}
+	check(waitpid(child, &status, 0) == child && status == 0);
+	check_ok(share_ack(&m, NULL));
+	send_filled(p, pool, 4);
+	expect_message(c, 4);
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
+Test(channel_room, a_buffer_of_another_pool_is_refused)
+{
+	share_pool_options po = SHARE_POOL_OPTIONS_INIT;
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
+	share_buffer *b;
+	share_pool *second;
+
+	po.kind = "host";
+	check_ok(share_pool_create(client, "second", &po, &second));
+	b = allocate(second, 64, NULL);
+	check_error(share_send(p, b, NULL, 0, NULL), SHARE_EINVAL);
+	check_ok(share_release(b, NULL));
+	share_channel_close(p);
+	check_ok(share_pool_destroy(client, "second"));
+	share_pool_close(second);
+}
+
+Test(channel_room, there_are_only_so_many_of_a_role_and_writing_is_for_those_who_ask)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *p, *c, *none;
+	share_message m;
+
+	o.consumers = 1;
+	o.producers = 1;
+	o.flags = SHARE_CHANNEL_WRITABLE;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(other, SHARE_CONSUMER, &o);
+	check_error(share_channel_open(other, "channel", SHARE_CONSUMER, NULL, &none), SHARE_EBUSY);
+	check_error(share_channel_open(other, "channel", SHARE_PRODUCER, NULL, &none), SHARE_EBUSY);
+	send_filled(p, pool, 1);
+	check_ok(share_recv(c, -1, NULL, &m));
+	check_eq(share_mode(m.buffer), SHARE_RDWR);
+	memset(share_ptr(m.buffer), 2, 4096);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(c);
+	share_channel_close(p);
+}

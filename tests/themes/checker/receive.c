@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Consumers: they read what they receive, and acknowledge it at once, or later, or keep the buffer;
+ * in any order, on any of their streams. They leave while they still have messages, too.
+ */
+
+#include <inttypes.h>
+#include <poll.h>
+
+#include "tests/themes/checker/traffic.h"
+
+#define AT_ONCE 3
+
+void receive_open(struct worker *w, unsigned channel)
+{
+	const struct channel_sort *sort = &channel_sorts[channel];
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	struct receiving *c = &w->traffic->receiving[channel];
+	int r;
+
+	options.pool = "checker";
+	options.mode = sort->mode;
+	options.when_full = sort->when_full;
+	options.depth = sort->depth;
+	options.in_flight = sort->in_flight;
+	options.deliveries = sort->deliveries;
+	options.from = dice_hit(&w->dice, 50) ? SHARE_FROM_OLDEST : SHARE_FROM_NEWEST;
+	doing(w, ACTION_OPENING, 0);
+	r = share_channel_open(w->client, sort->name, SHARE_CONSUMER, &options, &c->channel);
+	if (r == SHARE_EBUSY)
+		return;
+	if (r != 0)
+		unexpected(w, "share_channel_open", r);
+	view_open(w, channel);
+}
+
+/* A consumer that was closed goes with the last of its messages. */
+static bool has_loans(const struct worker *w, const share_channel *handle)
+{
+	for (unsigned i = 0; i < w->traffic->n_loans; i++)
+		if (w->traffic->loans[i].message.channel == handle)
+			return true;
+	return false;
+}
+
+void receive_close(struct worker *w, unsigned channel)
+{
+	struct receiving *c = &w->traffic->receiving[channel];
+	bool goes = !has_loans(w, c->channel);
+
+	record_leaving(w, channel);
+	doing(w, ACTION_CLOSING, 0);
+	share_channel_close(c->channel);
+	c->channel = NULL;
+	if (goes)
+		record_left(w, channel);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void receive_read(struct worker *w, struct loan *l)
+{
+	struct job *j;
+
+	if (!l->message.buffer)
+		return;
+	j = job_new(w, l->stream, l->message.buffer, &l->mark);
+	j->how = channel_sorts[l->channel].name;
+	j->giver = l->giver;
+	job_read(w, j);
+}
+
+static void acknowledge(struct worker *w, struct loan *l)
+{
+	const share_channel *handle = l->message.channel;
+	int r;
+
+	fate_acknowledging(w, l->channel, l);
+	doing(w, ACTION_ACKNOWLEDGING, l->stream);
+	r = share_ack(&l->message, w->streams[l->stream]);
+	if (r != 0)
+		unexpected(w, "share_ack", r);
+	if (l->message.channel)
+		unexpected(w, "share_ack left the message with its caller", SHARE_EPROTO);
+	fate_acknowledged(w, l->channel, l);
+	if (handle != w->traffic->receiving[l->channel].channel && !has_loans(w, handle))
+		record_left(w, l->channel);
+}
+
+void receive_acknowledge(struct worker *w, unsigned loan)
+{
+	struct loan l = w->traffic->loans[loan];
+
+	w->traffic->loans[loan] = w->traffic->loans[--w->traffic->n_loans];
+	if (dice_hit(&w->dice, 50))
+		receive_read(w, &l);
+	acknowledge(w, &l);
+}
+
+/* Reads it once more when it is the channel's no longer, and lets it go after that. */
+static void retain_and_acknowledge(struct worker *w, struct loan *l)
+{
+	share_buffer *b = share_retain(l->message.buffer);
+	struct job *j;
+
+	acknowledge(w, l);
+	j = job_new(w, l->stream, b, &l->mark);
+	j->how = "kept beyond its message";
+	j->giver = l->giver;
+	j->held = b;
+	job_read(w, j);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void received(struct worker *w, unsigned channel, const share_message *m, unsigned stream)
+{
+	struct loan l = {.message = *m, .channel = channel, .stream = stream};
+	struct note n;
+
+	w->traffic->receiving[channel].received++;
+	if (!note_check(w, channel, m, &n))
+		return;
+	view_receive(w, channel, m, &n);
+	l.mark = (struct mark){n.serial, n.owner, n.generation};
+	l.sender = n.sender;
+	l.giver = n.fence;
+	receive_read(w, &l);
+	if (m->buffer && dice_hit(&w->dice, 10))
+		retain_and_acknowledge(w, &l);
+	else if (w->traffic->n_loans < LOANS_MAX && dice_hit(&w->dice, 30))
+		w->traffic->loans[w->traffic->n_loans++] = l;
+	else
+		acknowledge(w, &l);
+}
+
+/* Some wait for the descriptor, as an event loop does. */
+static void wait_for_descriptor(struct worker *w, unsigned channel)
+{
+	struct pollfd p = {.events = POLLIN};
+
+	p.fd = share_channel_get_fd(w->traffic->receiving[channel].channel);
+	if (p.fd < 0)
+		unexpected(w, "share_channel_get_fd", p.fd);
+	poll(&p, 1, 1);
+}
+
+bool receive_some(struct worker *w, unsigned channel, int timeout_ms)
+{
+	struct receiving *c = &w->traffic->receiving[channel];
+	size_t wanted = dice_hit(&w->dice, 70) ? 1 : 1 + dice_roll(&w->dice, AT_ONCE);
+	unsigned stream = any_stream(w);
+	share_message m[AT_ONCE];
+	struct sent_before before;
+	int r;
+
+	if (!c->channel)
+		return false;
+	view_look(w, channel, &before);
+	doing(w, ACTION_RECEIVING, stream);
+	for (size_t i = 0; i < AT_ONCE; i++)
+		m[i].channel = NULL;
+	if (wanted == 1)
+		r = share_recv(c->channel, timeout_ms, w->streams[stream], m);
+	else
+		r = share_recv_many(c->channel, timeout_ms, w->streams[stream], m, wanted);
+	if (r == 0 && wanted == 1)
+		r = 1;
+	if (r == 0 || r > (int)wanted)
+		unexpected(w, "share_recv_many", r);
+	switch (r) {
+	case SHARE_EAGAIN:
+	case SHARE_ETIMEDOUT:
+		view_nothing(w, channel, &before);
+		/* on a GPU, it may be one who asked never to have the host wait */
+		if (r == SHARE_EAGAIN && timeout_ms > 0 && w->engine == &host_engine)
+			unexpected(w, "share_recv did not wait", r);
+		if (timeout_ms == 0 && dice_hit(&w->dice, 20))
+			wait_for_descriptor(w, channel);
+		return false;
+	case SHARE_EOWNERDEAD:
+	case SHARE_EPIPE:
+		if (m[0].channel) {
+			received(w, channel, &m[0], stream);
+			return true;
+		}
+		view_nothing(w, channel, &before);
+		return false;
+	case SHARE_ESTALE:
+		if (channel_sorts[channel].stall_ms == UINT32_MAX)
+			unexpected(w, "share_recv", r);
+		atomic_fetch_add(&w->board->stale, 1);
+		receive_close(w, channel);
+		return false;
+	default:
+		if (r < 0)
+			unexpected(w, "share_recv", r);
+	}
+	for (int i = 0; i < r; i++)
+		received(w, channel, &m[i], stream);
+	return true;
+}

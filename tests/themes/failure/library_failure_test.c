@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The library when the process is out of memory, or the system says no: whichever allocation or
+ * call it is, the answer is a clean error or success, nothing is lost, and the broker knows of
+ * nothing that stayed behind.
+ *
+ * Each run is a process of its own (failure_runner.c), as a lost connection is quarantined until
+ * its process exits.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/themes/failure/failing.h"
+
+TestSuite(library_failure, .init = fixture_start, .fini = fixture_stop, .timeout = 500);
+
+struct plan {
+	enum failing what;
+	int error;
+	bool all_after;
+	unsigned long nth;
+};
+
+static void run(struct child *self, void *data)
+{
+	const struct plan *plan = data;
+	char kind[16], nth[16], error[16];
+
+	(void)self;
+	snprintf(kind, sizeof(kind), "%d", (int)plan->what);
+	snprintf(nth, sizeof(nth), "%lu", plan->nth);
+	snprintf(error, sizeof(error), "%d", plan->error);
+	execl(FAILURE_RUNNER, FAILURE_RUNNER, broker_socket(), kind, nth, error,
+	      plan->all_after ? "1" : "0", (char *)NULL);
+	check_failed(__FILE__, __LINE__, "%s: %s", FAILURE_RUNNER, strerror(errno));
+}
+
+/* True when there was such a call. */
+static bool run_in_a_child(struct plan plan)
+{
+	int status = child_status(child_start(run, &plan));
+
+	if (!WIFEXITED(status) ||
+	    (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != RUNNER_PAST_THE_LAST))
+		check_failed(__FILE__, __LINE__, "failure %lu ended badly (wait status 0x%x)",
+			     plan.nth, status);
+	return WEXITSTATUS(status) == 0;
+}
+
+static size_t channels(share_client *c)
+{
+	json_t *rows = report(c, "channels");
+	size_t n = json_array_size(rows);
+
+	json_decref(rows);
+	return n;
+}
+
+/* Until the scenario has no such call that could fail. Returns how many it had. */
+static unsigned long fail_one_after_the_other(enum failing what, int error, bool all_after)
+{
+	share_client *c = connect_as("witness");
+	struct plan plan = {what, error, all_after, 0};
+	bool was_one;
+
+	do {
+		plan.nth++;
+		was_one = run_in_a_child(plan);
+		settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.names == 0 &&
+			      s.tokens == 0 && s.pools == 1);
+		until(channels(c) == 0);
+	} while (was_one);
+	share_disconnect(c);
+	return plan.nth - 1;
+}
+
+Test(library_failure, any_allocation)
+{
+	check(fail_one_after_the_other(FAILING_MEMORY, ENOMEM, false) > 20);
+}
+
+Test(library_failure, any_allocation_and_all_after_it)
+{
+	check(fail_one_after_the_other(FAILING_MEMORY, ENOMEM, true) > 0);
+}
+
+Test(library_failure, any_mapping)
+{
+	check(fail_one_after_the_other(FAILING_MMAP, ENOMEM, false) > 3);
+}
+
+Test(library_failure, any_send)
+{
+	check(fail_one_after_the_other(FAILING_SENDMSG, ENOBUFS, false) > 20);
+}
+
+Test(library_failure, any_send_because_the_broker_is_gone)
+{
+	check(fail_one_after_the_other(FAILING_SENDMSG, EPIPE, false) > 20);
+}
+
+Test(library_failure, any_receive)
+{
+	check(fail_one_after_the_other(FAILING_RECVMSG, ENOMEM, false) > 20);
+}
+
+Test(library_failure, any_receive_because_the_broker_is_gone)
+{
+	check(fail_one_after_the_other(FAILING_RECVMSG, ECONNRESET, true) > 20);
+}
+
+Test(library_failure, the_socket)
+{
+	check_eq(fail_one_after_the_other(FAILING_SOCKET, EMFILE, false), 1);
+}
+
+Test(library_failure, any_descriptor_for_event_loops)
+{
+	check(fail_one_after_the_other(FAILING_EPOLL, EMFILE, false) > 0);
+}
+
+Test(library_failure, the_descriptor_for_wake_ups)
+{
+	check(fail_one_after_the_other(FAILING_EVENTFD, EMFILE, false) > 0);
+}
+
+Test(library_failure, any_look_at_a_segment)
+{
+	check(fail_one_after_the_other(FAILING_FSTAT, EIO, false) > 0);
+}
+
+Test(library_failure, any_thread)
+{
+	check(fail_one_after_the_other(FAILING_THREAD, EAGAIN, false) > 0);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Both halves of a channel, and somebody who writes into the page of one of them whatever the input
+ * says, between any two operations: a ring whose producer lies, or ledgers of consumers that do.
+ * Whatever they say, the other half stays inside of its memory, comes to an end, and keeps its own
+ * books: each message that was sent comes back at most once, and what is received is within bounds.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "ring/ring.h"
+#include "tests/themes/fuzz/fuzz.h"
+
+#define CONSUMERS  3
+#define REFERENCES 4096
+
+static struct channel_shape shape;
+static struct ring_producer *producer;
+static struct ring_consumer *consumers[CONSUMERS];
+static unsigned char *ring, *ledgers[CONSUMERS];
+static bool is_there[CONSUMERS];
+static uint64_t members;
+/* Messages that were sent; what came back. */
+static uint32_t n_sent;
+static bool is_back[REFERENCES];
+static uint32_t unretired[CHANNEL_IN_FLIGHT_MAX], n_unretired;
+
+/* In a block of its own size, so that a sanitizer sees who gets beyond it. */
+static void *page(size_t size)
+{
+	void *at = aligned_alloc(4096, size);
+
+	expect(at);
+	memset(at, 0, size);
+	return at;
+}
+
+static void comes(uint32_t i, bool oldest)
+{
+	uint64_t member = ++members;
+
+	if (is_there[i])
+		return;
+	ring_consumer_free(consumers[i]);
+	memset(ledgers[i], 0, channel_ledger_size(&shape));
+	expect(ring_consumer_new(&shape, ledgers[i], i, member, &consumers[i]) == 0);
+	ring_consumer_attach(consumers[i], 0, 1, ring);
+	ring_producer_admit(producer, i, member, ledgers[i], oldest);
+	is_there[i] = true;
+}
+
+static void send(struct input *in)
+{
+	struct ring_message m = {.buffer = input_u8(in), .size = 1, .data_size = input_u8(in)};
+	uint32_t target = input_u8(in) % (CONSUMERS + 1);
+	int r;
+
+	if (n_sent == REFERENCES)
+		return;
+	r = ring_producer_send(producer, &m, target, (void *)(uintptr_t)n_sent);
+	expect(r == 0 || r == -EAGAIN || (r == -ENOENT && shape.mode == CHANNEL_DIRECT) ||
+	       (r == -EINVAL && m.data_size > shape.data_max));
+	if (r == 0)
+		n_sent++;
+}
+
+static void receive(uint32_t i, uint8_t how)
+{
+	struct ring_message m;
+	uint32_t from = UINT32_MAX;
+	uint64_t lost;
+	int r = ring_consumer_receive(consumers[i], &from, &m, &lost);
+
+	expect(r == 0 || r == 1 || r == -ESTALE || r == -EPROTO);
+	if (r != 0)
+		expect(from == 0);
+	if (r < 0)
+		expect(ring_consumer_receive(consumers[i], &from, &m, &lost) == 0);
+	if (r != 1)
+		return;
+	expect(m.token < shape.in_flight && m.version != 0 && m.data_size <= shape.data_max &&
+	       m.fence.slot < 256 && m.offset >> 48 == 0 && m.size >> 48 == 0);
+	if (how % 4 != 0)
+		ring_consumer_ack(consumers[i], 0, 1, m.token, m.version,
+				  (struct ring_fence){how, how}, how % 8 == 1);
+}
+
+static void reclaim(bool all, bool retire)
+{
+	struct ring_return back;
+
+	if (ring_producer_reclaim(producer, all, &back)) {
+		uintptr_t reference = (uintptr_t)back.reference;
+
+		expect(reference < n_sent && !is_back[reference]);
+		expect(back.token < shape.in_flight && back.n <= shape.consumers);
+		expect(!back.set_aside || back.message);
+		for (uint32_t i = 0; i < back.n; i++)
+			expect(back.fences[i].consumer < shape.consumers &&
+			       back.fences[i].fence.slot > 0 && back.fences[i].fence.slot < 256);
+		is_back[reference] = true;
+		unretired[n_unretired++] = back.token;
+	}
+	if (retire && n_unretired > 0)
+		ring_producer_retire(producer, unretired[--n_unretired]);
+}
+
+static void scribble(struct input *in, unsigned char *at, size_t size)
+{
+	const uint8_t *bytes;
+	size_t where = (size_t)input_u16(in) * 4 % size;
+	size_t n = input_bytes(in, input_u8(in) % 17, &bytes);
+
+	if (n > size - where)
+		n = size - where;
+	memcpy(at + where, bytes, n);
+}
+
+static void look_around(uint32_t i)
+{
+	struct ring_sleep sleep;
+
+	(void)ring_producer_holdups(producer);
+	(void)ring_producer_has_moved(producer, i);
+	ring_producer_sleep(producer, i == 1, &sleep);
+	ring_producer_awake(producer);
+	ring_consumer_sleep(consumers[i], i == 1, &sleep);
+	(void)ring_producer_wake(producer);
+	ring_consumer_awake(consumers[i]);
+	(void)ring_consumer_is_empty(consumers[i], 0);
+	(void)ring_consumer_wake(consumers[i]);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc, (void)argv;
+	return 0;
+}
+
+static void begin(struct input *in)
+{
+	uint8_t kind = input_u8(in);
+
+	shape = (struct channel_shape){
+	    .mode = 1 + kind % 3,
+	    .when_full = 1 + kind / 3 % 3,
+	    .depth = 1u << (kind >> 6),
+	    .in_flight = 1 + input_u8(in) % 16,
+	    .data_max = input_u8(in),
+	    .producers = 1,
+	    .consumers = CONSUMERS,
+	    .deliveries = 2,
+	};
+	expect(channel_shape_is_valid(&shape));
+	ring = page(channel_ring_size(&shape));
+	expect(ring_producer_new(&shape, ring, &producer) == 0);
+	ring_producer_identify(producer, 1, 0);
+	members = 1;
+	n_sent = n_unretired = 0;
+	memset(is_back, 0, sizeof(is_back));
+	for (uint32_t i = 0; i < CONSUMERS; i++) {
+		ledgers[i] = page(channel_ledger_size(&shape));
+		is_there[i] = false;
+		comes(i, false);
+	}
+}
+
+static void end(void)
+{
+	struct ring_producer_stats stats;
+
+	ring_producer_get_stats(producer, &stats);
+	expect(stats.in_flight <= shape.in_flight && stats.sent == n_sent);
+	/* with nobody there, everything is back: or waits for somebody to come */
+	for (uint32_t i = 0; i < CONSUMERS; i++)
+		ring_producer_dismiss(producer, i, true);
+	for (uint32_t i = 0; i < shape.in_flight; i++)
+		reclaim(true, true);
+	while (n_unretired > 0)
+		ring_producer_retire(producer, unretired[--n_unretired]);
+	ring_producer_get_stats(producer, &stats);
+	expect(stats.in_flight == 0 || shape.mode != CHANNEL_DIRECT);
+	ring_producer_free(producer);
+	free(ring);
+	for (uint32_t i = 0; i < CONSUMERS; i++) {
+		ring_consumer_free(consumers[i]);
+		consumers[i] = NULL;
+		free(ledgers[i]);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, data + size};
+	bool producer_lies;
+
+	begin(&in);
+	producer_lies = input_u8(&in) % 2;
+	while (input_left(&in) > 0) {
+		uint8_t what = input_u8(&in);
+		uint32_t i = what / 16 % CONSUMERS;
+
+		switch (what % 16) {
+		case 0:
+		case 1:
+		case 2:
+			send(&in);
+			break;
+		case 3:
+		case 4:
+		case 5:
+			receive(i, input_u8(&in));
+			break;
+		case 6:
+		case 7:
+			reclaim(i == 0, true);
+			break;
+		case 8:
+			reclaim(false, false);
+			break;
+		case 9:
+			ring_producer_dismiss(producer, i, false);
+			break;
+		case 10:
+			ring_producer_dismiss(producer, i, true);
+			is_there[i] = false;
+			break;
+		case 11:
+			comes(i, what / 64 % 2);
+			break;
+		case 12:
+			look_around(i);
+			break;
+		default:
+			if (producer_lies)
+				scribble(&in, ring, channel_ring_size(&shape));
+			else
+				scribble(&in, ledgers[i], channel_ledger_size(&shape));
+		}
+	}
+	end();
+	return 0;
+}

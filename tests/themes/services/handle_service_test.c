@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Handles that were given up, of services and their calls; and requests that were answered. */
+
+#include "tests/support/service_work.h"
+
+TestSuite(handle_service, .init = service_start, .fini = service_stop, .timeout = 120);
+
+Test(handle_service, a_service_is_given_up_once)
+{
+	share_service *old_caller = open_service(asking, SHARE_CALLER);
+	share_service *old_worker = open_service(working, SHARE_WORKER), *s;
+	share_pending *p;
+	share_message m;
+
+	for (int i = 0; i < 2; i++) {
+		share_service_close(old_caller);
+		share_service_close(old_worker);
+	}
+	check_given_up(share_call(old_caller, NULL, NULL, 0, 0, NULL, &m));
+	check_given_up(share_call_start(old_caller, NULL, NULL, 0, 0, NULL, &p));
+	check_given_up(share_next_request(old_worker, 0, NULL, &m));
+	check_given_up(share_service_get_fd(old_worker));
+	s = open_service(asking, SHARE_CALLER);
+	check(s != old_caller && s != old_worker);
+	share_service_close(old_caller);
+	p = ask_for(s, 1);
+	m = next_of(worker, 1);
+	check_ok(answer(&m));
+	expect_answer(p, 1);
+	share_service_close(s);
+}
+
+Test(handle_service, a_call_is_given_up_once)
+{
+	share_pending *old = ask_for(caller, 1), *p;
+	share_message m, request;
+
+	check_error(share_call_finish(old, 0, NULL, &m), SHARE_EAGAIN); /* it stays */
+	request = next_of(worker, 1);
+	check_ok(answer(&request));
+	expect_answer(old, 1);
+	check_given_up(share_call_finish(old, 0, NULL, &m));
+	for (int i = 0; i < 300; i++) { /* in its place */
+		p = ask_for(caller, i);
+		check(p != old);
+		share_call_cancel(old);
+		check_given_up(share_call_finish(old, 0, NULL, &m));
+		request = next_of(worker, i);
+		check_ok(answer(&request));
+		expect_answer(p, i);
+	}
+	p = ask_for(caller, 2);
+	share_call_cancel(p);
+	share_call_cancel(p);
+	check_given_up(share_call_finish(p, 0, NULL, &m));
+	check_error(share_call_finish((share_pending *)(void *)caller, 0, NULL, &m), SHARE_EINVAL);
+}
+
+/* With memory, and without. */
+Test(handle_service, a_request_is_answered_once)
+{
+	for (int i = 0; i < 2; i++) {
+		share_buffer *b = i ? allocate(pool, 4096, NULL) : NULL;
+		share_message request, copy;
+		share_pending *p;
+
+		check_ok(share_call_start(caller, b, &i, sizeof(i), FOREVER, NULL, &p));
+		request = copy = next_of(worker, i);
+		check_ok(share_request_status(&copy));
+		check_ok(answer(&request));
+		check_given_up(share_request_status(&copy));
+		check_given_up(answer(&copy));
+		check_given_up(share_ack(&copy, NULL));
+		expect_answer(p, i);
+		expect_no_request();
+		if (b)
+			check_ok(share_release(b, NULL));
+	}
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Both halves of channels in one process, each half in a thread of its own, so that ThreadSanitizer
+ * sees both sides of what they share. A producer writes the memory that a message stands for, and
+ * consumers read it until they acknowledge: whoever is too early is a race, and finds the wrong
+ * number. Everybody goes to sleep when there is nothing to do, so that a lost wake-up is a test
+ * that does not end.
+ */
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "ring/ring.h"
+#include "tests/themes/threads/threads.h"
+
+#define PRODUCERS 2
+#define CONSUMERS 4
+#define IN_FLIGHT 16
+
+struct producing {
+	struct ring_producer *ring;
+	int doorbell;
+	uint64_t memory[IN_FLIGHT]; /* what messages stand for, by block */
+	uint32_t free[IN_FLIGHT], n_free;
+};
+
+struct consuming {
+	struct ring_consumer *ring;
+	int doorbell;
+	uint64_t got[PRODUCERS], lost[PRODUCERS], last[PRODUCERS];
+};
+
+static struct channel_shape shape;
+static struct producing producing[PRODUCERS];
+static struct consuming consuming[CONSUMERS];
+static uint32_t n_producers, n_consumers;
+static uint64_t n_messages;
+static void *rings[PRODUCERS], *ledgers[CONSUMERS];
+static atomic_uint done; /* producers that have sent all */
+
+static void *page(size_t size)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	check(at != MAP_FAILED);
+	return at;
+}
+
+static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_t consumers)
+{
+	shape = (struct channel_shape){
+	    .mode = mode,
+	    .when_full = when_full,
+	    .depth = 8,
+	    .in_flight = IN_FLIGHT,
+	    .data_max = 24,
+	    .producers = PRODUCERS,
+	    .consumers = CONSUMERS,
+	    .deliveries = 3,
+	};
+	n_producers = producers;
+	n_consumers = consumers;
+	n_messages = steps(20000);
+	atomic_store(&done, 0);
+	for (uint32_t i = 0; i < producers; i++) {
+		struct producing *p = &producing[i];
+
+		*p = (struct producing){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+		rings[i] = page(channel_ring_size(&shape));
+		check(ring_producer_new(&shape, rings[i], &p->ring) == 0);
+		ring_producer_identify(p->ring, 1 + i, i);
+		for (p->n_free = 0; p->n_free < IN_FLIGHT; p->n_free++)
+			p->free[p->n_free] = p->n_free;
+	}
+	for (uint32_t i = 0; i < consumers; i++) {
+		struct consuming *c = &consuming[i];
+
+		ledgers[i] = page(channel_ledger_size(&shape));
+		*c = (struct consuming){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+		check(ring_consumer_new(&shape, ledgers[i], i, 100 + i, &c->ring) == 0);
+		for (uint32_t k = 0; k < producers; k++) {
+			ring_consumer_attach(c->ring, k, 1 + k, rings[k]);
+			ring_producer_admit(producing[k].ring, i, 100 + i, ledgers[i], false);
+		}
+	}
+}
+
+static void ring_for(uint64_t who, bool consumers)
+{
+	for (; who; who &= who - 1) {
+		int i = __builtin_ctzll(who);
+		uint64_t one = 1;
+
+		(void)!write(consumers ? consuming[i].doorbell : producing[i].doorbell, &one,
+			     sizeof(one));
+	}
+}
+
+static void wait_for(const struct ring_sleep *sleep, int doorbell)
+{
+	uint64_t count;
+
+	if (sleep->word) {
+		syscall(SYS_futex, sleep->word, FUTEX_WAIT, sleep->value, NULL, NULL, 0);
+		return;
+	}
+	poll(&(struct pollfd){.fd = doorbell, .events = POLLIN}, 1, -1);
+	(void)!read(doorbell, &count, sizeof(count));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void reclaim(struct producing *p, bool all)
+{
+	struct ring_return back;
+
+	while (ring_producer_reclaim(p->ring, all, &back)) {
+		uint32_t block = (uint32_t)(uintptr_t)back.reference;
+
+		check(!back.set_aside && !back.retained && back.n == 0);
+		p->memory[block] = 0; /* nobody reads it any more */
+		p->free[p->n_free++] = block;
+		ring_producer_retire(p->ring, back.token);
+	}
+}
+
+static bool send(struct producing *p, uint64_t value)
+{
+	struct ring_message m = {.data_size = 24};
+	uint32_t block;
+
+	if (p->n_free == 0)
+		return false;
+	block = p->free[p->n_free - 1];
+	p->memory[block] = value;
+	m.buffer = block + 1;
+	for (size_t i = 0; i < 24; i += 8)
+		memcpy(m.data + i, &value, 8);
+	if (ring_producer_send(p->ring, &m, 0, (void *)(uintptr_t)block) < 0)
+		return false;
+	p->n_free--;
+	return true;
+}
+
+static void *produce(void *data)
+{
+	struct producing *p = data;
+
+	for (uint64_t i = 1; i <= n_messages; i++) {
+		struct ring_sleep sleep;
+
+		reclaim(p, false);
+		while (!send(p, i)) {
+			reclaim(p, true);
+			if (send(p, i))
+				break;
+			ring_for(ring_producer_wake(p->ring), true);
+			ring_producer_sleep(p->ring, i % 3 == 0, &sleep);
+			reclaim(p, true);
+			if (send(p, i)) {
+				ring_producer_awake(p->ring);
+				break;
+			}
+			wait_for(&sleep, p->doorbell);
+			ring_producer_awake(p->ring);
+		}
+		if (i % 5 == 0)
+			ring_for(ring_producer_wake(p->ring), true);
+	}
+	ring_for(ring_producer_wake(p->ring), true);
+	atomic_fetch_add(&done, 1);
+	return NULL;
+}
+
+static void look_at(struct consuming *c, uint32_t producer, const struct ring_message *m,
+		    uint64_t lost)
+{
+	uint64_t value, block = m->buffer - 1;
+
+	check(m->data_size == 24 && block < IN_FLIGHT);
+	memcpy(&value, m->data, 8);
+	for (size_t i = 8; i < 24; i += 8)
+		check(memcmp(m->data + i, &value, 8) == 0); /* nothing is torn */
+	check(value == m->number + 1);
+	check_eq(producing[producer].memory[block], value);
+	check(value > c->last[producer]);
+	if (shape.mode == CHANNEL_BROADCAST)
+		check_eq(value, c->last[producer] + lost + 1);
+	c->last[producer] = value;
+	c->got[producer]++;
+	c->lost[producer] += lost;
+}
+
+static bool all_is_received(struct consuming *c)
+{
+	for (uint32_t i = 0; i < n_producers; i++)
+		if (!ring_consumer_is_empty(c->ring, i))
+			return false;
+	return true;
+}
+
+struct held {
+	uint32_t producer;
+	struct ring_message message;
+};
+
+static void acknowledge(struct consuming *c, const struct held *h)
+{
+	ring_consumer_ack(c->ring, h->producer, 1 + h->producer, h->message.token,
+			  h->message.version, (struct ring_fence){0, 0}, false);
+	ring_for(ring_consumer_wake(c->ring), false);
+}
+
+/* Keeps up to two, and gives the newer one back first. */
+static void *consume(void *data)
+{
+	struct consuming *c = data;
+	struct held held[2];
+	uint32_t n = 0;
+
+	for (uint64_t turn = 0;; turn++) {
+		struct ring_sleep sleep;
+		uint64_t lost = 0;
+		int r = ring_consumer_receive(c->ring, &held[n].producer, &held[n].message, &lost);
+
+		if (r == 0) {
+			while (n > 0)
+				acknowledge(c, &held[--n]);
+			ring_for(ring_consumer_wake(c->ring), false);
+			ring_consumer_sleep(c->ring, turn % 3 == 0, &sleep);
+			bool last = atomic_load(&done) == n_producers;
+
+			r = ring_consumer_receive(c->ring, &held[n].producer, &held[n].message,
+						  &lost);
+			if (r == 0 && last && all_is_received(c)) {
+				ring_consumer_awake(c->ring);
+				return NULL;
+			}
+			if (r == 0 && !last)
+				wait_for(&sleep, c->doorbell);
+			ring_consumer_awake(c->ring);
+			if (r == 0)
+				continue;
+		}
+		check(r == 1);
+		look_at(c, held[n].producer, &held[n].message, lost);
+		if (++n == 2)
+			while (n > 0)
+				acknowledge(c, &held[--n]);
+	}
+}
+
+/* Whoever is asleep when the last producer is done is told so, the way the broker does it. */
+static void tell_the_end(void)
+{
+	for (uint32_t i = 0; i < n_producers; i++)
+		for (uint32_t lane = 0; lane < channel_lanes(&shape); lane++) {
+			_Atomic uint32_t *bell = &channel_lane_at(rings[i], &shape, lane)->bell;
+
+			atomic_fetch_add(bell, 1);
+			syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		}
+	ring_for((UINT64_C(1) << n_consumers) - 1, true);
+}
+
+static void run(void)
+{
+	pthread_t threads[PRODUCERS + CONSUMERS];
+
+	for (uint32_t i = 0; i < n_consumers; i++)
+		check(pthread_create(&threads[PRODUCERS + i], NULL, consume, &consuming[i]) == 0);
+	for (uint32_t i = 0; i < n_producers; i++)
+		check(pthread_create(&threads[i], NULL, produce, &producing[i]) == 0);
+	for (uint32_t i = 0; i < n_producers; i++)
+		pthread_join(threads[i], NULL);
+	tell_the_end();
+	for (uint32_t i = 0; i < n_consumers; i++)
+		pthread_join(threads[PRODUCERS + i], NULL);
+	for (uint32_t i = 0; i < n_producers; i++) {
+		struct ring_producer_stats stats;
+		uint64_t got = 0;
+
+		reclaim(&producing[i], true);
+		ring_producer_get_stats(producing[i].ring, &stats);
+		check_eq(stats.in_flight, 0);
+		check_eq(producing[i].n_free, IN_FLIGHT);
+		for (uint32_t k = 0; k < n_consumers; k++) {
+			if (shape.mode == CHANNEL_BROADCAST)
+				check_eq(consuming[k].got[i] + consuming[k].lost[i], n_messages);
+			got += consuming[k].got[i];
+		}
+		if (shape.mode == CHANNEL_QUEUE)
+			check_eq(got + stats.dropped, n_messages);
+		if (shape.when_full == SHARE_FULL_BLOCK)
+			check_eq(stats.dropped, 0);
+		ring_producer_free(producing[i].ring);
+		close(producing[i].doorbell);
+		munmap(rings[i], channel_ring_size(&shape));
+	}
+	for (uint32_t k = 0; k < n_consumers; k++) {
+		ring_consumer_free(consuming[k].ring);
+		close(consuming[k].doorbell);
+		munmap(ledgers[k], channel_ledger_size(&shape));
+	}
+}
+
+static void everybody_gets_every_message_once_and_in_order(void)
+{
+	for (uint32_t producers = 1; producers <= PRODUCERS; producers++)
+		for (uint32_t consumers = 1; consumers <= CONSUMERS; consumers *= 2) {
+			begin(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, producers, consumers);
+			run();
+		}
+}
+
+static void a_queue_gives_every_message_to_one(void)
+{
+	for (uint32_t producers = 1; producers <= PRODUCERS; producers++)
+		for (uint32_t consumers = 1; consumers <= CONSUMERS; consumers *= 2) {
+			begin(CHANNEL_QUEUE, SHARE_FULL_BLOCK, producers, consumers);
+			run();
+		}
+}
+
+static void what_is_not_dropped_is_whole_and_the_rest_is_counted(void)
+{
+	begin(CHANNEL_BROADCAST, SHARE_FULL_DROP, 1, 1);
+	run();
+	begin(CHANNEL_BROADCAST, SHARE_FULL_DROP, 2, 3);
+	run();
+	begin(CHANNEL_QUEUE, SHARE_FULL_DROP, 2, 2);
+	run();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct thread_test tests[] = {
+	    TEST(everybody_gets_every_message_once_and_in_order),
+	    TEST(a_queue_gives_every_message_to_one),
+	    TEST(what_is_not_dropped_is_whole_and_the_rest_is_counted),
+	};
+
+	return threads_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}
