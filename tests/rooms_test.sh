@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# The rooms of the house and who may enter which (see "Rooms" in the design):
+# The rooms of the house and who may enter which:
 #
+#   base, memory            know nothing of ours; wire, pages -> base; ring -> pages, base
 #   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
-#   ring -> pages, base; wire, pages -> base; base, memory -> nothing of ours
 #   tools, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
 #   docs                    -> wire, pages and memory, whose tables it prints
 #   include/share           -> <share/...>
 #   tests                   -> everything; nothing -> tests
 #
-# and three things that one room (or file) only knows: libevent the broker, SCM_RIGHTS
-# wire/packet.c, CUDA memory, the examples and bench/driver*; and libshare, which programs with more
+# Large rooms have sub-rooms, from below to above, as knows() has them: each may include headers of
+# those that are named beside it, and no others. A header that lies in the room itself is for all of
+# it and below it ("broker/*.h"), a source there is above all ("broker/*.c"). From outside only such
+# headers are included. Where an include runs upwards today, `upwards` has it, with how many includes
+# there are: one more is an offence, and so is a list that is longer than the truth.
+#
+# And three things that one room (or file) only knows: libevent the broker, SCM_RIGHTS
+# wire/packet.c, CUDA memory/cuda, the examples and bench/driver*; and libshare, which programs with more
 # rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
 # an event loop, so these three are not asked of them. Comments may say anything.
 #
 # The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
 # would find nothing here.
 #
-# usage: rooms_test.sh [ROOT]
+# usage: rooms_test.sh [ROOT]             says what is not as it should be
+#        rooms_test.sh --arrows [ROOT]    says which sub-rooms know one above, and by how many includes
 
 set -euo pipefail
 
@@ -39,6 +46,49 @@ neighbours()
 	include) ;;
 	esac
 }
+
+# The sub-rooms whose headers a sub-room may include, beside its own.
+knows()
+{
+	case $1 in
+	'broker/*.h') echo "broker/config broker/log" ;;
+	broker/log) echo "broker/config" ;;
+	broker/client) echo "broker/*.h broker/config broker/log" ;;
+	broker/device) echo "broker/*.h broker/log broker/client" ;;
+	broker/memory) echo "broker/*.h broker/config broker/log broker/client broker/device" ;;
+	broker/channel) echo "broker/*.h broker/config broker/log broker/client broker/memory" ;;
+	broker/names) echo "broker/*.h broker/config broker/client broker/memory" ;;
+	broker/request)
+		echo "broker/*.h broker/config broker/client broker/device broker/memory broker/channel broker/names"
+		;;
+	broker/report)
+		echo "broker/*.h broker/client broker/device broker/memory broker/channel broker/names"
+		;;
+	'broker/*.c')
+		echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory"
+		echo "broker/channel broker/names broker/report"
+		;;
+	libshare/order) echo "libshare/client" ;;
+	libshare/buffer) echo "libshare/client libshare/order" ;;
+	libshare/channel) echo "libshare/client libshare/order libshare/buffer" ;;
+	libshare/service) echo "libshare/client libshare/buffer libshare/channel" ;;
+	memory/host | memory/cuda | 'memory/*.c') echo "memory/*.h" ;;
+	esac
+}
+
+# What runs upwards, and is to end: FROM TO and the number of includes.
+upwards="\
+broker/*.h broker/client 2
+broker/*.h broker/device 1
+broker/client broker/channel 1
+broker/client broker/device 1
+broker/client broker/memory 14
+broker/client broker/names 7
+broker/memory broker/channel 2
+libshare/buffer libshare/channel 2
+libshare/client libshare/buffer 7
+libshare/client libshare/order 5
+libshare/order libshare/buffer 5"
 
 # FILE without comments, line by line as it was.
 code_of()
@@ -88,7 +138,7 @@ includes()
 
 check_includes()
 {
-	local file=$1 room=$2 header of
+	local file=$1 room=$2 header of inner
 
 	code_of "$file" | includes | while read -r header; do
 		of=${header#[<\"]}
@@ -102,7 +152,11 @@ check_includes()
 			;;
 		*/*)
 			of=${of%%/*}
-			if [[ " $rooms " == *" $of "* && " $(neighbours "$room") " != *" $of "* ]]; then
+			inner=${header:1:-1}
+			if [[ $inner == memory/*/* && $room != memory && $room != tests && $file != bench/driver* ]] ||
+				[[ ($inner == broker/*/* || $inner == libshare/*/*) && $room != "$of" && $room != tests ]]; then
+				echo "$file: $header is inside of $of"
+			elif [[ " $rooms " == *" $of "* && " $(neighbours "$room") " != *" $of "* ]]; then
 				echo "$file: $header: $room does not know $of"
 			elif [[ $header == \"* && " $rooms " != *" $of "* ]]; then
 				echo "$file: $header: there is no such room"
@@ -117,6 +171,73 @@ check_includes()
 			;;
 		esac
 	done
+}
+
+# FROM TO FILE HEADER of each include from one sub-room into another that its table does not name.
+find_arrows()
+{
+	local file header from to known
+
+	find broker/ libshare/ memory/ -name '*.[ch]' | sort | while read -r file; do
+		sub_room "$file"
+		from=$of known=" $(knows "$of" | tr '\n' ' ')"
+		while read -r header; do
+			header=${header:1:-1}
+			sub_room "$header"
+			to=$of
+			[[ -z $to || $from == "$to" || ${from%%/*} != "${to%%/*}" || $known == *" $to "* ]] ||
+				echo "$from $to $file $header"
+		done < <(code_of "$file" | includes)
+	done
+}
+
+# Sets `of` to the sub-room of a file or header; to nothing where there are none.
+sub_room()
+{
+	case $1 in
+	broker/*/* | libshare/*/* | memory/*/*) of=${1%/*} ;;
+	broker/* | libshare/* | memory/*) of="${1%%/*}/*.${1##*.}" ;;
+	*) of= ;;
+	esac
+}
+
+# FROM TO NUMBER of what find_arrows() says.
+count_arrows()
+{
+	cut -d' ' -f1,2 | sort | uniq -c | awk '{ print $2, $3, $1 }'
+}
+
+# How many includes run from $1 to $2 by the list on stdin.
+number()
+{
+	awk -v from="$1" -v to="$2" '$1 == from && $2 == to { n = $3 } END { print n + 0 }'
+}
+
+# Includes between sub-rooms that neither the table nor the list has.
+check_sub_rooms()
+{
+	local from to n found listed
+
+	found=$(find_arrows)
+	count_arrows <<<"$found" | while read -r from to n; do
+		listed=$(number "$from" "$to" <<<"$upwards")
+		((n <= listed)) || awk -v from="$from" -v to="$to" -v n="$n" -v listed="$listed" '
+			$1 == from && $2 == to {
+				print $3 ": \"" $4 "\": " from " does not know " to ": " n " includes, " listed " listed"
+			}' <<<"$found"
+	done
+}
+
+# What the list has and the tree has not, any more.
+check_list()
+{
+	local from to n now found
+
+	found=$(find_arrows | count_arrows)
+	while read -r from to n; do
+		now=$(number "$from" "$to" <<<"$found")
+		((now >= n)) || echo "$from -> $to: $n includes are listed, and there are $now"
+	done <<<"$upwards"
 }
 
 # Prints every offence in the tree.
@@ -139,21 +260,23 @@ check()
 				code_of "$file" |
 				offences "$file" "the environment may be a stranger's: secure_getenv()" \
 					'(^|[^_[:alnum:]])getenv *\('
-			[[ $room == memory || $room == examples || $file == bench/driver* ]] && continue
+			[[ $file == memory/cuda/* || $room == examples || $file == bench/driver* ]] && continue
 			# a text may name what the code must not call
 			code_of "$file" | sed '/# *include/!s/"[^"]*"/""/g' |
-				offences "$file" "only memory, examples and bench/driver* know CUDA" \
+				offences "$file" "only memory/cuda, examples and bench/driver* know CUDA" \
 					'include *[<"](cuda|nvml)|\b(cu|cuda)[A-Z][A-Za-z0-9]+\b|\bCU[a-z_][A-Za-z0-9_]*\b'
 			code_of "$file" |
-				offences "$file" "only memory and examples load CUDA" '"lib(cuda|nvidia)'
+				offences "$file" "only memory/cuda and examples load CUDA" '"lib(cuda|nvidia)'
 		done
 	done
+	check_sub_rooms
 }
 
 # A tree with an offence in each file called bad*, and none in those called good*.
 make_offences()
 {
-	mkdir -p include/share agent bench broker docs examples libshare memory python tests tools wire
+	mkdir -p include/share agent base bench broker/{client,config,log} docs examples libshare/{client,order}
+	mkdir -p memory/{cuda,host} pages python ring tests tools wire
 	echo '#include "wire/wire.h"' | tee memory/bad.c tools/bad.c examples/bad.c python/bad.c >include/share/bad.h
 	echo '#include "memory/kind.h"' | tee wire/bad1.c tools/bad3.c python/bad2.c >/dev/null
 	echo '#include "broker/config/text.h"' | tee wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c >/dev/null
@@ -171,6 +294,11 @@ make_offences()
 	echo 'dlopen("libcuda.so.1", RTLD_NOW);' >wire/bad6.c
 
 	echo 'path = getenv("PATH");' >libshare/bad4.c
+	echo '#include "broker/broker.h"' >agent/bad4.c
+	echo '#include "memory/cuda/driver.h"' | tee libshare/bad5.c bench/bad4.c >memory/host/bad.c
+	echo '#include "broker/client/client.h"' | tee broker/config/bad.c >broker/log/bad.c
+	echo '#include "libshare/order/stream.h"' >libshare/client/good.c
+	echo 'int r = cuInit(0);' >memory/bad2.c
 
 	echo 'path = secure_getenv("PATH");' >libshare/good.c
 	echo 'path = getenv("PATH");' >broker/good4.c
@@ -180,14 +308,23 @@ make_offences()
 		>broker/good2.c
 	printf '%s\n' '/*' ' * SCM_RIGHTS is passed by others, cuInit() called by others.' ' */' \
 		'// #include <cuda.h>' 'int cursor, custom, CURRENT;' >broker/good3.c
-	printf '%s\n' '#include <cuda.h>' 'CUresult r;' 'void *cuInit;' | tee memory/good.c >examples/good2.c
+	printf '%s\n' '#include <cuda.h>' 'CUresult r;' 'void *cuInit;' | tee memory/cuda/good.c >examples/good2.c
 	printf '%s\n' '#include "broker/config/text.h"' 'SCM_RIGHTS' >tests/good.c
 	echo 'SCM_RIGHTS' >wire/packet.c
-	printf '%s\n' '#include "wire/wire.h"' '#include "memory/cuda/driver.h"' >bench/good2.c
+	printf '%s\n' '#include "wire/wire.h"' '#include "memory/kind.h"' >bench/good2.c
+	echo '#include "memory/cuda/driver.h"' >bench/driver_good.c
+	printf '%s\n' '#include "broker/broker.h"' '#include "broker/log/log.h"' >broker/client/good.c
+	echo '#include "libshare/client/client.h"' >libshare/order/good.c
 	echo 'CUresult r;' | tee bench/bad3.c bench/driver_stream.c >bench/driver.c
 }
 
+only_arrows=
+[[ ${1-} != --arrows ]] || { only_arrows=yes && shift; }
 root=$(cd "${1:-$(dirname "$0")/..}" && pwd)
+if [[ $only_arrows ]]; then
+	cd "$root" && find_arrows | count_arrows
+	exit
+fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -197,10 +334,16 @@ if ! diff <(cd "$scratch" && find . -name 'bad*' | sed 's|^\./||' | sort) \
 	echo "the rules do not find what they are for (<: missed, >: found for nothing)"
 	exit 1
 fi
+# of the list, that tree has one include
+short=$(cd "$scratch" && check_list)
+if [[ $(wc -l <<<"$short") != $(wc -l <<<"$upwards") || $short != *"are listed, and there are 1"* ]]; then
+	echo "a list that is too long is not noticed: $short"
+	exit 1
+fi
 
-check "$root" >"$scratch/offences"
+{ check "$root" && cd "$root" && check_list; } >"$scratch/offences"
 if [[ -s $scratch/offences ]]; then
 	cat "$scratch/offences"
 	exit 1
 fi
-echo "every room keeps to itself"
+echo "every room keeps to itself; $(wc -l <<<"$upwards") arrows run upwards"
