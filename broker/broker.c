@@ -16,6 +16,8 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/closer.h"
@@ -25,9 +27,7 @@
 #include "broker/device/child.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/scrub.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
 #include "broker/reload.h"

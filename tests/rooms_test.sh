@@ -56,17 +56,18 @@ knows()
 	broker/client) echo "broker/*.h broker/config broker/log" ;;
 	broker/device) echo "broker/*.h broker/log broker/client" ;;
 	broker/memory) echo "broker/*.h broker/config broker/log broker/client broker/device" ;;
-	broker/channel) echo "broker/*.h broker/config broker/log broker/client broker/memory" ;;
-	broker/names) echo "broker/*.h broker/config broker/client broker/memory" ;;
+	broker/buffer) echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory" ;;
+	broker/channel) echo "broker/*.h broker/config broker/log broker/client broker/memory broker/buffer" ;;
+	broker/names) echo "broker/*.h broker/config broker/client broker/memory broker/buffer" ;;
 	broker/request)
 		echo "broker/*.h broker/config broker/client broker/device broker/memory broker/channel broker/names"
 		;;
 	broker/report)
-		echo "broker/*.h broker/client broker/device broker/memory broker/channel broker/names"
+		echo "broker/*.h broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
 		;;
 	'broker/*.c')
 		echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory"
-		echo "broker/channel broker/names broker/report"
+		echo "broker/buffer broker/channel broker/names broker/report"
 		;;
 	libshare/order) echo "libshare/client" ;;
 	libshare/buffer) echo "libshare/client libshare/order" ;;
@@ -80,9 +81,10 @@ knows()
 upwards="\
 broker/*.h broker/client 2
 broker/*.h broker/device 1
+broker/client broker/buffer 5
 broker/client broker/channel 1
 broker/client broker/device 1
-broker/client broker/memory 14
+broker/client broker/memory 8
 broker/client broker/names 7
 broker/memory broker/channel 2
 libshare/buffer libshare/channel 2

@@ -17,9 +17,9 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/channel/estate.h"
 #include "broker/client/client.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/suballocator.h"
 

@@ -2,8 +2,8 @@
 #ifndef BROKER_CHANNEL_ESTATE_H
 #define BROKER_CHANNEL_ESTATE_H
 
+#include "broker/buffer/buffer.h"
 #include "broker/channel/channel.h"
-#include "broker/memory/buffer.h"
 
 /* Inside of estates: what a producer leaves behind when it goes, or with a consumer that it does
  * not wait for. */

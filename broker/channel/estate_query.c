@@ -5,8 +5,8 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/channel/estate.h"
-#include "broker/memory/buffer.h"
 
 bool estate_waits_for(const struct estate *e, const struct member *consumer)
 {

@@ -10,11 +10,11 @@
 
 #include "broker/client/account.h"
 #include "broker/client/peer.h"
-#include "broker/client/trim.h"
 #include "broker/client/turns.h"
 #include "broker/config/right.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/trim.h"
 #include "wire/wire.h"
 
 struct broker;

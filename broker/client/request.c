@@ -13,11 +13,11 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
 #include "broker/log/log.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 

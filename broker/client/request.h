@@ -53,62 +53,16 @@ void request_fail_quota(struct request *r, enum limit_kind resource, const char 
 /* Without a request at hand: an answer given later. */
 void request_reply_error(struct client *client, uint32_t serial, int error, const char *detail);
 
-/* broker/request/handshake.c */
-void handle_hello(struct request *r);
-void handle_ready(struct request *r);
-void handle_ping(struct request *r);
-void handle_bye(struct request *r);
-void handle_timeline(struct request *r);
-void handle_segment_retired(struct request *r);
-/* broker/request/pool.c */
-void handle_pool_open(struct request *r);
-void handle_pool_create(struct request *r);
-void handle_pool_close(struct request *r);
-void handle_pool_destroy(struct request *r);
-/* broker/request/alloc.c */
-void handle_alloc(struct request *r);
-/* broker/request/buffer.c */
-void handle_release(struct request *r);
-void handle_trimmed(struct request *r);
-void handle_reclaim(struct request *r); /* in trim.c */
-void handle_metadata_set(struct request *r);
-void handle_metadata_get(struct request *r);
-/* broker/request/name.c */
-void handle_publish(struct request *r);
-void handle_unpublish(struct request *r);
-void handle_lookup(struct request *r);
-void handle_cancel(struct request *r);
-void handle_watch(struct request *r);
-void handle_unwatch(struct request *r);
-/* broker/request/token.c */
-void handle_export(struct request *r);
-void handle_import(struct request *r);
-void handle_revoke(struct request *r);
-/* broker/request/drop.c */
-void handle_drop(struct request *r);
-/* broker/request/event.c */
-void handle_recipe_get(struct request *r);
-void handle_event_create(struct request *r);
-void handle_event_open(struct request *r);
-void handle_event_release(struct request *r);
-/* broker/request/channel_open.c */
-void handle_channel_open(struct request *r);
-/* broker/request/channel.c */
-void handle_channel_ready(struct request *r);
-void handle_channel_sync(struct request *r);
-void handle_channel_close(struct request *r);
-void handle_channel_drained(struct request *r);
-void handle_channel_segment(struct request *r);
-void handle_channel_retain(struct request *r);
-void handle_channel_abandon(struct request *r);
-void handle_channel_settle(struct request *r);
-void handle_channel_afresh(struct request *r);
-/* broker/reload.c */
-void handle_reload(struct request *r);
-/* broker/report/report.c */
-void handle_query(struct request *r);
+/* handle_hello() and so on: one for each message to the broker, in the room that it is about. */
+#define TO_BROKER_HANDLER(name) void handle_##name(struct request *r);
+#define TO_CLIENT_HANDLER(name)
+#define TO_AGENT_HANDLER(name)
+#define FROM_AGENT_HANDLER(name)
+#define DECLARE_HANDLER(NAME, name, number, direction, ...) direction##_HANDLER(name)
+WIRE_MESSAGES(DECLARE_HANDLER)
+#undef DECLARE_HANDLER
 
-/* broker/request/alloc.c: to who allocated it, now that its memory is fit for use. The reference
+/* broker/buffer/alloc.c: to who allocated it, now that its memory is fit for use. The reference
  * stays the caller's. */
 struct buffer;
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);

@@ -3,7 +3,7 @@
 /*
  * Requests that wait: paid for by who waits, and ended by their time limit, by CANCEL, or with
  * their client. What they wait for looks after them otherwise (broker/names/name.c,
- * broker/memory/reclaim.c).
+ * broker/buffer/reclaim.c).
  */
 
 #include <stdio.h>

@@ -10,9 +10,9 @@
 
 #include <bsd/sys/tree.h>
 
+#include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/config/right.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/fence.h"
 #include "wire/wire.h"
 

@@ -11,8 +11,8 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
-#include "broker/memory/buffer.h"
 #include "broker/names/token.h"
 
 #define CONTAINER_OF(pointer, type, member) \

@@ -12,8 +12,8 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
-#include "broker/memory/buffer.h"
 #include "broker/names/name.h"
 #include "broker/names/watch.h"
 

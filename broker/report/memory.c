@@ -7,9 +7,9 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"

@@ -22,10 +22,10 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/client/peer.h"
 #include "broker/log/log.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "pages/channel_page.h"

@@ -2,7 +2,7 @@
 
 /*
  * The broker: what it answers (inlines, in the step of the client that asks: `me`), and what it does
- * of itself when a client ends. broker/memory/fence.c, broker/memory/grant.c, broker/memory/buffer.c and broker/client/end.c are the real one.
+ * of itself when a client ends. broker/memory/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are the real one.
  */
 
 #define FREE (lease[0] + lease[1] == 0 && name_fence == 0)

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "broker/buffer/stake.h"
 #include "broker/client/client.h"
-#include "broker/client/stake.h"
 #include "broker/memory/pool.h"
 
 static struct stake *stake_new(struct client *client, struct pool *pool)

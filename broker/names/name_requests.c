@@ -7,11 +7,11 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
 #include "broker/config/text.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "broker/names/watch.h"

@@ -11,10 +11,10 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/client/trim.h"
 #include "broker/config/size.h"
 #include "broker/config/text.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/trim.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
 

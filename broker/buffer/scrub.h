@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_SCRUB_H
-#define BROKER_MEMORY_SCRUB_H
+#ifndef BROKER_BUFFER_SCRUB_H
+#define BROKER_BUFFER_SCRUB_H
 
 #include <stdbool.h>
 #include <stddef.h>

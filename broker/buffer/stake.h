@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_STAKE_H
-#define BROKER_CLIENT_STAKE_H
+#ifndef BROKER_BUFFER_STAKE_H
+#define BROKER_BUFFER_STAKE_H
 
 #include <stdint.h>
 #include <sys/queue.h>

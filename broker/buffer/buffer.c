@@ -14,12 +14,12 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/reclaim.h"
 #include "broker/client/client.h"
 #include "broker/log/log.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/reclaim.h"
 #include "broker/memory/segment.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_BUFFER_H
-#define BROKER_MEMORY_BUFFER_H
+#ifndef BROKER_BUFFER_BUFFER_H
+#define BROKER_BUFFER_BUFFER_H
 
 #include <stdbool.h>
 #include <stdint.h>

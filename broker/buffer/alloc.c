@@ -12,16 +12,16 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/grant.h"
+#include "broker/buffer/scrub.h"
+#include "broker/buffer/stake.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
-#include "broker/client/stake.h"
-#include "broker/client/trim.h"
 #include "broker/config/size.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/grant.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
-#include "broker/memory/scrub.h"
+#include "broker/memory/trim.h"
 
 #define MORE_MAX     63   /* buffers that come along with a GRANT */
 #define WORK_WAIT_MS 1000 /* for work that this user has left running, when it may have no more */

@@ -13,12 +13,12 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/grant.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/grant.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 

@@ -17,15 +17,15 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/scrub.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
-#include "broker/memory/buffer.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/scrub.h"
 #include "broker/memory/segment.h"
 
 struct scrub {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_RECLAIM_H
-#define BROKER_MEMORY_RECLAIM_H
+#ifndef BROKER_BUFFER_RECLAIM_H
+#define BROKER_BUFFER_RECLAIM_H
 
 struct broker;
 struct buffer;

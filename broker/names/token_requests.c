@@ -8,11 +8,11 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/grant.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/grant.h"
 #include "broker/memory/pool.h"
 #include "broker/names/token.h"
 

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "broker/buffer/json_check.h"
 #include "broker/config/text.h"
-#include "broker/request/json_check.h"
 
 #define DEPTH_MAX 64
 /* A key takes five bytes ("":0,) and more. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Requests about buffers that one has: release, metadata. Metadata that takes long to check is
- * checked a little in each of its connection's turns, and the connection is asked for nothing else
- * as long as that goes on.
+ * Requests about buffers that one has: release, metadata, recipe. Metadata that takes long to check
+ * is checked a little in each of its connection's turns, and the connection is asked for nothing
+ * else as long as that goes on.
  */
 
 #include <errno.h>
@@ -14,11 +14,13 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/json_check.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
-#include "broker/memory/buffer.h"
-#include "broker/request/json_check.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/segment.h"
 
 #define METADATA_MAX_DEPTH 64
 #define CHECKED_AT_ONCE    4096 /* bytes: some 30 microseconds */
@@ -186,4 +188,25 @@ void handle_metadata_get(struct request *r)
 	if (metadata)
 		m.metadata.json = (struct wire_bytes){metadata->bytes, metadata->size};
 	request_reply(r, &m, NULL, 0);
+}
+
+/* What the memory is and where, for who maps it by plain CUDA. */
+void handle_recipe_get(struct request *r)
+{
+	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);
+	struct wire_message m = {.type = WIRE_RECIPE};
+	struct segment *s;
+	int fd;
+
+	if (!lease)
+		return;
+	s = buffer_segment(lease->buffer);
+	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
+	m.recipe = (struct wire_recipe){
+	    .offset = block_offset(lease->buffer->block),
+	    .kind = s->pool->choice.kind->id,
+	    .mode = lease->mode,
+	    .recipe = {&s->memory.recipe, sizeof(s->memory.recipe)},
+	};
+	request_reply(r, &m, &fd, 1);
 }

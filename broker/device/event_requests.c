@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Requests about interprocess events, and about the recipes of buffers: what plain CUDA needs. */
+/* Requests about interprocess events. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,9 +11,6 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/device/ipc_event.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/pool.h"
-#include "broker/memory/segment.h"
 
 static void reply_event(struct request *r, const struct event_lease *lease)
 {
@@ -134,24 +131,4 @@ void handle_event_release(struct request *r)
 	}
 	ipc_event_return(lease, 1, false);
 	request_done(r);
-}
-
-void handle_recipe_get(struct request *r)
-{
-	struct lease *lease = request_lease(r, r->m->recipe_get.buffer);
-	struct wire_message m = {.type = WIRE_RECIPE};
-	struct segment *s;
-	int fd;
-
-	if (!lease)
-		return;
-	s = buffer_segment(lease->buffer);
-	fd = segment_descriptor(s, lease->mode == SHARE_RDWR);
-	m.recipe = (struct wire_recipe){
-	    .offset = block_offset(lease->buffer->block),
-	    .kind = s->pool->choice.kind->id,
-	    .mode = lease->mode,
-	    .recipe = {&s->memory.recipe, sizeof(s->memory.recipe)},
-	};
-	request_reply(r, &m, &fd, 1);
 }

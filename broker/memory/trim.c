@@ -10,7 +10,7 @@
  * the waits of a second together cost no more than one.
  */
 
-#include "broker/client/trim.h"
+#include "broker/memory/trim.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/park.h"

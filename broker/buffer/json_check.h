@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_REQUEST_JSON_CHECK_H
-#define BROKER_REQUEST_JSON_CHECK_H
+#ifndef BROKER_BUFFER_JSON_CHECK_H
+#define BROKER_BUFFER_JSON_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>

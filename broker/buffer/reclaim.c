@@ -12,13 +12,13 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/grant.h"
+#include "broker/buffer/reclaim.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
 #include "broker/config/text.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/grant.h"
-#include "broker/memory/reclaim.h"
 
 static bool is_sole(const struct lease *lease)
 {

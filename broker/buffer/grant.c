@@ -14,9 +14,9 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/grant.h"
 #include "broker/client/client.h"
-#include "broker/memory/buffer.h"
-#include "broker/memory/grant.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 

@@ -12,7 +12,7 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 
-#include "broker/request/json_check.h"
+#include "broker/buffer/json_check.h"
 
 TestSuite(json_check, .timeout = 120);
 
