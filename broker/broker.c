@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -38,14 +38,6 @@
 #define FDS_AHEAD_MAX     128
 #define DESCRIPTORS_MAX   (UINT32_C(1) << 30) /* where the system sets no limit */
 #define LOOK_AT           4096                /* blocks */
-
-uint64_t broker_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* A timer that is set already can be set to another time without memory. */
 static const struct timeval never = {365 * 24 * 3600, 0};
@@ -188,7 +180,7 @@ int broker_new(struct config *config, struct broker **out)
 	}
 	b->config = config;
 	b->uid = geteuid();
-	b->started_ms = broker_now_ms();
+	b->started_ms = clock_ms();
 	share_descriptors(b);
 	LIST_INIT(&b->pools);
 	LIST_INIT(&b->children);
@@ -251,7 +243,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 
 	log_stop(what & EV_SIGNAL ? (fd == SIGINT ? "on SIGINT" : "on SIGTERM")
 				  : "as who has started it is gone",
-		 broker_now_ms() - b->started_ms, b->n_clients);
+		 clock_ms() - b->started_ms, b->n_clients);
 	event_base_loopbreak(b->base);
 }
 
@@ -274,7 +266,7 @@ static void on_hangup(evutil_socket_t fd, short what, void *data)
 		reload_on_signal(b);
 		return;
 	}
-	log_stop("as its terminal is gone", broker_now_ms() - b->started_ms, b->n_clients);
+	log_stop("as its terminal is gone", clock_ms() - b->started_ms, b->n_clients);
 	event_base_loopbreak(b->base);
 }
 

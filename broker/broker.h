@@ -143,6 +143,4 @@ void broker_watch_gpus(struct broker *b);
  * which is not there, everything is looked at a little later. */
 void broker_set_timer(struct broker *b, struct event *timer, const struct timeval *delay);
 
-uint64_t broker_now_ms(void);
-
 #endif

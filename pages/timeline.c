@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "pages/page.h"
 #include "pages/timeline.h"
 
@@ -93,14 +94,6 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], 
 	}
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /*
  * Nobody wakes those who wait for a GPU. What comes soon is looked for without a pause, since a
  * sleep takes 50 us at least; what does not, ten thousand times a second.
@@ -108,24 +101,16 @@ static int64_t now_ms(void)
 #define SPIN_NS  100000
 #define SLEEP_NS 50000 /* and the kernel's slack on top */
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* False when it takes longer. */
 static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value)
 {
-	int64_t end = now_ns() + SPIN_NS;
+	uint64_t end = clock_ns() + SPIN_NS;
 
 	do {
 		for (int i = 0; i < 64; i++)
 			if (passed(atomic_load_explicit(&s->value, memory_order_acquire), value))
 				return true;
-	} while (now_ns() < end);
+	} while (clock_ns() < end);
 	return false;
 }
 
@@ -133,7 +118,7 @@ enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slo
 				  int timeout_ms)
 {
 	const struct timeline_slot *s = &page->slots[slot];
-	int64_t deadline = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	int64_t deadline = deadline_from(timeout_ms);
 
 	if (timeout_ms != 0 && timeline_is_by_gpu(page, slot) && spin_for_gpu(s, value))
 		return timeline_query(page, slot, value);
@@ -144,11 +129,11 @@ enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slo
 		if (passed(seen, value))
 			return timeline_query(page, slot, value);
 		if (timeout_ms >= 0) {
-			int64_t left = deadline - now_ms();
+			int left = deadline_left(deadline);
 
-			if (left <= 0)
+			if (left == 0)
 				return TIMELINE_PENDING;
-			t.tv_sec = (time_t)(left / 1000);
+			t.tv_sec = left / 1000;
 			t.tv_nsec = (long)(left % 1000) * 1000000;
 			limit = &t;
 		}

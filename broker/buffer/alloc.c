@@ -11,6 +11,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -34,7 +35,7 @@ static bool may_wait_for_others(struct request *r, const struct pool *p,
 	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
 		return false;
 	if (!r->parked_ms)
-		r->parked_ms = broker_now_ms();
+		r->parked_ms = clock_ms();
 	return trim_ask(r->broker, r->client, p, account, r->parked_ms);
 }
 
@@ -50,7 +51,7 @@ static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t 
 	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
 		return false;
 	if (!r->parked_ms)
-		r->parked_ms = broker_now_ms();
+		r->parked_ms = clock_ms();
 	return true;
 }
 
@@ -298,7 +299,7 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	open->asks = true;
-	waited = r->parked_ms ? broker_now_ms() - r->parked_ms : 0;
+	waited = r->parked_ms ? clock_ms() - r->parked_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
 		       sizeof(detail));
 	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&

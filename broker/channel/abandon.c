@@ -15,6 +15,7 @@
 
 #include <share/error.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/channel/estate.h"
@@ -89,7 +90,7 @@ int member_abandon(struct member *producer, struct member *consumer, const unsig
 	e->partial = true;
 	e->phase = PHASE_SETTLING;
 	e->next_entry = e->n; /* those that were gone before are nobody's here */
-	e->since_ms = broker_now_ms();
+	e->since_ms = clock_ms();
 	LIST_INSERT_HEAD(&producer->abandoned, e, of_producer);
 	producer->n_abandoned++;
 	estate_queue(e);

@@ -15,6 +15,7 @@
 
 #include <share/channel.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -132,7 +133,7 @@ bool estate_take(struct estate *e, int *budget)
 		estate_take_buffer(e, e->next_token, t, m);
 	}
 	e->phase = PHASE_SETTLING;
-	e->since_ms = broker_now_ms();
+	e->since_ms = clock_ms();
 	find_holders(e);
 	m->state = MEMBER_GONE;
 	member_detach(m);

@@ -13,6 +13,7 @@
 
 #include <share/channel.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel/channel.h"
@@ -51,7 +52,7 @@ static struct member *crowd_out(struct channel *ch)
 		    (!oldest || m->id < oldest->id))
 			oldest = m;
 	}
-	if (!oldest || broker_now_ms() - estate_since_ms(oldest->estate) < PATIENCE_MS)
+	if (!oldest || clock_ms() - estate_since_ms(oldest->estate) < PATIENCE_MS)
 		return NULL;
 	return oldest;
 }

@@ -13,6 +13,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -241,7 +242,7 @@ refuse:
 
 void client_accept(struct broker *b, int socket, struct closing *closing)
 {
-	uint64_t begun = turns_time();
+	uint64_t begun = clock_ns();
 	struct account *account = come(b, socket, closing);
 
 	if (!account)

@@ -11,6 +11,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/park.h"
@@ -58,7 +59,7 @@ void request_park(struct request *r, struct park_list *list)
 	p->serial = r->m->serial;
 	p->list = list;
 	p->client = r->client;
-	p->parked_ms = broker_now_ms();
+	p->parked_ms = clock_ms();
 	p->for_agent = r->waits_for_agent;
 	p->since_ms = r->parked_ms || p->for_agent ? r->parked_ms : p->parked_ms;
 	TAILQ_INSERT_TAIL(list, p, link);
@@ -88,7 +89,7 @@ static uint64_t since(const struct park *p)
 {
 	if (!p->since_ms || !p->for_agent)
 		return p->since_ms;
-	return p->since_ms + (broker_now_ms() - p->parked_ms);
+	return p->since_ms + (clock_ms() - p->parked_ms);
 }
 
 void park_wake_first(struct broker *b, struct park_list *list)

@@ -20,6 +20,7 @@
 
 #include <event2/event.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/client/turns.h"
 
@@ -28,22 +29,18 @@
 #define LONG_NS    50000
 #define MARK_TURNS 64
 
-static uint64_t clock_ns(clockid_t clock)
+/* For how long this thread has run. */
+static uint64_t run_ns(void)
 {
-	struct timespec now;
+	struct timespec t;
 
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t turns_time(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 uint64_t turns_begin(struct turns *t)
 {
-	uint64_t begun = clock_ns(CLOCK_MONOTONIC);
+	uint64_t begun = clock_ns();
 
 	/* what the broker had for nobody pays for what everybody had */
 	if (t->nested++ == 0)
@@ -53,7 +50,7 @@ uint64_t turns_begin(struct turns *t)
 
 static void mark(struct turns *t)
 {
-	t->marked_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	t->marked_ns = run_ns();
 	t->since_mark_ns = t->since_mark = 0;
 }
 
@@ -77,7 +74,7 @@ static void pay(const struct turns *t, struct user_turns *u, uint64_t ns)
 
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun)
 {
-	uint64_t ended = clock_ns(CLOCK_MONOTONIC), ns = ended - begun;
+	uint64_t ended = clock_ns(), ns = ended - begun;
 
 	if (--t->nested == 0)
 		t->ended_ns = ended;
@@ -93,7 +90,7 @@ void turns_count(struct turns *t, struct user_turns *u, uint64_t begun)
 
 void turns_share(struct turns *t, struct user_turns *u, uint64_t begun)
 {
-	uint64_t ns = clock_ns(CLOCK_MONOTONIC) - begun;
+	uint64_t ns = clock_ns() - begun;
 
 	pay(t, u, ns < LONG_NS ? ns : LONG_NS);
 }
@@ -139,7 +136,7 @@ static void on_serve(evutil_socket_t fd, short what, void *data)
 int turns_init(struct turns *t, struct event_base *base)
 {
 	t->base = base;
-	t->ended_ns = clock_ns(CLOCK_MONOTONIC);
+	t->ended_ns = clock_ns();
 	mark(t);
 	t->serve = event_new(base, -1, 0, on_serve, t);
 	return t->serve ? 0 : -ENOMEM;

@@ -67,8 +67,7 @@ uint64_t turns_begin(struct turns *t);
 void turns_count(struct turns *t, struct user_turns *u, uint64_t begun);
 
 /* What is done in another's turn, which pays for it, is paid for by @u as well: from @begun
- * (turns_time()) until now, but no more than a short turn takes. */
-uint64_t turns_time(void);
+ * (by clock_ns()) until now, but no more than a short turn takes. */
 void turns_share(struct turns *t, struct user_turns *u, uint64_t begun);
 
 #endif

@@ -20,6 +20,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/device/agent.h"
 #include "broker/device/agent_process.h"
@@ -64,7 +65,7 @@ static const char *name_of(const struct agent *a)
 
 static void set_timer(struct agent *a, uint64_t at_ms)
 {
-	uint64_t now = broker_now_ms(), left = at_ms > now ? at_ms - now : 0;
+	uint64_t now = clock_ms(), left = at_ms > now ? at_ms - now : 0;
 	struct timeval delay = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
 
 	broker_set_timer(a->broker, a->timer, &delay);
@@ -82,7 +83,7 @@ static void schedule(struct agent *a)
 	}
 	at = a->limit_ms;
 	if (!a->sent) {
-		at = a->socket < 0 && a->not_before_ms > broker_now_ms() ? a->not_before_ms : 0;
+		at = a->socket < 0 && a->not_before_ms > clock_ms() ? a->not_before_ms : 0;
 		if (at > first->deadline_ms)
 			at = first->deadline_ms;
 	}
@@ -123,7 +124,7 @@ static void back_off(struct agent *a)
 	for (unsigned i = 0; i < a->failures && delay < BACK_OFF_LAST_MS; i++)
 		delay *= 2;
 	a->failures++;
-	a->not_before_ms = broker_now_ms() + (delay < BACK_OFF_LAST_MS ? delay : BACK_OFF_LAST_MS);
+	a->not_before_ms = clock_ms() + (delay < BACK_OFF_LAST_MS ? delay : BACK_OFF_LAST_MS);
 }
 
 /*
@@ -262,7 +263,7 @@ static void send_first(struct agent *a)
 		answer(a, first, &done, NULL, 0, NULL);
 		return;
 	}
-	a->limit_ms = broker_now_ms() + b->config->agent_timeout_ms;
+	a->limit_ms = clock_ms() + b->config->agent_timeout_ms;
 	first->m.serial = ++a->serial ? a->serial : ++a->serial;
 	size = wire_encode(&first->m, b->scratch, sizeof(b->scratch));
 	a->sent = true;
@@ -277,7 +278,7 @@ static void start_and_send(struct agent *a)
 	int r;
 
 	if (a->socket < 0) {
-		if (a->not_before_ms > broker_now_ms())
+		if (a->not_before_ms > clock_ms())
 			return;
 		r = start(a, program);
 		if (r < 0) {
@@ -298,13 +299,13 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 	char text[256];
 
 	(void)fd, (void)what;
-	if (a->sent && a->limit_ms <= broker_now_ms()) {
+	if (a->sent && a->limit_ms <= clock_ms()) {
 		snprintf(text, sizeof(text), "did not answer within %u ms",
 			 a->broker->config->agent_timeout_ms);
 		lose(a, text, false);
 		return;
 	}
-	if (first && !a->sent && first->deadline_ms <= broker_now_ms()) {
+	if (first && !a->sent && first->deadline_ms <= clock_ms()) {
 		snprintf(text, sizeof(text), "%s: no agent could be had within %u ms", name_of(a),
 			 a->broker->config->agent_timeout_ms);
 		answer(a, first, NULL, NULL, SHARE_EDEVICE, text);
@@ -365,7 +366,7 @@ int agent_ask_with(struct agent *a, const struct wire_message *m, int fd, agent_
 	q->answer = callback;
 	q->data = data;
 	q->incarnation = a->incarnation;
-	q->deadline_ms = broker_now_ms() + a->broker->config->agent_timeout_ms;
+	q->deadline_ms = clock_ms() + a->broker->config->agent_timeout_ms;
 	TAILQ_INSERT_TAIL(&a->asked, q, link);
 	schedule(a);
 	return 0;

@@ -13,6 +13,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
@@ -118,7 +119,7 @@ static void finish(struct broker *b, int error, const char *text)
 	struct device *d;
 
 	all->looking = false;
-	all->looked_ms = broker_now_ms();
+	all->looked_ms = clock_ms();
 	all->error = error;
 	snprintf(all->text, sizeof(all->text), "%s", text ? text : "");
 	LIST_FOREACH (d, &all->list, link) {
@@ -157,12 +158,12 @@ bool devices_known(struct broker *b, bool fresh)
 
 	if (!fresh && all->known)
 		return true;
-	if (!all->looking && all->looked_ms && broker_now_ms() - all->looked_ms < GOOD_FOR_MS)
+	if (!all->looking && all->looked_ms && clock_ms() - all->looked_ms < GOOD_FOR_MS)
 		return true;
 	if (all->looking)
 		return false;
 	if (agent_ask(all->scout, &m, on_answer, b) < 0) {
-		all->looked_ms = broker_now_ms();
+		all->looked_ms = clock_ms();
 		all->error = SHARE_ESYSTEM;
 		snprintf(all->text, sizeof(all->text), "the broker is out of memory");
 		return true;

@@ -12,8 +12,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "broker/config/text.h"
 #include "broker/log/rate.h"
 
@@ -27,14 +27,6 @@ static struct user_lines {
 	unsigned lines;
 	uint64_t ends_ms, left_out;
 } users[USERS], others;
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static const char *user_text(const struct user_lines *u, char out[static 48])
 {
@@ -79,7 +71,7 @@ static struct user_lines *lines_of(uid_t uid, uint64_t now)
 
 bool log_rate_user(uid_t uid)
 {
-	struct user_lines *u = lines_of(uid, now_ms());
+	struct user_lines *u = lines_of(uid, clock_ms());
 	char text[48];
 
 	if (u->lines < LINES_PER_MINUTE) {
@@ -103,7 +95,7 @@ void log_rate_end(void)
 
 bool log_rate_is_due(struct log_rate *rate, char *also, size_t size)
 {
-	uint64_t now = now_ms();
+	uint64_t now = clock_ms();
 
 	if (now < rate->next_ms) {
 		rate->left_out++;

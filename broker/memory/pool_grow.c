@@ -13,6 +13,7 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/channel/channel.h"
 #include "broker/config/size.h"
@@ -269,7 +270,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	}
 	segment_cost_return(b, &cost);
 	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
-		p->full_until_ms = broker_now_ms() + FULL_MS;
+		p->full_until_ms = clock_ms() + FULL_MS;
 		r = 0;
 	}
 	/* others may need less; but whoever needs anything of a broken device would wait for
@@ -372,7 +373,7 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
 		return fail_full(p, size, detail, detail_size);
 	}
-	if (broker_now_ms() < p->full_until_ms && p->gated.n > 0) {
+	if (clock_ms() < p->full_until_ms && p->gated.n > 0) {
 		snprintf(detail, detail_size, "device %s has no memory left for pool '%s'",
 			 p->device->uuid, p->name);
 		return SHARE_ENOMEM;

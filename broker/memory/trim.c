@@ -11,6 +11,7 @@
  */
 
 #include "broker/memory/trim.h"
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/park.h"
@@ -77,7 +78,7 @@ static bool has_nothing(const struct client *c, const struct pool *pool)
 bool trim_ask(struct broker *b, const struct client *except, const struct pool *pool,
 	      const struct account *account, uint64_t since_ms)
 {
-	uint64_t now = broker_now_ms();
+	uint64_t now = clock_ms();
 	bool any = false;
 
 	for (uint32_t i = 0; i < b->n_client_slots; i++) {
@@ -99,7 +100,7 @@ void trim_end(struct broker *b, const struct pool *pool)
 	for (uint32_t i = 0; i < b->n_client_slots; i++)
 		if (b->clients[i] && b->clients[i]->state == CLIENT_READY &&
 		    keeps(b->clients[i], pool))
-			ask(b->clients[i], pool, WIRE_TRIM_ENDED, broker_now_ms());
+			ask(b->clients[i], pool, WIRE_TRIM_ENDED, clock_ms());
 }
 
 void handle_trimmed(struct request *r)
@@ -111,7 +112,7 @@ void handle_trimmed(struct request *r)
 	if (has_answered(t) || r->m->trimmed.asked != t->asked)
 		return;
 	t->answered = t->asked;
-	t->cost_ms += broker_now_ms() - t->asked_ms;
+	t->cost_ms += clock_ms() - t->asked_ms;
 	LIST_FOREACH (p, &r->broker->pools, link)
 		pool_wake(p);
 }

@@ -10,6 +10,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
@@ -86,7 +87,7 @@ static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
 
 	if (timeout_ms == 0)
 		return 0;
-	t->ends_ms = broker_now_ms() + timeout_ms;
+	t->ends_ms = clock_ms() + timeout_ms;
 	t->timer = event_new(b->base, -1, 0, on_timeout, t);
 	if (!t->timer)
 		return -ENOMEM;

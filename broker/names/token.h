@@ -34,7 +34,7 @@ struct token {
 	struct client *maker;
 	LIST_ENTRY(token) of_maker;
 	struct event *timer;
-	uint64_t ends_ms; /* as broker_now_ms(); 0: no time limit */
+	uint64_t ends_ms; /* as clock_ms(); 0: no time limit */
 	struct fence fence;
 	struct metadata *tensor; /* for importers; NULL: none */
 	struct charge charge;

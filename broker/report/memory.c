@@ -6,6 +6,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
@@ -179,7 +180,7 @@ void report_names(struct page *p)
 /* Not the bytes, which would be enough to import. */
 static json_t *describe_token(const struct token *t)
 {
-	uint64_t now = broker_now_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
+	uint64_t now = clock_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
 
 	return json_pack(
 	    "{s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:I, s:I}", "token",

@@ -14,6 +14,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
@@ -111,7 +112,7 @@ void report_status(struct page *p)
 	    json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 		      "s:I, s:I, s:I, s:I, s:I}",
 		      "version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
-		      (json_int_t)(broker_now_ms() - b->started_ms), "clients",
+		      (json_int_t)(clock_ms() - b->started_ms), "clients",
 		      report_integer(b->n_clients), "quarantined", report_integer(quarantined),
 		      "pools", report_integer(pools), "segments",
 		      report_integer(slab_live(&b->segments)), "segment_bytes",

@@ -5,36 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/magazine.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-int64_t deadline_from(int timeout_ms)
-{
-	return timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
-}
-
-int deadline_left(int64_t deadline)
-{
-	int64_t left;
-
-	if (deadline < 0)
-		return -1;
-	left = deadline - now_ms();
-	return left < 0 ? 0 : (int)left;
-}
 
 int mode_check(int mode)
 {

@@ -136,8 +136,4 @@ uint64_t buffer_tell_id(share_buffer *b);
 int name_check(const char *name);
 int mode_check(int mode);
 
-/* Time limits that cover several steps. */
-int64_t deadline_from(int timeout_ms); /* -1: none */
-int deadline_left(int64_t deadline);
-
 #endif

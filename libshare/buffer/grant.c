@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/magazine.h"

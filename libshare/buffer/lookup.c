@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/lookup.h"
 #include "libshare/buffer/segment.h"

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/lookup.h"
 #include "libshare/buffer/tensor.h"

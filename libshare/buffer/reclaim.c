@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/lookup.h"
 #include "libshare/buffer/reclaim.h"

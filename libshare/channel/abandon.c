@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 
@@ -91,7 +92,7 @@ void channel_want_tokens_locked(share_channel *ch)
 
 	if (ch->wants_tokens || ch->alone || !ring_producer_lacks_tokens(ch->producer))
 		return;
-	now = channel_now_ms();
+	now = clock_coarse_ms();
 	if (now < ch->abandon_at || !next_locked(ch, now))
 		return;
 	ch->wants_tokens = true;
@@ -143,7 +144,7 @@ void channel_abandon_locked(share_channel *ch)
 	uint64_t member;
 	int r = 0;
 
-	while (r == 0 && !ch->alone && (member = next_locked(ch, channel_now_ms()))) {
+	while (r == 0 && !ch->alone && (member = next_locked(ch, clock_coarse_ms()))) {
 		const struct channel_ghost *ghost;
 		struct channel_peer *p;
 
@@ -163,5 +164,5 @@ void channel_abandon_locked(share_channel *ch)
 	}
 	ch->wants_tokens = false;
 	if (r != 0)
-		ch->abandon_at = channel_now_ms() + ASK_AGAIN_MS;
+		ch->abandon_at = clock_coarse_ms() + ASK_AGAIN_MS;
 }

@@ -352,7 +352,6 @@ bool channel_leave_behind_locked(share_channel *ch);
 void channel_has_room_locked(share_channel *ch);
 /* How long to sleep before looking again, of what is @left (-1: no limit). */
 int channel_slice_locked(const share_channel *ch, int left);
-int64_t channel_now_ms(void);
 
 /* outgoing.c. 0 or an error. */
 int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream);

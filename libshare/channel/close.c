@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 #include "pages/page.h"

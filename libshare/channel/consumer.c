@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"

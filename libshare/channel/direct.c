@@ -2,6 +2,7 @@
 
 /* What services need of the channels they are made of. */
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 

@@ -15,6 +15,7 @@
 
 #include <time.h>
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 
 #define SLICE_MS         500
@@ -22,14 +23,6 @@
 #define LOOK_MS          100
 #define STALLS           2
 #define FORGOTTEN_IN     8
-
-int64_t channel_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static uint64_t bit_of(const share_channel *ch, const struct channel_peer *p)
 {
@@ -77,7 +70,7 @@ static void spend(share_channel *ch, uint32_t uid, int64_t since, int64_t now)
 
 void channel_set_patience_locked(share_channel *ch, struct channel_peer *p)
 {
-	int64_t now = channel_now_ms(), left;
+	int64_t now = clock_coarse_ms(), left;
 	const struct channel_user *u;
 
 	p->patience_ms = ch->stall_ms;
@@ -110,14 +103,14 @@ static int64_t stalled_since(const share_channel *ch, uint32_t uid)
 void channel_charge_stall_locked(share_channel *ch, struct channel_peer *p)
 {
 	if (ch->full_since && !p->charged)
-		spend(ch, p->uid, stalled_since(ch, p->uid), channel_now_ms());
+		spend(ch, p->uid, stalled_since(ch, p->uid), clock_coarse_ms());
 	p->charged = true;
 }
 
 void channel_charge_ghost_locked(share_channel *ch, uint32_t uid)
 {
 	if (ch->full_since)
-		spend(ch, uid, ch->full_since, channel_now_ms());
+		spend(ch, uid, ch->full_since, clock_coarse_ms());
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -157,7 +150,7 @@ static uint32_t least_patience(const share_channel *ch)
 
 bool channel_leave_behind_locked(share_channel *ch)
 {
-	int64_t now = channel_now_ms();
+	int64_t now = clock_coarse_ms();
 	uint64_t holdups;
 	bool any = false;
 

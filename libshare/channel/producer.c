@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/reclaim.h"
 #include "libshare/channel/channel.h"

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
@@ -147,7 +148,7 @@ static void cool_locked_until_reached(share_channel *ch, const struct ring_retur
 				      struct channel_cooling *cooling)
 {
 	cooling->token = ret->token;
-	cooling->since_ms = channel_now_ms();
+	cooling->since_ms = clock_coarse_ms();
 	channel_given_fences(ch, (struct ring_fence){0, 0}, &cooling->fences);
 	hold_all(ch, ret, &cooling->fences, cooling->members);
 	STAILQ_INSERT_TAIL(&ch->cooling, cooling, link);

@@ -17,25 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "libshare/channel/channel.h"
 
 #define SLICE_WITHOUT_WAITV_MS 20
 #define LOOK_AGAIN_MS          1  /* a GPU wakes nobody up */
 #define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
-
-static struct timespec in_ms(int ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
-}
 
 #ifdef SYS_futex_waitv
 /* False when the kernel has no such thing. */
@@ -47,7 +34,7 @@ static bool wait_for_either(const struct ring_sleep *s, const _Atomic uint32_t *
 	    {.val = s->value, .uaddr = (uintptr_t)s->word, .flags = FUTEX_32},
 	    {.val = epoch, .uaddr = (uintptr_t)epoch_word, .flags = FUTEX_32},
 	};
-	struct timespec until = in_ms(timeout_ms);
+	struct timespec until = clock_after_ms(timeout_ms);
 
 	if (atomic_load_explicit(&missing, memory_order_relaxed))
 		return false;
@@ -123,7 +110,7 @@ void channel_wait_changed_locked(share_channel *ch, int timeout_ms)
 		pthread_cond_wait(&ch->changed, &ch->lock);
 		return;
 	}
-	until = in_ms(timeout_ms);
+	until = clock_after_ms(timeout_ms);
 	pthread_cond_timedwait(&ch->changed, &ch->lock, &until);
 }
 

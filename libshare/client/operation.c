@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/client/operation.h"

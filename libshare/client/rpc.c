@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "libshare/buffer/magazine.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/client/client.h"
@@ -378,15 +379,8 @@ static int result(share_client *c, const struct call *call)
 
 static void wait_for_reader_locked(share_client *c, int timeout_ms)
 {
-	struct timespec until;
+	struct timespec until = clock_after_ms(timeout_ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
 	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
 }
 

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "base/process.h"
 #include "libshare/client/error.h"
@@ -20,14 +21,6 @@
 #define SLICE_MS        100 /* between looks at the owner */
 #define POISON_GRACE_MS 1000
 #define EXIT_MS         150 /* from a kill until the pidfd says so, and some more */
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static bool owner_is_dead(const struct held_fence *f)
 {
@@ -74,7 +67,7 @@ static bool is_written(const struct held_fence *f)
  */
 static enum timeline_state judge_dead(share_client *c, const struct held_fence *f)
 {
-	int_fast64_t seen = 0, now = now_ms();
+	int_fast64_t seen = 0, now = (int_fast64_t)clock_ms();
 	bool late = !atomic_compare_exchange_strong(&f->peer->dead_since, &seen, now) &&
 		    now - seen > POISON_GRACE_MS;
 
@@ -93,7 +86,7 @@ static enum timeline_state judge_dead(share_client *c, const struct held_fence *
 static uint64_t seen_before(struct peer_page *p, uint32_t slot, uint64_t value)
 {
 	uint64_t known = atomic_load_explicit(&p->believed[slot], memory_order_relaxed);
-	int64_t now = now_ms();
+	int64_t now = (int64_t)clock_ms();
 
 	if (p->seen[slot].at != 0 && now - p->seen[slot].at < EXIT_MS)
 		return known;
@@ -153,22 +146,20 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 
 enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms)
 {
-	int64_t deadline = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	int64_t deadline = deadline_from(timeout_ms);
 
 	if (!f->page)
 		return TIMELINE_REACHED;
 	for (;;) {
-		int64_t left = timeout_ms < 0 ? SLICE_MS : deadline - now_ms();
+		int left = deadline_left(deadline);
 		enum timeline_state state;
 
 		timeline_wait(f->page, f->slot, f->value,
-			      left > SLICE_MS ? SLICE_MS
-			      : left < 0      ? 0
-					      : (int)left);
+			      left < 0 || left > SLICE_MS ? SLICE_MS : left);
 		state = fence_state(c, f);
 		if (state != TIMELINE_PENDING)
 			return state;
-		if (timeout_ms >= 0 && now_ms() >= deadline)
+		if (deadline_left(deadline) == 0)
 			return TIMELINE_PENDING;
 		/* its owner is on its way out, which the wait above does not wait for */
 		if (timeline_query(f->page, f->slot, f->value) != TIMELINE_PENDING)

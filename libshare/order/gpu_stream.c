@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"

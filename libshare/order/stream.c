@@ -3,6 +3,7 @@
 /* What a `void *stream` is, and who orders work on it. */
 
 #include "libshare/order/stream.h"
+#include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/order/gpu_stream.h"

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/service/service.h"
@@ -110,20 +110,14 @@ static void wait_for_others_locked(share_service *s, int timeout_ms)
 		pthread_cond_wait(&s->arrived, &s->lock);
 		return;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += timeout_ms / 1000;
-	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
+	end = clock_after_ms(timeout_ms);
 	pthread_cond_timedwait(&s->arrived, &s->lock, &end);
 }
 
 /* Now and then, however much comes. By the thread that reads. */
 static bool is_time_to_take_back(share_service *s)
 {
-	int64_t now = deadline_from(0);
+	int64_t now = (int64_t)clock_ms();
 
 	if (now < s->take_back_at)
 		return false;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/service/service.h"
