@@ -95,6 +95,22 @@ static const struct number grant_flags[] = {
     NUMBER(WIRE_GRANT_SEGMENT, "the segment's descriptor comes along, as the first one"),
 };
 
+/* "A, B and C": the messages that have @flag. */
+static void print_flagged(FILE *out, unsigned flag)
+{
+	const struct wire_description *d;
+	unsigned left = 0;
+
+	for (unsigned type = 0; type < WIRE_TYPE_COUNT; type++)
+		left += (d = wire_describe(type)) && d->flags & flag;
+	for (unsigned type = 0; type < WIRE_TYPE_COUNT; type++)
+		if ((d = wire_describe(type)) && d->flags & flag)
+			fprintf(out, "%s%s", d->name,
+				--left == 0 ? ""
+				: left == 1 ? " and "
+					    : ", ");
+}
+
 static void print_introduction(FILE *out)
 {
 	fprintf(
@@ -127,13 +143,22 @@ static void print_introduction(FILE *out)
 	    "Each message goes in one direction. Those to the broker are requests, and each names "
 	    "what answers it. The client chooses the serial of a request, any number but 0, and "
 	    "the reply carries it. Requests are handled in the order in which they were sent, and "
-	    "answered in that order, except that other replies may overtake that of a LOOKUP, and "
-	    "those of requests that wait for an agent (opening and creating pools, ALLOC, "
-	    "EVENT_CREATE, the report on devices). "
-	    "What the broker sends unasked (NAME_EVENT, SEGMENT_RETIRE) has serial 0.\n\n"
-	    "Where the reply is *nothing*, there is none. RELEASE and EVENT_RELEASE may have the "
-	    "serial 0, and is "
-	    "then not answered either.\n\n"
+	    "answered in that order, except that other replies may overtake those of requests that "
+	    "wait for what other clients do (",
+	    out);
+	print_flagged(out, WIRE_WAITS_FOR_OTHERS);
+	fputs(
+	    "), and of those that wait for an agent (opening and creating pools, ALLOC, "
+	    "EVENT_CREATE, the report on devices). What the broker sends unasked (",
+	    out);
+	print_flagged(out, WIRE_UNASKED);
+	fputs(
+	    ") has serial 0.\n\n"
+	    "Where the reply is *nothing*, there is none. ",
+	    out);
+	print_flagged(out, WIRE_SERIAL_OPTIONAL);
+	fputs(
+	    " may have the serial 0, and are then not answered either.\n\n"
 	    "Instead of its reply a request may get ERROR, with its serial: it failed and changed "
 	    "nothing. ERROR with serial 0 means that the connection ends now. That is what comes "
 	    "of a message that is unknown, not expected now, cut off, larger than it may be, or "
@@ -267,6 +292,27 @@ static const char *reply_name(const struct wire_description *d)
 	return d->reply == WIRE_NOTHING ? "nothing" : wire_describe(d->reply)->name;
 }
 
+/* What the flags of a message say of it, as sentences behind its other properties. */
+static void print_flags(FILE *out, const struct wire_description *d)
+{
+	static const struct {
+		unsigned flag;
+		const char *text;
+	} texts[] = {
+	    {WIRE_FIRST, "The first message of a connection, and only that."},
+	    {WIRE_SECOND, "Understood only behind the answer to the first message."},
+	    {WIRE_SERIAL_OPTIONAL, "With the serial 0 it is not answered."},
+	    {WIRE_WAITS_FOR_OTHERS, "Its reply may wait for what other clients do."},
+	    {WIRE_UNASKED, "Comes unasked as well, with the serial 0."},
+	    {WIRE_REPEATABLE, "Asked of a second agent when the first one died of it."},
+	    {WIRE_OF_ONE_PROCESS, "Not asked of an agent that was started since."},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (d->flags & texts[i].flag)
+			fprintf(out, " %s", texts[i].text);
+}
+
 static void print_overview(FILE *out)
 {
 	fputs(
@@ -319,7 +365,9 @@ static void print_message(FILE *out, unsigned type, const struct wire_descriptio
 		fprintf(out, "%u to %u", d->fds_min, d->fds_max);
 	if (is_request(d))
 		fprintf(out, ". Reply: %s", reply_name(d));
-	fputs(d->n_fields ? ".\n\n" : ". No fields.\n\n", out);
+	fputs(d->n_fields ? "." : ". No fields.", out);
+	print_flags(out, d);
+	fputs("\n\n", out);
 	if (d->n_fields)
 		print_fields(out, d);
 }

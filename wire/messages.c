@@ -35,19 +35,20 @@
 		       #NAME " fits into a packet");
 WIRE_MESSAGES(FIELDS)
 
-#define DESCRIPTION(NAME, name_, number, direction_, min, max, since_, reply_, text_) \
-	[number] = {                                                                  \
-	    .name = #NAME,                                                            \
-	    .text = text_,                                                            \
-	    .fields = name_##_fields,                                                 \
-	    .n_fields = 0 WIRE_FIELDS_##name_(ONE_F, ONE_V, name_),                   \
-	    .fixed_size = 0 WIRE_FIELDS_##name_(ADD_F, ADD_V, name_),                 \
-	    .fixed_size_min = 0 WIRE_FIELDS_##name_(MIN_F, MIN_V, name_),             \
-	    .direction = WIRE_##direction_,                                           \
-	    .fds_min = min,                                                           \
-	    .fds_max = max,                                                           \
-	    .since = since_,                                                          \
-	    .reply = WIRE_##reply_,                                                   \
+#define DESCRIPTION(NAME, name_, number, direction_, min, max, since_, reply_, flags_, text_) \
+	[number] = {                                                                          \
+	    .name = #NAME,                                                                    \
+	    .text = text_,                                                                    \
+	    .fields = name_##_fields,                                                         \
+	    .n_fields = 0 WIRE_FIELDS_##name_(ONE_F, ONE_V, name_),                           \
+	    .fixed_size = 0 WIRE_FIELDS_##name_(ADD_F, ADD_V, name_),                         \
+	    .fixed_size_min = 0 WIRE_FIELDS_##name_(MIN_F, MIN_V, name_),                     \
+	    .direction = WIRE_##direction_,                                                   \
+	    .fds_min = min,                                                                   \
+	    .fds_max = max,                                                                   \
+	    .since = since_,                                                                  \
+	    .flags = (flags_),                                                                \
+	    .reply = WIRE_##reply_,                                                           \
 	},
 
 static const struct wire_description descriptions[WIRE_TYPE_COUNT] = {WIRE_MESSAGES(DESCRIPTION)};

@@ -7,10 +7,11 @@
  * once. Structs, codec tables, the broker's
  * dispatch and docs/protocol.md are all derived from these lists.
  *
- * WIRE_MESSAGES: M(NAME, name, number, direction, fds_min, fds_max, since, reply, text)
+ * WIRE_MESSAGES: M(NAME, name, number, direction, fds_min, fds_max, since, reply, flags, text)
  *   direction  TO_BROKER or TO_CLIENT; TO_AGENT or FROM_AGENT between the broker and its agents,
  *              with numbers from 64 on
  *   reply      what answers it: a message's name, or NOTHING
+ *   flags      enum wire_message_flags: how its handling differs from that of others
  *
  * WIRE_FIELDS_name: F(M, type, name, since, text) a fixed little-endian field, in wire order
  *                   V(M, name, max, since, text) bytes of variable size: the fixed part carries
@@ -31,155 +32,162 @@
 #define WIRE_TENSOR_MAX       272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
-	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME,                                            \
+	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME, WIRE_FIRST,                                \
 	  "First message of a client: what it speaks and what it wants to be called.")             \
-	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING,                                        \
+	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING, 0,                                     \
 	  "The broker's answer, with the client's own timeline page (a memfd), to be mapped "      \
 	  "for writing.")                                                                          \
-	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE,                                               \
+	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE, WIRE_SECOND,                                  \
 	  "The client has mapped its page; the broker seals it against any further writer. "       \
 	  "Before this nothing but HELLO is understood.")                                          \
-	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, "Success without a result.")                 \
-	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING,                                            \
+	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, 0, "Success without a result.")              \
+	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                              \
 	  "A request failed and changed nothing. With serial 0: why the connection ends now.")     \
-	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, "Nothing, answered in order.")                  \
-	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE,                                                   \
+	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, 0, "Nothing, answered in order.")               \
+	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE, 0,                                                \
 	  "The client has unmapped everything and finished its streams; all it holds is "          \
 	  "released.")                                                                             \
-	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, "Opens a pool by name.")              \
-	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, "Creates a pool and opens it.")   \
-	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, "An open pool.")                            \
-	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, "Undoes one POOL.")                \
-	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE,                                \
+	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, 0, "Opens a pool by name.")           \
+	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, 0,                                \
+	  "Creates a pool and opens it.")                                                          \
+	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, 0, "An open pool.")                         \
+	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, 0, "Undoes one POOL.")             \
+	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE, 0,                             \
 	  "Takes a pool's name away; it ends with its last buffer.")                               \
-	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, "Allocates a buffer.")                      \
-	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING,                                          \
+	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, WIRE_WAITS_FOR_OTHERS,                      \
+	  "Allocates a buffer.")                                                                   \
+	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING, WIRE_UNASKED,                            \
 	  "One more reference on a buffer for this client. Descriptors: the segment's, if "        \
 	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "        \
 	  "owner's pidfd. With serial 0, unasked and without a buffer (0), since version 2: a "    \
 	  "segment of the pool of a channel that the client is a consumer of, before a message "   \
 	  "can lie in it.")                                                                        \
-	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE,                                          \
+	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE, WIRE_SERIAL_OPTIONAL,                    \
 	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")   \
-	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, "Makes a name lead to a buffer.")   \
-	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, "The name's new version.")        \
-	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, "Removes a name.")                   \
-	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT,                                           \
+	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, 0,                                  \
+	  "Makes a name lead to a buffer.")                                                        \
+	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The name's new version.")     \
+	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, 0, "Removes a name.")                \
+	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT, WIRE_WAITS_FOR_OTHERS,                    \
 	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")    \
-	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING,                                         \
+	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING, 0,                                      \
 	  "Ends a waiting LOOKUP or RECLAIM with SHARE_ECANCELED, unless it was answered "         \
 	  "already.")                                                                              \
-	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, "Asks for NAME_EVENTs.")                 \
-	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, "The watch is in place.")           \
-	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, "Ends a watch.")                         \
-	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, "A watched name changed.")      \
-	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, "Makes a token for a buffer.")            \
-	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, "The token.")                             \
-	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, "Gets the buffer behind a token.")        \
-	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE,                                            \
+	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, 0, "Asks for NAME_EVENTs.")              \
+	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The watch is in place.")        \
+	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, 0, "Ends a watch.")                      \
+	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                   \
+	  "A watched name changed.")                                                               \
+	M(EXPORT, export, 25, TO_BROKER, 0, 0, 1, TOKEN, 0, "Makes a token for a buffer.")         \
+	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The token.")                          \
+	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, 0, "Gets the buffer behind a token.")     \
+	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, 0,                                         \
 	  "Ends a token. For the user who made it, and for administrators.")                       \
-	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE,                                \
+	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE, 0,                             \
 	  "Replaces a buffer's metadata; empty removes it.")                                       \
-	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA,                            \
+	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA, 0,                         \
 	  "Reads a buffer's metadata.")                                                            \
-	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, "A buffer's metadata.")             \
-	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT,                                            \
+	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, 0, "A buffer's metadata.")          \
+	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT, 0,                                         \
 	  "What the broker knows, a page at a time.")                                              \
-	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, "One page of the answer.")              \
-	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE,                               \
+	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One page of the answer.")           \
+	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE, 0,                            \
 	  "Asks for another client's timeline page, read-only. SHARE_ENOENT: its owner said "      \
 	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")              \
-	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING,                           \
+	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING, WIRE_UNASKED,             \
 	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see "  \
 	  "the owner dead. With serial 0, unasked, since version 2: of a member of a channel.")    \
-	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING,                         \
+	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,           \
 	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                               \
-	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING,                       \
+	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING, 0,                    \
 	  "The client has no mapping of the segment any more. A later GRANT brings the "           \
 	  "descriptor again.")                                                                     \
-	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE,                                  \
+	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE, 0,                               \
 	  "Asks how plain code reaches a buffer this client holds.")                               \
-	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING,                                         \
+	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING, 0,                                      \
 	  "The descriptor of the buffer's segment (of a pool handle, for a mempool), and how to "  \
 	  "import it.")                                                                            \
-	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT,                               \
+	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT, 0,                            \
 	  "Leases an interprocess event from the agent of a device.")                              \
-	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT,                                   \
+	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT, 0,                                \
 	  "One more lease of an event, by its name or by its token.")                              \
-	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, "One lease of an event.")                 \
-	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE,                              \
+	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One lease of an event.")              \
+	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE, WIRE_SERIAL_OPTIONAL,        \
 	  "Gives one lease of an event back. Serial 0 wants no reply.")                            \
-	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING,                                             \
+	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                               \
 	  "Memory is short: give back what is kept without being used.")                           \
-	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL,                             \
+	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL, 0,                          \
 	  "Takes part in a channel, and makes it if there is none of that name. Refused "          \
 	  "(SHARE_ENOTSUP) in version 1.")                                                         \
-	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING,                                       \
+	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING, 0,                                    \
 	  "A membership that is being prepared. Descriptors: the client's own page (a ring or a "  \
 	  "ledger), to be mapped for writing; the control page, for reading; its doorbell.")       \
-	M(CHANNEL_READY, channel_ready, 47, TO_BROKER, 0, 0, 1, DONE,                              \
+	M(CHANNEL_READY, channel_ready, 47, TO_BROKER, 0, 0, 1, DONE, 0,                           \
 	  "The client has mapped its page. The broker seals it; from now on it takes part.")       \
-	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 1, CHANNEL_MEMBERS,                     \
+	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 1, CHANNEL_MEMBERS, 0,                  \
 	  "Asks who takes part now. A consumer is sent the segments of the channel's pool that "   \
 	  "it does not have, ahead of the answer.")                                                \
-	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING,                      \
+	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 1, NOTHING, WIRE_UNASKED,        \
 	  "The members of the other role. Descriptors: three for each member that has "            \
 	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and its doorbell. With serial "  \
 	  "0, unasked: one that has just come, so that it is known when the broker is gone; a "    \
 	  "CHANNEL_SYNC says the same.")                                                           \
-	M(CHANNEL_CLOSE, channel_close, 50, TO_BROKER, 0, 0, 1, DONE,                              \
+	M(CHANNEL_CLOSE, channel_close, 50, TO_BROKER, 0, 0, 1, DONE, 0,                           \
 	  "Leaves a channel. What a producer has sent can still be received; a consumer has "      \
 	  "acknowledged all it had.")                                                              \
-	M(CHANNEL_DRAINED, channel_drained, 51, TO_BROKER, 0, 0, 1, NOTHING,                       \
+	M(CHANNEL_DRAINED, channel_drained, 51, TO_BROKER, 0, 0, 1, NOTHING, 0,                    \
 	  "A consumer has received and acknowledged all it will of a producer that is gone, or "   \
 	  "does not wait for it any more.")                                                        \
-	M(CHANNEL_SEGMENT, channel_segment, 52, TO_BROKER, 0, 0, 1, GRANT,                         \
+	M(CHANNEL_SEGMENT, channel_segment, 52, TO_BROKER, 0, 0, 1, GRANT, 0,                      \
 	  "Asks for a segment of a channel's pool, that a message lies in or will lie in. The "    \
 	  "GRANT has no buffer (0).")                                                              \
-	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT,                           \
+	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT, 0,                        \
 	  "A consumer asks for a reference of its own on the buffer of a message it has.")         \
-	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING,                                       \
+	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING, 0,                                    \
 	  "The client has given back what it kept, as TRIM asks for.")                             \
-	M(CHANNEL_ABANDON, channel_abandon, 55, TO_BROKER, 0, 0, 1, DONE,                          \
+	M(CHANNEL_ABANDON, channel_abandon, 55, TO_BROKER, 0, 0, 1, DONE, 0,                       \
 	  "A producer does not wait for a consumer any more. What that may still use of the "      \
 	  "producer's messages the broker looks after from now on, until the consumer has "        \
 	  "acknowledged it and left, or is dead. Only the first for a consumer counts; one that "  \
 	  "is no more has nothing.")                                                               \
-	M(CHANNEL_SETTLE, channel_settle, 56, TO_BROKER, 0, 0, 1, NOTHING,                         \
+	M(CHANNEL_SETTLE, channel_settle, 56, TO_BROKER, 0, 0, 1, NOTHING, 0,                      \
 	  "What a consumer has acknowledged to a producer that is gone and whose place another "   \
 	  "one has: its ledger cannot say so any more. With CHANNEL_SETTLE_ALL it has nothing "    \
 	  "else of that producer.")                                                                \
-	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING,                         \
+	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING, 0,                      \
 	  "A member has lost what it was told (for want of memory, say): to the next "             \
 	  "CHANNEL_SYNC all others are new.")                                                      \
-	M(RELOAD, reload, 58, TO_BROKER, 0, 0, 1, REPORT,                                          \
+	M(RELOAD, reload, 58, TO_BROKER, 0, 0, 1, REPORT, 0,                                       \
 	  "Has the broker read its configuration file again. The REPORT is one page, with an "     \
 	  "object for each change; an ERROR says why the file was refused.")                       \
-	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE,                                                \
+	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE, 0,                                             \
 	  "Ends what a report names: a token, or the connection of another client. For its "       \
 	  "user, and for administrators; others have SHARE_ENOENT.")                               \
-	M(RECLAIM, reclaim, 60, TO_BROKER, 0, 0, 2, GRANT,                                         \
+	M(RECLAIM, reclaim, 60, TO_BROKER, 0, 0, 2, GRANT, WIRE_WAITS_FOR_OTHERS,                  \
 	  "Gets one more reference on a buffer once the client's one is all that there is of it: " \
 	  "no other's lease, no name, no token, nothing of a channel. Perhaps later, as LOOKUP.")  \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
+	  WIRE_REPEATABLE,                                                                         \
 	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
 	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
-	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, "A device.")               \
-	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, "Success without a result.")   \
-	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING,                            \
+	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, 0, "A device.")            \
+	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, 0,                             \
+	  "Success without a result.")                                                             \
+	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING, 0,                         \
 	  "What was asked for could not be done.")                                                 \
 	M(AGENT_SEGMENT_CREATE, agent_segment_create, 68, TO_AGENT, 0, 0, 1, AGENT_SEGMENT,        \
-	  "Makes a segment.")                                                                      \
-	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING,                          \
+	  WIRE_REPEATABLE, "Makes a segment.")                                                     \
+	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING, 0,                       \
 	  "A segment: its descriptor and its recipe.")                                             \
 	M(AGENT_SEGMENT_DESTROY, agent_segment_destroy, 70, TO_AGENT, 0, 0, 1, AGENT_DONE,         \
+	  WIRE_OF_ONE_PROCESS,                                                                     \
 	  "The broker has closed its descriptor, and no client maps the segment any more.")        \
 	M(AGENT_EVENT_CREATE, agent_event_create, 71, TO_AGENT, 0, 0, 1, AGENT_EVENT,              \
-	  "Makes an interprocess event.")                                                          \
-	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, "An interprocess event.")    \
+	  WIRE_REPEATABLE, "Makes an interprocess event.")                                         \
+	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, 0, "An interprocess event.") \
 	M(AGENT_EVENT_DESTROY, agent_event_destroy, 73, TO_AGENT, 0, 0, 1, AGENT_DONE,             \
-	  "Nobody uses the event any more.")                                                       \
-	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE,                             \
+	  WIRE_OF_ONE_PROCESS, "Nobody uses the event any more.")                                  \
+	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE, 0,                          \
 	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "    \
 	  "and is what an agent that keeps nothing of the segment needs.")
 

@@ -11,6 +11,17 @@
 
 enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT, WIRE_TO_AGENT, WIRE_FROM_AGENT };
 
+/* How the handling of a message differs from that of others: a column of the table. */
+enum wire_message_flags {
+	WIRE_FIRST = 1 << 0,            /* the first message of a connection, and only that */
+	WIRE_SECOND = 1 << 1,           /* only what follows the answer to the first one */
+	WIRE_SERIAL_OPTIONAL = 1 << 2,  /* a request that wants no reply has the serial 0 */
+	WIRE_WAITS_FOR_OTHERS = 1 << 3, /* its reply may have to wait for what other clients do */
+	WIRE_UNASKED = 1 << 4,          /* may come with the serial 0, without a request */
+	WIRE_REPEATABLE = 1 << 5,     /* may be asked of a second agent, when one has died of it */
+	WIRE_OF_ONE_PROCESS = 1 << 6, /* concerns what ends with the agent's process anyway */
+};
+
 enum wire_type {
 	WIRE_NOTHING = 0,
 #define WIRE_ENUM(NAME, name, number, ...) WIRE_##NAME = number,
@@ -177,6 +188,7 @@ struct wire_description {
 	uint8_t direction;
 	uint8_t fds_min, fds_max;
 	uint8_t since;
+	uint8_t flags; /* enum wire_message_flags */
 	enum wire_type reply;
 };
 

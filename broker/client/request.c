@@ -33,24 +33,31 @@
 /* A message of the table without a handler does not link. */
 static const request_handler handlers[WIRE_TYPE_COUNT] = {WIRE_MESSAGES(ENTRY)};
 
-static bool is_allowed(const struct client *c, enum wire_type type)
+/* A connection begins with two messages, each in its place, and all others come after them. */
+static bool is_allowed(const struct client *c, const struct wire_description *d)
 {
 	switch (c->state) {
 	case CLIENT_CONNECTED:
-		return type == WIRE_HELLO;
+		return d->flags & WIRE_FIRST;
 	case CLIENT_GREETED:
-		return type == WIRE_READY;
+		return d->flags & WIRE_SECOND;
 	case CLIENT_READY:
-		return type != WIRE_HELLO && type != WIRE_READY;
+		return !(d->flags & (WIRE_FIRST | WIRE_SECOND));
 	default:
 		return false;
 	}
+}
+
+static bool may_lack_serial(const struct wire_description *d)
+{
+	return d->reply == WIRE_NOTHING || d->flags & WIRE_SERIAL_OPTIONAL;
 }
 
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
 	struct request r = {client->broker, client, &m, 0, false};
+	const struct wire_description *d;
 	char why[128];
 	int fault;
 
@@ -62,15 +69,15 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	}
 	if (client->state == CLIENT_ENDING)
 		return false; /* it has said goodbye; what it says after that is for nobody */
-	if (!is_allowed(client, m.type)) {
-		snprintf(why, sizeof(why), "%s was not expected now (state: %s)",
-			 wire_describe(m.type)->name, client_state_name(client->state));
+	d = wire_describe(m.type);
+	if (!is_allowed(client, d)) {
+		snprintf(why, sizeof(why), "%s was not expected now (state: %s)", d->name,
+			 client_state_name(client->state));
 		client_hang_up(client, SHARE_EPROTO, why);
 		return false;
 	}
-	if (m.serial == 0 && wire_describe(m.type)->reply != WIRE_NOTHING &&
-	    m.type != WIRE_RELEASE && m.type != WIRE_EVENT_RELEASE) {
-		snprintf(why, sizeof(why), "%s needs a serial", wire_describe(m.type)->name);
+	if (m.serial == 0 && !may_lack_serial(d)) {
+		snprintf(why, sizeof(why), "%s needs a serial", d->name);
 		client_hang_up(client, SHARE_EPROTO, why);
 		return false;
 	}

@@ -133,9 +133,7 @@ static void back_off(struct agent *a)
  */
 static bool try_again(struct asked *q)
 {
-	bool again = !q->again && (q->m.type == WIRE_AGENT_DEVICE_GET ||
-				   q->m.type == WIRE_AGENT_SEGMENT_CREATE ||
-				   q->m.type == WIRE_AGENT_EVENT_CREATE);
+	bool again = !q->again && wire_describe(q->m.type)->flags & WIRE_REPEATABLE;
 
 	q->again = true;
 	return again;
@@ -249,7 +247,7 @@ static bool concerns_this_process(const struct agent *a, struct asked *q)
 		return true;
 	if (q->m.type == WIRE_AGENT_SCRUB)
 		q->m.agent_scrub.handle = 0;
-	return q->m.type != WIRE_AGENT_SEGMENT_DESTROY && q->m.type != WIRE_AGENT_EVENT_DESTROY;
+	return !(wire_describe(q->m.type)->flags & WIRE_OF_ONE_PROCESS);
 }
 
 static void send_first(struct agent *a)

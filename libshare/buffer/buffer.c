@@ -36,7 +36,7 @@ int name_check(const char *name)
 static int ask(share_pool *p, struct wire_message *m, struct reply *reply)
 {
 	m->serial = 0;
-	return rpc(p->client, m, WIRE_GRANT, reply);
+	return rpc(p->client, m, reply);
 }
 
 /* What came along with the first goes into the magazine. Where there is no memory for a handle, the

@@ -220,7 +220,6 @@ static const struct operation_kind kind = {
 
 int lookup_ask_locked(struct lookup *l, struct wire_message *m)
 {
-	l->call.expected = WIRE_GRANT;
 	l->call.answered = answered;
 	l->operation.phase = ASKED;
 	return rpc_start_locked(l->operation.client, m, &l->call);

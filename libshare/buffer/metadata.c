@@ -25,7 +25,7 @@ int share_metadata_set(share_buffer *b, const char *json)
 		return fail(SHARE_EINVAL, "metadata is a JSON object or array; NULL removes it");
 	m.metadata_set.buffer = buffer_tell_id(b); /* which makes it known */
 	m.metadata_set.json = (struct wire_bytes){json, (uint32_t)size};
-	return rpc(b->client, &m, WIRE_DONE, NULL);
+	return rpc(b->client, &m, NULL);
 }
 
 int share_metadata_get(share_buffer *b, char **out)
@@ -41,7 +41,7 @@ int share_metadata_get(share_buffer *b, char **out)
 	if (r != 0)
 		return r;
 	m.metadata_get.buffer = b->id;
-	r = rpc(b->client, &m, WIRE_METADATA, &reply);
+	r = rpc(b->client, &m, &reply);
 	if (r != 0)
 		return r;
 	if (json->size == 0)

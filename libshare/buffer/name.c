@@ -56,7 +56,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .name = {name, (uint32_t)strlen(name)},
 	    .tensor = tensor,
 	};
-	r = rpc(b->client, &m, WIRE_PUBLISHED, &reply);
+	r = rpc(b->client, &m, &reply);
 	if (r == 0 && version)
 		*version = reply.m.published.version;
 	return r;
@@ -77,7 +77,7 @@ int share_unpublish(share_client *c, const char *name)
 	if (r != 0)
 		return r;
 	m.unpublish.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
-	return rpc(c, &m, WIRE_DONE, NULL);
+	return rpc(c, &m, NULL);
 }
 
 void lookup_message(struct wire_message *m, const char *name, int mode, int timeout_ms)
@@ -116,7 +116,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 	if (r != 0)
 		return r;
 	lookup_message(&m, name, mode, timeout_ms);
-	r = rpc(c, &m, WIRE_GRANT, &reply);
+	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r;
 	r = buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), &b);

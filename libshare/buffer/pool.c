@@ -47,7 +47,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 	if (!p || !p->name || !p->device || !p->reason) {
 		pool_free(p);
 		close.pool_close.pool = m->pool;
-		rpc(c, &close, WIRE_DONE, NULL);
+		rpc(c, &close, NULL);
 		return fail_system(-ENOMEM, "opening a pool");
 	}
 	p->client = client_ref(c);
@@ -85,7 +85,7 @@ int share_pool_open(share_client *c, const char *name, share_pool **out)
 	if (r != 0)
 		return r;
 	m.pool_open.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
-	r = rpc(c, &m, WIRE_POOL, &reply);
+	r = rpc(c, &m, &reply);
 	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
 }
 
@@ -242,7 +242,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
 	if (access)
 		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
-	r = rpc(c, &m, WIRE_POOL, &reply);
+	r = rpc(c, &m, &reply);
 	free(access);
 	return r != 0 ? r : pool_from_reply(c, name, &reply.m.pool, out);
 }
@@ -257,7 +257,7 @@ int share_pool_destroy(share_client *c, const char *name)
 	if (r != 0)
 		return r;
 	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
-	r = rpc(c, &m, WIRE_DONE, NULL);
+	r = rpc(c, &m, NULL);
 	if (r == 0 && c->keeps_blocks)
 		magazines_answer(c);
 	return r;
@@ -272,7 +272,7 @@ void share_pool_close(share_pool *p)
 		return;
 	magazine_close(p);
 	m.pool_close.pool = p->id;
-	rpc(p->client, &m, WIRE_DONE, NULL);
+	rpc(p->client, &m, NULL);
 	client_unref(p->client);
 	pool_free(p);
 }

@@ -22,7 +22,7 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	if (r != 0)
 		return r;
 	m.recipe_get.buffer = buffer_tell_id(b); /* which makes it known */
-	r = rpc(b->client, &m, WIRE_RECIPE, &reply);
+	r = rpc(b->client, &m, &reply);
 	if (r != 0)
 		return r;
 	kind = memory_kind_by_id(got->kind);

@@ -93,7 +93,7 @@ static int ask(share_buffer *b, int64_t deadline, share_buffer **again, struct f
 	int r;
 
 	reclaim_message(&m, b, deadline_left(deadline));
-	r = rpc(b->client, &m, WIRE_GRANT, &reply);
+	r = rpc(b->client, &m, &reply);
 	if (r == 0)
 		r = buffer_from_grant_unordered(b->client, &reply.m.grant, again);
 	return r != 0 ? r : buffer_hold_users(b->client, &reply.m.grant, users);

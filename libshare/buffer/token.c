@@ -51,7 +51,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	    .size = b->home ? b->size : 0,
 	    .tensor = tensor,
 	};
-	r = rpc(b->client, &m, WIRE_TOKEN, &reply);
+	r = rpc(b->client, &m, &reply);
 	if (r != 0)
 		return r;
 	if (reply.m.token.token.size != sizeof(out->bytes))
@@ -83,7 +83,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
 		return r;
 	m.import.mode = (uint32_t)mode;
 	m.import.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
-	r = rpc(c, &m, WIRE_GRANT, &reply);
+	r = rpc(c, &m, &reply);
 	if (r == 0)
 		r = buffer_from_grant(c, &reply.m.grant, stream, -1, &b);
 	if (r == 0)
@@ -101,5 +101,5 @@ int share_revoke(share_client *c, const share_token *token)
 	if (r != 0)
 		return r;
 	m.revoke.token = (struct wire_bytes){token->bytes, sizeof(token->bytes)};
-	return rpc(c, &m, WIRE_DONE, NULL);
+	return rpc(c, &m, NULL);
 }

@@ -134,7 +134,7 @@ static int ask_locked(share_channel *ch, uint64_t member)
 	m.channel_abandon.tokens.data = tokens;
 	m.channel_abandon.tokens.size = (ch->shape.in_flight + 7) / 8;
 	pthread_mutex_unlock(&ch->lock);
-	r = rpc(ch->client, &m, WIRE_DONE, NULL);
+	r = rpc(ch->client, &m, NULL);
 	pthread_mutex_lock(&ch->lock);
 	return r;
 }

@@ -81,7 +81,7 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	open->name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 	if (o->pool)
 		open->pool = (struct wire_bytes){o->pool, (uint32_t)strlen(o->pool)};
-	r = rpc(c, &m, WIRE_CHANNEL, reply);
+	r = rpc(c, &m, reply);
 	if (r != 0)
 		return r;
 	if (reply->m.channel.shape.size != sizeof(struct channel_shape))
@@ -192,7 +192,7 @@ static int take_part(share_channel *ch)
 	int r;
 
 	m.channel_ready.member = ch->member;
-	r = rpc(ch->client, &m, WIRE_DONE, NULL);
+	r = rpc(ch->client, &m, NULL);
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&ch->lock);

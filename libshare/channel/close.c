@@ -71,7 +71,7 @@ static void leave(share_channel *ch)
 
 	m.channel_close.member = ch->member;
 	if (ch->member)
-		rpc(ch->client, &m, WIRE_DONE, NULL);
+		rpc(ch->client, &m, NULL);
 }
 
 static void free_lists(share_channel *ch)

@@ -116,7 +116,7 @@ int channel_ask_for_segment(share_channel *ch, uint64_t segment)
 
 	m.channel_segment.member = ch->member;
 	m.channel_segment.segment = segment;
-	r = rpc(ch->client, &m, WIRE_GRANT, NULL);
+	r = rpc(ch->client, &m, NULL);
 	if (r == 0)
 		segment_is_of(ch->client, segment, ch->pool);
 	return r;
@@ -199,7 +199,7 @@ int channel_retain(share_buffer *b)
 	m.channel_retain.producer = lent->producer;
 	m.channel_retain.buffer = b->id;
 	m.channel_retain.size = b->size;
-	r = rpc(ch->client, &m, WIRE_GRANT, &reply);
+	r = rpc(ch->client, &m, &reply);
 	if (r != 0)
 		return r;
 	/* the lock that channel_release() holds: what it takes for a loan stays one */

@@ -149,7 +149,7 @@ static int start_to_ask_locked(share_channel *ch, bool afresh)
 	pthread_mutex_unlock(&ch->lock);
 	pthread_mutex_lock(&c->lock);
 	ch->answer = (struct reply){.packet = NULL};
-	ch->sync = (struct call){.expected = WIRE_CHANNEL_MEMBERS, .reply = &ch->answer};
+	ch->sync = (struct call){.reply = &ch->answer};
 	STAILQ_FOREACH (t, &ch->told, link)
 		t->after = false; /* the answer that is asked for now */
 	if (afresh || ch->told_lost)

@@ -179,7 +179,7 @@ void client_unref(share_client *c)
 	/* nothing may be mapped any more when the broker takes our word for it */
 	segments_done(c);
 	if (!c->embedded) /* which ends now, and everything with it */
-		rpc(c, &bye, WIRE_DONE, NULL);
+		rpc(c, &bye, NULL);
 	client_free(c);
 }
 
@@ -208,7 +208,7 @@ int share_ping(share_client *c)
 	struct wire_message ping = {.type = WIRE_PING};
 	int r = client_resolve(&c);
 
-	return r != 0 ? r : rpc(c, &ping, WIRE_DONE, NULL);
+	return r != 0 ? r : rpc(c, &ping, NULL);
 }
 
 int share_get_fd(share_client *c)

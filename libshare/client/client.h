@@ -196,10 +196,10 @@ struct reply {
 void reply_done(struct reply *r);
 #define _cleanup_reply_ __attribute__((cleanup(reply_done)))
 
-/* Sends @request and waits for its answer. Returns 0 and a reply of type @expected, or an error:
- * the broker's own, with its detail. @reply may be NULL when only success matters. */
-int rpc(share_client *c, struct wire_message *request, enum wire_type expected,
-	struct reply *reply);
+/* Sends @request and waits for its answer. Returns 0 and the reply that the table of messages has
+ * for it, or an error: the broker's own, with its detail. @reply may be NULL when only success
+ * matters. */
+int rpc(share_client *c, struct wire_message *request, struct reply *reply);
 
 /* Sends without waiting. The caller may hold the lock or not, as said. */
 int rpc_send(share_client *c, struct wire_message *m);

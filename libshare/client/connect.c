@@ -108,7 +108,7 @@ static int greet(share_client *c, const share_connect_options *options)
 	hello.hello.label = (struct wire_bytes){label, (uint32_t)strnlen(label, SHARE_LABEL_MAX)};
 	if (options->flags & SHARE_CONNECT_OPERATOR)
 		hello.hello.flags |= WIRE_HELLO_OPERATOR;
-	r = rpc(c, &hello, WIRE_WELCOME, &welcome);
+	r = rpc(c, &hello, &welcome);
 	if (r != 0)
 		return r;
 	if (welcome.m.welcome.slots != TIMELINE_SLOTS)
@@ -119,7 +119,7 @@ static int greet(share_client *c, const share_connect_options *options)
 		return fail_system(r, "mapping the timelines");
 	c->page_id = welcome.m.welcome.page;
 	c->version = welcome.m.welcome.version;
-	return rpc(c, &ready, WIRE_DONE, NULL);
+	return rpc(c, &ready, NULL);
 }
 
 /* The switch for those who cannot change the program. */

@@ -48,7 +48,7 @@ int inspect(share_client *c, const char *what, const char *prefix,
 		_cleanup_reply_ struct reply reply = {.packet = NULL};
 
 		m.query.cursor = (struct wire_bytes){cursor, cursor_size};
-		r = rpc(c, &m, WIRE_REPORT, &reply);
+		r = rpc(c, &m, &reply);
 		if (r != 0)
 			return r;
 		cursor_size = reply.m.report.cursor.size;
@@ -79,7 +79,7 @@ static int drop(share_client *c, enum wire_dropped what, uint64_t id)
 		return r;
 	m.drop.what = what;
 	m.drop.id = id;
-	return rpc(c, &m, WIRE_DONE, NULL);
+	return rpc(c, &m, NULL);
 }
 
 int share_revoke_id(share_client *c, uint64_t token)
@@ -99,7 +99,7 @@ int share_reload(share_client *c, int (*each)(const char *json, void *data), voi
 	int r = client_resolve(&c);
 
 	if (r == 0)
-		r = rpc(c, &m, WIRE_REPORT, &reply);
+		r = rpc(c, &m, &reply);
 	if (r != 0 || !each)
 		return r;
 	return each_row(&reply.m.report.rows, each, data);

@@ -146,7 +146,7 @@ static void deliver_unasked(share_client *c, const struct wire_message *m, struc
 		client_mark_lost(c, why);
 		break;
 	default:
-		client_mark_lost(c, "the broker sent something unexpected");
+		break;
 	}
 }
 
@@ -170,7 +170,10 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 	if (c->lost)
 		return;
 	if (m.serial == 0) {
-		deliver_unasked(c, &m, fds);
+		if (wire_describe(m.type)->flags & WIRE_UNASKED)
+			deliver_unasked(c, &m, fds);
+		else
+			client_mark_lost(c, "the broker sent something unexpected");
 		return;
 	}
 	call = find_call(c, m.serial);
@@ -360,6 +363,7 @@ int rpc_start_locked(share_client *c, struct wire_message *request, struct call 
 		request->serial = ++c->last_serial;
 	while (request->serial == 0 || find_call(c, request->serial));
 	call->serial = request->serial;
+	call->expected = wire_describe(request->type)->reply;
 	note_what_is_wanted(call, request);
 	call->done = false;
 	/* before it is sent: another thread may read the answer */
@@ -452,16 +456,9 @@ int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
 	return result(c, call);
 }
 
-/* Others may have to give memory back first, to publish the name, or to let go of the buffer. */
-static bool may_take_long(const struct wire_message *request)
+int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
-	return request->type == WIRE_ALLOC || request->type == WIRE_LOOKUP ||
-	       request->type == WIRE_RECLAIM;
-}
-
-int rpc(share_client *c, struct wire_message *request, enum wire_type expected, struct reply *reply)
-{
-	struct call call = {.expected = expected, .reply = reply};
+	struct call call = {.reply = reply};
 	int r;
 
 	if (reply)
@@ -471,7 +468,7 @@ int rpc(share_client *c, struct wire_message *request, enum wire_type expected, 
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
 	r = rpc_start_locked(c, request, &call);
-	if (r == 0 && may_take_long(request))
+	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
 		r = rpc_wait_long_locked(c, &call);
 	else if (r == 0)
 		r = rpc_wait_locked(c, &call);

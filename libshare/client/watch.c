@@ -168,7 +168,6 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	w->client = client_ref(c);
 	w->callback = callback;
 	w->data = data;
-	w->call.expected = WIRE_WATCHING;
 	w->call.answered = answered;
 	m.watch.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
 	pthread_mutex_lock(&c->lock);
@@ -214,6 +213,6 @@ void share_unwatch(share_watch *w)
 		pthread_cond_wait(&c->arrived, &c->lock);
 	unref_locked(w);
 	pthread_mutex_unlock(&c->lock);
-	rpc(c, &m, WIRE_DONE, NULL);
+	rpc(c, &m, NULL);
 	client_unref(c);
 }

@@ -48,7 +48,7 @@ static int lease(share_client *c, struct wire_message *request, share_event **ou
 	share_event *e;
 	int r;
 
-	r = rpc(c, request, WIRE_EVENT, &reply);
+	r = rpc(c, request, &reply);
 	if (r != 0)
 		return r;
 	if (got->handle.size != sizeof(e->ipc) || got->token.size != sizeof(e->token.bytes)) {

@@ -198,7 +198,7 @@ static int ask_for_page(share_client *c, uint64_t page)
 	int r;
 
 	m.timeline.page = page;
-	r = rpc(c, &m, WIRE_TIMELINE_PAGE, &reply);
+	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
