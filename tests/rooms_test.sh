@@ -88,9 +88,8 @@ broker/client broker/memory 8
 broker/client broker/names 7
 broker/memory broker/channel 2
 libshare/buffer libshare/channel 2
-libshare/client libshare/buffer 7
-libshare/client libshare/order 5
-libshare/order libshare/buffer 5"
+libshare/client libshare/buffer 6
+libshare/client libshare/order 5"
 
 # FILE without comments, line by line as it was.
 code_of()

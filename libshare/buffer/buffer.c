@@ -19,18 +19,6 @@ int mode_check(int mode)
 	return 0;
 }
 
-int name_check(const char *name)
-{
-	size_t size = name ? strnlen(name, SHARE_NAME_MAX + 1) : 0;
-
-	/* UTF-8 and control characters are the broker's to judge; it does not take our word */
-	if (size == 0 || size > SHARE_NAME_MAX)
-		return fail(SHARE_EINVAL,
-			    "a name is 1 to %d bytes of UTF-8 without control characters",
-			    SHARE_NAME_MAX);
-	return 0;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 static int ask(share_pool *p, struct wire_message *m, struct reply *reply)

@@ -4,24 +4,17 @@
 
 #include "libshare/buffer/segment.h"
 #include "libshare/client/client.h"
+#include "libshare/order/fences.h"
 #include "libshare/order/gpu_late.h"
 #include "libshare/order/timeline.h"
 
 struct lent;
 struct magazine;
 
-/* Fences that are waited for together. */
-struct fences {
-	struct held_fence few[8], *all; /* `all` may be NULL when there are none */
-	size_t n;
-};
-/* For all zeros too. */
-void fences_done(share_client *c, struct fences *f);
-
 /*
  * What the next use of a block has to come after, when it is not this handle's: the work of those
  * who have let go of it, and what of earlier lives of the block is not over. See
- * libshare/order/uses.h.
+ * uses.h.
  */
 struct uses {
 	struct late late;      /* on one CUDA stream that was not asked to signal */
@@ -133,7 +126,6 @@ int buffer_release(share_buffer *b, void *stream, bool *kept);
 /* What it is called, told to somebody who must never find another buffer by it. */
 uint64_t buffer_tell_id(share_buffer *b);
 
-int name_check(const char *name);
 int mode_check(int mode);
 
 #endif

@@ -11,9 +11,9 @@
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/magazine.h"
 #include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence)
 {
@@ -101,16 +101,6 @@ void buffer_drop(share_buffer *b)
 	client_unref(c);
 }
 
-void fences_done(share_client *c, struct fences *f)
-{
-	for (size_t i = 0; i < f->n; i++)
-		fence_drop(c, &f->all[i]);
-	if (f->all != f->few)
-		free(f->all);
-	f->all = NULL;
-	f->n = 0;
-}
-
 static int hold(share_client *c, const struct wire_grant *m, uint32_t i, struct held_fence *out)
 {
 	struct wire_fence w;
@@ -127,24 +117,23 @@ static uint32_t first_user(const struct wire_grant *m)
 
 int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out)
 {
-	uint32_t n = (uint32_t)(m->fences.size / sizeof(struct wire_fence)), first = first_user(m);
+	uint32_t n = (uint32_t)(m->fences.size / sizeof(struct wire_fence));
 
-	out->n = 0;
-	out->all = out->few;
-	if (n <= first || MUTATION(skip_wait))
+	*out = (struct fences){.n = 0};
+	if (MUTATION(skip_wait))
 		return 0;
-	if (n - first > sizeof(out->few) / sizeof(out->few[0])) {
-		out->all = calloc(n - first, sizeof(*out->all));
-		if (!out->all)
-			return fail_system(-ENOMEM, "ordering a buffer");
-	}
-	for (uint32_t i = first; i < n; i++) {
-		int r = hold(c, m, i, &out->all[out->n]);
+	for (uint32_t i = first_user(m); i < n; i++) {
+		struct held_fence f;
+		int r = hold(c, m, i, &f);
 
 		/* an owner that has ended can use nothing any more */
-		if (r == 0)
-			out->n++;
-		else if (r != SHARE_EOWNERDEAD && r != SHARE_ESTALE)
+		if (r == SHARE_EOWNERDEAD || r == SHARE_ESTALE)
+			continue;
+		if (r == 0 && !fences_add(c, out, &f)) {
+			fence_drop(c, &f);
+			r = fail_system(-ENOMEM, "ordering a buffer");
+		}
+		if (r != 0)
 			return r;
 	}
 	return 0;

@@ -14,9 +14,9 @@
 #include "base/mutation.h"
 #include "libshare/buffer/lookup.h"
 #include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");

@@ -16,8 +16,8 @@
 
 #include "base/mutation.h"
 #include "libshare/buffer/magazine_private.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 #define DEPTH      64u         /* of a list */
 #define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */

@@ -16,10 +16,10 @@
 #include "base/mutation.h"
 #include "libshare/buffer/lookup.h"
 #include "libshare/buffer/reclaim.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 static unsigned messages_of(share_buffer *b)
 {

@@ -11,10 +11,10 @@
 #include "libshare/buffer/buffer.h"
 #include "libshare/buffer/magazine.h"
 #include "libshare/buffer/reclaim.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 static bool is_private(const share_buffer *b)
 {
@@ -68,7 +68,7 @@ static bool tell_uses(share_buffer *b)
 		fence.timeline = WIRE_TIMELINE(c->page_id, f->all[i].slot);
 		fence.value = f->all[i].value;
 		buffer_send_release(c, b->id, 0, &fence);
-		f->all[i] = f->all[--f->n];
+		fences_drop_at(c, f, i);
 	}
 	return f && f->n > 0;
 }

@@ -13,7 +13,7 @@
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
+#include "libshare/buffer/uses.h"
 
 #define GIVEN_UP "this message was given up before"
 #define NO_MESSAGE \

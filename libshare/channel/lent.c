@@ -15,7 +15,7 @@
 #include "libshare/client/error.h"
 #include "libshare/order/host_stream.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
+#include "libshare/buffer/uses.h"
 
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */

@@ -116,6 +116,18 @@ int fail_struct(const size_t *size, size_t wanted, const char *type)
 		    type, *size, wanted, init);
 }
 
+int name_check(const char *name)
+{
+	size_t size = name ? strnlen(name, SHARE_NAME_MAX + 1) : 0;
+
+	/* UTF-8 and control characters are the broker's to judge; it does not take our word */
+	if (size == 0 || size > SHARE_NAME_MAX)
+		return fail(SHARE_EINVAL,
+			    "a name is 1 to %d bytes of UTF-8 without control characters",
+			    SHARE_NAME_MAX);
+	return 0;
+}
+
 int fail_fork(void)
 {
 	return fail(SHARE_EFORK,

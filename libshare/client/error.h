@@ -22,6 +22,9 @@ int fail_fork(void);
 	     : fail_struct((p) ? &(p)->size : NULL, sizeof(type), #type))
 int fail_struct(const size_t *size, size_t wanted, const char *type);
 
+/* A name that the caller gives to something: 0, or SHARE_EINVAL when it cannot be one. */
+int name_check(const char *name);
+
 /* What follows a noun of which there are @n. */
 static inline const char *plural(unsigned long long n)
 {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/client/operation.h"
 

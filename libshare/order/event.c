@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/order/gpu_stream.h"
 #include "libshare/order/host_stream.h"

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/order/gpu_order.h"
 #include "libshare/order/gpu_stream.h"

@@ -4,7 +4,6 @@
 
 #include "libshare/order/stream.h"
 #include "base/clock.h"
-#include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/order/gpu_stream.h"
 #include "libshare/order/host_stream.h"

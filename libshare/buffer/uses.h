@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_ORDER_USES_H
-#define LIBSHARE_ORDER_USES_H
+#ifndef LIBSHARE_BUFFER_USES_H
+#define LIBSHARE_BUFFER_USES_H
 
 #include "libshare/buffer/buffer.h"
 

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/client/error.h"
 #include "libshare/order/gpu_late.h"
 #include "libshare/order/host_stream.h"
 #include "libshare/order/stream.h"
-#include "libshare/order/uses.h"
 
 static bool is_on_gpu(const share_buffer *b)
 {
@@ -33,58 +33,16 @@ uint64_t uses_stream(share_buffer *b, void *stream)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static bool make_room(struct fences *f)
-{
-	struct held_fence *grown;
-
-	if (f->all == f->few || !f->all) {
-		if (f->n < sizeof(f->few) / sizeof(f->few[0])) {
-			f->all = f->few;
-			return true;
-		}
-		grown = malloc((f->n + 1) * sizeof(*grown));
-		for (size_t i = 0; grown && i < f->n; i++)
-			grown[i] = f->few[i];
-	} else {
-		grown = realloc(f->all, (f->n + 1) * sizeof(*grown));
-	}
-	if (grown)
-		f->all = grown;
-	return grown;
-}
-
-/* One that comes later on the same timeline stands for both. */
-static bool replaces(share_client *c, struct fences *f, const struct held_fence *new)
-{
-	for (size_t i = 0; i < f->n; i++) {
-		struct held_fence *old = &f->all[i];
-
-		if (old->page != new->page || old->slot != new->slot)
-			continue;
-		if ((int64_t)(new->value - old->value) > 0)
-			old->value = new->value;
-		(void)c;
-		return true;
-	}
-	return false;
-}
-
 void uses_add(share_buffer *b, struct held_fence *f)
 {
 	share_client *c = b->client;
-	struct fences *all = b->uses.fences;
-
 	if (fence_state(c, f) != TIMELINE_PENDING) {
 		fence_drop(c, f);
 		return;
 	}
-	if (!all)
-		all = b->uses.fences = calloc(1, sizeof(*all));
-	if (all && replaces(c, all, f)) {
-		fence_drop(c, f);
-	} else if (all && make_room(all)) {
-		all->all[all->n++] = *f;
-	} else {
+	if (!b->uses.fences)
+		b->uses.fences = calloc(1, sizeof(*b->uses.fences));
+	if (!b->uses.fences || !fences_add(c, b->uses.fences, f)) {
 		fence_block(c, f, -1);
 		fence_drop(c, f);
 	}
@@ -175,8 +133,7 @@ bool uses_are_over(share_buffer *b)
 			i++;
 			continue;
 		}
-		fence_drop(c, &f->all[i]);
-		f->all[i] = f->all[--f->n];
+		fences_drop_at(c, f, i);
 	}
 	if (f && f->n == 0) {
 		fences_done(c, f);
@@ -230,10 +187,12 @@ int uses_hold(share_buffer *b, struct fences *out)
 	r = uses_settle(b);
 	f = b->uses.fences;
 	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
-		if (make_room(out))
-			out->all[out->n++] = fence_hold_again(c, &f->all[i]);
-		else
+		struct held_fence again = fence_hold_again(c, &f->all[i]);
+
+		if (!fences_add(c, out, &again)) {
+			fence_drop(c, &again);
 			r = fail_system(-ENOMEM, "ordering a buffer");
+		}
 	}
 	pthread_mutex_unlock(&c->uses);
 	return r;
