@@ -19,14 +19,18 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/end.h"
 #include "broker/configure.h"
 #include "broker/device/child.h"
+#include "broker/device/device.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
@@ -60,10 +64,10 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_add(b->catch_up, &never);
 	event_active(b->look_again, EV_TIMEOUT, 0);
 	event_active(b->gpu_watch, EV_TIMEOUT, 0);
-	event_active(b->channel_work, EV_TIMEOUT, 0);
-	event_active(b->reaper, EV_TIMEOUT, 0);
-	event_active(b->waker, EV_TIMEOUT, 0);
-	LIST_FOREACH (p, &b->pools, link)
+	event_active(b->channels->work, EV_TIMEOUT, 0);
+	event_active(b->clients->reaper, EV_TIMEOUT, 0);
+	event_active(b->clients->waker, EV_TIMEOUT, 0);
+	LIST_FOREACH (p, &b->memory->pools, link)
 		event_active(p->timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
 	connections_catch_up(b);
@@ -78,7 +82,7 @@ static uint32_t look_limit(const struct broker *b)
 	const struct pool *p;
 	uint32_t n = 1;
 
-	LIST_FOREACH (p, &b->pools, link)
+	LIST_FOREACH (p, &b->memory->pools, link)
 		n += p->gated.n > 0;
 	return LOOK_AT / n + 1;
 }
@@ -94,7 +98,7 @@ static void on_look_again(evutil_socket_t fd, short what, void *data)
 	if (b->look_delay_ms < LOOK_AGAIN_MAX_MS)
 		b->look_delay_ms *= 2;
 	scrubs_look_again(b);
-	for (p = LIST_FIRST(&b->pools); p; p = next) {
+	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
 		any |= pool_look_again(b, p, limit);
 	}
@@ -134,8 +138,8 @@ static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
 	bool again = false;
 
 	(void)fd, (void)what;
-	for (uint32_t i = 0; i < b->n_client_slots; i++) {
-		struct client *c = b->clients[i];
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		struct client *c = b->clients->by_slot[i];
 
 		if (c && c->timelines && c->state >= CLIENT_READY)
 			again |= timelines_look(c->timelines);
@@ -161,17 +165,65 @@ static void share_descriptors(struct broker *b)
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < b->n_descriptors)
 		b->n_descriptors = limit.rlim_cur;
 	b->n_own_descriptors = b->n_descriptors / 8;
-	b->max_nobodys_segments = b->n_descriptors / 4;
-	b->max_closing = b->n_descriptors / 16;
+	b->memory->max_nobodys_segments = b->n_descriptors / 4;
+	b->clients->max_closing = b->n_descriptors / 16;
 	/* as many as those may be in flight, of all clients together: then nobody gets any */
-	b->max_fds_ahead = FDS_AHEAD_MAX;
-	if (b->max_fds_ahead > b->n_descriptors / 64)
-		b->max_fds_ahead = b->n_descriptors / 64;
+	b->clients->max_fds_ahead = FDS_AHEAD_MAX;
+	if (b->clients->max_fds_ahead > b->n_descriptors / 64)
+		b->clients->max_fds_ahead = b->n_descriptors / 64;
+}
+
+/* The broker and what its rooms have, made together. */
+struct house {
+	struct broker broker;
+	struct clients clients;
+	struct devices devices;
+	struct memory memory;
+	struct buffers buffers;
+	struct names names;
+	struct channels channels;
+};
+
+static struct broker *make_house(void)
+{
+	struct house *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->broker.clients = &h->clients;
+	h->broker.devices = &h->devices;
+	h->broker.memory = &h->memory;
+	h->broker.buffers = &h->buffers;
+	h->broker.names = &h->names;
+	h->broker.channels = &h->channels;
+	return &h->broker;
+}
+
+static int make_timers(struct broker *b)
+{
+	b->look_delay_ms = LOOK_AGAIN_MS;
+	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
+	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
+	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
+	if (!b->catch_up || !b->look_again || !b->gpu_watch || event_add(b->catch_up, &never) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int make_accounts(struct broker *b)
+{
+	int r = accounts_new(b->config, &b->accounts);
+
+	if (r < 0)
+		return r;
+	accounts_limit_fds(b->accounts, b->n_descriptors);
+	accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_own_descriptors);
+	return 0;
 }
 
 int broker_new(struct config *config, struct broker **out)
 {
-	struct broker *b = calloc(1, sizeof(*b));
+	struct broker *b = make_house();
 	int r = -ENOMEM;
 
 	if (!b) {
@@ -182,59 +234,31 @@ int broker_new(struct config *config, struct broker **out)
 	b->uid = geteuid();
 	b->started_ms = clock_ms();
 	share_descriptors(b);
-	LIST_INIT(&b->pools);
-	LIST_INIT(&b->children);
-	LIST_INIT(&b->scrubs);
-	LIST_INIT(&b->devices.list);
-	TAILQ_INIT(&b->watches);
-	TAILQ_INIT(&b->ending);
-	TAILQ_INIT(&b->in_flight);
-	TAILQ_INIT(&b->woken);
-	slab_init_keep(&b->segments, sizeof(struct segment), SEGMENT_KEEP);
-	slab_init(&b->blocks, sizeof(struct block));
-	slab_init_keep(&b->buffers, sizeof(struct buffer), BUFFER_KEEP);
-	slab_init(&b->leases, sizeof(struct lease));
-	lease_table_init(&b->lease_table);
-	slab_init_keep(&b->token_slab, sizeof(struct token), TOKEN_KEEP);
-	token_table_init(b);
-	channel_table_init(b);
+	memory_init(b);
+	buffers_init(b);
+	names_init(b);
 	b->base = event_base_new();
-	if (!b->base)
-		goto fail;
-	b->look_delay_ms = LOOK_AGAIN_MS;
-	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
-	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
-	b->reaper = event_new(b->base, -1, 0, client_on_reap, b);
-	b->waker = event_new(b->base, -1, 0, park_on_waker, b);
-	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
-	b->channel_work = event_new(b->base, -1, 0, channels_on_work, b);
-	if (turns_init(&b->turns, b->base) < 0)
-		goto fail;
-	if (!b->catch_up || !b->look_again || !b->reaper || !b->waker || !b->gpu_watch ||
-	    !b->channel_work || event_add(b->catch_up, &never) < 0)
-		goto fail;
-	r = closer_new(b, &b->closer);
+	if (b->base)
+		r = make_timers(b);
+	if (r == 0)
+		r = clients_init(b);
+	if (r == 0)
+		r = channels_init(b);
 	if (r == 0)
 		r = reload_new(b, &b->reload);
 	if (r == 0)
 		r = devices_init(b);
 	if (r == 0)
-		r = accounts_new(config, &b->accounts);
-	if (r == 0) {
-		accounts_limit_fds(b->accounts, b->n_descriptors);
-		accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_own_descriptors);
-	}
+		r = make_accounts(b);
 	if (r == 0)
 		r = configure_pools(b);
-	if (r < 0)
-		goto fail;
+	if (r < 0) {
+		log_error("cannot start: %s", strerror(-r));
+		broker_free(b);
+		return r;
+	}
 	*out = b;
 	return 0;
-
-fail:
-	log_error("cannot start: %s", strerror(-r));
-	broker_free(b);
-	return r;
 }
 
 static void on_end(evutil_socket_t fd, short what, void *data)
@@ -243,7 +267,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 
 	log_stop(what & EV_SIGNAL ? (fd == SIGINT ? "on SIGINT" : "on SIGTERM")
 				  : "as who has started it is gone",
-		 clock_ms() - b->started_ms, b->n_clients);
+		 clock_ms() - b->started_ms, b->clients->n);
 	event_base_loopbreak(b->base);
 }
 
@@ -266,7 +290,7 @@ static void on_hangup(evutil_socket_t fd, short what, void *data)
 		reload_on_signal(b);
 		return;
 	}
-	log_stop("as its terminal is gone", clock_ms() - b->started_ms, b->n_clients);
+	log_stop("as its terminal is gone", clock_ms() - b->started_ms, b->clients->n);
 	event_base_loopbreak(b->base);
 }
 
@@ -322,7 +346,6 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
 
 void broker_free(struct broker *b)
 {
-	struct name *n;
 	struct pool *p;
 
 	if (!b)
@@ -331,46 +354,27 @@ void broker_free(struct broker *b)
 	listener_free(b->listener);
 	devices_stop(b);
 	scrubs_end(b);
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i])
-			client_discard(b->clients[i]);
-	free(b->clients);
-	connections_end(b);
+	clients_end(b);
 	reload_free(b->reload);
-	closer_free(b->closer);
 	channels_end(b);
-	while ((n = name_next(b, "", 0, true)))
-		name_unpublish(b, n);
-	while ((p = LIST_FIRST(&b->pools)))
+	names_end(b);
+	while ((p = LIST_FIRST(&b->memory->pools)))
 		pool_destroy(b, p);
 	devices_free(b);
 	children_forget(b);
-	if (slab_live(&b->leases) || slab_live(&b->buffers) || slab_live(&b->segments) ||
-	    b->n_names || b->tokens.count)
-		log_bug("objects outlive the broker");
-	table_done(&b->lease_table);
-	table_done(&b->tokens);
-	table_done(&b->channel_names);
-	slab_done(&b->leases);
-	slab_done(&b->buffers);
-	slab_done(&b->blocks);
-	slab_done(&b->segments);
-	slab_done(&b->token_slab);
+	channels_done(b);
+	names_done(b);
+	buffers_done(b);
+	memory_done(b);
 	accounts_free(b->accounts);
 	if (b->catch_up)
 		event_free(b->catch_up);
-	if (b->reaper)
-		event_free(b->reaper);
-	if (b->waker)
-		event_free(b->waker);
 	if (b->look_again)
 		event_free(b->look_again);
 	if (b->gpu_watch)
 		event_free(b->gpu_watch);
-	if (b->channel_work)
-		event_free(b->channel_work);
-	turns_done(&b->turns);
+	clients_done(b);
 	if (b->base)
 		event_base_free(b->base);
-	free(b);
+	free(b); /* and the rooms */
 }

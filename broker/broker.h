@@ -3,41 +3,26 @@
 #define BROKER_BROKER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
+#include <sys/types.h>
 
-#include "base/slab.h"
-#include "base/table.h"
-#include "broker/client/account.h"
-#include "broker/client/turns.h"
 #include "broker/config/config.h"
-#include "broker/device/device.h"
-#include "broker/log/log.h"
 #include "wire/wire.h"
 
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
 
-struct buffer;
-struct channel;
-struct child;
-struct client;
-struct closer;
-struct connection;
-struct estate;
+struct accounts;
+struct buffers;
+struct channels;
+struct clients;
+struct devices;
 struct event;
 struct event_base;
 struct listener;
-struct member;
-struct name;
-struct pool;
+struct memory;
+struct names;
 struct reload;
-struct scrub;
-struct segment;
-struct watch;
-
-struct name_tree {
-	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
-};
 
 struct broker_counters {
 	uint64_t requests;
@@ -53,68 +38,24 @@ struct broker {
 	uid_t uid;
 	uint64_t started_ms;
 	struct broker_counters counters;
-
-	struct accounts *accounts;
-	struct turns turns;
-	struct listener *listener;
-	struct closer *closer;
 	/* that this process may have, and those of them that are for itself */
 	size_t n_descriptors, n_own_descriptors;
-	size_t max_closing; /* sockets that wait for it: they cost descriptors */
+
+	/* what each room has, which alone knows what is in it; there from the start to the end */
+	struct clients *clients;
+	struct devices *devices;
+	struct memory *memory;
+	struct buffers *buffers;
+	struct names *names;
+	struct channels *channels;
+
+	struct accounts *accounts;
+	struct listener *listener;
 	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
 	unsigned look_delay_ms;  /* longer while nothing gets free */
 	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
-
-	/* clients by slot; slots are small and used again, identifiers are not */
-	struct client **clients;
-	uint32_t n_client_slots;
-	uint32_t n_clients;
-	uint64_t last_client;
-	TAILQ_HEAD(, client) ending;
-	TAILQ_HEAD(, connection) in_flight; /* that descriptors are under way to */
-	struct event *reaper;
-	uint64_t last_page;
-	/* the last timeline pages whose owners died, a ring: for those who ask too late to be sent
-	 * the page */
-	uint64_t died_pages[4096];
-	uint64_t n_died_pages;
-	uint64_t forgotten_page; /* the newest that fell out of the ring */
-
-	LIST_HEAD(pool_list, pool) pools;
-	uint64_t last_pool;
-	struct devices devices;
-	struct park_list woken; /* more requests than fit into a turn of the loop */
-	struct event *waker;
-	LIST_HEAD(, child) children; /* told to end */
-	LIST_HEAD(, scrub) scrubs;   /* of devices' memory */
-	struct slab segments;        /* struct segment */
-	uint64_t next_address;       /* of segments that lie the same everywhere */
-	size_t n_nobodys_segments, max_nobodys_segments; /* of the configuration's pools */
-	struct slab blocks;                              /* struct block */
-	struct slab buffers;                             /* struct buffer */
-	struct slab leases;                              /* struct lease */
-	struct table lease_table;
-
-	struct name_tree names;
-	uint64_t n_names;
-	uint64_t last_version;
-	struct log_rate unpublished; /* by others than who had published */
-	TAILQ_HEAD(watch_list, watch) watches;
-	uint64_t last_watch;
-	struct table tokens;
-	struct slab token_slab; /* struct token */
-	uint64_t last_event;
-
-	TAILQ_HEAD(, channel) channels; /* by identifier */
-	struct table channel_names;
-	uint64_t last_channel, last_member;
-	size_t n_members;
-	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */
-	TAILQ_HEAD(, estate) estates; /* in which something is to be done */
-	TAILQ_HEAD(member_list, member) departing;
-	struct event *channel_work;
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */

@@ -22,6 +22,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/configure.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 
@@ -128,7 +129,7 @@ static void unmake_pools(struct broker *b, uint64_t last)
 {
 	struct pool *p, *next;
 
-	for (p = LIST_FIRST(&b->pools); p; p = next) {
+	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link);
 		if (p->id > last)
 			pool_destroy(b, p);
@@ -168,7 +169,7 @@ static void change_pools(struct broker *b, struct access_list *lists)
 
 int configure_again(struct broker *b, struct config *file, struct config_changes *out)
 {
-	uint64_t last = b->last_pool;
+	uint64_t last = b->memory->last_pool;
 	struct access_list *lists = NULL;
 	int r;
 

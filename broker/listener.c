@@ -30,6 +30,7 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/turns.h"
@@ -200,8 +201,9 @@ static void refuse_one(struct listener *l)
 static bool is_ready(struct listener *l)
 {
 	if (!l->closing)
-		l->closing = closing_new(l->broker->closer);
-	return l->closing && closer_waiting(l->broker->closer) <= l->broker->max_closing;
+		l->closing = closing_new(l->broker->clients->closer);
+	return l->closing &&
+	       closer_waiting(l->broker->clients->closer) <= l->broker->clients->max_closing;
 }
 
 /* One at a time, as whose turn it is is known only then. */
@@ -243,7 +245,8 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
 	l->turn.serve = on_turn;
-	r = l->back_off ? turn_start(&b->turns, &l->turns, &l->turn, socket, EPOLLIN) : -ENOMEM;
+	r = l->back_off ? turn_start(&b->clients->turns, &l->turns, &l->turn, socket, EPOLLIN)
+			: -ENOMEM;
 	if (r < 0) {
 		listener_free(l);
 		return r;

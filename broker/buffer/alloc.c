@@ -17,9 +17,12 @@
 #include "broker/buffer/grant.h"
 #include "broker/buffer/scrub.h"
 #include "broker/buffer/stake.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/config/size.h"
+#include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/trim.h"
@@ -98,7 +101,7 @@ static void say_who_holds(const struct pool *p, const struct client *viewer, cha
 static void say_who_works(const struct pool *p, const struct client *viewer, char *out, size_t size)
 {
 	const struct timelines *t = gated_first_holder(&p->gated, viewer->account);
-	const struct client *c = t ? p->broker->clients[t->client] : NULL;
+	const struct client *c = t ? p->broker->clients->by_slot[t->client] : NULL;
 	char label[80];
 
 	out[0] = '\0';

@@ -16,6 +16,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/reclaim.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
@@ -32,7 +33,7 @@ uint64_t buffer_id(const struct buffer *buffer)
 
 struct buffer *buffer_find(struct broker *b, uint64_t id)
 {
-	struct buffer *buffer = slab_at(&b->buffers, (uint32_t)id);
+	struct buffer *buffer = slab_at(&b->buffers->slab, (uint32_t)id);
 
 	return buffer && buffer->refs > 0 && buffer->generation == id >> 32 ? buffer : NULL;
 }
@@ -58,7 +59,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 
 	if (r != 0)
 		return r == POOL_QUOTA ? LEASE_BUFFER_QUOTA : r;
-	buffer = slab_alloc_indexed(&b->buffers, &index);
+	buffer = slab_alloc_indexed(&b->buffers->slab, &index);
 	if (!buffer) {
 		pool_charge_return(pool, &charge);
 		return -ENOMEM;
@@ -206,7 +207,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	buffer->charge = (struct charge){0};
 	/* a slot whose generations are used up is never used again */
 	if (buffer->generation < UINT32_MAX)
-		slab_free_index(&b->buffers, buffer->index);
+		slab_free_index(&b->buffers->slab, buffer->index);
 	pool_free_block(b, pool, block, pending, &charge);
 }
 
@@ -253,17 +254,29 @@ static bool lease_match(const struct table_link *link, const void *key)
 	return lease->client == k->client && lease->buffer == k->buffer;
 }
 
-void lease_table_init(struct table *t)
+void buffers_init(struct broker *b)
 {
-	table_init(t, lease_hash);
+	slab_init_keep(&b->buffers->slab, sizeof(struct buffer), BUFFER_KEEP);
+	slab_init(&b->buffers->leases, sizeof(struct lease));
+	table_init(&b->buffers->lease_table, lease_hash);
+	LIST_INIT(&b->buffers->scrubs);
+}
+
+void buffers_done(struct broker *b)
+{
+	if (slab_live(&b->buffers->leases) || slab_live(&b->buffers->slab))
+		log_bug("buffers outlive the broker");
+	table_done(&b->buffers->lease_table);
+	slab_done(&b->buffers->leases);
+	slab_done(&b->buffers->slab);
 }
 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
 {
 	struct lease_key key = {client, buffer};
 
-	return (struct lease *)(void *)table_find(&b->lease_table, key_hash(client, buffer),
-						  lease_match, &key);
+	return (struct lease *)(void *)table_find(&b->buffers->lease_table,
+						  key_hash(client, buffer), lease_match, &key);
 }
 
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
@@ -274,7 +287,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	if (!lease) {
 		if (!account_add(client_account(client), LIMIT_LEASES, 1))
 			return LEASE_QUOTA;
-		lease = slab_alloc(&b->leases);
+		lease = slab_alloc(&b->buffers->leases);
 		if (!lease) {
 			account_subtract(client_account(client), LIMIT_LEASES, 1);
 			return -ENOMEM;
@@ -282,14 +295,14 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		lease->client = client;
 		lease->buffer = buffer;
 		if (client_add_lease(client, lease) < 0) {
-			slab_free(&b->leases, lease);
+			slab_free(&b->buffers->leases, lease);
 			account_subtract(client_account(client), LIMIT_LEASES, 1);
 			return -ENOMEM;
 		}
 		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
 		buffer->n_leases++;
 		buffer_ref(buffer);
-		table_insert(&b->lease_table, &lease->key);
+		table_insert(&b->buffers->lease_table, &lease->key);
 	} else if (lease->count == UINT32_MAX) {
 		return LEASE_QUOTA;
 	}
@@ -316,11 +329,11 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	}
 	if (!LIST_EMPTY(&buffer->waits))
 		reclaim_give_up(buffer, client);
-	table_remove(&b->lease_table, &lease->key);
+	table_remove(&b->buffers->lease_table, &lease->key);
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;
 	client_remove_lease(client, lease);
-	slab_free(&b->leases, lease);
+	slab_free(&b->buffers->leases, lease);
 	account_subtract(client_account(client), LIMIT_LEASES, 1);
 	drop(b, buffer, client_account(client));
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/slab.h"
 #include "base/table.h"
 #include "broker/client/account.h"
 #include "broker/memory/fence.h"
@@ -14,6 +15,7 @@
 struct broker;
 struct client;
 struct pool;
+struct scrub;
 struct segment;
 
 #define BUFFER_KEEP 8 /* bytes */
@@ -66,6 +68,17 @@ struct lease {
 	uint32_t mode;
 };
 
+/* All of them, and what is being zeroed before somebody gets it. */
+struct buffers {
+	struct slab slab;   /* struct buffer */
+	struct slab leases; /* struct lease */
+	struct table lease_table;
+	LIST_HEAD(, scrub) scrubs; /* of devices' memory */
+};
+
+void buffers_init(struct broker *b);
+void buffers_done(struct broker *b);
+
 enum lease_error { LEASE_QUOTA = 1, LEASE_BUFFER_QUOTA };
 
 /* Consumes @block on success. The caller holds the first reference. 0, -ENOMEM, or
@@ -102,6 +115,5 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
-void lease_table_init(struct table *t);
 
 #endif

@@ -16,6 +16,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"

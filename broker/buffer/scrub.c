@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/scrub.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
@@ -151,7 +152,7 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail
 		free(s);
 		goto no_memory;
 	}
-	LIST_INSERT_HEAD(&r->broker->scrubs, s, link);
+	LIST_INSERT_HEAD(&r->broker->buffers->scrubs, s, link);
 	LIST_INSERT_HEAD(&r->client->scrubs, s, of_client);
 	return SCRUB_LATER;
 
@@ -171,7 +172,7 @@ void scrubs_look_again(struct broker *b)
 {
 	struct scrub *s, *next;
 
-	for (s = LIST_FIRST(&b->scrubs); s; s = next) {
+	for (s = LIST_FIRST(&b->buffers->scrubs); s; s = next) {
 		next = LIST_NEXT(s, link);
 		if (s->writer == 0)
 			continue;
@@ -184,6 +185,6 @@ void scrubs_look_again(struct broker *b)
 
 void scrubs_end(struct broker *b)
 {
-	while (!LIST_EMPTY(&b->scrubs))
-		scrub_free(LIST_FIRST(&b->scrubs));
+	while (!LIST_EMPTY(&b->buffers->scrubs))
+		scrub_free(LIST_FIRST(&b->buffers->scrubs));
 }

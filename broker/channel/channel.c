@@ -55,20 +55,30 @@ static bool match(const struct table_link *link, const void *key)
 	return ch->size == k->size && memcmp(ch->name, k->name, k->size) == 0;
 }
 
-void channel_table_init(struct broker *b)
+int channels_init(struct broker *b)
 {
-	table_init(&b->channel_names, hash);
-	TAILQ_INIT(&b->channels);
-	TAILQ_INIT(&b->estates);
-	TAILQ_INIT(&b->departing);
+	supply_start(b->memory);
+	table_init(&b->channels->by_name, hash);
+	TAILQ_INIT(&b->channels->list);
+	TAILQ_INIT(&b->channels->estates);
+	TAILQ_INIT(&b->channels->departing);
+	b->channels->work = event_new(b->base, -1, 0, channels_on_work, b);
+	return b->channels->work ? 0 : -ENOMEM;
+}
+
+void channels_done(struct broker *b)
+{
+	table_done(&b->channels->by_name);
+	if (b->channels->work)
+		event_free(b->channels->work);
 }
 
 struct channel *channel_find(struct broker *b, const void *name, size_t size)
 {
 	const struct key key = {name, size};
 
-	return (struct channel *)(void *)table_find(&b->channel_names, hash_name(name, size), match,
-						    &key);
+	return (struct channel *)(void *)table_find(&b->channels->by_name, hash_name(name, size),
+						    match, &key);
 }
 
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right)
@@ -118,7 +128,7 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 		return r;
 	}
 	ch->broker = b;
-	ch->id = ++b->last_channel;
+	ch->id = ++b->channels->last_channel;
 	ch->shape = *shape;
 	ch->service = service;
 	ch->producers = shape->producers;
@@ -132,8 +142,8 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	LIST_INIT(&ch->departed);
 	memcpy(ch->name, name, size);
 	ch->size = size;
-	table_insert(&b->channel_names, &ch->key);
-	TAILQ_INSERT_TAIL(&b->channels, ch, link);
+	table_insert(&b->channels->by_name, &ch->key);
+	TAILQ_INSERT_TAIL(&b->channels->list, ch, link);
 	*out = ch;
 	return 0;
 }
@@ -145,8 +155,8 @@ void channel_end_if_unused(struct channel *ch)
 
 	if (!LIST_EMPTY(&ch->members))
 		return;
-	table_remove(&b->channel_names, &ch->key);
-	TAILQ_REMOVE(&b->channels, ch, link);
+	table_remove(&b->channels->by_name, &ch->key);
+	TAILQ_REMOVE(&b->channels->list, ch, link);
 	channel_free(ch);
 	pool->opens--;
 	pool_end_if_unused(b, pool);

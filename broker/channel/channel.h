@@ -22,8 +22,11 @@
 struct broker;
 struct buffer;
 struct client;
+struct estate;
+struct event;
 struct pool;
 struct member;
+struct memory;
 struct segment;
 
 /*
@@ -99,7 +102,19 @@ struct member {
 /* ------------------------------------------------------------------------------------------- */
 /* channel.c */
 
-void channel_table_init(struct broker *b);
+/* All channels, and what is to be done for those whose members have gone. */
+struct channels {
+	TAILQ_HEAD(, channel) list; /* by identifier */
+	struct table by_name;
+	uint64_t last_channel, last_member;
+	size_t n_members;
+	TAILQ_HEAD(, estate) estates; /* in which something is to be done */
+	TAILQ_HEAD(member_list, member) departing;
+	struct event *work;
+};
+
+int channels_init(struct broker *b); /* 0 or -ENOMEM */
+void channels_done(struct broker *b);
 struct channel *channel_find(struct broker *b, const void *name, size_t size);
 /* RIGHT_READ or RIGHT_WRITE: to take part in it. */
 bool channel_may(const struct channel *ch, const struct client *client, enum access_right right);
@@ -222,10 +237,9 @@ bool member_may_take_part(const struct member *m);
 /* Sends a consumer what it does not have of its channel's pool; *more is set when not all of it
  * could go out. 0 or -ENOMEM. */
 int member_supply(struct member *m, bool *more);
-/* The same of a new segment, to all consumers of its pool's channels. */
-void channels_segment_added(struct broker *b, struct segment *s);
-/* Who sleeps there is to answer that it has been unmapped. */
-void channels_segment_retired(struct broker *b, const struct segment *s);
+/* From now on a new segment is sent as well to all consumers of its pool's channels; and when one
+ * is returned, those who sleep there are woken, as they have to unmap it. */
+void supply_start(struct memory *memory);
 
 /* ------------------------------------------------------------------------------------------- */
 /* report.c */

@@ -16,6 +16,7 @@
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
+#include "broker/device/device.h"
 #include "broker/memory/pool.h"
 
 #define FLAGS_KNOWN                                                              \
@@ -153,7 +154,7 @@ static bool check_pool(struct request *r, struct pool *p)
 	}
 	e = pool_resolve(r->broker, p, detail, sizeof(detail));
 	if (e == POOL_LATER)
-		request_park(r, &r->broker->devices.waits);
+		request_park(r, &r->broker->devices->waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, detail);
 	return e == 0;

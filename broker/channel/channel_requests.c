@@ -16,6 +16,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/channel/channel.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"

@@ -43,7 +43,7 @@ struct estate *estate_new(struct member *producer)
 void estate_queue(struct estate *e)
 {
 	if (!e->queued)
-		TAILQ_INSERT_TAIL(&e->broker->estates, e, link);
+		TAILQ_INSERT_TAIL(&e->broker->channels->estates, e, link);
 	e->queued = true;
 	channels_work_soon(e->broker);
 }
@@ -51,14 +51,14 @@ void estate_queue(struct estate *e)
 static void unqueue(struct estate *e)
 {
 	if (e->queued)
-		TAILQ_REMOVE(&e->broker->estates, e, link);
+		TAILQ_REMOVE(&e->broker->channels->estates, e, link);
 	e->queued = false;
 }
 
 void estate_goes_last(struct estate *e)
 {
-	TAILQ_REMOVE(&e->broker->estates, e, link);
-	TAILQ_INSERT_TAIL(&e->broker->estates, e, link);
+	TAILQ_REMOVE(&e->broker->channels->estates, e, link);
+	TAILQ_INSERT_TAIL(&e->broker->channels->estates, e, link);
 }
 
 void estate_free(struct estate *e)

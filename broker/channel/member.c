@@ -159,7 +159,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	b->n_members++;
+	b->channels->n_members++;
 	m->channel = ch;
 	m->client = client;
 	m->client_id = client->id;
@@ -169,7 +169,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m->oldest = oldest;
 	m->page_fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->timelines);
-	m->id = ++b->last_member;
+	m->id = ++b->channels->last_member;
 	LIST_INSERT_HEAD(&ch->members, m, of_channel);
 	ch->n_producers += role == SHARE_PRODUCER;
 	LIST_INSERT_HEAD(&client->members, m, of_client);
@@ -233,7 +233,7 @@ void member_free(struct member *m)
 	charge_return(&m->charge_bytes);
 	charge_return(&m->charge_descriptors);
 	charge_return(&m->charge);
-	ch->broker->n_members--;
+	ch->broker->channels->n_members--;
 	free(m);
 }
 
@@ -265,7 +265,7 @@ static void consumer_goes(struct member *m, bool died)
 	if (!died)
 		m->departure = departure_new(m);
 	LIST_INSERT_HEAD(&ch->departed, m, of_departed);
-	TAILQ_INSERT_TAIL(&b->departing, m, departing);
+	TAILQ_INSERT_TAIL(&b->channels->departing, m, departing);
 	estates_consumer_gone(m);
 	channel_changed(ch, SHARE_CONSUMER);
 	channels_work_soon(b);

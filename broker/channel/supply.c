@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 
@@ -92,12 +93,12 @@ int member_supply(struct member *m, bool *more)
 	return r == -EAGAIN ? 0 : r;
 }
 
-void channels_segment_added(struct broker *b, struct segment *s)
+static void on_segment_added(struct broker *b, struct segment *s)
 {
 	struct channel *ch;
 	struct member *m;
 
-	TAILQ_FOREACH (ch, &b->channels, link) {
+	TAILQ_FOREACH (ch, &b->channels->list, link) {
 		if (ch->pool != s->pool)
 			continue;
 		LIST_FOREACH (m, &ch->members, of_channel)
@@ -107,11 +108,17 @@ void channels_segment_added(struct broker *b, struct segment *s)
 	}
 }
 
-void channels_segment_retired(struct broker *b, const struct segment *s)
+static void on_segment_retired(struct broker *b, const struct segment *s)
 {
 	struct channel *ch;
 
-	TAILQ_FOREACH (ch, &b->channels, link)
+	TAILQ_FOREACH (ch, &b->channels->list, link)
 		if (ch->pool == s->pool)
 			channel_changed(ch, SHARE_PRODUCER);
+}
+
+void supply_start(struct memory *memory)
+{
+	memory->on_segment_added = on_segment_added;
+	memory->on_segment_retired = on_segment_retired;
 }

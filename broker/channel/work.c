@@ -23,7 +23,7 @@ static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
 
 void channels_work_soon(struct broker *b)
 {
-	broker_set_timer(b, b->channel_work, &at_once);
+	broker_set_timer(b, b->channels->work, &at_once);
 }
 
 /* True when nothing of it is needed any more. */
@@ -41,14 +41,14 @@ static bool look_at_departed(struct member *m, int *budget)
 
 static void work_on_departures(struct broker *b, int *budget)
 {
-	struct member *last = TAILQ_LAST(&b->departing, member_list), *m;
+	struct member *last = TAILQ_LAST(&b->channels->departing, member_list), *m;
 	struct channel *ch;
 
 	for (int i = 0; i<DEPARTURES_PER_TURN && * budget> 0; i++) {
-		m = TAILQ_FIRST(&b->departing);
+		m = TAILQ_FIRST(&b->channels->departing);
 		if (!m)
 			return;
-		TAILQ_REMOVE(&b->departing, m, departing);
+		TAILQ_REMOVE(&b->channels->departing, m, departing);
 		ch = m->channel;
 		if (look_at_departed(m, budget)) {
 			LIST_REMOVE(m, of_departed);
@@ -57,7 +57,7 @@ static void work_on_departures(struct broker *b, int *budget)
 			channel_end_if_unused(ch);
 			continue;
 		}
-		TAILQ_INSERT_TAIL(&b->departing, m, departing);
+		TAILQ_INSERT_TAIL(&b->channels->departing, m, departing);
 		if (m == last)
 			return;
 	}
@@ -68,7 +68,7 @@ static void work_on_estates(struct broker *b, int *budget)
 {
 	struct estate *e;
 
-	while (*budget > 0 && (e = TAILQ_FIRST(&b->estates)))
+	while (*budget > 0 && (e = TAILQ_FIRST(&b->channels->estates)))
 		if (estate_work(e, budget))
 			estate_goes_last(e);
 }
@@ -83,22 +83,22 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	/* whoever makes estates without end keeps no departed members waiting */
 	budget = TURN;
 	work_on_departures(b, &budget);
-	if (!TAILQ_EMPTY(&b->estates))
-		broker_set_timer(b, b->channel_work, &at_once);
-	else if (!TAILQ_EMPTY(&b->departing))
-		broker_set_timer(b, b->channel_work, budget > 0 ? &later : &at_once);
+	if (!TAILQ_EMPTY(&b->channels->estates))
+		broker_set_timer(b, b->channels->work, &at_once);
+	else if (!TAILQ_EMPTY(&b->channels->departing))
+		broker_set_timer(b, b->channels->work, budget > 0 ? &later : &at_once);
 }
 
 void channels_end(struct broker *b)
 {
 	/* whoever is dead may be what an estate waits for, and the other way round */
-	for (int i = 0; i < 4 && !TAILQ_EMPTY(&b->channels); i++) {
+	for (int i = 0; i < 4 && !TAILQ_EMPTY(&b->channels->list); i++) {
 		int budget = INT_MAX;
 
 		work_on_estates(b, &budget);
-		for (size_t left = b->n_members + 1; left > 0; left--)
+		for (size_t left = b->channels->n_members + 1; left > 0; left--)
 			work_on_departures(b, &budget);
 	}
-	if (!TAILQ_EMPTY(&b->channels) || b->n_members > 0)
+	if (!TAILQ_EMPTY(&b->channels->list) || b->channels->n_members > 0)
 		log_bug("channels outlive the broker");
 }

@@ -18,7 +18,9 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/stake.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/end.h"
@@ -31,7 +33,6 @@
 #include "broker/names/watch.h"
 
 #define HANDSHAKE_SECONDS 10
-#define MAX_CLIENTS       (1u << 20)
 #define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
 
 /* What a client has of the page of another one. */
@@ -56,32 +57,6 @@ void client_set_state(struct client *c, enum client_state state)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int take_slot(struct broker *b, struct client *c)
-{
-	uint32_t slot = 0, room;
-	struct client **clients;
-
-	while (slot < b->n_client_slots && b->clients[slot])
-		slot++;
-	if (slot == MAX_CLIENTS)
-		return -EMFILE;
-	if (slot == b->n_client_slots) {
-		room = slot ? slot * 2 : 64;
-		clients = realloc(b->clients, room * sizeof(struct client *));
-		if (!clients)
-			return -ENOMEM;
-		memset(clients + slot, 0, (room - slot) * sizeof(struct client *));
-		b->clients = clients;
-		b->n_client_slots = room;
-	}
-	b->clients[slot] = c;
-	b->n_clients++;
-	c->slot = slot;
-	c->id = ++b->last_client;
-	b->counters.clients++;
-	return 0;
-}
-
 static const char out_of_memory[] = "the broker is out of memory";
 
 /* Takes @socket and @closing over when it succeeds. */
@@ -97,8 +72,8 @@ static int start(struct client *c, int socket, struct closing *closing)
 	c->timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
 	if (!c->timer || event_add(c->timer, &limit) < 0)
 		return -ENOMEM;
-	return turn_start(&c->broker->turns, account_turns(c->account), &c->death, c->peer.pidfd,
-			  EPOLLIN);
+	return turn_start(&c->broker->clients->turns, account_turns(c->account), &c->death,
+			  c->peer.pidfd, EPOLLIN);
 }
 
 /* Before it is a client. */
@@ -212,12 +187,13 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		refuse_beyond_limit(c, socket);
 		goto refuse;
 	}
-	r = take_slot(b, c);
+	r = clients_add(b->clients, c);
 	if (r < 0) {
 		refuse(socket, c->peer.uid, SHARE_ESYSTEM,
 		       r == -ENOMEM ? out_of_memory : "the broker has no room for more clients");
 		goto refuse;
 	}
+	b->counters.clients++;
 	r = start(c, socket, closing);
 	if (r < 0) {
 		snprintf(why, sizeof(why), "the broker cannot serve you: %s", strerror(-r));
@@ -247,7 +223,7 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 
 	if (!account)
 		return;
-	turns_share(&b->turns, account_turns(account), begun);
+	turns_share(&b->clients->turns, account_turns(account), begun);
 	account_unref(account);
 }
 
@@ -323,7 +299,7 @@ int client_reserve_page(struct client *c, uint32_t slot)
 static void set_page(struct client *c, uint32_t slot, uint8_t what)
 {
 	c->pages[slot] = what;
-	c->broker->clients[slot]->timelines->known = true;
+	c->broker->clients->by_slot[slot]->timelines->known = true;
 }
 
 void client_set_page(struct client *c, uint32_t slot)

@@ -24,7 +24,9 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
 #include "broker/client/request.h"
@@ -75,7 +77,7 @@ static void received_all(struct connection *c)
 		return;
 	account_fds_received(c->account, c->fds_in_flight);
 	c->fds_in_flight = 0;
-	TAILQ_REMOVE(&c->broker->in_flight, c, in_flight);
+	TAILQ_REMOVE(&c->broker->clients->in_flight, c, in_flight);
 }
 
 static void let_go(struct connection *c);
@@ -95,14 +97,14 @@ static void look_around(struct broker *b)
 {
 	struct connection *c;
 
-	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->in_flight)); i++) {
+	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->clients->in_flight)); i++) {
 		if (look_whether_received(c)) {
 			if (!c->client)
 				let_go(c);
 			continue;
 		}
-		TAILQ_REMOVE(&b->in_flight, c, in_flight);
-		TAILQ_INSERT_TAIL(&b->in_flight, c, in_flight);
+		TAILQ_REMOVE(&b->clients->in_flight, c, in_flight);
+		TAILQ_INSERT_TAIL(&b->clients->in_flight, c, in_flight);
 	}
 }
 
@@ -144,7 +146,7 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 		c->retry_ms = RETRY_MS;
 	if (r == 0 && n_fds > 0) {
 		if (c->fds_in_flight == 0)
-			TAILQ_INSERT_TAIL(&c->broker->in_flight, c, in_flight);
+			TAILQ_INSERT_TAIL(&c->broker->clients->in_flight, c, in_flight);
 		c->fds_in_flight += n_fds;
 		account_fds_sent(c->account, n_fds);
 	}
@@ -219,7 +221,8 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 
 	if (size == 0)
 		return -EMSGSIZE;
-	if (!TAILQ_EMPTY(&c->queue) || !may_send_fds(c, n_fds, c->client->broker->max_fds_ahead, 2))
+	if (!TAILQ_EMPTY(&c->queue) ||
+	    !may_send_fds(c, n_fds, c->client->broker->clients->max_fds_ahead, 2))
 		return -EAGAIN;
 	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
 }
@@ -370,8 +373,8 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	TAILQ_INIT(&c->queue);
 	c->turn.serve = on_turn;
 	c->retry = event_new(client->broker->base, -1, 0, on_retry, c);
-	r = c->retry ? turn_start(&client->broker->turns, account_turns(client->account), &c->turn,
-				  socket, EPOLLIN)
+	r = c->retry ? turn_start(&client->broker->clients->turns, account_turns(client->account),
+				  &c->turn, socket, EPOLLIN)
 		     : -ENOMEM;
 	if (r < 0) {
 		c->socket = -1;
@@ -440,7 +443,7 @@ void connections_look_whether_received(struct broker *b, const struct account *a
 	struct connection *c, *next;
 	int looks = LOOKED_AT;
 
-	for (c = TAILQ_FIRST(&b->in_flight); c && looks > 0; c = next) {
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c && looks > 0; c = next) {
 		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
 		if (c->client || c->account != a)
 			continue;
@@ -454,7 +457,7 @@ void connections_catch_up(struct broker *b)
 {
 	struct connection *c, *next;
 
-	for (c = TAILQ_FIRST(&b->in_flight); c; c = next) {
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c; c = next) {
 		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
 		if (!c->client)
 			wait_until_received(c);
@@ -465,7 +468,7 @@ void connections_end(struct broker *b)
 {
 	struct connection *c;
 
-	while ((c = TAILQ_FIRST(&b->in_flight))) {
+	while ((c = TAILQ_FIRST(&b->clients->in_flight))) {
 		received_all(c);
 		let_go(c);
 	}

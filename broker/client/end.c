@@ -26,7 +26,9 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/end.h"
 #include "broker/client/park.h"
@@ -34,6 +36,7 @@
 #include "broker/client/wait.h"
 #include "broker/device/ipc_event.h"
 #include "broker/log/log.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
@@ -43,8 +46,6 @@
 #define TURN        128
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 #define POOL_COST   64  /* gated blocks to look at, segments to retire */
-
-#define N_DIED_PAGES (sizeof(((struct broker *)0)->died_pages) / sizeof(uint64_t))
 
 static const struct timeval at_once = {0, 0};
 static const struct timeval dying = {1, 0};
@@ -119,16 +120,16 @@ static void forget_everywhere(struct client *c)
 	struct broker *b = c->broker;
 
 	for (uint32_t i = 0; i < c->n_segments; i++) {
-		struct segment *s = c->segments[i] ? slab_at(&b->segments, i) : NULL;
+		struct segment *s = c->segments[i] ? slab_at(&b->memory->segments, i) : NULL;
 
 		if (s)
 			segment_forget_client(b, s, c);
 	}
 	if (!c->timelines || !c->timelines->known)
 		return;
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i] && c->slot < b->clients[i]->n_pages)
-			b->clients[i]->pages[c->slot] = 0;
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->n_pages)
+			b->clients->by_slot[i]->pages[c->slot] = 0;
 }
 
 void client_free(struct client *c)
@@ -146,8 +147,7 @@ void client_free(struct client *c)
 	charge_return(&c->charge);
 	charge_return(&c->charge_descriptors);
 	account_unref(c->account);
-	b->clients[c->slot] = NULL;
-	b->n_clients--;
+	clients_remove(b->clients, c);
 	free(c);
 }
 
@@ -155,17 +155,13 @@ void client_free(struct client *c)
 static void kill_timelines(struct client *c)
 {
 	struct broker *b = c->broker;
-	uint64_t *slot;
 
 	if (!c->timelines || c->timelines->dead)
 		return;
 	timelines_kill(c->timelines, c->goodbye);
 	if (c->goodbye)
 		return;
-	slot = &b->died_pages[b->n_died_pages++ % N_DIED_PAGES];
-	if (*slot > b->forgotten_page)
-		b->forgotten_page = *slot;
-	*slot = c->timelines->id;
+	memory_page_died(b->memory, c->timelines->id);
 }
 
 /* One ending client, within the budget; true when it is gone. */
@@ -187,7 +183,7 @@ static bool take_apart(struct client *c, int *budget)
 	forget_everywhere(c);
 	if (c->goodbye)
 		client_send(c, &done, NULL, 0);
-	TAILQ_REMOVE(&c->broker->ending, c, ending);
+	TAILQ_REMOVE(&c->broker->clients->ending, c, ending);
 	client_free(c);
 	*budget -= CLIENT_COST;
 	return true;
@@ -200,17 +196,17 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 	int budget = TURN;
 
 	(void)fd, (void)what;
-	while (budget > 0 && (c = TAILQ_FIRST(&b->ending))) {
+	while (budget > 0 && (c = TAILQ_FIRST(&b->clients->ending))) {
 		struct account *account = account_ref(c->account);
-		uint64_t begun = turns_begin(&b->turns);
+		uint64_t begun = turns_begin(&b->clients->turns);
 
 		take_apart(c, &budget);
-		turns_count(&b->turns, account_turns(account), begun);
+		turns_count(&b->clients->turns, account_turns(account), begun);
 		account_unref(account);
 	}
 	/* a timer, not an active event: the loop looks at its sockets first */
-	if (!TAILQ_EMPTY(&b->ending))
-		broker_set_timer(b, b->reaper, &at_once);
+	if (!TAILQ_EMPTY(&b->clients->ending))
+		broker_set_timer(b, b->clients->reaper, &at_once);
 }
 
 /* Nobody can touch its memory any more. */
@@ -223,8 +219,8 @@ static void start_ending(struct client *c)
 	client_set_state(c, CLIENT_ENDING);
 	turn_end(&c->death);
 	event_del(c->timer);
-	TAILQ_INSERT_TAIL(&b->ending, c, ending);
-	broker_set_timer(b, b->reaper, &at_once);
+	TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
+	broker_set_timer(b, b->clients->reaper, &at_once);
 }
 
 void client_on_death(struct turn *turn, uint32_t events)
@@ -310,10 +306,10 @@ void client_on_timer(evutil_socket_t fd, short what, void *data)
 
 void clients_settle(struct broker *b)
 {
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i] && !b->clients[i]->connection &&
-		    b->clients[i]->state < CLIENT_QUARANTINED)
-			settle(b->clients[i]);
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i] && !b->clients->by_slot[i]->connection &&
+		    b->clients->by_slot[i]->state < CLIENT_QUARANTINED)
+			settle(b->clients->by_slot[i]);
 }
 
 void client_hang_up(struct client *c, int error, const char *why)

@@ -13,7 +13,9 @@
 
 #include "base/clock.h"
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/park.h"
 #include "broker/client/request.h"
 
@@ -101,7 +103,7 @@ void park_wake_first(struct broker *b, struct park_list *list)
 
 	if (!p)
 		return;
-	begun = turns_begin(&b->turns);
+	begun = turns_begin(&b->clients->turns);
 	client = p->client;
 	since_ms = since(p);
 	memcpy(b->packet, p->packet, p->size);
@@ -110,7 +112,7 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	park_free(p);
 	if (m.type != WIRE_NOTHING)
 		request_handle_again(client, &m, since_ms);
-	turns_count(&b->turns, account_turns(client->account), begun);
+	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
 /* Up to and with @last. True when it was not reached. */
@@ -131,13 +133,13 @@ static void wake_rest_later(struct broker *b)
 	static const struct timeval at_once = {0, 0};
 
 	/* a timer, not an active event: the loop looks at its sockets first */
-	if (!TAILQ_EMPTY(&b->woken))
-		broker_set_timer(b, b->waker, &at_once);
+	if (!TAILQ_EMPTY(&b->clients->woken))
+		broker_set_timer(b, b->clients->waker, &at_once);
 }
 
 void request_go_on_later(struct request *r)
 {
-	request_park(r, &r->broker->woken);
+	request_park(r, &r->broker->clients->woken);
 	wake_rest_later(r->broker);
 }
 
@@ -146,7 +148,7 @@ void park_on_waker(evutil_socket_t fd, short what, void *data)
 	struct broker *b = data;
 
 	(void)fd, (void)what;
-	wake_some(b, &b->woken, TAILQ_LAST(&b->woken, park_list));
+	wake_some(b, &b->clients->woken, TAILQ_LAST(&b->clients->woken, park_list));
 	wake_rest_later(b);
 }
 
@@ -159,8 +161,8 @@ void park_wake(struct broker *b, struct park_list *list)
 	do {
 		p = TAILQ_FIRST(list);
 		TAILQ_REMOVE(list, p, link);
-		p->list = &b->woken;
-		TAILQ_INSERT_TAIL(&b->woken, p, link);
+		p->list = &b->clients->woken;
+		TAILQ_INSERT_TAIL(&b->clients->woken, p, link);
 	} while (p != last);
 	wake_rest_later(b);
 }

@@ -14,6 +14,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"

@@ -13,6 +13,7 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"

@@ -15,6 +15,7 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/device/child.h"
+#include "broker/device/device.h"
 #include "broker/log/log.h"
 
 struct child {
@@ -59,7 +60,7 @@ void child_collect(struct broker *b, pid_t pid)
 		return;
 	c->pid = pid;
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	LIST_INSERT_HEAD(&b->children, c, link);
+	LIST_INSERT_HEAD(&b->devices->children, c, link);
 	if (c->pidfd >= 0)
 		c->end = event_new(b->base, c->pidfd, EV_READ, on_end, c);
 	if (!c->end || event_add(c->end, NULL) < 0)
@@ -80,13 +81,13 @@ unsigned children_count(const struct broker *b)
 	const struct child *c;
 	unsigned n = 0;
 
-	LIST_FOREACH (c, &b->children, link)
+	LIST_FOREACH (c, &b->devices->children, link)
 		n++;
 	return n;
 }
 
 void children_forget(struct broker *b)
 {
-	while (!LIST_EMPTY(&b->children))
-		forget(LIST_FIRST(&b->children));
+	while (!LIST_EMPTY(&b->devices->children))
+		forget(LIST_FIRST(&b->devices->children));
 }

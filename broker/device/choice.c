@@ -57,7 +57,7 @@ static struct device *find_able(struct broker *b, const char *uuid, uint32_t fla
 {
 	struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		if (!d->gone && d->flags & flag && (!uuid || strcmp(d->uuid, uuid) == 0))
 			return d;
 	return NULL;
@@ -69,8 +69,8 @@ static int no_such_device(struct broker *b, const char *uuid, char *detail, size
 	size_t n;
 
 	n = (size_t)snprintf(detail, size, "there is no device %s here; there %s", uuid,
-			     LIST_EMPTY(&b->devices.list) ? "is none" : "are:");
-	LIST_FOREACH (d, &b->devices.list, link)
+			     LIST_EMPTY(&b->devices->list) ? "is none" : "are:");
+	LIST_FOREACH (d, &b->devices->list, link)
 		if (!d->gone && n < size)
 			n += (size_t)snprintf(detail + n, size - n, " %s (%s)", d->uuid, d->name);
 	return SHARE_ENODEV;
@@ -128,7 +128,7 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 	if (device && r == 0 && !device_find(b, device))
 		return no_such_device(b, device, detail, size);
 	if (r != 0) {
-		snprintf(detail, size, "%s", b->devices.text);
+		snprintf(detail, size, "%s", b->devices->text);
 	} else {
 		r = choose_on_device(b, &w, out, detail, size);
 	}

@@ -17,7 +17,7 @@ struct choice {
 	char reason[512];      /* a sentence for people */
 };
 
-/* It is not known yet which devices there are: b->devices.waits is woken when it is. */
+/* It is not known yet which devices there are: b->devices->waits is woken when it is. */
 #define CHOICE_LATER 1
 
 /*

@@ -32,7 +32,7 @@ static struct device *find_any(struct broker *b, const char *uuid)
 {
 	struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		if (strcmp(d->uuid, uuid) == 0)
 			return d;
 	return NULL;
@@ -60,12 +60,12 @@ static struct device *add(struct broker *b, const char *uuid)
 	}
 	TAILQ_INIT(&d->events);
 	TAILQ_INIT(&d->event_waits);
-	LIST_FOREACH (each, &b->devices.list, link)
+	LIST_FOREACH (each, &b->devices->list, link)
 		last = each;
 	if (last)
 		LIST_INSERT_AFTER(last, d, link);
 	else
-		LIST_INSERT_HEAD(&b->devices.list, d, link);
+		LIST_INSERT_HEAD(&b->devices->list, d, link);
 	return d;
 }
 
@@ -99,7 +99,7 @@ static void start_over(struct broker *b)
 {
 	struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		d->found = false;
 }
 
@@ -108,14 +108,14 @@ static void settle(struct broker *b)
 {
 	struct device *d;
 
-	b->devices.known = true;
-	LIST_FOREACH (d, &b->devices.list, link)
+	b->devices->known = true;
+	LIST_FOREACH (d, &b->devices->list, link)
 		d->gone = !d->found;
 }
 
 static void finish(struct broker *b, int error, const char *text)
 {
-	struct devices *all = &b->devices;
+	struct devices *all = b->devices;
 	struct device *d;
 
 	all->looking = false;
@@ -154,7 +154,7 @@ static void on_answer(void *data, const struct wire_message *m, struct fd_list *
 bool devices_known(struct broker *b, bool fresh)
 {
 	const struct wire_message m = {.type = WIRE_AGENT_DEVICE_GET};
-	struct devices *all = &b->devices;
+	struct devices *all = b->devices;
 
 	if (!fresh && all->known)
 		return true;
@@ -175,33 +175,34 @@ bool devices_known(struct broker *b, bool fresh)
 
 int devices_error(const struct broker *b)
 {
-	return b->devices.known ? 0 : b->devices.error;
+	return b->devices->known ? 0 : b->devices->error;
 }
 
 void devices_look_at_agents(struct broker *b)
 {
 	const struct device *d;
 
-	agent_look(b->devices.scout);
-	LIST_FOREACH (d, &b->devices.list, link)
+	agent_look(b->devices->scout);
+	LIST_FOREACH (d, &b->devices->list, link)
 		agent_look(d->agent);
 }
 
 unsigned devices_processes(const struct broker *b)
 {
-	unsigned n = agent_pid(b->devices.scout) > 0;
+	unsigned n = agent_pid(b->devices->scout) > 0;
 	const struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		n += agent_pid(d->agent) > 0;
 	return n;
 }
 
 int devices_init(struct broker *b)
 {
-	LIST_INIT(&b->devices.list);
-	TAILQ_INIT(&b->devices.waits);
-	return agent_new(b, NULL, &b->devices.scout);
+	LIST_INIT(&b->devices->list);
+	LIST_INIT(&b->devices->children);
+	TAILQ_INIT(&b->devices->waits);
+	return agent_new(b, NULL, &b->devices->scout);
 }
 
 void devices_stop(struct broker *b)
@@ -209,9 +210,9 @@ void devices_stop(struct broker *b)
 	struct device *d;
 
 	/* whatever was asked is answered before anything goes that the answers lead to */
-	agent_free(b->devices.scout);
-	b->devices.scout = NULL;
-	LIST_FOREACH (d, &b->devices.list, link) {
+	agent_free(b->devices->scout);
+	b->devices->scout = NULL;
+	LIST_FOREACH (d, &b->devices->list, link) {
 		agent_free(d->agent);
 		d->agent = NULL;
 	}
@@ -221,7 +222,7 @@ void devices_free(struct broker *b)
 {
 	struct device *d;
 
-	while ((d = LIST_FIRST(&b->devices.list))) {
+	while ((d = LIST_FIRST(&b->devices->list))) {
 		ipc_events_done(d);
 		LIST_REMOVE(d, link);
 		free(d);

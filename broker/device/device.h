@@ -10,6 +10,7 @@
 
 struct agent;
 struct broker;
+struct child;
 struct ipc_event;
 
 /* A GPU, as agents describe it. Once seen it stays until the broker ends: pools refer to it. */
@@ -47,6 +48,8 @@ struct devices {
 	int error;          /* 0, or why that one found none */
 	char text[1024];
 	struct park_list waits;
+	LIST_HEAD(, child) children; /* told to end */
+	uint64_t last_event;
 };
 
 int devices_init(struct broker *b); /* 0 or -ENOMEM */
@@ -55,12 +58,12 @@ void devices_stop(struct broker *b);
 void devices_free(struct broker *b);
 
 /*
- * Whether it is known which devices there are; if not, looks, and wakes b->devices.waits then. An
+ * Whether it is known which devices there are; if not, looks, and wakes b->devices->waits then. An
  * answer is good for ever when there are devices, else for a second; with @fresh, for a second.
  * Nobody else waits for a look that somebody wanted afresh, or has less when it fails.
  */
 bool devices_known(struct broker *b, bool fresh);
-/* Without @fresh: why there are none, or 0. b->devices.text is the sentence. */
+/* Without @fresh: why there are none, or 0. b->devices->text is the sentence. */
 int devices_error(const struct broker *b);
 
 void devices_look_at_agents(struct broker *b);

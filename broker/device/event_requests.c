@@ -10,6 +10,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
+#include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 
 static void reply_event(struct request *r, const struct event_lease *lease)
@@ -33,10 +34,10 @@ static struct device *find_device(struct request *r, const struct wire_bytes *uu
 	struct device *d;
 
 	if (devices_error(b) != 0) {
-		request_fail(r, devices_error(b), "%s", b->devices.text);
+		request_fail(r, devices_error(b), "%s", b->devices->text);
 		return NULL;
 	}
-	LIST_FOREACH (d, &b->devices.list, link) {
+	LIST_FOREACH (d, &b->devices->list, link) {
 		if (d->gone)
 			continue;
 		if (uuid->size == 0 ? d->flags & WIRE_DEVICE_EVENTS
@@ -70,7 +71,7 @@ void handle_event_create(struct request *r)
 		return;
 	}
 	if (!devices_known(b, false)) {
-		request_park(r, &b->devices.waits);
+		request_park(r, &b->devices->waits);
 		return;
 	}
 	d = find_device(r, &m->device);

@@ -15,6 +15,7 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
@@ -180,7 +181,7 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		free(copy);
 		return -ENOMEM;
 	}
-	e->id = ++client->broker->last_event;
+	e->id = ++client->broker->devices->last_event;
 	/* identifiers only grow: the bank stays in their order */
 	TAILQ_REMOVE(&d->events, e, link);
 	TAILQ_INSERT_TAIL(&d->events, e, link);
@@ -198,7 +199,7 @@ struct ipc_event *ipc_event_by_name(struct broker *b, uid_t uid, const void *nam
 	struct ipc_event *e;
 	struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		TAILQ_FOREACH (e, &d->events, link)
 			if (e->id && e->name && e->uid == uid && strlen(e->name) == size &&
 			    memcmp(e->name, name, size) == 0)
@@ -221,7 +222,7 @@ struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *toke
 	struct ipc_event *e;
 	struct device *d;
 
-	LIST_FOREACH (d, &b->devices.list, link)
+	LIST_FOREACH (d, &b->devices->list, link)
 		TAILQ_FOREACH (e, &d->events, link)
 			if (e->id && is_token(e, token))
 				return e;

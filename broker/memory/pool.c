@@ -13,11 +13,13 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/config/size.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 
@@ -78,7 +80,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 		free(p);
 		return POOL_QUOTA;
 	}
-	p->id = ++b->last_pool;
+	p->id = ++b->memory->last_pool;
 	p->broker = b;
 	p->wanted = config->kind;
 	p->wanted_device = config->device;
@@ -96,11 +98,11 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	config->name = NULL;
 	p->access = config->access;
 	config->access = (struct access_list){0};
-	suballocator_init(&p->suballocator, &gate_ops, &b->blocks);
+	suballocator_init(&p->suballocator, &gate_ops, &b->memory->blocks);
 	LIST_INIT(&p->segments);
 	LIST_INIT(&p->stakes);
 	LIST_INIT(&p->users);
-	LIST_INSERT_HEAD(&b->pools, p, link);
+	LIST_INSERT_HEAD(&b->memory->pools, p, link);
 	if (choice) {
 		settle(p, choice);
 		say_what_it_is(p);
@@ -143,7 +145,7 @@ struct pool *pool_find(struct broker *b, const void *name, size_t size)
 {
 	struct pool *p;
 
-	LIST_FOREACH (p, &b->pools, link)
+	LIST_FOREACH (p, &b->memory->pools, link)
 		if (!p->destroyed && strlen(p->name) == size && memcmp(p->name, name, size) == 0)
 			return p;
 	return NULL;

@@ -77,7 +77,7 @@ enum pool_error { POOL_QUOTA = 1, POOL_LATER, POOL_SHARE };
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out);
 
-/* Makes the choice if it is not made. 0, POOL_LATER (when b->devices.waits is woken), or a
+/* Makes the choice if it is not made. 0, POOL_LATER (when b->devices->waits is woken), or a
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size);
 /* What a pool that is asked for these has once it is settled, on the device that it is on. */

@@ -15,12 +15,13 @@
 
 #include "base/clock.h"
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/client/clients.h"
 #include "broker/config/size.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned. */
@@ -54,7 +55,7 @@ static bool is_returnable(struct broker *b, struct segment *s)
 		return true;
 	/* a gate that was lost for want of memory cannot be reached; without any client, nobody is
 	 * behind it either */
-	if (b->n_clients == 0 && fence_set_is_lost(s->region.first->gate))
+	if (b->clients->n == 0 && fence_set_is_lost(s->region.first->gate))
 		return true;
 	broker_look_again(b);
 	return false;
@@ -125,7 +126,7 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 	LIST_INSERT_HEAD(&p->segments, s, link);
 	p->n_segments++;
 	*out = s;
-	channels_segment_added(b, s);
+	b->memory->on_segment_added(b, s);
 	return 0;
 }
 

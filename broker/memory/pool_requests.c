@@ -13,6 +13,8 @@
 #include "broker/client/request.h"
 #include "broker/config/size.h"
 #include "broker/config/text.h"
+#include "broker/device/device.h"
+#include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/trim.h"
 
@@ -53,7 +55,7 @@ static void open_existing(struct request *r, struct pool *p,
 
 	e = pool_resolve(r->broker, p, detail, sizeof(detail));
 	if (e == POOL_LATER)
-		request_park(r, &r->broker->devices.waits);
+		request_park(r, &r->broker->devices->waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, detail);
 	else if (!check || check(r, p))
@@ -222,7 +224,7 @@ static void create(struct request *r, struct pool_config *config)
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   detail, sizeof(detail));
 	if (e == CHOICE_LATER) {
-		request_park(r, &b->devices.waits);
+		request_park(r, &b->devices->waits);
 		return;
 	}
 	if (e != 0) {

@@ -25,6 +25,8 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/client/account.h"
+#include "broker/client/clients.h"
 #include "broker/config/size.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
@@ -42,7 +44,7 @@
 static struct fence_set *look(struct broker *b, struct fence_set *gate)
 {
 	gate = fence_set_prune(gate);
-	if (!gate || b->n_clients > 0 || !fence_set_is_lost(gate))
+	if (!gate || b->clients->n > 0 || !fence_set_is_lost(gate))
 		return gate;
 	fence_set_drop(gate);
 	return NULL;

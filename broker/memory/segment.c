@@ -16,11 +16,13 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 
@@ -41,7 +43,7 @@ uint64_t segment_id(const struct segment *s)
 
 struct segment *segment_find(struct broker *b, uint64_t id)
 {
-	struct segment *s = slab_at(&b->segments, (uint32_t)id);
+	struct segment *s = slab_at(&b->memory->segments, (uint32_t)id);
 
 	/* of a free slot only what is kept may be looked at */
 	return s && s->in_use && s->generation == id >> 32 ? s : NULL;
@@ -58,7 +60,7 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, char *detai
 {
 	struct broker *b = pool->broker;
 
-	if (b->n_nobodys_segments >= b->max_nobodys_segments) {
+	if (b->memory->n_nobodys_segments >= b->memory->max_nobodys_segments) {
 		if (detail)
 			snprintf(detail, detail_size,
 				 "pool '%s' needs another segment, but the configuration's pools "
@@ -66,10 +68,10 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, char *detai
 				 "%zu that the broker has descriptors for: use larger segments, or "
 				 "raise "
 				 "its RLIMIT_NOFILE",
-				 pool->name, b->max_nobodys_segments);
+				 pool->name, b->memory->max_nobodys_segments);
 		return SHARE_EQUOTA;
 	}
-	b->n_nobodys_segments++;
+	b->memory->n_nobodys_segments++;
 	out->n_nobodys = descriptors_of(pool);
 	accounts_take_descriptors(b->accounts, out->n_nobodys);
 	return 0;
@@ -105,7 +107,7 @@ static void return_descriptors(struct broker *b, struct segment_cost *cost)
 	if (cost->n_nobodys == 0)
 		return;
 	accounts_give_descriptors(b->accounts, cost->n_nobodys);
-	b->n_nobodys_segments--;
+	b->memory->n_nobodys_segments--;
 	cost->n_nobodys = 0;
 }
 
@@ -121,7 +123,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	struct segment *s;
 	uint32_t index;
 
-	s = slab_alloc_indexed(&b->segments, &index);
+	s = slab_alloc_indexed(&b->memory->segments, &index);
 	if (!s)
 		return -ENOMEM;
 	s->memory = *memory;
@@ -173,7 +175,7 @@ void segment_free(struct broker *b, struct segment *s)
 	s->in_use = 0;
 	/* a slot whose generations are used up is never used again */
 	if (s->generation < UINT32_MAX)
-		slab_free_index(&b->segments, s->index);
+		slab_free_index(&b->memory->segments, s->index);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -196,10 +198,10 @@ static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
 {
 	const struct segment *s;
 
-	for (uint32_t i = 0; i < slab_end(&b->segments); i++) {
+	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
 		const struct memory_recipe *r;
 
-		s = slab_at(&b->segments, i);
+		s = slab_at(&b->memory->segments, i);
 		if (!s || !s->in_use)
 			continue;
 		r = &s->memory.recipe;
@@ -211,7 +213,7 @@ static uint64_t in_the_way(struct broker *b, uint64_t start, uint64_t size)
 
 uint64_t segment_find_address(struct broker *b, uint64_t size)
 {
-	uint64_t at = b->next_address ? b->next_address : ADDRESSES_FIRST, end;
+	uint64_t at = b->memory->next_address ? b->memory->next_address : ADDRESSES_FIRST, end;
 	bool wrapped = false;
 
 	if (size > ADDRESSES_END - ADDRESSES_FIRST)
@@ -229,7 +231,7 @@ uint64_t segment_find_address(struct broker *b, uint64_t size)
 			break;
 		at = end;
 	}
-	b->next_address = at + size;
+	b->memory->next_address = at + size;
 	return at;
 }
 
@@ -293,8 +295,8 @@ void segment_retire(struct broker *b, struct segment *s)
 	if (r < 0)
 		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
 			    s->pool->name, strerror(-r));
-	for (uint32_t i = 0; s->importers > 0 && i < b->n_client_slots; i++) {
-		struct client *c = b->clients[i];
+	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
+		struct client *c = b->clients->by_slot[i];
 		uint8_t *has = c && s->index < c->n_segments ? &c->segments[s->index] : NULL;
 
 		if (!has || !(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
@@ -307,7 +309,7 @@ void segment_retire(struct broker *b, struct segment *s)
 		client_ask_to_unmap(c, segment_id(s));
 	}
 	if (s->asked > 0 && s->pool->device)
-		channels_segment_retired(b, s);
+		b->memory->on_segment_retired(b, s);
 	destroy_if_unused(b, s);
 }
 

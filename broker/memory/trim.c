@@ -14,9 +14,11 @@
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/park.h"
 #include "broker/client/request.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 
 #define WINDOW_MS 1000
@@ -81,8 +83,8 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 	uint64_t now = clock_ms();
 	bool any = false;
 
-	for (uint32_t i = 0; i < b->n_client_slots; i++) {
-		struct client *c = b->clients[i];
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		struct client *c = b->clients->by_slot[i];
 
 		if (!c || c == except || c->state != CLIENT_READY ||
 		    (account && c->account != account) || !keeps(c, account ? NULL : pool) ||
@@ -97,10 +99,10 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 
 void trim_end(struct broker *b, const struct pool *pool)
 {
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i] && b->clients[i]->state == CLIENT_READY &&
-		    keeps(b->clients[i], pool))
-			ask(b->clients[i], pool, WIRE_TRIM_ENDED, clock_ms());
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i] && b->clients->by_slot[i]->state == CLIENT_READY &&
+		    keeps(b->clients->by_slot[i], pool))
+			ask(b->clients->by_slot[i], pool, WIRE_TRIM_ENDED, clock_ms());
 }
 
 void handle_trimmed(struct request *r)
@@ -113,6 +115,6 @@ void handle_trimmed(struct request *r)
 		return;
 	t->answered = t->asked;
 	t->cost_ms += clock_ms() - t->asked_ms;
-	LIST_FOREACH (p, &r->broker->pools, link)
+	LIST_FOREACH (p, &r->broker->memory->pools, link)
 		pool_wake(p);
 }

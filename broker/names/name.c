@@ -16,11 +16,14 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
+#include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
+#include "broker/names/token.h"
 #include "broker/names/watch.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
@@ -40,7 +43,7 @@ RB_GENERATE_INTERNAL(name_tree, name, tree, compare, static __attribute__((unuse
 /* The first name that is not before @text. */
 static struct name *lower_bound(struct broker *b, const void *text, size_t size)
 {
-	struct name *n = RB_ROOT(&b->names), *best = NULL;
+	struct name *n = RB_ROOT(&b->names->tree), *best = NULL;
 
 	while (n) {
 		if (compare_text(n->text, n->size, text, size) >= 0) {
@@ -65,9 +68,9 @@ struct name *name_next(struct broker *b, const void *after, size_t size, bool in
 	struct name *n = lower_bound(b, after, size);
 
 	if (n && !inclusive && n->size == size && memcmp(n->text, after, size) == 0)
-		n = RB_NEXT(name_tree, &b->names, n);
+		n = RB_NEXT(name_tree, &b->names->tree, n);
 	while (n && !n->buffer)
-		n = RB_NEXT(name_tree, &b->names, n);
+		n = RB_NEXT(name_tree, &b->names->tree, n);
 	return n;
 }
 
@@ -83,7 +86,7 @@ static struct name *find_or_add(struct broker *b, const void *text, size_t size)
 	memcpy(n->text, text, size);
 	n->size = size;
 	TAILQ_INIT(&n->waits);
-	RB_INSERT(name_tree, &b->names, n);
+	RB_INSERT(name_tree, &b->names->tree, n);
 	return n;
 }
 
@@ -91,7 +94,7 @@ static void free_if_unused(struct broker *b, struct name *n)
 {
 	if (n->buffer || !TAILQ_EMPTY(&n->waits))
 		return;
-	RB_REMOVE(name_tree, &b->names, n);
+	RB_REMOVE(name_tree, &b->names->tree, n);
 	free(n);
 }
 
@@ -162,7 +165,7 @@ void names_access_changed(struct broker *b)
 {
 	struct name *n;
 
-	RB_FOREACH(n, name_tree, &b->names)
+	RB_FOREACH(n, name_tree, &b->names->tree)
 	if (n->buffer)
 		answer_waits(n);
 }
@@ -183,7 +186,7 @@ static void clear(struct broker *b, struct name *n)
 	fence_done(&n->fence);
 	metadata_free(n->tensor);
 	n->tensor = NULL;
-	b->n_names--;
+	b->names->n--;
 	buffer_let_go(b, buffer, &n->keep);
 	charge_return(&n->charge);
 }
@@ -258,6 +261,28 @@ static int pay_for(struct name *n, const struct publication *p, struct charge *c
 	return SHARE_EQUOTA;
 }
 
+void names_init(struct broker *b)
+{
+	TAILQ_INIT(&b->names->watches);
+	tokens_init(b->names);
+}
+
+void names_end(struct broker *b)
+{
+	struct name *n;
+
+	while ((n = name_next(b, "", 0, true)))
+		name_unpublish(b, n);
+}
+
+void names_done(struct broker *b)
+{
+	if (b->names->n || b->names->tokens.count)
+		log_bug("names or tokens outlive the broker");
+	table_done(&b->names->tokens);
+	slab_done(&b->names->token_slab);
+}
+
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
 		 size_t detail_size)
 {
@@ -280,7 +305,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	buffer_ref(p->buffer); /* before the old one goes: it may be the same */
 	clear(b, n);
 	n->buffer = p->buffer;
-	n->version = *version = ++b->last_version;
+	n->version = *version = ++b->names->last_version;
 	n->mode = p->mode;
 	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
 	n->uid = p->client->peer.uid;
@@ -290,7 +315,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->tensor = tensor;
 	n->fence = *p->fence;
 	*p->fence = (struct fence){0};
-	b->n_names++;
+	b->names->n++;
 	if (!n->persistent) {
 		n->publisher = p->client;
 		LIST_INSERT_HEAD(&p->client->names, n, of_publisher);
@@ -341,7 +366,7 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 		return SHARE_EACCES;
 	}
 	if (n->publisher != client)
-		log_unpublished(&b->unpublished, n->text, client->peer.uid);
+		log_unpublished(&b->names->unpublished, n->text, client->peer.uid);
 	name_unpublish(b, n);
 	return 0;
 }

@@ -10,9 +10,12 @@
 
 #include <bsd/sys/tree.h>
 
+#include "base/slab.h"
+#include "base/table.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/config/right.h"
+#include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "wire/wire.h"
 
@@ -43,6 +46,27 @@ struct name {
 	size_t size;
 	char text[]; /* NUL-terminated too */
 };
+
+struct name_tree {
+	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
+};
+
+/* All names and watches on them, and all tokens. */
+struct names {
+	struct name_tree tree;
+	uint64_t n;
+	uint64_t last_version;
+	struct log_rate unpublished; /* by others than who had published */
+	TAILQ_HEAD(, watch) watches;
+	uint64_t last_watch;
+	struct table tokens;
+	struct slab token_slab; /* struct token */
+};
+
+void names_init(struct broker *b);
+/* Unpublishes what was to outlive its publishers. */
+void names_end(struct broker *b);
+void names_done(struct broker *b);
 
 struct publication {
 	struct client *client;

@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
+#include "broker/names/name.h"
 #include "broker/names/token.h"
 
 #define CONTAINER_OF(pointer, type, member) \
@@ -44,14 +45,15 @@ static bool match(const struct table_link *link, const void *key)
 	return difference == 0;
 }
 
-void token_table_init(struct broker *b)
+void tokens_init(struct names *names)
 {
-	table_init(&b->tokens, hash);
+	table_init(&names->tokens, hash);
+	slab_init_keep(&names->token_slab, sizeof(struct token), TOKEN_KEEP);
 }
 
 struct token *token_find(struct broker *b, const unsigned char *bytes)
 {
-	struct table_link *link = table_find(&b->tokens, hash_bytes(bytes), match, bytes);
+	struct table_link *link = table_find(&b->names->tokens, hash_bytes(bytes), match, bytes);
 
 	return link ? CONTAINER_OF(link, struct token, key) : NULL;
 }
@@ -63,7 +65,7 @@ uint64_t token_id(const struct token *t)
 
 struct token *token_by_id(struct broker *b, uint64_t id)
 {
-	struct token *t = slab_at(&b->token_slab, (uint32_t)id);
+	struct token *t = slab_at(&b->names->token_slab, (uint32_t)id);
 
 	return t && t->live && t->generation == id >> 32 ? t : NULL;
 }
@@ -118,7 +120,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	      struct token **out)
 {
 	uint32_t index;
-	struct token *t = slab_alloc_indexed(&b->token_slab, &index);
+	struct token *t = slab_alloc_indexed(&b->names->token_slab, &index);
 	int r;
 
 	if (!t)
@@ -128,7 +130,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	if (r != 0) {
 		metadata_free(t->tensor);
 		charge_return(&t->charge);
-		slab_free(&b->token_slab, t);
+		slab_free(&b->names->token_slab, t);
 		return r;
 	}
 	t->generation++;
@@ -142,14 +144,14 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	*terms->fence = (struct fence){0};
 	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
 	maker->holds.tokens++;
-	table_insert(&b->tokens, &t->key);
+	table_insert(&b->names->tokens, &t->key);
 	*out = t;
 	return 0;
 }
 
 void token_free(struct broker *b, struct token *t)
 {
-	table_remove(&b->tokens, &t->key);
+	table_remove(&b->names->tokens, &t->key);
 	LIST_REMOVE(t, of_maker);
 	t->maker->holds.tokens--;
 	if (t->timer)
@@ -159,7 +161,7 @@ void token_free(struct broker *b, struct token *t)
 	buffer_let_go(b, t->buffer, &t->keep);
 	charge_return(&t->charge);
 	t->live = 0;
-	slab_free(&b->token_slab, t);
+	slab_free(&b->names->token_slab, t);
 }
 
 void token_used(struct broker *b, struct token *t)

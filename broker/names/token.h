@@ -20,6 +20,7 @@ struct buffer;
 struct client;
 struct event;
 struct metadata;
+struct names;
 
 /* The right to import one buffer. Ends with its last use, its time, its maker, or on demand. */
 struct token {
@@ -43,7 +44,7 @@ struct token {
 	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
 };
 
-void token_table_init(struct broker *b);
+void tokens_init(struct names *names);
 
 /* What a token is to be. */
 struct token_terms {

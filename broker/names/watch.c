@@ -31,8 +31,8 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	memcpy(w->prefix, prefix, size);
 	w->size = size;
 	w->client = client;
-	w->id = ++b->last_watch;
-	TAILQ_INSERT_TAIL(&b->watches, w, link);
+	w->id = ++b->names->last_watch;
+	TAILQ_INSERT_TAIL(&b->names->watches, w, link);
 	LIST_INSERT_HEAD(&client->watches, w, of_client);
 	*out = w;
 	return 0;
@@ -50,7 +50,7 @@ struct watch *watch_find(const struct client *client, uint64_t id)
 
 void watch_free(struct broker *b, struct watch *w)
 {
-	TAILQ_REMOVE(&b->watches, w, link);
+	TAILQ_REMOVE(&b->names->watches, w, link);
 	LIST_REMOVE(w, of_client);
 	charge_return(&w->charge);
 	free(w);
@@ -75,7 +75,7 @@ void watches_notify(struct broker *b, const struct name *n, uint32_t change)
 	};
 	struct watch *w;
 
-	TAILQ_FOREACH (w, &b->watches, link) {
+	TAILQ_FOREACH (w, &b->names->watches, link) {
 		if (w->size > n->size || memcmp(w->prefix, n->text, w->size) != 0 ||
 		    !name_may(n, w->client, RIGHT_READ))
 			continue;

@@ -32,7 +32,7 @@ static const char *flag_names(const struct device *d, json_t *out)
 
 static struct device *nth_device(struct broker *b, uint64_t n)
 {
-	struct device *d = LIST_FIRST(&b->devices.list);
+	struct device *d = LIST_FIRST(&b->devices->list);
 
 	while (d && n-- > 0)
 		d = LIST_NEXT(d, link);

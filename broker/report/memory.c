@@ -11,6 +11,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
@@ -28,7 +29,7 @@ void report_pools(struct page *p)
 	for (;;) {
 		struct pool *pool, *next = NULL;
 
-		LIST_FOREACH (pool, &p->r->broker->pools, link)
+		LIST_FOREACH (pool, &p->r->broker->memory->pools, link)
 			if (pool->id > after && (!next || pool->id < next->id))
 				next = pool;
 		if (!next)
@@ -64,7 +65,7 @@ void report_pools(struct page *p)
 
 void report_segments(struct page *p)
 {
-	struct slab *slab = &p->r->broker->segments;
+	struct slab *slab = &p->r->broker->memory->segments;
 	uint64_t i = report_cursor(p->r);
 	struct segment *s;
 
@@ -107,7 +108,7 @@ static json_t *holders(const struct buffer *buffer)
 
 void report_buffers(struct page *p)
 {
-	struct slab *slab = &p->r->broker->buffers;
+	struct slab *slab = &p->r->broker->buffers->slab;
 	uint64_t first = report_cursor(p->r), i;
 	struct buffer *buffer;
 
@@ -196,7 +197,7 @@ static json_t *describe_token(const struct token *t)
 
 void report_tokens(struct page *p)
 {
-	struct slab *slab = &p->r->broker->token_slab;
+	struct slab *slab = &p->r->broker->names->token_slab;
 	uint64_t first = report_cursor(p->r), i;
 	const struct token *t;
 

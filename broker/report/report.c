@@ -16,12 +16,17 @@
 
 #include "base/clock.h"
 #include "broker/broker.h"
+#include "broker/buffer/buffer.h"
 #include "broker/channel/channel.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/device/child.h"
 #include "broker/device/device.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/names/name.h"
 #include "broker/report/report.h"
 
 bool report_add(struct page *p, json_t *row)
@@ -100,40 +105,41 @@ void report_status(struct page *p)
 	uint64_t segment_bytes = 0, used = 0, pools = 0, quarantined = 0;
 	const struct pool *pool;
 
-	LIST_FOREACH (pool, &b->pools, link) {
+	LIST_FOREACH (pool, &b->memory->pools, link) {
 		pools++;
 		segment_bytes += pool->reserved;
 		used += pool->used;
 	}
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		quarantined += b->clients[i] && b->clients[i]->state == CLIENT_QUARANTINED;
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		quarantined +=
+		    b->clients->by_slot[i] && b->clients->by_slot[i]->state == CLIENT_QUARANTINED;
 	report_add(
 	    p,
-	    json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		      "s:I, s:I, s:I, s:I, s:I}",
-		      "version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
-		      (json_int_t)(clock_ms() - b->started_ms), "clients",
-		      report_integer(b->n_clients), "quarantined", report_integer(quarantined),
-		      "pools", report_integer(pools), "segments",
-		      report_integer(slab_live(&b->segments)), "segment_bytes",
-		      report_integer(segment_bytes), "buffers",
-		      report_integer(slab_live(&b->buffers)), "buffer_bytes", report_integer(used),
-		      "leases", report_integer(slab_live(&b->leases)), "names",
-		      report_integer(b->n_names), "tokens", report_integer(b->tokens.count),
-		      "agents", report_integer(devices_processes(b) + children_count(b)),
-		      "descriptors", report_integer(accounts_descriptors(b->accounts)),
-		      "descriptors_limit", report_integer(b->n_descriptors - b->n_own_descriptors),
-		      "requests", report_integer(b->counters.requests), "connections",
-		      report_integer(b->counters.clients), "dropped",
-		      report_integer(b->counters.dropped)));
+	    json_pack(
+		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		"s:I, s:I, s:I, s:I, s:I}",
+		"version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
+		(json_int_t)(clock_ms() - b->started_ms), "clients",
+		report_integer(b->clients->n), "quarantined", report_integer(quarantined), "pools",
+		report_integer(pools), "segments", report_integer(slab_live(&b->memory->segments)),
+		"segment_bytes", report_integer(segment_bytes), "buffers",
+		report_integer(slab_live(&b->buffers->slab)), "buffer_bytes", report_integer(used),
+		"leases", report_integer(slab_live(&b->buffers->leases)), "names",
+		report_integer(b->names->n), "tokens", report_integer(b->names->tokens.count),
+		"agents", report_integer(devices_processes(b) + children_count(b)), "descriptors",
+		report_integer(accounts_descriptors(b->accounts)), "descriptors_limit",
+		report_integer(b->n_descriptors - b->n_own_descriptors), "requests",
+		report_integer(b->counters.requests), "connections",
+		report_integer(b->counters.clients), "dropped",
+		report_integer(b->counters.dropped)));
 }
 
 void report_clients(struct page *p)
 {
 	struct broker *b = p->r->broker;
 
-	for (uint64_t i = report_cursor(p->r); i < b->n_client_slots; i++) {
-		const struct client *c = b->clients[i];
+	for (uint64_t i = report_cursor(p->r); i < b->clients->n_slots; i++) {
+		const struct client *c = b->clients->by_slot[i];
 
 		if (!c || !report_shows_client(p->r, c))
 			continue;
@@ -165,7 +171,7 @@ void report_channels(struct page *p)
 	int looks = LOOKS_MAX;
 	json_t *row;
 
-	TAILQ_FOREACH (ch, &p->r->broker->channels, link) {
+	TAILQ_FOREACH (ch, &p->r->broker->channels->list, link) {
 		if (ch->id <= after || !channel_may(ch, p->r->client, RIGHT_READ))
 			continue;
 		row = channel_report(ch, &looks);
@@ -196,7 +202,7 @@ static const struct {
 /* What there is now. False when answered, or when it will be. */
 static bool look_at_devices(struct request *r)
 {
-	struct devices *all = &r->broker->devices;
+	struct devices *all = r->broker->devices;
 
 	if (r->m->query.cursor.size > 0)
 		return true;

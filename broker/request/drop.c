@@ -12,6 +12,7 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/names/token.h"
 
@@ -29,9 +30,9 @@ static void drop_token(struct request *r, uint64_t id)
 
 static struct client *find_client(struct broker *b, uint64_t id)
 {
-	for (uint32_t i = 0; i < b->n_client_slots; i++)
-		if (b->clients[i] && b->clients[i]->id == id)
-			return b->clients[i];
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i] && b->clients->by_slot[i]->id == id)
+			return b->clients->by_slot[i];
 	return NULL;
 }
 

@@ -14,8 +14,10 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
 
 /* Optional features of this broker, separated by spaces. None yet. */
@@ -40,7 +42,7 @@ void handle_hello(struct request *r)
 	}
 	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
 		return;
-	e = timelines_new(++r->broker->last_page, c->slot, c->peer.pidfd, c->account,
+	e = timelines_new(++r->broker->memory->last_page, c->slot, c->peer.pidfd, c->account,
 			  &c->timelines);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
@@ -100,20 +102,17 @@ static void fail_unknown(struct request *r)
  */
 static void fail_ended(struct request *r, uint64_t page)
 {
-	const struct broker *b = r->broker;
-	size_t room = sizeof(b->died_pages) / sizeof(b->died_pages[0]);
-	size_t n = b->n_died_pages < room ? (size_t)b->n_died_pages : room;
-
-	for (size_t i = 0; i < n; i++) {
-		if (b->died_pages[i] == page) {
-			request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
-			return;
-		}
-	}
-	if (page == 0 || page > b->last_page || page <= b->forgotten_page)
-		fail_unknown(r);
-	else
+	switch (memory_page_owner(r->broker->memory, page)) {
+	case OWNER_DIED:
+		request_fail(r, SHARE_EOWNERDEAD, "the fence's owner has died");
+		break;
+	case OWNER_FINISHED:
 		request_fail(r, SHARE_ENOENT, "the fence's owner has finished and said goodbye");
+		break;
+	case OWNER_UNKNOWN:
+		fail_unknown(r);
+		break;
+	}
 }
 
 void handle_timeline(struct request *r)
@@ -122,8 +121,8 @@ void handle_timeline(struct request *r)
 	struct broker *b = r->broker;
 	uint64_t page = r->m->timeline.page;
 
-	for (uint32_t i = 0; i < b->n_client_slots; i++) {
-		struct client *c = b->clients[i];
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		struct client *c = b->clients->by_slot[i];
 
 		if (!c || !c->timelines || c->timelines->id != page || c->timelines->dead ||
 		    c->state < CLIENT_READY)

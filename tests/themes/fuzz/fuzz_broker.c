@@ -23,7 +23,9 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/channel/channel.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/peer.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
@@ -174,9 +176,9 @@ static void run(void)
 
 static struct client *find_client(uint64_t id)
 {
-	for (uint32_t i = 0; i < broker->n_client_slots; i++)
-		if (broker->clients[i] && broker->clients[i]->id == id)
-			return broker->clients[i];
+	for (uint32_t i = 0; i < broker->clients->n_slots; i++)
+		if (broker->clients->by_slot[i] && broker->clients->by_slot[i]->id == id)
+			return broker->clients->by_slot[i];
 	return NULL;
 }
 
@@ -327,7 +329,7 @@ static void come(struct end *e, bool with_handshake)
 	coming = of_users ? e : NULL;
 	client_accept(broker, pair[1], NULL);
 	coming = NULL;
-	e->client = broker->last_client;
+	e->client = broker->clients->last_id;
 	if (with_handshake)
 		shake_hands(e);
 }
@@ -438,25 +440,25 @@ static void end_all(void)
 {
 	struct name *n;
 
-	for (uint32_t i = 0; i < broker->n_client_slots; i++)
-		if (broker->clients[i])
-			report_death(broker->clients[i]);
-	for (int i = 0; i < 100 && broker->n_clients > 0; i++)
+	for (uint32_t i = 0; i < broker->clients->n_slots; i++)
+		if (broker->clients->by_slot[i])
+			report_death(broker->clients->by_slot[i]);
+	for (int i = 0; i < 100 && broker->clients->n > 0; i++)
 		run();
-	expect(broker->n_clients == 0);
+	expect(broker->clients->n == 0);
 	/* of who left a channel, what the dead were asked for is looked at a little later */
-	for (int i = 0; i < 100 && !TAILQ_EMPTY(&broker->channels); i++) {
+	for (int i = 0; i < 100 && !TAILQ_EMPTY(&broker->channels->list); i++) {
 		clock_advance(100);
 		run();
 	}
-	expect(TAILQ_EMPTY(&broker->channels) && broker->n_members == 0);
-	expect(slab_live(&broker->leases) == 0);
-	expect(broker->tokens.count == 0);
-	expect(TAILQ_EMPTY(&broker->watches));
+	expect(TAILQ_EMPTY(&broker->channels->list) && broker->channels->n_members == 0);
+	expect(slab_live(&broker->buffers->leases) == 0);
+	expect(broker->names->tokens.count == 0);
+	expect(TAILQ_EMPTY(&broker->names->watches));
 	while ((n = name_next(broker, "", 0, true)))
 		name_unpublish(broker, n);
-	expect(broker->n_names == 0);
-	expect(slab_live(&broker->buffers) == 0);
+	expect(broker->names->n == 0);
+	expect(slab_live(&broker->buffers->slab) == 0);
 	clock_advance(100);
 	run();
 	broker_free(broker);

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+
+/* All clients: the slots that they have, and what they wait in for their turn. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/closer.h"
+#include "broker/client/connection.h"
+#include "broker/client/end.h"
+
+#define MAX_CLIENTS (1u << 20)
+
+int clients_init(struct broker *b)
+{
+	struct clients *all = b->clients;
+
+	TAILQ_INIT(&all->ending);
+	TAILQ_INIT(&all->in_flight);
+	TAILQ_INIT(&all->woken);
+	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
+	all->waker = event_new(b->base, -1, 0, park_on_waker, b);
+	if (!all->reaper || !all->waker || turns_init(&all->turns, b->base) < 0)
+		return -ENOMEM;
+	return closer_new(b, &all->closer);
+}
+
+void clients_end(struct broker *b)
+{
+	struct clients *all = b->clients;
+
+	for (uint32_t i = 0; i < all->n_slots; i++)
+		if (all->by_slot[i])
+			client_discard(all->by_slot[i]);
+	free(all->by_slot);
+	all->by_slot = NULL;
+	all->n_slots = 0;
+	connections_end(b);
+	closer_free(all->closer);
+}
+
+void clients_done(struct broker *b)
+{
+	struct clients *all = b->clients;
+
+	if (all->reaper)
+		event_free(all->reaper);
+	if (all->waker)
+		event_free(all->waker);
+	turns_done(&all->turns);
+}
+
+int clients_add(struct clients *all, struct client *c)
+{
+	uint32_t slot = 0, room;
+	struct client **by_slot;
+
+	while (slot < all->n_slots && all->by_slot[slot])
+		slot++;
+	if (slot == MAX_CLIENTS)
+		return -EMFILE;
+	if (slot == all->n_slots) {
+		room = slot ? slot * 2 : 64;
+		by_slot = realloc(all->by_slot, room * sizeof(struct client *));
+		if (!by_slot)
+			return -ENOMEM;
+		memset(by_slot + slot, 0, (room - slot) * sizeof(struct client *));
+		all->by_slot = by_slot;
+		all->n_slots = room;
+	}
+	all->by_slot[slot] = c;
+	all->n++;
+	c->slot = slot;
+	c->id = ++all->last_id;
+	return 0;
+}
+
+void clients_remove(struct clients *all, const struct client *c)
+{
+	all->by_slot[c->slot] = NULL;
+	all->n--;
+}
