@@ -51,13 +51,13 @@ void agent_reply_done(struct agent *a)
 	agent_reply(a, &m, -1);
 }
 
-static void reply_failed(struct agent *a, int error, const struct memory_fault *fault)
+static void reply_failed(struct agent *a, const struct failure *failure)
 {
 	struct wire_message m = {
 	    .type = WIRE_AGENT_FAILED,
-	    .agent_failed = {.error = error,
-			     .fatal = fault->fatal,
-			     .text = {fault->text, (uint32_t)strlen(fault->text)}},
+	    .agent_failed = {.error = failure->error,
+			     .fatal = failure->fatal,
+			     .text = {failure->text, (uint32_t)strlen(failure->text)}},
 	};
 
 	agent_reply(a, &m, -1);
@@ -65,50 +65,48 @@ static void reply_failed(struct agent *a, int error, const struct memory_fault *
 
 /* With the first request and not before, so that there is somebody to tell why it fails. Who cannot
  * open its device is of no use. */
-static int open_device(struct agent *a, struct memory_fault *fault)
+static int open_device(struct agent *a, struct failure *failure)
 {
-	struct memory_fault reason = {.text = ""};
+	struct failure why;
 	uint32_t n;
 	int r;
 
 	if (a->opened || !a->device)
 		return 0;
-	r = memory_devices_init(&n, &reason);
+	r = memory_devices_init(&n, &why);
 	if (r == 0)
-		r = memory_device_open(a->device, &reason);
+		r = memory_device_open(a->device, &why);
 	if (r < 0) {
-		snprintf(fault->text, sizeof(fault->text), "device %.48s: %.190s", a->device,
-			 reason.text);
-		fault->fatal = true;
+		failure_set(failure, r, "device %.48s: %.190s", a->device, why.text);
+		failure->fatal = true;
 		return r;
 	}
 	a->opened = true;
 	return 0;
 }
 
-static int serve(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+static int serve(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
-	int r = open_device(a, fault);
+	int r = open_device(a, failure);
 
 	if (r < 0)
 		return r;
 	switch (m->type) {
 	case WIRE_AGENT_DEVICE_GET:
-		return describe_devices(a, m, fault);
+		return describe_devices(a, m, failure);
 	case WIRE_AGENT_SEGMENT_CREATE:
-		return segment_create(a, m, fault);
+		return segment_create(a, m, failure);
 	case WIRE_AGENT_SEGMENT_DESTROY:
-		return segment_destroy(a, m, fault);
+		return segment_destroy(a, m, failure);
 	case WIRE_AGENT_SCRUB:
-		return segment_scrub(a, m, fault);
+		return segment_scrub(a, m, failure);
 	case WIRE_AGENT_EVENT_CREATE:
-		return event_create(a, m, fault);
+		return event_create(a, m, failure);
 	case WIRE_AGENT_EVENT_DESTROY:
-		return event_destroy(a, m, fault);
+		return event_destroy(a, m, failure);
 	default:
-		snprintf(fault->text, sizeof(fault->text),
-			 "this agent does not know requests of type %d", (int)m->type);
-		return SHARE_ENOTSUP;
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "this agent does not know requests of type %d", (int)m->type);
 	}
 }
 
@@ -141,17 +139,17 @@ int agent_run(struct agent *a)
 
 	while (!a->lost) {
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
-		struct memory_fault fault = {.text = ""};
+		struct failure failure;
 
 		r = next_request(a, packet, sizeof(packet), &m, &fds);
 		if (r <= 0)
 			return r < 0;
 		a->serial = m.serial;
 		a->fd = fds.n ? fds.fds[0] : -1;
-		r = serve(a, &m, &fault);
-		if (r < 0)
-			reply_failed(a, r, &fault);
-		if (fault.fatal)
+		if (serve(a, &m, &failure) == 0)
+			continue;
+		reply_failed(a, &failure);
+		if (failure.fatal)
 			return 1;
 	}
 	return 0;

@@ -29,12 +29,12 @@ void agent_reply_done(struct agent *a);
 void agent_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The requests. Each replies when it succeeds; else it returns a SHARE_E... number with the reason
- * in @fault, for the caller to send. */
-int describe_devices(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
-int segment_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
-int segment_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
-int segment_scrub(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
-int event_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
-int event_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault);
+ * in @failure, for the caller to send. */
+int describe_devices(struct agent *a, const struct wire_message *m, struct failure *failure);
+int segment_create(struct agent *a, const struct wire_message *m, struct failure *failure);
+int segment_destroy(struct agent *a, const struct wire_message *m, struct failure *failure);
+int segment_scrub(struct agent *a, const struct wire_message *m, struct failure *failure);
+int event_create(struct agent *a, const struct wire_message *m, struct failure *failure);
+int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure);
 
 #endif

@@ -45,17 +45,17 @@ static void reply_device(struct agent *a, const struct memory_device *d)
 }
 
 /* A device that cannot be described does not hide the others. */
-static int describe_all(struct agent *a, uint32_t n, struct memory_fault *fault)
+static int describe_all(struct agent *a, uint32_t n, struct failure *failure)
 {
 	struct memory_device d;
 	uint32_t n_described = 0;
 	int r = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		int failed = memory_device_describe(i, &d, fault);
+		int failed = memory_device_describe(i, &d, failure);
 
 		if (failed < 0) {
-			agent_log("device %u: %s", i, fault->text);
+			agent_log("device %u: %s", i, failure->text);
 			r = failed;
 			continue;
 		}
@@ -64,17 +64,16 @@ static int describe_all(struct agent *a, uint32_t n, struct memory_fault *fault)
 	}
 	if (n_described == 0 && r < 0)
 		return r;
-	fault->fatal = false;
 	agent_reply_done(a);
 	return 0;
 }
 
-static int describe_opened(struct agent *a, uint32_t n, struct memory_fault *fault)
+static int describe_opened(struct agent *a, uint32_t n, struct failure *failure)
 {
 	struct memory_device d;
 
 	for (uint32_t i = 0; i < n; i++) {
-		int r = memory_device_describe(i, &d, fault);
+		int r = memory_device_describe(i, &d, failure);
 
 		if (r < 0)
 			return r;
@@ -84,19 +83,19 @@ static int describe_opened(struct agent *a, uint32_t n, struct memory_fault *fau
 			return 0;
 		}
 	}
-	strcpy(fault->text, "the device was there before, and is gone");
-	fault->fatal = true;
+	failure_set(failure, SHARE_ENODEV, "the device was there before, and is gone");
+	failure->fatal = true;
 	return SHARE_ENODEV;
 }
 
-int describe_devices(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int describe_devices(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	uint32_t n;
 	int r;
 
 	(void)m;
-	r = memory_devices_init(&n, fault);
+	r = memory_devices_init(&n, failure);
 	if (r < 0)
 		return r;
-	return a->device ? describe_opened(a, n, fault) : describe_all(a, n, fault);
+	return a->device ? describe_opened(a, n, failure) : describe_all(a, n, failure);
 }

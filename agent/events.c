@@ -3,14 +3,12 @@
 /* The bank of interprocess events: made for whoever asks the broker, so that they outlive who uses
  * them. */
 
-#include <stdio.h>
-
 #include <share/error.h>
 
 #include "agent/agent.h"
 #include "memory/device.h"
 
-int event_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int event_create(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct wire_message reply = {.type = WIRE_AGENT_EVENT};
 	struct memory_event *event;
@@ -18,27 +16,24 @@ int event_create(struct agent *a, const struct wire_message *m, struct memory_fa
 	int r;
 
 	(void)m;
-	r = memory_event_create(&event, ipc, fault);
+	r = memory_event_create(&event, ipc, failure);
 	if (r < 0)
 		return r;
 	if (handles_add(&a->events, event, &reply.agent_event.handle) < 0) {
 		memory_event_destroy(event, false);
-		snprintf(fault->text, sizeof(fault->text), "no memory for an event");
-		return SHARE_ENOMEM;
+		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
 	}
 	reply.agent_event.ipc = (struct wire_bytes){ipc, sizeof(ipc)};
 	agent_reply(a, &reply, -1);
 	return 0;
 }
 
-int event_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct memory_event *event = handles_take(&a->events, m->agent_event_destroy.handle);
 
-	if (!event) {
-		snprintf(fault->text, sizeof(fault->text), "this agent has made no such event");
-		return SHARE_ENOENT;
-	}
+	if (!event)
+		return failure_set(failure, SHARE_ENOENT, "this agent has made no such event");
 	memory_event_destroy(event, m->agent_event_destroy.wedged);
 	agent_reply_done(a);
 	return 0;

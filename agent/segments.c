@@ -6,7 +6,6 @@
  * no descriptor: memory comes back when the last one is closed.
  */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,12 +33,6 @@ static const struct memory_exporter *exporter_of(uint32_t kind)
 	return NULL;
 }
 
-static int fail(struct memory_fault *fault, int error, const char *text)
-{
-	snprintf(fault->text, sizeof(fault->text), "%s", text);
-	return error;
-}
-
 static void reply_segment(struct agent *a, const struct memory_segment *memory, uint64_t handle)
 {
 	struct wire_message m = {
@@ -51,7 +44,7 @@ static void reply_segment(struct agent *a, const struct memory_segment *memory, 
 	agent_reply(a, &m, memory->fd);
 }
 
-int segment_create(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int segment_create(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	const struct memory_exporter *exporter = exporter_of(m->agent_segment_create.kind);
 	struct segment *s;
@@ -59,17 +52,18 @@ int segment_create(struct agent *a, const struct wire_message *m, struct memory_
 	int r;
 
 	if (!exporter)
-		return fail(fault, SHARE_ENOTSUP, "an agent makes no segments of this kind");
+		return failure_set(failure, SHARE_ENOTSUP,
+				   "an agent makes no segments of this kind");
 	s = malloc(sizeof(*s));
 	if (!s)
-		return fail(fault, SHARE_ENOMEM, "no memory for a segment");
+		return failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
 	s->exporter = exporter;
 	r = exporter->create(m->agent_segment_create.size, m->agent_segment_create.address,
-			     &s->memory, fault);
+			     &s->memory, failure);
 	if (r < 0)
 		goto free_s;
 	if (s->memory.kept && handles_add(&a->segments, s, &handle) < 0) {
-		r = fail(fault, SHARE_ENOMEM, "no memory for a segment");
+		r = failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
 		exporter->destroy(&s->memory);
 		goto free_s;
 	}
@@ -85,37 +79,39 @@ free_s:
 
 /* Of a segment that another agent made, or of which agents keep nothing. */
 static int scrub_by_recipe(struct agent *a, const struct wire_agent_scrub *m,
-			   struct memory_fault *fault)
+			   struct failure *failure)
 {
 	struct memory_segment memory = {.fd = a->fd, .fd_readonly = -1};
 
 	if (a->fd < 0 || m->recipe.size != sizeof(memory.recipe))
-		return fail(fault, SHARE_EPROTO, "what is to be zeroed cannot be reached");
+		return failure_set(failure, SHARE_EPROTO, "what is to be zeroed cannot be reached");
 	memcpy(&memory.recipe, m->recipe.data, sizeof(memory.recipe));
-	return memory_device_zero((enum memory_kind_id)m->kind, &memory, m->offset, m->size, fault);
+	return memory_device_zero((enum memory_kind_id)m->kind, &memory, m->offset, m->size,
+				  failure);
 }
 
-int segment_scrub(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int segment_scrub(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	const struct wire_agent_scrub *scrub = &m->agent_scrub;
 	struct segment *s = handles_find(&a->segments, scrub->handle);
 	int r;
 
 	if (scrub->handle && !s)
-		return fail(fault, SHARE_ENOENT, "this agent has made no such segment");
-	r = s ? memory_device_zero(s->exporter->kind, &s->memory, scrub->offset, scrub->size, fault)
-	      : scrub_by_recipe(a, scrub, fault);
+		return failure_set(failure, SHARE_ENOENT, "this agent has made no such segment");
+	r = s ? memory_device_zero(s->exporter->kind, &s->memory, scrub->offset, scrub->size,
+				   failure)
+	      : scrub_by_recipe(a, scrub, failure);
 	if (r == 0)
 		agent_reply_done(a);
 	return r;
 }
 
-int segment_destroy(struct agent *a, const struct wire_message *m, struct memory_fault *fault)
+int segment_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct segment *s = handles_take(&a->segments, m->agent_segment_destroy.handle);
 
 	if (!s)
-		return fail(fault, SHARE_ENOENT, "this agent has made no such segment");
+		return failure_set(failure, SHARE_ENOENT, "this agent has made no such segment");
 	s->exporter->destroy(&s->memory);
 	free(s);
 	agent_reply_done(a);

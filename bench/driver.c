@@ -88,14 +88,14 @@ static void make_pool(void)
 
 bool driver_start(const char *uuid, char why[DRIVER_WHY])
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	const struct cuda *cu;
 	CUcontext context;
 
 	if (driver.cu)
 		return true;
-	if (cuda_get(&cu, &fault) != 0) {
-		snprintf(why, DRIVER_WHY, "%.*s", DRIVER_WHY - 1, fault.text);
+	if (cuda_get(&cu, &failure) != 0) {
+		snprintf(why, DRIVER_WHY, "%.*s", DRIVER_WHY - 1, failure.text);
 		return false;
 	}
 	driver.cu = cu;

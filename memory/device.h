@@ -7,7 +7,7 @@
 /*
  * The agent's side of a GPU: what there is, and the events of one. Nothing here takes a CUDA
  * context but the mempool exporter and the events (518 MiB of an H200 against 4). Functions return
- * 0 or a SHARE_E... number and say why in @fault. One thread at a time.
+ * 0 or a SHARE_E... number and say why in @failure. One thread at a time.
  */
 
 struct memory_device {
@@ -29,17 +29,17 @@ struct memory_device {
 
 /* Makes sure that this process is no MPS client, loads the driver and initialises it.
  * SHARE_ENODEV: no driver, one that is too old, or no device. */
-int memory_devices_init(uint32_t *n, struct memory_fault *fault);
-int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct memory_fault *fault);
+int memory_devices_init(uint32_t *n, struct failure *failure);
+int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct failure *failure);
 
 /* From now on the exporters work on this device. SHARE_ENODEV when the process has none of that
  * UUID. */
-int memory_device_open(const char *uuid_text, struct memory_fault *fault);
+int memory_device_open(const char *uuid_text, struct failure *failure);
 
 /* Events: what a CUipcEventHandle is made of. */
 struct memory_event;
 int memory_event_create(struct memory_event **out, unsigned char handle[64],
-			struct memory_fault *fault);
+			struct failure *failure);
 /* @wedged: a process died while it might have recorded it: asking the driver about it could block
  * for ever, so its slot is lost. */
 void memory_event_destroy(struct memory_event *e, bool wedged);

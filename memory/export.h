@@ -6,8 +6,8 @@
 
 /*
  * The exporting halves: making segments. The host's is used by the broker itself, those of GPU
- * memory by its agents. Functions return 0 or a SHARE_E... number and say why in @fault, which must
- * not be NULL. Outputs are written on success only. One thread at a time.
+ * memory by its agents. Functions return 0 or a SHARE_E... number and say why in @failure, which
+ * must not be NULL. Outputs are written on success only. One thread at a time.
  */
 
 /* A segment in the process that made it. */
@@ -23,7 +23,7 @@ struct memory_exporter {
 	/* @size is a multiple of the granularity; @address as in the recipe. The descriptors are
 	 * the caller's, to be closed before or by destroy(). */
 	int (*create)(uint64_t size, uint64_t address, struct memory_segment *out,
-		      struct memory_fault *fault);
+		      struct failure *failure);
 	/* Lets go of what the exporter holds. The memory goes when nobody else holds it either. */
 	void (*destroy)(struct memory_segment *segment);
 };
@@ -44,7 +44,7 @@ int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint
 /* GPU memory: the same, of any range, done when it returns. @segment as it was made here, or with
  * nothing kept: then it is imported by its recipe and descriptor. */
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
-		       uint64_t offset, uint64_t size, struct memory_fault *fault);
+		       uint64_t offset, uint64_t size, struct failure *failure);
 
 /* Random, for the recipe. */
 void memory_identify(struct memory_recipe *recipe);

@@ -7,7 +7,7 @@
 
 #include <share/error.h>
 
-#include "memory/fault.h"
+#include "base/failure.h"
 #include "memory/importer.h"
 
 static const struct memory_importer *const importers[] = {
@@ -36,28 +36,28 @@ static bool names_device(const struct memory_recipe *recipe)
 }
 
 static int check(const struct memory_kind *kind, const struct memory_recipe *recipe,
-		 struct memory_fault *fault)
+		 struct failure *failure)
 {
 	if (recipe->size == 0 || recipe->size > INT64_MAX - MEMORY_ALIGNMENT ||
 	    recipe->size % kind->granularity ||
 	    (kind->segment_max && recipe->size > kind->segment_max))
-		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s has %llu bytes",
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has %llu bytes",
 				   kind->name, (unsigned long long)recipe->size);
 	if (recipe->address % MEMORY_ALIGNMENT || recipe->address > INT64_MAX - recipe->size ||
 	    (recipe->address && !kind->placeable))
-		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s lies at 0x%llx",
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s lies at 0x%llx",
 				   kind->name, (unsigned long long)recipe->address);
 	if ((recipe->flags & ~(uint32_t)MEMORY_ON_MIG) || (recipe->flags && !kind->on_device))
-		return memory_fail(fault, SHARE_EPROTO, "no segment of kind %s has flags 0x%x",
+		return failure_set(failure, SHARE_EPROTO, "no segment of kind %s has flags 0x%x",
 				   kind->name, recipe->flags);
 	if (names_device(recipe) != kind->on_device)
-		return memory_fail(fault, SHARE_EPROTO, "a segment of kind %s %s", kind->name,
+		return failure_set(failure, SHARE_EPROTO, "a segment of kind %s %s", kind->name,
 				   kind->on_device ? "without a device" : "on a device");
 	return 0;
 }
 
 int memory_import(const struct memory_kind *kind, const struct memory_recipe *recipe, int fd,
-		  bool writable, struct memory_mapping *out, struct memory_fault *fault)
+		  bool writable, struct memory_mapping *out, struct failure *failure)
 {
 	const struct memory_importer *importer = importer_of(kind);
 	/* what cannot be made read-only is writable, whatever was asked for */
@@ -69,31 +69,31 @@ int memory_import(const struct memory_kind *kind, const struct memory_recipe *re
 	};
 	int r;
 
-	r = check(kind, recipe, fault);
+	r = check(kind, recipe, failure);
 	if (r == 0)
-		r = importer->import(recipe, fd, &m, fault);
+		r = importer->import(recipe, fd, &m, failure);
 	if (r == 0)
 		*out = m;
 	return r;
 }
 
-int memory_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+int memory_make_writable(struct memory_mapping *m, int fd, struct failure *failure)
 {
 	int r;
 
 	if (m->writable)
 		return 0;
-	r = importer_of(m->kind)->make_writable(m, fd, fault);
+	r = importer_of(m->kind)->make_writable(m, fd, failure);
 	if (r == 0)
 		m->writable = true;
 	return r;
 }
 
-int memory_reach(struct memory_mapping *m, struct memory_fault *fault)
+int memory_reach(struct memory_mapping *m, struct failure *failure)
 {
 	const struct memory_importer *importer = importer_of(m->kind);
 
-	return importer->reach ? importer->reach(m, fault) : 0;
+	return importer->reach ? importer->reach(m, failure) : 0;
 }
 
 void memory_unmap(struct memory_mapping *m)

@@ -6,7 +6,7 @@
 
 /*
  * The importing halves: reaching a segment that another process made. Functions return 0 or a
- * SHARE_E... number and say why in @fault, which must not be NULL. Thread-safe: what the driver
+ * SHARE_E... number and say why in @failure, which must not be NULL. Thread-safe: what the driver
  * wants serialised (imports and frees of pool memory) is serialised here for the whole process,
  * however many clients it has.
  *
@@ -38,14 +38,14 @@ struct memory_mapping {
  * SHARE_ESYSTEM, SHARE_EPROTO.
  */
 int memory_import(const struct memory_kind *kind, const struct memory_recipe *recipe, int fd,
-		  bool writable, struct memory_mapping *out, struct memory_fault *fault);
+		  bool writable, struct memory_mapping *out, struct failure *failure);
 
 /* Makes a read-only mapping writable in place (for those that cannot move). */
-int memory_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault);
+int memory_make_writable(struct memory_mapping *m, int fd, struct failure *failure);
 
 /* Makes sure that the device of the calling thread's current context can use the mapping: sets
  * access for it the first time. No CUDA call when this process sees one device only. */
-int memory_reach(struct memory_mapping *m, struct memory_fault *fault);
+int memory_reach(struct memory_mapping *m, struct failure *failure);
 
 /* Nothing of this process may use it any more. Empties @m; an empty one is fine. */
 void memory_unmap(struct memory_mapping *m);
@@ -55,12 +55,12 @@ void memory_unmap(struct memory_mapping *m);
  * for it: the host memory can be used when this returns.
  */
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
-			void *stream, struct memory_fault *fault);
+			void *stream, struct failure *failure);
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
-			  uint64_t size, void *stream, struct memory_fault *fault);
+			  uint64_t size, void *stream, struct failure *failure);
 
 /* Blocks until everything enqueued on @stream is done. */
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
-			      struct memory_fault *fault);
+			      struct failure *failure);
 
 #endif

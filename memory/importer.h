@@ -11,11 +11,11 @@
 struct memory_importer {
 	enum memory_kind_id kind;
 	int (*import)(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
-		      struct memory_fault *fault);
+		      struct failure *failure);
 	/* NULL: everything it maps is writable */
-	int (*make_writable)(struct memory_mapping *m, int fd, struct memory_fault *fault);
+	int (*make_writable)(struct memory_mapping *m, int fd, struct failure *failure);
 	/* NULL: there is nothing to do */
-	int (*reach)(struct memory_mapping *m, struct memory_fault *fault);
+	int (*reach)(struct memory_mapping *m, struct failure *failure);
 	void (*unmap)(struct memory_mapping *m);
 };
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/failure.h"
+
 /*
  * Kinds of memory, as data. Making segments is memory/export.h, reaching them memory/import.h: the
  * two run in different processes and share nothing but a descriptor and a recipe.
@@ -57,12 +59,6 @@ _Static_assert(sizeof(struct memory_recipe) == 120, "on the wire");
 
 enum memory_recipe_flags {
 	MEMORY_ON_MIG = 1 << 0, /* the device is an instance of one: a UUID does not tell */
-};
-
-/* Why something failed, for a person: "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (out of memory)". */
-struct memory_fault {
-	char text[256];
-	bool fatal; /* the driver or its context is broken for this process */
 };
 
 /* "GPU-5fd4f087-86f3-7a43-b711-4771313afc50". */

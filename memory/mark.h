@@ -15,7 +15,7 @@
  */
 struct memory_marks; /* of one device */
 
-int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_fault *fault);
+int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure);
 void memory_marks_close(struct memory_marks *k);
 /* The stream that waits for marks: stands in for those that are gone. */
 void *memory_marks_stream(struct memory_marks *k);
@@ -26,20 +26,20 @@ struct memory_mark {
 };
 
 /* Which stream it is. The per-thread default stream is another one in each thread. */
-int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault);
+int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure);
 
 /* The mark becomes the point that @stream has been given work up to; with @stay, only if it was a
  * point of that stream before. 0, one of these two, or an error: SHARE_ENOTSUP, the stream is being
  * captured. */
 enum { MARK_OTHER_CONTEXT = 1, MARK_OTHER_STREAM };
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
-		     struct memory_fault *fault);
+		     struct failure *failure);
 /* What is given to @stream comes after the mark. 0, MARK_OTHER_CONTEXT or an error, as above. */
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
-		     struct memory_fault *fault);
+		     struct failure *failure);
 /* The same for memory_marks_stream(). */
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
-			    struct memory_fault *fault);
+			    struct failure *failure);
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m);
 
 #endif

@@ -4,34 +4,34 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/device.h"
 #include "memory/export.h"
-#include "memory/fault.h"
 #include "memory/without_cuda.h"
 
-int memory_devices_init(uint32_t *n, struct memory_fault *fault)
+int memory_devices_init(uint32_t *n, struct failure *failure)
 {
 	(void)n;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct memory_fault *fault)
+int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct failure *failure)
 {
 	(void)ordinal, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_device_open(const char *uuid_text, struct memory_fault *fault)
+int memory_device_open(const char *uuid_text, struct failure *failure)
 {
 	(void)uuid_text;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static int no_create(uint64_t size, uint64_t address, struct memory_segment *out,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	(void)size, (void)address, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static void no_destroy(struct memory_segment *segment)
@@ -52,17 +52,17 @@ const struct memory_exporter memory_mempool_exporter = {
 };
 
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
-		       uint64_t offset, uint64_t size, struct memory_fault *fault)
+		       uint64_t offset, uint64_t size, struct failure *failure)
 {
 	(void)kind, (void)segment, (void)offset, (void)size;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_event_create(struct memory_event **out, unsigned char handle[64],
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	(void)out, (void)handle;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_event_destroy(struct memory_event *e, bool wedged)

@@ -7,23 +7,23 @@
 
 #include <share/error.h>
 
-#include "memory/fault.h"
+#include "base/failure.h"
 #include "memory/importer.h"
 #include "memory/mark.h"
 #include "memory/stream.h"
 #include "memory/without_cuda.h"
 
 static int no_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	(void)recipe, (void)fd, (void)m;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-static int no_upgrade(struct memory_mapping *m, int fd, struct memory_fault *fault)
+static int no_upgrade(struct memory_mapping *m, int fd, struct failure *failure)
 {
 	(void)m, (void)fd;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 static void no_unmap(struct memory_mapping *m)
@@ -51,24 +51,23 @@ bool memory_driver_is_loaded(void)
 }
 
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
-			void *stream, struct memory_fault *fault)
+			void *stream, struct failure *failure)
 {
 	(void)m, (void)offset, (void)to, (void)size, (void)stream;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
-			  uint64_t size, void *stream, struct memory_fault *fault)
+			  uint64_t size, void *stream, struct failure *failure)
 {
 	(void)m, (void)offset, (void)from, (void)size, (void)stream;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
-			      struct memory_fault *fault)
+int memory_stream_synchronize(const struct memory_mapping *m, void *stream, struct failure *failure)
 {
 	(void)m, (void)stream;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 bool memory_stream_ops(int ordinal)
@@ -78,10 +77,10 @@ bool memory_stream_ops(int ordinal)
 }
 
 int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
-			 struct memory_page *out, struct memory_fault *fault)
+			 struct memory_page *out, struct failure *failure)
 {
 	(void)ordinal, (void)page, (void)size, (void)readonly, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_page_unregister(struct memory_page *p)
@@ -89,17 +88,17 @@ void memory_page_unregister(struct memory_page *p)
 	*p = (struct memory_page){0};
 }
 
-int memory_page_check(const struct memory_page *p, struct memory_fault *fault)
+int memory_page_check(const struct memory_page *p, struct failure *failure)
 {
 	(void)p;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	(void)ordinal, (void)stream, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_stream_close(struct memory_stream *s)
@@ -108,17 +107,17 @@ void memory_stream_close(struct memory_stream *s)
 }
 
 int memory_stream_write(struct memory_stream *s, const struct memory_page *p, size_t offset,
-			uint64_t value, struct memory_fault *fault)
+			uint64_t value, struct failure *failure)
 {
 	(void)s, (void)p, (void)offset, (void)value;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	(void)s, (void)waits, (void)n;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 unsigned memory_stream_connections(void)
@@ -127,10 +126,10 @@ unsigned memory_stream_connections(void)
 }
 
 int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
-			  struct memory_ipc_event **out, struct memory_fault *fault)
+			  struct memory_ipc_event **out, struct failure *failure)
 {
 	(void)ordinal, (void)stream, (void)handle, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_ipc_event_close(struct memory_ipc_event *e)
@@ -138,28 +137,28 @@ void memory_ipc_event_close(struct memory_ipc_event *e)
 	(void)e;
 }
 
-int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	(void)e, (void)stream;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	(void)e, (void)stream;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *fault)
+int memory_device_ordinal(const char *uuid_text, int *out, struct failure *failure)
 {
 	(void)uuid_text, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_fault *fault)
+int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure)
 {
 	(void)ordinal, (void)out;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_marks_close(struct memory_marks *k)
@@ -173,31 +172,31 @@ void *memory_marks_stream(struct memory_marks *k)
 	return NULL;
 }
 
-int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault)
+int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure)
 {
 	(void)ordinal, (void)stream, (void)id;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	(void)k, (void)stream, (void)m, (void)stay;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	(void)k, (void)stream, (void)m;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
-			    struct memory_fault *fault)
+			    struct failure *failure)
 {
 	(void)k, (void)m;
-	return memory_fail(fault, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m)

@@ -3,7 +3,7 @@
 #
 # The rooms of the house and who may enter which:
 #
-#   base, memory            know nothing of ours; wire, pages -> base; ring -> pages, base
+#   base                    knows nothing of ours; wire, pages, memory -> base; ring -> pages, base
 #   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
 #   tools, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
 #   docs                    -> wire, pages and memory, whose tables it prints
@@ -39,7 +39,8 @@ neighbours()
 	broker | agent) echo "$1 base wire pages memory" ;;
 	ring) echo "ring base pages" ;;
 	wire | pages) echo "$1 base" ;;
-	base | memory | tools | examples | python) echo "$1" ;;
+	memory) echo "memory base" ;;
+	base | tools | examples | python) echo "$1" ;;
 	bench) echo "bench base wire pages memory" ;;
 	docs) echo "docs base wire pages memory" ;;
 	tests) echo "$rooms" ;;

@@ -135,14 +135,14 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 {
 	uint64_t address = p->flags & SHARE_POOL_SAME_ADDRESS ? segment_find_address(b, size) : 0;
 	struct memory_segment memory;
-	struct memory_fault fault;
+	struct failure failure;
 	struct segment *s;
 	int r;
 
-	r = memory_host_exporter.create(size, address, &memory, &fault);
+	r = memory_host_exporter.create(size, address, &memory, &failure);
 	if (r != 0) {
 		snprintf(detail, detail_size, "cannot create a segment for pool '%s': %s", p->name,
-			 fault.text);
+			 failure.text);
 		return r;
 	}
 	r = add_segment(b, p, &memory, cost, &s);

@@ -42,7 +42,7 @@ static void wait_for_host(share_buffer *b, void **stream)
 
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int r = check(&b, offset, to, size, stream);
 
 	if (r != 0)
@@ -53,14 +53,14 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
 			memcpy(to, (const char *)b->mapping->address + b->offset + offset, size);
 		return 0;
 	}
-	r = memory_copy_to_host(b->mapping, b->offset + offset, to, size, stream, &fault);
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+	r = memory_copy_to_host(b->mapping, b->offset + offset, to, size, stream, &failure);
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
 			 void *stream)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int r = check(&b, offset, from, size, stream);
 
 	if (r == 0 && b->mode != SHARE_RDWR)
@@ -73,6 +73,6 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
 			memcpy((char *)b->mapping->address + b->offset + offset, from, size);
 		return 0;
 	}
-	r = memory_copy_from_host(b->mapping, b->offset + offset, from, size, stream, &fault);
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+	r = memory_copy_from_host(b->mapping, b->offset + offset, from, size, stream, &failure);
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }

@@ -182,9 +182,9 @@ static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, st
 /* Whose device can use it was settled for who had it first: the calling thread's may be another. */
 static inline bool is_within_reach(const struct magazine *m, share_buffer *b)
 {
-	struct memory_fault fault;
+	struct failure failure;
 
-	return m->plain || memory_reach(b->mapping, &fault) == 0;
+	return m->plain || memory_reach(b->mapping, &failure) == 0;
 }
 
 static inline share_buffer *empty_pocket(struct magazine *m, uint32_t class)

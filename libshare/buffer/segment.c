@@ -194,34 +194,34 @@ static void put_fd_back(share_client *c, struct side *side, int fd)
 static int import(share_client *c, struct segment *s, struct side *from, bool writable,
 		  struct memory_mapping *out)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int fd = take_fd(c, from);
 	int r;
 
 	if (fd < 0)
 		return fail(SHARE_EPROTO, "the broker sent no descriptor for a segment");
-	r = memory_import(s->kind, &s->recipe, fd, writable, out, &fault);
+	r = memory_import(s->kind, &s->recipe, fd, writable, out, &failure);
 	if (r == 0) {
 		fd_close(fd);
 		return 0;
 	}
 	put_fd_back(c, from, fd);
-	return fail(r, "%s", fault.text);
+	return fail(r, "%s", failure.text);
 }
 
 static int make_writable(share_client *c, struct segment *s)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int fd = take_fd(c, &s->writing);
 	int r;
 
-	r = memory_make_writable(&s->writing.mapping, fd, &fault);
+	r = memory_make_writable(&s->writing.mapping, fd, &failure);
 	if (r == 0) {
 		fd_close(fd);
 		return 0;
 	}
 	put_fd_back(c, &s->writing, fd);
-	return fail(r, "%s", fault.text);
+	return fail(r, "%s", failure.text);
 }
 
 /* Neither is needed any more; where the broker sent one for each, one was never needed. */
@@ -265,10 +265,10 @@ static struct memory_mapping *mapping_of(struct segment *s, bool writable)
 /* With its lock held. */
 static int reach(struct segment *s, bool writable)
 {
-	struct memory_fault fault = {.text = ""};
-	int r = s->kind->on_device ? memory_reach(mapping_of(s, writable), &fault) : 0;
+	struct failure failure;
+	int r = s->kind->on_device ? memory_reach(mapping_of(s, writable), &failure) : 0;
 
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 static int map(share_client *c, struct segment *s, bool writable)

@@ -171,15 +171,15 @@ static int check_use(share_event **handle, void *stream)
 	return host_stream_refuse(stream);
 }
 
-static int open_once(share_event *e, void *stream, struct memory_fault *fault)
+static int open_once(share_event *e, void *stream, struct failure *failure)
 {
 	int ordinal, r = 0;
 
 	pthread_mutex_lock(&e->opening);
 	if (!e->opened) {
-		r = memory_device_ordinal(e->device, &ordinal, fault);
+		r = memory_device_ordinal(e->device, &ordinal, failure);
 		if (r == 0)
-			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, fault);
+			r = memory_ipc_event_open(ordinal, stream, e->ipc, &e->opened, failure);
 	}
 	pthread_mutex_unlock(&e->opening);
 	return r;
@@ -187,20 +187,20 @@ static int open_once(share_event *e, void *stream, struct memory_fault *fault)
 
 int share_event_record(share_event *e, void *stream)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int r = check_use(&e, stream);
 
 	if (r != 0)
 		return r;
-	r = open_once(e, stream, &fault);
+	r = open_once(e, stream, &failure);
 	if (r == 0)
-		r = memory_ipc_event_record(e->opened, stream, &fault);
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+		r = memory_ipc_event_record(e->opened, stream, &failure);
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 int share_event_wait(share_event *e, void *stream)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int r = check_use(&e, stream);
 
 	if (r == 0 && (uintptr_t)stream <= LAST_SHARED_STREAM)
@@ -211,10 +211,10 @@ int share_event_wait(share_event *e, void *stream)
 			 "CU_STREAM_NON_BLOCKING");
 	if (r != 0)
 		return r;
-	r = open_once(e, stream, &fault);
+	r = open_once(e, stream, &failure);
 	if (r == 0)
-		r = memory_ipc_event_wait(e->opened, stream, &fault);
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+		r = memory_ipc_event_wait(e->opened, stream, &failure);
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 void share_event_release(share_event *e)

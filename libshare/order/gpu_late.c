@@ -37,11 +37,12 @@ static struct gpu_late *late_of(share_client *c)
 static struct memory_marks *make(share_client *c, struct gpu_late *late, int ordinal)
 {
 	struct memory_marks *k;
-	struct memory_fault fault;
+	struct failure failure;
 
 	pthread_mutex_lock(&late->lock);
 	k = atomic_load(&late->devices[ordinal]);
-	if (!k && gpu_stream_can_signal(c, ordinal) && memory_marks_open(ordinal, &k, &fault) == 0)
+	if (!k && gpu_stream_can_signal(c, ordinal) &&
+	    memory_marks_open(ordinal, &k, &failure) == 0)
 		atomic_store(&late->devices[ordinal], k);
 	if (!k)
 		atomic_fetch_or(&late->unable, UINT64_C(1) << ordinal);
@@ -65,11 +66,11 @@ static struct memory_marks *marks_of(share_client *c, int ordinal)
 
 uint64_t gpu_late_stream(share_client *c, const struct memory_mapping *m, void *stream)
 {
-	struct memory_fault fault;
+	struct failure failure;
 	uint64_t id;
 
 	if (!marks_of(c, m->ordinal) ||
-	    memory_stream_identify(m->ordinal, stream, &id, &fault) != 0)
+	    memory_stream_identify(m->ordinal, stream, &id, &failure) != 0)
 		return 0;
 	return id;
 }
@@ -77,18 +78,18 @@ uint64_t gpu_late_stream(share_client *c, const struct memory_mapping *m, void *
 int gpu_late_note(share_client *c, const struct memory_mapping *m, void *stream, struct late *l)
 {
 	struct memory_marks *k = marks_of(c, m->ordinal);
-	struct memory_fault fault;
+	struct failure failure;
 	int r;
 
 	if (!k)
 		return LATE_IMPOSSIBLE;
 	if (l->pending && MUTATION(note_first_use_only))
 		return 0;
-	r = memory_mark_move(k, stream, &l->mark, l->pending, &fault);
+	r = memory_mark_move(k, stream, &l->mark, l->pending, &failure);
 	if (r > 0)
 		return r == MARK_OTHER_STREAM ? LATE_ELSEWHERE : LATE_IMPOSSIBLE;
 	if (r < 0)
-		return fail(r, "%s", fault.text);
+		return fail(r, "%s", failure.text);
 	l->ordinal = m->ordinal;
 	l->pending = true;
 	return 0;
@@ -97,32 +98,32 @@ int gpu_late_note(share_client *c, const struct memory_mapping *m, void *stream,
 int gpu_late_wait(share_client *c, void *stream, struct late *l)
 {
 	struct memory_marks *k = marks_of(c, l->ordinal);
-	struct memory_fault fault = {.text = ""};
-	int r = k ? memory_mark_wait(k, stream, &l->mark, &fault) : 1;
+	struct failure failure;
+	int r = k ? memory_mark_wait(k, stream, &l->mark, &failure) : 1;
 
 	/* it comes before whatever the stream does now: so it is a point of that one */
 	if (r == 0) {
 		atomic_fetch_add_explicit(&c->stats.waits, 1, memory_order_relaxed);
-		r = memory_mark_move(k, stream, &l->mark, false, &fault);
+		r = memory_mark_move(k, stream, &l->mark, false, &failure);
 	}
 	if (r > 0)
 		return LATE_IMPOSSIBLE;
-	return r < 0 ? fail(r, "%s", fault.text) : 0;
+	return r < 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 int gpu_late_signal(share_client *c, const struct memory_mapping *m, struct late *l,
 		    share_fence *out, bool *fatal)
 {
 	struct memory_marks *k = marks_of(c, l->ordinal);
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	int r;
 
 	*fatal = false;
-	r = memory_mark_wait_inside(k, &l->mark, &fault);
+	r = memory_mark_wait_inside(k, &l->mark, &failure);
 	if (r != 0) {
-		*fatal = fault.fatal;
-		l->pending = l->pending && !fault.fatal;
-		return fail(r, "%s", fault.text);
+		*fatal = failure.fatal;
+		l->pending = l->pending && !failure.fatal;
+		return fail(r, "%s", failure.text);
 	}
 	/* what others made it wait for meanwhile only makes it later */
 	r = gpu_stream_signal(c, m, memory_marks_stream(k), out);

@@ -77,22 +77,22 @@ bool gpu_order_is_able(struct gpu_order *g, int ordinal)
 
 bool gpu_order_register_own(share_client *c, struct gpu_order *g, int ordinal)
 {
-	struct memory_fault fault;
+	struct failure failure;
 
 	return g->own.host || memory_page_register(ordinal, c->page, TIMELINE_PAGE_SIZE, false,
-						   &g->own, &fault) == 0;
+						   &g->own, &failure) == 0;
 }
 
 const struct memory_page *gpu_order_page(share_client *c, struct gpu_order *g, int ordinal,
 					 const struct held_fence *f)
 {
 	struct memory_page *gpu = f->peer ? &f->peer->gpu : NULL;
-	struct memory_fault fault;
+	struct failure failure;
 
 	if (!gpu)
 		return gpu_order_register_own(c, g, ordinal) ? &g->own : NULL;
 	if (!gpu->host && memory_page_register(ordinal, (void *)(uintptr_t)f->page,
-					       TIMELINE_PAGE_SIZE, true, gpu, &fault) != 0)
+					       TIMELINE_PAGE_SIZE, true, gpu, &failure) != 0)
 		return NULL;
 	return gpu;
 }

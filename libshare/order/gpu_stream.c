@@ -33,11 +33,11 @@ bool gpu_stream_is_possible(const void *stream)
 
 int gpu_stream_synchronize(const struct memory_mapping *m, void *stream, bool *fatal)
 {
-	struct memory_fault fault = {.text = ""};
-	int r = memory_stream_synchronize(m, stream, &fault);
+	struct failure failure;
+	int r = memory_stream_synchronize(m, stream, &failure);
 
-	*fatal = r != 0 && fault.fatal;
-	return r != 0 ? fail(r, "%s", fault.text) : 0;
+	*fatal = r != 0 && failure.fatal;
+	return r != 0 ? fail(r, "%s", failure.text) : 0;
 }
 
 static size_t cell(uint32_t slot)
@@ -88,7 +88,7 @@ static void put_timeline(struct gpu_order *g, struct gpu_timeline *t)
 static int write_next(share_client *c, struct gpu_order *g, struct memory_stream *s,
 		      struct gpu_timeline *t, share_fence *out)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	uint64_t value;
 	int r;
 
@@ -96,12 +96,12 @@ static int write_next(share_client *c, struct gpu_order *g, struct memory_stream
 	/* counted once it is enqueued: a value that nobody writes would be waited for at the end */
 	value = slot_last(c, t->slot) + 1;
 	r = memory_stream_write(s, &g->own, cell(t->slot), value - MUTATION(fence_before_signal),
-				&fault);
+				&failure);
 	if (r == 0)
 		slot_next(c, t->slot);
 	pthread_mutex_unlock(&t->lock);
 	if (r != 0)
-		return fail(r, "%s", fault.text);
+		return fail(r, "%s", failure.text);
 	*out = (share_fence){WIRE_TIMELINE(c->page_id, t->slot), value};
 	return 0;
 }
@@ -123,16 +123,16 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 		      share_fence *out)
 {
 	struct gpu_order *g = gpu_order_of(c);
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	struct memory_stream s;
 	struct gpu_timeline *t;
 	int r = 0;
 
 	if (!g)
 		return signal_by_host(c, m, stream, out);
-	r = memory_stream_open(m->ordinal, stream, &s, &fault);
+	r = memory_stream_open(m->ordinal, stream, &s, &failure);
 	if (r != 0)
-		return fail(r, "%s", fault.text);
+		return fail(r, "%s", failure.text);
 	t = take_timeline(c, g, &s);
 	if (t) {
 		r = write_next(c, g, &s, t, out);
@@ -218,7 +218,7 @@ static bool prepare_locked(share_client *c, struct gpu_order *g, const struct me
 static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s,
 		   struct ordering *o)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	struct batch b;
 	bool prepared;
 	int r;
@@ -231,10 +231,10 @@ static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s
 	atomic_fetch_add_explicit(&c->stats.waits_saved, o->n - b.n, memory_order_relaxed);
 	if (b.n == 0)
 		return 0;
-	r = memory_stream_wait(s, b.waits, b.n, &fault);
+	r = memory_stream_wait(s, b.waits, b.n, &failure);
 	parked_enqueued(s->ordinal, s->id, b.fences, b.n, r == 0);
 	if (r != 0)
-		return fail(r, "%s", fault.text);
+		return fail(r, "%s", failure.text);
 	if (o->how < SHARE_ORDERED_ON_STREAM)
 		o->how = SHARE_ORDERED_ON_STREAM;
 	atomic_fetch_add_explicit(&c->stats.waits, b.n, memory_order_relaxed);
@@ -259,15 +259,15 @@ static int wait_some(share_client *c, const struct memory_mapping *m, void *stre
 		     struct ordering *o)
 {
 	struct gpu_order *g = gpu_order_of(c);
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	struct memory_stream s;
 	int r;
 
 	if (!g)
 		return wait_by_host(c, o);
-	r = memory_stream_open(m->ordinal, stream, &s, &fault);
+	r = memory_stream_open(m->ordinal, stream, &s, &failure);
 	if (r != 0)
-		return fail(r, "%s", fault.text);
+		return fail(r, "%s", failure.text);
 	r = wait_on(c, g, &s, o);
 	memory_stream_close(&s);
 	return r > 0 ? wait_by_host(c, o) : r;
@@ -306,13 +306,13 @@ int gpu_stream_wait(share_client *c, const struct memory_mapping *m, void *strea
 bool gpu_stream_blocks(share_client *c, const struct memory_mapping *m, void *stream)
 {
 	struct gpu_order *g = gpu_order_of(c);
-	struct memory_fault fault;
+	struct failure failure;
 	struct memory_stream s;
 	bool blocks;
 
 	if (!g)
 		return true;
-	if (memory_stream_open(m->ordinal, stream, &s, &fault) != 0)
+	if (memory_stream_open(m->ordinal, stream, &s, &failure) != 0)
 		return false; /* it fails, at once */
 	pthread_mutex_lock(&g->lock);
 	blocks = !gpu_order_is_able(g, s.ordinal);

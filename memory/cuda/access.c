@@ -4,8 +4,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/access.h"
-#include "memory/fault.h"
 
 static uint64_t bit(CUdevice device)
 {
@@ -24,7 +24,7 @@ static int count_devices(const struct cuda *cu)
 }
 
 int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUdevice *out,
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	CUcontext context = NULL;
 	CUdevice current;
@@ -35,19 +35,19 @@ int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUde
 		return 0;
 	result = cu->CtxGetCurrent(&context);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetCurrent", result);
+		return cuda_fail(failure, "cuCtxGetCurrent", result);
 	if (!context)
 		return 0;
 	result = cu->CtxGetDevice(&current);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetDevice", result);
+		return cuda_fail(failure, "cuCtxGetDevice", result);
 	if (current == a->owner || (atomic_load(&a->devices) & bit(current)))
 		return 0;
 	result = cu->DeviceCanAccessPeer(&can, current, a->owner);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceCanAccessPeer", result);
+		return cuda_fail(failure, "cuDeviceCanAccessPeer", result);
 	if (!can)
-		return memory_fail(fault, SHARE_ENOTSUP,
+		return failure_set(failure, SHARE_ENOTSUP,
 				   "the memory is on device %d, and the current context's device "
 				   "%d has no peer access to that one (nvidia-smi topo -p2p r)",
 				   a->owner, current);

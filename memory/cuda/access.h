@@ -21,7 +21,7 @@ struct cuda_access {
  * sees one device.
  */
 int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUdevice *out,
-			struct memory_fault *fault);
+			struct failure *failure);
 
 /* @device has been given access. */
 void cuda_access_granted(struct cuda_access *a, CUdevice device);

@@ -7,11 +7,11 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/context.h"
-#include "memory/fault.h"
 
 int cuda_enter(const struct cuda *cu, CUdevice device, struct cuda_scope *out,
-	       struct memory_fault *fault)
+	       struct failure *failure)
 {
 	CUcontext context = NULL;
 	CUresult result;
@@ -19,16 +19,16 @@ int cuda_enter(const struct cuda *cu, CUdevice device, struct cuda_scope *out,
 	*out = (struct cuda_scope){.cu = cu, .device = device};
 	result = cu->CtxGetCurrent(&context);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetCurrent", result);
+		return cuda_fail(failure, "cuCtxGetCurrent", result);
 	if (context)
 		return 0;
 	result = cu->DevicePrimaryCtxRetain(&context, device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
 	result = cu->CtxPushCurrent(context);
 	if (result != CUDA_SUCCESS) {
 		cu->DevicePrimaryCtxRelease(device);
-		return cuda_fail(fault, "cuCtxPushCurrent", result);
+		return cuda_fail(failure, "cuCtxPushCurrent", result);
 	}
 	out->entered = true;
 	return 0;
@@ -69,7 +69,7 @@ void cuda_relax_end(struct cuda_relaxed *relaxed)
 }
 
 int cuda_check_pointer(const struct cuda *cu, CUdeviceptr pointer, CUdevice device,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	unsigned type = 0;
 	int ordinal = -1;
@@ -80,9 +80,9 @@ int cuda_check_pointer(const struct cuda *cu, CUdeviceptr pointer, CUdevice devi
 		result =
 		    cu->PointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuPointerGetAttribute", result);
+		return cuda_fail(failure, "cuPointerGetAttribute", result);
 	if (type != CU_MEMORYTYPE_DEVICE || ordinal != device)
-		return memory_fail(fault, SHARE_EPROTO,
+		return failure_set(failure, SHARE_EPROTO,
 				   "the recipe says memory of device %d, and it is of type %u on "
 				   "device %d",
 				   device, type, ordinal);

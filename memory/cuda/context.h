@@ -15,7 +15,7 @@ struct cuda_scope {
 };
 
 int cuda_enter(const struct cuda *cu, CUdevice device, struct cuda_scope *out,
-	       struct memory_fault *fault);
+	       struct failure *failure);
 void cuda_leave(struct cuda_scope *scope);
 /* The same, but the primary context stays: true when the caller has to release it one day. */
 bool cuda_leave_keeping(struct cuda_scope *scope);
@@ -36,6 +36,6 @@ void cuda_relax_end(struct cuda_relaxed *relaxed);
 
 /* That @pointer is device memory of @device: what an import made is what it should be. */
 int cuda_check_pointer(const struct cuda *cu, CUdeviceptr pointer, CUdevice device,
-		       struct memory_fault *fault);
+		       struct failure *failure);
 
 #endif

@@ -15,10 +15,10 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/cuda/nvml.h"
 #include "memory/device.h"
-#include "memory/fault.h"
 
 /* Nobody can make a directory there. */
 #define NO_MPS "/proc/share-agent-is-no-mps-client"
@@ -38,19 +38,19 @@ static void leave_mps(void)
 	setenv("CUDA_MPS_PIPE_DIRECTORY", NO_MPS, 1);
 }
 
-int memory_devices_init(uint32_t *n, struct memory_fault *fault)
+int memory_devices_init(uint32_t *n, struct failure *failure)
 {
 	const struct cuda *cu;
 	CUresult result;
 	int count, r;
 
 	leave_mps();
-	r = cuda_get(&cu, fault);
+	r = cuda_get(&cu, failure);
 	if (r < 0)
 		return r;
 	result = cu->DeviceGetCount(&count);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetCount", result);
+		return cuda_fail(failure, "cuDeviceGetCount", result);
 	*n = (uint32_t)count;
 	return 0;
 }
@@ -105,7 +105,7 @@ static void describe_mig(struct memory_device *d)
 static uint64_t free_memory(const struct memory_device *d, CUdevice device)
 {
 	const struct device_open *opened;
-	struct memory_fault ignored;
+	struct failure ignored;
 	size_t available, total;
 
 	if (device_opened(&opened, &ignored) == 0 && opened->device == device && opened->context &&
@@ -114,7 +114,7 @@ static uint64_t free_memory(const struct memory_device *d, CUdevice device)
 	return nvml_free_memory(d->uuid_text);
 }
 
-int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct memory_fault *fault)
+int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct failure *failure)
 {
 	struct memory_device d = {.ordinal = ordinal, .mps = mps_is_running};
 	const struct cuda *cu;
@@ -124,27 +124,27 @@ int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct m
 	size_t total;
 	int version, r;
 
-	r = cuda_get(&cu, fault);
+	r = cuda_get(&cu, failure);
 	if (r < 0)
 		return r;
 	result = cu->DriverGetVersion(&version);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDriverGetVersion", result);
+		return cuda_fail(failure, "cuDriverGetVersion", result);
 	result = cu->DeviceGet(&device, (int)ordinal);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGet", result);
+		return cuda_fail(failure, "cuDeviceGet", result);
 	result = cu->DeviceGetUuid(&uuid, device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetUuid", result);
+		return cuda_fail(failure, "cuDeviceGetUuid", result);
 	result = cu->DeviceGetName(d.name, sizeof(d.name), device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetName", result);
+		return cuda_fail(failure, "cuDeviceGetName", result);
 	result = cu->DeviceGetPCIBusId(d.pci, sizeof(d.pci), device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetPCIBusId", result);
+		return cuda_fail(failure, "cuDeviceGetPCIBusId", result);
 	result = cu->DeviceTotalMem(&total, device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceTotalMem", result);
+		return cuda_fail(failure, "cuDeviceTotalMem", result);
 
 	d.driver = (uint32_t)version;
 	d.total = total;

@@ -9,55 +9,55 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/device.h"
-#include "memory/fault.h"
 
 static struct device_open opened;
 
-int memory_device_open(const char *uuid_text, struct memory_fault *fault)
+int memory_device_open(const char *uuid_text, struct failure *failure)
 {
 	struct device_open found = {0};
 	int r;
 
 	if (!memory_uuid_parse(uuid_text, found.uuid))
-		return memory_fail(fault, SHARE_EINVAL,
+		return failure_set(failure, SHARE_EINVAL,
 				   "'%.64s' is no device: a UUID is needed, as \"GPU-...\" or "
 				   "\"MIG-...\"",
 				   uuid_text);
 	found.mig = strncmp(uuid_text, "MIG-", 4) == 0;
-	r = cuda_get(&found.cu, fault);
+	r = cuda_get(&found.cu, failure);
 	if (r == 0)
-		r = cuda_find_device(found.cu, found.uuid, &found.device, fault);
+		r = cuda_find_device(found.cu, found.uuid, &found.device, failure);
 	if (r == 0)
 		opened = found;
 	return r;
 }
 
-int device_opened(const struct device_open **out, struct memory_fault *fault)
+int device_opened(const struct device_open **out, struct failure *failure)
 {
 	if (!opened.cu)
-		return memory_fail(fault, SHARE_ENODEV, "no device has been opened");
+		return failure_set(failure, SHARE_ENODEV, "no device has been opened");
 	*out = &opened;
 	return 0;
 }
 
-int device_opened_context(const struct device_open **out, struct memory_fault *fault)
+int device_opened_context(const struct device_open **out, struct failure *failure)
 {
 	CUcontext context;
 	CUresult result;
 	int r;
 
-	r = device_opened(out, fault);
+	r = device_opened(out, failure);
 	if (r < 0 || opened.context)
 		return r;
 	result = opened.cu->DevicePrimaryCtxRetain(&context, opened.device);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
 	result = opened.cu->CtxPushCurrent(context);
 	if (result != CUDA_SUCCESS) {
 		opened.cu->DevicePrimaryCtxRelease(opened.device);
-		return cuda_fail(fault, "cuCtxPushCurrent", result);
+		return cuda_fail(failure, "cuCtxPushCurrent", result);
 	}
 	opened.context = context;
 	return 0;

@@ -18,11 +18,11 @@ struct device_open {
 void device_name_in(const struct device_open *opened, struct memory_recipe *recipe);
 
 /* SHARE_ENODEV before memory_device_open(). */
-int device_opened(const struct device_open **out, struct memory_fault *fault);
+int device_opened(const struct device_open **out, struct failure *failure);
 
 /* The same, with the primary context current. Nothing makes it go again: it is needed for good, by
  * what was made in it. */
-int device_opened_context(const struct device_open **out, struct memory_fault *fault);
+int device_opened_context(const struct device_open **out, struct failure *failure);
 
 /* Where a segment of memory_mempool_exporter lies in this process, which made it. */
 CUdeviceptr mempool_pointer(const struct memory_segment *segment);

@@ -15,8 +15,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/driver.h"
-#include "memory/fault.h"
 #include "memory/import.h"
 
 #define LIBRARY    "libcuda.so.1"
@@ -39,7 +39,7 @@ static const struct {
 #define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 /* Says why this driver will not do, when that is its age. */
-static int check_version(void *library, const char *missing, struct memory_fault *fault)
+static int check_version(void *library, const char *missing, struct failure *failure)
 {
 	PFN_cuDriverGetVersion_v2020 get_version;
 	int version = 0;
@@ -48,19 +48,19 @@ static int check_version(void *library, const char *missing, struct memory_fault
 	if (get_version && get_version(&version) != CUDA_SUCCESS)
 		version = 0;
 	if (get_version && version < CUDA_DRIVER_LEAST)
-		return memory_fail(
-		    fault, SHARE_ENODEV,
+		return failure_set(
+		    failure, SHARE_ENODEV,
 		    "the GPU driver (" LIBRARY
 		    ") is too old: it is made for CUDA %d.%d, and %d.%d or newer is needed",
 		    VERSION(version), VERSION(CUDA_DRIVER_LEAST));
 	if (missing)
-		return memory_fail(fault, SHARE_ENODEV,
+		return failure_set(failure, SHARE_ENODEV,
 				   LIBRARY " (CUDA %d.%d) has no %s: it is no driver we can use",
 				   VERSION(version), missing);
 	return 0;
 }
 
-static int load(struct memory_fault *fault)
+static int load(struct failure *failure)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	const char *missing = NULL;
@@ -68,7 +68,7 @@ static int load(struct memory_fault *fault)
 	int r;
 
 	if (!library)
-		return memory_fail(fault, SHARE_ENODEV, "no GPU driver: %s", dlerror());
+		return failure_set(failure, SHARE_ENODEV, "no GPU driver: %s", dlerror());
 	for (size_t i = 0; i < N_SYMBOLS && !missing; i++) {
 		void *function = dlsym(library, symbols[i].symbol);
 
@@ -76,7 +76,7 @@ static int load(struct memory_fault *fault)
 		if (!function)
 			missing = symbols[i].symbol;
 	}
-	r = check_version(library, missing, fault);
+	r = check_version(library, missing, failure);
 	if (r < 0) {
 		dlclose(library);
 		return r;
@@ -86,25 +86,25 @@ static int load(struct memory_fault *fault)
 	return 0;
 }
 
-static int load_and_init(struct memory_fault *fault)
+static int load_and_init(struct failure *failure)
 {
 	CUresult result;
-	int n, r = loaded ? 0 : load(fault);
+	int n, r = loaded ? 0 : load(failure);
 
 	if (r < 0)
 		return r;
 	result = table.Init(0);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuInit", result);
+		return cuda_fail(failure, "cuInit", result);
 	result = table.DeviceGetCount(&n);
 	if (result == CUDA_SUCCESS && n == 0)
 		result = CUDA_ERROR_NO_DEVICE;
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetCount", result);
+		return cuda_fail(failure, "cuDeviceGetCount", result);
 	return 0;
 }
 
-int cuda_get(const struct cuda **out, struct memory_fault *fault)
+int cuda_get(const struct cuda **out, struct failure *failure)
 {
 	const struct cuda *cu = atomic_load(&published);
 	int r = 0;
@@ -113,7 +113,7 @@ int cuda_get(const struct cuda **out, struct memory_fault *fault)
 		pthread_mutex_lock(&lock);
 		cu = atomic_load(&published);
 		if (!cu) {
-			r = load_and_init(fault);
+			r = load_and_init(failure);
 			if (r == 0) {
 				cu = &table;
 				atomic_store(&published, cu);
@@ -195,7 +195,7 @@ static const struct meaning {
     {CUDA_ERROR_UNKNOWN, SHARE_EDEVICE, true, "look for NVRM and Xid in the kernel's log"},
 };
 
-int cuda_fail(struct memory_fault *fault, const char *call, CUresult result)
+int cuda_fail(struct failure *failure, const char *call, CUresult result)
 {
 	struct meaning meaning = {result, SHARE_EDEVICE, true, NULL};
 	const char *name, *text;
@@ -210,9 +210,9 @@ int cuda_fail(struct memory_fault *fault, const char *call, CUresult result)
 	}
 	if (table.GetErrorString(result, &text) != CUDA_SUCCESS || !text)
 		text = "unknown to this driver";
-	memory_fail(fault, meaning.error, "%s: %s (%s)%s%s", call, name, text,
+	failure_set(failure, meaning.error, "%s: %s (%s)%s%s", call, name, text,
 		    meaning.advice ? "; " : "", meaning.advice ? meaning.advice : "");
-	fault->fatal = meaning.fatal;
+	failure->fatal = meaning.fatal;
 	return meaning.error;
 }
 
@@ -254,7 +254,7 @@ CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device)
 }
 
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	char wanted[MEMORY_UUID_TEXT], visible[96];
 	CUresult result;
@@ -262,17 +262,17 @@ int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevi
 
 	result = cu->DeviceGetCount(&n);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDeviceGetCount", result);
+		return cuda_fail(failure, "cuDeviceGetCount", result);
 	for (int i = 0; i < n; i++) {
 		CUdevice device;
 		CUuuid found;
 
 		result = cu->DeviceGet(&device, i);
 		if (result != CUDA_SUCCESS)
-			return cuda_fail(fault, "cuDeviceGet", result);
+			return cuda_fail(failure, "cuDeviceGet", result);
 		result = cu->DeviceGetUuid(&found, device);
 		if (result != CUDA_SUCCESS)
-			return cuda_fail(fault, "cuDeviceGetUuid", result);
+			return cuda_fail(failure, "cuDeviceGetUuid", result);
 		if (memcmp(found.bytes, uuid, 16) == 0) {
 			*out = device;
 			return 0;
@@ -280,7 +280,7 @@ int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevi
 	}
 	memory_uuid_text(uuid, wanted);
 	list_devices(cu, n, visible, sizeof(visible));
-	return memory_fail(fault, SHARE_ENODEV,
+	return failure_set(failure, SHARE_ENODEV,
 			   "no device %s in this process, which sees %d: %s; is "
 			   "CUDA_VISIBLE_DEVICES right?",
 			   wanted, n, visible);

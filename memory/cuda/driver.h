@@ -97,11 +97,11 @@ struct cuda {
 /* Loads and initialises the driver, once a process; what failed is tried again by the next call. 0,
  * or SHARE_ENODEV with the reason: no libcuda.so.1, one without a function we need (too old), no
  * device; or cuInit's own error. */
-int cuda_get(const struct cuda **out, struct memory_fault *fault);
+int cuda_get(const struct cuda **out, struct failure *failure);
 
-/* Puts "CALL: CUDA_ERROR_... (text)" into @fault, with what to do where we know, and returns the
+/* Puts "CALL: CUDA_ERROR_... (text)" into @failure, with what to do where we know, and returns the
  * SHARE_E... number that stands for it. */
-int cuda_fail(struct memory_fault *fault, const char *call, CUresult result);
+int cuda_fail(struct failure *failure, const char *call, CUresult result);
 
 /* What cuMemCreate() is asked for to make a vmm segment on @device: to be exported, and such that
  * network adapters can reach it where the device has that, which costs nothing. */
@@ -109,6 +109,6 @@ CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
 
 /* The ordinal of the device with this UUID in this process; SHARE_ENODEV says which are visible. */
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
-		     struct memory_fault *fault);
+		     struct failure *failure);
 
 #endif

@@ -11,9 +11,9 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/device.h"
-#include "memory/fault.h"
 
 #define EVENTS_MAX 4096
 
@@ -24,7 +24,7 @@ struct memory_event {
 static unsigned n_events, n_lost;
 
 int memory_event_create(struct memory_event **out, unsigned char handle[64],
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	const struct device_open *opened;
 	CUipcEventHandle exported;
@@ -34,25 +34,25 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 
 	_Static_assert(sizeof(exported) == 64, "it goes over the wire whole");
 	if (n_events == EVENTS_MAX)
-		return memory_fail(fault, SHARE_EQUOTA,
+		return failure_set(failure, SHARE_EQUOTA,
 				   "the driver gives a process %d interprocess events, and all are "
 				   "in use (%u were lost to processes that died with them)",
 				   EVENTS_MAX, n_lost);
-	r = device_opened_context(&opened, fault);
+	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
 	e = malloc(sizeof(*e));
 	if (!e)
-		return memory_fail(fault, SHARE_ENOMEM, "no memory for an event");
+		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
 	result =
 	    opened->cu->EventCreate(&e->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
 	if (result != CUDA_SUCCESS) {
 		free(e);
-		return cuda_fail(fault, "cuEventCreate", result);
+		return cuda_fail(failure, "cuEventCreate", result);
 	}
 	result = opened->cu->IpcGetEventHandle(&exported, e->event);
 	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(fault, "cuIpcGetEventHandle", result);
+		r = cuda_fail(failure, "cuIpcGetEventHandle", result);
 		opened->cu->EventDestroy(e->event);
 		free(e);
 		return r;
@@ -66,7 +66,7 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 void memory_event_destroy(struct memory_event *e, bool wedged)
 {
 	const struct device_open *opened;
-	struct memory_fault ignored;
+	struct failure ignored;
 
 	if (wedged) {
 		n_lost++;

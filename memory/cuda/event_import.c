@@ -12,8 +12,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/stream_context.h"
-#include "memory/fault.h"
 #include "memory/stream.h"
 
 static const char advice[] =
@@ -28,16 +28,16 @@ struct memory_ipc_event {
 };
 
 /* Says whether the current context, the one of a stream, is of the event's device. */
-static int check_device(const struct cuda *cu, CUdevice wanted, struct memory_fault *fault)
+static int check_device(const struct cuda *cu, CUdevice wanted, struct failure *failure)
 {
 	CUdevice current;
 	CUresult result = cu->CtxGetDevice(&current);
 
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetDevice", result);
+		return cuda_fail(failure, "cuCtxGetDevice", result);
 	if (current == wanted)
 		return 0;
-	return memory_fail(fault, SHARE_ENOTSUP,
+	return failure_set(failure, SHARE_ENOTSUP,
 			   "the event is of device %d and the stream of device %d, and the driver "
 			   "cannot order one by the other: use a stream of the event's device, or "
 			   "a fence",
@@ -45,7 +45,7 @@ static int check_device(const struct cuda *cu, CUdevice wanted, struct memory_fa
 }
 
 static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	CUipcEventHandle given;
 	CUresult result;
@@ -53,37 +53,37 @@ static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
 	_Static_assert(sizeof(given) == 64, "it came over the wire whole");
 	memcpy(&given, handle, sizeof(given));
 	result = e->cu->IpcOpenEventHandle(&e->event, given);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuIpcOpenEventHandle", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuIpcOpenEventHandle", result);
 }
 
 /* In the place of the stream for which it is opened. When that is a primary context which nobody
  * else may keep, the event does. */
 static int open_for(struct memory_ipc_event *e, const struct cuda_place *p,
-		    const unsigned char handle[64], struct memory_fault *fault)
+		    const unsigned char handle[64], struct failure *failure)
 {
 	CUresult result;
 	int r;
 
-	r = check_device(e->cu, e->device, fault);
+	r = check_device(e->cu, e->device, failure);
 	if (r < 0)
 		return r;
 	result = e->cu->CtxGetCurrent(&e->context);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetCurrent", result);
+		return cuda_fail(failure, "cuCtxGetCurrent", result);
 	if (p->scope.entered) {
 		result = e->cu->DevicePrimaryCtxRetain(&e->context, e->device);
 		if (result != CUDA_SUCCESS)
-			return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+			return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
 		e->primary = true;
 	}
-	r = open_here(e, handle, fault);
+	r = open_here(e, handle, failure);
 	if (r < 0 && e->primary)
 		e->cu->DevicePrimaryCtxRelease(e->device);
 	return r;
 }
 
 int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
-			  struct memory_ipc_event **out, struct memory_fault *fault)
+			  struct memory_ipc_event **out, struct failure *failure)
 {
 	struct memory_ipc_event *e;
 	struct cuda_relaxed relaxed;
@@ -92,14 +92,14 @@ int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[
 
 	e = calloc(1, sizeof(*e));
 	if (!e)
-		return memory_fail(fault, SHARE_ENOMEM, "no memory for an event");
-	r = cuda_place_enter(stream, ordinal, advice, &p, fault);
+		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
+	r = cuda_place_enter(stream, ordinal, advice, &p, failure);
 	if (r < 0)
 		goto free_e;
 	e->cu = p.cu;
 	e->device = ordinal;
 	cuda_relax(p.cu, &relaxed);
-	r = open_for(e, &p, handle, fault);
+	r = open_for(e, &p, handle, failure);
 	cuda_relax_end(&relaxed);
 	cuda_place_leave(&p);
 	if (r < 0)
@@ -136,22 +136,22 @@ void memory_ipc_event_close(struct memory_ipc_event *e)
 
 /* A place where the event can be used. */
 static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *out,
-		 struct memory_fault *fault)
+		 struct failure *failure)
 {
 	CUcontext current = NULL;
 	CUresult result;
 	int r;
 
-	r = cuda_place_enter(stream, e->device, advice, out, fault);
+	r = cuda_place_enter(stream, e->device, advice, out, failure);
 	if (r < 0)
 		return r;
-	r = check_device(e->cu, e->device, fault);
+	r = check_device(e->cu, e->device, failure);
 	if (r == 0) {
 		result = e->cu->CtxGetCurrent(&current);
 		if (result != CUDA_SUCCESS)
-			r = cuda_fail(fault, "cuCtxGetCurrent", result);
+			r = cuda_fail(failure, "cuCtxGetCurrent", result);
 		else if (current != e->context)
-			r = memory_fail(fault, SHARE_EINVAL,
+			r = failure_set(failure, SHARE_EINVAL,
 					"the stream is of another context than the one in which "
 					"this handle of the event was first used: take another "
 					"handle for it");
@@ -161,35 +161,35 @@ static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *ou
 	return r;
 }
 
-int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
 	CUresult result;
 	int r;
 
-	r = enter(e, stream, &p, fault);
+	r = enter(e, stream, &p, failure);
 	if (r < 0)
 		return r;
 	result = e->cu->EventRecord(e->event, stream);
 	cuda_place_leave(&p);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuEventRecord", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuEventRecord", result);
 }
 
-int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct memory_fault *fault)
+int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure)
 {
 	struct cuda_place p;
 	CUresult result;
 	int r;
 
-	r = enter(e, stream, &p, fault);
+	r = enter(e, stream, &p, failure);
 	if (r < 0)
 		return r;
 	result = e->cu->StreamWaitEvent(stream, e->event, CU_EVENT_WAIT_DEFAULT);
 	cuda_place_leave(&p);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWaitEvent", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuStreamWaitEvent", result);
 }
 
-int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *fault)
+int memory_device_ordinal(const char *uuid_text, int *out, struct failure *failure)
 {
 	unsigned char uuid[16];
 	const struct cuda *cu;
@@ -197,11 +197,11 @@ int memory_device_ordinal(const char *uuid_text, int *out, struct memory_fault *
 	int r;
 
 	if (!memory_uuid_parse(uuid_text, uuid))
-		return memory_fail(fault, SHARE_EPROTO, "'%.64s' is no UUID of a device",
+		return failure_set(failure, SHARE_EPROTO, "'%.64s' is no UUID of a device",
 				   uuid_text);
-	r = cuda_get(&cu, fault);
+	r = cuda_get(&cu, failure);
 	if (r == 0)
-		r = cuda_find_device(cu, uuid, &device, fault);
+		r = cuda_find_device(cu, uuid, &device, failure);
 	if (r == 0)
 		*out = device;
 	return r;

@@ -6,8 +6,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/stream_context.h"
-#include "memory/fault.h"
 #include "memory/mark.h"
 #include "memory/stream.h"
 
@@ -33,16 +33,16 @@ static CUresult create_stream(struct memory_marks *k)
 	return result;
 }
 
-int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_fault *fault)
+int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure)
 {
 	struct memory_marks *k = calloc(1, sizeof(*k));
 	CUresult result;
 	int r;
 
 	if (!k)
-		return memory_fail(fault, SHARE_ENOMEM, "this process is out of memory");
+		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
 	k->ordinal = ordinal;
-	r = cuda_get(&k->cu, fault);
+	r = cuda_get(&k->cu, failure);
 	if (r < 0) {
 		free(k);
 		return r;
@@ -50,11 +50,11 @@ int memory_marks_open(int ordinal, struct memory_marks **out, struct memory_faul
 	result = k->cu->DevicePrimaryCtxRetain(&k->context, ordinal);
 	if (result != CUDA_SUCCESS) {
 		free(k);
-		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
 	}
 	result = create_stream(k);
 	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(fault, "cuStreamCreate", result);
+		r = cuda_fail(failure, "cuStreamCreate", result);
 		k->cu->DevicePrimaryCtxRelease(ordinal);
 		free(k);
 		return r;
@@ -85,19 +85,19 @@ void *memory_marks_stream(struct memory_marks *k)
 	return k->stream;
 }
 
-int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct memory_fault *fault)
+int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure)
 {
 	struct memory_stream s;
 	unsigned long long known;
 	const struct cuda *cu;
-	int r = cuda_get(&cu, fault);
+	int r = cuda_get(&cu, failure);
 
 	if (r == 0 && cuda_stream_id(cu, stream, &known)) {
 		*id = known;
 		return 0;
 	}
 	if (r == 0)
-		r = memory_stream_open(ordinal, stream, &s, fault);
+		r = memory_stream_open(ordinal, stream, &s, failure);
 	if (r == 0) {
 		*id = s.id;
 		memory_stream_close(&s);
@@ -121,17 +121,17 @@ static CUresult create_event(const struct cuda *cu, struct memory_mark *m)
 
 /* With the stream's context current. */
 static int move(struct memory_marks *k, const struct memory_stream *s, struct memory_mark *m,
-		struct memory_fault *fault)
+		struct failure *failure)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	if (!m->event)
 		result = create_event(k->cu, m);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuEventCreate", result);
+		return cuda_fail(failure, "cuEventCreate", result);
 	result = k->cu->EventRecord(m->event, s->stream);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuEventRecord", result);
+		return cuda_fail(failure, "cuEventRecord", result);
 	m->stream = s->id;
 	return 0;
 }
@@ -144,7 +144,7 @@ static bool is_here(struct memory_marks *k)
 }
 
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	struct memory_stream s;
 	unsigned long long id;
@@ -157,26 +157,26 @@ int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m
 		if (id == m->stream && k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS)
 			return 0;
 	}
-	r = memory_stream_open(k->ordinal, stream, &s, fault);
+	r = memory_stream_open(k->ordinal, stream, &s, failure);
 	if (r != 0)
 		return r;
 	if (stay && s.id != m->stream)
 		r = MARK_OTHER_STREAM;
 	else
-		r = is_here(k) ? move(k, &s, m, fault) : MARK_OTHER_CONTEXT;
+		r = is_here(k) ? move(k, &s, m, failure) : MARK_OTHER_CONTEXT;
 	memory_stream_close(&s);
 	return r;
 }
 
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	CUresult result = CUDA_SUCCESS;
 	struct memory_stream s;
 	bool here;
 	int r;
 
-	r = memory_stream_open(k->ordinal, stream, &s, fault);
+	r = memory_stream_open(k->ordinal, stream, &s, failure);
 	if (r != 0)
 		return r;
 	here = is_here(k);
@@ -184,12 +184,12 @@ int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_m
 		result = k->cu->StreamWaitEvent(stream, m->event, 0);
 	memory_stream_close(&s);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuStreamWaitEvent", result);
+		return cuda_fail(failure, "cuStreamWaitEvent", result);
 	return here ? 0 : MARK_OTHER_CONTEXT;
 }
 
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
-			    struct memory_fault *fault)
+			    struct failure *failure)
 {
 	CUresult result = k->cu->CtxPushCurrent(k->context);
 	CUcontext popped;
@@ -198,7 +198,7 @@ int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 		result = k->cu->StreamWaitEvent(k->stream, m->event, 0);
 		k->cu->CtxPopCurrent(&popped);
 	}
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuStreamWaitEvent", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuStreamWaitEvent", result);
 }
 
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m)

@@ -14,9 +14,9 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/export.h"
-#include "memory/fault.h"
 
 /* Nothing else is ever enqueued in this process. */
 #define STREAM CU_STREAM_LEGACY
@@ -27,7 +27,7 @@ struct kept {
 };
 
 static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUdeviceptr *out,
-		    CUmemPoolPtrExportData *data, struct memory_fault *fault)
+		    CUmemPoolPtrExportData *data, struct failure *failure)
 {
 	CUdeviceptr pointer;
 	CUresult result;
@@ -35,7 +35,7 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 
 	result = cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemAllocFromPoolAsync", result);
+		return cuda_fail(failure, "cuMemAllocFromPoolAsync", result);
 	/* importers may use it when they get it */
 	call = "cuStreamSynchronize";
 	result = cu->StreamSynchronize(STREAM);
@@ -44,7 +44,7 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 		result = cu->MemPoolExportPointer(data, pointer);
 	}
 	if (result != CUDA_SUCCESS) {
-		int r = cuda_fail(fault, call, result);
+		int r = cuda_fail(failure, call, result);
 
 		cu->MemFreeAsync(pointer, STREAM);
 		cu->StreamSynchronize(STREAM);
@@ -56,7 +56,7 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 
 /* The descriptor, or an error. */
 static int create_pool(const struct device_open *opened, uint64_t size, CUmemoryPool *out,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	CUmemPoolProps properties = {
 	    .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -70,12 +70,12 @@ static int create_pool(const struct device_open *opened, uint64_t size, CUmemory
 
 	result = opened->cu->MemPoolCreate(&pool, &properties);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemPoolCreate", result);
+		return cuda_fail(failure, "cuMemPoolCreate", result);
 	result = opened->cu->MemPoolExportToShareableHandle(
 	    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result != CUDA_SUCCESS) {
 		opened->cu->MemPoolDestroy(pool);
-		return cuda_fail(fault, "cuMemPoolExportToShareableHandle", result);
+		return cuda_fail(failure, "cuMemPoolExportToShareableHandle", result);
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*out = pool;
@@ -83,7 +83,7 @@ static int create_pool(const struct device_open *opened, uint64_t size, CUmemory
 }
 
 static int mempool_create(uint64_t size, uint64_t address, struct memory_segment *out,
-			  struct memory_fault *fault)
+			  struct failure *failure)
 {
 	const struct memory_kind *kind = memory_kind_by_id(MEMORY_MEMPOOL);
 	const struct device_open *opened;
@@ -92,30 +92,30 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	int fd, r;
 
 	if (size > kind->segment_max)
-		return memory_fail(fault, SHARE_ENOTSUP,
+		return failure_set(failure, SHARE_ENOTSUP,
 				   "a mempool segment has 4 GiB at most, and this one would have "
 				   "%llu bytes: the driver crashes who imports a larger one; kind "
 				   "vmm can do it",
 				   (unsigned long long)size);
 	if (address)
-		return memory_fail(fault, SHARE_ENOTSUP,
+		return failure_set(failure, SHARE_ENOTSUP,
 				   "the driver places mempool segments, nobody else: kind vmm can "
 				   "lie at the same address everywhere");
 	if (size == 0 || size % kind->granularity)
-		return memory_fail(fault, SHARE_EINVAL,
+		return failure_set(failure, SHARE_EINVAL,
 				   "sizes of mempool segments are multiples of 2 MiB");
-	r = device_opened_context(&opened, fault);
+	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
 	kept = malloc(sizeof(*kept));
 	if (!kept)
-		return memory_fail(fault, SHARE_ENOMEM, "no memory for a segment");
-	fd = create_pool(opened, size, &kept->pool, fault);
+		return failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
+	fd = create_pool(opened, size, &kept->pool, failure);
 	if (fd < 0) {
 		free(kept);
 		return fd;
 	}
-	r = allocate(opened->cu, kept->pool, size, &kept->pointer, &data, fault);
+	r = allocate(opened->cu, kept->pool, size, &kept->pointer, &data, failure);
 	if (r < 0) {
 		close(fd);
 		opened->cu->MemPoolDestroy(kept->pool);
@@ -135,7 +135,7 @@ static void mempool_destroy(struct memory_segment *segment)
 {
 	struct kept *kept = segment->kept;
 	const struct device_open *opened;
-	struct memory_fault ignored;
+	struct failure ignored;
 
 	if (!kept)
 		return;

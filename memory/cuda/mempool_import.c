@@ -15,9 +15,9 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
-#include "memory/fault.h"
 #include "memory/importer.h"
 
 struct import {
@@ -64,7 +64,7 @@ static void forget(struct import *gone)
 }
 
 /* Gives the device of the current context access, should it lack it. */
-static int reach_locked(struct import *i, struct memory_fault *fault)
+static int reach_locked(struct import *i, struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
 	CUmemAccessDesc access;
@@ -72,7 +72,7 @@ static int reach_locked(struct import *i, struct memory_fault *fault)
 	CUdevice peer;
 	int r;
 
-	r = cuda_access_missing(i->cu, &i->access, &peer, fault);
+	r = cuda_access_missing(i->cu, &i->access, &peer, failure);
 	if (r <= 0)
 		return r;
 	access = cuda_access_describe(peer, true);
@@ -80,7 +80,7 @@ static int reach_locked(struct import *i, struct memory_fault *fault)
 	result = i->cu->MemPoolSetAccess(i->pool, &access, 1);
 	cuda_relax_end(&relaxed);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemPoolSetAccess", result);
+		return cuda_fail(failure, "cuMemPoolSetAccess", result);
 	cuda_access_granted(&i->access, peer);
 	return 0;
 }
@@ -104,7 +104,7 @@ static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
 }
 
 /* In a context. */
-static int import_pointer(struct import *i, struct memory_fault *fault)
+static int import_pointer(struct import *i, struct failure *failure)
 {
 	CUmemPoolPtrExportData data;
 	CUresult result;
@@ -114,15 +114,15 @@ static int import_pointer(struct import *i, struct memory_fault *fault)
 	memcpy(&data, i->recipe.pointer, sizeof(data));
 	result = i->cu->MemPoolImportPointer(&i->pointer, i->pool, &data);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemPoolImportPointer", result);
-	r = cuda_check_pointer(i->cu, i->pointer, i->access.owner, fault);
+		return cuda_fail(failure, "cuMemPoolImportPointer", result);
+	r = cuda_check_pointer(i->cu, i->pointer, i->access.owner, failure);
 	if (r < 0)
 		free_pointer(i->cu, i->pointer);
 	return r;
 }
 
 /* In a context. */
-static int import_pool(struct import *i, int fd, struct memory_fault *fault)
+static int import_pool(struct import *i, int fd, struct failure *failure)
 {
 	CUresult result;
 	int r;
@@ -130,17 +130,17 @@ static int import_pool(struct import *i, int fd, struct memory_fault *fault)
 	result = i->cu->MemPoolImportFromShareableHandle(
 	    &i->pool, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemPoolImportFromShareableHandle", result);
-	r = reach_locked(i, fault);
+		return cuda_fail(failure, "cuMemPoolImportFromShareableHandle", result);
+	r = reach_locked(i, failure);
 	if (r == 0)
-		r = import_pointer(i, fault);
+		r = import_pointer(i, failure);
 	if (r < 0)
 		i->cu->MemPoolDestroy(i->pool);
 	return r;
 }
 
 static int import_first(const struct memory_recipe *recipe, int fd, struct import **out,
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
 	struct cuda_scope scope;
@@ -149,17 +149,17 @@ static int import_first(const struct memory_recipe *recipe, int fd, struct impor
 
 	i = calloc(1, sizeof(*i));
 	if (!i)
-		return memory_fail(fault, SHARE_ENOMEM, "no memory for a mapping");
+		return failure_set(failure, SHARE_ENOMEM, "no memory for a mapping");
 	i->recipe = *recipe;
-	r = cuda_get(&i->cu, fault);
+	r = cuda_get(&i->cu, failure);
 	if (r == 0)
-		r = cuda_find_device(i->cu, recipe->device, &i->access.owner, fault);
+		r = cuda_find_device(i->cu, recipe->device, &i->access.owner, failure);
 	if (r == 0)
-		r = cuda_enter(i->cu, i->access.owner, &scope, fault);
+		r = cuda_enter(i->cu, i->access.owner, &scope, failure);
 	if (r < 0)
 		goto free_i;
 	cuda_relax(i->cu, &relaxed);
-	r = import_pool(i, fd, fault);
+	r = import_pool(i, fd, failure);
 	cuda_relax_end(&relaxed);
 	if (r < 0) {
 		cuda_leave(&scope);
@@ -177,23 +177,23 @@ free_i:
 }
 
 static int import_again(const struct memory_recipe *recipe, struct import *i,
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	if (memcmp(&i->recipe, recipe, sizeof(*recipe)) != 0)
-		return memory_fail(fault, SHARE_EPROTO,
+		return failure_set(failure, SHARE_EPROTO,
 				   "two recipes claim to be the same memory, and differ");
-	return reach_locked(i, fault);
+	return reach_locked(i, failure);
 }
 
 static int mempool_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
-			  struct memory_fault *fault)
+			  struct failure *failure)
 {
 	struct import *i;
 	int r;
 
 	pthread_mutex_lock(&lock);
 	i = find(recipe);
-	r = i ? import_again(recipe, i, fault) : import_first(recipe, fd, &i, fault);
+	r = i ? import_again(recipe, i, failure) : import_first(recipe, fd, &i, failure);
 	if (r == 0) {
 		i->users++;
 		m->address = (void *)(uintptr_t)i->pointer;
@@ -204,18 +204,18 @@ static int mempool_import(const struct memory_recipe *recipe, int fd, struct mem
 	return r;
 }
 
-static int mempool_reach(struct memory_mapping *m, struct memory_fault *fault)
+static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 {
 	struct import *i = m->kept;
 	CUdevice peer;
 	int r;
 
 	/* the usual answer needs no lock */
-	r = cuda_access_missing(i->cu, &i->access, &peer, fault);
+	r = cuda_access_missing(i->cu, &i->access, &peer, failure);
 	if (r <= 0)
 		return r;
 	pthread_mutex_lock(&lock);
-	r = reach_locked(i, fault);
+	r = reach_locked(i, failure);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -225,7 +225,7 @@ static void let_go(struct import *i)
 {
 	struct cuda_relaxed relaxed;
 	struct cuda_scope scope;
-	struct memory_fault ignored;
+	struct failure ignored;
 
 	cuda_relax(i->cu, &relaxed);
 	if (cuda_enter(i->cu, i->access.owner, &scope, &ignored) == 0) {

@@ -8,49 +8,49 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/context.h"
-#include "memory/fault.h"
 #include "memory/stream.h"
 
 static int enter_primary(const struct cuda *cu, CUdevice device, CUcontext *out,
-			 struct memory_fault *fault)
+			 struct failure *failure)
 {
 	CUresult result = cu->DevicePrimaryCtxRetain(out, device);
 
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuDevicePrimaryCtxRetain", result);
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
 	result = cu->CtxPushCurrent(*out);
 	if (result == CUDA_SUCCESS)
 		return 0;
 	cu->DevicePrimaryCtxRelease(device);
-	return cuda_fail(fault, "cuCtxPushCurrent", result);
+	return cuda_fail(failure, "cuCtxPushCurrent", result);
 }
 
 static int register_here(const struct cuda *cu, void *page, size_t size, unsigned flags,
-			 CUdeviceptr *out, struct memory_fault *fault)
+			 CUdeviceptr *out, struct failure *failure)
 {
 	CUresult result = cu->MemHostRegister(page, size, flags);
 
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemHostRegister", result);
+		return cuda_fail(failure, "cuMemHostRegister", result);
 	result = cu->MemHostGetDevicePointer(out, page, 0);
 	if (result == CUDA_SUCCESS)
 		return 0;
 	cu->MemHostUnregister(page);
-	return cuda_fail(fault, "cuMemHostGetDevicePointer", result);
+	return cuda_fail(failure, "cuMemHostGetDevicePointer", result);
 }
 
 static int register_in_primary(const struct cuda *cu, CUdevice device, void *page, size_t size,
-			       unsigned flags, struct memory_page *out, struct memory_fault *fault)
+			       unsigned flags, struct memory_page *out, struct failure *failure)
 {
 	CUcontext context, popped;
 	CUdeviceptr address = 0;
 	int r;
 
-	r = enter_primary(cu, device, &context, fault);
+	r = enter_primary(cu, device, &context, failure);
 	if (r < 0)
 		return r;
-	r = register_here(cu, page, size, flags, &address, fault);
+	r = register_here(cu, page, size, flags, &address, failure);
 	cu->CtxPopCurrent(&popped);
 	if (r < 0) {
 		cu->DevicePrimaryCtxRelease(device);
@@ -61,7 +61,7 @@ static int register_in_primary(const struct cuda *cu, CUdevice device, void *pag
 }
 
 int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
-			 struct memory_page *out, struct memory_fault *fault)
+			 struct memory_page *out, struct failure *failure)
 {
 	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
 	struct cuda_relaxed relaxed;
@@ -70,11 +70,11 @@ int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
 
 	if (readonly)
 		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
-	r = cuda_get(&cu, fault);
+	r = cuda_get(&cu, failure);
 	if (r < 0)
 		return r;
 	cuda_relax(cu, &relaxed);
-	r = register_in_primary(cu, ordinal, page, size, flags, out, fault);
+	r = register_in_primary(cu, ordinal, page, size, flags, out, failure);
 	cuda_relax_end(&relaxed);
 	return r;
 }
@@ -82,11 +82,11 @@ int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
 void memory_page_unregister(struct memory_page *p)
 {
 	struct cuda_relaxed relaxed;
-	struct memory_fault fault;
+	struct failure failure;
 	const struct cuda *cu;
 	CUcontext popped;
 
-	if (p->host && cuda_get(&cu, &fault) == 0) {
+	if (p->host && cuda_get(&cu, &failure) == 0) {
 		cuda_relax(cu, &relaxed);
 		/* else the context is gone in spite of us, and the registration with it */
 		if (cu->CtxPushCurrent(p->context) == CUDA_SUCCESS) {
@@ -99,16 +99,16 @@ void memory_page_unregister(struct memory_page *p)
 	*p = (struct memory_page){0};
 }
 
-int memory_page_check(const struct memory_page *p, struct memory_fault *fault)
+int memory_page_check(const struct memory_page *p, struct failure *failure)
 {
 	const struct cuda *cu;
 	CUdeviceptr address;
-	int r = cuda_get(&cu, fault);
+	int r = cuda_get(&cu, failure);
 
 	if (r < 0 || cu->MemHostGetDevicePointer(&address, p->host, 0) == CUDA_SUCCESS)
 		return r;
-	return memory_fail(
-	    fault, SHARE_EDEVICE,
+	return failure_set(
+	    failure, SHARE_EDEVICE,
 	    "the driver has forgotten a page of timelines, as this program has reset "
 	    "the primary context of device %d, or has released it more often than it "
 	    "retained it: connect again",

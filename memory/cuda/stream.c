@@ -10,8 +10,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/stream_context.h"
-#include "memory/fault.h"
 #include "memory/stream.h"
 
 #define DEFAULT_CONNECTIONS 8  /* CUDA's own */
@@ -24,11 +24,11 @@ static const char advice[] =
 
 bool memory_stream_ops(int ordinal)
 {
-	struct memory_fault fault;
+	struct failure failure;
 	const struct cuda *cu;
 	int can = 0;
 
-	return cuda_get(&cu, &fault) == 0 &&
+	return cuda_get(&cu, &failure) == 0 &&
 	       cu->DeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
 				      ordinal) == CUDA_SUCCESS &&
 	       can;
@@ -52,15 +52,15 @@ static struct cuda_place place_of(const struct memory_stream *s)
 }
 
 int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	struct cuda_place p;
 	int r;
 
-	r = cuda_place_enter(stream, ordinal, advice, &p, fault);
+	r = cuda_place_enter(stream, ordinal, advice, &p, failure);
 	if (r < 0)
 		return r;
-	r = cuda_place_identify(&p, stream, fault);
+	r = cuda_place_identify(&p, stream, failure);
 	if (r < 0) {
 		cuda_place_leave(&p);
 		return r;
@@ -85,7 +85,7 @@ void memory_stream_close(struct memory_stream *s)
 }
 
 int memory_stream_write(struct memory_stream *s, const struct memory_page *page, size_t offset,
-			uint64_t value, struct memory_fault *fault)
+			uint64_t value, struct failure *failure)
 {
 	const struct cuda *cu = s->driver;
 	CUresult result = cu->StreamWriteValue64(s->stream, page->device + offset, value,
@@ -94,8 +94,8 @@ int memory_stream_write(struct memory_stream *s, const struct memory_page *page,
 
 	if (result == CUDA_SUCCESS)
 		return 0;
-	r = cuda_fail(fault, "cuStreamWriteValue64", result);
-	return fault->fatal || memory_page_check(page, fault) == 0 ? r : SHARE_EDEVICE;
+	r = cuda_fail(failure, "cuStreamWriteValue64", result);
+	return failure->fatal || memory_page_check(page, failure) == 0 ? r : SHARE_EDEVICE;
 }
 
 static CUresult wait_batch(const struct cuda *cu, CUstream stream, const struct memory_wait *waits,
@@ -117,7 +117,7 @@ static CUresult wait_batch(const struct cuda *cu, CUstream stream, const struct 
 }
 
 int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	CUresult result = CUDA_SUCCESS;
 	int r;
@@ -126,9 +126,9 @@ int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits,
 		result = wait_batch(s->driver, s->stream, waits + i, n - i < BATCH ? n - i : BATCH);
 	if (result == CUDA_SUCCESS)
 		return 0;
-	r = cuda_fail(fault, n == 1 ? "cuStreamWaitValue64" : "cuStreamBatchMemOp", result);
-	for (size_t i = 0; !fault->fatal && i < n; i++)
-		if (memory_page_check(waits[i].page, fault) < 0)
-			return SHARE_EDEVICE;
+	r = cuda_fail(failure, n == 1 ? "cuStreamWaitValue64" : "cuStreamBatchMemOp", result);
+	for (size_t i = 0; !failure->fatal && i < n; i++)
+		if (memory_page_check(waits[i].page, failure) < 0)
+			return failure->error = SHARE_EDEVICE;
 	return r;
 }

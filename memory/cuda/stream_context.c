@@ -11,8 +11,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/stream_context.h"
-#include "memory/fault.h"
 
 /* Each context has its own of these. */
 static bool is_special(CUstream stream)
@@ -29,15 +29,15 @@ void cuda_place_leave(struct cuda_place *p)
 	cuda_leave(&p->scope);
 }
 
-int cuda_stream_fail(struct memory_fault *fault, const char *call, CUresult result)
+int cuda_stream_fail(struct failure *failure, const char *call, CUresult result)
 {
-	int r = cuda_fail(fault, call, result);
+	int r = cuda_fail(failure, call, result);
 
 	switch (result) {
 	case CUDA_ERROR_INVALID_HANDLE:
 	case CUDA_ERROR_INVALID_CONTEXT:
 	case CUDA_ERROR_INVALID_VALUE:
-		return SHARE_EINVAL;
+		return failure->error = SHARE_EINVAL;
 	default:
 		return r;
 	}
@@ -58,24 +58,24 @@ static struct remembered *place_for(unsigned long long id)
 	return &remembered[id % REMEMBERED];
 }
 
-static int push(struct cuda_place *p, CUcontext wanted, struct memory_fault *fault)
+static int push(struct cuda_place *p, CUcontext wanted, struct failure *failure)
 {
 	CUcontext current = NULL;
 	CUresult result = p->cu->CtxGetCurrent(&current);
 
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuCtxGetCurrent", result);
+		return cuda_fail(failure, "cuCtxGetCurrent", result);
 	if (current == wanted)
 		return 0;
 	result = p->cu->CtxPushCurrent(wanted);
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuCtxPushCurrent", result);
+		return cuda_stream_fail(failure, "cuCtxPushCurrent", result);
 	p->pushed = true;
 	return 0;
 }
 
 static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
-			struct memory_fault *fault)
+			struct failure *failure)
 {
 	CUcontext wanted;
 	CUresult result;
@@ -84,14 +84,14 @@ static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
 	result = p->cu->StreamGetCtx(stream, &wanted);
 	if (result == CUDA_ERROR_INVALID_CONTEXT) {
 		/* it may want to be asked in a context, whichever */
-		r = cuda_enter(p->cu, device, &p->scope, fault);
+		r = cuda_enter(p->cu, device, &p->scope, failure);
 		if (r < 0)
 			return r;
 		result = p->cu->StreamGetCtx(stream, &wanted);
 	}
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuStreamGetCtx", result);
-	r = push(p, wanted, fault);
+		return cuda_stream_fail(failure, "cuStreamGetCtx", result);
+	r = push(p, wanted, failure);
 	if (r == 0 && p->known && p->cu->CtxGetDevice(&p->device) == CUDA_SUCCESS)
 		*place_for(p->id) = (struct remembered){p->id, wanted, p->device};
 	else
@@ -99,7 +99,7 @@ static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
 	return r;
 }
 
-int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault)
+int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *failure)
 {
 	CUresult result;
 
@@ -107,11 +107,11 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fau
 		return 0;
 	result = p->cu->StreamGetId(stream, &p->id);
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuStreamGetId", result);
+		return cuda_stream_fail(failure, "cuStreamGetId", result);
 	/* the stream's, which need not be the memory's */
 	result = p->cu->CtxGetDevice(&p->device);
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuCtxGetDevice", result);
+		return cuda_stream_fail(failure, "cuCtxGetDevice", result);
 	return 0;
 }
 
@@ -132,21 +132,21 @@ static CUresult ask_captured(const struct cuda *cu, CUstream stream, bool *captu
 	return CUDA_SUCCESS;
 }
 
-static int refuse(const char *advice, struct memory_fault *fault)
+static int refuse(const char *advice, struct failure *failure)
 {
-	return memory_fail(fault, SHARE_ENOTSUP, "the stream is being captured into a graph: %s",
+	return failure_set(failure, SHARE_ENOTSUP, "the stream is being captured into a graph: %s",
 			   advice);
 }
 
 static int check_capture(const struct cuda *cu, CUstream stream, const char *advice,
-			 struct memory_fault *fault)
+			 struct failure *failure)
 {
 	bool captured;
 	CUresult result = ask_captured(cu, stream, &captured);
 
 	if (result != CUDA_SUCCESS)
-		return cuda_stream_fail(fault, "cuStreamIsCapturing", result);
-	return captured ? refuse(advice, fault) : 0;
+		return cuda_stream_fail(failure, "cuStreamIsCapturing", result);
+	return captured ? refuse(advice, failure) : 0;
 }
 
 bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id)
@@ -158,7 +158,7 @@ bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *
 }
 
 static int enter_own(struct cuda_place *p, CUstream stream, CUdevice device, const char *advice,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	const struct remembered *known;
 	bool captured;
@@ -166,34 +166,34 @@ static int enter_own(struct cuda_place *p, CUstream stream, CUdevice device, con
 
 	if (ask_captured(p->cu, stream, &captured) != CUDA_SUCCESS) {
 		/* it may want to be asked in the stream's context */
-		r = push_unknown(p, stream, device, fault);
-		return r == 0 ? check_capture(p->cu, stream, advice, fault) : r;
+		r = push_unknown(p, stream, device, failure);
+		return r == 0 ? check_capture(p->cu, stream, advice, failure) : r;
 	}
 	if (captured)
-		return refuse(advice, fault);
+		return refuse(advice, failure);
 	p->known = p->cu->StreamGetId(stream, &p->id) == CUDA_SUCCESS;
 	known = p->known ? place_for(p->id) : NULL;
 	if (!known || !known->context || known->id != p->id)
-		return push_unknown(p, stream, device, fault);
+		return push_unknown(p, stream, device, failure);
 	p->device = known->device;
-	return push(p, known->context, fault);
+	return push(p, known->context, failure);
 }
 
 int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *p,
-		     struct memory_fault *fault)
+		     struct failure *failure)
 {
 	int r;
 
 	*p = (struct cuda_place){0};
-	r = cuda_get(&p->cu, fault);
+	r = cuda_get(&p->cu, failure);
 	if (r < 0)
 		return r;
 	if (!is_special(stream)) {
-		r = enter_own(p, stream, device, advice, fault);
+		r = enter_own(p, stream, device, advice, failure);
 	} else {
-		r = cuda_enter(p->cu, device, &p->scope, fault);
+		r = cuda_enter(p->cu, device, &p->scope, failure);
 		if (r == 0)
-			r = check_capture(p->cu, stream, advice, fault);
+			r = check_capture(p->cu, stream, advice, failure);
 	}
 	if (r < 0)
 		cuda_place_leave(p);

@@ -20,11 +20,11 @@ struct cuda_place {
 /* SHARE_ENOTSUP when the stream is being captured into a graph, with @advice on what to do;
  * SHARE_EINVAL when it is none. */
 int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *out,
-		     struct memory_fault *fault);
+		     struct failure *failure);
 void cuda_place_leave(struct cuda_place *p);
 
 /* While the place is entered: which stream it is, and of what device. Fails as the above. */
-int cuda_place_identify(struct cuda_place *p, CUstream stream, struct memory_fault *fault);
+int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *failure);
 
 /* Which stream it is, without a place. False for those that every context has, for one that is
  * being captured, and for what only a place can tell why. */
@@ -32,6 +32,6 @@ bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *
 
 /* cuda_fail() for a call that failed because of what the stream is: SHARE_EINVAL when the driver
  * knows no such stream. */
-int cuda_stream_fail(struct memory_fault *fault, const char *call, CUresult result);
+int cuda_stream_fail(struct failure *failure, const char *call, CUresult result);
 
 #endif

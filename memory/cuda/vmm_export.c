@@ -11,12 +11,12 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
 #include "memory/export.h"
-#include "memory/fault.h"
 
 static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *out,
-		      struct memory_fault *fault)
+		      struct failure *failure)
 {
 	CUmemGenericAllocationHandle handle;
 	CUmemAllocationProp property;
@@ -25,22 +25,22 @@ static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *ou
 	int fd = -1, r;
 
 	if (size == 0 || size % MEMORY_ALIGNMENT || address % MEMORY_ALIGNMENT)
-		return memory_fail(fault, SHARE_EINVAL,
+		return failure_set(failure, SHARE_EINVAL,
 				   "sizes and addresses of vmm segments are multiples of 2 MiB");
-	r = device_opened(&opened, fault);
+	r = device_opened(&opened, failure);
 	if (r < 0)
 		return r;
 	property = cuda_vmm_property(opened->cu, opened->device);
 	result = opened->cu->MemCreate(&handle, size, &property, 0);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemCreate", result);
+		return cuda_fail(failure, "cuMemCreate", result);
 	result = opened->cu->MemExportToShareableHandle(
 	    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result != CUDA_SUCCESS)
-		r = cuda_fail(fault, "cuMemExportToShareableHandle", result);
+		r = cuda_fail(failure, "cuMemExportToShareableHandle", result);
 	result = opened->cu->MemRelease(handle);
 	if (r == 0 && result != CUDA_SUCCESS) {
-		r = cuda_fail(fault, "cuMemRelease", result);
+		r = cuda_fail(failure, "cuMemRelease", result);
 		close(fd);
 	}
 	if (r < 0)

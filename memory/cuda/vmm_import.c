@@ -14,9 +14,9 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/access.h"
 #include "memory/cuda/context.h"
-#include "memory/fault.h"
 #include "memory/importer.h"
 
 struct vmm {
@@ -35,13 +35,13 @@ static CUdeviceptr pointer_of(const struct memory_mapping *m)
 }
 
 static int set_access(struct vmm *v, CUdeviceptr pointer, uint64_t size, bool writable,
-		      struct memory_fault *fault)
+		      struct failure *failure)
 {
 	CUmemAccessDesc access[CUDA_DEVICES_MAX];
 	size_t n = cuda_access_describe_all(&v->access, writable, access);
 	CUresult result = v->cu->MemSetAccess(pointer, size, access, n);
 
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuMemSetAccess", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
 }
 
 /* How many addresses a segment takes. */
@@ -51,7 +51,7 @@ static uint64_t reservation(uint64_t size, bool placed)
 }
 
 static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdeviceptr *out,
-		   struct memory_fault *fault)
+		   struct failure *failure)
 {
 	CUdeviceptr pointer;
 	CUresult result;
@@ -60,10 +60,10 @@ static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdev
 
 	result = cu->MemAddressReserve(&pointer, size, MEMORY_ALIGNMENT, address, 0);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemAddressReserve", result);
+		return cuda_fail(failure, "cuMemAddressReserve", result);
 	if (address && pointer != address) { /* to the driver it is a hint */
 		cu->MemAddressFree(pointer, size);
-		return memory_fail(fault, SHARE_EBUSY,
+		return failure_set(failure, SHARE_EBUSY,
 				   "the pool's memory has to lie at 0x%llx in every process, and "
 				   "something else lies there in this one (the driver offered "
 				   "0x%llx)",
@@ -76,23 +76,23 @@ static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdev
 /* Maps what @handle is, where it may be used by the devices of v->access. */
 static int map(struct vmm *v, CUmemGenericAllocationHandle handle,
 	       const struct memory_recipe *recipe, bool writable, CUdeviceptr *out,
-	       struct memory_fault *fault)
+	       struct failure *failure)
 {
 	CUdeviceptr pointer = 0;
 	CUresult result;
 	int r;
 
-	r = reserve(v->cu, recipe->size, recipe->address, &pointer, fault);
+	r = reserve(v->cu, recipe->size, recipe->address, &pointer, failure);
 	if (r < 0)
 		return r;
 	result = v->cu->MemMap(pointer, recipe->size, 0, handle, 0);
 	if (result != CUDA_SUCCESS) {
-		r = cuda_fail(fault, "cuMemMap", result);
+		r = cuda_fail(failure, "cuMemMap", result);
 		goto free_address;
 	}
-	r = set_access(v, pointer, recipe->size, writable, fault);
+	r = set_access(v, pointer, recipe->size, writable, failure);
 	if (r == 0)
-		r = cuda_check_pointer(v->cu, pointer, v->access.owner, fault);
+		r = cuda_check_pointer(v->cu, pointer, v->access.owner, failure);
 	if (r < 0)
 		goto unmap;
 	*out = pointer;
@@ -107,7 +107,7 @@ free_address:
 
 /* In a context. */
 static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd,
-		       struct memory_mapping *m, struct memory_fault *fault)
+		       struct memory_mapping *m, struct failure *failure)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr pointer = 0;
@@ -116,7 +116,7 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 	int r;
 
 	cuda_access_granted(&v->access, v->access.owner);
-	r = cuda_access_missing(v->cu, &v->access, &peer, fault);
+	r = cuda_access_missing(v->cu, &v->access, &peer, failure);
 	if (r < 0)
 		return r;
 	if (r > 0)
@@ -124,8 +124,8 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 	result = v->cu->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
 						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuMemImportFromShareableHandle", result);
-	r = map(v, handle, recipe, m->writable, &pointer, fault);
+		return cuda_fail(failure, "cuMemImportFromShareableHandle", result);
+	r = map(v, handle, recipe, m->writable, &pointer, failure);
 	v->cu->MemRelease(handle);
 	if (r == 0)
 		m->address = (void *)(uintptr_t)pointer;
@@ -133,7 +133,7 @@ static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd
 }
 
 static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
-		      struct memory_fault *fault)
+		      struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
 	struct cuda_scope scope;
@@ -142,16 +142,16 @@ static int vmm_import(const struct memory_recipe *recipe, int fd, struct memory_
 
 	v = calloc(1, sizeof(*v));
 	if (!v)
-		return memory_fail(fault, SHARE_ENOMEM, "no memory for a mapping");
-	r = cuda_get(&v->cu, fault);
+		return failure_set(failure, SHARE_ENOMEM, "no memory for a mapping");
+	r = cuda_get(&v->cu, failure);
 	if (r == 0)
-		r = cuda_find_device(v->cu, recipe->device, &v->access.owner, fault);
+		r = cuda_find_device(v->cu, recipe->device, &v->access.owner, failure);
 	if (r == 0)
-		r = cuda_enter(v->cu, v->access.owner, &scope, fault);
+		r = cuda_enter(v->cu, v->access.owner, &scope, failure);
 	if (r < 0)
 		goto free_v;
 	cuda_relax(v->cu, &relaxed);
-	r = import_here(v, recipe, fd, m, fault);
+	r = import_here(v, recipe, fd, m, failure);
 	cuda_relax_end(&relaxed);
 	if (r < 0) {
 		cuda_leave(&scope);
@@ -168,7 +168,7 @@ free_v:
 	return r;
 }
 
-static int vmm_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+static int vmm_make_writable(struct memory_mapping *m, int fd, struct failure *failure)
 {
 	struct vmm *v = m->kept;
 	struct cuda_relaxed relaxed;
@@ -177,13 +177,13 @@ static int vmm_make_writable(struct memory_mapping *m, int fd, struct memory_fau
 	(void)fd;
 	pthread_mutex_lock(&access_lock);
 	cuda_relax(v->cu, &relaxed);
-	r = set_access(v, pointer_of(m), m->size, true, fault);
+	r = set_access(v, pointer_of(m), m->size, true, failure);
 	cuda_relax_end(&relaxed);
 	pthread_mutex_unlock(&access_lock);
 	return r;
 }
 
-static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
+static int vmm_reach(struct memory_mapping *m, struct failure *failure)
 {
 	struct vmm *v = m->kept;
 	struct cuda_relaxed relaxed;
@@ -192,7 +192,7 @@ static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
 	CUdevice peer;
 	int r;
 
-	r = cuda_access_missing(v->cu, &v->access, &peer, fault);
+	r = cuda_access_missing(v->cu, &v->access, &peer, failure);
 	if (r <= 0)
 		return r;
 	pthread_mutex_lock(&access_lock);
@@ -203,7 +203,7 @@ static int vmm_reach(struct memory_mapping *m, struct memory_fault *fault)
 	if (result == CUDA_SUCCESS)
 		cuda_access_granted(&v->access, peer);
 	pthread_mutex_unlock(&access_lock);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(fault, "cuMemSetAccess", result);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
 }
 
 /* What fails here fails because the driver is broken or gone, and the mapping with it. */

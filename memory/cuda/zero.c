@@ -8,13 +8,12 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/cuda/device_open.h"
-#include "memory/fault.h"
 #include "memory/import.h"
 
 /* A stream of its own: there is nothing to wait behind. */
-static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
-		struct memory_fault *fault)
+static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct failure *failure)
 {
 	const char *call = "cuMemsetD8Async";
 	CUresult result;
@@ -22,17 +21,17 @@ static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
 
 	result = cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(fault, "cuStreamCreate", result);
+		return cuda_fail(failure, "cuStreamCreate", result);
 	result = cu->MemsetD8Async(pointer, 0, size, stream);
 	if (result == CUDA_SUCCESS) {
 		call = "cuStreamSynchronize";
 		result = cu->StreamSynchronize(stream);
 	}
 	if (result != CUDA_SUCCESS) {
-		int r = cuda_fail(fault, call, result);
+		int r = cuda_fail(failure, call, result);
 
 		/* it may still be writing: only the end of this process is the end of that */
-		fault->fatal = true;
+		failure->fatal = true;
 		return r;
 	}
 	cu->StreamDestroy(stream);
@@ -41,37 +40,37 @@ static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size,
 
 static int fill_imported(const struct cuda *cu, const struct memory_kind *kind,
 			 const struct memory_segment *segment, uint64_t offset, uint64_t size,
-			 struct memory_fault *fault)
+			 struct failure *failure)
 {
 	struct memory_recipe recipe = segment->recipe;
 	struct memory_mapping m;
 	int r;
 
 	recipe.address = 0; /* here it may lie anywhere */
-	r = memory_import(kind, &recipe, segment->fd, true, &m, fault);
+	r = memory_import(kind, &recipe, segment->fd, true, &m, failure);
 	if (r < 0)
 		return r;
-	r = fill(cu, (CUdeviceptr)(uintptr_t)m.address + offset, size, fault);
-	if (!fault->fatal)
+	r = fill(cu, (CUdeviceptr)(uintptr_t)m.address + offset, size, failure);
+	if (!failure->fatal)
 		memory_unmap(&m);
 	return r;
 }
 
 int memory_device_zero(enum memory_kind_id id, const struct memory_segment *segment,
-		       uint64_t offset, uint64_t size, struct memory_fault *fault)
+		       uint64_t offset, uint64_t size, struct failure *failure)
 {
 	const struct memory_kind *kind = memory_kind_by_id(id);
 	const struct device_open *opened;
 	int r;
 
 	if (!kind || id == MEMORY_HOST)
-		return memory_fail(fault, SHARE_ENOTSUP, "this is no kind of GPU memory");
+		return failure_set(failure, SHARE_ENOTSUP, "this is no kind of GPU memory");
 	if (offset > segment->recipe.size || size > segment->recipe.size - offset)
-		return memory_fail(fault, SHARE_EINVAL, "the segment ends before that");
-	r = device_opened_context(&opened, fault);
+		return failure_set(failure, SHARE_EINVAL, "the segment ends before that");
+	r = device_opened_context(&opened, failure);
 	if (r < 0)
 		return r;
 	if (segment->kept)
-		return fill(opened->cu, mempool_pointer(segment) + offset, size, fault);
-	return fill_imported(opened->cu, kind, segment, offset, size, fault);
+		return fill(opened->cu, mempool_pointer(segment) + offset, size, failure);
+	return fill_imported(opened->cu, kind, segment, offset, size, failure);
 }

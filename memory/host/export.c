@@ -17,8 +17,8 @@
 
 #include <share/error.h>
 
+#include "base/failure.h"
 #include "memory/export.h"
-#include "memory/fault.h"
 
 /* Opened before the mode is taken away, so that holders of it cannot reopen it for writing. */
 static int open_readonly(int fd)
@@ -30,24 +30,24 @@ static int open_readonly(int fd)
 }
 
 static int host_create(uint64_t size, uint64_t address, struct memory_segment *out,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	int fd, readonly, r;
 
 	if (size == 0 || size > INT64_MAX)
-		return memory_fail(fault, SHARE_EINVAL, "no memfd can have %llu bytes",
+		return failure_set(failure, SHARE_EINVAL, "no memfd can have %llu bytes",
 				   (unsigned long long)size);
 	fd = memfd_create("share-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		return memory_fail_system(fault, "memfd_create", errno);
+		return failure_system(failure, "memfd_create", errno);
 	readonly = open_readonly(fd);
 	if (readonly < 0) {
-		r = memory_fail_system(fault, "opening a memfd for reading", errno);
+		r = failure_system(failure, "opening a memfd for reading", errno);
 		goto close_fd;
 	}
 	if (fchmod(fd, 0) < 0 || ftruncate(fd, (off_t)size) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-		r = memory_fail_system(fault, "sizing and sealing a memfd", errno);
+		r = failure_system(failure, "sizing and sealing a memfd", errno);
 		goto close_both;
 	}
 	*out = (struct memory_segment){

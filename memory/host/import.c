@@ -11,7 +11,7 @@
 
 #include <share/error.h>
 
-#include "memory/fault.h"
+#include "base/failure.h"
 #include "memory/importer.h"
 
 /* Offsets in a segment are aligned to its start, so the start is aligned to the largest promise.
@@ -58,26 +58,26 @@ static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
 }
 
 /* The recipe comes from another process: never map beyond what is there. */
-static int check_size(int fd, uint64_t size, struct memory_fault *fault)
+static int check_size(int fd, uint64_t size, struct failure *failure)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return memory_fail_system(fault, "looking at a segment", errno);
+		return failure_system(failure, "looking at a segment", errno);
 	if (st.st_size < 0 || (uint64_t)st.st_size < size)
-		return memory_fail(fault, SHARE_EPROTO,
+		return failure_set(failure, SHARE_EPROTO,
 				   "the recipe says %llu bytes, and the descriptor has %lld",
 				   (unsigned long long)size, (long long)st.st_size);
 	return 0;
 }
 
 static int host_import(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
-		       struct memory_fault *fault)
+		       struct failure *failure)
 {
 	int protection = m->writable ? PROT_READ | PROT_WRITE : PROT_READ, r;
 	void *p;
 
-	r = check_size(fd, m->size, fault);
+	r = check_size(fd, m->size, failure);
 	if (r < 0)
 		return r;
 	if (recipe->address)
@@ -85,27 +85,27 @@ static int host_import(const struct memory_recipe *recipe, int fd, struct memory
 	else
 		p = map_anywhere(fd, m->size, protection);
 	if (!p && errno == EEXIST)
-		return memory_fail(fault, SHARE_EBUSY,
+		return failure_set(failure, SHARE_EBUSY,
 				   "the pool's memory has to lie at 0x%llx in every process, and "
 				   "something else is mapped there in this one",
 				   (unsigned long long)recipe->address);
 	if (!p)
-		return memory_fail_system(fault, "mapping a segment", errno);
+		return failure_system(failure, "mapping a segment", errno);
 	madvise(p, m->size, MADV_DONTFORK);
 	m->address = p;
 	return 0;
 }
 
 /* The new mapping takes the old one's place in one step: no other thread sees a hole. */
-static int host_make_writable(struct memory_mapping *m, int fd, struct memory_fault *fault)
+static int host_make_writable(struct memory_mapping *m, int fd, struct failure *failure)
 {
-	int r = check_size(fd, m->size, fault);
+	int r = check_size(fd, m->size, failure);
 
 	if (r < 0)
 		return r;
 	if (mmap(m->address, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
 	    MAP_FAILED)
-		return memory_fail_system(fault, "mapping a segment for writing", errno);
+		return failure_system(failure, "mapping a segment for writing", errno);
 	madvise(m->address, m->size, MADV_DONTFORK);
 	return 0;
 }

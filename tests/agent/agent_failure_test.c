@@ -185,12 +185,12 @@ Test(agent_failure, a_running_mps_daemon_is_noticed)
 
 Test(agent_failure, whoever_makes_memory_is_no_mps_client)
 {
-	struct memory_fault fault;
+	struct failure failure;
 	const char *pipes;
 	uint32_t n;
 
 	setenv("CUDA_MPS_PIPE_DIRECTORY", directory, 1);
-	cr_assert_eq(memory_devices_init(&n, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_devices_init(&n, &failure), 0, "%s", failure.text);
 	pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
 	cr_assert(pipes && strcmp(pipes, directory) != 0);
 	cr_assert(access(pipes, F_OK) < 0);

@@ -12,7 +12,7 @@
 #include "tests/standin/calls.h"
 
 struct agent_process agent;
-struct memory_fault fault;
+struct failure failure;
 const struct cuda *cu;
 
 void imports_start(void)
@@ -44,8 +44,8 @@ struct memory_mapping import(const struct agent_segment *s, enum memory_kind_id 
 	struct memory_mapping m;
 
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, writable, &m, &fault), 0,
-	    "%s", fault.text);
+	    memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, writable, &m, &failure), 0,
+	    "%s", failure.text);
 	cr_assert_eq((uintptr_t)m.address % MEMORY_ALIGNMENT, 0);
 	cr_assert_eq(m.size, s->recipe.size);
 	return m;
@@ -53,22 +53,22 @@ struct memory_mapping import(const struct agent_segment *s, enum memory_kind_id 
 
 void write_text(struct memory_mapping *m, uint64_t offset, const char *text)
 {
-	cr_assert_eq(memory_copy_from_host(m, offset, text, strlen(text) + 1, NULL, &fault), 0,
-		     "%s", fault.text);
+	cr_assert_eq(memory_copy_from_host(m, offset, text, strlen(text) + 1, NULL, &failure), 0,
+		     "%s", failure.text);
 }
 
 void assert_text(struct memory_mapping *m, uint64_t offset, const char *text)
 {
 	char found[64] = "";
 
-	cr_assert_eq(memory_copy_to_host(m, offset, found, strlen(text) + 1, NULL, &fault), 0, "%s",
-		     fault.text);
+	cr_assert_eq(memory_copy_to_host(m, offset, found, strlen(text) + 1, NULL, &failure), 0,
+		     "%s", failure.text);
 	cr_assert_str_eq(found, text);
 }
 
 void load_driver(void)
 {
-	cr_assert_eq(cuda_get(&cu, &fault), 0, "%s", fault.text);
+	cr_assert_eq(cuda_get(&cu, &failure), 0, "%s", failure.text);
 }
 
 int n_devices(void)

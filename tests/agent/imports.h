@@ -12,7 +12,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 extern struct agent_process agent;
-extern struct memory_fault fault;
+extern struct failure failure;
 extern const struct cuda *cu; /* once load_driver() was called */
 
 void imports_start(void);

@@ -40,13 +40,13 @@ Test(without_cuda, nothing_on_a_device_can_be_imported)
 	static const enum memory_kind_id kinds[] = {MEMORY_VMM, MEMORY_MEMPOOL};
 	struct memory_recipe recipe = {.size = MEMORY_ALIGNMENT, .device = {1}};
 	struct memory_mapping m;
-	struct memory_fault fault;
+	struct failure failure;
 
 	for (size_t i = 0; i < 2; i++) {
 		cr_assert_eq(
-		    memory_import(memory_kind_by_id(kinds[i]), &recipe, 0, true, &m, &fault),
+		    memory_import(memory_kind_by_id(kinds[i]), &recipe, 0, true, &m, &failure),
 		    SHARE_ENODEV);
-		cr_assert(strstr(fault.text, WORDS), "%s", fault.text);
+		cr_assert(strstr(failure.text, WORDS), "%s", failure.text);
 	}
 	cr_assert_not(memory_driver_is_loaded());
 }

@@ -32,8 +32,8 @@ static void leave_nothing_current(enum memory_kind_id kind)
 	cr_assert_null(current());
 	write_text(&m, 0, "a");
 	cr_assert_null(current());
-	cr_assert_eq(memory_stream_synchronize(&m, NULL, &fault), 0);
-	cr_assert_eq(memory_reach(&m, &fault), 0);
+	cr_assert_eq(memory_stream_synchronize(&m, NULL, &failure), 0);
+	cr_assert_eq(memory_reach(&m, &failure), 0);
 	memory_unmap(&m);
 	cr_assert_null(current());
 	agent_drop_segment(&agent, &s);
@@ -58,16 +58,16 @@ static void leave_the_callers_current(enum memory_kind_id kind)
 	m = import(&s, kind, true);
 	cr_assert_eq(current(), before);
 	cr_assert_eq(cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	cr_assert_eq(memory_copy_from_host(&m, 0, "on a stream", 12, stream, &fault), 0, "%s",
-		     fault.text);
+	cr_assert_eq(memory_copy_from_host(&m, 0, "on a stream", 12, stream, &failure), 0, "%s",
+		     failure.text);
 	assert_text(&m, 0, "on a stream");
 	cr_assert_eq(current(), before);
 
 	/* a stream brings its context along */
 	cr_assert_eq(cu->CtxPopCurrent(&before), CUDA_SUCCESS);
-	cr_assert_eq(memory_copy_from_host(&m, 0, "from afar", 10, stream, &fault), 0, "%s",
-		     fault.text);
-	cr_assert_eq(memory_stream_synchronize(&m, stream, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_copy_from_host(&m, 0, "from afar", 10, stream, &failure), 0, "%s",
+		     failure.text);
+	cr_assert_eq(memory_stream_synchronize(&m, stream, &failure), 0, "%s", failure.text);
 	cr_assert_null(current());
 	cr_assert_eq(cu->CtxPushCurrent(before), CUDA_SUCCESS);
 	assert_text(&m, 0, "from afar");
@@ -103,8 +103,8 @@ static void *use_all_of_it(void *data)
 		assert_text(&m, 0, "meanwhile");
 		memory_unmap(&m);
 	}
-	cr_assert_eq(memory_page_register(0, cells, 4096, false, &page, &fault), 0, "%s",
-		     fault.text);
+	cr_assert_eq(memory_page_register(0, cells, 4096, false, &page, &failure), 0, "%s",
+		     failure.text);
 	memory_page_unregister(&page);
 	munmap(cells, 4096);
 	return NULL;
@@ -161,7 +161,7 @@ Test(memory_context, a_call_that_a_capture_forbids_spoils_it)
 static void assert_captured(int r)
 {
 	cr_assert_eq(r, SHARE_ENOTSUP);
-	cr_assert(strstr(fault.text, "captured into a graph"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "captured into a graph"), "%s", failure.text);
 }
 
 Test(memory_context, nothing_is_done_now_on_a_stream_that_is_captured)
@@ -177,12 +177,12 @@ Test(memory_context, nothing_is_done_now_on_a_stream_that_is_captured)
 	m = import(&s, MEMORY_VMM, true);
 	stream = stream_create();
 	begin_capture(stream);
-	assert_captured(memory_copy_to_host(&m, 0, &c, 1, stream, &fault));
-	assert_captured(memory_copy_from_host(&m, 0, &c, 1, stream, &fault));
-	assert_captured(memory_stream_synchronize(&m, stream, &fault));
-	assert_captured(memory_stream_open(0, stream, &opened, &fault));
+	assert_captured(memory_copy_to_host(&m, 0, &c, 1, stream, &failure));
+	assert_captured(memory_copy_from_host(&m, 0, &c, 1, stream, &failure));
+	assert_captured(memory_stream_synchronize(&m, stream, &failure));
+	assert_captured(memory_stream_open(0, stream, &opened, &failure));
 	cr_assert(end_capture(stream));
-	cr_assert_eq(memory_copy_to_host(&m, 0, &c, 1, stream, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_copy_to_host(&m, 0, &c, 1, stream, &failure), 0, "%s", failure.text);
 	memory_unmap(&m);
 	leave_device(0);
 	agent_drop_segment(&agent, &s);
@@ -212,8 +212,8 @@ static void use_from_the_other(enum memory_kind_id kind)
 	m = import(&s, kind, true);
 	leave_device(0);
 	use_device(1);
-	cr_assert_eq(memory_reach(&m, &fault), 0, "%s", fault.text);
-	cr_assert_eq(memory_reach(&m, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_reach(&m, &failure), 0, "%s", failure.text);
+	cr_assert_eq(memory_reach(&m, &failure), 0, "%s", failure.text);
 	assert_text(&m, 0, "from the other");
 	memory_unmap(&m);
 	leave_device(1);
@@ -243,7 +243,7 @@ Test(memory_context, a_recipe_that_lies_about_the_device_is_found_out)
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	memcpy(s.recipe.device, other.bytes, 16);
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault),
-	    SHARE_EPROTO, "%s", fault.text);
+	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure),
+	    SHARE_EPROTO, "%s", failure.text);
 	agent_drop_segment(&agent, &s);
 }

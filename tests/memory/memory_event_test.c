@@ -47,26 +47,27 @@ TestSuite(memory_event, .init = start, .fini = end, .timeout = 60);
 
 static void use_cells(void)
 {
-	cr_assert_eq(memory_page_register(0, (void *)(uintptr_t)cells, 4096, false, &page, &fault),
-		     0, "%s", fault.text);
+	cr_assert_eq(
+	    memory_page_register(0, (void *)(uintptr_t)cells, 4096, false, &page, &failure), 0,
+	    "%s", failure.text);
 }
 
 static struct memory_ipc_event *open_for(CUstream stream)
 {
 	struct memory_ipc_event *e;
 
-	cr_assert_eq(memory_ipc_event_open(0, stream, handle, &e, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_ipc_event_open(0, stream, handle, &e, &failure), 0, "%s", failure.text);
 	return e;
 }
 
 static void record(struct memory_ipc_event *e, CUstream stream)
 {
-	cr_assert_eq(memory_ipc_event_record(e, stream, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_ipc_event_record(e, stream, &failure), 0, "%s", failure.text);
 }
 
 static void wait_for(struct memory_ipc_event *e, CUstream stream)
 {
-	cr_assert_eq(memory_ipc_event_wait(e, stream, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_ipc_event_wait(e, stream, &failure), 0, "%s", failure.text);
 }
 
 static CUdeviceptr address(enum cell cell)
@@ -207,8 +208,8 @@ Test(memory_event, without_a_context_of_the_callers_none_is_left_current)
 static void assert_captured(int r)
 {
 	cr_assert_eq(r, SHARE_ENOTSUP);
-	cr_assert(strstr(fault.text, "captured into a graph"), "%s", fault.text);
-	cr_assert(strstr(fault.text, "after the capture"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "captured into a graph"), "%s", failure.text);
+	cr_assert(strstr(failure.text, "after the capture"), "%s", failure.text);
 }
 
 Test(memory_event, a_stream_that_is_captured_is_refused)
@@ -221,9 +222,9 @@ Test(memory_event, a_stream_that_is_captured_is_refused)
 	other = stream_create();
 	e = open_for(other);
 	begin_capture(stream);
-	assert_captured(memory_ipc_event_open(0, stream, handle, &none, &fault));
-	assert_captured(memory_ipc_event_record(e, stream, &fault));
-	assert_captured(memory_ipc_event_wait(e, stream, &fault));
+	assert_captured(memory_ipc_event_open(0, stream, handle, &none, &failure));
+	assert_captured(memory_ipc_event_record(e, stream, &failure));
+	assert_captured(memory_ipc_event_wait(e, stream, &failure));
 	cr_assert_null(none);
 	/* the others are not captured */
 	record(e, other);
@@ -237,13 +238,14 @@ Test(memory_event, a_stream_that_is_captured_is_refused)
 static void assert_far(int r)
 {
 	cr_assert_eq(r, SHARE_ENOTSUP);
-	cr_assert(strstr(fault.text, "of device 0 and the stream of device 1"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "of device 0 and the stream of device 1"), "%s",
+		  failure.text);
 }
 
 static void assert_other_context(int r)
 {
 	cr_assert_eq(r, SHARE_EINVAL);
-	cr_assert(strstr(fault.text, "another context"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "another context"), "%s", failure.text);
 }
 
 /* The driver would take this process down. */
@@ -258,14 +260,14 @@ Test(memory_event, streams_of_another_device_are_refused)
 	near = stream_create();
 	use_device(1);
 	far = stream_create();
-	assert_far(memory_ipc_event_open(0, far, handle, &none, &fault));
+	assert_far(memory_ipc_event_open(0, far, handle, &none, &failure));
 	/* what every context has is that of the current one */
-	assert_far(memory_ipc_event_open(0, NULL, handle, &none, &fault));
+	assert_far(memory_ipc_event_open(0, NULL, handle, &none, &failure));
 	cr_assert_null(none);
 	e = open_for(near);
-	assert_far(memory_ipc_event_record(e, far, &fault));
-	assert_far(memory_ipc_event_record(e, NULL, &fault));
-	assert_far(memory_ipc_event_wait(e, far, &fault));
+	assert_far(memory_ipc_event_record(e, far, &failure));
+	assert_far(memory_ipc_event_record(e, NULL, &failure));
+	assert_far(memory_ipc_event_wait(e, far, &failure));
 	/* the stream brings its context along */
 	record(e, near);
 	wait_for(e, near);
@@ -297,8 +299,8 @@ Test(memory_event, a_handle_is_for_streams_of_the_context_it_was_first_used_in)
 	own = push_context_of_its_own();
 	second = stream_create();
 	e = open_for(first);
-	assert_other_context(memory_ipc_event_record(e, second, &fault));
-	assert_other_context(memory_ipc_event_wait(e, second, &fault));
+	assert_other_context(memory_ipc_event_record(e, second, &failure));
+	assert_other_context(memory_ipc_event_wait(e, second, &failure));
 	cr_assert_eq(current(), own);
 	record(e, first);
 	another = open_for(second);
@@ -322,8 +324,8 @@ Test(memory_event, an_event_that_is_gone_cannot_be_opened)
 	m.agent_event_destroy.handle = agents_handle;
 	agent_ask(&agent, &m, WIRE_AGENT_DONE, &answer, NULL);
 	use_device(0);
-	cr_assert_eq(memory_ipc_event_open(0, NULL, handle, &none, &fault), SHARE_EDEVICE);
-	cr_assert(strstr(fault.text, "cuIpcOpenEventHandle: CUDA_ERROR_"), "%s", fault.text);
+	cr_assert_eq(memory_ipc_event_open(0, NULL, handle, &none, &failure), SHARE_EDEVICE);
+	cr_assert(strstr(failure.text, "cuIpcOpenEventHandle: CUDA_ERROR_"), "%s", failure.text);
 	cr_assert_null(none);
 	leave_device(0);
 }
@@ -333,12 +335,12 @@ Test(memory_event, devices_are_found_by_their_uuid)
 	char *uuid = agent_device_uuid(0);
 	int ordinal = 77;
 
-	cr_assert_eq(memory_device_ordinal("standin", &ordinal, &fault), SHARE_EPROTO);
+	cr_assert_eq(memory_device_ordinal("standin", &ordinal, &failure), SHARE_EPROTO);
 	cr_assert_eq(
-	    memory_device_ordinal("GPU-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee", &ordinal, &fault),
+	    memory_device_ordinal("GPU-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee", &ordinal, &failure),
 	    SHARE_ENODEV);
 	cr_assert_eq(ordinal, 77);
-	cr_assert_eq(memory_device_ordinal(uuid, &ordinal, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_device_ordinal(uuid, &ordinal, &failure), 0, "%s", failure.text);
 	cr_assert_eq(ordinal, 0);
 	free(uuid);
 }

@@ -26,12 +26,13 @@
 
 static const struct memory_kind *host;
 static struct memory_segment segment;
-static struct memory_fault fault;
+static struct failure failure;
 
 static void make_segment(void)
 {
 	host = memory_kind_by_id(MEMORY_HOST);
-	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &segment, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &segment, &failure), 0, "%s",
+		     failure.text);
 }
 
 static void drop_segment(void)
@@ -47,8 +48,8 @@ static struct memory_mapping import(bool writable)
 
 	cr_assert_eq(memory_import(host, &segment.recipe,
 				   writable ? segment.fd : segment.fd_readonly, writable, &m,
-				   &fault),
-		     0, "%s", fault.text);
+				   &failure),
+		     0, "%s", failure.text);
 	return m;
 }
 
@@ -56,9 +57,9 @@ static void assert_refused(const struct memory_recipe *recipe, int fd, int error
 {
 	struct memory_mapping m = {.ordinal = 77}, before = m;
 
-	cr_expect_eq(memory_import(host, recipe, fd, false, &m, &fault), error);
-	cr_expect(strstr(fault.text, text), "'%s' is not in '%s'", text, fault.text);
-	cr_expect_not(fault.fatal);
+	cr_expect_eq(memory_import(host, recipe, fd, false, &m, &failure), error);
+	cr_expect(strstr(failure.text, text), "'%s' is not in '%s'", text, failure.text);
+	cr_expect_not(failure.fatal);
 	cr_expect(memcmp(&m, &before, sizeof(m)) == 0, "outputs are untouched on failure");
 }
 
@@ -127,7 +128,7 @@ Test(memory_host, segments_have_identities_of_their_own)
 {
 	struct memory_segment other;
 
-	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &other, &fault), 0);
+	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &other, &failure), 0);
 	cr_assert(memcmp(other.recipe.identity, segment.recipe.identity, 16) != 0);
 	cr_assert_eq(other.recipe.size, SIZE);
 	memory_host_exporter.destroy(&other);
@@ -147,9 +148,9 @@ Test(memory_host, a_reader_cannot_write)
 	struct memory_mapping r = import(false), w = {.ordinal = 77};
 
 	cr_assert(store_faults(r.address));
-	cr_assert_eq(memory_import(host, &segment.recipe, segment.fd_readonly, true, &w, &fault),
+	cr_assert_eq(memory_import(host, &segment.recipe, segment.fd_readonly, true, &w, &failure),
 		     SHARE_ESYSTEM);
-	cr_assert(strstr(fault.text, "Permission denied"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "Permission denied"), "%s", failure.text);
 	cr_assert_eq(w.ordinal, 77);
 	memory_unmap(&r);
 }
@@ -159,13 +160,13 @@ Test(memory_host, a_reading_mapping_becomes_writable_where_it_is)
 	struct memory_mapping m = import(false), other = import(true);
 	void *before = m.address;
 
-	cr_assert(memory_make_writable(&m, segment.fd_readonly, &fault) < 0);
+	cr_assert(memory_make_writable(&m, segment.fd_readonly, &failure) < 0);
 	cr_assert(!m.writable && store_faults(m.address));
-	cr_assert_eq(memory_make_writable(&m, segment.fd, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_make_writable(&m, segment.fd, &failure), 0, "%s", failure.text);
 	cr_assert(m.writable && m.address == before);
 	cr_assert_not(store_faults(m.address));
 	cr_assert_eq(*(char *)other.address, 'x');
-	cr_assert_eq(memory_make_writable(&m, -1, &fault), 0, "it is already");
+	cr_assert_eq(memory_make_writable(&m, -1, &failure), 0, "it is already");
 	memory_unmap(&m);
 	memory_unmap(&other);
 }
@@ -286,11 +287,11 @@ Test(memory_host, impossible_sizes_are_refused_by_the_exporter)
 {
 	struct memory_segment s = {.fd = 77};
 
-	cr_assert_eq(memory_host_exporter.create(0, 0, &s, &fault), SHARE_EINVAL);
-	cr_assert_eq(memory_host_exporter.create((uint64_t)INT64_MAX + 1, 0, &s, &fault),
+	cr_assert_eq(memory_host_exporter.create(0, 0, &s, &failure), SHARE_EINVAL);
+	cr_assert_eq(memory_host_exporter.create((uint64_t)INT64_MAX + 1, 0, &s, &failure),
 		     SHARE_EINVAL);
 	cr_assert_eq(s.fd, 77);
-	cr_assert(strstr(fault.text, "9223372036854775808"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "9223372036854775808"), "%s", failure.text);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 static struct agent_process agent;
-static struct memory_fault fault;
+static struct failure failure;
 static char faults[] = "/tmp/share-import-test-XXXXXX";
 
 static void start(const char *options)
@@ -72,10 +72,11 @@ static void assert_refused(const struct agent_segment *s, enum memory_kind_id ki
 {
 	struct memory_mapping m = {.ordinal = 77};
 
-	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, true, &m, &fault),
-		     error, "%s", fault.text);
-	cr_assert(strstr(fault.text, words), "'%s' is not in '%s'", words, fault.text);
-	cr_assert(strstr(fault.text, more_words), "'%s' is not in '%s'", more_words, fault.text);
+	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, true, &m, &failure),
+		     error, "%s", failure.text);
+	cr_assert(strstr(failure.text, words), "'%s' is not in '%s'", words, failure.text);
+	cr_assert(strstr(failure.text, more_words), "'%s' is not in '%s'", more_words,
+		  failure.text);
 	cr_assert_eq(m.ordinal, 77, "outputs are untouched on failure");
 }
 
@@ -83,8 +84,8 @@ static void come_and_go(const struct agent_segment *s, enum memory_kind_id kind)
 {
 	struct memory_mapping m;
 
-	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, true, &m, &fault), 0,
-		     "%s", fault.text);
+	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s->recipe, s->fd, true, &m, &failure),
+		     0, "%s", failure.text);
 	memory_unmap(&m);
 }
 
@@ -110,8 +111,8 @@ Test(memory_import_failure, devices_in_another_order_are_told_apart_by_uuid)
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault), 0,
-	    "%s", fault.text);
+	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure), 0,
+	    "%s", failure.text);
 	cr_assert_eq(m.ordinal, 1);
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);
@@ -129,13 +130,13 @@ static void refuse_without_peers(enum memory_kind_id kind, const struct cuda *cu
 	assert_refused(&s, kind, SHARE_ENOTSUP, "peer access", "device 1");
 	cr_assert_eq(cu->CtxPopCurrent(&popped), CUDA_SUCCESS);
 	/* where it can be used it still can */
-	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s.recipe, s.fd, true, &m, &fault), 0,
-		     "%s", fault.text);
+	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s.recipe, s.fd, true, &m, &failure), 0,
+		     "%s", failure.text);
 	cr_assert_eq(cu->CtxPushCurrent(contexts[1]), CUDA_SUCCESS);
-	cr_assert_eq(memory_reach(&m, &fault), SHARE_ENOTSUP);
+	cr_assert_eq(memory_reach(&m, &failure), SHARE_ENOTSUP);
 	cr_assert_eq(cu->CtxPopCurrent(&popped), CUDA_SUCCESS);
 	cr_assert_eq(cu->CtxPushCurrent(contexts[0]), CUDA_SUCCESS);
-	cr_assert_eq(memory_reach(&m, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_reach(&m, &failure), 0, "%s", failure.text);
 	cr_assert_eq(cu->CtxPopCurrent(&popped), CUDA_SUCCESS);
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);
@@ -147,7 +148,7 @@ Test(memory_import_failure, a_device_without_peer_access_is_refused_with_the_rea
 	CUcontext contexts[2];
 
 	start("devices=2,peers=0");
-	cr_assert_eq(cuda_get(&cu, &fault), 0, "%s", fault.text);
+	cr_assert_eq(cuda_get(&cu, &failure), 0, "%s", failure.text);
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(cu->DevicePrimaryCtxRetain(&contexts[i], i), CUDA_SUCCESS);
 	refuse_without_peers(MEMORY_VMM, cu, contexts);
@@ -189,7 +190,7 @@ Test(memory_import_failure, every_failing_call_is_named_and_leaves_nothing_behin
 		set_faults(failing[i].call, "fail CUDA_ERROR_INVALID_VALUE");
 		assert_refused(&s, failing[i].kind, SHARE_EDEVICE, failing[i].call,
 			       "CUDA_ERROR_INVALID_VALUE");
-		cr_assert_not(fault.fatal);
+		cr_assert_not(failure.fatal);
 		set_faults("", "");
 		come_and_go(&s, failing[i].kind);
 		agent_drop_segment(&agent, &s);
@@ -209,8 +210,8 @@ Test(memory_import_failure, memory_of_a_pool_is_freed_though_the_driver_makes_no
 	before = free_memory();
 	agent_make_segment(&agent, MEMORY_MEMPOOL, 32 * MIB, &s);
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &fault), 0,
-	    "%s", fault.text);
+	    memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &failure),
+	    0, "%s", failure.text);
 	set_faults("cuStreamCreate", "fail CUDA_ERROR_OUT_OF_MEMORY");
 	memory_unmap(&m);
 	set_faults("", "");
@@ -232,7 +233,7 @@ static struct standin_calls *count_calls(void)
 	calls = standin_calls_open(path);
 	cr_assert(calls);
 	/* the driver opens it with its first call */
-	cr_assert_eq(cuda_get(&cu, &fault), 0, "%s", fault.text);
+	cr_assert_eq(cuda_get(&cu, &failure), 0, "%s", failure.text);
 	unlink(path);
 	return calls;
 }
@@ -249,8 +250,8 @@ Test(memory_import_failure, addresses_reserved_in_vain_are_given_back)
 	s.recipe.address = other.recipe.address = UINT64_C(33) << 40;
 	calls = count_calls();
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault), 0,
-	    "%s", fault.text);
+	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure), 0,
+	    "%s", failure.text);
 	assert_refused(&other, MEMORY_VMM, SHARE_EBUSY, "something else lies there", "0x");
 	memory_unmap(&m);
 	cr_assert_eq(standin_called(calls, cuMemAddressReserve), 2);
@@ -265,8 +266,8 @@ static void keep_the_primary_context(enum memory_kind_id kind, struct standin_ca
 	struct agent_segment s;
 
 	agent_make_segment(&agent, kind, 2 * MIB, &s);
-	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s.recipe, s.fd, true, &m, &fault), 0,
-		     "%s", fault.text);
+	cr_assert_eq(memory_import(memory_kind_by_id(kind), &s.recipe, s.fd, true, &m, &failure), 0,
+		     "%s", failure.text);
 	cr_assert_eq(standin_called(calls, cuDevicePrimaryCtxRetain),
 		     standin_called(calls, cuDevicePrimaryCtxRelease_v2) + 1);
 	memory_unmap(&m);
@@ -303,10 +304,10 @@ Test(memory_import_failure, an_error_that_sticks_is_told_from_one_that_does_not)
 	come_and_go(&s, MEMORY_VMM);
 	set_faults("cuMemMap", "fail CUDA_ERROR_ILLEGAL_ADDRESS");
 	assert_refused(&s, MEMORY_VMM, SHARE_EDEVICE, "cuMemMap", "CUDA_ERROR_ILLEGAL_ADDRESS");
-	cr_assert(fault.fatal);
+	cr_assert(failure.fatal);
 	set_faults("cuMemMap", "fail CUDA_ERROR_OUT_OF_MEMORY");
 	assert_refused(&s, MEMORY_VMM, SHARE_ENOMEM, "cuMemMap", "CUDA_ERROR_OUT_OF_MEMORY");
-	cr_assert_not(fault.fatal);
+	cr_assert_not(failure.fatal);
 	set_faults("", "");
 	agent_drop_segment(&agent, &s);
 }
@@ -358,17 +359,17 @@ Test(memory_import_failure, a_failing_copy_is_named)
 	start("");
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault), 0,
-	    "%s", fault.text);
+	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure), 0,
+	    "%s", failure.text);
 	set_faults("cuMemcpyDtoHAsync", "fail CUDA_ERROR_LAUNCH_FAILED");
-	cr_assert_eq(memory_copy_to_host(&m, 0, &byte, 1, NULL, &fault), SHARE_EDEVICE);
-	cr_assert(strstr(fault.text, "cuMemcpyDtoHAsync: CUDA_ERROR_LAUNCH_FAILED"));
+	cr_assert_eq(memory_copy_to_host(&m, 0, &byte, 1, NULL, &failure), SHARE_EDEVICE);
+	cr_assert(strstr(failure.text, "cuMemcpyDtoHAsync: CUDA_ERROR_LAUNCH_FAILED"));
 	set_faults("cuMemcpyHtoDAsync", "fail CUDA_ERROR_INVALID_VALUE");
-	cr_assert_eq(memory_copy_from_host(&m, 0, &byte, 1, NULL, &fault), SHARE_EDEVICE);
-	cr_assert(strstr(fault.text, "cuMemcpyHtoDAsync: CUDA_ERROR_INVALID_VALUE"));
+	cr_assert_eq(memory_copy_from_host(&m, 0, &byte, 1, NULL, &failure), SHARE_EDEVICE);
+	cr_assert(strstr(failure.text, "cuMemcpyHtoDAsync: CUDA_ERROR_INVALID_VALUE"));
 	set_faults("cuStreamSynchronize", "fail CUDA_ERROR_LAUNCH_FAILED");
-	cr_assert_eq(memory_stream_synchronize(&m, NULL, &fault), SHARE_EDEVICE);
-	cr_assert(strstr(fault.text, "cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED"));
+	cr_assert_eq(memory_stream_synchronize(&m, NULL, &failure), SHARE_EDEVICE);
+	cr_assert(strstr(failure.text, "cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED"));
 	set_faults("", "");
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);

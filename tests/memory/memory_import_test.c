@@ -47,9 +47,9 @@ Test(memory_import, vmm_read_only_is_kept_and_can_be_lifted_in_place)
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	m = import(&s, MEMORY_VMM, false);
 	before = m.address;
-	cr_assert_eq(memory_copy_from_host(&m, 0, "x", 1, NULL, &fault), SHARE_EACCES);
-	cr_assert(strstr(fault.text, "reading only"), "%s", fault.text);
-	cr_assert_eq(memory_make_writable(&m, s.fd, &fault), 0, "%s", fault.text);
+	cr_assert_eq(memory_copy_from_host(&m, 0, "x", 1, NULL, &failure), SHARE_EACCES);
+	cr_assert(strstr(failure.text, "reading only"), "%s", failure.text);
+	cr_assert_eq(memory_make_writable(&m, s.fd, &failure), 0, "%s", failure.text);
 	cr_assert(m.writable && m.address == before);
 	write_text(&m, 0, "now");
 	assert_text(&m, 0, "now");
@@ -69,9 +69,9 @@ Test(memory_import, vmm_lies_where_it_is_asked_for_or_says_that_it_cannot)
 	m = import(&s, MEMORY_VMM, true);
 	cr_assert_eq((uint64_t)(uintptr_t)m.address, address);
 	cr_assert_eq(memory_import(memory_kind_by_id(MEMORY_VMM), &other.recipe, other.fd, true,
-				   &second, &fault),
-		     SHARE_EBUSY, "%s", fault.text);
-	cr_assert(strstr(fault.text, "something else lies there"), "%s", fault.text);
+				   &second, &failure),
+		     SHARE_EBUSY, "%s", failure.text);
+	cr_assert(strstr(failure.text, "something else lies there"), "%s", failure.text);
 	cr_assert_eq(second.ordinal, 77);
 	write_text(&m, 0, "unharmed");
 	assert_text(&m, 0, "unharmed");
@@ -112,7 +112,7 @@ Test(memory_import, mempool_is_imported_once_however_often_it_is_asked_for)
 static void *import_often(void *data)
 {
 	const struct agent_segment *s = data;
-	struct memory_fault ours;
+	struct failure ours;
 	struct memory_mapping m;
 	long wrong = 0;
 
@@ -214,20 +214,20 @@ Test(memory_import, what_is_imported_is_believed_no_further_than_it_goes)
 
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	s.recipe.size = 4 * MIB;
-	r = memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault);
+	r = memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure);
 	cr_assert(r < 0 && m.ordinal == 77);
-	cr_assert(strstr(fault.text, "cuMemMap: CUDA_ERROR_"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "cuMemMap: CUDA_ERROR_"), "%s", failure.text);
 	s.recipe.size = 4096 * MIB + 2 * MIB;
-	r = memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &fault);
+	r = memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &failure);
 	cr_assert_eq(r, SHARE_EPROTO, "the driver would crash this process");
 	s.recipe.size = 2 * MIB;
 	s.recipe.address = 2 * MIB;
-	r = memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &fault);
-	cr_assert_eq(r, SHARE_EPROTO, "%s", fault.text);
+	r = memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &s.recipe, s.fd, true, &m, &failure);
+	cr_assert_eq(r, SHARE_EPROTO, "%s", failure.text);
 	s.recipe.address = 0;
 	memset(s.recipe.device, 0, 16);
-	r = memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault);
-	cr_assert_eq(r, SHARE_EPROTO, "%s", fault.text);
+	r = memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure);
+	cr_assert_eq(r, SHARE_EPROTO, "%s", failure.text);
 	agent_drop_segment(&agent, &s);
 }
 
@@ -241,7 +241,7 @@ Test(memory_import, two_recipes_for_one_identity_are_refused)
 	memcpy(liar.recipe.identity, s.recipe.identity, 16);
 	m = import(&s, MEMORY_MEMPOOL, true);
 	cr_assert_eq(memory_import(memory_kind_by_id(MEMORY_MEMPOOL), &liar.recipe, liar.fd, true,
-				   &n, &fault),
+				   &n, &failure),
 		     SHARE_EPROTO);
 	write_text(&m, 0, "unharmed");
 	assert_text(&m, 0, "unharmed");
@@ -258,10 +258,10 @@ Test(memory_import, copies_stay_inside)
 
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	m = import(&s, MEMORY_VMM, true);
-	cr_assert_eq(memory_copy_from_host(&m, 2 * MIB - 4, text, 5, NULL, &fault), SHARE_EINVAL);
-	cr_assert_eq(memory_copy_to_host(&m, 2 * MIB + 1, text, 0, NULL, &fault), SHARE_EINVAL);
-	cr_assert_eq(memory_copy_to_host(&m, 1, text, UINT64_MAX, NULL, &fault), SHARE_EINVAL);
-	cr_assert_eq(memory_copy_to_host(&m, 2 * MIB, text, 0, NULL, &fault), 0);
+	cr_assert_eq(memory_copy_from_host(&m, 2 * MIB - 4, text, 5, NULL, &failure), SHARE_EINVAL);
+	cr_assert_eq(memory_copy_to_host(&m, 2 * MIB + 1, text, 0, NULL, &failure), SHARE_EINVAL);
+	cr_assert_eq(memory_copy_to_host(&m, 1, text, UINT64_MAX, NULL, &failure), SHARE_EINVAL);
+	cr_assert_eq(memory_copy_to_host(&m, 2 * MIB, text, 0, NULL, &failure), 0);
 	cr_assert_str_eq(text, "12345");
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);
@@ -275,9 +275,10 @@ Test(memory_import, an_unknown_device_is_named_with_those_there_are)
 	agent_make_segment(&agent, MEMORY_VMM, 2 * MIB, &s);
 	memset(s.recipe.device, 0xee, 16);
 	cr_assert_eq(
-	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &fault),
+	    memory_import(memory_kind_by_id(MEMORY_VMM), &s.recipe, s.fd, true, &m, &failure),
 	    SHARE_ENODEV);
-	cr_assert(strstr(fault.text, "GPU-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee"), "%s", fault.text);
-	cr_assert(strstr(fault.text, "CUDA_VISIBLE_DEVICES"), "%s", fault.text);
+	cr_assert(strstr(failure.text, "GPU-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee"), "%s",
+		  failure.text);
+	cr_assert(strstr(failure.text, "CUDA_VISIBLE_DEVICES"), "%s", failure.text);
 	agent_drop_segment(&agent, &s);
 }

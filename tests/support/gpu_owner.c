@@ -85,7 +85,7 @@ void owner_finish(struct child *owner)
 
 static void measures(struct child *self, void *data)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	const struct cuda *cu;
 	CUcontext context;
 	CUdevice device;
@@ -93,7 +93,7 @@ static void measures(struct child *self, void *data)
 	uint64_t told;
 
 	(void)data;
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	check(cu->DeviceGet(&device, 0) == CUDA_SUCCESS);
 	check(cu->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
 	check(cu->CtxPushCurrent(context) == CUDA_SUCCESS);

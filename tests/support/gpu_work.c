@@ -127,12 +127,12 @@ static void *registered_memory(size_t size)
 
 void gpu_use(void)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	bool first = !cu;
 	CUcontext context;
 	CUdevice device;
 
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	gpu_check("cuDeviceGet", cu->DeviceGet(&device, 0));
 	gpu_check("cuDevicePrimaryCtxRetain", cu->DevicePrimaryCtxRetain(&context, device));
 	gpu_check("cuCtxPushCurrent", cu->CtxPushCurrent(context));

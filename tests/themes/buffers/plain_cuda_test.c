@@ -64,12 +64,12 @@ static void leave_mempool(const struct cuda *cu, const struct reached *r)
 
 static CUdevice enter(const struct cuda **cu, const struct memory_recipe *recipe)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	CUcontext context;
 	CUdevice device;
 
-	check_ok(cuda_get(cu, &fault));
-	check_ok(cuda_find_device(*cu, recipe->device, &device, &fault));
+	check_ok(cuda_get(cu, &failure));
+	check_ok(cuda_find_device(*cu, recipe->device, &device, &failure));
 	check((*cu)->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
 	check((*cu)->CtxPushCurrent(context) == CUDA_SUCCESS);
 	return device;

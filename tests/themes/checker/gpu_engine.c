@@ -40,11 +40,11 @@ static void must(struct worker *w, const char *call, CUresult result)
 
 static int find_driver(void)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	void *library;
 
-	if (cuda_get(&cu, &fault) != 0) {
-		fprintf(stderr, "share-checker: %s\n", fault.text);
+	if (cuda_get(&cu, &failure) != 0) {
+		fprintf(stderr, "share-checker: %s\n", failure.text);
 		return 77;
 	}
 	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -226,7 +226,7 @@ TestSuite(gpu_budget_of_two, .init = start_on_two_devices, .fini = gpu_work_stop
 static share_buffer *allocate_on_second(share_client *c)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	char text[MEMORY_UUID_TEXT];
 	const struct cuda *cu;
 	CUcontext context;
@@ -235,7 +235,7 @@ static share_buffer *allocate_on_second(share_client *c)
 	share_pool *p;
 	CUuuid uuid;
 
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	gpu_check("cuDeviceGet", cu->DeviceGet(&device, 1));
 	gpu_check("cuDeviceGetUuid", cu->DeviceGetUuid(&uuid, device));
 	gpu_check("cuDevicePrimaryCtxRetain", cu->DevicePrimaryCtxRetain(&context, device));

@@ -173,14 +173,14 @@ TestSuite(gpu_capture_on_two, .init = start_on_two_devices, .fini = gpu_work_sto
 
 Test(gpu_capture_on_two, acquiring_what_is_mapped_works_though_another_device_has_to_reach_it)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	share_buffer *b, *found;
 	const struct cuda *cu;
 	CUcontext second;
 	void *stream;
 
 	gpu_use();
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	b = gpu_allocate(gpu_client, NULL);
 	check_ok(share_publish(b, "work", NULL));
 	gpu_wait(NULL);

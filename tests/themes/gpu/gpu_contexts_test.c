@@ -22,10 +22,10 @@ static const struct cuda *cu;
 
 static void use(void)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 
 	gpu_use();
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 }
 
 /* A context of the program's own, which is current then. */

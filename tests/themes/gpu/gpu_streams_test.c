@@ -115,7 +115,7 @@ Test(gpu_streams, a_stream_that_gets_no_timeline_is_signaled_for_by_the_host)
 {
 	static void *streams[TIMELINES];
 	static share_fence fences[TIMELINES];
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	const struct cuda *cu;
 	share_fence fence;
 	share_buffer *b;
@@ -124,7 +124,7 @@ Test(gpu_streams, a_stream_that_gets_no_timeline_is_signaled_for_by_the_host)
 
 	skip_unless_standin();
 	gpu_use();
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	gpu_check("cuEventCreate", cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	stream = gpu_stream();
 	idle = gpu_stream();

@@ -91,7 +91,7 @@ Test(gpu_visible, a_driver_that_is_too_old_says_what_it_is_and_what_it_takes)
 /* The current context is of the second device, the memory of the first. */
 static void works_on_the_other_device(struct child *self, void *data)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	share_client *c = child_connect("neighbour");
 	bool *peers = data;
 	const struct cuda *cu;
@@ -105,7 +105,7 @@ static void works_on_the_other_device(struct child *self, void *data)
 		snprintf(options, sizeof(options), "%s,peers=0", getenv("SHARE_STANDIN"));
 		setenv("SHARE_STANDIN", options, 1);
 	}
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	check(cu->DeviceGet(&device, 1) == CUDA_SUCCESS);
 	check(cu->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
 	check(cu->CtxPushCurrent(context) == CUDA_SUCCESS);
@@ -151,7 +151,7 @@ static void moves_to_the_other_device(struct child *self, void *data)
 {
 	static const uint64_t sizes[] = {5000, GPU_UNIT}; /* at hand, and in the list */
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	const struct cuda *cu;
 	CUcontext popped;
 	share_client *c;
@@ -162,7 +162,7 @@ static void moves_to_the_other_device(struct child *self, void *data)
 	(void)self;
 	setenv("SHARE_MAGAZINES", "1", 1);
 	c = child_connect("mover");
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	options.kind = data;
 	options.segment_size = GPU_UNIT;
 	for (size_t i = 0; i < N(sizes); i++) {
@@ -193,14 +193,14 @@ Test(gpu_visible, a_block_that_was_kept_can_be_used_from_another_device_than_bef
 
 static void writes_past_the_library(struct child *self, void *data)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	share_client *c = child_connect("vandal");
 	share_buffer *b;
 
 	(void)self, (void)data;
 	check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &b));
 	check(memory_copy_from_host(buffer_of(b)->mapping, buffer_of(b)->offset, "vandal", 7, NULL,
-				    &fault) < 0);
+				    &failure) < 0);
 	check_ok(share_release(b, NULL));
 	share_disconnect(c);
 }

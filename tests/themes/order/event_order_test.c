@@ -59,15 +59,15 @@ static struct memory_page page;
 
 static void use_device(void)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	CUcontext context;
 	CUdevice device;
 
-	check_ok(cuda_get(&cu, &fault));
+	check_ok(cuda_get(&cu, &failure));
 	check(cu->DeviceGet(&device, 0) == CUDA_SUCCESS);
 	check(cu->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
 	check(cu->CtxPushCurrent(context) == CUDA_SUCCESS);
-	check_ok(memory_page_register(0, (void *)(uintptr_t)cells, 4096, false, &page, &fault));
+	check_ok(memory_page_register(0, (void *)(uintptr_t)cells, 4096, false, &page, &failure));
 }
 
 static CUstream stream_create(void)

@@ -343,11 +343,11 @@ Test(event, a_device_has_4096_at_a_time, .init = start_without_limit)
 
 static void enter_device(const struct cuda **cu)
 {
-	struct memory_fault fault = {.text = ""};
+	struct failure failure;
 	CUcontext context;
 	CUdevice device;
 
-	check_ok(cuda_get(cu, &fault));
+	check_ok(cuda_get(cu, &failure));
 	check((*cu)->DeviceGet(&device, 0) == CUDA_SUCCESS);
 	check((*cu)->DevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS);
 	check((*cu)->CtxPushCurrent(context) == CUDA_SUCCESS);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Words and numbers for what fails. What the CUDA driver says is put into words by memory/cuda. */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/error.h>
+
+#include "base/failure.h"
+
+int failure_set(struct failure *f, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(f->text, sizeof(f->text), format, arguments);
+	va_end(arguments);
+	f->error = error;
+	f->fatal = false;
+	return error;
+}
+
+int failure_system(struct failure *f, const char *what, int number)
+{
+	char buffer[128];
+	bool memory = number == ENOMEM || number == ENOSPC || number == EFBIG;
+
+	return failure_set(f, memory ? SHARE_ENOMEM : SHARE_ESYSTEM, "%s: %s", what,
+			   strerror_r(number, buffer, sizeof(buffer)));
+}
