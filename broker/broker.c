@@ -30,11 +30,13 @@
 #include "broker/device/device.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
-#include "broker/names/token.h"
 #include "broker/reload.h"
+#include "broker/rooms.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
@@ -71,7 +73,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 		event_active(p->timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
 	connections_catch_up(b);
-	clients_settle(b);
+	clients_look_at_ended(b);
 	listener_resume(b->listener);
 }
 
@@ -141,8 +143,8 @@ static void on_gpu_watch(evutil_socket_t fd, short what, void *data)
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 
-		if (c && c->timelines && c->state >= CLIENT_READY)
-			again |= timelines_look(c->timelines);
+		if (c && c->memory->timelines && c->state >= CLIENT_READY)
+			again |= timelines_look(c->memory->timelines);
 	}
 	if (again)
 		broker_set_timer(b, b->gpu_watch, &gpu_look);
@@ -241,7 +243,7 @@ int broker_new(struct config *config, struct broker **out)
 	if (b->base)
 		r = make_timers(b);
 	if (r == 0)
-		r = clients_init(b);
+		r = clients_init(b, &broker_rooms);
 	if (r == 0)
 		r = channels_init(b);
 	if (r == 0)

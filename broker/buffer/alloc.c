@@ -23,6 +23,8 @@
 #include "broker/client/request.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/trim.h"
@@ -105,7 +107,7 @@ static void say_who_works(const struct pool *p, const struct client *viewer, cha
 	char label[80];
 
 	out[0] = '\0';
-	if (c && c->timelines == t)
+	if (c && c->memory->timelines == t)
 		snprintf(out, size, "; %s (pid %d) is the first of those that it waits for",
 			 name_for(viewer, c, label, sizeof(label)), (int)c->peer.pid);
 }

@@ -16,9 +16,11 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/reclaim.h"
+#include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/log/log.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/segment.h"
@@ -279,6 +281,29 @@ struct lease *lease_find(struct broker *b, struct client *client, struct buffer 
 						  key_hash(client, buffer), lease_match, &key);
 }
 
+/* 0 or -ENOMEM. */
+static int add_to_client(struct client *c, struct lease *lease)
+{
+	uint64_t bytes = block_size(lease->buffer->block);
+
+	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
+		return -ENOMEM;
+	LIST_INSERT_HEAD(&c->buffers->leases, lease, of_client);
+	c->holds.leases++;
+	c->holds.bytes += bytes;
+	return 0;
+}
+
+static void remove_from_client(struct client *c, struct lease *lease)
+{
+	uint64_t bytes = block_size(lease->buffer->block);
+
+	LIST_REMOVE(lease, of_client);
+	c->holds.leases--;
+	c->holds.bytes -= bytes;
+	stake_subtract(c, buffer_pool(lease->buffer), bytes);
+}
+
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
 		struct lease **out)
 {
@@ -294,7 +319,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		}
 		lease->client = client;
 		lease->buffer = buffer;
-		if (client_add_lease(client, lease) < 0) {
+		if (add_to_client(client, lease) < 0) {
 			slab_free(&b->buffers->leases, lease);
 			account_subtract(client_account(client), LIMIT_LEASES, 1);
 			return -ENOMEM;
@@ -332,8 +357,20 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	table_remove(&b->buffers->lease_table, &lease->key);
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;
-	client_remove_lease(client, lease);
+	remove_from_client(client, lease);
 	slab_free(&b->buffers->leases, lease);
 	account_subtract(client_account(client), LIMIT_LEASES, 1);
 	drop(b, buffer, client_account(client));
+}
+
+bool client_return_leases(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		struct lease *lease = LIST_FIRST(&c->buffers->leases);
+
+		if (!lease)
+			return true;
+		lease_return(c->broker, lease, lease->count, &(struct fence){0});
+	}
+	return false;
 }

@@ -15,6 +15,7 @@
 struct broker;
 struct client;
 struct pool;
+struct request;
 struct scrub;
 struct segment;
 
@@ -76,6 +77,13 @@ struct buffers {
 	LIST_HEAD(, scrub) scrubs; /* of devices' memory */
 };
 
+/* What a client has of them. */
+struct client_buffers {
+	LIST_HEAD(, lease) leases;
+	LIST_HEAD(, stake) stakes; /* the same, by pool */
+	LIST_HEAD(, scrub) scrubs;
+};
+
 void buffers_init(struct broker *b);
 void buffers_done(struct broker *b);
 
@@ -115,5 +123,13 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
+/* Some of the leases of a client that is gone; true when there are none any more. */
+bool client_return_leases(struct client *c, int *budget);
+
+/* Of requests about buffers. The client's lease, as what it does not hold it cannot name: NULL when
+ * answered. */
+struct lease *request_lease(struct request *r, uint64_t buffer);
+/* To who allocated it, now that its memory is fit for use. The reference stays the caller's. */
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
 
 #endif

@@ -19,6 +19,8 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 
@@ -26,12 +28,24 @@
 #define CHECKED_AT_ONCE    4096 /* bytes: some 30 microseconds */
 
 /* A METADATA_SET whose text is being checked. */
-struct unfinished {
+struct metadata_check {
+	struct unfinished unfinished; /* the client's */
 	struct charge charge;
 	struct json_check *check;
 	uint64_t buffer;
 	uint32_t serial;
 };
+
+struct lease *request_lease(struct request *r, uint64_t id)
+{
+	struct buffer *buffer = buffer_find(r->broker, id);
+	struct lease *lease = buffer ? lease_find(r->broker, r->client, buffer) : NULL;
+
+	if (!lease)
+		request_fail(r, SHARE_ESTALE, "this client does not hold a buffer %llx",
+			     (unsigned long long)id);
+	return lease;
+}
 
 void handle_release(struct request *r)
 {
@@ -102,44 +116,24 @@ static void set_checked(struct request *r, uint64_t buffer, const char *text, si
 	request_done(r);
 }
 
-static void start_check(struct request *r, const struct wire_metadata_set *m)
+static struct metadata_check *check_of(const struct client *client)
 {
-	struct unfinished *u = calloc(1, sizeof(*u));
-	size_t takes;
-
-	if (u)
-		u->check = json_check_new(m->json.data, m->json.size, METADATA_MAX_DEPTH, &takes);
-	if (!u || !u->check) {
-		free(u);
-		request_fail_memory(r);
-		return;
-	}
-	if (!charge_take(&u->charge, r->client->account, LIMIT_UNSENT, takes)) {
-		json_check_free(u->check);
-		free(u);
-		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
-		return;
-	}
-	u->buffer = m->buffer;
-	u->serial = r->m->serial;
-	r->client->unfinished = u;
+	return (struct metadata_check *)(void *)client->requests.unfinished;
 }
 
-void request_abandon(struct client *client)
+static void abandon(struct client *client)
 {
-	struct unfinished *u = client->unfinished;
+	struct metadata_check *u = check_of(client);
 
-	if (!u)
-		return;
-	client->unfinished = NULL;
+	client->requests.unfinished = NULL;
 	json_check_free(u->check);
 	charge_return(&u->charge);
 	free(u);
 }
 
-void request_go_on(struct client *client)
+static void go_on(struct client *client)
 {
-	struct unfinished *u = client->unfinished;
+	struct metadata_check *u = check_of(client);
 	struct wire_message m = {.type = WIRE_METADATA_SET, .serial = u->serial};
 	struct request r = {.broker = client->broker, .client = client, .m = &m};
 	struct json_fault fault;
@@ -157,7 +151,31 @@ void request_go_on(struct client *client)
 		set_checked(&r, u->buffer, text, size);
 		break;
 	}
-	request_abandon(client);
+	abandon(client);
+}
+
+static void start_check(struct request *r, const struct wire_metadata_set *m)
+{
+	struct metadata_check *u = calloc(1, sizeof(*u));
+	size_t takes;
+
+	if (u)
+		u->check = json_check_new(m->json.data, m->json.size, METADATA_MAX_DEPTH, &takes);
+	if (!u || !u->check) {
+		free(u);
+		request_fail_memory(r);
+		return;
+	}
+	if (!charge_take(&u->charge, r->client->account, LIMIT_UNSENT, takes)) {
+		json_check_free(u->check);
+		free(u);
+		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
+		return;
+	}
+	u->buffer = m->buffer;
+	u->serial = r->m->serial;
+	u->unfinished = (struct unfinished){go_on, abandon};
+	r->client->requests.unfinished = &u->unfinished;
 }
 
 void handle_metadata_set(struct request *r)

@@ -18,6 +18,8 @@
 #include "broker/buffer/grant.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 

@@ -20,6 +20,19 @@
 #include "broker/client/wait.h"
 #include "broker/config/text.h"
 
+static void wait_leave(struct wait *w)
+{
+	LIST_REMOVE(w, of_buffer);
+}
+
+static void wait_describe(const struct wait *w, char *detail, size_t size)
+{
+	(void)w;
+	snprintf(detail, size, "others still had the buffer when the time was over");
+}
+
+static const struct wait_kind for_sole_lease = {wait_leave, wait_describe};
+
 static bool is_sole(const struct lease *lease)
 {
 	return lease->count == 1 && lease->buffer->refs == 1;
@@ -96,7 +109,8 @@ void handle_reclaim(struct request *r)
 		say_who_has_it(r, lease);
 		return;
 	} else {
-		e = wait_new(r->client, r->m->serial, m->timeout, &w, detail, sizeof(detail));
+		e = wait_new(r->client, &for_sole_lease, r->m->serial, m->timeout, &w, detail,
+			     sizeof(detail));
 		if (e == 0) {
 			w->buffer = lease->buffer;
 			LIST_INSERT_HEAD(&lease->buffer->waits, w, of_buffer);

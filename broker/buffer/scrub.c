@@ -62,7 +62,7 @@ static int scrub_here(struct buffer *buffer, char *detail, size_t detail_size)
 	return 0;
 }
 
-void scrub_abandon(struct scrub *s)
+static void abandon(struct scrub *s)
 {
 	LIST_REMOVE(s, of_client);
 	charge_return(&s->charge);
@@ -72,7 +72,7 @@ void scrub_abandon(struct scrub *s)
 static void scrub_free(struct scrub *s)
 {
 	if (s->client)
-		scrub_abandon(s);
+		abandon(s);
 	LIST_REMOVE(s, link);
 	buffer_unref(s->broker, s->buffer);
 	free(s);
@@ -87,7 +87,7 @@ static void fail(struct scrub *s, int error, const char *text)
 		 p->name, text);
 	if (s->client) {
 		request_reply_error(s->client, s->serial, error, detail);
-		scrub_abandon(s);
+		abandon(s);
 	}
 	s->writer = agent_pid_before(p->device->agent);
 	if (s->writer == 0 || child_has_ended(s->writer))
@@ -153,7 +153,7 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail
 		goto no_memory;
 	}
 	LIST_INSERT_HEAD(&r->broker->buffers->scrubs, s, link);
-	LIST_INSERT_HEAD(&r->client->scrubs, s, of_client);
+	LIST_INSERT_HEAD(&r->client->buffers->scrubs, s, of_client);
 	return SCRUB_LATER;
 
 no_memory:
@@ -187,4 +187,14 @@ void scrubs_end(struct broker *b)
 {
 	while (!LIST_EMPTY(&b->buffers->scrubs))
 		scrub_free(LIST_FIRST(&b->buffers->scrubs));
+}
+
+bool client_abandon_scrubs(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->buffers->scrubs))
+			return true;
+		abandon(LIST_FIRST(&c->buffers->scrubs));
+	}
+	return false;
 }

@@ -7,6 +7,7 @@
 
 struct broker;
 struct buffer;
+struct client;
 struct request;
 
 /*
@@ -24,8 +25,9 @@ bool scrub_is_needed(const struct request *r, const struct buffer *buffer);
 #define SCRUB_LATER 1
 int scrub_start(struct request *r, struct buffer *buffer, char *detail, size_t detail_size);
 
-/* The client is gone: the block goes back when it is zero. */
-void scrub_abandon(struct scrub *s);
+/* The client is gone, and its blocks go back when they are zero: some of them. True when there are
+ * none any more. */
+bool client_abandon_scrubs(struct client *c, int *budget);
 
 /* Gives back what agents that failed may have been writing to, once they have ended. */
 void scrubs_look_again(struct broker *b);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "broker/buffer/buffer.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
@@ -20,7 +21,7 @@ static struct stake *stake_new(struct client *client, struct pool *pool)
 		return NULL;
 	s->client = client;
 	s->pool = pool;
-	LIST_INSERT_HEAD(&client->stakes, s, of_client);
+	LIST_INSERT_HEAD(&client->buffers->stakes, s, of_client);
 	LIST_INSERT_HEAD(&pool->stakes, s, of_pool);
 	return s;
 }
@@ -29,12 +30,12 @@ static struct stake *stake_find(struct client *client, const struct pool *pool)
 {
 	struct stake *s;
 
-	LIST_FOREACH (s, &client->stakes, of_client)
+	LIST_FOREACH (s, &client->buffers->stakes, of_client)
 		if (s->pool == pool)
 			break;
-	if (s && s != LIST_FIRST(&client->stakes)) {
+	if (s && s != LIST_FIRST(&client->buffers->stakes)) {
 		LIST_REMOVE(s, of_client);
-		LIST_INSERT_HEAD(&client->stakes, s, of_client);
+		LIST_INSERT_HEAD(&client->buffers->stakes, s, of_client);
 	}
 	return s;
 }

@@ -18,6 +18,8 @@
 #include "broker/broker.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "pages/page.h"
 
 /* Who is gone is waited for that long, before somebody new gets its place. */
@@ -168,7 +170,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m->writable = writable;
 	m->oldest = oldest;
 	m->page_fd = m->pidfd = m->doorbell = -1;
-	m->timelines = timelines_ref(client->timelines);
+	m->timelines = timelines_ref(client->memory->timelines);
 	m->id = ++b->channels->last_member;
 	LIST_INSERT_HEAD(&ch->members, m, of_channel);
 	ch->n_producers += role == SHARE_PRODUCER;
@@ -316,7 +318,7 @@ bool members_end(struct client *c, int *budget)
 	while ((m = LIST_FIRST(&c->members))) {
 		if (*budget <= 0)
 			return false;
-		m->closed |= c->goodbye != 0;
+		m->closed |= c->requests.goodbye != 0;
 		if (m->state == MEMBER_PREPARING)
 			forget(m);
 		else if (m->role == SHARE_CONSUMER)

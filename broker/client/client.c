@@ -16,8 +16,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/buffer/buffer.h"
-#include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -25,18 +23,9 @@
 #include "broker/client/connection.h"
 #include "broker/client/end.h"
 #include "broker/log/log.h"
-#include "broker/memory/pool.h"
-#include "broker/memory/pool_user.h"
-#include "broker/memory/segment.h"
-#include "broker/names/name.h"
-#include "broker/names/token.h"
-#include "broker/names/watch.h"
 
 #define HANDSHAKE_SECONDS 10
 #define OPERATORS_BEYOND  4 /* connections of an administrator who is at the limit */
-
-/* What a client has of the page of another one. */
-enum { PAGE_SENT = 1, PAGE_NAMED };
 
 static const char *const state_names[] = {
     [CLIENT_CONNECTED] = "connected",     [CLIENT_GREETED] = "greeted", [CLIENT_READY] = "ready",
@@ -88,14 +77,14 @@ static const struct access_object the_broker = {.kind = OBJECT_BROKER};
 /* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
 static bool charge_connection(struct client *c, unsigned beyond)
 {
-	c->lacks = LIMIT_CONNECTIONS;
-	if (!charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, beyond))
+	c->admission.lacks = LIMIT_CONNECTIONS;
+	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, beyond))
 		return false;
-	c->lacks = LIMIT_DESCRIPTORS;
-	if (charge_take_beyond(&c->charge_descriptors, c->account, LIMIT_DESCRIPTORS,
+	c->admission.lacks = LIMIT_DESCRIPTORS;
+	if (charge_take_beyond(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
 			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS))
 		return true;
-	charge_return(&c->charge);
+	charge_return(&c->admission.connection);
 	return false;
 }
 
@@ -108,11 +97,11 @@ static bool admit(struct client *c)
 	connections_look_whether_received(c->broker, c->account);
 	if (charge_connection(c, 0))
 		return true;
-	lacks = c->lacks;
-	c->beyond_limit =
+	lacks = c->admission.lacks;
+	c->admission.beyond_limit =
 	    client_may(c, RIGHT_MANAGE, &the_broker) && charge_connection(c, OPERATORS_BEYOND);
-	c->lacks = lacks;
-	return c->beyond_limit;
+	c->admission.lacks = lacks;
+	return c->admission.beyond_limit;
 }
 
 /* Says so to who connects, and in the log. */
@@ -120,13 +109,13 @@ static void refuse_beyond_limit(const struct client *c, int socket)
 {
 	char why[256];
 
-	account_refuse(c->account, c->lacks, "", why, sizeof(why));
+	account_refuse(c->account, c->admission.lacks, "", why, sizeof(why));
 	connection_farewell(socket, SHARE_EQUOTA, why);
 }
 
 bool client_greets_as(struct client *c, bool operator)
 {
-	if (!c->beyond_limit || operator)
+	if (!c->admission.beyond_limit || operator)
 		return true;
 	refuse_beyond_limit(c, connection_socket(c->connection));
 	client_hang_up(c, 0, NULL);
@@ -149,20 +138,14 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 	char why[128];
 	int r;
 
-	if (!c) {
+	if (!c || b->clients->rooms->begin(c) < 0) {
+		free(c);
 		refuse(socket, LOG_UID_UNKNOWN, SHARE_ESYSTEM, out_of_memory);
 		let_go(socket, closing);
 		return NULL;
 	}
 	c->broker = b;
 	c->peer.pidfd = -1;
-	LIST_INIT(&c->leases);
-	LIST_INIT(&c->stakes);
-	LIST_INIT(&c->pools);
-	LIST_INIT(&c->names);
-	LIST_INIT(&c->tokens);
-	LIST_INIT(&c->waits);
-	LIST_INIT(&c->watches);
 	r = peer_identify(socket, &c->peer);
 	if (r < 0) {
 		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
@@ -207,8 +190,9 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 	return account;
 
 refuse:
-	charge_return(&c->charge);
-	charge_return(&c->charge_descriptors);
+	b->clients->rooms->end(c);
+	charge_return(&c->admission.connection);
+	charge_return(&c->admission.descriptors);
 	account_unref(c->account);
 	peer_done(&c->peer);
 	let_go(socket, closing);
@@ -263,146 +247,6 @@ bool client_answers_for(const struct client *c, uid_t uid)
 	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
 }
 
-static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
-{
-	uint32_t room = *n ? *n : 16;
-	uint8_t *grown;
-
-	while (room <= index)
-		room *= 2;
-	grown = realloc(*bytes, room);
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + *n, 0, room - *n);
-	*bytes = grown;
-	*n = room;
-	return 0;
-}
-
-uint8_t *client_possession(struct client *c, uint32_t segment)
-{
-	if (segment >= c->n_segments && grow_bytes(&c->segments, &c->n_segments, segment) < 0)
-		return NULL;
-	return &c->segments[segment];
-}
-
-bool client_has_page(const struct client *c, uint32_t slot)
-{
-	return slot == c->slot || (slot < c->n_pages && c->pages[slot] == PAGE_SENT);
-}
-
-int client_reserve_page(struct client *c, uint32_t slot)
-{
-	return slot < c->n_pages ? 0 : grow_bytes(&c->pages, &c->n_pages, slot);
-}
-
-static void set_page(struct client *c, uint32_t slot, uint8_t what)
-{
-	c->pages[slot] = what;
-	c->broker->clients->by_slot[slot]->timelines->known = true;
-}
-
-void client_set_page(struct client *c, uint32_t slot)
-{
-	set_page(c, slot, PAGE_SENT);
-}
-
-bool client_let_ask(struct client *c, uint32_t slot)
-{
-	if (client_has_page(c, slot))
-		return true;
-	if (client_reserve_page(c, slot) < 0)
-		return false;
-	set_page(c, slot, PAGE_NAMED);
-	return true;
-}
-
-static bool is_in_a_pool_with(const struct client *c, const struct client *other)
-{
-	const struct open_pool *open;
-
-	LIST_FOREACH (open, &c->pools, link)
-		if (client_find_pool(other, open->pool->id))
-			return true;
-	return false;
-}
-
-bool client_may_ask(const struct client *c, const struct client *owner)
-{
-	return client_answers_for(c, owner->peer.uid) ||
-	       (owner->slot < c->n_pages && c->pages[owner->slot]) || is_in_a_pool_with(c, owner);
-}
-
-void client_ask_to_unmap(struct client *c, uint64_t segment)
-{
-	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
-
-	m.segment_retire.segment = segment;
-	client_send(c, &m, NULL, 0);
-}
-
-int client_add_lease(struct client *c, struct lease *lease)
-{
-	uint64_t bytes = block_size(lease->buffer->block);
-
-	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
-		return -ENOMEM;
-	LIST_INSERT_HEAD(&c->leases, lease, of_client);
-	c->holds.leases++;
-	c->holds.bytes += bytes;
-	return 0;
-}
-
-void client_remove_lease(struct client *c, struct lease *lease)
-{
-	uint64_t bytes = block_size(lease->buffer->block);
-
-	LIST_REMOVE(lease, of_client);
-	c->holds.leases--;
-	c->holds.bytes -= bytes;
-	stake_subtract(c, buffer_pool(lease->buffer), bytes);
-}
-
-struct open_pool *client_find_pool(const struct client *c, uint64_t id)
-{
-	struct open_pool *open;
-
-	LIST_FOREACH (open, &c->pools, link)
-		if (open->pool->id == id)
-			return open;
-	return NULL;
-}
-
-int client_open_pool(struct client *c, struct pool *pool)
-{
-	struct open_pool *open = client_find_pool(c, pool->id);
-
-	if (!open) {
-		open = calloc(1, sizeof(*open));
-		if (!open)
-			return -ENOMEM;
-		open->pool = pool;
-		LIST_INSERT_HEAD(&c->pools, open, link);
-		pool->opens++;
-	}
-	open->count++;
-	return 0;
-}
-
-void client_close_pool(struct client *c, struct open_pool *open)
-{
-	struct pool *pool = open->pool;
-
-	if (--open->count > 0)
-		return;
-	LIST_REMOVE(open, link);
-	if (open->asks)
-		pool_user_goes(pool, c->account);
-	free(open);
-	pool->opens--;
-	pool_end_if_unused(c->broker, pool);
-}
-
 void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
 	int r;
@@ -431,9 +275,4 @@ bool client_offer(struct client *c, const struct wire_message *m, const int *fds
 bool client_keeps_up(const struct client *c)
 {
 	return c->connection && connection_is_idle(c->connection);
-}
-
-void client_caught_up(struct client *c)
-{
-	watches_caught_up(c);
 }

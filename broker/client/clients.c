@@ -17,10 +17,11 @@
 
 #define MAX_CLIENTS (1u << 20)
 
-int clients_init(struct broker *b)
+int clients_init(struct broker *b, const struct client_rooms *rooms)
 {
 	struct clients *all = b->clients;
 
+	all->rooms = rooms;
 	TAILQ_INIT(&all->ending);
 	TAILQ_INIT(&all->in_flight);
 	TAILQ_INIT(&all->woken);

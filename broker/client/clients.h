@@ -2,6 +2,7 @@
 #ifndef BROKER_CLIENT_CLIENTS_H
 #define BROKER_CLIENT_CLIENTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -14,10 +15,44 @@ struct client;
 struct closer;
 struct connection;
 struct event;
+struct fd_list;
+struct wire_message;
+
+/* Some of what a client has is let go, at the cost of so much of @budget; true when that was all.
+ */
+typedef bool client_step(struct client *c, int *budget);
+
+/*
+ * What the rooms above do with clients: a client is a connection and a process, and all else that
+ * it has is theirs.
+ */
+struct client_rooms {
+	/* It comes, and has nothing yet: 0 or -ENOMEM. It goes, and has nothing any more. */
+	int (*begin)(struct client *c);
+	void (*end)(struct client *c);
+	/* A packet has arrived. What is not taken of @fds is the caller's to close. True when the
+	 * client expects an answer to it, so that it probably says nothing more before it has read
+	 * that. */
+	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
+	/* What was parked, since @since_ms. */
+	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms);
+	/* It has read all that it was sent. */
+	void (*caught_up)(struct client *c);
+
+	/* Its process may still read or write shared memory. */
+	bool (*may_use_memory)(const struct client *c);
+	/* Its connection has ended, and it may. */
+	void (*leave)(struct client *c);
+	/* It is dead, or has said goodbye. */
+	void (*die)(struct client *c);
+	/* in order, up to a NULL: what goes with the connection, and then with the process */
+	client_step *const *at_hang_up, *const *at_death;
+};
 
 /* All clients, and what serves them in turn. Slots are small and used again, identifiers are not.
  */
 struct clients {
+	const struct client_rooms *rooms;
 	struct client **by_slot;
 	uint32_t n_slots;
 	uint32_t n;
@@ -36,7 +71,7 @@ struct clients {
 	size_t max_closing; /* sockets that wait for it: they cost descriptors */
 };
 
-int clients_init(struct broker *b); /* 0 or -ENOMEM */
+int clients_init(struct broker *b, const struct client_rooms *rooms); /* 0 or -ENOMEM */
 /* Whoever is still there is gone then, with all that it has; the rest is clients_done()'s. */
 void clients_end(struct broker *b);
 void clients_done(struct broker *b);

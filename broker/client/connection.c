@@ -231,7 +231,7 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
  * request that takes more than one. */
 static void await_more(struct connection *c)
 {
-	turn_await(&c->turn, c->client->unfinished ? EPOLLOUT : EPOLLIN);
+	turn_await(&c->turn, c->client->requests.unfinished ? EPOLLOUT : EPOLLIN);
 }
 
 static void flush(struct connection *c)
@@ -255,7 +255,7 @@ static void flush(struct connection *c)
 		queued_free(q);
 	}
 	await_more(c);
-	client_caught_up(c->client);
+	c->client->broker->clients->rooms->caught_up(c->client);
 }
 
 static void wait_until_received(struct connection *c);
@@ -305,7 +305,7 @@ static enum read_result read_one(struct connection *c)
 		client_lose(client, r);
 		return READ_NOTHING;
 	}
-	answered = request_handle(client, b->packet, size, &fds);
+	answered = client->broker->clients->rooms->handle(client, b->packet, size, &fds);
 	fd_list_close(&fds);
 	if (client->connection != c)
 		return READ_NOTHING;
@@ -326,9 +326,10 @@ static void on_turn(struct turn *turn, uint32_t events)
 			client_lose(c->client, -EPIPE);
 		return;
 	}
-	if (client->unfinished) {
-		request_go_on(client);
-		if (client->connection == c && !client->unfinished && TAILQ_EMPTY(&c->queue))
+	if (client->requests.unfinished) {
+		client->requests.unfinished->go_on(client);
+		if (client->connection == c && !client->requests.unfinished &&
+		    TAILQ_EMPTY(&c->queue))
 			await_more(c);
 		return;
 	}
@@ -336,9 +337,10 @@ static void on_turn(struct turn *turn, uint32_t events)
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue) || client->unfinished)
+		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue) ||
+		    client->requests.unfinished)
 			break;
-	if (client->unfinished && TAILQ_EMPTY(&c->queue))
+	if (client->requests.unfinished && TAILQ_EMPTY(&c->queue))
 		await_more(c);
 }
 
@@ -349,12 +351,12 @@ void connection_drain(struct connection *c)
 
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
 	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++) {
-		while (client->unfinished)
-			request_go_on(client);
+		while (client->requests.unfinished)
+			client->requests.unfinished->go_on(client);
 		result = read_one(c);
 	}
-	while (client->unfinished)
-		request_go_on(client);
+	while (client->requests.unfinished)
+		client->requests.unfinished->go_on(client);
 }
 
 int connection_new(struct client *client, int socket, struct closing *closing,
@@ -432,7 +434,7 @@ void connection_free(struct connection *c)
 	shutdown(c->socket, SHUT_RDWR);
 	account_ref(c->account);
 	/* the socket stays open, so who does not read must not have more of them than clients */
-	charge_split(&c->client->charge_descriptors, 1, &c->charge_socket);
+	charge_split(&c->client->admission.descriptors, 1, &c->charge_socket);
 	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, UINT64_MAX / 2);
 	c->client = NULL;
 	wait_until_received(c);

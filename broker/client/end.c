@@ -23,29 +23,17 @@
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/broker.h"
-#include "broker/buffer/buffer.h"
-#include "broker/buffer/scrub.h"
-#include "broker/channel/channel.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
 #include "broker/client/end.h"
-#include "broker/client/park.h"
 #include "broker/client/request.h"
-#include "broker/client/wait.h"
-#include "broker/device/ipc_event.h"
 #include "broker/log/log.h"
-#include "broker/memory/memory.h"
-#include "broker/memory/segment.h"
-#include "broker/names/name.h"
-#include "broker/names/token.h"
-#include "broker/names/watch.h"
 
 /* What a turn costs at most, in leases; some 50 microseconds. */
 #define TURN        128
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
-#define POOL_COST   64  /* gated blocks to look at, segments to retire */
 
 static const struct timeval at_once = {0, 0};
 static const struct timeval dying = {1, 0};
@@ -59,77 +47,20 @@ static bool holds_something(const struct holdings *h)
 static void close_connection(struct client *c)
 {
 	if (c->connection)
-		c->held = c->holds;
-	request_abandon(c);
+		c->logged.held = c->holds;
+	if (c->requests.unfinished)
+		c->requests.unfinished->abandon(c);
 	connection_free(c->connection);
 	c->connection = NULL;
 }
 
-/* Some of what it gave to others, or waits for; true when that was all. */
-static bool drop_hand_overs(struct client *c, int *budget)
+/* True when all steps were taken to their ends. */
+static bool take_steps(struct client *c, client_step *const *steps, int *budget)
 {
-	struct broker *b = c->broker;
-
-	while (*budget > 0) {
-		if (!LIST_EMPTY(&c->parked))
-			park_free(LIST_FIRST(&c->parked));
-		else if (!LIST_EMPTY(&c->scrubs))
-			scrub_abandon(LIST_FIRST(&c->scrubs));
-		else if (!LIST_EMPTY(&c->waits))
-			wait_free(LIST_FIRST(&c->waits));
-		else if (!LIST_EMPTY(&c->watches))
-			watch_free(b, LIST_FIRST(&c->watches));
-		else if (!LIST_EMPTY(&c->names))
-			name_unpublish(b, LIST_FIRST(&c->names));
-		else if (!LIST_EMPTY(&c->tokens))
-			token_free(b, LIST_FIRST(&c->tokens));
-		else
-			return true;
-		--*budget;
-	}
-	return false;
-}
-
-static bool release_leases(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		struct lease *lease = LIST_FIRST(&c->leases);
-
-		if (!lease)
-			return true;
-		lease_return(c->broker, lease, lease->count, &(struct fence){0});
-	}
-	return false;
-}
-
-/* Whoever said goodbye had finished with them. */
-static bool release_events(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		struct event_lease *lease = LIST_FIRST(&c->events);
-
-		if (!lease)
-			return true;
-		ipc_event_return(lease, lease->count, !c->goodbye);
-	}
-	return false;
-}
-
-static void forget_everywhere(struct client *c)
-{
-	struct broker *b = c->broker;
-
-	for (uint32_t i = 0; i < c->n_segments; i++) {
-		struct segment *s = c->segments[i] ? slab_at(&b->memory->segments, i) : NULL;
-
-		if (s)
-			segment_forget_client(b, s, c);
-	}
-	if (!c->timelines || !c->timelines->known)
-		return;
-	for (uint32_t i = 0; i < b->clients->n_slots; i++)
-		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->n_pages)
-			b->clients->by_slot[i]->pages[c->slot] = 0;
+	for (; *steps; steps++)
+		if (!(*steps)(c, budget))
+			return false;
+	return true;
 }
 
 void client_free(struct client *c)
@@ -140,48 +71,25 @@ void client_free(struct client *c)
 	turn_end(&c->death);
 	if (c->timer)
 		event_free(c->timer);
-	timelines_unref(c->timelines);
+	b->clients->rooms->end(c);
 	peer_done(&c->peer);
-	free(c->segments);
-	free(c->pages);
-	charge_return(&c->charge);
-	charge_return(&c->charge_descriptors);
+	charge_return(&c->admission.connection);
+	charge_return(&c->admission.descriptors);
 	account_unref(c->account);
 	clients_remove(b->clients, c);
 	free(c);
 }
 
-/* Its process can signal no more, and whoever waits for it is released. */
-static void kill_timelines(struct client *c)
-{
-	struct broker *b = c->broker;
-
-	if (!c->timelines || c->timelines->dead)
-		return;
-	timelines_kill(c->timelines, c->goodbye);
-	if (c->goodbye)
-		return;
-	memory_page_died(b->memory, c->timelines->id);
-}
-
 /* One ending client, within the budget; true when it is gone. */
 static bool take_apart(struct client *c, int *budget)
 {
-	struct wire_message done = {.type = WIRE_DONE, .serial = c->goodbye};
+	struct wire_message done = {.type = WIRE_DONE, .serial = c->requests.goodbye};
+	const struct client_rooms *rooms = c->broker->clients->rooms;
 
-	kill_timelines(c);
-	/* what is in flight must be known before it is let go */
-	if (!drop_hand_overs(c, budget) || !members_end(c, budget) || !release_leases(c, budget) ||
-	    !release_events(c, budget))
+	rooms->die(c);
+	if (!take_steps(c, rooms->at_hang_up, budget) || !take_steps(c, rooms->at_death, budget))
 		return false;
-	for (; !LIST_EMPTY(&c->pools); *budget -= POOL_COST) {
-		if (*budget <= 0)
-			return false;
-		LIST_FIRST(&c->pools)->count = 1;
-		client_close_pool(c, LIST_FIRST(&c->pools));
-	}
-	forget_everywhere(c);
-	if (c->goodbye)
+	if (c->requests.goodbye)
 		client_send(c, &done, NULL, 0);
 	TAILQ_REMOVE(&c->broker->clients->ending, c, ending);
 	client_free(c);
@@ -234,43 +142,34 @@ void client_on_death(struct turn *turn, uint32_t events)
 	if (c->connection)
 		connection_drain(c->connection);
 	close_connection(c);
-	if (c->quarantine_told)
+	if (c->logged.quarantine_told)
 		log_quarantine_over(&who, &c->holds);
-	else if (c->state != CLIENT_ENDING && holds_something(&c->held))
-		log_died(&who, &c->held);
+	else if (c->state != CLIENT_ENDING && holds_something(&c->logged.held))
+		log_died(&who, &c->logged.held);
 	start_ending(c);
 }
 
-static bool could_touch_memory(const struct client *c)
-{
-	if (!LIST_EMPTY(&c->leases) || !LIST_EMPTY(&c->events))
-		return true;
-	for (uint32_t i = 0; i < c->n_segments; i++)
-		if (c->segments[i])
-			return true;
-	return false;
-}
-
 /* The connection has ended; the process perhaps not. */
-static void settle(struct client *c)
+static void outlive_connection(struct client *c)
 {
+	const struct client_rooms *rooms = c->broker->clients->rooms;
 	struct log_client who = client_in_log(c);
 	int budget = TURN;
 
-	if (!drop_hand_overs(c, &budget)) {
+	if (!take_steps(c, rooms->at_hang_up, &budget)) {
 		broker_set_timer(c->broker, c->timer, &at_once);
 		return;
 	}
-	if (!could_touch_memory(c) || MUTATION(drop_leases_at_hang_up)) {
-		if (holds_something(&c->held))
-			log_hung_up(&who, &c->held);
+	if (!rooms->may_use_memory(c) || MUTATION(drop_leases_at_hang_up)) {
+		if (holds_something(&c->logged.held))
+			log_hung_up(&who, &c->logged.held);
 		start_ending(c);
 		return;
 	}
 	if (MUTATION(poison_at_hang_up))
-		kill_timelines(c);
+		rooms->die(c);
 	client_set_state(c, CLIENT_QUARANTINED);
-	members_leave(c);
+	rooms->leave(c);
 	broker_set_timer(c->broker, c->timer, &dying);
 }
 
@@ -288,7 +187,7 @@ static void tell_of_quarantine(struct client *c)
 		return;
 	}
 	log_quarantine(&who, &c->holds);
-	c->quarantine_told = true;
+	c->logged.quarantine_told = true;
 }
 
 void client_on_timer(evutil_socket_t fd, short what, void *data)
@@ -299,17 +198,17 @@ void client_on_timer(evutil_socket_t fd, short what, void *data)
 	if (c->connection)
 		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
 	else if (c->state < CLIENT_QUARANTINED)
-		settle(c);
+		outlive_connection(c);
 	else if (c->state == CLIENT_QUARANTINED)
 		tell_of_quarantine(c);
 }
 
-void clients_settle(struct broker *b)
+void clients_look_at_ended(struct broker *b)
 {
 	for (uint32_t i = 0; i < b->clients->n_slots; i++)
 		if (b->clients->by_slot[i] && !b->clients->by_slot[i]->connection &&
 		    b->clients->by_slot[i]->state < CLIENT_QUARANTINED)
-			settle(b->clients->by_slot[i]);
+			outlive_connection(b->clients->by_slot[i]);
 }
 
 void client_hang_up(struct client *c, int error, const char *why)
@@ -358,7 +257,7 @@ void client_lose(struct client *c, int error)
 
 void client_goodbye(struct client *c, uint32_t serial)
 {
-	c->goodbye = serial;
+	c->requests.goodbye = serial;
 	start_ending(c);
 }
 

@@ -17,7 +17,7 @@ void client_on_timer(evutil_socket_t fd, short what, void *data);
 void client_on_reap(evutil_socket_t fd, short what, void *data);
 
 /* Those whose connections have ended, and whose timers could not be set. */
-void clients_settle(struct broker *b);
+void clients_look_at_ended(struct broker *b);
 
 /* Everything of a client that holds nothing (any more). */
 void client_free(struct client *c);

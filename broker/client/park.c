@@ -65,20 +65,20 @@ void request_park(struct request *r, struct park_list *list)
 	p->for_agent = r->waits_for_agent;
 	p->since_ms = r->parked_ms || p->for_agent ? r->parked_ms : p->parked_ms;
 	TAILQ_INSERT_TAIL(list, p, link);
-	LIST_INSERT_HEAD(&r->client->parked, p, of_client);
+	LIST_INSERT_HEAD(&r->client->requests.parked, p, of_client);
 }
 
 bool park_has(const struct park_list *list, const struct client *client)
 {
 	const struct park *p;
 
-	LIST_FOREACH (p, &client->parked, of_client)
+	LIST_FOREACH (p, &client->requests.parked, of_client)
 		if (p->list == list)
 			return true;
 	return false;
 }
 
-void park_free(struct park *p)
+static void park_free(struct park *p)
 {
 	TAILQ_REMOVE(p->list, p, link);
 	LIST_REMOVE(p, of_client);
@@ -111,7 +111,7 @@ void park_wake_first(struct broker *b, struct park_list *list)
 		m.type = WIRE_NOTHING;
 	park_free(p);
 	if (m.type != WIRE_NOTHING)
-		request_handle_again(client, &m, since_ms);
+		b->clients->rooms->handle_again(client, &m, since_ms);
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
@@ -191,4 +191,14 @@ void park_fail(struct park_list *list, int error, const char *text)
 {
 	while (!TAILQ_EMPTY(list))
 		fail(TAILQ_FIRST(list), error, text);
+}
+
+bool client_drop_parked(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->requests.parked))
+			return true;
+		park_free(LIST_FIRST(&c->requests.parked));
+	}
+	return false;
 }

@@ -48,7 +48,7 @@ void park_on_waker(int fd, short what, void *broker);
 /* Whether a request of @client's is in the list. */
 bool park_has(const struct park_list *list, const struct client *client);
 
-/* Drops a request unanswered: its client is gone. */
-void park_free(struct park *p);
+/* Drops some of its requests unanswered, as it is gone; true when there are none any more. */
+bool client_drop_parked(struct client *c, int *budget);
 
 #endif

@@ -29,18 +29,12 @@ struct request {
  */
 typedef void (*request_handler)(struct request *r);
 
-/* A packet has arrived. What handlers do not take of @fds is the caller's to close. True when the
- * client expects an answer to it, so that it probably says nothing more before it has read that. */
-bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds);
-
-/* The same again for what was parked. */
-void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
-
-/* One that takes more than a turn (client->unfinished): the next part of it, and its answer at the
- * end. The connection takes no other request before. */
-void request_go_on(struct client *client);
-/* Nobody waits for it any more. There may be none. */
-void request_abandon(struct client *client);
+/* A request that takes more than a turn: embedded in what that takes, and the client's
+ * (requests.unfinished) until it is answered. The connection takes no other request before. */
+struct unfinished {
+	void (*go_on)(struct client *client);   /* the next part; its answer at the end */
+	void (*abandon)(struct client *client); /* nobody waits for it any more */
+};
 
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds);
 void request_done(struct request *r);
@@ -62,19 +56,7 @@ void request_reply_error(struct client *client, uint32_t serial, int error, cons
 WIRE_MESSAGES(DECLARE_HANDLER)
 #undef DECLARE_HANDLER
 
-/* broker/buffer/alloc.c: to who allocated it, now that its memory is fit for use. The reference
- * stays the caller's. */
-struct buffer;
-void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
-
-/* Shared by handlers: each answers the request and returns NULL or false when it cannot be. */
-struct fence;
-struct lease;
-
-/* The client's lease of this buffer: what it does not hold it cannot name. */
-struct lease *request_lease(struct request *r, uint64_t buffer);
-/* A fence on one of the client's own timelines; NULL timelines when @timeline is 0. */
-bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out);
+/* Shared by handlers: each answers the request and returns false when it cannot be. */
 bool request_name(struct request *r, const struct wire_bytes *name);
 /* Whether this user may publish something of that name (RIGHT_PUBLISH) or make it (RIGHT_CREATE),
  * and the answer when not: "may not @what". */
@@ -90,9 +72,6 @@ void request_fail_absent(struct request *r, const char *what, const struct wire_
  */
 void request_hide(const struct request *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The pool of that name, if it is there for this user. NULL when answered. */
-struct pool;
-struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 /* Who opens something that is there asks for an option that it does not have: "depth of channel
  * 'left' is 64, not 128", and what to do about it. */
 void request_fail_unlike(struct request *r, const char *option, const char *what, const char *name,

@@ -17,17 +17,14 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
-#include "broker/names/name.h"
 
 static void on_timeout(evutil_socket_t fd, short what, void *data)
 {
 	const struct wait *w = data;
-	char detail[SHARE_NAME_MAX + 64] = "others still had the buffer when the time was over";
+	char detail[SHARE_NAME_MAX + 64];
 
 	(void)fd, (void)what;
-	if (w->name)
-		snprintf(detail, sizeof(detail), "'%s' was not published within the time limit",
-			 w->name->text);
+	w->kind->describe(w, detail, sizeof(detail));
 	wait_end(data, SHARE_ETIMEDOUT, detail);
 }
 
@@ -42,8 +39,8 @@ static int out_of_memory(struct wait *w, char *detail, size_t size)
 	return SHARE_ESYSTEM;
 }
 
-int wait_new(struct client *client, uint32_t serial, int timeout, struct wait **out, char *detail,
-	     size_t size)
+int wait_new(struct client *client, const struct wait_kind *kind, uint32_t serial, int timeout,
+	     struct wait **out, char *detail, size_t size)
 {
 	struct timeval limit = {timeout / 1000, timeout % 1000 * 1000};
 	struct wait *w = calloc(1, sizeof(*w));
@@ -60,19 +57,17 @@ int wait_new(struct client *client, uint32_t serial, int timeout, struct wait **
 		if (!w->timer || event_add(w->timer, &limit) < 0)
 			return out_of_memory(w, detail, size);
 	}
+	w->kind = kind;
 	w->client = client;
 	w->serial = serial;
-	LIST_INSERT_HEAD(&client->waits, w, of_client);
+	LIST_INSERT_HEAD(&client->requests.waits, w, of_client);
 	*out = w;
 	return 0;
 }
 
 void wait_free(struct wait *w)
 {
-	if (w->name)
-		name_wait_over(w);
-	else
-		LIST_REMOVE(w, of_buffer);
+	w->kind->leave(w);
 	LIST_REMOVE(w, of_client);
 	if (w->timer)
 		event_free(w->timer);
@@ -93,10 +88,20 @@ void wait_cancel(struct client *client, uint32_t serial)
 {
 	struct wait *w;
 
-	LIST_FOREACH (w, &client->waits, of_client) {
+	LIST_FOREACH (w, &client->requests.waits, of_client) {
 		if (w->serial == serial) {
 			wait_end(w, SHARE_ECANCELED, "the request was canceled");
 			return;
 		}
 	}
+}
+
+bool client_drop_waits(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->requests.waits))
+			return true;
+		wait_free(LIST_FIRST(&c->requests.waits));
+	}
+	return false;
 }

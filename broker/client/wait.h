@@ -2,6 +2,7 @@
 #ifndef BROKER_CLIENT_WAIT_H
 #define BROKER_CLIENT_WAIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -18,6 +19,7 @@ struct name;
  * RECLAIM when nobody else has its buffer any more.
  */
 struct wait {
+	const struct wait_kind *kind;
 	union {
 		TAILQ_ENTRY(wait) of_name;
 		LIST_ENTRY(wait) of_buffer;
@@ -32,12 +34,22 @@ struct wait {
 	uint32_t mode;
 };
 
+/* What it waits for. */
+struct wait_kind {
+	/* Takes it from where it waits. */
+	void (*leave)(struct wait *w);
+	/* Says what has not happened in time. */
+	void (*describe)(const struct wait *w, char *detail, size_t size);
+};
+
 /* For @timeout milliseconds, -1 without limit; the caller puts it where it waits. 0, or a
  * SHARE_E... with a sentence in @detail. */
-int wait_new(struct client *client, uint32_t serial, int timeout, struct wait **out, char *detail,
-	     size_t size);
+int wait_new(struct client *client, const struct wait_kind *kind, uint32_t serial, int timeout,
+	     struct wait **out, char *detail, size_t size);
 /* Without an answer. */
 void wait_free(struct wait *w);
+/* Some of a client's that is gone; true when there are none any more. */
+bool client_drop_waits(struct client *c, int *budget);
 void wait_end(struct wait *w, int error, const char *detail);
 /* Ends the client's request with this serial. */
 void wait_cancel(struct client *client, uint32_t serial);

@@ -289,3 +289,16 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 	if (!e->wedged)
 		event_free(e);
 }
+
+bool client_return_events(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		struct event_lease *lease = LIST_FIRST(&c->events);
+
+		if (!lease)
+			return true;
+		/* whoever said goodbye had finished with them */
+		ipc_event_return(lease, lease->count, !c->requests.goodbye);
+	}
+	return false;
+}

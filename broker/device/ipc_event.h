@@ -60,6 +60,8 @@ struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client);
 struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id);
 /* @count of them back. @died: the process may have left the event recorded and unfinished. */
 void ipc_event_return(struct event_lease *lease, uint32_t count, bool died);
+/* Some of a client's that is gone; true when there are none any more. */
+bool client_return_events(struct client *c, int *budget);
 
 /* Whether its agent still runs: else nobody can open it any more. */
 bool ipc_event_is_lost(const struct ipc_event *e);

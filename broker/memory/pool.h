@@ -20,7 +20,9 @@
 
 struct broker;
 struct pool_user;
+struct request;
 struct stake;
+struct wire_bytes;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
 
@@ -88,6 +90,9 @@ const char *pool_kind_name(const struct pool *p);
 const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */
 
 struct pool *pool_find(struct broker *b, const void *name, size_t size);
+
+/* The pool of that name, if it is there for who asks. NULL when answered. */
+struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 
 /* To ask about with client_may(); the name and the list stay the pool's. */
 struct access_object pool_object(const struct pool *p);

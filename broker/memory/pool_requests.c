@@ -15,6 +15,7 @@
 #include "broker/config/text.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/trim.h"
 
@@ -60,6 +61,21 @@ static void open_existing(struct request *r, struct pool *p,
 		request_fail(r, e, "pool '%s': %s", p->name, detail);
 	else if (!check || check(r, p))
 		reply_pool(r, p);
+}
+
+struct pool *request_pool(struct request *r, const struct wire_bytes *name)
+{
+	struct pool *p = pool_find(r->broker, name->data, name->size);
+	char detail[1024];
+
+	if (p && pool_may(p, r->client, RIGHT_READ))
+		return p;
+	if (p) {
+		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
+		request_hide(r, "%s", detail);
+	}
+	request_fail_absent(r, "pool", name);
+	return NULL;
 }
 
 void handle_pool_open(struct request *r)

@@ -22,6 +22,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
@@ -297,7 +298,8 @@ void segment_retire(struct broker *b, struct segment *s)
 			    s->pool->name, strerror(-r));
 	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
-		uint8_t *has = c && s->index < c->n_segments ? &c->segments[s->index] : NULL;
+		uint8_t *has =
+		    c && s->index < c->memory->n_segments ? &c->memory->segments[s->index] : NULL;
 
 		if (!has || !(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 			continue;
@@ -305,7 +307,7 @@ void segment_retire(struct broker *b, struct segment *s)
 		*has = SEGMENT_ASKED;
 		s->importers--;
 		s->asked++;
-		c->n_asked++;
+		c->memory->n_asked++;
 		client_ask_to_unmap(c, segment_id(s));
 	}
 	if (s->asked > 0 && s->pool->device)
@@ -322,8 +324,8 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 		return false;
 	*has &= (uint8_t)~SEGMENT_ASKED;
 	s->asked--;
-	client->n_asked--;
-	client->n_overdue = 0;
+	client->memory->n_asked--;
+	client->memory->n_overdue = 0;
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);
 	return true;

@@ -17,6 +17,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/park.h"
 #include "broker/client/request.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -27,7 +28,7 @@ static bool keeps(const struct client *c, const struct pool *pool)
 {
 	const struct open_pool *open;
 
-	LIST_FOREACH (open, &c->pools, link)
+	LIST_FOREACH (open, &c->memory->pools, link)
 		if (open->keeps && (!pool || open->pool == pool))
 			return true;
 	return false;
@@ -42,7 +43,7 @@ static bool has_answered(const struct trim *t)
 static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint64_t now)
 {
 	struct wire_message m = {.type = WIRE_TRIM};
-	struct trim *t = &c->trim;
+	struct trim *t = &c->memory->trim;
 
 	if (!has_answered(t))
 		t->cost_ms += now - t->asked_ms;
@@ -52,7 +53,8 @@ static void ask(struct client *c, const struct pool *pool, uint32_t flags, uint6
 	}
 	t->asked_ms = now;
 	/* counted here: the page is the client's to write */
-	atomic_store_explicit(&c->timelines->page->slots[0].last, ++t->asked, memory_order_relaxed);
+	atomic_store_explicit(&c->memory->timelines->page->slots[0].last, ++t->asked,
+			      memory_order_relaxed);
 	m.trim.pool = pool ? pool->id : 0;
 	m.trim.flags = flags;
 	if (client_keeps_up(c))
@@ -90,9 +92,9 @@ bool trim_ask(struct broker *b, const struct client *except, const struct pool *
 		    (account && c->account != account) || !keeps(c, account ? NULL : pool) ||
 		    has_nothing(c, pool))
 			continue;
-		if (is_to_be_asked(&c->trim, now, since_ms))
+		if (is_to_be_asked(&c->memory->trim, now, since_ms))
 			ask(c, account ? NULL : pool, 0, now);
-		any = any || is_waited_for(&c->trim, now);
+		any = any || is_waited_for(&c->memory->trim, now);
 	}
 	return any;
 }
@@ -107,7 +109,7 @@ void trim_end(struct broker *b, const struct pool *pool)
 
 void handle_trimmed(struct request *r)
 {
-	struct trim *t = &r->client->trim;
+	struct trim *t = &r->client->memory->trim;
 	struct pool *p;
 
 	/* an older one: it is yet to hear of the last time */

@@ -21,6 +21,7 @@
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
 #include "broker/log/log.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
@@ -318,7 +319,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	b->names->n++;
 	if (!n->persistent) {
 		n->publisher = p->client;
-		LIST_INSERT_HEAD(&p->client->names, n, of_publisher);
+		LIST_INSERT_HEAD(&p->client->names->published, n, of_publisher);
 		p->client->holds.names++;
 	}
 	watches_notify(b, n, change);
@@ -347,7 +348,7 @@ static void hide(const struct name *n, struct client *client)
 
 	snprintf(why, sizeof(why), "user %u may not use '%s', which is published in pool '%s'",
 		 (unsigned)client->peer.uid, n->text, buffer_pool(n->buffer)->name);
-	log_refusal(&client->hidden, client->peer.uid, why);
+	log_refusal(&client->logged.hidden, client->peer.uid, why);
 }
 
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
@@ -373,11 +374,18 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 
 /* ------------------------------------------------------------------------------------------- */
 
-void name_wait_over(struct wait *w)
+static void wait_leave(struct wait *w)
 {
 	TAILQ_REMOVE(&w->name->waits, w, of_name);
 	free_if_unused(w->client->broker, w->name);
 }
+
+static void wait_describe(const struct wait *w, char *detail, size_t size)
+{
+	snprintf(detail, size, "'%s' was not published within the time limit", w->name->text);
+}
+
+static const struct wait_kind for_name = {wait_leave, wait_describe};
 
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
 		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size)
@@ -395,7 +403,7 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	n = find_or_add(b, text, size);
 	if (!n)
 		return out_of_memory(detail, detail_size);
-	r = wait_new(client, serial, timeout, &w, detail, detail_size);
+	r = wait_new(client, &for_name, serial, timeout, &w, detail, detail_size);
 	if (r != 0) {
 		free_if_unused(b, n);
 		return r;
@@ -404,4 +412,14 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	w->mode = mode;
 	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
 	return 0;
+}
+
+bool client_unpublish(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->published))
+			return true;
+		name_unpublish(c->broker, LIST_FIRST(&c->names->published));
+	}
+	return false;
 }

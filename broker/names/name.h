@@ -63,6 +63,13 @@ struct names {
 	struct slab token_slab; /* struct token */
 };
 
+/* What a client has of them: names that go with it, tokens that it made, watches. */
+struct client_names {
+	LIST_HEAD(, name) published;
+	LIST_HEAD(, token) tokens;
+	LIST_HEAD(, watch) watches;
+};
+
 void names_init(struct broker *b);
 /* Unpublishes what was to outlive its publishers. */
 void names_end(struct broker *b);
@@ -97,7 +104,7 @@ struct name *name_next(struct broker *b, const void *after, size_t size, bool in
 
 /* The configuration is new: who waits for a name may be somebody who finds it now. */
 void names_access_changed(struct broker *b);
-/* A look-up waits no more. */
-void name_wait_over(struct wait *w);
+/* Some of the names that go with a client that is gone; true when there are none any more. */
+bool client_unpublish(struct client *c, int *budget);
 
 #endif

@@ -12,6 +12,8 @@
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
 #include "broker/config/text.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "broker/names/watch.h"

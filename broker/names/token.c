@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
+#include "broker/memory/fence.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
 
@@ -142,7 +143,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
-	LIST_INSERT_HEAD(&maker->tokens, t, of_maker);
+	LIST_INSERT_HEAD(&maker->names->tokens, t, of_maker);
 	maker->holds.tokens++;
 	table_insert(&b->names->tokens, &t->key);
 	*out = t;
@@ -168,4 +169,14 @@ void token_used(struct broker *b, struct token *t)
 {
 	if (t->uses != SHARE_USES_UNLIMITED && --t->uses == 0)
 		token_free(b, t);
+}
+
+bool client_revoke_tokens(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->tokens))
+			return true;
+		token_free(c->broker, LIST_FIRST(&c->names->tokens));
+	}
+	return false;
 }

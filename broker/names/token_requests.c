@@ -13,6 +13,8 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/names/token.h"
 

@@ -33,7 +33,7 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	w->client = client;
 	w->id = ++b->names->last_watch;
 	TAILQ_INSERT_TAIL(&b->names->watches, w, link);
-	LIST_INSERT_HEAD(&client->watches, w, of_client);
+	LIST_INSERT_HEAD(&client->names->watches, w, of_client);
 	*out = w;
 	return 0;
 }
@@ -42,7 +42,7 @@ struct watch *watch_find(const struct client *client, uint64_t id)
 {
 	struct watch *w;
 
-	LIST_FOREACH (w, &client->watches, of_client)
+	LIST_FOREACH (w, &client->names->watches, of_client)
 		if (w->id == id)
 			return w;
 	return NULL;
@@ -92,7 +92,7 @@ void watches_caught_up(struct client *client)
 	struct watch *w;
 
 	for (;;) {
-		LIST_FOREACH (w, &client->watches, of_client)
+		LIST_FOREACH (w, &client->names->watches, of_client)
 			if (w->behind)
 				break;
 		if (!w || !client_keeps_up(client))
@@ -100,4 +100,14 @@ void watches_caught_up(struct client *client)
 		w->behind = false;
 		send_event(w, &event);
 	}
+}
+
+bool client_drop_watches(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->watches))
+			return true;
+		watch_free(c->broker, LIST_FIRST(&c->names->watches));
+	}
+	return false;
 }

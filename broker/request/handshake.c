@@ -17,8 +17,11 @@
 #include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/segment.h"
+#include "pages/timeline.h"
 
 /* Optional features of this broker, separated by spaces. None yet. */
 #define FEATURES ""
@@ -43,7 +46,7 @@ void handle_hello(struct request *r)
 	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
 		return;
 	e = timelines_new(++r->broker->memory->last_page, c->slot, c->peer.pidfd, c->account,
-			  &c->timelines);
+			  &c->memory->timelines);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
 		return;
@@ -56,17 +59,17 @@ void handle_hello(struct request *r)
 	m.welcome = (struct wire_welcome){
 	    .version = c->version,
 	    .slots = TIMELINE_SLOTS,
-	    .page = c->timelines->id,
+	    .page = c->memory->timelines->id,
 	    .client = c->id,
 	    .features = {FEATURES, sizeof(FEATURES) - 1},
 	};
-	request_reply(r, &m, &c->timelines->fd, 1);
+	request_reply(r, &m, &c->memory->timelines->fd, 1);
 }
 
 void handle_ready(struct request *r)
 {
 	struct client *c = r->client;
-	int e = timeline_seal(c->timelines->fd);
+	int e = timeline_seal(c->memory->timelines->fd);
 
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s", strerror(-e));
@@ -124,8 +127,8 @@ void handle_timeline(struct request *r)
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 
-		if (!c || !c->timelines || c->timelines->id != page || c->timelines->dead ||
-		    c->state < CLIENT_READY)
+		if (!c || !c->memory->timelines || c->memory->timelines->id != page ||
+		    c->memory->timelines->dead || c->state < CLIENT_READY)
 			continue;
 		if (!client_may_ask(r->client, c)) {
 			request_hide(r,
@@ -136,8 +139,9 @@ void handle_timeline(struct request *r)
 			return;
 		}
 		m.timeline_page.page = page;
-		c->timelines->known = true;
-		request_reply(r, &m, (int[]){c->timelines->fd, c->timelines->pidfd}, 2);
+		c->memory->timelines->known = true;
+		request_reply(r, &m, (int[]){c->memory->timelines->fd, c->memory->timelines->pidfd},
+			      2);
 		return;
 	}
 	fail_ended(r, page);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a client has of memory. Of segments, and of the pages of others' timelines, it has what it
+ * was sent: a byte for each, by index, says what, so that nothing is sent twice. A pool is open as
+ * long as the client says so, and cannot end meanwhile.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "base/slab.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/request.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/segment.h"
+#include "pages/timeline.h"
+
+#define ASKED_MAX   256
+#define OVERDUE_MAX 4096
+#define POOL_COST   64 /* gated blocks to look at, segments to retire */
+
+/* What a client has of the page of another one. */
+enum { PAGE_SENT = 1, PAGE_NAMED };
+
+void client_memory_done(struct client *c)
+{
+	timelines_unref(c->memory->timelines);
+	free(c->memory->segments);
+	free(c->memory->pages);
+}
+
+static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
+{
+	uint32_t room = *n ? *n : 16;
+	uint8_t *grown;
+
+	while (room <= index)
+		room *= 2;
+	grown = realloc(*bytes, room);
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *n, 0, room - *n);
+	*bytes = grown;
+	*n = room;
+	return 0;
+}
+
+uint8_t *client_possession(struct client *c, uint32_t segment)
+{
+	if (segment >= c->memory->n_segments &&
+	    grow_bytes(&c->memory->segments, &c->memory->n_segments, segment) < 0)
+		return NULL;
+	return &c->memory->segments[segment];
+}
+
+bool client_has_page(const struct client *c, uint32_t slot)
+{
+	return slot == c->slot ||
+	       (slot < c->memory->n_pages && c->memory->pages[slot] == PAGE_SENT);
+}
+
+int client_reserve_page(struct client *c, uint32_t slot)
+{
+	return slot < c->memory->n_pages ? 0
+					 : grow_bytes(&c->memory->pages, &c->memory->n_pages, slot);
+}
+
+static void set_page(struct client *c, uint32_t slot, uint8_t what)
+{
+	c->memory->pages[slot] = what;
+	c->broker->clients->by_slot[slot]->memory->timelines->known = true;
+}
+
+void client_set_page(struct client *c, uint32_t slot)
+{
+	set_page(c, slot, PAGE_SENT);
+}
+
+bool client_let_ask(struct client *c, uint32_t slot)
+{
+	if (client_has_page(c, slot))
+		return true;
+	if (client_reserve_page(c, slot) < 0)
+		return false;
+	set_page(c, slot, PAGE_NAMED);
+	return true;
+}
+
+static bool is_in_a_pool_with(const struct client *c, const struct client *other)
+{
+	const struct open_pool *open;
+
+	LIST_FOREACH (open, &c->memory->pools, link)
+		if (client_find_pool(other, open->pool->id))
+			return true;
+	return false;
+}
+
+bool client_may_ask(const struct client *c, const struct client *owner)
+{
+	return client_answers_for(c, owner->peer.uid) ||
+	       (owner->slot < c->memory->n_pages && c->memory->pages[owner->slot]) ||
+	       is_in_a_pool_with(c, owner);
+}
+
+void client_ask_to_unmap(struct client *c, uint64_t segment)
+{
+	struct wire_message m = {.type = WIRE_SEGMENT_RETIRE};
+
+	m.segment_retire.segment = segment;
+	client_send(c, &m, NULL, 0);
+}
+
+bool client_is_overdue(struct client *c)
+{
+	/* libshare unmaps before it makes its next request; who never does piles up segments */
+	return c->memory->n_asked > ASKED_MAX && ++c->memory->n_overdue > OVERDUE_MAX;
+}
+
+bool client_has_segments(const struct client *c)
+{
+	for (uint32_t i = 0; i < c->memory->n_segments; i++)
+		if (c->memory->segments[i])
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct open_pool *client_find_pool(const struct client *c, uint64_t id)
+{
+	struct open_pool *open;
+
+	LIST_FOREACH (open, &c->memory->pools, link)
+		if (open->pool->id == id)
+			return open;
+	return NULL;
+}
+
+int client_open_pool(struct client *c, struct pool *pool)
+{
+	struct open_pool *open = client_find_pool(c, pool->id);
+
+	if (!open) {
+		open = calloc(1, sizeof(*open));
+		if (!open)
+			return -ENOMEM;
+		open->pool = pool;
+		LIST_INSERT_HEAD(&c->memory->pools, open, link);
+		pool->opens++;
+	}
+	open->count++;
+	return 0;
+}
+
+void client_close_pool(struct client *c, struct open_pool *open)
+{
+	struct pool *pool = open->pool;
+
+	if (--open->count > 0)
+		return;
+	LIST_REMOVE(open, link);
+	if (open->asks)
+		pool_user_goes(pool, c->account);
+	free(open);
+	pool->opens--;
+	pool_end_if_unused(c->broker, pool);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool request_fence(struct request *r, uint64_t timeline, uint64_t value, struct fence *out)
+{
+	struct timelines *t = r->client->memory->timelines;
+	uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
+
+	*out = (struct fence){0};
+	if (timeline == 0)
+		return true;
+	if (WIRE_TIMELINE_PAGE(timeline) != t->id || slot == 0 || slot >= TIMELINE_SLOTS ||
+	    value == 0 || value >= TIMELINE_POISON) {
+		request_fail(r, SHARE_EINVAL, "not a fence on a timeline of this client's");
+		return false;
+	}
+	if ((int64_t)(value - timeline_value(t->page, slot)) > FENCE_AHEAD_MAX) {
+		request_fail(r, SHARE_EINVAL, "no stream gets that far: the fence is implausible");
+		return false;
+	}
+	*out = (struct fence){timelines_ref(t), value, slot};
+	if (timeline_is_by_gpu(t->page, slot))
+		broker_watch_gpus(r->broker);
+	return true;
+}
+
+void client_end_timelines(struct client *c)
+{
+	struct broker *b = c->broker;
+
+	if (!c->memory->timelines || c->memory->timelines->dead)
+		return;
+	timelines_kill(c->memory->timelines, c->requests.goodbye);
+	if (c->requests.goodbye)
+		return;
+	memory_page_died(b->memory, c->memory->timelines->id);
+}
+
+bool client_close_pools(struct client *c, int *budget)
+{
+	for (; !LIST_EMPTY(&c->memory->pools); *budget -= POOL_COST) {
+		if (*budget <= 0)
+			return false;
+		LIST_FIRST(&c->memory->pools)->count = 1;
+		client_close_pool(c, LIST_FIRST(&c->memory->pools));
+	}
+	return true;
+}
+
+bool client_forget(struct client *c, int *budget)
+{
+	struct broker *b = c->broker;
+
+	(void)budget;
+	for (uint32_t i = 0; i < c->memory->n_segments; i++) {
+		struct segment *s =
+		    c->memory->segments[i] ? slab_at(&b->memory->segments, i) : NULL;
+
+		if (s)
+			segment_forget_client(b, s, c);
+	}
+	if (!c->memory->timelines || !c->memory->timelines->known)
+		return true;
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->memory->n_pages)
+			b->clients->by_slot[i]->memory->pages[c->slot] = 0;
+	return true;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * From packets to handlers. Every message is checked against the table and the client's state
+ * before a handler sees it; handlers check what only they can know.
+ */
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/request.h"
+#include "broker/memory/client_memory.h"
+#include "broker/request/dispatch.h"
+
+#define TO_BROKER_ENTRY(NAME, name) [WIRE_##NAME] = handle_##name,
+#define TO_CLIENT_ENTRY(NAME, name)
+#define TO_AGENT_ENTRY(NAME, name)
+#define FROM_AGENT_ENTRY(NAME, name)
+#define ENTRY(NAME, name, number, direction, ...) direction##_ENTRY(NAME, name)
+
+/* A message of the table without a handler does not link. */
+static const request_handler handlers[WIRE_TYPE_COUNT] = {WIRE_MESSAGES(ENTRY)};
+
+/* A connection begins with two messages, each in its place, and all others come after them. */
+static bool is_allowed(const struct client *c, const struct wire_description *d)
+{
+	switch (c->state) {
+	case CLIENT_CONNECTED:
+		return d->flags & WIRE_FIRST;
+	case CLIENT_GREETED:
+		return d->flags & WIRE_SECOND;
+	case CLIENT_READY:
+		return !(d->flags & (WIRE_FIRST | WIRE_SECOND));
+	default:
+		return false;
+	}
+}
+
+static bool may_lack_serial(const struct wire_description *d)
+{
+	return d->reply == WIRE_NOTHING || d->flags & WIRE_SERIAL_OPTIONAL;
+}
+
+bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
+{
+	struct wire_message m;
+	struct request r = {client->broker, client, &m, 0, false};
+	const struct wire_description *d;
+	char why[128];
+	int fault;
+
+	client->broker->counters.requests++;
+	fault = wire_decode(&m, WIRE_TO_BROKER, data, size, fds->n);
+	if (fault) {
+		client_hang_up(client, SHARE_EPROTO, wire_error_text(fault));
+		return false;
+	}
+	if (client->state == CLIENT_ENDING)
+		return false; /* it has said goodbye; what it says after that is for nobody */
+	d = wire_describe(m.type);
+	if (!is_allowed(client, d)) {
+		snprintf(why, sizeof(why), "%s was not expected now (state: %s)", d->name,
+			 client_state_name(client->state));
+		client_hang_up(client, SHARE_EPROTO, why);
+		return false;
+	}
+	if (m.serial == 0 && !may_lack_serial(d)) {
+		snprintf(why, sizeof(why), "%s needs a serial", d->name);
+		client_hang_up(client, SHARE_EPROTO, why);
+		return false;
+	}
+	if (client_is_overdue(client)) {
+		client_hang_up(client, SHARE_EPROTO, "it does not unmap segments it was asked to");
+		return false;
+	}
+	handlers[m.type](&r);
+	return m.serial != 0;
+}
+
+void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms)
+{
+	struct request r = {client->broker, client, m, since_ms, false};
+
+	if (client->state == CLIENT_READY && client->connection)
+		handlers[m->type](&r);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_REQUEST_DISPATCH_H
+#define BROKER_REQUEST_DISPATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/packet.h"
+#include "wire/wire.h"
+
+struct client;
+
+/* A packet has arrived. What handlers do not take of @fds is the caller's to close. True when the
+ * client expects an answer to it, so that it probably says nothing more before it has read that. */
+bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds);
+
+/* The same again for what was parked. */
+void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a client has in each room of the broker, and in which order it is let go. Clients are below
+ * those rooms and know none of them: this is where they are told.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/scrub.h"
+#include "broker/channel/channel.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/park.h"
+#include "broker/client/wait.h"
+#include "broker/device/ipc_event.h"
+#include "broker/memory/client_memory.h"
+#include "broker/names/name.h"
+#include "broker/names/token.h"
+#include "broker/names/watch.h"
+#include "broker/request/dispatch.h"
+#include "broker/rooms.h"
+
+/* One allocation, so that there is one that can fail. */
+struct possessions {
+	struct client_memory memory; /* the first: see end() */
+	struct client_buffers buffers;
+	struct client_names names;
+};
+
+static int begin(struct client *c)
+{
+	struct possessions *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	c->memory = &p->memory;
+	c->buffers = &p->buffers;
+	c->names = &p->names;
+	return 0;
+}
+
+static void end(struct client *c)
+{
+	if (!c->memory)
+		return;
+	client_memory_done(c);
+	free((struct possessions *)(void *)c->memory);
+	c->memory = NULL;
+}
+
+static bool may_use_memory(const struct client *c)
+{
+	return !LIST_EMPTY(&c->buffers->leases) || !LIST_EMPTY(&c->events) ||
+	       client_has_segments(c);
+}
+
+/* What it waits for, and what it gave to others. */
+static client_step *const at_hang_up[] = {
+    client_drop_parked,
+    client_abandon_scrubs,
+    client_drop_waits,
+    client_drop_watches,
+    client_unpublish,
+    client_revoke_tokens,
+    NULL,
+};
+
+/* The others: what is in flight in channels must be known before it is let go. */
+static client_step *const at_death[] = {
+    members_end,        client_return_leases, client_return_events,
+    client_close_pools, client_forget,        NULL,
+};
+
+const struct client_rooms broker_rooms = {
+    .begin = begin,
+    .end = end,
+    .handle = request_handle,
+    .handle_again = request_handle_again,
+    .caught_up = watches_caught_up,
+    .may_use_memory = may_use_memory,
+    .leave = members_leave,
+    .die = client_end_timelines,
+    .at_hang_up = at_hang_up,
+    .at_death = at_death,
+};

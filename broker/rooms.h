@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_ROOMS_H
+#define BROKER_ROOMS_H
+
+struct client_rooms;
+
+/* The one there is. */
+extern const struct client_rooms broker_rooms;
+
+#endif
