@@ -69,15 +69,15 @@ int member_abandon(struct member *producer, struct member *consumer, const unsig
 	struct estate *e;
 	int budget = 0;
 
-	if (consumer->abandoned_by[producer->slot] == producer->id || consumer->died)
+	if (consumer->as_consumer.abandoned_by[producer->slot] == producer->id || consumer->died)
 		return 0;
-	if (producer->n_abandoned >= CHANNEL_MEMBERS_MAX)
+	if (producer->as_producer.n_abandoned >= CHANNEL_MEMBERS_MAX)
 		return SHARE_EQUOTA;
 	e = estate_with_room(producer, count(tokens, size, producer->channel->shape.in_flight));
 	if (!e)
 		return -ENOMEM;
-	consumer->abandoned_by[producer->slot] = producer->id;
-	consumer->holds++;
+	consumer->as_consumer.abandoned_by[producer->slot] = producer->id;
+	consumer->as_consumer.holds++;
 	e->holders[0] = (struct holder){
 	    .consumer = consumer,
 	    .admitted = true,
@@ -91,8 +91,8 @@ int member_abandon(struct member *producer, struct member *consumer, const unsig
 	e->phase = PHASE_SETTLING;
 	e->next_entry = e->n; /* those that were gone before are nobody's here */
 	e->since_ms = clock_ms();
-	LIST_INSERT_HEAD(&producer->abandoned, e, of_producer);
-	producer->n_abandoned++;
+	LIST_INSERT_HEAD(&producer->as_producer.abandoned, e, of_producer);
+	producer->as_producer.n_abandoned++;
 	estate_queue(e);
 	return 0;
 }

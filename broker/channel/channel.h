@@ -65,6 +65,31 @@ struct channel {
  */
 enum member_state { MEMBER_PREPARING, MEMBER_HERE, MEMBER_LEFT, MEMBER_GONE };
 
+/* What its owner alone writes: a ring or a ledger. Read-only here, and hostile. */
+struct member_page {
+	int fd;
+	void *memory;
+	size_t size;
+	size_t written; /* where something was found in it, + 1: see member_unwritten() */
+};
+
+struct producer {
+	bool closed;                   /* it said so, before it went */
+	struct estate *estate;         /* from the start */
+	LIST_HEAD(, estate) abandoned; /* what consumers have that it left behind */
+	uint32_t n_abandoned;
+};
+
+struct consumer {
+	bool writable, oldest;
+	unsigned holds;                             /* estates that refer to it */
+	struct departure *departure;                /* of one that is GONE and lives */
+	uint64_t abandoned_by[CHANNEL_MEMBERS_MAX]; /* by slot: the producer that waits for it no
+						     * more */
+	LIST_ENTRY(member) of_departed;
+	TAILQ_ENTRY(member) departing; /* of all channels */
+};
+
 struct member {
 	struct channel *channel;
 	LIST_ENTRY(member) of_channel;
@@ -75,28 +100,19 @@ struct member {
 	uint64_t id;
 	uint32_t role; /* enum share_role */
 	uint32_t slot;
-	bool writable, oldest; /* consumers */
-	bool closed;           /* a producer that said so, before it went */
-	bool died;             /* GONE, and its process can do nothing any more */
+	bool died; /* GONE, and its process can do nothing any more */
 	enum member_state state;
 	struct timelines *timelines;
-	struct charge charge, charge_bytes, charge_descriptors;
-	int page_fd, pidfd;
-	int doorbell; /* -1: nobody can be there any more */
-	void *page;   /* a ring or a ledger; read-only, and hostile */
-	size_t page_size;
-	size_t written; /* where something was found in it, + 1: see member_unwritten() */
+	struct {
+		struct charge membership, bytes, descriptors;
+	} charges;
+	struct member_page page;
+	int pidfd;
+	int doorbell;                        /* -1: nobody can be there any more */
 	uint64_t known[CHANNEL_MEMBERS_MAX]; /* by slot: whose descriptors it was sent */
-	/* consumers, by slot: the producer that waits for it no more */
-	uint64_t abandoned_by[CHANNEL_MEMBERS_MAX];
-
-	unsigned holds;                /* consumers: estates that refer to it */
-	struct departure *departure;   /* of a consumer that is GONE and lives */
-	struct estate *estate;         /* of a producer, from the start */
-	LIST_HEAD(, estate) abandoned; /* of a producer: what consumers have that it left behind */
-	uint32_t n_abandoned;
-	LIST_ENTRY(member) of_departed;
-	TAILQ_ENTRY(member) departing; /* in the broker */
+	/* by its role; the other one is zero */
+	struct producer as_producer;
+	struct consumer as_consumer;
 };
 
 /* ------------------------------------------------------------------------------------------- */

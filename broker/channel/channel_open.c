@@ -206,7 +206,7 @@ static void join(struct request *r, struct channel *ch)
 	    .slot = member->slot,
 	    .shape = {&ch->shape, sizeof(ch->shape)},
 	};
-	request_reply(r, &reply, (const int[]){member->page_fd, ch->control_fd, member->doorbell},
+	request_reply(r, &reply, (const int[]){member->page.fd, ch->control_fd, member->doorbell},
 		      3);
 }
 

@@ -33,7 +33,7 @@ static struct member *find_member(struct request *r, uint64_t id)
 {
 	struct member *m = member_find(r->client, id);
 
-	if (m && !estate_is_being_taken(m->estate))
+	if (m && !estate_is_being_taken(m->as_producer.estate))
 		return m;
 	request_fail(r, SHARE_ESTALE, "this client has no membership %" PRIx64, id);
 	return NULL;
@@ -98,8 +98,8 @@ static uint16_t state_for(const struct member *m, const struct member *other)
 	case MEMBER_LEFT:
 		return WIRE_MEMBER_LEFT;
 	case MEMBER_GONE:
-		if (other->role == SHARE_PRODUCER && estate_waits_for(other->estate, m))
-			return other->closed ? WIRE_MEMBER_CLOSED : WIRE_MEMBER_DEAD;
+		if (other->role == SHARE_PRODUCER && estate_waits_for(other->as_producer.estate, m))
+			return other->as_producer.closed ? WIRE_MEMBER_CLOSED : WIRE_MEMBER_DEAD;
 		return 0;
 	case MEMBER_PREPARING:
 		break;
@@ -124,13 +124,13 @@ static void list_member(struct listing *l, const struct member *m, const struct 
 	    .slot = other->slot,
 	    .state = state,
 	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
-				(other->writable ? WIRE_MEMBER_WRITABLE : 0) |
-				(other->oldest ? WIRE_MEMBER_OLDEST : 0)),
+				(other->as_consumer.writable ? WIRE_MEMBER_WRITABLE : 0) |
+				(other->as_consumer.oldest ? WIRE_MEMBER_OLDEST : 0)),
 	    .uid = account_uid(other->timelines->account),
 	};
 	if (!is_new)
 		return;
-	l->fds[l->n_fds++] = other->page_fd;
+	l->fds[l->n_fds++] = other->page.fd;
 	l->fds[l->n_fds++] = other->pidfd;
 	l->fds[l->n_fds++] = other->doorbell;
 	if (other->client)
@@ -230,7 +230,7 @@ void handle_channel_drained(struct request *r)
 				      : NULL;
 
 	if (producer)
-		estate_drained(producer->estate, m);
+		estate_drained(producer->as_producer.estate, m);
 }
 
 /* As above, here and in the next: nothing is answered. */
@@ -254,7 +254,7 @@ void handle_channel_settle(struct request *r)
 	if (!producer)
 		return;
 	memcpy(acks, s->acks.data, n * sizeof(acks[0]));
-	estate_settle(producer->estate, m, acks, n, s->flags & WIRE_CHANNEL_SETTLE_ALL);
+	estate_settle(producer->as_producer.estate, m, acks, n, s->flags & WIRE_CHANNEL_SETTLE_ALL);
 }
 
 /* One that has closed the channel counts, too: its streams may have work to do. */
@@ -367,7 +367,7 @@ void handle_channel_retain(struct request *r)
 	producer = find_producer(member, m->producer);
 	buffer = buffer_find(r->broker, m->buffer);
 	if (!producer || !buffer || buffer_pool(buffer) != member->channel->pool ||
-	    !estate_has(producer->estate, buffer)) {
+	    !estate_has(producer->as_producer.estate, buffer)) {
 		request_fail(r, SHARE_ENOENT, "that producer has no message with a buffer %" PRIx64,
 			     m->buffer);
 		return;
@@ -380,7 +380,7 @@ void handle_channel_retain(struct request *r)
 		return;
 	}
 	g.buffer = buffer;
-	g.mode = member->writable ? SHARE_RDWR : SHARE_RDONLY;
+	g.mode = member->as_consumer.writable ? SHARE_RDWR : SHARE_RDONLY;
 	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
 	if (e != 0)
 		request_fail(r, e, "%s", detail);

@@ -65,7 +65,7 @@ bool member_has_acknowledged(struct member *consumer, const struct member *produ
 			     uint32_t version, struct fence *out)
 {
 	const struct channel_row *row =
-	    channel_row_at(consumer->page, &consumer->channel->shape, producer->slot);
+	    channel_row_at(consumer->page.memory, &consumer->channel->shape, producer->slot);
 	struct timelines *t = consumer->timelines;
 	uint64_t word, value;
 	uint32_t slot;
@@ -99,7 +99,8 @@ static bool read_ledger(struct departure *d, int *budget)
 	size_t zeros;
 
 	for (; d->row < shape->producers; d->row++, d->token = 0, --*budget) {
-		const struct channel_row *row = channel_row_at(d->consumer->page, shape, d->row);
+		const struct channel_row *row =
+		    channel_row_at(d->consumer->page.memory, shape, d->row);
 
 		if (member_unwritten(d->consumer, row) > 0 ||
 		    atomic_load_explicit(&row->producer, memory_order_acquire) == 0)

@@ -100,18 +100,18 @@ static void find_holders(struct estate *e)
 	for (uint32_t i = 0; i < ch->shape.consumers; i++) {
 		struct member *m = channel_slots(ch, SHARE_CONSUMER)[i];
 		const struct channel_admission *a =
-		    channel_admission_at(producer->page, &ch->shape, i);
+		    channel_admission_at(producer->page.memory, &ch->shape, i);
 		struct holder *h = &e->holders[e->n_holders];
 
 		if (!m || m->state == MEMBER_PREPARING)
 			continue;
 		h->admitted = atomic_load_explicit(&a->consumer, memory_order_acquire) == m->id &&
-			      m->abandoned_by[producer->slot] != producer->id;
+			      m->as_consumer.abandoned_by[producer->slot] != producer->id;
 		if (!h->admitted && m->known[producer->slot] != producer->id)
 			continue;
 		h->consumer = m;
 		h->busy = h->admitted;
-		m->holds++;
+		m->as_consumer.holds++;
 		admitted |= (uint64_t)h->admitted << e->n_holders++;
 	}
 	for (uint32_t i = 0; i < e->n; i++)
@@ -212,7 +212,7 @@ static void hold_for(struct estate *e, struct entry *entry, struct member *depar
 	if (!h && e->n_holders < CHANNEL_MEMBERS_MAX) {
 		h = &e->holders[e->n_holders++];
 		*h = (struct holder){.consumer = departed, .over = true};
-		departed->holds++;
+		departed->as_consumer.holds++;
 	}
 	if (!h)
 		return;
@@ -231,7 +231,7 @@ static bool ask_the_departed(struct estate *e, int *budget)
 
 		if (*budget <= 0)
 			return false;
-		LIST_FOREACH (m, &e->producer->channel->departed, of_departed) {
+		LIST_FOREACH (m, &e->producer->channel->departed, as_consumer.of_departed) {
 			if (!m->died && !MUTATION(forget_departures) &&
 			    estate_add_fence(e, entry, m, budget) == UNPAID)
 				hold_for(e, entry, m);
@@ -278,7 +278,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 	}
 	h->busy = false;
 	if (h->over && !h->unpaid && (!h->admitted || is_heard(e, h))) {
-		h->consumer->holds--;
+		h->consumer->as_consumer.holds--;
 		h->consumer = NULL;
 	}
 	return true;
@@ -300,10 +300,10 @@ void estate_end(struct estate *e)
 	e->settled = true;
 	if (e->partial) {
 		LIST_REMOVE(e, of_producer);
-		producer->n_abandoned--;
+		producer->as_producer.n_abandoned--;
 		estate_free(e);
 	}
-	if (!producer->estate->settled || !LIST_EMPTY(&producer->abandoned))
+	if (!producer->as_producer.estate->settled || !LIST_EMPTY(&producer->as_producer.abandoned))
 		return;
 	member_free(producer);
 	channel_end_if_unused(ch);
@@ -314,7 +314,7 @@ static void let_holders_go(struct estate *e)
 {
 	for (uint32_t i = 0; i < e->n_holders; i++) {
 		if (e->holders[i].consumer)
-			e->holders[i].consumer->holds--;
+			e->holders[i].consumer->as_consumer.holds--;
 		e->holders[i].consumer = NULL;
 	}
 }
@@ -357,7 +357,7 @@ void estate_drained(struct estate *e, const struct member *consumer)
 	struct estate *part;
 
 	drained(e, consumer);
-	LIST_FOREACH (part, &e->producer->abandoned, of_producer)
+	LIST_FOREACH (part, &e->producer->as_producer.abandoned, of_producer)
 		drained(part, consumer);
 }
 
@@ -366,6 +366,6 @@ void estates_consumer_gone(struct member *consumer)
 	struct member *m;
 
 	LIST_FOREACH (m, &consumer->channel->members, of_channel)
-		if (m->role == SHARE_PRODUCER && consumer->holds > 0)
-			estate_drained(m->estate, consumer);
+		if (m->role == SHARE_PRODUCER && consumer->as_consumer.holds > 0)
+			estate_drained(m->as_producer.estate, consumer);
 }

@@ -15,7 +15,7 @@ bool estate_waits_for(const struct estate *e, const struct member *consumer)
 
 	if (h && !h->over)
 		return true;
-	LIST_FOREACH (part, &e->producer->abandoned, of_producer) {
+	LIST_FOREACH (part, &e->producer->as_producer.abandoned, of_producer) {
 		h = estate_find_holder(part, consumer);
 		if (h && !h->over)
 			return true;
@@ -27,7 +27,7 @@ bool estate_is_at_work(const struct estate *e)
 {
 	const struct estate *part;
 
-	LIST_FOREACH (part, &e->producer->abandoned, of_producer)
+	LIST_FOREACH (part, &e->producer->as_producer.abandoned, of_producer)
 		if (part->queued)
 			return true;
 	return e->queued;
@@ -56,7 +56,7 @@ bool estate_has(const struct estate *e, const struct buffer *buffer)
 	struct member *m = e->producer;
 	const struct estate *part;
 
-	LIST_FOREACH (part, &m->abandoned, of_producer)
+	LIST_FOREACH (part, &m->as_producer.abandoned, of_producer)
 		if (has_entry(part, buffer))
 			return true;
 	if (e->phase != PHASE_SETTLING)
@@ -76,7 +76,7 @@ void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes)
 
 	*buffers += e->phase == PHASE_SETTLING ? e->n_left : e->n;
 	*bytes += e->bytes;
-	LIST_FOREACH (part, &e->producer->abandoned, of_producer) {
+	LIST_FOREACH (part, &e->producer->as_producer.abandoned, of_producer) {
 		*buffers += part->n_left;
 		*bytes += part->bytes;
 	}

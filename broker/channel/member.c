@@ -50,11 +50,11 @@ static struct member *crowd_out(struct channel *ch)
 		struct member *m = channel_slots(ch, SHARE_PRODUCER)[i];
 
 		/* what consumers have just said is heard first: it is about their rows for it */
-		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->estate) &&
+		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->as_producer.estate) &&
 		    (!oldest || m->id < oldest->id))
 			oldest = m;
 	}
-	if (!oldest || clock_ms() - estate_since_ms(oldest->estate) < PATIENCE_MS)
+	if (!oldest || clock_ms() - estate_since_ms(oldest->as_producer.estate) < PATIENCE_MS)
 		return NULL;
 	return oldest;
 }
@@ -86,31 +86,31 @@ static int make_page(struct member *m)
 	const struct channel_shape *shape = &m->channel->shape;
 	bool ring = m->role == SHARE_PRODUCER;
 
-	m->page_size = ring ? channel_ring_size(shape) : channel_ledger_size(shape);
-	if (!charge_take(&m->charge_bytes, m->client->account, LIMIT_BYTES,
-			 m->page_size + CHANNEL_CONTROL_SIZE))
+	m->page.size = ring ? channel_ring_size(shape) : channel_ledger_size(shape);
+	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
+			 m->page.size + CHANNEL_CONTROL_SIZE))
 		return MEMBER_BYTES_QUOTA;
-	m->page_fd = page_create(ring ? "share-ring" : "share-ledger", m->page_size);
-	if (m->page_fd < 0)
-		return m->page_fd;
-	return page_map(m->page_fd, m->page_size, false, &m->page);
+	m->page.fd = page_create(ring ? "share-ring" : "share-ledger", m->page.size);
+	if (m->page.fd < 0)
+		return m->page.fd;
+	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
 }
 
 size_t member_unwritten(struct member *m, const void *at)
 {
-	size_t offset = (size_t)((const char *)at - (const char *)m->page);
+	size_t offset = (size_t)((const char *)at - (const char *)m->page.memory);
 	size_t unit = offset / UNIT * UNIT;
 	off_t data;
 
-	if (m->written == unit + 1)
+	if (m->page.written == unit + 1)
 		return 0;
-	data = lseek(m->page_fd, (off_t)unit, SEEK_DATA);
+	data = lseek(m->page.fd, (off_t)unit, SEEK_DATA);
 	if (data < 0 && errno == ENXIO)
-		return m->page_size - offset;
+		return m->page.size - offset;
 	if (data >= (off_t)(unit + UNIT))
 		return (size_t)data - offset;
 	/* it stays: nobody can make holes once it is sealed */
-	m->written = unit + 1;
+	m->page.written = unit + 1;
 	return 0;
 }
 
@@ -119,7 +119,8 @@ const struct channel_token *member_next_token(struct member *producer, uint32_t 
 	const struct channel_shape *shape = &producer->channel->shape;
 
 	while (*token < shape->in_flight) {
-		const struct channel_token *t = channel_token_at(producer->page, shape, *token);
+		const struct channel_token *t =
+		    channel_token_at(producer->page.memory, shape, *token);
 		size_t zeros = member_unwritten(producer, t);
 
 		if (zeros == 0)
@@ -133,13 +134,13 @@ static int equip(struct member *m)
 {
 	int r;
 
-	if (!charge_take(&m->charge, m->client->account, LIMIT_CHANNELS, 1))
+	if (!charge_take(&m->charges.membership, m->client->account, LIMIT_CHANNELS, 1))
 		return MEMBER_QUOTA;
-	if (!charge_take(&m->charge_descriptors, m->client->account, LIMIT_DESCRIPTORS,
+	if (!charge_take(&m->charges.descriptors, m->client->account, LIMIT_DESCRIPTORS,
 			 MEMBER_DESCRIPTORS))
 		return MEMBER_NO_DESCRIPTORS;
 	/* what is needed when it goes must not be lacking then */
-	if (m->role == SHARE_PRODUCER && !(m->estate = estate_new(m)))
+	if (m->role == SHARE_PRODUCER && !(m->as_producer.estate = estate_new(m)))
 		return -ENOMEM;
 	r = make_page(m);
 	if (r != 0)
@@ -167,9 +168,9 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m->client_id = client->id;
 	m->pid = client->peer.pid;
 	m->role = role;
-	m->writable = writable;
-	m->oldest = oldest;
-	m->page_fd = m->pidfd = m->doorbell = -1;
+	m->as_consumer.writable = writable;
+	m->as_consumer.oldest = oldest;
+	m->page.fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->memory->timelines);
 	m->id = ++b->channels->last_member;
 	LIST_INSERT_HEAD(&ch->members, m, of_channel);
@@ -190,7 +191,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 
 int member_ready(struct member *m)
 {
-	int r = page_seal(m->page_fd);
+	int r = page_seal(m->page.fd);
 
 	if (r < 0)
 		return r;
@@ -225,16 +226,16 @@ void member_free(struct member *m)
 	give_slot_back(m);
 	LIST_REMOVE(m, of_channel);
 	ch->n_producers -= m->role == SHARE_PRODUCER;
-	estate_free(m->estate);
-	departure_free(m->departure);
-	page_unmap(m->page, m->page_size);
-	fd_close(m->page_fd);
+	estate_free(m->as_producer.estate);
+	departure_free(m->as_consumer.departure);
+	page_unmap(m->page.memory, m->page.size);
+	fd_close(m->page.fd);
 	fd_close(m->pidfd);
 	fd_close(m->doorbell);
 	timelines_unref(m->timelines);
-	charge_return(&m->charge_bytes);
-	charge_return(&m->charge_descriptors);
-	charge_return(&m->charge);
+	charge_return(&m->charges.bytes);
+	charge_return(&m->charges.descriptors);
+	charge_return(&m->charges.membership);
 	ch->broker->channels->n_members--;
 	free(m);
 }
@@ -265,9 +266,9 @@ static void consumer_goes(struct member *m, bool died)
 	m->pidfd = fd_close(m->pidfd);
 	/* without memory for the departure it stays until its process is dead */
 	if (!died)
-		m->departure = departure_new(m);
-	LIST_INSERT_HEAD(&ch->departed, m, of_departed);
-	TAILQ_INSERT_TAIL(&b->channels->departing, m, departing);
+		m->as_consumer.departure = departure_new(m);
+	LIST_INSERT_HEAD(&ch->departed, m, as_consumer.of_departed);
+	TAILQ_INSERT_TAIL(&b->channels->departing, m, as_consumer.departing);
 	estates_consumer_gone(m);
 	channel_changed(ch, SHARE_CONSUMER);
 	channels_work_soon(b);
@@ -283,8 +284,8 @@ bool member_close(struct member *m, uint32_t serial)
 		consumer_goes(m, false);
 		return true;
 	}
-	m->closed = true;
-	estate_take_later(m->estate, serial);
+	m->as_producer.closed = true;
+	estate_take_later(m->as_producer.estate, serial);
 	return false;
 }
 
@@ -318,12 +319,12 @@ bool members_end(struct client *c, int *budget)
 	while ((m = LIST_FIRST(&c->members))) {
 		if (*budget <= 0)
 			return false;
-		m->closed |= c->requests.goodbye != 0;
+		m->as_producer.closed |= c->requests.goodbye != 0;
 		if (m->state == MEMBER_PREPARING)
 			forget(m);
 		else if (m->role == SHARE_CONSUMER)
 			consumer_goes(m, true);
-		else if (!estate_take(m->estate, budget))
+		else if (!estate_take(m->as_producer.estate, budget))
 			return false;
 		*budget -= MEMBER_COST;
 	}

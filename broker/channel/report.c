@@ -27,7 +27,7 @@ static const char *state_name(const struct member *m)
 	case MEMBER_GONE:
 		break;
 	}
-	return m->role == SHARE_CONSUMER || m->closed ? "closed" : "dead";
+	return m->role == SHARE_CONSUMER || m->as_producer.closed ? "closed" : "dead";
 }
 
 const char *channel_mode_name(uint32_t mode)
@@ -63,9 +63,9 @@ static uint64_t count_of(const _Atomic uint64_t *count)
 
 static void look_at_ring(struct member *producer, struct progress *out)
 {
-	const struct channel_ring *ring = producer->page;
+	const struct channel_ring *ring = producer->page.memory;
 	const struct channel_lane *lane =
-	    channel_lane_at(producer->page, &producer->channel->shape, 0);
+	    channel_lane_at(producer->page.memory, &producer->channel->shape, 0);
 
 	if (member_unwritten(producer, ring) > 0)
 		return;
@@ -79,7 +79,7 @@ static void look_at_ring(struct member *producer, struct progress *out)
 
 static void look_at_ledger(struct member *consumer, struct progress *out)
 {
-	const struct channel_ledger *ledger = consumer->page;
+	const struct channel_ledger *ledger = consumer->page.memory;
 	uint64_t received, acknowledged;
 
 	if (member_unwritten(consumer, ledger) > 0)
@@ -95,10 +95,11 @@ static void compare(struct member *producer, struct member *consumer, struct pro
 {
 	const struct channel_shape *shape = &producer->channel->shape;
 	uint32_t number = channel_lane_of(shape, consumer->slot);
-	const struct channel_lane *lane = channel_lane_at(producer->page, shape, number);
+	const struct channel_lane *lane = channel_lane_at(producer->page.memory, shape, number);
 	const struct channel_admission *admission =
-	    channel_admission_at(producer->page, shape, consumer->slot);
-	const struct channel_row *row = channel_row_at(consumer->page, shape, producer->slot);
+	    channel_admission_at(producer->page.memory, shape, consumer->slot);
+	const struct channel_row *row =
+	    channel_row_at(consumer->page.memory, shape, producer->slot);
 	uint64_t start, next, head, tail;
 
 	if (member_unwritten(producer, admission) > 0 || member_unwritten(producer, lane) > 0 ||
@@ -171,10 +172,11 @@ static void add_count(json_t *row, const char *key, uint64_t count)
 static json_t *member_report(const struct member *m, const struct progress *progress)
 {
 	bool producer = m->role == SHARE_PRODUCER;
-	json_t *row = json_pack("{s:I, s:I, s:s, s:I, s:s, s:b}", "client",
-				(json_int_t)m->client_id, "pid", (json_int_t)m->pid, "role",
-				producer ? "producer" : "consumer", "slot", (json_int_t)m->slot,
-				"state", state_name(m), "writable", (int)(m->writable || producer));
+	json_t *row =
+	    json_pack("{s:I, s:I, s:s, s:I, s:s, s:b}", "client", (json_int_t)m->client_id, "pid",
+		      (json_int_t)m->pid, "role", producer ? "producer" : "consumer", "slot",
+		      (json_int_t)m->slot, "state", state_name(m), "writable",
+		      (int)(m->as_consumer.writable || producer));
 
 	if (!taking_part(m->channel, m->role, m->slot))
 		return row;
@@ -218,8 +220,8 @@ json_t *channel_report(const struct channel *ch, int *looks)
 	const struct member *m;
 
 	LIST_FOREACH (m, &ch->members, of_channel)
-		if (m->estate)
-			estate_measure(m->estate, &buffers, &bytes);
+		if (m->as_producer.estate)
+			estate_measure(m->as_producer.estate, &buffers, &bytes);
 	return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "channel", json_stringn(ch->name, ch->size), "pool", ch->pool->name,
 			 "mode", channel_mode_name(ch->shape.mode), "when_full",

@@ -67,7 +67,7 @@ void estate_settle(struct estate *e, const struct member *consumer, const struct
 	struct estate *part;
 
 	settle(e, consumer, acks, n, all);
-	LIST_FOREACH (part, &e->producer->abandoned, of_producer)
+	LIST_FOREACH (part, &e->producer->as_producer.abandoned, of_producer)
 		settle(part, consumer, acks, n, all);
 	if (all)
 		estate_drained(e, consumer);

@@ -21,7 +21,7 @@
 
 static bool writes(const struct member *m)
 {
-	return m->writable || m->role == SHARE_PRODUCER;
+	return m->as_consumer.writable || m->role == SHARE_PRODUCER;
 }
 
 enum access_right member_needs(const struct member *m)

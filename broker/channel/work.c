@@ -33,10 +33,10 @@ static bool look_at_departed(struct member *m, int *budget)
 		m->died = true;
 		estates_consumer_gone(m);
 	}
-	if (m->holds > 0)
+	if (m->as_consumer.holds > 0)
 		return false;
 	return m->died || m->channel->n_producers == 0 ||
-	       (m->departure && departure_look(m->departure, budget));
+	       (m->as_consumer.departure && departure_look(m->as_consumer.departure, budget));
 }
 
 static void work_on_departures(struct broker *b, int *budget)
@@ -48,16 +48,16 @@ static void work_on_departures(struct broker *b, int *budget)
 		m = TAILQ_FIRST(&b->channels->departing);
 		if (!m)
 			return;
-		TAILQ_REMOVE(&b->channels->departing, m, departing);
+		TAILQ_REMOVE(&b->channels->departing, m, as_consumer.departing);
 		ch = m->channel;
 		if (look_at_departed(m, budget)) {
-			LIST_REMOVE(m, of_departed);
+			LIST_REMOVE(m, as_consumer.of_departed);
 			i = m == last ? DEPARTURES_PER_TURN : i;
 			member_free(m);
 			channel_end_if_unused(ch);
 			continue;
 		}
-		TAILQ_INSERT_TAIL(&b->channels->departing, m, departing);
+		TAILQ_INSERT_TAIL(&b->channels->departing, m, as_consumer.departing);
 		if (m == last)
 			return;
 	}
