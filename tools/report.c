@@ -344,21 +344,28 @@ static const struct column status_lines[] = {
 
 static const struct report {
 	const char *name;
+	const char *shows;
 	const struct column *columns; /* NULL: one object */
 	size_t n_columns;
 } reports[] = {
-    {"status", NULL, 0},
-    {"pools", COLUMNS(pool_columns)},
-    {"segments", COLUMNS(segment_columns)},
-    {"clients", COLUMNS(client_columns)},
-    {"buffers", COLUMNS(buffer_columns)},
-    {"names", COLUMNS(name_columns)},
-    {"devices", COLUMNS(device_columns)},
-    {"events", COLUMNS(event_columns)},
-    {"channels", COLUMNS(channel_columns)},
-    {"users", COLUMNS(limit_columns)},
-    {"tokens", COLUMNS(token_columns)},
+    {"status", "the broker as a whole", NULL, 0},
+    {"pools", "how full they are", COLUMNS(pool_columns)},
+    {"segments", "the memory that pools consist of", COLUMNS(segment_columns)},
+    {"clients", "connections, and what their processes hold", COLUMNS(client_columns)},
+    {"buffers", "where each is, and who holds it", COLUMNS(buffer_columns)},
+    {"names", "what is published, all or what starts with PREFIX", COLUMNS(name_columns)},
+    {"tokens", "buffers that may be imported, by whose permission", COLUMNS(token_columns)},
+    {"devices", "GPUs, and what they can do", COLUMNS(device_columns)},
+    {"events", "interprocess events that are leased", COLUMNS(event_columns)},
+    {"channels", "who takes part, who is slow, and what the dead left", COLUMNS(channel_columns)},
+    {"users", "what each has of what is limited", COLUMNS(limit_columns)},
 };
+
+void report_list(FILE *out)
+{
+	for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++)
+		fprintf(out, "  %-9s %s\n", reports[i].name, reports[i].shows);
+}
 
 const struct report *report_find(const char *name)
 {

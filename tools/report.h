@@ -3,6 +3,7 @@
 #define TOOLS_REPORT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* The reports of a broker, as share_inspect() has them, and how a terminal gets them. */
 
@@ -13,6 +14,8 @@ struct report_options {
 	bool headings; /* above columns */
 };
 
+/* A line for each, for people. */
+void report_list(FILE *out);
 /* NULL when there is none of that name. */
 const struct report *report_find(const char *name);
 /* What share_inspect() calls it. */

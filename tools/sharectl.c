@@ -10,6 +10,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <locale.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,25 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	}
 }
 
+/* Before the other commands; argp frees the text that it is given instead of its own. */
+static char *add_reports(int key, const char *text, void *input)
+{
+	char *longer = NULL;
+	size_t size;
+	FILE *out;
+
+	(void)input;
+	if (key != ARGP_KEY_HELP_POST_DOC || !(out = open_memstream(&longer, &size)))
+		return (char *)(uintptr_t)text;
+	fputs("Commands:\n", out);
+	report_list(out);
+	fputs(text, out);
+	if (fclose(out) == 0)
+		return longer;
+	free(longer);
+	return (char *)(uintptr_t)text;
+}
+
 static const struct argp argp = {
     options,
     parse,
@@ -121,18 +141,6 @@ static const struct argp argp = {
     "revoke TOKEN...\n"
     "drop-client CLIENT|PID...",
     "Shows what a share-broker knows, ends some of it, and has it read its configuration.\v"
-    "Commands:\n"
-    "  status    the broker as a whole\n"
-    "  pools     how full they are\n"
-    "  segments  the memory that pools consist of\n"
-    "  clients   connections, and what their processes hold\n"
-    "  buffers   where each is, and who holds it\n"
-    "  names     what is published, all or what starts with PREFIX\n"
-    "  tokens    buffers that may be imported, by whose permission\n"
-    "  devices   GPUs, and what they can do\n"
-    "  events    interprocess events that are leased\n"
-    "  channels  who takes part, who is slow, and what the dead left\n"
-    "  users     what each has of what is limited\n"
     "Commands that end something, of one's own or for administrators:\n"
     "  unpublish    a name leads nowhere any more\n"
     "  destroy      a pool ends with its last buffer\n"
@@ -145,7 +153,7 @@ static const struct argp argp = {
     "$SHARE_SOCKET when that is set, else at "
     "$XDG_RUNTIME_DIR/share/broker.sock or /run/share/broker.sock.",
     NULL,
-    NULL,
+    add_reports,
     NULL};
 
 /* ------------------------------------------------------------------------------------------- */

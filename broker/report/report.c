@@ -193,10 +193,9 @@ static const struct {
 	const char *what;
 	void (*report)(struct page *p);
 } reports[] = {
-    {"status", report_status},   {"pools", report_pools},     {"segments", report_segments},
-    {"clients", report_clients}, {"buffers", report_buffers}, {"names", report_names},
-    {"devices", report_devices}, {"events", report_events},   {"channels", report_channels},
-    {"users", report_users},     {"tokens", report_tokens},
+#define REPORT_ENTRY(name) {#name, report_##name},
+    REPORTS(REPORT_ENTRY)
+#undef REPORT_ENTRY
 };
 
 /* What there is now. False when answered, or when it will be. */

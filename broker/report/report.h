@@ -45,20 +45,22 @@ json_t *report_text(const char *s);
 bool report_shows_pool(const struct request *r, const struct pool *p);
 bool report_shows_client(const struct request *r, const struct client *c);
 
-/* report.c */
-void report_status(struct page *p);
-void report_clients(struct page *p);
-void report_channels(struct page *p);
-/* memory.c */
-void report_pools(struct page *p);
-void report_segments(struct page *p);
-void report_buffers(struct page *p);
-void report_names(struct page *p);
-void report_tokens(struct page *p);
-/* users.c */
-void report_users(struct page *p);
-/* devices.c */
-void report_devices(struct page *p);
-void report_events(struct page *p);
+/* All reports, by the names that sharectl knows them by: report_NAME() adds rows to a page. */
+#define REPORTS(REPORT)  \
+	REPORT(status)   \
+	REPORT(pools)    \
+	REPORT(segments) \
+	REPORT(clients)  \
+	REPORT(buffers)  \
+	REPORT(names)    \
+	REPORT(tokens)   \
+	REPORT(devices)  \
+	REPORT(events)   \
+	REPORT(channels) \
+	REPORT(users)
+
+#define REPORT_DECLARATION(name) void report_##name(struct page *p);
+REPORTS(REPORT_DECLARATION)
+#undef REPORT_DECLARATION
 
 #endif
