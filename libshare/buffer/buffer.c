@@ -6,11 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/segment.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
 
 int mode_check(int mode)
 {
@@ -228,44 +225,4 @@ uint64_t share_name_version(share_buffer *b)
 {
 	b = handle_find(b, HANDLE_BUFFER);
 	return b ? b->version : 0;
-}
-
-int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
-{
-	const struct segment *s;
-	int r = buffer_resolve(&b);
-
-	if (r == 0)
-		r = struct_check(out, share_buffer_info);
-	if (r != 0)
-		return r;
-	s = b->segment;
-	*out = (share_buffer_info){
-	    .size = sizeof(*out),
-	    .kind = s->kind->name,
-	    .device = s->kind->on_device ? s->device : NULL,
-	    .ordinal = s->kind->on_device ? b->mapping->ordinal : -1,
-	    .segment = s->id,
-	    .segment_size = s->size,
-	    .offset = b->offset,
-	    .ordered = b->ordered,
-	};
-	return 0;
-}
-
-int share_buffer_status(share_buffer *b)
-{
-	int r = buffer_resolve(&b);
-
-	if (r != 0)
-		return r;
-	switch (fence_state(b->client, &b->giver)) {
-	case TIMELINE_REACHED:
-		return 0;
-	case TIMELINE_PENDING:
-		return fail(SHARE_EAGAIN, "the giver's work on this buffer is still running");
-	case TIMELINE_DEAD:
-		break;
-	}
-	return fail(SHARE_EOWNERDEAD, "the giver died before its work on this buffer was done");
 }

@@ -7,10 +7,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
-#include "libshare/order/host_stream.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
 
 /* From a handle to the buffer, if the copy can be made. */
 static int check(share_buffer **handle, uint64_t offset, const void *memory, uint64_t size,
@@ -34,8 +31,10 @@ static int check(share_buffer **handle, uint64_t offset, const void *memory, uin
 /* Waits for what the device cannot order its copy after. What is left for it: its own stream. */
 static void wait_for_host(share_buffer *b, void **stream)
 {
+	bool fatal;
+
 	if (*stream && host_stream_is(b->client, *stream)) {
-		host_stream_synchronize(*stream);
+		stream_synchronize(b->client, b->mapping, *stream, &fatal);
 		*stream = NULL;
 	}
 }

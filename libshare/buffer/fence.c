@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+#include "libshare/buffer/inside.h"
 /* The public fences. */
-
-#include "libshare/buffer/segment.h"
-#include "libshare/client/error.h"
-#include "libshare/order/host_stream.h"
-#include "libshare/order/parked.h"
-#include "libshare/order/stream.h"
-#include "libshare/order/timeline.h"
 
 /* From a handle to the client. */
 static int check(share_client **c, const void *pointer)
@@ -114,27 +108,13 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 	return r;
 }
 
-static uint64_t counted(atomic_uint_fast64_t *counter)
-{
-	return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
 int share_fence_get_stats(share_client *c, share_fence_stats *out)
 {
 	int r = check(&c, out);
 
 	if (r == 0)
 		r = struct_check(out, share_fence_stats);
-	if (r != 0)
-		return r;
-	*out = (share_fence_stats){
-	    .size = sizeof(*out),
-	    .signals = counted(&c->stats.signals),
-	    .waits = counted(&c->stats.waits),
-	    .waits_saved = counted(&c->stats.waits_saved),
-	    .host_signals = counted(&c->stats.host_signals),
-	    .host_waits = counted(&c->stats.host_waits),
-	    .parked = parked_count(-1),
-	};
-	return 0;
+	if (r == 0)
+		order_get_stats(c, out);
+	return r;
 }

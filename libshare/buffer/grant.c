@@ -8,12 +8,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/segment.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
 
 int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence)
 {

@@ -12,11 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/lookup.h"
-#include "libshare/buffer/segment.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
 
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");
@@ -191,7 +187,7 @@ static void answered(share_client *c, struct call *call, const struct wire_messa
 	if (m && !l->granted) {
 		release.release.buffer = m->grant.buffer;
 		release.release.count = 1;
-		rpc_send_later_locked(c, &release);
+		rpc_send_later(c, &release);
 		l->error = SHARE_ENOMEM;
 	}
 	/* a canceled one has nobody to tell; freed later, as this is called on its `call` */
@@ -199,14 +195,14 @@ static void answered(share_client *c, struct call *call, const struct wire_messa
 }
 
 /* Its answer comes all the same, and is waited for here: then nothing is left. */
-void lookup_recall_locked(share_operation *o)
+void lookup_recall_unlocking(share_operation *o)
 {
 	struct wire_message m = {.type = WIRE_CANCEL};
 	struct lookup *l = lookup_of(o);
 
 	m.cancel.lookup = l->call.serial;
-	if (rpc_send_locked(o->client, &m) == 0)
-		rpc_wait_locked(o->client, &l->call);
+	if (rpc_send_unlocking(o->client, &m) == 0)
+		rpc_wait_unlocking(o->client, &l->call);
 }
 
 static const struct operation_kind kind = {
@@ -214,15 +210,15 @@ static const struct operation_kind kind = {
     .wait = lookup_wait,
     .call = lookup_call,
     .drop = lookup_drop,
-    .recall_locked = lookup_recall_locked,
+    .recall_unlocking = lookup_recall_unlocking,
     .free = lookup_free,
 };
 
-int lookup_ask_locked(struct lookup *l, struct wire_message *m)
+int lookup_ask_unlocking(struct lookup *l, struct wire_message *m)
 {
 	l->call.answered = answered;
 	l->operation.phase = ASKED;
-	return rpc_start_locked(l->operation.client, m, &l->call);
+	return rpc_start_unlocking(l->operation.client, m, &l->call);
 }
 
 int share_lookup_async(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
@@ -247,7 +243,7 @@ int share_lookup_async(share_client *c, const char *name, int mode, int timeout_
 	pthread_mutex_lock(&c->lock);
 	operation_init_locked(&l->operation, &kind, c, out != NULL);
 	l->operation.deadline = deadline_from(timeout_ms);
-	r = lookup_ask_locked(l, &m);
+	r = lookup_ask_unlocking(l, &m);
 	if (r != 0 && l->call.done)
 		r = 0; /* lost while sending, and answered so: the callback will tell */
 	if (r != 0)

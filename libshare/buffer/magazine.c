@@ -15,9 +15,8 @@
 #include <string.h>
 
 #include "base/mutation.h"
-#include "libshare/buffer/magazine_private.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
+#include "libshare/buffer/magazine.h"
 
 #define DEPTH      64u         /* of a list */
 #define MANY_BYTES (64u << 10) /* larger ones are asked for one by one */

@@ -2,7 +2,7 @@
 #ifndef LIBSHARE_BUFFER_MAGAZINE_H
 #define LIBSHARE_BUFFER_MAGAZINE_H
 
-#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/inside.h"
 
 /*
  * The free blocks of one pool that this client keeps. They are buffers like any other, leased to
@@ -10,7 +10,6 @@
  * back when the broker asks for it, when the program is done with the pool, and, as leases, when
  * the process dies.
  */
-struct magazine;
 
 /* The one of @p, for every handle of the pool: p->magazine, or none. Only without memory is it an
  * error not to have one, and not even then. */
@@ -44,12 +43,64 @@ bool magazine_put_at_hand(struct magazine *m, share_buffer *b);
  * has asked. */
 void magazines_flush(share_client *c);
 void magazines_answer(share_client *c);
-/* TRIM. With the lock held. */
-void magazine_trim_locked(share_client *c, const struct wire_trim *m);
+/* TRIM. With the client's lock held. */
+void magazines_trim(share_client *c, const struct wire_trim *m);
 /* The pool was destroyed: nothing is kept of it any more. */
 void magazine_end(struct magazine *m);
 
 /* By buffers that came from it. */
 void magazine_unref(struct magazine *m);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Between magazine.c, which moves blocks, and magazines.c, which opens and closes magazines   */
+
+#define MAGAZINE_SMALLEST 512u
+#define MAGAZINE_CLASSES  89u /* up to 2 GiB, four to each doubling */
+#define MAGAZINE_WAYS     4u
+#define MAGAZINE_MAX      (UINT64_C(1) << 30) /* bytes */
+
+/* Which classes have pockets, and what is in all of them at most, in bytes. */
+#define MAGAZINE_POCKETS_FEW 29u /* up to 64 KiB */
+#define MAGAZINE_FEW_BYTES   (UINT64_C(2) << 20)
+#define MAGAZINE_POCKETS_MANY                                               \
+	45u /* up to 1 MiB: of GPUs, whose memory is taken in larger pieces \
+	     */
+#define MAGAZINE_MANY_BYTES (UINT64_C(32) << 20)
+
+struct stock {
+	share_buffer *first;
+	uint32_t n;
+	uint32_t refill; /* how many to ask for next; 0: one */
+};
+
+struct magazine {
+	LIST_ENTRY(magazine) link; /* of the client, or of those that are unused */
+	share_client *client;      /* this to `plain` do not change while it is in use */
+	uint64_t pool;
+	uint64_t alignment;
+	uint32_t reuse;
+	bool plain;
+	atomic_uint refs;  /* pool handles, buffers, and whoever is looking at it */
+	unsigned handles;  /* of the pool; under the lock of struct magazines */
+	atomic_bool ended; /* the pool was destroyed: it is never open again */
+	atomic_bool open;
+	atomic_uint pockets_open;      /* the classes below have them */
+	atomic_uint_fast64_t answered; /* how many TRIMs */
+	_Alignas(64) _Atomic(share_buffer *) pockets[MAGAZINE_WAYS][MAGAZINE_POCKETS_MANY];
+	_Alignas(64) pthread_mutex_t lock; /* over the rest */
+	uint64_t limit, kept;              /* bytes */
+	struct stock stocks[MAGAZINE_CLASSES];
+};
+
+/* How often the broker has asked this client to give back what it keeps. */
+static inline uint64_t asked_to_trim(const share_client *c)
+{
+	return atomic_load_explicit(&c->page->slots[0].last, memory_order_relaxed);
+}
+
+/* Gives back whatever is in it now; or what others could use: not what streams of other processes
+ * still do, which nobody can have before they are done. */
+void magazine_empty(struct magazine *m);
+void magazine_spare(struct magazine *m);
 
 #endif

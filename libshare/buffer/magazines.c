@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/buffer/magazine_private.h"
-#include "libshare/client/error.h"
+#include "libshare/buffer/inside.h"
+#include "libshare/buffer/magazine.h"
 
 #define SHARE_OF_POOL 16
 
@@ -65,12 +65,12 @@ void magazine_unref(struct magazine *m)
 	pthread_mutex_unlock(&unused_lock);
 }
 
-/* Under the lock of the client: nobody revives one that nobody has. */
-static struct magazine *find_locked(share_client *c, uint64_t pool)
+/* Under the lock of the list: nobody revives one that nobody has. */
+static struct magazine *find(share_client *c, uint64_t pool)
 {
 	struct magazine *m;
 
-	LIST_FOREACH (m, &c->magazines, link)
+	LIST_FOREACH (m, &c->buffers->magazines.list, link)
 		if (m->pool == pool)
 			return m;
 	return NULL;
@@ -133,22 +133,22 @@ void magazine_open(share_pool *p)
 	struct magazine *m, *fresh;
 
 	p->magazine = NULL;
-	if (!c->keeps_blocks || !p->kind || !is_power_of_two(p->info.alignment) ||
-	    atomic_load(&c->ending))
+	if (!c->buffers->magazines.wanted || !p->kind || !is_power_of_two(p->info.alignment) ||
+	    atomic_load(&c->buffers->ending))
 		return;
 	fresh = magazine_new();
 	if (fresh)
 		start(fresh, p);
-	pthread_mutex_lock(&c->lock);
-	m = find_locked(c, p->id);
+	pthread_mutex_lock(&c->buffers->magazines.lock);
+	m = find(c, p->id);
 	if (!m && fresh) {
 		m = fresh;
 		fresh = NULL;
-		LIST_INSERT_HEAD(&c->magazines, m, link);
+		LIST_INSERT_HEAD(&c->buffers->magazines.list, m, link);
 	}
 	if (m)
 		m->handles++;
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	if (fresh)
 		magazine_unref(fresh);
 	p->magazine = m;
@@ -160,7 +160,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes)
 
 	if (r != 0)
 		return r;
-	if (!p->magazine || atomic_load(&p->client->ending))
+	if (!p->magazine || atomic_load(&p->client->buffers->ending))
 		return 0;
 	set_limit(p->magazine, bytes < MAGAZINE_MAX ? bytes : MAGAZINE_MAX);
 	magazine_empty(p->magazine);
@@ -181,11 +181,11 @@ void magazine_close(share_pool *p)
 
 	if (!m)
 		return;
-	pthread_mutex_lock(&c->lock);
+	pthread_mutex_lock(&c->buffers->magazines.lock);
 	last = --m->handles == 0;
 	if (last)
 		LIST_REMOVE(m, link);
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	if (last) {
 		shut(m);
 		magazine_unref(m);
@@ -201,8 +201,8 @@ static void for_all(share_client *c, void (*function)(struct magazine *m))
 	struct magazine *few[32], **all = few, *m;
 	size_t n = 0, room = 0;
 
-	pthread_mutex_lock(&c->lock);
-	LIST_FOREACH (m, &c->magazines, link)
+	pthread_mutex_lock(&c->buffers->magazines.lock);
+	LIST_FOREACH (m, &c->buffers->magazines.list, link)
 		room++;
 	if (room > sizeof(few) / sizeof(few[0])) {
 		all = malloc(room * sizeof(struct magazine *));
@@ -211,13 +211,13 @@ static void for_all(share_client *c, void (*function)(struct magazine *m))
 			room = sizeof(few) / sizeof(few[0]); /* the rest another time */
 		}
 	}
-	LIST_FOREACH (m, &c->magazines, link) {
+	LIST_FOREACH (m, &c->buffers->magazines.list, link) {
 		if (n == room)
 			break;
 		atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 		all[n++] = m;
 	}
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->buffers->magazines.lock);
 	for (size_t i = 0; i < n; i++) {
 		function(all[i]);
 		magazine_unref(all[i]);
@@ -251,13 +251,11 @@ void magazines_answer(share_client *c)
 	struct wire_message m = {.type = WIRE_TRIMMED};
 
 	m.trimmed.asked = asked_to_trim(c);
-	if (atomic_exchange(&c->trimmed, m.trimmed.asked) == m.trimmed.asked)
+	if (atomic_exchange(&c->buffers->magazines.answered, m.trimmed.asked) == m.trimmed.asked)
 		return;
 	client_ref(c);
 	/* the message that comes with it may say more than the counter does */
-	pthread_mutex_lock(&c->lock);
-	rpc_poll_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	rpc_poll(c);
 	for_all(c, answer);
 	rpc_send(c, &m);
 	client_unref(c);
@@ -271,37 +269,48 @@ void magazine_end(struct magazine *m)
 
 void magazines_end(share_client *c)
 {
-	atomic_store(&c->ending, true);
+	atomic_store(&c->buffers->ending, true);
 	for_all(c, shut);
 	buffers_cooled(c, true);
 }
 
 /* Dispatch: whoever has an event loop learns of it there. */
-static void run_trim(share_client *c, struct event *e)
+static void run_trim(share_client *c, struct task *t)
 {
-	(void)e;
+	(void)t;
 	pthread_mutex_unlock(&c->lock);
 	magazines_answer(c);
 	for_all(c, empty_if_ended); /* of which it may have been told after it answered */
 	pthread_mutex_lock(&c->lock);
 }
 
-static void discard_trim(share_client *c, struct event *e)
+static void discard_trim(share_client *c, struct task *t)
 {
-	(void)c, (void)e;
+	(void)c, (void)t;
 }
 
-void magazine_trim_locked(share_client *c, const struct wire_trim *m)
+/* The pool with this identifier was destroyed. Its blocks go back when nobody is delivering. */
+static void note_end(share_client *c, uint64_t pool)
 {
-	struct magazine *ended = m->flags & WIRE_TRIM_ENDED ? find_locked(c, m->pool) : NULL;
+	struct magazine *m;
 
-	/* the rest when nobody is delivering */
-	if (ended) {
-		atomic_store(&ended->ended, true);
-		close_to_blocks(ended);
+	pthread_mutex_lock(&c->buffers->magazines.lock);
+	m = find(c, pool);
+	if (m) {
+		atomic_store(&m->ended, true);
+		close_to_blocks(m);
 	}
-	c->trim.run = run_trim;
-	c->trim.discard = discard_trim;
-	if (!c->trim.queued)
-		client_queue_event(c, &c->trim);
+	pthread_mutex_unlock(&c->buffers->magazines.lock);
+}
+
+void magazines_trim(share_client *c, const struct wire_trim *m)
+{
+	struct task *trim = &c->buffers->magazines.trim;
+
+	if (m->flags & WIRE_TRIM_ENDED)
+		note_end(c, m->pool);
+	trim->run = run_trim;
+	trim->discard = discard_trim;
+	if (!trim->queued)
+		dispatch_queue_urgent(c, trim);
 }

@@ -9,12 +9,8 @@
 #include <jansson.h>
 
 #include "base/clock.h"
-#include "libshare/buffer/buffer.h"
-#include "libshare/buffer/lookup.h"
-#include "libshare/buffer/tensor.h"
-#include "libshare/client/error.h"
+#include "libshare/buffer/inside.h"
 #include "libshare/client/inspect.h"
-#include "libshare/order/stream.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version)

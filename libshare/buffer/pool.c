@@ -11,9 +11,8 @@
 
 #include <jansson.h>
 
-#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/client/error.h"
 
 #define ENTRY_SIZE     4096u /* of a user or group */
 #define ENTRY_SIZE_MAX (4u << 20)
@@ -258,7 +257,7 @@ int share_pool_destroy(share_client *c, const char *name)
 		return r;
 	m.pool_destroy.name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 	r = rpc(c, &m, NULL);
-	if (r == 0 && c->keeps_blocks)
+	if (r == 0 && c->buffers->magazines.wanted)
 		magazines_answer(c);
 	return r;
 }

@@ -14,12 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/lookup.h"
-#include "libshare/buffer/reclaim.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/channel/channel.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
 
 static unsigned messages_of(share_buffer *b)
 {
@@ -65,17 +60,17 @@ static int wait_for_messages(share_buffer *b, int64_t deadline)
 	if (messages_of(b) == 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);
-	atomic_fetch_add(&c->n_reclaims, 1);
-	look = keepers_look_locked(c);
+	atomic_fetch_add(&c->buffers->reclaims.n, 1);
+	look = buffer_carrier.look(c);
 	while ((n = messages_of(b)) > 0 && !c->lost) {
 		int left = deadline_left(deadline);
 
 		/* that takes no time: what was acknowledged before this call is back after it */
-		if (left == 0 && keepers_have_looked_locked(c, look))
+		if (left == 0 && buffer_carrier.have_looked(c, look))
 			break;
-		rpc_wait_arrived_locked(c, left == 0 ? -1 : left);
+		rpc_wait_arrived_unlocking(c, left == 0 ? -1 : left);
 	}
-	atomic_fetch_sub(&c->n_reclaims, 1);
+	atomic_fetch_sub(&c->buffers->reclaims.n, 1);
 	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
 	if (n == 0)
@@ -166,20 +161,22 @@ static struct reclaim *reclaim_of(share_operation *o)
 	return (struct reclaim *)(void *)((char *)o - offsetof(struct reclaim, l.operation));
 }
 
+/* With the client's lock held. */
 static void stop_waiting_locked(struct reclaim *r)
 {
 	LIST_REMOVE(r, link);
-	atomic_fetch_sub(&r->l.operation.client->n_reclaims, 1);
+	atomic_fetch_sub(&r->l.operation.client->buffers->reclaims.n, 1);
 	r->waits = false;
 }
 
-void reclaims_look(share_buffer *b)
+/* The last message that was in flight with @b is back. */
+static void look(share_buffer *b)
 {
 	share_client *c = b->client;
 	struct reclaim *r, *next;
 
 	pthread_mutex_lock(&c->lock);
-	for (r = LIST_FIRST(&c->reclaims); r; r = next) {
+	for (r = LIST_FIRST(&c->buffers->reclaims.list); r; r = next) {
 		next = LIST_NEXT(r, link);
 		if (r->l.reclaimed != b)
 			continue;
@@ -190,36 +187,68 @@ void reclaims_look(share_buffer *b)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void reclaims_lost_locked(share_client *c)
+bool buffers_are_awaited(share_client *c)
+{
+	return atomic_load(&c->buffers->reclaims.n) > 0;
+}
+
+/* Whoever has the only reference is alone, and needs no atomic instruction to count. */
+static bool is_alone(share_buffer *b)
+{
+	return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+void buffer_message_sent(share_buffer *b)
+{
+	if (is_alone(b))
+		atomic_store_explicit(&b->messages,
+				      atomic_load_explicit(&b->messages, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
+	else
+		atomic_fetch_add(&b->messages, 1);
+}
+
+void buffer_message_over(share_buffer *b)
+{
+	if (is_alone(b))
+		atomic_store_explicit(&b->messages,
+				      atomic_load_explicit(&b->messages, memory_order_relaxed) - 1,
+				      memory_order_relaxed);
+	else if (atomic_fetch_sub(&b->messages, 1) == 1 && buffers_are_awaited(b->client))
+		look(b);
+}
+
+void reclaims_lose_broker(share_client *c)
 {
 	struct reclaim *r;
 
-	while ((r = LIST_FIRST(&c->reclaims))) {
+	while ((r = LIST_FIRST(&c->buffers->reclaims.list))) {
 		stop_waiting_locked(r);
 		operation_queue_locked(&r->l.operation);
 	}
 }
 
-/* True when it is told by reclaims_look(). */
+/* With the client's lock held. True when there are messages out, of which look() will tell. */
 static bool wait_for_messages_locked(struct reclaim *r)
 {
 	share_client *c = r->l.operation.client;
 
 	/* whoever counts down looks at the one after the other is changed, as we do */
-	atomic_fetch_add(&c->n_reclaims, 1);
-	LIST_INSERT_HEAD(&c->reclaims, r, link);
+	atomic_fetch_add(&c->buffers->reclaims.n, 1);
+	LIST_INSERT_HEAD(&c->buffers->reclaims.list, r, link);
 	r->waits = true;
 	if (messages_of(r->l.reclaimed) > 0 && !c->lost) {
-		keepers_look_locked(c);
+		buffer_carrier.look(c);
 		return true;
 	}
 	stop_waiting_locked(r);
 	return false;
 }
 
-/* 0 when it goes on by itself: messages come back, or the broker answers. The caller has a
- * reference of its own, as it may be over by then. */
-static int go_on_locked(struct reclaim *r)
+/* 0 when it goes on by itself: messages come back, or the broker answers. With the client's lock
+ * held, which it lets go of while it sends; so the caller has a reference of its own, as the
+ * operation may be over by then. */
+static int go_on_unlocking(struct reclaim *r)
 {
 	struct lookup *l = &r->l;
 	share_client *c = l->operation.client;
@@ -232,12 +261,12 @@ static int go_on_locked(struct reclaim *r)
 		return 0;
 	r->asked = true;
 	reclaim_message(&m, l->reclaimed, -1);
-	e = lookup_ask_locked(l, &m);
+	e = lookup_ask_unlocking(l, &m);
 	if (l->call.done)
 		return 0; /* by the loss of the broker, if it could not be sent */
 	if (e == 0 && l->operation.canceled) { /* while it was sent: that came too early */
 		cancel.cancel.lookup = l->call.serial;
-		rpc_send_locked(c, &cancel);
+		rpc_send_unlocking(c, &cancel);
 	}
 	return e;
 }
@@ -250,7 +279,7 @@ static int try_again(struct reclaim *r)
 	pthread_mutex_lock(&c->lock);
 	r->l.operation.refs++;
 	if (!r->l.operation.canceled)
-		e = go_on_locked(r);
+		e = go_on_unlocking(r);
 	operation_unref_locked(&r->l.operation);
 	pthread_mutex_unlock(&c->lock);
 	return e == 0 ? 1 : e;
@@ -292,7 +321,7 @@ static void reclaim_call(share_operation *o, int result)
 	r->callback(result, r->l.data);
 }
 
-static void reclaim_recall_locked(share_operation *o)
+static void reclaim_recall_unlocking(share_operation *o)
 {
 	struct reclaim *r = reclaim_of(o);
 
@@ -300,7 +329,7 @@ static void reclaim_recall_locked(share_operation *o)
 		stop_waiting_locked(r);
 		operation_queue_locked(o);
 	} else if (r->asked && !r->l.call.done) {
-		lookup_recall_locked(o);
+		lookup_recall_unlocking(o);
 	}
 }
 
@@ -315,7 +344,7 @@ static const struct operation_kind kind = {
     .wait = lookup_wait,
     .call = reclaim_call,
     .drop = reclaim_drop,
-    .recall_locked = reclaim_recall_locked,
+    .recall_unlocking = reclaim_recall_unlocking,
     .free = reclaim_free,
 };
 
@@ -342,7 +371,7 @@ int share_reclaim_async(share_buffer *b, void *stream, share_status_callback cal
 	pthread_mutex_lock(&c->lock);
 	operation_init_locked(&r->l.operation, &kind, c, out != NULL);
 	r->l.operation.deadline = -1;
-	e = go_on_locked(r);
+	e = go_on_unlocking(r);
 	if (e != 0)
 		r->l.operation.refs = 1;
 	else if (out)

@@ -8,13 +8,8 @@
  */
 
 #include "base/mutation.h"
-#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
-#include "libshare/buffer/reclaim.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/channel/channel.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
 
 static bool is_private(const share_buffer *b)
 {
@@ -35,7 +30,7 @@ static int finish(share_buffer *b)
 	/* The device would say nothing of work that may still run: then this process keeps the
 	 * memory until it ends. */
 	if (b->uses.late.pending) {
-		atomic_store(&c->unsettled, true);
+		order_never_ends(c);
 		id = 0;
 	}
 	/*
@@ -78,14 +73,14 @@ static void cool(share_buffer *b)
 	share_client *c = b->client;
 	bool ending;
 
-	pthread_mutex_lock(&c->uses);
-	ending = atomic_load(&c->ending);
+	buffers_lock_uses(c);
+	ending = atomic_load(&c->buffers->ending);
 	if (!ending) {
-		b->next = c->cooling;
-		c->cooling = b;
-		atomic_fetch_add_explicit(&c->n_cooling, 1, memory_order_relaxed);
+		b->next = c->buffers->cooling.first;
+		c->buffers->cooling.first = b;
+		atomic_fetch_add_explicit(&c->buffers->cooling.n, 1, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&c->uses);
+	buffers_unlock_uses(c);
 	if (ending)
 		finish(b);
 }
@@ -105,14 +100,14 @@ void buffers_cooled(share_client *c, bool all)
 	share_buffer *b, *later = NULL, **end = &later;
 	unsigned n = 0;
 
-	if (atomic_load_explicit(&c->n_cooling, memory_order_relaxed) == 0)
+	if (atomic_load_explicit(&c->buffers->cooling.n, memory_order_relaxed) == 0)
 		return;
 	client_ref(c);
-	pthread_mutex_lock(&c->uses);
-	b = c->cooling;
-	c->cooling = NULL;
-	atomic_store_explicit(&c->n_cooling, 0, memory_order_relaxed);
-	pthread_mutex_unlock(&c->uses);
+	buffers_lock_uses(c);
+	b = c->buffers->cooling.first;
+	c->buffers->cooling.first = NULL;
+	atomic_store_explicit(&c->buffers->cooling.n, 0, memory_order_relaxed);
+	buffers_unlock_uses(c);
 	while (b) {
 		share_buffer *next = b->next;
 		bool over = uses_are_over(b);
@@ -130,11 +125,11 @@ void buffers_cooled(share_client *c, bool all)
 		b = next;
 	}
 	if (later) {
-		pthread_mutex_lock(&c->uses);
-		*end = c->cooling;
-		c->cooling = later;
-		atomic_fetch_add_explicit(&c->n_cooling, n, memory_order_relaxed);
-		pthread_mutex_unlock(&c->uses);
+		buffers_lock_uses(c);
+		*end = c->buffers->cooling.first;
+		c->buffers->cooling.first = later;
+		atomic_fetch_add_explicit(&c->buffers->cooling.n, n, memory_order_relaxed);
+		buffers_unlock_uses(c);
 	}
 	client_unref(c);
 }
@@ -156,7 +151,7 @@ static bool lock_uses(share_buffer *b)
 {
 	if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
 		return false;
-	pthread_mutex_lock(&b->client->uses);
+	buffers_lock_uses(b->client);
 	return true;
 }
 
@@ -169,7 +164,7 @@ static int release_private(share_buffer *b, void *stream, bool *kept)
 	locked = lock_uses(b);
 	r = uses_note(b, stream);
 	if (locked)
-		pthread_mutex_unlock(&c->uses);
+		buffers_unlock_uses(c);
 	*kept = r != 0;
 	return r != 0 ? r : buffer_let_go(b);
 }
@@ -227,7 +222,7 @@ int buffer_release(share_buffer *b, void *stream, bool *kept)
 	if (r != 0)
 		return r;
 	if (atomic_load_explicit(&b->lent, memory_order_acquire))
-		return channel_release(b, stream, kept);
+		return buffer_carrier.release_loan(b, stream, kept);
 	return is_private(b) ? release_private(b, stream, kept) : release_known(b, stream, kept);
 }
 
@@ -283,9 +278,9 @@ int buffer_release_after(share_buffer *b, struct fences *f, bool shared)
 	if (f)
 		uses_add_all(b, f);
 	if (locked)
-		pthread_mutex_unlock(&c->uses);
+		buffers_unlock_uses(c);
 	buffer_message_over(b);
-	if (atomic_load_explicit(&c->n_cooling, memory_order_relaxed) > 0)
+	if (atomic_load_explicit(&c->buffers->cooling.n, memory_order_relaxed) > 0)
 		buffers_cooled(c, false);
 	return buffer_let_go(b);
 }
@@ -302,6 +297,6 @@ int buffer_make_known(share_buffer *b, void *stream)
 	if ((b->uses.fences || b->uses.late.pending) && !MUTATION(known_without_order))
 		r = uses_order(b, stream);
 	if (locked)
-		pthread_mutex_unlock(&b->client->uses);
+		buffers_unlock_uses(b->client);
 	return r;
 }

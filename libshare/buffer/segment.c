@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The import table. Descriptors are entered in the order the broker sent them, and turned into a
- * mapping by the first buffer that needs it; the descriptor is closed then. Knows nothing of
- * buffers: the broker says when a segment has none left.
+ * The table of segments: which there are in this process, and who holds them. Descriptors are
+ * entered in the order the broker sent them, and turned into a mapping by the first buffer that
+ * needs it (import.c). Knows nothing of buffers: the broker says when a segment has none left.
  *
  * Consumers of channels are sent segments ahead, so that no message needs the broker. Most of these
  * wait for their first buffer like all others; beyond a number of them the oldest are mapped, as
  * mappings cost a process less than descriptors do.
  *
- * Mapping GPU memory calls the driver, which takes its time. So it is done under a lock of the
- * segment's own, and unmapping by whoever is about to send: the thread that reads the socket only
- * makes notes.
+ * The thread that reads the socket only makes notes: mapping and unmapping is done by whoever needs
+ * it, or when nobody is delivering.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/buffer/segment.h"
-#include "libshare/client/error.h"
-#include "libshare/order/timeline.h"
+#include "libshare/buffer/inside.h"
 
 #define SEGMENTS_MAX (1u << 20)
 #define AHEAD_MAX    64
@@ -39,50 +36,54 @@ static void segment_free(struct segment *s)
 	free(s);
 }
 
-static struct segment *find(share_client *c, uint64_t id)
+/* Functions that take the table itself are called with its lock held. */
+static struct segment *find(struct segments *t, uint64_t id)
 {
 	uint32_t index = (uint32_t)id;
-	struct segment *s = index < c->n_segments ? c->segments[index] : NULL;
+	struct segment *s = index < t->room ? t->all[index] : NULL;
 
 	return s && s->id == id ? s : NULL;
 }
 
-static void put_locked(share_client *c, struct segment *s)
+/* True when that was the last reference, and there is something to unmap. */
+static bool put(struct segments *t, struct segment *s)
 {
-	if (--s->refs == 0)
-		LIST_INSERT_HEAD(&c->retired, s, link);
+	if (--s->refs > 0)
+		return false;
+	LIST_INSERT_HEAD(&t->retired, s, link);
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* What the broker sends                                                                       */
 
-static int make_room(share_client *c, uint32_t index)
+static int make_room(struct segments *t, uint32_t index)
 {
-	uint32_t room = c->n_segments ? c->n_segments : 16;
+	uint32_t room = t->room ? t->room : 16;
 	struct segment **grown;
 
 	while (room <= index)
 		room *= 2;
-	if (room == c->n_segments)
+	if (room == t->room)
 		return 0;
-	grown = realloc(c->segments, room * sizeof(struct segment *));
+	grown = realloc(t->all, room * sizeof(struct segment *));
 	if (!grown)
 		return -ENOMEM;
-	memset(grown + c->n_segments, 0, (room - c->n_segments) * sizeof(struct segment *));
-	c->segments = grown;
-	c->n_segments = room;
+	memset(grown + t->room, 0, (room - t->room) * sizeof(struct segment *));
+	t->all = grown;
+	t->room = room;
 	return 0;
 }
 
-static int add(share_client *c, const struct wire_grant *m, struct segment **out)
+static int add(struct segments *t, const struct wire_grant *m, struct segment **out)
 {
 	uint32_t index = (uint32_t)m->segment;
 	struct segment *s;
 
 	if (index >= SEGMENTS_MAX || !memory_kind_by_id(m->kind) || m->segment_size == 0 ||
-	    (index < c->n_segments && c->segments[index]))
+	    (index < t->room && t->all[index]))
 		return -EPROTO;
-	if (make_room(c, index) < 0)
+	if (make_room(t, index) < 0)
 		return -ENOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -102,36 +103,75 @@ static int add(share_client *c, const struct wire_grant *m, struct segment **out
 	s->refs = 1;
 	s->reading.fd = s->writing.fd = -1;
 	pthread_mutex_init(&s->importing, NULL);
-	c->segments[index] = s;
+	t->all[index] = s;
 	*out = s;
 	return 0;
 }
 
 /* It is needed, or gone. */
-static void no_longer_ahead_locked(share_client *c, struct segment *s)
+static void no_longer_ahead(struct segments *t, struct segment *s)
 {
 	if (!s->is_ahead)
 		return;
-	TAILQ_REMOVE(&c->ahead, s, of_ahead);
-	c->n_ahead--;
+	TAILQ_REMOVE(&t->ahead, s, of_ahead);
+	t->n_ahead--;
 	s->is_ahead = false;
 }
 
-static void came_ahead_locked(share_client *c, struct segment *s)
+static void came_ahead(struct segments *t, struct segment *s)
 {
 	if (s->is_ahead)
 		return;
-	TAILQ_INSERT_TAIL(&c->ahead, s, of_ahead);
-	c->n_ahead++;
+	TAILQ_INSERT_TAIL(&t->ahead, s, of_ahead);
+	t->n_ahead++;
 	s->is_ahead = true;
 }
 
-int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_list *fds)
+/* Takes the descriptor, if there is one. */
+static int enter(struct segments *t, const struct wire_grant *m, int *fd)
 {
+	struct segment *s = find(t, m->segment);
+	struct side *side;
+	int r;
+
+	if (*fd < 0)
+		return s ? 0 : -EPROTO;
+	if (!s) {
+		r = add(t, m, &s);
+		if (r < 0)
+			return r;
+	}
+	side = m->mode == SHARE_RDWR ? &s->writing : &s->reading;
+	fd_close(side->fd);
+	side->fd = *fd;
+	*fd = -1;
+	if (m->buffer == 0)
+		came_ahead(t, s);
+	return 0;
+}
+
+static int pages_arrived(share_client *c, const struct wire_grant *m, size_t n_pages,
+			 struct fd_list *fds, size_t first)
+{
+	for (size_t i = 0; i < n_pages; i++) {
+		uint64_t page;
+		int r;
+
+		memcpy(&page, (const char *)m->pages.data + i * sizeof(page), sizeof(page));
+		r = peer_arrived(c, page, fd_list_take(fds, first + 2 * i),
+				 fd_list_take(fds, first + 2 * i + 1));
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds)
+{
+	struct segments *t = &c->buffers->segments;
 	bool segment = m->flags & WIRE_GRANT_SEGMENT;
 	size_t n_pages = m->pages.size / sizeof(uint64_t);
-	struct segment *s;
-	struct side *side;
+	_cleanup_fd_ int fd = -1;
 	int r;
 
 	if (fds->n != segment + 2 * n_pages || m->pages.size % sizeof(uint64_t) ||
@@ -139,156 +179,34 @@ int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_
 	    (m->flags & WIRE_GRANT_HAND_OVER && m->fences.size == 0) ||
 	    (segment && m->recipe.size != sizeof(struct memory_recipe)))
 		return -EPROTO;
-	for (size_t i = 0; i < n_pages; i++) {
-		uint64_t page;
-
-		memcpy(&page, (const char *)m->pages.data + i * sizeof(page), sizeof(page));
-		r = peer_arrived_locked(c, page, fd_list_take(fds, segment + 2 * i),
-					fd_list_take(fds, segment + 2 * i + 1));
-		if (r < 0)
-			return r;
-	}
-	s = find(c, m->segment);
-	if (!segment)
-		return s ? 0 : -EPROTO;
-	if (!s) {
-		r = add(c, m, &s);
-		if (r < 0)
-			return r;
-	}
-	side = m->mode == SHARE_RDWR ? &s->writing : &s->reading;
-	fd_close(side->fd);
-	side->fd = fd_list_take(fds, 0);
-	if (m->buffer == 0)
-		came_ahead_locked(c, s);
-	return 0;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Importing                                                                                   */
-
-static int take_fd(share_client *c, struct side *side)
-{
-	int fd;
-
-	pthread_mutex_lock(&c->lock);
-	fd = side->fd;
-	side->fd = -1;
-	pthread_mutex_unlock(&c->lock);
-	return fd;
-}
-
-/* The broker sends a descriptor once, so what could not be done now can be tried again. */
-static void put_fd_back(share_client *c, struct side *side, int fd)
-{
-	pthread_mutex_lock(&c->lock);
-	if (side->fd < 0) {
-		side->fd = fd;
-		fd = -1;
-	}
-	pthread_mutex_unlock(&c->lock);
-	fd_close(fd);
-}
-
-/* Maps with the descriptor of @from. */
-static int import(share_client *c, struct segment *s, struct side *from, bool writable,
-		  struct memory_mapping *out)
-{
-	struct failure failure;
-	int fd = take_fd(c, from);
-	int r;
-
-	if (fd < 0)
-		return fail(SHARE_EPROTO, "the broker sent no descriptor for a segment");
-	r = memory_import(s->kind, &s->recipe, fd, writable, out, &failure);
-	if (r == 0) {
-		fd_close(fd);
-		return 0;
-	}
-	put_fd_back(c, from, fd);
-	return fail(r, "%s", failure.text);
-}
-
-static int make_writable(share_client *c, struct segment *s)
-{
-	struct failure failure;
-	int fd = take_fd(c, &s->writing);
-	int r;
-
-	r = memory_make_writable(&s->writing.mapping, fd, &failure);
-	if (r == 0) {
-		fd_close(fd);
-		return 0;
-	}
-	put_fd_back(c, &s->writing, fd);
-	return fail(r, "%s", failure.text);
-}
-
-/* Neither is needed any more; where the broker sent one for each, one was never needed. */
-static void close_descriptors(share_client *c, struct segment *s)
-{
-	pthread_mutex_lock(&c->lock);
-	s->reading.fd = fd_close(s->reading.fd);
-	s->writing.fd = fd_close(s->writing.fd);
-	pthread_mutex_unlock(&c->lock);
-}
-
-/* One mapping for all: made for what is needed first, and made writable in its place when that is
- * needed later. */
-static int map_single(share_client *c, struct segment *s, bool writable)
-{
-	struct memory_mapping *m = &s->writing.mapping;
-	struct side *from = writable ? &s->writing : &s->reading;
-	int r = 0;
-
-	if (!m->address)
-		r = import(c, s, from, writable || !s->kind->readonly, m);
-	else if (writable && !m->writable && s->kind->readonly)
-		r = make_writable(c, s);
-	if (r == 0 && (writable || !s->kind->readonly))
-		close_descriptors(c, s);
+	r = pages_arrived(c, m, n_pages, fds, segment);
+	if (r < 0)
+		return r;
+	if (segment)
+		fd = fd_list_take(fds, 0);
+	pthread_mutex_lock(&t->lock);
+	r = enter(t, m, &fd);
+	if (t->n_ahead > AHEAD_MAX)
+		rpc_leave_chore(c);
+	pthread_mutex_unlock(&t->lock);
 	return r;
 }
 
-static int map_side(share_client *c, struct segment *s, bool writable)
-{
-	struct side *side = writable ? &s->writing : &s->reading;
-
-	return side->mapping.address ? 0 : import(c, s, side, writable, &side->mapping);
-}
-
-static struct memory_mapping *mapping_of(struct segment *s, bool writable)
-{
-	return writable || s->single ? &s->writing.mapping : &s->reading.mapping;
-}
-
-/* With its lock held. */
-static int reach(struct segment *s, bool writable)
-{
-	struct failure failure;
-	int r = s->kind->on_device ? memory_reach(mapping_of(s, writable), &failure) : 0;
-
-	return r != 0 ? fail(r, "%s", failure.text) : 0;
-}
-
-static int map(share_client *c, struct segment *s, bool writable)
-{
-	int r = s->single ? map_single(c, s, writable) : map_side(c, s, writable);
-
-	return r == 0 ? reach(s, writable) : r;
-}
+/* ------------------------------------------------------------------------------------------- */
+/* Holding                                                                                     */
 
 static struct segment *find_and_ref(share_client *c, uint64_t id)
 {
+	struct segments *t = &c->buffers->segments;
 	struct segment *s;
 
-	pthread_mutex_lock(&c->lock);
-	s = find(c, id);
+	pthread_mutex_lock(&t->lock);
+	s = find(t, id);
 	if (s) {
 		s->refs++;
-		no_longer_ahead_locked(c, s);
+		no_longer_ahead(t, s);
 	}
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&t->lock);
 	return s;
 }
 
@@ -302,42 +220,13 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 		segment_put(c, s);
 		return fail(SHARE_EPROTO, "the broker sent a buffer outside of its segment");
 	}
-	pthread_mutex_lock(&s->importing);
-	r = map(c, s, writable);
-	pthread_mutex_unlock(&s->importing);
+	r = segment_import(c, s, writable, mapping);
 	if (r != 0) {
 		segment_put(c, s);
 		return r;
 	}
 	*out = s;
-	*mapping = mapping_of(s, writable);
 	return 0;
-}
-
-/* What it takes to map it. With its lock held, under which descriptors only come. */
-static bool has_descriptor(share_client *c, struct segment *s, bool writable)
-{
-	bool has;
-
-	pthread_mutex_lock(&c->lock);
-	has = (writable ? &s->writing : &s->reading)->fd >= 0;
-	pthread_mutex_unlock(&c->lock);
-	return has;
-}
-
-/* 1, 0 when it is not here, or an error. With its lock held. */
-static int map_if_here(share_client *c, struct segment *s, bool writable)
-{
-	const struct memory_mapping *m = mapping_of(s, writable);
-	int r = 0;
-
-	if (m->address && (m->writable || !writable))
-		r = reach(s, writable);
-	else if (has_descriptor(c, s, writable))
-		r = map(c, s, writable);
-	else
-		return 0;
-	return r == 0 ? 1 : r;
 }
 
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
@@ -352,70 +241,77 @@ int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, str
 		segment_put(c, s);
 		return is_of ? fail(SHARE_EPROTO, "a producer sent a buffer of another pool") : 0;
 	}
-	pthread_mutex_lock(&s->importing);
-	r = map_if_here(c, s, writable);
-	pthread_mutex_unlock(&s->importing);
+	r = segment_import_if_here(c, s, writable, mapping);
 	if (r != 1) {
 		segment_put(c, s);
 		return r;
 	}
 	*out = s;
-	*mapping = mapping_of(s, writable);
 	return 0;
 }
 
 void segment_is_of(share_client *c, uint64_t id, uint64_t pool)
 {
+	struct segments *t = &c->buffers->segments;
 	struct segment *s;
 
-	pthread_mutex_lock(&c->lock);
-	s = find(c, id);
+	pthread_mutex_lock(&t->lock);
+	s = find(t, id);
 	if (s && !s->pool)
 		s->pool = pool;
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&t->lock);
 }
 
-/* In which mode it came is known by its descriptors. */
-static void map_as_it_came(share_client *c, struct segment *s)
+/* The one that has waited longest, with a reference; NULL: those that there are may wait. */
+static struct segment *take_from_ahead(struct segments *t)
 {
-	bool writable;
+	struct segment *s = NULL;
 
-	pthread_mutex_lock(&s->importing);
-	pthread_mutex_lock(&c->lock);
-	writable = s->writing.fd >= 0;
-	pthread_mutex_unlock(&c->lock);
-	map_if_here(c, s, writable); /* if not now, then when it is needed */
-	pthread_mutex_unlock(&s->importing);
-}
-
-void segments_map_ahead_locked(share_client *c)
-{
-	while (c->n_ahead > AHEAD_MAX) {
-		struct segment *s = TAILQ_FIRST(&c->ahead);
-
+	pthread_mutex_lock(&t->lock);
+	if (t->n_ahead > AHEAD_MAX) {
+		s = TAILQ_FIRST(&t->ahead);
 		s->refs++;
-		no_longer_ahead_locked(c, s);
-		pthread_mutex_unlock(&c->lock);
-		map_as_it_came(c, s);
-		pthread_mutex_lock(&c->lock);
-		put_locked(c, s);
+		no_longer_ahead(t, s);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return s;
+}
+
+static void put_and_leave_chore(share_client *c, struct segment *s)
+{
+	struct segments *t = &c->buffers->segments;
+
+	pthread_mutex_lock(&t->lock);
+	if (put(t, s))
+		rpc_leave_chore(c);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void map_ahead(share_client *c)
+{
+	struct segment *s;
+
+	while ((s = take_from_ahead(&c->buffers->segments))) {
+		segment_import_as_it_came(c, s);
+		put_and_leave_chore(c, s);
 	}
 }
 
 /* The first from @at on, with a reference. */
 static struct segment *next_on_device(share_client *c, uint32_t *at)
 {
+	struct segments *t = &c->buffers->segments;
 	struct segment *s = NULL;
 
-	pthread_mutex_lock(&c->lock);
-	for (; !s && *at < c->n_segments; ++*at) {
-		s = c->segments[*at];
+	pthread_mutex_lock(&t->lock);
+	for (; !s && *at < t->room; ++*at) {
+		s = t->all[*at];
 		if (s && !s->kind->on_device)
 			s = NULL;
 		if (s)
 			s->refs++;
 	}
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&t->lock);
 	return s;
 }
 
@@ -426,12 +322,7 @@ struct segment *segment_on_device(share_client *c, struct memory_mapping **mappi
 	uint32_t at = 0;
 
 	while ((s = next_on_device(c, &at))) {
-		pthread_mutex_lock(&s->importing);
-		if (s->writing.mapping.address)
-			m = &s->writing.mapping;
-		else if (s->reading.mapping.address)
-			m = &s->reading.mapping;
-		pthread_mutex_unlock(&s->importing);
+		m = segment_imported(s);
 		if (m)
 			break;
 		segment_put(c, s);
@@ -447,56 +338,82 @@ void segment_put(share_client *c, struct segment *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_lock(&c->lock);
-	put_locked(c, s);
-	rpc_retire_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	put_and_leave_chore(c, s);
+	rpc_do_chores(c);
 }
 
-void segment_retire_locked(share_client *c, uint64_t id)
+void segment_retire(share_client *c, uint64_t id)
 {
 	struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
-	struct segment *s = find(c, id);
+	struct segments *t = &c->buffers->segments;
+	struct segment *s;
 
+	pthread_mutex_lock(&t->lock);
+	s = find(t, id);
 	if (s) {
-		c->segments[(uint32_t)id] = NULL;
-		no_longer_ahead_locked(c, s);
-		put_locked(c, s);
+		t->all[(uint32_t)id] = NULL;
+		no_longer_ahead(t, s);
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (s) {
+		put_and_leave_chore(c, s);
 		return;
 	}
 	/* without memory the broker keeps an empty segment until this process ends */
 	m.segment_retired.segment = id;
-	rpc_send_later_locked(c, &m);
+	rpc_send_later(c, &m);
 }
 
-void segments_unmap_retired_locked(share_client *c)
+static struct segment *take_retired(struct segments *t)
 {
 	struct segment *s;
 
-	while ((s = LIST_FIRST(&c->retired))) {
+	pthread_mutex_lock(&t->lock);
+	s = LIST_FIRST(&t->retired);
+	if (s)
+		LIST_REMOVE(s, link);
+	pthread_mutex_unlock(&t->lock);
+	return s;
+}
+
+static void unmap_retired(share_client *c)
+{
+	struct segment *s;
+
+	while ((s = take_retired(&c->buffers->segments))) {
 		struct wire_message m = {.type = WIRE_SEGMENT_RETIRED};
 
-		LIST_REMOVE(s, link);
 		m.segment_retired.segment = s->id;
-		pthread_mutex_unlock(&c->lock);
 		segment_free(s);
-		pthread_mutex_lock(&c->lock);
-		if (!c->lost)
-			rpc_send_locked(c, &m);
+		if (!client_is_lost(c))
+			rpc_send(c, &m);
 	}
 }
 
-void segments_done(share_client *c)
+void segments_do_chores(share_client *c)
+{
+	map_ahead(c);
+	unmap_retired(c);
+}
+
+void segments_begin(struct segments *t)
+{
+	pthread_mutex_init(&t->lock, NULL);
+	LIST_INIT(&t->retired);
+	TAILQ_INIT(&t->ahead);
+}
+
+void segments_done(struct segments *t)
 {
 	struct segment *s;
 
-	for (uint32_t i = 0; i < c->n_segments; i++)
-		if (c->segments[i])
-			segment_free(c->segments[i]);
-	free(c->segments);
-	c->segments = NULL;
-	c->n_segments = 0;
-	while ((s = LIST_FIRST(&c->retired))) {
+	for (uint32_t i = 0; i < t->room; i++)
+		if (t->all[i])
+			segment_free(t->all[i]);
+	free(t->all);
+	t->all = NULL;
+	t->room = 0;
+	while ((s = LIST_FIRST(&t->retired))) {
 		LIST_REMOVE(s, link);
 		segment_free(s);
 	}

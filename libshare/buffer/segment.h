@@ -4,6 +4,7 @@
 
 #include "libshare/client/client.h"
 #include "memory/import.h"
+#include "wire/wire.h"
 
 /*
  * Segments in this process: each imported at most once for reading and once for writing, whatever
@@ -24,25 +25,22 @@ struct segment {
 	char device[MEMORY_UUID_TEXT]; /* "" for host memory */
 	bool single;                   /* one mapping, `writing`, for both */
 
-	/* under the client's lock */
+	/* under the lock of the client's segments, as descriptors are */
 	unsigned refs;            /* the table's, and one a buffer handle or import under way */
 	LIST_ENTRY(segment) link; /* once the last is gone: waits to be unmapped */
 	TAILQ_ENTRY(segment) of_ahead;
 	bool is_ahead; /* it came before it was needed, and is not mapped yet */
 
-	/* Mappings are only made under this, which is taken before the client's lock if both are,
-	 * and only go with the last reference. */
+	/* Mappings are only made under this, which is taken before the other if both are, and only
+	 * go with the last reference. */
 	pthread_mutex_t importing;
 	struct side reading, writing;
 };
 
-/* Enters the descriptors that came with a grant. With the lock held. 0 or negative errno. */
-int grant_arrived_locked(share_client *c, const struct wire_grant *m, struct fd_list *fds);
-
 /*
  * Imports the segment of a grant if that has not been done, and makes it reachable for the calling
- * thread. Without the lock: this takes milliseconds, and other threads go on. 0, a reference for
- * segment_put() and the mapping, which lives as long as that; or an error.
+ * thread. This takes milliseconds, and other threads go on. 0, a reference for segment_put() and
+ * the mapping, which lives as long as that; or an error.
  */
 int segment_get(share_client *c, const struct wire_grant *m, bool writable, struct segment **out,
 		struct memory_mapping **mapping);
@@ -52,27 +50,13 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping);
 
-/* The broker says that it is of this pool. Without the lock. */
+/* The broker says that it is of this pool. */
 void segment_is_of(share_client *c, uint64_t id, uint64_t pool);
 
 /* Some segment of GPU memory that this client has mapped; NULL when there is none. */
 struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);
 
-/* NULL is fine. Without the lock. */
+/* NULL is fine. Without the client's lock, as it may have to be unmapped. */
 void segment_put(share_client *c, struct segment *s);
-
-/* The broker says that it is empty: it leaves the table. With the lock held. */
-void segment_retire_locked(share_client *c, uint64_t id);
-
-/* Unmaps what has been retired and says so; gives the lock up in between, as unmapping GPU memory
- * may have to wait for the device. By one thread at a time. */
-void segments_unmap_retired_locked(share_client *c);
-
-/* Maps what came ahead, where there is so much of it that this process could run out of
- * descriptors. As the one above. */
-void segments_map_ahead_locked(share_client *c);
-
-/* Unmaps everything. Without the lock: nobody else has the client any more. */
-void segments_done(share_client *c);
 
 #endif

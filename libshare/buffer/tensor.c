@@ -8,9 +8,7 @@
 
 #include <jansson.h>
 
-#include "libshare/buffer/buffer.h"
-#include "libshare/buffer/tensor.h"
-#include "libshare/client/error.h"
+#include "libshare/buffer/inside.h"
 
 static const struct {
 	const char *name;

@@ -8,9 +8,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/buffer.h"
-#include "libshare/buffer/tensor.h"
-#include "libshare/client/error.h"
+#include "libshare/buffer/inside.h"
 
 _Static_assert(SHARE_TENSOR_ENCODED_MAX <= WIRE_TENSOR_MAX,
 	       "the protocol has room for every tensor");

@@ -4,10 +4,7 @@
 
 #include <string.h>
 
-#include "libshare/buffer/buffer.h"
-#include "libshare/buffer/tensor.h"
-#include "libshare/client/error.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
 
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out)

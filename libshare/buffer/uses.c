@@ -13,11 +13,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "libshare/buffer/uses.h"
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_late.h"
-#include "libshare/order/host_stream.h"
-#include "libshare/order/stream.h"
+#include "libshare/buffer/inside.h"
 
 static bool is_on_gpu(const share_buffer *b)
 {
@@ -183,7 +179,7 @@ int uses_hold(share_buffer *b, struct fences *out)
 	const struct fences *f;
 	int r;
 
-	pthread_mutex_lock(&c->uses);
+	buffers_lock_uses(c);
 	r = uses_settle(b);
 	f = b->uses.fences;
 	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
@@ -194,7 +190,7 @@ int uses_hold(share_buffer *b, struct fences *out)
 			r = fail_system(-ENOMEM, "ordering a buffer");
 		}
 	}
-	pthread_mutex_unlock(&c->uses);
+	buffers_unlock_uses(c);
 	return r;
 }
 

@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/buffer/buffer.h"
-#include "libshare/client/error.h"
-#include "libshare/client/operation.h"
+#include "libshare/buffer/inside.h"
 
 struct buffer_watch {
 	share_operation operation;

@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/buffer/reclaim.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
-#include "libshare/order/stream.h"
-#include "libshare/buffer/uses.h"
+#include "libshare/order/order.h"
 
 #define GIVEN_UP "this message was given up before"
 #define NO_MESSAGE \
@@ -475,9 +475,9 @@ int channel_take_back(share_channel *ch, share_message *out)
 	for (uint32_t i = 0; i < out->data_size; i++)
 		out->data[i] = a->message.data[i];
 	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
-		pthread_mutex_lock(&ch->client->uses);
+		buffers_lock_uses(ch->client);
 		uses_add(a->buffer, &given);
-		pthread_mutex_unlock(&ch->client->uses);
+		buffers_unlock_uses(ch->client);
 	}
 	if (a->buffer)
 		buffer_message_over(a->buffer);

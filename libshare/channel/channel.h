@@ -10,8 +10,8 @@
 #include <share/channel.h>
 
 #include "libshare/buffer/buffer.h"
-#include "libshare/client/client.h"
-#include "libshare/order/timeline.h"
+#include "libshare/client/rpc.h"
+#include "libshare/order/order.h"
 #include "ring/ring.h"
 
 /*
@@ -38,6 +38,9 @@
  * A channel's lock is taken before the client's. Nothing is sent to the broker, and nobody sleeps,
  * while it is held; the exception is a condition variable of the channel's own.
  */
+
+struct client_room;
+extern const struct client_room channel_room;
 
 /* A member of the other role, by slot. */
 struct channel_peer {
@@ -415,8 +418,8 @@ void keeper_stop(share_channel *ch);
 /* There is something in flight. With the lock held. */
 void keeper_rouse_locked(share_channel *ch);
 /* Has all keepers of the client look for what was acknowledged, and then whenever something is, as
- * long as client->n_reclaims says so. With the client's lock held, and then: whether all that were
- * there have looked since; client->arrived is told. */
+ * long as buffers_are_awaited() says so. With the client's lock held, and then: whether all that
+ * were there have looked since; client->arrived is told. */
 uint64_t keepers_look_locked(share_client *c);
 bool keepers_have_looked_locked(const share_client *c, uint64_t look);
 

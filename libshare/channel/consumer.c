@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "libshare/buffer/segment.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
-#include "libshare/order/stream.h"
+#include "libshare/order/order.h"
 
 #define SPINS    20 /* looks before going to sleep: about a microsecond */
 #define VAIN     4  /* spins for nothing, after which it is not done again but now and then */

@@ -34,7 +34,7 @@ static uint32_t in_flight_locked(share_channel *ch, uint64_t *sent)
 /* Somebody wants to be the last to have what is in flight, in some channel of the client. */
 static bool is_awaited(const share_channel *ch)
 {
-	return atomic_load_explicit(&ch->client->n_reclaims, memory_order_relaxed) > 0;
+	return buffers_are_awaited(ch->client);
 }
 
 /* Consumers ring once a sleep, so it is announced anew each time; before the look, so that what is
@@ -106,7 +106,7 @@ static void *keep(void *data)
 		last_sent = sent;
 		p.revents = 0;
 		pthread_mutex_unlock(&ch->lock);
-		buffers_cooled(ch->client, false);
+		buffers_look_again(ch->client);
 		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
 		pthread_mutex_lock(&ch->lock);

@@ -11,11 +11,10 @@
 #include <stdlib.h>
 
 #include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
-#include "libshare/order/host_stream.h"
-#include "libshare/order/stream.h"
-#include "libshare/buffer/uses.h"
+#include "libshare/order/order.h"
 
 #define HANDLES_KEPT 256
 #define TRIES        3 /* a segment may be retired while it is asked for */
@@ -203,15 +202,15 @@ int channel_retain(share_buffer *b)
 	if (r != 0)
 		return r;
 	/* the lock that channel_release() holds: what it takes for a loan stays one */
-	pthread_mutex_lock(&ch->client->uses);
+	buffers_lock_uses(ch->client);
 	if (atomic_load_explicit(&b->lent, memory_order_relaxed)) {
 		client_ref(ch->client);
 		atomic_store_explicit(&b->lent, NULL, memory_order_release);
-		pthread_mutex_unlock(&ch->client->uses);
+		buffers_unlock_uses(ch->client);
 		return 0;
 	}
 	/* another thread was first: one lease is enough */
-	pthread_mutex_unlock(&ch->client->uses);
+	buffers_unlock_uses(ch->client);
 	m = (struct wire_message){.type = WIRE_RELEASE};
 	m.release.buffer = b->id;
 	m.release.count = 1;
@@ -251,12 +250,12 @@ int channel_release(share_buffer *b, void *stream, bool *kept)
 	int r;
 
 	client_ref(c);
-	pthread_mutex_lock(&c->uses);
+	buffers_lock_uses(c);
 	loan = atomic_load_explicit(&b->lent, memory_order_relaxed);
 	r = loan ? uses_note(b, stream) : 0;
 	*kept = r == SHARE_EINVAL || r == SHARE_ENOTSUP;
 	if (!loan || *kept) {
-		pthread_mutex_unlock(&c->uses);
+		buffers_unlock_uses(c);
 		/* another thread has made an ordinary one of it, just now */
 		if (!loan)
 			r = buffer_release(b, stream, kept);
@@ -265,7 +264,7 @@ int channel_release(share_buffer *b, void *stream, bool *kept)
 	}
 	/* from here on, unless it was the last, the message and its channel may be gone */
 	last = atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1;
-	pthread_mutex_unlock(&c->uses);
+	buffers_unlock_uses(c);
 	if (last) /* the message was given up before */
 		r = end_loan(lent_of(b)->lent.channel, b, stream);
 	client_unref(c);

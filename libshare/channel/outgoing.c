@@ -9,8 +9,7 @@
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
-#include "libshare/order/host_stream.h"
-#include "libshare/order/stream.h"
+#include "libshare/order/order.h"
 
 /* Whether it is of the channel's pool. If not, the broker says which it is of. */
 static int check_pool(share_channel *ch, const share_buffer *b)

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/buffer/reclaim.h"
+#include "libshare/buffer/segment.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "libshare/channel/channel.h"
-#include "libshare/client/error.h"
+#include "libshare/client/room.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* What we are told unasked                                                                    */
@@ -66,7 +66,8 @@ static void forget_told(share_channel *ch, uint32_t slot)
 	told_free(t);
 }
 
-void channel_told_locked(share_client *c, const struct wire_channel_members *m, struct fd_list *fds)
+/* With the client's lock held; takes what it needs of @fds. */
+static void tell(share_client *c, const struct wire_channel_members *m, struct fd_list *fds)
 {
 	struct wire_member member;
 	struct channel_told *t;
@@ -94,6 +95,18 @@ void channel_told_locked(share_client *c, const struct wire_channel_members *m, 
 	fds->n = 0;
 	STAILQ_INSERT_TAIL(&ch->told, t, link);
 }
+
+static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	if (m->type != WIRE_CHANNEL_MEMBERS)
+		return 0;
+	tell(c, &m->channel_members, fds);
+	return 1;
+}
+
+const struct client_room channel_room = {
+    .hear = hear,
+};
 
 /* Of what we were told before the last answer came, or of @all. 0 or an error. */
 static int apply_told_locked(share_channel *ch, bool all)
@@ -135,7 +148,7 @@ static int say_what_was_lost(share_channel *ch)
 	struct wire_message m = {.type = WIRE_CHANNEL_AFRESH};
 
 	m.channel_afresh.member = ch->member;
-	return rpc_send_locked(ch->client, &m);
+	return rpc_send_unlocking(ch->client, &m);
 }
 
 static int start_to_ask_locked(share_channel *ch, bool afresh)
@@ -156,7 +169,7 @@ static int start_to_ask_locked(share_channel *ch, bool afresh)
 		r = say_what_was_lost(ch);
 	ch->told_lost &= r != 0;
 	if (r == 0)
-		r = rpc_start_locked(c, &m, &ch->sync);
+		r = rpc_start_unlocking(c, &m, &ch->sync);
 	if (r != 0) /* a broker may have answered before it was all sent */
 		reply_done(&ch->answer);
 	pthread_mutex_unlock(&c->lock);
@@ -172,7 +185,7 @@ static int wait_for_answer_locked(share_channel *ch, int64_t deadline)
 
 	pthread_mutex_unlock(&ch->lock);
 	pthread_mutex_lock(&c->lock);
-	r = rpc_wait_until_locked(c, &ch->sync, deadline);
+	r = rpc_wait_until_unlocking(c, &ch->sync, deadline);
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_lock(&ch->lock);
 	ch->asking = r == 1;
@@ -268,7 +281,7 @@ void channel_sync_done(share_channel *ch)
 	if (!ch->asking)
 		return;
 	pthread_mutex_lock(&c->lock);
-	rpc_wait_locked(c, &ch->sync);
+	rpc_wait_unlocking(c, &ch->sync);
 	pthread_mutex_unlock(&c->lock);
 	reply_done(&ch->answer);
 }

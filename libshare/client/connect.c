@@ -18,9 +18,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "libshare/client/client.h"
 #include "libshare/client/embedded.h"
-#include "libshare/client/error.h"
+#include "libshare/client/inside.h"
+#include "libshare/client/room.h"
 
 #define ADVICE        "; start share-broker, or run the program under share-run"
 #define SYSTEM_SOCKET "/run/share/broker.sock"
@@ -86,13 +86,13 @@ static int start_embedded(share_client *c, const share_connect_options *options)
 			    "a program with more rights than who has started it (setuid, setgid, "
 			    "capabilities of its file) starts no private broker, which would have "
 			    "these rights as well; give it the socket of a broker that runs");
-	r = embedded_start(options->config, &c->embedded);
+	r = embedded_start(options->config, &c->connection->embedded);
 	if (r != 0)
 		return r;
-	c->address = strdup(embedded_address(c->embedded));
-	if (!c->address)
+	c->connection->address = strdup(embedded_address(c->connection->embedded));
+	if (!c->connection->address)
 		return fail_system(-ENOMEM, "connecting");
-	return connect_socket(c->address, &c->socket);
+	return connect_socket(c->connection->address, &c->connection->socket);
 }
 
 static int greet(share_client *c, const share_connect_options *options)
@@ -122,20 +122,25 @@ static int greet(share_client *c, const share_connect_options *options)
 	return rpc(c, &ready, NULL);
 }
 
-/* The switch for those who cannot change the program. */
-static bool wants_host_fences(void)
+static int begin(share_client *c, const share_connect_options *options)
 {
-	const char *value = secure_getenv("SHARE_HOST_FENCES");
+	int r = 0;
 
-	return value && strcmp(value, "1") == 0;
+	for (size_t i = 0; r == 0 && client_rooms[i]; i++)
+		if (client_rooms[i]->begin)
+			r = client_rooms[i]->begin(c, options);
+	return r;
 }
 
-/* For those who count what the broker has. */
-static bool wants_magazines(void)
+static int reach_broker(share_client *c, const char *address, const share_connect_options *options)
 {
-	const char *value = secure_getenv("SHARE_MAGAZINES");
-
-	return !value || strcmp(value, "0") != 0;
+	if (!address || !*address)
+		address = secure_getenv("SHARE_SOCKET");
+	if (address && !*address)
+		address = NULL;
+	if (address && strcmp(address, "embedded") == 0)
+		return start_embedded(c, options);
+	return find_broker(address, &c->connection->socket, &c->connection->address);
 }
 
 int share_connect_with(const char *address, const share_connect_options *options,
@@ -159,22 +164,15 @@ int share_connect_with(const char *address, const share_connect_options *options
 	c = client_new();
 	if (!c)
 		return fail_system(-ENOMEM, "connecting");
-	c->host_fences = options->flags & SHARE_CONNECT_HOST_FENCES || wants_host_fences();
-	c->keeps_blocks = wants_magazines();
-	c->never_block = options->flags & SHARE_CONNECT_NEVER_BLOCK;
-	if (!address || !*address)
-		address = secure_getenv("SHARE_SOCKET");
-	if (address && !*address)
-		address = NULL;
-	if (address && strcmp(address, "embedded") == 0)
-		r = start_embedded(c, options);
-	else
-		r = find_broker(address, &c->socket, &c->address);
+	r = begin(c, options);
+	if (r == 0)
+		r = reach_broker(c, address, options);
 	if (r == 0)
 		r = greet(c, options);
-	if (r == SHARE_EDISCONNECTED && c->lost_error) /* refused, with the reason in the detail */
-		r = c->lost_error;
-	if (c->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
+	if (r == SHARE_EDISCONNECTED &&
+	    c->connection->lost_error) /* refused, with the reason in the detail */
+		r = c->connection->lost_error;
+	if (c->connection->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
 		r = fail(SHARE_ENOBROKER,
 			 "the private broker ended before it served; its reason is on stderr");
 	if (r != 0) {

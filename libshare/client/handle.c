@@ -91,6 +91,7 @@ static bool is_known_by_place(enum handle_kind kind)
 	return kind == HANDLE_HOST_STREAM;
 }
 
+/* With the lock of @room held, as those below whose names end so. False without memory. */
 static bool note_place_locked(struct room *room, const void *memory, size_t size)
 {
 	struct place *place = malloc(sizeof(*place));

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client/client.h"
-#include "libshare/client/error.h"
 #include "libshare/client/inspect.h"
+#include "libshare/client/rpc.h"
 
 /* Each row ends with a line feed, which becomes its NUL. */
 static int each_row(const struct wire_bytes *rows, int (*each)(const char *json, void *data),

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "libshare/client/error.h"
+#include "libshare/client/inside.h"
 #include "libshare/client/operation.h"
 
 #define LOOK_MS 50 /* how often a waiting thread looks whether it was canceled */
@@ -38,7 +38,7 @@ static void finish(share_operation *o)
 void operation_queue_locked(share_operation *o)
 {
 	o->phase = QUEUED;
-	client_queue_event(o->client, &o->event);
+	dispatch_queue(o->client, &o->task);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -119,10 +119,10 @@ int operation_block(share_operation *o)
 /* ------------------------------------------------------------------------------------------- */
 /* Dispatch                                                                                    */
 
-static void run(share_client *c, struct event *e)
+static void run(share_client *c, struct task *t)
 {
 	share_operation *o =
-	    (share_operation *)(void *)((char *)e - offsetof(share_operation, event));
+	    (share_operation *)(void *)((char *)t - offsetof(share_operation, task));
 	bool canceled;
 	int r;
 
@@ -147,9 +147,9 @@ static void run(share_client *c, struct event *e)
 }
 
 /* The client is freed only when no operation is left. */
-static void discard(share_client *c, struct event *e)
+static void discard(share_client *c, struct task *t)
 {
-	(void)c, (void)e;
+	(void)c, (void)t;
 }
 
 void operation_init_locked(share_operation *o, const struct operation_kind *kind, share_client *c,
@@ -159,9 +159,9 @@ void operation_init_locked(share_operation *o, const struct operation_kind *kind
 	o->client = client_ref(c);
 	o->refs = has_handle ? 3 : 2;
 	o->has_handle = has_handle;
-	o->event.run = run;
-	o->event.discard = discard;
-	LIST_INSERT_HEAD(&c->operations, o, link);
+	o->task.run = run;
+	o->task.discard = discard;
+	LIST_INSERT_HEAD(&c->dispatch->operations, o, link);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -176,10 +176,10 @@ static void cancel(share_operation *o)
 	client_ref(c);
 	pthread_mutex_lock(&c->lock);
 	o->canceled = true;
-	if (o->phase == ASKED && !c->lost && o->kind->recall_locked)
-		o->kind->recall_locked(o);
-	if (o->event.queued) {
-		client_unqueue_event(c, &o->event);
+	if (o->phase == ASKED && !c->lost && o->kind->recall_unlocking)
+		o->kind->recall_unlocking(o);
+	if (o->task.queued) {
+		dispatch_unqueue(c, &o->task);
 		dequeued = true;
 	}
 	while (o->phase == RUNNING && !pthread_equal(o->runner, pthread_self()))
@@ -213,7 +213,7 @@ void operations_abandon(share_client *c)
 		share_operation *o;
 
 		pthread_mutex_lock(&c->lock);
-		LIST_FOREACH (o, &c->operations, link)
+		LIST_FOREACH (o, &c->dispatch->operations, link)
 			if (!o->has_handle && !o->canceled)
 				break;
 		if (o)

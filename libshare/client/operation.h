@@ -2,20 +2,20 @@
 #ifndef LIBSHARE_CLIENT_OPERATION_H
 #define LIBSHARE_CLIENT_OPERATION_H
 
-#include "libshare/client/client.h"
+#include "libshare/client/dispatch.h"
 
 /*
  * What goes on after a call has returned, and ends with a callback from share_dispatch().
  *
  *   ASKED    a request is under way
- *   QUEUED   an event is in the client's queue
+ *   QUEUED   a task is in the client's queue
  *   BLOCKED  a thread waits for something
  *   RUNNING  dispatch does what is left to do, and runs the callback
  *   OVER     nothing more will happen
  */
 enum phase { ASKED, QUEUED, BLOCKED, RUNNING, OVER };
 
-/* None of them is called with the lock held, but for those that say so. */
+/* None of them is called with a lock held, but for those that say so. */
 struct operation_kind {
 	/* In dispatch: 0 or an error, for the callback, or 1: operation_block() has been called. */
 	int (*proceed)(share_operation *o);
@@ -25,9 +25,10 @@ struct operation_kind {
 	void (*call)(share_operation *o, int result);
 	/* Nobody will be told, so what it got is given back. */
 	void (*drop)(share_operation *o);
-	/* With the lock held: the request is to be answered at once. NULL where there is none. */
-	void (*recall_locked)(share_operation *o);
-	/* With the lock held. */
+	/* With the client's lock held, which it lets go of in between: the request is to be
+	 * answered at once. NULL where there is none. */
+	void (*recall_unlocking)(share_operation *o);
+	/* With the client's lock held. */
 	void (*free)(share_operation *o);
 };
 
@@ -38,7 +39,7 @@ struct share_operation {
 	struct handle handle;
 	const struct operation_kind *kind;
 	LIST_ENTRY(share_operation) link;
-	struct event event;
+	struct task task;
 	share_client *client;
 	enum phase phase; /* this and the next three under the lock */
 	unsigned refs;    /* the handle, and whatever the phase says is going on */
@@ -51,7 +52,8 @@ struct share_operation {
 };
 HANDLES_OF(share_operation, operation, HANDLE_OPERATION);
 
-/* Holds the client. One reference is the caller's, for operation_unref_locked(). */
+/* Holds the client. One reference is the caller's, for operation_unref_locked(). This and the other
+ * two whose names end so are called with the client's lock held. */
 void operation_init_locked(share_operation *o, const struct operation_kind *kind, share_client *c,
 			   bool has_handle);
 void operation_unref_locked(share_operation *o);

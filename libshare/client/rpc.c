@@ -16,11 +16,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "libshare/buffer/magazine.h"
-#include "libshare/buffer/segment.h"
-#include "libshare/client/client.h"
-#include "libshare/client/error.h"
-#include "libshare/order/timeline.h"
+#include "libshare/client/inside.h"
+#include "libshare/client/room.h"
 #include "wire/packet.h"
 
 void reply_done(struct reply *r)
@@ -38,7 +35,7 @@ static struct call *find_call(share_client *c, uint32_t serial)
 {
 	struct call *call;
 
-	LIST_FOREACH (call, &c->calls, link)
+	LIST_FOREACH (call, &c->connection->calls, link)
 		if (call->serial == serial)
 			return call;
 	return NULL;
@@ -116,6 +113,17 @@ static void deliver_reply(share_client *c, struct call *call, const struct wire_
 	finish(c, call, m, error);
 }
 
+/* As a room's hear() has it; 0 when there is no room that knows such a message. */
+static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && client_rooms[i]; i++)
+		if (client_rooms[i]->hear)
+			r = client_rooms[i]->hear(c, m, fds);
+	return r;
+}
+
 static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
 	char why[256];
@@ -124,29 +132,16 @@ static void deliver_unasked(share_client *c, const struct wire_message *m, struc
 	case WIRE_NAME_EVENT:
 		watch_name_changed(c, &m->name_event);
 		break;
-	case WIRE_SEGMENT_RETIRE:
-		segment_retire_locked(c, m->segment_retire.segment);
-		break;
-	case WIRE_TRIM:
-		magazine_trim_locked(c, &m->trim);
-		break;
-	case WIRE_CHANNEL_MEMBERS:
-		channel_told_locked(c, &m->channel_members, fds);
-		break;
-	case WIRE_TIMELINE_PAGE: /* ahead: one that is not here is asked for */
-		peer_arrived_locked(c, m->timeline_page.page, fd_list_take(fds, 0),
-				    fd_list_take(fds, 1));
-		break;
-	case WIRE_GRANT: /* of a segment, ahead: it has been entered */
+	case WIRE_GRANT: /* of a segment, ahead: it was heard before */
 		break;
 	case WIRE_ERROR:
 		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
 			 (int)m->error.detail.size, (const char *)m->error.detail.data);
-		c->lost_error = number_of(m);
+		c->connection->lost_error = number_of(m);
 		client_mark_lost(c, why);
 		break;
 	default:
-		break;
+		hear(c, m, fds);
 	}
 }
 
@@ -162,7 +157,7 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 	}
 	/* whether or not anybody still wants the grant: the broker sends a descriptor once, and
 	 * when it is gone never again */
-	if (m.type == WIRE_GRANT && grant_arrived_locked(c, &m.grant, fds) < 0) {
+	if (m.type == WIRE_GRANT && hear(c, &m, fds) < 0) {
 		client_mark_lost(c,
 				 "the broker sent a grant that makes no sense, or memory is out");
 		return;
@@ -186,7 +181,7 @@ static void deliver(share_client *c, const void *packet, size_t size, struct fd_
 /* ------------------------------------------------------------------------------------------- */
 /* Reading                                                                                     */
 
-static void send_later_locked(share_client *c);
+static void do_chores_unlocking(share_client *c);
 
 /* Part of what was sent is lost then: the kernel drops the descriptors that find no room. */
 static const char *reason(int r)
@@ -197,46 +192,46 @@ static const char *reason(int r)
 }
 
 /* Takes the role of the reader for one packet. @events: also return when the socket is ready for
- * this (POLLOUT). The lock is given up while it blocks. False when there was none. */
-static bool read_one_locked(share_client *c, bool wait, short events)
+ * this (POLLOUT). False when there was none. */
+static bool read_one_unlocking(share_client *c, bool wait, short events)
 {
 	size_t size = WIRE_PACKET_MAX;
 	struct fd_list fds = {.n = 0};
 	int r;
 
-	c->reading = true;
+	c->connection->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	if (wait && events) {
-		struct pollfd p = {.fd = c->socket, .events = (short)(POLLIN | events)};
+		struct pollfd p = {.fd = c->connection->socket, .events = (short)(POLLIN | events)};
 
 		poll(&p, 1, -1);
 		wait = false;
 	}
-	r = packet_receive(c->socket, c->packet, &size, &fds, wait);
+	r = packet_receive(c->connection->socket, c->connection->packet, &size, &fds, wait);
 	pthread_mutex_lock(&c->lock);
 	if (r == 0)
-		deliver(c, c->packet, size, &fds);
+		deliver(c, c->connection->packet, size, &fds);
 	else if (r != 0 && r != -EAGAIN)
 		client_mark_lost(c, reason(r));
 	fd_list_close(&fds);
-	c->reading = false;
+	c->connection->reading = false;
 	pthread_cond_broadcast(&c->arrived);
-	send_later_locked(c);
+	do_chores_unlocking(c);
 	return r == 0;
 }
 
-void rpc_poll_locked(share_client *c)
+void rpc_poll_unlocking(share_client *c)
 {
-	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+	struct pollfd p = {.fd = c->connection->socket, .events = POLLIN};
 
-	while (!c->reading && !c->lost && poll(&p, 1, 0) > 0)
-		read_one_locked(c, false, 0);
+	while (!c->connection->reading && !c->lost && poll(&p, 1, 0) > 0)
+		read_one_unlocking(c, false, 0);
 }
 
 void rpc_poll(share_client *c)
 {
 	pthread_mutex_lock(&c->lock);
-	rpc_poll_locked(c);
+	rpc_poll_unlocking(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -244,9 +239,9 @@ void rpc_read_rest(share_client *c)
 {
 	pthread_mutex_lock(&c->lock);
 	while (c->lost) {
-		if (c->reading) /* it comes to the end, or just has */
+		if (c->connection->reading) /* it comes to the end, or just has */
 			pthread_cond_wait(&c->arrived, &c->lock);
-		else if (!read_one_locked(c, false, 0))
+		else if (!read_one_unlocking(c, false, 0))
 			break;
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -259,26 +254,26 @@ void rpc_read_rest(share_client *c)
  * The broker stops reading from a client that does not read its replies. So a send that would
  * block must not keep replies from being read: it reads them itself, or lets the reader go on.
  */
-static int transmit_locked(share_client *c, const void *packet, size_t size)
+static int transmit_unlocking(share_client *c, const void *packet, size_t size)
 {
 	for (;;) {
 		int r;
 
 		if (c->lost)
 			return client_lost(c);
-		r = packet_send(c->socket, packet, size, NULL, 0, false);
+		r = packet_send(c->connection->socket, packet, size, NULL, 0, false);
 		if (r == 0)
 			return 0;
 		if (r != -EAGAIN) {
 			/* what it said last may still be there to read */
-			rpc_poll_locked(c);
+			rpc_poll_unlocking(c);
 			client_mark_lost(c, "the broker is gone");
 			return client_lost(c);
 		}
-		if (!c->reading) {
-			read_one_locked(c, true, POLLOUT);
+		if (!c->connection->reading) {
+			read_one_unlocking(c, true, POLLOUT);
 		} else {
-			struct pollfd p = {.fd = c->socket, .events = POLLOUT};
+			struct pollfd p = {.fd = c->connection->socket, .events = POLLOUT};
 
 			pthread_mutex_unlock(&c->lock);
 			poll(&p, 1, 10);
@@ -287,7 +282,7 @@ static int transmit_locked(share_client *c, const void *packet, size_t size)
 	}
 }
 
-int rpc_send_locked(share_client *c, struct wire_message *m)
+int rpc_send_unlocking(share_client *c, struct wire_message *m)
 {
 	unsigned char small[2048], *large = NULL;
 	size_t size = wire_encode(m, small, sizeof(small));
@@ -302,46 +297,65 @@ int rpc_send_locked(share_client *c, struct wire_message *m)
 	if (size == 0)
 		r = fail(SHARE_EINVAL, "an argument is larger than the protocol allows");
 	else
-		r = transmit_locked(c, large ? large : small, size);
+		r = transmit_unlocking(c, large ? large : small, size);
 	free(large);
 	return r;
 }
 
-int rpc_send_later_locked(share_client *c, const struct wire_message *m)
+int rpc_send_later(share_client *c, const struct wire_message *m)
 {
-	struct wire_message *grown = realloc(c->later, (c->n_later + 1) * sizeof(*grown));
+	struct connection *n = c->connection;
+	struct wire_message *grown = realloc(n->later, (n->n_later + 1) * sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
-	c->later = grown;
-	c->later[c->n_later++] = *m;
+	n->later = grown;
+	n->later[n->n_later++] = *m;
+	rpc_leave_chore(c);
 	return 0;
+}
+
+void rpc_leave_chore(share_client *c)
+{
+	atomic_store(&c->connection->chores, true);
+}
+
+static void let_rooms_do_chores(share_client *c)
+{
+	for (size_t i = 0; client_rooms[i]; i++)
+		if (client_rooms[i]->do_chores)
+			client_rooms[i]->do_chores(c);
 }
 
 /* What came up while a message was delivered. Sending may read, and that may leave more to do:
  * whoever comes first does all. */
-static void send_later_locked(share_client *c)
+static void do_chores_unlocking(share_client *c)
 {
-	if (c->sending_later)
-		return;
-	c->sending_later = true;
-	do {
-		segments_map_ahead_locked(c);
-		segments_unmap_retired_locked(c);
-		peers_forget_dead_locked(c);
-		while (c->n_later > 0 && !c->lost) {
-			struct wire_message m = c->later[--c->n_later];
+	struct connection *n = c->connection;
 
-			rpc_send_locked(c, &m);
+	if (n->doing_chores)
+		return;
+	n->doing_chores = true;
+	while (atomic_exchange(&n->chores, false)) {
+		pthread_mutex_unlock(&c->lock);
+		let_rooms_do_chores(c);
+		pthread_mutex_lock(&c->lock);
+		while (n->n_later > 0 && !c->lost) {
+			struct wire_message m = n->later[--n->n_later];
+
+			rpc_send_unlocking(c, &m);
 		}
-	} while (!LIST_EMPTY(&c->retired));
-	c->sending_later = false;
+	}
+	n->doing_chores = false;
 }
 
-void rpc_retire_locked(share_client *c)
+void rpc_do_chores(share_client *c)
 {
-	if (!LIST_EMPTY(&c->retired))
-		send_later_locked(c);
+	if (!atomic_load(&c->connection->chores))
+		return;
+	pthread_mutex_lock(&c->lock);
+	do_chores_unlocking(c);
+	pthread_mutex_unlock(&c->lock);
 }
 
 int rpc_send(share_client *c, struct wire_message *m)
@@ -349,26 +363,26 @@ int rpc_send(share_client *c, struct wire_message *m)
 	int r;
 
 	pthread_mutex_lock(&c->lock);
-	r = rpc_send_locked(c, m);
+	r = rpc_send_unlocking(c, m);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
 
-int rpc_start_locked(share_client *c, struct wire_message *request, struct call *call)
+int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
 {
 	int r;
 
 	/* a look-up may wait for as long as it takes the serials to come round */
 	do
-		request->serial = ++c->last_serial;
+		request->serial = ++c->connection->last_serial;
 	while (request->serial == 0 || find_call(c, request->serial));
 	call->serial = request->serial;
 	call->expected = wire_describe(request->type)->reply;
 	note_what_is_wanted(call, request);
 	call->done = false;
 	/* before it is sent: another thread may read the answer */
-	LIST_INSERT_HEAD(&c->calls, call, link);
-	r = rpc_send_locked(c, request);
+	LIST_INSERT_HEAD(&c->connection->calls, call, link);
+	r = rpc_send_unlocking(c, request);
 	if (r != 0 && !call->done)
 		LIST_REMOVE(call, link);
 	return r;
@@ -381,75 +395,80 @@ static int result(share_client *c, const struct call *call)
 	return call->error ? fail_remote(call->error, call->detail) : 0;
 }
 
-static void wait_for_reader_locked(share_client *c, int timeout_ms)
+static void wait_for_reader_unlocking(share_client *c, int timeout_ms)
 {
 	struct timespec until = clock_after_ms(timeout_ms);
 
 	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
 }
 
-void rpc_wait_arrived_locked(share_client *c, int timeout_ms)
+void rpc_wait_arrived_unlocking(share_client *c, int timeout_ms)
 {
 	if (timeout_ms < 0)
 		pthread_cond_wait(&c->arrived, &c->lock);
 	else
-		wait_for_reader_locked(c, timeout_ms);
+		wait_for_reader_unlocking(c, timeout_ms);
 }
 
-static void wait_locked(share_client *c)
+static void wait_unlocking(share_client *c)
 {
-	if (c->reading)
+	if (c->connection->reading)
 		pthread_cond_wait(&c->arrived, &c->lock);
 	else
-		read_one_locked(c, true, 0);
+		read_one_unlocking(c, true, 0);
 }
 
-int rpc_wait_locked(share_client *c, struct call *call)
+int rpc_wait_unlocking(share_client *c, struct call *call)
 {
 	while (!call->done)
-		wait_locked(c);
+		wait_unlocking(c);
 	return result(c, call);
 }
 
-int rpc_wait_long_locked(share_client *c, struct call *call)
+/* The same, for what may take as long as others like, so that it runs what is urgent meanwhile. The
+ * caller has no other lock. */
+static int wait_long_unlocking(share_client *c, struct call *call)
 {
 	while (!call->done) {
-		wait_locked(c);
-		if (!c->trim.queued)
+		struct task *urgent;
+
+		wait_unlocking(c);
+		urgent = c->dispatch->urgent;
+		if (!urgent)
 			continue;
-		client_unqueue_event(c, &c->trim);
-		c->trim.run(c, &c->trim);
+		dispatch_unqueue(c, urgent);
+		urgent->run(c, urgent);
 	}
 	return result(c, call);
 }
 
 /* Takes the role of the reader for as long as that. */
-static void read_in_time_locked(share_client *c, int timeout_ms)
+static void read_in_time_unlocking(share_client *c, int timeout_ms)
 {
-	struct pollfd p = {.fd = c->socket, .events = POLLIN};
+	struct pollfd p = {.fd = c->connection->socket, .events = POLLIN};
 
-	c->reading = true;
+	c->connection->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	poll(&p, 1, timeout_ms);
 	pthread_mutex_lock(&c->lock);
-	c->reading = false;
+	c->connection->reading = false;
 	if (p.revents)
-		read_one_locked(c, false, 0);
+		read_one_unlocking(c, false, 0);
 	else
 		pthread_cond_broadcast(&c->arrived);
 }
 
-int rpc_wait_until_locked(share_client *c, struct call *call, int64_t deadline)
+int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline)
 {
 	while (!call->done) {
 		int left = deadline_left(deadline);
 
 		if (left < 0)
-			wait_locked(c);
-		else if (!c->reading)
-			read_in_time_locked(c, left);
+			wait_unlocking(c);
+		else if (!c->connection->reading)
+			read_in_time_unlocking(c, left);
 		else if (left > 0)
-			wait_for_reader_locked(c, left);
+			wait_for_reader_unlocking(c, left);
 		if (left == 0 && !call->done)
 			return 1;
 	}
@@ -467,11 +486,11 @@ int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 		return fail_fork();
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
-	r = rpc_start_locked(c, request, &call);
+	r = rpc_start_unlocking(c, request, &call);
 	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
-		r = rpc_wait_long_locked(c, &call);
+		r = wait_long_unlocking(c, &call);
 	else if (r == 0)
-		r = rpc_wait_locked(c, &call);
+		r = rpc_wait_unlocking(c, &call);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

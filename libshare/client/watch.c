@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client/client.h"
-#include "libshare/client/error.h"
+#include "libshare/client/inside.h"
 
 #define QUEUED_MAX 4096
 
 struct change {
-	struct event event;
+	struct task task;
 	uint64_t watch;
 	share_name_event told;
 	char name[];
@@ -46,12 +45,13 @@ static share_watch *find(share_client *c, uint64_t id)
 {
 	share_watch *w;
 
-	LIST_FOREACH (w, &c->watches, link)
+	LIST_FOREACH (w, &c->dispatch->watches, link)
 		if (w->id == id)
 			return w;
 	return NULL;
 }
 
+/* With the client's lock held. */
 static void unref_locked(share_watch *w)
 {
 	if (--w->refs > 0)
@@ -60,9 +60,9 @@ static void unref_locked(share_watch *w)
 	handle_free(w);
 }
 
-static void run(share_client *c, struct event *e)
+static void run(share_client *c, struct task *t)
 {
-	struct change *change = (struct change *)(void *)e;
+	struct change *change = (struct change *)(void *)t;
 	struct run this = {.thread = pthread_self()};
 	share_name_event told = change->told;
 	share_watch *w;
@@ -90,10 +90,10 @@ static void run(share_client *c, struct event *e)
 	free(change);
 }
 
-static void discard(share_client *c, struct event *e)
+static void discard(share_client *c, struct task *t)
 {
 	(void)c;
-	free((struct change *)(void *)e);
+	free((struct change *)(void *)t);
 }
 
 void watch_name_changed(share_client *c, const struct wire_name_event *m)
@@ -118,8 +118,8 @@ void watch_name_changed(share_client *c, const struct wire_name_event *m)
 	if (!change)
 		return;
 	memcpy(change->name, m->name.data ? m->name.data : "", size);
-	change->event.run = run;
-	change->event.discard = discard;
+	change->task.run = run;
+	change->task.discard = discard;
 	change->watch = w->id;
 	change->told = (share_name_event){.change = kind,
 					  .name = change->name,
@@ -127,7 +127,7 @@ void watch_name_changed(share_client *c, const struct wire_name_event *m)
 					  .buffer = kind == SHARE_OVERFLOW ? 0 : m->buffer};
 	w->overflowed = kind == SHARE_OVERFLOW;
 	w->queued++;
-	client_queue_event(c, &change->event);
+	dispatch_queue(c, &change->task);
 }
 
 /* Entered as the answer is delivered, so that no change can come before. */
@@ -138,7 +138,7 @@ static void answered(share_client *c, struct call *call, const struct wire_messa
 	if (error)
 		return;
 	w->id = m->watching.watch;
-	LIST_INSERT_HEAD(&c->watches, w, link);
+	LIST_INSERT_HEAD(&c->dispatch->watches, w, link);
 }
 
 int share_watch_names(share_client *c, const char *prefix, share_watch_callback callback,
@@ -171,9 +171,9 @@ int share_watch_names(share_client *c, const char *prefix, share_watch_callback 
 	w->call.answered = answered;
 	m.watch.prefix = (struct wire_bytes){prefix, (uint32_t)strlen(prefix)};
 	pthread_mutex_lock(&c->lock);
-	r = rpc_start_locked(c, &m, &w->call);
+	r = rpc_start_unlocking(c, &m, &w->call);
 	if (r == 0)
-		r = rpc_wait_locked(c, &w->call);
+		r = rpc_wait_unlocking(c, &w->call);
 	if (r != 0 && w->call.done && !w->call.error) /* answered before it was all sent */
 		LIST_REMOVE(w, link);
 	pthread_mutex_unlock(&c->lock);

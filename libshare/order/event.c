@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_stream.h"
-#include "libshare/order/host_stream.h"
-#include "memory/stream.h"
+#include "libshare/client/rpc.h"
+#include "libshare/order/inside.h"
 
 #define LAST_SHARED_STREAM 2 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are numbers */
 

@@ -15,8 +15,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/process.h"
-#include "libshare/client/error.h"
-#include "libshare/order/timeline.h"
+#include "libshare/order/inside.h"
 
 #define SLICE_MS        100 /* between looks at the owner */
 #define POISON_GRACE_MS 1000
@@ -27,17 +26,6 @@ static bool owner_is_dead(const struct held_fence *f)
 	struct pollfd p = {.fd = f->peer ? f->peer->pidfd : -1, .events = POLLIN};
 
 	return f->peer && (atomic_load(&f->peer->distrusted) || poll(&p, 1, 0) > 0);
-}
-
-static bool broker_is_lost(share_client *c)
-{
-	struct pollfd p = {.fd = c->socket};
-	bool lost;
-
-	pthread_mutex_lock(&c->lock);
-	lost = c->lost;
-	pthread_mutex_unlock(&c->lock);
-	return lost || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR));
 }
 
 /* What was seen while its owner was known to run; it stays so, whatever is said of the dead. */
@@ -73,7 +61,7 @@ static enum timeline_state judge_dead(share_client *c, const struct held_fence *
 
 	if (late)
 		atomic_store(&f->peer->distrusted, true);
-	if (!late && (is_written(f) || !atomic_load(&f->peer->distrusted)) && !broker_is_lost(c))
+	if (!late && (is_written(f) || !atomic_load(&f->peer->distrusted)) && !client_sees_loss(c))
 		return TIMELINE_PENDING;
 	return is_written(f) && is_believed(f) ? TIMELINE_REACHED : TIMELINE_DEAD;
 }

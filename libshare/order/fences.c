@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/order/fences.h"
+#include "libshare/order/inside.h"
 
 #define FEW (sizeof((struct fences){0}.few) / sizeof(struct held_fence))
 

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_late.h"
-#include "libshare/order/gpu_stream.h"
+#include "libshare/order/inside.h"
 
 #define DEVICES_MAX 64
 
@@ -19,7 +17,7 @@ struct gpu_late {
 
 static struct gpu_late *late_of(share_client *c)
 {
-	struct gpu_late *l = atomic_load_explicit(&c->late, memory_order_acquire), *made;
+	struct gpu_late *l = atomic_load_explicit(&c->order->late, memory_order_acquire), *made;
 
 	if (l)
 		return l;
@@ -27,7 +25,7 @@ static struct gpu_late *late_of(share_client *c)
 	if (!made)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
-	if (atomic_compare_exchange_strong(&c->late, &l, made))
+	if (atomic_compare_exchange_strong(&c->order->late, &l, made))
 		return made;
 	pthread_mutex_destroy(&made->lock);
 	free(made);
@@ -56,7 +54,7 @@ static struct memory_marks *marks_of(share_client *c, int ordinal)
 	struct gpu_late *late = ordinal >= 0 && ordinal < DEVICES_MAX ? late_of(c) : NULL;
 	struct memory_marks *k;
 
-	if (!late || c->host_fences)
+	if (!late || c->order->host_fences)
 		return NULL;
 	k = atomic_load_explicit(&late->devices[ordinal], memory_order_acquire);
 	if (k || atomic_load_explicit(&late->unable, memory_order_relaxed) >> ordinal & 1)
@@ -103,7 +101,7 @@ int gpu_late_wait(share_client *c, void *stream, struct late *l)
 
 	/* it comes before whatever the stream does now: so it is a point of that one */
 	if (r == 0) {
-		atomic_fetch_add_explicit(&c->stats.waits, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&c->order->stats.waits, 1, memory_order_relaxed);
 		r = memory_mark_move(k, stream, &l->mark, false, &failure);
 	}
 	if (r > 0)
@@ -145,7 +143,7 @@ void gpu_late_forget(share_client *c, struct late *l)
 
 void gpu_late_done(share_client *c)
 {
-	struct gpu_late *late = c->late;
+	struct gpu_late *late = c->order->late;
 
 	if (!late)
 		return;
@@ -153,5 +151,5 @@ void gpu_late_done(share_client *c)
 		memory_marks_close(late->devices[i]);
 	pthread_mutex_destroy(&late->lock);
 	free(late);
-	c->late = NULL;
+	c->order->late = NULL;
 }

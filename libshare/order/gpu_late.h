@@ -2,8 +2,7 @@
 #ifndef LIBSHARE_ORDER_GPU_LATE_H
 #define LIBSHARE_ORDER_GPU_LATE_H
 
-#include "libshare/client/client.h"
-#include "memory/import.h"
+#include "libshare/order/order.h"
 #include "memory/mark.h"
 
 /*
@@ -36,8 +35,5 @@ int gpu_late_signal(share_client *c, const struct memory_mapping *m, struct late
 		    share_fence *out, bool *fatal);
 
 void gpu_late_forget(share_client *c, struct late *l);
-
-/* The client ends, and nothing is pending. */
-void gpu_late_done(share_client *c);
 
 #endif

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "libshare/order/gpu_order.h"
-#include "memory/stream.h"
+#include "libshare/order/inside.h"
 
 #define DEVICES_MAX 64
 
@@ -17,34 +16,34 @@ static struct gpu_order *get(share_client *c)
 {
 	struct gpu_order *g, *made;
 
-	pthread_mutex_lock(&c->lock);
-	g = c->gpu;
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
+	g = c->order->gpu;
+	pthread_mutex_unlock(&c->order->lock);
 	if (g)
 		return g;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
-	pthread_mutex_lock(&c->lock);
-	if (!c->gpu) {
-		c->gpu = made;
+	pthread_mutex_lock(&c->order->lock);
+	if (!c->order->gpu) {
+		c->order->gpu = made;
 		made = NULL;
 	}
-	g = c->gpu;
-	pthread_mutex_unlock(&c->lock);
+	g = c->order->gpu;
+	pthread_mutex_unlock(&c->order->lock);
 	free(made);
 	return g;
 }
 
 struct gpu_order *gpu_order_of(share_client *c)
 {
-	return c->host_fences ? NULL : get(c);
+	return c->order->host_fences ? NULL : get(c);
 }
 
 void gpu_order_done(share_client *c, bool parked)
 {
-	struct gpu_order *g = c->gpu;
+	struct gpu_order *g = c->order->gpu;
 
 	if (!g)
 		return;
@@ -55,7 +54,7 @@ void gpu_order_done(share_client *c, bool parked)
 		pthread_mutex_destroy(&g->timelines[i].lock);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
-	c->gpu = NULL;
+	c->order->gpu = NULL;
 }
 
 bool gpu_order_is_able(struct gpu_order *g, int ordinal)

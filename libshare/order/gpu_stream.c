@@ -16,11 +16,8 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_order.h"
-#include "libshare/order/gpu_stream.h"
+#include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
-#include "memory/stream.h"
 
 #define LAST_SPECIAL_STREAM 2 /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: plain numbers */
 #define FINISH_MS           10000
@@ -114,7 +111,7 @@ static int signal_by_host(share_client *c, const struct memory_mapping *m, void 
 
 	if (r != 0)
 		return r;
-	atomic_fetch_add_explicit(&c->stats.host_signals, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->order->stats.host_signals, 1, memory_order_relaxed);
 	*out = (share_fence){0, 0};
 	return 0;
 }
@@ -142,7 +139,7 @@ int gpu_stream_signal(share_client *c, const struct memory_mapping *m, void *str
 	if (!t)
 		return signal_by_host(c, m, stream, out);
 	if (r == 0)
-		atomic_fetch_add_explicit(&c->stats.signals, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&c->order->stats.signals, 1, memory_order_relaxed);
 	return r;
 }
 
@@ -195,9 +192,9 @@ static bool any_is_of_a_peer(const struct batch *b)
 	return false;
 }
 
-/* With the lock held. False when the host has to wait. */
-static bool prepare_locked(share_client *c, struct gpu_order *g, const struct memory_stream *s,
-			   struct ordering *o, struct batch *b)
+/* With the lock of @g held. False when the host has to wait. */
+static bool prepare(share_client *c, struct gpu_order *g, const struct memory_stream *s,
+		    struct ordering *o, struct batch *b)
 {
 	if (!gpu_order_is_able(g, s->ordinal))
 		return false;
@@ -224,11 +221,11 @@ static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s
 	int r;
 
 	pthread_mutex_lock(&g->lock);
-	prepared = prepare_locked(c, g, s, o, &b);
+	prepared = prepare(c, g, s, o, &b);
 	pthread_mutex_unlock(&g->lock);
 	if (!prepared)
 		return 1;
-	atomic_fetch_add_explicit(&c->stats.waits_saved, o->n - b.n, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->order->stats.waits_saved, o->n - b.n, memory_order_relaxed);
 	if (b.n == 0)
 		return 0;
 	r = memory_stream_wait(s, b.waits, b.n, &failure);
@@ -237,20 +234,20 @@ static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s
 		return fail(r, "%s", failure.text);
 	if (o->how < SHARE_ORDERED_ON_STREAM)
 		o->how = SHARE_ORDERED_ON_STREAM;
-	atomic_fetch_add_explicit(&c->stats.waits, b.n, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->order->stats.waits, b.n, memory_order_relaxed);
 	return 0;
 }
 
 static int wait_by_host(share_client *c, struct ordering *o)
 {
-	if (c->never_block || o->may_not_block)
+	if (c->order->never_block || o->may_not_block)
 		return fail(SHARE_EAGAIN,
 			    "the host would have to wait, as this GPU cannot, as the broker is "
 			    "gone, or as %u of this process's streams wait for others already and "
 			    "more could stop all of them: try again later, or raise "
 			    "CUDA_DEVICE_MAX_CONNECTIONS",
 			    memory_stream_connections() / 2);
-	atomic_fetch_add_explicit(&c->stats.host_waits, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->order->stats.host_waits, 1, memory_order_relaxed);
 	return MUTATION(fallback_skips_wait) ? 0 : ordering_wait_here(c, o);
 }
 
@@ -290,7 +287,7 @@ int gpu_stream_wait(share_client *c, const struct memory_mapping *m, void *strea
 	int r = 0;
 
 	if (all_reached(o)) {
-		atomic_fetch_add_explicit(&c->stats.waits_saved, o->n, memory_order_relaxed);
+		atomic_fetch_add_explicit(&c->order->stats.waits_saved, o->n, memory_order_relaxed);
 		return 0;
 	}
 	for (size_t i = 0; r == 0 && i < o->n; i += part.n) {
@@ -346,20 +343,10 @@ static bool is_written(share_client *c, uint32_t slot, int64_t deadline)
 bool gpu_stream_finish(share_client *c)
 {
 	int64_t deadline = deadline_from(FINISH_MS);
-	struct gpu_order *g = c->gpu;
+	struct gpu_order *g = c->order->gpu;
 
 	for (size_t i = 0; g && i < g->n; i++)
 		if (!is_written(c, g->timelines[i].slot, deadline))
 			return false;
 	return true;
-}
-
-void gpu_stream_done(share_client *c, bool parked)
-{
-	gpu_order_done(c, parked);
-}
-
-void gpu_stream_forget_page(struct peer_page *p)
-{
-	memory_page_unregister(&p->gpu);
 }

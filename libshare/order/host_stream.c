@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
-#include "libshare/client/error.h"
-#include "libshare/order/host_stream.h"
+#include "libshare/order/inside.h"
 
 enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
 
@@ -86,7 +85,8 @@ static void *work(void *data)
 	return NULL;
 }
 
-static void enqueue_locked(share_host_stream *s, struct job *job)
+/* With the stream's lock held. */
+static void enqueue(share_host_stream *s, struct job *job)
 {
 	TAILQ_INSERT_TAIL(&s->jobs, job, link);
 	s->enqueued++;
@@ -137,11 +137,11 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 		handle_free(s);
 		return fail_system(-r, "starting the thread of a stream");
 	}
-	pthread_mutex_lock(&c->lock);
-	LIST_INSERT_HEAD(&c->streams, s, link);
-	atomic_fetch_add_explicit(&c->n_streams, 1, memory_order_relaxed);
+	pthread_mutex_lock(&c->order->lock);
+	LIST_INSERT_HEAD(&c->order->streams, s, link);
+	atomic_fetch_add_explicit(&c->order->n_streams, 1, memory_order_relaxed);
 	*out = handle_give(s);
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->order->lock);
 	return 0;
 }
 
@@ -160,7 +160,7 @@ int share_host_stream_launch(share_host_stream *s, void (*function)(void *data),
 	job->function = function;
 	job->data = data;
 	pthread_mutex_lock(&s->lock);
-	enqueue_locked(s, job);
+	enqueue(s, job);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
@@ -196,13 +196,13 @@ void share_host_stream_destroy(share_host_stream *s)
 	c = s->client;
 	s->end.kind = JOB_END;
 	pthread_mutex_lock(&s->lock);
-	enqueue_locked(s, &s->end);
+	enqueue(s, &s->end);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
-	pthread_mutex_lock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
 	LIST_REMOVE(s, link);
-	atomic_fetch_sub_explicit(&c->n_streams, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&c->lock);
+	atomic_fetch_sub_explicit(&c->order->n_streams, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&c->order->lock);
 	slot_give_back(c, s->slot);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
@@ -212,15 +212,20 @@ void share_host_stream_destroy(share_host_stream *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool host_stream_is_listed(share_client *c, const void *stream)
+bool host_stream_is(share_client *c, const void *stream)
 {
+	struct order *o = c->order;
 	share_host_stream *s;
 
-	pthread_mutex_lock(&c->lock);
-	LIST_FOREACH (s, &c->streams, link)
+	/* Does not look into it. Whoever has one knows that it was made, so that when none is seen
+	 * it is none. */
+	if (atomic_load_explicit(&o->n_streams, memory_order_relaxed) == 0)
+		return false;
+	pthread_mutex_lock(&o->lock);
+	LIST_FOREACH (s, &o->streams, link)
 		if (handle_of(s) == stream)
 			break;
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&o->lock);
 	return s;
 }
 
@@ -251,7 +256,7 @@ int host_stream_signal(void *stream, share_fence *out)
 		*out = (share_fence){WIRE_TIMELINE(c->page_id, s->slot), job->value};
 		if (MUTATION(signal_before_work))
 			timeline_signal(c->page, s->slot, job->value);
-		enqueue_locked(s, job);
+		enqueue(s, job);
 		s->signaled = s->enqueued;
 		s->last_signal = *out;
 	}
@@ -271,7 +276,7 @@ int host_stream_wait(void *stream, const struct held_fence *f)
 		return SHARE_ENOMEM;
 	job->fence = fence_hold_again(s->client, f);
 	pthread_mutex_lock(&s->lock);
-	enqueue_locked(s, job);
+	enqueue(s, job);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/mutation.h"
+#include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
-#include "memory/stream.h"
 
 struct wait {
 	share_client *client; /* NULL: it has ended, and its pages stay */
@@ -123,7 +123,7 @@ static bool covers(const struct wait *w, const struct held_fence *f)
 }
 
 /* One wait for a timeline is enough: the highest. */
-static void settle(struct parked *p, const struct held_fence *f, bool done)
+static void note_enqueued(struct parked *p, const struct held_fence *f, bool done)
 {
 	struct wait *w = find_wait(p, f, false), *before = find_wait(p, f, true);
 
@@ -182,7 +182,7 @@ void parked_enqueued(int ordinal, uint64_t stream, const struct held_fence *fenc
 	pthread_mutex_lock(&lock);
 	p = find(ordinal, stream);
 	for (size_t i = 0; p && i < n; i++)
-		settle(p, &fences[i], done);
+		note_enqueued(p, &fences[i], done);
 	prune();
 	pthread_mutex_unlock(&lock);
 }

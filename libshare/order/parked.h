@@ -2,8 +2,7 @@
 #ifndef LIBSHARE_ORDER_PARKED_H
 #define LIBSHARE_ORDER_PARKED_H
 
-#include "libshare/client/client.h"
-#include "libshare/order/timeline.h"
+#include "libshare/order/order.h"
 
 /*
  * How many of this process's CUDA streams stand still in waits that are not met. From

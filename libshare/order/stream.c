@@ -2,11 +2,8 @@
 
 /* What a `void *stream` is, and who orders work on it. */
 
-#include "libshare/order/stream.h"
 #include "base/clock.h"
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_stream.h"
-#include "libshare/order/host_stream.h"
+#include "libshare/order/inside.h"
 
 enum sort { THREAD, HOST_STREAM, GPU_STREAM };
 

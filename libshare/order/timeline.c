@@ -9,22 +9,21 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "libshare/client/error.h"
-#include "libshare/order/gpu_stream.h"
+#include "libshare/client/rpc.h"
+#include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
-#include "libshare/order/timeline.h"
 
 #define PEERS_KEPT 64 /* of the dead: those that came before are dropped */
 
 static void peer_remove(share_client *c, struct peer_page *p)
 {
 	LIST_REMOVE(p, link);
-	c->n_peers--;
+	c->order->n_peers--;
 }
 
 static void peer_free(struct peer_page *p)
 {
-	gpu_stream_forget_page(p);
+	memory_page_unregister(&p->gpu); /* if GPUs were told to wait on it */
 	fd_close(p->stat);
 	pthread_mutex_destroy(&p->lock);
 	timeline_unmap(p->page);
@@ -53,7 +52,7 @@ static struct peer_page *next_dropped(share_client *c, bool by_gpu)
 	struct peer_page *p;
 	unsigned n = 0;
 
-	LIST_FOREACH (p, &c->peers, link) {
+	LIST_FOREACH (p, &c->order->peers, link) {
 		if (p->refs > 0 || !is_over(p))
 			continue;
 		close_descriptors(p);
@@ -73,63 +72,72 @@ static void drop_dead_peers(share_client *c)
 	}
 }
 
-void peers_forget_dead_locked(share_client *c)
+/* NULL when there is none that may go. It is nobody's then. */
+static struct peer_page *take_dropped_by_gpu(share_client *c)
 {
 	struct peer_page *p;
-	bool parked;
 
-	if (c->n_peers <= PEERS_KEPT || !next_dropped(c, true))
-		return;
-	pthread_mutex_unlock(&c->lock);
-	/* the driver would wait for those streams */
-	parked = parked_count(-1) > 0;
-	pthread_mutex_lock(&c->lock);
-	while (!parked && (p = next_dropped(c, true))) {
+	pthread_mutex_lock(&c->order->lock);
+	p = next_dropped(c, true);
+	if (p)
 		peer_remove(c, p);
-		pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->order->lock);
+	return p;
+}
+
+void peers_forget_dead(share_client *c)
+{
+	struct peer_page *p;
+
+	/* with a stream that stands still, the driver would wait for that */
+	while (parked_count(-1) == 0 && (p = take_dropped_by_gpu(c)))
 		peer_free(p);
-		pthread_mutex_lock(&c->lock);
-	}
 }
 
 static struct peer_page *find_peer(share_client *c, uint64_t id)
 {
 	struct peer_page *p;
 
-	LIST_FOREACH (p, &c->peers, link)
+	LIST_FOREACH (p, &c->order->peers, link)
 		if (p->id == id)
 			return p;
 	return NULL;
 }
 
-int peer_arrived_locked(share_client *c, uint64_t id, int fd, int pidfd)
+/* With the lock held. */
+static void enter(share_client *c, struct peer_page *p)
 {
-	struct timeline_page *page;
-	struct peer_page *p;
-	int r;
+	drop_dead_peers(c);
+	LIST_INSERT_HEAD(&c->order->peers, p, link);
+	if (++c->order->n_peers > PEERS_KEPT)
+		rpc_leave_chore(c);
+}
 
-	if (find_peer(c, id)) {
-		fd_close(fd);
-		fd_close(pidfd);
-		return 0;
-	}
-	r = timeline_map(fd, false, &page);
+int peer_arrived(share_client *c, uint64_t id, int fd, int pidfd)
+{
+	struct peer_page *p = calloc(1, sizeof(*p));
+	struct timeline_page *page = NULL;
+	int r = p ? timeline_map(fd, false, &page) : -ENOMEM;
+	bool known;
+
 	fd_close(fd);
-	p = r < 0 ? NULL : calloc(1, sizeof(*p));
-	if (!p) {
-		if (r == 0)
-			timeline_unmap(page);
+	if (r < 0) {
 		fd_close(pidfd);
-		return r < 0 ? r : -ENOMEM;
+		free(p);
+		return r;
 	}
 	p->id = id;
 	p->page = page;
 	p->pidfd = pidfd;
 	p->stat = -1;
 	pthread_mutex_init(&p->lock, NULL);
-	drop_dead_peers(c);
-	LIST_INSERT_HEAD(&c->peers, p, link);
-	c->n_peers++;
+	pthread_mutex_lock(&c->order->lock);
+	known = find_peer(c, id);
+	if (!known)
+		enter(c, p);
+	pthread_mutex_unlock(&c->order->lock);
+	if (known)
+		peer_free(p);
 	return 0;
 }
 
@@ -161,7 +169,7 @@ void peers_done(share_client *c, bool parked)
 {
 	struct peer_page *p;
 
-	while ((p = LIST_FIRST(&c->peers))) {
+	while ((p = LIST_FIRST(&c->order->peers))) {
 		peer_remove(c, p);
 		if (parked && p->gpu.host)
 			peer_keep(p);
@@ -176,7 +184,7 @@ static bool hold_known(share_client *c, uint64_t page, struct held_fence *f)
 {
 	bool known = true;
 
-	pthread_mutex_lock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
 	if (page == c->page_id) {
 		f->page = c->page;
 	} else {
@@ -187,7 +195,7 @@ static bool hold_known(share_client *c, uint64_t page, struct held_fence *f)
 			f->page = f->peer->page;
 		}
 	}
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->order->lock);
 	return known;
 }
 
@@ -201,9 +209,7 @@ static int ask_for_page(share_client *c, uint64_t page)
 	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
-	r = peer_arrived_locked(c, page, fd_list_take(&reply.fds, 0), fd_list_take(&reply.fds, 1));
-	pthread_mutex_unlock(&c->lock);
+	r = peer_arrived(c, page, fd_list_take(&reply.fds, 0), fd_list_take(&reply.fds, 1));
 	return r < 0 ? fail_system(r, "mapping a peer's timelines") : 0;
 }
 
@@ -246,9 +252,9 @@ bool fence_hold_known(share_client *c, uint64_t timeline, uint64_t value, struct
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f)
 {
 	if (f->peer) {
-		pthread_mutex_lock(&c->lock);
+		pthread_mutex_lock(&c->order->lock);
 		f->peer->refs++;
-		pthread_mutex_unlock(&c->lock);
+		pthread_mutex_unlock(&c->order->lock);
 	}
 	return *f;
 }
@@ -263,9 +269,9 @@ struct held_fence fence_of_the_dead(void)
 void fence_drop(share_client *c, struct held_fence *f)
 {
 	if (f->peer) {
-		pthread_mutex_lock(&c->lock);
+		pthread_mutex_lock(&c->order->lock);
 		f->peer->refs--;
-		pthread_mutex_unlock(&c->lock);
+		pthread_mutex_unlock(&c->order->lock);
 	}
 	*f = (struct held_fence){0};
 }
@@ -277,35 +283,35 @@ int slot_take(share_client *c, uint32_t *out)
 	int r = 0;
 	uint32_t i = 0;
 
-	pthread_mutex_lock(&c->lock);
-	while (i < TIMELINE_SLOTS && c->slots_used[i / 8] & 1 << i % 8)
+	pthread_mutex_lock(&c->order->lock);
+	while (i < TIMELINE_SLOTS && c->order->slots_used[i / 8] & 1 << i % 8)
 		i++;
 	if (i == TIMELINE_SLOTS) {
 		r = fail(SHARE_EQUOTA, "a client has at most %d streams at a time",
 			 TIMELINE_SLOTS - 1);
 	} else {
-		c->slots_used[i / 8] |= (uint8_t)(1 << i % 8);
+		c->order->slots_used[i / 8] |= (uint8_t)(1 << i % 8);
 		*out = i;
 	}
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->order->lock);
 	return r;
 }
 
 /* Values go on from where they were: fences of the last user stay reached. */
 void slot_give_back(share_client *c, uint32_t slot)
 {
-	pthread_mutex_lock(&c->lock);
-	c->slots_used[slot / 8] &= (uint8_t) ~(1 << slot % 8);
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
+	c->order->slots_used[slot / 8] &= (uint8_t) ~(1 << slot % 8);
+	pthread_mutex_unlock(&c->order->lock);
 }
 
 uint64_t slot_next(share_client *c, uint32_t slot)
 {
 	uint64_t value;
 
-	pthread_mutex_lock(&c->lock);
-	value = ++c->slot_values[slot];
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
+	value = ++c->order->slot_values[slot];
+	pthread_mutex_unlock(&c->order->lock);
 	return value;
 }
 
@@ -313,8 +319,8 @@ uint64_t slot_last(share_client *c, uint32_t slot)
 {
 	uint64_t value;
 
-	pthread_mutex_lock(&c->lock);
-	value = c->slot_values[slot];
-	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_lock(&c->order->lock);
+	value = c->order->slot_values[slot];
+	pthread_mutex_unlock(&c->order->lock);
 	return value;
 }

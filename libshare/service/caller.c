@@ -21,6 +21,7 @@
 /* Requests that were delivered too often come back without waking anybody. */
 #define LOOK_FOR_RETURNS_MS 100
 
+/* With the lock of the service held, as all in this file whose names end so. */
 static void end_call_locked(share_pending *p, int error, const char *detail)
 {
 	share_service *s = p->service;
@@ -101,8 +102,9 @@ static int receive(share_service *s, int timeout_ms)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Until another thread has received something, or the time is over. */
-static void wait_for_others_locked(share_service *s, int timeout_ms)
+/* Until another thread has received something, or the time is over. With the lock of the service
+ * held, which it lets go of meanwhile. */
+static void wait_for_others_unlocking(share_service *s, int timeout_ms)
 {
 	struct timespec end;
 
@@ -145,7 +147,7 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 		if (s->reading) {
 			if (left == 0)
 				break;
-			wait_for_others_locked(s, left);
+			wait_for_others_unlocking(s, left);
 			continue;
 		}
 		s->reading = true;

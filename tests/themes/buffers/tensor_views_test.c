@@ -12,6 +12,7 @@
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
+#include "wire/wire.h"
 
 static share_client *client;
 static share_pool *pool;

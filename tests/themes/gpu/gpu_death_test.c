@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "libshare/client/client.h"
+#include "libshare/client/inside.h"
 #include "tests/harness/descriptors.h"
 #include "tests/harness/fixture.h"
 #include "tests/support/gpu_work.h"
@@ -141,7 +141,7 @@ static void holds_and_works(struct child *self, void *data)
 	check_ok(share_fence_record(c, stream, &fence));
 	child_point_with(self, "working", &fence, sizeof(fence));
 	/* as somebody might who closes descriptors that it does not know */
-	shutdown(client_of(c)->socket, SHUT_RDWR);
+	shutdown(client_of(c)->connection->socket, SHUT_RDWR);
 	child_point(self, "hung up");
 }
 

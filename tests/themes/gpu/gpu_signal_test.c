@@ -15,6 +15,7 @@
 #include "tests/harness/fixture.h"
 #include "tests/support/gpu_work.h"
 #include "tests/support/kinds.h"
+#include "wire/wire.h"
 
 TestSuite(gpu_signal, .init = gpu_work_start, .fini = gpu_work_stop, .timeout = 60);
 

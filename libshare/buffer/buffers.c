@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What of a client is this room's: when it begins and ends, and what the broker says of it. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/buffer/inside.h"
+#include "libshare/buffer/magazine.h"
+#include "libshare/client/room.h"
+
+/* For those who count what the broker has. */
+static bool wants_magazines(void)
+{
+	const char *value = secure_getenv("SHARE_MAGAZINES");
+
+	return !value || strcmp(value, "0") != 0;
+}
+
+static int begin(share_client *c, const share_connect_options *options)
+{
+	struct buffers *b = calloc(1, sizeof(*b));
+
+	(void)options;
+	if (!b)
+		return fail_system(-ENOMEM, "connecting");
+	segments_begin(&b->segments);
+	pthread_mutex_init(&b->magazines.lock, NULL);
+	LIST_INIT(&b->magazines.list);
+	b->magazines.wanted = wants_magazines();
+	pthread_mutex_init(&b->uses_lock, NULL);
+	LIST_INIT(&b->reclaims.list);
+	c->buffers = b;
+	return 0;
+}
+
+static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
+{
+	switch (m->type) {
+	case WIRE_GRANT:
+		return grant_arrived(c, &m->grant, fds) < 0 ? -1 : 1;
+	case WIRE_SEGMENT_RETIRE:
+		segment_retire(c, m->segment_retire.segment);
+		return 1;
+	case WIRE_TRIM:
+		magazines_trim(c, &m->trim);
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+/* Nothing may be mapped any more when the broker takes our word for it. */
+static bool end(share_client *c)
+{
+	segments_done(&c->buffers->segments);
+	return true;
+}
+
+static void done(share_client *c)
+{
+	struct buffers *b = c->buffers;
+
+	if (!b)
+		return;
+	segments_done(&b->segments);
+	pthread_mutex_destroy(&b->segments.lock);
+	pthread_mutex_destroy(&b->magazines.lock);
+	pthread_mutex_destroy(&b->uses_lock);
+	free(b);
+	c->buffers = NULL;
+}
+
+const struct client_room buffer_room = {
+    .begin = begin,
+    .hear = hear,
+    .lose_broker = reclaims_lose_broker,
+    .do_chores = segments_do_chores,
+    .dispatch = buffers_look_again,
+    .leave = magazines_end,
+    .end = end,
+    .free = done,
+};
+
+void buffers_look_again(share_client *c)
+{
+	buffers_cooled(c, false);
+}
+
+void buffers_lock_uses(share_client *c)
+{
+	pthread_mutex_lock(&c->buffers->uses_lock);
+}
+
+void buffers_unlock_uses(share_client *c)
+{
+	pthread_mutex_unlock(&c->buffers->uses_lock);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_BUFFER_INSIDE_H
+#define LIBSHARE_BUFFER_INSIDE_H
+
+#include <share/tensor.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/buffer/segment.h"
+#include "libshare/buffer/uses.h"
+#include "libshare/client/dispatch.h"
+#include "libshare/client/operation.h"
+#include "libshare/client/rpc.h"
+
+/* What the files of this room know of each other. */
+
+struct magazine;
+
+/* segment.c: the segments of this process. */
+struct segments {
+	pthread_mutex_t lock; /* taken after all others */
+	struct segment **all; /* by the low half of their identifier */
+	uint32_t room;
+	LIST_HEAD(, segment) retired; /* to be unmapped when nobody is delivering */
+	TAILQ_HEAD(, segment) ahead;  /* those that came before they were needed, oldest first */
+	uint32_t n_ahead;
+};
+
+/* magazines.c: the blocks that are kept back. */
+struct magazines {
+	bool wanted;          /* it has magazines at all */
+	pthread_mutex_t lock; /* over the list; no other lock is taken under it */
+	LIST_HEAD(, magazine) list;
+	struct task trim;              /* so that share_dispatch() is called when memory is short */
+	atomic_uint_fast64_t answered; /* the last TRIM that was seen to */
+};
+
+/* release.c: buffers that were given up, but others' fences are to be reached before the broker may
+ * know. */
+struct cooling {
+	struct share_buffer *first;
+	atomic_uint n;
+};
+
+/* reclaim.c: who waits until no message has the buffer any more. */
+struct reclaims {
+	LIST_HEAD(, reclaim) list; /* those of share_reclaim_async(); under the client's lock */
+	atomic_uint n;             /* all of them; changed under the client's lock */
+};
+
+/* What of a client is this room's. */
+struct buffers {
+	struct segments segments;
+	struct magazines magazines;
+	struct reclaims reclaims;
+	pthread_mutex_t uses_lock; /* see buffers_lock_uses(); taken before the client's lock */
+	struct cooling cooling;    /* under the same */
+	atomic_bool ending;        /* what is released goes back to the broker at once */
+};
+
+struct share_pool {
+	struct handle handle;
+	share_client *client;
+	uint64_t id;
+	const struct memory_kind *kind; /* NULL: one this library does not know */
+	share_pool_info info;
+	char *name, *device, *reason; /* that `info` points to */
+	struct magazine *magazine;    /* NULL: the program wants none */
+};
+HANDLES_OF(share_pool, pool, HANDLE_POOL);
+
+int mode_check(int mode);
+
+/*
+ * grant.c. Makes a handle of a grant and orders @stream after what the grant has to wait for. Gives
+ * the reference back on failure. A giver's death is an error; that of former users is as good as
+ * their being done.
+ */
+int buffer_from_grant(share_client *c, const struct wire_grant *m, void *stream, int timeout_ms,
+		      share_buffer **out);
+/* The same without waiting for anything; the fences are for the caller to wait for. */
+int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, share_buffer **out);
+/* What a grant has to come after, held: the giver's fence goes into @b (and is an error, if it is
+ * dead); those of others who use the memory need fences_done(), on failure as well. */
+int buffer_hold_giver(share_client *c, const struct wire_grant *m, share_buffer *b);
+int buffer_hold_users(share_client *c, const struct wire_grant *m, struct fences *out);
+/* Gives the only reference to a handle up that nothing was done with yet. */
+void buffer_drop(share_buffer *b);
+/* One RELEASE. */
+int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const share_fence *fence);
+/* The handle is nobody's any more. Neither the broker nor the client's references know. */
+void buffer_free(share_buffer *b);
+
+/* release.c. One reference less, of somebody who has done nothing with it or has noted it. */
+int buffer_let_go(share_buffer *b);
+/* Others get to know it: what they are given is ordered behind what @stream has to come after. */
+int buffer_make_known(share_buffer *b, void *stream);
+/* To the broker, by its last holder; what is not over yet is told, or waited for in `cooling`. */
+int buffer_give_back(share_buffer *b);
+/* Gives back those in `cooling` whose fences are reached; @all: whether or not. */
+void buffers_cooled(share_client *c, bool all);
+
+/* reclaim.c. The broker is lost: those who wait for messages need not. With the client's lock. */
+void reclaims_lose_broker(share_client *c);
+
+/* import.c. Maps it and makes it reachable for the calling thread: 0 or an error. */
+int segment_import(share_client *c, struct segment *s, bool writable,
+		   struct memory_mapping **mapping);
+/* The same, if what it takes is here: 1, 0 when it is not, or an error. */
+int segment_import_if_here(share_client *c, struct segment *s, bool writable,
+			   struct memory_mapping **mapping);
+/* The same in the mode that it came in, as its descriptors say. */
+void segment_import_as_it_came(share_client *c, struct segment *s);
+/* Some mapping of it, or NULL. */
+struct memory_mapping *segment_imported(struct segment *s);
+
+/* segment.c. Enters the descriptors that came with a grant. 0 or negative errno. */
+int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);
+/* The broker says that it is empty: it leaves the table. With the client's lock held. */
+void segment_retire(share_client *c, uint64_t id);
+/* Unmaps what has been retired and says so; and maps what came ahead, where there is so much of it
+ * that this process could run out of descriptors. By one thread at a time. */
+void segments_do_chores(share_client *c);
+void segments_begin(struct segments *t);
+/* Unmaps everything: nobody else has the client any more. */
+void segments_done(struct segments *t);
+
+/* ------------------------------------------------------------------------------------------- */
+/* tensor.c                                                                                    */
+
+/* Fails with SHARE_EINVAL: @t is NULL, or its size was not set, or what else is wrong with it. */
+int tensor_check(const share_tensor *t);
+
+/* A valid tensor that fits into @size bytes; SHARE_EINVAL otherwise. */
+int tensor_check_fits(const share_tensor *t, uint64_t size);
+
+/*
+ * What goes with a name or a token of a buffer: writes @t into @room, of SHARE_TENSOR_ENCODED_MAX
+ * bytes, and has @out say where; NULL: nothing does. SHARE_ENOTSUP: the broker is too old.
+ */
+int tensor_for_request(share_buffer *b, const share_tensor *t, unsigned char *room,
+		       struct wire_bytes *out);
+
+/* ------------------------------------------------------------------------------------------- */
+/* name.c and lookup.c: looking a name up, at once or by and by                                */
+
+void lookup_message(struct wire_message *m, const char *name, int mode, int timeout_ms);
+/* From a handle to the client, if what is asked of it makes sense. */
+int lookup_check(share_client **c, const char *name, int mode, int timeout_ms, void *stream);
+
+/* A request that is answered with a grant, perhaps later, and what comes of that. */
+struct lookup {
+	share_operation operation;
+	struct call call;
+	share_lookup_callback callback;
+	void *data;
+	void *stream;
+
+	struct wire_grant grant; /* what it has of bytes is in `copy` */
+	void *copy;
+	bool granted; /* and not yet turned into a buffer */
+	share_buffer *buffer;
+	share_buffer *reclaimed; /* its own uses are waited for, too; NULL: a look-up */
+	struct fences users;     /* of the buffer, that it has to come after */
+	int error;
+};
+
+struct lookup *lookup_of(share_operation *o);
+
+/* Asks, once the operation is there. With the client's lock held, which it lets go of. */
+int lookup_ask_unlocking(struct lookup *l, struct wire_message *m);
+
+/* As operation_kind has them. */
+int lookup_proceed(share_operation *o);
+int lookup_wait(share_operation *o, int timeout_ms);
+void lookup_drop(share_operation *o);
+void lookup_recall_unlocking(share_operation *o);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_INSIDE_H
+#define LIBSHARE_CLIENT_INSIDE_H
+
+#include "libshare/client/dispatch.h"
+#include "libshare/client/rpc.h"
+
+/* What the files of this room know of each other. */
+
+/*
+ * The socket, and who waits for what comes. At most one thread reads from it at a time, without the
+ * client's lock, and delivers what it reads to whom it is for; the others wait for c->arrived. All
+ * but the socket and the packet under the client's lock.
+ */
+struct connection {
+	int socket;
+	char *address;
+	struct embedded *embedded; /* NULL: the broker is not a private one */
+	unsigned char *packet;     /* of the reading thread, WIRE_PACKET_MAX bytes */
+	bool reading;
+	int lost_error; /* what the broker said why it ended the connection, or 0 */
+	char lost_detail[256];
+	uint32_t last_serial;
+	LIST_HEAD(, call) calls;
+	struct wire_message *later; /* to be sent when nobody is delivering */
+	size_t n_later;
+	atomic_bool chores; /* that, or what a room has left */
+	bool doing_chores;
+};
+
+/* What there is to dispatch. Under the client's lock. */
+struct dispatch {
+	int epoll; /* -1 until somebody asks for share_get_fd() */
+	int wakeup;
+	TAILQ_HEAD(, task) tasks;
+	uint64_t n_tasks;    /* ever queued */
+	struct task *urgent; /* one of them, or NULL */
+	LIST_HEAD(, share_watch) watches;
+	LIST_HEAD(, share_operation) operations;
+};
+struct dispatch *dispatch_new(void);
+/* Discards what is queued. NULL is fine. */
+void dispatch_free(share_client *c);
+
+/* One that is not connected yet, or NULL. */
+share_client *client_new(void);
+/* At once, whatever state it is in. */
+void client_free(share_client *c);
+
+/* rpc.c. Reads what is there, if nobody else does. */
+void rpc_poll_unlocking(share_client *c);
+
+/* watch.c. With the lock held. */
+void watch_name_changed(share_client *c, const struct wire_name_event *m);
+
+/* operation.c. Those that nobody can cancel, as the application is done with the client. */
+void operations_abandon(share_client *c);
+
+#endif

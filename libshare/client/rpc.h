@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_RPC_H
+#define LIBSHARE_CLIENT_RPC_H
+
+#include "libshare/client/client.h"
+#include "wire/packet.h"
+#include "wire/wire.h"
+
+/*
+ * Requests, and what else is sent. A function whose name ends in _unlocking is called with the
+ * client's lock held and lets go of it in between, as it may have to read or to wait.
+ */
+
+/* A reply's variable fields point into `packet`, so it lives as long as that. */
+struct reply {
+	struct wire_message m;
+	struct fd_list fds;
+	void *packet;
+	unsigned char small[256];
+};
+void reply_done(struct reply *r);
+#define _cleanup_reply_ __attribute__((cleanup(reply_done)))
+
+/* Sends @request and waits for its answer. Returns 0 and the reply that the table of messages has
+ * for it, or an error: the broker's own, with its detail. @reply may be NULL when only success
+ * matters. */
+int rpc(share_client *c, struct wire_message *request, struct reply *reply);
+
+/* Sends without waiting. */
+int rpc_send(share_client *c, struct wire_message *m);
+int rpc_send_unlocking(share_client *c, struct wire_message *m);
+
+/* A request. If it has `answered`, that handles the answer, called by whoever reads it, under the
+ * lock: @error is 0 and @m of the expected type, or @m is NULL. */
+struct call {
+	LIST_ENTRY(call) link;
+	uint32_t serial;
+	void (*answered)(share_client *c, struct call *call, const struct wire_message *m,
+			 int error);
+	bool done;
+	int error;
+	enum wire_type expected;
+	/* of a GRANT: what it has to allow at least, and be as large as */
+	uint32_t wanted_mode;
+	uint64_t wanted_size;
+	struct reply *reply;
+	char detail[1024];
+};
+int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call);
+/* Until call->done. Returns its error, with its detail set. */
+int rpc_wait_unlocking(share_client *c, struct call *call);
+/* The same, but for 1 when there is no answer by then; the call goes on. */
+int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline);
+
+/* Until somebody who reads, or counts, says that something has changed; or for that long. */
+void rpc_wait_arrived_unlocking(share_client *c, int timeout_ms);
+
+/* For those who are called while a message is delivered, and so must not send: sends @m, which has
+ * no variable fields, soon. With the lock held. 0 or -ENOMEM. */
+int rpc_send_later(share_client *c, const struct wire_message *m);
+/* The same for what a room has to do when nobody is delivering, see struct client_room: it is
+ * called soon. With or without the lock. */
+void rpc_leave_chore(share_client *c);
+/* For those who are not: perhaps nobody is going to read soon. Without the lock. */
+void rpc_do_chores(share_client *c);
+
+/* Reads what is there without blocking, if nobody else is reading. Without the lock. */
+void rpc_poll(share_client *c);
+/* The broker is lost: what it had sent before is read to the end, of which segments count.
+ * Without the lock. */
+void rpc_read_rest(share_client *c);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The one file that knows all rooms of the library. Rooms include what is below them, and are
+ * reached from there by the tables here.
+ */
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/room.h"
+#include "libshare/order/order.h"
+
+const struct client_room *const client_rooms[] = {
+    &order_room,
+    &buffer_room,
+    &channel_room,
+    NULL,
+};
+
+/* A message in flight has a reference on its buffer, and its consumer a loan of it. */
+const struct buffer_carrier buffer_carrier = {
+    .release_loan = channel_release,
+    .look = keepers_look_locked,
+    .have_looked = keepers_have_looked_locked,
+};
