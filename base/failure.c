@@ -15,12 +15,19 @@ int failure_set(struct failure *f, int error, const char *format, ...)
 {
 	va_list arguments;
 
+	if (!f)
+		return error;
 	va_start(arguments, format);
 	vsnprintf(f->text, sizeof(f->text), format, arguments);
 	va_end(arguments);
 	f->error = error;
 	f->fatal = false;
 	return error;
+}
+
+int failure_no_memory(struct failure *f, const char *who)
+{
+	return failure_set(f, SHARE_ESYSTEM, "%s is out of memory", who);
 }
 
 int failure_system(struct failure *f, const char *what, int number)

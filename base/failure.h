@@ -19,9 +19,13 @@ struct failure {
 	char text[1024];
 };
 
-/* Fills @f, not fatal, and returns @error. */
+/* Fills @f, not fatal, and returns @error. NULL: nobody asks why. */
 int failure_set(struct failure *f, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* "@who is out of memory": of this process, and nothing that who asked could do about.
+ * SHARE_ESYSTEM. */
+int failure_no_memory(struct failure *f, const char *who);
 
 /* For an errno: "@what: No space left on device". SHARE_ENOMEM where room is missing, which may be
  * there later, else SHARE_ESYSTEM. */

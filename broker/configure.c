@@ -38,7 +38,7 @@ static struct pool *find(struct broker *b, const char *name)
 static int make_pool(struct broker *b, const struct pool_config *from)
 {
 	struct pool_config copy = *from;
-	char detail[256];
+	struct failure failure;
 	struct pool *p;
 	int r;
 
@@ -48,8 +48,9 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	r = copy.name && (copy.device || !from->device)
 		? access_list_copy(&copy.access, &from->access)
 		: -ENOMEM;
-	if (r == 0)
-		r = pool_new(b, &copy, NULL, b->uid, NULL, true, &p);
+	/* charged to nobody, it fails for want of memory only */
+	if (r == 0 && pool_new(b, &copy, NULL, b->uid, NULL, true, &p, &failure) != 0)
+		r = -ENOMEM;
 	pool_config_clear(&copy);
 	if (r != 0)
 		return r;
@@ -57,7 +58,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	/* what it is made of is found out when somebody opens it, if that takes a driver; the host
 	 * has what it takes */
 	if (strcmp(p->wanted, "host") == 0)
-		pool_resolve(b, p, detail, sizeof(detail));
+		pool_resolve(b, p, &failure);
 	return 0;
 }
 

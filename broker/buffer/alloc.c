@@ -171,7 +171,7 @@ static uint32_t alloc_more(struct request *r, struct buffer *first, uint64_t ali
 			break;
 		}
 		e = scrub_is_needed(r, buffer) ||
-		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) != 0;
+		    lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease, NULL) != 0;
 		if (e == 0)
 			out[n++] = (struct wire_more){buffer_id(buffer), block_offset(block)};
 		buffer_unref(r->broker, buffer);
@@ -197,21 +197,21 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 	struct wire_more more[MORE_MAX];
 	struct fence none = {0};
 	struct lease *lease;
-	char detail[1024];
+	struct failure failure;
 	bool held;
 	int e;
 
 	/* what comes along is not to take the last lease that the client may have */
-	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease) == 0;
+	held = lease_grant(r->broker, r->client, buffer, SHARE_RDWR, &lease, NULL) == 0;
 	g.more = more;
 	g.n_more = held ? alloc_more(r, buffer, alignment, more) : 0;
-	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (held)
 		lease_return(r->broker, lease, 1, &none);
 	if (e == 0)
 		return;
 	take_back(r, more, g.n_more);
-	request_fail(r, e, "%s", detail);
+	request_fail_with(r, &failure);
 }
 
 /* For what others give back, or for an agent. */
@@ -243,12 +243,12 @@ static int make_buffer(struct request *r, struct pool *p, uint64_t alignment, st
 	int e = buffer_new(r->broker, block, size, account, out);
 
 	/* what it has given back is paid for until the work on it is done: by now, perhaps */
-	if (e == LEASE_BUFFER_QUOTA && pool_collect(r->broker, p))
+	if (e == SHARE_EQUOTA && pool_collect(r->broker, p))
 		e = buffer_new(r->broker, block, size, account, out);
 	if (e == 0)
 		return 0;
 	pool_free_block(r->broker, p, block, NULL, NULL);
-	if (e == LEASE_BUFFER_QUOTA && pool_alloc_own(p, account, size, alignment, &block)) {
+	if (e == SHARE_EQUOTA && pool_alloc_own(p, account, size, alignment, &block)) {
 		e = buffer_new(r->broker, block, size, account, out);
 		if (e != 0)
 			pool_free_block(r->broker, p, block, NULL, NULL);
@@ -264,7 +264,7 @@ void handle_alloc(struct request *r)
 	struct block *block;
 	struct buffer *buffer;
 	struct pool *p;
-	char detail[1024];
+	struct failure failure;
 	int e;
 
 	if (!open) {
@@ -277,8 +277,8 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	if (!pool_may(p, r->client, RIGHT_WRITE)) {
-		e = pool_refuse(p, r->client, RIGHT_WRITE, detail, sizeof(detail));
-		request_fail(r, e, "%s", detail);
+		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
+		request_fail_with(r, &failure);
 		return;
 	}
 	if (m->size == 0) {
@@ -305,25 +305,25 @@ void handle_alloc(struct request *r)
 	}
 	open->asks = true;
 	waited = r->parked_ms ? clock_ms() - r->parked_ms : 0;
-	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block, detail,
-		       sizeof(detail));
+	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,
+		       &failure);
 	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
 	    may_wait_for_others(r, p, NULL, waited))
 		e = pool_wait(p, TRIM_SLICE_MS);
 	if (e == POOL_LATER)
 		park_for_memory(r, p);
 	else if (e != 0)
-		refuse(r, p, e, detail);
+		refuse(r, p, e, failure.text);
 	if (e != 0)
 		return;
 	e = make_buffer(r, p, alignment, block, &buffer);
-	if (e == LEASE_BUFFER_QUOTA)
+	if (e == SHARE_EQUOTA)
 		wait_or_fail_quota(r, p, waited);
 	else if (e != 0)
 		request_fail_memory(r);
 	if (e != 0)
 		return;
-	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, detail, sizeof(detail)) : 0;
+	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, &failure) : 0;
 	if (e == SCRUB_LATER)
 		return;
 	if (e == 0 && m->count > 1)
@@ -331,17 +331,17 @@ void handle_alloc(struct request *r)
 	else if (e == 0)
 		request_give_allocated(r->client, r->m->serial, buffer);
 	else
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 	buffer_unref(r->broker, buffer);
 }
 
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
 {
 	struct grant g = {.buffer = buffer, .mode = SHARE_RDWR, .is_new = true};
-	char detail[1024];
+	struct failure failure;
 	int e;
 
-	e = grant_send(client->broker, client, serial, &g, detail, sizeof(detail));
+	e = grant_send(client->broker, client, serial, &g, &failure);
 	if (e != 0)
-		request_reply_error(client, serial, e, detail);
+		request_reply_error(client, serial, e, failure.text);
 }

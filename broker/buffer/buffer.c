@@ -60,11 +60,11 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	int r = pool_charge_take(pool, &charge, account, block_size(block));
 
 	if (r != 0)
-		return r == POOL_QUOTA ? LEASE_BUFFER_QUOTA : r;
+		return r;
 	buffer = slab_alloc_indexed(&b->buffers->slab, &index);
 	if (!buffer) {
 		pool_charge_return(pool, &charge);
-		return -ENOMEM;
+		return SHARE_ESYSTEM;
 	}
 	buffer->generation++;
 	buffer->index = index;
@@ -115,7 +115,7 @@ static bool swap_charge(struct charge *new, struct metadata *old, struct account
 }
 
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
-		 struct metadata **out)
+		 struct metadata **out, struct failure *failure)
 {
 	struct metadata *m;
 
@@ -124,11 +124,11 @@ int metadata_new(struct account *account, const void *bytes, uint32_t size, stru
 		return 0;
 	m = malloc(sizeof(*m) + size);
 	if (!m)
-		return -ENOMEM;
+		return failure_no_memory(failure, "the broker");
 	m->charge = (struct charge){0};
 	if (!swap_charge(&m->charge, old, account, size)) {
 		free(m);
-		return METADATA_QUOTA;
+		return account_refuse(account, LIMIT_METADATA, "", failure);
 	}
 	m->size = size;
 	memcpy(m->bytes, bytes, size);
@@ -305,31 +305,31 @@ static void remove_from_client(struct client *c, struct lease *lease)
 }
 
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
-		struct lease **out)
+		struct lease **out, struct failure *failure)
 {
 	struct lease *lease = lease_find(b, client, buffer);
 
 	if (!lease) {
 		if (!account_add(client_account(client), LIMIT_LEASES, 1))
-			return LEASE_QUOTA;
+			return account_refuse(client_account(client), LIMIT_LEASES, "", failure);
 		lease = slab_alloc(&b->buffers->leases);
 		if (!lease) {
 			account_subtract(client_account(client), LIMIT_LEASES, 1);
-			return -ENOMEM;
+			return failure_no_memory(failure, "the broker");
 		}
 		lease->client = client;
 		lease->buffer = buffer;
 		if (add_to_client(client, lease) < 0) {
 			slab_free(&b->buffers->leases, lease);
 			account_subtract(client_account(client), LIMIT_LEASES, 1);
-			return -ENOMEM;
+			return failure_no_memory(failure, "the broker");
 		}
 		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
 		buffer->n_leases++;
 		buffer_ref(buffer);
 		table_insert(&b->buffers->lease_table, &lease->key);
 	} else if (lease->count == UINT32_MAX) {
-		return LEASE_QUOTA;
+		return account_refuse(client_account(client), LIMIT_LEASES, "", failure);
 	}
 	lease->count++;
 	lease->mode |= mode;

@@ -87,10 +87,8 @@ struct client_buffers {
 void buffers_init(struct broker *b);
 void buffers_done(struct broker *b);
 
-enum lease_error { LEASE_QUOTA = 1, LEASE_BUFFER_QUOTA };
-
-/* Consumes @block on success. The caller holds the first reference. 0, -ENOMEM, or
- * LEASE_BUFFER_QUOTA. */
+/* Consumes @block on success. The caller holds the first reference. 0, or SHARE_EQUOTA or
+ * SHARE_ESYSTEM, of which nobody is told. */
 int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
 	       struct buffer **out);
 struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
@@ -111,15 +109,15 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
 
 /* A copy of @size bytes, charged to @account in the place of @old, which stays the caller's and may
- * be NULL. Of none: NULL. 0; -ENOMEM or METADATA_QUOTA, when nothing has changed. */
-enum metadata_error { METADATA_QUOTA = 1 };
+ * be NULL. Of none: NULL. 0; or a SHARE_E... number, when nothing has changed. */
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
-		 struct metadata **out);
+		 struct metadata **out, struct failure *failure);
 void metadata_free(struct metadata *metadata);
 
-/* One more reference of @client on @buffer. 0, -ENOMEM or LEASE_QUOTA. */
+/* One more reference of @client on @buffer. 0, or a SHARE_E... number; @failure NULL: nobody is
+ * told why, and it is not in the log. */
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
-		struct lease **out);
+		struct lease **out, struct failure *failure);
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);

@@ -100,16 +100,13 @@ static void set_checked(struct request *r, uint64_t buffer, const char *text, si
 {
 	struct lease *lease = find_writable(r, buffer);
 	struct metadata *metadata;
+	struct failure failure;
 
 	if (!lease)
 		return;
-	switch (metadata_new(r->client->account, text, (uint32_t)size, lease->buffer->metadata,
-			     &metadata)) {
-	case METADATA_QUOTA:
-		request_fail_quota(r, LIMIT_METADATA, "");
-		return;
-	case -ENOMEM:
-		request_fail_memory(r);
+	if (metadata_new(r->client->account, text, (uint32_t)size, lease->buffer->metadata,
+			 &metadata, &failure) != 0) {
+		request_fail_with(r, &failure);
 		return;
 	}
 	buffer_set_metadata(lease->buffer, metadata);

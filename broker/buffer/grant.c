@@ -106,20 +106,20 @@ static void remember(struct buffer *buffer, const struct fence *hand_over)
 	buffer->pending = fence_set_add(buffer->pending, &copy);
 }
 
-static int explain(int error, char *detail, size_t size)
+static int explain(int error, struct failure *failure)
 {
-	const char *text = "the broker is out of memory";
-
 	if (error == SHARE_EOWNERDEAD)
-		text = "the process that gave this buffer died before its work on it was done";
-	else if (error == SHARE_EAGAIN)
-		text = "too much unfinished work is still using this memory";
-	snprintf(detail, size, "%s", text);
-	return error;
+		return failure_set(
+		    failure, error,
+		    "the process that gave this buffer died before its work on it was done");
+	if (error == SHARE_EAGAIN)
+		return failure_set(failure, error,
+				   "too much unfinished work is still using this memory");
+	return failure_no_memory(failure, "the broker");
 }
 
 int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
-	       char *detail, size_t detail_size)
+	       struct failure *failure)
 {
 	struct buffer *buffer = g->buffer;
 	struct segment *s = buffer_segment(buffer);
@@ -132,7 +132,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 	out.n_fences = out.n_pages = out.n_fds = 0;
 	out.handed_over = false;
 	if (segment_offer(s, client, writable, &fd) < 0)
-		return explain(SHARE_ESYSTEM, detail, detail_size);
+		return explain(SHARE_ESYSTEM, failure);
 	if (fd >= 0)
 		out.fds[out.n_fds++] = fd;
 	if (g->hand_over)
@@ -145,14 +145,10 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 			r = add_gate(client, &out, buffer->pending);
 	}
 	if (r != 0)
-		return explain(r, detail, detail_size);
-	r = lease_grant(b, client, buffer, g->mode, &lease);
-	if (r == LEASE_QUOTA) {
-		account_refuse(client->account, LIMIT_LEASES, "", detail, detail_size);
-		return SHARE_EQUOTA;
-	}
+		return explain(r, failure);
+	r = lease_grant(b, client, buffer, g->mode, &lease, failure);
 	if (r != 0)
-		return explain(SHARE_ESYSTEM, detail, detail_size);
+		return r;
 
 	if (writable && out.handed_over)
 		remember(buffer, g->hand_over);

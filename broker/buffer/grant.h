@@ -29,8 +29,8 @@ struct grant {
 	uint32_t n_more;
 };
 
-/* Gives and sends. 0, or a SHARE_E... with a sentence in @detail, when nothing was given. */
+/* Gives and sends. 0; or a SHARE_E... number, and why in @failure, when nothing was given. */
 int grant_send(struct broker *b, struct client *client, uint32_t serial, const struct grant *g,
-	       char *detail, size_t detail_size);
+	       struct failure *failure);
 
 #endif

@@ -25,32 +25,33 @@ static void wait_leave(struct wait *w)
 	LIST_REMOVE(w, of_buffer);
 }
 
-static void wait_describe(const struct wait *w, char *detail, size_t size)
+static int fail_late(const struct wait *w, struct failure *failure)
 {
 	(void)w;
-	snprintf(detail, size, "others still had the buffer when the time was over");
+	return failure_set(failure, SHARE_ETIMEDOUT,
+			   "others still had the buffer when the time was over");
 }
 
-static const struct wait_kind for_sole_lease = {wait_leave, wait_describe};
+static const struct wait_kind for_sole_lease = {wait_leave, fail_late};
 
 static bool is_sole(const struct lease *lease)
 {
 	return lease->count == 1 && lease->buffer->refs == 1;
 }
 
-static int answer(struct broker *b, const struct lease *lease, uint32_t serial, char *detail,
-		  size_t size)
+static int answer(struct broker *b, const struct lease *lease, uint32_t serial,
+		  struct failure *failure)
 {
 	struct grant g = {.buffer = lease->buffer, .mode = lease->mode};
 
-	return grant_send(b, lease->client, serial, &g, detail, size);
+	return grant_send(b, lease->client, serial, &g, failure);
 }
 
 void reclaim_look(struct broker *b, struct buffer *buffer)
 {
 	struct lease *lease = LIST_FIRST(&buffer->leases);
 	struct wait *w = LIST_FIRST(&buffer->waits);
-	char detail[256];
+	struct failure failure;
 	uint32_t serial;
 	int r;
 
@@ -59,9 +60,9 @@ void reclaim_look(struct broker *b, struct buffer *buffer)
 		return;
 	serial = w->serial;
 	wait_free(w);
-	r = answer(b, lease, serial, detail, sizeof(detail));
+	r = answer(b, lease, serial, &failure);
 	if (r != 0)
-		request_reply_error(lease->client, serial, r, detail);
+		request_reply_error(lease->client, serial, r, failure.text);
 }
 
 void reclaim_give_up(struct buffer *buffer, const struct client *client)
@@ -93,7 +94,7 @@ void handle_reclaim(struct request *r)
 	const struct wire_reclaim *m = &r->m->reclaim;
 	struct lease *lease;
 	struct wait *w;
-	char detail[256];
+	struct failure failure;
 	int e;
 
 	if (m->timeout < -1) {
@@ -104,18 +105,17 @@ void handle_reclaim(struct request *r)
 	if (!lease)
 		return;
 	if (is_sole(lease)) {
-		e = answer(r->broker, lease, r->m->serial, detail, sizeof(detail));
+		e = answer(r->broker, lease, r->m->serial, &failure);
 	} else if (m->timeout == 0) {
 		say_who_has_it(r, lease);
 		return;
 	} else {
-		e = wait_new(r->client, &for_sole_lease, r->m->serial, m->timeout, &w, detail,
-			     sizeof(detail));
+		e = wait_new(r->client, &for_sole_lease, r->m->serial, m->timeout, &w, &failure);
 		if (e == 0) {
 			w->buffer = lease->buffer;
 			LIST_INSERT_HEAD(&lease->buffer->waits, w, of_buffer);
 		}
 	}
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 }

@@ -46,17 +46,16 @@ bool scrub_is_needed(const struct request *r, const struct buffer *buffer)
 	       reuse_is_of_others(buffer->block, r->client->peer.uid);
 }
 
-static int scrub_here(struct buffer *buffer, char *detail, size_t detail_size)
+static int scrub_here(struct buffer *buffer, struct failure *failure)
 {
 	struct segment *s = buffer_segment(buffer);
 	int r;
 
 	r = memory_host_zero(&s->memory, block_offset(buffer->block), block_size(buffer->block));
 	if (r < 0) {
-		snprintf(detail, detail_size,
-			 "pool '%s': what another user left cannot be zeroed: %s", s->pool->name,
-			 strerror(-r));
-		return SHARE_ESYSTEM;
+		return failure_set(failure, SHARE_ESYSTEM,
+				   "pool '%s': what another user left cannot be zeroed: %s",
+				   s->pool->name, strerror(-r));
 	}
 	buffer->block->tag = 0;
 	return 0;
@@ -129,8 +128,7 @@ static int ask(struct scrub *s, const struct segment *segment)
 	return agent_ask_with(agent, &m, segment->memory.fd, on_zero, s);
 }
 
-static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail,
-			  size_t detail_size)
+static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failure *failure)
 {
 	struct scrub *s = calloc(1, sizeof(*s));
 
@@ -139,9 +137,8 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail
 	if (!charge_take(&s->charge, r->client->account, LIMIT_UNSENT,
 			 sizeof(*s) + sizeof(struct wire_message))) {
 		free(s);
-		account_refuse(r->client->account, LIMIT_UNSENT, ", requests that wait among them",
-			       detail, detail_size);
-		return SHARE_EQUOTA;
+		return account_refuse(r->client->account, LIMIT_UNSENT,
+				      ", requests that wait among them", failure);
 	}
 	s->broker = r->broker;
 	s->client = r->client;
@@ -157,15 +154,14 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, char *detail
 	return SCRUB_LATER;
 
 no_memory:
-	snprintf(detail, detail_size, "the broker is out of memory");
-	return SHARE_ESYSTEM;
+	return failure_no_memory(failure, "the broker");
 }
 
-int scrub_start(struct request *r, struct buffer *buffer, char *detail, size_t detail_size)
+int scrub_start(struct request *r, struct buffer *buffer, struct failure *failure)
 {
 	if (buffer_pool(buffer)->device)
-		return scrub_by_agent(r, buffer, detail, detail_size);
-	return scrub_here(buffer, detail, detail_size);
+		return scrub_by_agent(r, buffer, failure);
+	return scrub_here(buffer, failure);
 }
 
 void scrubs_look_again(struct broker *b)

@@ -23,7 +23,7 @@ bool scrub_is_needed(const struct request *r, const struct buffer *buffer);
 /* 0: it is zero now. SCRUB_LATER: it has taken over the caller's reference and the answer. Else a
  * SHARE_E... number with a sentence; the tag is as it was. */
 #define SCRUB_LATER 1
-int scrub_start(struct request *r, struct buffer *buffer, char *detail, size_t detail_size);
+int scrub_start(struct request *r, struct buffer *buffer, struct failure *failure);
 
 /* The client is gone, and its blocks go back when they are zero: some of them. True when there are
  * none any more. */

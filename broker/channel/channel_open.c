@@ -132,12 +132,12 @@ static bool check_pool(struct request *r, struct pool *p)
 	const struct wire_channel_open *m = &r->m->channel_open;
 	bool writes = m->role == SHARE_PRODUCER || m->flags & SHARE_CHANNEL_WRITABLE;
 	enum access_right needed = writes ? RIGHT_WRITE : RIGHT_READ;
-	char detail[1024];
+	struct failure failure;
 	int e;
 
 	if (!pool_may(p, r->client, needed)) {
-		e = pool_refuse(p, r->client, needed, detail, sizeof(detail));
-		request_fail(r, e, "%s", detail);
+		pool_refuse(p, r->client, needed, &failure);
+		request_fail_with(r, &failure);
 		return false;
 	}
 	if (p->destroyed) {
@@ -152,11 +152,11 @@ static bool check_pool(struct request *r, struct pool *p)
 			     p->name);
 		return false;
 	}
-	e = pool_resolve(r->broker, p, detail, sizeof(detail));
+	e = pool_resolve(r->broker, p, &failure);
 	if (e == POOL_LATER)
 		request_park(r, &r->broker->devices->waits);
 	else if (e != 0)
-		request_fail(r, e, "pool '%s': %s", p->name, detail);
+		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
 	return e == 0;
 }
 

@@ -306,13 +306,12 @@ static void fail_foreign(struct request *r, const struct channel *ch, const stru
 /* Access that was taken away is not had through a channel that was opened before. */
 static bool check_access(struct request *r, const struct member *m)
 {
-	char detail[1024];
-	int e;
+	struct failure failure;
 
 	if (member_may_take_part(m))
 		return true;
-	e = pool_refuse(m->channel->pool, r->client, member_needs(m), detail, sizeof(detail));
-	request_fail(r, e, "%s", detail);
+	pool_refuse(m->channel->pool, r->client, member_needs(m), &failure);
+	request_fail_with(r, &failure);
 	return false;
 }
 
@@ -353,7 +352,7 @@ void handle_channel_retain(struct request *r)
 	struct member *member = find_ready(r, m->member), *producer;
 	struct buffer *buffer;
 	struct grant g = {0};
-	char detail[1024];
+	struct failure failure;
 	int e;
 
 	if (!member)
@@ -381,7 +380,7 @@ void handle_channel_retain(struct request *r)
 	}
 	g.buffer = buffer;
 	g.mode = member->as_consumer.writable ? SHARE_RDWR : SHARE_RDONLY;
-	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 }

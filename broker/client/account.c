@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
+#include <share/error.h>
+
 #include "broker/client/account.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
@@ -177,27 +179,31 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 		a->all->descriptors -= amount;
 }
 
-void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
-		    size_t size)
+int account_refuse(struct account *a, enum limit_kind resource, const char *also,
+		   struct failure *failure)
 {
 	uint64_t limit = account_limit(a, resource);
 	char bytes[SIZE_TEXT_MAX];
 
+	if (!failure)
+		return SHARE_EQUOTA;
 	if (limit < a->limits->max[resource])
-		snprintf(detail, size,
-			 "uid %u has %" PRIu64 " of the broker's %" PRIu64
-			 " descriptors, and may not have more than it leaves to others, %" PRIu64
-			 " now: raise the broker's RLIMIT_NOFILE%s",
-			 (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
-			 descriptors_left(a->all), also);
+		failure_set(failure, SHARE_EQUOTA,
+			    "uid %u has %" PRIu64 " of the broker's %" PRIu64
+			    " descriptors, and may not have more than it leaves to others, %" PRIu64
+			    " now: raise the broker's RLIMIT_NOFILE%s",
+			    (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
+			    descriptors_left(a->all), also);
 	else if (limit_is_size(resource))
-		snprintf(detail, size, "uid %u has reached its limit of %s of %s%s",
-			 (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
-			 also);
+		failure_set(failure, SHARE_EQUOTA, "uid %u has reached its limit of %s of %s%s",
+			    (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
+			    also);
 	else
-		snprintf(detail, size, "uid %u has reached its limit of %" PRIu64 " %s%s",
-			 (unsigned)a->uid, limit, limit_noun(resource, limit), also);
-	log_refusal(&a->refusals[resource], a->uid, detail);
+		failure_set(failure, SHARE_EQUOTA,
+			    "uid %u has reached its limit of %" PRIu64 " %s%s", (unsigned)a->uid,
+			    limit, limit_noun(resource, limit), also);
+	log_refusal(&a->refusals[resource], a->uid, failure->text);
+	return SHARE_EQUOTA;
 }
 
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/failure.h"
 #include "broker/client/turns.h"
 #include "broker/config/config.h"
 
@@ -52,10 +53,11 @@ void charge_split(struct charge *c, uint64_t amount, struct charge *part);
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
 
-/* Somebody asked for more and does not get it: says so in @detail, and in the log, there for each
- * user and resource once a minute at most. @also goes behind that. */
-void account_refuse(struct account *a, enum limit_kind resource, const char *also, char *detail,
-		    size_t size);
+/* Somebody asked for more and does not get it: SHARE_EQUOTA, with the words that every refused
+ * charge has, and @also behind them. They go to the log as well, for each user and resource once a
+ * minute at most. @failure NULL: nobody is told, and nothing is in the log. */
+int account_refuse(struct account *a, enum limit_kind resource, const char *also,
+		   struct failure *failure);
 
 /* Of the bytes in use those that nobody holds any more, but work still runs on. */
 void account_add_gated(struct account *a, uint64_t bytes);

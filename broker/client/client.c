@@ -107,10 +107,10 @@ static bool admit(struct client *c)
 /* Says so to who connects, and in the log. */
 static void refuse_beyond_limit(const struct client *c, int socket)
 {
-	char why[256];
+	struct failure failure;
 
-	account_refuse(c->account, c->admission.lacks, "", why, sizeof(why));
-	connection_farewell(socket, SHARE_EQUOTA, why);
+	account_refuse(c->account, c->admission.lacks, "", &failure);
+	connection_farewell(socket, failure.error, failure.text);
 }
 
 bool client_greets_as(struct client *c, bool operator)

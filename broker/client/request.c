@@ -57,6 +57,11 @@ void request_fail(struct request *r, int error, const char *format, ...)
 		client_hang_up(r->client, error, detail);
 }
 
+void request_fail_with(struct request *r, const struct failure *failure)
+{
+	request_fail(r, failure->error, "%s", failure->text);
+}
+
 void request_fail_memory(struct request *r)
 {
 	request_fail(r, SHARE_ESYSTEM, "the broker is out of memory");
@@ -64,10 +69,10 @@ void request_fail_memory(struct request *r)
 
 void request_fail_quota(struct request *r, enum limit_kind resource, const char *also)
 {
-	char detail[256];
+	struct failure failure;
 
-	account_refuse(r->client->account, resource, also, detail, sizeof(detail));
-	request_fail(r, SHARE_EQUOTA, "%s", detail);
+	account_refuse(r->client->account, resource, also, &failure);
+	request_fail_with(r, &failure);
 }
 
 bool request_name(struct request *r, const struct wire_bytes *name)

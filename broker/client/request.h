@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/failure.h"
 #include "broker/config/config.h"
 #include "broker/config/right.h"
 #include "wire/packet.h"
@@ -40,6 +41,7 @@ void request_reply(struct request *r, struct wire_message *m, const int *fds, si
 void request_done(struct request *r);
 void request_fail(struct request *r, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void request_fail_with(struct request *r, const struct failure *failure);
 void request_fail_memory(struct request *r);
 /* The client's user has reached a limit, as account_refuse(). */
 void request_fail_quota(struct request *r, enum limit_kind resource, const char *also);

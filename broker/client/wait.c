@@ -21,41 +21,39 @@
 static void on_timeout(evutil_socket_t fd, short what, void *data)
 {
 	const struct wait *w = data;
-	char detail[SHARE_NAME_MAX + 64];
+	struct failure failure;
 
 	(void)fd, (void)what;
-	w->kind->describe(w, detail, sizeof(detail));
-	wait_end(data, SHARE_ETIMEDOUT, detail);
+	w->kind->fail_late(w, &failure);
+	wait_end(data, failure.error, failure.text);
 }
 
-static int out_of_memory(struct wait *w, char *detail, size_t size)
+static int out_of_memory(struct wait *w, struct failure *failure)
 {
-	snprintf(detail, size, "the broker is out of memory");
 	if (w && w->timer)
 		event_free(w->timer);
 	if (w)
 		charge_return(&w->charge);
 	free(w);
-	return SHARE_ESYSTEM;
+	return failure_no_memory(failure, "the broker");
 }
 
 int wait_new(struct client *client, const struct wait_kind *kind, uint32_t serial, int timeout,
-	     struct wait **out, char *detail, size_t size)
+	     struct wait **out, struct failure *failure)
 {
 	struct timeval limit = {timeout / 1000, timeout % 1000 * 1000};
 	struct wait *w = calloc(1, sizeof(*w));
 
 	if (!w)
-		return out_of_memory(w, detail, size);
+		return out_of_memory(w, failure);
 	if (!charge_take(&w->charge, client->account, LIMIT_WAITS, 1)) {
-		account_refuse(client->account, LIMIT_WAITS, "", detail, size);
 		free(w);
-		return SHARE_EQUOTA;
+		return account_refuse(client->account, LIMIT_WAITS, "", failure);
 	}
 	if (timeout > 0) {
 		w->timer = event_new(client->broker->base, -1, 0, on_timeout, w);
 		if (!w->timer || event_add(w->timer, &limit) < 0)
-			return out_of_memory(w, detail, size);
+			return out_of_memory(w, failure);
 	}
 	w->kind = kind;
 	w->client = client;

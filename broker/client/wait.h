@@ -38,14 +38,14 @@ struct wait {
 struct wait_kind {
 	/* Takes it from where it waits. */
 	void (*leave)(struct wait *w);
-	/* Says what has not happened in time. */
-	void (*describe)(const struct wait *w, char *detail, size_t size);
+	/* Says what has not happened in time: SHARE_ETIMEDOUT. */
+	int (*fail_late)(const struct wait *w, struct failure *failure);
 };
 
 /* For @timeout milliseconds, -1 without limit; the caller puts it where it waits. 0, or a
- * SHARE_E... with a sentence in @detail. */
+ * SHARE_E..., and then @failure says why. */
 int wait_new(struct client *client, const struct wait_kind *kind, uint32_t serial, int timeout,
-	     struct wait **out, char *detail, size_t size);
+	     struct wait **out, struct failure *failure);
 /* Without an answer. */
 void wait_free(struct wait *w);
 /* Some of a client's that is gone; true when there are none any more. */

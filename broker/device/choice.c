@@ -63,21 +63,22 @@ static struct device *find_able(struct broker *b, const char *uuid, uint32_t fla
 	return NULL;
 }
 
-static int no_such_device(struct broker *b, const char *uuid, char *detail, size_t size)
+static int no_such_device(struct broker *b, const char *uuid, struct failure *failure)
 {
 	const struct device *d;
-	size_t n;
+	char there[768] = "";
+	size_t n = 0;
 
-	n = (size_t)snprintf(detail, size, "there is no device %s here; there %s", uuid,
-			     LIST_EMPTY(&b->devices->list) ? "is none" : "are:");
 	LIST_FOREACH (d, &b->devices->list, link)
-		if (!d->gone && n < size)
-			n += (size_t)snprintf(detail + n, size - n, " %s (%s)", d->uuid, d->name);
-	return SHARE_ENODEV;
+		if (!d->gone && n < sizeof(there))
+			n += (size_t)snprintf(there + n, sizeof(there) - n, " %s (%s)", d->uuid,
+					      d->name);
+	return failure_set(failure, SHARE_ENODEV, "there is no device %s here; there %s%s", uuid,
+			   LIST_EMPTY(&b->devices->list) ? "is none" : "are:", there);
 }
 
 static int choose_on_device(struct broker *b, const struct wanted *w, struct choice *out,
-			    char *detail, size_t size)
+			    struct failure *failure)
 {
 	bool any = strcmp(w->kind, "auto") == 0;
 
@@ -91,14 +92,14 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 		if (!d)
 			continue;
 		if (!has_room(kind, d, w)) {
-			snprintf(detail, size,
-				 "limit: %llu bytes are less than a segment of kind %s on %s "
-				 "(%llu)",
-				 (unsigned long long)w->limit, kind->name, d->uuid,
-				 (unsigned long long)(d->granularity > kind->granularity
-							  ? d->granularity
-							  : kind->granularity));
-			return SHARE_EINVAL;
+			return failure_set(
+			    failure, SHARE_EINVAL,
+			    "limit: %llu bytes are less than a segment of kind %s on %s "
+			    "(%llu)",
+			    (unsigned long long)w->limit, kind->name, d->uuid,
+			    (unsigned long long)(d->granularity > kind->granularity
+						     ? d->granularity
+						     : kind->granularity));
 		}
 		out->kind = kind;
 		out->device = d;
@@ -106,14 +107,14 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 			 d->name, any ? ": the best kind it can do" : ", as asked");
 		return 0;
 	}
-	snprintf(detail, size, "%s cannot make memory of kind %s%s",
-		 w->device ? w->device : "no device here", any ? "vmm or mempool" : w->kind,
-		 w->flags & SHARE_POOL_SAME_ADDRESS ? " at the same address in every process" : "");
-	return SHARE_ENOTSUP;
+	return failure_set(
+	    failure, SHARE_ENOTSUP, "%s cannot make memory of kind %s%s",
+	    w->device ? w->device : "no device here", any ? "vmm or mempool" : w->kind,
+	    w->flags & SHARE_POOL_SAME_ADDRESS ? " at the same address in every process" : "");
 }
 
 int choose(struct broker *b, const char *wanted, const char *device, uint32_t flags, uint64_t limit,
-	   struct choice *out, char *detail, size_t size)
+	   struct choice *out, struct failure *failure)
 {
 	const struct wanted w = {wanted, device, flags, limit};
 	bool any = strcmp(wanted, "auto") == 0;
@@ -126,14 +127,13 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 		return CHOICE_LATER;
 	r = devices_error(b);
 	if (device && r == 0 && !device_find(b, device))
-		return no_such_device(b, device, detail, size);
-	if (r != 0) {
-		snprintf(detail, size, "%s", b->devices->text);
-	} else {
-		r = choose_on_device(b, &w, out, detail, size);
-	}
+		return no_such_device(b, device, failure);
+	if (r != 0)
+		failure_set(failure, r, "%s", b->devices->text);
+	else
+		r = choose_on_device(b, &w, out, failure);
 	if (r == 0 || !any || device)
 		return r;
-	snprintf(why, sizeof(why), "GPU memory is not to be had: %.400s", detail);
+	snprintf(why, sizeof(why), "GPU memory is not to be had: %.400s", failure->text);
 	return choose_host(why, out);
 }

@@ -23,9 +23,9 @@ struct choice {
 /*
  * @wanted: a kind or "auto". @device: UUID as text, NULL for any. @flags: enum share_pool_flags.
  * @limit: of the pool, which must have room for a segment.
- * 0, CHOICE_LATER, or a SHARE_E... number with a sentence in @detail.
+ * 0, CHOICE_LATER, or a SHARE_E... number, and then @failure says why.
  */
 int choose(struct broker *b, const char *wanted, const char *device, uint32_t flags, uint64_t limit,
-	   struct choice *out, char *detail, size_t detail_size);
+	   struct choice *out, struct failure *failure);
 
 #endif

@@ -65,20 +65,20 @@ static void say_what_it_is(const struct pool *p)
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
-	     struct account *account, bool persistent, struct pool **out)
+	     struct account *account, bool persistent, struct pool **out, struct failure *failure)
 {
 	struct pool *p = calloc(1, sizeof(*p));
 
 	if (!p)
-		return -ENOMEM;
+		return failure_no_memory(failure, "the broker");
 	if (pool_grow_init(b, p) < 0) {
 		free(p);
-		return -ENOMEM;
+		return failure_no_memory(failure, "the broker");
 	}
 	if (account && !charge_take(&p->charge, account, LIMIT_POOLS, 1)) {
 		pool_grow_done(p);
 		free(p);
-		return POOL_QUOTA;
+		return account_refuse(account, LIMIT_POOLS, "", failure);
 	}
 	p->id = ++b->memory->last_pool;
 	p->broker = b;
@@ -111,15 +111,14 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	return 0;
 }
 
-int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size)
+int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 {
 	struct choice choice;
 	int r;
 
 	if (p->choice.kind)
 		return 0;
-	r = choose(b, p->wanted, p->wanted_device, p->flags, p->limit, &choice, detail,
-		   detail_size);
+	r = choose(b, p->wanted, p->wanted_device, p->flags, p->limit, &choice, failure);
 	if (r == CHOICE_LATER)
 		return POOL_LATER;
 	if (r != 0)
@@ -172,7 +171,7 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 
 /* The library puts the user's name to the number at the beginning. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
-		char *detail, size_t detail_size)
+		struct failure *failure)
 {
 	const struct peer *peer = client_peer(client);
 	unsigned uid = peer->uid;
@@ -184,23 +183,22 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 	char who[96] = "in the broker's configuration";
 
 	if (!reads && access_check(&p->access, peer->uid, peer->groups, peer->n_groups)) {
-		snprintf(detail, detail_size,
-			 "user %u may not use pool '%s', as its name is not among those that this "
-			 "user may use (\"names\" in the broker's configuration)",
-			 uid, p->name);
-		return SHARE_EACCES;
+		return failure_set(
+		    failure, SHARE_EACCES,
+		    "user %u may not use pool '%s', as its name is not among those that this "
+		    "user may use (\"names\" in the broker's configuration)",
+		    uid, p->name);
 	}
 	/* what the configuration has made is charged to nobody */
 	if (p->charge.account)
 		snprintf(who, sizeof(who),
 			 "which user %u gives in share_pool_options.access when creating it",
 			 (unsigned)p->owner);
-	snprintf(
-	    detail, detail_size,
+	return failure_set(
+	    failure, SHARE_EACCES,
 	    "user %u may %s%s pool '%s': that takes an entry {\"user\": %u, \"mode\": %s} in the "
 	    "pool's \"access\", %s",
 	    uid, reads ? "" : "not ", what, p->name, uid, mode, who);
-	return SHARE_EACCES;
 }
 
 /* Of a few gated blocks those that are no more, and when that does not do, of many. */
@@ -258,8 +256,8 @@ static int find_block(struct broker *b, struct pool *p, struct account *account,
 
 /* What it has given back counts until the work on it is done, and is its own to use again. */
 static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-			 uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
-			 size_t detail_size)
+			 uint64_t alignment, uint64_t waited_ms, struct block **out,
+			 struct failure *failure)
 {
 	if (pool_user_may_have(p, account, size))
 		return 0;
@@ -270,13 +268,12 @@ static int keep_to_share(struct broker *b, struct pool *p, struct account *accou
 		return IS_FOUND;
 	if (account_gated(account) > 0 && waited_ms < OWN_WAIT_MS)
 		return pool_wait(p, OWN_WAIT_MS - waited_ms);
-	pool_user_explain(p, account, size, detail, detail_size);
+	pool_user_explain(p, account, size, failure);
 	return POOL_SHARE;
 }
 
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
-	       size_t detail_size)
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, struct failure *failure)
 {
 	int r;
 
@@ -284,18 +281,17 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 	if (size > p->limit || size > POOL_BUFFER_MAX) {
 		char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
 
-		snprintf(
-		    detail, detail_size, "pool '%s' can never hold a buffer of %s: at most %s",
+		return failure_set(
+		    failure, SHARE_ENOMEM, "pool '%s' can never hold a buffer of %s: at most %s",
 		    p->name, size_exact(size, wanted),
 		    size_round(p->limit < POOL_BUFFER_MAX ? p->limit : POOL_BUFFER_MAX, limit));
-		return SHARE_ENOMEM;
 	}
-	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, detail, detail_size);
+	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, failure);
 	if (r != 0)
 		return r == IS_FOUND ? 0 : r;
 	r = find_block(b, p, account, size, alignment, out);
 	if (r == SUBALLOCATOR_FULL) {
-		r = pool_grow(b, p, size, waited_ms, detail, detail_size);
+		r = pool_grow(b, p, size, waited_ms, failure);
 		/* it can have no more now: then there is what work of others still runs on */
 		if (p->reuse == SHARE_REUSE_GATE &&
 		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA || (r == POOL_LATER && !p->growing)) &&
@@ -305,14 +301,13 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 			return 0;
 		}
 		if (r == SHARE_ENOMEM)
-			r = reuse_wait(p, account, size, waited_ms, detail, detail_size);
+			r = reuse_wait(p, account, size, waited_ms, failure);
 		if (r != 0)
 			return r;
 		r = take(p, size, alignment, out);
 	}
 	if (r != 0) {
-		snprintf(detail, detail_size, "the broker is out of memory");
-		return SHARE_ESYSTEM;
+		return failure_no_memory(failure, "the broker");
 	}
 	return 0;
 }

@@ -73,15 +73,15 @@ struct pool {
 
 /*
  * Takes @config's strings and lists over on success (they are NULL then); it must be validated.
- * @choice: NULL when it cannot be made yet. 0, -ENOMEM, or POOL_QUOTA.
+ * @choice: NULL when it cannot be made yet. 0 or a SHARE_E... number.
  */
-enum pool_error { POOL_QUOTA = 1, POOL_LATER, POOL_SHARE };
+enum pool_result { POOL_LATER = 1, POOL_SHARE };
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
-	     struct account *account, bool persistent, struct pool **out);
+	     struct account *account, bool persistent, struct pool **out, struct failure *failure);
 
 /* Makes the choice if it is not made. 0, POOL_LATER (when b->devices->waits is woken), or a
  * SHARE_E... number with a sentence. */
-int pool_resolve(struct broker *b, struct pool *p, char *detail, size_t detail_size);
+int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
 /* What a pool that is asked for these has once it is settled, on the device that it is on. */
 uint64_t pool_settled_limit(const struct pool *p, uint64_t limit);
 uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size);
@@ -97,9 +97,9 @@ struct pool *request_pool(struct request *r, const struct wire_bytes *name);
 /* To ask about with client_may(); the name and the list stay the pool's. */
 struct access_object pool_object(const struct pool *p);
 bool pool_may(const struct pool *p, const struct client *client, enum access_right right);
-/* SHARE_EACCES, and in @detail what would give who lacks it that right. */
+/* SHARE_EACCES, and in @failure what would give who lacks it that right. */
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
-		char *detail, size_t detail_size);
+		struct failure *failure);
 
 /*
  * 0, POOL_LATER (park the request in p->waits), POOL_SHARE (it would be more than its share), or a
@@ -107,8 +107,7 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
  * already.
  */
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t waited_ms, struct block **out, char *detail,
-	       size_t detail_size);
+	       uint64_t alignment, uint64_t waited_ms, struct block **out, struct failure *failure);
 /* The same, of what @account pays for already though it has given it back. False: there is none. */
 bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
 		    struct block **out);
@@ -150,8 +149,8 @@ void pool_remove_segment(struct pool *p, struct segment *s);
 
 /* pool_grow.c: segments come and go. */
 /* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms, char *detail,
-	      size_t detail_size);
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
+	      struct failure *failure);
 /* Retires empty segments until at most @keep bytes of them are left, or the rest is gated. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 /* The request is to be parked in p->waits for that long at most: POOL_LATER. */

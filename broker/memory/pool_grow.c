@@ -131,25 +131,22 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 }
 
 static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct segment_cost *cost,
-		     char *detail, size_t detail_size)
+		     struct failure *failure)
 {
 	uint64_t address = p->flags & SHARE_POOL_SAME_ADDRESS ? segment_find_address(b, size) : 0;
 	struct memory_segment memory;
-	struct failure failure;
+	struct failure why;
 	struct segment *s;
 	int r;
 
-	r = memory_host_exporter.create(size, address, &memory, &failure);
-	if (r != 0) {
-		snprintf(detail, detail_size, "cannot create a segment for pool '%s': %s", p->name,
-			 failure.text);
-		return r;
-	}
+	if (memory_host_exporter.create(size, address, &memory, &why) != 0)
+		return failure_set(failure, why.error,
+				   "cannot create a segment for pool '%s': %.700s", p->name,
+				   why.text);
 	r = add_segment(b, p, &memory, cost, &s);
 	if (r < 0) {
 		memory_host_exporter.destroy(&memory);
-		snprintf(detail, detail_size, "the broker is out of memory");
-		return SHARE_ESYSTEM;
+		return failure_no_memory(failure, "the broker");
 	}
 	p->reserved += size;
 	return 0;
@@ -161,7 +158,7 @@ static agent_answer on_segment;
 
 /* For nobody in particular, until somebody parks. */
 static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
-			   struct segment_cost *cost, char *detail, size_t detail_size)
+			   struct segment_cost *cost, struct failure *failure)
 {
 	struct wire_message m = {.type = WIRE_AGENT_SEGMENT_CREATE};
 
@@ -170,14 +167,12 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	if (p->flags & SHARE_POOL_SAME_ADDRESS) {
 		m.agent_segment_create.address = segment_find_address(b, size);
 		if (!m.agent_segment_create.address) {
-			snprintf(detail, detail_size, "no addresses are left for pool '%s'",
-				 p->name);
-			return SHARE_ENOMEM;
+			return failure_set(failure, SHARE_ENOMEM,
+					   "no addresses are left for pool '%s'", p->name);
 		}
 	}
 	if (agent_ask(p->device->agent, &m, on_segment, p) < 0) {
-		snprintf(detail, detail_size, "the broker is out of memory");
-		return SHARE_ESYSTEM;
+		return failure_no_memory(failure, "the broker");
 	}
 	p->growing = true;
 	p->growing_size = size;
@@ -216,24 +211,23 @@ static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds
 }
 
 static int take_segment(struct pool *p, const struct wire_agent_segment *m, struct fd_list *fds,
-			char *detail, size_t size)
+			struct failure *failure)
 {
 	struct broker *b = p->device->broker;
 	struct memory_segment memory;
 	struct segment *s;
 
 	if (!read_segment(m, fds, p, &memory)) {
-		snprintf(detail, size, "the agent of %s made something else than it was asked for",
-			 p->device->uuid);
 		/* its share of that goes with it */
 		agent_distrust(p->device->agent, "made something else than it was asked for");
-		return SHARE_EDEVICE;
+		return failure_set(failure, SHARE_EDEVICE,
+				   "the agent of %s made something else than it was asked for",
+				   p->device->uuid);
 	}
 	if (add_segment(b, p, &memory, &p->growing_cost, &s) < 0) {
 		/* the agent's share of it goes with the agent, as nobody is left to name it */
 		fd_close(memory.fd);
-		snprintf(detail, size, "the broker is out of memory");
-		return SHARE_ESYSTEM;
+		return failure_no_memory(failure, "the broker");
 	}
 	s->handle = m->handle;
 	s->incarnation = agent_incarnation(p->device->agent);
@@ -248,24 +242,24 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	uint64_t size = p->growing_size, least = p->growing_least;
 	const struct park_id asker = p->growing_for;
 	struct segment_cost cost;
-	char detail[1024];
-	int r = error;
+	struct failure failure;
+	int r;
 
 	p->growing = false;
-	if (m && m->type == WIRE_AGENT_SEGMENT)
-		r = take_segment(p, &m->agent_segment, fds, detail, sizeof(detail));
+	if (!m)
+		r = failure_set(&failure, error, "pool '%s': %s", p->name, text);
+	else if (m->type == WIRE_AGENT_SEGMENT)
+		r = take_segment(p, &m->agent_segment, fds, &failure);
 	else
-		snprintf(detail, sizeof(detail), "pool '%s': %s", p->name,
-			 m ? "the agent did not make a segment" : text);
-	if (m && m->type != WIRE_AGENT_SEGMENT)
-		r = SHARE_EDEVICE;
+		r = failure_set(&failure, SHARE_EDEVICE,
+				"pool '%s': the agent did not make a segment", p->name);
 	if (r != 0)
 		p->reserved -= size;
 	cost = p->growing_cost;
 	p->growing_cost = (struct segment_cost){.n_nobodys = 0};
 	/* a full device may still have room for what is needed now */
 	if (r == SHARE_ENOMEM && size > least &&
-	    ask_for_segment(b, p, least, least, &cost, detail, sizeof(detail)) == POOL_LATER) {
+	    ask_for_segment(b, p, least, least, &cost, &failure) == POOL_LATER) {
 		p->growing_for = asker;
 		return;
 	}
@@ -277,9 +271,9 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	/* others may need less; but whoever needs anything of a broken device would wait for
 	 * nothing */
 	if (r == SHARE_ENOMEM)
-		park_fail_one(&p->waits, &asker, r, detail);
+		park_fail_one(&p->waits, &asker, r, failure.text);
 	else if (r != 0)
-		park_fail(&p->waits, r, detail);
+		park_fail(&p->waits, r, failure.text);
 	park_wake(b, &p->waits);
 	pool_look_again(b, p, 64);
 }
@@ -310,20 +304,21 @@ void pool_grow_done(struct pool *p)
 		event_free(p->timer);
 }
 
-static int fail_full(const struct pool *p, uint64_t size, char *detail, size_t detail_size)
+static int fail_full(const struct pool *p, uint64_t size, struct failure *failure)
 {
 	char wanted[SIZE_EXACT_MAX], largest[SIZE_EXACT_MAX];
 	char limit[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], retiring[SIZE_TEXT_MAX];
-	int n = snprintf(detail, detail_size,
-			 "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s",
-			 p->name, size_exact(size, wanted), size_round(p->limit, limit),
-			 size_round(p->used, used), size_exact(pool_largest_free(p), largest));
+	char also[SIZE_TEXT_MAX + 64] = "";
 
 	if (p->retiring)
-		snprintf(detail + n, detail_size - (size_t)n,
+		snprintf(also, sizeof(also),
 			 "; %s wait for processes to unmap them (sharectl segments)",
 			 size_round(p->retiring, retiring));
-	return SHARE_ENOMEM;
+	return failure_set(
+	    failure, SHARE_ENOMEM,
+	    "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s%s", p->name,
+	    size_exact(size, wanted), size_round(p->limit, limit), size_round(p->used, used),
+	    size_exact(pool_largest_free(p), largest), also);
 }
 
 int pool_wait(struct pool *p, uint64_t at_most_ms)
@@ -344,8 +339,8 @@ void pool_wake(struct pool *p)
 		event_active(p->timer, EV_TIMEOUT, 0);
 }
 
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms, char *detail,
-	      size_t detail_size)
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
+	      struct failure *failure)
 {
 	const struct memory_kind *kind = p->choice.kind;
 	uint64_t least = round_up(size, p->granularity), want = p->segment_size, left;
@@ -357,12 +352,11 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	if (kind->segment_max && least > kind->segment_max) {
 		char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
 
-		snprintf(
-		    detail, detail_size,
+		return failure_set(
+		    failure, SHARE_ENOTSUP,
 		    "a buffer of kind %s cannot have %s, but at most %s, above which the driver "
 		    "crashes those who import it: use a pool of kind vmm",
 		    kind->name, size_exact(size, wanted), size_round(kind->segment_max, most));
-		return SHARE_ENOTSUP;
 	}
 	if (pool_room(p) < least)
 		pool_shrink(b, p, 0);
@@ -372,16 +366,16 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 		/* what others have yet to unmap will do, if they do it soon */
 		if (left + p->retiring >= least && waited_ms < UNMAP_WAIT_MS)
 			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
-		return fail_full(p, size, detail, detail_size);
+		return fail_full(p, size, failure);
 	}
 	if (clock_ms() < p->full_until_ms && p->gated.n > 0) {
-		snprintf(detail, detail_size, "device %s has no memory left for pool '%s'",
-			 p->device->uuid, p->name);
-		return SHARE_ENOMEM;
+		return failure_set(failure, SHARE_ENOMEM,
+				   "device %s has no memory left for pool '%s'", p->device->uuid,
+				   p->name);
 	}
-	if (segment_cost_take(p, &cost, NULL, 0) != 0) {
+	if (segment_cost_take(p, &cost, NULL) != 0) {
 		pool_shrink(b, p, 0); /* one that is too small, for one that is not */
-		r = segment_cost_take(p, &cost, detail, detail_size);
+		r = segment_cost_take(p, &cost, failure);
 		if (r != 0)
 			return r;
 	}
@@ -391,8 +385,8 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 		want = left;
 	if (kind->segment_max && want > kind->segment_max)
 		want = kind->segment_max;
-	r = p->device ? ask_for_segment(b, p, want, least, &cost, detail, detail_size)
-		      : grow_host(b, p, want, &cost, detail, detail_size);
+	r = p->device ? ask_for_segment(b, p, want, least, &cost, failure)
+		      : grow_host(b, p, want, &cost, failure);
 	segment_cost_return(b, &cost);
 	return r;
 }

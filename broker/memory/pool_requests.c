@@ -51,14 +51,14 @@ static void reply_pool(struct request *r, struct pool *p)
 static void open_existing(struct request *r, struct pool *p,
 			  bool (*check)(struct request *r, struct pool *p))
 {
-	char detail[1024];
+	struct failure failure;
 	int e;
 
-	e = pool_resolve(r->broker, p, detail, sizeof(detail));
+	e = pool_resolve(r->broker, p, &failure);
 	if (e == POOL_LATER)
 		request_park(r, &r->broker->devices->waits);
 	else if (e != 0)
-		request_fail(r, e, "pool '%s': %s", p->name, detail);
+		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
 	else if (!check || check(r, p))
 		reply_pool(r, p);
 }
@@ -66,13 +66,13 @@ static void open_existing(struct request *r, struct pool *p,
 struct pool *request_pool(struct request *r, const struct wire_bytes *name)
 {
 	struct pool *p = pool_find(r->broker, name->data, name->size);
-	char detail[1024];
+	struct failure failure;
 
 	if (p && pool_may(p, r->client, RIGHT_READ))
 		return p;
 	if (p) {
-		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
-		request_hide(r, "%s", detail);
+		pool_refuse(p, r->client, RIGHT_READ, &failure);
+		request_hide(r, "%s", failure.text);
 	}
 	request_fail_absent(r, "pool", name);
 	return NULL;
@@ -232,29 +232,27 @@ static void create(struct request *r, struct pool_config *config)
 {
 	struct broker *b = r->broker;
 	struct choice choice;
-	char detail[1024];
+	struct failure failure;
 	struct pool *p;
 	int e;
 
 	e = choose(b, config->kind, config->device,
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
-		   detail, sizeof(detail));
+		   &failure);
 	if (e == CHOICE_LATER) {
 		request_park(r, &b->devices->waits);
 		return;
 	}
 	if (e != 0) {
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 		return;
 	}
 	e = pool_new(b, config, &choice, r->client->peer.uid, r->client->account,
-		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p);
+		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
 	if (e == 0)
 		reply_pool(r, p);
-	else if (e == POOL_QUOTA)
-		request_fail_quota(r, LIMIT_POOLS, "");
 	else
-		request_fail_memory(r);
+		request_fail_with(r, &failure);
 }
 
 void handle_pool_create(struct request *r)
@@ -320,9 +318,8 @@ void handle_pool_close(struct request *r)
 void handle_pool_destroy(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->pool_destroy.name;
-	char detail[1024];
+	struct failure failure;
 	struct pool *p;
-	int e;
 
 	if (!request_name(r, name))
 		return;
@@ -330,8 +327,8 @@ void handle_pool_destroy(struct request *r)
 	if (!p || !pool_may(p, r->client, RIGHT_MANAGE)) {
 		if (!request_pool(r, name))
 			return;
-		e = pool_refuse(p, r->client, RIGHT_MANAGE, detail, sizeof(detail));
-		request_fail(r, e, "%s", detail);
+		pool_refuse(p, r->client, RIGHT_MANAGE, &failure);
+		request_fail_with(r, &failure);
 		return;
 	}
 	log_info_of(r->client->peer.uid, "pool '%s' is destroyed, as uid %u asked for it", p->name,

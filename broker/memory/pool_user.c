@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <share/error.h>
+
 #include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
@@ -102,10 +104,10 @@ int pool_charge_take(struct pool *p, struct charge *c, struct account *account, 
 	struct pool_user *u = find_or_add(p, account);
 
 	if (!u)
-		return -ENOMEM;
+		return SHARE_ESYSTEM;
 	if (!charge_take(c, account, LIMIT_BYTES, bytes)) {
 		forget_if_unused(u);
-		return POOL_QUOTA;
+		return SHARE_EQUOTA;
 	}
 	u->bytes += bytes;
 	return 0;
@@ -148,17 +150,18 @@ bool pool_user_may_have(const struct pool *p, const struct account *account, uin
 }
 
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
-		       char *detail, size_t size)
+		       struct failure *failure)
 {
 	char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX], has[SIZE_TEXT_MAX], share[SIZE_TEXT_MAX],
 	    rest[SIZE_TEXT_MAX];
 
-	snprintf(detail, size,
-		 "pool '%s' has no more room for uid %u, which has %s and wants %s: its share is "
-		 "%s, as %" PRIu32
-		 " users ask for memory of it, and the last %s of its %s are for "
-		 "those who have no more than that",
-		 p->name, (unsigned)account_uid(account), size_round(bytes_of(p, account), has),
-		 size_exact(bytes, wanted), size_round(p->limit / p->n_takers, share), p->n_takers,
-		 size_round(p->limit / RESERVE_PART, rest), size_round(p->limit, limit));
+	failure_set(
+	    failure, SHARE_EQUOTA,
+	    "pool '%s' has no more room for uid %u, which has %s and wants %s: its share is "
+	    "%s, as %" PRIu32
+	    " users ask for memory of it, and the last %s of its %s are for "
+	    "those who have no more than that",
+	    p->name, (unsigned)account_uid(account), size_round(bytes_of(p, account), has),
+	    size_exact(bytes, wanted), size_round(p->limit / p->n_takers, share), p->n_takers,
+	    size_round(p->limit / RESERVE_PART, rest), size_round(p->limit, limit));
 }

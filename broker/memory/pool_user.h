@@ -30,7 +30,7 @@ void pool_user_goes(struct pool *p, struct account *account);
 void pool_users_done(struct pool *p); /* nobody has anything of it */
 
 /* As the functions of charges, of the pool's blocks. */
-/* 0, -ENOMEM, or POOL_QUOTA, when nothing is charged. */
+/* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes);
 void pool_charge_return(struct pool *p, struct charge *c);
 /* Without memory it stays where it is. */
@@ -39,6 +39,6 @@ void pool_charge_move(struct pool *p, struct charge *c, struct account *to);
 /* Whether so much more leaves others what is theirs. */
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes);
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
-		       char *detail, size_t size);
+		       struct failure *failure);
 
 #endif

@@ -130,7 +130,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 }
 
 int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
-	       char *detail, size_t detail_size)
+	       struct failure *failure)
 {
 	const struct timelines *holder = gated_first_holder(&p->gated, account);
 	char who[48] = "its last users'";
@@ -144,10 +144,10 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 		return pool_wait(p, USERS_WAIT_MS - waited_ms);
 	if (holder)
 		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder->account));
-	snprintf(detail, detail_size,
-		 "pool '%s' has no room for %s: %s work still runs on %s, which the "
-		 "pool hands out only when that is done (limit %s, in use %s)",
-		 p->name, size_exact(size, wanted), who, size_round(p->gated.bytes, gated),
-		 size_round(p->limit, limit), size_round(p->used, used));
-	return SHARE_EAGAIN;
+	return failure_set(failure, SHARE_EAGAIN,
+			   "pool '%s' has no room for %s: %s work still runs on %s, which the "
+			   "pool hands out only when that is done (limit %s, in use %s)",
+			   p->name, size_exact(size, wanted), who,
+			   size_round(p->gated.bytes, gated), size_round(p->limit, limit),
+			   size_round(p->used, used));
 }

@@ -27,7 +27,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit);
 /* There is no room for @size bytes and can be no more. SHARE_ENOMEM when gated blocks are of no use
  * for it either; POOL_LATER to wait for them; SHARE_EAGAIN with a sentence once it has waited. */
 int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
-	       char *detail, size_t detail_size);
+	       struct failure *failure);
 
 /*
  * What a block's tag says: which user may have written what is in the memory, nobody (it is zero),

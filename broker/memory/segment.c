@@ -56,29 +56,24 @@ static uint32_t descriptors_of(const struct pool *pool)
 	return pool->device ? 1 : 2;
 }
 
-static int take_nobodys(struct pool *pool, struct segment_cost *out, char *detail,
-			size_t detail_size)
+static int take_nobodys(struct pool *pool, struct segment_cost *out, struct failure *failure)
 {
 	struct broker *b = pool->broker;
 
-	if (b->memory->n_nobodys_segments >= b->memory->max_nobodys_segments) {
-		if (detail)
-			snprintf(detail, detail_size,
-				 "pool '%s' needs another segment, but the configuration's pools "
-				 "have all "
-				 "%zu that the broker has descriptors for: use larger segments, or "
-				 "raise "
-				 "its RLIMIT_NOFILE",
-				 pool->name, b->memory->max_nobodys_segments);
-		return SHARE_EQUOTA;
-	}
+	if (b->memory->n_nobodys_segments >= b->memory->max_nobodys_segments)
+		return failure_set(
+		    failure, SHARE_EQUOTA,
+		    "pool '%s' needs another segment, but the configuration's pools have all %zu "
+		    "that the broker has descriptors for: use larger segments, or raise its "
+		    "RLIMIT_NOFILE",
+		    pool->name, b->memory->max_nobodys_segments);
 	b->memory->n_nobodys_segments++;
 	out->n_nobodys = descriptors_of(pool);
 	accounts_take_descriptors(b->accounts, out->n_nobodys);
 	return 0;
 }
 
-int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail, size_t detail_size)
+int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure)
 {
 	struct account *account = pool->charge.account;
 	enum limit_kind lacks = LIMIT_SEGMENTS;
@@ -86,7 +81,7 @@ int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail,
 
 	*out = (struct segment_cost){.n_nobodys = 0};
 	if (!account)
-		return take_nobodys(pool, out, detail, detail_size);
+		return take_nobodys(pool, out, failure);
 	if (charge_take(&out->segment, account, LIMIT_SEGMENTS, 1)) {
 		if (charge_take(&out->descriptors, account, LIMIT_DESCRIPTORS,
 				descriptors_of(pool)))
@@ -94,12 +89,9 @@ int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail,
 		lacks = LIMIT_DESCRIPTORS;
 		charge_return(&out->segment);
 	}
-	if (!detail)
-		return SHARE_EQUOTA;
 	snprintf(also, sizeof(also),
 		 "; its pool '%.64s' needs another segment: larger ones are fewer", pool->name);
-	account_refuse(account, lacks, also, detail, detail_size);
-	return SHARE_EQUOTA;
+	return account_refuse(account, lacks, also, failure);
 }
 
 static void return_descriptors(struct broker *b, struct segment_cost *cost)

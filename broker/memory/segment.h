@@ -68,10 +68,9 @@ enum segment_possession {
 	SEGMENT_ASKED = 1 << 2,
 };
 
-/* 0, or SHARE_EQUOTA with a sentence (@detail NULL: without, and not in the log either): a limit is
- * reached, or the descriptors for what is nobody's are used up. */
-int segment_cost_take(struct pool *pool, struct segment_cost *out, char *detail,
-		      size_t detail_size);
+/* 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
+ * is reached, or the descriptors for what is nobody's are used up. */
+int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure);
 void segment_cost_return(struct broker *b, struct segment_cost *cost);
 
 /* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */

@@ -114,14 +114,8 @@ bool name_may(const struct name *n, const struct client *client, enum access_rig
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int out_of_memory(char *detail, size_t size)
-{
-	snprintf(detail, size, "the broker is out of memory");
-	return SHARE_ESYSTEM;
-}
-
 static int answer(struct name *n, struct client *client, uint32_t serial, uint32_t mode,
-		  char *detail, size_t detail_size)
+		  struct failure *failure)
 {
 	struct grant g = {
 	    .buffer = n->buffer,
@@ -133,18 +127,17 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	const struct pool *p = buffer_pool(n->buffer);
 
 	if (!name_may(n, client, access_right_of(mode)))
-		return pool_refuse(p, client, access_right_of(mode), detail, detail_size);
+		return pool_refuse(p, client, access_right_of(mode), failure);
 	if ((mode & n->mode) != mode) {
-		snprintf(detail, detail_size, "'%s' is published read-only", n->text);
-		return SHARE_EACCES;
+		return failure_set(failure, SHARE_EACCES, "'%s' is published read-only", n->text);
 	}
-	return grant_send(client->broker, client, serial, &g, detail, detail_size);
+	return grant_send(client->broker, client, serial, &g, failure);
 }
 
 /* Those who may not find it wait on: for them it is not there. */
 static void answer_waits(struct name *n)
 {
-	char detail[1024];
+	struct failure failure;
 	struct wait *w, *next;
 
 	for (w = TAILQ_FIRST(&n->waits); w; w = next) {
@@ -155,10 +148,10 @@ static void answer_waits(struct name *n)
 		next = TAILQ_NEXT(w, of_name);
 		if (!name_may(n, client, RIGHT_READ))
 			continue;
-		r = answer(n, client, serial, w->mode, detail, sizeof(detail));
+		r = answer(n, client, serial, w->mode, &failure);
 		wait_free(w);
 		if (r != 0)
-			request_reply_error(client, serial, r, detail);
+			request_reply_error(client, serial, r, failure.text);
 	}
 }
 
@@ -206,31 +199,28 @@ static bool may_publish(const struct name *n, const struct publication *p)
 						  .pool = &pool});
 }
 
-static int may_replace(const struct name *n, const struct publication *p, char *detail,
-		       size_t detail_size)
+static int may_replace(const struct name *n, const struct publication *p, struct failure *failure)
 {
 	bool seen = n->buffer && name_may(n, p->client, RIGHT_READ);
 	uint64_t version = seen ? n->version : 0;
 
 	if (p->expected && version != p->expected) {
-		snprintf(detail, detail_size, "'%s' is at version %" PRIu64 ", not %" PRIu64,
-			 n->text, version, p->expected);
-		return SHARE_EBUSY;
+		return failure_set(failure, SHARE_EBUSY,
+				   "'%s' is at version %" PRIu64 ", not %" PRIu64, n->text, version,
+				   p->expected);
 	}
 	if (!n->buffer)
 		return 0;
 	/* who may publish it learns that much */
 	if (!may_publish(n, p)) {
 		if (seen)
-			snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text,
-				 (unsigned)n->uid);
-		else
-			snprintf(detail, detail_size, "'%s' is taken, by another user", n->text);
-		return SHARE_EACCES;
+			return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
+					   (unsigned)n->uid);
+		return failure_set(failure, SHARE_EACCES, "'%s' is taken, by another user",
+				   n->text);
 	}
 	if (p->flags & SHARE_PUBLISH_EXCLUSIVE) {
-		snprintf(detail, detail_size, "'%s' is published already", n->text);
-		return SHARE_EEXIST;
+		return failure_set(failure, SHARE_EEXIST, "'%s' is published already", n->text);
 	}
 	return 0;
 }
@@ -238,28 +228,22 @@ static int may_replace(const struct name *n, const struct publication *p, char *
 /* The charge and the tensor that the name is to have. One for another must work at the limit, too.
  */
 static int pay_for(struct name *n, const struct publication *p, struct charge *charge,
-		   struct metadata **tensor, char *detail, size_t detail_size)
+		   struct metadata **tensor, struct failure *failure)
 {
 	struct account *account = p->client->account;
-	enum limit_kind limit = LIMIT_NAMES;
 	bool same = n->buffer && n->charge.account == account;
-	int r = METADATA_QUOTA;
+	int r;
 
-	if (same || charge_take(charge, account, LIMIT_NAMES, 1)) {
-		limit = LIMIT_METADATA;
-		r = metadata_new(account, p->tensor.data, p->tensor.size, n->tensor, tensor);
-	}
-	if (r == 0 && same) {
+	if (!same && !charge_take(charge, account, LIMIT_NAMES, 1))
+		return account_refuse(account, LIMIT_NAMES, "", failure);
+	r = metadata_new(account, p->tensor.data, p->tensor.size, n->tensor, tensor, failure);
+	if (r != 0) {
+		charge_return(charge);
+	} else if (same) {
 		*charge = n->charge;
 		n->charge = (struct charge){0};
 	}
-	if (r == 0)
-		return 0;
-	charge_return(charge);
-	if (r < 0)
-		return out_of_memory(detail, detail_size);
-	account_refuse(account, limit, "", detail, detail_size);
-	return SHARE_EQUOTA;
+	return r;
 }
 
 void names_init(struct broker *b)
@@ -284,8 +268,8 @@ void names_done(struct broker *b)
 	slab_done(&b->names->token_slab);
 }
 
-int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
-		 size_t detail_size)
+int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
+		 struct failure *failure)
 {
 	struct name *n = find_or_add(b, p->name, p->size);
 	struct metadata *tensor = NULL;
@@ -294,10 +278,10 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	int r;
 
 	if (!n)
-		return out_of_memory(detail, detail_size);
-	r = may_replace(n, p, detail, detail_size);
+		return failure_no_memory(failure, "the broker");
+	r = may_replace(n, p, failure);
 	if (r == 0)
-		r = pay_for(n, p, &charge, &tensor, detail, detail_size);
+		r = pay_for(n, p, &charge, &tensor, failure);
 	if (r != 0) {
 		free_if_unused(b, n);
 		return r;
@@ -334,11 +318,11 @@ void name_unpublish(struct broker *b, struct name *n)
 	free_if_unused(b, n);
 }
 
-static int absent(const void *text, size_t size, char *detail, size_t detail_size)
+static int absent(const void *text, size_t size, struct failure *failure)
 {
-	snprintf(detail, detail_size, "nothing is published as '%.*s', or this user may not use it",
-		 (int)size, (const char *)text);
-	return SHARE_ENOENT;
+	return failure_set(failure, SHARE_ENOENT,
+			   "nothing is published as '%.*s', or this user may not use it", (int)size,
+			   (const char *)text);
 }
 
 /* As if it were not there; the log has why. */
@@ -352,19 +336,19 @@ static void hide(const struct name *n, struct client *client)
 }
 
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
-		      char *detail, size_t detail_size)
+		      struct failure *failure)
 {
 	struct name *n = find(b, text, size);
 
 	if (!n || !n->buffer)
-		return absent(text, size, detail, detail_size);
+		return absent(text, size, failure);
 	if (!name_may(n, client, RIGHT_MANAGE)) {
 		if (!name_may(n, client, RIGHT_READ)) {
 			hide(n, client);
-			return absent(text, size, detail, detail_size);
+			return absent(text, size, failure);
 		}
-		snprintf(detail, detail_size, "'%s' belongs to uid %u", n->text, (unsigned)n->uid);
-		return SHARE_EACCES;
+		return failure_set(failure, SHARE_EACCES, "'%s' belongs to uid %u", n->text,
+				   (unsigned)n->uid);
 	}
 	if (n->publisher != client)
 		log_unpublished(&b->names->unpublished, n->text, client->peer.uid);
@@ -380,30 +364,31 @@ static void wait_leave(struct wait *w)
 	free_if_unused(w->client->broker, w->name);
 }
 
-static void wait_describe(const struct wait *w, char *detail, size_t size)
+static int fail_late(const struct wait *w, struct failure *failure)
 {
-	snprintf(detail, size, "'%s' was not published within the time limit", w->name->text);
+	return failure_set(failure, SHARE_ETIMEDOUT, "'%s' was not published within the time limit",
+			   w->name->text);
 }
 
-static const struct wait_kind for_name = {wait_leave, wait_describe};
+static const struct wait_kind for_name = {wait_leave, fail_late};
 
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
-		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size)
+		 size_t size, uint32_t mode, int timeout, struct failure *failure)
 {
 	struct name *n = find(b, text, size);
 	struct wait *w;
 	int r;
 
 	if (n && n->buffer && name_may(n, client, RIGHT_READ))
-		return answer(n, client, serial, mode, detail, detail_size);
+		return answer(n, client, serial, mode, failure);
 	if (n && n->buffer)
 		hide(n, client);
 	if (timeout == 0)
-		return absent(text, size, detail, detail_size);
+		return absent(text, size, failure);
 	n = find_or_add(b, text, size);
 	if (!n)
-		return out_of_memory(detail, detail_size);
-	r = wait_new(client, &for_name, serial, timeout, &w, detail, detail_size);
+		return failure_no_memory(failure, "the broker");
+	r = wait_new(client, &for_name, serial, timeout, &w, failure);
 	if (r != 0) {
 		free_if_unused(b, n);
 		return r;

@@ -87,14 +87,14 @@ struct publication {
 	struct wire_bytes tensor;
 };
 
-/* All return 0 or a SHARE_E..., with a sentence in @detail, when nothing has changed. */
-int name_publish(struct broker *b, const struct publication *p, uint64_t *version, char *detail,
-		 size_t detail_size);
+/* All return 0 or a SHARE_E..., for which @failure has the reason, when nothing has changed. */
+int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
+		 struct failure *failure);
 /* Answers now, or later when @timeout is not 0. */
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
-		 size_t size, uint32_t mode, int timeout, char *detail, size_t detail_size);
+		 size_t size, uint32_t mode, int timeout, struct failure *failure);
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
-		      char *detail, size_t detail_size);
+		      struct failure *failure);
 
 void name_unpublish(struct broker *b, struct name *n);
 /* Of one that is published. */

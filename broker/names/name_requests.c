@@ -38,7 +38,7 @@ void handle_publish(struct request *r)
 	};
 	struct fence fence;
 	struct lease *lease;
-	char detail[512];
+	struct failure failure;
 	int e;
 
 	if (!request_name(r, &m->name))
@@ -58,9 +58,8 @@ void handle_publish(struct request *r)
 		return;
 	/* which may have been taken away since */
 	if (!pool_may(buffer_pool(lease->buffer), r->client, RIGHT_READ)) {
-		e = pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, detail,
-				sizeof(detail));
-		request_fail(r, e, "%s", detail);
+		pool_refuse(buffer_pool(lease->buffer), r->client, RIGHT_READ, &failure);
+		request_fail_with(r, &failure);
 		return;
 	}
 	if (!buffer_set_size(lease->buffer, m->size, lease->mode == SHARE_RDWR)) {
@@ -74,10 +73,10 @@ void handle_publish(struct request *r)
 	if (!request_fence(r, m->timeline, m->value, &fence))
 		return;
 	p.fence = &fence;
-	e = name_publish(r->broker, &p, &reply.published.version, detail, sizeof(detail));
+	e = name_publish(r->broker, &p, &reply.published.version, &failure);
 	fence_done(&fence);
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 	else
 		request_reply(r, &reply, NULL, 0);
 }
@@ -85,14 +84,14 @@ void handle_publish(struct request *r)
 void handle_unpublish(struct request *r)
 {
 	const struct wire_bytes *name = &r->m->unpublish.name;
-	char detail[512];
+	struct failure failure;
 	int e;
 
 	if (!request_name(r, name))
 		return;
-	e = name_unpublish_by(r->broker, r->client, name->data, name->size, detail, sizeof(detail));
+	e = name_unpublish_by(r->broker, r->client, name->data, name->size, &failure);
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 	else
 		request_done(r);
 }
@@ -100,7 +99,7 @@ void handle_unpublish(struct request *r)
 void handle_lookup(struct request *r)
 {
 	const struct wire_lookup *m = &r->m->lookup;
-	char detail[512];
+	struct failure failure;
 	int e;
 
 	if (!request_name(r, &m->name))
@@ -111,9 +110,9 @@ void handle_lookup(struct request *r)
 		return;
 	}
 	e = name_look_up(r->broker, r->client, r->m->serial, m->name.data, m->name.size, m->mode,
-			 m->timeout, detail, sizeof(detail));
+			 m->timeout, &failure);
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 }
 
 void handle_cancel(struct request *r)
@@ -125,20 +124,15 @@ void handle_watch(struct request *r)
 {
 	const struct wire_bytes *prefix = &r->m->watch.prefix;
 	struct wire_message m = {.type = WIRE_WATCHING};
+	struct failure failure;
 	struct watch *w;
-	int e;
 
 	if (!text_is_utf8(prefix->data, prefix->size)) {
 		request_fail(r, SHARE_EINVAL, "the prefix is not UTF-8");
 		return;
 	}
-	e = watch_new(r->broker, r->client, prefix->data, prefix->size, &w);
-	if (e == WATCH_QUOTA) {
-		request_fail_quota(r, LIMIT_WATCHES, "");
-		return;
-	}
-	if (e < 0) {
-		request_fail_memory(r);
+	if (watch_new(r->broker, r->client, prefix->data, prefix->size, &w, &failure) != 0) {
+		request_fail_with(r, &failure);
 		return;
 	}
 	m.watching.watch = w->id;

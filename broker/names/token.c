@@ -102,32 +102,34 @@ static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
 }
 
 /* All that may fail. */
-static int fill(struct broker *b, struct token *t, const struct token_terms *terms)
+static int fill(struct broker *b, struct token *t, const struct token_terms *terms,
+		struct failure *failure)
 {
 	struct account *account = t->maker->account;
 	int r;
 
 	if (getrandom(t->bytes, TOKEN_SIZE, 0) != TOKEN_SIZE)
-		return -errno;
+		return failure_system(failure, "cannot make a token", errno);
 	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1))
-		return TOKEN_QUOTA;
-	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor);
-	if (r == METADATA_QUOTA)
-		return TOKEN_METADATA_QUOTA;
-	return r < 0 ? r : set_timer(b, t, terms->timeout_ms);
+		return account_refuse(account, LIMIT_TOKENS, "", failure);
+	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor,
+			 failure);
+	if (r == 0 && set_timer(b, t, terms->timeout_ms) < 0)
+		r = failure_no_memory(failure, "the broker");
+	return r;
 }
 
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
-	      struct token **out)
+	      struct token **out, struct failure *failure)
 {
 	uint32_t index;
 	struct token *t = slab_alloc_indexed(&b->names->token_slab, &index);
 	int r;
 
 	if (!t)
-		return -ENOMEM;
+		return failure_no_memory(failure, "the broker");
 	t->maker = maker;
-	r = fill(b, t, terms);
+	r = fill(b, t, terms, failure);
 	if (r != 0) {
 		metadata_free(t->tensor);
 		charge_return(&t->charge);

@@ -54,10 +54,9 @@ struct token_terms {
 	struct wire_bytes tensor;
 };
 
-/* 0, -ENOMEM (or another errno), TOKEN_QUOTA or TOKEN_METADATA_QUOTA. */
-enum token_error { TOKEN_QUOTA = 1, TOKEN_METADATA_QUOTA };
+/* 0 or a SHARE_E... number. */
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
-	      struct token **out);
+	      struct token **out, struct failure *failure);
 struct token *token_find(struct broker *b, const unsigned char *bytes);
 /* For reports, and those who read them: no secret. */
 #define TOKEN_KEEP offsetof(struct token, index)

@@ -3,7 +3,6 @@
 /* Requests about tokens. */
 
 #include <inttypes.h>
-#include <string.h>
 
 #include <share/share.h>
 
@@ -25,6 +24,7 @@ void handle_export(struct request *r)
 	struct token_terms terms;
 	struct fence fence;
 	struct lease *lease;
+	struct failure failure;
 	struct token *t;
 	int e;
 
@@ -54,14 +54,10 @@ void handle_export(struct request *r)
 	    .fence = &fence,
 	    .tensor = m->tensor,
 	};
-	e = token_new(r->broker, r->client, &terms, &t);
+	e = token_new(r->broker, r->client, &terms, &t, &failure);
 	fence_done(&fence);
-	if (e > 0) {
-		request_fail_quota(r, e == TOKEN_QUOTA ? LIMIT_TOKENS : LIMIT_METADATA, "");
-		return;
-	}
-	if (e < 0) {
-		request_fail(r, SHARE_ESYSTEM, "cannot make a token: %s", strerror(-e));
+	if (e != 0) {
+		request_fail_with(r, &failure);
 		return;
 	}
 	reply.token.token = (struct wire_bytes){t->bytes, TOKEN_SIZE};
@@ -72,15 +68,15 @@ void handle_export(struct request *r)
 static struct token *find(struct request *r, const struct wire_bytes *bytes)
 {
 	struct token *t = NULL;
-	char detail[1024];
+	struct failure failure;
 	struct pool *p;
 
 	if (bytes->size == TOKEN_SIZE)
 		t = token_find(r->broker, bytes->data);
 	p = t ? buffer_pool(t->buffer) : NULL;
 	if (t && !token_is_for(t, r->client) && !pool_may(p, r->client, RIGHT_READ)) {
-		pool_refuse(p, r->client, RIGHT_READ, detail, sizeof(detail));
-		request_hide(r, "a token does not replace access: %s", detail);
+		pool_refuse(p, r->client, RIGHT_READ, &failure);
+		request_hide(r, "a token does not replace access: %s", failure.text);
 		t = NULL;
 	}
 	if (!t)
@@ -97,7 +93,7 @@ void handle_import(struct request *r)
 	struct grant g = {0};
 	enum access_right right;
 	struct pool *p;
-	char detail[256];
+	struct failure failure;
 	int e;
 
 	if (!t)
@@ -117,13 +113,13 @@ void handle_import(struct request *r)
 	}
 	right = access_right_of(g.mode);
 	if (!pool_may(p, r->client, right)) {
-		e = pool_refuse(p, r->client, right, detail, sizeof(detail));
-		request_fail(r, e, "a token does not replace access: %s", detail);
+		e = pool_refuse(p, r->client, right, &failure);
+		request_fail(r, e, "a token does not replace access: %s", failure.text);
 		return;
 	}
-	e = grant_send(r->broker, r->client, r->m->serial, &g, detail, sizeof(detail));
+	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (e != 0)
-		request_fail(r, e, "%s", detail);
+		request_fail_with(r, &failure);
 	else
 		token_used(r->broker, t);
 }

@@ -5,7 +5,6 @@
  * once it reads again it is told that some were.
  */
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,15 +17,15 @@
 #include "broker/names/watch.h"
 
 int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
-	      struct watch **out)
+	      struct watch **out, struct failure *failure)
 {
 	struct watch *w = calloc(1, sizeof(*w) + size + 1);
 
 	if (!w)
-		return -ENOMEM;
+		return failure_no_memory(failure, "the broker");
 	if (!charge_take(&w->charge, client->account, LIMIT_WATCHES, 1)) {
 		free(w);
-		return WATCH_QUOTA;
+		return account_refuse(client->account, LIMIT_WATCHES, "", failure);
 	}
 	memcpy(w->prefix, prefix, size);
 	w->size = size;

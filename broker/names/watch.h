@@ -24,10 +24,9 @@ struct watch {
 	char prefix[];
 };
 
-/* 0, -ENOMEM or WATCH_QUOTA. */
-enum watch_error { WATCH_QUOTA = 1 };
+/* 0 or a SHARE_E... number. */
 int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
-	      struct watch **out);
+	      struct watch **out, struct failure *failure);
 struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
 /* Some of a client's that is gone; true when there are none any more. */

@@ -72,8 +72,10 @@ static struct account *account_with(struct config *config, uint64_t limit)
 static const char *refusal(struct account *a, enum limit_kind kind)
 {
 	static char detail[256];
+	struct failure failure;
 
-	account_refuse(a, kind, "", detail, sizeof(detail));
+	account_refuse(a, kind, "", &failure);
+	snprintf(detail, sizeof(detail), "%.255s", failure.text);
 	return detail;
 }
 
