@@ -22,11 +22,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/closer.h"
-#include "broker/client/connection.h"
-#include "broker/client/end.h"
 #include "broker/configure.h"
-#include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
@@ -34,7 +30,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/reload.h"
 #include "broker/rooms.h"
 
@@ -67,13 +63,10 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_active(b->look_again, EV_TIMEOUT, 0);
 	event_active(b->gpu_watch, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
-	event_active(b->clients->reaper, EV_TIMEOUT, 0);
-	event_active(b->clients->waker, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->memory->pools, link)
 		event_active(p->timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
-	connections_catch_up(b);
-	clients_look_at_ended(b);
+	clients_catch_up(b);
 	listener_resume(b->listener);
 }
 
@@ -363,7 +356,6 @@ void broker_free(struct broker *b)
 	while ((p = LIST_FIRST(&b->memory->pools)))
 		pool_destroy(b, p);
 	devices_free(b);
-	children_forget(b);
 	channels_done(b);
 	names_done(b);
 	buffers_done(b);

@@ -18,9 +18,7 @@
 #include "broker/client/wait.h"
 #include "broker/device/ipc_event.h"
 #include "broker/memory/client_memory.h"
-#include "broker/names/name.h"
-#include "broker/names/token.h"
-#include "broker/names/watch.h"
+#include "broker/names/names.h"
 #include "broker/request/dispatch.h"
 #include "broker/rooms.h"
 
@@ -80,7 +78,7 @@ const struct client_rooms broker_rooms = {
     .end = end,
     .handle = request_handle,
     .handle_again = request_handle_again,
-    .caught_up = watches_caught_up,
+    .caught_up = client_hear_of_changes,
     .may_use_memory = may_use_memory,
     .leave = members_leave,
     .die = client_end_timelines,

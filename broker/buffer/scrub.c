@@ -23,7 +23,6 @@
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
-#include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"

@@ -19,7 +19,7 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
 #include "pages/page.h"
@@ -71,6 +71,16 @@ void channels_done(struct broker *b)
 	table_done(&b->channels->by_name);
 	if (b->channels->work)
 		event_free(b->channels->work);
+}
+
+const struct channel *channels_next(const struct broker *b, const struct channel *ch)
+{
+	return ch ? TAILQ_NEXT(ch, link) : TAILQ_FIRST(&b->channels->list);
+}
+
+uint64_t channel_id(const struct channel *ch)
+{
+	return ch->id;
 }
 
 struct channel *channel_find(struct broker *b, const void *name, size_t size)

@@ -13,7 +13,7 @@
 
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"

@@ -15,7 +15,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "pages/timeline.h"
 
 struct departure {

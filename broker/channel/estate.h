@@ -3,7 +3,7 @@
 #define BROKER_CHANNEL_ESTATE_H
 
 #include "broker/buffer/buffer.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 
 /* Inside of estates: what a producer leaves behind when it goes, or with a consumer that it does
  * not wait for. */

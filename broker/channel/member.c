@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"

@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <share/channel.h>
 
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/memory/pool.h"
 
 static const char *state_name(const struct member *m)

@@ -13,7 +13,7 @@
 #include <share/channel.h>
 
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"

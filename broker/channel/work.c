@@ -11,7 +11,7 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
-#include "broker/channel/channel.h"
+#include "broker/channel/inside.h"
 #include "broker/log/log.h"
 
 #define TURN                4096 /* tokens; about half a millisecond */

@@ -57,6 +57,14 @@ void clients_done(struct broker *b)
 	turns_done(&all->turns);
 }
 
+void clients_catch_up(struct broker *b)
+{
+	event_active(b->clients->reaper, EV_TIMEOUT, 0);
+	event_active(b->clients->waker, EV_TIMEOUT, 0);
+	connections_catch_up(b);
+	clients_look_at_ended(b);
+}
+
 int clients_add(struct clients *all, struct client *c)
 {
 	uint32_t slot = 0, room;

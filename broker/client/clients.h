@@ -75,6 +75,8 @@ int clients_init(struct broker *b, const struct client_rooms *rooms); /* 0 or -E
 /* Whoever is still there is gone then, with all that it has; the rest is clients_done()'s. */
 void clients_end(struct broker *b);
 void clients_done(struct broker *b);
+/* Looks at all that a timer may be missing for. */
+void clients_catch_up(struct broker *b);
 
 /* Gives it a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
 int clients_add(struct clients *all, struct client *c);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/device/agent.h"
+#include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/log/log.h"
@@ -189,7 +190,7 @@ void devices_look_at_agents(struct broker *b)
 
 unsigned devices_processes(const struct broker *b)
 {
-	unsigned n = agent_pid(b->devices->scout) > 0;
+	unsigned n = children_count(b) + (agent_pid(b->devices->scout) > 0);
 	const struct device *d;
 
 	LIST_FOREACH (d, &b->devices->list, link)
@@ -227,4 +228,5 @@ void devices_free(struct broker *b)
 		LIST_REMOVE(d, link);
 		free(d);
 	}
+	children_forget(b);
 }

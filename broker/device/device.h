@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "broker/client/park.h"
 
@@ -68,8 +69,11 @@ int devices_error(const struct broker *b);
 
 void devices_look_at_agents(struct broker *b);
 
-/* How many agents are running. */
+/* How many agents are running, or were told to end and have not. */
 unsigned devices_processes(const struct broker *b);
+/* Whether nothing of an agent that was told to end runs any more, neither here nor for it on a
+ * device. */
+bool child_has_ended(pid_t pid);
 
 /* By UUID as text; NULL when the last look did not find it. */
 struct device *device_find(struct broker *b, const char *uuid);

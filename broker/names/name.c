@@ -24,6 +24,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/names/token.h"
 #include "broker/names/watch.h"
 

@@ -10,12 +10,9 @@
 
 #include <bsd/sys/tree.h>
 
-#include "base/slab.h"
-#include "base/table.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/account.h"
 #include "broker/config/right.h"
-#include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "wire/wire.h"
 
@@ -47,34 +44,6 @@ struct name {
 	char text[]; /* NUL-terminated too */
 };
 
-struct name_tree {
-	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
-};
-
-/* All names and watches on them, and all tokens. */
-struct names {
-	struct name_tree tree;
-	uint64_t n;
-	uint64_t last_version;
-	struct log_rate unpublished; /* by others than who had published */
-	TAILQ_HEAD(, watch) watches;
-	uint64_t last_watch;
-	struct table tokens;
-	struct slab token_slab; /* struct token */
-};
-
-/* What a client has of them: names that go with it, tokens that it made, watches. */
-struct client_names {
-	LIST_HEAD(, name) published;
-	LIST_HEAD(, token) tokens;
-	LIST_HEAD(, watch) watches;
-};
-
-void names_init(struct broker *b);
-/* Unpublishes what was to outlive its publishers. */
-void names_end(struct broker *b);
-void names_done(struct broker *b);
-
 struct publication {
 	struct client *client;
 	struct buffer *buffer;
@@ -101,10 +70,5 @@ void name_unpublish(struct broker *b, struct name *n);
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
-
-/* The configuration is new: who waits for a name may be somebody who finds it now. */
-void names_access_changed(struct broker *b);
-/* Some of the names that go with a client that is gone; true when there are none any more. */
-bool client_unpublish(struct client *c, int *budget);
 
 #endif

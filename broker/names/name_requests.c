@@ -16,6 +16,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/names/watch.h"
 
 static bool is_mode(uint32_t mode)

@@ -16,6 +16,7 @@
 #include "broker/client/client.h"
 #include "broker/memory/fence.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/names/token.h"
 
 #define CONTAINER_OF(pointer, type, member) \

@@ -67,7 +67,5 @@ bool token_is_for(const struct token *t, const struct client *client);
 /* It was imported: one use less. */
 void token_used(struct broker *b, struct token *t);
 void token_free(struct broker *b, struct token *t);
-/* Some of those that a client has made, which is gone; true when there are none any more. */
-bool client_revoke_tokens(struct client *c, int *budget);
 
 #endif

@@ -15,6 +15,7 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
+#include "broker/names/names.h"
 #include "broker/names/token.h"
 
 void handle_export(struct request *r)

@@ -14,6 +14,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/names/watch.h"
 
 int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
@@ -85,7 +86,7 @@ void watches_notify(struct broker *b, const struct name *n, uint32_t change)
 	}
 }
 
-void watches_caught_up(struct client *client)
+void client_hear_of_changes(struct client *client)
 {
 	struct wire_name_event event = {.change = SHARE_OVERFLOW};
 	struct watch *w;

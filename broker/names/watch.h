@@ -29,11 +29,8 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	      struct watch **out, struct failure *failure);
 struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
-/* Some of a client's that is gone; true when there are none any more. */
-bool client_drop_watches(struct client *c, int *budget);
 
 /* @change is an enum share_change. */
 void watches_notify(struct broker *b, const struct name *n, uint32_t change);
-void watches_caught_up(struct client *client);
 
 #endif

@@ -15,6 +15,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/names/token.h"
 #include "broker/report/report.h"
 

@@ -22,11 +22,10 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/request.h"
-#include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "broker/report/report.h"
 
 bool report_add(struct page *p, json_t *row)
@@ -126,7 +125,7 @@ void report_status(struct page *p)
 		report_integer(slab_live(&b->buffers->slab)), "buffer_bytes", report_integer(used),
 		"leases", report_integer(slab_live(&b->buffers->leases)), "names",
 		report_integer(b->names->n), "tokens", report_integer(b->names->tokens.count),
-		"agents", report_integer(devices_processes(b) + children_count(b)), "descriptors",
+		"agents", report_integer(devices_processes(b)), "descriptors",
 		report_integer(accounts_descriptors(b->accounts)), "descriptors_limit",
 		report_integer(b->n_descriptors - b->n_own_descriptors), "requests",
 		report_integer(b->counters.requests), "connections",
@@ -171,8 +170,8 @@ void report_channels(struct page *p)
 	int looks = LOOKS_MAX;
 	json_t *row;
 
-	TAILQ_FOREACH (ch, &p->r->broker->channels->list, link) {
-		if (ch->id <= after || !channel_may(ch, p->r->client, RIGHT_READ))
+	for (ch = channels_next(p->r->broker, NULL); ch; ch = channels_next(p->r->broker, ch)) {
+		if (channel_id(ch) <= after || !channel_may(ch, p->r->client, RIGHT_READ))
 			continue;
 		row = channel_report(ch, &looks);
 		/* the first of a page has it all to itself */
@@ -185,7 +184,7 @@ void report_channels(struct page *p)
 			report_set_cursor(p, last);
 			return;
 		}
-		last = ch->id;
+		last = channel_id(ch);
 	}
 }
 

@@ -30,6 +30,7 @@
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
+#include "broker/names/names.h"
 #include "pages/channel_page.h"
 #include "pages/page.h"
 #include "pages/timeline.h"

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_NAMES_NAMES_H
+#define BROKER_NAMES_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/slab.h"
+#include "base/table.h"
+#include "broker/log/log.h"
+
+struct broker;
+struct client;
+struct name;
+struct token;
+struct watch;
+
+struct name_tree {
+	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
+};
+
+/* All that leads to buffers: names and watches on them, and tokens. */
+struct names {
+	struct name_tree tree;
+	uint64_t n;
+	uint64_t last_version;
+	struct log_rate unpublished; /* by others than who had published */
+	TAILQ_HEAD(, watch) watches;
+	uint64_t last_watch;
+	struct table tokens;
+	struct slab token_slab; /* struct token */
+};
+
+void names_init(struct broker *b);
+/* Unpublishes what was to outlive its publishers. */
+void names_end(struct broker *b);
+void names_done(struct broker *b);
+/* The configuration is new: who waits for a name may be somebody who finds it now. */
+void names_access_changed(struct broker *b);
+
+/* What a client has of them. */
+struct client_names {
+	LIST_HEAD(, name) published; /* that go with it */
+	LIST_HEAD(, token) tokens;   /* that it made */
+	LIST_HEAD(, watch) watches;
+};
+
+/* The client is gone: some of what it has ends, true when there is no more of that. */
+bool client_unpublish(struct client *c, int *budget);
+bool client_revoke_tokens(struct client *c, int *budget);
+bool client_drop_watches(struct client *c, int *budget);
+/* The client has read all that it was sent: watches that could not tell it of a change say so. */
+void client_hear_of_changes(struct client *c);
+
+#endif
