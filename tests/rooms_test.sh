@@ -89,6 +89,15 @@ faces()
 	libshare/buffer) echo "buffer segment uses" ;;
 	libshare/channel) echo "channel" ;;
 	libshare/service) echo "service" ;;
+	broker/log) echo "log" ;;
+	broker/config) echo "access change config json_text right size text" ;;
+	broker/client) echo "account client clients closer connection park peer request turns wait" ;;
+	broker/device) echo "agent choice device ipc_event" ;;
+	broker/buffer) echo "buffer grant scrub" ;;
+	broker/names) echo "names name token" ;;
+	broker/channel) echo "channel" ;;
+	broker/request) echo "dispatch" ;;
+	broker/report) echo "report" ;;
 	*) echo "*" ;;
 	esac
 }
