@@ -13,8 +13,6 @@
  */
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +24,7 @@
 #include <share/share.h>
 
 #include "base/descriptor.h"
+#include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/park.h"
@@ -79,19 +78,12 @@ static void *read_file(void *data)
 /* Signals are the loop's. 0 or negative errno. */
 static int start(struct reload *r)
 {
-	sigset_t all, before;
-	pthread_t thread;
-	int e;
+	int error;
 
 	r->again = false;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&thread, NULL, read_file, r);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e == 0)
-		pthread_detach(thread);
-	r->reading = e == 0;
-	return -e;
+	error = thread_start_detached(read_file, r);
+	r->reading = error == 0;
+	return error;
 }
 
 static void tell_log(const struct reload *r)

@@ -29,6 +29,7 @@
 #include <event2/event.h>
 
 #include "base/descriptor.h"
+#include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/client/closer.h"
 
@@ -174,18 +175,10 @@ static void *close_all(void *data)
 static bool start_thread_locked(struct closer *c)
 {
 	const struct sigaction tick = {.sa_handler = on_tick};
-	sigset_t all, before;
-	pthread_t thread;
-	int e;
 
 	sigaction(TICK_SIGNAL, &tick, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&thread, NULL, close_all, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e != 0)
+	if (thread_start_detached(close_all, c) < 0)
 		return false;
-	pthread_detach(thread);
 	c->refs++;
 	c->n_idle++;
 	return true;

@@ -169,7 +169,7 @@ static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, st
 			used = at;
 	}
 	if (m->reuse != SHARE_REUSE_GATE || stream_blocks(m->client, (*used)->mapping, t->stream)) {
-		uses_settle(*used); /* or nobody would ever see that it is over */
+		uses_signal(*used); /* or nobody would ever see that it is over */
 		return NULL;
 	}
 	found = *used;

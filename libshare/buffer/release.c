@@ -88,7 +88,7 @@ static void cool(share_buffer *b)
 int buffer_give_back(share_buffer *b)
 {
 	/* what cannot be signaled now may be later: a capture ends */
-	if (!uses_are_over(b) && (uses_settle(b) != 0 || tell_uses(b))) {
+	if (!uses_are_over(b) && (uses_signal(b) != 0 || tell_uses(b))) {
 		cool(b);
 		return 0;
 	}
@@ -113,7 +113,7 @@ void buffers_cooled(share_client *c, bool all)
 		bool over = uses_are_over(b);
 
 		b->next = NULL;
-		if (!over && b->uses.late.pending && uses_settle(b) == 0)
+		if (!over && b->uses.late.pending && uses_signal(b) == 0)
 			over = !tell_uses(b);
 		if (over || all) {
 			finish(b);

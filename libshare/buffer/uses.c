@@ -95,14 +95,14 @@ int uses_note(share_buffer *b, void *stream)
 		return stream ? note_with_signal(b, stream) : 0;
 	r = gpu_late_note(c, b->mapping, stream, &b->uses.late);
 	if (r == LATE_ELSEWHERE) {
-		r = uses_settle(b);
+		r = uses_signal(b);
 		if (r == 0)
 			r = gpu_late_note(c, b->mapping, stream, &b->uses.late);
 	}
 	return r == LATE_IMPOSSIBLE ? note_with_signal(b, stream) : r;
 }
 
-int uses_settle(share_buffer *b)
+int uses_signal(share_buffer *b)
 {
 	share_fence fence = {0, 0};
 	bool fatal;
@@ -152,7 +152,7 @@ static int order_late(share_buffer *b, void *stream)
 		r = gpu_late_wait(b->client, stream, l);
 	if (r == 0)
 		b->ordered = SHARE_ORDERED_ON_STREAM;
-	return r == LATE_IMPOSSIBLE ? uses_settle(b) : r;
+	return r == LATE_IMPOSSIBLE ? uses_signal(b) : r;
 }
 
 int uses_order(share_buffer *b, void *stream)
@@ -180,7 +180,7 @@ int uses_hold(share_buffer *b, struct fences *out)
 	int r;
 
 	buffers_lock_uses(c);
-	r = uses_settle(b);
+	r = uses_signal(b);
 	f = b->uses.fences;
 	for (size_t i = 0; r == 0 && f && i < f->n; i++) {
 		struct held_fence again = fence_hold_again(c, &f->all[i]);

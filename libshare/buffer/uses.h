@@ -22,7 +22,7 @@ void uses_add_all(share_buffer *b, struct fences *f);
 bool uses_are_over(share_buffer *b);
 
 /* Every use gets a fence. 0, or an error of the device; @fatal ones mean that all are over. */
-int uses_settle(share_buffer *b);
+int uses_signal(share_buffer *b);
 
 /* @stream comes after all of them; they stay noted. As stream_wait(). */
 int uses_order(share_buffer *b, void *stream);

@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "base/thread.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/error.h"
 
@@ -149,9 +150,9 @@ int keeper_start(share_channel *ch)
 
 	if (epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->wakeup, &in) < 0)
 		return fail_system(-errno, "starting the thread of a channel");
-	r = client_start_thread(&ch->keeper, NULL, keep, ch);
-	if (r != 0)
-		return fail_system(-r, "starting the thread of a channel");
+	r = thread_start(&ch->keeper, keep, ch);
+	if (r < 0)
+		return fail_system(r, "starting the thread of a channel");
 	set_has_keeper(ch, true);
 	return 0;
 }

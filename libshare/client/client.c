@@ -3,7 +3,6 @@
 /* The life of a client, and what happens when the broker is lost. */
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,19 +14,6 @@
 #include "libshare/client/room.h"
 
 #define GUARD_SIZE 4096
-
-int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,
-			void *(*function)(void *data), void *data)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(out, attributes, function, data);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r;
-}
 
 int client_resolve(share_client **c)
 {

@@ -85,10 +85,6 @@ static inline share_client *client_of(const share_client *handle)
 	}                                                                         \
 	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
 
-/* pthread_create() with all signals blocked: they are for the application's threads. */
-int client_start_thread(pthread_t *out, const pthread_attr_t *attributes,
-			void *(*function)(void *data), void *data);
-
 share_client *client_ref(share_client *c);
 void client_unref(share_client *c);
 

@@ -101,7 +101,7 @@ static int greet(share_client *c, const share_connect_options *options)
 	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
 	_cleanup_reply_ struct reply welcome;
 	_cleanup_fd_ int fd = -1;
-	int r;
+	int r, error;
 
 	hello.hello.version = WIRE_VERSION;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
@@ -114,9 +114,9 @@ static int greet(share_client *c, const share_connect_options *options)
 	if (welcome.m.welcome.slots != TIMELINE_SLOTS)
 		return fail(SHARE_EPROTO, "the broker has another layout of timelines");
 	fd = fd_list_take(&welcome.fds, 0);
-	r = timeline_map(fd, true, &c->page);
-	if (r < 0)
-		return fail_system(r, "mapping the timelines");
+	error = timeline_map(fd, true, &c->page);
+	if (error < 0)
+		return fail_system(error, "mapping the timelines");
 	c->page_id = welcome.m.welcome.page;
 	c->version = welcome.m.welcome.version;
 	return rpc(c, &ready, NULL);

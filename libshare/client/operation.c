@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/operation.h"
 
@@ -95,8 +96,6 @@ static void *work(void *data)
 int operation_block(share_operation *o)
 {
 	share_client *c = o->client;
-	pthread_attr_t detached;
-	pthread_t thread;
 	enum phase before;
 	int r;
 
@@ -104,16 +103,13 @@ int operation_block(share_operation *o)
 	before = o->phase;
 	o->phase = BLOCKED;
 	pthread_mutex_unlock(&c->lock);
-	pthread_attr_init(&detached);
-	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	r = client_start_thread(&thread, &detached, work, o);
-	pthread_attr_destroy(&detached);
+	r = thread_start_detached(work, o);
 	if (r == 0)
 		return 1;
 	pthread_mutex_lock(&c->lock);
 	o->phase = before;
 	pthread_mutex_unlock(&c->lock);
-	return fail_system(-r, "starting a thread to wait for others");
+	return fail_system(r, "starting a thread to wait for others");
 }
 
 /* ------------------------------------------------------------------------------------------- */

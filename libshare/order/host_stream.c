@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/mutation.h"
+#include "base/thread.h"
 #include "libshare/order/inside.h"
 
 enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
@@ -110,7 +111,7 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 {
 	share_host_stream *s;
 	uint32_t slot;
-	int r = client_resolve(&c);
+	int r = client_resolve(&c), error;
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
@@ -128,14 +129,14 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	TAILQ_INIT(&s->jobs);
-	r = client_start_thread(&s->thread, NULL, work, s);
-	if (r != 0) {
+	error = thread_start(&s->thread, work, s);
+	if (error < 0) {
 		slot_give_back(c, slot);
 		client_unref(c);
 		pthread_cond_destroy(&s->changed);
 		pthread_mutex_destroy(&s->lock);
 		handle_free(s);
-		return fail_system(-r, "starting the thread of a stream");
+		return fail_system(error, "starting the thread of a stream");
 	}
 	pthread_mutex_lock(&c->order->lock);
 	LIST_INSERT_HEAD(&c->order->streams, s, link);

@@ -203,14 +203,14 @@ static int ask_for_page(share_client *c, uint64_t page)
 {
 	struct wire_message m = {.type = WIRE_TIMELINE};
 	_cleanup_reply_ struct reply reply;
-	int r;
+	int r, error;
 
 	m.timeline.page = page;
 	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r;
-	r = peer_arrived(c, page, fd_list_take(&reply.fds, 0), fd_list_take(&reply.fds, 1));
-	return r < 0 ? fail_system(r, "mapping a peer's timelines") : 0;
+	error = peer_arrived(c, page, fd_list_take(&reply.fds, 0), fd_list_take(&reply.fds, 1));
+	return error < 0 ? fail_system(error, "mapping a peer's timelines") : 0;
 }
 
 int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out)
