@@ -25,7 +25,6 @@
 #include "broker/memory/pool.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
-#include "broker/names/token.h"
 #include "broker/names/watch.h"
 
 static int compare_text(const void *a, size_t a_size, const void *b, size_t b_size)
@@ -247,28 +246,6 @@ static int pay_for(struct name *n, const struct publication *p, struct charge *c
 	return r;
 }
 
-void names_init(struct broker *b)
-{
-	TAILQ_INIT(&b->names->watches);
-	tokens_init(b->names);
-}
-
-void names_end(struct broker *b)
-{
-	struct name *n;
-
-	while ((n = name_next(b, "", 0, true)))
-		name_unpublish(b, n);
-}
-
-void names_done(struct broker *b)
-{
-	if (b->names->n || b->names->tokens.count)
-		log_bug("names or tokens outlive the broker");
-	table_done(&b->names->tokens);
-	slab_done(&b->names->token_slab);
-}
-
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
 		 struct failure *failure)
 {
@@ -398,14 +375,4 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	w->mode = mode;
 	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
 	return 0;
-}
-
-bool client_unpublish(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		if (LIST_EMPTY(&c->names->published))
-			return true;
-		name_unpublish(c->broker, LIST_FIRST(&c->names->published));
-	}
-	return false;
 }

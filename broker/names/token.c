@@ -173,13 +173,3 @@ void token_used(struct broker *b, struct token *t)
 	if (t->uses != SHARE_USES_UNLIMITED && --t->uses == 0)
 		token_free(b, t);
 }
-
-bool client_revoke_tokens(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		if (LIST_EMPTY(&c->names->tokens))
-			return true;
-		token_free(c->broker, LIST_FIRST(&c->names->tokens));
-	}
-	return false;
-}

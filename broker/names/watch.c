@@ -101,13 +101,3 @@ void client_hear_of_changes(struct client *client)
 		send_event(w, &event);
 	}
 }
-
-bool client_drop_watches(struct client *c, int *budget)
-{
-	for (; *budget > 0; --*budget) {
-		if (LIST_EMPTY(&c->names->watches))
-			return true;
-		watch_free(c->broker, LIST_FIRST(&c->names->watches));
-	}
-	return false;
-}

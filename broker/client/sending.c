@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What goes out on a client's socket: at once if it can, else from a queue that the client pays
+ * for.
+ *
+ * Descriptors in flight need care: the kernel counts them against the sending user until they are
+ * received, and refuses (ETOOMANYREFS) beyond RLIMIT_NOFILE, for every socket of that user: the
+ * broker's, that is. So each connection may have a few unreceived ones at a time, and all of a user
+ * so many (account.h); that user's messages wait beyond, and nobody else's.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+
+#include <event2/event.h>
+#include <linux/sockios.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/connection.h"
+#include "broker/client/connection_inside.h"
+#include "broker/client/request.h"
+#include "wire/packet.h"
+
+#define FDS_IN_FLIGHT_MAX 192
+#define RETRY_LAST_MS     64
+#define LOOKED_AT         32 /* connections of a user, at a time: has it received what it was sent? */
+
+struct queued {
+	TAILQ_ENTRY(queued) link;
+	struct charge charge, charge_descriptors;
+	struct fd_list fds;
+	size_t size;
+	unsigned char data[];
+};
+
+static void queued_free(struct queued *q)
+{
+	charge_return(&q->charge);
+	charge_return(&q->charge_descriptors);
+	fd_list_close(&q->fds);
+	free(q);
+}
+
+void connection_drop_queue(struct connection *c)
+{
+	struct queued *q;
+
+	while ((q = TAILQ_FIRST(&c->queue))) {
+		TAILQ_REMOVE(&c->queue, q, link);
+		queued_free(q);
+	}
+}
+
+void connection_received_all(struct connection *c)
+{
+	if (c->fds_in_flight == 0)
+		return;
+	account_fds_received(c->account, c->fds_in_flight);
+	c->fds_in_flight = 0;
+	TAILQ_REMOVE(&c->broker->clients->in_flight, c, in_flight);
+}
+
+static bool look_whether_received(struct connection *c)
+{
+	int unread = 0;
+
+	if (ioctl(c->socket, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	connection_received_all(c);
+	return true;
+}
+
+/* At those that were looked at longest ago, whoever's they are. */
+static void look_around(struct broker *b)
+{
+	struct connection *c;
+
+	for (int i = 0; i < LOOKED_AT && (c = TAILQ_FIRST(&b->clients->in_flight)); i++) {
+		if (look_whether_received(c)) {
+			if (!c->client)
+				connection_let_go(c);
+			continue;
+		}
+		TAILQ_REMOVE(&b->clients->in_flight, c, in_flight);
+		TAILQ_INSERT_TAIL(&b->clients->in_flight, c, in_flight);
+	}
+}
+
+/* @part: of what the user may have; 1 for what it has asked for. */
+static bool may_send_fds(struct connection *c, size_t n, size_t most, size_t part)
+{
+	const struct account *a = c->account;
+
+	if (n == 0)
+		return true;
+	if (c->fds_in_flight > 0)
+		look_whether_received(c);
+	if (c->fds_in_flight + n > most)
+		return false;
+	if (account_may_send_fds(a, n, part))
+		return true;
+	look_around(c->broker);
+	return account_may_send_fds(a, n, part);
+}
+
+/* 0; -EAGAIN: not now; otherwise the connection has failed. */
+static int send_now(struct connection *c, const void *data, size_t size, const int *fds,
+		    size_t n_fds, bool *wait_for_fds)
+{
+	int r;
+
+	/* before there is something in the socket again */
+	if (c->fds_in_flight > 0)
+		look_whether_received(c);
+	*wait_for_fds = !may_send_fds(c, n_fds, FDS_IN_FLIGHT_MAX, 1);
+	if (*wait_for_fds)
+		return -EAGAIN;
+	r = packet_send(c->socket, data, size, fds, n_fds, false);
+	if (r == -ETOOMANYREFS || r == -ENOMEM || r == -ENOBUFS) {
+		*wait_for_fds = true;
+		return -EAGAIN;
+	}
+	if (r == 0)
+		c->retry_ms = RETRY_MS;
+	if (r == 0 && n_fds > 0) {
+		if (c->fds_in_flight == 0)
+			TAILQ_INSERT_TAIL(&c->broker->clients->in_flight, c, in_flight);
+		c->fds_in_flight += n_fds;
+		account_fds_sent(c->account, n_fds);
+	}
+	return r;
+}
+
+/* Nothing is read until it has gone out. 0 or -ENOMEM: the connection has failed. */
+static int wait_to_send(struct connection *c, bool wait_for_fds)
+{
+	struct timeval delay = {0, c->retry_ms * 1000};
+
+	turn_await(&c->turn, wait_for_fds ? 0 : EPOLLOUT);
+	if (!wait_for_fds)
+		return 0;
+	if (c->retry_ms < RETRY_LAST_MS)
+		c->retry_ms *= 2;
+	return event_add(c->retry, &delay) < 0 ? -ENOMEM : 0;
+}
+
+static int enqueue(struct connection *c, const void *data, size_t size, const int *fds,
+		   size_t n_fds)
+{
+	struct queued *q = calloc(1, sizeof(*q) + size);
+
+	if (!q)
+		return -ENOMEM;
+	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + size) ||
+	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, n_fds)) {
+		queued_free(q);
+		return -EDQUOT;
+	}
+	for (size_t i = 0; i < n_fds; i++) {
+		int fd = fd_dup(fds[i]);
+
+		if (fd < 0) {
+			queued_free(q);
+			return fd;
+		}
+		q->fds.fds[q->fds.n++] = fd;
+	}
+	q->size = size;
+	memcpy(q->data, data, size);
+	TAILQ_INSERT_TAIL(&c->queue, q, link);
+	return 0;
+}
+
+int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
+		    size_t n_fds)
+{
+	unsigned char *packet = c->client->broker->scratch;
+	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
+	bool wait_for_fds = false;
+	int r;
+
+	if (size == 0)
+		return -EMSGSIZE;
+	if (!TAILQ_EMPTY(&c->queue))
+		return enqueue(c, packet, size, fds, n_fds);
+	r = send_now(c, packet, size, fds, n_fds, &wait_for_fds);
+	if (r != -EAGAIN)
+		return r;
+	r = enqueue(c, packet, size, fds, n_fds);
+	return r == 0 ? wait_to_send(c, wait_for_fds) : r;
+}
+
+int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
+		     size_t n_fds)
+{
+	unsigned char *packet = c->client->broker->scratch;
+	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
+	bool wait_for_fds;
+
+	if (size == 0)
+		return -EMSGSIZE;
+	if (!TAILQ_EMPTY(&c->queue) ||
+	    !may_send_fds(c, n_fds, c->client->broker->clients->max_fds_ahead, 2))
+		return -EAGAIN;
+	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
+}
+
+bool connection_is_idle(const struct connection *c)
+{
+	return TAILQ_EMPTY(&c->queue);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* What there is to read; or its next turn at once, which is when there is room for the answer of a
+ * request that takes more than one. */
+void connection_await_more(struct connection *c)
+{
+	turn_await(&c->turn, c->client->requests.unfinished ? EPOLLOUT : EPOLLIN);
+}
+
+void connection_flush(struct connection *c)
+{
+	struct queued *q;
+	bool wait_for_fds;
+	int r;
+
+	while ((q = TAILQ_FIRST(&c->queue))) {
+		r = send_now(c, q->data, q->size, q->fds.fds, q->fds.n, &wait_for_fds);
+		if (r == -EAGAIN) {
+			r = wait_to_send(c, wait_for_fds);
+			if (r == 0)
+				return;
+		}
+		if (r < 0) {
+			client_lose(c->client, r);
+			return;
+		}
+		TAILQ_REMOVE(&c->queue, q, link);
+		queued_free(q);
+	}
+	connection_await_more(c);
+	c->client->broker->clients->rooms->caught_up(c->client);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* What the peer has not received by then would count no more, but be there all the same. */
+void connection_wait_until_received(struct connection *c)
+{
+	const struct timeval delay = {0, RETRY_LAST_MS * 1000};
+
+	if (look_whether_received(c))
+		connection_let_go(c);
+	else
+		broker_set_timer(c->broker, c->retry, &delay);
+}
+
+void connection_on_retry(evutil_socket_t fd, short what, void *data)
+{
+	struct connection *c = data;
+
+	(void)fd, (void)what;
+	if (c->client)
+		connection_flush(c);
+	else
+		connection_wait_until_received(c);
+}
+
+void connections_look_whether_received(struct broker *b, const struct account *a)
+{
+	struct connection *c, *next;
+	int looks = LOOKED_AT;
+
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c && looks > 0; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (c->client || c->account != a)
+			continue;
+		looks--;
+		if (look_whether_received(c))
+			connection_let_go(c);
+	}
+}
+
+void connections_catch_up(struct broker *b)
+{
+	struct connection *c, *next;
+
+	for (c = TAILQ_FIRST(&b->clients->in_flight); c; c = next) {
+		next = TAILQ_NEXT(c, in_flight); /* only @c can go */
+		if (!c->client)
+			connection_wait_until_received(c);
+	}
+}
+
+void connections_end(struct broker *b)
+{
+	struct connection *c;
+
+	while ((c = TAILQ_FIRST(&b->clients->in_flight))) {
+		connection_received_all(c);
+		connection_let_go(c);
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Names, tokens and watches as a whole: of the broker, and of a client. */
+
+#include "broker/names/names.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/log/log.h"
+#include "broker/names/name.h"
+#include "broker/names/token.h"
+#include "broker/names/watch.h"
+
+void names_init(struct broker *b)
+{
+	TAILQ_INIT(&b->names->watches);
+	tokens_init(b->names);
+}
+
+void names_end(struct broker *b)
+{
+	struct name *n;
+
+	while ((n = name_next(b, "", 0, true)))
+		name_unpublish(b, n);
+}
+
+void names_done(struct broker *b)
+{
+	if (b->names->n || b->names->tokens.count)
+		log_bug("names or tokens outlive the broker");
+	table_done(&b->names->tokens);
+	slab_done(&b->names->token_slab);
+}
+
+bool client_unpublish(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->published))
+			return true;
+		name_unpublish(c->broker, LIST_FIRST(&c->names->published));
+	}
+	return false;
+}
+
+bool client_revoke_tokens(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->tokens))
+			return true;
+		token_free(c->broker, LIST_FIRST(&c->names->tokens));
+	}
+	return false;
+}
+
+bool client_drop_watches(struct client *c, int *budget)
+{
+	for (; *budget > 0; --*budget) {
+		if (LIST_EMPTY(&c->names->watches))
+			return true;
+		watch_free(c->broker, LIST_FIRST(&c->names->watches));
+	}
+	return false;
+}
