@@ -22,7 +22,7 @@
 #include "broker/broker.h"
 #include "broker/client/peer.h"
 #include "broker/config/config.h"
-#include "broker/config/json_text.h"
+#include "broker/config/reader.h"
 #include "broker/confine.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
 		log_open();
 	signal(SIGPIPE, SIG_IGN);
 	hold_back_hangups(); /* until the loop takes them: the file may have changed meanwhile */
-	json_text_init();
+	config_reader_init();
 	if (load(a.config, &config) != 0) {
 		if (a.remove)
 			remove_path(a.remove);

@@ -90,7 +90,7 @@ faces()
 	libshare/channel) echo "channel" ;;
 	libshare/service) echo "service" ;;
 	broker/log) echo "log" ;;
-	broker/config) echo "access change config json_text right size text" ;;
+	broker/config) echo "access change config reader right size text" ;;
 	broker/client) echo "account client clients closer connection park peer request turns wait" ;;
 	broker/device) echo "agent choice device ipc_event" ;;
 	broker/buffer) echo "buffer grant scrub" ;;

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "broker/config/principal.h"
 #include "broker/config/reader.h"
 
 /** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_mode's.
@@ -21,26 +22,7 @@ enum access_mode {
 #define ACCESS_RW  ((unsigned)(ACCESS_READ | ACCESS_WRITE))
 #define ACCESS_ALL ((unsigned)(ACCESS_READ | ACCESS_WRITE | ACCESS_MANAGE))
 
-#define ACCESS_MAX_ENTRIES 256       /* of one list */
-#define ACCESS_MAX_TEXT    (1 << 14) /* bytes of JSON that a client may send */
-
-enum principal_type {
-	PRINCIPAL_EVERYONE = 0,
-	PRINCIPAL_USER,
-	PRINCIPAL_GROUP,
-};
-
-/** Who. */
-struct principal {
-	enum principal_type type;
-	id_t id; /* a uid or a gid; 0 for everyone */
-};
-
-/** Some users and groups. All zero is the empty list. */
-struct principal_list {
-	struct principal *entries;
-	size_t n_entries;
-};
+#define ACCESS_MAX_TEXT (1 << 14) /* bytes of JSON that a client may send */
 
 struct access_entry {
 	struct principal who;
@@ -52,35 +34,6 @@ struct access_list {
 	struct access_entry *entries;
 	size_t n_entries;
 };
-
-/** The uid of a user given by name, or in digits when there is no user of that name. Returns 0,
- * CONFIG_EINVALID when there is none, or a negative errno of the system's user database. */
-int access_find_user(const char *name, uid_t *out);
-
-/** The same for groups. */
-int access_find_group(const char *name, gid_t *out);
-
-/* Peers: @uid and all their @groups, the primary one included. */
-
-/**
- * Reads a list like ["root", "@video", 1000, "*"]. @path says where it is, for messages. Returns
- * 0, CONFIG_EINVALID or a negative errno, worded in the reader's buffer. @out is written on
- * success only (what it held is not freed), for principal_list_clear().
- */
-int principal_list_parse(const struct config_reader *r, const struct config_path *path,
-			 const json_t *array, struct principal_list *out);
-
-bool principal_equal(struct principal a, struct principal b);
-
-/** Adds @who unless it is there. Returns 0 or -ENOMEM. */
-int principal_list_add(struct principal_list *list, struct principal who);
-
-/** Whether the peer is on the list. */
-bool principal_match(const struct principal_list *list, uid_t uid, const gid_t *groups,
-		     size_t n_groups);
-
-/** Frees the entries and leaves an empty list. */
-void principal_list_clear(struct principal_list *list);
 
 /**
  * Reads a list like [{"user": "alice", "mode": "rw"}, {"group": 44, "mode": "ro"}]. Names are

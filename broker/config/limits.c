@@ -131,7 +131,7 @@ static int read_user(const struct config_reader *r, const struct config_path *pa
 {
 	static const char *const keys[] = {"limits"};
 	struct user_limits user = {.limits = c->limits};
-	int e = access_find_user(path->key, &user.uid);
+	int e = principal_find_user(path->key, &user.uid);
 
 	if (e > 0)
 		return config_fail(r, path, "there is no such user");

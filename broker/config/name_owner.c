@@ -160,9 +160,9 @@ int name_owners_parse(const struct config_reader *r, const struct config_path *p
 
 	if (e != 0)
 		return e;
-	if (json_object_size(object) > ACCESS_MAX_ENTRIES)
+	if (json_object_size(object) > PRINCIPAL_LIST_MAX)
 		return config_fail(r, path, "%zu prefixes are too many (at most %d)",
-				   json_object_size(object), ACCESS_MAX_ENTRIES);
+				   json_object_size(object), PRINCIPAL_LIST_MAX);
 	out->entries = calloc(json_object_size(object) + 1, sizeof(*out->entries));
 	if (!out->entries)
 		return config_fail_memory(r);

@@ -15,9 +15,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "broker/config/json_text.h"
 #include "broker/config/locate.h"
 #include "broker/config/text.h"
 
@@ -213,12 +213,50 @@ static void complain(void *data, size_t line, const struct config_path *path)
 	add(c->reader, &used, "%s", c->what);
 }
 
+/* Without memory jansson (2.14) mostly complains about the text, at some place where nothing is
+ * wrong with it, or ignores it. Whoever wrote the text would look for the mistake. So its memory
+ * comes through here. */
+static _Thread_local bool was_short; /* the configuration is read in a thread */
+
+static void *allocate(size_t size)
+{
+	void *memory = malloc(size);
+
+	was_short |= !memory;
+	return memory;
+}
+
+void config_reader_init(void)
+{
+	json_set_alloc_funcs(allocate, free);
+}
+
+/* What json_loadb() does, without a key given twice. A text that there was no memory for is not
+ * called wrong: json_error_code() is json_error_out_of_memory. */
+static json_t *read_json(const char *text, size_t size, json_error_t *error)
+{
+	json_t *read;
+
+	*error = (json_error_t){.line = -1};
+	was_short = false;
+	read = json_loadb(text, size, JSON_REJECT_DUPLICATES, error);
+	/* what was read may lack what there was no memory for; an empty complaint is of memory, too
+	 */
+	if (was_short || (!read && error->text[0] == '\0')) {
+		json_decref(read);
+		read = NULL;
+		snprintf(error->text, sizeof(error->text), "out of memory");
+		error->text[sizeof(error->text) - 1] = json_error_out_of_memory;
+	}
+	return read;
+}
+
 int config_parse(const struct config_reader *r, const struct config_path *root, json_t **out)
 {
 	struct complaint complaint = {.reader = r};
 	json_error_t e;
 	char shown[2 * JSON_ERROR_TEXT_LENGTH];
-	json_t *parsed = json_text_read(r->text, r->size, &e);
+	json_t *parsed = read_json(r->text, r->size, &e);
 
 	if (parsed) {
 		*out = parsed;

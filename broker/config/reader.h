@@ -36,6 +36,10 @@ struct config_reader {
 	size_t error_size;
 };
 
+/** Before the first text is read, and before jansson is used for anything: its memory comes through
+ * the reader from now on, which then can tell a lack of it from a mistake. */
+void config_reader_init(void);
+
 /**
  * Parses the reader's text, refusing duplicate keys. @root is the path of the whole text in
  * messages: NULL for a file. Returns 0, CONFIG_EINVALID or -ENOMEM; the caller owns *out.
