@@ -127,9 +127,6 @@ void segments_done(struct segments *t);
 /* ------------------------------------------------------------------------------------------- */
 /* tensor.c                                                                                    */
 
-/* Fails with SHARE_EINVAL: @t is NULL, or its size was not set, or what else is wrong with it. */
-int tensor_check(const share_tensor *t);
-
 /* A valid tensor that fits into @size bytes; SHARE_EINVAL otherwise. */
 int tensor_check_fits(const share_tensor *t, uint64_t size);
 
@@ -163,8 +160,6 @@ struct lookup {
 	struct fences users;     /* of the buffer, that it has to come after */
 	int error;
 };
-
-struct lookup *lookup_of(share_operation *o);
 
 /* Asks, once the operation is there. With the client's lock held, which it lets go of. */
 int lookup_ask_unlocking(struct lookup *l, struct wire_message *m);

@@ -17,7 +17,7 @@
 _Static_assert(offsetof(struct lookup, operation) == 0 && sizeof(struct lookup) <= OPERATION_ROOM,
 	       "it is in an operation's slot");
 
-struct lookup *lookup_of(share_operation *o)
+static struct lookup *lookup_of(share_operation *o)
 {
 	return (struct lookup *)(void *)((char *)o - offsetof(struct lookup, operation));
 }

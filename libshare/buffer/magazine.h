@@ -5,16 +5,17 @@
 #include "libshare/buffer/inside.h"
 
 /*
- * The free blocks of one pool that this client keeps. They are buffers like any other, leased to
- * this client, that nobody else knows: so most allocations and releases concern nobody else. Given
- * back when the broker asks for it, when the program is done with the pool, and, as leases, when
- * the process dies.
+ * The free blocks of one pool that this client keeps. Each block is a buffer that is leased to this
+ * client and that nobody else knows, so that most allocations and releases are nobody else's
+ * business. The blocks go back when the broker asks for them and when the program is done with the
+ * pool. When the process dies, they go back as all its leases do.
  */
 
-/* The one of @p, for every handle of the pool: p->magazine, or none. Only without memory is it an
- * error not to have one, and not even then. */
+/* Gives a handle of a pool its magazine, which all handles of the pool share: p->magazine. A handle
+ * without one, for want of memory, is no error: it asks the broker for every block. */
 void magazine_open(share_pool *p);
-/* The last handle of a pool gives everything back. Before the broker is told. */
+/* Before the broker hears that the handle is closed. With the last handle of a pool, all blocks go
+ * back. */
 void magazine_close(share_pool *p);
 /* The client ends: from now on nothing is kept any more. */
 void magazines_end(share_client *c);
@@ -23,32 +24,35 @@ void magazines_end(share_client *c);
  * have at once. */
 share_buffer *magazine_take(struct magazine *m, uint64_t size, void *stream);
 
-/* What to ask the broker for when there was none: the size, and how many. False: this size is not
- * kept. */
-bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count);
-/* The same where no lock is taken and nobody is asked: from a pocket, on host memory. */
+/* The same, but only what a pocket has of host memory, so that no lock is taken. */
 share_buffer *magazine_take_at_hand(struct magazine *m, uint64_t size);
+
+/* When there was no block, says what to ask the broker for: blocks of which size, and how many.
+ * False: blocks of this size are not kept. */
+bool magazine_refill(struct magazine *m, uint64_t size, uint64_t *block, uint32_t *count);
 
 /* Makes a handle one of the magazine's. */
 void magazine_adopt(struct magazine *m, share_buffer *b, uint64_t block);
 
-/* The last reference is gone; its uses are noted. Kept, or given back: 0 or the broker's loss. */
+/* Takes a block to which nobody has a reference any more, and whose uses are noted. The block is
+ * kept, or it goes back to the broker. 0 or the broker's loss. */
 int magazine_put(struct magazine *m, share_buffer *b);
-/* The same for one on host memory, of which every use is over. */
+/* The same for a block of host memory that nothing uses any more. */
 int magazine_put_idle(struct magazine *m, share_buffer *b);
-/* Of such a one: into a pocket, or false, and nothing was done. */
+/* The same for such a block, but only if there is room in a pocket. False: the block is the
+ * caller's still. */
 bool magazine_put_at_hand(struct magazine *m, share_buffer *b);
 
-/* What this client keeps and others could use goes back; in magazines_answer() only if the broker
- * has asked. */
+/* Gives back what this client keeps and others could use, of all pools. */
 void magazines_flush(share_client *c);
+/* The same if the broker has asked for it since the last time, and tells the broker. */
 void magazines_answer(share_client *c);
-/* TRIM. With the client's lock held. */
+/* The broker asks for it, by TRIM. With the client's lock held, so that others do it later. */
 void magazines_trim(share_client *c, const struct wire_trim *m);
 /* The pool was destroyed: nothing is kept of it any more. */
 void magazine_end(struct magazine *m);
 
-/* By buffers that came from it. */
+/* One reference less, of a buffer that came from it or of whoever looks at it. */
 void magazine_unref(struct magazine *m);
 
 /* ------------------------------------------------------------------------------------------- */

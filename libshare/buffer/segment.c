@@ -262,7 +262,7 @@ void segment_is_of(share_client *c, uint64_t id, uint64_t pool)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* The one that has waited longest, with a reference; NULL: those that there are may wait. */
+/* The segment that has waited longest, with a reference; NULL when so few wait that all may. */
 static struct segment *take_from_ahead(struct segments *t)
 {
 	struct segment *s = NULL;

@@ -58,7 +58,8 @@ uint32_t share_dtype_from_name(const char *name)
 	return 0;
 }
 
-int tensor_check(const share_tensor *t)
+/* 0, or SHARE_EINVAL: @t is NULL, or its size was not set, or what else is wrong with it. */
+static int check(const share_tensor *t)
 {
 	int r = struct_check(t, share_tensor);
 
@@ -88,7 +89,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 		return fail(SHARE_EINVAL, "shape is NULL");
 	for (uint32_t i = 0; i < ndim && i < SHARE_TENSOR_MAX_DIMS; i++)
 		t.shape[i] = shape[i];
-	r = tensor_check(&t);
+	r = check(&t);
 	if (r != 0)
 		return r;
 	for (uint32_t i = ndim; i-- > 0;) {
@@ -106,7 +107,7 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out)
 {
 	int64_t low = 0, high = 0, step;
 	uint64_t item, end, bytes;
-	int r = tensor_check(t);
+	int r = check(t);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");

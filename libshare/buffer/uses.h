@@ -5,8 +5,8 @@
 #include "libshare/buffer/buffer.h"
 
 /*
- * What still uses the memory of a buffer, besides the handle's own stream: struct uses. The caller
- * is the only one who has the buffer, or holds the client's lock `uses`.
+ * What still uses the memory of a buffer, besides the handle's own stream: struct uses. Whoever
+ * calls these functions is the only one who has the buffer, or has called buffers_lock_uses().
  */
 
 /* The block was used on @stream until now. On a stream of a GPU nothing is enqueued for that where
@@ -21,18 +21,20 @@ void uses_add_all(share_buffer *b, struct fences *f);
 /* Forgets what is over by now. True when nothing is left. */
 bool uses_are_over(share_buffer *b);
 
-/* Every use gets a fence. 0, or an error of the device; @fatal ones mean that all are over. */
+/* Makes up for the signal that uses_note() has put off, so that every use has a fence. 0, also when
+ * the device is broken, as all work on it is over then; or another error of the device. */
 int uses_signal(share_buffer *b);
 
-/* @stream comes after all of them; they stay noted. As stream_wait(). */
+/* Has @stream come after all uses, which stay noted. Returns what stream_wait() does. */
 int uses_order(share_buffer *b, void *stream);
 
-/* A hold on each, added to @out. Takes the client's lock `uses` itself. 0 or an error. */
+/* Adds a hold on each use to @out. Calls buffers_lock_uses() itself. 0 or an error. */
 int uses_hold(share_buffer *b, struct fences *out);
 
 void uses_drop(share_buffer *b);
 
-/* Which stream this is: 0 when work on it is over when a call returns, or for what is not known. */
+/* The identifier of a stream. 0 for one whose work is over when the call returns, as that of the
+ * calling thread is, and for one that cannot be told from others. */
 uint64_t uses_stream(share_buffer *b, void *stream);
 
 #endif

@@ -47,9 +47,6 @@ share_client *client_new(void);
 /* At once, whatever state it is in. */
 void client_free(share_client *c);
 
-/* rpc.c. Reads what is there, if nobody else does. */
-void rpc_poll_unlocking(share_client *c);
-
 /* watch.c. With the lock held. */
 void watch_name_changed(share_client *c, const struct wire_name_event *m);
 

@@ -220,7 +220,7 @@ static bool read_one_unlocking(share_client *c, bool wait, short events)
 	return r == 0;
 }
 
-void rpc_poll_unlocking(share_client *c)
+static void poll_unlocking(share_client *c)
 {
 	struct pollfd p = {.fd = c->connection->socket, .events = POLLIN};
 
@@ -231,7 +231,7 @@ void rpc_poll_unlocking(share_client *c)
 void rpc_poll(share_client *c)
 {
 	pthread_mutex_lock(&c->lock);
-	rpc_poll_unlocking(c);
+	poll_unlocking(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -266,7 +266,7 @@ static int transmit_unlocking(share_client *c, const void *packet, size_t size)
 			return 0;
 		if (r != -EAGAIN) {
 			/* what it said last may still be there to read */
-			rpc_poll_unlocking(c);
+			poll_unlocking(c);
 			client_mark_lost(c, "the broker is gone");
 			return client_lost(c);
 		}
