@@ -14,16 +14,16 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 #define ASK_AGAIN_MS 100
 
-static struct channel_peer *find_peer_locked(share_channel *ch, uint64_t member)
+static struct channel_peer *find_peer(struct sender *sender, uint64_t member)
 {
-	for (uint32_t i = 0; i < ch->shape.consumers; i++)
-		if (ch->peers[i].member == member && ch->peers[i].known)
-			return &ch->peers[i];
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++)
+		if (sender->members->peers[i].member == member && sender->members->peers[i].known)
+			return &sender->members->peers[i];
 	return NULL;
 }
 
@@ -32,38 +32,39 @@ static bool is_left_behind(const struct channel_peer *p)
 	return p->member && p->known && p->left && !p->over;
 }
 
-static const struct channel_ghost *find_ghost_locked(const share_channel *ch, uint64_t member)
+static const struct channel_ghost *find_ghost(const struct sender *sender, uint64_t member)
 {
-	for (size_t i = 0; i < ch->n_ghosts; i++)
-		if (ch->ghosts[i].member == member)
-			return &ch->ghosts[i];
+	for (size_t i = 0; i < sender->ghosts.n; i++)
+		if (sender->ghosts.all[i].member == member)
+			return &sender->ghosts.all[i];
 	return NULL;
 }
 
 /* As long as it may keep us waiting, the consumer has kept this behind its work. */
-static bool is_too_long(share_channel *ch, const struct channel_cooling *c, size_t i, int64_t now)
+static bool is_too_long(struct sender *sender, const struct channel_cooling *c, size_t i,
+			int64_t now)
 {
-	const struct channel_peer *p = find_peer_locked(ch, c->members[i]);
-	const struct channel_ghost *g = p ? NULL : find_ghost_locked(ch, c->members[i]);
-	uint32_t patience_ms = p ? p->patience_ms : g ? g->patience_ms : ch->stall_ms;
+	const struct channel_peer *p = find_peer(sender, c->members[i]);
+	const struct channel_ghost *g = p ? NULL : find_ghost(sender, c->members[i]);
+	uint32_t patience_ms = p ? p->patience_ms : g ? g->patience_ms : sender->ch->stall_ms;
 
-	return ch->stall_ms != UINT32_MAX && now - c->since_ms >= patience_ms;
+	return sender->ch->stall_ms != UINT32_MAX && now - c->since_ms >= patience_ms;
 }
 
-bool channel_leave_cooling_locked(share_channel *ch, int64_t now)
+bool sender_leave_cooling(struct sender *sender, int64_t now)
 {
 	struct channel_cooling *c;
 	bool any = false;
 
-	if (!ring_producer_lacks_tokens(ch->producer))
+	if (!ring_producer_lacks_tokens(sender->ring))
 		return false;
-	STAILQ_FOREACH (c, &ch->cooling, link) {
+	STAILQ_FOREACH (c, &sender->cooling, link) {
 		for (size_t i = 0; i < c->fences.n; i++) {
-			struct channel_peer *p = find_peer_locked(ch, c->members[i]);
+			struct channel_peer *p = find_peer(sender, c->members[i]);
 
-			if (!p || p->left || !is_too_long(ch, c, i, now))
+			if (!p || p->left || !is_too_long(sender, c, i, now))
 				continue;
-			channel_leave_locked(ch, p);
+			sender_leave(sender, p);
 			any = true;
 		}
 	}
@@ -72,46 +73,47 @@ bool channel_leave_cooling_locked(share_channel *ch, int64_t now)
 
 /* The next one to be left to the broker; 0: there is none. One that has closed the channel may have
  * fences that are never reached, too. */
-static uint64_t next_locked(share_channel *ch, int64_t now)
+static uint64_t next(struct sender *sender, int64_t now)
 {
 	struct channel_cooling *c;
 
-	for (uint32_t i = 0; i < ch->shape.consumers; i++)
-		if (is_left_behind(&ch->peers[i]))
-			return ch->peers[i].member;
-	STAILQ_FOREACH (c, &ch->cooling, link)
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++)
+		if (is_left_behind(&sender->members->peers[i]))
+			return sender->members->peers[i].member;
+	STAILQ_FOREACH (c, &sender->cooling, link)
 		for (size_t i = 0; i < c->fences.n; i++)
-			if (!find_peer_locked(ch, c->members[i]) && is_too_long(ch, c, i, now))
+			if (!find_peer(sender, c->members[i]) && is_too_long(sender, c, i, now))
 				return c->members[i];
 	return 0;
 }
 
-void channel_want_tokens_locked(share_channel *ch)
+void sender_want_tokens(struct sender *sender)
 {
 	int64_t now;
 
-	if (ch->wants_tokens || ch->alone || !ring_producer_lacks_tokens(ch->producer))
+	if (sender->keeper.wants_tokens || sender->members->alone ||
+	    !ring_producer_lacks_tokens(sender->ring))
 		return;
 	now = clock_coarse_ms();
-	if (now < ch->abandon_at || !next_locked(ch, now))
+	if (now < sender->keeper.abandon_at || !next(sender, now))
 		return;
-	ch->wants_tokens = true;
-	ch->keeper_rests = false;
-	eventfd_write(ch->wakeup, 1);
+	sender->keeper.wants_tokens = true;
+	sender->keeper.rests = false;
+	eventfd_write(sender->ch->wakeup, 1);
 }
 
 /* The broker has these fences, where they still gate anything. */
-static void forget_fences_locked(share_channel *ch, uint64_t member)
+static void forget_fences(struct sender *sender, uint64_t member)
 {
 	struct channel_cooling *c;
 
-	STAILQ_FOREACH (c, &ch->cooling, link) {
+	STAILQ_FOREACH (c, &sender->cooling, link) {
 		for (size_t i = 0; i < c->fences.n;) {
 			if (c->members[i] != member) {
 				i++;
 				continue;
 			}
-			fence_drop(ch->client, &c->fences.all[i]);
+			fence_drop(sender->ch->client, &c->fences.all[i]);
 			c->fences.n--;
 			c->fences.all[i] = c->fences.all[c->fences.n];
 			c->members[i] = c->members[c->fences.n];
@@ -119,50 +121,51 @@ static void forget_fences_locked(share_channel *ch, uint64_t member)
 	}
 }
 
-/* 0 or an error. Gives the lock up. */
-static int ask_locked(share_channel *ch, uint64_t member)
+/* Asks the broker to look after what this consumer has. 0 or an error. */
+static int ask_unlocking(struct sender *sender, uint64_t member)
 {
-	const struct channel_peer *p = find_peer_locked(ch, member);
+	const struct channel_peer *p = find_peer(sender, member);
 	struct wire_message m = {.type = WIRE_CHANNEL_ABANDON};
 	unsigned char tokens[CHANNEL_IN_FLIGHT_MAX / 8] = {0};
 	int r;
 
-	ring_producer_find_held(ch->producer, p ? (uint32_t)(p - ch->peers) : CHANNEL_MEMBERS_MAX,
+	ring_producer_find_held(sender->ring,
+				p ? members_slot_of(sender->members, p) : CHANNEL_MEMBERS_MAX,
 				member, tokens);
-	m.channel_abandon.member = ch->member;
+	m.channel_abandon.member = sender->ch->member;
 	m.channel_abandon.consumer = member;
 	m.channel_abandon.tokens.data = tokens;
-	m.channel_abandon.tokens.size = (ch->shape.in_flight + 7) / 8;
-	pthread_mutex_unlock(&ch->lock);
-	r = rpc(ch->client, &m, NULL);
-	pthread_mutex_lock(&ch->lock);
+	m.channel_abandon.tokens.size = (sender->ch->shape.in_flight + 7) / 8;
+	channel_unlock(sender->ch);
+	r = rpc(sender->ch->client, &m, NULL);
+	channel_lock(sender->ch);
 	return r;
 }
 
-void channel_abandon_locked(share_channel *ch)
+void sender_abandon_unlocking(struct sender *sender)
 {
 	uint64_t member;
 	int r = 0;
 
-	while (r == 0 && !ch->alone && (member = next_locked(ch, clock_coarse_ms()))) {
+	while (r == 0 && !sender->members->alone && (member = next(sender, clock_coarse_ms()))) {
 		const struct channel_ghost *ghost;
 		struct channel_peer *p;
 
-		r = ask_locked(ch, member);
-		ch->alone |= r == SHARE_EDISCONNECTED;
+		r = ask_unlocking(sender, member);
+		sender->members->alone |= r == SHARE_EDISCONNECTED;
 		if (r != 0)
 			break;
-		forget_fences_locked(ch, member);
-		p = find_peer_locked(ch, member);
-		ghost = find_ghost_locked(ch, member);
+		forget_fences(sender, member);
+		p = find_peer(sender, member);
+		ghost = find_ghost(sender, member);
 		if (!p && ghost)
-			channel_charge_ghost_locked(ch, ghost->uid);
+			sender_charge_ghost(sender, ghost->uid);
 		if (!p || !is_left_behind(p))
 			continue;
-		ring_producer_abandon(ch->producer, (uint32_t)(p - ch->peers));
-		channel_dismiss_locked(ch, p);
+		ring_producer_abandon(sender->ring, members_slot_of(sender->members, p));
+		sender_dismiss(sender, p);
 	}
-	ch->wants_tokens = false;
+	sender->keeper.wants_tokens = false;
 	if (r != 0)
-		ch->abandon_at = clock_coarse_ms() + ASK_AGAIN_MS;
+		sender->keeper.abandon_at = clock_coarse_ms() + ASK_AGAIN_MS;
 }

@@ -11,7 +11,7 @@
 
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "libshare/order/order.h"
 
@@ -19,16 +19,17 @@
 #define NO_MESSAGE \
 	"there is no message (its channel is NULL): none was received, or it was given up"
 
-bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
-			struct ring_fence fence, bool retained)
+bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
+		  struct ring_fence fence, bool retained)
 {
 	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
 	uint32_t version = RECEIPT_VERSION(receipt);
 
 	/* the program may have written into the message */
-	if (slot >= ch->shape.producers || token >= ch->shape.in_flight)
+	if (slot >= receiver->ch->shape.producers || token >= receiver->ch->shape.in_flight)
 		return false;
-	switch (ring_consumer_ack(ch->consumer, slot, producer, token, version, fence, retained)) {
+	switch (
+	    ring_consumer_ack(receiver->ring, slot, producer, token, version, fence, retained)) {
 	case RING_ACKED:
 		return true;
 	case RING_ACKED_BEFORE:
@@ -36,35 +37,35 @@ bool channel_ack_locked(share_channel *ch, uint64_t producer, uint64_t receipt,
 	case RING_ELSEWHERE:
 		break;
 	}
-	if (!channel_ack_displaced_locked(ch, producer, token, version, fence))
+	if (!receiver_ack_displaced(receiver, producer, token, version, fence))
 		return false;
-	ring_consumer_acked_elsewhere(ch->consumer);
+	ring_consumer_acked_elsewhere(receiver->ring);
 	return true;
 }
 
-void channel_wake_producers_locked(share_channel *ch)
+void receiver_wake_producers(struct receiver *receiver)
 {
-	channel_ring_doorbells_locked(ch, ring_consumer_wake(ch->consumer));
+	members_ring_doorbells(receiver->members, ring_consumer_wake(receiver->ring));
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* With the lock held. 0, or SHARE_EINVAL: the program has given a copy of it up. */
-static int give_up_locked(share_channel *ch, share_message *m, struct ring_fence fence)
+/* Gives one message up. 0, or SHARE_EINVAL if the program has given up a copy of it before. */
+static int give_up(struct receiver *receiver, share_message *m, struct ring_fence fence)
 {
 	bool held;
 
 	if (!m->channel)
 		return 0;
 	held =
-	    channel_ack_locked(ch, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	    receiver_ack(receiver, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
 	if (m->buffer) {
-		lent_free_locked(ch, lent_of(buffer_of(m->buffer)));
+		lent_free(receiver, lent_of(buffer_of(m->buffer)));
 		held = true;
 	}
 	m->channel = NULL;
 	m->buffer = NULL;
-	ch->held -= held;
+	receiver->members->held -= held;
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
 }
 
@@ -150,23 +151,24 @@ static int signal_all(share_channel *ch, share_message *messages, size_t n, void
 /* Takes it from the program; NULL when that has given it up before. */
 static struct channel_aside *find_taken(share_channel *ch, const share_message *m)
 {
+	struct sender *sender = sender_lock(ch);
 	struct channel_aside *a;
 
-	pthread_mutex_lock(&ch->lock);
-	STAILQ_FOREACH (a, &ch->taken, link)
+	STAILQ_FOREACH (a, &sender->taken, link)
 		if (a->receipt == m->receipt)
 			break;
 	if (a)
-		STAILQ_REMOVE(&ch->taken, a, channel_aside, link);
-	pthread_mutex_unlock(&ch->lock);
+		STAILQ_REMOVE(&sender->taken, a, channel_aside, link);
+	channel_unlock(ch);
 	return a;
 }
 
 /* What was taken back by its producer is its own. */
 static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
 {
+	struct sender *sender;
 	struct channel_aside *a = find_taken(ch, m);
-	bool last, kept = false;
+	bool kept = false;
 	int r = 0;
 
 	if (!a)
@@ -174,34 +176,26 @@ static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
 	/* else the program has released it before */
 	if (m->buffer && handle_take(m->buffer, HANDLE_BUFFER))
 		r = buffer_release(buffer_of(m->buffer), stream, &kept);
-	pthread_mutex_lock(&ch->lock);
+	sender = sender_lock(ch);
 	if (kept) {
 		handle_keep(buffer_of(m->buffer));
-		STAILQ_INSERT_TAIL(&ch->taken, a, link);
-		pthread_mutex_unlock(&ch->lock);
+		STAILQ_INSERT_TAIL(&sender->taken, a, link);
+		channel_unlock(ch);
 		return r;
 	}
-	last = --ch->held == 0 && ch->closed;
-	pthread_mutex_unlock(&ch->lock);
+	sender->members->held--;
+	channel_unlock_and_end(ch);
 	free(a);
 	m->channel = NULL;
 	m->buffer = NULL;
-	if (last)
-		channel_end(ch);
 	return r;
 }
 
 /* One held message of nobody's, so that the channel stays; or one less. */
 static void hold(share_channel *ch, int change)
 {
-	bool last;
-
-	pthread_mutex_lock(&ch->lock);
-	ch->held += (uint32_t)change;
-	last = ch->held == 0 && ch->closed;
-	pthread_mutex_unlock(&ch->lock);
-	if (last)
-		channel_end(ch);
+	channel_lock(ch)->held += (uint32_t)change;
+	channel_unlock_and_end(ch);
 }
 
 static bool any_is_kept(const share_message *messages, size_t n)
@@ -216,30 +210,27 @@ static bool any_is_kept(const share_message *messages, size_t n)
 static int ack_loans(share_channel *ch, share_message *messages, size_t n, void *stream,
 		     int *failed)
 {
+	struct receiver *receiver;
 	const share_channel *handle = messages[0].channel;
 	struct ring_fence fence;
-	bool last;
 	int r = signal_all(ch, messages, n, stream, &fence);
 
 	if (r == SHARE_EINVAL || r == SHARE_ENOTSUP)
 		return r;
 	*failed = r;
-	pthread_mutex_lock(&ch->lock);
+	receiver = receiver_lock(ch);
 	/* a message without memory is nothing that would keep the channel for who has a copy */
 	if (handle && !handle_exists(handle, HANDLE_CHANNEL)) {
-		pthread_mutex_unlock(&ch->lock);
+		channel_unlock(ch);
 		return fail(SHARE_EINVAL, GIVEN_UP);
 	}
 	for (size_t i = 0; i < n; i++) {
-		r = give_up_locked(ch, &messages[i], fence);
+		r = give_up(receiver, &messages[i], fence);
 		*failed = *failed ? *failed : r;
 	}
-	channel_wake_producers_locked(ch);
-	channel_settle_locked(ch);
-	last = ch->held == 0 && ch->closed;
-	pthread_mutex_unlock(&ch->lock);
-	if (last)
-		channel_end(ch);
+	receiver_wake_producers(receiver);
+	receiver_tell_displaced_unlocking(receiver);
+	channel_unlock_and_end(ch);
 	return 0;
 }
 
@@ -359,15 +350,19 @@ static bool is_unused(const share_message *m)
  * producer, the broker may have to be told. */
 static int try_ack(share_channel *ch, share_message *m)
 {
+	struct receiver *receiver;
 	int r = 1;
 
-	if (ch->before_ack || !is_unused(m) || pthread_mutex_trylock(&ch->lock) != 0)
+	if (ch->before_ack || !is_unused(m))
 		return 1;
-	if (!ch->closed && STAILQ_EMPTY(&ch->displaced)) {
-		r = give_up_locked(ch, m, (struct ring_fence){0, 0});
-		channel_wake_producers_locked(ch);
+	receiver = receiver_trylock(ch);
+	if (!receiver)
+		return 1;
+	if (!receiver->members->closed && STAILQ_EMPTY(&receiver->displaced)) {
+		r = give_up(receiver, m, (struct ring_fence){0, 0});
+		receiver_wake_producers(receiver);
 	}
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	return r;
 }
 
@@ -393,17 +388,13 @@ int share_try_ack(share_message *m)
 static int ack_behind(share_message *m, struct ring_fence fence)
 {
 	share_channel *ch = channel_of(m->channel);
-	bool last;
+	struct receiver *receiver = receiver_lock(ch);
 	int r;
 
-	pthread_mutex_lock(&ch->lock);
-	r = give_up_locked(ch, m, fence);
-	channel_wake_producers_locked(ch);
-	channel_settle_locked(ch);
-	last = ch->held == 0 && ch->closed;
-	pthread_mutex_unlock(&ch->lock);
-	if (last)
-		channel_end(ch);
+	r = give_up(receiver, m, fence);
+	receiver_wake_producers(receiver);
+	receiver_tell_displaced_unlocking(receiver);
+	channel_unlock_and_end(ch);
 	return r;
 }
 
@@ -447,20 +438,20 @@ void channel_ack_unused(share_message *m)
 
 int channel_take_back(share_channel *ch, share_message *out)
 {
+	struct sender *sender = sender_lock(ch);
 	struct channel_aside *a;
 	struct held_fence given;
 
-	pthread_mutex_lock(&ch->lock);
-	channel_reclaim_locked(ch, true);
-	a = STAILQ_FIRST(&ch->aside);
+	sender_reclaim_unlocking(sender, true);
+	a = STAILQ_FIRST(&sender->aside);
 	if (a) {
-		STAILQ_REMOVE_HEAD(&ch->aside, link);
-		ch->n_aside--;
-		ch->held++;
-		a->receipt = ++ch->n_taken;
-		STAILQ_INSERT_TAIL(&ch->taken, a, link);
+		STAILQ_REMOVE_HEAD(&sender->aside, link);
+		sender->n_aside--;
+		sender->members->held++;
+		a->receipt = ++sender->n_taken;
+		STAILQ_INSERT_TAIL(&sender->taken, a, link);
 	}
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
 	*out = (share_message){

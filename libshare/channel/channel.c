@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "pages/page.h"
 
@@ -92,30 +92,29 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 /* On success and failure alike, for channel_close() of whatever there is. */
 static share_channel *channel_new(share_client *c, int role, const share_channel_options *o)
 {
-	share_channel *ch = handle_new(HANDLE_CHANNEL, sizeof(*ch));
-	pthread_condattr_t attributes;
+	share_channel *ch = channel_alloc(role);
+	struct members *members;
 
 	if (!ch)
 		return NULL;
 	ch->client = client_ref(c);
-	ch->role = role;
-	ch->patience_ms = ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
+	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
-	pthread_mutex_init(&ch->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&ch->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	STAILQ_INIT(&ch->told);
-	STAILQ_INIT(&ch->cooling);
-	STAILQ_INIT(&ch->aside);
-	STAILQ_INIT(&ch->taken);
-	STAILQ_INIT(&ch->stash);
-	STAILQ_INIT(&ch->displaced);
+	STAILQ_INIT(&ch->in_client.told);
+	members = channel_unshared(ch);
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		ch->peers[i].pidfd = ch->peers[i].doorbell = -1;
+		members->peers[i].pidfd = members->peers[i].doorbell = -1;
+	if (members->sender) {
+		members->sender->patience.least_ms = ch->stall_ms;
+		STAILQ_INIT(&members->sender->cooling);
+		STAILQ_INIT(&members->sender->aside);
+		STAILQ_INIT(&members->sender->taken);
+	} else {
+		STAILQ_INIT(&members->receiver->stash);
+		STAILQ_INIT(&members->receiver->displaced);
+	}
 	return ch;
 }
 
@@ -144,30 +143,33 @@ static int map_pages(share_channel *ch, struct reply *reply)
 	return r < 0 ? fail_system(r, "mapping the pages of a channel") : 0;
 }
 
-static int make_sent(share_channel *ch)
+static int make_sent(struct sender *sender, uint32_t in_flight)
 {
-	ch->sent = calloc(ch->shape.in_flight, sizeof(*ch->sent));
-	for (uint32_t i = ch->shape.in_flight; ch->sent && i-- > 0;) {
-		ch->sent[i].next = ch->unsent;
-		ch->unsent = &ch->sent[i];
+	sender->sent = calloc(in_flight, sizeof(*sender->sent));
+	for (uint32_t i = in_flight; sender->sent && i-- > 0;) {
+		sender->sent[i].next = sender->unsent;
+		sender->unsent = &sender->sent[i];
 	}
-	return ch->sent ? 0 : -ENOMEM;
+	return sender->sent ? 0 : -ENOMEM;
 }
 
 static int make_half(share_channel *ch)
 {
+	struct members *members = channel_unshared(ch);
+	struct sender *sender = members->sender;
 	int r;
 
-	if (ch->role == SHARE_CONSUMER) {
-		r = ring_consumer_new(&ch->shape, ch->own, ch->slot, ch->member, &ch->consumer);
+	if (members->receiver) {
+		r = ring_consumer_new(&ch->shape, ch->own, ch->slot, ch->member,
+				      &members->receiver->ring);
 		return r < 0 ? fail_system(r, "opening a channel") : 0;
 	}
-	r = ring_producer_new(&ch->shape, ch->own, &ch->producer);
+	r = ring_producer_new(&ch->shape, ch->own, &sender->ring);
 	if (r == 0)
-		r = make_sent(ch);
+		r = make_sent(sender, ch->shape.in_flight);
 	if (r < 0)
 		return fail_system(r, "opening a channel");
-	ring_producer_identify(ch->producer, ch->member, ch->slot);
+	ring_producer_identify(sender->ring, ch->member, ch->slot);
 	return 0;
 }
 
@@ -188,6 +190,7 @@ static int make_descriptors(share_channel *ch)
 
 static int take_part(share_channel *ch)
 {
+	struct members *members;
 	struct wire_message m = {.type = WIRE_CHANNEL_READY};
 	int r;
 
@@ -195,11 +198,11 @@ static int take_part(share_channel *ch)
 	r = rpc(ch->client, &m, NULL);
 	if (r != 0)
 		return r;
-	pthread_mutex_lock(&ch->lock);
+	members = channel_lock(ch);
 	/* anything but what it is */
-	ch->epoch = atomic_load_explicit(&ch->control->epoch, memory_order_acquire) - 1;
-	r = channel_sync_locked(ch);
-	pthread_mutex_unlock(&ch->lock);
+	members->epoch = atomic_load_explicit(&ch->control->epoch, memory_order_acquire) - 1;
+	r = members_sync_until_unlocking(members, -1);
+	channel_unlock(ch);
 	if (r == 0 && ch->role == SHARE_PRODUCER)
 		r = keeper_start(ch);
 	return r;
@@ -277,9 +280,10 @@ int share_channel_open(share_client *c, const char *name, int role,
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* With the lock held. */
-static int make_timer(share_channel *ch)
+/* Makes the timer that has an event loop look again, once there is such a loop. */
+static int make_timer(struct members *members)
 {
+	share_channel *ch = members->ch;
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
 
 	if (ch->role == SHARE_PRODUCER || ch->timer >= 0)
@@ -293,14 +297,14 @@ static int make_timer(share_channel *ch)
 
 int channel_get_fd(share_channel *ch)
 {
+	struct members *members = channel_lock(ch);
 	bool first;
 	int r;
 
-	pthread_mutex_lock(&ch->lock);
-	r = make_timer(ch);
-	first = r == 0 && !ch->wants_fd;
-	ch->wants_fd |= r == 0;
-	pthread_mutex_unlock(&ch->lock);
+	r = make_timer(members);
+	first = r == 0 && !members->wants_fd;
+	members->wants_fd |= r == 0;
+	channel_unlock(ch);
 	if (r != 0)
 		return r;
 	/* who has looked before, without us knowing what for, has to look again */
@@ -318,12 +322,12 @@ int share_channel_get_fd(share_channel *ch)
 	return r != 0 ? r : channel_get_fd(ch);
 }
 
-static uint32_t count_peers_locked(const share_channel *ch)
+static uint32_t count_peers(const struct members *members)
 {
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		const struct channel_peer *p = &ch->peers[i];
+		const struct channel_peer *p = &members->peers[i];
 
 		n += p->member && p->known && !p->left && !p->over &&
 		     (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT);
@@ -333,15 +337,16 @@ static uint32_t count_peers_locked(const share_channel *ch)
 
 int channel_get_stats(share_channel *ch, share_channel_stats *out)
 {
+	struct members *members;
 	if (struct_check(out, share_channel_stats) != 0)
 		return SHARE_EINVAL;
-	pthread_mutex_lock(&ch->lock);
-	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = ch->sleeps};
-	if (ch->producer) {
+	members = channel_lock(ch);
+	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = members->sleeps};
+	if (members->sender) {
 		struct ring_producer_stats s;
 
-		channel_reclaim_locked(ch, true);
-		ring_producer_get_stats(ch->producer, &s);
+		sender_reclaim_unlocking(members->sender, true);
+		ring_producer_get_stats(members->sender->ring, &s);
 		out->sent = s.sent;
 		out->dropped = s.dropped;
 		out->redelivered = s.redelivered;
@@ -350,18 +355,18 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		out->in_flight = s.in_flight;
 		out->waiting = s.waiting;
 		out->producers = 1;
-		out->consumers = count_peers_locked(ch);
+		out->consumers = count_peers(members);
 	} else {
 		struct ring_consumer_stats s;
 
-		ring_consumer_get_stats(ch->consumer, &s);
+		ring_consumer_get_stats(members->receiver->ring, &s);
 		out->received = s.received;
 		out->acknowledged = s.acknowledged;
 		out->dropped = s.lost;
-		out->producers = count_peers_locked(ch);
+		out->producers = count_peers(members);
 		out->consumers = 1;
 	}
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	return 0;
 }
 

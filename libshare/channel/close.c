@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "pages/page.h"
 
@@ -18,28 +18,29 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Before it                                                                                   */
 
-static uint32_t waiting_locked(share_channel *ch)
+static uint32_t waiting_unlocking(struct sender *sender)
 {
 	struct ring_producer_stats s;
 
-	channel_reclaim_locked(ch, true);
-	channel_watch_backlog_locked(ch); /* whoever makes room wakes the keeper, and that us */
-	ring_producer_get_stats(ch->producer, &s);
+	sender_reclaim_unlocking(sender, true);
+	sender_watch_backlog_unlocking(
+	    sender); /* whoever makes room wakes the keeper, and that us */
+	ring_producer_get_stats(sender->ring, &s);
 	return s.waiting;
 }
 
-static int flush_locked(share_channel *ch, int64_t deadline)
+static int flush_unlocking(struct sender *sender, int64_t deadline)
 {
-	while (waiting_locked(ch) > 0) {
+	while (waiting_unlocking(sender) > 0) {
 		int left = deadline_left(deadline), r = 0;
 
 		if (left == 0)
 			return SHARE_ETIMEDOUT;
-		if (channel_is_out_of_date(ch))
-			r = channel_sync_until_locked(ch, deadline);
+		if (members_are_out_of_date(sender->members))
+			r = members_sync_until_unlocking(sender->members, deadline);
 		else
-			channel_wait_changed_locked(ch,
-						    left > 0 && left < SLICE_MS ? left : SLICE_MS);
+			members_wait_unlocking(sender->members,
+					       left > 0 && left < SLICE_MS ? left : SLICE_MS);
 		if (r < 0)
 			return r;
 	}
@@ -48,15 +49,16 @@ static int flush_locked(share_channel *ch, int64_t deadline)
 
 int share_channel_flush(share_channel *ch, int timeout_ms)
 {
+	struct sender *sender;
 	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
 
 	if (r == 0 && timeout_ms < -1)
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
 	if (r != 0)
 		return r;
-	pthread_mutex_lock(&ch->lock);
-	r = flush_locked(ch, deadline_from(timeout_ms));
-	pthread_mutex_unlock(&ch->lock);
+	sender = sender_lock(ch);
+	r = flush_unlocking(sender, deadline_from(timeout_ms));
+	channel_unlock(ch);
 	if (r != SHARE_ETIMEDOUT)
 		return r;
 	return timeout_ms == 0 ? fail_constant(SHARE_EAGAIN, "messages wait for consumers")
@@ -74,66 +76,51 @@ static void leave(share_channel *ch)
 		rpc(ch->client, &m, NULL);
 }
 
-static void free_lists(share_channel *ch)
+static void sender_free(struct sender *sender)
 {
+	share_client *c = sender->ch->client;
 	struct channel_cooling *cooling;
-	struct lent_buffer *l;
 
-	while ((cooling = STAILQ_FIRST(&ch->cooling))) {
-		STAILQ_REMOVE_HEAD(&ch->cooling, link);
-		fences_done(ch->client, &cooling->fences);
+	if (sender->ring)
+		ring_producer_free(sender->ring);
+	while ((cooling = STAILQ_FIRST(&sender->cooling))) {
+		STAILQ_REMOVE_HEAD(&sender->cooling, link);
+		fences_done(c, &cooling->fences);
 		free(cooling);
 	}
-	while ((l = ch->handles)) {
-		ch->handles = l->next;
-		handle_free(l);
-	}
-	channel_displaced_done(ch);
-	free(ch->sent);
-	free(ch->ghosts);
+	free(sender->sent);
+	free(sender->ghosts.all);
 }
 
-static void channel_free(share_channel *ch)
+static void receiver_free(struct receiver *receiver)
 {
-	share_client *c = ch->client;
+	struct lent_buffer *l;
 
-	if (ch->producer)
-		ring_producer_free(ch->producer);
-	if (ch->consumer)
-		ring_consumer_free(ch->consumer);
-	channel_sync_done(ch);
-	channel_delist(ch);
-	channel_peers_done(ch);
-	free_lists(ch);
-	if (ch->own)
-		page_unmap(ch->own, channel_own_page_size(ch));
-	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
-	fd_close(ch->epoll);
-	fd_close(ch->doorbell);
-	fd_close(ch->wakeup);
-	fd_close(ch->room);
-	fd_close(ch->timer);
-	pthread_cond_destroy(&ch->changed);
-	pthread_mutex_destroy(&ch->lock);
-	handle_free(ch);
-	client_unref(c);
+	if (receiver->ring)
+		ring_consumer_free(receiver->ring);
+	while ((l = receiver->handles)) {
+		receiver->handles = l->next;
+		handle_free(l);
+	}
+	receiver_displaced_done(receiver);
 }
 
 /* What is in flight is the broker's to look after now: ours are only references. It has taken its
  * own by the time it answers. */
-static void drop_references(share_channel *ch)
+static void drop_references(struct sender *sender)
 {
+	share_channel *ch = sender->ch;
 	struct channel_aside *a;
 	struct fences fences;
 
-	for (uint32_t i = 0; ch->sent && i < ch->shape.in_flight; i++) {
-		if (!ch->sent[i].buffer)
+	for (uint32_t i = 0; sender->sent && i < ch->shape.in_flight; i++) {
+		if (!sender->sent[i].buffer)
 			continue;
-		channel_given_fences(ch, ch->sent[i].given, &fences);
-		buffer_release_after(ch->sent[i].buffer, &fences, true);
+		channel_given_fences(ch, sender->sent[i].given, &fences);
+		buffer_release_after(sender->sent[i].buffer, &fences, true);
 	}
-	while ((a = STAILQ_FIRST(&ch->aside))) {
-		STAILQ_REMOVE_HEAD(&ch->aside, link);
+	while ((a = STAILQ_FIRST(&sender->aside))) {
+		STAILQ_REMOVE_HEAD(&sender->aside, link);
 		channel_given_fences(ch, a->given, &fences);
 		if (a->buffer)
 			buffer_release_after(a->buffer, &fences, true);
@@ -142,48 +129,77 @@ static void drop_references(share_channel *ch)
 }
 
 /* Not acknowledged, so that in a queue somebody else gets them. */
-static void drop_stash_locked(share_channel *ch)
+static void drop_stash(struct receiver *receiver)
 {
 	struct channel_stashed *s;
 
-	while ((s = STAILQ_FIRST(&ch->stash))) {
-		STAILQ_REMOVE_HEAD(&ch->stash, link);
+	while ((s = STAILQ_FIRST(&receiver->stash))) {
+		STAILQ_REMOVE_HEAD(&receiver->stash, link);
 		if (s->message.buffer)
-			lent_free_locked(ch, lent_of(buffer_of(s->message.buffer)));
-		ch->held--;
+			lent_free(receiver, lent_of(buffer_of(s->message.buffer)));
+		receiver->members->held--;
 		free(s);
 	}
 }
 
 void channel_end(share_channel *ch)
 {
-	if (ch->role == SHARE_CONSUMER)
+	struct members *members = channel_unshared(ch);
+	share_client *c = ch->client;
+
+	if (members->receiver)
 		leave(ch);
+	members_sync_done(members);
+	channel_delist(ch);
+	members_done(members);
+	if (members->sender)
+		sender_free(members->sender);
+	else
+		receiver_free(members->receiver);
+	if (ch->own)
+		page_unmap(ch->own, channel_own_page_size(ch));
+	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
+	fd_close(ch->epoll);
+	fd_close(ch->doorbell);
+	fd_close(ch->wakeup);
+	fd_close(ch->room);
+	fd_close(ch->timer);
 	channel_free(ch);
+	client_unref(c);
+}
+
+static void close_sender(share_channel *ch)
+{
+	struct sender *sender;
+
+	keeper_stop(ch);
+	sender = sender_lock(ch);
+	if (sender->ring)
+		sender_reclaim_unlocking(sender, true);
+	channel_unlock(ch);
+	leave(ch);
+	drop_references(channel_unshared(ch)->sender);
+}
+
+static void close_receiver(share_channel *ch)
+{
+	struct receiver *receiver = receiver_lock(ch);
+
+	drop_stash(receiver);
+	if (receiver->ring)
+		members_ring_doorbells(receiver->members,
+				       ring_consumer_receives_no_more(receiver->ring));
+	channel_unlock(ch);
 }
 
 void channel_close(share_channel *ch)
 {
-	bool last;
-
-	keeper_stop(ch);
-	pthread_mutex_lock(&ch->lock);
-	if (ch->producer)
-		channel_reclaim_locked(ch, true);
-	drop_stash_locked(ch);
-	if (ch->consumer)
-		channel_ring_doorbells_locked(ch, ring_consumer_receives_no_more(ch->consumer));
-	pthread_mutex_unlock(&ch->lock);
-	if (ch->role == SHARE_PRODUCER) {
-		leave(ch);
-		drop_references(ch);
-	}
-	pthread_mutex_lock(&ch->lock);
-	ch->closed = true;
-	last = ch->held == 0;
-	pthread_mutex_unlock(&ch->lock);
-	if (last)
-		channel_end(ch);
+	if (ch->role == SHARE_PRODUCER)
+		close_sender(ch);
+	else
+		close_receiver(ch);
+	channel_lock(ch)->closed = true;
+	channel_unlock_and_end(ch);
 }
 
 void share_channel_close(share_channel *ch)

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "libshare/order/order.h"
 
@@ -31,11 +31,11 @@
 #define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
 #define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
 
-static int nothing_yet(const share_channel *ch, int timeout_ms)
+static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 {
 	if (timeout_ms == LOOK_ONLY)
 		return SHARE_EAGAIN;
-	if (ch->slow)
+	if (receiver->slow)
 		return fail_constant(timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT,
 				     "there is no message of the producers that are known, but the "
 				     "broker has not answered who else has come");
@@ -47,16 +47,16 @@ static int nothing_yet(const share_channel *ch, int timeout_ms)
 /* ------------------------------------------------------------------------------------------- */
 /* One message out of its ring                                                                 */
 
-static void fill_locked(share_channel *ch, uint32_t slot, const struct ring_message *m,
-			uint64_t lost, share_message *out)
+static void fill(struct receiver *receiver, uint32_t slot, const struct ring_message *m,
+		 uint64_t lost, share_message *out)
 {
 	out->number = m->number;
 	out->lost = lost;
-	out->producer = ch->peers[slot].member;
+	out->producer = receiver->members->peers[slot].member;
 	out->deliveries = m->deliveries;
 	out->data_size = m->data_size;
 	memcpy(out->data, m->data, m->data_size);
-	out->channel = handle_of(ch);
+	out->channel = handle_of(receiver->ch);
 	out->receipt = RECEIPT(slot, m->token, m->version);
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
@@ -65,46 +65,46 @@ static void fill_locked(share_channel *ch, uint32_t slot, const struct ring_mess
 }
 
 /* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
-static int take_locked(share_channel *ch, share_message *out)
+static int take(struct receiver *receiver, share_message *out)
 {
-	struct ring_message *m = &ch->message;
+	struct ring_message m;
 	uint64_t lost = 0;
 	uint32_t slot = 0;
 	int r;
 
 	/* before there is a message, which could not be put back */
-	if (!lent_reserve_locked(ch))
+	if (!lent_reserve(receiver))
 		return fail_system(-ENOMEM, "receiving a message");
-	r = ring_consumer_receive(ch->consumer, &slot, m, &lost);
+	r = ring_consumer_receive(receiver->ring, &slot, &m, &lost);
 	if (r == 1) {
 		struct lent_buffer *l;
 
-		fill_locked(ch, slot, m, lost, out);
-		ch->held++;
-		if (m->buffer == 0)
+		fill(receiver, slot, &m, lost, out);
+		receiver->members->held++;
+		if (m.buffer == 0)
 			return 1;
-		l = lent_new_locked(ch);
+		l = lent_new(receiver);
 		out->buffer = handle_lend(&l->b);
-		if (lent_fill_locked(ch, l, slot, m))
+		if (lent_fill(receiver, l, slot, &m))
 			return 1;
 		out->buffer = NULL;
-		lent_free_locked(ch, l);
+		lent_free(receiver, l);
 		return fail(SHARE_EPROTO, "a producer sent a fence that is none");
 	}
 	if (r == -ESTALE)
-		ch->stale = true;
+		receiver->stale = true;
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
 	return 0;
 }
 
-/* As look_locked(). */
-static int take_from_stash_locked(share_channel *ch, share_message *out)
+/* Answers 1 and a message, or the error that was kept with it. */
+static int take_from_stash(struct receiver *receiver, share_message *out)
 {
-	struct channel_stashed *s = STAILQ_FIRST(&ch->stash);
+	struct channel_stashed *s = STAILQ_FIRST(&receiver->stash);
 	int error = s->error;
 
-	STAILQ_REMOVE_HEAD(&ch->stash, link);
+	STAILQ_REMOVE_HEAD(&receiver->stash, link);
 	*out = s->message;
 	free(s);
 	return error ? fail(error, "%s", share_strerror(error)) : 1;
@@ -113,6 +113,7 @@ static int take_from_stash_locked(share_channel *ch, share_message *out)
 /* @error: what the next call says, with the message. */
 static void stash(share_channel *ch, share_message *m, int error)
 {
+	struct receiver *receiver;
 	struct channel_stashed *s = malloc(sizeof(*s));
 
 	if (!s) { /* a loss in broadcast, and said: it is as if it had been dropped */
@@ -123,141 +124,146 @@ static void stash(share_channel *ch, share_message *m, int error)
 	s->error = error;
 	m->channel = NULL;
 	m->buffer = NULL;
-	pthread_mutex_lock(&ch->lock);
-	STAILQ_INSERT_TAIL(&ch->stash, s, link);
+	receiver = receiver_lock(ch);
+	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
 	pthread_cond_broadcast(&ch->changed);
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Waiting for one                                                                             */
 
 /* The last producer has gone, and this was not said yet. */
-static int end_of_producers_locked(share_channel *ch)
+static int end_of_producers(struct receiver *receiver)
 {
-	int end = ch->last_end;
+	int end = receiver->last_end;
 
-	if (!ch->had_producers)
+	if (!receiver->had_producers)
 		return 0;
-	for (uint32_t i = 0; i < ch->shape.producers; i++) {
-		const struct channel_peer *p = &ch->peers[i];
+	for (uint32_t i = 0; i < receiver->ch->shape.producers; i++) {
+		const struct channel_peer *p = &receiver->members->peers[i];
 
 		if (!p->member || p->over)
 			continue;
 		/* empty, but held: the end of what there is to receive */
 		if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT || !p->known ||
-		    !ring_consumer_is_empty(ch->consumer, i))
+		    !ring_consumer_is_empty(receiver->ring, i))
 			return 0;
 		end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
 	}
-	ch->had_producers = false;
+	receiver->had_producers = false;
 	if (end == SHARE_EOWNERDEAD)
 		return fail(end, "the last producer of this channel has died");
 	return fail(end, "the last producer has closed this channel");
 }
 
 /* Of those that are gone: what is drained, and whether it was the last. */
-static int look_for_ends_locked(share_channel *ch)
+static int look_for_ends_unlocking(struct receiver *receiver)
 {
-	ch->some_gone = false; /* before the lock is given up */
-	if (channel_forget_drained_locked(ch))
-		ch->some_gone = true;
-	return end_of_producers_locked(ch);
+	receiver->members->some_gone = false; /* before the lock is given up */
+	if (receiver_forget_drained_unlocking(receiver))
+		receiver->members->some_gone = true;
+	return end_of_producers(receiver);
 }
 
 /* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
  * those we know have not, nor has who wants to know that there is nothing. */
-static int sync_in_time_locked(share_channel *ch)
+static int sync_in_time_unlocking(struct receiver *receiver)
 {
-	int r = channel_sync_until_locked(ch, deadline_from(ch->slow ? 0 : PATIENCE_MS));
+	int r = members_sync_until_unlocking(receiver->members,
+					     deadline_from(receiver->slow ? 0 : PATIENCE_MS));
 
-	ch->slow = r == 1;
+	receiver->slow = r == 1;
 	return r == 1 ? 0 : r;
 }
 
 /* What there is without waiting: 1, 0 or an error. */
-static int look_locked(share_channel *ch, share_message *out)
+static int look_unlocking(struct receiver *receiver, share_message *out)
 {
 	int r = 0;
 
-	if (!STAILQ_EMPTY(&ch->stash))
-		return take_from_stash_locked(ch, out);
-	if (channel_is_out_of_date(ch))
-		r = sync_in_time_locked(ch);
+	if (!STAILQ_EMPTY(&receiver->stash))
+		return take_from_stash(receiver, out);
+	if (members_are_out_of_date(receiver->members))
+		r = sync_in_time_unlocking(receiver);
 	else
-		ch->slow = false;
+		receiver->slow = false;
 	if (r == 0)
-		r = take_locked(ch, out);
+		r = take(receiver, out);
 	if (r != 0)
 		return r;
-	if (ch->stale)
+	if (receiver->stale)
 		return fail(SHARE_ESTALE,
 			    "this consumer kept a producer waiting for too long, and "
 			    "has to open the channel again");
-	channel_wake_producers_locked(ch);
-	if (++ch->looks % LOOKS == 0)
-		channel_look_for_deaths_locked(ch);
+	receiver_wake_producers(receiver);
+	if (++receiver->looks % LOOKS == 0)
+		members_look_for_deaths(receiver->members);
 	/* while the broker takes its time, the last one that we know need not be the last */
-	return ch->some_gone && !ch->slow ? look_for_ends_locked(ch) : 0;
+	return receiver->members->some_gone && !receiver->slow ? look_for_ends_unlocking(receiver)
+							       : 0;
 }
 
-static void sleep_for_a_slice_locked(share_channel *ch, const struct ring_sleep *s, int left)
+static void sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
+					int left)
 {
-	int most = ch->slow ? SLOW_MS : SLICE_MS, slice = left >= 0 && left < most ? left : most;
-	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
-	uint32_t epoch = ch->epoch;
+	int most = receiver->slow ? SLOW_MS : SLICE_MS,
+	    slice = left >= 0 && left < most ? left : most;
+	struct pollfd p = {.fd = receiver->ch->epoll, .events = POLLIN};
+	uint32_t epoch = receiver->members->epoch;
 	bool look = true;
 
-	ch->sleeps++;
-	pthread_mutex_unlock(&ch->lock);
+	receiver->members->sleeps++;
+	channel_unlock(receiver->ch);
 	if (s->word)
-		look = channel_sleep_on(ch, s, epoch, slice);
+		look = channel_sleep_on(receiver->ch, s, epoch, slice);
 	else
 		poll(&p, 1, slice);
 	if (!s->word)
-		channel_drain_doorbell(ch);
-	pthread_mutex_lock(&ch->lock);
+		channel_drain_doorbell(receiver->ch);
+	channel_lock(receiver->ch);
 	if (look)
-		channel_look_for_deaths_locked(ch);
+		members_look_for_deaths(receiver->members);
 }
 
-/* As look_locked(), after a sleep. One thread sleeps for all. */
-static int sleep_locked(share_channel *ch, int64_t deadline, share_message *out)
+/* Sleeps, unless there is something after all: 1, 0 or an error. One thread sleeps for all. */
+static int sleep_unlocking(struct receiver *receiver, int64_t deadline, share_message *out)
 {
 	int left = deadline_left(deadline), r;
 	struct ring_sleep s;
 
-	if (ch->asleep) {
-		channel_wait_changed_locked(ch, left >= 0 && left < SLICE_MS ? left : SLICE_MS);
+	if (receiver->members->asleep) {
+		members_wait_unlocking(receiver->members,
+				       left >= 0 && left < SLICE_MS ? left : SLICE_MS);
 		return 0;
 	}
-	ch->asleep = true;
-	ring_consumer_sleep(ch->consumer, ch->wants_fd, &s);
-	r = look_locked(ch, out);
-	if (r == 0 && (ch->slow || !channel_is_out_of_date(ch)))
-		sleep_for_a_slice_locked(ch, &s, left);
-	ring_consumer_awake(ch->consumer);
-	ch->asleep = false;
-	pthread_cond_broadcast(&ch->changed);
+	receiver->members->asleep = true;
+	ring_consumer_sleep(receiver->ring, receiver->members->wants_fd, &s);
+	r = look_unlocking(receiver, out);
+	if (r == 0 && (receiver->slow || !members_are_out_of_date(receiver->members)))
+		sleep_for_a_slice_unlocking(receiver, &s, left);
+	ring_consumer_awake(receiver->ring);
+	receiver->members->asleep = false;
+	pthread_cond_broadcast(&receiver->ch->changed);
 	return r;
 }
 
 /* An event loop will be told. */
-static int arm_locked(share_channel *ch, share_message *out)
+static int arm_unlocking(struct receiver *receiver, share_message *out)
 {
 	struct ring_sleep s;
 	int r;
 
-	if (!ch->wants_fd || ch->asleep)
+	if (!receiver->members->wants_fd || receiver->members->asleep)
 		return 0;
-	channel_drain_doorbell(ch);
-	channel_look_for_deaths_locked(ch);
-	ring_consumer_sleep(ch->consumer, true, &s);
-	r = look_locked(ch, out);
+	channel_drain_doorbell(receiver->ch);
+	members_look_for_deaths(receiver->members);
+	ring_consumer_sleep(receiver->ring, true, &s);
+	r = look_unlocking(receiver, out);
 	if (r != 0)
-		ring_consumer_awake(ch->consumer);
-	else if (ch->slow)
-		channel_look_again_locked(ch, SLOW_MS);
+		ring_consumer_awake(receiver->ring);
+	else if (receiver->slow)
+		receiver_look_again(receiver, SLOW_MS);
 	return r;
 }
 
@@ -266,37 +272,38 @@ static int arm_locked(share_channel *ch, share_message *out)
  * side needs this processor, or longer than that in any case, it only costs time. The lock is kept:
  * it is soon over.
  */
-static int spin_locked(share_channel *ch, share_message *out)
+static int spin_unlocking(struct receiver *receiver, share_message *out)
 {
 	int r = 0;
 
-	if (ch->in_vain >= VAIN && ch->in_vain++ % AGAIN != 0)
+	if (receiver->in_vain >= VAIN && receiver->in_vain++ % AGAIN != 0)
 		return 0;
 	for (int i = 0; r == 0 && i < SPINS; i++) {
 #if defined(__x86_64__)
 		__builtin_ia32_pause();
 #endif
-		r = look_locked(ch, out);
+		r = look_unlocking(receiver, out);
 	}
-	ch->in_vain = r == 0 ? ch->in_vain + 1 : 0;
+	receiver->in_vain = r == 0 ? receiver->in_vain + 1 : 0;
 	return r;
 }
 
 /* 1, or an error. */
-static int wait_locked(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
+static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t deadline,
+			  share_message *out)
 {
-	int r = look_locked(ch, out);
+	int r = look_unlocking(receiver, out);
 
 	if (r == 0 && timeout_ms != 0 && timeout_ms != LOOK_ONLY)
-		r = spin_locked(ch, out);
+		r = spin_unlocking(receiver, out);
 	if (r == 0 && timeout_ms == 0)
-		r = arm_locked(ch, out);
+		r = arm_unlocking(receiver, out);
 	while (r == 0 && deadline != 0 && deadline_left(deadline) != 0) {
-		r = sleep_locked(ch, deadline, out);
+		r = sleep_unlocking(receiver, deadline, out);
 		if (r == 0)
-			r = look_locked(ch, out);
+			r = look_unlocking(receiver, out);
 	}
-	return r == 0 ? nothing_yet(ch, timeout_ms) : r;
+	return r == 0 ? nothing_yet(receiver, timeout_ms) : r;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -304,12 +311,13 @@ static int wait_locked(share_channel *ch, int timeout_ms, int64_t deadline, shar
 /* 1, or an error: with a message when out->channel says so. */
 static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
 {
+	struct receiver *receiver;
 	int r;
 
 	out->channel = NULL;
-	pthread_mutex_lock(&ch->lock);
-	r = wait_locked(ch, timeout_ms, deadline, out);
-	pthread_mutex_unlock(&ch->lock);
+	receiver = receiver_lock(ch);
+	r = wait_unlocking(receiver, timeout_ms, deadline, out);
+	channel_unlock(ch);
 	if (r != 1 || !out->buffer)
 		return r;
 	r = lent_reach(ch, buffer_of(out->buffer));
@@ -319,9 +327,9 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 		stash(ch, out, 0);
 		return r;
 	}
-	pthread_mutex_lock(&ch->lock);
-	lent_free_locked(ch, lent_of(buffer_of(out->buffer)));
-	pthread_mutex_unlock(&ch->lock);
+	receiver = receiver_lock(ch);
+	lent_free(receiver, lent_of(buffer_of(out->buffer)));
+	channel_unlock(ch);
 	out->buffer = NULL;
 	return r;
 }
@@ -407,6 +415,7 @@ static bool is_at_hand(share_channel *ch, const share_message *m)
 
 int share_try_recv(share_channel *ch, share_message *out)
 {
+	struct receiver *receiver;
 	int r;
 
 	if (out)
@@ -416,10 +425,12 @@ int share_try_recv(share_channel *ch, share_message *out)
 		r = check(ch, 0, out);
 	if (r != 0)
 		return r;
-	if (pthread_mutex_trylock(&ch->lock) == 0) {
-		if (STAILQ_EMPTY(&ch->stash) && !channel_is_out_of_date(ch) && !ch->stale)
-			r = take_locked(ch, out);
-		pthread_mutex_unlock(&ch->lock);
+	receiver = receiver_trylock(ch);
+	if (receiver) {
+		if (STAILQ_EMPTY(&receiver->stash) && !members_are_out_of_date(receiver->members) &&
+		    !receiver->stale)
+			r = take(receiver, out);
+		channel_unlock(ch);
 	}
 	if (r == 1 && !is_at_hand(ch, out)) {
 		stash(ch, out, 0);
@@ -432,10 +443,11 @@ int share_try_recv(share_channel *ch, share_message *out)
 
 static void tell_end_again(share_channel *ch)
 {
-	pthread_mutex_lock(&ch->lock);
-	ch->had_producers = true;
-	ch->some_gone = true;
-	pthread_mutex_unlock(&ch->lock);
+	struct receiver *receiver;
+	receiver = receiver_lock(ch);
+	receiver->had_producers = true;
+	receiver->members->some_gone = true;
+	channel_unlock(ch);
 }
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)

@@ -3,7 +3,7 @@
 /* What services need of the channels they are made of. */
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 void channel_self(share_channel *ch, struct channel_target *out)
@@ -11,12 +11,12 @@ void channel_self(share_channel *ch, struct channel_target *out)
 	*out = (struct channel_target){ch->member, ch->client->page_id, ch->slot};
 }
 
-/* NULL when it is gone. With the lock held. */
-static const struct channel_peer *sender_of_locked(const share_message *m)
+/* The producer of a message; NULL when it is gone. */
+static const struct channel_peer *producer_of(const struct receiver *receiver,
+					      const share_message *m)
 {
-	const share_channel *ch = channel_of(m->channel);
 	uint32_t slot = RECEIPT_SLOT(m->receipt);
-	const struct channel_peer *p = &ch->peers[slot & (CHANNEL_MEMBERS_MAX - 1)];
+	const struct channel_peer *p = &receiver->members->peers[slot & (CHANNEL_MEMBERS_MAX - 1)];
 
 	return p->member == m->producer ? p : NULL;
 }
@@ -24,18 +24,19 @@ static const struct channel_peer *sender_of_locked(const share_message *m)
 uint64_t channel_sender_page(const share_message *m)
 {
 	share_channel *ch = channel_of(m->channel);
+	struct receiver *receiver = receiver_lock(ch);
 	const struct channel_peer *p;
 	uint64_t page;
 
-	pthread_mutex_lock(&ch->lock);
-	p = sender_of_locked(m);
+	p = producer_of(receiver, m);
 	page = p ? p->page : 0;
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	return page;
 }
 
 int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 {
+	struct receiver *receiver;
 	share_channel *ch = channel_of(m->channel);
 	const struct channel_peer *p;
 	uint32_t call = 0;
@@ -43,20 +44,20 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 
 	if (index >= ch->shape.in_flight)
 		return fail(SHARE_EINVAL, "a producer has no such call");
-	pthread_mutex_lock(&ch->lock);
-	if (channel_is_out_of_date(ch))
-		channel_sync_until_locked(ch, deadline_from(0));
+	receiver = receiver_lock(ch);
+	if (members_are_out_of_date(receiver->members))
+		members_sync_until_unlocking(receiver->members, deadline_from(0));
 	/* else the broker says so in the control page: no system call here */
-	if (ch->alone || channel_is_out_of_date(ch))
-		channel_look_for_deaths_locked(ch);
-	p = sender_of_locked(m);
+	if (receiver->members->alone || members_are_out_of_date(receiver->members))
+		members_look_for_deaths(receiver->members);
+	p = producer_of(receiver, m);
 	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);
-	held = p && ring_consumer_holds(ch->consumer, RECEIPT_SLOT(m->receipt),
+	held = p && ring_consumer_holds(receiver->ring, RECEIPT_SLOT(m->receipt),
 					RECEIPT_TOKEN(m->receipt)) == RECEIPT_VERSION(m->receipt);
 	if (!gone)
 		call = atomic_load_explicit(&channel_token_at(p->map, &ch->shape, index)->call,
 					    memory_order_acquire);
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	if (p && !held)
 		return fail(SHARE_EINVAL, "this message was given up already");
 	if (gone)
@@ -78,7 +79,7 @@ void channel_set_owner(share_channel *ch, void *owner,
 	ch->before_ack = before_ack;
 }
 
-void *channel_owner(share_channel *ch)
+void *channel_owner(const share_message *m)
 {
-	return ch->owner;
+	return channel_of(m->channel)->owner;
 }

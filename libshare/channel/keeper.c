@@ -17,17 +17,17 @@
 #include <sys/eventfd.h>
 
 #include "base/thread.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 #define LOOK_MS      100
 #define LOOK_LAST_MS 1000 /* where nothing changes for longer */
 
-static uint32_t in_flight_locked(share_channel *ch, uint64_t *sent)
+static uint32_t in_flight(struct sender *sender, uint64_t *sent)
 {
 	struct ring_producer_stats stats;
 
-	ring_producer_get_stats(ch->producer, &stats);
+	ring_producer_get_stats(sender->ring, &stats);
 	*sent = stats.sent;
 	return stats.in_flight;
 }
@@ -40,39 +40,40 @@ static bool is_awaited(const share_channel *ch)
 
 /* Consumers ring once a sleep, so it is announced anew each time; before the look, so that what is
  * acknowledged after that rings. And before the broker is asked anything: that may take time. */
-static void look_for_awaited_locked(share_channel *ch)
+static void look_for_awaited_unlocking(struct sender *sender)
 {
-	share_client *c = ch->client;
+	share_client *c = sender->ch->client;
 	uint64_t looks = atomic_load(&c->looks);
 	struct ring_sleep sleep;
 
-	ch->awaited = is_awaited(ch);
-	if (!ch->awaited) {
-		channel_awake_locked(ch);
+	sender->awaited = is_awaited(sender->ch);
+	if (!sender->awaited) {
+		sender_awake(sender);
 		return;
 	}
-	ring_producer_sleep(ch->producer, true, &sleep);
-	channel_reclaim_locked(ch, true);
+	ring_producer_sleep(sender->ring, true, &sleep);
+	sender_reclaim_unlocking(sender, true);
 	pthread_mutex_lock(&c->lock);
-	if (ch->looked != looks)
+	if (sender->ch->in_client.looked != looks)
 		pthread_cond_broadcast(&c->arrived);
-	ch->looked = looks;
+	sender->ch->in_client.looked = looks;
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void work_locked(share_channel *ch)
+static void work_unlocking(struct sender *sender)
 {
-	if (ch->awaited || is_awaited(ch))
-		look_for_awaited_locked(ch);
-	channel_look_for_deaths_locked(ch);
-	if (channel_is_out_of_date(ch))
-		channel_sync_locked(ch); /* tried again with the next send, or look */
-	if (ch->wants_tokens)
-		channel_abandon_locked(ch);
-	channel_reclaim_locked(ch, true);
+	if (sender->awaited || is_awaited(sender->ch))
+		look_for_awaited_unlocking(sender);
+	members_look_for_deaths(sender->members);
+	if (members_are_out_of_date(sender->members))
+		members_sync_until_unlocking(sender->members,
+					     -1); /* tried again with the next send, or look */
+	if (sender->keeper.wants_tokens)
+		sender_abandon_unlocking(sender);
+	sender_reclaim_unlocking(sender, true);
 	/* messages of the dead, which others get now; and who was just admitted */
-	channel_watch_backlog_locked(ch);
-	channel_wake_senders_locked(ch);
+	sender_watch_backlog_unlocking(sender);
+	sender_wake_others(sender);
 }
 
 /* What woke us. */
@@ -87,48 +88,49 @@ static bool drain(share_channel *ch)
 static void *keep(void *data)
 {
 	share_channel *ch = data;
+	struct sender *sender = sender_lock(ch);
 	struct pollfd p = {.fd = ch->epoll, .events = POLLIN};
 	int look = LOOK_MS;
 	uint64_t last_sent = 0;
 
-	pthread_mutex_lock(&ch->lock);
-	while (!ch->keeper_ends) {
+	while (!sender->keeper.ends) {
 		uint32_t before, after;
 		uint64_t sent;
 		bool rests, rang;
 
-		before = in_flight_locked(ch, &sent);
+		before = in_flight(sender, &sent);
 		look = sent != last_sent || is_awaited(ch) ? LOOK_MS : 2 * look;
 		if (look > LOOK_LAST_MS)
 			look = LOOK_LAST_MS;
 		/* with nothing in flight for as long as that, whoever sends says so */
-		rests = before == 0 && look == LOOK_LAST_MS && !channel_is_out_of_date(ch);
-		ch->keeper_rests = rests;
+		rests = before == 0 && look == LOOK_LAST_MS &&
+			!members_are_out_of_date(sender->members);
+		sender->keeper.rests = rests;
 		last_sent = sent;
 		p.revents = 0;
-		pthread_mutex_unlock(&ch->lock);
+		channel_unlock(ch);
 		buffers_look_again(ch->client);
 		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
-		pthread_mutex_lock(&ch->lock);
-		ch->keeper_rests = false;
-		if (ch->keeper_ends)
+		sender = sender_lock(ch);
+		sender->keeper.rests = false;
+		if (sender->keeper.ends)
 			break;
-		work_locked(ch);
-		after = in_flight_locked(ch, &sent);
-		if (ch->armed && (rang || after < before))
+		work_unlocking(sender);
+		after = in_flight(sender, &sent);
+		if (sender->armed && (rang || after < before))
 			eventfd_write(ch->room, 1);
 	}
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	return NULL;
 }
 
-void keeper_rouse_locked(share_channel *ch)
+void keeper_rouse(struct sender *sender)
 {
-	if (!ch->keeper_rests)
+	if (!sender->keeper.rests)
 		return;
-	ch->keeper_rests = false;
-	eventfd_write(ch->wakeup, 1);
+	sender->keeper.rests = false;
+	eventfd_write(sender->ch->wakeup, 1);
 }
 
 /* Nothing that came before is in flight in a channel that has just begun. */
@@ -137,8 +139,8 @@ static void set_has_keeper(share_channel *ch, bool has)
 	share_client *c = ch->client;
 
 	pthread_mutex_lock(&c->lock);
-	ch->has_keeper = has;
-	ch->looked = atomic_load(&c->looks);
+	ch->in_client.has_keeper = has;
+	ch->in_client.looked = atomic_load(&c->looks);
 	pthread_cond_broadcast(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 }
@@ -150,7 +152,7 @@ int keeper_start(share_channel *ch)
 
 	if (epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->wakeup, &in) < 0)
 		return fail_system(-errno, "starting the thread of a channel");
-	r = thread_start(&ch->keeper, keep, ch);
+	r = thread_start(&channel_unshared(ch)->sender->keeper.thread, keep, ch);
 	if (r < 0)
 		return fail_system(r, "starting the thread of a channel");
 	set_has_keeper(ch, true);
@@ -159,34 +161,36 @@ int keeper_start(share_channel *ch)
 
 void keeper_stop(share_channel *ch)
 {
-	if (!ch->has_keeper)
+	struct sender *sender;
+
+	if (!ch->in_client.has_keeper)
 		return;
-	pthread_mutex_lock(&ch->lock);
-	ch->keeper_ends = true; /* `closed` is for who gives the last message up */
+	sender = sender_lock(ch);
+	sender->keeper.ends = true; /* `closed` is for who gives the last message up */
 	pthread_cond_broadcast(&ch->changed);
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	eventfd_write(ch->wakeup, 1);
-	pthread_join(ch->keeper, NULL);
+	pthread_join(sender->keeper.thread, NULL);
 	set_has_keeper(ch, false);
 }
 
-uint64_t keepers_look_locked(share_client *c)
+uint64_t keepers_look_client_locked(share_client *c)
 {
 	uint64_t look = atomic_fetch_add(&c->looks, 1) + 1;
 	const share_channel *ch;
 
-	LIST_FOREACH (ch, &c->channels, of_client)
-		if (ch->has_keeper)
+	LIST_FOREACH (ch, &c->channels, in_client.link)
+		if (ch->in_client.has_keeper)
 			eventfd_write(ch->wakeup, 1);
 	return look;
 }
 
-bool keepers_have_looked_locked(const share_client *c, uint64_t look)
+bool keepers_have_looked_client_locked(const share_client *c, uint64_t look)
 {
 	const share_channel *ch;
 
-	LIST_FOREACH (ch, &c->channels, of_client)
-		if (ch->has_keeper && ch->looked < look)
+	LIST_FOREACH (ch, &c->channels, in_client.link)
+		if (ch->in_client.has_keeper && ch->in_client.looked < look)
 			return false;
 	return true;
 }

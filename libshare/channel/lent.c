@@ -12,7 +12,7 @@
 
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "libshare/order/order.h"
 
@@ -24,55 +24,56 @@ struct lent_buffer *lent_of(share_buffer *b)
 	return (struct lent_buffer *)(void *)b;
 }
 
-bool lent_reserve_locked(share_channel *ch)
+bool lent_reserve(struct receiver *receiver)
 {
-	if (!ch->handles) {
-		_Static_assert(sizeof(*ch->handles) <= BUFFER_ROOM, "it is in a buffer's slot");
-		ch->handles = lent_of(buffer_new());
-		ch->n_handles = ch->handles != NULL;
+	if (!receiver->handles) {
+		_Static_assert(sizeof(*receiver->handles) <= BUFFER_ROOM,
+			       "it is in a buffer's slot");
+		receiver->handles = lent_of(buffer_new());
+		receiver->n_handles = receiver->handles != NULL;
 	}
-	return ch->handles;
+	return receiver->handles;
 }
 
-struct lent_buffer *lent_new_locked(share_channel *ch)
+struct lent_buffer *lent_new(struct receiver *receiver)
 {
-	struct lent_buffer *l = ch->handles;
+	struct lent_buffer *l = receiver->handles;
 
-	ch->handles = l->next;
-	ch->n_handles--;
-	l->b.client = ch->client;
-	l->lent.channel = ch;
+	receiver->handles = l->next;
+	receiver->n_handles--;
+	l->b.client = receiver->ch->client;
+	l->lent.channel = receiver->ch;
 	atomic_store_explicit(&l->b.refs, 1, memory_order_relaxed);
 	atomic_store_explicit(&l->b.lent, &l->lent, memory_order_relaxed);
 	return l;
 }
 
-void lent_free_locked(share_channel *ch, struct lent_buffer *l)
+void lent_free(struct receiver *receiver, struct lent_buffer *l)
 {
 	share_buffer *b = &l->b;
 
 	uses_drop(b);
 	if (b->giver.page)
-		fence_drop(ch->client, &b->giver);
-	segment_put(ch->client, b->segment);
+		fence_drop(receiver->ch->client, &b->giver);
+	segment_put(receiver->ch->client, b->segment);
 	b->segment = NULL;
 	b->mapping = NULL;
 	b->ordered = 0;
-	if (ch->n_handles == HANDLES_KEPT || handle_is_worn(b)) {
+	if (receiver->n_handles == HANDLES_KEPT || handle_is_worn(b)) {
 		handle_free(b);
 		return;
 	}
 	handle_end(b);
-	l->next = ch->handles;
-	ch->handles = l;
-	ch->n_handles++;
+	l->next = receiver->handles;
+	receiver->handles = l;
+	receiver->n_handles++;
 }
 
 /* False when its fence is none: a producer that does not know what it does. */
-static bool set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
-			     struct ring_fence fence)
+static bool set_giver(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+		      struct ring_fence fence)
 {
-	const struct channel_peer *p = &ch->peers[slot];
+	const struct channel_peer *p = &receiver->members->peers[slot];
 
 	l->b.giver = (struct held_fence){0};
 	if (fence.slot == 0)
@@ -84,26 +85,26 @@ static bool set_giver_locked(share_channel *ch, struct lent_buffer *l, uint32_t 
 			l->b.giver = fence_of_the_dead();
 		return true;
 	}
-	l->b.giver = fence_hold_again(ch->client, &p->hold);
+	l->b.giver = fence_hold_again(receiver->ch->client, &p->hold);
 	l->b.giver.slot = fence.slot;
 	l->b.giver.value = fence.value;
 	return true;
 }
 
-bool lent_fill_locked(share_channel *ch, struct lent_buffer *l, uint32_t slot,
-		      const struct ring_message *m)
+bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+	       const struct ring_message *m)
 {
 	l->b.id = m->buffer;
 	l->b.size = m->size;
 	l->b.offset = m->offset;
 	l->b.version = 0;
-	l->b.mode = ch->writable ? SHARE_RDWR : SHARE_RDONLY;
-	l->lent.producer = ch->peers[slot].member;
+	l->b.mode = receiver->ch->writable ? SHARE_RDWR : SHARE_RDONLY;
+	l->lent.producer = receiver->members->peers[slot].member;
 	l->lent.segment = m->segment;
 	l->lent.slot = slot;
 	l->lent.token = m->token;
 	l->lent.version = m->version;
-	return set_giver_locked(ch, l, slot, m->fence);
+	return set_giver(receiver, l, slot, m->fence);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -220,26 +221,25 @@ int channel_retain(share_buffer *b)
 /* The last of a message that was given up before, while its memory was not. */
 static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 {
+	struct receiver *receiver;
 	struct lent_buffer *l = lent_of(b);
 	share_fence fence = {0, 0};
-	bool fatal, last;
+	bool fatal;
 	int r = uses_order(b, stream);
 
 	if (r == 0)
 		r = stream_signal(ch->client, b->mapping, stream, &fence);
 	if (r != 0)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
-	pthread_mutex_lock(&ch->lock);
-	channel_ack_locked(
-	    ch, l->lent.producer, RECEIPT(l->lent.slot, l->lent.token, l->lent.version),
-	    (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
-	lent_free_locked(ch, l);
-	channel_wake_producers_locked(ch);
-	channel_settle_locked(ch);
-	last = --ch->held == 0 && ch->closed;
-	pthread_mutex_unlock(&ch->lock);
-	if (last)
-		channel_end(ch);
+	receiver = receiver_lock(ch);
+	receiver_ack(receiver, l->lent.producer,
+		     RECEIPT(l->lent.slot, l->lent.token, l->lent.version),
+		     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
+	lent_free(receiver, l);
+	receiver_wake_producers(receiver);
+	receiver_tell_displaced_unlocking(receiver);
+	receiver->members->held--;
+	channel_unlock_and_end(ch);
 	return r;
 }
 
@@ -291,14 +291,16 @@ static int order(share_channel *ch, const struct held_fence *f, const struct mem
 /* What a message without memory comes after. False: nothing. */
 static bool hold_after(const share_message *m, struct held_fence *out)
 {
+	struct members *members;
 	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_SLOT(m->receipt);
 	share_channel *ch = channel_of(m->channel);
-	const struct channel_peer *p = &ch->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
+	const struct channel_peer *p;
 
 	*out = (struct held_fence){0};
 	if (slot == 0 || slot >= TIMELINE_SLOTS)
 		return false;
-	pthread_mutex_lock(&ch->lock);
+	members = channel_lock(ch);
+	p = &members->peers[producer & (CHANNEL_MEMBERS_MAX - 1)];
 	if (p->member == m->producer && p->hold.page) {
 		*out = fence_hold_again(ch->client, &p->hold);
 		out->slot = slot;
@@ -306,7 +308,7 @@ static bool hold_after(const share_message *m, struct held_fence *out)
 	} else if (p->member == m->producer && p->lost) {
 		*out = fence_of_the_dead();
 	}
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(ch);
 	return out->page;
 }
 

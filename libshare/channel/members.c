@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "pages/page.h"
 
@@ -37,60 +37,60 @@ static uint32_t slots_of_peers(const share_channel *ch)
 /* The end of a member                                                                         */
 
 /* It is not looked at any more; its entry stays until the broker has forgotten it too. */
-static void close_peer_locked(share_channel *ch, struct channel_peer *p)
+static void close_peer(struct members *members, struct channel_peer *p)
 {
 	if (p->pidfd >= 0)
-		epoll_ctl(ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
+		epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
 	p->pidfd = fd_close(p->pidfd);
 	p->doorbell = fd_close(p->doorbell);
-	page_unmap(p->map, page_size_of_peers(ch));
+	page_unmap(p->map, page_size_of_peers(members->ch));
 	p->map = NULL;
-	fence_drop(ch->client, &p->hold);
+	fence_drop(members->ch->client, &p->hold);
 	p->over = true;
 }
 
-void channel_dismiss_locked(share_channel *ch, struct channel_peer *p)
+void sender_dismiss(struct sender *sender, struct channel_peer *p)
 {
 	if (p->known) {
-		channel_charge_stall_locked(ch, p);
-		ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), true);
-		channel_remember_ghost_locked(ch, p);
+		sender_charge_stall(sender, p);
+		ring_producer_dismiss(sender->ring, members_slot_of(sender->members, p), true);
+		sender_remember_ghost(sender, p);
 	}
 	p->known = false;
-	ch->stalling &= ~(UINT64_C(1) << (p - ch->peers));
-	close_peer_locked(ch, p);
+	sender->patience.stalling &= ~(UINT64_C(1) << members_slot_of(sender->members, p));
+	close_peer(sender->members, p);
 }
 
 /* A producer of which nothing more is to come, or to be acknowledged. */
-static void detach_locked(share_channel *ch, struct channel_peer *p)
+static void detach(struct receiver *receiver, struct channel_peer *p)
 {
 	if (p->known)
-		ring_consumer_detach(ch->consumer, (uint32_t)(p - ch->peers));
+		ring_consumer_detach(receiver->ring, members_slot_of(receiver->members, p));
 	p->known = false;
-	close_peer_locked(ch, p);
+	close_peer(receiver->members, p);
 }
 
-static void peer_is_gone_locked(share_channel *ch, struct channel_peer *p)
+static void peer_is_gone(struct members *members, struct channel_peer *p)
 {
 	if (!p->over) {
-		if (ch->role == SHARE_PRODUCER)
-			channel_dismiss_locked(ch, p);
+		if (members->sender)
+			sender_dismiss(members->sender, p);
 		else
-			detach_locked(ch, p);
+			detach(members->receiver, p);
 	}
 	*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
-	ch->some_gone = true;
+	members->some_gone = true;
 }
 
 /* Another one has its slot. 0 or an error. */
-static int peer_is_replaced_locked(share_channel *ch, struct channel_peer *p)
+static int peer_is_replaced(struct members *members, struct channel_peer *p)
 {
 	int r = 0;
 
-	if (ch->role == SHARE_CONSUMER && p->known && !p->over)
-		r = channel_displace_locked(ch, (uint32_t)(p - ch->peers));
+	if (members->receiver && p->known && !p->over)
+		r = receiver_displace(members->receiver, members_slot_of(members, p));
 	if (r == 0)
-		peer_is_gone_locked(ch, p);
+		peer_is_gone(members, p);
 	return r;
 }
 
@@ -101,30 +101,30 @@ static bool is_dead(const struct channel_peer *p)
 	return p->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 }
 
-void channel_look_for_deaths_locked(share_channel *ch)
+void members_look_for_deaths(struct members *members)
 {
-	for (uint32_t i = 0; i < slots_of_peers(ch); i++) {
-		struct channel_peer *p = &ch->peers[i];
+	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++) {
+		struct channel_peer *p = &members->peers[i];
 
 		if (!p->member || p->over || !is_dead(p))
 			continue;
-		if (ch->role == SHARE_PRODUCER) {
-			channel_dismiss_locked(ch, p);
+		if (members->sender) {
+			sender_dismiss(members->sender, p);
 			continue;
 		}
 		/* what it has sent can still be received */
-		epoll_ctl(ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
+		epoll_ctl(members->ch->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
 		p->pidfd = fd_close(p->pidfd);
 		p->state = WIRE_MEMBER_DEAD;
-		ch->some_gone = true;
+		members->some_gone = true;
 	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* What the broker says                                                                        */
 
-static int add_peer_locked(share_channel *ch, struct channel_peer *p, const struct wire_member *m,
-			   struct fd_list *fds, size_t *at)
+static int add_peer(struct members *members, struct channel_peer *p, const struct wire_member *m,
+		    struct fd_list *fds, size_t *at)
 {
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = m->slot};
 	_cleanup_fd_ int page = fd_list_take(fds, (*at)++);
@@ -134,112 +134,112 @@ static int add_peer_locked(share_channel *ch, struct channel_peer *p, const stru
 	*p = (struct channel_peer){.member = m->member, .page = m->page, .uid = m->uid};
 	p->pidfd = fd_list_take(fds, (*at)++);
 	p->doorbell = fd_list_take(fds, (*at)++);
-	r = page_map(page, page_size_of_peers(ch), false, &map);
+	r = page_map(page, page_size_of_peers(members->ch), false, &map);
 	if (r == 0)
 		p->map = map;
-	if (r == 0 && epoll_ctl(ch->epoll, EPOLL_CTL_ADD, p->pidfd, &in) < 0)
+	if (r == 0 && epoll_ctl(members->ch->epoll, EPOLL_CTL_ADD, p->pidfd, &in) < 0)
 		r = -errno;
 	if (r < 0) {
 		fd_close(p->pidfd);
 		fd_close(p->doorbell);
-		page_unmap(p->map, page_size_of_peers(ch));
+		page_unmap(p->map, page_size_of_peers(members->ch));
 		*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
 		return fail_system(r, "getting to know a member of a channel");
 	}
 	return 0;
 }
 
-int channel_apply_locked(share_channel *ch, struct reply *reply)
+int members_apply(struct members *members, struct reply *reply)
 {
 	const struct wire_channel_members *m = &reply->m.channel_members;
 	size_t n = m->members.size / sizeof(struct wire_member), at = 0;
 	int r = 0;
 
-	ch->answers++;
+	members->answers++;
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		struct wire_member member;
 		struct channel_peer *p;
 
 		memcpy(&member, (const char *)m->members.data + i * sizeof(member), sizeof(member));
-		if (member.slot >= slots_of_peers(ch))
+		if (member.slot >= slots_of_peers(members->ch))
 			return fail(SHARE_EPROTO, "the broker sent a member out of range");
-		p = &ch->peers[member.slot];
+		p = &members->peers[member.slot];
 		if (p->member && p->member != member.member)
-			r = peer_is_replaced_locked(ch, p);
+			r = peer_is_replaced(members, p);
 		if (r != 0)
 			return r;
 		if (!p->member && member.flags & WIRE_MEMBER_NEW)
-			r = add_peer_locked(ch, p, &member, &reply->fds, &at);
+			r = add_peer(members, p, &member, &reply->fds, &at);
 		else if (member.flags & WIRE_MEMBER_NEW)
 			at += 3;
 		if (p->member != member.member)
 			continue;
-		p->seen = ch->answers;
+		p->seen = members->answers;
 		p->flags = member.flags;
 		if (p->state != WIRE_MEMBER_DEAD)
 			p->state = member.state;
-		ch->some_gone |= !is_there(p);
+		members->some_gone |= !is_there(p);
 	}
 	return r;
 }
 
 /* The answer that comes next names it, unless it has gone by then. */
-int channel_apply_told_locked(share_channel *ch, struct channel_told *t)
+int members_apply_told(struct members *members, struct channel_told *t)
 {
 	const struct wire_member *m = &t->member;
 	struct channel_peer *p;
 	size_t at = 0;
 	int r = 0;
 
-	if (m->slot >= slots_of_peers(ch))
+	if (m->slot >= slots_of_peers(members->ch))
 		return fail(SHARE_EPROTO, "the broker sent a member out of range");
-	p = &ch->peers[m->slot];
+	p = &members->peers[m->slot];
 	if (p->member >= m->member)
 		return 0;
 	if (p->member)
-		r = peer_is_replaced_locked(ch, p);
+		r = peer_is_replaced(members, p);
 	if (r == 0)
-		r = add_peer_locked(ch, p, m, &t->fds, &at);
+		r = add_peer(members, p, m, &t->fds, &at);
 	if (r != 0)
 		return r;
-	p->seen = ch->first - 1;
+	p->seen = members->first - 1;
 	p->flags = m->flags;
 	p->state = m->state;
 	return 0;
 }
 
 /* What a producer has left behind can be received all the same. */
-static void forget_locked(share_channel *ch, struct channel_peer *p)
+static void forget(struct members *members, struct channel_peer *p)
 {
-	if (ch->role == SHARE_PRODUCER || p->over || !p->known) {
-		peer_is_gone_locked(ch, p);
+	if (members->sender || p->over || !p->known) {
+		peer_is_gone(members, p);
 		return;
 	}
 	p->forgotten = true;
-	ch->some_gone = true;
+	members->some_gone = true;
 	if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT)
 		p->state = is_dead(p) ? WIRE_MEMBER_DEAD : WIRE_MEMBER_CLOSED;
 }
 
-static void forget_missing_locked(share_channel *ch, uint32_t first)
+static void forget_missing(struct members *members, uint32_t first)
 {
-	for (uint32_t i = 0; i < slots_of_peers(ch); i++)
-		if (ch->peers[i].member && (int32_t)(ch->peers[i].seen - first) < 0)
-			forget_locked(ch, &ch->peers[i]);
+	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++)
+		if (members->peers[i].member && (int32_t)(members->peers[i].seen - first) < 0)
+			forget(members, &members->peers[i]);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Taking note of it                                                                           */
 
-static void meet_consumer_locked(share_channel *ch, struct channel_peer *p, uint32_t slot)
+static void meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t slot)
 {
 	if (!p->known && p->state == WIRE_MEMBER_HERE) {
-		ring_producer_admit(ch->producer, slot, p->member, p->map,
+		ring_producer_admit(sender->ring, slot, p->member, p->map,
 				    p->flags & WIRE_MEMBER_OLDEST);
 		p->known = true;
-		channel_set_patience_locked(ch, p);
+		sender_set_patience(sender, p);
 	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
-		channel_leave_locked(ch, p);
+		sender_leave(sender, p);
 	}
 }
 
@@ -251,24 +251,24 @@ static bool has_admitted_us(const share_channel *ch, const struct channel_peer *
 	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
 }
 
-static void meet_producer_locked(share_channel *ch, struct channel_peer *p, uint32_t slot)
+static void meet_producer(struct receiver *receiver, struct channel_peer *p, uint32_t slot)
 {
 	if (!p->known) {
-		ring_consumer_attach(ch->consumer, slot, p->member, p->map);
+		ring_consumer_attach(receiver->ring, slot, p->member, p->map);
 		p->known = true;
 	}
-	if (is_there(p) || has_admitted_us(ch, p))
-		ch->had_producers = true;
+	if (is_there(p) || has_admitted_us(receiver->ch, p))
+		receiver->had_producers = true;
 }
 
-static void meet_locked(share_channel *ch, uint32_t slot)
+static void meet(struct members *members, uint32_t slot)
 {
-	struct channel_peer *p = &ch->peers[slot];
+	struct channel_peer *p = &members->peers[slot];
 
-	if (ch->role == SHARE_PRODUCER)
-		meet_consumer_locked(ch, p, slot);
+	if (members->sender)
+		meet_consumer(members->sender, p, slot);
 	else
-		meet_producer_locked(ch, p, slot);
+		meet_producer(members->receiver, p, slot);
 }
 
 /* Its timelines, while there is time for a request. Who said goodbye has reached all that is waited
@@ -282,10 +282,10 @@ static int hold_timelines(share_channel *ch, uint64_t page, struct held_fence *o
 }
 
 /* The first of a slot from @at on that is not known yet, though it should be. */
-static struct channel_peer *next_unknown_locked(share_channel *ch, uint32_t at)
+static struct channel_peer *next_unknown(struct members *members, uint32_t at)
 {
-	for (uint32_t i = at; i < slots_of_peers(ch); i++) {
-		struct channel_peer *p = &ch->peers[i];
+	for (uint32_t i = at; i < slots_of_peers(members->ch); i++) {
+		struct channel_peer *p = &members->peers[i];
 
 		if (p->member && !p->over && !p->known)
 			return p;
@@ -293,80 +293,80 @@ static struct channel_peer *next_unknown_locked(share_channel *ch, uint32_t at)
 	return NULL;
 }
 
-int channel_meet_all_locked(share_channel *ch)
+int members_meet_all_unlocking(struct members *members)
 {
 	struct channel_peer *p;
 	uint32_t at = 0;
 	int r = 0;
 
-	while (r == 0 && (p = next_unknown_locked(ch, at))) {
+	while (r == 0 && (p = next_unknown(members, at))) {
 		uint64_t member = p->member, page = p->page;
 		struct held_fence hold = {0};
 		bool lost;
 
-		at = (uint32_t)(p - ch->peers) + 1;
-		pthread_mutex_unlock(&ch->lock);
-		r = hold_timelines(ch, page, &hold, &lost);
-		pthread_mutex_lock(&ch->lock);
-		if (r == 0 && ch->role == SHARE_PRODUCER)
-			r = channel_make_room_for_ghosts_locked(ch);
+		at = members_slot_of(members, p) + 1;
+		channel_unlock(members->ch);
+		r = hold_timelines(members->ch, page, &hold, &lost);
+		channel_lock(members->ch);
+		if (r == 0 && members->sender)
+			r = sender_make_room_for_ghosts(members->sender);
 		if (r != 0 || p->member != member || p->over) {
-			fence_drop(ch->client, &hold);
+			fence_drop(members->ch->client, &hold);
 			continue;
 		}
-		fence_drop(ch->client, &p->hold); /* of one that was asked for in vain */
+		fence_drop(members->ch->client, &p->hold); /* of one that was asked for in vain */
 		p->hold = hold;
 		p->lost = lost;
-		meet_locked(ch, at - 1);
+		meet(members, at - 1);
 	}
-	for (uint32_t i = 0; i < slots_of_peers(ch); i++)
-		if (ch->peers[i].member && !ch->peers[i].over && ch->peers[i].known)
-			meet_locked(ch, i);
+	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++)
+		if (members->peers[i].member && !members->peers[i].over && members->peers[i].known)
+			meet(members, i);
 	return r;
 }
 
-int channel_meet_locked(share_channel *ch, uint32_t first)
+int members_meet_unlocking(struct members *members, uint32_t first)
 {
-	forget_missing_locked(ch, first);
-	return channel_meet_all_locked(ch);
+	forget_missing(members, first);
+	return members_meet_all_unlocking(members);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool channel_forget_drained_locked(share_channel *ch)
+bool receiver_forget_drained_unlocking(struct receiver *receiver)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
 	bool forgotten, others = false;
 
-	for (uint32_t i = 0; i < slots_of_peers(ch); i++) {
-		struct channel_peer *p = &ch->peers[i];
+	for (uint32_t i = 0; i < slots_of_peers(receiver->ch); i++) {
+		struct channel_peer *p = &receiver->members->peers[i];
 
 		if (!p->member || p->over || is_there(p))
 			continue;
-		if (!p->known || !ring_consumer_is_empty(ch->consumer, i) ||
-		    ring_consumer_held(ch->consumer, i) > 0) {
+		if (!p->known || !ring_consumer_is_empty(receiver->ring, i) ||
+		    ring_consumer_held(receiver->ring, i) > 0) {
 			others = true;
 			continue;
 		}
-		m.channel_drained.member = ch->member;
+		m.channel_drained.member = receiver->ch->member;
 		m.channel_drained.producer = p->member;
-		ch->last_end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+		receiver->last_end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
 		forgotten = p->forgotten;
-		detach_locked(ch, p);
+		detach(receiver, p);
 		if (forgotten)
 			*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
-		if (forgotten || ch->alone)
+		if (forgotten || receiver->members->alone)
 			continue;
-		pthread_mutex_unlock(&ch->lock);
-		rpc_send(ch->client, &m);
-		pthread_mutex_lock(&ch->lock);
+		channel_unlock(receiver->ch);
+		rpc_send(receiver->ch->client, &m);
+		channel_lock(receiver->ch);
 	}
 	return others;
 }
 
-void channel_peers_done(share_channel *ch)
+void members_done(struct members *members)
 {
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (ch->peers[i].member && !ch->peers[i].over)
-			close_peer_locked(ch, &ch->peers[i]);
+		if (members->peers[i].member && !members->peers[i].over)
+			close_peer(members, &members->peers[i]);
 }

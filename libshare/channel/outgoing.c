@@ -7,7 +7,7 @@
  */
 
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 #include "libshare/order/order.h"
 

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
@@ -24,9 +24,9 @@
 #define STALLS           2
 #define FORGOTTEN_IN     8
 
-static uint64_t bit_of(const share_channel *ch, const struct channel_peer *p)
+static uint64_t bit_of(const struct sender *sender, const struct channel_peer *p)
 {
-	return UINT64_C(1) << (p - ch->peers);
+	return UINT64_C(1) << members_slot_of(sender->members, p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -40,12 +40,12 @@ static int64_t spent_by(const struct channel_user *u, int64_t now)
 }
 
 /* Its entry, or the one that there is least in. */
-static struct channel_user *user_of(share_channel *ch, uint32_t uid, int64_t now)
+static struct channel_user *user_of(struct sender *sender, uint32_t uid, int64_t now)
 {
-	struct channel_user *least = &ch->users[0];
+	struct channel_user *least = &sender->patience.users[0];
 
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		struct channel_user *u = &ch->users[i];
+		struct channel_user *u = &sender->patience.users[i];
 
 		if (u->uid == uid && u->spent_ms > 0)
 			return u;
@@ -55,92 +55,93 @@ static struct channel_user *user_of(share_channel *ch, uint32_t uid, int64_t now
 	return least;
 }
 
-static void spend(share_channel *ch, uint32_t uid, int64_t since, int64_t now)
+static void spend(struct sender *sender, uint32_t uid, int64_t since, int64_t now)
 {
-	struct channel_user *u = user_of(ch, uid, now);
+	struct channel_user *u = user_of(sender, uid, now);
 	int64_t before = u->uid == uid ? spent_by(u, now) : 0;
 
 	/* that its consumers stall at the same time costs no more than if one does */
 	if (u->uid == uid && u->spent_ms > 0 && since < u->at_ms)
 		since = u->at_ms;
-	if (now - since > ch->stall_ms)
-		since = now - ch->stall_ms;
+	if (now - since > sender->ch->stall_ms)
+		since = now - sender->ch->stall_ms;
 	*u = (struct channel_user){uid, before + now - since, now};
 }
 
-void channel_set_patience_locked(share_channel *ch, struct channel_peer *p)
+void sender_set_patience(struct sender *sender, struct channel_peer *p)
 {
 	int64_t now = clock_coarse_ms(), left;
 	const struct channel_user *u;
 
-	p->patience_ms = ch->stall_ms;
-	if (ch->stall_ms == UINT32_MAX)
+	p->patience_ms = sender->ch->stall_ms;
+	if (sender->ch->stall_ms == UINT32_MAX)
 		return;
-	u = user_of(ch, p->uid, now);
+	u = user_of(sender, p->uid, now);
 	if (u->uid == p->uid) {
-		left = ((int64_t)STALLS * ch->stall_ms - spent_by(u, now)) / 2;
+		left = ((int64_t)STALLS * sender->ch->stall_ms - spent_by(u, now)) / 2;
 		if (left < p->patience_ms)
 			p->patience_ms = left > 0 ? (uint32_t)left : 0;
 	}
-	if (p->patience_ms < ch->patience_ms)
-		ch->patience_ms = p->patience_ms;
+	if (p->patience_ms < sender->patience.least_ms)
+		sender->patience.least_ms = p->patience_ms;
 }
 
 /* Of the user's consumers that stall, the one that has for longest. */
-static int64_t stalled_since(const share_channel *ch, uint32_t uid)
+static int64_t stalled_since(const struct sender *sender, uint32_t uid)
 {
 	int64_t since = INT64_MAX;
 
-	for (uint64_t who = ch->stalling; who; who &= who - 1) {
-		const struct channel_peer *p = &ch->peers[__builtin_ctzll(who)];
+	for (uint64_t who = sender->patience.stalling; who; who &= who - 1) {
+		const struct channel_peer *p = &sender->members->peers[__builtin_ctzll(who)];
 
 		if (p->uid == uid && p->stalled_since < since)
 			since = p->stalled_since;
 	}
-	return since == INT64_MAX ? ch->full_since : since;
+	return since == INT64_MAX ? sender->patience.full_since : since;
 }
 
-void channel_charge_stall_locked(share_channel *ch, struct channel_peer *p)
+void sender_charge_stall(struct sender *sender, struct channel_peer *p)
 {
-	if (ch->full_since && !p->charged)
-		spend(ch, p->uid, stalled_since(ch, p->uid), clock_coarse_ms());
+	if (sender->patience.full_since && !p->charged)
+		spend(sender, p->uid, stalled_since(sender, p->uid), clock_coarse_ms());
 	p->charged = true;
 }
 
-void channel_charge_ghost_locked(share_channel *ch, uint32_t uid)
+void sender_charge_ghost(struct sender *sender, uint32_t uid)
 {
-	if (ch->full_since)
-		spend(ch, uid, ch->full_since, clock_coarse_ms());
+	if (sender->patience.full_since)
+		spend(sender, uid, sender->patience.full_since, clock_coarse_ms());
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* While there is no room                                                                      */
 
-void channel_leave_locked(share_channel *ch, struct channel_peer *p)
+void sender_leave(struct sender *sender, struct channel_peer *p)
 {
-	channel_charge_stall_locked(ch, p);
-	ring_producer_dismiss(ch->producer, (uint32_t)(p - ch->peers), false);
+	sender_charge_stall(sender, p);
+	ring_producer_dismiss(sender->ring, members_slot_of(sender->members, p), false);
 	p->left = true;
-	ch->stalling &= ~bit_of(ch, p);
+	sender->patience.stalling &= ~bit_of(sender, p);
 }
 
 /* That is expensive, and those who try again and again need not look each time. */
-static bool is_time_to_look_locked(share_channel *ch, int64_t now)
+static bool is_time_to_look(struct sender *sender, int64_t now)
 {
-	int64_t step = ch->patience_ms / 8 < LOOK_MS ? ch->patience_ms / 8 : LOOK_MS;
-	bool due = step == 0 || (ch->look_at != 0 && now >= ch->look_at);
+	int64_t step =
+	    sender->patience.least_ms / 8 < LOOK_MS ? sender->patience.least_ms / 8 : LOOK_MS;
+	bool due = step == 0 || (sender->patience.look_at != 0 && now >= sender->patience.look_at);
 
-	if (due || ch->look_at == 0)
-		ch->look_at = now + step;
+	if (due || sender->patience.look_at == 0)
+		sender->patience.look_at = now + step;
 	return due;
 }
 
-static uint32_t least_patience(const share_channel *ch)
+static uint32_t least_patience(const struct sender *sender)
 {
-	uint32_t least = ch->stall_ms;
+	uint32_t least = sender->ch->stall_ms;
 
-	for (uint32_t i = 0; i < ch->shape.consumers; i++) {
-		const struct channel_peer *p = &ch->peers[i];
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
+		const struct channel_peer *p = &sender->members->peers[i];
 
 		if (p->known && !p->left && p->patience_ms < least)
 			least = p->patience_ms;
@@ -148,56 +149,56 @@ static uint32_t least_patience(const share_channel *ch)
 	return least;
 }
 
-bool channel_leave_behind_locked(share_channel *ch)
+bool sender_leave_stalled_unlocking(struct sender *sender)
 {
 	int64_t now = clock_coarse_ms();
 	uint64_t holdups;
 	bool any = false;
 
-	if (ch->stall_ms == UINT32_MAX)
+	if (sender->ch->stall_ms == UINT32_MAX)
 		return false;
-	if (!ch->full_since)
-		ch->full_since = now;
-	if (!is_time_to_look_locked(ch, now))
+	if (!sender->patience.full_since)
+		sender->patience.full_since = now;
+	if (!is_time_to_look(sender, now))
 		return false;
-	ch->patience_ms = least_patience(ch);
-	holdups = ring_producer_holdups(ch->producer);
-	ch->stalling &= holdups;
+	sender->patience.least_ms = least_patience(sender);
+	holdups = ring_producer_holdups(sender->ring);
+	sender->patience.stalling &= holdups;
 	for (; holdups; holdups &= holdups - 1) {
 		uint32_t slot = (uint32_t)__builtin_ctzll(holdups);
-		struct channel_peer *p = &ch->peers[slot];
-		bool moved = ring_producer_has_moved(ch->producer, slot);
+		struct channel_peer *p = &sender->members->peers[slot];
+		bool moved = ring_producer_has_moved(sender->ring, slot);
 
-		if (moved || !(ch->stalling & bit_of(ch, p))) {
+		if (moved || !(sender->patience.stalling & bit_of(sender, p))) {
 			p->stalled_since = now;
-			ch->stalling |= bit_of(ch, p);
+			sender->patience.stalling |= bit_of(sender, p);
 		}
 		if (!moved && p->known && !p->left && now - p->stalled_since >= p->patience_ms) {
-			channel_leave_locked(ch, p);
+			sender_leave(sender, p);
 			any = true;
 		}
 	}
-	any |= channel_leave_cooling_locked(ch, now);
+	any |= sender_leave_cooling(sender, now);
 	if (any)
-		channel_watch_backlog_locked(ch);
+		sender_watch_backlog_unlocking(sender);
 	return any;
 }
 
-void channel_has_room_locked(share_channel *ch)
+void sender_has_room(struct sender *sender)
 {
-	uint64_t leaving = ch->full_since ? ring_producer_leaving(ch->producer) : 0;
+	uint64_t leaving = sender->patience.full_since ? ring_producer_leaving(sender->ring) : 0;
 
 	for (; leaving; leaving &= leaving - 1)
-		channel_charge_stall_locked(ch, &ch->peers[__builtin_ctzll(leaving)]);
-	ch->full_since = ch->look_at = 0;
-	ch->stalling = 0;
+		sender_charge_stall(sender, &sender->members->peers[__builtin_ctzll(leaving)]);
+	sender->patience.full_since = sender->patience.look_at = 0;
+	sender->patience.stalling = 0;
 }
 
-int channel_slice_locked(const share_channel *ch, int left)
+int sender_slice(const struct sender *sender, int left)
 {
-	int slice = STAILQ_EMPTY(&ch->cooling) ? SLICE_MS : COOLING_SLICE_MS;
+	int slice = STAILQ_EMPTY(&sender->cooling) ? SLICE_MS : COOLING_SLICE_MS;
 
-	if (ch->patience_ms / 2 < (uint32_t)slice)
-		slice = (int)(ch->patience_ms / 2) + 1;
+	if (sender->patience.least_ms / 2 < (uint32_t)slice)
+		slice = (int)(sender->patience.least_ms / 2) + 1;
 	return left >= 0 && left < slice ? left : slice;
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 /* ------------------------------------------------------------------------------------------- */
@@ -27,33 +27,33 @@ struct sending {
 };
 
 /* 0 or negative errno. What was given is not the caller's any more, and may be gone. */
-static int put_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+static int put(struct sender *sender, const share_outgoing *m, const struct sending *s)
 {
-	struct ring_message *out = &ch->message;
-	struct channel_sent *sent = ch->unsent;
+	struct ring_message out;
+	struct channel_sent *sent = sender->unsent;
 	share_buffer *b = buffer_of(m->buffer);
 	bool given = m->flags & SHARE_OUTGOING_GIVE;
 	int r;
 
-	out->buffer = b ? b->id : 0;
-	out->segment = b ? b->segment->id : 0;
-	out->offset = b ? b->offset : 0;
-	out->size = b ? b->size : 0;
-	out->fence = s->fence;
-	out->data_size = (uint32_t)m->data_size;
+	out.buffer = b ? b->id : 0;
+	out.segment = b ? b->segment->id : 0;
+	out.offset = b ? b->offset : 0;
+	out.size = b ? b->size : 0;
+	out.fence = s->fence;
+	out.data_size = (uint32_t)m->data_size;
 	if (m->data_size)
-		memcpy(out->data, m->data, m->data_size);
+		memcpy(out.data, m->data, m->data_size);
 	if (b && !given)
 		buffer_ref(b);
 	if (b)
 		buffer_message_sent(b);
 	/* without one, all tokens are in use */
-	r = ring_producer_send(ch->producer, out, s->to ? s->to->slot : 0, sent);
+	r = ring_producer_send(sender->ring, &out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
 		sent->buffer = b;
 		sent->given = given ? s->fence : (struct ring_fence){0, 0};
-		ch->unsent = sent->next;
-		ch->with_memory += b != NULL;
+		sender->unsent = sent->next;
+		sender->with_memory += b != NULL;
 	} else if (b) {
 		buffer_message_over(b);
 		if (!given) /* never the last one: the caller has it */
@@ -62,74 +62,77 @@ static int put_locked(share_channel *ch, const share_outgoing *m, const struct s
 	return r;
 }
 
-static bool is_there_locked(share_channel *ch, const struct channel_target *to)
+static bool is_there(struct sender *sender, const struct channel_target *to)
 {
-	const struct channel_peer *p = &ch->peers[to->slot & (CHANNEL_MEMBERS_MAX - 1)];
+	const struct channel_peer *p =
+	    &sender->members->peers[to->slot & (CHANNEL_MEMBERS_MAX - 1)];
 
-	return to->slot < ch->shape.consumers && p->member == to->member && p->page == to->page &&
-	       p->known && !p->left;
+	return to->slot < sender->ch->shape.consumers && p->member == to->member &&
+	       p->page == to->page && p->known && !p->left;
 }
 
 /* Acknowledgements are looked at only if they can help: their lines are what consumers write. */
-static int put_again_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
+			       const struct sending *s)
 {
-	if (ring_producer_lacks_tokens(ch->producer))
-		channel_reclaim_locked(ch, true);
-	return put_locked(ch, m, s);
+	if (ring_producer_lacks_tokens(sender->ring))
+		sender_reclaim_unlocking(sender, true);
+	return put(sender, m, s);
 }
 
 /* Sleeps, unless there is room after all: 0, or -EAGAIN. */
-static int sleep_locked(share_channel *ch, const share_outgoing *m, const struct sending *s,
-			int left)
+static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s,
+			   int left)
 {
 	int r;
 	struct ring_sleep sleep;
 
-	if (ch->asleep) {
-		channel_wait_changed_locked(ch, channel_slice_locked(ch, left));
+	if (sender->members->asleep) {
+		members_wait_unlocking(sender->members, sender_slice(sender, left));
 		return -EAGAIN;
 	}
-	ch->asleep = true;
-	ch->sleeps++;
-	ring_producer_sleep(ch->producer, ch->armed || ch->backlog || ch->awaited, &sleep);
-	r = put_again_locked(ch, m, s);
-	if (r == -EAGAIN && !channel_is_out_of_date(ch)) {
-		uint32_t epoch = ch->epoch;
-		int slice = channel_slice_locked(ch, left);
+	sender->members->asleep = true;
+	sender->members->sleeps++;
+	ring_producer_sleep(sender->ring, sender->armed || sender->backlog || sender->awaited,
+			    &sleep);
+	r = put_again_unlocking(sender, m, s);
+	if (r == -EAGAIN && !members_are_out_of_date(sender->members)) {
+		uint32_t epoch = sender->members->epoch;
+		int slice = sender_slice(sender, left);
 
 		/* the doorbell is the keeper's, which passes it on */
 		if (!sleep.word) {
-			channel_wait_changed_locked(ch, slice);
+			members_wait_unlocking(sender->members, slice);
 		} else {
-			ch->sleeps_on = sleep.word;
-			pthread_mutex_unlock(&ch->lock);
-			channel_sleep_on(ch, &sleep, epoch, slice);
-			pthread_mutex_lock(&ch->lock);
-			ch->sleeps_on = NULL;
+			sender->sleeps_on = sleep.word;
+			channel_unlock(sender->ch);
+			channel_sleep_on(sender->ch, &sleep, epoch, slice);
+			channel_lock(sender->ch);
+			sender->sleeps_on = NULL;
 		}
 	}
-	ch->asleep = false;
-	channel_awake_locked(ch);
-	pthread_cond_broadcast(&ch->changed);
+	sender->members->asleep = false;
+	sender_awake(sender);
+	pthread_cond_broadcast(&sender->ch->changed);
 	return r;
 }
 
 /* For an event loop: tells when there may be room. 0 when there is, or -EAGAIN. */
-static int arm_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+static int arm_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s)
 {
 	struct ring_sleep sleep;
 	eventfd_t ignored;
 	int r;
 
-	if (!ch->wants_fd)
+	if (!sender->members->wants_fd)
 		return -EAGAIN;
-	eventfd_read(ch->room, &ignored);
-	ch->armed = true;
-	ring_producer_sleep(ch->producer, true, &sleep);
-	r = put_again_locked(ch, m, s);
-	ch->armed = r == -EAGAIN;
+	eventfd_read(sender->ch->room, &ignored);
+	sender->armed = true;
+	ring_producer_sleep(sender->ring, true, &sleep);
+	r = put_again_unlocking(sender, m, s);
+	sender->armed = r == -EAGAIN;
 	if (r == 0)
-		channel_awake_locked(ch);
+		sender_awake(sender);
 	return r;
 }
 
@@ -151,33 +154,34 @@ static int not_told(void)
 }
 
 /* One message that did not fit at once. */
-static int put_full_locked(share_channel *ch, const share_outgoing *m, const struct sending *s)
+static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
+			      const struct sending *s)
 {
 	int64_t deadline = s->waits ? deadline_from(s->timeout_ms) : -1;
 
 	for (;;) {
 		int r, left;
 
-		if (channel_is_out_of_date(ch)) {
-			r = channel_sync_until_locked(ch, s->waits ? deadline : -1);
+		if (members_are_out_of_date(sender->members)) {
+			r = members_sync_until_unlocking(sender->members, s->waits ? deadline : -1);
 			if (r != 0)
 				return r == 1 ? not_told() : r;
 		}
-		if (s->to && !is_there_locked(ch, s->to))
+		if (s->to && !is_there(sender, s->to))
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
-		r = put_again_locked(ch, m, s);
-		if (r == -EAGAIN && channel_leave_behind_locked(ch))
+		r = put_again_unlocking(sender, m, s);
+		if (r == -EAGAIN && sender_leave_stalled_unlocking(sender))
 			continue;
 		if (r == -EAGAIN)
-			channel_want_tokens_locked(ch);
+			sender_want_tokens(sender);
 		if (r == -EAGAIN && !s->waits)
-			r = arm_locked(ch, m, s);
+			r = arm_unlocking(sender, m, s);
 		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)
-			r = sleep_locked(ch, m, s, left);
+			r = sleep_unlocking(sender, m, s, left);
 		else if (r == -EAGAIN)
-			return no_room(ch, true);
+			return no_room(sender->ch, true);
 		if (r == -EAGAIN && !s->waits)
-			return no_room(ch, false);
+			return no_room(sender->ch, false);
 		if (r == -ENOENT)
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
 		if (r != -EAGAIN)
@@ -186,20 +190,20 @@ static int put_full_locked(share_channel *ch, const share_outgoing *m, const str
 }
 
 /* How many, or an error when there were none. */
-static int put_all_locked(share_channel *ch, const share_outgoing *messages, size_t n,
-			  const struct sending *s)
+static int put_all_unlocking(struct sender *sender, const share_outgoing *messages, size_t n,
+			     const struct sending *s)
 {
 	size_t done = 0;
 	int r = 0;
 
 	while (r == 0 && done < n) {
-		r = put_locked(ch, &messages[done], s);
+		r = put(sender, &messages[done], s);
 		if (r == -EAGAIN && done == 0) {
-			r = put_full_locked(ch, &messages[0], s);
+			r = put_full_unlocking(sender, &messages[0], s);
 			if (r != 0)
 				return r;
-		} else if (r == -EAGAIN && ring_producer_lacks_tokens(ch->producer)) {
-			r = put_again_locked(ch, &messages[done], s);
+		} else if (r == -EAGAIN && ring_producer_lacks_tokens(sender->ring)) {
+			r = put_again_unlocking(sender, &messages[done], s);
 		}
 		if (r == 0)
 			done++;
@@ -212,10 +216,10 @@ static int put_all_locked(share_channel *ch, const share_outgoing *messages, siz
 /* Whether to take back what was acknowledged, after the message is on its way. Memory is wanted
  * soon, while it is warm; tokens alone only when many are gone, as to look for each message would
  * pull the lines of acknowledgements to and fro between us and consumers. */
-static bool is_worth_looking_locked(const share_channel *ch, bool sent)
+static bool is_worth_looking(const struct sender *sender, bool sent)
 {
-	return ch->with_memory > 0 || !STAILQ_EMPTY(&ch->cooling) ||
-	       (sent && !ring_producer_has_plenty(ch->producer));
+	return sender->with_memory > 0 || !STAILQ_EMPTY(&sender->cooling) ||
+	       (sent && !ring_producer_has_plenty(sender->ring));
 }
 
 /* Those that are given and were not sent are the caller's still. */
@@ -245,6 +249,7 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 		      const share_outgoing *messages, size_t n, void *stream, int timeout_ms,
 		      struct ring_fence *signalled)
 {
+	struct sender *sender;
 	struct sending s = {.to = to, .timeout_ms = timeout_ms, .waits = timeout_ms != 0};
 	struct channel_returns returns;
 	int r = channel_signal_for(ch, messages, n, stream, &s.fence), done;
@@ -253,38 +258,39 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 		return r;
 	if (signalled)
 		*signalled = s.fence;
-	pthread_mutex_lock(&ch->lock);
-	if (channel_is_out_of_date(ch) && !MUTATION(send_without_looking))
-		r = channel_sync_until_locked(ch, timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
+	sender = sender_lock(ch);
+	if (members_are_out_of_date(sender->members) && !MUTATION(send_without_looking))
+		r = members_sync_until_unlocking(sender->members,
+						 timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
 	if (r == 1)
 		r = not_told();
-	if (r == 0 && to && !is_there_locked(ch, to))
+	if (r == 0 && to && !is_there(sender, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
 	if (r != 0) {
-		pthread_mutex_unlock(&ch->lock);
+		channel_unlock(ch);
 		return r;
 	}
-	done = put_all_locked(ch, messages, n, &s);
+	done = put_all_unlocking(sender, messages, n, &s);
 	if (done > 0) {
-		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
-		channel_has_room_locked(ch);
-		if (ch->armed) {
-			ch->armed = false;
-			channel_awake_locked(ch);
+		members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
+		sender_has_room(sender);
+		if (sender->armed) {
+			sender->armed = false;
+			sender_awake(sender);
 		}
-		keeper_rouse_locked(ch);
+		keeper_rouse(sender);
 	}
 	returns.n = 0;
-	if (is_worth_looking_locked(ch, done > 0)) {
-		channel_cool_locked(ch, false);
+	if (is_worth_looking(sender, done > 0)) {
+		sender_cool(sender, false);
 		/* more than were sent, so that it keeps up; not many, so that nobody waits for it
 		 */
-		channel_collect_locked(ch, false, 2 * (size_t)(done > 0 ? done : 1) + 2, &returns);
+		sender_collect(sender, false, 2 * (size_t)(done > 0 ? done : 1) + 2, &returns);
 	}
-	if (ch->backlog || ch->shape.mode != CHANNEL_BROADCAST)
-		channel_watch_backlog_locked(ch);
-	pthread_mutex_unlock(&ch->lock);
-	channel_give_back(ch, &returns);
+	if (sender->backlog || ch->shape.mode != CHANNEL_BROADCAST)
+		sender_watch_backlog_unlocking(sender);
+	channel_unlock(ch);
+	channel_give_back(&returns);
 	return done;
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 #define LOOKS_AT_COOLING 4 /* in a call that has something else to do */
@@ -21,29 +21,29 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Fences                                                                                      */
 
-int channel_make_room_for_ghosts_locked(share_channel *ch)
+int sender_make_room_for_ghosts(struct sender *sender)
 {
-	size_t room = ch->n_ghosts + CHANNEL_MEMBERS_MAX + 1;
+	size_t room = sender->ghosts.n + CHANNEL_MEMBERS_MAX + 1;
 	struct channel_ghost *grown;
 
-	if (room <= ch->room_for_ghosts)
+	if (room <= sender->ghosts.room)
 		return 0;
-	grown = realloc(ch->ghosts, 2 * room * sizeof(*grown));
+	grown = realloc(sender->ghosts.all, 2 * room * sizeof(*grown));
 	if (!grown)
 		return fail_system(-ENOMEM, "getting to know a member of a channel");
-	ch->ghosts = grown;
-	ch->room_for_ghosts = 2 * room;
+	sender->ghosts.all = grown;
+	sender->ghosts.room = 2 * room;
 	return 0;
 }
 
-void channel_remember_ghost_locked(share_channel *ch, const struct channel_peer *p)
+void sender_remember_ghost(struct sender *sender, const struct channel_peer *p)
 {
 	struct ring_producer_stats stats;
 
-	ring_producer_get_stats(ch->producer, &stats);
+	ring_producer_get_stats(sender->ring, &stats);
 	if (stats.in_flight == 0)
-		ch->n_ghosts = 0;
-	ch->ghosts[ch->n_ghosts++] = (struct channel_ghost){
+		sender->ghosts.n = 0;
+	sender->ghosts.all[sender->ghosts.n++] = (struct channel_ghost){
 	    .member = p->member,
 	    .page = p->page,
 	    .uid = p->uid,
@@ -53,37 +53,38 @@ void channel_remember_ghost_locked(share_channel *ch, const struct channel_peer 
 
 /* Of a member that is gone: whatever page of timelines this client still knows. One that it does
  * not know was dropped because its owner is dead. */
-static bool hold_of_ghost(share_channel *ch, uint64_t member, struct ring_fence fence,
+static bool hold_of_ghost(struct sender *sender, uint64_t member, struct ring_fence fence,
 			  struct held_fence *out)
 {
-	for (size_t i = 0; i < ch->n_ghosts; i++)
-		if (ch->ghosts[i].member == member)
-			return fence_hold_known(ch->client,
-						WIRE_TIMELINE(ch->ghosts[i].page, fence.slot),
-						fence.value, out);
+	for (size_t i = 0; i < sender->ghosts.n; i++)
+		if (sender->ghosts.all[i].member == member)
+			return fence_hold_known(
+			    sender->ch->client,
+			    WIRE_TIMELINE(sender->ghosts.all[i].page, fence.slot), fence.value,
+			    out);
 	return false;
 }
 
 /* False when there is nothing to wait for. */
-static bool hold(share_channel *ch, uint32_t slot, uint64_t member, struct ring_fence fence,
+static bool hold(struct sender *sender, uint32_t slot, uint64_t member, struct ring_fence fence,
 		 struct held_fence *out)
 {
-	const struct channel_peer *p = &ch->peers[slot];
+	const struct channel_peer *p = &sender->members->peers[slot];
 
 	/* nonsense is a consumer's own trouble: nothing protects what it has acknowledged */
 	if (fence.slot == 0 || fence.slot >= TIMELINE_SLOTS || fence.value >= TIMELINE_POISON ||
 	    MUTATION(ignore_ack_fences))
 		return false;
 	if (p->member == member && p->hold.page) {
-		*out = fence_hold_again(ch->client, &p->hold);
+		*out = fence_hold_again(sender->ch->client, &p->hold);
 		out->slot = fence.slot;
 		out->value = fence.value;
-	} else if (!hold_of_ghost(ch, member, fence, out)) {
+	} else if (!hold_of_ghost(sender, member, fence, out)) {
 		return false;
 	}
-	if (fence_state(ch->client, out) == TIMELINE_PENDING)
+	if (fence_state(sender->ch->client, out) == TIMELINE_PENDING)
 		return true;
-	fence_drop(ch->client, out);
+	fence_drop(sender->ch->client, out);
 	return false;
 }
 
@@ -107,21 +108,21 @@ void channel_given_fences(share_channel *ch, struct ring_fence given, struct fen
 
 /* Those not yet reached, after what is in @out; @members: whose each is, or NULL. Without memory
  * for them, waits here. */
-static void hold_all(share_channel *ch, const struct ring_return *ret, struct fences *out,
+static void hold_all(struct sender *sender, const struct ring_return *ret, struct fences *out,
 		     uint64_t *members)
 {
 	for (uint32_t i = 0; i < ret->n; i++) {
 		struct held_fence f;
 
-		if (!hold(ch, ret->fences[i].consumer, ret->fences[i].member, ret->fences[i].fence,
-			  &f))
+		if (!hold(sender, ret->fences[i].consumer, ret->fences[i].member,
+			  ret->fences[i].fence, &f))
 			continue;
 		if (out->all == out->few && out->n == sizeof(out->few) / sizeof(out->few[0])) {
 			struct held_fence *more = calloc(ret->n + 1, sizeof(*more));
 
 			if (!more) {
-				fence_block(ch->client, &f, -1);
-				fence_drop(ch->client, &f);
+				fence_block(sender->ch->client, &f, -1);
+				fence_drop(sender->ch->client, &f);
 				continue;
 			}
 			for (size_t k = 0; k < out->n; k++)
@@ -144,68 +145,69 @@ static bool are_reached(share_channel *ch, struct fences *f)
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens                                                                                      */
 
-static void cool_locked_until_reached(share_channel *ch, const struct ring_return *ret,
-				      struct channel_cooling *cooling)
+static void cool_until_reached(struct sender *sender, const struct ring_return *ret,
+			       struct channel_cooling *cooling)
 {
 	cooling->token = ret->token;
 	cooling->since_ms = clock_coarse_ms();
-	channel_given_fences(ch, (struct ring_fence){0, 0}, &cooling->fences);
-	hold_all(ch, ret, &cooling->fences, cooling->members);
-	STAILQ_INSERT_TAIL(&ch->cooling, cooling, link);
+	channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &cooling->fences);
+	hold_all(sender, ret, &cooling->fences, cooling->members);
+	STAILQ_INSERT_TAIL(&sender->cooling, cooling, link);
 }
 
-static void retire_locked(share_channel *ch, const struct ring_return *ret, bool pending)
+static void retire(struct sender *sender, const struct ring_return *ret, bool pending)
 {
 	struct channel_cooling *cooling =
 	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(cooling->members[0])) : NULL;
 	struct fences fences;
 
 	if (cooling) {
-		cool_locked_until_reached(ch, ret, cooling);
+		cool_until_reached(sender, ret, cooling);
 		return;
 	}
 	if (pending) {
-		channel_given_fences(ch, (struct ring_fence){0, 0}, &fences);
-		hold_all(ch, ret, &fences, NULL);
+		channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &fences);
+		hold_all(sender, ret, &fences, NULL);
 		for (size_t i = 0; i < fences.n; i++)
-			fence_block(ch->client, &fences.all[i], -1);
-		fences_done(ch->client, &fences);
+			fence_block(sender->ch->client, &fences.all[i], -1);
+		fences_done(sender->ch->client, &fences);
 	}
-	ring_producer_retire(ch->producer, ret->token);
+	ring_producer_retire(sender->ring, ret->token);
 }
 
-void channel_cool_locked(share_channel *ch, bool all)
+void sender_cool(struct sender *sender, bool all)
 {
 	struct channel_cooling *c, *next;
 	unsigned n = 0;
 
-	for (c = STAILQ_FIRST(&ch->cooling); c && (all || n < LOOKS_AT_COOLING); c = next, n++) {
+	for (c = STAILQ_FIRST(&sender->cooling); c && (all || n < LOOKS_AT_COOLING);
+	     c = next, n++) {
 		next = STAILQ_NEXT(c, link);
-		if (!are_reached(ch, &c->fences))
+		if (!are_reached(sender->ch, &c->fences))
 			continue;
-		STAILQ_REMOVE(&ch->cooling, c, channel_cooling, link);
-		ring_producer_retire(ch->producer, c->token);
-		fences_done(ch->client, &c->fences);
+		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
+		ring_producer_retire(sender->ring, c->token);
+		fences_done(sender->ch->client, &c->fences);
 		free(c);
 	}
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-static struct channel_sent take_reference_locked(share_channel *ch, void *reference)
+static struct channel_sent take_reference(struct sender *sender, void *reference)
 {
 	struct channel_sent *sent = reference, was = *sent;
 
-	ch->with_memory -= was.buffer != NULL;
+	sender->with_memory -= was.buffer != NULL;
 	sent->buffer = NULL;
-	sent->next = ch->unsent;
-	ch->unsent = sent;
+	sent->next = sender->unsent;
+	sender->unsent = sent;
 	return was;
 }
 
 /* For share_channel_take_back(). Whoever does not take them back loses the oldest. */
-static void set_aside_locked(share_channel *ch, const struct ring_return *ret,
-			     const struct channel_sent *sent, struct channel_return *out)
+static void set_aside(struct sender *sender, const struct ring_return *ret,
+		      const struct channel_sent *sent, struct channel_return *out)
 {
 	struct channel_aside *a = malloc(sizeof(*a));
 
@@ -217,95 +219,94 @@ static void set_aside_locked(share_channel *ch, const struct ring_return *ret,
 		a->buffer = sent->buffer;
 		a->given = sent->given;
 		a->message = *ret->message;
-		STAILQ_INSERT_TAIL(&ch->aside, a, link);
+		STAILQ_INSERT_TAIL(&sender->aside, a, link);
 		out->buffer = NULL;
-		ch->n_aside++;
+		sender->n_aside++;
 	}
-	if (ch->n_aside <= ch->shape.in_flight)
+	if (sender->n_aside <= sender->ch->shape.in_flight)
 		return;
-	a = STAILQ_FIRST(&ch->aside);
-	STAILQ_REMOVE_HEAD(&ch->aside, link);
-	ch->n_aside--;
+	a = STAILQ_FIRST(&sender->aside);
+	STAILQ_REMOVE_HEAD(&sender->aside, link);
+	sender->n_aside--;
 	out->buffer = a->buffer;
-	channel_given_fences(ch, a->given, &out->fences);
+	channel_given_fences(sender->ch, a->given, &out->fences);
 	free(a);
 }
 
-bool channel_collect_locked(share_channel *ch, bool all, size_t limit, struct channel_returns *out)
+bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out)
 {
-	struct ring_return *ret = &ch->returned;
+	struct ring_return ret;
 
 	out->n = 0;
 	while (limit-- > 0 && out->n < CHANNEL_RETURNS &&
-	       ring_producer_reclaim(ch->producer, all, ret)) {
+	       ring_producer_reclaim(sender->ring, all, &ret)) {
 		struct channel_return *r = &out->returns[out->n];
-		struct channel_sent sent = take_reference_locked(ch, ret->reference);
+		struct channel_sent sent = take_reference(sender, ret.reference);
 		bool pending = false;
 
-		r->shared = ret->retained;
+		r->shared = ret.retained;
 		r->buffer = sent.buffer;
-		channel_given_fences(ch, sent.given, &r->fences);
-		if (ret->set_aside) {
-			set_aside_locked(ch, ret, &sent, r);
+		channel_given_fences(sender->ch, sent.given, &r->fences);
+		if (ret.set_aside) {
+			set_aside(sender, &ret, &sent, r);
 		} else {
 			size_t ours = r->fences.n;
 
-			hold_all(ch, ret, &r->fences, NULL);
+			hold_all(sender, &ret, &r->fences, NULL);
 			pending = r->fences.n > ours;
 		}
-		retire_locked(ch, ret, pending);
+		retire(sender, &ret, pending);
 		if (r->buffer)
 			out->n++;
 		else
-			fences_done(ch->client, &r->fences);
+			fences_done(sender->ch->client, &r->fences);
 	}
 	return out->n < CHANNEL_RETURNS;
 }
 
-void channel_give_back(share_channel *ch, struct channel_returns *r)
+void channel_give_back(struct channel_returns *r)
 {
-	(void)ch;
 	for (size_t i = 0; i < r->n; i++)
 		buffer_release_after(r->returns[i].buffer, &r->returns[i].fences,
 				     r->returns[i].shared);
 	r->n = 0;
 }
 
-void channel_reclaim_locked(share_channel *ch, bool all)
+void sender_reclaim_unlocking(struct sender *sender, bool all)
 {
 	struct channel_returns returns;
 	bool done;
 
-	channel_cool_locked(ch, all);
+	sender_cool(sender, all);
 	do {
-		done = channel_collect_locked(ch, all, SIZE_MAX, &returns);
+		done = sender_collect(sender, all, SIZE_MAX, &returns);
 		if (returns.n == 0)
 			break;
-		pthread_mutex_unlock(&ch->lock);
-		channel_give_back(ch, &returns);
-		pthread_mutex_lock(&ch->lock);
+		channel_unlock(sender->ch);
+		channel_give_back(&returns);
+		channel_lock(sender->ch);
 	} while (!done);
 }
 
-void channel_watch_backlog_locked(share_channel *ch)
+void sender_watch_backlog_unlocking(struct sender *sender)
 {
 	struct ring_sleep sleep;
-	bool backlog = ring_producer_has_backlog(ch->producer);
+	bool backlog = ring_producer_has_backlog(sender->ring);
 
-	if (backlog && !ch->backlog) {
-		ch->backlog = true;
-		ring_producer_sleep(ch->producer, true, &sleep);
-		channel_reclaim_locked(ch,
-				       true); /* which hands out what there is room for by now */
-	} else if (!backlog && ch->backlog) {
-		ch->backlog = false;
-		channel_awake_locked(ch);
+	if (backlog && !sender->backlog) {
+		sender->backlog = true;
+		ring_producer_sleep(sender->ring, true, &sleep);
+		sender_reclaim_unlocking(sender,
+					 true); /* which hands out what there is room for by now */
+	} else if (!backlog && sender->backlog) {
+		sender->backlog = false;
+		sender_awake(sender);
 	}
-	channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
+	members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
 }
 
-void channel_awake_locked(share_channel *ch)
+void sender_awake(struct sender *sender)
 {
-	if (!ch->asleep && !ch->armed && !ch->backlog && !ch->awaited)
-		ring_producer_awake(ch->producer);
+	if (!sender->members->asleep && !sender->armed && !sender->backlog && !sender->awaited)
+		ring_producer_awake(sender->ring);
 }

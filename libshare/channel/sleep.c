@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 
 #define SLICE_WITHOUT_WAITV_MS 20
 #define LOOK_AGAIN_MS          1  /* a GPU wakes nobody up */
@@ -79,50 +79,51 @@ bool channel_sleep_on(share_channel *ch, const struct ring_sleep *s, uint32_t ep
 								   : SLICE_WITHOUT_WAITV_MS);
 }
 
-void channel_look_again_locked(share_channel *ch, int ms)
+void receiver_look_again(struct receiver *receiver, int ms)
 {
 	struct itimerspec soon = {.it_value.tv_nsec = (long)ms * 1000000};
 
-	if (ch->timer >= 0)
-		timerfd_settime(ch->timer, 0, &soon, NULL);
+	if (receiver->ch->timer >= 0)
+		timerfd_settime(receiver->ch->timer, 0, &soon, NULL);
 }
 
 void channel_look_again_soon(share_channel *ch)
 {
-	pthread_mutex_lock(&ch->lock);
-	channel_look_again_locked(ch, LOOK_AGAIN_MS);
-	pthread_mutex_unlock(&ch->lock);
+	struct receiver *receiver;
+	receiver = receiver_lock(ch);
+	receiver_look_again(receiver, LOOK_AGAIN_MS);
+	channel_unlock(ch);
 }
 
-void channel_wake_senders_locked(share_channel *ch)
+void sender_wake_others(struct sender *sender)
 {
 	/* the count does not change by this: who is about to sleep does so for a slice */
-	if (ch->sleeps_on)
-		syscall(SYS_futex, ch->sleeps_on, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	pthread_cond_broadcast(&ch->changed);
+	if (sender->sleeps_on)
+		syscall(SYS_futex, sender->sleeps_on, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	pthread_cond_broadcast(&sender->ch->changed);
 }
 
-void channel_wait_changed_locked(share_channel *ch, int timeout_ms)
+void members_wait_unlocking(struct members *members, int timeout_ms)
 {
 	struct timespec until;
 
 	if (timeout_ms < 0) {
-		pthread_cond_wait(&ch->changed, &ch->lock);
+		pthread_cond_wait(&members->ch->changed, &members->ch->lock);
 		return;
 	}
 	until = clock_after_ms(timeout_ms);
-	pthread_cond_timedwait(&ch->changed, &ch->lock, &until);
+	pthread_cond_timedwait(&members->ch->changed, &members->ch->lock, &until);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Doorbells                                                                                   */
 
-void channel_ring_doorbells_locked(share_channel *ch, uint64_t slots)
+void members_ring_doorbells(struct members *members, uint64_t slots)
 {
 	eventfd_t one;
 
 	for (; slots; slots &= slots - 1) {
-		const struct channel_peer *p = &ch->peers[__builtin_ctzll(slots)];
+		const struct channel_peer *p = &members->peers[__builtin_ctzll(slots)];
 
 		/* there is always one to take: this does not wait */
 		if (p->doorbell >= 0)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/room.h"
 
 /* ------------------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ void channel_enlist(share_channel *ch)
 	share_client *c = ch->client;
 
 	pthread_mutex_lock(&c->lock);
-	LIST_INSERT_HEAD(&c->channels, ch, of_client);
+	LIST_INSERT_HEAD(&c->channels, ch, in_client.link);
 	pthread_mutex_unlock(&c->lock);
 	ch->enlisted = true;
 }
@@ -44,30 +44,31 @@ void channel_delist(share_channel *ch)
 	if (!ch->enlisted)
 		return;
 	pthread_mutex_lock(&c->lock);
-	LIST_REMOVE(ch, of_client);
+	LIST_REMOVE(ch, in_client.link);
 	pthread_mutex_unlock(&c->lock);
-	while ((t = STAILQ_FIRST(&ch->told))) {
-		STAILQ_REMOVE_HEAD(&ch->told, link);
+	while ((t = STAILQ_FIRST(&ch->in_client.told))) {
+		STAILQ_REMOVE_HEAD(&ch->in_client.told, link);
 		told_free(t);
 	}
 }
 
 /* Whoever had the slot before is gone. */
-static void forget_told(share_channel *ch, uint32_t slot)
+static void forget_told_client_locked(share_channel *ch, uint32_t slot)
 {
 	struct channel_told *t;
 
-	STAILQ_FOREACH (t, &ch->told, link)
+	STAILQ_FOREACH (t, &ch->in_client.told, link)
 		if (t->member.slot == slot)
 			break;
 	if (!t)
 		return;
-	STAILQ_REMOVE(&ch->told, t, channel_told, link);
+	STAILQ_REMOVE(&ch->in_client.told, t, channel_told, link);
 	told_free(t);
 }
 
-/* With the client's lock held; takes what it needs of @fds. */
-static void tell(share_client *c, const struct wire_channel_members *m, struct fd_list *fds)
+/* Keeps what the broker told, and takes the descriptors that belong to it from @fds. */
+static void tell_client_locked(share_client *c, const struct wire_channel_members *m,
+			       struct fd_list *fds)
 {
 	struct wire_member member;
 	struct channel_told *t;
@@ -77,30 +78,30 @@ static void tell(share_client *c, const struct wire_channel_members *m, struct f
 		client_mark_lost(c, "the broker told of a member what makes no sense");
 		return;
 	}
-	LIST_FOREACH (ch, &c->channels, of_client)
+	LIST_FOREACH (ch, &c->channels, in_client.link)
 		if (ch->member == m->member)
 			break;
 	if (!ch) /* it was closed meanwhile */
 		return;
 	memcpy(&member, m->members.data, sizeof(member));
-	forget_told(ch, member.slot);
+	forget_told_client_locked(ch, member.slot);
 	t = calloc(1, sizeof(*t));
 	if (!t) {
-		ch->told_lost = true;
+		ch->in_client.told_lost = true;
 		return;
 	}
 	t->member = member;
 	t->fds = *fds;
-	t->after = ch->sync.done;
+	t->after = ch->in_client.call.done;
 	fds->n = 0;
-	STAILQ_INSERT_TAIL(&ch->told, t, link);
+	STAILQ_INSERT_TAIL(&ch->in_client.told, t, link);
 }
 
 static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
 	if (m->type != WIRE_CHANNEL_MEMBERS)
 		return 0;
-	tell(c, &m->channel_members, fds);
+	tell_client_locked(c, &m->channel_members, fds);
 	return 1;
 }
 
@@ -109,31 +110,32 @@ const struct client_room channel_room = {
 };
 
 /* Of what we were told before the last answer came, or of @all. 0 or an error. */
-static int apply_told_locked(share_channel *ch, bool all)
+static int apply_told_unlocking(struct members *members, bool all)
 {
+	struct channel_in_client *ours = &members->ch->in_client;
 	struct channel_told_list list = STAILQ_HEAD_INITIALIZER(list);
-	share_client *c = ch->client;
+	share_client *c = members->ch->client;
 	struct channel_told *t, *next;
 	int r = 0;
 
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(members->ch);
 	pthread_mutex_lock(&c->lock);
-	for (t = STAILQ_FIRST(&ch->told); t; t = next) {
+	for (t = STAILQ_FIRST(&ours->told); t; t = next) {
 		next = STAILQ_NEXT(t, link);
 		if (t->after && !all)
 			continue;
-		STAILQ_REMOVE(&ch->told, t, channel_told, link);
+		STAILQ_REMOVE(&ours->told, t, channel_told, link);
 		STAILQ_INSERT_TAIL(&list, t, link);
 	}
-	if (ch->told_lost)
+	if (ours->told_lost)
 		r = SHARE_ENOMEM;
-	ch->told_lost = false;
+	ours->told_lost = false;
 	pthread_mutex_unlock(&c->lock);
-	pthread_mutex_lock(&ch->lock);
+	channel_lock(members->ch);
 	while ((t = STAILQ_FIRST(&list))) {
 		STAILQ_REMOVE_HEAD(&list, link);
 		if (r == 0)
-			r = channel_apply_told_locked(ch, t);
+			r = members_apply_told(members, t);
 		told_free(t);
 	}
 	return r;
@@ -142,8 +144,9 @@ static int apply_told_locked(share_channel *ch, bool all)
 /* ------------------------------------------------------------------------------------------- */
 /* Asking                                                                                      */
 
-/* The broker sends descriptors once, and believes that we have them. */
-static int say_what_was_lost(share_channel *ch)
+/* Called with the client's lock. The broker sends descriptors once, and believes that we have them,
+ * so it is told that they are to be sent again. */
+static int say_what_was_lost_unlocking(share_channel *ch)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_AFRESH};
 
@@ -151,137 +154,136 @@ static int say_what_was_lost(share_channel *ch)
 	return rpc_send_unlocking(ch->client, &m);
 }
 
-static int start_to_ask_locked(share_channel *ch, bool afresh)
+static int start_to_ask_unlocking(struct members *members, bool afresh)
 {
+	struct channel_in_client *ours = &members->ch->in_client;
 	struct wire_message m = {.type = WIRE_CHANNEL_SYNC};
-	share_client *c = ch->client;
+	share_client *c = members->ch->client;
 	struct channel_told *t;
 	int r = 0;
 
-	m.channel_sync.member = ch->member;
-	pthread_mutex_unlock(&ch->lock);
+	m.channel_sync.member = members->ch->member;
+	channel_unlock(members->ch);
 	pthread_mutex_lock(&c->lock);
-	ch->answer = (struct reply){.packet = NULL};
-	ch->sync = (struct call){.reply = &ch->answer};
-	STAILQ_FOREACH (t, &ch->told, link)
+	ours->answer = (struct reply){.packet = NULL};
+	ours->call = (struct call){.reply = &ours->answer};
+	STAILQ_FOREACH (t, &ours->told, link)
 		t->after = false; /* the answer that is asked for now */
-	if (afresh || ch->told_lost)
-		r = say_what_was_lost(ch);
-	ch->told_lost &= r != 0;
+	if (afresh || ours->told_lost)
+		r = say_what_was_lost_unlocking(members->ch);
+	ours->told_lost &= r != 0;
 	if (r == 0)
-		r = rpc_start_unlocking(c, &m, &ch->sync);
+		r = rpc_start_unlocking(c, &m, &ours->call);
 	if (r != 0) /* a broker may have answered before it was all sent */
-		reply_done(&ch->answer);
+		reply_done(&ours->answer);
 	pthread_mutex_unlock(&c->lock);
-	pthread_mutex_lock(&ch->lock);
-	ch->asking = r == 0;
+	channel_lock(members->ch);
+	members->asking = r == 0;
 	return r;
 }
 
-static int wait_for_answer_locked(share_channel *ch, int64_t deadline)
+static int wait_for_answer_unlocking(struct members *members, int64_t deadline)
 {
-	share_client *c = ch->client;
+	share_client *c = members->ch->client;
 	int r;
 
-	pthread_mutex_unlock(&ch->lock);
+	channel_unlock(members->ch);
 	pthread_mutex_lock(&c->lock);
-	r = rpc_wait_until_unlocking(c, &ch->sync, deadline);
+	r = rpc_wait_until_unlocking(c, &members->ch->in_client.call, deadline);
 	pthread_mutex_unlock(&c->lock);
-	pthread_mutex_lock(&ch->lock);
-	ch->asking = r == 1;
+	channel_lock(members->ch);
+	members->asking = r == 1;
 	return r;
 }
 
 /* 0, an error, or 1: there is no answer yet. */
-static int ask_locked(share_channel *ch, uint32_t *epoch, int64_t deadline)
+static int ask_unlocking(struct members *members, uint32_t *epoch, int64_t deadline)
 {
+	struct channel_in_client *ours = &members->ch->in_client;
 	bool more = true;
 	int r = 0;
 
-	if (!ch->asking) {
-		ch->first = ch->answers + 1;
-		r = start_to_ask_locked(ch, ch->afresh);
+	if (!members->asking) {
+		members->first = members->answers + 1;
+		r = start_to_ask_unlocking(members, members->afresh);
 	}
 	while (r == 0 && more) {
-		r = ch->asking ? 0 : start_to_ask_locked(ch, false);
+		r = members->asking ? 0 : start_to_ask_unlocking(members, false);
 		if (r == 0)
-			r = wait_for_answer_locked(ch, deadline);
+			r = wait_for_answer_unlocking(members, deadline);
 		if (r != 0)
 			break;
-		r = apply_told_locked(ch, false);
+		r = apply_told_unlocking(members, false);
 		if (r == 0)
-			r = channel_apply_locked(ch, &ch->answer);
-		more = ch->answer.m.channel_members.more;
-		*epoch = ch->answer.m.channel_members.epoch;
-		reply_done(&ch->answer);
+			r = members_apply(members, &ours->answer);
+		more = ours->answer.m.channel_members.more;
+		*epoch = ours->answer.m.channel_members.epoch;
+		reply_done(&ours->answer);
 	}
 	return r;
 }
 
 /* What is connected goes on, and so does what we were told before the broker was lost. */
-static int go_on_alone_locked(share_channel *ch)
+static int go_on_alone_unlocking(struct members *members)
 {
-	pthread_mutex_unlock(&ch->lock);
-	rpc_read_rest(ch->client);
-	pthread_mutex_lock(&ch->lock);
-	if (apply_told_locked(ch, true) == 0)
-		channel_meet_all_locked(ch);
-	ch->alone = true;
+	channel_unlock(members->ch);
+	rpc_read_rest(members->ch->client);
+	channel_lock(members->ch);
+	if (apply_told_unlocking(members, true) == 0)
+		members_meet_all_unlocking(members);
+	members->alone = true;
 	return 0;
 }
 
 /* What became of it is taken note of. */
-static int learn_locked(share_channel *ch, int64_t deadline)
+static int learn_unlocking(struct members *members, int64_t deadline)
 {
 	uint32_t epoch = 0;
-	int r = ask_locked(ch, &epoch, deadline);
+	int r = ask_unlocking(members, &epoch, deadline);
 
 	if (r == 1)
 		return r;
 	if (r == 0)
-		r = channel_meet_locked(ch, ch->first);
-	ch->afresh = r != 0;
+		r = members_meet_unlocking(members, members->first);
+	members->afresh = r != 0;
 	if (r == 0)
-		ch->epoch = epoch;
-	return r == SHARE_EDISCONNECTED ? go_on_alone_locked(ch) : r;
+		members->epoch = epoch;
+	return r == SHARE_EDISCONNECTED ? go_on_alone_unlocking(members) : r;
 }
 
-int channel_sync_until_locked(share_channel *ch, int64_t deadline)
+int members_sync_until_unlocking(struct members *members, int64_t deadline)
 {
 	int r;
 
-	while (ch->syncing && deadline_left(deadline) != 0)
-		channel_wait_changed_locked(ch, deadline_left(deadline));
-	if (!channel_is_out_of_date(ch))
+	while (members->syncing && deadline_left(deadline) != 0)
+		members_wait_unlocking(members, deadline_left(deadline));
+	if (!members_are_out_of_date(members))
 		return 0;
-	if (ch->syncing)
+	if (members->syncing)
 		return 1;
-	ch->syncing = true;
-	r = learn_locked(ch, deadline);
-	ch->syncing = false;
-	if (ch->role == SHARE_PRODUCER) {
+	members->syncing = true;
+	r = learn_unlocking(members, deadline);
+	members->syncing = false;
+	if (members->sender) {
 		/* somebody who was just admitted may sleep */
-		channel_ring_doorbells_locked(ch, ring_producer_wake(ch->producer));
-		channel_wake_senders_locked(ch);
+		members_ring_doorbells(members, ring_producer_wake(members->sender->ring));
+		sender_wake_others(members->sender);
 	}
-	pthread_cond_broadcast(&ch->changed);
-	channel_settle_locked(ch);
+	pthread_cond_broadcast(&members->ch->changed);
+	if (members->receiver)
+		receiver_tell_displaced_unlocking(members->receiver);
 	return r;
 }
 
-int channel_sync_locked(share_channel *ch)
+void members_sync_done(struct members *members)
 {
-	return channel_sync_until_locked(ch, -1);
-}
+	struct channel_in_client *ours = &members->ch->in_client;
+	share_client *c = members->ch->client;
 
-void channel_sync_done(share_channel *ch)
-{
-	share_client *c = ch->client;
-
-	if (!ch->asking)
+	if (!members->asking)
 		return;
 	pthread_mutex_lock(&c->lock);
-	rpc_wait_unlocking(c, &ch->sync);
+	rpc_wait_unlocking(c, &ours->call);
 	pthread_mutex_unlock(&c->lock);
-	reply_done(&ch->answer);
+	reply_done(&ours->answer);
 }

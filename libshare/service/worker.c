@@ -124,9 +124,8 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 
 static share_service *owner_of(const share_message *request)
 {
-	return request && handle_exists(request->channel, HANDLE_CHANNEL)
-		   ? channel_owner(channel_of(request->channel))
-		   : NULL;
+	return request && handle_exists(request->channel, HANDLE_CHANNEL) ? channel_owner(request)
+									  : NULL;
 }
 
 static int check_request(const share_message *request)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
@@ -260,11 +260,12 @@ Test(channel_ledger, a_page_of_anothers_cannot_be_written)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	const share_channel *inside = channel_of(c);
+	share_channel *inside = channel_of(c);
 
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (inside->peers[i].map)
-			check(mprotect(inside->peers[i].map, 4096, PROT_READ | PROT_WRITE) != 0);
+		if (channel_unshared(inside)->peers[i].map)
+			check(mprotect(channel_unshared(inside)->peers[i].map, 4096,
+				       PROT_READ | PROT_WRITE) != 0);
 	check(mprotect((void *)(uintptr_t)inside->control, 4096, PROT_READ | PROT_WRITE) != 0);
 	send_number(p, 3);
 	expect_number(c, 3);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
@@ -147,16 +147,14 @@ Test(channel_promises, what_waits_for_a_consumer_goes_with_its_producer)
 /* A message as only a producer can send that does not go by the rules. */
 static void send_forged(share_channel *p, const struct ring_message *m)
 {
-	struct channel_sent *sent;
+	struct sender *sender = sender_lock(channel_of(p));
+	struct channel_sent *sent = sender->unsent;
 
-	p = channel_of(p);
-	pthread_mutex_lock(&p->lock);
-	sent = p->unsent;
-	p->unsent = sent->next;
+	sender->unsent = sent->next;
 	sent->buffer = NULL;
-	check_eq(ring_producer_send(p->producer, m, 0, sent), 0);
-	channel_ring_doorbells_locked(p, ring_producer_wake(p->producer));
-	pthread_mutex_unlock(&p->lock);
+	check_eq(ring_producer_send(sender->ring, m, 0, sent), 0);
+	members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
+	channel_unlock(channel_of(p));
 }
 
 Test(channel_promises, a_message_leads_to_no_memory_of_another_pool)

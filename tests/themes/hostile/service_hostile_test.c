@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "libshare/channel/inside.h"
 #include "libshare/service/service.h"
 #include "tests/support/service_work.h"
 

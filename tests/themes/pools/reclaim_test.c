@@ -10,7 +10,7 @@
 
 #include <share/channel.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/harness/raw.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "libshare/channel/channel.h"
+#include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
 
 struct channel_displaced {
@@ -22,13 +22,14 @@ struct channel_displaced {
 	struct wire_settled acks[];
 };
 
-static uint32_t count_acks(const share_channel *ch, uint32_t slot, struct channel_displaced *out)
+static uint32_t count_acks(const struct receiver *receiver, uint32_t slot,
+			   struct channel_displaced *out)
 {
 	struct ring_fence fence;
 	uint32_t n = 0, version;
 
-	for (uint32_t token = 0; token < ch->shape.in_flight; token++) {
-		if (!ring_consumer_has_acked(ch->consumer, slot, token, &version, &fence))
+	for (uint32_t token = 0; token < receiver->ch->shape.in_flight; token++) {
+		if (!ring_consumer_has_acked(receiver->ring, slot, token, &version, &fence))
 			continue;
 		if (out)
 			out->acks[n] =
@@ -38,25 +39,25 @@ static uint32_t count_acks(const share_channel *ch, uint32_t slot, struct channe
 	return n;
 }
 
-int channel_displace_locked(share_channel *ch, uint32_t slot)
+int receiver_displace(struct receiver *receiver, uint32_t slot)
 {
-	uint32_t held = ring_consumer_held(ch->consumer, slot);
-	uint32_t most = count_acks(ch, slot, NULL) + held;
+	uint32_t held = ring_consumer_held(receiver->ring, slot);
+	uint32_t most = count_acks(receiver, slot, NULL) + held;
 	struct channel_displaced *d = calloc(1, sizeof(*d) + most * sizeof(d->acks[0]));
 
 	if (!d)
 		return fail_system(-ENOMEM, "getting to know a member of a channel");
-	d->producer = ch->peers[slot].member;
-	d->n = count_acks(ch, slot, d);
+	d->producer = receiver->members->peers[slot].member;
+	d->n = count_acks(receiver, slot, d);
 	d->room = most;
-	for (uint32_t token = 0; token < ch->shape.in_flight; token++) {
-		uint32_t version = ring_consumer_holds(ch->consumer, slot, token);
+	for (uint32_t token = 0; token < receiver->ch->shape.in_flight; token++) {
+		uint32_t version = ring_consumer_holds(receiver->ring, slot, token);
 
 		if (version && d->held < held)
 			d->acks[most - ++d->held] = (struct wire_settled){token, version, 0, 0, 0};
 	}
-	ring_consumer_displace(ch->consumer, slot);
-	STAILQ_INSERT_TAIL(&ch->displaced, d, link);
+	ring_consumer_displace(receiver->ring, slot);
+	STAILQ_INSERT_TAIL(&receiver->displaced, d, link);
 	return 0;
 }
 
@@ -74,12 +75,12 @@ static bool is_held(struct channel_displaced *d, uint32_t token, uint32_t versio
 	return false;
 }
 
-bool channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t token,
-				  uint32_t version, struct ring_fence fence)
+bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t token,
+			    uint32_t version, struct ring_fence fence)
 {
 	struct channel_displaced *d;
 
-	STAILQ_FOREACH (d, &ch->displaced, link) {
+	STAILQ_FOREACH (d, &receiver->displaced, link) {
 		if (d->producer != producer || !is_held(d, token, version))
 			continue;
 		d->acks[d->n++] = (struct wire_settled){token, version, fence.slot, 0, fence.value};
@@ -89,7 +90,7 @@ bool channel_ack_displaced_locked(share_channel *ch, uint64_t producer, uint32_t
 }
 
 /* As much as fits into a message. False when that was the last of it. */
-static bool tell_some_locked(share_channel *ch, struct channel_displaced *d)
+static bool tell_some_unlocking(struct receiver *receiver, struct channel_displaced *d)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_SETTLE};
 	struct wire_settled acks[WIRE_SETTLED_MAX];
@@ -99,49 +100,50 @@ static bool tell_some_locked(share_channel *ch, struct channel_displaced *d)
 	d->n -= n;
 	for (uint32_t i = 0; i < n; i++)
 		acks[i] = d->acks[d->n + i];
-	m.channel_settle.member = ch->member;
+	m.channel_settle.member = receiver->ch->member;
 	m.channel_settle.producer = d->producer;
 	m.channel_settle.flags = all ? WIRE_CHANNEL_SETTLE_ALL : 0;
 	m.channel_settle.acks.data = acks;
 	m.channel_settle.acks.size = n * (uint32_t)sizeof(acks[0]);
 	d->telling = true;
-	ch->held++; /* so that the channel stays */
-	pthread_mutex_unlock(&ch->lock);
-	rpc_send(ch->client, &m); /* without a broker there is nobody who would have to know */
-	pthread_mutex_lock(&ch->lock);
-	ch->held--;
+	receiver->members->held++; /* so that the channel stays */
+	channel_unlock(receiver->ch);
+	rpc_send(receiver->ch->client,
+		 &m); /* without a broker there is nobody who would have to know */
+	channel_lock(receiver->ch);
+	receiver->members->held--;
 	d->telling = false;
 	return !all;
 }
 
-static struct channel_displaced *next_locked(share_channel *ch)
+static struct channel_displaced *next(struct receiver *receiver)
 {
 	struct channel_displaced *d;
 
-	STAILQ_FOREACH (d, &ch->displaced, link)
+	STAILQ_FOREACH (d, &receiver->displaced, link)
 		if (!d->telling && (d->n > 0 || d->held == 0))
 			return d;
 	return NULL;
 }
 
-void channel_settle_locked(share_channel *ch)
+void receiver_tell_displaced_unlocking(struct receiver *receiver)
 {
 	struct channel_displaced *d;
 
-	while ((d = next_locked(ch))) {
-		if (tell_some_locked(ch, d))
+	while ((d = next(receiver))) {
+		if (tell_some_unlocking(receiver, d))
 			continue;
-		STAILQ_REMOVE(&ch->displaced, d, channel_displaced, link);
+		STAILQ_REMOVE(&receiver->displaced, d, channel_displaced, link);
 		free(d);
 	}
 }
 
-void channel_displaced_done(share_channel *ch)
+void receiver_displaced_done(struct receiver *receiver)
 {
 	struct channel_displaced *d;
 
-	while ((d = STAILQ_FIRST(&ch->displaced))) {
-		STAILQ_REMOVE_HEAD(&ch->displaced, link);
+	while ((d = STAILQ_FIRST(&receiver->displaced))) {
+		STAILQ_REMOVE_HEAD(&receiver->displaced, link);
 		free(d);
 	}
 }

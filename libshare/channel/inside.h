@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CHANNEL_INSIDE_H
+#define LIBSHARE_CHANNEL_INSIDE_H
+
+#include "libshare/channel/state.h"
+
+/*
+ * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
+ * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
+ * abandon.c and keeper.c are the sender; consumer.c, lent.c, ack.c and displaced.c the receiver;
+ * sleep.c waits for the other side.
+ *
+ * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
+ * by taking the channel's lock: a function that takes one is called with the lock held and returns
+ * with it held. If its name ends with `_unlocking`, it lets go of the lock in between, so that
+ * whatever was read before the call has to be read again. A function that takes a `share_channel *`
+ * is called without the lock, or needs none. `_client_locked` says that the client's lock is held.
+ *
+ * A channel's lock is taken before the client's. Nobody sends to the broker, gives a buffer back or
+ * sleeps with the channel's lock held; the condition variable of the channel lets go of it.
+ */
+
+/* ------------------------------------------------------------------------------------------- */
+/* lock.c                                                                                      */
+
+/* Makes a channel of zeros, with nothing but its lock and its parts; NULL without memory. */
+share_channel *channel_alloc(int role);
+void channel_free(share_channel *ch);
+
+/* These take the lock. The last two are for channels of that role. */
+struct members *channel_lock(share_channel *ch);
+struct sender *sender_lock(share_channel *ch);
+struct receiver *receiver_lock(share_channel *ch);
+/* This answers NULL if somebody else has the lock. */
+struct receiver *receiver_trylock(share_channel *ch);
+void channel_unlock(share_channel *ch);
+/* Lets go of the lock after a message was given up; the last one of a closed channel ends it. */
+void channel_unlock_and_end(share_channel *ch);
+/* Before anybody else has the channel, and when nobody has it any more, no lock is needed. */
+struct members *channel_unshared(share_channel *ch);
+
+/* ------------------------------------------------------------------------------------------- */
+/* channel.c and close.c                                                                       */
+
+/* Finds the channel of a handle, of which the program has to have this role; 0: any. */
+int channel_resolve_as(share_channel **ch, int role);
+int channel_check_role(const share_channel *ch, int role);
+size_t channel_own_page_size(const share_channel *ch);
+/* The last message of a closed channel was given up. */
+void channel_end(share_channel *ch);
+
+/* ------------------------------------------------------------------------------------------- */
+/* members.c                                                                                   */
+
+static inline uint32_t members_slot_of(const struct members *m, const struct channel_peer *p)
+{
+	return (uint32_t)(p - m->peers);
+}
+
+static inline bool members_are_out_of_date(const struct members *m)
+{
+	return !m->alone &&
+	       atomic_load_explicit(&m->ch->control->epoch, memory_order_acquire) != m->epoch;
+}
+
+/* Applies what the broker has told us unasked. 0 or an error. */
+int members_apply_told(struct members *members, struct channel_told *t);
+/* Applies one answer of the broker. 0 or an error. */
+int members_apply(struct members *members, struct reply *reply);
+/* Makes those known to the ring that are only known by name. 0 or an error. */
+int members_meet_all_unlocking(struct members *members);
+/* The same after the last answer to a question. Who was not named since the answer @first is
+ * forgotten. */
+int members_meet_unlocking(struct members *members, uint32_t first);
+
+/* Notices those that died, without asking the broker. */
+void members_look_for_deaths(struct members *members);
+/* Tells the broker of producers that are gone and have nothing more for us. True when there are
+ * others that are gone. */
+bool receiver_forget_drained_unlocking(struct receiver *receiver);
+/* A consumer is dead, or has left, or is the broker's to look after. */
+void sender_dismiss(struct sender *sender, struct channel_peer *p);
+/* Lets go of all peers when the channel ends. */
+void members_done(struct members *members);
+
+/* ------------------------------------------------------------------------------------------- */
+/* sync.c                                                                                      */
+
+/* The client is told who comes, from the first of these calls to the second. */
+void channel_enlist(share_channel *ch);
+void channel_delist(share_channel *ch);
+
+/* Learns who takes part, if that has changed. 0, an error, or 1 when the broker has not answered by
+ * @deadline: the next one who asks goes on waiting for the answer. */
+int members_sync_until_unlocking(struct members *members, int64_t deadline);
+/* Waits for an answer that nobody wants any more, when the channel ends. */
+void members_sync_done(struct members *members);
+
+/* ------------------------------------------------------------------------------------------- */
+/* sleep.c                                                                                     */
+
+/* Rings the doorbells of peers, bit by slot. */
+void members_ring_doorbells(struct members *members, uint64_t slots);
+/* Sets our own doorbell back, and says whether it has rung since the last time. */
+bool channel_drain_doorbell(share_channel *ch);
+/* Opens it: @bell, borrowed, is what others ring it by. 0 or negative errno. */
+int channel_open_doorbell(share_channel *ch, int bell);
+
+/* Sleeps while the word is what @s says and the control page says @epoch, for at most @timeout_ms
+ * or until woken. True when the time is over. */
+bool channel_sleep_on(share_channel *ch, const struct ring_sleep *s, uint32_t epoch,
+		      int timeout_ms);
+/* Waits until somebody says that something has changed. */
+void members_wait_unlocking(struct members *members, int timeout_ms);
+/* Has the senders that sleep look again. */
+void sender_wake_others(struct sender *sender);
+/* Tells an event loop to look again later, as nobody will say when what has come is ready. */
+void receiver_look_again(struct receiver *receiver, int ms);
+void channel_look_again_soon(share_channel *ch);
+
+/* ------------------------------------------------------------------------------------------- */
+/* patience.c                                                                                  */
+
+/* A consumer was admitted, and is given its patience. */
+void sender_set_patience(struct sender *sender, struct channel_peer *p);
+/* A consumer goes. If we are waiting, its user is charged for that. */
+void sender_charge_stall(struct sender *sender, struct channel_peer *p);
+/* The same for the user of one that has gone before. */
+void sender_charge_ghost(struct sender *sender, uint32_t uid);
+/* Leaves a consumer behind: it is not waited for any more. */
+void sender_leave(struct sender *sender, struct channel_peer *p);
+/* There is no room: leaves those behind that have kept us waiting for too long. True when there
+ * were any. */
+bool sender_leave_stalled_unlocking(struct sender *sender);
+/* There was room, so all clocks stop. */
+void sender_has_room(struct sender *sender);
+/* Says how long to sleep before looking again, of what is @left; -1 is no limit. */
+int sender_slice(const struct sender *sender, int left);
+
+/* ------------------------------------------------------------------------------------------- */
+/* abandon.c                                                                                   */
+
+/* Tokens are missing: leaves consumers behind whose fences keep them for longer than they may. True
+ * when there were any. */
+bool sender_leave_cooling(struct sender *sender, int64_t now);
+/* Tokens are missing: tells the keeper if it can get some. */
+void sender_want_tokens(struct sender *sender);
+/* Gets them from the broker. */
+void sender_abandon_unlocking(struct sender *sender);
+
+/* ------------------------------------------------------------------------------------------- */
+/* outgoing.c                                                                                  */
+
+/* Checks whether a message can be sent. 0 or an error. */
+int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream);
+/* Signals once for all messages. Those without a buffer are behind it, too: their data may be about
+ * what @stream does. */
+int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
+		       struct ring_fence *out);
+
+/* ------------------------------------------------------------------------------------------- */
+/* returns.c                                                                                   */
+
+/* Consumers that go may leave fences. Before one is admitted, there has to be room to remember all
+ * that are there. 0 or an error. */
+int sender_make_room_for_ghosts(struct sender *sender);
+void sender_remember_ghost(struct sender *sender, const struct channel_peer *p);
+
+/* Buffers that go back are collected with the lock held, and given back without. */
+#define CHANNEL_RETURNS 16
+struct channel_returns {
+	size_t n;
+	struct channel_return {
+		share_buffer *buffer;
+		struct fences fences;
+		bool shared;
+	} returns[CHANNEL_RETURNS];
+};
+/* Collects those of up to @limit messages; @all: looks at every message in flight. False when there
+ * may be more than fits. */
+bool sender_collect(struct sender *sender, bool all, size_t limit, struct channel_returns *out);
+void channel_give_back(struct channel_returns *r);
+/* Does both until there is nothing left. */
+void sender_reclaim_unlocking(struct sender *sender, bool all);
+/* Frees tokens whose fences were reached. */
+void sender_cool(struct sender *sender, bool all);
+/* Makes a fence of what the giver of a reference still does with the memory. False if it does
+ * nothing any more. */
+bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_fence *out);
+/* The same as a set, for buffer_release_after(). */
+void channel_given_fences(share_channel *ch, struct ring_fence given, struct fences *out);
+/* Where messages wait for consumers to have room, the keeper is told when they have. */
+void sender_watch_backlog_unlocking(struct sender *sender);
+/* The sender is awake, unless somebody else still has to be told. */
+void sender_awake(struct sender *sender);
+
+/* ------------------------------------------------------------------------------------------- */
+/* keeper.c                                                                                    */
+
+int keeper_start(share_channel *ch);
+void keeper_stop(share_channel *ch);
+/* There is something in flight. */
+void keeper_rouse(struct sender *sender);
+
+/* ------------------------------------------------------------------------------------------- */
+/* lent.c                                                                                      */
+
+/* Reserves a handle, so that the next call of lent_new() does not fail. False without memory. */
+bool lent_reserve(struct receiver *receiver);
+struct lent_buffer *lent_new(struct receiver *receiver);
+void lent_free(struct receiver *receiver, struct lent_buffer *l);
+struct lent_buffer *lent_of(share_buffer *b);
+/* Makes it the handle of a message. False if the message's fence makes no sense. */
+bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+	       const struct ring_message *m);
+/* Makes the memory of a message reachable. 0 or an error. */
+int lent_reach(share_channel *ch, share_buffer *b);
+/* Does so only where the broker need not be asked, and says whether that was enough. */
+bool lent_is_mapped(share_channel *ch, share_buffer *b);
+/* Makes an ordinary handle of a loan. 0 or an error. */
+int channel_retain(share_buffer *b);
+/* Asks the broker for a segment of the channel's pool; a GRANT brings it, if it is not here. 0 or
+ * an error. */
+int channel_ask_for_segment(share_channel *ch, uint64_t segment);
+
+/* ------------------------------------------------------------------------------------------- */
+/* ack.c and displaced.c                                                                       */
+
+#define RECEIPT(slot, token, version) ((uint64_t)(version) << 32 | (uint64_t)(token) << 8 | (slot))
+#define RECEIPT_RETAINED              0x80 /* its handle has a lease */
+#define RECEIPT_SLOT(receipt)         ((uint32_t)((receipt)&0x7f))
+#define RECEIPT_TOKEN(receipt)        ((uint32_t)((receipt) >> 8 & 0xffff))
+#define RECEIPT_VERSION(receipt)      ((uint32_t)((receipt) >> 32))
+
+/* Acknowledges one message; receiver_wake_producers() is due afterwards. False if it was
+ * acknowledged before. */
+bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
+		  struct ring_fence fence, bool retained);
+void receiver_wake_producers(struct receiver *receiver);
+
+/* The producer in this slot loses it to another one. 0 or an error. */
+int receiver_displace(struct receiver *receiver, uint32_t slot);
+/* Acknowledges a message of such a producer. False if it is none, or was acknowledged before. */
+bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t token,
+			    uint32_t version, struct ring_fence fence);
+/* Tells the broker what was acknowledged to displaced producers. It is due after acknowledging, and
+ * before the channel is looked at as one that may end. */
+void receiver_tell_displaced_unlocking(struct receiver *receiver);
+void receiver_displaced_done(struct receiver *receiver);
+
+#endif

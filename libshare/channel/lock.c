@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The doors to what a channel's lock guards. This file alone knows where the guarded parts of a
+ * channel lie, so that nobody has a pointer to one of them who has not come through a door; what
+ * such a pointer says of the lock is at the top of inside.h.
+ */
+
+#include "libshare/channel/inside.h"
+
+struct whole {
+	share_channel ch; /* first: a handle leads to it */
+	struct members members;
+	struct sender sender;
+	struct receiver receiver;
+};
+
+static struct whole *whole_of(share_channel *ch)
+{
+	_Static_assert(offsetof(struct whole, ch) == 0, "a channel's handle is its address");
+	return (struct whole *)(void *)ch;
+}
+
+static void init_lock(share_channel *ch)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&ch->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&ch->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+share_channel *channel_alloc(int role)
+{
+	struct whole *w = handle_new(HANDLE_CHANNEL, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	init_lock(&w->ch);
+	w->ch.role = role;
+	w->members.ch = w->sender.ch = w->receiver.ch = &w->ch;
+	w->sender.members = w->receiver.members = &w->members;
+	if (role == SHARE_PRODUCER)
+		w->members.sender = &w->sender;
+	else
+		w->members.receiver = &w->receiver;
+	return &w->ch;
+}
+
+void channel_free(share_channel *ch)
+{
+	pthread_cond_destroy(&ch->changed);
+	pthread_mutex_destroy(&ch->lock);
+	handle_free(ch);
+}
+
+struct members *channel_lock(share_channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	return &whole_of(ch)->members;
+}
+
+struct sender *sender_lock(share_channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	return &whole_of(ch)->sender;
+}
+
+struct receiver *receiver_lock(share_channel *ch)
+{
+	pthread_mutex_lock(&ch->lock);
+	return &whole_of(ch)->receiver;
+}
+
+struct receiver *receiver_trylock(share_channel *ch)
+{
+	return pthread_mutex_trylock(&ch->lock) == 0 ? &whole_of(ch)->receiver : NULL;
+}
+
+void channel_unlock(share_channel *ch)
+{
+	pthread_mutex_unlock(&ch->lock);
+}
+
+void channel_unlock_and_end(share_channel *ch)
+{
+	const struct members *members = &whole_of(ch)->members;
+	bool last = members->held == 0 && members->closed;
+
+	pthread_mutex_unlock(&ch->lock);
+	if (last)
+		channel_end(ch);
+}
+
+struct members *channel_unshared(share_channel *ch)
+{
+	return &whole_of(ch)->members;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CHANNEL_STATE_H
+#define LIBSHARE_CHANNEL_STATE_H
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "libshare/buffer/buffer.h"
+#include "libshare/channel/channel.h"
+#include "libshare/client/rpc.h"
+#include "libshare/order/order.h"
+
+/*
+ * What a channel consists of, by who may touch it:
+ *
+ *   share_channel       does not change between open and end, so everybody may read it
+ *   .in_client          is guarded by the client's lock
+ *   struct members      who else takes part; struct sender, of a producer; struct receiver, of a
+ *                       consumer: all three are guarded by the channel's lock
+ *
+ * The last three lie where only lock.c finds them. So whoever has a pointer to one of them has
+ * taken the lock (inside.h has the rule), and the compiler refuses the rest.
+ */
+
+/* A member that the broker has told us of before we have asked. */
+struct channel_told {
+	STAILQ_ENTRY(channel_told) link;
+	struct wire_member member;
+	struct fd_list fds;
+	bool after; /* it was told after the last answer */
+};
+STAILQ_HEAD(channel_told_list, channel_told);
+
+/* What the client's dispatch and its channel share. */
+struct channel_in_client {
+	LIST_ENTRY(share_channel) link;
+	struct channel_told_list told;
+	bool told_lost;      /* there was no memory to keep what was told */
+	struct call call;    /* the question to the broker; one thread asks at a time */
+	struct reply answer; /* its answer, which is the asking thread's once it has come */
+	bool has_keeper;
+	uint64_t looked; /* the count client->looks when the keeper looked last */
+};
+
+struct share_channel {
+	struct handle handle;
+	share_client *client;
+	struct channel_in_client in_client;
+	bool enlisted; /* the client knows of it */
+	int role;
+	struct channel_shape shape;
+	uint64_t member, pool;
+	uint32_t slot;
+	uint32_t stall_ms;
+	int send_timeout_ms;
+	bool writable;
+	void *own; /* our page: the ring of a producer, the ledger of a consumer */
+	const struct channel_control *control;
+	int doorbell;      /* an epoll that is readable when our bell has rung */
+	int epoll;         /* has the doorbell, `wakeup`, pidfds of peers and the timer */
+	int wakeup;        /* wakes the keeper of a producer */
+	int room;          /* tells the event loop of a producer that there may be room */
+	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
+	void *owner;
+	void (*before_ack)(void *owner, share_message *m);
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* whoever waits looks again */
+};
+HANDLES_OF(share_channel, channel, HANDLE_CHANNEL);
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of both roles                                                                               */
+
+/* A member of the other role. */
+struct channel_peer {
+	uint64_t member; /* 0: nobody has this slot */
+	uint64_t page;   /* of its client's timelines */
+	void *map;       /* its ring or ledger, read-only; NULL once it is over */
+	int pidfd, doorbell;
+	uint32_t seen;        /* the number of the broker's answer that named it last */
+	uint16_t state;       /* enum wire_member_state */
+	uint16_t flags;       /* enum wire_member_flags */
+	bool known;           /* the ring knows it: it was admitted, or attached */
+	bool left;            /* a consumer that counts no longer, but may use what it has */
+	bool over;            /* it is neither looked at nor waited for any more */
+	bool forgotten;       /* a producer of which the broker knows nothing any more */
+	uint32_t uid;         /* its user's */
+	uint32_t patience_ms; /* how long it may keep us waiting */
+	bool charged;         /* its user was charged for how long it has kept us waiting */
+	int64_t stalled_since;
+	bool lost;              /* it was dead before its timelines could be asked for */
+	struct held_fence hold; /* of its timelines, so that they are here when they are needed */
+};
+
+/* Who else takes part, and the questions to the broker about it; and who of us waits. */
+struct members {
+	share_channel *ch;
+	struct sender *sender;                          /* NULL in a consumer */
+	struct receiver *receiver;                      /* NULL in a producer */
+	struct channel_peer peers[CHANNEL_MEMBERS_MAX]; /* by slot */
+	bool some_gone; /* there are producers of which there may be an end to tell */
+
+	uint32_t epoch;   /* the broker's count, as of the last answer that was applied */
+	uint32_t answers; /* how many there were */
+	uint32_t first;   /* the number of the first answer to this question */
+	bool syncing;     /* some thread asks, or waits for the answer, for all */
+	bool asking;      /* the broker has not answered yet */
+	bool alone;       /* the broker is lost */
+	bool afresh;      /* something that the broker has told us was lost here */
+
+	bool asleep;     /* some thread sleeps for all */
+	bool wants_fd;   /* an event loop was given a descriptor */
+	uint64_t sleeps; /* for the statistics */
+	uint32_t held;   /* messages that the program has */
+	bool closed;     /* the channel ends when `held` is 0 */
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of a producer                                                                               */
+
+/* A message in flight stands for a reference on its buffer. */
+struct channel_sent {
+	share_buffer *buffer;
+	struct ring_fence given; /* our own; if the program gave its reference, behind its work */
+	struct channel_sent *next;
+};
+
+/* A token whose message was acknowledged by streams that have not got there yet. */
+struct channel_cooling {
+	STAILQ_ENTRY(channel_cooling) link;
+	uint32_t token;
+	int64_t since_ms;
+	struct fences fences;
+	uint64_t members[]; /* whose fences these are */
+};
+
+/* A message that was delivered too often, for share_channel_take_back(). */
+struct channel_aside {
+	STAILQ_ENTRY(channel_aside) link;
+	share_buffer *buffer;
+	struct ring_fence given;
+	struct ring_message message;
+	uint64_t receipt; /* of the message that the program has */
+};
+STAILQ_HEAD(channel_aside_list, channel_aside);
+
+/* Consumers that are gone, whose fences may still be in what is in flight (returns.c). */
+struct ghosts {
+	struct channel_ghost {
+		uint64_t member, page;
+		uint32_t uid, patience_ms;
+	} * all;
+	size_t n, room;
+};
+
+/* How long consumers have kept us waiting, and may (patience.c). */
+struct patience {
+	uint64_t stalling;  /* bit by slot: consumers whose clocks run */
+	int64_t look_at;    /* when to look at those clocks; 0: nobody is waited for */
+	int64_t full_since; /* when there was no room first; 0: there is some */
+	uint32_t least_ms;  /* the least patience that there is with a consumer */
+	struct channel_user {
+		uint32_t uid;
+		int64_t spent_ms; /* what its consumers had spent at this time: */
+		int64_t at_ms;
+	} users[CHANNEL_MEMBERS_MAX];
+};
+
+/* The producer's thread (keeper.c). */
+struct keeper {
+	pthread_t thread;
+	bool rests, ends;
+	bool wants_tokens;  /* it is to get those of consumers that were left behind (abandon.c) */
+	int64_t abandon_at; /* it does not ask for them before this time */
+};
+
+struct sender {
+	share_channel *ch;
+	struct members *members;
+	struct ring_producer *ring;
+	struct channel_sent *sent, *unsent; /* all of them, and those that are free */
+	uint32_t with_memory;               /* messages in flight that have a buffer */
+	STAILQ_HEAD(, channel_cooling) cooling;
+	struct channel_aside_list aside; /* messages to be taken back, at most `in_flight` */
+	uint32_t n_aside;
+	struct channel_aside_list taken; /* those of them that the program has */
+	uint64_t n_taken;                /* how many it has ever had */
+	struct ghosts ghosts;
+	struct patience patience;
+	struct keeper keeper;
+	bool armed;   /* an event loop waits for room */
+	bool backlog; /* messages wait for consumers to have room */
+	bool awaited; /* somebody wants to be the last to have what is in flight */
+	const _Atomic uint32_t *sleeps_on; /* the word on which a sender sleeps; NULL: none does */
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Of a consumer                                                                               */
+
+/* The handle of a message's buffer is a loan, until channel_retain() makes a lease of it. */
+struct lent {
+	share_channel *channel;
+	uint64_t producer; /* member */
+	uint64_t segment;
+	uint32_t slot, token, version;
+};
+struct lent_buffer {
+	share_buffer b; /* first: it is freed as one when it is an ordinary one */
+	struct lent lent;
+	struct lent_buffer *next; /* among those that are free */
+};
+
+/* A message that was received, but not handed out: it could not be made ready yet. */
+struct channel_stashed {
+	STAILQ_ENTRY(channel_stashed) link;
+	share_message message;
+	int error;
+};
+
+struct receiver {
+	share_channel *ch;
+	struct members *members;
+	struct ring_consumer *ring;
+	bool had_producers; /* so that their end is something to tell */
+	int last_end;       /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
+	bool stale;         /* a producer has left us behind */
+	bool slow;          /* the broker takes its time to answer */
+	unsigned looks;
+	unsigned in_vain; /* spins for nothing, one after the other */
+	STAILQ_HEAD(, channel_stashed) stash;
+	STAILQ_HEAD(, channel_displaced) displaced;
+	struct lent_buffer *handles; /* free ones */
+	uint32_t n_handles;
+};
+
+#endif
