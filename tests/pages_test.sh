@@ -118,7 +118,7 @@ notices "a parameter that is not told" '/^ \* @param address /d' "share_connect.
 notices "one that there is not" 's/^( \* @param) address /\1 path /' "path|address"
 notices "a member that is not told" 's|^(\tuint64_t limit;) .*|\1|' "limit: the member is not told"
 notices "a function without a comment" '/^int share_ping/s/^/int share_pong(share_client *c);\n\n/
-	/^ \* One request and its reply/,/^int share_ping/{/^ \*\/$/!{/^ \*/d}}' "share_p[io]ng"
+	/^ \* Sends one request and waits/,/^int share_pong/{/^ \*\/$/!{/^ \*/d}}' "share_p[io]ng"
 notices "a value that is not told" '/^ \* @return The same handle/d' "share_retain.*returns"
 
 # Without doxygen there are links.

@@ -25,13 +25,14 @@ extern "C" {
  * H200, driver 580). Nothing tells the waiters, and nothing sets them free but the end of their
  * process. A stuck stream also takes one of the hardware connections of its process
  * (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default): when all are taken, every other stream of the
- * process stands still, and the library does not count waits for events as it does those for
- * fences. So wait on a stream of its own, made with CU_STREAM_NON_BLOCKING (any other holds up the
- * legacy default stream), that you can do without. An event that a process died with is not given
- * to anybody again.
+ * process stands still, and the library does not count waits for events as it does waits for
+ * fences. So let a separate stream wait, one that you can do without, made with
+ * CU_STREAM_NON_BLOCKING (any other holds up the legacy default stream). An event that a process
+ * died with is not given to anybody again.
  *
- * An agent can make 4096 events: SHARE_EQUOTA beyond. They end with the agent: when it had to be
- * replaced, processes that have opened them go on, but nobody can open them any more.
+ * An agent can make 4096 events: SHARE_EQUOTA beyond. Events end with the agent: when it had to be
+ * replaced, processes that have opened its events can go on using them, but nobody can open them
+ * any more.
  */
 typedef struct share_event share_event;
 
@@ -47,15 +48,15 @@ typedef struct share_event_options {
 	}
 
 /**
- * Leases an event that nobody else has. It goes back when the last handle of all processes is given
- * up, or its process has died.
+ * Leases an event that nobody else has. The event goes back to the broker when the last handle on
+ * it, of all processes, is given up or lost with its process.
  *
  * @param c        the connection
  * @param options  NULL: on the first device there is, without a name
  * @param out      the handle, to be given up with share_event_release()
  * @retval SHARE_ENODEV   there is no such device, or no driver
  * @retval SHARE_EEXIST   the name leads to another event
- * @retval SHARE_EQUOTA   as many as this user, or the agent, may have
+ * @retval SHARE_EQUOTA   this user, or the agent, has as many events as it may
  * @retval SHARE_EDEVICE  the driver failed
  */
 int share_event_create(share_client *c, const share_event_options *options, share_event **out);
@@ -73,7 +74,7 @@ int share_event_open(share_client *c, const char *name, share_event **out);
 typedef struct share_token share_token;
 
 /**
- * Gets the event of a token, which any user may use who has it.
+ * Gets the event of a token. Any user who has the token may use the event.
  *
  * @param c      the connection
  * @param token  of share_event_export()
@@ -83,7 +84,8 @@ typedef struct share_token share_token;
 int share_event_import(share_client *c, const share_token *token, share_event **out);
 
 /**
- * The token of an event, valid as long as the event. It is a secret: send it over what is private.
+ * Gets the token of an event. It is valid as long as the event. It is a secret: send it over a
+ * connection that nobody else can read.
  *
  * @param e    the event
  * @param out  its token
@@ -116,36 +118,39 @@ const char *share_event_device(share_event *e);
 uint64_t share_event_id(share_event *e);
 
 /**
- * Records an event on a stream: waits for it that are called from now on, in whatever process, are
- * for the work enqueued there until now. Whoever recorded before is forgotten. The caller has to
- * see to it that the waiter waits after this was called, by a message say.
+ * Records an event on a stream. Waits for the event that are enqueued from now on, in whatever
+ * process, are for the work that was enqueued on that stream until now; earlier records are
+ * forgotten. The caller has to see to it that the waiter waits after this call, for example by a
+ * message.
  *
- * The handle opens the event in this process when it is first used, in the context of that stream,
- * which must live as long as the handle, and is for streams of that context from then on (another
- * handle of the same event may be used in another context).
+ * The library opens the event in this process when the handle is first used, in the context of that
+ * stream. The context must live as long as the handle, and the handle can be used with streams of
+ * that context only (another handle of the same event may be used in another context).
  *
  * @param e       the event
  * @param stream  a CUstream
  * @retval SHARE_EINVAL   the stream is of another context, or one of the library's
- * @retval SHARE_ENOTSUP  it is being captured into a graph, or of another device than the event
+ * @retval SHARE_ENOTSUP  the stream is being captured into a graph, or is of another device than
+ *                        the event
  * @retval SHARE_ENODEV   this process cannot see the event's device
  * @retval SHARE_EDEVICE  its driver failed, or the event has ended with its agent
  */
 int share_event_record(share_event *e, void *stream);
 
 /**
- * Makes a stream wait for an event: what is enqueued on it from now on waits until the work is done
- * that the event stood for when this was called; for nothing when the event was never recorded.
- * Does not block. As for recording, the stream has to be of the event's device and of the handle's
- * context: waiting for an interprocess event on a stream of another device takes the process down
- * inside the driver (measured: H200, driver 580), also by `cuStreamWaitEvent()` itself.
+ * Makes a stream wait for an event: work that is enqueued on the stream from now on waits until the
+ * work is done that the event stood for when this was called. If the event was never recorded, it
+ * waits for nothing. The call does not block. As for recording, the stream has to be of the event's
+ * device and of the handle's context: waiting for an interprocess event on a stream of another
+ * device takes the process down inside the driver (measured: H200, driver 580), also by
+ * `cuStreamWaitEvent()` itself.
  *
- * Read the hazard in share_event: the stream may never go on. So those that others share are
- * refused: NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+ * Read about the hazard in share_event: the stream may never go on. So streams that other code
+ * shares are refused: NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
  *
  * @param e       the event
  * @param stream  a CUstream of its own
- * @retval SHARE_EINVAL   one of the streams that are refused; or as share_event_record()
+ * @retval SHARE_EINVAL   the stream is one of those that are refused; or as share_event_record()
  * @retval SHARE_ENOTSUP  as share_event_record()
  * @retval SHARE_ENODEV   as share_event_record()
  * @retval SHARE_EDEVICE  as share_event_record()
@@ -153,8 +158,8 @@ int share_event_record(share_event *e, void *stream);
 int share_event_wait(share_event *e, void *stream);
 
 /**
- * Gives the handle up. Work that was enqueued goes on, waits included. A CUevent that the program
- * has opened itself it destroys before.
+ * Gives the handle up. Work that was enqueued goes on, waits included. If the program has opened a
+ * CUevent from share_event_handle() itself, it has to destroy that before.
  *
  * @param e  the handle; NULL is fine
  */

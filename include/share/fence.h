@@ -10,11 +10,11 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/** A connection to a broker. Of share_connect(); everything else is made from one. */
+/** A connection to a broker, made by share_connect(). Everything else is made from one. */
 typedef struct share_client share_client;
 
 /**
- * A fence: a point in the work of a stream, which may be sent anywhere and waited for by anybody.
+ * A fence: a point in the work of a stream. It may be sent anywhere, and anybody may wait for it.
  *
  * Every function that takes `void *stream` orders memory against the work of that stream. What a
  * stream is depends on the kind of the memory:
@@ -30,21 +30,22 @@ typedef struct share_client share_client;
  * On a CUstream, the GPU signals and waits, and no call blocks the host for it, but for these:
  *
  *   - The device has no stream memory operations, or SHARE_CONNECT_HOST_FENCES is set.
- *   - Half of CUDA_DEVICE_MAX_CONNECTIONS streams of this process wait for other processes already,
- *     and this would be one more: if all did, the hardware would run nothing else. With
- *     SHARE_CONNECT_NEVER_BLOCK the call then answers SHARE_EAGAIN.
- *   - 191 CUDA streams of the client have work to signal, and this is another one.
- *   - The driver does not register the pages that signals are in, for want of memory that may be
- *     locked (ulimit -l), or because the device cannot read what is mapped read-only.
- *   - The broker is gone, and what is to be waited for is another process's.
+ *   - As many streams of this process as half of CUDA_DEVICE_MAX_CONNECTIONS wait for other
+ *     processes already, and this would be one more. (If as many as all connections waited, the
+ *     hardware would run nothing else.) With SHARE_CONNECT_NEVER_BLOCK the call then answers
+ *     SHARE_EAGAIN.
+ *   - 191 CUDA streams of the client have signals that are not reached, and this is another stream.
+ *   - The driver does not register the pages that signals are in: too little memory may be locked
+ *     (ulimit -l), or the device cannot read memory that is mapped read-only.
+ *   - The broker is gone, and the fence to wait for belongs to another process.
  *
  * share_fence_get_stats() counts how often that happened.
  *
- * Parked streams still cost the others something (measured, H200): those that share a hardware
- * connection with one run late; a copy to the host that is enqueued behind a wait holds up the
- * copies to the host of all streams; and the driver makes the 36th stream of a process only when
- * none is parked. Where the wait may be long, give CUDA_DEVICE_MAX_CONNECTIONS its largest value,
- * 32, make streams beforehand, and enqueue such copies when the fence is reached
+ * A stream that waits still costs the other streams something (measured, H200). Streams that share
+ * a hardware connection with it run late. A copy to the host that is enqueued behind a wait holds
+ * up the copies to the host of all streams. And the driver makes the 36th stream of a process only
+ * while no stream waits. Where waits may be long, give CUDA_DEVICE_MAX_CONNECTIONS its largest
+ * value, 32, make streams beforehand, and enqueue such copies only when the fence is reached
  * (share_fence_query, share_buffer_watch).
  *
  * A stream that is being captured into a graph is refused (SHARE_ENOTSUP) wherever something has to
@@ -52,14 +53,16 @@ typedef struct share_client share_client;
  * not spoilt, and a buffer that was to be released is kept. So acquire buffers before the capture
  * begins, release them after it has ended, and order launches of the graph like other work.
  *
- * Pages of timelines are registered with the driver in the primary context of the device, which is
- * kept as long as they are: a program that has contexts of its own only has one more then. Its own
- * may come and go. Who resets the primary one (cudaDeviceReset), or releases it more often than it
- * was retained, has SHARE_EDEVICE of every stream from then on, until it connects again.
+ * Pages of timelines are registered with the driver in the primary context of the device, and the
+ * library keeps that context for as long as they are registered. So a program that uses only
+ * contexts of its own has one more context then. Its own contexts may come and go. But if a program
+ * resets the primary context (cudaDeviceReset), or releases it more often than it was retained,
+ * every stream gets SHARE_EDEVICE from then on, until the program connects again.
  *
- * CUDA does not see this order. So a function on a host stream must not use a CUstream that waits
- * for that host stream. One that was made without CU_STREAM_NON_BLOCKING does when the legacy
- * default stream does, and so does the per-thread one: CUDA has them wait for each other.
+ * CUDA does not know of this order. So a function on a host stream must not use a CUstream that
+ * waits for that host stream. When the legacy default stream waits for it, so do the per-thread
+ * default stream and all streams that were made without CU_STREAM_NON_BLOCKING, as CUDA makes these
+ * wait for each other.
  *
  * A fence is a point on a timeline: a 64-bit counter in a page of shared memory that only one
  * process can write, enforced by the kernel. A fence is reached once the counter has got to its
@@ -69,8 +72,9 @@ typedef struct share_client share_client;
  * The poison comes from the broker. Once that is gone, threads and host streams see for themselves
  * that a process has died, and CUDA streams are not made to wait for other processes any more: the
  * calling thread waits in their place. But a CUDA stream that was waiting already when the broker
- * was lost goes on only when its fence is reached. If the process which that is of dies first, it
- * stands still for good, with whoever synchronizes with it: nobody else can write to its timelines.
+ * was lost goes on only when its fence is reached. If the process that the fence belongs to dies
+ * before that, the stream stands still for good, and so does whoever synchronizes with it, as
+ * nobody else can write to the timelines of the dead process.
  */
 typedef struct share_fence {
 	uint64_t timeline; /**< which counter; 0: a fence that is reached already */
@@ -94,27 +98,29 @@ typedef struct share_fence {
 int share_fence_record(share_client *c, void *stream, share_fence *out);
 
 /**
- * Makes a stream wait for a fence, of any process of the same broker. Waiting for a fence of a
- * process that dies ends with the poison; a host stream then goes on, and share_fence_query()
- * tells.
+ * Makes a stream wait for a fence, of any process of the same broker. When the owner of the fence
+ * dies, the wait ends with the poison: a host stream then goes on, and share_fence_query() tells
+ * whether the fence was reached.
  *
  * @param c       the connection
  * @param fence   what to wait for
  * @param stream  NULL: the calling thread; else as for share_fence_record()
- * @retval SHARE_EOWNERDEAD  the owner died before it got there (known now, or while the caller
- *                           waited), or before this process first asked; nothing is enqueued
- * @retval SHARE_ESTALE      no such timeline, or its owner ended too long ago to know how, or it
- *                           is of another user's process, which has no pool open that this one
- *                           has open, and did not come from the broker
+ * @retval SHARE_EOWNERDEAD  the owner died before the fence was reached (this is known now, or came
+ *                           out while the caller waited), or before this process first asked;
+ *                           nothing is enqueued
+ * @retval SHARE_ESTALE      there is no such timeline; or its owner ended so long ago that nobody
+ *                           knows how far it had got; or the fence did not come from the broker,
+ *                           and belongs to a process of another user that has no pool open which
+ *                           this process has open, too
  */
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream);
 
 /**
  * Whether a fence is reached. Never blocks for the owner.
  *
- * What the GPU of another process has signaled counts as reached once it was there while that
- * process had not begun to exit. Where /proc does not show the process, as it is in another PID
- * namespace, that is known a little later (150 ms).
+ * A fence that another process's GPU signals counts as reached once the signal was seen while that
+ * process had not begun to exit. Where /proc does not show the process, because it is in another
+ * PID namespace, this is known a little later (150 ms).
  *
  * @param c      the connection
  * @param fence  what is asked about
@@ -142,7 +148,7 @@ typedef struct share_fence_stats {
 	size_t size;
 	uint64_t signals;      /**< enqueued on CUDA streams */
 	uint64_t waits;        /**< enqueued on CUDA streams */
-	uint64_t waits_saved;  /**< that needed none: reached already, or on the same stream */
+	uint64_t waits_saved;  /**< not needed: the fence was reached, or of the same stream */
 	uint64_t host_signals; /**< the calling thread waited until a CUDA stream was done */
 	uint64_t host_waits;   /**< the calling thread waited for others in a CUDA stream's place */
 	uint64_t parked;       /**< streams of this process, on all devices, that wait now */
@@ -172,8 +178,8 @@ typedef struct share_host_stream share_host_stream;
  *
  * @param c    the connection
  * @param out  the stream, to be given up with share_host_stream_destroy()
- * @retval SHARE_EQUOTA  a client can have 255 streams at a time, of which those of CUDA take 191 at
- *                       most
+ * @retval SHARE_EQUOTA  a client can have 255 streams at a time, of which at most 191 are CUDA
+ *                       streams
  */
 int share_host_stream_create(share_client *c, share_host_stream **out);
 
@@ -187,8 +193,8 @@ int share_host_stream_create(share_client *c, share_host_stream **out);
 int share_host_stream_launch(share_host_stream *s, void (*function)(void *data), void *data);
 
 /**
- * Blocks until everything that was enqueued before the call has run. Not from a function on the
- * stream.
+ * Blocks until everything that was enqueued before the call has run. It must not be called from a
+ * function on the stream.
  *
  * @param s  the stream
  */

@@ -18,17 +18,18 @@ extern "C" {
 #define SHARE_CALLS_MAX 128
 
 /**
- * Request and reply on channels, for servers like those of inference: any number of callers and of
- * workers, each request to one worker, each reply to who asked. Buffers both ways, ordered on
- * streams as everywhere.
+ * Requests and replies on channels, for servers like those of inference. There are any number of
+ * callers and of workers; each request goes to one worker, and each reply to the caller who asked.
+ * Both may carry buffers, ordered on streams as everywhere.
  *
- * Requests travel in a queue: what a dead worker had not answered goes to another one, marked by
- * `deliveries`. When a caller dies, cancels or runs out of time, its requests that no worker has
- * taken yet are dropped, and a worker at work can find out with share_request_status().
+ * Requests travel in a queue: a request that a worker had not answered when it died goes to another
+ * one, marked by `deliveries`. When a caller dies, cancels or runs out of time, its requests that
+ * no worker has taken yet are dropped, and a worker at work can find out with
+ * share_request_status().
  *
- * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer; what is
- * behind these in the `data` of a share_message is the library's. Who takes part may write in the
- * pool.
+ * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer; the bytes
+ * behind these in the `data` of a share_message are the library's. All who take part must have the
+ * right to write in the pool.
  *
  * Threads: calls of any number of threads can be under way on one handle, and requests can be taken
  * and answered in any.
@@ -48,10 +49,10 @@ enum share_service_role {
 typedef struct share_service_options {
 	size_t size;
 	const char *pool;    /**< of all buffers, of requests and of answers; NULL: "default" */
-	uint32_t depth;      /**< requests that wait at one worker, of one caller; 0: 16 */
+	uint32_t depth;      /**< requests of one caller that wait at one worker; 0: 16 */
 	uint32_t callers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t workers;    /**< at a time, up to 64; 0: 64 */
-	uint32_t deliveries; /**< a request that so many workers died of fails; 0: 3 */
+	uint32_t deliveries; /**< a request that so many workers died with fails; 0: 3 */
 } share_service_options;
 #define SHARE_SERVICE_OPTIONS_INIT                              \
 	{                                                       \
@@ -59,21 +60,21 @@ typedef struct share_service_options {
 	}
 
 /**
- * Takes part in a service, and makes it if there is none of that name. Whoever comes first says
- * what it is like; what others leave at 0 is as it is. A service N has the channels N and
- * "N.replies".
+ * Takes part in a service, and makes it if there is none of that name. The first process to open a
+ * service says what it is like; a member that others leave at 0 stands for what the service has. A
+ * service N has the channels N and "N.replies".
  *
  * @param c        the connection
  * @param name     up to 247 bytes
  * @param role     enum share_service_role
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_service_close()
- * @retval SHARE_EBUSY   there are as many of that role as there may be
- * @retval SHARE_EEXIST  it is there, and not what was asked for; or there is a channel of that
- *                       name, which is no service's
+ * @retval SHARE_EBUSY   the service has as many members of that role as it may have
+ * @retval SHARE_EEXIST  there is a service of that name, and it is not what was asked for; or there
+ *                       is a channel of that name that belongs to no service
  * @retval SHARE_EACCES  this user may not write in the pool
- * @retval SHARE_ENOENT  there is no such pool for this user
- * @retval SHARE_EQUOTA  as many channels as this user may have
+ * @retval SHARE_ENOENT  there is no such pool, or this user may not use it
+ * @retval SHARE_EQUOTA  this user has as many channels as it may
  * @see share_channel_open()
  *
  * @par Example
@@ -89,8 +90,8 @@ int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out);
 
 /**
- * Leaves a service. Pending calls must have been given up, requests acknowledged; answers may be
- * held on to.
+ * Leaves a service. Before that, the program has to give up its pending calls, and to acknowledge
+ * the requests that it has taken. It may keep answers.
  *
  * @param s  the handle; NULL is fine
  */
@@ -108,8 +109,9 @@ void share_service_close(share_service *s);
  * @param stream      where the buffer was worked on, and the answer will be
  * @param out         the answer, to be given back with share_ack()
  * @retval SHARE_ETIMEDOUT  no worker has answered (or was there) in time
- * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as it may be, and all died
- *                          with it; or the one that answered died before its work was done
+ * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as the service allows, and
+ *                          all of them died with it; or the worker that answered died before its
+ *                          work was done
  * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already
  */
@@ -117,15 +119,15 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	       int timeout_ms, void *stream, share_message *out);
 
 /**
- * Asks, and leaves the answer to share_call_finish(): so several calls may be under way, to be
- * finished in any order.
+ * Asks, and leaves the answer to share_call_finish(). So several calls may be under way at a time,
+ * and may be finished in any order.
  *
  * @param s           the service, as a caller
  * @param b           what the request is about; NULL: the data alone
  * @param data        what goes with it; may be NULL when there is none
  * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
- * @param timeout_ms  for this and the answer together; -1: no limit. 0, for event loops: no limit,
- *                    but this does not wait for room
+ * @param timeout_ms  for this call and the answer together; -1: no limit. 0, for event loops: no
+ *                    limit for the answer, but this call does not wait for room
  * @param stream      where the buffer was worked on
  * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
@@ -135,15 +137,15 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 		     int timeout_ms, void *stream, share_pending **out);
 
 /**
- * Waits for the answer of a call that was started. The call is given up, but with SHARE_EAGAIN,
- * SHARE_EINVAL and SHARE_EFORK.
+ * Waits for the answer of a call that was started. The call is given up unless this returns
+ * SHARE_EAGAIN, SHARE_EINVAL or SHARE_EFORK.
  *
  * @param p           the call
  * @param timeout_ms  how long to wait at most; -1: as long as share_call_start() said
  * @param stream      where the answer will be worked on
  * @param out         the answer, to be given back with share_ack(); its `channel` is NULL when
  * there is none
- * @retval SHARE_EAGAIN      not there yet, and the time limit was 0
+ * @retval SHARE_EAGAIN      the answer is not there yet, and the time limit was 0
  * @retval SHARE_ETIMEDOUT   as share_call()
  * @retval SHARE_EOWNERDEAD  as share_call()
  * @retval SHARE_ECANCELED   as share_call()
@@ -158,36 +160,36 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 void share_call_cancel(share_pending *p);
 
 /**
- * Takes the next request. It is given up with share_reply(), or with share_ack() when there is no
- * answer.
+ * Takes the next request. The worker gives it up with share_reply(), or with share_ack() when there
+ * is no answer.
  *
  * @param s           the service, as a worker
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where it will be worked on
  * @param out         the request
- * @retval SHARE_EPIPE       all callers have left or died; it is said once, the next call waits for
- *                           new ones
- * @retval SHARE_EAGAIN      there is none, and the time limit was 0
- * @retval SHARE_ETIMEDOUT   there was none in time
+ * @retval SHARE_EPIPE       all callers have left or died. This is said once: the next call waits
+ *                           for new callers
+ * @retval SHARE_EAGAIN      there is no request, and the time limit was 0
+ * @retval SHARE_ETIMEDOUT   no request came in time
  * @retval SHARE_EOWNERDEAD  with a request: its caller died before its work was done
  * @see share_recv()
  */
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out);
 
 /**
- * Whether somebody still waits for the answer. It takes a load or two.
+ * Tells whether the caller still waits for the answer. It takes a load or two.
  *
  * @param request  the request, as a worker has it
- * @retval 0  somebody does
+ * @retval 0  the caller waits
  * @retval SHARE_ECANCELED   the caller has given it up, or ran out of time
  * @retval SHARE_EOWNERDEAD  the caller is dead
  */
 int share_request_status(const share_message *request);
 
 /**
- * Answers, and acknowledges the request. The request is given up even when nobody waits for the
- * answer any more. One that is acknowledged without an answer fails with SHARE_ECANCELED at the
- * caller's.
+ * Answers a request, and acknowledges it. The request is given up even when the caller does not
+ * wait for the answer any more. (If a worker acknowledges a request without an answer, the caller's
+ * call fails with SHARE_ECANCELED.)
  *
  * @param request    the request
  * @param b          the answer; NULL: the data alone
@@ -202,9 +204,10 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 
 /**
  * A descriptor for event loops: it polls readable when there is a request for a worker, or an
- * answer for a caller. To be armed as that of share_channel_get_fd(), by share_next_request() or
- * share_call_finish() with time limit 0. A caller is not told by it that all workers have died with
- * a request, so it should ask now and then. Do not read, write or close it.
+ * answer for a caller. It has to be armed like the descriptor of share_channel_get_fd(), by
+ * share_next_request() or share_call_finish() with time limit 0. It does not tell a caller that all
+ * workers have died with a request, so a caller should ask now and then. Do not read, write or
+ * close it.
  *
  * @param s  the service
  * @return The descriptor, which belongs to the service; or a negative error.

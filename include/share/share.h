@@ -23,17 +23,18 @@ extern "C" {
  * which is per thread. It starts threads for host streams, and for asynchronous look-ups and
  * watches of buffers that have to wait for others' work; all signals are blocked in them.
  *
- * Handles: to use one that was given up is a mistake that is recognised, in every build. Functions
- * that return an int answer SHARE_EINVAL, others NULL or 0, and those that return nothing do
- * nothing; no other handle and no memory comes to harm. Of several threads that give the same
- * handle up at once one has done it. A handle of another kind is recognised, too. An old handle is
- * known for one until some sixteen thousand others of its kind were given out after it.
+ * Handles: a program that uses a handle which it has given up makes a mistake, and the library
+ * recognises it, in every build. Functions that return an int answer SHARE_EINVAL, others NULL or
+ * 0, and those that return nothing do nothing; no other handle and no memory comes to harm. When
+ * several threads give the same handle up at once, exactly one of them succeeds. A handle of
+ * another kind is recognised, too. A handle that was given up is recognised as such until some
+ * sixteen thousand others of its kind were given out after it.
  *
  * Fork: a handle used in a forked child answers SHARE_EFORK. Shared memory and timelines are not
  * inherited by the child (MADV_DONTFORK), as a lease belongs to one process; the child opens its
  * own connection. Children that exec are not concerned: every descriptor is close-on-exec. A
- * process that itself execs without share_disconnect() keeps what it held, in quarantine, until it
- * ends.
+ * process that calls exec itself, without share_disconnect() before, keeps all that it held, in
+ * quarantine, until it ends.
  *
  * A lost broker: every call that needs it answers SHARE_EDISCONNECTED at once, in threads that
  * were waiting too. Memory already mapped stays readable (and writable) until it is released. The
@@ -44,7 +45,7 @@ extern "C" {
  *
  * Structs with a `size` member are versioned: set it with their SHARE_..._INIT. In options, 0 (or
  * NULL) is the default of every other member, so `{.size = sizeof(share_pool_options)}` means the
- * same. With a size that this library does not know, SHARE_EINVAL.
+ * same. A size that this library does not know is answered with SHARE_EINVAL.
  */
 
 #define SHARE_VERSION_MAJOR 0
@@ -75,8 +76,9 @@ typedef struct share_operation share_operation;
 #define SHARE_METADATA_MAX 65536 /* bytes of a buffer's metadata */
 
 /**
- * How a buffer may be used. Read-only memory is mapped read-only: a store to it faults, on a GPU in
- * the kernel that stores, and its context with it. Not so for kind "mempool".
+ * How a buffer may be used. Read-only memory is mapped read-only: a store to it faults. On a GPU
+ * the kernel that stores faults, and its context is lost with it. Memory of kind "mempool" is an
+ * exception: nothing enforces that it is only read.
  */
 enum share_mode {
 	SHARE_RDONLY = 1, /**< for reading */
@@ -88,24 +90,25 @@ enum share_mode {
 
 /** More about a connection. */
 enum share_connect_flags {
-	/** Fences of CUDA streams are signaled and waited for by the host, as where the device has
-	 * no stream memory operations: calls then block until streams are done. For all connections
-	 * of a process: SHARE_HOST_FENCES=1 in its environment. */
+	/** The host signals and waits for fences in place of CUDA streams, as it does where the
+	 * device has no stream memory operations: calls then block until streams are done.
+	 * SHARE_HOST_FENCES=1 in the environment of a process says the same for all of its
+	 * connections. */
 	SHARE_CONNECT_HOST_FENCES = 1 << 0,
-	/** Where the calling thread would have to wait for the work of others before a CUDA stream
-	 * can go on, SHARE_EAGAIN. */
+	/** A call answers SHARE_EAGAIN where its thread would have to wait for the work of others
+	 * before a CUDA stream can go on. */
 	SHARE_CONNECT_NEVER_BLOCK = 1 << 1,
-	/** For tools of operators: where this user is at its limit of connections, and an
-	 * administrator of the broker, it gets one of four more. So `sharectl` can tell who has all
-	 * the others, and end them. */
+	/** For tools of operators. A user who is an administrator of the broker, and has as many
+	 * connections as it may, gets one of four additional ones. So `sharectl` can still say
+	 * which processes have all the others, and end them. */
 	SHARE_CONNECT_OPERATOR = 1 << 2,
 };
 
 /** How to connect. Set it to SHARE_CONNECT_OPTIONS_INIT. */
 typedef struct share_connect_options {
 	size_t size;
-	/** How `sharectl clients` calls this process, in up to SHARE_LABEL_MAX bytes; NULL: its
-	 * program. */
+	/** The name of this process in `sharectl clients`, up to SHARE_LABEL_MAX bytes; NULL: the
+	 * name of its program. */
 	const char *label;
 	const char *config; /**< embedded broker only: its configuration file; NULL: the default */
 	uint32_t flags;     /**< enum share_connect_flags */
@@ -128,15 +131,16 @@ typedef struct share_connect_options {
  *   in `$PATH`
  * - otherwise: the path of its socket
  *
- * In a program that has more rights than who has started it (setuid, setgid, capabilities of its
- * file) the environment is not read, and "embedded" is refused: SHARE_EACCES.
+ * A program may have more rights than the user who has started it (setuid, setgid, capabilities of
+ * its file). In such a program the environment is not read, and "embedded" is refused with
+ * SHARE_EACCES.
  *
  * @param address  where the broker is
  * @param out      the connection, to be given up with share_disconnect()
  * @retval SHARE_ENOBROKER  nobody listens there
  * @retval SHARE_EPROTO     no version of the protocol in common
- * @retval SHARE_EACCES     the broker does not want this user
- * @retval SHARE_EQUOTA     or not as often as that
+ * @retval SHARE_EACCES     the broker does not let this user connect
+ * @retval SHARE_EQUOTA     this user has as many connections as it may
  *
  * @par Example
  * @code
@@ -158,13 +162,14 @@ int share_connect_with(const char *address, const share_connect_options *options
 		       share_client **out);
 
 /**
- * Gives the client handle up. The connection ends when the last handle made from it (pool, buffer,
- * watch, operation) has been given up as well: memory in use is never pulled away. Then streams
- * are finished, mappings removed, and the broker is told goodbye.
+ * Gives the client handle up. The connection ends when the last handle that was made from it (pool,
+ * buffer, watch, operation) has been given up as well, so memory in use is never pulled away. When
+ * the connection ends, the library waits for the client's streams, removes the mappings, and says
+ * goodbye to the broker.
  *
- * Streams that are not done within ten seconds, or of which nothing can tell that they are, may use
- * the memory for as long as the process lives: so everything stays mapped until it ends, and so
- * does the private broker of "embedded".
+ * A stream that is not done within ten seconds, or of which nothing can tell whether it is done,
+ * may use the memory for as long as the process lives. Then everything stays mapped until the
+ * process ends, and the private broker of "embedded" stays as well.
  *
  * @param c  the connection; NULL is fine
  */
@@ -179,7 +184,8 @@ void share_disconnect(share_client *c);
 const char *share_address(share_client *c);
 
 /**
- * One request and its reply: the broker is there and has seen all earlier messages.
+ * Sends one request and waits for its reply. When it returns 0, the broker is there and has seen
+ * all earlier messages.
  *
  * @param c  the connection
  */
@@ -197,9 +203,9 @@ int share_get_fd(share_client *c);
 /**
  * Handles what the broker sent unasked and runs callbacks that are due, in this thread; never
  * blocks. Callbacks may call every function of the library, including those that give up the handle
- * they are called for. Meant for one thread at a time; concurrent calls are safe but share the
- * callbacks between them (whose callbacks then must not cancel what the other runs: each would wait
- * for the other).
+ * they are called for. It is meant for one thread at a time. Concurrent calls are safe, and each
+ * runs some of the callbacks. In that case a callback must not cancel an operation whose callback
+ * another thread is running: if both did, each would wait for the other.
  *
  * @param c  the connection
  * @return The number of callbacks that were run, or a negative error.
@@ -225,33 +231,37 @@ int share_pool_open(share_client *c, const char *name, share_pool **out);
 /** More about a pool that is created. */
 enum share_pool_flags {
 	SHARE_POOL_PERSISTENT = 1 << 0, /**< stays when nobody has it open and no buffer lives */
-	/** Its memory lies at the same address in every process: pointers into it can be shared.
-	 * Where something else lies there, acquiring a buffer answers SHARE_EBUSY. A process then
-	 * has one mapping: read-only handles can write while it also holds one for writing. Not for
-	 * mempool, whose addresses are the driver's. */
+	/** Its memory lies at the same address in every process, so pointers into it can be shared.
+	 * Where a process has something else at that address, acquiring a buffer answers
+	 * SHARE_EBUSY. A process has one mapping of such memory: while it holds a handle for
+	 * writing, its read-only handles can be written through, too. It is not possible for
+	 * mempool, whose addresses the driver chooses. */
 	SHARE_POOL_SAME_ADDRESS = 1 << 1,
 	SHARE_POOL_OPEN_OR_CREATE = 1 << 2, /**< open the pool that is there, else create it */
 };
 
 /** What becomes of memory between its last user and the next. */
 enum share_reuse {
-	/** It is handed out at once, together with the fences of the same user's (uid's) work that
-	 * still runs on it; the next stream waits for them. What other users left work on is handed
-	 * out when that is done, and until then they pay for it: else as SHARE_REUSE_CLEAN.
+	/** Memory is handed out at once if all work that still runs on it is of the user (uid) who
+	 * asks: together with the fences of that work, which the next stream waits for. Memory that
+	 * other users' work still runs on is handed out when that is done, as with
+	 * SHARE_REUSE_CLEAN, and until then it is charged to them.
 	 */
 	SHARE_REUSE_GATE = 0,
-	/** It is handed out when that work is done, so nobody ever waits for another's. While all
-	 * room there is has such work on it, share_alloc() waits up to a second for it. */
+	/** Memory is handed out when the work on it is done, so nobody ever waits for another's
+	 * work. While work still runs on all free memory of the pool, share_alloc() waits up to a
+	 * second. */
 	SHARE_REUSE_CLEAN = 1,
-	/** The same, and what one user (uid) may have written is zeroed before another one gets it:
-	 * by the broker or its agent, not by who had it. What several users held for writing is
-	 * zeroed for whoever is next. Host memory is zeroed by taking its pages away: who has
-	 * registered a released buffer with CUDA goes on with the old ones. Against whoever means
-	 * harm it is no help: all users of a pool can reach all of its segments. */
+	/** As SHARE_REUSE_CLEAN, and memory that one user (uid) may have written is zeroed before
+	 * another user gets it. The broker or its agent does that, and not the user who had the
+	 * memory. Memory that several users held for writing is zeroed for whoever gets it next.
+	 * Host memory is zeroed by taking its pages away: a program that has registered a released
+	 * buffer with CUDA goes on with the old pages. This is no protection against users who mean
+	 * harm, as all users of a pool can reach all of its segments. */
 	SHARE_REUSE_SCRUB = 2,
 };
 
-/** A release_threshold: what is empty goes back at once. */
+/** A release_threshold: empty segments go back to the system at once. */
 #define SHARE_KEEP_NONE UINT64_MAX
 
 /**
@@ -296,9 +306,11 @@ typedef struct share_pool_options {
  * @param name     1 to SHARE_NAME_MAX bytes of UTF-8
  * @param options  NULL: the defaults
  * @param out      the pool, to be given up with share_pool_close()
- * @retval SHARE_EEXIST   it is there, or is unlike what was asked for, or not for this user
- * @retval SHARE_EACCES   the configuration does not let this user create pools, or of that name
- * @retval SHARE_EQUOTA   as many pools as this user may have
+ * @retval SHARE_EEXIST   there is a pool of that name; with SHARE_POOL_OPEN_OR_CREATE: it is unlike
+ *                        what was asked for, or this user may not use it
+ * @retval SHARE_EACCES   the configuration does not let this user create pools, or pools of that
+ *                        name
+ * @retval SHARE_EQUOTA   this user has as many pools as it may
  * @retval SHARE_EINVAL   an option is at fault
  * @retval SHARE_ENODEV   no such device, or no driver
  * @retval SHARE_ENOTSUP  the device cannot do that kind
@@ -319,7 +331,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 		      share_pool **out);
 
 /**
- * Removes a pool's name. It takes no new buffers and ends with its last one.
+ * Removes a pool's name. From then on the pool takes no new buffers, and it ends with its last one.
  *
  * @param c     the connection
  * @param name  of the pool
@@ -329,7 +341,7 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 int share_pool_destroy(share_client *c, const char *name);
 
 /**
- * Gives the handle up; buffers stay.
+ * Gives the handle of a pool up. Buffers of the pool stay.
  *
  * @param p  the pool; NULL is fine
  */
@@ -365,13 +377,14 @@ int share_pool_get_info(share_pool *p, share_pool_info *out);
 
 /**
  * Bounds what this process keeps of a pool without using it: released buffers, for allocations to
- * come, so that most of them need nobody else. Holds for all handles that this connection has of
- * the pool, as long as it has one; what is kept now goes back.
+ * come, so that most of them need nobody else. The bound is that of the connection: it holds for
+ * all handles of the pool, for as long as the connection has one. What is kept now goes back to the
+ * broker.
  *
  * Without this call: a 16th of the pool's limit, at most 1 GiB. What is kept is given back when
  * memory is short, on the next call that allocates or releases, in share_dispatch(), or while a
- * call waits for memory or for a name; and when the pool is destroyed. It is in use in what
- * `sharectl` shows. `SHARE_MAGAZINES=0` in the environment: no connection keeps any.
+ * call waits for memory or for a name; and when the pool is destroyed. `sharectl` shows what is
+ * kept as in use. With `SHARE_MAGAZINES=0` in the environment no connection keeps anything.
  *
  * @param p      the pool
  * @param bytes  to keep at most; 0: none
@@ -383,16 +396,17 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
 
 /**
  * Allocates a buffer, for reading and writing. Its content is undefined (what a user of the pool
- * left there; with SHARE_REUSE_SCRUB, what this user left there, or zeros). Work enqueued on
- * `stream` afterwards may use the memory: if its last users are not done, their fences are waited
- * for on `stream`.
+ * left there; with SHARE_REUSE_SCRUB, what this user left there, or zeros). Work that is enqueued
+ * on `stream` afterwards may use the memory: if its last users are not done with it, `stream` waits
+ * for their fences.
  *
  * The first buffer in a segment maps it. For GPU memory that loads the CUDA driver, and works in
  * the caller's current context if there is one, else in the device's primary context. When the
- * current context is of another device, that device gets access: so have the context current that
- * is going to use the memory.
+ * current context is of another device, that device gets access to the memory. So make that context
+ * current which is going to use the memory.
  *
- * The last three errors are of GPU memory, here and wherever a buffer is acquired.
+ * The last three errors occur with GPU memory only, here and in every function that acquires a
+ * buffer.
  *
  * @param p       where from
  * @param size    bytes, at least 1
@@ -405,7 +419,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @retval SHARE_EAGAIN   too much unfinished work is still using the memory
  * @retval SHARE_EINVAL   size 0 or an impossible alignment
  * @retval SHARE_EACCES   the pool is read-only for this user
- * @retval SHARE_EQUOTA   as much as this user may have
+ * @retval SHARE_EQUOTA   this user has as much memory as it may
  * @retval SHARE_EBUSY    SHARE_POOL_SAME_ADDRESS: something else lies at the address
  * @retval SHARE_ENODEV   this process cannot see the device: no driver, or CUDA_VISIBLE_DEVICES
  *                        hides it
@@ -445,44 +459,46 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 		     share_buffer **out);
 
 /**
- * share_alloc() of host memory that this process has at hand: what it released last, of that size.
- * Takes no lock, waits for nothing and asks nobody, so it is for threads that must not wait, or
- * that hold a lock of the program's meanwhile. Whoever gets SHARE_EAGAIN calls share_alloc() when
- * it may wait.
+ * Allocates host memory that this process has at hand: a block of that size which it has released
+ * before. It takes no lock, waits for nothing and asks nobody. So it is for threads that must not
+ * wait, or that hold a lock of the program at the time. A program that gets SHARE_EAGAIN calls
+ * share_alloc() when it may wait.
  *
  * @param p     where from
  * @param size  bytes, at least 1
  * @param out   the buffer, to be given up with share_release() or share_try_release()
- * @retval SHARE_EAGAIN  there is nothing at hand, as for sizes of which nothing was released yet
- * and for large ones; or it is no host memory
+ * @retval SHARE_EAGAIN  there is nothing at hand, which is so for sizes of which nothing was
+ *                       released yet, and for large ones; or the pool is not of host memory
  */
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
 
 /**
- * Gives one reference to a buffer up. Returns at once (but see share_fence for GPU streams). Work
- * enqueued on `stream` before the call may go on using the memory; nobody else's work touches it
- * before that is done. The buffer's memory is freed when the last reference of all processes is
- * gone.
+ * Gives one reference to a buffer up. It returns at once (but see share_fence for GPU streams).
+ * Work that was enqueued on `stream` before the call may go on using the memory, and nobody else's
+ * work touches the memory before that work is done. The buffer's memory is freed when the last
+ * reference of all processes is gone.
  *
  * Each reference is released once: share_release() beyond the last is SHARE_EINVAL. The handle is
- * given up (like by close(2)) with 0, SHARE_EDISCONNECTED and SHARE_EDEVICE. It is kept with the
- * others, and where the driver refused both a signal and waiting for the stream.
+ * given up (as by close(2)) when the call returns 0, SHARE_EDISCONNECTED or SHARE_EDEVICE. With
+ * other errors the program keeps it, and also where the driver refused both to signal and to wait
+ * for the stream.
  *
  * @param b       the buffer
  * @param stream  where it was used last; NULL: the calling thread, or for GPU memory the legacy
  *                default stream
- * @retval SHARE_EDISCONNECTED  the broker was lost before it could be told; it took this process's
- *                              references back if it lives
- * @retval SHARE_EDEVICE        the device is broken, and with it everything on `stream` over
- * @retval SHARE_EINVAL         it was released already; or not a stream of this client
+ * @retval SHARE_EDISCONNECTED  the broker was lost before it could be told; if it lives, it has
+ *                              taken this process's references back
+ * @retval SHARE_EDEVICE        the device is broken, and so all work on `stream` is over
+ * @retval SHARE_EINVAL         it was released already; or `stream` is not a stream of this client
  * @retval SHARE_ENOTSUP        the stream is being captured
  */
 int share_release(share_buffer *b, void *stream);
 
 /**
- * share_release() of host memory, used last by the calling thread, where that takes no lock, waits
- * for nothing and asks nobody: see share_try_alloc(). That is so for the last reference to what
- * this process allocated and nobody else has seen, if there is room for it at hand.
+ * Releases host memory that the calling thread was the last to use, if that can be done without a
+ * lock, without waiting and without asking anybody: see share_try_alloc(). It can be done for the
+ * last reference to a buffer that this process has allocated and that nobody else has seen, if
+ * there is room to keep it at hand.
  *
  * @param b  the buffer
  * @retval SHARE_EAGAIN  it is not so: share_release(). The handle is kept
@@ -491,8 +507,8 @@ int share_release(share_buffer *b, void *stream);
 int share_try_release(share_buffer *b);
 
 /**
- * One more reference to this handle, for another thread say. Each is given up by a share_release()
- * of its own.
+ * Takes one more reference to this handle, for another thread for example. Each reference is given
+ * up by a share_release() of its own.
  *
  * @param b  the buffer
  * @return The same handle; NULL when it was given up.
@@ -533,8 +549,9 @@ uint64_t share_id(share_buffer *b);
 int share_mode(share_buffer *b);
 
 /**
- * Whether the data is good. One load, until the giver's GPU is seen to be done: then it is looked
- * up once whether the giver runs. Never blocks.
+ * Tells whether the data of a buffer is good: whether the work of the process that handed it over
+ * is done. It takes one load; when the giver's GPU is first seen to be done, the library also looks
+ * whether the giver still runs. It never blocks.
  *
  * @param b  the buffer
  * @retval 0                 it is
@@ -544,7 +561,8 @@ int share_mode(share_buffer *b);
 int share_buffer_status(share_buffer *b);
 
 /**
- * What has come of share_buffer_watch() or share_reclaim_async(). Runs in share_dispatch().
+ * The type of callbacks of share_buffer_watch() and share_reclaim_async(), which are told the
+ * outcome. They run in share_dispatch().
  *
  * @param status  of a watch: 0, the data is good; SHARE_EOWNERDEAD, the giver died first. Of a
  *                reclaim: 0 or an error
@@ -553,10 +571,11 @@ int share_buffer_status(share_buffer *b);
 typedef void (*share_status_callback)(int status, void *data);
 
 /**
- * Has a callback run, once, when share_buffer_status() is SHARE_EAGAIN no more: for programs whose
- * stream was released by the death of the giver, and have to find out before they use the result.
- * Returns at once; a buffer that nobody gave is good. The buffer may be released before. A thread
- * of the library's waits meanwhile.
+ * Has a callback run, once, as soon as share_buffer_status() is not SHARE_EAGAIN any more. It is
+ * for programs whose stream waits for the giver's work: the giver's death lets the stream go on,
+ * too, and the program has to find out before it uses the result. The call returns at once. A
+ * buffer that nobody handed over is good. The buffer may be released before the callback runs. A
+ * thread of the library waits in the meantime.
  *
  * @param b         the buffer
  * @param callback  what is to run, in share_dispatch()
@@ -573,21 +592,21 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  * stream afterwards then comes after what all of those still do with the memory (with NULL and host
  * memory the call waits for that, within the same time limit). It stays so until this process hands
  * the buffer out again, by any function that does; references of share_retain() are the same
- * handle. So the memory can be used again without share_release() and share_alloc(), by an
- * allocator with a cache of its own, say, after it was published.
+ * handle. So the memory can be used again without share_release() and share_alloc(): for example by
+ * an allocator with a cache of its own, after the buffer was published.
  *
- * What this process has enqueued itself through the handle is its own to order. A handle for
- * reading only is ordered after nothing. Messages that others have acknowledged before the call are
- * over for it, with a time limit of 0 as well. Where the buffer came with a message itself, its
- * sender has it until it notices that this was acknowledged, which may take it a second while it
- * sends nothing.
+ * The program orders by itself what it has enqueued through the handle. With a handle for reading
+ * only, the stream is made to wait for nothing. Messages that others had acknowledged before the
+ * call do not count as in flight, even with a time limit of 0. If the buffer came to this process
+ * with a message, the sender of that message has the buffer until it notices the acknowledgement,
+ * which may take a second while it sends nothing.
  *
  * @param b           a buffer
  * @param timeout_ms  how long to wait; 0 does not, SHARE_WAIT_FOREVER has no limit
  * @param stream      what the next work on the memory is enqueued on
  * @retval SHARE_EBUSY      others have it, and the time limit was 0
  * @retval SHARE_ETIMEDOUT  others still have it, or their work is not done
- * @retval SHARE_EINVAL     also: the buffer is on loan with a message: share_retain() it, and
+ * @retval SHARE_EINVAL     also: the buffer is on loan with a message. Call share_retain(), and
  *                          acknowledge the message
  * @retval SHARE_EAGAIN     as for share_alloc()
  * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
@@ -596,13 +615,14 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 
 /**
- * The same as share_reclaim() without a time limit, told to a callback from share_dispatch().
+ * Does what share_reclaim() does, without a time limit. share_dispatch() calls the callback with
+ * the outcome.
  *
  * The operation has a reference on the buffer of its own, so the handle may be released before; the
  * buffer goes when the callback is due.
  *
  * @param b         a buffer
- * @param stream    looked at when the callback is due: it has to live until then
+ * @param stream    the library uses the stream when the callback is due: it has to live until then
  * @param callback  runs once, with 0 when work enqueued on the stream comes after that of all
  *                  others
  * @param data      given to the callback
@@ -612,7 +632,8 @@ int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 int share_reclaim_async(share_buffer *b, void *stream, share_status_callback callback, void *data,
 			share_operation **out);
 
-/** How work on a buffer came after that of others when the handle was acquired. */
+/** In which way the work on a buffer was ordered after the work of others when the handle was
+ * acquired. */
 enum share_ordered {
 	SHARE_ORDERED_NOTHING = 0,   /**< there was nothing to wait for */
 	SHARE_ORDERED_ON_STREAM = 1, /**< the stream waits; the host went on */
@@ -681,9 +702,10 @@ int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uin
  * - "host": `mmap()` `segment_size` bytes of `fd`
  * - "vmm": `cuMemImportFromShareableHandle()` of `fd`, `cuMemMap()` of `segment_size` bytes
  * - "mempool": `cuMemPoolImportFromShareableHandle()` of `fd`, `cuMemPoolImportPointer()` of
- *   `pointer`. Once a process: a second import succeeds, but the first free takes the memory from
- *   both. This library has imported the segment of every buffer that it gave a handle for, so hand
- *   the recipe on to a process that does not use the library.
+ *   `pointer`. A process must do this only once for a segment: a second import succeeds, but the
+ *   first free takes the memory away from both. This library has imported the segment of every
+ *   buffer that it gave a handle for, so hand the recipe on to a process that does not use the
+ *   library.
  *
  * The buffer begins `offset` bytes from where that lies.
  */
@@ -738,12 +760,12 @@ int share_metadata_get(share_buffer *b, char **out);
 /* Names                                                                                       */
 
 /*
- * A name leads to a buffer. It is 1 to SHARE_NAME_MAX bytes of UTF-8 without control characters
- * and others that nobody sees (U+202E, U+200B);
- * "/" has no meaning beyond the prefixes people choose. Everyone who may use the buffer's pool can
- * see the name. It belongs to the user who published it: others get SHARE_EACCES when they publish
- * or unpublish it; so does who publishes a name that begins as the configuration's "names" have for
- * others. "uid/1000/..." is user 1000's to publish, and so on for each user.
+ * A name leads to a buffer. It is 1 to SHARE_NAME_MAX bytes of UTF-8 without control characters and
+ * others that nobody sees (U+202E, U+200B); "/" has no meaning beyond the prefixes people choose.
+ * Everyone who may use the buffer's pool can see the name. It belongs to the user who published it:
+ * other users get SHARE_EACCES when they publish or unpublish it. A user also gets SHARE_EACCES for
+ * publishing a name whose beginning the configuration ("names") reserves for others. "uid/1000/..."
+ * is user 1000's to publish, and so on for each user.
  */
 
 /** More about a name. */
@@ -769,10 +791,10 @@ typedef struct share_publish_options {
 
 /**
  * Makes a name lead to a buffer. The name holds a reference of its own, so the buffer may be
- * released at once. Whoever looks it up is ordered after what was enqueued on `stream` before. If
- * the name exists it is replaced atomically: each look-up gets the old buffer or the new one, and
- * holders of the old one keep it. The name goes when this process ends or disconnects, unless
- * SHARE_PUBLISH_PERSISTENT.
+ * released at once. The work of those who look the name up comes after the work that was enqueued
+ * on `stream` before. If the name exists it is replaced atomically: each look-up gets the old
+ * buffer or the new one, and holders of the old one keep it. The name goes when this process ends
+ * or disconnects, unless SHARE_PUBLISH_PERSISTENT.
  *
  * Everyone who may use the buffer's pool can see the name, and only the user who has published it
  * can replace or remove it.
@@ -780,8 +802,9 @@ typedef struct share_publish_options {
  * @param b       the buffer
  * @param name    1 to SHARE_NAME_MAX bytes of UTF-8, without control characters and the like
  * @param stream  where the buffer was worked on
- * @retval SHARE_EACCES  another user has published the name, or names that begin so are others'
- * @retval SHARE_EQUOTA  as many names, or with a tensor as much metadata, as this user may have
+ * @retval SHARE_EACCES  another user has published the name, or names that begin in this way are
+ *                       reserved for others
+ * @retval SHARE_EQUOTA  this user has as many names as it may; or, with a tensor, as much metadata
  * @see share_lookup(), share_unpublish()
  */
 int share_publish(share_buffer *b, const char *name, void *stream);
@@ -826,9 +849,12 @@ int share_unpublish(share_client *c, const char *name);
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffer will be used
  * @param out         the buffer, to be given up with share_release()
- * @retval SHARE_ENOENT      it is not there, or not for this user, and the time limit was 0
- * @retval SHARE_ETIMEDOUT   it is still not there, not for this user, or not finished
- * @retval SHARE_EACCES      this user, or nobody, may use it so
+ * @retval SHARE_ENOENT      there is no such name, or this user may not see it, and the time limit
+ *                           was 0
+ * @retval SHARE_ETIMEDOUT   there still is no such name, or this user may not see it, or the
+ *                           publisher's work is not done
+ * @retval SHARE_EACCES      this user may not use the buffer in that mode, or the publisher lets
+ *                           nobody do so
  * @retval SHARE_EOWNERDEAD  the publisher died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()
  * @retval SHARE_EQUOTA      as many references to buffers, or as many waits, as this user may have
@@ -838,7 +864,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 		 share_buffer **out);
 
 /**
- * Which publication of a name a handle is of.
+ * Tells which publication of a name a handle came from.
  *
  * @param b  the buffer
  * @return The version under which it was looked up; 0 when it came another way.
@@ -847,7 +873,8 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 uint64_t share_name_version(share_buffer *b);
 
 /**
- * What has come of share_lookup_async(). Runs in share_dispatch().
+ * The type of callbacks of share_lookup_async(), which are told the outcome. They run in
+ * share_dispatch().
  *
  * @param b      the buffer, which the callee owns; NULL when there is an error
  * @param error  0, or one of those of share_lookup()
@@ -910,7 +937,7 @@ enum share_change {
 	SHARE_PUBLISHED = 1,   /**< it is new */
 	SHARE_REPLACED = 2,    /**< it leads to another buffer */
 	SHARE_UNPUBLISHED = 3, /**< it is gone */
-	SHARE_OVERFLOW = 4,    /**< changes were lost, as a few hundred were not read: list again */
+	SHARE_OVERFLOW = 4,    /**< changes were lost, as too many were unread: list again */
 };
 
 /** A change, as share_watch_names() tells of it. */
@@ -922,7 +949,8 @@ typedef struct share_name_event {
 } share_name_event;
 
 /**
- * Tells of a change to share_watch_names(). Runs in share_dispatch().
+ * The type of callbacks of share_watch_names(), which are told a change. They run in
+ * share_dispatch().
  *
  * @param event  what has changed; valid during the call
  * @param data   what was given with it
@@ -954,12 +982,13 @@ void share_unwatch(share_watch *w);
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens                                                                                      */
 
-/** The right to import one buffer, or an event. Send it over any channel that is private. */
+/** The right to import one buffer, or one event. It is a secret: send it over a connection that
+ * nobody else can read. */
 struct share_token {
 	unsigned char bytes[32]; /**< at random */
 };
 
-/** Of a token: until it is revoked. */
+/** The number of uses of a token that can be used until it is revoked. */
 #define SHARE_USES_UNLIMITED UINT32_MAX
 
 /** What a token allows. Set it to SHARE_EXPORT_OPTIONS_INIT. */
@@ -976,16 +1005,17 @@ typedef struct share_export_options {
 	}
 
 /**
- * Makes a token for a buffer: read-only, and for one use. It holds a reference, so the buffer may
- * be released at once; whoever imports is ordered after what was enqueued on `stream` before. It
- * ends with its last use, its time limit, share_revoke(), or the connection that made it.
+ * Makes a token for a buffer: read-only, and for one use. The token holds a reference, so the
+ * buffer may be released at once. The work of the importer comes after the work that was enqueued
+ * on `stream` before. The token ends with its last use, with its time limit, by share_revoke(), or
+ * with the connection that made it.
  *
  * A token does not widen who may use the pool: importers need access to it themselves.
  *
  * @param b       the buffer
  * @param stream  where it was worked on
  * @param out     the token
- * @retval SHARE_EQUOTA  as many tokens, or with a tensor as much metadata, as this user may have
+ * @retval SHARE_EQUOTA  this user has as many tokens as it may; or, with a tensor, as much metadata
  * @see share_import()
  */
 int share_export(share_buffer *b, void *stream, share_token *out);
@@ -1035,8 +1065,8 @@ int share_revoke(share_client *c, const share_token *token);
 /* Inspection                                                                                  */
 
 /**
- * What the broker knows, as JSON objects. Shows what this user may see: administrators everything,
- * others what is in pools they may use, their own clients, and what they have themselves.
+ * Reports what the broker knows, as JSON objects. Administrators see everything. Other users see
+ * what is in the pools that they may use, their own clients, and what they have themselves.
  * Identifiers are hexadecimal strings, but for those of clients, which are numbers.
  *
  * @param c     the connection
@@ -1051,8 +1081,8 @@ int share_inspect(share_client *c, const char *what, int (*each)(const char *jso
 		  void *data);
 
 /**
- * Ends a token by its identifier in the report "tokens", which is no secret. For the user who made
- * it, and for administrators.
+ * Ends a token by its identifier in the report "tokens", which is no secret. The user who made the
+ * token and administrators may do so.
  *
  * @param c      the connection
  * @param token  its identifier
@@ -1061,10 +1091,10 @@ int share_inspect(share_client *c, const char *what, int (*each)(const char *jso
 int share_revoke_id(share_client *c, uint64_t token);
 
 /**
- * Ends the connection of another client: for its user, and for administrators. Its names and
- * tokens, and what it waits for, are gone at once; its calls fail with SHARE_EDISCONNECTED from
- * then on. The memory that it holds stays its own, in quarantine, until its process ends: it could
- * still be using it.
+ * Ends the connection of another client. The user of that client and administrators may do so. The
+ * client's names and tokens, and what it waits for, are gone at once, and its calls fail with
+ * SHARE_EDISCONNECTED from then on. The memory that it holds stays its own, in quarantine, until
+ * its process ends, as the process could still be using it.
  *
  * @param c       the connection
  * @param client  its identifier in the report "clients"

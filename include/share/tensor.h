@@ -10,7 +10,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/** A handle on a buffer: memory that several processes may have at a time. Of share_alloc(). */
+/** A handle on a buffer: memory that several processes may have at a time. share_alloc() makes one.
+ */
 typedef struct share_buffer share_buffer;
 
 #define SHARE_TENSOR_MAX_DIMS 16
@@ -121,15 +122,16 @@ uint32_t share_dtype_from_name(const char *name);
  * @param t     the tensor
  * @param data  where to; SHARE_TENSOR_ENCODED_MAX bytes are enough for any
  * @param room  bytes that are there
- * @return How many bytes it took, what follows there being the program's; or a negative error.
+ * @return How many bytes it took (the bytes behind these are the program's own); or a negative
+ * error.
  * @retval SHARE_EINVAL  there is no room, or as share_tensor_extent()
  * @see share_tensor_decode()
  */
 int share_tensor_encode(const share_tensor *t, void *data, size_t room);
 
 /**
- * Reads a tensor that bytes begin with. It is one that share_tensor_extent() accepts, but who wrote
- * it may be wrong: see whether that fits into share_size().
+ * Reads a tensor that bytes begin with. The result is a tensor that share_tensor_extent() accepts,
+ * but the writer may have been wrong about the buffer: compare its extent with share_size().
  *
  * @param data  the bytes
  * @param size  how many there are
@@ -155,14 +157,14 @@ int share_tensor_decode(const void *data, size_t size, share_tensor *out);
 int share_tensor_set(share_buffer *b, const share_tensor *t);
 
 /**
- * What tensor a buffer is: the one that came with the name or the token by which this handle was
- * got (share_publish_options, share_export_options), without a request; if none did, that of the
- * metadata. It fits into the buffer.
+ * Tells which tensor a buffer is. It is the one that came with the name or the token by which the
+ * program got this handle (share_publish_options, share_export_options), and then this takes no
+ * request. If none came, it is the one in the metadata. The tensor fits into the buffer.
  *
  * @param b    the buffer
  * @param out  the tensor, which was set to SHARE_TENSOR_INIT
  * @retval SHARE_ENOENT  nothing describes it
- * @retval SHARE_EINVAL  what does is no proper tensor, or larger than the buffer
+ * @retval SHARE_EINVAL  what describes it is no proper tensor, or is larger than the buffer
  */
 int share_tensor_get(share_buffer *b, share_tensor *out);
 
