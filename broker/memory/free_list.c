@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The free blocks of a suballocator, filed by size: which class a size belongs to, which classes
- * have blocks, and which block is to be carved up for a request. Knows nothing of neighbours; to
- * it, gated only means "behind the others".
+ * have blocks, and which block is to be carved up for a request. Knows nothing of neighbours.
  */
 #include "broker/memory/free_list.h"
 
@@ -88,9 +87,7 @@ void free_list_insert(struct suballocator *allocator, struct block *block)
 		allocator->second_map[class >> SECOND_LEVEL_BITS] |=
 		    1u << (class & (SUBALLOCATOR_SECOND_LEVELS - 1));
 	}
-	/* In a ring, before the head is after the tail: only who is head makes the difference. */
-	if (!head || !block->gate)
-		allocator->lists[class] = block;
+	allocator->lists[class] = block;
 	allocator->free_units += block->size;
 }
 

@@ -101,15 +101,18 @@ static void put_back(struct gated_blocks *q, struct suballocator *allocator, str
 	if (block->gate)
 		gated_append(q, block, block_take_gate(block));
 	else
-		suballocator_free(allocator, block, NULL);
+		suballocator_free(allocator, block);
 }
 
-/* Of a block that was taken: what lies behind @size bytes is another one. False without memory. */
+/* Of a block that was taken: what lies behind @size bytes is another one, behind the same gate and
+ * paid for by the same. False without memory. */
 static bool cut(struct suballocator *allocator, struct block *block, uint64_t size,
 		struct block **rest)
 {
 	if (suballocator_cut(allocator, block, size, rest) < 0)
 		return false;
+	if (*rest)
+		(*rest)->gate = fence_set_share(block->gate);
 	if (*rest && block->payer)
 		(*rest)->payer = account_ref(block->payer);
 	return true;
@@ -368,7 +371,10 @@ static void put_all_back(struct gated_blocks *q, struct suballocator *allocator,
 static void unite(struct suballocator *allocator, struct run *run)
 {
 	for (bool more = run->first != run->last; more;) {
-		more = run->first->after != run->last;
+		struct block *after = run->first->after;
+
+		more = after != run->last;
+		run->first->gate = fence_set_merge(run->first->gate, block_take_gate(after));
 		suballocator_unite(allocator, run->first);
 	}
 }

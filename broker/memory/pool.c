@@ -18,17 +18,9 @@
 #include "broker/config/size.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
-
-static const struct suballocator_ops gate_ops = {
-    .share = fence_set_share,
-    .merge = fence_set_merge,
-    .prune = fence_set_prune,
-    .drop = fence_set_drop,
-};
 
 uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
 {
@@ -98,7 +90,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	config->name = NULL;
 	p->access = config->access;
 	config->access = (struct access_list){0};
-	suballocator_init(&p->suballocator, &gate_ops, &b->memory->blocks);
+	suballocator_init(&p->suballocator, &b->memory->blocks);
 	LIST_INIT(&p->segments);
 	LIST_INIT(&p->stakes);
 	LIST_INIT(&p->users);
@@ -306,23 +298,18 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 			return r;
 		r = take(p, size, alignment, out);
 	}
-	if (r != 0) {
-		return failure_no_memory(failure, "the broker");
-	}
-	return 0;
+	return r == 0 ? 0 : failure_no_memory(failure, "the broker");
 }
 
 bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 		       const struct block *beside, struct block **out)
 {
-	struct fence_set *gate;
 	struct block *block;
 
 	if (suballocator_alloc(&p->suballocator, size, alignment, &block) != 0)
 		return false;
-	gate = fence_set_prune(block_take_gate(block));
-	if (gate || block->region != beside->region) {
-		suballocator_free(&p->suballocator, block, gate);
+	if (block->region != beside->region) {
+		suballocator_free(&p->suballocator, block);
 		return false;
 	}
 	count(p, block);

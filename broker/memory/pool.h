@@ -151,7 +151,7 @@ void pool_remove_segment(struct pool *p, struct segment *s);
 /* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
 	      struct failure *failure);
-/* Retires empty segments until at most @keep bytes of them are left, or the rest is gated. */
+/* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
 /* The request is to be parked in p->waits for that long at most: POOL_LATER. */
 int pool_wait(struct pool *p, uint64_t at_most_ms);

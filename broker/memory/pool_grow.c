@@ -15,12 +15,10 @@
 
 #include "base/clock.h"
 #include "broker/broker.h"
-#include "broker/client/clients.h"
 #include "broker/config/size.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
-#include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 
@@ -35,30 +33,21 @@ static uint64_t round_up(uint64_t size, uint64_t granularity)
 	return (size + granularity - 1) / granularity * granularity;
 }
 
+/* Empty, so that nobody's stream is at work in it either: such blocks are in use. */
+static bool is_returnable(const struct segment *s)
+{
+	return s->state == SEGMENT_ACTIVE && region_is_empty(&s->region);
+}
+
 static uint64_t empty_bytes(const struct pool *p)
 {
 	const struct segment *s;
 	uint64_t bytes = 0;
 
 	LIST_FOREACH (s, &p->segments, link)
-		if (s->state == SEGMENT_ACTIVE && region_is_empty(&s->region))
+		if (is_returnable(s))
 			bytes += s->memory.recipe.size;
 	return bytes;
-}
-
-/* Empty, and nobody's stream is still at work in it. */
-static bool is_returnable(struct broker *b, struct segment *s)
-{
-	if (s->state != SEGMENT_ACTIVE || !region_is_empty(&s->region))
-		return false;
-	if (!suballocator_region_is_gated(&s->pool->suballocator, &s->region))
-		return true;
-	/* a gate that was lost for want of memory cannot be reached; without any client, nobody is
-	 * behind it either */
-	if (b->clients->n == 0 && fence_set_is_lost(s->region.first->gate))
-		return true;
-	broker_look_again(b);
-	return false;
 }
 
 static void retire(struct broker *b, struct pool *p, struct segment *s)
@@ -80,7 +69,7 @@ void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
 		struct segment *next = LIST_NEXT(s, link);
 		uint64_t size = s->memory.recipe.size;
 
-		if (is_returnable(b, s)) {
+		if (is_returnable(s)) {
 			bytes -= size;
 			retire(b, p, s);
 		}

@@ -56,7 +56,7 @@ static void give_back(struct pool *p, struct block *block)
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
 	pool_charge_return(p, &charge);
-	suballocator_free(&p->suballocator, block, NULL);
+	suballocator_free(&p->suballocator, block);
 }
 
 /* Who keeps memory back pays for it: once there is no work of who has allocated it any more, those

@@ -9,11 +9,11 @@
  * units a class is a single size (free_list.c). A freed block is merged with its free neighbours at
  * once; therefore two free blocks are never neighbours, and an empty region is one block.
  *
- * It departs from the paper in three ways. Descriptors lie outside the memory, which may be on a
- * GPU and which clients can write: nothing they do there can mislead the broker. The lists are of
- * the pool, the neighbours of the region. And a free block may be gated by fences of work that
- * still runs on it; the lists keep clean blocks in front, so that within a class memory that nobody
- * has to wait for goes first.
+ * It departs from the paper in two ways. Descriptors lie outside the memory, which may be on a GPU
+ * and which clients can write: nothing they do there can mislead the broker. And the lists are of
+ * the pool, the neighbours of the region.
+ *
+ * Memory on which work still runs is in use to this file: reuse.c gives it back when that is done.
  *
  * This file knows units and neighbours. It must not know what a segment is made of, what a fence
  * is, or who owns a block; it makes no system call and never looks into the memory.
@@ -24,36 +24,15 @@
 #include "broker/memory/free_list.h"
 #include "broker/memory/suballocator.h"
 
-/* ---- gates ---- */
-
-static struct fence_set *unite(const struct suballocator *allocator, struct fence_set *a,
-			       struct fence_set *b)
-{
-	if (!a || !b)
-		return a ? a : b;
-	if (a == b) { /* two halves of what was one block */
-		allocator->ops->drop(b);
-		return a;
-	}
-	return allocator->ops->merge(a, b);
-}
-
-static struct fence_set *prune(const struct suballocator *allocator, struct fence_set *gate)
-{
-	return gate ? allocator->ops->prune(gate) : NULL;
-}
-
 /* ---- neighbours ---- */
 
 /* Cuts `block` after `size` units; the new descriptor `rest` gets what lies behind. */
-static void split(const struct suballocator *allocator, struct block *block, uint32_t size,
-		  struct block *rest)
+static void split(struct block *block, uint32_t size, struct block *rest)
 {
 	*rest = (struct block){
 	    .region = block->region,
 	    .before = block,
 	    .after = block->after,
-	    .gate = allocator->ops->share(block->gate),
 	    .tag = block->tag,
 	    .offset = block->offset + size,
 	    .size = block->size - size,
@@ -69,16 +48,6 @@ static void join(struct suballocator *allocator, struct block *block)
 {
 	struct block *rest = block->after;
 
-	/*
-	 * Clean memory becomes gated when what it is merged with is. Look again first whether those
-	 * fences are still ahead. If they are, merge all the same: a gate is gone in milliseconds,
-	 * fragmentation stays.
-	 */
-	if (!block->gate || !rest->gate) {
-		block->gate = prune(allocator, block->gate);
-		rest->gate = prune(allocator, rest->gate);
-	}
-	block->gate = unite(allocator, block->gate, rest->gate);
 	block->tag = suballocator_join_tags(block->tag, rest->tag);
 	block->size += rest->size;
 	block->after = rest->after;
@@ -89,10 +58,9 @@ static void join(struct suballocator *allocator, struct block *block)
 
 /* ---- regions ---- */
 
-void suballocator_init(struct suballocator *allocator, const struct suballocator_ops *ops,
-		       struct slab *blocks)
+void suballocator_init(struct suballocator *allocator, struct slab *blocks)
 {
-	*allocator = (struct suballocator){.ops = ops, .blocks = blocks};
+	*allocator = (struct suballocator){.blocks = blocks};
 }
 
 void suballocator_done(struct suballocator *allocator)
@@ -134,31 +102,11 @@ void suballocator_unhold_region(struct suballocator *allocator, struct region *r
 	free_list_insert(allocator, region->first);
 }
 
-bool suballocator_region_is_gated(struct suballocator *allocator, struct region *region)
-{
-	struct block *block = region->first;
-
-	assert(region_is_empty(region));
-	if (!block->gate)
-		return false;
-	block->gate = prune(allocator, block->gate);
-	if (block->gate)
-		return true;
-	if (!region->held) {
-		/* To the front, where allocations look for what is clean. */
-		free_list_remove(allocator, block);
-		free_list_insert(allocator, block);
-	}
-	return false;
-}
-
 void suballocator_remove_region(struct suballocator *allocator, struct region *region)
 {
 	assert(region_is_empty(region) && region->first->size == region->size);
 	if (!region->held)
 		free_list_remove(allocator, region->first);
-	if (region->first->gate)
-		allocator->ops->drop(block_take_gate(region->first));
 	slab_free(allocator->blocks, region->first);
 	region->first = NULL;
 	allocator->regions--;
@@ -188,15 +136,12 @@ static int carve(struct suballocator *allocator, const struct search *found, str
 	}
 
 	free_list_remove(allocator, whole);
-	/* What stays free is filed anew: do not call it gated by what has passed. */
-	if (front_size || has_tail)
-		whole->gate = prune(allocator, whole->gate);
 	if (front_size) {
-		split(allocator, whole, front_size, block);
+		split(whole, front_size, block);
 		free_list_insert(allocator, whole);
 	}
 	if (has_tail) {
-		split(allocator, block, size, tail);
+		split(block, size, tail);
 		free_list_insert(allocator, tail);
 	}
 	block->prev_free = NULL;
@@ -240,7 +185,7 @@ void suballocator_take(struct suballocator *allocator, struct block *block)
 
 void suballocator_unite(struct suballocator *allocator, struct block *block)
 {
-	assert(!block_is_free(block) && !block_is_free(block->after));
+	assert(!block_is_free(block) && !block_is_free(block->after) && !block->after->gate);
 	join(allocator, block);
 	block->region->live--;
 }
@@ -258,20 +203,19 @@ int suballocator_cut(struct suballocator *allocator, struct block *block, uint64
 	behind = slab_alloc(allocator->blocks);
 	if (!behind)
 		return -ENOMEM;
-	split(allocator, block, (uint32_t)size, behind);
+	split(block, (uint32_t)size, behind);
 	block->region->live++;
 	*rest = behind;
 	return 0;
 }
 
-void suballocator_free(struct suballocator *allocator, struct block *block, struct fence_set *gate)
+void suballocator_free(struct suballocator *allocator, struct block *block)
 {
 	struct region *region = block->region;
 
-	assert(!block_is_free(block));
+	assert(!block_is_free(block) && !block->gate);
 	region->used -= block->size;
 	region->live--;
-	block->gate = unite(allocator, block->gate, gate);
 
 	if (block->after && block_is_free(block->after)) {
 		free_list_remove(allocator, block->after);

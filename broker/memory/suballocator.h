@@ -26,41 +26,23 @@ struct slab;
 #define SUBALLOCATOR_SECOND_LEVELS 32u
 #define SUBALLOCATOR_CLASSES       (SUBALLOCATOR_FIRST_LEVELS * SUBALLOCATOR_SECOND_LEVELS)
 
-/*
- * The fences which the next user of a block has to wait for: its gate. Opaque here, counted by
- * references; NULL is the empty set, and a block without a gate is called clean.
- */
 struct fence_set;
-
-/* What the suballocator may do with a gate. None of these may fail or come back to it. */
-struct suballocator_ops {
-	/* Another reference to the same set. NULL for NULL. */
-	struct fence_set *(*share)(struct fence_set *set);
-	/* The union. Consumes a reference to each; NULL when all its fences are reached. The
-	 * suballocator never passes NULL or twice the same. */
-	struct fence_set *(*merge)(struct fence_set *a, struct fence_set *b);
-	/* The set without the fences reached by now, or NULL. Consumes a reference. Other holders
-	 * of the set must not lose fences that are not reached. Never called with NULL. */
-	struct fence_set *(*prune)(struct fence_set *set);
-	/* Gives a reference back. Never called with NULL. */
-	void (*drop)(struct fence_set *set);
-};
 
 /*
  * A piece of a region, free or in use. Valid from the alloc that returned it to its free. Callers
- * read region, offset and size, and own `owner`, `payer` and `tag`; everything else is the
- * suballocator's.
+ * read region, offset and size, and own `owner`, `payer`, `gate` and `tag`; everything else is the
+ * suballocator's. The first three are NULL when a block is allocated.
  */
 struct block {
 	struct region *region;
 	struct block *before, *after; /* neighbours in the region, NULL at its ends */
 	union {
 		struct block *next_free;
-		void *owner; /* the caller's, while in use; NULL at first */
+		void *owner; /* the caller's, while in use */
 	};
 	void *payer;             /* as well */
 	struct block *prev_free; /* NULL if and only if the block is in use */
-	struct fence_set *gate;  /* for a block in use: what its user has not yet taken */
+	struct fence_set *gate;  /* as well: work that still runs on it. NULL in a free block */
 	uint64_t tag;            /* the caller's word for what the memory contains */
 	uint32_t offset, size;   /* in units */
 };
@@ -89,48 +71,38 @@ struct region {
 };
 
 struct suballocator {
-	const struct suballocator_ops *ops;
 	struct slab *blocks;
 	uint64_t free_units; /* in the lists: held regions do not count */
 	uint32_t regions;
 	uint32_t first_map; /* bit f: second_map[f] is not zero */
 	uint32_t second_map[SUBALLOCATOR_FIRST_LEVELS];
-	/* Rings of free blocks: clean ones from the head on, gated ones up to the tail. */
+	/* Rings of free blocks, the one freed last at the head. */
 	struct block *lists[SUBALLOCATOR_CLASSES];
 };
 
-/* `ops` and `blocks` (objects of sizeof(struct block)) are borrowed. Cannot fail. */
-void suballocator_init(struct suballocator *allocator, const struct suballocator_ops *ops,
-		       struct slab *blocks);
+/* `blocks` (objects of sizeof(struct block)) is borrowed. Cannot fail. */
+void suballocator_init(struct suballocator *allocator, struct slab *blocks);
 
 /* All regions must have been removed. */
 void suballocator_done(struct suballocator *allocator);
 
 /*
- * Adds memory, all of it free and clean. What `region` contained does not matter. A last part
+ * Adds memory, all of it free. What `region` contained does not matter. A last part
  * smaller than a unit is left unused. 0, -ENOMEM, or -EINVAL for less than a unit or more than
  * UINT32_MAX units.
  */
 int suballocator_add_region(struct suballocator *allocator, struct region *region,
 			    uint64_t size_bytes);
 
-/* The region must be empty; it may be held. Drops its gate. */
+/* The region must be empty; it may be held. */
 void suballocator_remove_region(struct suballocator *allocator, struct region *region);
 
 /*
  * Takes an empty region out of circulation, while its users are asked to unmap it, and puts it
- * back. A held region counts as neither free nor used. Its gate stays with region->first, from
- * where block_take_gate may take it before the memory goes back to the driver.
+ * back. A held region counts as neither free nor used.
  */
 void suballocator_hold_region(struct suballocator *allocator, struct region *region);
 void suballocator_unhold_region(struct suballocator *allocator, struct region *region);
-
-/*
- * Whether work may still run in an empty region, held or not: asks which of the fences of its gate
- * are ahead by now, and forgets the others. Without any left it is clean from then on, and goes
- * first like all clean memory. Constant time, but for ops->prune.
- */
-bool suballocator_region_is_gated(struct suballocator *allocator, struct region *region);
 
 /*
  * Finds room for size_bytes, rounded up to units, at least one. The alignment is a power of two, at
@@ -141,17 +113,15 @@ bool suballocator_region_is_gated(struct suballocator *allocator, struct region 
  * "Full" is said after a bounded look, which may overlook one fit among many near ones. It is never
  * said when a region just added is large enough, whatever the alignment: after growing, an alloc
  * that failed succeeds.
- *
- * The block comes with its gate: the caller takes it and has it waited for.
  */
 int suballocator_alloc(struct suballocator *allocator, uint64_t size_bytes,
 		       uint64_t alignment_bytes, struct block **out);
 
 /*
- * Gives a block back. The gate, whose reference is consumed, joins what was never taken of the one
- * the block came with. Does not fail and does not allocate. The descriptor is gone afterwards.
+ * Gives a block back, which has no gate: while work still runs on memory it is not given back. Does
+ * not fail and does not allocate. The descriptor is gone afterwards.
  */
-void suballocator_free(struct suballocator *allocator, struct block *block, struct fence_set *gate);
+void suballocator_free(struct suballocator *allocator, struct block *block);
 
 /*
  * Size of the largest free block: exactly, unless thousands are of nearly its size. (An alloc of
@@ -182,14 +152,14 @@ void suballocator_take(struct suballocator *allocator, struct block *block);
 
 /*
  * Cuts a block in use after size_bytes, rounded up to units. What lies behind is a block in use of
- * its own, with the same gate and tag: in *rest, NULL when nothing is left. 0, or -ENOMEM with
- * nothing changed.
+ * its own, with the same tag and without the caller's pointers: in *rest, NULL when nothing is
+ * left. 0, or -ENOMEM with nothing changed.
  */
 int suballocator_cut(struct suballocator *allocator, struct block *block, uint64_t size_bytes,
 		     struct block **rest);
 
-/* The reverse: a block in use and the one behind it, in use as well, become one, with the gates of
- * both. */
+/* The reverse: a block in use and the one behind it, in use as well, become one, which keeps the
+ * caller's pointers of the first. */
 void suballocator_unite(struct suballocator *allocator, struct block *block);
 
 /* In bytes. */

@@ -1,99 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tests of the suballocator share: fences that are reached when the test says so, a world of a
- * few regions, and a brute-force walk that says what the free lists, the bitmaps and the counters
- * have to be.
+ * What tests of the suballocator share: a world of a few regions, and a brute-force walk that says
+ * what the free lists, the bitmaps and the counters have to be.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/broker/memory/suballocator_model.h"
-
-uint32_t issued[TIMELINES], reached[TIMELINES];
-long references;
-unsigned merges, prunes;
-
-/* ---- fences ---- */
-
-static struct fence_set *test_share(struct fence_set *set)
-{
-	if (set) {
-		set->references++;
-		references++;
-	}
-	return set;
-}
-
-void test_drop(struct fence_set *set)
-{
-	cr_assert(set && set->references > 0);
-	references--;
-	if (--set->references == 0)
-		free(set);
-}
-
-static struct fence_set *unreached(const uint32_t until[TIMELINES])
-{
-	struct fence_set *set = calloc(1, sizeof(*set));
-	bool any = false;
-
-	for (unsigned t = 0; t < TIMELINES; t++)
-		if (until[t] > reached[t]) {
-			set->until[t] = until[t];
-			any = true;
-		}
-	if (!any) {
-		free(set);
-		return NULL;
-	}
-	set->references = 1;
-	references++;
-	return set;
-}
-
-static struct fence_set *test_merge(struct fence_set *a, struct fence_set *b)
-{
-	uint32_t until[TIMELINES];
-
-	cr_assert(a && b && a != b);
-	merges++;
-	for (unsigned t = 0; t < TIMELINES; t++)
-		until[t] = a->until[t] > b->until[t] ? a->until[t] : b->until[t];
-	test_drop(a);
-	test_drop(b);
-	return unreached(until);
-}
-
-static struct fence_set *test_prune(struct fence_set *set)
-{
-	struct fence_set *pruned;
-
-	cr_assert(set);
-	prunes++;
-	pruned = unreached(set->until);
-	test_drop(set);
-	return pruned;
-}
-
-const struct suballocator_ops test_ops = {
-    .share = test_share,
-    .merge = test_merge,
-    .prune = test_prune,
-    .drop = test_drop,
-};
-
-struct fence_set *new_fence(unsigned timeline)
-{
-	uint32_t until[TIMELINES] = {0};
-
-	until[timeline] = ++issued[timeline];
-	return unreached(until);
-}
-
-void reach_everything(void)
-{
-	memcpy(reached, issued, sizeof(reached));
-}
 
 /* ---- the world ---- */
 
@@ -109,7 +22,7 @@ struct world *world_new(unsigned seed)
 
 	w->seed = w->random = seed;
 	slab_init(&w->slab, sizeof(struct block));
-	suballocator_init(&w->allocator, &test_ops, &w->slab);
+	suballocator_init(&w->allocator, &w->slab);
 	return w;
 }
 
@@ -131,7 +44,7 @@ void empty_region(struct world *w, const struct region *region)
 	while (!region_is_empty(region)) {
 		struct block *b = region->first;
 
-		suballocator_free(&w->allocator, block_is_free(b) ? b->after : b, NULL);
+		suballocator_free(&w->allocator, block_is_free(b) ? b->after : b);
 	}
 }
 
@@ -144,7 +57,6 @@ void world_end(struct world *w)
 		}
 	suballocator_done(&w->allocator);
 	require(w, slab_live(&w->slab) == 0);
-	require(w, references == 0);
 	slab_done(&w->slab);
 	free(w);
 }
@@ -161,7 +73,7 @@ static void walk_region(struct world *w, const struct region *region, struct tal
 		require(w, b->offset == offset && b->size > 0);
 		offset += b->size;
 		tally->blocks++;
-		tally->gates += b->gate != NULL;
+		require(w, !b->gate);
 		if (!block_is_free(b)) {
 			used += b->size;
 			live++;
@@ -192,7 +104,6 @@ struct tally require_consistent(struct world *w)
 			walk_region(w, &w->places[i].region, &tally);
 	for (unsigned class = 0; class < SUBALLOCATOR_CLASSES; class ++) {
 		const struct block *head = s->lists[class], *b = head;
-		bool gated = false;
 		uint64_t largest = 0;
 
 		require(w, (s->second_map[class / 32] >> class % 32 & 1) == (head != NULL));
@@ -203,8 +114,6 @@ struct tally require_consistent(struct world *w)
 			require(w, block_is_free(b) && !b->region->held);
 			require(w, b->next_free->prev_free == b && b->prev_free->next_free == b);
 			require(w, b->size > below);
-			require(w, b->gate || !gated);
-			gated = b->gate != NULL;
 			if (b->size > largest)
 				largest = b->size;
 			listed++;
@@ -216,6 +125,5 @@ struct tally require_consistent(struct world *w)
 	require(w, suballocator_free_bytes(s) == tally.units * UNIT);
 	require(w, suballocator_largest_free(s) == tally.largest * UNIT);
 	require(w, slab_live(&w->slab) == tally.blocks);
-	require(w, references == (long)tally.gates);
 	return tally;
 }

@@ -14,38 +14,13 @@
 #define UNIT SUBALLOCATOR_UNIT
 #define MIB  ((uint64_t)1 << 20)
 
-/* ---- fences: a few timelines, a set holds a value to be reached on each ---- */
-
-enum { TIMELINES = 4 };
-
-struct fence_set {
-	unsigned references;
-	uint32_t until[TIMELINES];
-};
-
-/* Each test is a process of its own, so these start at zero. */
-extern uint32_t issued[TIMELINES], reached[TIMELINES];
-extern long references; /* to all sets together */
-extern unsigned merges, prunes;
-
-extern const struct suballocator_ops test_ops;
-
-/** A set of one fence, not yet reached, that nobody else has. The caller's. */
-struct fence_set *new_fence(unsigned timeline);
-
-/** Gives a reference back. */
-void test_drop(struct fence_set *set);
-
-void reach_everything(void);
-
 /* ---- the world: an allocator, its regions, and what is known of each unit ---- */
 
 enum { REGIONS = 5, UNITS_MAX = 4096, BLOCKS_MAX = REGIONS * UNITS_MAX };
 
 struct unit {
 	struct block *user;
-	uint32_t until[TIMELINES]; /* what its next user has to wait for */
-	uint64_t tag;              /* of its last user's */
+	uint64_t tag; /* of its last user's */
 };
 
 struct place {
@@ -81,7 +56,7 @@ void world_add(struct world *w, unsigned i, uint64_t size_bytes);
 /** Removes it. It must be empty. */
 void world_remove(struct world *w, unsigned i);
 
-/** Frees everything, and requires that nothing is left of it: no descriptor, no fence. */
+/** Frees everything, and requires that nothing is left of it: no descriptor. */
 void world_end(struct world *w);
 
 /** Frees the blocks of a region that are still in use. */
@@ -93,7 +68,7 @@ uint32_t random_below(struct world *w, uint32_t bound);
 /** What there is in all regions. Held ones have no free blocks. */
 struct tally {
 	uint64_t units, largest;
-	unsigned free_blocks, blocks, gates;
+	unsigned free_blocks, blocks;
 };
 
 /** Requires everything that can be said without knowing what happened before. */

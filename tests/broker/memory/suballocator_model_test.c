@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The suballocator against a model that knows, for every unit of memory, whose it is and which
- * fences its next user must wait for: a random history, with everything checked after each step.
- * And what an operation that fails for want of a descriptor leaves behind, which is everything as
- * it was.
+ * The suballocator against a model that knows, for every unit of memory, whose it is and what it
+ * contains: a random history, with everything checked after each step. And what an operation that
+ * fails for want of a descriptor leaves behind, which is everything as it was.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ TestSuite(suballocator, .timeout = 110);
 
 /* ---- running out of descriptors ---- */
 
-/* What an operation that failed must leave as it was: lists, bitmaps, neighbours, gates. */
+/* What an operation that failed must leave as it was: lists, bitmaps, neighbours. */
 static uint64_t fingerprint(const struct world *w)
 {
 	const unsigned char *bytes = (const unsigned char *)&w->allocator;
@@ -37,7 +36,7 @@ static uint64_t fingerprint(const struct world *w)
 				sum = (sum ^ bytes[k]) * 1099511628211u;
 		}
 	}
-	return sum + (uint64_t)references + slab_live(&w->slab);
+	return sum + slab_live(&w->slab);
 }
 
 static void *no_memory(size_t alignment, size_t size)
@@ -124,15 +123,6 @@ Test(suballocator, any_descriptor_may_be_missing_and_nothing_changes)
 
 /* ---- the shadow: what is known of each unit ---- */
 
-/* Every fence of every unit of the block is in its gate, or reached. */
-static void require_gated(struct world *w, const struct block *b, const struct unit *units)
-{
-	for (uint32_t u = b->offset; u < b->offset + b->size; u++)
-		for (unsigned t = 0; t < TIMELINES; t++)
-			require(w, units[u].until[t] <= reached[t] ||
-				       (b->gate && b->gate->until[t] >= units[u].until[t]));
-}
-
 /* The tag of a block says as much as those of its units do. */
 static void require_tagged(struct world *w, const struct block *b, const struct unit *units)
 {
@@ -203,9 +193,8 @@ static void random_alloc(struct world *w)
 	if (r != 0)
 		return;
 
-	require(w, !block_is_free(b) && b->owner == NULL);
+	require(w, !block_is_free(b) && !b->owner && !b->payer && !b->gate);
 	require(w, b->size == (size + UNIT - 1) / UNIT && block_offset(b) % alignment == 0);
-	require_gated(w, b, units_of(b));
 	require_tagged(w, b, units_of(b));
 	if (random_below(w, 2))
 		b->tag = 1 + random_below(w, 2);
@@ -216,22 +205,12 @@ static void random_alloc(struct world *w)
 	}
 	b->owner = &w->blocks[w->block_count]; /* must not make it look free */
 	w->blocks[w->block_count++] = b;
-	/* Who does not take the gate leaves it to the next. */
-	if (random_below(w, 2)) {
-		struct fence_set *gate = block_take_gate(b);
-
-		for (uint32_t u = b->offset; u < b->offset + b->size; u++)
-			memset(units_of(b)[u].until, 0, sizeof(units_of(b)[u].until));
-		if (gate)
-			test_drop(gate);
-	}
 }
 
 static void random_free(struct world *w)
 {
 	unsigned i = random_below(w, w->block_count);
 	struct block *b = w->blocks[i];
-	struct fence_set *gate = random_below(w, 5) < 3 ? new_fence(random_below(w, 4)) : NULL;
 	size_t live = slab_live(&w->slab);
 
 	w->blocks[i] = w->blocks[--w->block_count];
@@ -240,23 +219,9 @@ static void random_free(struct world *w)
 
 		require(w, unit->user == b);
 		unit->user = NULL;
-		for (unsigned t = 0; gate && t < TIMELINES; t++)
-			if (gate->until[t] > unit->until[t])
-				unit->until[t] = gate->until[t];
 	}
-	suballocator_free(&w->allocator, b, gate);
+	suballocator_free(&w->allocator, b);
 	require(w, slab_live(&w->slab) <= live);
-}
-
-static void ask_whether_gated(struct world *w, struct region *region)
-{
-	const struct fence_set *gate = region->first->gate;
-	bool ahead = false;
-
-	for (unsigned t = 0; gate && t < TIMELINES; t++)
-		ahead = ahead || gate->until[t] > reached[t];
-	require(w, suballocator_region_is_gated(&w->allocator, region) == ahead);
-	require(w, (region->first->gate != NULL) == ahead);
 }
 
 static void random_region_change(struct world *w)
@@ -266,8 +231,6 @@ static void random_region_change(struct world *w)
 
 	if (!w->places[i].there)
 		world_add(w, i, UNIT * (uint64_t)(1 + random_below(w, UNITS_MAX)));
-	else if (region_is_empty(region) && random_below(w, 2))
-		ask_whether_gated(w, region);
 	else if (region->held && random_below(w, 2))
 		suballocator_unhold_region(&w->allocator, region);
 	else if (region_is_empty(region) && !region->held && random_below(w, 2))
@@ -287,22 +250,12 @@ static void random_walk(unsigned seed)
 
 		if (dice < allocs && w->block_count < BLOCKS_MAX) {
 			random_alloc(w);
-		} else if (dice < 90 && w->block_count > 0) {
+		} else if (dice < 96 && w->block_count > 0) {
 			random_free(w);
-		} else if (dice < 96) {
-			unsigned t = dice % TIMELINES;
-
-			reached[t] += random_below(w, issued[t] - reached[t] + 1);
 		} else {
 			random_region_change(w);
 		}
 		require_consistent(w);
-		if (w->step % 64 != 0)
-			continue;
-		for (unsigned i = 0; i < REGIONS; i++)
-			if (w->places[i].there)
-				for (struct block *b = w->places[i].region.first; b; b = b->after)
-					require_gated(w, b, w->places[i].units);
 	}
 	while (w->block_count > 0)
 		random_free(w);

@@ -20,9 +20,9 @@ static struct block *take(struct world *w, uint64_t units, uint64_t alignment_un
 	return r == 0 ? b : NULL;
 }
 
-static void give(struct world *w, struct block *b, struct fence_set *gate)
+static void give(struct world *w, struct block *b)
 {
-	suballocator_free(&w->allocator, b, gate);
+	suballocator_free(&w->allocator, b);
 	require_consistent(w);
 }
 
@@ -39,7 +39,7 @@ Test(suballocator, a_region_of_exactly_the_requested_size_serves_it)
 		b = take(w, size, 1);
 		require(w, b && b->size == size && take(w, 1, 1) == NULL);
 		require(w, suballocator_largest_free(&w->allocator) == 0);
-		suballocator_free(&w->allocator, b, NULL);
+		suballocator_free(&w->allocator, b);
 		require(w, suballocator_largest_free(&w->allocator) == (uint64_t)size * UNIT);
 		suballocator_remove_region(&w->allocator, &region);
 	}
@@ -54,9 +54,9 @@ Test(suballocator, a_whole_region_is_aligned_to_anything)
 	world_add(w, 0, 2 * MIB);
 	b = take(w, 4096, 4096);
 	cr_assert(b && b->offset == 0);
-	give(w, b, NULL);
+	give(w, b);
 	cr_assert_eq(suballocator_alloc(&w->allocator, 2 * MIB, (uint64_t)1 << 63, &b), 0);
-	give(w, b, NULL);
+	give(w, b);
 	world_end(w);
 }
 
@@ -76,7 +76,7 @@ Test(suballocator, a_region_just_added_is_found_behind_any_number_of_crooked_hol
 	}
 	cr_assert_not_null(take(w, suballocator_largest_free(&w->allocator) / UNIT, 1));
 	for (unsigned i = 0; i < HOLES; i++)
-		suballocator_free(&w->allocator, holes[i], NULL);
+		suballocator_free(&w->allocator, holes[i]);
 	cr_assert_null(take(w, 20, 64));
 	suballocator_add_region(&w->allocator, &fresh, 40 * UNIT);
 	b = take(w, 20, 64);
@@ -102,7 +102,7 @@ Test(suballocator, a_block_that_fits_is_found_behind_any_number_of_near_ones)
 		cr_assert_not_null(take(w, 1, 1));
 	}
 	for (unsigned i = 0; i < HOLES; i++)
-		suballocator_free(&w->allocator, holes[i], NULL);
+		suballocator_free(&w->allocator, holes[i]);
 	cr_assert_not_null(take(w, 65, 1));
 	empty_region(w, &region);
 	suballocator_remove_region(&w->allocator, &region);
@@ -121,8 +121,8 @@ Test(suballocator, an_alignment_is_met_by_trimming_both_ends)
 	cr_assert(block_is_free(b->before) && b->before->offset == 3 && b->before->size == 61);
 	cr_assert(block_is_free(b->after) && b->after->offset == 164 && b->after->size == 836);
 	require_consistent(w);
-	give(w, first, NULL);
-	give(w, b, NULL);
+	give(w, first);
+	give(w, b);
 	cr_assert_eq(w->places[0].region.first->size, 1000);
 	world_end(w);
 }
@@ -136,51 +136,11 @@ Test(suballocator, holes_of_an_odd_size_are_used_before_fresh_memory_is_cut)
 	for (unsigned i = 0; i < 16; i++)
 		blocks[i] = take(w, 201, 1); /* its class begins at 200 */
 	for (unsigned i = 0; i < 16; i += 2)
-		give(w, blocks[i], NULL);
+		give(w, blocks[i]);
 	for (unsigned i = 0; i < 16; i += 2) {
 		blocks[i] = take(w, 201, 1);
 		cr_assert_lt(blocks[i]->offset, 16 * 201);
 	}
-	world_end(w);
-}
-
-Test(suballocator, clean_memory_goes_first)
-{
-	struct world *w = world_new(0);
-	struct block *blocks[9], *b;
-
-	world_add(w, 0, 9 * 8 * UNIT);
-	for (unsigned i = 0; i < 9; i++)
-		blocks[i] = take(w, 8, 1);
-	give(w, blocks[2], NULL);
-	give(w, blocks[0], new_fence(0));
-	give(w, blocks[4], NULL);
-	give(w, blocks[6], new_fence(1));
-	for (unsigned i = 0; i < 2; i++) {
-		b = take(w, 8, 1);
-		cr_assert(b && !b->gate, "the clean ones");
-		cr_assert(b->offset == 2 * 8 || b->offset == 4 * 8);
-	}
-	b = take(w, 8, 1);
-	cr_assert(b && b->gate && b->offset == 0, "then the one gated the longest");
-	test_drop(block_take_gate(b));
-	world_end(w);
-}
-
-Test(suballocator, both_parts_of_a_split_block_share_its_gate)
-{
-	struct world *w = world_new(0);
-	struct block *b;
-
-	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 100, 1), new_fence(0));
-	b = take(w, 1, 1);
-	cr_assert_eq(b->gate->until[0], 1);
-	cr_assert_eq(b->after->gate, b->gate);
-	cr_assert_eq(b->gate->references, 2);
-	give(w, b, NULL); /* with its gate, which nobody took */
-	cr_assert_eq(merges, 0, "what was one set needs no merging");
-	cr_assert_eq(w->places[0].region.first->gate->references, 1);
 	world_end(w);
 }
 
@@ -190,19 +150,18 @@ Test(suballocator, a_block_in_use_can_be_cut_and_put_together_again)
 	struct block *front, *rest, *none;
 
 	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 100, 1), new_fence(0));
 	front = take(w, 100, 1);
+	front->owner = front->payer = w; /* they stay with it */
 	front->tag = 7;
 	cr_assert_eq(suballocator_cut(&w->allocator, front, 40 * UNIT - 1, &rest), 0);
 	cr_assert(front->size == 40 && rest->offset == 40 && rest->size == 60);
 	cr_assert(!block_is_free(rest) && !rest->owner && !rest->payer && rest->tag == 7);
-	cr_assert_eq(rest->gate, front->gate);
 	cr_assert_eq(front->region->live, 2);
 	cr_assert_eq(suballocator_cut(&w->allocator, rest, 60 * UNIT, &none), 0);
 	cr_assert_null(none, "nothing is left");
 	suballocator_unite(&w->allocator, front);
-	cr_assert(front->size == 100 && front->gate->references == 1 && front->region->live == 1);
-	give(w, front, NULL);
+	cr_assert(front->size == 100 && front->owner == w && front->region->live == 1);
+	give(w, front);
 	world_end(w);
 }
 
@@ -214,75 +173,13 @@ Test(suballocator, a_part_given_back_joins_what_is_free_and_not_what_is_in_use)
 	world_add(w, 0, 100 * UNIT);
 	front = take(w, 50, 1);
 	cr_assert_eq(suballocator_cut(&w->allocator, front, 20 * UNIT, &rest), 0);
-	give(w, rest, NULL);
+	give(w, rest);
 	cr_assert(block_is_free(front->after) && front->after->size == 80);
 	suballocator_take(&w->allocator, front->after);
 	cr_assert_null(take(w, 1, 1));
 	suballocator_unite(&w->allocator, front);
 	cr_assert(front->size == 100 && front->region->used == 100);
-	give(w, front, NULL);
-	world_end(w);
-}
-
-Test(suballocator, what_is_cut_from_a_block_whose_fences_are_reached_is_clean)
-{
-	struct world *w = world_new(0);
-
-	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 100, 1), new_fence(0));
-	reach_everything();
-	cr_assert_null(take(w, 1, 1)->after->gate);
-	world_end(w);
-}
-
-Test(suballocator, merged_blocks_wait_for_the_fences_of_both)
-{
-	struct world *w = world_new(0);
-	struct block *left, *right, *whole;
-
-	world_add(w, 0, 100 * UNIT);
-	left = take(w, 50, 1);
-	right = take(w, 50, 1);
-	give(w, right, new_fence(1));
-	give(w, left, new_fence(0));
-	whole = w->places[0].region.first;
-	cr_assert_eq(merges, 1);
-	cr_assert(whole->size == 100 && whole->gate->until[0] == 1 && whole->gate->until[1] == 1);
-	cr_assert_eq(references, 1);
-	world_end(w);
-}
-
-Test(suballocator, a_gate_that_was_not_taken_joins_the_one_given)
-{
-	struct world *w = world_new(0);
-	struct block *b;
-
-	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 100, 1), new_fence(0));
-	b = take(w, 100, 1);
-	cr_assert_not_null(b->gate);
-	give(w, b, new_fence(1));
-	cr_assert(b->gate->until[0] == 1 && b->gate->until[1] == 1);
-	world_end(w);
-}
-
-Test(suballocator, clean_memory_stays_clean_when_it_meets_fences_that_are_reached)
-{
-	struct world *w = world_new(0);
-	struct block *left, *right;
-
-	world_add(w, 0, 100 * UNIT);
-	left = take(w, 1, 1);
-	right = take(w, 1, 1);
-	give(w, left, new_fence(0));
-	reach_everything();
-	give(w, right, NULL);
-	cr_assert(w->places[0].region.first->size == 100 && !w->places[0].region.first->gate);
-
-	left = take(w, 1, 1);
-	give(w, left, new_fence(0));
-	cr_assert(w->places[0].region.first->size == 100, "and merges even when they are not");
-	cr_assert_not_null(w->places[0].region.first->gate);
+	give(w, front);
 	world_end(w);
 }
 
@@ -290,120 +187,29 @@ Test(suballocator, nothing_is_allocated_from_a_held_region)
 {
 	struct world *w = world_new(0);
 	struct region *region = &w->places[0].region;
-	struct fence_set *gate;
 
 	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 10, 1), new_fence(0));
+	give(w, take(w, 10, 1));
 	suballocator_hold_region(&w->allocator, region);
 	require_consistent(w);
 	cr_assert(region_is_empty(region) && block_is_free(region->first));
 	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
 	cr_assert_eq(suballocator_largest_free(&w->allocator), 0);
 	cr_assert_null(take(w, 1, 1));
-	cr_assert_not_null(gate = block_take_gate(region->first));
-	test_drop(gate);
 	suballocator_unhold_region(&w->allocator, region);
 	require_consistent(w);
 	cr_assert_not_null(take(w, 100, 1));
 	world_end(w);
 }
 
-Test(suballocator, an_empty_region_is_gated_until_its_fences_are_reached)
-{
-	struct world *w = world_new(0);
-	struct region *region = &w->places[0].region;
-
-	world_add(w, 0, 100 * UNIT);
-	cr_assert_not(suballocator_region_is_gated(&w->allocator, region), "nobody was there");
-	cr_assert_eq(prunes, 0, "so there was nothing to ask about");
-
-	give(w, take(w, 100, 1), new_fence(0));
-	cr_assert(suballocator_region_is_gated(&w->allocator, region));
-	cr_assert(suballocator_region_is_gated(&w->allocator, region), "still");
-	cr_assert_eq(region->first->gate->until[0], 1);
-	require_consistent(w);
-
-	reach_everything();
-	cr_assert_not(suballocator_region_is_gated(&w->allocator, region));
-	cr_assert_null(region->first->gate);
-	cr_assert_eq(references, 0);
-	require_consistent(w);
-	world_end(w);
-}
-
-Test(suballocator, a_region_forgets_fences_that_are_reached_while_others_are_not)
-{
-	struct world *w = world_new(0);
-	struct region *region = &w->places[0].region;
-	struct block *left, *right;
-
-	world_add(w, 0, 100 * UNIT);
-	left = take(w, 50, 1);
-	right = take(w, 50, 1);
-	give(w, left, new_fence(0));
-	give(w, right, new_fence(1));
-	reached[0] = issued[0];
-	cr_assert(suballocator_region_is_gated(&w->allocator, region));
-	cr_assert(region->first->gate->until[0] == 0 && region->first->gate->until[1] == 1);
-	require_consistent(w);
-	world_end(w);
-}
-
-Test(suballocator, a_region_that_turns_out_clean_goes_first)
-{
-	struct world *w = world_new(0);
-	struct block *blocks[3], *b;
-
-	for (unsigned i = 0; i < 3; i++)
-		world_add(w, i, 100 * UNIT);
-	for (unsigned i = 0; i < 3; i++)
-		blocks[i] = take(w, 100, 1);
-	for (unsigned i = 0; i < 3; i++)
-		give(w, blocks[i], new_fence(i));
-	reached[1] = issued[1];
-	for (unsigned i = 0; i < 3; i++) {
-		bool gated = suballocator_region_is_gated(&w->allocator, blocks[i]->region);
-
-		cr_assert_eq(gated, i != 1);
-		require_consistent(w);
-	}
-	b = take(w, 100, 1);
-	cr_assert(b == blocks[1] && !b->gate, "though it was in the middle");
-	b = take(w, 100, 1);
-	cr_assert(b == blocks[0] && b->gate, "the others are in their order");
-	world_end(w);
-}
-
-Test(suballocator, a_held_region_is_asked_about_and_stays_out_of_the_lists)
-{
-	struct world *w = world_new(0);
-	struct region *region = &w->places[0].region;
-
-	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 10, 1), new_fence(0));
-	suballocator_hold_region(&w->allocator, region);
-	cr_assert(suballocator_region_is_gated(&w->allocator, region));
-	reach_everything();
-	cr_assert_not(suballocator_region_is_gated(&w->allocator, region));
-	cr_assert_null(region->first->gate);
-	cr_assert_eq(suballocator_free_bytes(&w->allocator), 0);
-	cr_assert_null(take(w, 1, 1));
-	require_consistent(w);
-	suballocator_unhold_region(&w->allocator, region);
-	require_consistent(w);
-	cr_assert_not_null(take(w, 100, 1));
-	world_end(w);
-}
-
-Test(suballocator, a_region_may_be_removed_gated_and_held)
+Test(suballocator, a_region_may_be_removed_while_it_is_held)
 {
 	struct world *w = world_new(0);
 
 	world_add(w, 0, 100 * UNIT);
-	give(w, take(w, 10, 1), new_fence(0));
+	give(w, take(w, 10, 1));
 	suballocator_hold_region(&w->allocator, &w->places[0].region);
 	world_remove(w, 0);
-	cr_assert_eq(references, 0);
 	world_end(w);
 }
 
@@ -420,12 +226,12 @@ Test(suballocator, a_region_has_up_to_two_tebibytes)
 	cr_assert_eq(suballocator_add_region(&w->allocator, &region, most), 0);
 	cr_assert_eq(suballocator_largest_free(&w->allocator), most);
 	cr_assert_eq(suballocator_alloc(&w->allocator, most, UNIT, &all), 0);
-	suballocator_free(&w->allocator, all, NULL);
+	suballocator_free(&w->allocator, all);
 	cr_assert_eq(suballocator_alloc(&w->allocator, 1, UNIT, &all), 0);
 	cr_assert_eq(suballocator_alloc(&w->allocator, MIB, (uint64_t)1 << 40, &b), 0);
 	cr_assert_eq(block_offset(b), (uint64_t)1 << 40);
-	suballocator_free(&w->allocator, b, NULL);
-	suballocator_free(&w->allocator, all, NULL);
+	suballocator_free(&w->allocator, b);
+	suballocator_free(&w->allocator, all);
 	suballocator_remove_region(&w->allocator, &region);
 	world_end(w);
 }
@@ -463,7 +269,7 @@ Test(suballocator, new_memory_has_no_tag_and_parts_have_that_of_the_whole)
 	b = take(w, 50, 1);
 	cr_assert_eq(b->tag, 0);
 	b->tag = 7;
-	give(w, b, NULL);
+	give(w, b);
 	/* the tag 0 of the other half says nothing against it */
 	cr_assert_eq(w->places[0].region.first->tag, 7);
 	b = take(w, 10, 1);
@@ -484,16 +290,16 @@ Test(suballocator, what_had_different_tags_is_mixed_when_it_is_merged)
 		b[i] = take(w, 10, 1);
 		b[i]->tag = 1 + i / 2; /* 1, 1, 2 */
 	}
-	give(w, b[1], NULL);
-	give(w, b[0], NULL);
+	give(w, b[1]);
+	give(w, b[0]);
 	cr_assert_eq(w->places[0].region.first->tag, 1);
-	give(w, b[2], NULL);
+	give(w, b[2]);
 	cr_assert_eq(w->places[0].region.first->tag, SUBALLOCATOR_TAG_MIXED);
 	b[0] = take(w, 10, 1);
 	cr_assert_eq(b[0]->tag, SUBALLOCATOR_TAG_MIXED);
 	/* what is mixed stays so beside anything, until somebody says otherwise */
 	b[0]->tag = 0;
-	give(w, b[0], NULL);
+	give(w, b[0]);
 	cr_assert_eq(w->places[0].region.first->tag, SUBALLOCATOR_TAG_MIXED);
 	world_end(w);
 }
@@ -507,7 +313,7 @@ Test(suballocator, tags_are_kept_while_a_region_is_held)
 	world_add(w, 0, 10 * UNIT);
 	b = take(w, 10, 1);
 	b->tag = 3;
-	give(w, b, NULL);
+	give(w, b);
 	suballocator_hold_region(&w->allocator, region);
 	suballocator_unhold_region(&w->allocator, region);
 	cr_assert_eq(region->first->tag, 3);
@@ -537,10 +343,10 @@ Test(suballocator, a_block_costs_72_bytes_and_a_share_of_its_chunk)
 		cr_assert_not_null(blocks[i] = take(w, 1 + i % 3, 1));
 	cr_assert_leq(allocated_bytes, 73 * (size_t)COUNT, "%zu bytes", allocated_bytes);
 	for (unsigned i = 0; i < COUNT; i += 2)
-		suballocator_free(&w->allocator, blocks[i], NULL);
+		suballocator_free(&w->allocator, blocks[i]);
 	cr_assert_leq(allocated_bytes, 73 * (size_t)COUNT, "free blocks cost no more");
 	for (unsigned i = 1; i < COUNT; i += 2)
-		suballocator_free(&w->allocator, blocks[i], NULL);
+		suballocator_free(&w->allocator, blocks[i]);
 	cr_assert(region_is_empty(&region) && region.first->size == region.size);
 	cr_assert_eq(slab_live(&w->slab), 1);
 	suballocator_remove_region(&w->allocator, &region);
@@ -555,12 +361,12 @@ Test(suballocator, pools_share_a_slab_and_nothing_else)
 	struct region region;
 	struct block *b;
 
-	suballocator_init(&other, &test_ops, &w->slab);
+	suballocator_init(&other, &w->slab);
 	suballocator_add_region(&other, &region, 100 * UNIT);
 	world_add(w, 0, 10 * UNIT);
 	cr_assert_null(take(w, 11, 1));
 	cr_assert_eq(suballocator_alloc(&other, 11 * UNIT, UNIT, &b), 0);
-	suballocator_free(&other, b, NULL);
+	suballocator_free(&other, b);
 	cr_assert_eq(suballocator_free_bytes(&w->allocator), 10 * UNIT);
 	suballocator_remove_region(&other, &region);
 	suballocator_done(&other);
