@@ -17,8 +17,7 @@ static struct wire_bytes bytes_of(const char *text)
 
 static uint32_t flags_of(const struct memory_device *d)
 {
-	return (d->vmm ? WIRE_DEVICE_VMM : 0u) | (d->mempool ? WIRE_DEVICE_MEMPOOL : 0u) |
-	       (d->events ? WIRE_DEVICE_EVENTS : 0u) |
+	return d->kinds | (d->events ? WIRE_DEVICE_EVENTS : 0u) |
 	       (d->stream_mem_ops ? WIRE_DEVICE_STREAM_MEM_OPS : 0u) |
 	       (d->mig ? WIRE_DEVICE_MIG : 0u) | (d->mig_enabled ? WIRE_DEVICE_MIG_ENABLED : 0u) |
 	       (d->mps ? WIRE_DEVICE_MPS : 0u);

@@ -20,19 +20,6 @@ struct segment {
 	struct memory_segment memory;
 };
 
-static const struct memory_exporter *const exporters[] = {
-    &memory_vmm_exporter,
-    &memory_mempool_exporter,
-};
-
-static const struct memory_exporter *exporter_of(uint32_t kind)
-{
-	for (size_t i = 0; i < sizeof(exporters) / sizeof(exporters[0]); i++)
-		if ((uint32_t)exporters[i]->kind == kind)
-			return exporters[i];
-	return NULL;
-}
-
 static void reply_segment(struct agent *a, const struct memory_segment *memory, uint64_t handle)
 {
 	struct wire_message m = {
@@ -46,7 +33,8 @@ static void reply_segment(struct agent *a, const struct memory_segment *memory, 
 
 int segment_create(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
-	const struct memory_exporter *exporter = exporter_of(m->agent_segment_create.kind);
+	const struct memory_exporter *exporter =
+	    memory_device_exporter(m->agent_segment_create.kind);
 	struct segment *s;
 	uint64_t handle = 0;
 	int r;

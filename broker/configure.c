@@ -57,7 +57,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	p->configured = true;
 	/* what it is made of is found out when somebody opens it, if that takes a driver; the host
 	 * has what it takes */
-	if (strcmp(p->wanted, "host") == 0)
+	if (pool_wants_host(p))
 		pool_resolve(b, p, &failure);
 	return 0;
 }

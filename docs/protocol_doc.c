@@ -41,11 +41,9 @@ static const struct number changes[] = {
     NUMBER(SHARE_UNPUBLISHED, "it is gone"),
     NUMBER(SHARE_OVERFLOW, "changes were lost because the client did not keep up"),
 };
-static const struct number kinds[] = {
-    NUMBER(MEMORY_HOST, "`host`: the segment's descriptor is a memfd"),
-    NUMBER(MEMORY_VMM, "`vmm`: a POSIX descriptor of cuMemExportToShareableHandle()"),
-    NUMBER(MEMORY_MEMPOOL, "`mempool`: that of cuMemPoolExportToShareableHandle()"),
-};
+#define KIND_NUMBER(NAME, name, id, where, flags, granularity, segment_max, ability, text) \
+	{"MEMORY_" #NAME, id, "`" #name "`: " text},
+static const struct number kinds[] = {MEMORY_KINDS(KIND_NUMBER)};
 static const struct number reuses[] = {
     NUMBER(SHARE_REUSE_GATE, "with the fences of the work that still runs on it"),
     NUMBER(SHARE_REUSE_CLEAN, "when that work is done"),
@@ -82,10 +80,10 @@ static const struct number dropped[] = {
     NUMBER(WIRE_DROP_CLIENT, "a connection"),
     NUMBER(WIRE_DROP_TOKEN, "a token"),
 };
+#define ABILITY_NUMBER(NAME, name, id, where, flags, granularity, segment_max, ability, text) \
+	MEMORY_ON_##where({"MEMORY_" #NAME, ability, "can make " #name " segments"}, )
 static const struct number device_flags[] = {
-    NUMBER(WIRE_DEVICE_VMM, "can make vmm segments"),
-    NUMBER(WIRE_DEVICE_MEMPOOL, "can make mempool segments"),
-    NUMBER(WIRE_DEVICE_EVENTS, "can make interprocess events"),
+    MEMORY_KINDS(ABILITY_NUMBER) NUMBER(WIRE_DEVICE_EVENTS, "can make interprocess events"),
     NUMBER(WIRE_DEVICE_STREAM_MEM_OPS, "64-bit stream memory operations"),
     NUMBER(WIRE_DEVICE_MIG, "is a MIG instance"),
     NUMBER(WIRE_DEVICE_MIG_ENABLED, "is split into MIG instances"),

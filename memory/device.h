@@ -20,8 +20,9 @@ struct memory_device {
 	uint32_t compute; /* 10 * major + minor */
 	uint64_t total;
 	uint64_t free;        /* UINT64_MAX when nobody tells (it takes NVML, or a context) */
-	uint64_t granularity; /* of vmm; 0: it cannot */
-	bool vmm, mempool, events, stream_mem_ops;
+	uint64_t granularity; /* of kinds of memory in which it has a say; 0: of none */
+	uint32_t kinds;       /* the abilities of those that it can make, of memory/kind.h */
+	bool events, stream_mem_ops;
 	bool mig;         /* is a MIG instance */
 	bool mig_enabled; /* is split into instances */
 	bool mps;         /* an MPS control daemon is running on this machine */

@@ -26,12 +26,22 @@ struct memory_exporter {
 		      struct failure *failure);
 	/* Lets go of what the exporter holds. The memory goes when nobody else holds it either. */
 	void (*destroy)(struct memory_segment *segment);
+	/* Of devices: whether this one can. Puts what sizes have to be multiples of into
+	 * @granularity, if the device has a say in it. */
+	bool (*can)(uint32_t ordinal, uint64_t *granularity);
+	/* Where a segment of which something is kept lies in this process. */
+	uint64_t (*pointer)(const struct memory_segment *segment);
 };
 
-extern const struct memory_exporter memory_host_exporter;
-/* In a process that has opened a device (memory/device.h). */
-extern const struct memory_exporter memory_vmm_exporter;
-extern const struct memory_exporter memory_mempool_exporter;
+/* memory_vmm_exporter and so on, those of devices in a process that has opened one
+ * (memory/device.h). */
+#define MEMORY_EXPORTER(NAME, name, ...) \
+	extern const struct memory_exporter memory_##name##_exporter;
+MEMORY_KINDS(MEMORY_EXPORTER)
+#undef MEMORY_EXPORTER
+
+/* Of a kind of devices' memory; NULL: it is none. */
+const struct memory_exporter *memory_device_exporter(uint32_t kind);
 
 /* Host memory only: gives it back to the system though importers still map it (they read zeros),
  * and closes the descriptors. 0 or negative errno. */

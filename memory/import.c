@@ -10,11 +10,8 @@
 #include "base/failure.h"
 #include "memory/importer.h"
 
-static const struct memory_importer *const importers[] = {
-    &memory_host_importer,
-    &memory_vmm_importer,
-    &memory_mempool_importer,
-};
+#define IMPORTER(NAME, name, ...) &memory_##name##_importer,
+static const struct memory_importer *const importers[] = {MEMORY_KINDS(IMPORTER)};
 
 /* Every kind has one. */
 static const struct memory_importer *importer_of(const struct memory_kind *kind)

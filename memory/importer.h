@@ -19,8 +19,9 @@ struct memory_importer {
 	void (*unmap)(struct memory_mapping *m);
 };
 
-extern const struct memory_importer memory_host_importer;
-extern const struct memory_importer memory_vmm_importer;
-extern const struct memory_importer memory_mempool_importer;
+#define MEMORY_IMPORTER(NAME, name, ...) \
+	extern const struct memory_importer memory_##name##_importer;
+MEMORY_KINDS(MEMORY_IMPORTER)
+#undef MEMORY_IMPORTER
 
 #endif

@@ -1,38 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The table of kinds, best first. Adding one means a line here, an exporter and an importer. */
+/* The table of kinds as data. */
 
 #include <string.h>
 
 #include "memory/kind.h"
 
-static const struct memory_kind kinds[] = {
-    {
-	.name = "vmm",
-	.id = MEMORY_VMM,
-	.on_device = true,
-	.readonly = true,
-	.placeable = true,
-	.granularity = MEMORY_ALIGNMENT,
-    },
-    {
-	.name = "mempool",
-	.id = MEMORY_MEMPOOL,
-	.on_device = true,
-	.granularity = MEMORY_ALIGNMENT,
-	/* an importer of a larger one dies of SIGSEGV inside the driver */
-	.segment_max = UINT64_C(4) << 30,
-    },
-    {
-	.name = "host",
-	.id = MEMORY_HOST,
-	.readonly = true,
-	.placeable = true,
-	.granularity = 4096,
-    },
-};
+#define IS_DEVICE true
+#define IS_HOST   false
+#define KIND(NAME, name_, id_, where, flags, granularity_, segment_max_, ability_, text_) \
+	{                                                                                 \
+	    .name = #name_,                                                               \
+	    .id = id_,                                                                    \
+	    .on_device = IS_##where,                                                      \
+	    .readonly = (flags)&MEMORY_READONLY,                                          \
+	    .placeable = (flags)&MEMORY_PLACEABLE,                                        \
+	    .device_granularity = (flags)&MEMORY_DEVICE_GRANULARITY,                      \
+	    .granularity = granularity_,                                                  \
+	    .segment_max = segment_max_,                                                  \
+	    .ability = ability_,                                                          \
+	    .text = text_,                                                                \
+	},
+
+static const struct memory_kind kinds[] = {MEMORY_KINDS(KIND)};
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+const struct memory_kind *memory_kind_at(size_t i)
+{
+	return i < N_KINDS ? &kinds[i] : NULL;
+}
 
 const struct memory_kind *memory_kind_by_name(const char *name, size_t size)
 {

@@ -39,17 +39,17 @@ static void no_destroy(struct memory_segment *segment)
 	(void)segment;
 }
 
-const struct memory_exporter memory_vmm_exporter = {
-    .kind = MEMORY_VMM,
-    .create = no_create,
-    .destroy = no_destroy,
-};
+static bool cannot(uint32_t ordinal, uint64_t *granularity)
+{
+	(void)ordinal, (void)granularity;
+	return false;
+}
 
-const struct memory_exporter memory_mempool_exporter = {
-    .kind = MEMORY_MEMPOOL,
-    .create = no_create,
-    .destroy = no_destroy,
-};
+#define NO_EXPORTER(NAME, name, id_, where, ...)                      \
+	MEMORY_ON_##where(                                            \
+	    const struct memory_exporter memory_##name##_exporter = { \
+		.kind = id_, .create = no_create, .destroy = no_destroy, .can = cannot};)
+MEMORY_KINDS(NO_EXPORTER)
 
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
 		       uint64_t offset, uint64_t size, struct failure *failure)

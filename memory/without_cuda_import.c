@@ -31,19 +31,13 @@ static void no_unmap(struct memory_mapping *m)
 	(void)m;
 }
 
-const struct memory_importer memory_vmm_importer = {
-    .kind = MEMORY_VMM,
-    .import = no_import,
-    .make_writable = no_upgrade,
-    .unmap = no_unmap,
-};
-
-const struct memory_importer memory_mempool_importer = {
-    .kind = MEMORY_MEMPOOL,
-    .import = no_import,
-    .make_writable = no_upgrade,
-    .unmap = no_unmap,
-};
+#define NO_IMPORTER(NAME, name, id_, where, ...)                                                  \
+	MEMORY_ON_##where(                                                                        \
+	    const struct memory_importer memory_##name##_importer = {.kind = id_,                 \
+								     .import = no_import,         \
+								     .make_writable = no_upgrade, \
+								     .unmap = no_unmap};)
+MEMORY_KINDS(NO_IMPORTER)
 
 bool memory_driver_is_loaded(void)
 {

@@ -138,9 +138,9 @@ struct wire_settled {
 _Static_assert(sizeof(struct wire_settled) == 24, "part of the protocol");
 #define WIRE_SETTLED_MAX 128 /* in one CHANNEL_SETTLE */
 
+/* What is not named here says of which kinds of memory a device can make segments: the column
+ * `ability` of memory/kind.h. */
 enum wire_device_flags {
-	WIRE_DEVICE_VMM = 1 << 0,            /* can make vmm segments */
-	WIRE_DEVICE_MEMPOOL = 1 << 1,        /* can make mempool segments */
 	WIRE_DEVICE_EVENTS = 1 << 2,         /* can make interprocess events */
 	WIRE_DEVICE_STREAM_MEM_OPS = 1 << 3, /* 64-bit stream memory operations */
 	WIRE_DEVICE_MIG = 1 << 4,            /* is a MIG instance */

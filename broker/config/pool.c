@@ -20,6 +20,7 @@
 
 #include "broker/config/size.h"
 #include "broker/config/text.h"
+#include "memory/kind.h"
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
@@ -30,8 +31,8 @@
 #define MIN_SEGMENT_SIZE     POOL_MIN_LIMIT
 #define MAX_SEGMENT_SIZE     TIB
 
-/* The kinds that a pool can be asked to be; the first is the default. */
-static const char *const pool_kinds[] = {"auto", "host", "vmm", "mempool"};
+/* What a pool can be asked to be beside the kinds that there are, and is by default. */
+static const char any_kind[] = "auto";
 
 /* enum share_reuse */
 static const char *const reuse_names[] = {
@@ -56,20 +57,22 @@ void pool_config_clear(struct pool_config *p)
 static int check_kind(const struct config_reader *r, const struct config_path *path,
 		      struct pool_config *p)
 {
-	char shown[64], known[64] = "";
+	const struct memory_kind *kind;
+	char shown[64], known[128];
+	size_t n;
 
-	if (!p->kind)
-		p->kind = pool_kinds[0];
-	for (size_t i = 0; i < N_OF(pool_kinds); i++) {
-		if (strcmp(p->kind, pool_kinds[i]) == 0) {
-			p->kind = pool_kinds[i];
-			return 0;
-		}
+	if (!p->kind || strcmp(p->kind, any_kind) == 0) {
+		p->kind = any_kind;
+		return 0;
 	}
-	for (size_t i = 0; i < N_OF(pool_kinds); i++) {
-		strcat(known, i > 0 ? ", " : "");
-		strcat(known, pool_kinds[i]);
+	kind = memory_kind_by_name(p->kind, strlen(p->kind));
+	if (kind) {
+		p->kind = kind->name;
+		return 0;
 	}
+	n = (size_t)snprintf(known, sizeof(known), "%s", any_kind);
+	for (size_t i = 0; (kind = memory_kind_at(i)) && n < sizeof(known); i++)
+		n += (size_t)snprintf(known + n, sizeof(known) - n, ", %s", kind->name);
 	return config_fail(r, CONFIG_KEY(path, "kind"), "\"%s\" is not a kind of pool (%s)",
 			   text_printable(p->kind, shown, sizeof(shown)), known);
 }
@@ -78,6 +81,7 @@ static int check_kind(const struct config_reader *r, const struct config_path *p
 static int check_device(const struct config_reader *r, const struct config_path *path,
 			struct pool_config *p)
 {
+	const struct memory_kind *kind = memory_kind_by_name(p->kind, strlen(p->kind));
 	char shown[64];
 
 	if (p->device && strncmp(p->device, "GPU-", 4) != 0 && strncmp(p->device, "MIG-", 4) != 0)
@@ -86,13 +90,14 @@ static int check_device(const struct config_reader *r, const struct config_path 
 		    "\"%s\" is not the UUID of a device (like "
 		    "\"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"; see sharectl devices)",
 		    text_printable(p->device, shown, sizeof(shown)));
-	if (p->device && strcmp(p->kind, "host") == 0)
+	if (p->device && kind && !kind->on_device)
 		return config_fail(r, CONFIG_KEY(path, "device"),
-				   "a pool of kind host is on no device");
-	if (p->same_address && strcmp(p->kind, "mempool") == 0)
+				   "a pool of kind %s is on no device", kind->name);
+	if (p->same_address && kind && !kind->placeable)
 		return config_fail(r, CONFIG_KEY(path, "same_address"),
-				   "is not possible with kind mempool (the driver says where it "
-				   "lies: use vmm)");
+				   "is not possible with kind %s (the driver says where it lies: "
+				   "use vmm)",
+				   kind->name);
 	return 0;
 }
 

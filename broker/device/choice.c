@@ -15,24 +15,30 @@
 #include "broker/device/device.h"
 #include "wire/wire.h"
 
-static const struct {
-	const char *name;
-	uint32_t flag;
-} device_kinds[] = {{"vmm", WIRE_DEVICE_VMM}, {"mempool", WIRE_DEVICE_MEMPOOL}};
-
-#define N_DEVICE_KINDS (sizeof(device_kinds) / sizeof(device_kinds[0]))
-
 static const struct memory_kind *kind_named(const char *name)
 {
 	return memory_kind_by_name(name, strlen(name));
 }
 
-static int choose_host(const char *why, struct choice *out)
+static int choose_host(const struct memory_kind *kind, const char *why, struct choice *out)
 {
-	out->kind = kind_named("host");
+	out->kind = kind;
 	out->device = NULL;
 	snprintf(out->reason, sizeof(out->reason), "%s", why);
 	return 0;
+}
+
+/* "vmm or mempool": the kinds that a device may be able to make. */
+static const char *device_kinds(char *out, size_t size)
+{
+	const struct memory_kind *kind;
+	size_t n = 0;
+
+	for (size_t i = 0; (kind = memory_kind_at(i)) && n < size; i++)
+		if (kind->on_device)
+			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " or " : "",
+					      kind->name);
+	return out;
 }
 
 struct wanted {
@@ -81,14 +87,16 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 			    struct failure *failure)
 {
 	bool any = strcmp(w->kind, "auto") == 0;
+	const struct memory_kind *kind;
+	char kinds[128];
 
-	for (size_t i = 0; i < N_DEVICE_KINDS; i++) {
-		const struct memory_kind *kind = kind_named(device_kinds[i].name);
+	for (size_t i = 0; (kind = memory_kind_at(i)); i++) {
 		struct device *d;
 
-		if ((!any && strcmp(w->kind, kind->name) != 0) || !fits(kind, w))
+		if (!kind->on_device || (!any && strcmp(w->kind, kind->name) != 0) ||
+		    !fits(kind, w))
 			continue;
-		d = find_able(b, w->device, device_kinds[i].flag);
+		d = find_able(b, w->device, kind->ability);
 		if (!d)
 			continue;
 		if (!has_room(kind, d, w)) {
@@ -109,7 +117,8 @@ static int choose_on_device(struct broker *b, const struct wanted *w, struct cho
 	}
 	return failure_set(
 	    failure, SHARE_ENOTSUP, "%s cannot make memory of kind %s%s",
-	    w->device ? w->device : "no device here", any ? "vmm or mempool" : w->kind,
+	    w->device ? w->device : "no device here",
+	    any ? device_kinds(kinds, sizeof(kinds)) : w->kind,
 	    w->flags & SHARE_POOL_SAME_ADDRESS ? " at the same address in every process" : "");
 }
 
@@ -117,12 +126,14 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 	   struct choice *out, struct failure *failure)
 {
 	const struct wanted w = {wanted, device, flags, limit};
-	bool any = strcmp(wanted, "auto") == 0;
+	const struct memory_kind *kind = kind_named(wanted);
 	char why[512];
 	int r;
 
-	if (strcmp(wanted, "host") == 0)
-		return choose_host("host, as asked", out);
+	if (kind && !kind->on_device) {
+		snprintf(why, sizeof(why), "%s, as asked", kind->name);
+		return choose_host(kind, why, out);
+	}
 	if (!devices_known(b, false))
 		return CHOICE_LATER;
 	r = devices_error(b);
@@ -132,8 +143,8 @@ int choose(struct broker *b, const char *wanted, const char *device, uint32_t fl
 		failure_set(failure, r, "%s", b->devices->text);
 	else
 		r = choose_on_device(b, &w, out, failure);
-	if (r == 0 || !any || device)
+	if (r == 0 || kind || device)
 		return r;
 	snprintf(why, sizeof(why), "GPU memory is not to be had: %.400s", failure->text);
-	return choose_host(why, out);
+	return choose_host(memory_kind_by_id(MEMORY_HOST), why, out);
 }

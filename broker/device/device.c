@@ -20,6 +20,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/log/log.h"
+#include "memory/kind.h"
 #include "wire/wire.h"
 
 #define GOOD_FOR_MS 1000
@@ -72,6 +73,7 @@ static struct device *add(struct broker *b, const char *uuid)
 
 static void describe(struct broker *b, const struct wire_agent_device *m)
 {
+	const struct memory_kind *kind;
 	char uuid[64];
 	struct device *d;
 
@@ -91,8 +93,9 @@ static void describe(struct broker *b, const struct wire_agent_device *m)
 	d->driver = m->driver;
 	d->compute = m->compute;
 	d->flags = m->flags;
-	if (d->granularity == 0)
-		d->flags &= ~(uint32_t)WIRE_DEVICE_VMM;
+	for (size_t i = 0; d->granularity == 0 && (kind = memory_kind_at(i)); i++)
+		if (kind->device_granularity)
+			d->flags &= ~kind->ability;
 	d->found = true;
 }
 

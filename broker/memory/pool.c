@@ -117,9 +117,16 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 		return r;
 	settle(p, &choice);
 	/* host memory is what the configuration says: that is no news */
-	if (strcmp(p->wanted, "host") != 0)
+	if (!pool_wants_host(p))
 		say_what_it_is(p);
 	return 0;
+}
+
+bool pool_wants_host(const struct pool *p)
+{
+	const struct memory_kind *kind = memory_kind_by_name(p->wanted, strlen(p->wanted));
+
+	return kind && !kind->on_device;
 }
 
 const char *pool_kind_name(const struct pool *p)

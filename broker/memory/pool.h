@@ -85,6 +85,8 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
 /* What a pool that is asked for these has once it is settled, on the device that it is on. */
 uint64_t pool_settled_limit(const struct pool *p, uint64_t limit);
 uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size);
+/* It was asked for a kind of the host's memory, which takes no device to choose. */
+bool pool_wants_host(const struct pool *p);
 /* Of the choice, or what was asked for. */
 const char *pool_kind_name(const struct pool *p);
 const char *pool_device_name(const struct pool *p); /* NULL: the host, or not chosen yet */

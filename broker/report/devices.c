@@ -11,6 +11,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/report/report.h"
+#include "memory/kind.h"
 
 static const char *flag_names(const struct device *d, json_t *out)
 {
@@ -18,12 +19,16 @@ static const char *flag_names(const struct device *d, json_t *out)
 		uint32_t flag;
 		const char *name;
 	} flags[] = {
-	    {WIRE_DEVICE_VMM, "vmm"},       {WIRE_DEVICE_MEMPOOL, "mempool"},
 	    {WIRE_DEVICE_EVENTS, "events"}, {WIRE_DEVICE_STREAM_MEM_OPS, "stream_mem_ops"},
 	    {WIRE_DEVICE_MIG, "mig"},       {WIRE_DEVICE_MIG_ENABLED, "mig_enabled"},
 	    {WIRE_DEVICE_MPS, "mps"},
 	};
 
+	const struct memory_kind *kind;
+
+	for (size_t i = 0; (kind = memory_kind_at(i)); i++)
+		if (d->flags & kind->ability)
+			json_array_append_new(out, json_string(kind->name));
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (d->flags & flags[i].flag)
 			json_array_append_new(out, json_string(flags[i].name));

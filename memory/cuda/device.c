@@ -19,6 +19,7 @@
 #include "memory/cuda/device_open.h"
 #include "memory/cuda/nvml.h"
 #include "memory/device.h"
+#include "memory/export.h"
 
 /* Nobody can make a directory there. */
 #define NO_MPS "/proc/share-agent-is-no-mps-client"
@@ -56,33 +57,21 @@ int memory_devices_init(uint32_t *n, struct failure *failure)
 }
 
 /* 0 for what this driver has not heard of. */
-static int attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which)
-{
-	int value = 0;
-
-	return cu->DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
-
 static void describe_abilities(const struct cuda *cu, CUdevice device, struct memory_device *d)
 {
-	const CUmemAllocationProp property = cuda_vmm_property(cu, device);
-	size_t granularity;
+	const struct memory_kind *kind;
 
 	d->compute =
-	    (uint32_t)(10 * attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-		       attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-	d->vmm = attribute(cu, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-		 attribute(cu, device,
-			   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
-		 cu->MemGetAllocationGranularity(&granularity, &property,
-						 CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS;
-	d->granularity = d->vmm ? granularity : 0;
-	d->mempool = attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) &&
-		     attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES) &
-			 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	d->events = attribute(cu, device, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
+	    (uint32_t)(10 * cuda_attribute(cu, device,
+					   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+		       cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+	for (size_t i = 0; (kind = memory_kind_at(i)); i++)
+		if (kind->on_device &&
+		    memory_device_exporter(kind->id)->can(d->ordinal, &d->granularity))
+			d->kinds |= kind->ability;
+	d->events = cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
 	d->stream_mem_ops =
-	    attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+	    cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 }
 
 /* A MIG instance has a UUID like a device's; only the management library, or the device's name,

@@ -24,7 +24,4 @@ int device_opened(const struct device_open **out, struct failure *failure);
  * what was made in it. */
 int device_opened_context(const struct device_open **out, struct failure *failure);
 
-/* Where a segment of memory_mempool_exporter lies in this process, which made it. */
-CUdeviceptr mempool_pointer(const struct memory_segment *segment);
-
 #endif

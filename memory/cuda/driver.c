@@ -235,6 +235,21 @@ static void list_devices(const struct cuda *cu, int n, char *out, size_t size)
 	}
 }
 
+int cuda_attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which)
+{
+	int value = 0;
+
+	return cu->DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+bool cuda_device(const struct cuda **cu, uint32_t ordinal, CUdevice *device)
+{
+	struct failure ignored;
+
+	return cuda_get(cu, &ignored) == 0 &&
+	       (*cu)->DeviceGet(device, (int)ordinal) == CUDA_SUCCESS;
+}
+
 CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device)
 {
 	CUmemAllocationProp property = {

@@ -105,6 +105,10 @@ int cuda_fail(struct failure *failure, const char *call, CUresult result);
 
 /* What cuMemCreate() is asked for to make a vmm segment on @device: to be exported, and such that
  * network adapters can reach it where the device has that, which costs nothing. */
+/* 0 where the driver does not know of it. */
+int cuda_attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which);
+/* The driver and its device of that ordinal, without a word about why there is none. */
+bool cuda_device(const struct cuda **cu, uint32_t ordinal, CUdevice *device);
 CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
 
 /* The ordinal of the device with this UUID in this process; SHARE_ENODEV says which are visible. */

@@ -151,7 +151,19 @@ static void mempool_destroy(struct memory_segment *segment)
 	segment->kept = NULL;
 }
 
-CUdeviceptr mempool_pointer(const struct memory_segment *segment)
+static bool mempool_can(uint32_t ordinal, uint64_t *granularity)
+{
+	const struct cuda *cu;
+	CUdevice device;
+
+	(void)granularity;
+	return cuda_device(&cu, ordinal, &device) &&
+	       cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) &&
+	       cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES) &
+		   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+}
+
+static uint64_t mempool_pointer(const struct memory_segment *segment)
 {
 	const struct kept *kept = segment->kept;
 
@@ -162,4 +174,6 @@ const struct memory_exporter memory_mempool_exporter = {
     .kind = MEMORY_MEMPOOL,
     .create = mempool_create,
     .destroy = mempool_destroy,
+    .can = mempool_can,
+    .pointer = mempool_pointer,
 };

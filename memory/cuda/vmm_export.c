@@ -60,8 +60,29 @@ static void vmm_destroy(struct memory_segment *segment)
 	segment->fd = -1;
 }
 
+static bool vmm_can(uint32_t ordinal, uint64_t *granularity)
+{
+	CUmemAllocationProp property;
+	const struct cuda *cu;
+	CUdevice device;
+	size_t bytes;
+
+	if (!cuda_device(&cu, ordinal, &device) ||
+	    !cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+	    !cuda_attribute(cu, device,
+			    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+		return false;
+	property = cuda_vmm_property(cu, device);
+	if (cu->MemGetAllocationGranularity(&bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+	    CUDA_SUCCESS)
+		return false;
+	*granularity = bytes;
+	return true;
+}
+
 const struct memory_exporter memory_vmm_exporter = {
     .kind = MEMORY_VMM,
     .create = vmm_create,
     .destroy = vmm_destroy,
+    .can = vmm_can,
 };

@@ -63,7 +63,7 @@ int memory_device_zero(enum memory_kind_id id, const struct memory_segment *segm
 	const struct device_open *opened;
 	int r;
 
-	if (!kind || id == MEMORY_HOST)
+	if (!kind || !kind->on_device)
 		return failure_set(failure, SHARE_ENOTSUP, "this is no kind of GPU memory");
 	if (offset > segment->recipe.size || size > segment->recipe.size - offset)
 		return failure_set(failure, SHARE_EINVAL, "the segment ends before that");
@@ -71,6 +71,7 @@ int memory_device_zero(enum memory_kind_id id, const struct memory_segment *segm
 	if (r < 0)
 		return r;
 	if (segment->kept)
-		return fill(opened->cu, mempool_pointer(segment) + offset, size, failure);
+		return fill(opened->cu, memory_device_exporter(id)->pointer(segment) + offset, size,
+			    failure);
 	return fill_imported(opened->cu, kind, segment, offset, size, failure);
 }

@@ -205,7 +205,8 @@ Test(agent_failure, a_device_says_what_it_cannot_do)
 	agent_start(&agent, NULL);
 	agent_ask(&agent, &device_get, WIRE_AGENT_DEVICE, &answer, NULL);
 	cr_assert_eq(answer.agent_device.flags &
-			 (WIRE_DEVICE_VMM | WIRE_DEVICE_MEMPOOL | WIRE_DEVICE_STREAM_MEM_OPS),
+			 (memory_kind_by_id(MEMORY_VMM)->ability |
+			  memory_kind_by_id(MEMORY_MEMPOOL)->ability | WIRE_DEVICE_STREAM_MEM_OPS),
 		     0);
 	cr_assert_eq(answer.agent_device.granularity, 0);
 	cr_assert(agent_receive(&agent, &answer, NULL) && answer.type == WIRE_AGENT_DONE);
@@ -224,7 +225,7 @@ Test(agent_failure, vmm_memory_is_for_rdma_where_the_device_has_that)
 		standin_configure(machines[without]);
 		start_device(0);
 		agent_ask(&agent, &device_get, WIRE_AGENT_DEVICE, &answer, NULL);
-		cr_assert(answer.agent_device.flags & WIRE_DEVICE_VMM);
+		cr_assert(answer.agent_device.flags & memory_kind_by_id(MEMORY_VMM)->ability);
 		agent_ask(&agent, &make_vmm, WIRE_AGENT_SEGMENT, &answer, &fd);
 		cr_assert_eq(standin_is_for_rdma(fd), !without);
 		close(fd);

@@ -87,8 +87,8 @@ Test(agent, it_describes_its_device)
 		cr_assert_eq(d->uuid.size, 16);
 		cr_assert(d->total > 0 && d->granularity > 0 && d->driver >= 12000);
 		cr_assert(d->compute > 0 && d->name.size > 0 && d->pci.size > 0);
-		cr_assert(d->flags & WIRE_DEVICE_VMM);
-		cr_assert(d->flags & WIRE_DEVICE_MEMPOOL);
+		cr_assert(d->flags & memory_kind_by_id(MEMORY_VMM)->ability);
+		cr_assert(d->flags & memory_kind_by_id(MEMORY_MEMPOOL)->ability);
 		cr_assert(d->flags & WIRE_DEVICE_EVENTS);
 	}
 }

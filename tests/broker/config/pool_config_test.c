@@ -73,9 +73,9 @@ Test(pool_config, the_kind_does_not_point_to_the_callers_text)
 	cr_assert_neq(p.kind, kind);
 	cr_assert_str_eq(p.kind, "host");
 	expect_invalid(POOL(.kind = "managed"),
-		       "kind: \"managed\" is not a kind of pool (auto, host, vmm, mempool)");
+		       "kind: \"managed\" is not a kind of pool (auto, vmm, mempool, host)");
 	expect_invalid(POOL(.kind = ""),
-		       "kind: \"\" is not a kind of pool (auto, host, vmm, mempool)");
+		       "kind: \"\" is not a kind of pool (auto, vmm, mempool, host)");
 }
 
 Test(pool_config, a_device_is_named_by_its_uuid)
@@ -281,7 +281,7 @@ Test(pool_config, impossible_pools_are_errors)
 	    "FILE:3: pools[0].segment_size: 8GiB is more than the pool's limit (4GiB)");
 	expect_error(
 	    "{\"pools\": [{\"name\": \"a\", \"kind\": \"managed\"}]}",
-	    "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, host, vmm, mempool)");
+	    "FILE:1: pools[0].kind: \"managed\" is not a kind of pool (auto, vmm, mempool, host)");
 	expect_error("{\"pools\": [{\"name\": \"a\", \"same_address\": 1}]}",
 		     "FILE:1: pools[0].same_address: 1 is neither true nor false");
 	expect_error("{\"pools\": [{\"name\": \"a\",\n\"reuse\": \"dirty\"}]}",

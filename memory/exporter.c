@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The exporter of each kind of devices' memory, for whoever is told the number of a kind. */
+
+#include "memory/export.h"
+
+#define EXPORTER(NAME, name, id, where, ...) MEMORY_ON_##where(&memory_##name##_exporter, )
+
+static const struct memory_exporter *const exporters[] = {MEMORY_KINDS(EXPORTER)};
+
+const struct memory_exporter *memory_device_exporter(uint32_t kind)
+{
+	for (size_t i = 0; i < sizeof(exporters) / sizeof(exporters[0]); i++)
+		if ((uint32_t)exporters[i]->kind == kind)
+			return exporters[i];
+	return NULL;
+}
