@@ -6,7 +6,7 @@
  * To look up the users and groups that are in a file may take as long as a network does, and nobody
  * is to wait for that. So the file is read in a thread, which has the file's path and nothing
  * else of the broker, and hands over what it has read; everything that follows is done in the
- * loop. Whoever sent the RELOAD is parked meanwhile. A broker that ends does not wait for the
+ * loop. Whoever sent the RELOAD is deferred meanwhile. A broker that ends does not wait for the
  * thread either.
  *
  * A file that is wrong is refused as a whole. Either way the log has every line.
@@ -27,7 +27,7 @@
 #include "base/thread.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/configure.h"
 #include "broker/log/log.h"
@@ -40,7 +40,7 @@ struct reload {
 	struct broker *broker;
 	/* who is answered when it is done, and who has come meanwhile: the file may have changed
 	 * since it was opened, so it is read once more for them */
-	struct park_list waits[2];
+	struct deferred_list waits[2];
 	unsigned current; /* of the two */
 	bool again;
 	bool reading;
@@ -133,13 +133,13 @@ static void start_or_fail(struct reload *r)
 		return;
 	snprintf(text, sizeof(text), "the configuration cannot be read again: %s", strerror(-e));
 	log_error("%s", text);
-	park_fail(&r->waits[r->current], SHARE_ESYSTEM, text);
+	deferred_fail(&r->waits[r->current], SHARE_ESYSTEM, text);
 }
 
 static void on_done(evutil_socket_t fd, short what, void *data)
 {
 	struct reload *r = data;
-	struct park_list *waited = &r->waits[r->current];
+	struct deferred_list *waited = &r->waits[r->current];
 	uint64_t count;
 
 	(void)what;
@@ -148,7 +148,7 @@ static void on_done(evutil_socket_t fd, short what, void *data)
 	r->reading = false;
 	r->current ^= 1;
 	take(r);
-	park_wake(r->broker, waited);
+	deferred_wake(r->broker, waited);
 	if (r->again)
 		start_or_fail(r);
 }
@@ -215,10 +215,10 @@ void handle_reload(struct request *request)
 {
 	struct broker *b = request->broker;
 	struct reload *r = b->reload;
-	struct park_list *list;
+	struct deferred_list *list;
 
 	/* whether or not it makes of who has asked somebody who may not ask */
-	if (request->parked_ms) {
+	if (request->deferred_ms) {
 		answer(request, r);
 		return;
 	}
@@ -236,8 +236,8 @@ void handle_reload(struct request *request)
 		return;
 	}
 	list = &r->waits[r->reading ? r->current ^ 1 : r->current];
-	request_park(request, list);
-	if (!park_has(list, request->client))
+	request_defer(request, list);
+	if (!deferred_has(list, request->client))
 		return; /* without room it was answered */
 	if (r->reading)
 		r->again = true;

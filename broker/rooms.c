@@ -14,7 +14,7 @@
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 #include "broker/client/wait.h"
 #include "broker/device/ipc_event.h"
 #include "broker/memory/client_memory.h"
@@ -58,7 +58,7 @@ static bool may_use_memory(const struct client *c)
 
 /* What it waits for, and what it gave to others. */
 static client_step *const at_hang_up[] = {
-    client_drop_parked,
+    client_drop_deferred,
     client_abandon_scrubs,
     client_drop_waits,
     client_drop_watches,

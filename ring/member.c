@@ -111,7 +111,7 @@ static void give_to_others(struct ring_producer *p, uint16_t token, bool had)
 		t->acknowledged = true;
 	if (t->acknowledged || (had && m->deliveries >= p->shape.deliveries)) {
 		t->set_aside = !t->acknowledged;
-		ring_settle(p, token);
+		ring_finish(p, token);
 		return;
 	}
 	if (had) {
@@ -141,7 +141,7 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 		if (!(t->pending & RING_BIT(consumer)))
 			continue;
 		if (ring_observe_one(p, token, consumer)) {
-			ring_settle_if_through(p, token);
+			ring_finish_if_through(p, token);
 			continue;
 		}
 		if (had && parting == LEAVES && !MUTATION(hand_on_what_is_held))
@@ -151,7 +151,7 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 		if (ring_is_queue(p))
 			give_to_others(p, token, had);
 		else
-			ring_settle_if_through(p, token);
+			ring_finish_if_through(p, token);
 	}
 }
 
@@ -166,7 +166,7 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 		ring_observe_one(p, (uint16_t)token, consumer);
 		t->pending &= ~RING_BIT(consumer);
 		/* in a queue it is in the lane of another, or was never sent to one */
-		ring_settle_if_through(p, (uint16_t)token);
+		ring_finish_if_through(p, (uint16_t)token);
 	}
 	p->lingering &= ~RING_BIT(consumer);
 	p->fresh &= ~RING_BIT(consumer);

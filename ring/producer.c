@@ -328,7 +328,7 @@ bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
 	for (uint32_t i = 0; i < p->shape.in_flight; i++)
 		if (p->tokens[i].pending & RING_BIT(consumer) &&
 		    ring_observe_one(p, (uint16_t)i, consumer))
-			ring_settle_if_through(p, (uint16_t)i);
+			ring_finish_if_through(p, (uint16_t)i);
 	progress = ring_taken(p, consumer) + peer->acknowledged;
 	if (progress == peer->progress)
 		return false;

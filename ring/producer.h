@@ -133,9 +133,9 @@ void ring_append(struct ring_producer *p, uint32_t list, uint16_t token);
 void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t token);
 void ring_unlink(struct ring_producer *p, uint16_t token);
 /* Nobody is waited for any more (or only who does not count): to where it belongs. */
-void ring_settle(struct ring_producer *p, uint16_t token);
+void ring_finish(struct ring_producer *p, uint16_t token);
 /* Only if that is so: in a lane, the one it was sent to (in broadcast all) are done with it. */
-bool ring_settle_if_through(struct ring_producer *p, uint16_t token);
+bool ring_finish_if_through(struct ring_producer *p, uint16_t token);
 
 /* Takes notice of acknowledgements. Stops at the first of those who count that is missing, unless
  * @thoroughly. Whether the token has left its lane. */

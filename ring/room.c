@@ -98,13 +98,13 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	t->unclaimed = false;
 	if (dropped)
 		channel_add(&p->header->dropped, 1);
-	ring_settle_if_through(p, token);
+	ring_finish_if_through(p, token);
 }
 
 static void drop_from_backlog(struct ring_producer *p, uint16_t token)
 {
 	channel_add(&p->header->dropped, 1);
-	ring_settle(p, token);
+	ring_finish(p, token);
 }
 
 /* The oldest that some consumer of a lane has not taken. */

@@ -76,7 +76,7 @@ void ring_unlink(struct ring_producer *p, uint16_t token)
 	t->list = LIST_FREE;
 }
 
-void ring_settle(struct ring_producer *p, uint16_t token)
+void ring_finish(struct ring_producer *p, uint16_t token)
 {
 	struct ring_token *t = &p->tokens[token];
 
@@ -91,7 +91,7 @@ void ring_settle(struct ring_producer *p, uint16_t token)
 	ring_append(p, LIST_DONE, token);
 }
 
-bool ring_settle_if_through(struct ring_producer *p, uint16_t token)
+bool ring_finish_if_through(struct ring_producer *p, uint16_t token)
 {
 	struct ring_token *t = &p->tokens[token];
 	bool through;
@@ -105,7 +105,7 @@ bool ring_settle_if_through(struct ring_producer *p, uint16_t token)
 	else
 		through = !(t->pending & RING_BIT(t->consumer));
 	if (through)
-		ring_settle(p, token);
+		ring_finish(p, token);
 	return through;
 }
 
@@ -177,7 +177,7 @@ bool ring_observe(struct ring_producer *p, uint16_t token, bool thoroughly)
 	for (; counting; counting &= counting - 1)
 		if (!ring_observe_one(p, token, (uint32_t)__builtin_ctzll(counting)) && !thoroughly)
 			return false;
-	return ring_settle_if_through(p, token);
+	return ring_finish_if_through(p, token);
 }
 
 /* ------------------------------------------------------------------------------------------- */

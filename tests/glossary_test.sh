@@ -68,4 +68,17 @@ notices 's/^\*\*fence\*\*/**hedge**/' "knows no 'hedge'"
 notices 's|/fence\.h|/hedge.h|g' 'there is no include/share/hedge.h'
 notices '/^\*\*(pool|pidfd|kind)/{p;p;p}' 'nouns are more than'
 
+# stray WORD FILE...: where one of the words that had several meanings is used for another than is left
+stray()
+{
+	local word=$1
+	shift
+	! grep -rniE "(^|[^a-z])(un|is_)?$word(s|ed|ing)?([^a-z]|$)" --include='*.[ch]' "$@" ||
+		{ echo "$word: docs/glossary.md says what to say instead" && exit 1; }
+}
+stray park agent broker memory pages ring wire tools base
+stray settle agent base broker/buffer broker/client broker/config broker/device broker/memory \
+	broker/names broker/report broker/request libshare/buffer libshare/client libshare/order \
+	libshare/service memory pages ring tools
+
 echo "$(grep -c '^\*\*' docs/glossary.md) nouns"

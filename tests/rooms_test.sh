@@ -91,7 +91,7 @@ faces()
 	libshare/service) echo "service" ;;
 	broker/log) echo "log" ;;
 	broker/config) echo "access change config reader right size text" ;;
-	broker/client) echo "account client clients closer connection park peer request turns wait" ;;
+	broker/client) echo "account client clients closer connection deferred peer request turns wait" ;;
 	broker/device) echo "agent choice device ipc_event" ;;
 	broker/buffer) echo "buffer grant scrub" ;;
 	broker/names) echo "names name token" ;;

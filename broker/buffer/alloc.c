@@ -3,7 +3,7 @@
 /*
  * Memory for a client: a block of a pool, within what its user may have, and as many more of them
  * as it wants to keep. What there is not right now may be given back by others, or made by an
- * agent; the request waits for that, parked, and is handled again from the start.
+ * agent; the request waits for that, deferred, and is handled again from the start.
  */
 
 #include <inttypes.h>
@@ -39,9 +39,9 @@ static bool may_wait_for_others(struct request *r, const struct pool *p,
 {
 	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
 		return false;
-	if (!r->parked_ms)
-		r->parked_ms = clock_ms();
-	return trim_ask(r->broker, r->client, p, account, r->parked_ms);
+	if (!r->deferred_ms)
+		r->deferred_ms = clock_ms();
+	return trim_ask(r->broker, r->client, p, account, r->deferred_ms);
 }
 
 /* Its own work that still runs on what it has given back, and is paid for until it is done. In a
@@ -55,8 +55,8 @@ static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t 
 	    r->m->alloc.size > limit ||
 	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
 		return false;
-	if (!r->parked_ms)
-		r->parked_ms = clock_ms();
+	if (!r->deferred_ms)
+		r->deferred_ms = clock_ms();
 	return true;
 }
 
@@ -215,12 +215,12 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 }
 
 /* For what others give back, or for an agent. */
-static void park_for_memory(struct request *r, struct pool *p)
+static void defer_for_memory(struct request *r, struct pool *p)
 {
 	r->waits_for_agent = p->growing;
 	if (p->growing && p->growing_for.client == 0)
-		p->growing_for = (struct park_id){r->client->id, r->m->serial};
-	request_park(r, &p->waits);
+		p->growing_for = (struct deferred_id){r->client->id, r->m->serial};
+	request_defer(r, &p->waits);
 }
 
 static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waited)
@@ -228,7 +228,7 @@ static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waite
 	if (may_wait_for_work(r, p, waited) ||
 	    may_wait_for_others(r, p, r->client->account, waited)) {
 		pool_wait(p, TRIM_SLICE_MS);
-		request_park(r, &p->waits);
+		request_defer(r, &p->waits);
 	} else {
 		fail_quota(r);
 	}
@@ -304,14 +304,14 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	open->asks = true;
-	waited = r->parked_ms ? clock_ms() - r->parked_ms : 0;
+	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,
 		       &failure);
 	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
 	    may_wait_for_others(r, p, NULL, waited))
 		e = pool_wait(p, TRIM_SLICE_MS);
 	if (e == POOL_LATER)
-		park_for_memory(r, p);
+		defer_for_memory(r, p);
 	else if (e != 0)
 		refuse(r, p, e, failure.text);
 	if (e != 0)

@@ -142,7 +142,7 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	ch->shape = *shape;
 	ch->service = service;
 	ch->producers = shape->producers;
-	/* those that are gone and not settled keep their slots: they must not keep others out */
+	/* those that are gone and not complete keep their slots: they must not keep others out */
 	ch->shape.producers = 2 * shape->producers;
 	if (ch->shape.producers > CHANNEL_MEMBERS_MAX)
 		ch->shape.producers = CHANNEL_MEMBERS_MAX;

@@ -154,7 +154,7 @@ static bool check_pool(struct request *r, struct pool *p)
 	}
 	e = pool_resolve(r->broker, p, &failure);
 	if (e == POOL_LATER)
-		request_park(r, &r->broker->devices->waits);
+		request_defer(r, &r->broker->devices->waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
 	return e == 0;

@@ -284,7 +284,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 	return true;
 }
 
-static bool is_settled(const struct estate *e)
+static bool is_complete(const struct estate *e)
 {
 	for (uint32_t i = 0; i < e->n_holders; i++)
 		if (e->holders[i].consumer)
@@ -297,13 +297,14 @@ void estate_end(struct estate *e)
 	struct member *producer = e->producer;
 	struct channel *ch = producer->channel;
 
-	e->settled = true;
+	e->complete = true;
 	if (e->partial) {
 		LIST_REMOVE(e, of_producer);
 		producer->as_producer.n_abandoned--;
 		estate_free(e);
 	}
-	if (!producer->as_producer.estate->settled || !LIST_EMPTY(&producer->as_producer.abandoned))
+	if (!producer->as_producer.estate->complete ||
+	    !LIST_EMPTY(&producer->as_producer.abandoned))
 		return;
 	member_free(producer);
 	channel_end_if_unused(ch);
@@ -331,7 +332,7 @@ bool estate_work(struct estate *e, int *budget)
 	unqueue(e);
 	if (e->partial && e->n_left == 0)
 		let_holders_go(e);
-	if (is_settled(e))
+	if (is_complete(e))
 		estate_end(e);
 	return false;
 }

@@ -17,7 +17,7 @@ struct entry {
 };
 
 struct holder {
-	struct member *consumer; /* NULL: settled */
+	struct member *consumer; /* NULL: complete */
 	bool admitted;           /* else it was only told about the producer, and has to be again */
 	bool over;               /* what it has not acknowledged by now, it will not */
 	bool busy;               /* entries from `next` on are to be looked at */
@@ -34,7 +34,7 @@ struct estate {
 	LIST_ENTRY(estate) of_producer; /* of one that is partial */
 	bool queued;
 	bool partial; /* what one consumer has, of a producer that may go on (abandon.c) */
-	bool settled;
+	bool complete;
 	enum phase phase;
 	struct member *producer;
 	struct broker *broker;
@@ -66,7 +66,7 @@ enum answer estate_add_fence(struct estate *e, struct entry *entry, struct membe
 bool estate_gate(struct entry *entry, struct fence *fence);
 /* What a consumer has of it; NULL: nothing, or not yet. */
 struct holder *estate_find_holder(const struct estate *e, const struct member *consumer);
-/* All is settled: the end of it, and of its producer if that has nothing else. */
+/* All is complete: the end of it, and of its producer if that has nothing else. */
 void estate_end(struct estate *e);
 
 #endif

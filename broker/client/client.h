@@ -23,7 +23,7 @@ struct closing;
 struct connection;
 struct event_lease;
 struct member;
-struct park;
+struct deferred;
 struct unfinished;
 struct wait;
 
@@ -58,7 +58,7 @@ struct admission {
 /* Requests that are not answered yet. */
 struct client_requests {
 	struct unfinished *unfinished; /* one that takes more than a turn */
-	LIST_HEAD(, park) parked;
+	LIST_HEAD(, deferred) deferred;
 	LIST_HEAD(, wait) waits;
 	uint32_t goodbye; /* serial of BYE, to be answered when all is released */
 };

@@ -26,7 +26,7 @@ int clients_init(struct broker *b, const struct client_rooms *rooms)
 	TAILQ_INIT(&all->in_flight);
 	TAILQ_INIT(&all->woken);
 	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
-	all->waker = event_new(b->base, -1, 0, park_on_waker, b);
+	all->waker = event_new(b->base, -1, 0, deferred_on_waker, b);
 	if (!all->reaper || !all->waker || turns_init(&all->turns, b->base) < 0)
 		return -ENOMEM;
 	return closer_new(b, &all->closer);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 #include "broker/client/turns.h"
 
 struct broker;
@@ -34,7 +34,7 @@ struct client_rooms {
 	 * client expects an answer to it, so that it probably says nothing more before it has read
 	 * that. */
 	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
-	/* What was parked, since @since_ms. */
+	/* What was deferred, since @since_ms. */
 	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms);
 	/* It has read all that it was sent. */
 	void (*caught_up)(struct client *c);
@@ -59,7 +59,7 @@ struct clients {
 	uint64_t last_id;
 
 	struct turns turns;
-	struct park_list woken; /* more requests than fit into a turn of the loop */
+	struct deferred_list woken; /* more requests than fit into a turn of the loop */
 	struct event *waker;
 
 	TAILQ_HEAD(, client) ending;

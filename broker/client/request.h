@@ -20,8 +20,8 @@ struct request {
 	struct broker *broker;
 	struct client *client;
 	const struct wire_message *m;
-	uint64_t parked_ms;   /* since when it has waited for others; 0: it has not */
-	bool waits_for_agent; /* what it is parked for now */
+	uint64_t deferred_ms; /* since when it has waited for others; 0: it has not */
+	bool waits_for_agent; /* what it is deferred for now */
 };
 
 /*

@@ -108,7 +108,7 @@ static void start_over(struct broker *b)
 }
 
 /* All of them have been described. */
-static void settle(struct broker *b)
+static void all_described(struct broker *b)
 {
 	struct device *d;
 
@@ -136,7 +136,7 @@ static void finish(struct broker *b, int error, const char *text)
 		log_debug("no devices: %s", text);
 	if (error != SHARE_ECANCELED)
 		agent_replace(all->scout, NULL);
-	park_wake(b, &all->waits);
+	deferred_wake(b, &all->waits);
 }
 
 static void on_answer(void *data, const struct wire_message *m, struct fd_list *fds, int error,
@@ -150,7 +150,7 @@ static void on_answer(void *data, const struct wire_message *m, struct fd_list *
 	} else if (m->type == WIRE_AGENT_DEVICE) {
 		describe(b, &m->agent_device);
 	} else {
-		settle(b);
+		all_described(b);
 		finish(b, 0, NULL);
 	}
 }

@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 
 struct agent;
 struct broker;
@@ -36,7 +36,7 @@ struct device {
 	bool making_event; /* the agent was asked for one */
 	uint32_t n_leased;
 	uint32_t n_lost; /* of the running agent: processes have died with them */
-	struct park_list event_waits;
+	struct deferred_list event_waits;
 };
 
 /* What is known of the devices of this machine. */
@@ -48,7 +48,7 @@ struct devices {
 	uint64_t looked_ms; /* when the last one ended; 0: never */
 	int error;          /* 0, or why that one found none */
 	char text[1024];
-	struct park_list waits;
+	struct deferred_list waits;
 	LIST_HEAD(, child) children; /* told to end */
 	uint64_t last_event;
 };

@@ -71,7 +71,7 @@ void handle_event_create(struct request *r)
 		return;
 	}
 	if (!devices_known(b, false)) {
-		request_park(r, &b->devices->waits);
+		request_defer(r, &b->devices->waits);
 		return;
 	}
 	d = find_device(r, &m->device);
@@ -82,7 +82,7 @@ void handle_event_create(struct request *r)
 		reply_event(r, lease);
 		break;
 	case IPC_EVENT_LATER:
-		request_park(r, &d->event_waits);
+		request_defer(r, &d->event_waits);
 		break;
 	case IPC_EVENT_QUOTA:
 		request_fail_quota(r, LIMIT_EVENTS, "");

@@ -122,12 +122,12 @@ static int make_one(struct device *d)
 /* As many as there are events for; the next one is asked for by whoever finds none. */
 static void serve(struct device *d)
 {
-	struct park_list *waits = &d->event_waits;
+	struct deferred_list *waits = &d->event_waits;
 
 	while (!TAILQ_EMPTY(waits) && find_idle(d))
-		park_wake_first(d->broker, waits);
+		deferred_wake_first(d->broker, waits);
 	if (!TAILQ_EMPTY(waits) && make_one(d) < 0)
-		park_fail(waits, SHARE_ESYSTEM, "the broker is out of memory");
+		deferred_fail(waits, SHARE_ESYSTEM, "the broker is out of memory");
 }
 
 static void on_event(void *data, const struct wire_message *m, struct fd_list *fds, int error,
@@ -143,11 +143,11 @@ static void on_event(void *data, const struct wire_message *m, struct fd_list *f
 		agent_replace(d->agent, "processes have died with all the events it can make");
 		serve(d);
 	} else if (error) {
-		park_fail(&d->event_waits, error, text);
+		deferred_fail(&d->event_waits, error, text);
 	} else if (r < 0) {
-		park_fail(&d->event_waits, SHARE_ESYSTEM,
-			  r == -ENOMEM ? "the broker is out of memory"
-				       : "the agent did not make an event");
+		deferred_fail(&d->event_waits, SHARE_ESYSTEM,
+			      r == -ENOMEM ? "the broker is out of memory"
+					   : "the agent did not make an event");
 	} else {
 		serve(d);
 	}

@@ -22,7 +22,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 
-uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
+uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
 	if (limit == UINT64_MAX)
 		limit = pool_config_highest_limit(p->segment_size);
@@ -30,12 +30,12 @@ uint64_t pool_settled_limit(const struct pool *p, uint64_t limit)
 	return p->device && limit > p->device->total ? p->device->total : limit;
 }
 
-uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size)
+uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
 {
 	return (size + p->granularity - 1) / p->granularity * p->granularity;
 }
 
-static void settle(struct pool *p, const struct choice *choice)
+static void take_choice(struct pool *p, const struct choice *choice)
 {
 	const struct device *d = choice->device;
 
@@ -44,8 +44,8 @@ static void settle(struct pool *p, const struct choice *choice)
 	p->granularity = choice->kind->granularity;
 	if (d && d->granularity > p->granularity)
 		p->granularity = d->granularity;
-	p->segment_size = pool_settled_segment_size(p, p->segment_size);
-	p->limit = pool_settled_limit(p, p->limit);
+	p->segment_size = pool_chosen_segment_size(p, p->segment_size);
+	p->limit = pool_chosen_limit(p, p->limit);
 }
 
 static void say_what_it_is(const struct pool *p)
@@ -96,7 +96,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	LIST_INIT(&p->users);
 	LIST_INSERT_HEAD(&b->memory->pools, p, link);
 	if (choice) {
-		settle(p, choice);
+		take_choice(p, choice);
 		say_what_it_is(p);
 	}
 	*out = p;
@@ -115,7 +115,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 		return POOL_LATER;
 	if (r != 0)
 		return r;
-	settle(p, &choice);
+	take_choice(p, &choice);
 	/* host memory is what the configuration says: that is no news */
 	if (!pool_wants_host(p))
 		say_what_it_is(p);
@@ -371,7 +371,7 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 	access_list_clear(&p->access);
 	p->access = *access;
 	*access = (struct access_list){0};
-	p->limit = pool_settled_limit(p, config->limit);
+	p->limit = pool_chosen_limit(p, config->limit);
 	p->release_threshold = config->release_threshold;
 	stay(p, true);
 	return_segments(b, p);
@@ -402,7 +402,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	pool_shrink(b, p, 0);
 	if (p->n_segments > 0 || p->opens > 0)
 		return;
-	park_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
+	deferred_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	pool_users_done(p);

@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 
 #include "broker/client/account.h"
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 #include "broker/config/access.h"
 #include "broker/config/config.h"
 #include "broker/config/right.h"
@@ -64,10 +64,11 @@ struct pool {
 	bool growing;
 	uint64_t growing_size, growing_least, growing_address;
 	struct segment_cost growing_cost;
-	struct park_id growing_for; /* which request cannot do with less than the least */
-	uint64_t full_until_ms;     /* the device had no memory: do not ask again before */
-	struct park_list waits; /* requests that need what is being made, unmapped, or reached */
-	struct event *timer;    /* they do not wait for others for ever */
+	struct deferred_id growing_for; /* which request cannot do with less than the least */
+	uint64_t full_until_ms;         /* the device had no memory: do not ask again before */
+	struct deferred_list
+	    waits;           /* requests that need what is being made, unmapped, or reached */
+	struct event *timer; /* they do not wait for others for ever */
 	struct log_rate refusals;
 };
 
@@ -82,9 +83,9 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 /* Makes the choice if it is not made. 0, POOL_LATER (when b->devices->waits is woken), or a
  * SHARE_E... number with a sentence. */
 int pool_resolve(struct broker *b, struct pool *p, struct failure *failure);
-/* What a pool that is asked for these has once it is settled, on the device that it is on. */
-uint64_t pool_settled_limit(const struct pool *p, uint64_t limit);
-uint64_t pool_settled_segment_size(const struct pool *p, uint64_t size);
+/* What a pool that is asked for these has once it is chosen, on the device that it is on. */
+uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit);
+uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size);
 /* It was asked for a kind of the host's memory, which takes no device to choose. */
 bool pool_wants_host(const struct pool *p);
 /* Of the choice, or what was asked for. */
@@ -104,9 +105,9 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 		struct failure *failure);
 
 /*
- * 0, POOL_LATER (park the request in p->waits), POOL_SHARE (it would be more than its share), or a
- * SHARE_E... number, the last two with a sentence. @waited_ms: how long the request has been parked
- * already.
+ * 0, POOL_LATER (defer the request in p->waits), POOL_SHARE (it would be more than its share), or a
+ * SHARE_E... number, the last two with a sentence. @waited_ms: how long the request has been
+ * deferred already.
  */
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
 	       uint64_t alignment, uint64_t waited_ms, struct block **out, struct failure *failure);
@@ -155,7 +156,7 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	      struct failure *failure);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
-/* The request is to be parked in p->waits for that long at most: POOL_LATER. */
+/* The request is to be deferred in p->waits for that long at most: POOL_LATER. */
 int pool_wait(struct pool *p, uint64_t at_most_ms);
 /* From the loop: those that wait may find what they need. */
 void pool_wake(struct pool *p);

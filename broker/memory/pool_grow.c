@@ -145,7 +145,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 
 static agent_answer on_segment;
 
-/* For nobody in particular, until somebody parks. */
+/* For nobody in particular, until somebody waits. */
 static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint64_t least,
 			   struct segment_cost *cost, struct failure *failure)
 {
@@ -166,7 +166,7 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	p->growing = true;
 	p->growing_size = size;
 	p->growing_least = least;
-	p->growing_for = (struct park_id){0};
+	p->growing_for = (struct deferred_id){0};
 	p->growing_address = m.agent_segment_create.address;
 	p->growing_cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
@@ -229,7 +229,7 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	struct pool *p = data;
 	struct broker *b = p->device->broker;
 	uint64_t size = p->growing_size, least = p->growing_least;
-	const struct park_id asker = p->growing_for;
+	const struct deferred_id asker = p->growing_for;
 	struct segment_cost cost;
 	struct failure failure;
 	int r;
@@ -260,10 +260,10 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 	/* others may need less; but whoever needs anything of a broken device would wait for
 	 * nothing */
 	if (r == SHARE_ENOMEM)
-		park_fail_one(&p->waits, &asker, r, failure.text);
+		deferred_fail_one(&p->waits, &asker, r, failure.text);
 	else if (r != 0)
-		park_fail(&p->waits, r, failure.text);
-	park_wake(b, &p->waits);
+		deferred_fail(&p->waits, r, failure.text);
+	deferred_wake(b, &p->waits);
 	pool_look_again(b, p, 64);
 }
 
@@ -276,7 +276,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 
 	(void)fd, (void)what;
 	if (!p->growing)
-		park_wake(b, &p->waits);
+		deferred_wake(b, &p->waits);
 	pool_end_if_unused(b, p);
 }
 

@@ -56,7 +56,7 @@ static void open_existing(struct request *r, struct pool *p,
 
 	e = pool_resolve(r->broker, p, &failure);
 	if (e == POOL_LATER)
-		request_park(r, &r->broker->devices->waits);
+		request_defer(r, &r->broker->devices->waits);
 	else if (e != 0)
 		request_fail(r, e, "pool '%s': %s", p->name, failure.text);
 	else if (!check || check(r, p))
@@ -108,11 +108,11 @@ static bool check_text(struct request *r, const struct pool *p, const char *opti
 }
 
 static bool check_size(struct request *r, const struct pool *p, const char *option, uint64_t is,
-		       uint64_t wanted, uint64_t settled)
+		       uint64_t wanted, uint64_t chosen)
 {
 	char is_text[SIZE_EXACT_MAX], wanted_text[SIZE_EXACT_MAX];
 
-	if (settled == is)
+	if (chosen == is)
 		return true;
 	request_fail_unlike(r, option, "pool", p->name, size_tell(is, is_text),
 			    size_tell(wanted, wanted_text));
@@ -172,10 +172,10 @@ static bool check_same(struct request *r, struct pool *p)
 	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
 	       check_text(r, p, "device", device ? device : "", &m->device) &&
 	       (!m->limit ||
-		check_size(r, p, "limit", p->limit, m->limit, pool_settled_limit(p, m->limit))) &&
+		check_size(r, p, "limit", p->limit, m->limit, pool_chosen_limit(p, m->limit))) &&
 	       (!m->segment_size ||
 		check_size(r, p, "segment_size", p->segment_size, m->segment_size,
-			   pool_settled_segment_size(p, m->segment_size))) &&
+			   pool_chosen_segment_size(p, m->segment_size))) &&
 	       (!m->alignment ||
 		check_size(r, p, "alignment", p->alignment, m->alignment, m->alignment)) &&
 	       (!m->release_threshold ||
@@ -240,7 +240,7 @@ static void create(struct request *r, struct pool_config *config)
 		   config->same_address ? SHARE_POOL_SAME_ADDRESS : 0, config->limit, &choice,
 		   &failure);
 	if (e == CHOICE_LATER) {
-		request_park(r, &b->devices->waits);
+		request_defer(r, &b->devices->waits);
 		return;
 	}
 	if (e != 0) {

@@ -205,7 +205,7 @@ static bool look_at_devices(struct request *r)
 	if (r->m->query.cursor.size > 0)
 		return true;
 	if (!devices_known(r->broker, true))
-		request_park(r, &all->waits);
+		request_defer(r, &all->waits);
 	else if (all->error)
 		request_fail(r, all->error, "%s", all->text);
 	else

@@ -15,7 +15,7 @@ struct client;
  * client expects an answer to it, so that it probably says nothing more before it has read that. */
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds);
 
-/* The same again for what was parked. */
+/* The same again for what was deferred. */
 void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
 
 #endif

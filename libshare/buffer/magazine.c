@@ -178,7 +178,7 @@ static share_buffer *pick(struct magazine *m, uint32_t class, uint64_t block, st
 	return found;
 }
 
-/* Whose device can use it was settled for who had it first: the calling thread's may be another. */
+/* Whose device can use it was decided for who had it first: the calling thread's may be another. */
 static inline bool is_within_reach(const struct magazine *m, share_buffer *b)
 {
 	struct failure failure;

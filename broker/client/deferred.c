@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Parked requests. Handling a request again from the start needs no half-done state that somebody
+ * Deferred requests. Handling a request again from the start needs no half-done state that somebody
  * else's end could pull the ground from: whatever has changed since is seen like anything else.
  */
 
@@ -16,7 +16,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
-#include "broker/client/park.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
 
 /* How many are handled again in a turn of the loop: some answers are reports of many pages. */
@@ -25,25 +25,25 @@
 /* What it costs to handle one again, in the bytes that are charged for it. */
 #define AGAIN_BYTES 512
 
-struct park {
-	TAILQ_ENTRY(park) link;
-	LIST_ENTRY(park) of_client;
-	struct park_list *list;
+struct deferred {
+	TAILQ_ENTRY(deferred) link;
+	LIST_ENTRY(deferred) of_client;
+	struct deferred_list *list;
 	struct client *client;
 	struct charge charge;
 	uint64_t since_ms; /* 0: it has waited for nobody but agents */
-	uint64_t parked_ms;
+	uint64_t deferred_ms;
 	bool for_agent;
 	uint32_t serial;
 	size_t size;
 	unsigned char packet[];
 };
 
-void request_park(struct request *r, struct park_list *list)
+void request_defer(struct request *r, struct deferred_list *list)
 {
 	struct broker *b = r->broker;
 	size_t size = wire_encode(r->m, b->scratch, sizeof(b->scratch));
-	struct park *p = size > 0 ? malloc(sizeof(*p) + size) : NULL;
+	struct deferred *p = size > 0 ? malloc(sizeof(*p) + size) : NULL;
 
 	if (!p) {
 		request_fail_memory(r);
@@ -61,24 +61,24 @@ void request_park(struct request *r, struct park_list *list)
 	p->serial = r->m->serial;
 	p->list = list;
 	p->client = r->client;
-	p->parked_ms = clock_ms();
+	p->deferred_ms = clock_ms();
 	p->for_agent = r->waits_for_agent;
-	p->since_ms = r->parked_ms || p->for_agent ? r->parked_ms : p->parked_ms;
+	p->since_ms = r->deferred_ms || p->for_agent ? r->deferred_ms : p->deferred_ms;
 	TAILQ_INSERT_TAIL(list, p, link);
-	LIST_INSERT_HEAD(&r->client->requests.parked, p, of_client);
+	LIST_INSERT_HEAD(&r->client->requests.deferred, p, of_client);
 }
 
-bool park_has(const struct park_list *list, const struct client *client)
+bool deferred_has(const struct deferred_list *list, const struct client *client)
 {
-	const struct park *p;
+	const struct deferred *p;
 
-	LIST_FOREACH (p, &client->requests.parked, of_client)
+	LIST_FOREACH (p, &client->requests.deferred, of_client)
 		if (p->list == list)
 			return true;
 	return false;
 }
 
-static void park_free(struct park *p)
+static void deferred_free(struct deferred *p)
 {
 	TAILQ_REMOVE(p->list, p, link);
 	LIST_REMOVE(p, of_client);
@@ -87,16 +87,16 @@ static void park_free(struct park *p)
 }
 
 /* What an agent takes is not of the time that it may wait for others. */
-static uint64_t since(const struct park *p)
+static uint64_t since(const struct deferred *p)
 {
 	if (!p->since_ms || !p->for_agent)
 		return p->since_ms;
-	return p->since_ms + (clock_ms() - p->parked_ms);
+	return p->since_ms + (clock_ms() - p->deferred_ms);
 }
 
-void park_wake_first(struct broker *b, struct park_list *list)
+void deferred_wake_first(struct broker *b, struct deferred_list *list)
 {
-	struct park *p = TAILQ_FIRST(list);
+	struct deferred *p = TAILQ_FIRST(list);
 	struct wire_message m;
 	struct client *client;
 	uint64_t since_ms, begun;
@@ -109,21 +109,21 @@ void park_wake_first(struct broker *b, struct park_list *list)
 	memcpy(b->packet, p->packet, p->size);
 	if (wire_decode(&m, WIRE_TO_BROKER, b->packet, p->size, 0) != 0)
 		m.type = WIRE_NOTHING;
-	park_free(p);
+	deferred_free(p);
 	if (m.type != WIRE_NOTHING)
 		b->clients->rooms->handle_again(client, &m, since_ms);
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
 /* Up to and with @last. True when it was not reached. */
-static bool wake_some(struct broker *b, struct park_list *list, const struct park *last)
+static bool wake_some(struct broker *b, struct deferred_list *list, const struct deferred *last)
 {
 	bool more = last;
 
-	/* clients, and so their parked requests, never end while a handler runs */
+	/* clients, and so their deferred requests, never end while a handler runs */
 	for (int left = WAKE_TURN; more && left > 0; left--) {
 		more = TAILQ_FIRST(list) != last;
-		park_wake_first(b, list);
+		deferred_wake_first(b, list);
 	}
 	return more;
 }
@@ -139,22 +139,22 @@ static void wake_rest_later(struct broker *b)
 
 void request_go_on_later(struct request *r)
 {
-	request_park(r, &r->broker->clients->woken);
+	request_defer(r, &r->broker->clients->woken);
 	wake_rest_later(r->broker);
 }
 
-void park_on_waker(evutil_socket_t fd, short what, void *data)
+void deferred_on_waker(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 
 	(void)fd, (void)what;
-	wake_some(b, &b->clients->woken, TAILQ_LAST(&b->clients->woken, park_list));
+	wake_some(b, &b->clients->woken, TAILQ_LAST(&b->clients->woken, deferred_list));
 	wake_rest_later(b);
 }
 
-void park_wake(struct broker *b, struct park_list *list)
+void deferred_wake(struct broker *b, struct deferred_list *list)
 {
-	struct park *last = TAILQ_LAST(list, park_list), *p = NULL;
+	struct deferred *last = TAILQ_LAST(list, deferred_list), *p = NULL;
 
 	if (!wake_some(b, list, last))
 		return;
@@ -167,18 +167,19 @@ void park_wake(struct broker *b, struct park_list *list)
 	wake_rest_later(b);
 }
 
-static void fail(struct park *p, int error, const char *text)
+static void fail(struct deferred *p, int error, const char *text)
 {
 	struct client *client = p->client;
 	uint32_t serial = p->serial;
 
-	park_free(p);
+	deferred_free(p);
 	request_reply_error(client, serial, error, text);
 }
 
-void park_fail_one(struct park_list *list, const struct park_id *id, int error, const char *text)
+void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
+		       const char *text)
 {
-	struct park *p;
+	struct deferred *p;
 
 	TAILQ_FOREACH (p, list, link)
 		if (p->client->id == id->client && p->serial == id->serial)
@@ -187,18 +188,18 @@ void park_fail_one(struct park_list *list, const struct park_id *id, int error, 
 		fail(p, error, text);
 }
 
-void park_fail(struct park_list *list, int error, const char *text)
+void deferred_fail(struct deferred_list *list, int error, const char *text)
 {
 	while (!TAILQ_EMPTY(list))
 		fail(TAILQ_FIRST(list), error, text);
 }
 
-bool client_drop_parked(struct client *c, int *budget)
+bool client_drop_deferred(struct client *c, int *budget)
 {
 	for (; *budget > 0; --*budget) {
-		if (LIST_EMPTY(&c->requests.parked))
+		if (LIST_EMPTY(&c->requests.deferred))
 			return true;
-		park_free(LIST_FIRST(&c->requests.parked));
+		deferred_free(LIST_FIRST(&c->requests.deferred));
 	}
 	return false;
 }
