@@ -2,7 +2,7 @@
 
 /*
  * Values as people read them. Integers are 64 bits without a sign in the broker and with one in its
- * JSON; here they get their meaning back. Knows no report.
+ * JSON; here they get their meaning back. Knows no table.
  */
 
 #include <inttypes.h>
@@ -133,4 +133,109 @@ char *show_any(const json_t *row, const char *key, bool exact)
 	if (!value || json_is_string(value))
 		return show_text(row, key, exact);
 	return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What only one column has                                                                    */
+
+char *show_pool_state(const json_t *row, const char *key, bool exact)
+{
+	(void)key, (void)exact;
+	if (json_is_true(json_object_get(row, "destroyed")))
+		return strdup("destroyed");
+	return strdup(json_is_true(json_object_get(row, "persistent")) ? "persistent"
+								       : "temporary");
+}
+
+/* Processes and what they may do: "4711:rw 4712:ro". The broker lists some, and counts all. */
+char *show_holders(const json_t *row, const char *key, bool exact)
+{
+	const json_t *list = json_object_get(row, key);
+	json_int_t all = json_integer_value(json_object_get(row, "leases"));
+	json_int_t listed = (json_int_t)json_array_size(list);
+	char *text = NULL, *pid, *mode;
+	json_t *holder;
+	size_t size, i;
+	FILE *out;
+
+	if (listed == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, holder) {
+		pid = show_count(holder, "pid", exact);
+		mode = show_text(holder, "mode", exact);
+		fprintf(out, "%s%s:%s", i ? " " : "", pid ? pid : "-", mode ? mode : "-");
+		free(pid);
+		free(mode);
+	}
+	if (all > listed)
+		fprintf(out, " +%" JSON_INTEGER_FORMAT, all - listed);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* "(6 in flight, 2 dropped)": what is not zero. Nothing where the broker does not say. */
+static void show_progress(FILE *out, const json_t *member, bool producer)
+{
+	static const struct {
+		const char *key, *text;
+	} counts[] = {
+	    {"in_flight", "in flight"}, {"waiting", "waiting"}, {"held", "held"},
+	    {"lost", "lost"},           {"dropped", "dropped"}, {"redelivered", "redelivered"},
+	    {"set_aside", "set aside"},
+	};
+	json_int_t left_behind = json_integer_value(json_object_get(member, "left_behind"));
+	const char *before = "(";
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		json_int_t n = json_integer_value(json_object_get(member, counts[i].key));
+
+		if (n == 0)
+			continue;
+		fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", before, n, counts[i].text);
+		before = ", ";
+	}
+	if (left_behind != 0 && producer)
+		fprintf(out, "%s%" JSON_INTEGER_FORMAT " left behind", before, left_behind);
+	else if (left_behind != 0)
+		fprintf(out, "%sleft behind", before);
+	if (left_behind != 0 || *before == ',')
+		fputc(')', out);
+}
+
+/* Who sends and who receives, and who does no more: "4711>(3 in flight) >4712(2 waiting, 1 held)
+ * >4713:left". */
+char *show_members(const json_t *row, const char *key, bool exact)
+{
+	const json_t *list = json_object_get(row, key);
+	char *text = NULL, *pid;
+	const char *state, *role;
+	json_t *member;
+	size_t size, i;
+	FILE *out;
+
+	if (json_array_size(list) == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, member) {
+		role = json_string_value(json_object_get(member, "role"));
+		state = json_string_value(json_object_get(member, "state"));
+		pid = show_count(member, "pid", exact);
+		fprintf(out, role && *role == 'p' ? "%s%s>" : "%s>%s", i ? " " : "",
+			pid ? pid : "-");
+		show_progress(out, member, role && *role == 'p');
+		if (!state || strcmp(state, "here") != 0)
+			fprintf(out, ":%s", state ? state : "?");
+		free(pid);
+	}
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
 }

@@ -23,6 +23,11 @@ value_show show_user;   /* the name of a uid, or the uid if it has none */
 value_show show_time;   /* of milliseconds: 2d 03:04:05 */
 value_show show_any;    /* whatever it is */
 
+/* These are for one column each. */
+value_show show_pool_state;
+value_show show_holders;
+value_show show_members;
+
 /* Such a text. */
 char *show_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -256,15 +256,57 @@ static int make_buffer(struct request *r, struct pool *p, uint64_t alignment, st
 	return e;
 }
 
+/* What is wrong with the request has been answered if this is false. */
+static bool is_acceptable(struct request *r, struct pool *p)
+{
+	const struct wire_alloc *m = &r->m->alloc;
+	struct failure failure;
+
+	if (p->destroyed) {
+		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+	} else if (!pool_may(p, r->client, RIGHT_WRITE)) {
+		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
+		request_fail_with(r, &failure);
+	} else if (m->size == 0) {
+		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
+	} else if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
+		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
+	} else if (m->alignment & (m->alignment - 1) || m->alignment > MEMORY_ALIGNMENT) {
+		request_fail(r, SHARE_EINVAL,
+			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
+			     m->alignment, (uint64_t)MEMORY_ALIGNMENT);
+	} else {
+		return true;
+	}
+	return false;
+}
+
+/* The memory is there. The buffer's bytes may have to be cleared before it is handed out. */
+static void give_allocated(struct request *r, struct buffer *buffer, uint64_t alignment)
+{
+	struct failure failure;
+	int e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, &failure) : 0;
+
+	if (e == SCRUB_LATER)
+		return;
+	if (e != 0)
+		request_fail_with(r, &failure);
+	else if (r->m->alloc.count > 1)
+		give_with_more(r, buffer, alignment);
+	else
+		request_give_allocated(r->client, r->m->serial, buffer);
+	buffer_unref(r->broker, buffer);
+}
+
 void handle_alloc(struct request *r)
 {
 	const struct wire_alloc *m = &r->m->alloc;
 	struct open_pool *open = client_find_pool(r->client, m->pool);
-	uint64_t alignment = m->alignment, waited;
+	struct failure failure;
+	uint64_t alignment, waited;
 	struct block *block;
 	struct buffer *buffer;
 	struct pool *p;
-	struct failure failure;
 	int e;
 
 	if (!open) {
@@ -272,67 +314,37 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	p = open->pool;
-	if (p->destroyed) {
-		request_fail(r, SHARE_ENOENT, "pool '%s' was destroyed", p->name);
+	if (!is_acceptable(r, p))
 		return;
-	}
-	if (!pool_may(p, r->client, RIGHT_WRITE)) {
-		pool_refuse(p, r->client, RIGHT_WRITE, &failure);
-		request_fail_with(r, &failure);
-		return;
-	}
-	if (m->size == 0) {
-		request_fail(r, SHARE_EINVAL, "a buffer has at least one byte");
-		return;
-	}
-	if (m->flags & ~(uint32_t)WIRE_ALLOC_KEEPS) {
-		request_fail(r, SHARE_EINVAL, "unknown flags 0x%x", m->flags);
-		return;
-	}
 	if (m->flags & WIRE_ALLOC_KEEPS)
 		open->keeps = true;
-	if (alignment & (alignment - 1) || alignment > MEMORY_ALIGNMENT) {
-		request_fail(r, SHARE_EINVAL,
-			     "alignment %" PRIu64 " is not a power of two up to %" PRIu64,
-			     alignment, (uint64_t)MEMORY_ALIGNMENT);
-		return;
-	}
-	if (alignment < p->alignment)
-		alignment = p->alignment;
 	if (!open->asks && pool_user_comes(p, r->client->account) < 0) {
 		request_fail_memory(r);
 		return;
 	}
 	open->asks = true;
+	alignment = m->alignment > p->alignment ? m->alignment : p->alignment;
 	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,
 		       &failure);
 	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
 	    may_wait_for_others(r, p, NULL, waited))
 		e = pool_wait(p, TRIM_SLICE_MS);
-	if (e == POOL_LATER)
+	if (e == POOL_LATER) {
 		defer_for_memory(r, p);
-	else if (e != 0)
-		refuse(r, p, e, failure.text);
-	if (e != 0)
 		return;
+	}
+	if (e != 0) {
+		refuse(r, p, e, failure.text);
+		return;
+	}
 	e = make_buffer(r, p, alignment, block, &buffer);
 	if (e == SHARE_EQUOTA)
 		wait_or_fail_quota(r, p, waited);
 	else if (e != 0)
 		request_fail_memory(r);
-	if (e != 0)
-		return;
-	e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, &failure) : 0;
-	if (e == SCRUB_LATER)
-		return;
-	if (e == 0 && m->count > 1)
-		give_with_more(r, buffer, alignment);
-	else if (e == 0)
-		request_give_allocated(r->client, r->m->serial, buffer);
 	else
-		request_fail_with(r, &failure);
-	buffer_unref(r->broker, buffer);
+		give_allocated(r, buffer, alignment);
 }
 
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
