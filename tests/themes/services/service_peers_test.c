@@ -290,9 +290,13 @@ static void take_and_wait(struct child *self, void *data)
 	child_point(self, "took one");
 }
 
+/*
+ * Each thread is told to stop by a flag of its own: a thread that asks may have seen that it is to
+ * go on and send one request more, so those who answer stop only after it has ended.
+ */
 struct traffic {
 	share_service *caller, *worker;
-	atomic_bool over;
+	atomic_bool asked_enough, answered_enough;
 };
 
 static void *go_on_asking(void *data)
@@ -300,7 +304,7 @@ static void *go_on_asking(void *data)
 	struct traffic *t = data;
 	share_message m;
 
-	while (!atomic_load(&t->over)) {
+	while (!atomic_load(&t->asked_enough)) {
 		check_ok(share_call(t->caller, NULL, NULL, 0, FOREVER, NULL, &m));
 		check_ok(share_ack(&m, NULL));
 	}
@@ -312,7 +316,7 @@ static void *go_on_answering(void *data)
 	struct traffic *t = data;
 	share_message m;
 
-	while (!atomic_load(&t->over))
+	while (!atomic_load(&t->answered_enough))
 		if (share_next_request(t->worker, 20, NULL, &m) == 0)
 			check_ok(share_reply(&m, NULL, NULL, 0, NULL));
 	return NULL;
@@ -336,8 +340,9 @@ Test(service_peers, tells_of_a_worker_that_died_with_a_request_while_others_answ
 	check_eq(pthread_create(&answers, NULL, go_on_answering, &t), 0);
 	check_eq(pthread_create(&asks, NULL, go_on_asking, &t), 0);
 	check_error(share_call_finish(p, -1, NULL, &m), SHARE_EOWNERDEAD);
-	atomic_store(&t.over, true);
+	atomic_store(&t.asked_enough, true);
 	pthread_join(asks, NULL);
+	atomic_store(&t.answered_enough, true);
 	pthread_join(answers, NULL);
 	share_service_close(t.worker);
 	share_service_close(t.caller);
