@@ -29,9 +29,9 @@ uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-uint64_t clock_coarse_ms(void)
+int64_t clock_coarse_ms(void)
 {
-	return in_ms(now(CLOCK_MONOTONIC_COARSE));
+	return (int64_t)in_ms(now(CLOCK_MONOTONIC_COARSE));
 }
 
 struct timespec clock_after_ms(int ms)

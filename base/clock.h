@@ -10,8 +10,9 @@ uint64_t clock_ms(void);
 uint64_t clock_ns(void);
 
 /* The same as clock_ms(), but as of the kernel's last tick, some milliseconds ago. It costs a
- * fraction of that, and is for who asks often and needs no more. */
-uint64_t clock_coarse_ms(void);
+ * fraction of that, and is for who asks often and needs no more. It is signed, as a deadline is,
+ * since it is subtracted from points in time that may be the later ones. */
+int64_t clock_coarse_ms(void);
 
 /* The point in time that is @ms from now, as pthread_cond_clockwait() and futexes take it. */
 struct timespec clock_after_ms(int ms);

@@ -48,7 +48,7 @@ Test(clock, a_point_in_time_to_come_is_a_valid_one)
 
 Test(clock, all_clocks_are_one)
 {
-	uint64_t coarse = clock_coarse_ms(), ms = clock_ms(), ns = clock_ns();
+	uint64_t coarse = (uint64_t)clock_coarse_ms(), ms = clock_ms(), ns = clock_ns();
 
 	cr_assert_leq(coarse, ms);
 	cr_assert_leq(ms, ns / 1000000);
