@@ -64,7 +64,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_active(b->gpu_watch, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->memory->pools, link)
-		event_active(p->timer, EV_TIMEOUT, 0);
+		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
 	clients_catch_up(b);
 	listener_resume(b->listener);

@@ -217,10 +217,10 @@ static void give_with_more(struct request *r, struct buffer *buffer, uint64_t al
 /* For what others give back, or for an agent. */
 static void defer_for_memory(struct request *r, struct pool *p)
 {
-	r->waits_for_agent = p->growing;
-	if (p->growing && p->growing_for.client == 0)
-		p->growing_for = (struct deferred_id){r->client->id, r->m->serial};
-	request_defer(r, &p->waits);
+	r->waits_for_agent = p->growth.is_under_way;
+	if (p->growth.is_under_way && p->growth.wanted_by.client == 0)
+		p->growth.wanted_by = (struct deferred_id){r->client->id, r->m->serial};
+	request_defer(r, &p->waiting.requests);
 }
 
 static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waited)
@@ -228,7 +228,7 @@ static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waite
 	if (may_wait_for_work(r, p, waited) ||
 	    may_wait_for_others(r, p, r->client->account, waited)) {
 		pool_wait(p, TRIM_SLICE_MS);
-		request_defer(r, &p->waits);
+		request_defer(r, &p->waiting.requests);
 	} else {
 		fail_quota(r);
 	}
@@ -323,7 +323,7 @@ void handle_alloc(struct request *r)
 		return;
 	}
 	open->asks = true;
-	alignment = m->alignment > p->alignment ? m->alignment : p->alignment;
+	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
 	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,
 		       &failure);

@@ -22,7 +22,7 @@ static struct stake *stake_new(struct client *client, struct pool *pool)
 	s->client = client;
 	s->pool = pool;
 	LIST_INSERT_HEAD(&client->buffers->stakes, s, of_client);
-	LIST_INSERT_HEAD(&pool->stakes, s, of_pool);
+	LIST_INSERT_HEAD(&pool->use.stakes, s, of_pool);
 	return s;
 }
 
@@ -69,7 +69,7 @@ const struct stake *stake_largest(const struct pool *pool)
 {
 	const struct stake *s, *largest = NULL;
 
-	LIST_FOREACH (s, &pool->stakes, of_pool)
+	LIST_FOREACH (s, &pool->use.stakes, of_pool)
 		if (!largest || s->bytes > largest->bytes)
 			largest = s;
 	return largest;

@@ -147,7 +147,7 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	if (ch->shape.producers > CHANNEL_MEMBERS_MAX)
 		ch->shape.producers = CHANNEL_MEMBERS_MAX;
 	ch->pool = pool;
-	pool->opens++;
+	pool->use.opens++;
 	LIST_INIT(&ch->members);
 	LIST_INIT(&ch->departed);
 	memcpy(ch->name, name, size);
@@ -168,7 +168,7 @@ void channel_end_if_unused(struct channel *ch)
 	table_remove(&b->channels->by_name, &ch->key);
 	TAILQ_REMOVE(&b->channels->list, ch, link);
 	channel_free(ch);
-	pool->opens--;
+	pool->use.opens--;
 	pool_end_if_unused(b, pool);
 }
 

@@ -83,7 +83,7 @@ int member_supply(struct member *m, bool *more)
 
 	if (!is_supplied(m))
 		return 0;
-	LIST_FOREACH (s, &m->channel->pool->segments, link) {
+	LIST_FOREACH (s, &m->channel->pool->extent.segments, link) {
 		if (s->state == SEGMENT_ACTIVE)
 			r = offer(m, s);
 		if (r < 0)

@@ -157,7 +157,7 @@ int client_open_pool(struct client *c, struct pool *pool)
 			return -ENOMEM;
 		open->pool = pool;
 		LIST_INSERT_HEAD(&c->memory->pools, open, link);
-		pool->opens++;
+		pool->use.opens++;
 	}
 	open->count++;
 	return 0;
@@ -173,7 +173,7 @@ void client_close_pool(struct client *c, struct open_pool *open)
 	if (open->asks)
 		pool_user_goes(pool, c->account);
 	free(open);
-	pool->opens--;
+	pool->use.opens--;
 	pool_end_if_unused(c->broker, pool);
 }
 

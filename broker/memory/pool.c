@@ -25,14 +25,14 @@
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
 	if (limit == UINT64_MAX)
-		limit = pool_config_highest_limit(p->segment_size);
+		limit = pool_config_highest_limit(p->sizes.segment_size);
 	/* what was left to defaults was made with the host in mind */
 	return p->device && limit > p->device->total ? p->device->total : limit;
 }
 
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size)
 {
-	return (size + p->granularity - 1) / p->granularity * p->granularity;
+	return (size + p->sizes.granularity - 1) / p->sizes.granularity * p->sizes.granularity;
 }
 
 static void take_choice(struct pool *p, const struct choice *choice)
@@ -41,11 +41,11 @@ static void take_choice(struct pool *p, const struct choice *choice)
 
 	p->choice = *choice;
 	p->device = choice->device;
-	p->granularity = choice->kind->granularity;
-	if (d && d->granularity > p->granularity)
-		p->granularity = d->granularity;
-	p->segment_size = pool_chosen_segment_size(p, p->segment_size);
-	p->limit = pool_chosen_limit(p, p->limit);
+	p->sizes.granularity = choice->kind->granularity;
+	if (d && d->granularity > p->sizes.granularity)
+		p->sizes.granularity = d->granularity;
+	p->sizes.segment_size = pool_chosen_segment_size(p, p->sizes.segment_size);
+	p->sizes.limit = pool_chosen_limit(p, p->sizes.limit);
 }
 
 static void say_what_it_is(const struct pool *p)
@@ -53,7 +53,7 @@ static void say_what_it_is(const struct pool *p)
 	char limit[SIZE_TEXT_MAX];
 
 	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
-		    size_round(p->limit, limit));
+		    size_round(p->sizes.limit, limit));
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
@@ -74,16 +74,16 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	}
 	p->id = ++b->memory->last_pool;
 	p->broker = b;
-	p->wanted = config->kind;
-	p->wanted_device = config->device;
+	p->wish.kind = config->kind;
+	p->wish.device = config->device;
 	config->device = NULL;
 	p->flags = config->same_address ? SHARE_POOL_SAME_ADDRESS : 0;
 	p->flags |= persistent ? SHARE_POOL_PERSISTENT : 0;
 	p->reuse = config->reuse;
-	p->limit = config->limit;
-	p->segment_size = config->segment_size;
-	p->alignment = config->alignment;
-	p->release_threshold = config->release_threshold;
+	p->sizes.limit = config->limit;
+	p->sizes.segment_size = config->segment_size;
+	p->sizes.alignment = config->alignment;
+	p->sizes.release_threshold = config->release_threshold;
 	p->owner = owner;
 	p->persistent = persistent;
 	p->name = config->name;
@@ -91,9 +91,9 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	p->access = config->access;
 	config->access = (struct access_list){0};
 	suballocator_init(&p->suballocator, &b->memory->blocks);
-	LIST_INIT(&p->segments);
-	LIST_INIT(&p->stakes);
-	LIST_INIT(&p->users);
+	LIST_INIT(&p->extent.segments);
+	LIST_INIT(&p->use.stakes);
+	LIST_INIT(&p->use.users);
 	LIST_INSERT_HEAD(&b->memory->pools, p, link);
 	if (choice) {
 		take_choice(p, choice);
@@ -110,7 +110,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 
 	if (p->choice.kind)
 		return 0;
-	r = choose(b, p->wanted, p->wanted_device, p->flags, p->limit, &choice, failure);
+	r = choose(b, p->wish.kind, p->wish.device, p->flags, p->sizes.limit, &choice, failure);
 	if (r == CHOICE_LATER)
 		return POOL_LATER;
 	if (r != 0)
@@ -124,14 +124,14 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 
 bool pool_wants_host(const struct pool *p)
 {
-	const struct memory_kind *kind = memory_kind_by_name(p->wanted, strlen(p->wanted));
+	const struct memory_kind *kind = memory_kind_by_name(p->wish.kind, strlen(p->wish.kind));
 
 	return kind && !kind->on_device;
 }
 
 const char *pool_kind_name(const struct pool *p)
 {
-	return p->choice.kind ? p->choice.kind->name : p->wanted;
+	return p->choice.kind ? p->choice.kind->name : p->wish.kind;
 }
 
 const char *pool_device_name(const struct pool *p)
@@ -211,7 +211,7 @@ bool pool_collect(struct broker *b, struct pool *p)
 
 static void count(struct pool *p, const struct block *block)
 {
-	p->used += block_size(block);
+	p->extent.used += block_size(block);
 	p->n_buffers++;
 }
 
@@ -277,13 +277,14 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 	int r;
 
 	/* regions start aligned to MEMORY_ALIGNMENT, so a fresh one needs no room to align in */
-	if (size > p->limit || size > POOL_BUFFER_MAX) {
+	if (size > p->sizes.limit || size > POOL_BUFFER_MAX) {
 		char wanted[SIZE_EXACT_MAX], limit[SIZE_TEXT_MAX];
 
 		return failure_set(
 		    failure, SHARE_ENOMEM, "pool '%s' can never hold a buffer of %s: at most %s",
 		    p->name, size_exact(size, wanted),
-		    size_round(p->limit < POOL_BUFFER_MAX ? p->limit : POOL_BUFFER_MAX, limit));
+		    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX,
+			       limit));
 	}
 	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, failure);
 	if (r != 0)
@@ -293,7 +294,8 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 		r = pool_grow(b, p, size, waited_ms, failure);
 		/* it can have no more now: then there is what work of others still runs on */
 		if (p->reuse == SHARE_REUSE_GATE &&
-		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA || (r == POOL_LATER && !p->growing)) &&
+		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA ||
+		     (r == POOL_LATER && !p->growth.is_under_way)) &&
 		    gated_take_run(&p->gated, &p->suballocator, account, true, size, alignment,
 				   out)) {
 			count(p, *out);
@@ -327,7 +329,7 @@ bool pool_alloc_beside(struct pool *p, uint64_t size, uint64_t alignment,
 static void return_segments(struct broker *b, struct pool *p)
 {
 	/* above its limit, which was lowered, it keeps nothing */
-	pool_shrink(b, p, p->reserved > p->limit ? 0 : p->release_threshold);
+	pool_shrink(b, p, p->extent.reserved > p->sizes.limit ? 0 : p->sizes.release_threshold);
 	pool_end_if_unused(b, p);
 }
 
@@ -336,7 +338,7 @@ void pool_free_block(struct broker *b, struct pool *p, struct block *block, stru
 {
 	struct region *region = block->region;
 
-	p->used -= block_size(block);
+	p->extent.used -= block_size(block);
 	p->n_buffers--;
 	reuse_release(b, p, block, gate, charge);
 	if (region_is_empty(region))
@@ -348,11 +350,11 @@ uint64_t pool_largest_free(const struct pool *p)
 	uint64_t largest = suballocator_largest_free(&p->suballocator), left;
 
 	if (!p->choice.kind)
-		return p->limit;
+		return p->sizes.limit;
 	if (p->reuse == SHARE_REUSE_GATE && gated_largest(&p->gated) > largest)
 		largest = gated_largest(&p->gated);
 	left = pool_room(p);
-	left -= left % p->granularity;
+	left -= left % p->sizes.granularity;
 	if (p->choice.kind->segment_max && left > p->choice.kind->segment_max)
 		left = p->choice.kind->segment_max;
 	return largest > left ? largest : left;
@@ -371,8 +373,8 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 	access_list_clear(&p->access);
 	p->access = *access;
 	*access = (struct access_list){0};
-	p->limit = pool_chosen_limit(p, config->limit);
-	p->release_threshold = config->release_threshold;
+	p->sizes.limit = pool_chosen_limit(p, config->limit);
+	p->sizes.release_threshold = config->release_threshold;
 	stay(p, true);
 	return_segments(b, p);
 	pool_wake(p); /* there may be more room */
@@ -394,15 +396,16 @@ void pool_destroy(struct broker *b, struct pool *p)
 void pool_end_if_unused(struct broker *b, struct pool *p)
 {
 	/* who waits in it has it open; what is being made for it comes back to it */
-	if (p->persistent || p->n_buffers > 0 || p->growing || (p->opens > 0 && !p->destroyed))
+	if (p->persistent || p->n_buffers > 0 || p->growth.is_under_way ||
+	    (p->use.opens > 0 && !p->destroyed))
 		return;
 	p->destroyed = true;
 	/* the rest when it is looked at again */
 	reuse_collect(b, p, COLLECT_FEW);
 	pool_shrink(b, p, 0);
-	if (p->n_segments > 0 || p->opens > 0)
+	if (p->extent.n_segments > 0 || p->use.opens > 0)
 		return;
-	deferred_fail(&p->waits, SHARE_ENOENT, "the pool was closed meanwhile");
+	deferred_fail(&p->waiting.requests, SHARE_ENOENT, "the pool was closed meanwhile");
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	pool_users_done(p);
@@ -411,7 +414,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	suballocator_done(&p->suballocator);
 	access_list_clear(&p->access);
 	charge_return(&p->charge);
-	free(p->wanted_device);
+	free(p->wish.device);
 	free(p->name);
 	free(p);
 }

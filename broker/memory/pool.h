@@ -26,19 +26,64 @@ struct wire_bytes;
 
 #define POOL_BUFFER_MAX (UINT64_C(1) << 40) /* bytes; what a suballocator can count, by far */
 
+/* What was asked for: the choice (device/choice.h) is made of it, at once or later. */
+struct pool_wish {
+	const char *kind; /* static storage */
+	char *device;     /* NULL: any */
+};
+
+/* Bytes: how large the pool may be, and what its blocks and segments are multiples of. */
+struct pool_sizes {
+	uint64_t granularity; /* of segments */
+	uint64_t limit, segment_size, alignment, release_threshold;
+};
+
+/* The memory that the pool has. */
+struct pool_extent {
+	LIST_HEAD(, segment) segments;
+	uint32_t n_segments;
+	uint64_t reserved; /* bytes of its segments and of the one being made; host memory that is
+			    * being retired does not count: it is back at the system */
+	uint64_t retiring; /* bytes of these that clients are yet to unmap */
+	uint64_t used;     /* bytes of blocks in use; gated ones are not */
+};
+
+/* Who has the pool open (pool_user.c). */
+struct pool_use {
+	uint64_t opens;
+	LIST_HEAD(, stake) stakes; /* what clients hold of it */
+	LIST_HEAD(, pool_user) users;
+	uint32_t n_takers; /* users that ask for memory of it */
+};
+
+/* A segment that is being made (pool_grow.c): those of devices are made by agents, which takes its
+ * time. */
+struct pool_growth {
+	bool is_under_way;
+	uint64_t size, least, address;
+	struct segment_cost cost;
+	struct deferred_id wanted_by; /* the request that cannot do with less than the least */
+	uint64_t full_until_ms;       /* the device had no memory: do not ask again before */
+};
+
+/* Requests that need what is being made, unmapped, or reached. */
+struct pool_waiting {
+	struct deferred_list requests;
+	struct event *timer; /* they do not wait for others for ever */
+};
+
 struct pool {
 	LIST_ENTRY(pool) link;
 	struct broker *broker;
 	uint64_t id;
 	char *name;
-	const char *wanted;    /* the kind asked for. Static storage */
-	char *wanted_device;   /* NULL: any */
-	uint32_t flags;        /* enum share_pool_flags */
-	uint32_t reuse;        /* enum share_reuse */
-	struct choice choice;  /* kind NULL: not made yet, which whoever opens it first has done */
+	struct pool_wish wish;
+	uint32_t flags; /* enum share_pool_flags */
+	uint32_t reuse; /* enum share_reuse */
+	struct choice
+	    choice; /* kind NULL: not made yet; the request that opens the pool makes it */
 	struct device *device; /* of the choice */
-	uint64_t granularity;
-	uint64_t limit, segment_size, alignment, release_threshold;
+	struct pool_sizes sizes;
 	struct access_list access;
 	uid_t owner;
 	struct charge charge;
@@ -48,27 +93,11 @@ struct pool {
 
 	struct suballocator suballocator;
 	struct gated_blocks gated;
-	LIST_HEAD(, segment) segments;
-	uint32_t n_segments;
-	uint64_t reserved; /* bytes of its segments and of the one being made; host memory that is
-			    * being retired does not count: it is back at the system */
-	uint64_t retiring; /* bytes of these that clients are yet to unmap */
-	uint64_t used;     /* bytes of blocks in use; gated ones are not */
+	struct pool_extent extent;
 	uint64_t n_buffers;
-	uint64_t opens;
-	LIST_HEAD(, stake) stakes; /* what clients hold of it */
-	LIST_HEAD(, pool_user) users;
-	uint32_t n_takers; /* users that ask for memory of it */
-
-	/* segments of devices are made by agents, which takes its time */
-	bool growing;
-	uint64_t growing_size, growing_least, growing_address;
-	struct segment_cost growing_cost;
-	struct deferred_id growing_for; /* which request cannot do with less than the least */
-	uint64_t full_until_ms;         /* the device had no memory: do not ask again before */
-	struct deferred_list
-	    waits;           /* requests that need what is being made, unmapped, or reached */
-	struct event *timer; /* they do not wait for others for ever */
+	struct pool_use use;
+	struct pool_growth growth;
+	struct pool_waiting waiting;
 	struct log_rate refusals;
 };
 
@@ -129,7 +158,7 @@ uint64_t pool_largest_free(const struct pool *p);
 /* How many bytes of segments it may have beside those that it has. */
 static inline uint64_t pool_room(const struct pool *p)
 {
-	return p->limit > p->reserved ? p->limit - p->reserved : 0;
+	return p->sizes.limit > p->extent.reserved ? p->sizes.limit - p->extent.reserved : 0;
 }
 
 /* What can change of a pool of the configuration: @access is taken over. The pool stays, even if it

@@ -44,7 +44,7 @@ static uint64_t empty_bytes(const struct pool *p)
 	const struct segment *s;
 	uint64_t bytes = 0;
 
-	LIST_FOREACH (s, &p->segments, link)
+	LIST_FOREACH (s, &p->extent.segments, link)
 		if (is_returnable(s))
 			bytes += s->memory.recipe.size;
 	return bytes;
@@ -54,16 +54,16 @@ static void retire(struct broker *b, struct pool *p, struct segment *s)
 {
 	suballocator_hold_region(&p->suballocator, &s->region);
 	if (p->device)
-		p->retiring += s->memory.recipe.size;
+		p->extent.retiring += s->memory.recipe.size;
 	else
-		p->reserved -= s->memory.recipe.size;
+		p->extent.reserved -= s->memory.recipe.size;
 	segment_retire(b, s);
 }
 
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep)
 {
 	uint64_t bytes = empty_bytes(p);
-	struct segment *s = LIST_FIRST(&p->segments);
+	struct segment *s = LIST_FIRST(&p->extent.segments);
 
 	while (s && bytes > keep) {
 		struct segment *next = LIST_NEXT(s, link);
@@ -82,11 +82,11 @@ void pool_remove_segment(struct pool *p, struct segment *s)
 	suballocator_unhold_region(&p->suballocator, &s->region);
 	suballocator_remove_region(&p->suballocator, &s->region);
 	LIST_REMOVE(s, link);
-	p->n_segments--;
+	p->extent.n_segments--;
 	if (!p->device)
 		return;
-	p->retiring -= s->memory.recipe.size;
-	p->reserved -= s->memory.recipe.size;
+	p->extent.retiring -= s->memory.recipe.size;
+	p->extent.reserved -= s->memory.recipe.size;
 	/* from the loop: whoever lets it go may be walking through the pool */
 	pool_wake(p);
 }
@@ -112,8 +112,8 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 		segment_free(b, s);
 		return r;
 	}
-	LIST_INSERT_HEAD(&p->segments, s, link);
-	p->n_segments++;
+	LIST_INSERT_HEAD(&p->extent.segments, s, link);
+	p->extent.n_segments++;
 	*out = s;
 	b->memory->on_segment_added(b, s);
 	return 0;
@@ -137,7 +137,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 		memory_host_exporter.destroy(&memory);
 		return failure_no_memory(failure, "the broker");
 	}
-	p->reserved += size;
+	p->extent.reserved += size;
 	return 0;
 }
 
@@ -163,14 +163,14 @@ static int ask_for_segment(struct broker *b, struct pool *p, uint64_t size, uint
 	if (agent_ask(p->device->agent, &m, on_segment, p) < 0) {
 		return failure_no_memory(failure, "the broker");
 	}
-	p->growing = true;
-	p->growing_size = size;
-	p->growing_least = least;
-	p->growing_for = (struct deferred_id){0};
-	p->growing_address = m.agent_segment_create.address;
-	p->growing_cost = *cost;
+	p->growth.is_under_way = true;
+	p->growth.size = size;
+	p->growth.least = least;
+	p->growth.wanted_by = (struct deferred_id){0};
+	p->growth.address = m.agent_segment_create.address;
+	p->growth.cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
-	p->reserved += size;
+	p->extent.reserved += size;
 	return POOL_LATER;
 }
 
@@ -192,7 +192,7 @@ static bool read_segment(const struct wire_agent_segment *m, struct fd_list *fds
 	if (m->recipe.size != sizeof(out->recipe))
 		return false;
 	memcpy(&out->recipe, m->recipe.data, sizeof(out->recipe));
-	if (out->recipe.size != p->growing_size || out->recipe.address != p->growing_address ||
+	if (out->recipe.size != p->growth.size || out->recipe.address != p->growth.address ||
 	    !is_on_device(&out->recipe, p->device))
 		return false;
 	out->fd = fd_list_take(fds, 0);
@@ -213,7 +213,7 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 				   "the agent of %s made something else than it was asked for",
 				   p->device->uuid);
 	}
-	if (add_segment(b, p, &memory, &p->growing_cost, &s) < 0) {
+	if (add_segment(b, p, &memory, &p->growth.cost, &s) < 0) {
 		/* the agent's share of it goes with the agent, as nobody is left to name it */
 		fd_close(memory.fd);
 		return failure_no_memory(failure, "the broker");
@@ -228,13 +228,13 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 {
 	struct pool *p = data;
 	struct broker *b = p->device->broker;
-	uint64_t size = p->growing_size, least = p->growing_least;
-	const struct deferred_id asker = p->growing_for;
+	uint64_t size = p->growth.size, least = p->growth.least;
+	const struct deferred_id asker = p->growth.wanted_by;
 	struct segment_cost cost;
 	struct failure failure;
 	int r;
 
-	p->growing = false;
+	p->growth.is_under_way = false;
 	if (!m)
 		r = failure_set(&failure, error, "pool '%s': %s", p->name, text);
 	else if (m->type == WIRE_AGENT_SEGMENT)
@@ -243,27 +243,27 @@ static void on_segment(void *data, const struct wire_message *m, struct fd_list 
 		r = failure_set(&failure, SHARE_EDEVICE,
 				"pool '%s': the agent did not make a segment", p->name);
 	if (r != 0)
-		p->reserved -= size;
-	cost = p->growing_cost;
-	p->growing_cost = (struct segment_cost){.n_nobodys = 0};
+		p->extent.reserved -= size;
+	cost = p->growth.cost;
+	p->growth.cost = (struct segment_cost){.n_nobodys = 0};
 	/* a full device may still have room for what is needed now */
 	if (r == SHARE_ENOMEM && size > least &&
 	    ask_for_segment(b, p, least, least, &cost, &failure) == POOL_LATER) {
-		p->growing_for = asker;
+		p->growth.wanted_by = asker;
 		return;
 	}
 	segment_cost_return(b, &cost);
 	if (r == SHARE_ENOMEM && p->gated.n > 0) { /* that may do as well, in a moment */
-		p->full_until_ms = clock_ms() + FULL_MS;
+		p->growth.full_until_ms = clock_ms() + FULL_MS;
 		r = 0;
 	}
 	/* others may need less; but whoever needs anything of a broken device would wait for
 	 * nothing */
 	if (r == SHARE_ENOMEM)
-		deferred_fail_one(&p->waits, &asker, r, failure.text);
+		deferred_fail_one(&p->waiting.requests, &asker, r, failure.text);
 	else if (r != 0)
-		deferred_fail(&p->waits, r, failure.text);
-	deferred_wake(b, &p->waits);
+		deferred_fail(&p->waiting.requests, r, failure.text);
+	deferred_wake(b, &p->waiting.requests);
 	pool_look_again(b, p, 64);
 }
 
@@ -275,22 +275,22 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 	struct broker *b = p->broker;
 
 	(void)fd, (void)what;
-	if (!p->growing)
-		deferred_wake(b, &p->waits);
+	if (!p->growth.is_under_way)
+		deferred_wake(b, &p->waiting.requests);
 	pool_end_if_unused(b, p);
 }
 
 int pool_grow_init(struct broker *b, struct pool *p)
 {
-	TAILQ_INIT(&p->waits);
-	p->timer = event_new(b->base, -1, 0, on_timer, p);
-	return p->timer ? 0 : -ENOMEM;
+	TAILQ_INIT(&p->waiting.requests);
+	p->waiting.timer = event_new(b->base, -1, 0, on_timer, p);
+	return p->waiting.timer ? 0 : -ENOMEM;
 }
 
 void pool_grow_done(struct pool *p)
 {
-	if (p->timer)
-		event_free(p->timer);
+	if (p->waiting.timer)
+		event_free(p->waiting.timer);
 }
 
 static int fail_full(const struct pool *p, uint64_t size, struct failure *failure)
@@ -299,15 +299,15 @@ static int fail_full(const struct pool *p, uint64_t size, struct failure *failur
 	char limit[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], retiring[SIZE_TEXT_MAX];
 	char also[SIZE_TEXT_MAX + 64] = "";
 
-	if (p->retiring)
+	if (p->extent.retiring)
 		snprintf(also, sizeof(also),
 			 "; %s wait for processes to unmap them (sharectl segments)",
-			 size_round(p->retiring, retiring));
+			 size_round(p->extent.retiring, retiring));
 	return failure_set(
 	    failure, SHARE_ENOMEM,
 	    "pool '%s' has no room for %s: limit %s, in use %s, largest free block %s%s", p->name,
-	    size_exact(size, wanted), size_round(p->limit, limit), size_round(p->used, used),
-	    size_exact(pool_largest_free(p), largest), also);
+	    size_exact(size, wanted), size_round(p->sizes.limit, limit),
+	    size_round(p->extent.used, used), size_exact(pool_largest_free(p), largest), also);
 }
 
 int pool_wait(struct pool *p, uint64_t at_most_ms)
@@ -315,8 +315,8 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 	struct timeval delay = {(time_t)(at_most_ms / 1000),
 				(suseconds_t)(at_most_ms % 1000 * 1000)};
 
-	if (!event_pending(p->timer, EV_TIMEOUT, NULL))
-		broker_set_timer(p->broker, p->timer, &delay);
+	if (!event_pending(p->waiting.timer, EV_TIMEOUT, NULL))
+		broker_set_timer(p->broker, p->waiting.timer, &delay);
 	if (p->gated.n > 0)
 		broker_look_soon(p->broker);
 	return POOL_LATER;
@@ -324,19 +324,19 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 
 void pool_wake(struct pool *p)
 {
-	if (!TAILQ_EMPTY(&p->waits) && !p->growing)
-		event_active(p->timer, EV_TIMEOUT, 0);
+	if (!TAILQ_EMPTY(&p->waiting.requests) && !p->growth.is_under_way)
+		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
 int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
 	      struct failure *failure)
 {
 	const struct memory_kind *kind = p->choice.kind;
-	uint64_t least = round_up(size, p->granularity), want = p->segment_size, left;
+	uint64_t least = round_up(size, p->sizes.granularity), want = p->sizes.segment_size, left;
 	struct segment_cost cost;
 	int r;
 
-	if (p->growing)
+	if (p->growth.is_under_way)
 		return POOL_LATER;
 	if (kind->segment_max && least > kind->segment_max) {
 		char wanted[SIZE_EXACT_MAX], most[SIZE_TEXT_MAX];
@@ -350,14 +350,14 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	if (pool_room(p) < least)
 		pool_shrink(b, p, 0);
 	left = pool_room(p);
-	left -= left % p->granularity;
+	left -= left % p->sizes.granularity;
 	if (left < least) {
 		/* what others have yet to unmap will do, if they do it soon */
-		if (left + p->retiring >= least && waited_ms < UNMAP_WAIT_MS)
+		if (left + p->extent.retiring >= least && waited_ms < UNMAP_WAIT_MS)
 			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
 		return fail_full(p, size, failure);
 	}
-	if (clock_ms() < p->full_until_ms && p->gated.n > 0) {
+	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0) {
 		return failure_set(failure, SHARE_ENOMEM,
 				   "device %s has no memory left for pool '%s'", p->device->uuid,
 				   p->name);

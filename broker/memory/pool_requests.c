@@ -33,9 +33,9 @@ static void reply_pool(struct request *r, struct pool *p)
 	}
 	m.pool = (struct wire_pool){
 	    .pool = p->id,
-	    .limit = p->limit,
-	    .segment_size = p->segment_size,
-	    .alignment = p->alignment,
+	    .limit = p->sizes.limit,
+	    .segment_size = p->sizes.segment_size,
+	    .alignment = p->sizes.alignment,
 	    .mode = pool_may(p, r->client, RIGHT_WRITE) ? SHARE_RDWR : SHARE_RDONLY,
 	    .manage = pool_may(p, r->client, RIGHT_MANAGE),
 	    .flags = p->flags,
@@ -171,15 +171,15 @@ static bool check_same(struct request *r, struct pool *p)
 	}
 	return (any || check_text(r, p, "kind", p->choice.kind->name, &m->kind)) &&
 	       check_text(r, p, "device", device ? device : "", &m->device) &&
-	       (!m->limit ||
-		check_size(r, p, "limit", p->limit, m->limit, pool_chosen_limit(p, m->limit))) &&
+	       (!m->limit || check_size(r, p, "limit", p->sizes.limit, m->limit,
+					pool_chosen_limit(p, m->limit))) &&
 	       (!m->segment_size ||
-		check_size(r, p, "segment_size", p->segment_size, m->segment_size,
+		check_size(r, p, "segment_size", p->sizes.segment_size, m->segment_size,
 			   pool_chosen_segment_size(p, m->segment_size))) &&
 	       (!m->alignment ||
-		check_size(r, p, "alignment", p->alignment, m->alignment, m->alignment)) &&
+		check_size(r, p, "alignment", p->sizes.alignment, m->alignment, m->alignment)) &&
 	       (!m->release_threshold ||
-		check_size(r, p, "release_threshold", p->release_threshold, keep, keep)) &&
+		check_size(r, p, "release_threshold", p->sizes.release_threshold, keep, keep)) &&
 	       check_access(r, p);
 }
 

@@ -24,7 +24,7 @@ static struct pool_user *find(const struct pool *p, const struct account *accoun
 {
 	struct pool_user *u;
 
-	LIST_FOREACH (u, &p->users, link)
+	LIST_FOREACH (u, &p->use.users, link)
 		if (u->account == account)
 			return u;
 	return NULL;
@@ -40,12 +40,12 @@ static struct pool_user *find_or_add(struct pool *p, struct account *account)
 		if (!u)
 			return NULL;
 		u->account = account_ref(account);
-	} else if (u != LIST_FIRST(&p->users)) {
+	} else if (u != LIST_FIRST(&p->use.users)) {
 		LIST_REMOVE(u, link);
 	} else {
 		return u;
 	}
-	LIST_INSERT_HEAD(&p->users, u, link);
+	LIST_INSERT_HEAD(&p->use.users, u, link);
 	return u;
 }
 
@@ -65,7 +65,7 @@ int pool_user_comes(struct pool *p, struct account *account)
 	if (!u)
 		return -ENOMEM;
 	if (u->clients++ == 0)
-		p->n_takers++;
+		p->use.n_takers++;
 	return 0;
 }
 
@@ -74,13 +74,13 @@ void pool_user_goes(struct pool *p, struct account *account)
 	struct pool_user *u = find(p, account);
 
 	if (--u->clients == 0)
-		p->n_takers--;
+		p->use.n_takers--;
 	forget_if_unused(u);
 }
 
 void pool_users_done(struct pool *p)
 {
-	if (!LIST_EMPTY(&p->users))
+	if (!LIST_EMPTY(&p->use.users))
 		log_bug("pool '%s' ends with something of a user's", p->name);
 }
 
@@ -142,11 +142,12 @@ static uint64_t bytes_of(const struct pool *p, const struct account *account)
 
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes)
 {
-	uint64_t taken = p->used + p->gated.bytes + bytes;
+	uint64_t taken = p->extent.used + p->gated.bytes + bytes;
 
 	/* what there is no room for is refused for that */
-	return p->n_takers < 2 || taken > p->limit || taken <= p->limit - p->limit / RESERVE_PART ||
-	       bytes_of(p, account) + bytes <= p->limit / p->n_takers;
+	return p->use.n_takers < 2 || taken > p->sizes.limit ||
+	       taken <= p->sizes.limit - p->sizes.limit / RESERVE_PART ||
+	       bytes_of(p, account) + bytes <= p->sizes.limit / p->use.n_takers;
 }
 
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
@@ -162,6 +163,7 @@ void pool_user_explain(const struct pool *p, const struct account *account, uint
 	    " users ask for memory of it, and the last %s of its %s are for "
 	    "those who have no more than that",
 	    p->name, (unsigned)account_uid(account), size_round(bytes_of(p, account), has),
-	    size_exact(bytes, wanted), size_round(p->limit / p->n_takers, share), p->n_takers,
-	    size_round(p->limit / RESERVE_PART, rest), size_round(p->limit, limit));
+	    size_exact(bytes, wanted), size_round(p->sizes.limit / p->use.n_takers, share),
+	    p->use.n_takers, size_round(p->sizes.limit / RESERVE_PART, rest),
+	    size_round(p->sizes.limit, limit));
 }

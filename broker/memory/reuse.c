@@ -137,7 +137,7 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 	char wanted[SIZE_EXACT_MAX], gated[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX],
 	    used[SIZE_TEXT_MAX];
 
-	if (p->gated.n == 0 || size + p->used > p->limit ||
+	if (p->gated.n == 0 || size + p->extent.used > p->sizes.limit ||
 	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
 	if (waited_ms < USERS_WAIT_MS)
@@ -148,6 +148,6 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 			   "pool '%s' has no room for %s: %s work still runs on %s, which the "
 			   "pool hands out only when that is done (limit %s, in use %s)",
 			   p->name, size_exact(size, wanted), who,
-			   size_round(p->gated.bytes, gated), size_round(p->limit, limit),
-			   size_round(p->used, used));
+			   size_round(p->gated.bytes, gated), size_round(p->sizes.limit, limit),
+			   size_round(p->extent.used, used));
 }

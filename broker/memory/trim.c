@@ -76,7 +76,7 @@ static bool is_waited_for(const struct trim *t, uint64_t now)
 /* Whoever waits in the pool for memory itself has given back all it had before it asked. */
 static bool has_nothing(const struct client *c, const struct pool *pool)
 {
-	return deferred_has(&pool->waits, c);
+	return deferred_has(&pool->waiting.requests, c);
 }
 
 bool trim_ask(struct broker *b, const struct client *except, const struct pool *pool,

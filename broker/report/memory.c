@@ -45,18 +45,19 @@ void report_pools(struct page *p)
 			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
 			    "pool", report_text(next->name), "kind", pool_kind_name(next), "reason",
 			    report_text(next->choice.reason), "device", pool_device_name(next),
-			    "retiring", report_integer(next->retiring), "owner",
-			    report_integer(next->owner), "limit", report_integer(next->limit),
-			    "reserved", report_integer(next->reserved), "used",
-			    report_integer(next->used), "largest_free",
+			    "retiring", report_integer(next->extent.retiring), "owner",
+			    report_integer(next->owner), "limit", report_integer(next->sizes.limit),
+			    "reserved", report_integer(next->extent.reserved), "used",
+			    report_integer(next->extent.used), "largest_free",
 			    report_integer(pool_largest_free(next)), "segments",
-			    report_integer(next->n_segments), "buffers",
+			    report_integer(next->extent.n_segments), "buffers",
 			    report_integer(next->n_buffers), "segment_size",
-			    report_integer(next->segment_size), "alignment",
-			    report_integer(next->alignment), "release_threshold",
-			    report_integer(next->release_threshold), "persistent", next->persistent,
-			    "destroyed", next->destroyed, "reuse", pool_reuse_name(next->reuse),
-			    "gated", report_integer(next->gated.bytes)))) {
+			    report_integer(next->sizes.segment_size), "alignment",
+			    report_integer(next->sizes.alignment), "release_threshold",
+			    report_integer(next->sizes.release_threshold), "persistent",
+			    next->persistent, "destroyed", next->destroyed, "reuse",
+			    pool_reuse_name(next->reuse), "gated",
+			    report_integer(next->gated.bytes)))) {
 			report_set_cursor(p, last);
 			return;
 		}

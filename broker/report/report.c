@@ -106,8 +106,8 @@ void report_status(struct page *p)
 
 	LIST_FOREACH (pool, &b->memory->pools, link) {
 		pools++;
-		segment_bytes += pool->reserved;
-		used += pool->used;
+		segment_bytes += pool->extent.reserved;
+		used += pool->extent.used;
 	}
 	for (uint32_t i = 0; i < b->clients->n_slots; i++)
 		quarantined +=
