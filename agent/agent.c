@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One request after the other, each answered before the next is read. What takes too long is the
- * broker's to notice: it knows how long an answer may take, and kills. What breaks the driver for
- * this process is said, and ends it: the broker starts another, and the memory lives on through the
- * descriptors.
+ * The loop of share-agent: it receives one request of the broker, answers it, and receives the
+ * next. Nothing here limits how long a request may take: the broker knows how long an answer may
+ * take, and kills an agent that takes longer. When an error has broken the driver for this process,
+ * the agent tells the broker so and ends; the broker starts another agent, and the memory lives on
+ * through its descriptors.
+ *
+ * This file knows the messages and the socket. It must not call the driver itself: memory/ does.
  */
 
 #include <errno.h>
@@ -63,8 +66,9 @@ static void reply_failed(struct agent *a, const struct failure *failure)
 	agent_reply(a, &m, -1);
 }
 
-/* With the first request and not before, so that there is somebody to tell why it fails. Who cannot
- * open its device is of no use. */
+/* Opens the agent's device when the first request arrives, and not earlier, so that the reason of a
+ * failure can be sent as the answer to a request. A failure is fatal, since an agent without its
+ * device can do nothing. */
 static int open_device(struct agent *a, struct failure *failure)
 {
 	struct failure why;
@@ -110,7 +114,9 @@ static int serve(struct agent *a, const struct wire_message *m, struct failure *
 	}
 }
 
-/* 1: a request; 0: the broker is gone; negative: what it sent is no packet of ours. */
+/* Receives one request into @m, whose variable fields point into @packet; @fds owns its
+ * descriptors. Returns 1; 0 when the broker has closed its end; a negative errno when the socket
+ * failed or the packet is not one that a broker sends. */
 static int next_request(struct agent *a, char *packet, size_t size, struct wire_message *m,
 			struct fd_list *fds)
 {

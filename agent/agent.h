@@ -10,26 +10,28 @@
 
 struct agent {
 	int socket;
-	const char *device; /* NULL: a scout, which only tells what devices there are */
+	const char *device; /* NULL: this agent only tells which devices there are */
 	bool opened;
-	bool lost;       /* the broker cannot be answered */
-	uint32_t serial; /* of the request at hand */
-	int fd;          /* that came with it; -1: none */
+	bool lost;       /* an answer could not be sent, so the agent ends */
+	uint32_t serial; /* of the request that is being served */
+	int fd;          /* the descriptor that came with that request; -1: none */
 	struct handles segments, events;
 };
 
-/* Serves until the broker closes its end. The exit code. */
+/* Serves requests until the broker closes its end. Returns the exit code of the program. */
 int agent_run(struct agent *a);
 
-/* Answers the request at hand. The descriptor stays the caller's; -1: none goes along. */
+/* Answers the request that is being served. @fd is sent along and stays the caller's; -1: there is
+ * none. */
 void agent_reply(struct agent *a, struct wire_message *m, int fd);
 void agent_reply_done(struct agent *a);
 
-/* One line on stderr, of what nobody else hears of. */
+/* Writes one line to stderr, for what no answer tells the broker. */
 void agent_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The requests. Each replies when it succeeds; else it returns a SHARE_E... number with the reason
- * in @failure, for the caller to send. */
+/* The handlers of requests. A handler that succeeds has sent the answer and returns 0. One that
+ * fails has sent nothing: it returns a SHARE_E... number and puts the reason into @failure, and its
+ * caller sends that. */
 int describe_devices(struct agent *a, const struct wire_message *m, struct failure *failure);
 int segment_create(struct agent *a, const struct wire_message *m, struct failure *failure);
 int segment_destroy(struct agent *a, const struct wire_message *m, struct failure *failure);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What devices there are: all of them for a scout, else the one that was opened. */
+/* Answers the question which devices there are: an agent without a device of its own describes all
+ * of them, any other only the one that it has opened. */
 
 #include <string.h>
 #include <strings.h>
@@ -43,7 +44,7 @@ static void reply_device(struct agent *a, const struct memory_device *d)
 	agent_reply(a, &m, -1);
 }
 
-/* A device that cannot be described does not hide the others. */
+/* Goes on after a device that cannot be described, so that it does not hide the others. */
 static int describe_all(struct agent *a, uint32_t n, struct failure *failure)
 {
 	struct memory_device d;
@@ -76,7 +77,8 @@ static int describe_opened(struct agent *a, uint32_t n, struct failure *failure)
 
 		if (r < 0)
 			return r;
-		/* behind "GPU-" or "MIG-" */
+		/* Both begin with "GPU-" or "MIG-", which may differ, and only the rest is
+		 * compared. */
 		if (strcasecmp(d.uuid_text + 4, a->device + 4) == 0) {
 			reply_device(a, &d);
 			return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The bank of interprocess events: made for whoever asks the broker, so that they outlive who uses
- * them. */
+/* Interprocess events of CUDA. The agent creates them for all clients of the broker, since an event
+ * ends with the process that created it, and an agent outlives its clients. */
 
 #include <share/error.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A small table: looked through in full, as there are thousands at most and each costs a call of
- * the driver anyway. */
+/* The table is searched from the start for a free slot: it has some thousands of objects at most,
+ * and each of them costs a call of the driver, which takes longer. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "agent/handles.h"
 
 struct handle_slot {
-	uint64_t handle; /* which one it is << 32 | the slot */
-	void *object;    /* NULL: free */
+	uint64_t handle; /* the number of the handle in its upper half, the slot in its lower one */
+	void *object;    /* NULL: the slot is free */
 };
 
 static struct handle_slot *free_slot(struct handles *h)
@@ -39,7 +39,8 @@ int handles_add(struct handles *h, void *object, uint64_t *out)
 
 	if (!slot)
 		return -ENOMEM;
-	/* not where the process before this one has begun: what that gave out is to mean nothing */
+	/* The first number is random, so that a handle which an earlier process of this agent gave
+	 * out finds nothing here. */
 	if (h->n_given == 0 && getrandom(&h->n_given, sizeof(h->n_given), 0) < 0)
 		h->n_given = (uint32_t)getpid();
 	slot->object = object;

@@ -5,20 +5,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Numbers for objects that the broker names later. Never 0, and never used twice. */
+/* Numbers by which the broker names objects of the agent in later requests. A handle is never 0,
+ * and no two objects of a process ever have the same. */
 struct handles {
 	struct handle_slot *slots;
 	uint32_t n_slots;
 	uint32_t n_given;
 };
 
-/* 0 or -ENOMEM. */
+/* Adds @object, which stays the caller's, and puts its handle into @out. Returns 0 or -ENOMEM. */
 int handles_add(struct handles *h, void *object, uint64_t *out);
 
-/* The object; NULL: there is no such. */
+/* Returns the object with that handle, or NULL when there is none. */
 void *handles_find(const struct handles *h, uint64_t handle);
 
-/* The object, which is not in there any more; NULL: there is no such. */
+/* Removes the object with that handle from the table and returns it, or NULL when there is none. */
 void *handles_take(struct handles *h, uint64_t handle);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* share-agent: arguments, and an environment in which the driver sees no more than it has to. */
+/* The main program of share-agent: it reads the arguments, and sets up the process so that the CUDA
+ * driver sees only the device that this agent works on. */
 
 #include <argp.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include "agent/agent.h"
 #include "base/process.h"
 
-/* The C library looks for it. */
+/* argp, which is part of the C library, prints this for --version. */
 __attribute__((visibility("default"))) const char *argp_program_version =
     "share-agent " SHARE_VERSION;
 
@@ -71,20 +72,24 @@ static const struct argp argp = {
 
 int main(int argc, char **argv)
 {
-	/* what is in it at the end goes with the process: nobody is left to want it */
+	/* The agent is never freed: the process ends right after agent_run(), and the kernel takes
+	 * everything back. */
 	static struct agent a = {.socket = -1};
 
-	/* what can stand against it is no reason not to serve: the broker has said so of itself */
+	/* A failure is ignored, as the agent can serve without this. It needs no message either:
+	 * the broker hides itself in the same way, and has logged that it could not. */
 	process_hide();
 	argp_err_exit_status = EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	/* one that was dead before this is noticed by its socket */
+	/* The kernel kills the agent when the broker dies. If the broker died before this call, the
+	 * agent sees that its socket is closed. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* a terminal sends them to the whole group; when to end is the broker's to say */
+	/* A terminal sends these signals to the whole process group; but only the broker decides
+	 * when an agent ends. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	/* no other device is initialised, and none is touched by a context */
+	/* The driver then initialises no other device, and creates no context on another one. */
 	if (a.device)
 		setenv("CUDA_VISIBLE_DEVICES", a.device, 1);
 	return agent_run(&a);

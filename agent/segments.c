@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Segments: made, handed to the broker, and (for kinds of which something has to be kept here)
- * remembered by a number until the broker says that nobody uses them any more. This process keeps
- * no descriptor: memory comes back when the last one is closed.
+ * Segments: this file makes them and sends their descriptors to the broker. If the kind of memory
+ * has an exporter that must keep something (a pool of the driver, say), the segment also gets a
+ * handle here, until the broker says that nobody uses the segment any more. This process keeps no
+ * descriptor of a segment, because a descriptor would keep the memory after all others are closed.
  */
 
 #include <stdlib.h>
@@ -65,7 +66,8 @@ free_s:
 	return r;
 }
 
-/* Of a segment that another agent made, or of which agents keep nothing. */
+/* Zeroes a part of a segment of which this agent keeps nothing: the descriptor and the recipe came
+ * with the request. */
 static int scrub_by_recipe(struct agent *a, const struct wire_agent_scrub *m,
 			   struct failure *failure)
 {
