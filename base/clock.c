@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What time it is, and how much of it is left. Every other file asks here. */
+/* Points in time, and how much of a time limit is left. All other files ask this one, so that all
+ * of them use the same clock. */
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Owned descriptors: closed exactly once, on every path. */
+/* Descriptors that have one owner and are closed exactly once, on every path. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,12 +2,13 @@
 #ifndef BASE_DESCRIPTOR_H
 #define BASE_DESCRIPTOR_H
 
-/* Descriptors with an owner. -1 is no descriptor; closing it does nothing. */
+/* Descriptors that have an owner. -1 stands for no descriptor, and closing it does nothing. */
 
-/* Closes and returns -1, so that `fd = fd_close(fd)` cannot be done twice. Keeps errno. */
+/* Closes @fd and returns -1, so that `fd = fd_close(fd)` never closes a descriptor twice. Keeps
+ * errno. */
 int fd_close(int fd);
 
-/* A copy that is close-on-exec, or negative errno. */
+/* Returns a copy of @fd that is close-on-exec, or a negative errno. */
 int fd_dup(int fd);
 
 void fd_cleanup(int *fd);

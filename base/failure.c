@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Words and numbers for what fails. What the CUDA driver says is put into words by memory/cuda. */
+/* Fills in failures: numbers and sentences for what could not be done. It knows errno, but nothing
+ * of CUDA: memory/cuda puts the errors of the driver into words. */
 
 #include <errno.h>
 #include <stdarg.h>

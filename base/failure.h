@@ -5,30 +5,32 @@
 #include <stdbool.h>
 
 /*
- * Why something could not be done: a number for programs and a sentence for people, filled in where
- * it happens and handed on as it is. A function that may fail takes one of these; it means
- * something only after that function has said that it failed, so it needs no initialiser.
+ * Why something could not be done: a number for programs and a sentence for people. The function
+ * that fails fills it in, and its callers hand it on unchanged. Its content means something only
+ * after the function has returned an error, so it needs no initialiser.
  *
- * The number is always a SHARE_E... of <share/error.h>. An errno is another thing, with values of
- * its own, and becomes a failure in failure_system() alone.
+ * The number is always a SHARE_E... of <share/error.h>. An errno has other values; only
+ * failure_system() turns one into a failure.
  */
 struct failure {
-	int error;  /* SHARE_E... */
-	bool fatal; /* what failed is broken for the rest of this process's life, as a driver can be
-		     */
+	int error; /* SHARE_E... */
+	/* What failed is broken as long as this process lives, as the CUDA driver can be after an
+	 * error. */
+	bool fatal;
 	char text[1024];
 };
 
-/* Fills @f, not fatal, and returns @error. NULL: nobody asks why. */
+/* Fills @f, with `fatal` false, and returns @error. @f may be NULL when the caller does not need
+ * it. */
 int failure_set(struct failure *f, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "@who is out of memory": of this process, and nothing that who asked could do about.
- * SHARE_ESYSTEM. */
+/* Says that @who is out of memory, where that is this process and the caller can do nothing about
+ * it. Returns SHARE_ESYSTEM. */
 int failure_no_memory(struct failure *f, const char *who);
 
-/* For an errno: "@what: No space left on device". SHARE_ENOMEM where room is missing, which may be
- * there later, else SHARE_ESYSTEM. */
+/* Says what an errno means: "@what: No space left on device". Returns SHARE_ENOMEM for errors that
+ * say that room is missing, as there may be room later, and SHARE_ESYSTEM for all others. */
 int failure_system(struct failure *f, const char *what, int number);
 
 #endif

@@ -3,9 +3,10 @@
 #define BASE_MUTATION_H
 
 /*
- * Places where a rule can be broken on purpose, to see that the tests notice (docs/testing.md). In
- * what is installed, and in every other test, MUTATION() is plainly false; tests/themes/checker
- * builds a broker and a library of its own in which $SHARE_MUTATION names the one that is on.
+ * Mutations: places where a rule can be broken on purpose, to see whether a test notices
+ * (docs/testing.md). In installed programs and in all other tests MUTATION() is false at compile
+ * time; tests/themes/checker builds a broker and a library of its own, in which $SHARE_MUTATION
+ * names the one mutation that is on.
  */
 
 #include <stdbool.h>

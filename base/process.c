@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * PF_EXITING, which the kernel sets before it takes anything of a process down, from
- * /proc/PID/stat (proc_pid_stat(5), field 9; linux/sched.h). The pidfd is asked last: as long as it
- * is silent, the number was still that process's.
+ * Finds out whether another process has begun to exit, and hides this one from other processes.
  *
- * And what other processes see of this one.
+ * The kernel sets PF_EXITING before it takes anything of a process down; the flag is in
+ * /proc/PID/stat (proc_pid_stat(5), field 9; linux/sched.h). /proc knows processes by number only,
+ * and the number may belong to another process when the first one is gone. So the pidfd is asked
+ * after the flag was read: while it is not readable, the number still belongs to that process.
  */
 
 #include <dirent.h>
@@ -24,7 +25,7 @@
 
 #define PF_EXITING 0x4ul
 
-/* 0 when it is not to be had. */
+/* Returns the number of the process, or 0 when it cannot be found out. */
 static long pid_of(int pidfd)
 {
 	char path[64], text[512];
@@ -54,7 +55,8 @@ static int open_stat(int pidfd)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The command's name, in parentheses, may contain anything. */
+/* Looks for the last ')', since the command's name, which is in parentheses, may contain anything.
+ */
 static bool read_flags(int stat, long *pid, unsigned long *flags)
 {
 	char text[1024];
@@ -92,7 +94,8 @@ static bool thread_runs(int tasks, const char *thread)
 	return !(flags & PF_EXITING);
 }
 
-/* What a process has is taken down with its last thread; the first may have ended long before. */
+/* The kernel takes down what a process has when its last thread exits; the first thread, whose
+ * flags /proc/PID/stat shows, may have ended long before. */
 static bool any_thread_runs(long pid)
 {
 	const struct dirent *thread;

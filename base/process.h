@@ -17,25 +17,27 @@
 #endif
 
 /*
- * Whether what a GPU wrote for another process can be believed. A process that is killed begins to
- * exit, then the driver takes its GPU work down, in which a value may still be written though the
- * work before it never finished (measured: the pidfd becomes readable some 50 ms after the kill).
- * So: look at the value first, then ask whether its owner has begun to exit.
+ * Whether one can trust a value that a GPU wrote for another process. When a process is killed, it
+ * first begins to exit, and then the driver takes its GPU work down. While that happens, a value
+ * may still be written though the work before it never finished (measured: the pidfd becomes
+ * readable some 50 ms after the kill). So a reader looks at the value first, and asks afterwards
+ * whether its owner has begun to exit.
  */
 enum process_state {
 	PROCESS_RUNS,
-	PROCESS_EXITS,   /* or has */
-	PROCESS_UNKNOWN, /* /proc is not there, or hides it */
+	PROCESS_EXITS,   /* it has begun to exit, or is dead */
+	PROCESS_UNKNOWN, /* /proc is not mounted, or hides the process */
 };
 
-/* @stat keeps a descriptor between calls: -1 at first, the caller's to close. */
+/* Returns the state of the process behind @pidfd. @stat keeps a descriptor of /proc between calls:
+ * it is -1 before the first one, and the caller closes it in the end. */
 enum process_state process_state(int pidfd, int *stat);
 
 /*
- * From now on no other process of this user attaches to this one, reads its memory or takes its
- * descriptors, and it leaves no core: for the broker, and for agents, as exec makes every program
- * dumpable again. Not where $SHARE_DUMPABLE is 1, nor where a sanitizer attaches to its own
- * process. Returns 0 or a negative errno.
+ * From now on no other process of this user can attach to this one, read its memory or take its
+ * descriptors, and it leaves no core. The broker and each agent call it for themselves, because
+ * exec makes every program dumpable again. It does nothing where $SHARE_DUMPABLE is 1, or where a
+ * sanitizer has to attach to its own process. Returns 0 or a negative errno.
  */
 int process_hide(void);
 

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for the many small things of which the broker has a million: block descriptors, buffers,
+ * Memory for the many small objects of which the broker has up to a million: blocks, buffers,
  * leases. malloc would add 8 to 16 bytes to each and scatter them; an array that grows would move
- * them, and stop the loop while it copies. So objects live in chunks of about 64 KiB that stay
- * where they are, and only the directory of chunks, sixteen bytes for each, is ever reallocated.
+ * them, and the broker's loop would stand still while it copies. So objects live in chunks of about
+ * 64 KiB that never move, and only the directory of chunks, sixteen bytes for each, is ever
+ * reallocated.
  *
- * There is nothing beside an object. A free one holds the pointer to the next free one of its chunk
- * inside itself. Chunks are aligned to 64 KiB, so that the address of an object, with its low bits
- * cleared, is its chunk, which knows the index of its first object: that gives the index from the
- * object without a search and without a field.
+ * The slab stores nothing beside an object. A free object holds the pointer to the next free one of
+ * its chunk inside itself. Chunks are aligned to 64 KiB, so the address of an object with its low
+ * bits cleared is the address of its chunk; and the chunk knows the index of its first object. So
+ * the index of an object can be computed from its address, without a search and without a field.
  *
- * A chunk of which nobody has anything goes back to the system, whatever else is in use: what one
- * user had and let go is not the broker's for ever. Its place in the directory stays, and is the
- * first that is used again; for a slab that keeps generations it remembers the highest, from which
- * all of the chunk's objects go on. So an identifier still never names two of them.
+ * A chunk with no object in use is given back to the system, but for a few, whatever other chunks
+ * contain: otherwise the memory that one user needed for a while would stay with the broker for
+ * ever. The place of such a chunk in the directory stays, and is the first that is used again. If
+ * the slab keeps generations, the place remembers the highest one of the chunk, and all objects of
+ * the next chunk there go on from it. So an identifier (a slot and a generation) still never names
+ * two objects.
  *
- * This file knows sizes and addresses. It must not know what the objects are, and does not find out
- * whether one is freed twice: generations, kept across frees, are for the callers who must.
+ * This file knows sizes and addresses. It must not know what the objects are, and does not notice
+ * when one is freed twice: the generations, which a slab can keep across frees, let its callers
+ * notice.
  */
 #include <assert.h>
 #include <stdbool.h>
@@ -45,30 +49,33 @@
 #define CHUNK_ALIGNMENT 65536u
 
 /*
- * A little short of the alignment, so that the alignment costs nothing: what malloc puts before a
- * chunk fits behind the chunk below, and they lie back to back. A full 64 KiB would leave a hole of
- * nearly 64 KiB after each; and with its alignment it would be above the size from which glibc maps
- * every allocation by itself, with twice the address space.
+ * This is a little less than the alignment, so that the alignment wastes no memory: the bytes that
+ * malloc puts before a chunk fit behind the chunk below it, and chunks lie back to back. A full 64
+ * KiB would leave a hole of nearly 64 KiB after each chunk; and together with its alignment it
+ * would be larger than the size from which glibc maps each allocation separately, with twice the
+ * address space.
  */
 #define CHUNK_SIZE (CHUNK_ALIGNMENT - 128u)
 
-/* Empty chunks that are kept, so that who takes and lets go does not go to malloc each time. */
+/* Empty chunks that are kept, so that a caller that allocates and frees in turn does not call
+ * malloc and free each time. */
 #define CHUNKS_KEPT 4u
 
 #define NO_PLACE UINT32_MAX
 
 struct slab_chunk {
-	const struct slab *slab; /* whose: an object handed to the wrong slab is found at once */
-	TAILQ_ENTRY(slab_chunk) link; /* among those with room, the empty ones last */
+	const struct slab *slab; /* an object that is freed into another slab is found at once */
+	TAILQ_ENTRY(slab_chunk) link; /* in the list of chunks with room, the empty ones last */
 	void *free_list;
 	uint32_t first_index;
-	uint32_t fresh; /* slots from here on have not been given out */
+	uint32_t fresh; /* slots from here on have never been given out */
 	uint32_t live;
-	uint32_t generation; /* that those begin with */
+	uint32_t generation; /* the generation of slots that have never been given out */
 	unsigned char objects[];
 };
 
-/* Where a chunk is, or was: then the next such place, and the highest generation there. */
+/* A place of the directory. If it has no chunk, `next` is the next such place, and `generation` is
+ * the highest one of the chunk that was here. */
 struct slab_place {
 	struct slab_chunk *chunk;
 	uint32_t generation, next;
@@ -151,7 +158,7 @@ static struct slab_chunk *add_chunk(struct slab *slab)
 	uint64_t first_index = (uint64_t)place * slab->per_chunk;
 	struct slab_chunk *chunk;
 
-	/* Every slot of the new chunk needs an index. */
+	/* Every slot of the new chunk needs an index below UINT32_MAX. */
 	if (first_index + slab->per_chunk > UINT32_MAX)
 		return NULL;
 	if (place == slab->place_room && !grow_directory(slab))
@@ -181,7 +188,8 @@ static unsigned char *slot(const struct slab_chunk *chunk, uint32_t i)
 	return (unsigned char *)(uintptr_t)chunk->objects + (size_t)i * chunk->slab->stride;
 }
 
-/* Malloc may keep what it is given: the pages go back in any case. */
+/* free() alone may leave the pages with malloc, which keeps them for later: madvise() gives them
+ * back to the system in any case. */
 static void release_chunk(struct slab *slab, struct slab_chunk *chunk)
 {
 	uint32_t place = chunk->first_index / slab->per_chunk, generation = chunk->generation;
@@ -211,7 +219,8 @@ static void *read_link(const struct slab *slab, const unsigned char *object)
 	return next;
 }
 
-/* Zeroed only now: a chunk's pages are not touched before they are needed. */
+/* Zeroes the object here, and not when its chunk is made, so that the pages of a chunk are touched
+ * only when they are needed. */
 static unsigned char *take_fresh(struct slab *slab, struct slab_chunk *chunk)
 {
 	unsigned char *object = slot(chunk, chunk->fresh++);
@@ -271,7 +280,7 @@ uint32_t slab_index(const struct slab *slab, const void *object)
 	       (uint32_t)((uintptr_t)object - (uintptr_t)chunk->objects) / slab->stride;
 }
 
-/* Nobody has anything of it. */
+/* Called when no object of @chunk is in use any more. */
 static void empty(struct slab *slab, struct slab_chunk *chunk)
 {
 	if (slab->n_empty == CHUNKS_KEPT) {
@@ -283,7 +292,8 @@ static void empty(struct slab *slab, struct slab_chunk *chunk)
 	TAILQ_INSERT_TAIL(&slab->with_room, chunk, link);
 	if (slab->keep > 0)
 		return;
-	/* Nothing to remember: in the order of addresses again. */
+	/* No generation has to be remembered, so objects are given out in the order of addresses
+	 * again. */
 	chunk->free_list = NULL;
 	chunk->fresh = 0;
 }

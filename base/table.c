@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Linear hashing (Litwin, 1980). With n buckets, a power of two p <= n < 2p, an entry is in bucket
- * hash mod 2p if that exists, else hash mod p. Growing splits bucket n - p into itself and n.
+ * A hash table by linear hashing (Litwin, 1980). With n buckets and the power of two p for which p
+ * <= n < 2p, an entry is in bucket hash mod 2p if that bucket exists, else in bucket hash mod p. To
+ * grow by one, the table splits bucket n - p between itself and the new bucket n.
+ *
+ * The table knows links and hashes. It owns nothing of the entries, and must not know what they
+ * are.
  */
 
 #include <assert.h>
@@ -13,7 +17,8 @@
 
 #define FIRST (sizeof(((struct table *)0)->first) / sizeof(struct table_link *))
 
-/* Segment 0 has buckets 0..63, segment k > 0 has 64 << (k - 1) from 64 << (k - 1) on. */
+/* Segment 0 has the buckets 0..63; segment k > 0 has 64 << (k - 1) buckets, from number 64 << (k -
+ * 1) on. */
 static unsigned segment_of(size_t bucket)
 {
 	return bucket < FIRST ? 0 : 64 - (unsigned)__builtin_clzll(bucket / FIRST);

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * An intrusive hash table that grows one bucket at a time (linear hashing), so that no insertion
- * ever stalls to move a million entries. Inserting cannot fail: without memory it only gets slower.
+ * An intrusive hash table that grows by one bucket at a time (linear hashing), so that no insertion
+ * ever has to move a million entries. Inserting cannot fail: without memory for more buckets the
+ * table only gets slower.
  */
 
 struct table_link {
@@ -22,20 +23,20 @@ typedef bool (*table_match)(const struct table_link *link, const void *key);
 
 struct table {
 	struct table_link **segments[TABLE_SEGMENTS]; /* each twice as large as the one before */
-	struct table_link *first[64];                 /* the first segment, always there */
+	struct table_link *first[64]; /* the first segment, which needs no memory of its own */
 	table_hash hash;
 	size_t n_buckets;
 	size_t count;
 };
 
 void table_init(struct table *t, table_hash hash);
-void table_done(struct table *t); /* must be empty */
+void table_done(struct table *t); /* the table must be empty */
 void table_insert(struct table *t, struct table_link *link);
 void table_remove(struct table *t, struct table_link *link);
 struct table_link *table_find(const struct table *t, uint64_t hash, table_match match,
 			      const void *key);
 
-/* A good 64-bit mixer for keys that are small integers. */
+/* Mixes the bits of keys that are small integers into a 64-bit hash. */
 static inline uint64_t table_mix(uint64_t x)
 {
 	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);

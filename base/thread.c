@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Threads that get no signals. A new thread has the mask of who starts it. */
+/* Starts threads that get no signals. A new thread inherits the signal mask of the one that starts
+ * it. */
 
 #include "base/thread.h"
 
