@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Sealed memfds. Knows no layout: what is in a page is timeline.c's and channel_page.c's. */
+/* Pages: memfds with seals. This file knows no layout: timeline.c and channel_page.c know what is
+ * in a page. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,8 @@ int page_create(const char *name, size_t size)
 
 	if (fd < 0)
 		return -errno;
-	/* nobody but its holders gets at it, through /proc neither */
+	/* With no permissions left, only a process that has the descriptor can reach the page;
+	 * opening it through /proc fails too. */
 	if (fchmod(fd, 0) < 0 || ftruncate(fd, (off_t)size) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
 		return -errno;
@@ -38,7 +40,8 @@ int page_map(int fd, size_t size, bool writable, void **out)
 	struct stat st;
 	void *p;
 
-	/* whoever sent it: never map beyond what is there */
+	/* Never map more than the descriptor has, whoever sent it: reading there would be a
+	 * SIGBUS. */
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_size < 0 || (size_t)st.st_size < size)

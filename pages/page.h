@@ -6,20 +6,22 @@
 #include <stddef.h>
 
 /*
- * Shared memory with one writer: a memfd whose size is fixed, and which nobody can map for writing
- * any more once it is sealed. Whoever had it mapped so before goes on.
+ * Pages: shared memory with one writer. A page is a memfd whose size is fixed; once it is sealed,
+ * nobody can map it for writing any more, but mappings for writing from before stay.
  */
 
-/* @name is what /proc shows. All zeros; takes no memory where nothing was written. Returns a
- * descriptor or negative errno. */
+/* Creates a page of zeros; it takes memory only where somebody writes. @name is what /proc shows.
+ * Returns its descriptor, which the caller owns, or a negative errno. */
 int page_create(const char *name, size_t size);
 
-/* Once its writers have mapped it: no further one, ever. 0 or negative errno. */
+/* Seals a page when its writers have mapped it: from now on nobody else can map it for writing.
+ * Returns 0 or a negative errno. */
 int page_seal(int fd);
 
-/* -EINVAL when there are less than @size bytes behind @fd, whoever sent it. A mapping for writing
- * belongs to one process: a forked child does not inherit it. 0 or negative errno. */
+/* Maps the first @size bytes of @fd, which stays the caller's, and puts the address into @out. A
+ * writable mapping belongs to one process: a forked child does not inherit it. Returns 0 or a
+ * negative errno; -EINVAL when @fd has fewer than @size bytes. */
 int page_map(int fd, size_t size, bool writable, void **out);
-void page_unmap(const void *page, size_t size); /* NULL is fine */
+void page_unmap(const void *page, size_t size); /* NULL does nothing */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Timeline pages on the CPU side: signal, wait, poison. Both ends of the wire
- * link this, so that there is one opinion about what "reached" means. Knows no client, no stream
- * and no policy.
+ * Timeline pages as a CPU uses them: signal, wait, poison. The broker and the library both link
+ * this file, so that they agree on what "reached" means. It must not know clients, streams or any
+ * policy.
  */
 
 #include <errno.h>
@@ -31,19 +31,21 @@ enum timeline_state timeline_query(const struct timeline_page *page, uint32_t sl
 		return TIMELINE_PENDING;
 	if (now < TIMELINE_POISON)
 		return TIMELINE_REACHED;
-	/* `last` was stored before the poison we have just acquired */
+	/* The broker stored `last` before it stored the poison that was read above, with release
+	 * order. */
 	return passed(atomic_load_explicit(&s->last, memory_order_relaxed), value)
 		   ? TIMELINE_REACHED
 		   : TIMELINE_DEAD;
 }
 
-/* The low half of the counter; futexes are 32 bits wide. */
+/* Futexes are 32 bits wide, so the futex is the low half of the counter. */
 static const uint32_t *futex_word(const struct timeline_slot *s)
 {
 	return (const uint32_t *)(uintptr_t)&s->value;
 }
 
-/* Waiters map the page read-only and leave no trace in it, so waking is always one system call. */
+/* Waiters map the page read-only and cannot leave a trace in it. So nobody knows whether there are
+ * any, and waking always costs one system call. */
 static void wake(const struct timeline_slot *s)
 {
 	syscall(SYS_futex, futex_word(s), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -70,8 +72,8 @@ bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot)
 	return atomic_load_explicit(&page->slots[slot].by_gpu, memory_order_relaxed) != 0;
 }
 
-/* Far from @value in its low half, too: who has seen that, and is about to sleep until the futex is
- * another one, must not. */
+/* The low half of the poison is far from that of @value, too: a waiter that has read @value, and is
+ * about to sleep as long as the low half is the same, must not sleep. */
 static uint64_t poison_for(uint64_t value)
 {
 	return TIMELINE_POISON | (uint32_t)(value + (UINT32_C(1) << 31));
@@ -95,13 +97,13 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], 
 }
 
 /*
- * Nobody wakes those who wait for a GPU. What comes soon is looked for without a pause, since a
- * sleep takes 50 us at least; what does not, ten thousand times a second.
+ * A GPU wakes nobody. So a waiter first looks for the value without a pause, as a sleep takes 50 us
+ * at least, and after that ten thousand times a second.
  */
 #define SPIN_NS  100000
-#define SLEEP_NS 50000 /* and the kernel's slack on top */
+#define SLEEP_NS 50000 /* the kernel adds its timer slack */
 
-/* False when it takes longer. */
+/* Looks for the value for SPIN_NS. Returns false when it was not reached. */
 static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value)
 {
 	uint64_t end = clock_ns() + SPIN_NS;
@@ -161,7 +163,8 @@ int timeline_map(int fd, bool writable, struct timeline_page **out)
 	void *p;
 	int r = page_map(fd, TIMELINE_PAGE_SIZE, writable, &p);
 
-	/* a timeline belongs to one process: a forked child must not be able to signal for it */
+	/* A timeline belongs to one process: a forked child must not be able to signal for its
+	 * parent, and page_map() sees to that. */
 	if (r == 0)
 		*out = p;
 	return r;

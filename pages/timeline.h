@@ -7,28 +7,29 @@
 #include <stdint.h>
 
 /*
- * Layout of a timeline page, shared memory between one client that writes it, the broker that
- * poisons it, and everyone else who maps it read-only. One counter a cache line. Slot 0 is not
- * used as one, so that timeline 0 can mean "no fence"; its `last` counts how often the broker has
- * asked the owner to give back what it keeps without using it (TRIM), for those who do not read
- * their socket.
+ * Layout of a timeline page: shared memory that one client writes, that the broker poisons, and
+ * that all others map read-only. Each counter has a cache line of its own. Slot 0 is no timeline,
+ * so that timeline 0 can mean "no fence". Its `last` counts how often the broker has asked the
+ * owner to give back what its magazines keep (TRIM), for owners that do not read their socket at
+ * the moment.
  */
 
 #define TIMELINE_SLOTS     256
 #define TIMELINE_PAGE_SIZE (TIMELINE_SLOTS * 64)
 
 /*
- * From here on a value is poison. WAIT_VALUE_GEQ compares cyclically, (int64)(*addr - value) >= 0,
- * so poison has to stay less than 2^63 above every value in use and still be reached for all of
- * them (cuda.h, measured).
+ * A value from here on is poison. WAIT_VALUE_GEQ compares cyclically, (int64)(*addr - value) >= 0.
+ * So poison has to be less than 2^63 above every value in use, and a wait for any of these values
+ * still has to see it as reached (cuda.h, measured).
  */
 #define TIMELINE_POISON (UINT64_C(1) << 62)
 
 struct timeline_slot {
 	_Atomic uint64_t value;
-	_Atomic uint64_t
-	    last; /* what it had reached when the owner was found dead; by the broker */
-	_Atomic uint64_t by_gpu; /* 1: a GPU writes the value, and wakes nobody up; by the owner */
+	/* What the value had reached when the owner was found dead; the broker writes it. */
+	_Atomic uint64_t last;
+	/* 1: a GPU writes the value, and wakes nobody; the owner writes this. */
+	_Atomic uint64_t by_gpu;
 	uint64_t reserved[5];
 };
 
@@ -42,45 +43,48 @@ _Static_assert(sizeof(struct timeline_page) == TIMELINE_PAGE_SIZE, "a page has n
 enum timeline_state {
 	TIMELINE_REACHED,
 	TIMELINE_PENDING,
-	TIMELINE_DEAD, /* poisoned before it was reached */
+	TIMELINE_DEAD, /* the owner died before the value was reached */
 };
 
-/* One load, two when poisoned. */
+/* Says whether the value is reached. This is one load, and two when the timeline is poisoned. */
 enum timeline_state timeline_query(const struct timeline_page *page, uint32_t slot, uint64_t value);
 
-/* Owner only. Release order: what was written before is seen by whoever sees the value. */
+/* Only for the owner of the page. Stores the value with release order, so that whoever sees it also
+ * sees what was written before, and wakes those who wait. */
 void timeline_signal(struct timeline_page *page, uint32_t slot, uint64_t value);
 
-/* The counter as it is. */
+/* Returns the counter as it is. */
 uint64_t timeline_value(const struct timeline_page *page, uint32_t slot);
 
-/* Owner only: who will signal from now on. */
+/* Only for the owner of the page: whether a GPU or a CPU signals the timeline from now on. */
 void timeline_set_by_gpu(struct timeline_page *page, uint32_t slot, bool by_gpu);
 bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot);
 
 /*
- * Broker only: records where the owner had got to, in the page and in @last, then releases every
- * waiter. What a GPU has written counts only as far as @last says already: when a process is
- * killed, a value may still be written though the work before it never finished (measured).
- * @others: somebody else may have mapped the page, and may sleep; to wake nobody up takes a system
- * call for each slot, too.
+ * Only for the broker, when the owner is dead: records in the page and in @last how far each
+ * timeline had got, and then releases everybody who waits. What a GPU has written counts only as
+ * far as @last said before the call: when a process is killed, a value may still be written though
+ * the work before it never finished (measured). With @others, another process may have mapped the
+ * page and may sleep on it, and this wakes it; without, the system call for each slot is saved.
  */
 void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], bool others);
 
 /*
- * Waits until the value is reached or poisoned, at most @timeout_ms (-1: no limit). Works on a
- * read-only mapping. Returns the state; TIMELINE_PENDING when the time is over.
+ * Waits at most @timeout_ms (-1: without limit) until the value is reached or poisoned; a read-only
+ * mapping is enough. Returns the state, which is TIMELINE_PENDING when the time is over.
  */
 enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
 				  int timeout_ms);
 
-/* A sealed page: neither shrinks nor grows. Returns a memfd or negative errno. */
+/* Creates a timeline page, whose size is sealed. Returns a memfd, which the caller owns, or a
+ * negative errno. */
 int timeline_create(void);
 
-/* Once its owner and the broker have mapped it: no further writer, ever. 0 or negative errno. */
+/* Seals the page when its owner and the broker have mapped it: from now on nobody else can map it
+ * for writing. Returns 0 or a negative errno. */
 int timeline_seal(int fd);
 
-/* Maps a page. Returns 0 or negative errno. */
+/* Maps a page, for which @fd is not needed any more afterwards. Returns 0 or a negative errno. */
 int timeline_map(int fd, bool writable, struct timeline_page **out);
 void timeline_unmap(const struct timeline_page *page);
 
