@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Messages to bytes and back. Knows the table, trusts nothing it reads, allocates nothing and does
- * no I/O; what a message means is its reader's business.
+ * Turns messages into packets and back. This file knows the table of messages. It trusts nothing
+ * that it reads, allocates nothing and does no I/O; it must not know what a message means.
  *
- * A packet is: u16 type, u16 size of the fixed part, u32 serial, the fixed part, and then the
- * bytes of the variable fields one after the other. The size of the fixed part is the sender's, so
- * either side may know more fields than the other.
+ * A packet is: u16 type, u16 size of the fixed part, u32 serial, the fixed part, and then the bytes
+ * of the variable fields one after the other. The packet says how large the fixed part of its
+ * sender is, so each side may know fields that the other does not know.
  */
 
 #include <stdbool.h>
@@ -38,7 +38,7 @@ static uint32_t get_u32(const unsigned char *p)
 
 static const unsigned char *body_of(const struct wire_message *m)
 {
-	/* all members of the union start where the first one does */
+	/* All members of the union start at the address of the first one. */
 	return (const unsigned char *)&m->hello;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The message table as data. Knows the lists of messages.h and nothing else; who sends or handles
- * a message is not decided here.
+ * The table of messages as data. This file knows the lists of messages.h and nothing else; it must
+ * not decide who sends or handles a message.
  */
 
 #include "wire/wire.h"
@@ -25,7 +25,8 @@
 #define MAX_F(M, type, name, since, text) +0
 #define MAX_V(M, name, max, since, text)  +max
 
-/* The terminator keeps the arrays of messages without fields legal. */
+/* The last entry ends the array; without it, the array of a message without fields would be empty,
+ * which C does not allow. */
 #define FIELDS(NAME, name, ...)                                                        \
 	static const struct wire_field name##_fields[] = {                             \
 	    WIRE_FIELDS_##name(FIELD_F, FIELD_V, name){NULL, NULL, NULL, 0, 0, 0, 0}}; \

@@ -3,31 +3,32 @@
 #define WIRE_MESSAGES_H
 
 /*
- * The protocols between libshare and the broker and between the broker and its agents, declared
- * once. Structs, codec tables, the broker's
- * dispatch and docs/protocol.md are all derived from these lists.
+ * The protocols between libshare and the broker, and between the broker and its agents. All of it
+ * is declared here, once: the structs, the tables of the codec, the broker's dispatch and
+ * docs/protocol.md are made from these lists.
  *
  * WIRE_MESSAGES: M(NAME, name, number, direction, fds_min, fds_max, since, reply, flags, text)
  *   direction  TO_BROKER or TO_CLIENT; TO_AGENT or FROM_AGENT between the broker and its agents,
  *              with numbers from 64 on
- *   reply      what answers it: a message's name, or NOTHING
+ *   reply      the message that answers it, or NOTHING
  *   flags      enum wire_message_flags: how its handling differs from that of others
  *
  * WIRE_FIELDS_name: F(M, type, name, since, text) a fixed little-endian field, in wire order
  *                   V(M, name, max, since, text) bytes of variable size: the fixed part carries
  *                                              their u32 size, the bytes follow it in order
  *
- * Numbers and field order are forever; new fields go last and raise `since`. A receiver takes what
- * an older sender left out as zero, and ignores what a newer one added.
+ * A number and the order of fields never change; a new field is added last and raises `since`. A
+ * receiver takes a field that an older sender left out as zero, and ignores one that a newer sender
+ * added.
  */
 
 #define WIRE_VERSION        2
 #define WIRE_VERSION_OLDEST 1
 
-/* From which on tensors go with names and tokens, and there is RECLAIM. */
+/* The version from which on names and tokens carry tensors, and RECLAIM exists. */
 #define WIRE_VERSION_TENSORS 2
 #define WIRE_VERSION_RECLAIM 2
-/* From which on there are channels: doorbells were sockets before. */
+/* The version from which on channels exist as they are now: before, doorbells were sockets. */
 #define WIRE_VERSION_CHANNELS 2
 #define WIRE_TENSOR_MAX       272 /* bytes */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The packet channel, and the only file that passes descriptors. It never looks into a packet.
+ * Sends and receives packets over a socket. Only this file passes descriptors between processes. It
+ * must not look into a packet.
  */
 
 #include <errno.h>
@@ -67,8 +68,9 @@ int packet_send(int socket, const void *data, size_t size, const int *fds, size_
 	return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
 }
 
-/* False when there were more than the list holds: alignment leaves the kernel room for one more
- * than was asked for. Whatever else it was made to attach (credentials, say) is not ours. */
+/* Puts all descriptors of @msg into @fds. Returns false when there were more than the list holds,
+ * and closes those: for alignment the kernel may have room for one more than was asked for. Other
+ * control data that the socket may add (credentials, say) is ignored. */
 static bool collect_fds(struct msghdr *msg, struct fd_list *fds)
 {
 	bool all = true;
@@ -106,7 +108,8 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 	ssize_t n;
 
 	fds->n = 0;
-	/* a peer that closes without having read all resets us, once, ahead of its last words */
+	/* If the peer closed its socket without having read everything, the kernel reports
+	 * ECONNRESET once, ahead of the last packets that the peer sent. */
 	do
 		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
 	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
@@ -117,7 +120,8 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 		return -EMSGSIZE;
 	}
 	if (n == 0) {
-		/* an empty packet is indistinguishable from the end; neither is ours */
+		/* An empty packet cannot be told from the end of the connection, and nobody here
+		 * sends one. */
 		fd_list_close(fds);
 		return -EPIPE;
 	}
@@ -146,20 +150,21 @@ bool packet_is_without_fds(int socket)
 	if (getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &lets_in, &size) == 0) {
 		if (!lets_in)
 			return true;
-		/* what has come before this? */
+		/* A descriptor may have come before the option was set, so there must be no packet
+		 * yet. */
 		turn_off(socket, SO_PASSRIGHTS);
 		if (recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN)
 			return true;
 	}
-	/* or they would look like descriptors to packet_peek_fds() */
+	/* packet_peek_fds() could not tell these kinds of control data from descriptors. */
 	turn_off(socket, SO_PASSCRED);
 	turn_off(socket, SO_PASSSEC);
 	turn_off(socket, SO_PASSPIDFD);
 	return false;
 }
 
-/* Without room for anything beside the bytes the kernel says that there was something. To throw
- * away what was only looked at closes no last descriptor. */
+/* There is no room for control data here, so the kernel says by MSG_CTRUNC whether the packet has
+ * any. Looking with MSG_PEEK closes no descriptor for good: the packet still holds it. */
 int packet_peek_fds(int socket)
 {
 	struct msghdr msg = {0};

@@ -9,44 +9,49 @@
 #include "wire/wire.h"
 
 /*
- * Packets over a SOCK_SEQPACKET socket: bytes and descriptors, no meaning.
+ * Packets over a SOCK_SEQPACKET socket: bytes and descriptors, without any meaning.
  *
- * All return 0 on success, or negative errno. -EAGAIN: would block (only with `wait` false).
- * -EPIPE: the peer is gone. -EMSGSIZE: the packet or its descriptors were cut off by the kernel
- * (MSG_TRUNC, MSG_CTRUNC); nothing of it is delivered and the connection is not to be trusted any
- * more.
+ * Functions that return an int return 0 on success and a negative errno on failure, if their
+ * comment says nothing else. -EAGAIN: the call would block (only with `wait` false). -EPIPE: the
+ * peer is gone. -EMSGSIZE: the kernel cut off the packet or its descriptors (MSG_TRUNC,
+ * MSG_CTRUNC); then nothing of it is delivered, and the connection must not be used any more.
  */
 
-/* What came with a packet. Whoever takes one owns it; the rest is closed with the list. */
+/* The descriptors that came with a packet. The list owns them; who takes one with fd_list_take()
+ * owns that one. */
 struct fd_list {
 	int fds[WIRE_FDS_MAX];
 	size_t n;
 };
 
-/* The @i-th descriptor, now the caller's; -1 when there is none (any more). */
+/* Returns the @i-th descriptor, which the caller then owns; -1 when there is none, or it was taken
+ * before. */
 int fd_list_take(struct fd_list *list, size_t i);
 void fd_list_close(struct fd_list *list);
 #define _cleanup_fd_list_ __attribute__((cleanup(fd_list_close)))
 
-/* Descriptors stay the caller's. */
+/* Sends one packet. The descriptors stay the caller's. */
 int packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait);
 
-/* @size: in, the room at @data; out, the packet's size. @fds is empty before, owned after. */
+/* Receives one packet. @size is the room at @data before the call, and the size of the packet after
+ * it. @fds must be empty before the call and owns the packet's descriptors after it. */
 int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait);
 
 /*
- * For those who get descriptors that they have not asked for. To close one may take as long as who
- * sent it likes, so it is better not to have it: who sends one to a socket that refuses them gets
- * EPERM, since Linux 6.16.
+ * Refusing descriptors that nobody asked for. To close a descriptor may take as long as its sender
+ * likes, so it is better never to receive it. Since Linux 6.16 a socket can refuse descriptors; who
+ * sends one to it gets EPERM.
  */
 
-/* From now on; a listening socket does so for all who connect to it later. */
+/* Refuses descriptors from now on. The connections that a listening socket accepts later inherit
+ * this. */
 void packet_refuse_fds(int socket);
-/* Whether there is none and none can come. If not, descriptors are refused from now on where that
- * is possible, and nothing but them comes beside the bytes of a packet. */
+/* Returns whether no descriptor has come and none can come. If it returns false, the socket refuses
+ * descriptors from now on where the kernel can do that; and it switches off other control data, so
+ * that packet_peek_fds() sees descriptors only. */
 bool packet_is_without_fds(int socket);
-/* 1: the next packet has descriptors; 0: it has none, or there will be no more packets. Leaves it
- * where it is, and does not wait. */
+/* Returns 1 if the next packet has descriptors, and 0 if it has none or if no more packets will
+ * come. Leaves the packet in the socket, and does not wait. */
 int packet_peek_fds(int socket);
 
 #endif

@@ -7,19 +7,19 @@
 
 #include "wire/messages.h"
 
-/* What the table of messages.h turns into: types, structs, and the codec's interface. */
+/* What is made from the table of messages.h: types, structs, and the interface of the codec. */
 
 enum wire_direction { WIRE_TO_BROKER, WIRE_TO_CLIENT, WIRE_TO_AGENT, WIRE_FROM_AGENT };
 
-/* How the handling of a message differs from that of others: a column of the table. */
+/* How the handling of a message differs from that of others; a column of the table. */
 enum wire_message_flags {
-	WIRE_FIRST = 1 << 0,            /* the first message of a connection, and only that */
-	WIRE_SECOND = 1 << 1,           /* only what follows the answer to the first one */
+	WIRE_FIRST = 1 << 0,  /* the first message of a connection, and no other one */
+	WIRE_SECOND = 1 << 1, /* the second message: the one after the answer to the first */
 	WIRE_SERIAL_OPTIONAL = 1 << 2,  /* a request that wants no reply has the serial 0 */
-	WIRE_WAITS_FOR_OTHERS = 1 << 3, /* its reply may have to wait for what other clients do */
+	WIRE_WAITS_FOR_OTHERS = 1 << 3, /* its reply may have to wait for other clients */
 	WIRE_UNASKED = 1 << 4,          /* may come with the serial 0, without a request */
-	WIRE_REPEATABLE = 1 << 5,     /* may be asked of a second agent, when one has died of it */
-	WIRE_OF_ONE_PROCESS = 1 << 6, /* concerns what ends with the agent's process anyway */
+	WIRE_REPEATABLE = 1 << 5, /* may be asked of a second agent when the first one died of it */
+	WIRE_OF_ONE_PROCESS = 1 << 6, /* concerns what ends with the agent's process */
 };
 
 enum wire_type {
@@ -30,7 +30,8 @@ enum wire_type {
 	    WIRE_TYPE_COUNT
 };
 
-/* Bytes inside the packet they were decoded from, or of whoever encodes. Not NUL-terminated. */
+/* Bytes that belong to the packet they were decoded from, or to the sender of the message. Not
+ * NUL-terminated. */
 struct wire_bytes {
 	const void *data;
 	uint32_t size;
@@ -53,7 +54,7 @@ WIRE_MESSAGES(WIRE_STRUCT)
 
 struct wire_message {
 	enum wire_type type;
-	uint32_t serial; /* replies carry their request's; 0: none */
+	uint32_t serial; /* of the request, and of the reply to it; 0: none */
 	union {
 #define WIRE_UNION(NAME, name, ...) struct wire_##name name;
 		WIRE_MESSAGES(WIRE_UNION)
@@ -72,50 +73,51 @@ enum wire_grant_flags {
 };
 
 enum wire_alloc_flags {
-	WIRE_ALLOC_KEEPS = 1 << 0, /* the client keeps blocks of this pool, and gives them back on
-				    * TRIM */
+	/* The client keeps blocks of this pool in a magazine, and gives them back on TRIM. */
+	WIRE_ALLOC_KEEPS = 1 << 0,
 };
 
 enum wire_trim_flags {
 	WIRE_TRIM_ENDED = 1 << 0, /* the pool was destroyed: keep nothing of it any more */
 };
 
-/* In HELLO. */
+/* The flags of HELLO. */
 enum wire_hello_flags {
-	WIRE_HELLO_OPERATOR = 1 << 0, /* an administrator's look at what there is, or end of it */
+	/* The connection of an administrator, who looks at what there is or ends some of it. */
+	WIRE_HELLO_OPERATOR = 1 << 0,
 };
 
-/* What a DROP ends. */
+/* What a DROP can end. */
 enum wire_dropped {
 	WIRE_DROP_CLIENT = 1,
 	WIRE_DROP_TOKEN = 2,
 };
 
-/* One more buffer of a GRANT. */
+/* One further buffer of a GRANT. */
 struct wire_more {
 	uint64_t buffer;
 	uint64_t offset; /* in the segment */
 };
 
-/* In CHANNEL_OPEN, beside enum share_channel_flags. */
+/* Flags of CHANNEL_OPEN, beside enum share_channel_flags. */
 enum wire_channel_flags {
-	WIRE_CHANNEL_OLDEST = 1 << 16,  /* a consumer, that becomes a WIRE_MEMBER_OLDEST */
-	WIRE_CHANNEL_SERVICE = 1 << 17, /* one of the two of a service, or SHARE_EEXIST */
+	WIRE_CHANNEL_OLDEST = 1 << 16,  /* a consumer that becomes a WIRE_MEMBER_OLDEST */
+	WIRE_CHANNEL_SERVICE = 1 << 17, /* one of a service; SHARE_EEXIST if it is no such */
 };
 
 enum wire_member_state {
 	WIRE_MEMBER_HERE = 1,   /* takes part */
 	WIRE_MEMBER_LEFT = 2,   /* its connection has ended, but the process lives */
-	WIRE_MEMBER_DEAD = 3,   /* a producer, of whose messages some may not be acknowledged */
-	WIRE_MEMBER_CLOSED = 4, /* the same, that has closed the channel */
+	WIRE_MEMBER_DEAD = 3,   /* a producer that died; consumers may still have its messages */
+	WIRE_MEMBER_CLOSED = 4, /* a producer that closed the channel; as above */
 };
 enum wire_member_flags {
 	WIRE_MEMBER_NEW = 1 << 0,      /* its descriptors come along */
 	WIRE_MEMBER_WRITABLE = 1 << 1, /* a consumer that may write */
-	WIRE_MEMBER_OLDEST = 1 << 2,   /* a consumer that wants what is still there, too */
+	WIRE_MEMBER_OLDEST = 1 << 2,   /* a consumer that also wants older messages */
 };
 struct wire_member {
-	uint64_t member; /* identifier: never used again */
+	uint64_t member; /* identifier, never used again */
 	uint64_t page;   /* identifier of its client's timeline page */
 	uint32_t slot;
 	uint16_t state; /* enum wire_member_state */
@@ -128,18 +130,18 @@ _Static_assert(sizeof(struct wire_member) == 32, "part of the protocol");
 enum wire_channel_settle_flags {
 	WIRE_CHANNEL_SETTLE_ALL = 1 << 0,
 };
-/* An acknowledgement, of a CHANNEL_SETTLE. */
+/* One acknowledgement of a CHANNEL_SETTLE. */
 struct wire_settled {
 	uint32_t token, version;
-	uint32_t slot; /* of the fence, in the consumer's timeline page; 0: none */
+	uint32_t slot; /* slot of the fence in the consumer's timeline page; 0: none */
 	uint32_t reserved;
 	uint64_t value;
 };
 _Static_assert(sizeof(struct wire_settled) == 24, "part of the protocol");
 #define WIRE_SETTLED_MAX 128 /* in one CHANNEL_SETTLE */
 
-/* What is not named here says of which kinds of memory a device can make segments: the column
- * `ability` of memory/kind.h. */
+/* The bits that are missing here say of which kinds of memory a device can make segments: they are
+ * the column `ability` of memory/kind.h. */
 enum wire_device_flags {
 	WIRE_DEVICE_EVENTS = 1 << 2,         /* can make interprocess events */
 	WIRE_DEVICE_STREAM_MEM_OPS = 1 << 3, /* 64-bit stream memory operations */
@@ -149,22 +151,22 @@ enum wire_device_flags {
 };
 
 #define WIRE_HEADER_SIZE 8
-#define WIRE_PACKET_MAX  (72 * 1024) /* the largest message and room for fields to come */
+#define WIRE_PACKET_MAX  (72 * 1024) /* the largest message, and room for later fields */
 #define WIRE_FDS_MAX     65
 #define WIRE_FENCES_MAX  1024 /* in one GRANT */
 #define WIRE_PAGES_MAX   32   /* in one GRANT */
 
-/* Every page identifier leaves room for the slot in a timeline's. */
+/* The identifier of a timeline is that of its page and its slot in one number. */
 #define WIRE_TIMELINE(page, slot)    ((uint64_t)(page) << 16 | (slot))
 #define WIRE_TIMELINE_PAGE(timeline) ((timeline) >> 16)
 #define WIRE_TIMELINE_SLOT(timeline) ((uint32_t)((timeline)&0xffff))
 
-/* Why a packet could not be decoded. */
+/* The reasons why a packet cannot be decoded. */
 enum wire_fault {
-	WIRE_E_TRUNCATED = 1, /* shorter than its own words */
-	WIRE_E_UNKNOWN,       /* no such type in this direction */
-	WIRE_E_TOO_LARGE,     /* a variable field beyond its maximum */
-	WIRE_E_FDS,           /* too few or too many descriptors */
+	WIRE_E_TRUNCATED = 1, /* the packet is shorter than its own sizes say */
+	WIRE_E_UNKNOWN,       /* there is no such type in this direction */
+	WIRE_E_TOO_LARGE,     /* a variable field is larger than its maximum */
+	WIRE_E_FDS,           /* the packet has too few or too many descriptors */
 };
 
 /* The table as data, for the codec, the fuzzer and the documentation. */
@@ -172,9 +174,9 @@ struct wire_field {
 	const char *name;
 	const char *type; /* "u32", "i32", "u64", or "bytes" */
 	const char *text;
-	uint16_t size;   /* in the fixed part */
-	uint16_t offset; /* in the struct */
-	uint32_t max;    /* of variable fields, else 0 */
+	uint16_t size;   /* in the fixed part, bytes */
+	uint16_t offset; /* in the struct, bytes */
+	uint32_t max;    /* largest size of a variable field; 0: the field is fixed */
 	uint16_t since;
 };
 
@@ -183,7 +185,7 @@ struct wire_description {
 	const char *text;
 	const struct wire_field *fields;
 	uint16_t n_fields;
-	uint16_t fixed_size;     /* of this version */
+	uint16_t fixed_size;     /* of the newest version */
 	uint16_t fixed_size_min; /* of version 1 */
 	uint8_t direction;
 	uint8_t fds_min, fds_max;
@@ -192,22 +194,22 @@ struct wire_description {
 	enum wire_type reply;
 };
 
-/* NULL for unknown types. */
+/* Returns the description of a message, or NULL when the type is unknown. */
 const struct wire_description *wire_describe(unsigned type);
 
-/* A sentence for an enum wire_fault. */
+/* Returns a sentence for an enum wire_fault. */
 const char *wire_error_text(int error);
 
 /*
- * Writes @m as one packet into @buffer. Returns its size; 0 when it does not fit or a variable
- * field is larger than the table allows, which is a mistake of the caller's.
+ * Writes @m as one packet into @buffer. Returns the size of the packet. Returns 0 when it does not
+ * fit or a variable field is larger than the table allows, which is a mistake of the caller.
  */
 size_t wire_encode(const struct wire_message *m, void *buffer, size_t size);
 
 /*
- * Reads a packet that came with @n_fds descriptors from a peer that sends in @direction. On
- * success variable fields point into @data. Returns 0 or an enum wire_fault; type and serial are
- * set whenever the header was whole.
+ * Reads a packet that came with @n_fds descriptors from a peer that sends in @direction. On success
+ * the variable fields of @m point into @data. Returns 0 or an enum wire_fault. The serial is set
+ * whenever the header is complete, and the type whenever it is also known in this direction.
  */
 int wire_decode(struct wire_message *m, enum wire_direction direction, const void *data,
 		size_t size, size_t n_fds);
