@@ -5,58 +5,65 @@
 #include "memory/kind.h"
 
 /*
- * The exporting halves: making segments. The host's is used by the broker itself, those of GPU
- * memory by its agents. Functions return 0 or a SHARE_E... number and say why in @failure, which
- * must not be NULL. Outputs are written on success only. One thread at a time.
+ * Exporters: the halves of the kinds that make segments. The broker itself uses the exporter of
+ * host memory, and its agents use those of GPU memory. Functions return 0 or a SHARE_E... number
+ * and give the reason in @failure, which must not be NULL. They write their results on success
+ * only. Only one thread may call them at a time.
  */
 
 /* A segment in the process that made it. */
 struct memory_segment {
 	struct memory_recipe recipe;
-	int fd;          /* for reading and writing; -1 once destroyed */
-	int fd_readonly; /* the same memory, cannot be mapped for writing; -1: there is no such */
-	void *kept;      /* what the exporter needs to destroy it, NULL: nothing */
+	int fd;          /* for reading and writing; -1: closed */
+	int fd_readonly; /* the same memory, which the kernel refuses to map for writing; -1: none
+			  */
+	void *kept;      /* what the exporter needs to destroy the segment; NULL: nothing */
 };
 
 struct memory_exporter {
 	enum memory_kind_id kind;
-	/* @size is a multiple of the granularity; @address as in the recipe. The descriptors are
-	 * the caller's, to be closed before or by destroy(). */
+	/* Makes a segment. @size is a multiple of the granularity; @address is what the recipe is
+	 * to say. The caller owns the descriptors, and closes them itself or lets destroy() do
+	 * it. */
 	int (*create)(uint64_t size, uint64_t address, struct memory_segment *out,
 		      struct failure *failure);
-	/* Lets go of what the exporter holds. The memory goes when nobody else holds it either. */
+	/* Gives up what the exporter keeps of the segment. The memory is freed when no other
+	 * process has it any more. */
 	void (*destroy)(struct memory_segment *segment);
-	/* Of devices: whether this one can. Puts what sizes have to be multiples of into
-	 * @granularity, if the device has a say in it. */
+	/* Only of kinds of GPU memory: whether the device can make segments of this kind. If the
+	 * device limits their sizes, @granularity gets the number of which they have to be
+	 * multiples. */
 	bool (*can)(uint32_t ordinal, uint64_t *granularity);
-	/* Where a segment of which something is kept lies in this process. */
+	/* The address in this process of a segment of which the exporter keeps something. */
 	uint64_t (*pointer)(const struct memory_segment *segment);
 };
 
-/* memory_vmm_exporter and so on, those of devices in a process that has opened one
+/* memory_vmm_exporter and so on. Those of GPU memory work in a process that has opened a device
  * (memory/device.h). */
 #define MEMORY_EXPORTER(NAME, name, ...) \
 	extern const struct memory_exporter memory_##name##_exporter;
 MEMORY_KINDS(MEMORY_EXPORTER)
 #undef MEMORY_EXPORTER
 
-/* Of a kind of devices' memory; NULL: it is none. */
+/* Returns the exporter of a kind of GPU memory, or NULL when @kind is none. */
 const struct memory_exporter *memory_device_exporter(uint32_t kind);
 
-/* Host memory only: gives it back to the system though importers still map it (they read zeros),
- * and closes the descriptors. 0 or negative errno. */
+/* Host memory only: gives the memory back to the system even if other processes still map it (they
+ * read zeros then), and closes the descriptors. Returns 0 or a negative errno. */
 int memory_host_discard(struct memory_segment *segment);
 
-/* Host memory only: that range reads as zero from now on, wherever it is mapped. Whole pages of it
- * go back to the system; who has a device driver pin one keeps the old one. 0 or negative errno. */
+/* Host memory only: the range reads as zeros from now on, wherever it is mapped. Whole pages in it
+ * go back to the system; but if a device driver has pinned a page, its device keeps the old one.
+ * Returns 0 or a negative errno. */
 int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size);
 
-/* GPU memory: the same, of any range, done when it returns. @segment as it was made here, or with
- * nothing kept: then it is imported by its recipe and descriptor. */
+/* Zeroes any range of a segment of GPU memory; it is zero when the function returns. @segment is
+ * one that this process made, or, with `kept` NULL, a recipe and a descriptor by which it is
+ * imported for this. */
 int memory_device_zero(enum memory_kind_id kind, const struct memory_segment *segment,
 		       uint64_t offset, uint64_t size, struct failure *failure);
 
-/* Random, for the recipe. */
+/* Puts a random identity into the recipe. */
 void memory_identify(struct memory_recipe *recipe);
 
 #endif

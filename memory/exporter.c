@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The exporter of each kind of devices' memory, for whoever is told the number of a kind. */
+/* The list of the exporters of GPU memory, for code that is given the number of a kind. */
 
 #include "memory/export.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Importing, whatever the kind: checks the recipe, which comes from another process, and finds the
- * importer. Knows no driver.
+ * Importing a segment of any kind: this file checks the recipe, which comes from another process,
+ * and calls the importer of the kind. It must not know any driver.
  */
 
 #include <share/error.h>
@@ -13,7 +13,7 @@
 #define IMPORTER(NAME, name, ...) &memory_##name##_importer,
 static const struct memory_importer *const importers[] = {MEMORY_KINDS(IMPORTER)};
 
-/* Every kind has one. */
+/* Every kind has an importer, so the loop ends. */
 static const struct memory_importer *importer_of(const struct memory_kind *kind)
 {
 	size_t i = 0;
@@ -57,7 +57,8 @@ int memory_import(const struct memory_kind *kind, const struct memory_recipe *re
 		  bool writable, struct memory_mapping *out, struct failure *failure)
 {
 	const struct memory_importer *importer = importer_of(kind);
-	/* what cannot be made read-only is writable, whatever was asked for */
+	/* A kind that cannot be mapped read-only is always writable, whatever the caller asked
+	 * for. */
 	struct memory_mapping m = {
 	    .size = recipe->size,
 	    .kind = kind,

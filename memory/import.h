@@ -5,18 +5,18 @@
 #include "memory/kind.h"
 
 /*
- * The importing halves: reaching a segment that another process made. Functions return 0 or a
- * SHARE_E... number and say why in @failure, which must not be NULL. Thread-safe: what the driver
- * wants serialised (imports and frees of pool memory) is serialised here for the whole process,
- * however many clients it has.
+ * Importers: the halves of the kinds that map a segment which another process made. Functions
+ * return 0 or a SHARE_E... number and give the reason in @failure, which must not be NULL. They are
+ * thread-safe: where the driver needs calls one after the other (imports and frees of mempool
+ * memory), they wait for each other in the whole process, even if it has many clients.
  *
- * GPU memory: the CUDA driver is loaded when the first segment on a device is imported. Calls work
- * in the caller's current context when there is one, else in the device's primary context, which is
- * then kept as long as something is mapped.
+ * For GPU memory, the CUDA driver is loaded when the first segment on a device is imported. Calls
+ * use the caller's current context if there is one. Otherwise they use the device's primary
+ * context, which is kept as long as something is mapped.
  */
 
-/* Whether somebody has loaded the CUDA driver into this process: where nobody has, there are no
- * CUstreams. */
+/* Returns whether anybody has loaded the CUDA driver into this process. If not, there can be no
+ * CUstream either. */
 bool memory_driver_is_loaded(void);
 
 struct memory_mapping {
@@ -24,42 +24,44 @@ struct memory_mapping {
 	uint64_t size;
 	const struct memory_kind *kind;
 	bool writable;
-	int ordinal; /* of its device in this process; -1: host memory */
-	void *kept;  /* the importer's own */
+	int ordinal; /* CUDA's number of its device in this process; -1: host memory */
+	void *kept;  /* belongs to the importer */
 };
 
 /*
- * Maps a segment. @fd stays the caller's and is not needed any more afterwards. The recipe comes
- * from another process and is checked.
+ * Maps a segment. @fd stays the caller's, and the mapping does not need it afterwards. The recipe
+ * comes from another process, so it is checked.
  *
- * SHARE_ENODEV: this process cannot see the device (no driver, CUDA_VISIBLE_DEVICES hides it).
- * SHARE_EBUSY: the recipe names an address and something else is mapped there.
- * SHARE_ENOTSUP: the caller's current device cannot reach that memory. SHARE_ENOMEM, SHARE_EDEVICE,
- * SHARE_ESYSTEM, SHARE_EPROTO.
+ * SHARE_ENODEV: this process cannot see the device (there is no driver, or CUDA_VISIBLE_DEVICES
+ * hides it). SHARE_EBUSY: the recipe names an address at which something else is mapped.
+ * SHARE_ENOTSUP: the caller's current device cannot reach that memory. Also SHARE_ENOMEM,
+ * SHARE_EDEVICE, SHARE_ESYSTEM, SHARE_EPROTO.
  */
 int memory_import(const struct memory_kind *kind, const struct memory_recipe *recipe, int fd,
 		  bool writable, struct memory_mapping *out, struct failure *failure);
 
-/* Makes a read-only mapping writable in place (for those that cannot move). */
+/* Makes a read-only mapping writable without moving it, as the program may have pointers into
+ * it. */
 int memory_make_writable(struct memory_mapping *m, int fd, struct failure *failure);
 
-/* Makes sure that the device of the calling thread's current context can use the mapping: sets
- * access for it the first time. No CUDA call when this process sees one device only. */
+/* Makes sure that the device of the calling thread's current context can use the mapping: gives it
+ * access the first time. If this process sees only one device, this makes no CUDA call. */
 int memory_reach(struct memory_mapping *m, struct failure *failure);
 
-/* Nothing of this process may use it any more. Empties @m; an empty one is fine. */
+/* Unmaps the segment and empties @m. Nothing in this process may use the memory any more. An empty
+ * mapping is allowed. */
 void memory_unmap(struct memory_mapping *m);
 
 /*
- * Copies between host memory and a mapping on a device, ordered on @stream (a CUstream), and waits
- * for it: the host memory can be used when this returns.
+ * Copy between host memory and a mapping on a device, in the order of @stream (a CUstream), and
+ * wait for the end: the host memory can be used when they return.
  */
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
 			void *stream, struct failure *failure);
 int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const void *from,
 			  uint64_t size, void *stream, struct failure *failure);
 
-/* Blocks until everything enqueued on @stream is done. */
+/* Blocks until all work that was enqueued on @stream is done. */
 int memory_stream_synchronize(const struct memory_mapping *m, void *stream,
 			      struct failure *failure);
 

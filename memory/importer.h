@@ -5,14 +5,14 @@
 #include "memory/import.h"
 
 /*
- * What import.c calls, by kind. The recipe has been checked as far as its numbers go. import()
- * fills address, ordinal and kept of @m; the rest is there.
+ * What import.c calls for each kind. It has checked the numbers in the recipe before. import()
+ * fills in address, ordinal and kept of @m; the other members are set already.
  */
 struct memory_importer {
 	enum memory_kind_id kind;
 	int (*import)(const struct memory_recipe *recipe, int fd, struct memory_mapping *m,
 		      struct failure *failure);
-	/* NULL: everything it maps is writable */
+	/* NULL: all mappings of this kind are writable */
 	int (*make_writable)(struct memory_mapping *m, int fd, struct failure *failure);
 	/* NULL: there is nothing to do */
 	int (*reach)(struct memory_mapping *m, struct failure *failure);

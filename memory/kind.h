@@ -9,34 +9,36 @@
 #include "base/failure.h"
 
 /*
- * Kinds of memory, as data: whoever has to know them all goes through this table. Making segments
- * is memory/export.h, reaching them memory/import.h: the two run in different processes and share
- * nothing but a descriptor and a recipe.
+ * Kinds of memory, as a table: code that has to know all of them goes through it. memory/export.h
+ * makes segments and memory/import.h maps them. The two run in different processes, and share only
+ * a descriptor and a recipe.
  */
 
-/* Every segment starts at a multiple of this, in every process. */
+/* Every segment starts at a multiple of this number, in every process. */
 #define MEMORY_ALIGNMENT (UINT64_C(2) << 20)
 
 /*
- * Segments that lie at the same address everywhere start at multiples of this, and the addresses up
- * to the next multiple are theirs. To cuMemAddressReserve() an address is a hint: in a process with
- * a context it is heard for 128 MiB and more, not for 16 MiB, and not at every multiple of 2 MiB
- * (H200, driver 580).
+ * A segment that lies at the same address in every process starts at a multiple of this number, and
+ * the addresses up to the next multiple are reserved for it. cuMemAddressReserve() takes an address
+ * as a hint. In a process with a context it follows the hint for sizes of 128 MiB and more, but not
+ * for 16 MiB, and not at every multiple of 2 MiB (H200, driver 580).
  */
 #define MEMORY_PLACE (UINT64_C(1) << 30)
 
 /*
  * The kinds, best first: K(NAME, name, id, where, flags, granularity, segment_max, ability, text)
  *   id           on the wire: never renumber
- *   where        DEVICE: made by an agent, reached through CUDA; HOST
+ *   where        DEVICE: an agent makes it, and it is reached through CUDA; HOST
  *   flags        enum memory_kind_flags
- *   granularity  bytes, of which sizes of segments are multiples; a device may say more
- *   segment_max  bytes of one segment, 0: no limit of its own
- *   ability      of a device, on the wire beside enum wire_device_flags: it can make such segments
+ *   granularity  bytes; sizes of segments are multiples of it, or of a larger number if a device
+ *                says so
+ *   segment_max  the most bytes that a segment can have; 0: no limit of the kind's own
+ *   ability      the bit by which a device says that it can make such segments, on the wire beside
+ *                enum wire_device_flags
  *   text         what the descriptor of a segment is, for docs/protocol.md
  *
- * Each has a memory_NAME_importer, and a memory_NAME_exporter. An importer of a larger mempool than
- * that dies of SIGSEGV inside the driver.
+ * Each kind has a memory_NAME_importer and a memory_NAME_exporter. A process that imports a larger
+ * mempool segment than segment_max says dies of SIGSEGV inside the driver.
  */
 #define MEMORY_KINDS(K)                                                                        \
 	K(VMM, vmm, 2, DEVICE, MEMORY_READONLY | MEMORY_PLACEABLE | MEMORY_DEVICE_GRANULARITY, \
@@ -47,9 +49,9 @@
 	  "the segment's descriptor is a memfd")
 
 enum memory_kind_flags {
-	MEMORY_READONLY = 1 << 0,           /* can be mapped for reading only */
-	MEMORY_PLACEABLE = 1 << 1,          /* can be mapped at an address asked for */
-	MEMORY_DEVICE_GRANULARITY = 1 << 2, /* only where the device says a granularity */
+	MEMORY_READONLY = 1 << 0,  /* can be mapped for reading only */
+	MEMORY_PLACEABLE = 1 << 1, /* can be mapped at an address that the caller chooses */
+	MEMORY_DEVICE_GRANULARITY = 1 << 2, /* only for a device that says a granularity */
 };
 
 #define MEMORY_KIND_ID(NAME, name, id, ...) MEMORY_##NAME = id,
@@ -66,39 +68,40 @@ struct memory_kind {
 	const char *text;
 };
 
-/* For those macros that are for kinds of devices alone: MEMORY_ON_HOST(x) is nothing. */
+/* For macros that concern only the kinds of GPU memory: MEMORY_ON_HOST(x) expands to nothing. */
 #define MEMORY_ON_DEVICE(...) __VA_ARGS__
 #define MEMORY_ON_HOST(...)
 
-/* One after the other; NULL behind the last one. */
+/* Returns the kind number @i of the table, or NULL after the last one. */
 const struct memory_kind *memory_kind_at(size_t i);
-/* NULL when unknown; "auto" is none. */
+/* Return NULL when there is no such kind. "auto" is not a kind. */
 const struct memory_kind *memory_kind_by_name(const char *name, size_t size);
 const struct memory_kind *memory_kind_by_id(uint32_t id);
 
-/* What crosses processes besides the descriptor. Plain bytes: its layout is part of the protocol.
- */
+/* The recipe of a segment: what another process needs beside the descriptor. It is sent as plain
+ * bytes, so its layout is part of the protocol. */
 struct memory_recipe {
 	uint64_t size;
-	uint64_t address;           /* where every process has to map it; 0: anywhere */
-	unsigned char identity[16]; /* random: the same memory, by whatever way it came */
-	unsigned char device[16];   /* UUID; zeros: host memory */
-	unsigned char pointer[64];  /* mempool: CUmemPoolPtrExportData of the segment's start */
-	uint32_t flags;             /* enum memory_recipe_flags */
-	uint32_t reserved;          /* 0 */
+	uint64_t address; /* at which every process has to map it; 0: anywhere */
+	/* Random; the same memory has the same identity, however it arrives. */
+	unsigned char identity[16];
+	unsigned char device[16];  /* UUID; zeros: host memory */
+	unsigned char pointer[64]; /* mempool: CUmemPoolPtrExportData of the segment's start */
+	uint32_t flags;            /* enum memory_recipe_flags */
+	uint32_t reserved;         /* 0 */
 };
 _Static_assert(sizeof(struct memory_recipe) == 120, "on the wire");
 
 enum memory_recipe_flags {
-	MEMORY_ON_MIG = 1 << 0, /* the device is an instance of one: a UUID does not tell */
+	MEMORY_ON_MIG = 1 << 0, /* the device is a MIG instance, which its UUID does not tell */
 };
 
-/* "GPU-5fd4f087-86f3-7a43-b711-4771313afc50". */
+/* The text of a device's UUID, "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", and room for it. */
 #define MEMORY_UUID_TEXT 41
 void memory_uuid_text(const unsigned char uuid[16], char out[MEMORY_UUID_TEXT]);
-/* The same, or "MIG-...". False: @text is neither. */
+/* Reads such a text, or one that begins with "MIG-". Returns false when @text is neither. */
 bool memory_uuid_parse(const char *text, unsigned char out[16]);
-/* What the broker calls the device of a segment. */
+/* Puts the text by which the broker calls the segment's device into @out. */
 void memory_recipe_device(const struct memory_recipe *recipe, char out[MEMORY_UUID_TEXT]);
 
 #endif

@@ -5,39 +5,43 @@
 #include "memory/import.h"
 
 /*
- * Marks: points in the work of CUDA streams, for this process alone. A mark costs a fifth of what a
- * signal does that other processes can see, and outlives its stream: it can be made into a signal
- * later, by a stream of the library's own, when nobody has the first one any more.
+ * Marks: points in the work of CUDA streams, which only this process can see. A mark costs a fifth
+ * of a signal, which other processes can see, and outlives its stream: when the stream no longer
+ * exists, a stream of the library can still turn the mark into a signal.
  *
- * Only for streams of a device's primary context, which is kept: any other may be gone by then, and
- * the driver crashes when it is asked about what is gone. Nothing is ever asked of a mark: while a
- * stream is captured into a graph, that would spoil it.
+ * Marks are only for streams of a device's primary context, which is kept. Another context may be
+ * destroyed while there is a mark of it, and the driver crashes when it is asked about something in
+ * it. Nobody ever asks the driver whether a mark is reached, since that would spoil a capture of
+ * the stream into a graph.
  */
-struct memory_marks; /* of one device */
+struct memory_marks; /* the marks of one device */
 
 int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure);
 void memory_marks_close(struct memory_marks *k);
-/* The stream that waits for marks: stands in for those that are gone. */
+/* Returns the stream that waits for marks in place of streams that no longer exist. */
 void *memory_marks_stream(struct memory_marks *k);
 
 struct memory_mark {
-	void *event;     /* NULL: none yet */
-	uint64_t stream; /* what it is a point of, as in struct memory_stream */
+	void *event;     /* NULL: the mark was never used */
+	uint64_t stream; /* the stream it is a point of, as `id` of struct memory_stream */
 };
 
-/* Which stream it is. The per-thread default stream is another one in each thread. */
+/* Puts the number of @stream into @id; no other stream of this process ever has the same. The
+ * per-thread default stream is a different stream in each thread. */
 int memory_stream_identify(int ordinal, void *stream, uint64_t *id, struct failure *failure);
 
-/* The mark becomes the point that @stream has been given work up to; with @stay, only if it was a
- * point of that stream before. 0, one of these two, or an error: SHARE_ENOTSUP, the stream is being
- * captured. */
+/* Moves the mark to the end of the work that @stream has now; with @stay, only if the mark was a
+ * point of that stream before. Returns 0; MARK_OTHER_CONTEXT when the stream is not of the primary
+ * context; MARK_OTHER_STREAM when @stay forbids it; or an error, of which SHARE_ENOTSUP means that
+ * the stream is being captured. */
 enum { MARK_OTHER_CONTEXT = 1, MARK_OTHER_STREAM };
 int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m, bool stay,
 		     struct failure *failure);
-/* What is given to @stream comes after the mark. 0, MARK_OTHER_CONTEXT or an error, as above. */
+/* Makes the work that @stream gets from now on wait for the mark. Returns 0, MARK_OTHER_CONTEXT or
+ * an error, as above. */
 int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_mark *m,
 		     struct failure *failure);
-/* The same for memory_marks_stream(). */
+/* The same for the stream of memory_marks_stream(). */
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 			    struct failure *failure);
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m);

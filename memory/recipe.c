@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Recipes: what names a piece of memory, and the device it is on. */
+/* Recipes: the identity of a segment, and the name of the device that it is on. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 void memory_identify(struct memory_recipe *recipe)
 {
-	/* up to 256 bytes come whole, or the kernel has no such call */
+	/* The kernel never returns less than what was asked for up to 256 bytes, so this fails only
+	 * if it has no such call. */
 	if (getrandom(recipe->identity, sizeof(recipe->identity), 0) !=
 	    (ssize_t)sizeof(recipe->identity))
 		abort();
@@ -34,7 +35,7 @@ void memory_recipe_device(const struct memory_recipe *recipe, char out[MEMORY_UU
 		memcpy(out, "MIG-", 4);
 }
 
-/* 8-4-4-4-12 hexadecimal digits follow. */
+/* After "GPU-" or "MIG-" come 8-4-4-4-12 hexadecimal digits. */
 bool memory_uuid_parse(const char *text, unsigned char out[16])
 {
 	const char *p = text + 4;

@@ -5,45 +5,50 @@
 #include "memory/import.h"
 
 /*
- * Ordering work on CUDA streams by values in host memory: the GPU writes one when it gets there, or
- * waits until one is reached. Functions return 0 or a SHARE_E... number and say why in @failure.
- * Thread-safe. @ordinal is the device whose primary context is used where the caller has none.
+ * Orders the work of CUDA streams by values in host memory: the GPU writes a value when the work
+ * before it is done, or waits until a value is reached. Functions return 0 or a SHARE_E... number
+ * and give the reason in @failure. They are thread-safe. @ordinal is the device whose primary
+ * context is used if the caller has no context.
  *
- * A stream that is being captured into a graph is refused (SHARE_ENOTSUP): what is enqueued then
- * happens each time the graph is launched, and not now.
+ * A stream that is being captured into a graph is refused (SHARE_ENOTSUP): what is enqueued during
+ * a capture happens each time the graph is launched, and not now.
  */
 
-/* Whether the device can do it: CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS. */
+/* Returns whether the device has 64-bit stream memory operations:
+ * CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS. */
 bool memory_stream_ops(int ordinal);
 
-/* Memory of the host that GPUs can reach: a page of cells. */
+/* Host memory that GPUs can reach, registered with the driver: the timelines of a page, for
+ * instance. */
 struct memory_page {
-	uint64_t device; /* its address for GPUs */
+	uint64_t device; /* the address by which GPUs reach it */
 	void *host;
-	void *context; /* the primary one of a device, which is kept for it */
+	void *context; /* the primary context of a device, which is kept for this registration */
 	int ordinal;
 };
 
-/* For all devices and contexts of this process, in the primary context of the device: that one must
- * not be reset or released by others, the program's own may come and go. A @readonly mapping of the
- * memory allows no writing, and takes a device that can wait on such. */
+/* Registers @page for all devices and contexts of this process, in the primary context of the
+ * device. The program may create and destroy contexts of its own, but nobody may reset that primary
+ * context or release it too often. With @readonly the memory is mapped without the right to write;
+ * only some devices can wait on such memory. */
 int memory_page_register(int ordinal, void *page, size_t size, bool readonly,
 			 struct memory_page *out, struct failure *failure);
-/* Blocks while a stream waits on it. */
+/* Ends the registration. Blocks while a stream waits on a value in the page. */
 void memory_page_unregister(struct memory_page *p);
-/* 0, or SHARE_EDEVICE: it is not registered any more. */
+/* Returns 0, or SHARE_EDEVICE when the driver does not know the registration any more. */
 int memory_page_check(const struct memory_page *p, struct failure *failure);
 
 /*
- * A stream of the caller's, while something is enqueued on it: opened and closed by one thread,
- * which has to stay the same in between.
+ * A stream of the caller, opened to enqueue something on it. The same thread has to open and to
+ * close it.
  */
 struct memory_stream {
 	void *stream;
-	uint64_t id; /* tells it from all other streams of this process, ever; the per-thread
-		      * default stream is another one in each thread */
-	int ordinal; /* of the device it is a stream of */
-	/* how calls on it are made */
+	/* The number of the stream: no other stream of this process ever has the same. The
+	 * per-thread default stream is a different stream in each thread. */
+	uint64_t id;
+	int ordinal; /* the device that the stream belongs to */
+	/* What stream.c needs to make calls on it and to close it. */
 	const void *driver;
 	int entered_on;
 	bool pushed, entered;
@@ -52,13 +57,13 @@ int memory_stream_open(int ordinal, void *stream, struct memory_stream *out,
 		       struct failure *failure);
 void memory_stream_close(struct memory_stream *s);
 
-/* Enqueues: the cell at @offset becomes @value. Everything enqueued before is then visible to
- * whoever sees the value. */
+/* Enqueues a write: the cell at @offset becomes @value. Whoever sees the value then also sees the
+ * results of everything that was enqueued before. */
 int memory_stream_write(struct memory_stream *s, const struct memory_page *p, size_t offset,
 			uint64_t value, struct failure *failure);
 
-/* Enqueues: what comes next waits until each cell is at least its value, compared cyclically. In
- * one call for as many as the driver takes. */
+/* Enqueues waits: work that is enqueued later waits until each cell is at least its value, compared
+ * cyclically. As many waits as the driver takes go into one call. */
 struct memory_wait {
 	const struct memory_page *page;
 	size_t offset;
@@ -67,15 +72,16 @@ struct memory_wait {
 int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits, size_t n,
 		       struct failure *failure);
 
-/* How many streams the hardware can run at a time: CUDA_DEVICE_MAX_CONNECTIONS. From that many on
- * that stand still in waits, so do all others. */
+/* Returns how many streams the hardware can run at a time: CUDA_DEVICE_MAX_CONNECTIONS. When that
+ * many streams stand still in waits, all other streams stand still too. */
 unsigned memory_stream_connections(void);
 
 /*
- * Interprocess events, opened in this process: in the context of @stream, and only for streams of
- * that one (SHARE_EINVAL). SHARE_ENOTSUP: the stream is of another device than the event, with
- * which the driver cannot cope. A primary context is kept that nobody else may keep. Closing waits
- * for nothing; the context must be there still.
+ * Interprocess events, opened in this process. An event is opened in the context of @stream, and
+ * can be used only with streams of that context (SHARE_EINVAL). SHARE_ENOTSUP: the stream belongs
+ * to another device than the event, which the driver cannot handle. If the caller has no current
+ * context, the event is opened in the primary one, and keeps it. Closing waits for nothing; the
+ * context must still exist.
  */
 struct memory_ipc_event;
 int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],
@@ -84,7 +90,7 @@ void memory_ipc_event_close(struct memory_ipc_event *e);
 int memory_ipc_event_record(struct memory_ipc_event *e, void *stream, struct failure *failure);
 int memory_ipc_event_wait(struct memory_ipc_event *e, void *stream, struct failure *failure);
 
-/* The ordinal in this process of a device named by its UUID as text. */
+/* Puts the number that the device with this UUID (as text) has in this process into @out. */
 int memory_device_ordinal(const char *uuid, int *out, struct failure *failure);
 
 #endif

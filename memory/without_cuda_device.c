@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Stands for devices, their exporters and their events in a build that found no CUDA headers. */
+/* Stand-ins for devices, their exporters and their events, for a build that found no CUDA headers.
+ * Each function fails and says so. */
 
 #include <share/error.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Stands for the importers of GPU memory in a build that found no CUDA headers. Nothing can be
- * imported, so nothing else is ever called with a mapping on a device.
+ * Stand-ins for the importers of GPU memory, for a build that found no CUDA headers. No segment can
+ * be imported, so the other functions are never called with a mapping on a device.
  */
 
 #include <share/error.h>
@@ -41,7 +41,7 @@ MEMORY_KINDS(NO_IMPORTER)
 
 bool memory_driver_is_loaded(void)
 {
-	return false; /* whoever has, we could not speak to it */
+	return false; /* even if somebody has loaded it, this build could not call it */
 }
 
 int memory_copy_to_host(const struct memory_mapping *m, uint64_t offset, void *to, uint64_t size,
@@ -116,7 +116,7 @@ int memory_stream_wait(struct memory_stream *s, const struct memory_wait *waits,
 
 unsigned memory_stream_connections(void)
 {
-	return 0; /* there are no streams */
+	return 0; /* there are no CUDA streams */
 }
 
 int memory_ipc_event_open(int ordinal, void *stream, const unsigned char handle[64],

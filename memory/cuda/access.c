@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One GPU using memory of another: who has access, who could have it. The importers set it. */
+/* Access of one GPU to the memory of another: which devices have it, and whether one could get it.
+ * This file only keeps the account; the importers set the access. */
 
 #include <share/error.h>
 
@@ -12,7 +13,7 @@ static uint64_t bit(CUdevice device)
 	return device >= 0 && device < CUDA_DEVICES_MAX ? UINT64_C(1) << device : 0;
 }
 
-/* Fixed when the driver was initialised. */
+/* The number of devices is fixed when the driver is initialised, so it is asked for only once. */
 static int count_devices(const struct cuda *cu)
 {
 	static _Atomic int count;

@@ -6,28 +6,29 @@
 
 #include "memory/cuda/driver.h"
 
-/* Which devices may use a mapping. Access is not inherited from the exporter: each importer sets
- * its own, for the device the memory is on and for those whose contexts it is used in. */
+/* The devices that may use a mapping. An importer does not inherit the access that the exporter
+ * set: it sets access for the device that the memory is on, and for the devices in whose contexts
+ * it is used. */
 struct cuda_access {
 	CUdevice owner;
-	_Atomic uint64_t devices; /* bit: ordinal */
+	_Atomic uint64_t devices; /* one bit for each ordinal */
 };
 
 #define CUDA_DEVICES_MAX 64
 
 /*
- * Whether the device of the current context still lacks access: 1 and @out is that device, 0 (there
- * is no context, too), or SHARE_ENOTSUP: it could never have it. No CUDA call when this process
- * sees one device.
+ * Finds out whether the device of the current context still lacks access. Returns 1 and puts that
+ * device into @out; 0 if it has access or there is no context; SHARE_ENOTSUP if it can never have
+ * access. If this process sees only one device, this makes no CUDA call.
  */
 int cuda_access_missing(const struct cuda *cu, const struct cuda_access *a, CUdevice *out,
 			struct failure *failure);
 
-/* @device has been given access. */
+/* Notes that @device has been given access. */
 void cuda_access_granted(struct cuda_access *a, CUdevice device);
 
 CUmemAccessDesc cuda_access_describe(CUdevice device, bool writable);
-/* All that have it, as many as returned. */
+/* Describes all devices that have access, and returns their number. */
 size_t cuda_access_describe_all(const struct cuda_access *a, bool writable,
 				CUmemAccessDesc out[CUDA_DEVICES_MAX]);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Whose context. Nothing is ever left current that was not before, and the primary context is
- * released as often as it was retained: the driver counts, we do not.
+ * Contexts for the calls of importers. When an importer returns, the same context is current as
+ * before, and a primary context that it retained has been released or is kept on purpose. The
+ * driver counts how often a primary context is retained; nothing here does.
  */
 
 #include <share/error.h>
@@ -53,7 +54,7 @@ void cuda_leave(struct cuda_scope *scope)
 
 static void exchange(const struct cuda *cu, CUstreamCaptureMode *mode)
 {
-	/* without an effect at worst: then the call that follows says what is wrong */
+	/* If this fails, it has no effect, and the call that follows says what is wrong. */
 	(void)cu->ThreadExchangeStreamCaptureMode(mode);
 }
 

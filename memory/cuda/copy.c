@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Between host memory and a device, on a stream of the caller's. */
+/* Copies between host memory and a device, in the order of a stream of the caller. */
 
 #include <share/error.h>
 
@@ -10,7 +10,7 @@
 
 static const char advice[] = "nothing can wait for it now";
 
-/* The end of whatever was enqueued with @result. */
+/* Waits for what was enqueued with @result, and leaves the place. */
 static int wait(struct cuda_place *p, CUstream stream, const char *call, CUresult result,
 		struct failure *failure)
 {
@@ -63,7 +63,7 @@ int memory_copy_from_host(const struct memory_mapping *m, uint64_t offset, const
 	int r;
 
 	r = check_range(m, offset, size, failure);
-	/* the GPU would take the context down */
+	/* A GPU that writes to a read-only mapping gets a fault that destroys the context. */
 	if (r == 0 && !m->writable)
 		r = failure_set(failure, SHARE_EACCES, "the memory is mapped for reading only");
 	if (r == 0)

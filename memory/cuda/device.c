@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What devices there are and what each can do, told without a context.
+ * Which devices there are and what each of them can do, found out without a context.
  *
- * This process is never an MPS client: clients of one MPS server share their fate, and the process
- * that made the memory has to outlive them all. Without a control pipe where it is looked for, the
- * driver goes to the device itself.
+ * This process is never an MPS client: the clients of one MPS server fail together, and the process
+ * that made the memory has to outlive them all. If the driver finds no control pipe of MPS where it
+ * looks, it uses the device directly.
  */
 
 #include <stdio.h>
@@ -21,12 +21,13 @@
 #include "memory/device.h"
 #include "memory/export.h"
 
-/* Nobody can make a directory there. */
+/* No process can make a directory there. */
 #define NO_MPS "/proc/share-agent-is-no-mps-client"
 
 static bool mps_is_running;
 
-/* Before the driver is initialised, and once: later the inherited value is gone. */
+/* Called before the driver is initialised. Only the first call sees the value that this process
+ * inherited. */
 static void leave_mps(void)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -56,7 +57,7 @@ int memory_devices_init(uint32_t *n, struct failure *failure)
 	return 0;
 }
 
-/* 0 for what this driver has not heard of. */
+/* An ability of which this driver does not know is 0. */
 static void describe_abilities(const struct cuda *cu, CUdevice device, struct memory_device *d)
 {
 	const struct memory_kind *kind;
@@ -74,8 +75,8 @@ static void describe_abilities(const struct cuda *cu, CUdevice device, struct me
 	    cuda_attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 }
 
-/* A MIG instance has a UUID like a device's; only the management library, or the device's name,
- * tells the two apart. */
+/* The UUID of a MIG instance looks like that of a device. Only NVML, or the device's name, tells
+ * which of the two it is. */
 static void describe_mig(struct memory_device *d)
 {
 	char as_instance[sizeof(d->uuid_text)];
@@ -90,7 +91,7 @@ static void describe_mig(struct memory_device *d)
 		d->mig_enabled = nvml_mig_enabled(d->uuid_text);
 }
 
-/* The driver tells in a context only, which is not worth one. */
+/* The driver tells this only in a context, which is too expensive to create for it. */
 static uint64_t free_memory(const struct memory_device *d, CUdevice device)
 {
 	const struct device_open *opened;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The device this process works on, and its context, which costs half a gigabyte of the device's
- * memory: so it is taken by the first thing that cannot do without.
+ * The device that this process works on, and its primary context. The context costs half a gigabyte
+ * of the device's memory, so it is created by the first call that cannot do without one.
  */
 
 #include <string.h>

@@ -11,17 +11,17 @@ struct device_open {
 	CUdevice device;
 	unsigned char uuid[16];
 	bool mig;
-	CUcontext context; /* NULL until something needed one */
+	CUcontext context; /* NULL until a call needed it */
 };
 
-/* Puts the device into the recipe of a segment. */
+/* Puts the device's UUID into the recipe of a segment. */
 void device_name_in(const struct device_open *opened, struct memory_recipe *recipe);
 
-/* SHARE_ENODEV before memory_device_open(). */
+/* Returns the device that was opened; SHARE_ENODEV before memory_device_open(). */
 int device_opened(const struct device_open **out, struct failure *failure);
 
-/* The same, with the primary context current. Nothing makes it go again: it is needed for good, by
- * what was made in it. */
+/* The same, with the primary context current. The context is kept for the rest of the process,
+ * because what was made in it needs it. */
 int device_opened_context(const struct device_open **out, struct failure *failure);
 
 #endif

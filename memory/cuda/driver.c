@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The CUDA driver, found at run time: programs work without one until they ask for GPU memory. The
- * table is published once every lookup and cuInit() succeeded, and never changes afterwards.
+ * Loads the CUDA driver at run time, so that programs that never ask for GPU memory run without
+ * one. The table of its functions is published when every lookup and cuInit() have succeeded, and
+ * does not change afterwards.
  *
- * Also the one place that says what CUDA's errors mean to us.
+ * This is also the only file that says which SHARE_E... number an error of CUDA becomes.
  */
 
 #include <dlfcn.h>
@@ -23,7 +24,7 @@
 #define VERSION(v) (v) / 1000, (v) % 1000 / 10
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda table; /* written under the lock, until it is published */
+static struct cuda table; /* written under the lock, before it is published */
 static bool loaded;
 static _Atomic(const struct cuda *) published;
 
@@ -38,7 +39,7 @@ static const struct {
 
 #define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* Says why this driver will not do, when that is its age. */
+/* Fails if the driver is too old or lacks a function, and says so. */
 static int check_version(void *library, const char *missing, struct failure *failure)
 {
 	PFN_cuDriverGetVersion_v2020 get_version;
@@ -136,15 +137,15 @@ bool memory_driver_is_loaded(void)
 }
 
 /*
- * What is listed and not fatal concerns the call alone. What is not listed is taken for a broken
- * context or driver: those errors are sticky, every later call returns them too, and only a new
- * process gets rid of them.
+ * An error that is listed as not fatal concerns only the call that returned it. One that is not
+ * listed is taken for a broken context or driver: such errors are sticky, as every later call
+ * returns them too, and only a new process gets rid of them.
  */
 static const struct meaning {
 	CUresult result;
 	int error;
 	bool fatal;
-	const char *advice; /* what to do, when that is known */
+	const char *advice; /* what the user can do, when that is known */
 } meanings[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, SHARE_ENOMEM, false, NULL},
     {CUDA_ERROR_NOT_SUPPORTED, SHARE_ENOTSUP, false, NULL},
@@ -216,7 +217,7 @@ int cuda_fail(struct failure *failure, const char *call, CUresult result)
 	return meaning.error;
 }
 
-/* "GPU-..., GPU-...", as many as there is room for. */
+/* Writes the visible devices as "GPU-..., GPU-...", as many as there is room for. */
 static void list_devices(const struct cuda *cu, int n, char *out, size_t size)
 {
 	size_t used = 0;
@@ -259,8 +260,9 @@ CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device)
 	};
 	int able = 0;
 
-	/* without it, registering the memory for RDMA may be refused; asking for it where the
-	 * device has it not is refused as well, and so is a driver's that has not heard of it */
+	/* Without this flag, registering the memory for RDMA may be refused. But a device without
+	 * that ability refuses the flag, and a driver that does not know the attribute cannot
+	 * tell. */
 	if (cu->DeviceGetAttribute(&able,
 				   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
 				   device) == CUDA_SUCCESS)

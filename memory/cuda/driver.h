@@ -8,7 +8,8 @@
 #include "memory/kind.h"
 
 /*
- * The CUDA driver, found at run time: one table, complete or not there at all.
+ * The functions of the CUDA driver, found at run time: one table, which is either complete or not
+ * there.
  *
  * X(member, symbol in libcuda.so.1, its type in cudaTypedefs.h)
  */
@@ -91,27 +92,29 @@ struct cuda {
 #undef CUDA_MEMBER
 };
 
-/* The oldest driver that has all of it: StreamGetId is the newest. */
+/* The oldest driver that has all functions: the newest of them is StreamGetId. */
 #define CUDA_DRIVER_LEAST 12000
 
-/* Loads and initialises the driver, once a process; what failed is tried again by the next call. 0,
- * or SHARE_ENODEV with the reason: no libcuda.so.1, one without a function we need (too old), no
- * device; or cuInit's own error. */
+/* Loads and initialises the driver, once in a process; after a failure the next call tries again.
+ * Returns 0; SHARE_ENODEV with the reason (there is no libcuda.so.1, it lacks a function that is
+ * needed because it is too old, or there is no device); or the error of cuInit(). */
 int cuda_get(const struct cuda **out, struct failure *failure);
 
-/* Puts "CALL: CUDA_ERROR_... (text)" into @failure, with what to do where we know, and returns the
- * SHARE_E... number that stands for it. */
+/* Puts "CALL: CUDA_ERROR_... (text)" into @failure, with what the user can do where that is known.
+ * Returns the SHARE_E... number of the error. */
 int cuda_fail(struct failure *failure, const char *call, CUresult result);
 
-/* What cuMemCreate() is asked for to make a vmm segment on @device: to be exported, and such that
- * network adapters can reach it where the device has that, which costs nothing. */
-/* 0 where the driver does not know of it. */
+/* Returns the value of an attribute, or 0 if the driver does not know the attribute. */
 int cuda_attribute(const struct cuda *cu, CUdevice device, CUdevice_attribute which);
-/* The driver and its device of that ordinal, without a word about why there is none. */
+/* Finds the driver and the device with that ordinal. Returns false, without a reason, if it
+ * cannot. */
 bool cuda_device(const struct cuda **cu, uint32_t ordinal, CUdevice *device);
+/* Returns what cuMemCreate() needs to make a vmm segment on @device. The memory can be exported,
+ * and network adapters can reach it if the device can do that, which costs nothing. */
 CUmemAllocationProp cuda_vmm_property(const struct cuda *cu, CUdevice device);
 
-/* The ordinal of the device with this UUID in this process; SHARE_ENODEV says which are visible. */
+/* Puts the ordinal of the device with this UUID into @out. SHARE_ENODEV: this process does not see
+ * it; the reason says which devices it sees. */
 int cuda_find_device(const struct cuda *cu, const unsigned char uuid[16], CUdevice *out,
 		     struct failure *failure);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Interprocess events, made here so that they outlive who uses them. An event whose recorder was
- * killed never completes, and the driver can block for ever when it is asked about it: such a one
- * is forgotten, and its slot among the 4096 that the driver gives a process is lost.
+ * The agent's interprocess events, which it makes so that they outlive their users. If the process
+ * that recorded an event was killed, the event never completes, and the driver can block for ever
+ * when it is asked about it. The agent forgets such an event, and its slot is lost; the driver
+ * gives a process 4096 of them.
  */
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Interprocess events, used: what an agent made is opened here, recorded and waited for. An event
- * is opened in one context, and only streams of that one can do either: a stream of another device
- * that waits for it takes the process down inside the driver (H200, driver 580), although
- * cuStreamWaitEvent() is documented to allow it.
+ * Interprocess events in a process that uses them: it opens an event that an agent made, records it
+ * and waits for it. An event is opened in one context, and only streams of that context can use it:
+ * a stream of another device that waits for it crashes the process inside the driver (H200, driver
+ * 580), although the documentation of cuStreamWaitEvent() allows it.
  */
 
 #include <stdlib.h>
@@ -22,12 +22,12 @@ static const char advice[] =
 struct memory_ipc_event {
 	const struct cuda *cu;
 	CUdevice device;
-	CUcontext context; /* which has the event */
-	bool primary;      /* release it in the end */
+	CUcontext context; /* the context in which the event was opened */
+	bool primary;      /* the primary context has to be released in the end */
 	CUevent event;
 };
 
-/* Says whether the current context, the one of a stream, is of the event's device. */
+/* Checks that the current context, which is that of a stream, belongs to the event's device. */
 static int check_device(const struct cuda *cu, CUdevice wanted, struct failure *failure)
 {
 	CUdevice current;
@@ -56,8 +56,8 @@ static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuIpcOpenEventHandle", result);
 }
 
-/* In the place of the stream for which it is opened. When that is a primary context which nobody
- * else may keep, the event does. */
+/* Opens the event in the context of the stream that @p is entered for. If that is the primary
+ * context and only @p retains it, the event retains it too. */
 static int open_for(struct memory_ipc_event *e, const struct cuda_place *p,
 		    const unsigned char handle[64], struct failure *failure)
 {
@@ -113,8 +113,8 @@ free_e:
 }
 
 /*
- * Whatever state the event is in: the driver does not wait for it to complete, which it may never
- * do, and streams that wait for it go on waiting.
+ * Closes the event in whatever state it is. The driver does not wait for the event to complete,
+ * which may never happen; streams that wait for it go on waiting.
  */
 void memory_ipc_event_close(struct memory_ipc_event *e)
 {
@@ -134,7 +134,7 @@ void memory_ipc_event_close(struct memory_ipc_event *e)
 	free(e);
 }
 
-/* A place where the event can be used. */
+/* Enters the context of @stream, if the event can be used there. */
 static int enter(struct memory_ipc_event *e, void *stream, struct cuda_place *out,
 		 struct failure *failure)
 {

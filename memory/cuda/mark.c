@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Marks are events without a time, one a block of memory, recorded again and again. */
+/* Marks are events without timing. Each block of memory that needs one has one, which is recorded
+ * again and again. */
 
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@
 struct memory_marks {
 	const struct cuda *cu;
 	int ordinal;
-	CUcontext context; /* the primary one, kept */
+	CUcontext context; /* the primary context, which is kept */
 	CUstream stream;
 };
 
@@ -119,7 +120,7 @@ static CUresult create_event(const struct cuda *cu, struct memory_mark *m)
 	return result;
 }
 
-/* With the stream's context current. */
+/* Records the mark. The stream's context is current. */
 static int move(struct memory_marks *k, const struct memory_stream *s, struct memory_mark *m,
 		struct failure *failure)
 {
@@ -153,7 +154,8 @@ int memory_mark_move(struct memory_marks *k, void *stream, struct memory_mark *m
 	if (m->event && cuda_stream_id(k->cu, stream, &id)) {
 		if (stay && id != m->stream)
 			return MARK_OTHER_STREAM;
-		/* recorded there before: what was found out then still holds */
+		/* The mark was recorded on this stream before, so the stream is of the right
+		 * context. */
 		if (id == m->stream && k->cu->EventRecord(m->event, stream) == CUDA_SUCCESS)
 			return 0;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory of an IPC pool, made: each segment is a pool of its own with one allocation of all its
- * size. Such pools return nothing to the system while they live, so destroying the pool is what
- * gives memory back. The descriptor has to be exported before the pointer can be. It needs a
- * context.
+ * The exporter of mempool memory. Each segment is a pool of the driver of its own, with one
+ * allocation of the pool's whole size: a pool that is exported returns nothing to the system as
+ * long as it lives, so only destroying the pool frees memory. The driver exports the pointer only
+ * after it has exported the pool's descriptor. All of this needs a context.
  */
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "memory/cuda/device_open.h"
 #include "memory/export.h"
 
-/* Nothing else is ever enqueued in this process. */
+/* The legacy stream will do, since this process enqueues nothing else. */
 #define STREAM CU_STREAM_LEGACY
 
 struct kept {
@@ -36,7 +36,8 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 	result = cu->MemAllocFromPoolAsync(&pointer, size, pool, STREAM);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuMemAllocFromPoolAsync", result);
-	/* importers may use it when they get it */
+	/* Importers may use the memory as soon as they get it, so the allocation must have
+	 * happened. */
 	call = "cuStreamSynchronize";
 	result = cu->StreamSynchronize(STREAM);
 	if (result == CUDA_SUCCESS) {
@@ -54,7 +55,7 @@ static int allocate(const struct cuda *cu, CUmemoryPool pool, uint64_t size, CUd
 	return 0;
 }
 
-/* The descriptor, or an error. */
+/* Returns the descriptor of a new pool, which the caller owns, or a SHARE_E... number. */
 static int create_pool(const struct device_open *opened, uint64_t size, CUmemoryPool *out,
 		       struct failure *failure)
 {
@@ -130,7 +131,8 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	return 0;
 }
 
-/* What fails here fails because the driver is broken, and the memory goes with this process. */
+/* A call fails here only if the driver is broken; then the memory is freed when this process
+ * ends. */
 static void mempool_destroy(struct memory_segment *segment)
 {
 	struct kept *kept = segment->kept;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory of an IPC pool, reached. The driver lets a process import the same allocation twice, but
- * the first free then unmaps both, and it crashes when imports and frees meet. So what this process
- * has imported is in one table, counted, under one lock over import and free: whoever comes
- * second, for whichever client, gets the first one's mapping.
+ * The importer of mempool memory. The driver lets a process import the same allocation twice, but
+ * then the first free unmaps both, and it crashes when an import and a free happen at the same
+ * time. So all imports of this process are in one table, with a count of their users, and one lock
+ * is held over each import and free. If the memory is imported already, for whichever client, the
+ * caller gets the same mapping.
  *
- * Everything such a pool maps is writable: the driver refuses read-only access.
+ * All mappings of such memory are writable, because the driver refuses read-only access to it.
  */
 
 #include <pthread.h>
@@ -26,14 +27,15 @@ struct import {
 	CUmemoryPool pool;
 	CUdeviceptr pointer;
 	struct cuda_access access;
-	bool primary; /* release it in the end */
+	bool primary; /* the primary context has to be released in the end */
 	size_t users;
 	struct import *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* In a forked child nobody holds it, whoever did in the parent. */
+/* A thread of the parent may have held the lock during fork(); in the child that thread does not
+ * exist. */
 static void unlock_in_child(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -63,7 +65,7 @@ static void forget(struct import *gone)
 	*at = gone->next;
 }
 
-/* Gives the device of the current context access, should it lack it. */
+/* Gives access to the device of the current context if it lacks it. The lock is held. */
 static int reach_locked(struct import *i, struct failure *failure)
 {
 	struct cuda_relaxed relaxed;
@@ -86,16 +88,16 @@ static int reach_locked(struct import *i, struct failure *failure)
 }
 
 /*
- * Nothing uses the memory any more, so the free needs no order, only an end: on return the memory
- * is back as far as this process is concerned. A stream of its own keeps it from waiting behind
- * whatever the caller's streams wait for, and them from waiting for it.
+ * Frees an imported pointer. Nothing uses the memory any more, so the free needs no order; but it
+ * has to be complete when this returns. A stream of its own makes the free wait for nothing on the
+ * caller's streams, and them not for the free.
  */
 static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
 {
 	CUstream stream;
 
 	if (cu->StreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-		cu->MemFree(pointer); /* which waits for the whole device */
+		cu->MemFree(pointer); /* this waits for the whole device */
 		return;
 	}
 	if (cu->MemFreeAsync(pointer, stream) == CUDA_SUCCESS)
@@ -103,7 +105,7 @@ static void free_pointer(const struct cuda *cu, CUdeviceptr pointer)
 	cu->StreamDestroy(stream);
 }
 
-/* In a context. */
+/* Needs a current context. */
 static int import_pointer(struct import *i, struct failure *failure)
 {
 	CUmemPoolPtrExportData data;
@@ -121,7 +123,7 @@ static int import_pointer(struct import *i, struct failure *failure)
 	return r;
 }
 
-/* In a context. */
+/* Needs a current context. */
 static int import_pool(struct import *i, int fd, struct failure *failure)
 {
 	CUresult result;
@@ -210,7 +212,7 @@ static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 	CUdevice peer;
 	int r;
 
-	/* the usual answer needs no lock */
+	/* In the usual case the device has access, and no lock is needed to see that. */
 	r = cuda_access_missing(i->cu, &i->access, &peer, failure);
 	if (r <= 0)
 		return r;
@@ -220,7 +222,7 @@ static int mempool_reach(struct memory_mapping *m, struct failure *failure)
 	return r;
 }
 
-/* What fails here fails because the driver is broken or gone, and the memory with it. */
+/* A call fails here only if the driver is broken or gone, and then the memory is gone too. */
 static void let_go(struct import *i)
 {
 	struct cuda_relaxed relaxed;

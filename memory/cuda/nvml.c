@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The management library, found at run time. Its header is no part of the CUDA toolkit everywhere,
- * so the few functions used are declared here; they have not changed since NVML 5 (2013), the MIG
- * one since 11.
+ * NVIDIA's management library (NVML), found at run time. Not every CUDA toolkit has its header, so
+ * the few functions that are used are declared here. They have not changed since NVML 5 (2013), and
+ * the one about MIG not since version 11.
  */
 
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static bool load(void)
 
 	if (!library)
 		return false;
-	lookup(library, &nvml.mig_mode, "nvmlDeviceGetMigMode"); /* not in old ones */
+	lookup(library, &nvml.mig_mode, "nvmlDeviceGetMigMode"); /* old libraries lack it */
 	return lookup(library, &nvml.init, "nvmlInit_v2") &&
 	       lookup(library, &nvml.handle_by_uuid, "nvmlDeviceGetHandleByUUID") &&
 	       lookup(library, &nvml.memory, "nvmlDeviceGetMemoryInfo") && nvml.init() == 0;

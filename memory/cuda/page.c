@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Pages of host memory that GPUs reach. A registration ends with the context in which it was made,
- * and its own ones the program may destroy at any time: so it is made in the primary one, which
- * stays as long as somebody keeps it, and holds for all others (CU_MEMHOSTREGISTER_PORTABLE).
+ * Host memory that GPUs can reach. A registration ends with the context in which it was made, and
+ * the program may destroy its own contexts at any time. So the registration is made in the primary
+ * context, which exists as long as somebody retains it, and holds for all other contexts
+ * (CU_MEMHOSTREGISTER_PORTABLE).
  */
 
 #include <share/error.h>
@@ -88,7 +89,8 @@ void memory_page_unregister(struct memory_page *p)
 
 	if (p->host && cuda_get(&cu, &failure) == 0) {
 		cuda_relax(cu, &relaxed);
-		/* else the context is gone in spite of us, and the registration with it */
+		/* If this fails, somebody has destroyed the context, and the registration with
+		 * it. */
 		if (cu->CtxPushCurrent(p->context) == CUDA_SUCCESS) {
 			cu->MemHostUnregister(p->host);
 			cu->CtxPopCurrent(&popped);

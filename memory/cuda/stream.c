@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Stream memory operations. They cost the host about a microsecond, block nothing, and need nobody
- * but the GPU to be met; a store by any CPU meets a wait as well, which is how the waiters of a
- * process that died are set free.
+ * Stream memory operations: signals and waits on a stream. Each costs the host about a microsecond
+ * and does not block it. A wait needs nobody but the GPU that writes the value. A store by a CPU
+ * ends a wait as well: that is how the broker frees those who wait for a dead process.
  */
 
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #include "memory/cuda/stream_context.h"
 #include "memory/stream.h"
 
-#define DEFAULT_CONNECTIONS 8  /* CUDA's own */
-#define MOST_CONNECTIONS    32 /* what it takes for a number of them */
-#define BATCH               64 /* of 256 that one cuStreamBatchMemOp() takes */
+#define DEFAULT_CONNECTIONS 8  /* the default of CUDA */
+#define MOST_CONNECTIONS    32 /* the most that CUDA accepts */
+#define BATCH               64 /* one cuStreamBatchMemOp() takes up to 256 */
 
 static const char advice[] =
     "acquire buffers before the capture begins, release them after it has ended, and order "

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The context of a stream, and whether anything may be enqueued there now.
+ * Finds the context of a stream, and whether anything may be enqueued on the stream now.
  *
- * A stream never changes its context, and no other stream ever gets its identifier. So a thread
- * remembers the streams that it used last; the identifier has to be asked for each time, as handles
- * are used again. Whether it is being captured is asked before that: the other question would spoil
- * the capture.
+ * A stream never changes its context, and no other stream ever gets its identifier. So each thread
+ * remembers the streams that it used last. It has to ask the driver for the identifier each time,
+ * because another stream may get the same handle later. Before that it asks whether the stream is
+ * being captured, since asking for the identifier would spoil a capture.
  */
 
 #include <share/error.h>
@@ -14,7 +14,7 @@
 #include "base/failure.h"
 #include "memory/cuda/stream_context.h"
 
-/* Each context has its own of these. */
+/* Each context has its own stream for each of these handles. */
 static bool is_special(CUstream stream)
 {
 	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -43,11 +43,11 @@ int cuda_stream_fail(struct failure *failure, const char *call, CUresult result)
 	}
 }
 
-#define REMEMBERED 8 /* streams a thread */
+#define REMEMBERED 8 /* streams in each thread */
 
 struct remembered {
 	unsigned long long id;
-	CUcontext context; /* NULL: none */
+	CUcontext context; /* NULL: the place is empty */
 	CUdevice device;
 };
 
@@ -83,7 +83,7 @@ static int push_unknown(struct cuda_place *p, CUstream stream, CUdevice device,
 
 	result = p->cu->StreamGetCtx(stream, &wanted);
 	if (result == CUDA_ERROR_INVALID_CONTEXT) {
-		/* it may want to be asked in a context, whichever */
+		/* The driver may need a current context to answer, but it can be any. */
 		r = cuda_enter(p->cu, device, &p->scope, failure);
 		if (r < 0)
 			return r;
@@ -108,7 +108,7 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *f
 	result = p->cu->StreamGetId(stream, &p->id);
 	if (result != CUDA_SUCCESS)
 		return cuda_stream_fail(failure, "cuStreamGetId", result);
-	/* the stream's, which need not be the memory's */
+	/* This is the device of the stream, which can be another one than the memory's. */
 	result = p->cu->CtxGetDevice(&p->device);
 	if (result != CUDA_SUCCESS)
 		return cuda_stream_fail(failure, "cuCtxGetDevice", result);
@@ -116,9 +116,10 @@ int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *f
 }
 
 /*
- * What is enqueued while a stream is captured happens each time the graph is launched, and not now:
- * a value would be written again and again. The legacy stream must not even be asked for while
- * another one is captured that is ordered with it.
+ * Finds out whether the stream is being captured. What is enqueued during a capture happens each
+ * time the graph is launched, and not now, so a value would be written again and again. If a stream
+ * is captured that is ordered with the legacy stream, the driver refuses even the question about
+ * the legacy stream.
  */
 static CUresult ask_captured(const struct cuda *cu, CUstream stream, bool *captured)
 {
@@ -165,7 +166,7 @@ static int enter_own(struct cuda_place *p, CUstream stream, CUdevice device, con
 	int r;
 
 	if (ask_captured(p->cu, stream, &captured) != CUDA_SUCCESS) {
-		/* it may want to be asked in the stream's context */
+		/* The driver may need the stream's context to answer. */
 		r = push_unknown(p, stream, device, failure);
 		return r == 0 ? check_capture(p->cu, stream, advice, failure) : r;
 	}

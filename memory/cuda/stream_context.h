@@ -5,33 +5,36 @@
 #include "memory/cuda/context.h"
 
 /*
- * Where calls on a stream of the caller's are made: in the context that stream belongs to, or, for
- * the streams that every context has, in the one that would be used anyway.
+ * The place in which calls on a stream of the caller are made: the context of the stream; or, for
+ * the streams that every context has, the context that would be used without a stream
+ * (cuda_enter()).
  */
 struct cuda_place {
 	const struct cuda *cu;
 	struct cuda_scope scope;
-	bool pushed; /* the stream's context */
-	bool known;  /* what the next two say */
+	bool pushed; /* the stream's context was pushed */
+	bool known;  /* whether `id` and `device` are set */
 	unsigned long long id;
-	CUdevice device; /* of the stream */
+	CUdevice device; /* the device of the stream */
 };
 
-/* SHARE_ENOTSUP when the stream is being captured into a graph, with @advice on what to do;
- * SHARE_EINVAL when it is none. */
+/* Enters the place of a stream. SHARE_ENOTSUP: the stream is being captured into a graph, and
+ * @advice is added to say what to do. SHARE_EINVAL: the driver knows no such stream. */
 int cuda_place_enter(CUstream stream, CUdevice device, const char *advice, struct cuda_place *out,
 		     struct failure *failure);
 void cuda_place_leave(struct cuda_place *p);
 
-/* While the place is entered: which stream it is, and of what device. Fails as the above. */
+/* Sets the identifier and the device of the stream in @p, while the place is entered. Fails like
+ * cuda_place_enter(). */
 int cuda_place_identify(struct cuda_place *p, CUstream stream, struct failure *failure);
 
-/* Which stream it is, without a place. False for those that every context has, for one that is
- * being captured, and for what only a place can tell why. */
+/* Puts the identifier of the stream into @id without entering a place. Returns false for the
+ * streams that every context has, for a stream that is being captured, and for errors, whose reason
+ * cuda_place_enter() gives. */
 bool cuda_stream_id(const struct cuda *cu, CUstream stream, unsigned long long *id);
 
-/* cuda_fail() for a call that failed because of what the stream is: SHARE_EINVAL when the driver
- * knows no such stream. */
+/* Like cuda_fail(), for a call that may have failed because of the stream: returns SHARE_EINVAL if
+ * the driver knows no such stream. */
 int cuda_stream_fail(struct failure *failure, const char *call, CUresult result);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory of cuMemCreate(), made: the handle is exported as a descriptor and let go of at once. The
- * descriptor keeps the memory, so nothing is kept here, and the memory goes with the last
- * descriptor and mapping, whichever process dies first. No context is needed.
+ * The exporter of vmm memory, which is made by cuMemCreate(). It exports the handle as a descriptor
+ * and releases the handle at once. The descriptor keeps the memory, so the exporter keeps nothing,
+ * and the memory is freed with the last descriptor and mapping, whichever process ends first. No
+ * context is needed.
  */
 
 #include <fcntl.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Memory of cuMemCreate(), reached: the handle is imported, mapped into a range of addresses
- * reserved for it, and let go of at once, as the mapping holds the memory. The importer picks the
- * protection, so a read-only mapping guards against accidents, not against malice.
+ * The importer of vmm memory, which is made by cuMemCreate(). It imports the handle, maps it into a
+ * range of addresses that it reserves, and releases the handle at once, since the mapping keeps the
+ * memory. The importer chooses the protection, so a read-only mapping guards against mistakes and
+ * not against attacks.
  *
- * Mappings belong to the process, not to a context; yet as long as there is one, a primary context
- * we retained for it stays.
+ * A mapping belongs to the process and not to a context. If the import had to retain a primary
+ * context, that context is kept as long as the mapping.
  */
 
 #include <pthread.h>
@@ -22,11 +23,11 @@
 struct vmm {
 	const struct cuda *cu;
 	struct cuda_access access;
-	bool primary; /* release it in the end */
-	bool placed;  /* at an address asked for */
+	bool primary; /* the primary context has to be released in the end */
+	bool placed;  /* the mapping lies at an address that the recipe names */
 };
 
-/* Over changes of access: rare, and short. */
+/* Held while access is changed, which is rare and short. */
 static pthread_mutex_t access_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUdeviceptr pointer_of(const struct memory_mapping *m)
@@ -44,7 +45,7 @@ static int set_access(struct vmm *v, CUdeviceptr pointer, uint64_t size, bool wr
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
 }
 
-/* How many addresses a segment takes. */
+/* How many bytes of addresses a segment of @size bytes reserves. */
 static uint64_t reservation(uint64_t size, bool placed)
 {
 	return placed ? (size + MEMORY_PLACE - 1) / MEMORY_PLACE * MEMORY_PLACE : size;
@@ -61,7 +62,7 @@ static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdev
 	result = cu->MemAddressReserve(&pointer, size, MEMORY_ALIGNMENT, address, 0);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuMemAddressReserve", result);
-	if (address && pointer != address) { /* to the driver it is a hint */
+	if (address && pointer != address) { /* The driver takes the address as a hint. */
 		cu->MemAddressFree(pointer, size);
 		return failure_set(failure, SHARE_EBUSY,
 				   "the pool's memory has to lie at 0x%llx in every process, and "
@@ -73,7 +74,7 @@ static int reserve(const struct cuda *cu, uint64_t size, uint64_t address, CUdev
 	return 0;
 }
 
-/* Maps what @handle is, where it may be used by the devices of v->access. */
+/* Maps the memory of @handle and gives access to the devices of v->access. */
 static int map(struct vmm *v, CUmemGenericAllocationHandle handle,
 	       const struct memory_recipe *recipe, bool writable, CUdeviceptr *out,
 	       struct failure *failure)
@@ -105,7 +106,7 @@ free_address:
 	return r;
 }
 
-/* In a context. */
+/* Needs a current context. */
 static int import_here(struct vmm *v, const struct memory_recipe *recipe, int fd,
 		       struct memory_mapping *m, struct failure *failure)
 {
@@ -206,7 +207,7 @@ static int vmm_reach(struct memory_mapping *m, struct failure *failure)
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuMemSetAccess", result);
 }
 
-/* What fails here fails because the driver is broken or gone, and the mapping with it. */
+/* A call fails here only if the driver is broken or gone, and then the mapping is gone too. */
 static void vmm_unmap(struct memory_mapping *m)
 {
 	struct vmm *v = m->kept;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Zeroing memory of the device, by its agent, for the next user. It takes a context. What this
- * process did not make, or kept nothing of, it maps as any importer does, for as long as that
- * takes: a mapping kept would be memory kept.
+ * Zeroes memory of the device for the next user; an agent does this, in a context. If this process
+ * keeps nothing of the segment, it maps the segment as any importer does, and unmaps it afterwards,
+ * because a mapping would keep the memory.
  */
 
 #include <share/error.h>
@@ -12,7 +12,7 @@
 #include "memory/cuda/device_open.h"
 #include "memory/import.h"
 
-/* A stream of its own: there is nothing to wait behind. */
+/* A stream of its own waits for no other work. */
 static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struct failure *failure)
 {
 	const char *call = "cuMemsetD8Async";
@@ -30,7 +30,8 @@ static int fill(const struct cuda *cu, CUdeviceptr pointer, uint64_t size, struc
 	if (result != CUDA_SUCCESS) {
 		int r = cuda_fail(failure, call, result);
 
-		/* it may still be writing: only the end of this process is the end of that */
+		/* The GPU may still be writing, and only the end of this process is sure to end
+		 * that. */
 		failure->fatal = true;
 		return r;
 	}
@@ -46,7 +47,7 @@ static int fill_imported(const struct cuda *cu, const struct memory_kind *kind,
 	struct memory_mapping m;
 	int r;
 
-	recipe.address = 0; /* here it may lie anywhere */
+	recipe.address = 0; /* this mapping may lie anywhere */
 	r = memory_import(kind, &recipe, segment->fd, true, &m, failure);
 	if (r < 0)
 		return r;

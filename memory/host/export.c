@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Host memory, made: a segment is a memfd whose size is sealed, so that nobody who maps it can be
- * made to fault by truncating it. Readers get a descriptor opened read-only, which the kernel
- * refuses to map for writing.
+ * The exporter of host memory. A segment is a memfd whose size is sealed, so that nobody can make
+ * its users fault by truncating it. Clients that may only read get a second descriptor, which is
+ * open for reading only, and which the kernel refuses to map for writing.
  *
- * Pages are taken from the system when they are first touched, as with malloc.
+ * The system takes pages for it when they are first touched, as with malloc.
  */
 
 #include <errno.h>
@@ -20,7 +20,8 @@
 #include "base/failure.h"
 #include "memory/export.h"
 
-/* Opened before the mode is taken away, so that holders of it cannot reopen it for writing. */
+/* Opens the memfd once more, before host_create() takes its permissions away; after that nobody can
+ * open it again for writing through /proc. */
 static int open_readonly(int fd)
 {
 	char path[sizeof("/proc/self/fd/") + 12];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Host memory, reached: a mapping of a sealed memfd. Leases belong to one process, so a forked
- * child does not inherit it and faults where it touches the memory.
+ * The importer of host memory: a mapping of a sealed memfd. Leases belong to one process, so a
+ * forked child does not inherit the mapping, and faults if it touches the memory.
  */
 
 #include <errno.h>
@@ -14,8 +14,9 @@
 #include "base/failure.h"
 #include "memory/importer.h"
 
-/* Offsets in a segment are aligned to its start, so the start is aligned to the largest promise.
- * NULL with errno. */
+/* Maps @fd at a multiple of MEMORY_ALIGNMENT: offsets in a segment are aligned relative to its
+ * start, so the start needs the largest alignment that the broker promises. Returns NULL and sets
+ * errno on failure. */
 static void *map_anywhere(int fd, uint64_t size, int protection)
 {
 	char *reserved, *start, *end;
@@ -41,7 +42,8 @@ static void *map_anywhere(int fd, uint64_t size, int protection)
 	return mapped;
 }
 
-/* NULL with errno; EEXIST: something is there. */
+/* Maps @fd at @address. Returns NULL and sets errno on failure; EEXIST: something else is mapped
+ * there. */
 static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
 {
 	void *wanted = (void *)(uintptr_t)address;
@@ -49,7 +51,7 @@ static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
 
 	if (mapped == MAP_FAILED)
 		return NULL;
-	if (mapped != wanted) { /* a kernel before 4.17 takes it for a hint */
+	if (mapped != wanted) { /* a kernel before 4.17 takes the address as a hint */
 		munmap(mapped, size);
 		errno = EEXIST;
 		return NULL;
@@ -57,7 +59,8 @@ static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
 	return mapped;
 }
 
-/* The recipe comes from another process: never map beyond what is there. */
+/* Checks that @fd has @size bytes: the recipe comes from another process, and must not make us map
+ * more than there is. */
 static int check_size(int fd, uint64_t size, struct failure *failure)
 {
 	struct stat st;
@@ -96,7 +99,7 @@ static int host_import(const struct memory_recipe *recipe, int fd, struct memory
 	return 0;
 }
 
-/* The new mapping takes the old one's place in one step: no other thread sees a hole. */
+/* The new mapping replaces the old one in one step, so that no other thread finds a hole. */
 static int host_make_writable(struct memory_mapping *m, int fd, struct failure *failure)
 {
 	int r = check_size(fd, m->size, failure);
