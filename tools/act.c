@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The commands that end something. What may be ended by whom is the broker's to say; here it is
- * found by what an operator can call it, and what becomes of it is said.
+ * The commands of sharectl that end something. The broker decides who may end what; this file finds
+ * the object by what an operator may call it, and says what became of it.
  *
- * To drop a client is not to free its memory: its process could still be using that, and the broker
- * keeps it until that process ends. So what ends and what stays is shown first, and asked about.
- * Clients are dropped by their numbers, which are never used again: whatever comes and goes while
- * somebody thinks about the answer, no other one is hit.
+ * Dropping a client does not free its memory: its process could still be using the memory, so the
+ * broker keeps it until the process ends. So sharectl first shows what will end and what will stay,
+ * and asks. It drops clients by their numbers, which are never used again: whatever connects or
+ * ends while the operator thinks, no other client is dropped.
  */
 
 #include <errno.h>
@@ -26,14 +26,14 @@
 struct act {
 	const char *name;
 	const char *object;
-	const char *refusal; /* of words that it does not take */
+	const char *refusal; /* why it does not take a word */
 	bool asks;
 	bool (*takes)(const char *word);
-	/* 0, or what share_... said; > 0: it has said so itself */
+	/* Returns 0; an error of libshare; or > 0 when it failed and has printed why. */
 	int (*run)(share_client *c, const char *word, bool yes);
 };
 
-/* Behind what was done before, wherever both lead. */
+/* Prints an error after what is on stdout already, as both may go to the same place. */
 static void say_error(const char *what)
 {
 	fflush(stdout);
@@ -50,7 +50,8 @@ static int keep_row(const char *json, void *data)
 	return json_array_append_new(data, row) < 0 ? ENOMEM : 0;
 }
 
-/* All of a report, for json_decref(); NULL when that failed, which has been said. */
+/* Returns all rows of a report as an array, which the caller frees with json_decref(). Returns NULL
+ * after a failure, which it has printed. */
 static json_t *rows_of(share_client *c, const char *report)
 {
 	json_t *rows = json_array();
@@ -93,7 +94,8 @@ static int end_name(share_client *c, const char *name, bool yes)
 	return r;
 }
 
-/* The last one that was destroyed under that name, if it has not ended yet. */
+/* Finds the last pool of that name that was destroyed and has not ended yet. Returns NULL when
+ * there is none. */
 static const json_t *find_destroyed(const json_t *rows, const char *pool)
 {
 	const json_t *found = NULL;
@@ -171,10 +173,10 @@ static int end_token(share_client *c, const char *word, bool yes)
 /* ------------------------------------------------------------------------------------------- */
 /* Clients                                                                                     */
 
-/* "12", "client:12", "pid:4711" */
+/* What the operator wrote: "12", "client:12" or "pid:4711". */
 struct wanted {
 	uint64_t number;
-	bool client, pid; /* what it may be the number of */
+	bool client, pid; /* whether the number may be that of a client, or of a process */
 };
 
 static bool read_wanted(const char *word, struct wanted *out)
@@ -198,7 +200,8 @@ static bool is_connected(const json_t *row)
 	       strcmp(text_of(row, "state"), "ending") != 0;
 }
 
-/* Of the rows those that are wanted, in @out. False when that has two meanings. */
+/* Puts the rows that are wanted into @out. Returns false if the number is that of a client and also
+ * that of another client's process. */
 static bool find_clients(const json_t *rows, const struct wanted *w, json_t *out)
 {
 	json_int_t number = (json_int_t)w->number;
@@ -271,7 +274,7 @@ static void show_client(const json_t *row)
 	free(label);
 }
 
-/* Whether to go on. */
+/* Asks the operator. Returns whether to go on. */
 static bool ask(size_t n)
 {
 	char answer[16];
@@ -330,7 +333,7 @@ static int drop_found(share_client *c, const char *word, const json_t *clients, 
 		show_client(row);
 		any |= is_connected(row);
 	}
-	/* of what cannot be done nobody needs to be sure */
+	/* If none of them is connected, the broker will refuse, so there is no need to ask. */
 	return yes || !any || ask(json_array_size(clients)) ? drop_all(c, clients) : 1;
 }
 
@@ -342,7 +345,7 @@ static int end_client(share_client *c, const char *word, bool yes)
 
 	read_wanted(word, &w);
 	if (!rows) {
-		/* said already */
+		/* rows_of() has printed why */
 	} else if (!find_clients(rows, &w, found)) {
 		fprintf(stderr,
 			"sharectl: %s is one client, and the process of another: say client:%s or "

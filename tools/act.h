@@ -7,22 +7,23 @@
 
 #include <share/share.h>
 
-/* What an operator has the broker do. */
+/* The commands by which an operator ends something. */
 
 struct act;
 
-/* NULL when there is none of that name. */
+/* Returns NULL when there is no command of that name. */
 const struct act *act_find(const char *name);
 const char *act_name(const struct act *a);
-/* Whether it asks before it acts. */
+/* Returns whether it asks before it acts. */
 bool act_asks(const struct act *a);
-/* What it acts on: "NAME". */
+/* Returns the word for what it acts on: "NAME". */
 const char *act_object(const struct act *a);
-/* Why @word cannot be one of these, as what comes after it in a sentence; NULL: it can. */
+/* Returns NULL if it takes @word, else the reason as the rest of a sentence that begins with the
+ * word. */
 const char *act_refuses(const struct act *a, const char *word);
 
-/* Does it to each of @words, and says so on stdout; what fails is said on stderr, and is no reason
- * to leave the others. @yes: without asking. Returns how many of them failed. */
+/* Acts on each of @words and says so on stdout. A failure is printed to stderr, and the other words
+ * are still acted on. With @yes it does not ask. Returns how many words failed. */
 int act_run(const struct act *a, share_client *client, const char *const *words, size_t n,
 	    bool yes);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The reports as tables: which columns each has, and what a row puts there. libsmartcols does the
- * widths, cuts what a terminal has no room for, and shows control characters as escapes. This is
- * the only file that knows it.
+ * Reports as tables: the columns of each report, and what a row shows there. libsmartcols finds the
+ * widths, cuts what the terminal has no room for, and shows control characters as escapes; only
+ * this file uses it.
  *
- * "status" is one object. Its members become lines, in the order in which the broker sends them;
- * those we never heard of as well, so that an older sharectl hides nothing.
+ * The report "status" is one object. Its members become lines in the order in which the broker
+ * sends them. Members that this program does not know are shown as well, so that an older sharectl
+ * hides nothing.
  */
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 
 #define LEFT  0
 #define RIGHT SCOLS_FL_RIGHT
-#define CUT   SCOLS_FL_TRUNC /* when the terminal is too narrow */
+#define CUT   SCOLS_FL_TRUNC /* cut when the terminal is too narrow */
 
 struct column {
 	const char *heading;
@@ -54,7 +55,7 @@ static char *show_cuda_version(const json_t *row, const char *key, bool exact)
 											   : text;
 }
 
-/* Where it could not be found out, the broker says -1. */
+/* Shows "-" for -1, which the broker sends when it does not know. */
 static char *show_free(const json_t *row, const char *key, bool exact)
 {
 	if (json_integer_value(json_object_get(row, key)) < 0)
@@ -62,14 +63,14 @@ static char *show_free(const json_t *row, const char *key, bool exact)
 	return show_size(row, key, exact);
 }
 
-/* Some of what is limited is counted, the rest measured. */
+/* Shows how much there is of something that is limited: a count of objects, or a size. */
 static char *show_amount(const json_t *row, const char *key, bool exact)
 {
 	return json_is_true(json_object_get(row, "size")) ? show_size(row, key, exact)
 							  : show_count(row, key, exact);
 }
 
-/* 0: there is none */
+/* Shows "-" for 0: there is no agent. */
 static char *show_agent(const json_t *row, const char *key, bool exact)
 {
 	if (json_integer_value(json_object_get(row, key)) == 0)
@@ -132,7 +133,7 @@ static const struct column segment_columns[] = {
     {"POOL",      "pool",      show_text,  CUT},
 };
 
-/* numbered as in the broker's log, which has them in decimal */
+/* Clients are shown by number in decimal, as in the broker's log. */
 static const struct column client_columns[] = {
     {"CLIENT",   "client",      show_count, RIGHT},
     {"PID",      "pid",         show_count, RIGHT},
@@ -226,7 +227,7 @@ static const struct column channel_columns[] = {
     {"MEMBERS",   "members",        show_members, CUT},
 };
 
-/* members of "status" that are more than what they look like */
+/* The members of "status" that are times or sizes, and not plain numbers. */
 static const struct column status_lines[] = {
     {"uptime",        "uptime_ms",     show_time, LEFT},
     {"segment_bytes", "segment_bytes", show_size, LEFT},
@@ -240,7 +241,7 @@ static const struct column status_lines[] = {
 static const struct report {
 	const char *name;
 	const char *shows;
-	const struct column *columns; /* NULL: one object */
+	const struct column *columns; /* NULL: the report is one object */
 	size_t n_columns;
 } reports[] = {
     {"status", "the broker as a whole", NULL, 0},
@@ -326,7 +327,7 @@ struct table *table_free(struct table *t)
 	return NULL;
 }
 
-/* The cell takes @text over, whatever happens. */
+/* Puts @text into a cell. The cell owns @text then; after a failure it is freed. */
 static int set_cell(struct libscols_line *line, size_t column, char *text)
 {
 	if (!text)

@@ -5,37 +5,38 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* The reports of a broker, as share_inspect() has them, and how a terminal gets them. */
+/* The reports of a broker, as share_inspect() has them, and how they are shown on a terminal. */
 
 struct report;
 
 struct report_options {
 	bool exact;    /* sizes in bytes */
-	bool headings; /* above columns */
+	bool headings; /* shown above columns */
 };
 
-/* A line for each, for people. */
+/* Prints one line about each report. */
 void report_list(FILE *out);
-/* NULL when there is none of that name. */
+/* Returns NULL when there is no report of that name. */
 const struct report *report_find(const char *name);
-/* What share_inspect() calls it. */
+/* Returns the name by which share_inspect() knows it. */
 const char *report_name(const struct report *r);
-/* Whether it is one object, rather than any number of rows. */
+/* Returns whether the report is one object, and not a number of rows. */
 bool report_is_single(const struct report *r);
 
-/* A table, filled row by row and printed when the widths of its columns are known. */
+/* A table that is filled row by row, and printed when the widths of its columns are known. */
 struct table;
 
-/* NULL when memory is out. */
+/* Returns NULL when there is no memory. The caller frees it with table_free(). */
 struct table *table_new(const struct report *r, const struct report_options *options);
-/* A row in JSON. Negative errno: -EPROTO when it is none, -ENOMEM. */
+/* Adds a row, which is a JSON object. Returns 0 or a negative errno: -EPROTO when it is no object,
+ * -ENOMEM. */
 int table_add(struct table *t, const char *json);
-/* In front of what a single object says. 0 or -ENOMEM. */
+/* Adds a line before those of a single object. Returns 0 or -ENOMEM. */
 int table_add_line(struct table *t, const char *key, const char *value);
-/* To stdout, as wide as its terminal, or as wide as it gets. A table without rows prints nothing.
- * 0 or negative errno. */
+/* Prints the table to stdout, as wide as its terminal allows; without a terminal, as wide as it is.
+ * A table without rows prints nothing. Returns 0 or a negative errno. */
 int table_print(struct table *t);
-/* NULL is fine. Returns NULL. */
+/* NULL does nothing. Returns NULL. */
 struct table *table_free(struct table *t);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * share-run: a private broker for as long as a program runs.
+ * share-run: runs a program with a private broker, for as long as the program runs.
  *
- * The broker is libshare's embedded one, which ends with this process however that ends, so there
- * is nothing here to clean up after. What remains is to be invisible: the program gets the signals
- * that were sent to us and the descriptors that we were given, and our caller its exit code.
+ * The broker is the embedded one of libshare. It ends with this process, however this process ends,
+ * so there is nothing to clean up here. For the rest, share-run is not to be noticed: the program
+ * gets the signals that are sent to share-run and the descriptors that share-run was started with,
+ * and the caller gets the program's exit code.
  */
 
 #include <argp.h>
@@ -21,13 +22,13 @@
 
 #include <share/share.h>
 
-/* As env(1), nohup(1) and timeout(1) have it: what we could not do is told from what the program
- * said by numbers that programs avoid. */
+/* Exit codes for what share-run itself could not do. They are those of env(1), nohup(1) and
+ * timeout(1), which programs avoid for their own. */
 enum {
 	EXIT_FAILED = 125,
 	EXIT_NOT_RUNNABLE = 126,
 	EXIT_NOT_FOUND = 127,
-	EXIT_SIGNAL = 128, /* and the number of the signal */
+	EXIT_SIGNAL = 128, /* plus the number of the signal */
 };
 
 struct arguments {
@@ -49,7 +50,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		a->config = value;
 		return 0;
 	case ARGP_KEY_ARG:
-		/* this one and all that follow, options or not */
+		/* This argument and all later ones are the command, also those that begin with
+		 * '-'. */
 		a->command = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
@@ -90,15 +92,15 @@ static int start_broker(const struct arguments *a, share_client **out)
 	return -1;
 }
 
-/* In the child. Without us there is no broker, and a program that lost its broker has lost what it
- * was started for: it is asked to end as well. */
+/* Runs in the child. The child is asked to end when share-run dies, because the broker ends then,
+ * and a program without the broker it was started for is of no use. */
 static void __attribute__((noreturn))
 become_command(char **command, const sigset_t *signals, pid_t parent)
 {
 	int error;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent) /* died before it could be heard of */
+	if (getppid() != parent) /* The parent died before prctl() had an effect. */
 		_exit(EXIT_FAILED);
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	execvp(command[0], command);
@@ -107,9 +109,9 @@ become_command(char **command, const sigset_t *signals, pid_t parent)
 	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE);
 }
 
-/* What somebody sent to us is meant for the command. What the kernel sent came from the terminal,
- * to the command as well; only that the terminal is gone it tells the leader of the session alone.
- */
+/* Passes a signal on to the command if another process sent it to share-run. A signal from the
+ * kernel came from the terminal, which has sent it to the command as well; only the SIGHUP of a
+ * terminal that is gone goes to the leader of the session alone, which may be share-run. */
 static void pass_on(pid_t pid, const siginfo_t *signal)
 {
 	bool for_us = signal->si_signo == SIGHUP && getsid(0) == getpid();
@@ -118,7 +120,7 @@ static void pass_on(pid_t pid, const siginfo_t *signal)
 		kill(pid, signal->si_signo);
 }
 
-/* Until the command has ended; its exit code, as a shell has it. */
+/* Waits until the command has ended. Returns its exit code as a shell shows it. */
 static int wait_for(pid_t pid, const sigset_t *signals)
 {
 	siginfo_t signal;
@@ -147,14 +149,15 @@ int main(int argc, char **argv)
 	argp_program_version = "share-run " SHARE_VERSION;
 	argp_err_exit_status = EXIT_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
-	signal(SIGCHLD, SIG_DFL); /* who ignores it cannot wait */
+	signal(SIGCHLD, SIG_DFL); /* A process that ignores SIGCHLD cannot wait for its child. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
 	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
 		sigaddset(&signals, passed_on[i]);
 
-	/* not while there is half a broker; what came meanwhile acts when all of it is there, and
-	 * if it ends us, the broker knows what to do */
+	/* The signals are blocked until the broker has started completely. One that arrived in
+	 * between takes effect after that; if it ends share-run, the broker notices that and ends
+	 * too. */
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	if (start_broker(&a, &client) < 0)
 		return EXIT_FAILED;

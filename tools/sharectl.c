@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * sharectl: what a broker knows, for the operator. Most commands are a report of share_inspect(),
- * which arrives object by object and leaves as it comes with --json, so that a million buffers cost
- * no memory; a table has to see them all first, to know how wide it is. So does what changes with
- * the configuration. Those that do something instead are act.c's.
+ * sharectl: shows an operator what a broker knows. Most commands are a report of share_inspect(),
+ * which arrives object by object. With --json each object is printed as it arrives, so that a
+ * million buffers need no memory; a table needs all of them first, to know the widths of its
+ * columns. "reload" prints its changes as they arrive, too. The commands that end something are in
+ * act.c.
  */
 
 #include <argp.h>
@@ -24,12 +25,12 @@
 struct arguments {
 	const char *socket;
 	const struct report *report;
-	const struct act *act; /* instead of a report */
-	const char **words;    /* what it acts on */
+	const struct act *act; /* not NULL: end something instead */
+	const char **words;    /* what to end */
 	size_t n_words;
 	bool yes;
-	bool reload;        /* instead of both */
-	const char *prefix; /* of names, NULL: all */
+	bool reload;        /* read the configuration instead */
+	const char *prefix; /* of names; NULL: show all */
 	struct report_options options;
 	bool json;
 };
@@ -81,7 +82,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 	switch (key) {
 	case 's':
-		/* to libshare, no path and this word mean something else */
+		/* libshare gives a meaning of its own to an empty path and to the word
+		 * "embedded". */
 		if (!*value)
 			argp_error(state, "the path of the socket is empty");
 		a->socket = strcmp(value, "embedded") == 0 ? "./embedded" : value;
@@ -112,7 +114,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	}
 }
 
-/* Before the other commands; argp frees the text that it is given instead of its own. */
+/* Puts the reports before the other commands in the text of --help. argp frees the text that this
+ * returns, if it is not argp's own. */
 static char *add_reports(int key, const char *text, void *input)
 {
 	char *longer = NULL;
@@ -160,7 +163,7 @@ static const struct argp argp = {
 
 struct output {
 	const struct arguments *arguments;
-	struct table *table; /* NULL: JSON */
+	struct table *table; /* NULL: print JSON */
 	size_t rows;
 };
 
@@ -179,8 +182,8 @@ static bool is_wanted(const struct arguments *a, const char *json)
 	return wanted;
 }
 
-/* An array with one object a line. One that an error cut short is not closed, so that nobody takes
- * it for the whole. */
+/* Prints an array, one object in each line. After an error the array is not closed, so that nobody
+ * takes the part for the whole. */
 static int print_json(struct output *o, const char *json)
 {
 	if (!o->arguments->report || !report_is_single(o->arguments->report))
@@ -196,7 +199,7 @@ static void end_json(const struct output *o)
 		fputs(o->rows == 0 ? "[]\n" : "\n]\n", stdout);
 }
 
-/* What stops a report here is a positive errno; the errors of libshare are negative. */
+/* Returns a positive errno to end a report, since the errors of libshare are negative. */
 static int on_row(const char *json, void *data)
 {
 	struct output *o = data;
@@ -231,7 +234,8 @@ static int show(const struct arguments *a, share_client *client)
 	return r;
 }
 
-/* A line for each change; what stays as it is says so itself. */
+/* Prints one line for each change. The line of a setting that needs a restart says that it
+ * stays. */
 static int print_change(const char *json)
 {
 	json_t *row = json_loads(json, 0, NULL);
@@ -270,10 +274,11 @@ int main(int argc, char **argv)
 	share_client *client = NULL;
 	int r, failed = 0;
 
-	a.words = calloc((size_t)argc, sizeof(char *)); /* more than there can be */
+	a.words = calloc((size_t)argc, sizeof(char *)); /* there cannot be more words */
 	if (!a.words)
 		return EXIT_FAILURE;
-	setlocale(LC_CTYPE, ""); /* what can be printed; numbers and messages stay as they are */
+	/* For printable characters only: numbers and messages stay as they are. */
+	setlocale(LC_CTYPE, "");
 	argp_program_version = "sharectl " SHARE_VERSION;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
@@ -283,7 +288,7 @@ int main(int argc, char **argv)
 		failed = act_run(a.act, client, a.words, a.n_words, a.yes);
 	else if (r == 0)
 		r = a.reload ? reload(&a, client) : show(&a, client);
-	/* a full disk shows when all is written */
+	/* Only after all is written does a full disk show. */
 	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
 		r = errno ? errno : EIO;
 	if (r != 0)

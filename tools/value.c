@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Values as people read them. Integers are 64 bits without a sign in the broker and with one in its
- * JSON; here they get their meaning back. Knows no table.
+ * Values of reports as people read them. The broker has integers of 64 bits without a sign, and
+ * JSON has them with a sign; they are converted back here. This file must not know any table.
  */
 
 #include <inttypes.h>
@@ -72,7 +72,7 @@ char *show_yes_no(const json_t *row, const char *key, bool exact)
 	return json_is_boolean(value) ? strdup(json_is_true(value) ? "yes" : "no") : unknown();
 }
 
-/* As configurations have them. A fraction says that it is rounded. */
+/* Shows a size as configurations write it. If it has a fraction, it is rounded. */
 char *show_size(const json_t *row, const char *key, bool exact)
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -82,7 +82,7 @@ char *show_size(const json_t *row, const char *key, bool exact)
 
 	if (exact || !get_number(row, key, &bytes))
 		return show_count(row, key, exact);
-	/* up to what would be rounded to 1024.0 of the unit */
+	/* A value from 1023.95 on would be rounded to 1024.0, so it is shown in the next unit. */
 	for (rounded = (double)bytes; rounded >= 1023.95; rounded /= 1024)
 		unit++;
 	if (bytes % (UINT64_C(1) << unit * 10) == 0)
@@ -92,7 +92,8 @@ char *show_size(const json_t *row, const char *key, bool exact)
 
 char *show_user(const json_t *row, const char *key, bool exact)
 {
-	/* rows of one user come together, and asking can be slow */
+	/* The last user is remembered, because rows of the same user follow each other and
+	 * getpwuid() can be slow. */
 	static struct {
 		bool known;
 		uint64_t uid;
@@ -147,7 +148,8 @@ char *show_pool_state(const json_t *row, const char *key, bool exact)
 								       : "temporary");
 }
 
-/* Processes and what they may do: "4711:rw 4712:ro". The broker lists some, and counts all. */
+/* Shows processes and what they may do: "4711:rw 4712:ro". The broker lists only some, but counts
+ * all. */
 char *show_holders(const json_t *row, const char *key, bool exact)
 {
 	const json_t *list = json_object_get(row, key);
@@ -178,7 +180,8 @@ char *show_holders(const json_t *row, const char *key, bool exact)
 	return NULL;
 }
 
-/* "(6 in flight, 2 dropped)": what is not zero. Nothing where the broker does not say. */
+/* Shows the counts that are not zero: "(6 in flight, 2 dropped)"; nothing if the broker sends no
+ * counts. */
 static void show_progress(FILE *out, const json_t *member, bool producer)
 {
 	static const struct {
@@ -207,7 +210,7 @@ static void show_progress(FILE *out, const json_t *member, bool producer)
 		fputc(')', out);
 }
 
-/* Who sends and who receives, and who does no more: "4711>(3 in flight) >4712(2 waiting, 1 held)
+/* Shows who sends, who receives, and who has left: "4711>(3 in flight) >4712(2 waiting, 1 held)
  * >4713:left". */
 char *show_members(const json_t *row, const char *key, bool exact)
 {

@@ -8,9 +8,9 @@
 #include <jansson.h>
 
 /*
- * How the value of @key in @row is shown: as a text for free(), or NULL when memory is out. What is
- * missing or of another type (the broker is older or newer than we are) shows as "-". @exact asks
- * for sizes in bytes.
+ * Shows the value of @key in @row. Returns a text for free(), or NULL when there is no memory. A
+ * value that is missing or of another type shows as "-", as the broker may be older or newer than
+ * this program. With @exact, sizes are shown in bytes.
  */
 typedef char *value_show(const json_t *row, const char *key, bool exact);
 
@@ -21,14 +21,14 @@ value_show show_hex;    /* 0x100000002: offsets */
 value_show show_yes_no; /* a boolean */
 value_show show_user;   /* the name of a uid, or the uid if it has none */
 value_show show_time;   /* of milliseconds: 2d 03:04:05 */
-value_show show_any;    /* whatever it is */
+value_show show_any;    /* a value of any type */
 
-/* These are for one column each. */
+/* Each of these is for one column. */
 value_show show_pool_state;
 value_show show_holders;
 value_show show_members;
 
-/* Such a text. */
+/* Returns a text of that kind. */
 char *show_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
