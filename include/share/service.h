@@ -85,6 +85,15 @@ typedef struct share_service_options {
  *         share_ack(&m, stream);
  * }
  * @endcode
+ *
+ * A worker, of which there may be any number:
+ * @code
+ * share_service_open(c, "detector", SHARE_WORKER, &options, &s);
+ * while (share_next_request(s, -1, stream, &m) == 0) {
+ *         infer(share_ptr(m.buffer), m.data, share_ptr(answer), stream);
+ *         share_reply(&m, answer, NULL, 0, stream);
+ * }
+ * @endcode
  */
 int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out);
