@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Arguments of calls that are made often: no tuple, no dictionary, no format to be read. */
+/* Reads the arguments of functions that programs call often. They come as an array (METH_FASTCALL),
+ * so no tuple, no dictionary and no format string is needed. */
 
 #include "python/src/core.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Arrays: a buffer, and how its bytes are to be read. Each Array has a reference of its own to its
- * buffer, and so have its views and whatever it was exported to. So to give one up never takes the
- * memory from another, and each gives its reference up behind the stream that it was used on.
+ * Arrays: a buffer, and a description of how to read its bytes. Each Array has a reference of its
+ * own to its buffer. So has each view of it, and each object that it was exported to. So giving up
+ * one of them never takes the memory from another, and each gives up its reference behind the
+ * stream on which it was used.
  *
- * An Array of a message is the exception, as a reference would make the message more than a loan:
- * it has none as long as nobody but its message knows it.
+ * The Array of a message is an exception, because a reference would turn the message from a loan
+ * into a lease. It has no reference as long as only its message knows it.
  */
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #include "python/src/core.h"
 
-/* Only the dimensions that there are. */
+/* Copies only as many dimensions as there are. */
 static void copy_tensor(share_tensor *to, const share_tensor *from)
 {
 	size_t n = from->ndim * sizeof(from->shape[0]);
@@ -207,7 +208,7 @@ static PyObject *release(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 		return NULL;
 	if (!a->b || a->closed)
 		Py_RETURN_NONE;
-	/* in a forked child there is nothing to be ordered */
+	/* In a forked child, nothing has to be ordered. */
 	if (a->generation == process_generation() &&
 	    (!stream_from(given[0], a->on_gpu, a->ordinal, array_home(a), &stream) ||
 	     !record(a, stream)))
@@ -242,8 +243,8 @@ struct stream array_home(const struct array *a)
 	return (struct stream){a->stream, a->owner};
 }
 
-/* Without the GIL. 0 in memory of a GPU is the legacy default stream, which has another name here.
- */
+/* Called without the GIL. For memory of a GPU, stream 0 is the legacy default stream, to which the
+ * library gives another value. */
 static int order(share_client *c, void *before, void *after)
 {
 	void *const legacy = (void *)(uintptr_t)1;
@@ -267,7 +268,7 @@ bool array_order(struct array *a, void *stream)
 		return array_is_usable(a);
 	if (!array_enter(a))
 		return false;
-	c = a->client->handle.p; /* its user */
+	c = a->client->handle.p; /* the array is a user of this handle */
 	UNLOCKED(r = order(c, a->stream, stream));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
 		r = order(c, also->stream, stream);
@@ -400,7 +401,7 @@ static PyObject *get_flag(PyObject *o, void *which)
 	}
 }
 
-/* What only a buffer that is there can say. */
+/* Attributes that only an Array with a buffer has. */
 static PyObject *get_of_buffer(PyObject *o, void *which)
 {
 	struct array *a = (struct array *)o;

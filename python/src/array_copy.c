@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The buffer protocol, through which NumPy and everything of Python's sees host memory, and copies
- * for memory that the host does not see. Each buffer that was handed out has a reference to the
- * library's buffer of its own, so giving the Array up does not take it away.
+ * The buffer protocol, by which NumPy and most of Python read host memory; and copies, for memory
+ * that the host cannot reach. Each Py_buffer that was handed out has a reference of its own to the
+ * library's buffer, so the memory stays when the Array is given up.
  */
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static bool is_fortran(const struct array *a)
 	return true;
 }
 
-/* NULL, or why not. */
+/* Returns why the array cannot be exported with these flags, or NULL if it can. */
 static const char *what_hinders(const struct array *a, int flags, const char *format)
 {
 	bool c = array_is_contiguous(a), f = is_fortran(a);
@@ -122,8 +122,9 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Enters an array, and says where in its buffer it is; NULL with an exception, as when it is not in
- * one piece. Last before it is used: to ask for a stream may be to run code that gives it up. */
+/* Enters the array, and puts its offset in the buffer and its size into @offset and @size. Returns
+ * NULL with an exception if the array is not contiguous. To be called last, after the stream was
+ * asked for: that can run code of the program which gives the array up. */
 static share_buffer *enter_piece(struct array *a, uint64_t *offset, uint64_t *size)
 {
 	share_buffer *b;
@@ -172,8 +173,9 @@ static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	return raise_error(r);
 }
 
-/* Whether a's memory can be the memory of the source as it is; or TypeError. Bytes can become
- * anything, and anything bytes; and NumPy has no other form for some dtypes than their bits. */
+/* Returns whether the bytes of the source are also right for the array, and sets TypeError if not.
+ * Bytes can become any dtype, and any dtype can become bytes. For dtypes that NumPy does not have,
+ * an integer of the same size is accepted, since NumPy can have them only as their bits. */
 static bool is_of_same_dtype(const struct array *a, PyObject *o, const Py_buffer *source)
 {
 	const char *wanted = share_dtype_name(a->t.dtype);
@@ -207,7 +209,8 @@ PyDoc_STRVAR(
     "Copies what has the buffer protocol, and as many bytes, into memory of every kind, behind "
     "what is\nenqueued on the stream; waits for it. The source is of the same dtype and "
     "shape, or bytes\nin a row: nothing is converted.");
-/* Bytes in a row are taken as they are; else what is copied is laid out as it is here. */
+/* Returns whether the source has the array's shape, and sets ValueError if not. A row of bytes has
+ * no shape of its own, so it is taken as it is. */
 static bool is_of_same_shape(const struct array *a, const Py_buffer *source)
 {
 	bool same = source->ndim == (int)a->t.ndim && (source->ndim == 0 || source->shape);
@@ -237,7 +240,8 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	if (!args_spread(&s, args, n, names, given) ||
 	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
 		return NULL;
-	/* an Array says itself what it is of, where the protocol cannot */
+	/* An Array is asked without a format: it knows its dtype, and the buffer protocol may have
+	 * no name for it. */
 	if (PyObject_GetBuffer(given[0], &source,
 			       PyObject_TypeCheck(given[0], core.array) ? PyBUF_STRIDED_RO
 									: PyBUF_FULL_RO) < 0)

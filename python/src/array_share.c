@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is done with an Array as a buffer of the broker's: names, tokens, metadata, where it lies.
- */
+/* What an Array can do as a buffer of the broker: names, tokens, metadata, and where it lies. */
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -88,7 +87,7 @@ static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		seconds = PyFloat_AsDouble(given[3]);
 		if (PyErr_Occurred())
 			return NULL;
-		/* what is no number is not in between either */
+		/* NaN fails both comparisons, and is refused like a number out of range. */
 		good = seconds >= 0.001 && seconds <= UINT32_MAX / 1000;
 	}
 	if (uses > UINT32_MAX || !good) {

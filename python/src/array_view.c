@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Views: other shapes over the same memory, each with a reference of its own to the buffer. */
+/* Views: other shapes over the same memory. Each view has a reference of its own to the buffer. */
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void keep(share_tensor *t, int64_t size, int64_t stride)
 	t->strides[t->ndim++] = stride;
 }
 
-/* One number of a key. */
+/* Handles one number of a key. */
 static bool pick(const struct array *a, uint32_t *dim, PyObject *key, int64_t *elements)
 {
 	int64_t at, size = a->t.shape[*dim];
@@ -70,7 +70,8 @@ static bool slice(const struct array *a, uint32_t *dim, PyObject *key, share_ten
 	n = PySlice_AdjustIndices((Py_ssize_t)a->t.shape[*dim], &start, &stop, step);
 	if (n > 0)
 		*elements += start * a->t.strides[*dim];
-	/* between elements of which there are not two, no step is too large */
+	/* A slice with fewer than two elements never uses its step, so a huge step must not be
+	 * multiplied. */
 	keep(t, n, a->t.strides[(*dim)++] * (n > 1 ? step : 1));
 	return true;
 }
@@ -120,7 +121,7 @@ PyObject *array_subscript(PyObject *self, PyObject *key)
 		return NULL;
 	for (; dim < a->t.ndim; dim++)
 		keep(&t, a->t.shape[dim], a->t.strides[dim]);
-	/* relative to the array, and perhaps before its first element */
+	/* The offset is relative to the array's first element, and can be negative. */
 	t.offset = (uint64_t)(elements * (int64_t)dtype_size(t.dtype));
 	return (PyObject *)array_derive(a, &t);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The list of what frameworks have of our memory. Adding and removing is a few stores, as both are
- * part of each tensor's life; to find something is to walk the list, which only those do who hand a
- * tensor on. It begins with what was lent last, as that is what is handed on most often.
+ * The list of the memory that was lent to frameworks. Adding and removing takes a few stores,
+ * because both happen for each tensor. Finding an address walks the list, but only a program that
+ * passes a tensor on does that. The last entry that was added comes first, because it is passed on
+ * most often.
  *
- * It knows nothing of Python, as deleters run without it.
+ * This file must not know Python, because deleters call it without the interpreter.
  */
 
 #include <pthread.h>
@@ -16,8 +17,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct by_address *first;
 
-/* A forked child has all of the list, whatever other threads were at: what is its parent's there is
- * taken out like anything else, when it ends. */
+/* The lock is held during a fork, so that the child gets a whole list, whatever other threads were
+ * doing. In the child, the entries of the parent are removed like any others, when they end. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Channels: their two ends, and what iterates over messages. */
+/* Channels: producers and consumers, and the iterators over messages. */
 
 #include <stdlib.h>
 
 #include "python/src/core.h"
 
-/* How long a producer waits for room in one call of the library: see wait.c. */
+/* How long a producer waits for room in one call of the library; wait.c says why it is short. */
 #define SLICE_MS 100
 
 static void give_up(void *p)
@@ -120,12 +120,13 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Producers                                                                                   */
 
-/* Whether to try again for want of room: 1, 0, or -1 with an exception. */
+/* Returns 1 if a call that found no room is to be tried again, 0 if not, and -1 with an
+ * exception. */
 static int room_again(struct member *self, const struct wait *w, int r)
 {
 	int again;
 
-	/* SHARE_EAGAIN: the channel does not wait */
+	/* With SHARE_EAGAIN the channel is one that does not wait for room. */
 	if (r != SHARE_ETIMEDOUT)
 		return 0;
 	again = wait_again(w);
@@ -164,7 +165,8 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 		return NULL;
 	if (out.array)
 		home = array_home(out.array);
-	/* bytes are copied now: only memory has work on it that nobody named */
+	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
+	 * name. */
 	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream)) {
 		outgoing_end(&out);
 		return NULL;
@@ -174,10 +176,12 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 		outgoing_end(&out);
 		return NULL;
 	}
-	/* only who uses it alone can give it away: the message keeps it otherwise, too */
+	/* Only the single user of an array can give it away. Otherwise it is sent, and the message
+	 * has its own reference. */
 	give = give && out.array && out.array->users == 1 && !out.array->borrowed &&
 	       !out.array->recorded && !out.array->closed;
-	/* nobody is to begin to use it while it goes */
+	/* The array counts as closed meanwhile, so that nobody begins to use it while it is being
+	 * sent. */
 	if (give)
 		out.array->closed = true;
 	do {
@@ -354,7 +358,7 @@ static PyObject *recv_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 struct messages {
 	PyObject_HEAD struct member *of;
 	struct message *last;
-	PyObject *stream; /* NULL: left out */
+	PyObject *stream; /* NULL: the caller named none */
 	bool requests;
 };
 
@@ -387,7 +391,7 @@ static void messages_dealloc(PyObject *o)
 	Py_DECREF(type);
 }
 
-/* The end of a step. */
+/* Ends a step of the iterator: acknowledges its message. */
 static int end_step(struct messages *self)
 {
 	struct message *last = self->last;
@@ -414,7 +418,7 @@ static PyObject *messages_next(PyObject *o)
 		self->last = (struct message *)Py_NewRef(m);
 		return m;
 	}
-	/* the last one to send has left: that is the end */
+	/* The last producer (or caller) has left, and that is the end of the iteration. */
 	if (PyErr_ExceptionMatches(error_class(SHARE_EPIPE)))
 		PyErr_Clear();
 	return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The connection, and what is asked of it as a whole: names, tokens, what the broker knows. */
+/* The connection, and the requests that concern all of it: names, tokens, and reports of the
+ * broker. */
 
 #include <string.h>
 
@@ -149,7 +150,8 @@ static PyObject *dispatch(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Names                                                                                       */
 
-/* Bytes that are no tensor, until their sender says more. */
+/* Makes the Array for a buffer that was looked up or imported: as its sender described it, or as
+ * bytes. */
 static PyObject *found(struct client *self, share_buffer *b, struct stream stream)
 {
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
@@ -162,8 +164,9 @@ static PyObject *found(struct client *self, share_buffer *b, struct stream strea
 	return (PyObject *)a;
 }
 
-/* A framework's current stream is for memory of a GPU; what a name or a token leads to is known
- * later only. */
+/* Returns whether a call failed because the stream, a framework's current one, is not one for host
+ * memory, and removes that stream. Whether a name or a token leads to memory of a GPU is known only
+ * after the call. */
 static bool was_no_stream(int r, PyObject *given, struct stream *stream)
 {
 	if (r != SHARE_EINVAL || given || !stream->p)
@@ -221,7 +224,8 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		if (was_no_stream(r, given[3], &stream))
 			continue;
 		again = 0;
-		/* what is not there within no time is SHARE_ENOENT */
+		/* With a time limit of 0, the library returns SHARE_ENOENT for a name that does not
+		 * exist. */
 		if ((r != SHARE_ETIMEDOUT && r != SHARE_ENOENT) || (again = wait_again(&w)) <= 0)
 			break;
 		if (self->handle.closed) {
@@ -260,7 +264,7 @@ static PyObject *unpublish(PyObject *o, PyObject *name)
 	return none_or_raise(r);
 }
 
-/* Callbacks that fill a list; they need the GIL back. */
+/* Callbacks that fill a list. The library calls them without the GIL, so they take it. */
 struct filling {
 	PyObject *list;
 	PyThreadState *state;
@@ -361,8 +365,9 @@ static PyObject *inspect(PyObject *o, PyObject *what)
 /* ------------------------------------------------------------------------------------------- */
 /* Tokens, pools by name, statistics                                                           */
 
-/* A token may have no second use, so what it leads to is imported on no stream, and ordered from
- * there. */
+/* Orders an imported array after the current stream. A token can perhaps be used only once, so it
+ * is imported without a stream, which cannot fail for the wrong stream, and is ordered
+ * afterwards. */
 static bool move_to_current(struct array *a)
 {
 	struct stream stream;

@@ -3,8 +3,8 @@
 #define PYTHON_CORE_H
 
 /*
- * What the files of the extension share. All of it runs with the GIL held unless it says otherwise.
- * The extension has one interpreter for its life, so what it knows is in one place.
+ * What the files of the extension share. Functions need the GIL if their comment says nothing else.
+ * The extension has one interpreter for its whole life, so its state is in one struct.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -20,7 +20,7 @@
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* One call of the library without the GIL. */
+/* Makes one call of the library without the GIL. */
 #define UNLOCKED(statement)                                  \
 	do {                                                 \
 		PyThreadState *state_ = PyEval_SaveThread(); \
@@ -28,7 +28,8 @@
 		PyEval_RestoreThread(state_);                \
 	} while (0)
 
-/* The rows of a type's table; ISO C has no conversion between pointers to functions and to data. */
+/* The entries of a type's tables. ISO C has no conversion between pointers to functions and
+ * pointers to data, so these go through an integer. */
 #define SLOT(id, function)                        \
 	{                                         \
 		id, (void *)(uintptr_t)(function) \
@@ -39,12 +40,12 @@ struct core {
 	PyTypeObject *client, *pool, *array, *host_stream, *fence, *event, *operation, *watch;
 	PyTypeObject *producer, *consumer, *message, *messages, *caller, *worker, *pending;
 	PyObject *errors;         /* dict: number to class */
-	PyObject *closed;         /* class of what is raised for a handle that was given up */
-	PyObject *current_stream; /* function of the ordinal of a device: None, or a stream */
-	PyObject *frameworks;     /* tuple: names of the modules that it asks */
-	PyObject *dtype_code;     /* function: any dtype of any framework to a number */
-	PyObject *dtype_codes;    /* dict: what it answered before */
-	PyObject *dumps, *loads;  /* functions: what goes with a message to JSON, and back */
+	PyObject *closed;         /* exception class for a handle that was given up */
+	PyObject *current_stream; /* function: the ordinal of a device to a stream or None */
+	PyObject *frameworks;     /* tuple: the modules that current_stream looks for */
+	PyObject *dtype_code;     /* function: a dtype of any framework to its number */
+	PyObject *dtype_codes;    /* dict: what dtype_code returned before */
+	PyObject *dumps, *loads;  /* functions: an object to JSON, and back */
 	PyObject *exchange;       /* capsule of DLPack's exchange API */
 };
 extern struct core core;
@@ -55,12 +56,13 @@ PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
 /* ------------------------------------------------------------------------------------------- */
 /* error.c                                                                                     */
 
-/* Sets the exception for an error of the library's, with its detail. NULL, for returning. */
+/* Sets the exception for an error of the library, with the library's detail or with @detail. Both
+ * return NULL, for the caller to return. */
 PyObject *raise_error(int r);
 PyObject *raise_named(int r, const char *detail);
-/* Borrowed. */
+/* Returns the exception class of an error, borrowed. */
 PyObject *error_class(int r);
-/* None, or the exception. */
+/* Returns None if @r is no error; else sets its exception and returns NULL. */
 PyObject *none_or_raise(int r);
 PyObject *raise_closed(const char *what);
 
@@ -68,25 +70,26 @@ PyObject *raise_closed(const char *what);
 /* handle.c: what is under a Python object, and may be given up while calls are under way       */
 
 struct handle {
-	void *p;             /* NULL: given up */
-	const char *what;    /* "client" */
-	unsigned users;      /* calls under way without the GIL, and objects that need it */
-	unsigned generation; /* of the process that made it */
+	void *p;          /* NULL: it was given up */
+	const char *what; /* what messages call it: "client" */
+	/* Calls that use it without the GIL, and objects that need it. */
+	unsigned users;
+	unsigned generation; /* process_generation() of the process that made it */
 	bool closed;
-	void (*give_up)(void *p); /* runs without the GIL */
+	void (*give_up)(void *p); /* gives @p up; called without the GIL */
 };
 
 void handle_init(struct handle *h, const char *what, void *p, void (*give_up)(void *));
-/* The pointer, which stays good until handle_leave(); NULL with an exception. */
+/* Returns the pointer, which stays valid until handle_leave(), or NULL with an exception. */
 void *handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
-/* Given up now, or when the last user leaves. May be called again. */
+/* Gives the handle up, now or when its last user leaves. May be called again. */
 void handle_close(struct handle *h);
 bool handle_is_usable(const struct handle *h);
-/* Sets the exception that says why not. */
+/* Sets the exception that says why the handle cannot be used, and returns NULL. */
 PyObject *handle_refuse(const struct handle *h);
 
-/* Changes in every forked child. */
+/* Returns a number that is another one in each forked child. */
 unsigned process_generation(void);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -94,27 +97,29 @@ unsigned process_generation(void);
 
 struct wait {
 	int64_t deadline; /* in ms of CLOCK_MONOTONIC; -1: none */
-	bool once;        /* a time limit of 0 */
+	bool once;        /* the time limit is 0 */
 };
 
-/* @timeout: NULL or None: no limit. False with an exception. */
+/* Starts a time limit of @timeout seconds; NULL or None: no limit. Returns false with an
+ * exception. */
 bool wait_begin(struct wait *w, PyObject *timeout);
-/* How long the next call of the library may take, in ms. */
+/* Returns how many ms the next call of the library may wait. */
 int wait_slice(const struct wait *w);
-/* After a slice in which nothing came: 1 to try again, 0 when the time is over, -1 with an
- * exception, as when there was a signal. */
+/* To be called when a slice is over and nothing has come. Returns 1 to try again, 0 when the time
+ * is over, and -1 with an exception, which a signal may have caused. */
 int wait_again(const struct wait *w);
-/* Without the GIL; for what nothing tells. */
+/* Sleeps without the GIL, for something that no descriptor signals. */
 void wait_a_moment(int ms);
-/* Waits for one of up to four descriptors for a slice: as wait_again(), and 1 when one is there. */
+/* Waits one slice until one of up to four descriptors is readable. Returns 1 if one is; else as
+ * wait_again(). */
 int wait_for(const struct wait *w, const int *fds, size_t n);
 
 /* ------------------------------------------------------------------------------------------- */
 /* args.c                                                                                      */
 
-/* Spreads arguments of METH_FASTCALL | METH_KEYWORDS over @out (borrowed, NULL: left out). @names
- * ends with NULL; the first @required have to be there, those from @keyword_only on are to be
- * named. */
+/* Puts the arguments of a METH_FASTCALL | METH_KEYWORDS function into @out, in the order of @names
+ * (borrowed; NULL: not given). @names ends with NULL. The first @required arguments must be given,
+ * and those from @keyword_only on must be named. Returns false with an exception. */
 struct signature {
 	const char *function;
 	const char *names[12];
@@ -123,10 +128,11 @@ struct signature {
 };
 bool args_spread(struct signature *s, PyObject *const *args, Py_ssize_t n, PyObject *names,
 		 PyObject **out);
-/* Whole numbers, with an exception and false when they do not fit. NULL leaves @out. */
+/* Read a whole number. Return false with an exception if it is none or does not fit. If @o is NULL,
+ * @out is left as it is. */
 bool arg_uint64(PyObject *o, uint64_t *out);
 bool arg_int64(PyObject *o, int64_t *out);
-/* 'r' or 'rw' as enum share_mode. */
+/* Reads 'r' or 'rw' as enum share_mode. Returns false with an exception. */
 bool mode_from(PyObject *o, uint32_t *out);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -134,19 +140,22 @@ bool mode_from(PyObject *o, uint32_t *out);
 
 struct stream {
 	void *p;
-	PyObject *owner; /* borrowed; what has to live as long as @p is in use, or NULL */
+	/* What has to live as long as the stream is in use, borrowed; or NULL. */
+	PyObject *owner;
 };
 
-/* What @given is; when it is left out (NULL): for memory of a GPU the stream on which a framework
- * works in this thread, else @home. False with an exception. */
+/* Finds the stream that @given is. If it is NULL (not given), this is @home; but for memory of a
+ * GPU it is the stream on which a framework works in this thread, if there is one. Returns false
+ * with an exception. */
 bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, struct stream *out);
-/* Of a stream of the GPU @ordinal that a framework named by its number: what has to live as long as
- * it, borrowed, where that framework says. */
+/* Returns what has to live as long as the stream @p of the GPU @ordinal, borrowed. @p is a number
+ * that a framework gave. Returns NULL if @p is not the framework's current stream, or has no
+ * owner. */
 PyObject *stream_owner(void *p, int ordinal);
-/* Lets go of an owner (or NULL) without the GIL, in any thread: it goes with the interpreter's next
- * turn, and stays when there is none any more. */
+/* Drops the reference to an owner (NULL does nothing), without the GIL and in any thread: the
+ * interpreter drops it later. If there is no interpreter any more, the owner is leaked. */
 void stream_drop(void *owner);
-/* The stream of a share_host_stream object; NULL with an exception. */
+/* Returns the stream of a HostStream, or NULL with an exception. */
 void *host_stream_of(PyObject *o);
 
 /* fence.c: functions of the module. */
@@ -161,16 +170,16 @@ PyObject *fence_query(PyObject *module, PyObject *args);
 struct client {
 	PyObject_HEAD struct handle handle;
 	PyObject *weak;
-	struct client *next; /* of all there are */
+	struct client *next; /* the list of all clients */
 };
 
-/* The one that is open with that handle: a new reference, or NULL without an exception. */
+/* Returns a new reference to the open client with that handle, or NULL without an exception. */
 struct client *client_with(share_client *p);
 
-/* find.c: functions of the module. The Array that lies at (address, dtype, shape, strides), in
- * which strides are in elements, None: in C order; and the one that a tensor lies in,
- * NotImplemented when its type does not say in C where that is. None: in none of a client that is
- * open. */
+/* find.c: functions of the module. find_at() returns the Array that lies at (address, dtype, shape,
+ * strides), with the strides in elements, or None for C order. find_of() returns the Array that a
+ * tensor lies in, or NotImplemented if the type of the tensor has no C function that says where it
+ * lies. Both return None if the memory does not belong to an open client. */
 PyObject *find_at(PyObject *module, PyObject *args);
 PyObject *find_of(PyObject *module, PyObject *thing);
 
@@ -184,19 +193,20 @@ struct pool {
 /* ------------------------------------------------------------------------------------------- */
 /* watch.c                                                                                     */
 
-/* share_dispatch(), by one thread at a time. */
+/* Calls share_dispatch(); only one thread at a time does. */
 int dispatch_in_order(share_client *c);
 
 /* ------------------------------------------------------------------------------------------- */
 /* dtype.c                                                                                     */
 
-/* False with an exception. */
+/* Reads a dtype of any framework. Returns false with an exception. */
 bool dtype_from(PyObject *o, uint32_t *out);
-const char *dtype_format(uint32_t dtype); /* of the buffer protocol; NULL: it has none */
-/* What a buffer that was got with its format says that it is of; 0: something else. @swapped: in
- * the other byte order. */
+const char *dtype_format(uint32_t dtype); /* in the buffer protocol; NULL: it has none */
+/* Returns the dtype of a buffer that was got with its format, or 0 if the library has no such
+ * dtype. Sets @swapped if the elements are in the other byte order. */
 uint32_t dtype_of_buffer(const Py_buffer *b, bool *swapped);
-/* A function of the module: its name, or None. */
+/* A function of the module: returns the name of an object's dtype by the buffer protocol, or
+ * None. */
 PyObject *dtype_name_of_buffer(PyObject *module, PyObject *o);
 static inline uint32_t dtype_size(uint32_t dtype)
 {
@@ -206,11 +216,12 @@ static inline uint32_t dtype_size(uint32_t dtype)
 /* ------------------------------------------------------------------------------------------- */
 /* array.c and its friends                                                                     */
 
-/* Without the GIL, in any thread: gives a reference up behind the work on @stream, now or, where
- * the stream does not take a signal just now, with a later one. @owner of the stream, or NULL, is
- * the answer when it is not needed any more; NULL: its reference was kept. release.c. */
+/* Gives up a reference behind the work on @stream, in any thread, without the GIL. If the stream
+ * takes no signal now, a later release does it. Returns @owner, the owner of the stream or NULL, if
+ * the caller may drop it, and NULL if it is still needed. In release.c. */
 void *release_behind(share_buffer *b, void *stream, void *owner);
-/* The same with the GIL, for what takes no time; false: it has to be done without. */
+/* The same with the GIL, if it takes no time. Returns false if the caller has to use
+ * release_behind(). */
 bool release_at_once(share_buffer *b);
 
 struct recorded {
@@ -222,47 +233,52 @@ struct recorded {
 struct array {
 	PyObject_HEAD PyObject *weak;
 	struct client *client;
-	share_buffer *b; /* a reference of its own, unless it is a message's; NULL: given up */
-	char *data;      /* of the first element */
-	void *stream;    /* what its work is ordered on */
+	/* A reference of its own, but for the Array of a message; NULL: it was given up. */
+	share_buffer *b;
+	char *data;      /* address of the first element */
+	void *stream;    /* the stream on which its work is ordered */
 	PyObject *owner; /* of the stream, or NULL */
 	struct recorded *recorded;
 	unsigned users, generation;
 	int16_t ordinal;
 	bool on_gpu, readonly, readonly_ok, closed;
-	bool borrowed; /* from a message, which holds the only reference to this object */
+	bool borrowed; /* it is of a message, which has the only reference to it */
 	share_tensor t;
 };
 
-/* A view of @b, whose reference goes to it, also when it fails (NULL with an exception). @t's
- * offset counts. */
+/* Makes a view of @b, and takes over the caller's reference to @b, also when it fails (NULL with an
+ * exception). The offset in @t is counted from the start of the buffer. */
 struct array *array_make(struct client *client, share_buffer *b, const share_tensor *t,
 			 struct stream stream, bool on_gpu);
-/* The same, but when it fails the reference stays the caller's. */
+/* The same, but if it fails, the caller keeps its reference. */
 struct array *array_new(struct client *client, share_buffer *b, const share_tensor *t,
 			struct stream stream, bool on_gpu);
-/* @b as what its sender says it is, else as bytes. */
+/* Makes an Array of @b as its sender described it, or as bytes if it did not. Takes over the
+ * reference, as array_make() does. */
 struct array *array_found(struct client *client, share_buffer *b, struct stream stream,
 			  bool on_gpu);
-/* A view of an array's memory, with its offset in bytes from the array's first element. */
+/* Makes a view of an array's memory. The offset in @t is counted in bytes from the array's first
+ * element. */
 struct array *array_derive(struct array *of, const share_tensor *t);
-/* As handle_enter() and handle_leave(). */
+/* For arrays what handle_enter() and handle_leave() are for handles. */
 share_buffer *array_enter(struct array *a);
 void array_leave(struct array *a);
-bool array_is_usable(struct array *a); /* or the exception */
-/* Its reference is somebody else's now. */
+bool array_is_usable(struct array *a); /* sets the exception if not */
+/* Notes that the array's reference was given away. */
 void array_given(struct array *a);
 struct stream array_home(const struct array *a);
 bool array_is_contiguous(const struct array *a);
 int64_t array_items(const struct array *a);
 int64_t array_bytes(const struct array *a);
-/* Into @t, which was initialised: with the offset from the start of the buffer. */
+/* Copies the description into @t, which is initialised; the offset is counted from the start of the
+ * buffer. */
 void array_tensor(const struct array *a, share_tensor *t);
 int array_ordinal(struct array *a);
-/* Work on @stream comes after work on the array so far. False with an exception. */
+/* Makes work on @stream wait for the work on the array so far. Returns false with an exception. */
 bool array_order(struct array *a, void *stream);
-bool array_check(PyObject *o); /* is one, or TypeError */
-/* A dimension from a tuple, a list or one number. The number of them, or -1 with an exception. */
+bool array_check(PyObject *o); /* sets TypeError if it is no Array */
+/* Reads a shape from a tuple, a list or one number. Returns the number of dimensions, or -1 with an
+ * exception. */
 int shape_from(PyObject *o, int64_t *out);
 PyObject *tuple_of(const int64_t *values, uint32_t n, int64_t factor);
 
@@ -279,9 +295,9 @@ bool exchange_make(void); /* fills core.exchange */
 /* ------------------------------------------------------------------------------------------- */
 /* message.c, channel.c, service.c                                                              */
 
-/* A member of a channel or a service: what its messages need of it. */
+/* A member of a channel or a service. Its messages refer to it. */
 struct member {
-	PyObject_HEAD struct handle handle; /* share_channel or share_service */
+	PyObject_HEAD struct handle handle; /* a share_channel or a share_service */
 	PyObject *weak;
 	struct client *client;
 	bool on_gpu, readonly_ok;
@@ -290,33 +306,37 @@ struct member {
 struct message {
 	PyObject_HEAD PyObject *weak;
 	struct member *of;
-	struct array *array; /* made when it is asked for; borrowed as long as nobody else has it */
+	/* Made on first use, and borrowed as long as the message has the only reference to it. */
+	struct array *array;
 	void *stream;
 	PyObject *owner;
 	unsigned users, generation;
-	int header; /* bytes of the data that describe the array; -1: not looked at */
+	/* How many bytes of the data describe the array; -1: not looked at yet. */
+	int header;
 	bool is_request, done;
 	share_message m;
 };
 
-/* An empty one, for the library to fill; its stream is borrowed. */
+/* Makes an empty message, which the library fills. @stream's owner is borrowed. */
 struct message *message_new(struct member *of, struct stream stream, bool is_request);
-/* As PyObject_Free(), for one in which nothing came. */
+/* Frees a message that the library has not filled. */
 void message_discard(struct message *m);
-/* @r of a call that may have filled it: the message; or NULL with the exception, which has the
- * message if there is one. */
+/* Returns the message for the result @r of a call that may have filled it. After an error it
+ * returns NULL with the exception, which has the message as an attribute if the call has filled
+ * it. */
 PyObject *message_or_raise(struct message *m, int r);
-/* 0, or -1 with an exception. */
+/* Acknowledges the message. Returns 0, or -1 with an exception. */
 int message_ack(struct message *m, PyObject *stream);
 
-/* What is sent: an Array or nothing, and data. */
+/* What is sent: an Array or none, and data. */
 struct outgoing {
 	share_buffer *b;
-	struct array *array; /* entered */
+	struct array *array; /* entered until outgoing_end() */
 	size_t size;
 	unsigned char data[SHARE_TENSOR_ENCODED_MAX + SHARE_MESSAGE_DATA_MAX];
 };
-/* @meta and @data may be NULL. False with an exception; else to be given to outgoing_end(). */
+/* Prepares what is sent; @array, @meta and @data may be NULL. Returns false with an exception. If
+ * it returns true, the caller has to call outgoing_end(). */
 bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObject *data);
 void outgoing_end(struct outgoing *o);
 
@@ -326,17 +346,19 @@ PyObject *member_close(PyObject *o, PyObject *ignored);
 extern PyGetSetDef member_getters[];
 extern PyMemberDef member_members[];
 void member_dealloc(PyObject *o);
-/* A call without the GIL that waits for a message, in slices; before that one with the GIL for host
- * memory, which does not wait, if there is such a function. */
+/* Receives a message: calls @function, which waits, without the GIL and in slices. For host memory
+ * without a stream it first calls @at_once, if that is not NULL, with the GIL, because that does
+ * not wait. */
 PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given, bool is_request,
 			 int (*function)(void *, int, void *, share_message *),
 			 int (*at_once)(share_channel *, share_message *));
 
-/* channel.c: what iterates over a consumer or a worker. */
+/* channel.c: iterators over a consumer or a worker. */
 PyObject *member_iterate(PyObject *o);
 PyObject *member_messages(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names);
 extern const char member_messages_doc[];
-/* NULL with SHARE_EAGAIN's exception: None. */
+/* If @m is NULL with the exception of SHARE_EAGAIN, clears that and returns None; else returns
+ * @m. */
 PyObject *none_if_not_ready(PyObject *m);
 
 /* ------------------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The CUDA Array Interface. With a stream in it, consumers synchronise the host: so what is to come
- * first is ordered here, before the consumer's next work on its current stream, and none is named.
+ * The CUDA Array Interface. If the interface names a stream, consumers synchronise the host with
+ * it. So this file orders the array's work before the consumer's next work on its current stream,
+ * and names no stream.
  */
 
 #include <string.h>

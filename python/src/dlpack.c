@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Arrays for other frameworks, through DLPack.
+ * Lends Arrays to other frameworks through DLPack.
  *
- * What is handed out has a reference to the buffer of its own, and gives it up behind the
- * consumer's stream: the one that was named when it asked. The deleter runs in any thread, maybe
- * after the interpreter, so it knows nothing of Python.
+ * Each tensor that is lent has a reference of its own to the buffer. It gives the reference up
+ * behind the stream that the consumer named when it asked. The deleter can run in any thread, even
+ * after the interpreter has ended, so it must not use Python.
  *
- * Who asks is never answered with a TypeError: consumers take that for an older protocol, and try
- * again in other words.
+ * __dlpack__() must never fail with a TypeError: consumers would think that this is an older
+ * version of the protocol, and ask again in other words.
  */
 
 #include <stdlib.h>
@@ -23,13 +23,13 @@
 #define HELD      "libshare.held"
 #define NO_STREAM (-1)
 
-/* Under what is handed out, of either sort. */
+/* What is behind a tensor that was lent, in either form of the protocol. */
 struct lent {
 	union {
 		struct dl_managed managed;
 		struct dl_versioned versioned;
 	} as;
-	struct by_address entry; /* the buffer, and the stream behind which it is given up */
+	struct by_address entry; /* the buffer, and the stream of its release */
 	unsigned generation;
 	int64_t shape[SHARE_TENSOR_MAX_DIMS], strides[SHARE_TENSOR_MAX_DIMS];
 };
@@ -64,8 +64,9 @@ static void fill(struct array *a, struct dl_tensor *t, int64_t *shape, int64_t *
 	};
 }
 
-/* With a reference of its own; NULL with an exception. To find out what is wanted may have taken
- * other code of the program's, which has given the array up since. */
+/* Lends the array, with a reference of its own. Returns NULL with an exception. It checks again
+ * whether the array can be used, because code of the program may have run since, and have given the
+ * array up. */
 static struct lent *lend(struct array *a, struct stream stream, bool versioned)
 {
 	size_t n = a->t.ndim * sizeof(a->t.shape[0]);
@@ -120,7 +121,8 @@ static bool may_be_lent(struct array *a, bool versioned)
 /* ------------------------------------------------------------------------------------------- */
 /* What was asked for                                                                          */
 
-/* The stream that the consumer says it will work on; 0 is ambiguous there. */
+/* Reads the stream on which the consumer says it will work. The protocol forbids 0, because it is
+ * ambiguous. */
 static bool consumer_stream(PyObject *given, void **out, bool *ordered)
 {
 	long long number = 1;
@@ -233,7 +235,8 @@ static void held_gone(PyObject *capsule)
 	UNLOCKED(end(l));
 }
 
-/* For frameworks that are given an address: something to hold as long as they use it. */
+/* For a framework that is given an address: returns an object that the framework holds while it
+ * uses the memory. */
 PyObject *array_lend(PyObject *self, PyObject *ignored)
 {
 	struct array *a = (struct array *)self;

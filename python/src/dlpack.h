@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* DLPack's binary interface, as far as it is used here: version 1.3, with the capsule from before
- * version 1. https://dmlc.github.io/dlpack/latest/ */
+/* The binary interface of DLPack, as far as it is used here: version 1.3, and the capsule from
+ * before version 1. https://dmlc.github.io/dlpack/latest/ */
 
 enum {
 	DL_CPU = 1,
@@ -30,7 +30,7 @@ struct dl_tensor {
 	uint64_t byte_offset;
 };
 
-/* In a capsule "dltensor", "used_dltensor" once it was taken. */
+/* In a capsule "dltensor", which is called "used_dltensor" after a consumer has taken it. */
 struct dl_managed {
 	struct dl_tensor tensor;
 	void *context;
@@ -43,7 +43,8 @@ struct dl_version {
 
 #define DL_READ_ONLY 1u
 
-/* In a capsule "dltensor_versioned", "used_dltensor_versioned" once it was taken. */
+/* In a capsule "dltensor_versioned", which is called "used_dltensor_versioned" after a consumer has
+ * taken it. */
 struct dl_versioned {
 	struct dl_version version;
 	void *context;
@@ -52,8 +53,8 @@ struct dl_versioned {
 	struct dl_tensor tensor;
 };
 
-/* What a type has as __dlpack_c_exchange_api__, in a capsule "dlpack_exchange_api". 0, or -1 with
- * an exception. */
+/* The functions that a type has in __dlpack_c_exchange_api__, a capsule "dlpack_exchange_api". They
+ * return 0, or -1 with an exception. */
 struct dl_exchange {
 	struct dl_version version;
 	struct dl_exchange *previous;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Numbers for dtypes. Each framework has objects of its own for them; Python code knows what they
- * are, and what it said of one is remembered.
+ * Numbers for dtypes. Each framework has its own objects for dtypes. Python code of the package
+ * turns them into numbers, and this file remembers its answers.
  */
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "python/src/core.h"
 
 #define REMEMBERED_MAX 256
-#define COMPLEX64      0x0540 /* pairs of floats, and of doubles */
+#define COMPLEX64      0x0540 /* a pair of floats, and below a pair of doubles */
 #define COMPLEX128     0x0580
 
 bool dtype_from(PyObject *o, uint32_t *out)
@@ -22,7 +22,7 @@ bool dtype_from(PyObject *o, uint32_t *out)
 		*out = (uint32_t)PyLong_AsUnsignedLong(known);
 		return true;
 	}
-	if (PyErr_Occurred()) /* not hashable, and no dtype then */
+	if (PyErr_Occurred()) /* not hashable, so it is no dtype */
 		PyErr_Clear();
 	if (!core.dtype_code) {
 		PyErr_SetString(PyExc_RuntimeError, "the package libshare was not imported");
@@ -42,7 +42,8 @@ bool dtype_from(PyObject *o, uint32_t *out)
 	return !PyErr_Occurred();
 }
 
-/* What the buffer protocol calls them. The first of a dtype is what we say. */
+/* The names of the buffer protocol. Of several names for one dtype, the first is the one that is
+ * exported. */
 static const struct {
 	uint32_t dtype;
 	const char *format;
@@ -65,7 +66,7 @@ const char *dtype_format(uint32_t dtype)
 uint32_t dtype_of_buffer(const Py_buffer *b, bool *swapped)
 {
 	const char *foreign = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ">!" : "<";
-	const char *format = b->format ? b->format : "B"; /* so says the protocol */
+	const char *format = b->format ? b->format : "B"; /* as the protocol says */
 
 	*swapped = *format && strchr(foreign, *format) && b->itemsize > 1;
 	if (*format && strchr("@=|<>!", *format))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Errors of the library as exceptions. Which class belongs to which number is said in Python, where
- * the classes are; a number without one is an Error.
+ * The library's errors as exceptions. Python code says which class belongs to which number; a
+ * number without a class becomes a RuntimeError.
  */
 
 #include "python/src/core.h"

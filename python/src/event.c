@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Interprocess events of CUDA. Read the hazard in <share/event.h>, and prefer fences. */
+/* Interprocess events of CUDA. <share/event.h> tells of their hazard; fences are better. */
 
 #include <string.h>
 
@@ -16,7 +16,8 @@ static void give_up(void *p)
 	share_event_release(p);
 }
 
-/* Event(client, device, name, token): made, or with a name alone, or a token, opened. */
+/* Event(client, device, name, open, token): creates an event, or opens one by its name (open) or by
+ * its token. */
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	share_event_options options = SHARE_EVENT_OPTIONS_INIT;

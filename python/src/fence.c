@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Fences: points on timelines, which are numbers, so a fence is a value and can be sent anywhere.
- */
+/* Fences. A fence is two numbers, so the object is a value that a program can send by any means. */
 
 #include "python/src/core.h"
 
@@ -85,7 +84,8 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 	return raise_error(r);
 }
 
-/* The calling thread in slices, any other stream at once. */
+/* Waits for the fence. If @stream is NULL, the calling thread waits, in slices; any other stream is
+ * only given the wait, which takes no time. */
 static int wait_on(struct client *client, const share_fence *fence, void *stream,
 		   const struct wait *w)
 {

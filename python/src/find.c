@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From a framework's tensor to the Array that it lies in. Where the tensor lies and how is what the
- * framework says: with DLPack's functions for C, which make no objects, where its types have them.
+ * Finds the Array that a tensor of a framework lies in. The framework says where the tensor lies.
+ * If its types have DLPack's C functions, those are used, because they make no objects.
  */
 
 #include "python/src/by_address.h"
 #include "python/src/core.h"
 #include "python/src/dlpack.h"
 
-/* The Array at @at that is like @t, from whichever client; None: nothing that was lent out has that
- * byte. */
+/* Returns a new Array for the tensor @t at the address @at, from whichever client the memory comes;
+ * None if the byte at @at was not lent by any. */
 static PyObject *array_at(uint64_t at, share_tensor *t)
 {
 	struct by_address found;
@@ -69,7 +69,8 @@ PyObject *find_at(PyObject *module, PyObject *args)
 	return array_at(at, &t);
 }
 
-/* 1: into @out, what @thing's type says of it; 0: it does not say; -1: an exception. */
+/* Asks the type of @thing where the tensor lies. Returns 1 and fills @out; 0 if the type does not
+ * say; -1 with an exception. */
 static int describe(PyObject *thing, struct dl_tensor *out)
 {
 	static PyObject *name;
@@ -86,7 +87,7 @@ static int describe(PyObject *thing, struct dl_tensor *out)
 	api = PyCapsule_IsValid(capsule, "dlpack_exchange_api")
 		  ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
 		  : NULL;
-	Py_DECREF(capsule); /* it stays with the type */
+	Py_DECREF(capsule); /* the type keeps it */
 	if (!api || api->version.major != 1 || !api->tensor_from)
 		return 0;
 	if (api->tensor_from(thing, out) != 0) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A handle of the library's must not be given up while a call uses it. Python programs may do so
- * all the same: close in one thread what another one waits with, or in a callback. So whoever calls
- * without the GIL says so, and a handle that is closed meanwhile goes when the last of them is
- * back.
+ * Handles of the library under Python objects. The library does not allow a program to give up a
+ * handle while a call uses it. But a Python program may close an object in one thread while another
+ * thread waits with it, or in a callback. So each call without the GIL counts as a user of the
+ * handle, and a handle that was closed is given up when its last user leaves.
  *
- * In a forked child nothing is given up: it is all the parent's.
+ * A forked child gives nothing up, because everything belongs to its parent.
  */
 
 #include <pthread.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Host streams: Python functions, one after the other, in a thread of the library's.
+ * Host streams: a thread of the library calls Python functions, one after the other.
  *
- * The end of a stream waits for all that was enqueued on it. When it is the last function on it
- * that lets go of it, it cannot wait for itself: another thread ends the stream then.
+ * Ending a stream waits for everything that was enqueued on it. If a function on the stream drops
+ * the last reference to the stream, its thread cannot wait for itself, and another thread ends the
+ * stream.
  */
 
 #include <pthread.h>
@@ -14,11 +15,11 @@
 
 struct held {
 	share_host_stream *stream;
-	struct client *client; /* a reference, and a user of its handle */
+	struct client *client; /* a reference to it, and a user of its handle */
 };
 
 struct host_stream {
-	PyObject_HEAD struct handle handle; /* of a struct held */
+	PyObject_HEAD struct handle handle; /* its pointer is a struct held */
 	PyObject *weak;
 };
 
@@ -110,7 +111,7 @@ struct job {
 	share_host_stream *stream;
 };
 
-/* In the stream's thread. */
+/* Runs in the stream's thread. */
 static void run(void *data)
 {
 	struct job *job = data;
@@ -182,7 +183,7 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	held = handle_enter(&self->handle);
 	if (!held)
 		return NULL;
-	c = held->client->handle.p; /* its user */
+	c = held->client->handle.p; /* the stream is a user of this handle */
 	UNLOCKED(r = share_fence_record(c, held->stream, &fence));
 	while (r == 0) {
 		UNLOCKED(r = share_fence_synchronize(c, &fence, wait_slice(&w)));

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The calls of the library as a program in C makes them, timed, for libshare.bench: what Python
- * adds to a call is less than what a call takes on one day more than on another, so both are
- * measured in one process, with the same objects, a moment apart. These loops know nothing of
- * Python.
+ * Times calls of the library as a C program makes them, for libshare.bench. What Python adds to a
+ * call is less than what a call varies from one day to the next. So libshare.bench measures both in
+ * one process, with the same objects, right after each other. The loops must not use Python.
  */
 
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 #include "python/src/core.h"
 
 struct loop {
-	void *p; /* what is measured */
+	void *p; /* the object whose calls are measured */
 	const char *name;
 	uint64_t size;
 	share_buffer *buffer;
@@ -74,7 +73,7 @@ static int acknowledge(const struct loop *l)
 	return r;
 }
 
-/* Seconds, or NULL with an exception. */
+/* Returns the seconds that the loop took, or NULL with an exception. */
 static PyObject *run(struct handle *h, struct loop *l, int (*loop)(const struct loop *))
 {
 	struct timespec start, end;
@@ -94,7 +93,7 @@ static PyObject *run(struct handle *h, struct loop *l, int (*loop)(const struct 
 		      : raise_error(r);
 }
 
-/* What is received is acknowledged, so there are two figures. */
+/* Receives and then acknowledges, and returns the seconds of both as a pair. */
 static PyObject *run_both(struct handle *h, struct loop *l)
 {
 	PyObject *received, *acknowledged, *both = NULL;
@@ -103,7 +102,7 @@ static PyObject *run_both(struct handle *h, struct loop *l)
 	if (!l->messages)
 		return PyErr_NoMemory();
 	received = run(h, l, receive);
-	if (!received) /* there were not so many */
+	if (!received) /* there were fewer than n messages */
 		for (uint64_t i = 0; i < l->n && l->messages[i].channel; i++)
 			share_ack(&l->messages[i], NULL);
 	acknowledged = received ? run(h, l, acknowledge) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What members of channels and of services have in common: a handle, and how they receive. */
+/* What the members of channels and of services share: a handle, and how they receive. */
 
 #include "python/src/core.h"
 
@@ -83,7 +83,7 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 		message_discard(m);
 		return NULL;
 	}
-	/* what takes no time is not worth letting others run for */
+	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
 	r = at_once && !stream.p && !self->on_gpu ? at_once(p, &m->m) : SHARE_EAGAIN;
 	while (r == SHARE_ETIMEDOUT || r == SHARE_EAGAIN) {
 		UNLOCKED(r = function(p, wait_slice(&w), stream.p, &m->m));

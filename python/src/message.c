@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Messages. One is a loan: its memory goes back when it is acknowledged, without anybody waiting,
- * and that is cheap as long as nobody keeps the memory. So the Array of a message is a loan as
- * well, which nobody but the message holds; once somebody else does when the message is
- * acknowledged, it gets a reference of its own and stays good.
+ * Messages. A message is a loan: acknowledging it gives its memory back, without waiting, and that
+ * is cheap as long as nobody keeps the memory. So the Array of a message is a loan too, and only
+ * the message refers to it. If something else refers to the Array when the message is acknowledged,
+ * the Array gets a reference to the buffer of its own, and stays valid.
  *
- * What goes with the memory: a description of the Array, unless it is simply all bytes, and then
- * what the program gave, as JSON (`meta`) or as it is (`data`).
+ * The data of a message begins with a description of the Array, unless the Array is simply all
+ * bytes of the buffer. After that comes what the program gave, as JSON (`meta`) or as bytes
+ * (`data`).
  */
 
 #include <string.h>
@@ -26,7 +27,8 @@ struct message *message_new(struct member *of, struct stream stream, bool is_req
 	m->m.channel = NULL;
 	PyObject_Init((PyObject *)m, core.message);
 	m->of = (struct member *)Py_NewRef((PyObject *)of);
-	/* what is asked of a service has to be answered before that goes */
+	/* A request must be answered before its service is given up, so it is a user of the
+	 * service. */
 	of->handle.users += is_request;
 	m->stream = stream.p;
 	m->owner = Py_XNewRef(stream.owner);
@@ -36,7 +38,7 @@ struct message *message_new(struct member *of, struct stream stream, bool is_req
 	return m;
 }
 
-/* Nothing is to be acknowledged any more. */
+/* Notes that the message needs no acknowledgement any more. */
 static void finish(struct message *m)
 {
 	if (m->done)
@@ -87,8 +89,9 @@ static bool is_usable(struct message *m)
 
 static void look(struct message *m, share_tensor *t);
 
-/* Who has the Array beside the message keeps it. What the message's data begins with says nothing
- * without the memory that it is about, so it is looked at before. */
+/* Gives the Array a reference of its own, if something else than the message refers to it. Looks at
+ * the description in the data first, since that can be checked only with the memory that it
+ * describes. */
 static void settle_array(struct message *m)
 {
 	share_tensor t = SHARE_TENSOR_INIT;
@@ -107,7 +110,7 @@ static void settle_array(struct message *m)
 	Py_DECREF((PyObject *)a);
 }
 
-/* Of what came without memory nothing is left to be done on a stream. */
+/* The stream of the message. A message without memory has no work on a stream. */
 static struct stream home_of(const struct message *m)
 {
 	return m->m.buffer ? (struct stream){m->stream, m->owner} : (struct stream){NULL, NULL};
@@ -121,7 +124,7 @@ static int acknowledge(struct message *m, void *stream)
 	r = stream || m->of->on_gpu ? SHARE_EAGAIN : share_try_ack(&m->m);
 	if (r == SHARE_EAGAIN)
 		UNLOCKED(r = share_ack(&m->m, stream));
-	if (r == SHARE_EINVAL && stream) /* the stream is gone, and all that was on it */
+	if (r == SHARE_EINVAL && stream) /* the stream no longer exists, nor does work on it */
 		UNLOCKED(r = share_ack(&m->m, NULL));
 	if (!m->m.channel)
 		finish(m);
@@ -242,7 +245,8 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* What is in it                                                                               */
 
-/* Into @t, if the data begins with a description that fits. */
+/* Reads the description at the start of the data into @t; if there is none that fits, describes all
+ * bytes. */
 static void look(struct message *m, share_tensor *t)
 {
 	share_buffer *b = m->m.buffer;
@@ -272,7 +276,7 @@ static PyObject *get_array(PyObject *o, void *ignored)
 		return Py_NewRef((PyObject *)m->array);
 	if (!is_usable(m))
 		return NULL;
-	if (m->users > 0) /* another thread is giving it up */
+	if (m->users > 0) /* another thread is acknowledging it */
 		return raise_closed("message");
 	if (!m->m.buffer)
 		Py_RETURN_NONE;

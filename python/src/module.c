@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * libshare._core: the library as Python types. What is called often is here; what is convenient is
- * in Python, in the package around it, and added to these types when it is imported.
+ * libshare._core: the library as Python types. Functions that programs call often are here.
+ * Convenient ones are in Python, in the package around this module, which adds them to these types
+ * when it is imported.
  */
 
 #include "python/src/core.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What goes with a message: the description of its Array, and the program's own. */
+/* The data of a message that is sent: the description of its Array, and what the program adds. */
 
 #include <string.h>
 
 #include "python/src/core.h"
 
-/* All bytes of the buffer are what an Array is that nothing describes. */
+/* Returns whether the Array is all bytes of its buffer. The receiver assumes this if there is no
+ * description. */
 static bool is_plain(const share_tensor *t, share_buffer *b)
 {
 	return t->ndim == 1 && t->dtype == SHARE_UINT8 && t->offset == 0 && t->strides[0] == 1 &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Pools, and the making of Arrays in them. */
+/* Pools, and allocating Arrays from them. */
 
 #include <string.h>
 
@@ -97,9 +97,9 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 	p = handle_enter(&self->handle);
 	if (!p)
 		return NULL;
-	if (size == 0) /* an array without elements has memory all the same */
+	if (size == 0) /* an array without elements needs an address too */
 		size = 1;
-	/* what takes no time is not worth letting others run for */
+	/* This takes no time, so releasing the GIL for it would cost more than it gains. */
 	r = options.alignment || stream.p ? SHARE_EAGAIN : share_try_alloc(p, size, &b);
 	if (r == SHARE_EAGAIN)
 		UNLOCKED(r = share_alloc_with(p, size, &options, stream.p, &b));
@@ -121,7 +121,7 @@ static PyObject *alloc(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	static struct signature s = {
 	    "alloc", {"nbytes", "alignment", "stream", NULL}, 1, 1, {NULL}};
 	PyObject *given[3];
-	share_tensor t; /* only what is used: this is called often */
+	share_tensor t; /* only the used members are set, as this is called often */
 	uint64_t size;
 
 	if (!args_spread(&s, args, n, names, given) || !arg_uint64(given[0], &size))
@@ -149,7 +149,7 @@ static PyObject *empty(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	static struct signature s = {
 	    "empty", {"shape", "dtype", "alignment", "stream", NULL}, 1, 2, {NULL}};
 	PyObject *given[4];
-	share_tensor t; /* only what is used: this is called often */
+	share_tensor t; /* only the used members are set, as this is called often */
 	uint64_t size;
 	int64_t count = 1;
 	int ndim;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The end of a reference, for destructors: they cannot fail. A stream that is being captured takes
- * no signal, so what is to be released behind it waits here until another release comes by, and
- * with it what owns the stream: to the driver, one that was destroyed is a wild pointer.
+ * Releases references in destructors, which cannot fail. A stream that is being captured takes no
+ * signal. So a reference that has to be released behind such a stream waits in a list here until
+ * the next release. The owner of the stream waits with it, because to the driver a stream that was
+ * destroyed is a wild pointer.
  *
- * It knows nothing of Python: the deleter of a DLPack tensor runs in any thread, perhaps with no
- * interpreter left.
+ * This file must not use Python: the deleter of a DLPack tensor can run in any thread, even when no
+ * interpreter is left.
  */
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ void *release_behind(share_buffer *b, void *stream, void *owner);
 void stream_drop(void *owner);
 bool release_at_once(share_buffer *b);
 
-/* 0 when it is given up, whatever became of it. */
+/* Returns 0 when the reference is gone, and SHARE_ENOTSUP when the stream is being captured. */
 static int try(share_buffer *b, void *stream)
 {
 	int r = share_release(b, stream);
@@ -42,7 +43,7 @@ static void put_off(share_buffer *b, void *stream, void *owner)
 {
 	struct later *l = malloc(sizeof(*l));
 
-	if (!l) /* it all stays until the process ends */
+	if (!l) /* both are leaked until the process ends */
 		return;
 	*l = (struct later){.b = b, .stream = stream, .owner = owner};
 	pthread_mutex_lock(&lock);

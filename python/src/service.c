@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Services: who asks, and who answers.
+ * Services: callers and workers.
  *
- * A call is waited for by the service's descriptor: the library's own wait gives the call up when
- * its time is over, and a signal has to be noticed before that.
+ * A call waits on the service's descriptor, and not in the library: the library's own wait gives
+ * the call up when its time is over, and here each wait has to be short, so that signals of Python
+ * are noticed.
  */
 
 #include "python/src/core.h"
 
-/* For room for a request, which no descriptor tells. */
+/* How long to wait before trying again to find room for a request, since no descriptor signals
+ * that. */
 #define ROOM_MS 1
 
 struct pending {
 	PyObject_HEAD PyObject *weak;
-	struct member *of; /* a user of its handle as long as @p is there */
+	struct member *of; /* as long as @p is set, the call is a user of its handle */
 	share_pending *p;
 	unsigned users, generation;
 	bool canceled;
@@ -98,7 +100,7 @@ static PyObject *fileno_(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Calls                                                                                       */
 
-/* The call was given up, or is over. */
+/* Notes that the call is over or was given up. */
 static void forget(struct pending *self)
 {
 	if (!self->p)
@@ -140,7 +142,8 @@ static bool is_pending(struct pending *self)
 	return false;
 }
 
-/* Starts a call: waits for room, with a descriptor that never comes. */
+/* Starts a call; with @w it waits until there is room for the request. Returns NULL with an
+ * exception. */
 static struct pending *start(struct member *self, PyObject *const *given, const struct wait *w)
 {
 	struct stream stream, home = {NULL, NULL};
@@ -187,7 +190,7 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 			raise_error(r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r);
 		return NULL;
 	}
-	/* the user of the handle is the pending one's now */
+	/* From now on the pending call is the user of the handle. */
 	pending->of = (struct member *)Py_NewRef((PyObject *)self);
 	pending->generation = process_generation();
 	pending->stream = stream.p;
@@ -195,7 +198,7 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 	return pending;
 }
 
-/* Waits for the answer: the message, or NULL with an exception. */
+/* Waits for the answer. Returns the message, or NULL with an exception. */
 static PyObject *finish(struct pending *self, const struct wait *w, PyObject *given)
 {
 	struct member *of = self->of;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What `stream=` may be: a stream of any framework, by the names under which these say where it is,
- * or a number. Nothing is imported for it: who has such an object has its framework.
+ * Finds out what `stream=` means: a stream of any framework, by the attributes in which frameworks
+ * keep its number, or a number. This file imports no framework: a program that has such an object
+ * has imported its framework.
  */
 
 #include <stdlib.h>
 
 #include "python/src/core.h"
 
-/* A number, or an object that has or is one (of ctypes, of cuda-bindings). */
+/* Reads a number, or an object that has or is one (of ctypes, of cuda-bindings). */
 static bool number_from(PyObject *o, void **out)
 {
 	PyObject *value = NULL, *number;
@@ -37,7 +38,8 @@ static bool number_from(PyObject *o, void **out)
 	return !PyErr_Occurred();
 }
 
-/* 1: found; 0: it has no such attribute; -1: an exception. */
+/* Reads the stream from an attribute. Returns 1 if it was found, 0 if there is no such attribute,
+ * -1 with an exception. */
 static int from_attribute(PyObject *o, const char *name, void **out)
 {
 	PyObject *value = PyObject_GetAttrString(o, name);
@@ -54,7 +56,7 @@ static int from_attribute(PyObject *o, const char *name, void **out)
 	return good ? 1 : -1;
 }
 
-/* The same for cuda.core's protocol: a version and the number. */
+/* The same by the protocol of cuda.core, which answers a version and the number. */
 static int from_protocol(PyObject *o, void **out)
 {
 	PyObject *method = PyObject_GetAttrString(o, "__cuda_stream__"), *pair, *number;
@@ -120,7 +122,8 @@ static bool explicit_from(PyObject *given, struct stream *out)
 	return r > 0;
 }
 
-/* Whether a framework is here that may have a stream; without one a call into Python is saved. */
+/* Returns whether a framework that may have a stream was imported. If not, a call into Python is
+ * saved. */
 static bool may_have_stream(void)
 {
 	PyObject *modules = PyImport_GetModuleDict();
@@ -131,7 +134,8 @@ static bool may_have_stream(void)
 	return false;
 }
 
-/* The caller borrows it: it is this thread's until there is another one. */
+/* Keeps a reference to the framework's stream, because the caller only borrows it. The thread keeps
+ * it until the next one. */
 static bool keep_for_now(PyObject *stream)
 {
 	PyObject *of_thread = PyThreadState_GetDict();
@@ -164,7 +168,7 @@ bool stream_from(PyObject *given, bool on_gpu, int ordinal, struct stream home, 
 PyObject *stream_owner(void *p, int ordinal)
 {
 	const struct stream none = {NULL, NULL};
-	const uintptr_t per_thread = 2; /* the driver's own have the numbers up to this */
+	const uintptr_t per_thread = 2; /* the driver's own streams end with this number */
 	struct stream now;
 
 	if ((uintptr_t)p <= per_thread)
@@ -213,7 +217,7 @@ void stream_drop(void *owner)
 	while (!__atomic_compare_exchange_n(&dropped, &d->next, d, true, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED))
 		;
-	/* When the interpreter has no room for one more call, the next owner takes this one along.
-	 */
+	/* If the interpreter cannot take one more pending call, the call for the next owner drops
+	 * this one too. */
 	(void)Py_AddPendingCall(drop_all, NULL);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The two functions that torch.cuda.memory.CUDAPluggableAllocator() looks up in this library, so
- * that what a model computes lies in a pool from the start. There is one pool for each device, as
- * torch has no room for an argument of ours.
+ * The two functions that torch.cuda.memory.CUDAPluggableAllocator() looks up in this library. With
+ * them, torch allocates its tensors from a pool, so that they can be shared without a copy. There
+ * is one pool for each device, because torch passes no argument of ours to these functions.
  *
- * torch calls them in any thread, with or without the GIL, so they know nothing of Python. What
- * torch allocates is lent to it, and found again by its address.
+ * torch calls them in any thread, with or without the GIL, so they must not use Python. Memory that
+ * torch allocates counts as lent, and is found again by its address.
  */
 
 #include <pthread.h>
@@ -37,13 +37,13 @@ void *share_torch_allocate(ssize_t size, int device, void *stream);
 void share_torch_free(void *address, ssize_t size, int device, void *stream);
 #pragma GCC visibility pop
 
-/* Buffers of GPU memory are 512 bytes apart at least. */
+/* Two buffers of GPU memory are at least 512 bytes apart. */
 static struct block **bucket(const void *address)
 {
 	return &blocks[((uintptr_t)address >> 9) % BUCKETS];
 }
 
-/* NULL is how torch is told that there is no memory: it then says so, with its own statistics. */
+/* Returns NULL when there is no memory; torch then raises an error with its own statistics. */
 void *share_torch_allocate(ssize_t size, int device, void *stream)
 {
 	struct block *block, **head;
@@ -91,8 +91,8 @@ void share_torch_free(void *address, ssize_t size, int device, void *stream)
 	free(block);
 }
 
-/* _torch_has(address): whether torch has a block there, which it keeps for its next tensor when the
- * one in it is gone. */
+/* _torch_has(address): whether torch has a block at that address. If so, torch keeps it for a later
+ * tensor when its current one is gone. */
 PyObject *torch_has(PyObject *module, PyObject *address)
 {
 	struct block *block;
@@ -109,8 +109,8 @@ PyObject *torch_has(PyObject *module, PyObject *address)
 	return PyBool_FromLong(block != NULL);
 }
 
-/* _torch_pool(device, pool): the pool that torch's allocations on that device come from, for good:
- * torch may ask as long as the process lives. */
+/* _torch_pool(device, pool): sets the pool from which torch allocates on that device. It cannot be
+ * changed later, because torch may allocate as long as the process lives. */
 PyObject *torch_pool(PyObject *module, PyObject *args)
 {
 	struct pool *pool;
@@ -144,7 +144,7 @@ PyObject *torch_pool(PyObject *module, PyObject *args)
 				"torch allocates from another pool on that device already");
 		return NULL;
 	}
-	/* it is never left: the handles stay as long as the process */
+	/* The handles are never left, so they stay as long as the process. */
 	Py_INCREF((PyObject *)pool);
 	pools[device].client = c;
 	pools[device].pool = p;

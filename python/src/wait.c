@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Waiting. The library waits without the interpreter, which could not run the handler of a signal
- * meanwhile: so it waits for a short while, again and again. That also lets whoever waits with a
- * handle notice that another thread has given it up.
+ * Waiting. While the library waits, Python's handlers of signals cannot run. So each wait consists
+ * of short ones, with a look at the signals in between. That also lets a thread that waits with a
+ * handle notice that another thread has closed it.
  */
 
 #include <math.h>

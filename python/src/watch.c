@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What comes from share_dispatch(): changes of names, look-ups that were started, buffers whose
- * giver is done. Any thread may dispatch, of Python or not, so what comes is put into a mailbox
- * without asking for the interpreter, and a descriptor says that something is there.
+ * Results that arrive in share_dispatch(): changes of names, look-ups that were started, buffers
+ * whose giver has finished. Any thread may dispatch, also one without Python. So a result is put
+ * into a mailbox without the GIL, and a descriptor shows that something is there.
  */
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 struct letter {
 	struct letter *next;
-	share_buffer *b; /* of a look-up */
+	share_buffer *b; /* the result of a look-up */
 	int error;
 	uint32_t change;
 	uint64_t version, buffer;
@@ -30,16 +30,16 @@ struct mailbox {
 };
 
 struct watching {
-	PyObject_HEAD struct handle handle; /* share_watch or share_operation */
+	PyObject_HEAD struct handle handle; /* a share_watch or a share_operation */
 	PyObject *weak;
-	struct client *client; /* and a user of its handle */
+	struct client *client; /* a reference to it, and a user of its handle */
 	struct mailbox *box;
 	struct stream stream;
 	bool readonly_ok;
 };
 
-/* In whatever thread dispatches, without the GIL. What there is no memory for is lost, and that is
- * said as the library says it. */
+/* Puts a letter into the mailbox, in the thread that dispatches, without the GIL. If there is no
+ * memory for it, the letter is lost, but the descriptor becomes readable all the same. */
 static void put(struct mailbox *box, const struct letter *letter)
 {
 	struct letter *l = malloc(sizeof(*l));
@@ -59,7 +59,7 @@ static void put(struct mailbox *box, const struct letter *letter)
 	eventfd_write(box->fd, one);
 }
 
-/* Threads that dispatch at once would put what came one after the other in any order. */
+/* Only one thread dispatches at a time; two would put letters into a mailbox in any order. */
 static pthread_mutex_t dispatching = PTHREAD_MUTEX_INITIALIZER;
 
 static void start_anew(void)
@@ -159,7 +159,7 @@ static void end_operation(void *p)
 	share_cancel(p);
 }
 
-/* With a mailbox, and the client entered; NULL with an exception. */
+/* Makes the object with a mailbox, and enters the client. Returns NULL with an exception. */
 static struct watching *make(PyTypeObject *type, struct client *client)
 {
 	struct watching *self;
@@ -200,7 +200,7 @@ static void dealloc(PyObject *o)
 	if (self->weak)
 		PyObject_ClearWeakRefs(o);
 	handle_close(&self->handle);
-	/* nothing is put into it any more */
+	/* nothing puts letters into the mailbox any more */
 	if (self->box && (!self->handle.what || self->handle.generation == process_generation()))
 		UNLOCKED(end_box(self->box));
 	Py_XDECREF(self->stream.owner);
@@ -235,7 +235,8 @@ static PyObject *get_client(PyObject *o, void *ignored)
 	return Py_NewRef((PyObject *)((struct watching *)o)->client);
 }
 
-/* The first letter, waiting for it by dispatching; NULL with or without an exception. */
+/* Waits for the first letter by dispatching, and returns it for free(). Returns NULL with an
+ * exception if none came. */
 static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
 {
 	struct letter *l = NULL;
@@ -311,8 +312,8 @@ static PyObject *next_change(PyObject *o, PyObject *timeout)
 /* ------------------------------------------------------------------------------------------- */
 /* Operations                                                                                  */
 
-/* Operation(client, name, mode, timeout in ms, stream, readonly_ok), or Operation(client, array).
- */
+/* Operation(client, name, mode, timeout in ms, stream, readonly_ok), or Operation(client,
+ * array). */
 static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	PyObject *what, *given = Py_None;
