@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * fences: passing on memory that work is still being done on, without waiting for it.
+ * fences: passes on memory on which work is still being done, without waiting for that work.
  *
  * The parent has a stream fill a buffer, slowly, and publishes the buffer behind that work: both
  * calls return at once. The child gets the buffer at once, too, and finds out about its content in
- * each of the three ways there are:
+ * each of the three possible ways:
  *
  *   - It has a stream of its own do something with it, which is ordered after the parent's work.
  *   - It asks (share_buffer_status()), or is told by a callback (share_buffer_watch()).
  *   - It waits for a fence (share_fence_synchronize()): a point on a stream, 16 bytes that may be
  *     sent to other processes by any means; here it is the parent's, in another buffer.
  *
- * The streams here are threads of the library's, on memory of the host. With memory of a GPU they
- * are CUDA streams, the work is kernels, and all else is the same.
+ * The streams here are threads of the library, on memory of the host. With memory of a GPU they are
+ * CUDA streams, the work is kernels, and everything else is the same.
  */
 
 #include <poll.h>
@@ -45,7 +45,7 @@ static void check(int result, const char *what)
 
 static void fill(void *data)
 {
-	nanosleep(&(struct timespec){0, 200000000}, NULL); /* a kernel that takes its time */
+	nanosleep(&(struct timespec){0, 200000000}, NULL); /* like a kernel that takes some time */
 	memset(data, 42, SIZE);
 }
 
@@ -83,7 +83,8 @@ static void consume(void)
 	role = "child";
 	check(share_connect(NULL, &client), "share_connect");
 	check(share_host_stream_create(client, &stream), "share_host_stream_create");
-	/* ordered on the stream, so it does not wait; with NULL for a stream it would */
+	/* The look-up is ordered on the stream, so it does not wait for the data; without a stream
+	 * it would. */
 	check(share_lookup(client, "data", SHARE_RDONLY, TIMEOUT_MS, stream, &buffer),
 	      "share_lookup");
 	sum = (struct sum){share_ptr(buffer), 0};
@@ -91,7 +92,7 @@ static void consume(void)
 
 	check(share_buffer_watch(buffer, on_good, &told, NULL), "share_buffer_watch");
 	ready = (struct pollfd){.fd = share_get_fd(client), .events = POLLIN};
-	while (!told) { /* the loop of a program that has other things to do */
+	while (!told) { /* stands for the loop of a program that has other things to do */
 		if (poll(&ready, 1, TIMEOUT_MS) != 1) {
 			fprintf(stderr, "fences: nobody was told\n");
 			exit(1);
@@ -106,7 +107,7 @@ static void consume(void)
 	check(share_fence_synchronize(client, &fence, TIMEOUT_MS), "share_fence_synchronize");
 	check(share_release(fence_buffer, NULL), "share_release");
 
-	/* of its own stream: a fence, and then the result is there */
+	/* When the fence of the child's own stream is reached, the result is there. */
 	check(share_fence_record(client, stream, &fence), "share_fence_record");
 	check(share_fence_synchronize(client, &fence, TIMEOUT_MS), "share_fence_synchronize");
 	printf("fences: ok sum=%lu\n", sum.total);
@@ -134,10 +135,10 @@ int main(int argc, char **argv)
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
-	setenv("SHARE_SOCKET", share_address(client), 1); /* for the child */
+	setenv("SHARE_SOCKET", share_address(client), 1); /* where the child looks */
 	options.kind = "host";
 	check(share_pool_create(client, "fences", &options, &pool), "share_pool_create");
-	child = fork(); /* before this process has threads: those of streams */
+	child = fork(); /* before this process creates a stream, which is a thread */
 	if (child == 0) {
 		consume();
 		exit(0);
@@ -147,8 +148,8 @@ int main(int argc, char **argv)
 	check(share_alloc(pool, SIZE, stream, &buffer), "share_alloc");
 	check(share_host_stream_launch(stream, fill, share_ptr(buffer)),
 	      "share_host_stream_launch");
-	check(share_publish(buffer, "data", stream), "share_publish"); /* behind the work */
-	check(share_release(buffer, stream), "share_release");         /* as well */
+	check(share_publish(buffer, "data", stream), "share_publish"); /* ordered behind the fill */
+	check(share_release(buffer, stream), "share_release");         /* this too */
 
 	check(share_fence_record(client, stream, &fence), "share_fence_record");
 	printf("parent: published, and the work is %s\n",

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 		return !help;
 	}
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
-	/* where share_connect(NULL) of the child will look */
+	/* where share_connect(NULL) of the child looks */
 	setenv("SHARE_SOCKET", share_address(client), 1);
 
 	options.kind = "host"; /* not GPU memory: this program reads and writes it itself */

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * pipeline: one process makes frames, others work on them where they lie.
+ * pipeline: one process makes frames, and others work on them without a copy.
  *
- * The producer reads a picture and makes a film of it: each frame is drawn straight into a buffer
- * and sent through a channel, in broadcast, with its shape as the data of the message. Each
- * consumer computes a histogram and a hash from the shared memory and acknowledges the frame, whose
- * memory is the producer's again then. When the film is over the producer closes the channel, and
- * the consumers end. This file is the whole of that; what is drawn and computed is in
+ * The producer reads a picture and makes a film of it: it draws each frame straight into a buffer
+ * and sends it through a channel, in broadcast, with the frame's shape as the data of the message.
+ * Each consumer computes a histogram and a hash from the shared memory and acknowledges the frame;
+ * then the producer can use its memory again. When the film is over, the producer closes the
+ * channel, and the consumers end. All of that is in this file; what is drawn and computed is in
  * pipeline_film.c.
  *
  * At the end the producer proves that the results are right and that no frame was copied on its way
- * (pipeline_proof.c). For that it writes a mark into each frame when all consumers have received it
- * already, and they have to find it through the handle they have had all along. So a consumer keeps
- * each message until it has received the second one after it, and the channel has no more than
- * three under way: when a message could be sent, all consumers have the one before it; and when
- * they have the next one, the mark has been made. Messages without a frame, two before the film and
- * one after it, make that true of its first and last frames as well.
+ * (pipeline_proof.c). For that it writes a mark into each frame after all consumers have received
+ * it, and the consumers have to find the mark through the handle that they had before. So a
+ * consumer keeps each message until it has received the second one after it, and the channel has at
+ * most three messages under way. When a message could be sent, all consumers have received the one
+ * before it; and when they receive the next one, the mark has been written. Two messages without a
+ * frame before the film and one after it make this true for its first and last frames too.
  *
- * Processors cannot reach GPU memory: there the producer draws in memory of its own and copies to
- * the device, and consumers copy from it to compute. These are the work, and not counted; with
- * kernels, as in cuda/cuda_pipeline.cu, the work is done in place as well.
+ * CPUs cannot reach GPU memory. With GPU memory, the producer draws in memory of its own and copies
+ * to the device, and consumers copy from it to compute. These copies are part of the work, and are
+ * not counted. With kernels, as in cuda/cuda_pipeline.cu, the work is done in place.
  */
 #include "pipeline.h"
 
@@ -37,10 +37,10 @@
 
 #define POOL       "pipeline"
 #define CHANNEL    "pipeline"
-#define KEPT       2     /* messages, by each consumer */
+#define KEPT       2     /* messages that each consumer keeps */
 #define TIMEOUT_MS 10000 /* only so that a stuck pipeline ends */
 
-static char role[40] = "pipeline"; /* of this process */
+static char role[40] = "pipeline"; /* what this process is, for messages */
 
 void fail(const char *format, ...)
 {
@@ -117,7 +117,7 @@ static void produce(const struct options *o, const struct picture *p, share_clie
 		r = report_of(reports, o, 0, k);
 		check(share_alloc(pool, p->size + sizeof(r->mark), NULL, &frame), "share_alloc");
 		send_frame(frames, frame, p, k, r);
-		if (sent) /* and received, as this one could be sent */
+		if (sent) /* all consumers have received it, since this one could be sent */
 			leave_mark(sent, r - 1);
 		sent = frame;
 	}
@@ -147,7 +147,7 @@ static void work_on(const share_message *m, struct report *r)
 	free(copy);
 }
 
-/* The producer has left its mark in the frame. */
+/* Called when the producer has left its mark in the frame. */
 static void finish(share_message *m, struct report *r)
 {
 	if (m->buffer)
@@ -155,7 +155,7 @@ static void finish(share_message *m, struct report *r)
 	check(share_ack(m, NULL), "share_ack");
 }
 
-/* In a process of its own, which connects for itself: handles do not survive a fork. */
+/* Runs in a process of its own, which connects itself: handles do not survive a fork. */
 static void consume(const struct options *o, int number, int ready, struct report *reports)
 {
 	struct report *kept_reports[KEPT], none;
@@ -202,7 +202,7 @@ static void start_consumers(const struct options *o, struct report *reports)
 		}
 	}
 	close(ready[1]);
-	/* what is sent from now on, they get */
+	/* Waits until all consumers are there, because they get only what is sent from then on. */
 	for (int i = 0; i < o->consumers; i++)
 		if (read(ready[0], &byte, 1) != 1)
 			fail("a consumer did not come up");
@@ -224,7 +224,7 @@ static int run(const struct options *o)
 	read_picture(o->file, &picture);
 	reports = make_reports(o);
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
-	setenv("SHARE_SOCKET", share_address(client), 1); /* for the consumers */
+	setenv("SHARE_SOCKET", share_address(client), 1); /* where the consumers look */
 	options.kind = o->kind;
 	check(share_pool_create(client, POOL, &options, &pool), "share_pool_create");
 	check(share_pool_get_info(pool, &info), "share_pool_get_info");

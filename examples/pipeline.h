@@ -13,7 +13,7 @@ struct options {
 	int consumers, frames;
 };
 
-/* pipeline.c: what every process does with what fails. */
+/* pipeline.c: what every process does when something fails. */
 void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...);
 void check(int result, const char *what);
 void check_system(bool fine, const char *what);
@@ -36,34 +36,35 @@ void compute(const unsigned char *samples, size_t size, struct result *out);
 
 /* pipeline_proof.c */
 
-/* A place in a file, or on a GPU. number 0: the memory is not that of a segment, or private to the
- * process. */
+/* A place in a file, or on a GPU. If `number` is 0, the memory is not part of a segment, or it is
+ * private to the process. */
 struct place {
-	uint64_t device; /* of the file; the hash of a GPU's UUID */
-	uint64_t number; /* inode, or the segment's */
+	uint64_t device; /* of the file; for a GPU, a hash of its UUID */
+	uint64_t number; /* of the inode, or of the segment */
 	uint64_t offset;
 };
 
-/* What a process knows of a frame. All write theirs into one table, of memory that they inherit: a
- * row for the producer, and one for each consumer, numbered from 1. */
+/* What a process knows of a frame. All processes write their reports into one table, in memory that
+ * they inherit: it has a row for the producer, and one for each consumer, numbered from 1. */
 struct report {
 	int64_t shape[3];
 	struct place place;
-	uint64_t mark;        /* that it wrote, or found; behind the picture in the frame */
-	struct result result; /* not the producer's */
+	/* The mark that the process wrote or found; it lies behind the picture in the frame. */
+	uint64_t mark;
+	struct result result; /* the producer has none */
 };
 
 struct report *make_reports(const struct options *o);
 struct report *report_of(struct report *reports, const struct options *o, int row, int frame);
 
-/* Where it lies; returns the UUID of the GPU that it is on, NULL: host memory. */
+/* Finds where the frame lies. Returns the UUID of its GPU, or NULL for host memory. */
 const char *find_frame(share_buffer *frame, struct place *out);
 
-/* Writes a random mark, and gives the frame up. */
+/* Writes a random mark and releases the frame. */
 void leave_mark(share_buffer *frame, struct report *r);
 void read_mark(share_buffer *frame, struct report *r);
 
-/* The computation once more, on memory that nobody shares. Returns how many results differ. */
+/* Computes everything again, in private memory. Returns how many results differ. */
 int judge(const struct options *o, const struct picture *p, struct report *reports, int *copies);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The work of the pipeline example: a film that is made of a picture, and what is computed of each
- * frame. Nothing here knows that memory is shared.
+ * The work of the pipeline example: makes a film of a picture, and computes something of each
+ * frame. This file does not know that memory is shared.
  */
 #include "pipeline.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A number of a PNM header: after white space and comments, before one white space. */
+/* Reads a number of a PNM header: white space and comments before it, one white space after it. */
 static bool read_number(FILE *f, int64_t *out)
 {
 	int c;
@@ -26,7 +26,7 @@ static bool read_number(FILE *f, int64_t *out)
 	return fscanf(f, "%8" SCNd64, out) == 1 && *out > 0 && isspace(getc(f));
 }
 
-/* PGM (P5) or PPM (P6). What is neither is one row of bytes. */
+/* Reads a PGM (P5) or PPM (P6) picture. Any other file is taken as one row of bytes. */
 void read_picture(const char *path, struct picture *p)
 {
 	FILE *f = fopen(path, "re");
@@ -41,7 +41,8 @@ void read_picture(const char *path, struct picture *p)
 	if (fscanf(f, "P%1[56]%1[# \t\r\n]", type, next) == 2 && ungetc(*next, f) != EOF &&
 	    read_number(f, &p->shape[1]) && read_number(f, &p->shape[0]) && read_number(f, &most) &&
 	    most <= 65535) {
-		/* samples of two bytes count as two channels: all is done to bytes here */
+		/* A sample of two bytes counts as two channels, because only bytes are used
+		 * here. */
 		p->shape[2] = (*type == '6' ? 3 : 1) * (most > 255 ? 2 : 1);
 	} else {
 		rewind(f);
@@ -57,7 +58,7 @@ void read_picture(const char *path, struct picture *p)
 	fclose(f);
 }
 
-/* Frame @k of the film: every row @k higher, every sample @k brighter. */
+/* Draws frame @k of the film: every row @k higher, every sample @k brighter. */
 void draw(const struct picture *p, int k, unsigned char *frame)
 {
 	size_t height = (size_t)p->shape[0], row = p->size / height;

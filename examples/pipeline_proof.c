@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The proof of the pipeline example: that consumers computed the right thing, on the producer's own
- * memory. The producer believes none of them. It draws all frames once more, in private memory,
- * computes what should have come out, and counts as copies the frames of which a consumer cannot
- * show both of these:
+ * The proof of the pipeline example: the consumers computed the right thing, in the producer's own
+ * memory. The producer trusts none of them. It draws all frames once more in private memory,
+ * computes the right results, and counts as a copy each frame for which a consumer cannot show both
+ * of these:
  *
- *   - The frame lies in the same place for producer and consumer. With host memory the kernel is
- *     asked: /proc/self/maps says which place of which file is mapped, and the same place of the
- *     same file, mapped MAP_SHARED in both, is the same physical memory. With GPU memory the kernel
- *     does not know, and it is the place that the library says: device, segment and offset.
- *   - What the producer writes into the frame when all consumers have it already, a random mark
- *     behind the picture, is seen by the consumers through the handle they have had all along. A
- *     copy that somebody made for them on the way would not have it.
+ *   - The frame lies in the same place for producer and consumer. For host memory the kernel tells:
+ *     /proc/self/maps says which place of which file is mapped, and the same place of the same
+ *     file, mapped MAP_SHARED in both, is the same physical memory. For GPU memory the kernel does
+ *     not know, and it is the place that the library says: device, segment and offset.
+ *   - The producer writes a random mark behind the picture when all consumers have received the
+ *     frame, and the consumers see it through the handle that they had before. A copy that somebody
+ *     made for them on the way would not have it.
  *
- * Who writes the mark when, and who reads it, is told by the order of messages: see pipeline.c.
+ * The order of messages decides who writes the mark when, and who reads it: see pipeline.c.
  */
 #include "pipeline.h"
 
@@ -25,7 +25,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#define SEGMENT "/memfd:share-segment" /* what the library calls host memory */
+#define SEGMENT "/memfd:share-segment" /* the name that the library gives to host memory */
 
 struct report *make_reports(const struct options *o)
 {

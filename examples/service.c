@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * service: requests answered from somebody else's event loop, here libevent's.
+ * service: answers requests from the event loop of another library, here libevent.
  *
  * A request is a buffer of int32 numbers; the answer is a buffer with the same numbers, sorted. The
- * loop needs two descriptors of the library: share_service_get_fd() says when there may be a
- * request, and has to be armed by taking requests until there is none; share_get_fd() says when
- * share_dispatch() has something to do, which here is to learn that the broker is gone. Nothing
- * waits for another process.
+ * loop needs two descriptors of the library. share_service_get_fd() is readable when there may be a
+ * request; a program arms it by taking requests until there is none. share_get_fd() is readable
+ * when share_dispatch() has something to do, which here is to find that the broker is gone. Nothing
+ * in the loop waits for another process.
  *
- * Any number of these may run: each request goes to one of them, and if that is killed, to another.
- * SIGTERM and SIGINT end it. service_client is the other side.
+ * Any number of these may run. Each request goes to one of them, and to another one if that is
+ * killed. SIGTERM and SIGINT end it. service_client is the other side.
  *
  *   share-run -- sh -c 'service & service_client; kill $!; wait'
  */
@@ -23,7 +23,7 @@
 #include <event2/event.h>
 #include <share/service.h>
 
-#define NAME "sort" /* of the service, and of its pool */
+#define NAME "sort" /* name of the service, and of its pool */
 
 struct server {
 	struct event_base *base;
@@ -49,8 +49,8 @@ static int compare(const void *one, const void *other)
 	return (*a > *b) - (*a < *b);
 }
 
-/* Whoever asks decides what is in a request: nothing that is wrong with it may end us. Without an
- * answer, the caller is told SHARE_ECANCELED. */
+/* The caller decides what is in a request, so nothing that is wrong with it may end this program. A
+ * caller whose request is acknowledged without an answer gets SHARE_ECANCELED. */
 static void answer(struct server *s, share_message *request)
 {
 	share_buffer *sorted;
@@ -68,7 +68,7 @@ static void answer(struct server *s, share_message *request)
 	}
 	memcpy(share_ptr(sorted), share_ptr(request->buffer), size);
 	qsort(share_ptr(sorted), size / sizeof(int32_t), sizeof(int32_t), compare);
-	/* not 0 when nobody waits for it any more, which is no concern of ours */
+	/* This fails if nobody waits for the answer any more, which does not matter here. */
 	if (share_reply(request, sorted, NULL, 0, NULL) == 0)
 		s->done++;
 	share_release(sorted, NULL);
@@ -88,13 +88,13 @@ static void on_requests(evutil_socket_t fd, short what, void *data)
 	int r;
 
 	(void)fd, (void)what;
-	/* until there is none, or else the descriptor is not armed */
+	/* Takes requests until there is none, because that arms the descriptor. */
 	while ((r = share_next_request(s->service, 0, NULL, &request)) != SHARE_EAGAIN) {
 		if (r == 0) {
 			answer(s, &request);
 		} else if (request.channel) { /* its memory cannot be reached */
 			share_ack(&request, NULL);
-		} else if (r != SHARE_EPIPE) { /* that nobody asks, for now, is no harm */
+		} else if (r != SHARE_EPIPE) { /* SHARE_EPIPE: there are no callers now */
 			stop_serving(s);
 			return;
 		}
@@ -108,8 +108,8 @@ static void on_news(evutil_socket_t fd, short what, void *data)
 	(void)fd, (void)what;
 	if (share_dispatch(s->client) >= 0)
 		return;
-	/* Callers could be served as long as they last. But memory for answers comes from the
-	 * broker, and the descriptor stays readable from now on. */
+	/* Callers could be served as long as they stay. But the memory for answers comes from the
+	 * broker, and from now on the descriptor is always readable. */
 	stop_serving(s);
 }
 
@@ -121,7 +121,8 @@ static void on_signal(evutil_socket_t number, short what, void *data)
 	event_base_loopbreak(s->base);
 }
 
-/* Services and clients make it, whoever comes first. Of host memory: they read and write it. */
+/* Opens the pool, or creates it: services and clients may start in any order. It is host memory,
+ * because both read and write it. */
 static share_pool *open_pool(share_client *client)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * service_client: has numbers sorted by the service of service.c, and checks what comes back.
+ * service_client: has the service of service.c sort numbers, and checks the answers.
  *
- * Up to WINDOW requests are under way at a time, and any number of clients may ask at once: each
- * gets its own answers.
+ * Up to WINDOW requests are under way at a time. Any number of clients may ask at the same time;
+ * each gets the answers to its own requests.
  */
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include <share/service.h>
 
-#define NAME       "sort" /* of the service, and of its pool */
+#define NAME       "sort" /* name of the service, and of its pool */
 #define JOBS_MAX   100000
 #define WINDOW     64
 #define TIMEOUT_MS 60000
@@ -26,7 +26,7 @@ static void check(int fine, const char *what)
 	exit(1);
 }
 
-/* The numbers of job @number, in no order, and how many they are: 100 to 1600. */
+/* Makes the numbers of job @number, unsorted. Returns how many there are: 100 to 1600. */
 static size_t make_numbers(int number, int32_t *out)
 {
 	size_t n = 100 * ((size_t)number % 16 + 1);
@@ -56,7 +56,7 @@ static share_pending *ask(share_service *service, share_pool *pool, int number)
 	make_numbers(number, share_ptr(numbers));
 	check(share_call_start(service, numbers, NULL, 0, TIMEOUT_MS, NULL, &call) == 0,
 	      "share_call_start");
-	check(share_release(numbers, NULL) == 0, "share_release"); /* the request has it */
+	check(share_release(numbers, NULL) == 0, "share_release"); /* the request keeps it */
 	return call;
 }
 
@@ -77,7 +77,8 @@ static void check_answer(share_pending *call, int number)
 	free(expected);
 }
 
-/* Services and clients make it, whoever comes first. Of host memory: they read and write it. */
+/* Opens the pool, or creates it: services and clients may start in any order. It is host memory,
+ * because both read and write it. */
 static share_pool *open_pool(share_client *client)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;

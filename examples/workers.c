@@ -4,15 +4,15 @@
  * workers: many inference workers, one copy of the weights, and a queue of requests between them.
  *
  * The loader puts the weights of a perceptron into a shared buffer, publishes it read-only and
- * persistent, and ends: the name, and so the memory, stays. Then workers look the weights up and
- * answer the requests of a service. The parent asks, with several calls under way at a time; which
- * worker gets which is the library's business. Half way through one worker is killed: what it had
- * not answered goes to the others, and no request is lost.
+ * persistent, and ends: the name stays, and so does the memory. Then workers look the weights up
+ * and answer the requests of a service. The parent asks, with several calls under way at a time;
+ * the library decides which worker gets which request. Half way through, one worker is killed: the
+ * requests that it had not answered go to the others, and none is lost.
  *
- * The parent checks each answer against a computation with weights of its own, and asks the kernel
- * what the workers cost: Rss counts a page in every process that has it, Pss divides it by their
- * number. So the sum of Rss is what private copies would have cost, and the sum of Pss is what the
- * one copy does cost.
+ * The parent checks each answer against a computation with weights of its own. It also asks the
+ * kernel how much memory the workers take: Rss counts a page in every process that has it, Pss
+ * divides it by their number. So the sum of Rss is what private copies would take, and the sum of
+ * Pss is what the one copy takes.
  */
 
 #include <ctype.h>
@@ -31,12 +31,12 @@
 #define SERVICE     "perceptron"
 #define WEIGHTS     "perceptron/weights"
 #define LAYERS      3
-#define WIDTH       1024 /* of a request, and of an answer */
+#define WIDTH       1024 /* numbers in a request, and in an answer */
 #define WIDEST      2048
-#define MODEL       (2 * WIDTH * WIDEST + WIDEST * WIDEST) /* weights, of all layers */
+#define MODEL       (2 * WIDTH * WIDEST + WIDEST * WIDEST) /* weights of all layers */
 #define VECTOR      (WIDTH * sizeof(float))
 #define WORKERS_MAX 32
-#define TIMEOUT_MS  120000 /* only so that a stuck pool ends */
+#define TIMEOUT_MS  120000 /* only so that a stuck program ends */
 #define MIB         (1024.0 * 1024)
 
 /* Layer l has widths[l + 1] rows of widths[l] weights; one layer follows the other. */
@@ -66,10 +66,10 @@ static void check(int result, const char *what)
 static float next_random(uint64_t *state)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
-	return (float)(*state >> 40) / (float)(1 << 23) - 1; /* -1 to 1 */
+	return (float)(*state >> 40) / (float)(1 << 23) - 1; /* from -1 to 1 */
 }
 
-/* Stands for reading a file of trained weights. */
+/* Stands for a function that reads a file of trained weights. */
 static void read_weights(float *weights)
 {
 	uint64_t seed = 1;
@@ -120,9 +120,9 @@ static void load(int unused)
 
 	(void)unused;
 	check(share_connect(NULL, &client), "share_connect");
-	options.kind = "host"; /* processors compute here; with a GPU, see cuda/cuda_workers.cu */
+	options.kind = "host"; /* CPUs compute here; for GPUs see cuda/cuda_workers.cu */
 	r = share_pool_create(client, POOL, &options, &pool);
-	if (r == SHARE_EEXIST) /* loaded before; publishing again replaces it */
+	if (r == SHARE_EEXIST) /* an earlier run made it; publishing replaces its weights */
 		r = share_pool_open(client, POOL, &pool);
 	check(r, "share_pool_create");
 	check(share_alloc(pool, MODEL * sizeof(float), NULL, &weights), "share_alloc");
@@ -151,7 +151,7 @@ static void work(int ready)
 	options.pool = POOL;
 	check(share_service_open(client, SERVICE, SHARE_WORKER, &options, &service),
 	      "share_service_open");
-	/* the first inference brings the weights in */
+	/* The first inference touches all weights, so that their pages are mapped. */
 	infer(share_ptr(weights), share_ptr(weights), (float[WIDTH]){0});
 	check_system(write(ready, "", 1) == 1, "write");
 
@@ -161,7 +161,7 @@ static void work(int ready)
 		check(share_reply(&request, answer, NULL, 0, NULL), "share_reply");
 		check(share_release(answer, NULL), "share_release");
 	}
-	if (r != SHARE_EPIPE) /* nobody asks any more */
+	if (r != SHARE_EPIPE) /* all callers have left */
 		check(r, "share_next_request");
 	share_service_close(service);
 	check(share_release(weights, NULL), "share_release");
@@ -172,7 +172,7 @@ static void work(int ready)
 /* ------------------------------------------------------------------------------------------- */
 /* The parent                                                                                  */
 
-/* In a process of its own; handles do not survive a fork. */
+/* Starts a process of its own for @function, because handles do not survive a fork. */
 static pid_t start(void (*function)(int), int argument)
 {
 	pid_t pid = fork();
@@ -201,14 +201,14 @@ static void start_workers(pid_t *workers, int n)
 	check_system(pipe(ready) == 0, "pipe");
 	for (int i = 0; i < n; i++)
 		workers[i] = start(work, ready[1]);
-	close(ready[1]); /* when a worker ends early, the rest are not waited for in vain */
+	close(ready[1]); /* so that read() ends if a worker ends early */
 	for (int i = 0; i < n; i++)
 		expect(read(ready[0], &byte, 1) == 1, "a worker", "did not come up");
 	close(ready[0]);
 }
 
-/* @n requests; when they are under way the @victim is killed, if there is one. Returns how many
- * answers were wrong. */
+/* Makes @n requests. While they are under way, it kills the process @victim, if there is one.
+ * Returns how many answers were wrong. */
 static int ask_all(share_service *service, share_pool *pool, int n, int first, pid_t victim,
 		   const float *weights)
 {
@@ -223,7 +223,7 @@ static int ask_all(share_service *service, share_pool *pool, int n, int first, p
 		make_request(first + i, share_ptr(b));
 		check(share_call_start(service, b, NULL, 0, TIMEOUT_MS, NULL, &calls[i]),
 		      "share_call_start");
-		check(share_release(b, NULL), "share_release"); /* the request has it */
+		check(share_release(b, NULL), "share_release"); /* the request keeps it */
 	}
 	if (victim)
 		check_system(kill(victim, SIGKILL) == 0 && waitpid(victim, NULL, 0) == victim,
@@ -232,14 +232,15 @@ static int ask_all(share_service *service, share_pool *pool, int n, int first, p
 		make_request(first + i, request);
 		infer(weights, request, expected);
 		check(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
-		/* the same program computed both in the same order: not one bit may differ */
+		/* The same code computed both in the same order, so every bit has to be the
+		 * same. */
 		wrong += memcmp(share_ptr(m.buffer), expected, VECTOR) != 0;
 		check(share_ack(&m, NULL), "share_ack");
 	}
 	return wrong;
 }
 
-/* Adds what a process has mapped of shared segments, in KiB. */
+/* Adds how many KiB of shared segments a process has mapped. */
 static void add_usage(pid_t pid, unsigned long *rss, unsigned long *pss)
 {
 	char path[64], line[512];
@@ -251,7 +252,7 @@ static void add_usage(pid_t pid, unsigned long *rss, unsigned long *pss)
 	f = fopen(path, "re");
 	check_system(f != NULL, path);
 	while (fgets(line, sizeof(line), f)) {
-		if (!isupper((unsigned char)*line)) /* a mapping: its figures follow */
+		if (!isupper((unsigned char)*line)) /* a mapping; its numbers follow */
 			ours = strstr(line, "/memfd:share-segment") != NULL;
 		else if (ours && sscanf(line, "Rss: %lu", &value) == 1)
 			*rss += value;
@@ -274,10 +275,10 @@ static int run(int n, int rounds)
 	share_pool *pool;
 
 	check(share_connect(getenv("SHARE_SOCKET") ? NULL : "embedded", &client), "share_connect");
-	setenv("SHARE_SOCKET", share_address(client), 1); /* for loader and workers */
+	setenv("SHARE_SOCKET", share_address(client), 1); /* where loader and workers look */
 	start(load, 0);
 	expect_success(1, "the loader");
-	start_workers(workers, n); /* before this process has threads: those of a service */
+	start_workers(workers, n); /* before this process has threads, which a service starts */
 	check(share_pool_open(client, POOL, &pool), "share_pool_open");
 	options.pool = POOL;
 	check(share_service_open(client, SERVICE, SHARE_CALLER, &options, &service),
@@ -293,7 +294,7 @@ static int run(int n, int rounds)
 		wrong += ask_all(service, pool, 2 * n, i * 2 * n, victim, weights);
 	}
 	free(weights);
-	share_service_close(service); /* which ends the workers */
+	share_service_close(service); /* this ends the workers */
 	expect_success(left, "a worker");
 	check(share_unpublish(client, WEIGHTS), WEIGHTS);
 	share_pool_close(pool);
@@ -303,8 +304,9 @@ static int run(int n, int rounds)
 	pss = (double)pss_kib / 1024;
 	printf("%d workers, one copy of %.1f MiB; private copies would have cost %.1f MiB more\n",
 	       n, pss, rss - pss);
-	/* Every worker has all of it, and all of them together have it once, but for a few pages:
-	 * the kernel may have taken some out of a process that did not touch them for a while. */
+	/* Every worker has all of the weights, and all workers together have them once. A few pages
+	 * may be missing, because the kernel may have unmapped pages that a process did not touch
+	 * for a while. */
 	expect(rss >= model * n - 1 && pss >= model - 1 && pss <= model + 1, "smaps",
 	       "this is not one copy of the weights");
 	expect(wrong == 0, "answers", "some are wrong");
