@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Allocating and letting go of what this process keeps: the commonest pair of calls, which should
- * concern nobody else. On the host against malloc() and free() of the same size; on a GPU against
- * the stream-ordered allocator of a process that shares with nobody, on the same stream.
+ * What it costs to allocate and release a block that the process keeps in its magazine. This pair
+ * of calls is the most frequent one, and it needs no other process. The floor of host memory is
+ * malloc() and free() of the same size. The floor of GPU memory is the stream-ordered allocator of
+ * a process that shares with nobody, on the same stream.
  *
- * A pair is too short to be timed by itself: a sample is the mean of many.
+ * One pair is too short to be timed, so each sample is the mean of many.
  */
 
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void ours(struct bench *b, uint64_t size)
 
 static void by_malloc(struct bench *b, uint64_t size)
 {
-	void *volatile p = malloc(size); /* so that the pair is not optimised away */
+	void *volatile p = malloc(size); /* volatile, so that the compiler keeps the pair */
 
 	(void)b;
 	must_system(p, "malloc");
@@ -59,8 +60,9 @@ static void by_driver(struct bench *b, uint64_t size)
 	driver_pool_free(p, b->stream);
 }
 
-/* The driver's queues have room for about a thousand calls, and its pools for what is not freed
- * yet: both are emptied in between, where it does not count. */
+/* Times AT_ONCE pairs. After each such batch it waits for the stream, outside the measured time:
+ * the driver's queues have room for about a thousand calls, and its pools for a limited amount that
+ * is not freed yet. */
 static double play_some(struct bench *b, pair_function pair, uint64_t size)
 {
 	double start = now_us(), took;

@@ -14,16 +14,16 @@
 #include "wire/wire.h"
 
 /*
- * What the benchmarks share. A benchmark measures something and its floor (what the same would
- * cost without us) in turns, and reports figures. One that goes wrong has no figures: it says why
- * and ends the program, see must().
+ * What the benchmarks share. A benchmark measures something and its floor (what the same costs
+ * without a broker) in turns, and reports figures. If something goes wrong in it, it says why and
+ * ends the program; see must().
  */
 
 struct run {
 	bool quick;
 };
 
-/* In the files of their names. */
+/* Each is in the file of its name. */
 void bench_rpc(const struct run *run);
 void bench_handoff(const struct run *run);
 void bench_scale(const struct run *run);
@@ -44,12 +44,12 @@ void bench_channel_gpu(const struct run *run);
 /* ------------------------------------------------------------------------------------------- */
 /* main.c: what can go wrong                                                                   */
 
-/* Ends the program unless @r is 0, with libshare's words for it. */
+/* Ends the program with the library's error text unless @r is 0. */
 void must(int r, const char *what);
-/* The same for system calls, which have errno. */
+/* The same for system calls, with errno. */
 void must_system(bool fine, const char *what);
 
-/* A number of the broker's "status". */
+/* Returns a number of the broker's report "status". */
 int64_t broker_number(share_client *c, const char *key);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -57,21 +57,21 @@ int64_t broker_number(share_client *c, const char *key);
 
 #define NONE NAN
 
-/* @floor and @target may be NONE. The target is the most that value / floor may be; where there is
- * no floor, that the value may be. Strings stay the caller's. */
+/* @floor and @target may be NONE. The target is the largest value that value / floor may have, or,
+ * if there is no floor, that the value may have. The strings stay the caller's. */
 struct figure {
 	const char *name;
-	const char *what; /* was measured, for a person */
+	const char *what; /* what was measured, as text for a person */
 	const char *unit;
 	double value;
 	double floor;
 	double target;
 };
 
-/* Prints the table's heading, unless it is JSON that is wanted. */
+/* Prints the heading of the table, unless JSON is wanted. */
 void figures_start(bool as_json);
 void figure_report(const struct figure *f);
-/* How many this process has reported. */
+/* Returns how many figures this process has reported. */
 unsigned figures_reported(void);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -83,30 +83,31 @@ struct samples {
 };
 
 void samples_add(struct samples *s, double value);
-/* The smallest sample that @percent of them do not exceed. There is one at least; sorts them. */
+/* Returns the smallest sample that @percent of the samples do not exceed. There must be a sample.
+ * Sorts them. */
 double samples_percentile(struct samples *s, unsigned percent);
 double samples_median(struct samples *s);
 void samples_clear(struct samples *s);
 void samples_done(struct samples *s);
 
-/* Many rounds of the same, each summed up by itself: a disturbance spoils a round, and the median
- * over the rounds does not see it. */
+/* Many rounds of the same measurement. Each round has a median of its own, so a disturbance spoils
+ * one round, and the median of the rounds is not affected. */
 struct series {
 	struct samples medians, p99s;
-	struct samples round; /* the one under way */
+	struct samples round; /* the round that is being measured */
 };
 
 void series_end_round(struct series *s);
 void series_done(struct series *s);
 
-/* Reports the median and the 99th percentile, as NAME and NAME.p99. @f says all but value and
- * floor; @p99_target is the second figure's target. @floor may be NULL. */
+/* Reports the median and the 99th percentile, as NAME and NAME.p99. @f has everything but value and
+ * floor; @p99_target is the target of the second figure. @floor may be NULL. */
 void series_report(struct series *value, struct series *floor, const struct figure *f,
 		   double p99_target);
-/* Where a sample is the mean of many, there are no percentiles: the median alone. */
+/* Reports the median alone, for samples that are means of many calls and so have no percentiles. */
 void series_report_median(struct series *value, struct series *floor, const struct figure *f);
 
-/* To let others get somewhere; nothing that is measured. */
+/* Gives other processes time; never part of what is measured. */
 static inline void pause_us(long us)
 {
 	nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
@@ -126,23 +127,24 @@ static inline double now_us(void)
 enum placement { ANYWHERE, APART, TOGETHER, PLACEMENTS };
 
 struct placement_name {
-	const char *suffix; /* of a figure's name */
+	const char *suffix; /* added to the name of a figure */
 	const char *words;
 };
 extern const struct placement_name placement_names[PLACEMENTS];
 
-/* Pins this process to one core and @others to another, or to the same; or puts all on one, if
- * possible, and lets them go. False where a placement is not possible. */
+/* Pins this process to one core, and the processes @others to another core or to the same one; with
+ * ANYWHERE, starts all of them on one core and then lets them run on all. Returns false if the
+ * placement is not possible. */
 bool place(enum placement placement, const pid_t *others, size_t n);
-/* Says that @name's figures are missing for that reason. */
+/* Says that the figures of @name are missing because the placement is not possible. */
 void skip(const char *name, enum placement placement);
 
-/* Bytes of a request and of its reply; a reply of 0 bytes does not come. */
+/* The bytes of a request and of its reply. 0: there is no reply. */
 struct exchange {
 	uint32_t request, reply;
 };
 
-/* With a process at the other end of a SOCK_SEQPACKET socket that knows nothing but to answer. */
+/* A connection by a SOCK_SEQPACKET socket to a process that does nothing but answer. */
 struct ping_pong {
 	int socket;
 	pid_t pid;
@@ -150,10 +152,10 @@ struct ping_pong {
 
 void ping_pong_start(struct ping_pong *p);
 void ping_pong_stop(struct ping_pong *p);
-/* One after the other. */
+/* Plays the exchanges, one after the other. */
 void ping_pong_play(const struct ping_pong *p, const struct exchange *exchanges, size_t n);
 
-/* Bytes of the packet that libshare or the broker would send for @m. */
+/* Returns the size of the packet that the library or the broker would send for @m. */
 uint32_t packet_size(const struct wire_message *m);
 
 #endif

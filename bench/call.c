@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a call of a service costs, against a round trip through two channels without one: 64 bytes
- * there and back, while both sides look (on two cores), and while both wait in the library.
+ * What a call of a service costs, compared with a round trip through two channels: 64 bytes in each
+ * direction, while both sides spin (on two cores), and while both wait in the library.
  */
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 struct comparison {
 	const char *name, *what;
 	enum channel_way ours, floor;
-	uint32_t n; /* of a sample */
+	uint32_t n; /* calls in a sample */
 };
 
 static const struct comparison spinning = {
@@ -36,7 +36,7 @@ static void measure(const struct run *run, const struct channel_side *s, const s
 	}
 	for (int i = 0; i < rounds; i++) {
 		place(placement, &other, 1);
-		channel_sides_time(s, c->floor, c->n); /* warm */
+		channel_sides_time(s, c->floor, c->n); /* to warm up */
 		channel_sides_time(s, c->ours, c->n);
 		for (int k = 0; k < samples; k++) {
 			samples_add(&trip.round, channel_sides_time(s, c->floor, c->n));

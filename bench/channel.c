@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a message through a channel costs, against what two processes can do with bare memory
- * (channel_floor.c). Messages of 64 bytes, without a buffer:
+ * What a message through a channel costs, compared with what two processes can do in bare memory
+ * (channel_floor.c). The messages have 64 bytes and no buffer:
  *
- *   spin    there and back, while both sides do nothing but look: on two cores
+ *   spin    there and back, while both sides look without a pause: on two cores
  *   sleep   there and back, while each side waits in share_recv(), which looks for a moment before
- *           it goes to sleep; where the two run decides most of that, see rpc.c
- *   asleep  the same, but each side does something else for so long before it sends that the other
- *           sleeps; that time is taken off
- *   batch   one way, 64 at a time, while both sides look; and with both asleep when they have to be
+ *           it sleeps; on which cores the two run decides most of this, see rpc.c
+ *   asleep  the same, but each side computes for so long before it sends that the other is asleep;
+ *           that time is subtracted
+ *   batch   in one direction, 64 at a time, while both sides look without a pause; and while both
+ *           sleep when they have to wait
  *
- * Every message is received, copied out by the library, and acknowledged; an answer is sent before
- * what it answers is acknowledged.
+ * Each message is received, copied out by the library, and acknowledged; the answer to a message is
+ * sent before the message is acknowledged.
  */
 
 #include <stdio.h>
@@ -23,7 +24,7 @@
 static const struct comparison {
 	const char *name, *what;
 	enum channel_way ours, floor;
-	uint32_t n; /* of a sample */
+	uint32_t n; /* messages in a sample */
 	double target;
 } comparisons[] = {
     {"spin", "64 bytes there and back, spinning; floor: bare shared memory", SPIN, SPIN_FLOOR, 2000,
@@ -59,7 +60,7 @@ static void measure(const struct run *run, const struct channel_side *s, const s
 	int samples = run->quick ? 3 : 20;
 
 	place(placement, &other, 1);
-	channel_sides_time(s, c->floor, n); /* warm */
+	channel_sides_time(s, c->floor, n); /* to warm up */
 	channel_sides_time(s, c->ours, n);
 	for (int i = 0; i < samples; i++) {
 		samples_add(&out->floor.round, channel_sides_time(s, c->floor, n));
@@ -71,7 +72,8 @@ static void measure(const struct run *run, const struct channel_side *s, const s
 
 static void report(const struct comparison *c, enum placement placement, struct figures *figures)
 {
-	/* unplaced, we and the floor may run in different places: that is no comparison */
+	/* Without a placement, the measurement and its floor may run on different cores, so their
+	 * ratio has no target. */
 	struct figure f = {.unit = "ns", .target = placement == ANYWHERE ? NONE : c->target};
 	char name[64], what[256];
 
@@ -80,7 +82,7 @@ static void report(const struct comparison *c, enum placement placement, struct 
 	f.name = name;
 	f.what = what;
 	series_report_median(&figures->ours, &figures->floor, &f);
-	if (c->ours == BATCHES) { /* either of two targets is enough */
+	if (c->ours == BATCHES) { /* it is enough to meet one of the two targets */
 		strcat(name, ".each");
 		f.what = "the same, without a floor: 5 million messages a second";
 		f.target = 200;

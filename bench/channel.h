@@ -31,30 +31,30 @@ struct floor_ring {
 
 struct channel_floor {
 	struct floor_message there, back;
-	_Alignas(64) _Atomic uint32_t go; /* for words alone: futexes, or to spin on */
+	_Alignas(64) _Atomic uint32_t go; /* for the floors without data: futexes, or to spin on */
 	_Alignas(64) _Atomic uint32_t done;
 	struct floor_ring ring;
 };
 
-/* For this process and those it forks; all zeros. */
+/* Returns zeroed memory that this process shares with the children it forks later. */
 void *shared_memory(size_t size);
 
 void channel_floor_reset(struct channel_floor *f);
 
-void word_set(_Atomic uint32_t *word, uint32_t value);   /* and wakes who sleeps for it */
-void word_sleep(_Atomic uint32_t *word, uint32_t value); /* until it is @value */
+void word_set(_Atomic uint32_t *word, uint32_t value);   /* wakes whoever sleeps for it */
+void word_sleep(_Atomic uint32_t *word, uint32_t value); /* returns when the word is @value */
 void word_spin(_Atomic uint32_t *word, uint32_t value);
 
 enum floor_way { FLOOR_WORDS, FLOOR_SPIN, FLOOR_FUTEX, FLOOR_ASLEEP };
 
 #define THINK_US 50
-void think(void); /* takes that long, on its core */
+void think(void); /* keeps its core busy for that long */
 
-/* @n round trips, in the first process and in the one that answers. */
+/* Play @n round trips: the first in this process, the second in the one that answers. */
 void floor_play(struct channel_floor *f, enum floor_way way, uint32_t n);
 void floor_answer(struct channel_floor *f, enum floor_way way, uint32_t n);
 
-/* @n messages through the ring, in batches; a multiple of BATCH. */
+/* Send and receive @n messages through the ring, in batches; @n is a multiple of BATCH. */
 void floor_ring_send(struct floor_ring *r, uint32_t n);
 void floor_ring_receive(struct floor_ring *r, uint32_t n);
 
@@ -63,15 +63,17 @@ void floor_ring_receive(struct floor_ring *r, uint32_t n);
 
 struct channel_side;
 
-/* What the two do together. */
+/* What the two processes do together. */
 enum channel_way {
-	SPIN,    /* round trips */
-	SLEEP,   /* round trips of who waits in share_recv() */
-	ASLEEP,  /* the same, and each side thinks before it sends: the other is asleep by then */
-	BATCHES, /* one way; spinning */
+	SPIN,  /* round trips */
+	SLEEP, /* round trips, waiting in share_recv() */
+	/* The same, but each side thinks before it sends, so that the other one is asleep by
+	 * then. */
+	ASLEEP,
+	BATCHES, /* in one direction, spinning */
 	BATCHES_ASLEEP,
-	CALLS_SPIN, /* round trips of a service: a request, and its answer */
-	CALLS,      /* the same; who waits may sleep */
+	CALLS_SPIN, /* round trips of a service: a request and its answer */
+	CALLS,      /* the same, but a side that waits may sleep */
 	WORDS_FLOOR,
 	SPIN_FLOOR,
 	FUTEX_FLOOR,
@@ -82,8 +84,8 @@ enum channel_way {
 struct channel_side *channel_sides_start(void);
 void channel_sides_stop(struct channel_side *s);
 pid_t channel_sides_other(const struct channel_side *s);
-/* Nanoseconds for each of @n round trips, less what both have thought; or for each of @n messages,
- * a multiple of BATCH. */
+/* Returns the nanoseconds for each of @n round trips, without the time that both have thought; or
+ * for each of @n messages, where @n is a multiple of BATCH. */
 double channel_sides_time(const struct channel_side *s, enum channel_way way, uint32_t n);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What it costs a producer that several consumers get its messages. One process sends a buffer with
- * 64 bytes of data to 1 to 16 others, each a process of its own.
+ * What each further consumer costs a producer. One process sends a buffer with 64 bytes of data to
+ * 1 to 16 others, each of which is a process of its own.
  *
- * There may be fewer cores than processes, and then who runs when would be all that is measured.
- * So they take turns: the producer sends a number of messages while the consumers wait, not in
- * share_recv() but for a word; then they receive and acknowledge all of them, and it waits. What is
- * measured is how long share_send() takes, which looks through the acknowledgements of the messages
- * before, and whatever the library's own threads in the producer's process do in between. Nobody is
- * woken by a send here: a system call for that takes as long as the rest of it many times over, and
- * says nothing about channels ("channel.sleep" does).
+ * There may be fewer cores than processes; then the result would depend mainly on the scheduler. So
+ * the processes take turns: the producer sends a number of messages while the consumers wait for a
+ * word in memory, and not in share_recv(); then the consumers receive and acknowledge all of them
+ * while the producer waits. What is measured is the time of share_send(), which also looks through
+ * the acknowledgements of earlier messages, and the time that the library's own threads in the
+ * producer's process use meanwhile. No send wakes anybody here: the system call for that takes many
+ * times as long as the rest, and says nothing about the number of consumers ("channel.sleep"
+ * measures it).
  */
 
 #include <signal.h>
@@ -27,19 +28,19 @@
 #include "bench/channel.h"
 
 #define POOL       "broadcast"
-#define TIMEOUT_MS 10000 /* only so that a bug ends */
+#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
 #define CONSUMERS  16
 #define TURN       64 /* messages */
 
-static const unsigned numbers[] = {1, 2, 4, 8, 16}; /* of consumers */
+static const unsigned numbers[] = {1, 2, 4, 8, 16}; /* how many consumers */
 
 #define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
-/* Memory of all of them. */
+/* Memory that all of them share. */
 struct board {
-	_Alignas(64) _Atomic uint32_t go;    /* number of the turn that consumers may take */
-	_Alignas(64) _Atomic uint32_t taken; /* that all of them have taken */
-	_Alignas(64) _Atomic uint32_t n;     /* of them have taken the current one */
+	_Alignas(64) _Atomic uint32_t go;    /* number of the turn that the consumers may take */
+	_Alignas(64) _Atomic uint32_t taken; /* number of the turn that all of them have taken */
+	_Alignas(64) _Atomic uint32_t n;     /* how many have taken the current turn */
 };
 
 struct crowd {
@@ -51,7 +52,8 @@ struct crowd {
 	share_buffer *buffer;
 };
 
-/* One for each number of consumers: none has to be waited for until it has gone. */
+/* Opens the channel for that number of consumers. Each number has a channel of its own, so that no
+ * consumer of the one before has to leave first. */
 static share_channel *open_channel(share_client *c, int role, unsigned consumers)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
@@ -71,8 +73,8 @@ static share_channel *open_channel(share_client *c, int role, unsigned consumers
 
 struct order {
 	uint32_t consumers;
-	uint32_t turns; /* of TURN messages each */
-	uint32_t go;    /* the first of them */
+	uint32_t turns; /* turns of TURN messages each */
+	uint32_t go;    /* number of the first turn */
 };
 
 static void receive_turn(share_channel *ch)
@@ -129,7 +131,7 @@ static void start_consumer(struct crowd *c, unsigned i)
 	must_system(c->pids[i] >= 0, "fork");
 	if (c->pids[i] == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (unsigned k = 0; k < i; k++) /* or they would not see the end */
+		for (unsigned k = 0; k < i; k++) /* else those would see no end */
 			close(c->sockets[k]);
 		close(pair[0]);
 		serve(c->board, pair[1]);
@@ -149,13 +151,13 @@ static double cpu_ns(clockid_t clock)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* CPU time of the process but for this thread. */
+/* Returns the CPU time of all threads of this process but the calling one. */
 static double threads_ns(void)
 {
 	return cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* Nanoseconds for each message. */
+/* Sends the messages of one turn. Returns the nanoseconds for each message. */
 static double take_turn(struct crowd *c, share_channel *ch, uint32_t go)
 {
 	unsigned char data[MESSAGE_SIZE] = {0};
@@ -175,7 +177,7 @@ static double take_turn(struct crowd *c, share_channel *ch, uint32_t go)
 static void measure(const struct run *run, struct crowd *c, unsigned consumers, struct series *out)
 {
 	uint32_t rounds = run->quick ? 3 : 21, n = run->quick ? 10 : 100;
-	static uint32_t turns; /* so far */
+	static uint32_t turns; /* taken so far */
 	struct order o = {consumers, rounds * n + 1, turns + 1};
 	share_channel *ch = open_channel(c->client, SHARE_PRODUCER, consumers);
 	char byte;
@@ -185,7 +187,7 @@ static void measure(const struct run *run, struct crowd *c, unsigned consumers, 
 			    "send an order");
 		must_system(recv(c->sockets[i], &byte, 1, 0) == 1, "a consumer has ended");
 	}
-	take_turn(c, ch, ++turns); /* warm */
+	take_turn(c, ch, ++turns); /* to warm up */
 	for (uint32_t i = 0; i < rounds; i++) {
 		for (uint32_t k = 0; k < n; k++)
 			samples_add(&out->round, take_turn(c, ch, ++turns));
@@ -208,7 +210,7 @@ static void report(struct series *s)
 		f.what = what;
 		series_report_median(&s[i], NULL, &f);
 	}
-	/* the largest: no number of consumers lies above the line */
+	/* The largest slope of all, so that no number of consumers lies above the line. */
 	f.value = -INFINITY;
 	for (size_t i = 1; i < N_NUMBERS; i++) {
 		double slope = (samples_median(&s[i].medians) - first) / (numbers[i] - 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The floors of channels: two processes, memory that both can write, and nothing else. No third
- * one, nobody who comes or goes or dies, no memory to look after, no other side to be wary of.
+ * The floors of channels: two processes and memory that both can write, and nothing else. There is
+ * no third process, nobody comes, leaves or dies, no memory has to be managed, and neither side
+ * checks what the other one writes.
  *
  *   words   a number there and a number back, each in a cache line of its own
  *   spin    64 bytes there and 64 bytes back, each with its number
@@ -106,7 +107,7 @@ void floor_answer(struct channel_floor *f, enum floor_way way, uint32_t n)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Each side looks at the other's word only when it has to. */
+/* Each side reads the word of the other side only when it has to. */
 void floor_ring_send(struct floor_ring *r, uint32_t n)
 {
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed), head = 0;
@@ -133,7 +134,8 @@ void floor_ring_receive(struct floor_ring *r, uint32_t n)
 			tail = atomic_load_explicit(&r->tail, memory_order_acquire);
 		for (uint32_t k = 0; k < BATCH; k++, head++)
 			memcpy(messages[k], r->slots[head % RING_SIZE], MESSAGE_SIZE);
-		/* as somebody who uses them would have it */
+		/* The compiler must not leave out the copy, since a program would use the
+		 * messages. */
 		__asm__ volatile("" : : "r"(messages) : "memory");
 		atomic_store_explicit(&r->head, head, memory_order_release);
 	}

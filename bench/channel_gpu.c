@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A tensor of GPU memory to another process and an answer back, in time of the host: what a program
- * waits that gives work to another one. The floor is PyTorch's way of doing it, torch_queue.py, in
- * the same run and by turns; what is timed is the same in both:
+ * Sends a tensor of GPU memory to another process and waits for an answer, and measures the time on
+ * the host: how long a program waits that hands work to another one. The floor is how PyTorch does
+ * it (torch_queue.py), in the same run and by turns. The same is timed in both:
  *
- *   - the tensor is made and filled on a stream; from here on it is "hand-over", before it "whole"
- *   - it is sent; the other process has it, and may enqueue work on it; it answers with a number
- *   - the number is there
+ *   - the tensor is made and filled on a stream; "whole" is timed from before this, "hand-over"
+ *     from after it
+ *   - it is sent; the other process receives it, and could enqueue work on it; it answers with a
+ *     number
+ *   - the number has arrived
  *
- * Nobody waits for the GPU meanwhile. Between two, both wait until it is done with everything, so
- * that its work, and what it takes to switch from one process to another, are nobody's.
+ * Neither process waits for the GPU in this time. Between two tensors, both wait until the GPU has
+ * finished everything, so that the GPU's work and its switches between the processes are not
+ * measured.
  *
- * And the calls into the driver that a message costs, as the library counts them: the signal behind
- * what its producer has enqueued, the wait before what its consumer does, and the signal behind
- * that. A wait is saved where the signal has been seen already, so there may be fewer.
+ * The benchmark also reports the calls into the driver that a message costs, as the library counts
+ * them: the signal behind what the producer has enqueued, the wait before what the consumer
+ * enqueues, and the signal behind that. The library saves a wait if it has already seen the signal,
+ * so there may be fewer.
  */
 
 #include <signal.h>
@@ -34,7 +38,7 @@
 
 #define NAME         "channel-gpu"
 #define ANSWERS      NAME "/answers"
-#define TIMEOUT_MS   30000 /* only so that a bug ends */
+#define TIMEOUT_MS   30000 /* only so that a bug does not hang */
 #define TIMES_FASTER 50
 
 static const struct tensor {
@@ -50,13 +54,13 @@ struct setup {
 };
 
 struct order {
-	uint32_t n; /* tensors */
+	uint32_t n; /* how many tensors */
 	uint32_t spin;
-	uint32_t check; /* what is in them */
-	uint32_t word;  /* in the first one; one more in each */
+	uint32_t check; /* whether to check what is in them */
+	uint32_t word;  /* what is in the first one; one more in each later one */
 };
 
-/* What the library has enqueued so far. */
+/* How many signals and waits the library has enqueued so far. */
 struct calls {
 	uint64_t signals, waits;
 };
@@ -64,7 +68,7 @@ struct calls {
 /* One of the two processes. */
 struct side {
 	int other;
-	_Atomic uint32_t *ready; /* tensors that the second is done with */
+	_Atomic uint32_t *ready; /* how many tensors the second process has finished with */
 	share_client *client;
 	share_pool *pool;
 	share_channel *there, *back;
@@ -141,7 +145,7 @@ static void serve(struct side *s)
 	struct order o;
 
 	if (recv(s->other, &setup, sizeof(setup), 0) != sizeof(setup))
-		_exit(0); /* there is nothing to do */
+		_exit(0); /* the first process has nothing to measure */
 	must(share_connect(setup.address, &s->client), "share_connect");
 	if (!driver_start(setup.device, why)) {
 		fprintf(stderr, "share-bench: %s\n", why);
@@ -200,7 +204,7 @@ static void hear(const struct side *s, void *what, size_t size)
 
 struct figures {
 	struct series hand_over, whole;
-	struct calls sent, received; /* for all of @n */
+	struct calls sent, received; /* of all @n tensors */
 	uint32_t n;
 };
 
@@ -232,7 +236,7 @@ static void hand_over(const struct side *s, const struct order *o, uint64_t size
 	samples_add(&out->whole.round, end - start);
 }
 
-/* @out is NULL: only to see that it works, and to warm up. */
+/* Plays @n tensors. With @out NULL, it checks what arrives, warms up and measures nothing. */
 static void play(const struct side *s, bool spin, uint64_t size, uint32_t n, struct figures *out)
 {
 	static uint32_t word;
@@ -344,7 +348,7 @@ static share_pool *set_up(struct side *s)
 	must(share_connect("embedded", &s->client), "share_connect");
 	s->stream = driver_stream_create();
 	options.device = driver_device();
-	options.segment_size = UINT64_C(512) << 20; /* room for the largest, and kept */
+	options.segment_size = UINT64_C(512) << 20; /* room for the largest tensor, which is kept */
 	options.release_threshold = options.segment_size;
 	must(share_pool_create(s->client, NAME, &options, &s->pool), "share_pool_create");
 	options = (share_pool_options)SHARE_POOL_OPTIONS_INIT;
@@ -382,7 +386,7 @@ void bench_channel_gpu(const struct run *run)
 	struct torch *torch;
 	pid_t pid;
 
-	pid = start_other(&s); /* first: it must not hold torch's pipes */
+	pid = start_other(&s); /* before torch: this child must not inherit its pipes */
 	torch = torch_start();
 	if (driver_start(NULL, why)) {
 		measure_all(run, &s, torch);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A payload to another process: a channel against what is there already, ZeroMQ, nng, a pipe and
- * Boost's message queue (bench/peers/). All of them do the same work: the sender writes every word
- * of the payload where the carrier wants it, the receiver reads every word where the carrier has
- * put it and finds them right. What differs is how it gets from here to there.
+ * Sends a payload to another process: by a channel, compared with ZeroMQ, nng, a pipe and Boost's
+ * message queue (bench/peers/). All of them do the same work: the sender writes every word of the
+ * payload where the carrier wants it, and the receiver reads every word where the carrier has put
+ * it, and checks it. Only the way from one process to the other differs.
  *
- * A round trip is a payload and an answer of 8 bytes; in a stream many payloads are under way and
- * one answer says that the last has been read. Everybody sleeps while there is nothing to do, and
- * nobody is told where to run: most of them have threads of their own.
+ * A round trip is a payload and an answer of 8 bytes. In a stream, many payloads are under way, and
+ * one answer says that the last one has been read. All processes sleep while there is nothing to
+ * do, and none is pinned to a core, since most carriers have threads of their own.
  */
 
 #include <signal.h>
@@ -26,14 +26,14 @@
 
 #define NAME "channel-peers"
 #define POOL "peers"
-#define OURS 0 /* in `carriers` */
+#define OURS 0 /* index in `carriers` */
 
 struct shape {
 	const char *name;
 	size_t size;
 	unsigned window;        /* payloads under way in a stream */
-	unsigned trips, stream; /* of a sample */
-	unsigned samples;       /* of a round */
+	unsigned trips, stream; /* payloads in a sample */
+	unsigned samples;       /* samples in a round */
 };
 
 static const struct shape shapes[] = {
@@ -48,7 +48,7 @@ static const struct shape shapes[] = {
 /* ------------------------------------------------------------------------------------------- */
 /* The payload                                                                                 */
 
-/* Carriers are free to put it at any address. */
+/* Carriers may put the payload at any address, so it is written by bytes. */
 static void fill(void *p, size_t size, uint64_t turn)
 {
 	unsigned char *bytes = p;
@@ -94,7 +94,7 @@ enum what { OPEN, PLAY, CLOSE };
 struct order {
 	uint32_t what;
 	uint32_t carrier, shape;
-	uint32_t answers, payloads; /* for each of which there is one */
+	uint32_t answers, payloads; /* payloads for each answer */
 	uint64_t turn;
 };
 
@@ -116,7 +116,8 @@ struct folder {
 	char path[128];
 };
 
-/* Where the ends for payloads of a size meet; its last part is theirs alone, too. */
+/* Returns the folder in which the ends for payloads of a size meet. The last part of its name is
+ * unique too, because some carriers use it as a name. */
 static struct folder folder_of(const struct side *s, const struct shape *shape)
 {
 	struct folder f;
@@ -203,7 +204,7 @@ static pid_t start_other(struct side *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* The time of one payload. */
+/* Plays payloads and their answers. Returns the time of one payload. */
 static double play(const struct side *s, uint32_t carrier, uint32_t shape, uint32_t answers,
 		   uint32_t payloads)
 {
@@ -244,7 +245,7 @@ static void measure(const struct run *run, const struct side *s, uint32_t shape)
 	int rounds = run->quick ? 2 : 11;
 	unsigned n = run->quick ? 1 : sh->samples;
 
-	for (int i = -1; i < rounds; i++) { /* the first is to warm up */
+	for (int i = -1; i < rounds; i++) { /* the first round is to warm up */
 		for (uint32_t k = 0; k < CARRIERS; k++) {
 			for (unsigned j = 0; s->ends[k] && j < n; j++) {
 				samples_add(&trips[k].round, play(s, k, shape, sh->trips, 1));
@@ -270,7 +271,7 @@ static void measure(const struct run *run, const struct side *s, uint32_t shape)
 	}
 }
 
-/* Says why where a carrier cannot be used for this. */
+/* Opens both ends of a carrier. If the carrier cannot carry this size, says why instead. */
 static void open_pair(struct side *s, uint32_t carrier, uint32_t shape)
 {
 	const struct carrier_choice *choice = &carriers[carrier];
@@ -324,7 +325,7 @@ static share_pool *make_pool(share_client *c)
 	share_pool *pool;
 
 	options.kind = "host";
-	options.segment_size = UINT64_C(512) << 20; /* room for the largest, and kept */
+	options.segment_size = UINT64_C(512) << 20; /* room for the largest one, and kept */
 	options.release_threshold = options.segment_size;
 	must(share_pool_create(c, POOL, &options, &pool), "share_pool_create");
 	return pool;

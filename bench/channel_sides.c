@@ -19,13 +19,13 @@
 #include "bench/channel.h"
 
 #define POOL       "channel"
-#define TIMEOUT_MS 10000 /* only so that a bug ends */
+#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
 
 enum channel { THERE, BACK, STREAM, BLOCKING, CHANNELS };
 
 static const struct {
 	const char *name;
-	bool from_first; /* process */
+	bool from_first; /* the first process is its producer */
 	uint32_t depth, when_full;
 } shapes[CHANNELS] = {
     [THERE] = {"bench/there", true, 64, SHARE_FULL_BLOCK},
@@ -42,11 +42,11 @@ struct order {
 /* One of the two processes. */
 struct channel_side {
 	int other;
-	pid_t pid; /* of the other */
+	pid_t pid; /* the other process */
 	share_client *client;
 	share_pool *pool;
 	share_channel *channels[CHANNELS];
-	share_service *service; /* the first process calls */
+	share_service *service; /* the first process is its caller */
 	struct channel_floor *floor;
 };
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What the broker itself costs on the device: how much free memory the device has less, of what it
- * hands out not counted, when a broker with its agent and a pool with one segment are there.
+ * How much memory of a device the broker itself takes: how much free memory the device loses when
+ * there is a broker with its agent and a pool with one segment, without the segment.
  *
- * The floor is one CUDA context: what the device has less when a process makes one and does nothing
- * with it. The kinds should cost a small part of that (vmm, whose agent has none) or about as much
- * (mempool). This process has its own context before anything is measured, and has imported each
- * kind once, so it does not count.
+ * The floor is one CUDA context: how much free memory the device loses when a process creates one
+ * and does nothing with it. A kind should cost a small part of that (vmm, whose agent has no
+ * context) or about as much (mempool). This process has created its own context and imported each
+ * kind once before anything is measured, so these do not count.
  *
- * The device's free memory is that of all processes: this needs a device that nobody else uses.
+ * The device tells its free memory for all processes together, so nobody else may use the device.
  */
 
 #include <signal.h>
@@ -26,12 +26,13 @@
 
 #define MIB          (1024.0 * 1024)
 #define VMM_TARGET   4.0 /* MiB */
-#define SETTLE_TICKS 15  /* of 20 ms without a change */
+#define SETTLE_TICKS 15  /* ticks of 20 ms without a change */
 #define SETTLE_MAX   500
 
 static const char *const kinds[] = {"vmm", "mempool"};
 
-/* Processes that have just ended give back a moment later. */
+/* Waits until the free memory does not change any more, since a process that has ended gives its
+ * memory back a moment later. */
 static double settled_free(void)
 {
 	const struct timespec tick = {.tv_nsec = 20000000};
@@ -99,8 +100,8 @@ static void context_end(struct context *x)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* A broker, a pool and a segment; returns what the device has less, but for the segment. NONE: this
- * kind is not possible here. */
+/* Starts a broker, with a pool and a segment. Returns how much free memory the device has lost,
+ * without the segment; NONE if this kind is not possible here. */
 static double cost(const char *kind)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
@@ -137,7 +138,7 @@ static void report(const char *kind, double value, double floor, bool few)
 
 	snprintf(name, sizeof(name), "device-memory.%s", kind);
 	f.name = name;
-	if (few) { /* the target is a size, not a share of the floor */
+	if (few) { /* the target is a number of MiB, and not a ratio to the floor */
 		f.what = "device memory of broker and agent, segments not counted";
 		f.target = VMM_TARGET;
 		f.floor = NONE;
@@ -154,7 +155,7 @@ void bench_device_memory(const struct run *run)
 	struct context other;
 	double floor, value;
 
-	(void)run; /* once is enough: it is no sample of anything */
+	(void)run; /* once is enough, as the value does not vary */
 	context_prepare(&other);
 	if (!driver_start(NULL, why)) {
 		fprintf(stderr, "share-bench: device-memory: SKIPPED: %s\n", why);
@@ -164,7 +165,7 @@ void bench_device_memory(const struct run *run)
 	floor = context_cost(&other);
 	context_end(&other);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
-		cost(kinds[k]); /* what this process needs to import is there from now on */
+		cost(kinds[k]); /* what importing needs in this process is there afterwards */
 		value = cost(kinds[k]);
 		if (!isnan(value))
 			report(kinds[k], value, floor, k == 0);

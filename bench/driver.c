@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The CUDA driver without us: what the floors of the GPU benchmarks call. Here: finding the driver,
- * the device and its context, and memory, also as no broker would make it (cuMemAlloc, and its
- * handles of old). Streams are in driver_stream.c.
+ * The CUDA driver as the floors of the GPU benchmarks call it, without the library. This file finds
+ * the driver, the device and its context, and allocates memory, also in ways that the broker never
+ * uses (cuMemAlloc, and its IPC handles). Streams are in driver_stream.c.
  */
 
 #include <dlfcn.h>
@@ -30,14 +30,14 @@ void must_driver(CUresult r, const char *call)
 
 bool driver_look_up(const char *symbol, void *member, char why[DRIVER_WHY])
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* stays */
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* never closed */
 	void *function = library ? dlsym(library, symbol) : NULL;
 
 	if (!library)
 		snprintf(why, DRIVER_WHY, "%s", dlerror());
 	else if (!function)
 		snprintf(why, DRIVER_WHY, "libcuda.so.1 has no %s", symbol);
-	/* a void pointer is no function pointer to C, but it is to dlsym() */
+	/* ISO C does not convert a void pointer to a function pointer, but dlsym() relies on it. */
 	memcpy(member, &function, sizeof(function));
 	return function != NULL;
 }
@@ -52,7 +52,7 @@ static bool look_up_all(char why[DRIVER_WHY])
 	return true;
 }
 
-/* @uuid may begin with "GPU-" or "MIG-"; what follows tells. */
+/* @uuid begins with "GPU-" or "MIG-"; only the rest is compared. */
 static bool find_device(const struct cuda *cu, const char *uuid, char why[DRIVER_WHY])
 {
 	const char *wanted = uuid ? strchr(uuid, '-') : NULL;

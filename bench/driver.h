@@ -7,34 +7,35 @@
 #include <stdint.h>
 
 /*
- * The CUDA driver as the floors use it. Only driver.c and driver_stream.c know its types; where
- * this was built without CUDA's headers, driver_without.c says so instead. What goes wrong after
- * driver_start() ends the program.
+ * The CUDA driver as the floors use it. Only driver.c and driver_stream.c know its types. In a
+ * build without CUDA's headers, driver_without.c takes their place. An error after driver_start()
+ * ends the program.
  */
 
 #define DRIVER_WHY 256
 
-/* Loads the driver and makes the primary context of a device the calling thread's: of the device
- * with this UUID ("GPU-..."), NULL: of the first. Once a process; later calls change nothing.
- * False: there is none, see @why. */
+/* Loads the driver and makes the primary context of a device current in the calling thread: of the
+ * device with this UUID ("GPU-..."), or of the first one if @uuid is NULL. Once a call has
+ * succeeded, later ones do nothing. Returns false, with @why, if there is no such device. */
 bool driver_start(const char *uuid, char why[DRIVER_WHY]);
 
-/* UUID of the device. */
+/* Returns the UUID of the device. */
 const char *driver_device(void);
 
-/* Bytes that the device has left, for all processes. */
+/* Returns how many bytes of the device are free, for all processes together. */
 uint64_t driver_free_memory(void);
 
-/* cuMemAlloc, cuMemFree. NULL: out of memory. */
+/* cuMemAlloc and cuMemFree. NULL: there is no memory. */
 void *driver_alloc(uint64_t size);
 void driver_free(void *p);
 
-/* cuMemAllocFromPoolAsync, cuMemFreeAsync, of a pool that keeps its memory. NULL: out of memory. */
+/* cuMemAllocFromPoolAsync and cuMemFreeAsync, with a pool that keeps its memory. NULL: there is no
+ * memory. */
 void *driver_pool_alloc(uint64_t size, void *stream);
 void driver_pool_free(void *p, void *stream);
 
-/* cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle: the first in one process, the others
- * in another. Handles of events look the same. */
+/* cuIpcGetMemHandle, cuIpcOpenMemHandle and cuIpcCloseMemHandle: the first in one process, the
+ * others in another. Handles of events have the same type. */
 struct driver_handle {
 	unsigned char bytes[64];
 };
@@ -45,24 +46,25 @@ void driver_close(void *p);
 /* ------------------------------------------------------------------------------------------- */
 /* driver_stream.c                                                                             */
 
-/* Streams that do not wait for the default one. */
+/* Creates a stream that does not wait for the default stream. */
 void *driver_stream_create(void);
 void driver_stream_destroy(void *stream);
 void driver_stream_synchronize(void *stream);
-/* Whether something enqueued there is not done yet. */
+/* Returns whether work on the stream is not finished. */
 bool driver_stream_is_busy(void *stream);
 
-/* cuMemsetD32Async: work on memory. */
+/* cuMemsetD32Async, as an example of work on memory. */
 void driver_fill(void *p, uint32_t word, uint64_t size, void *stream);
 
-/* Enqueues a kernel of one thread that does nothing for that long; false, with @why, where there
- * can be none. The first call takes longer than others: the driver compiles it. */
+/* Enqueues a kernel of one thread that runs for that long and does nothing. Returns false, with
+ * @why, if no kernel can be loaded. The first call takes longer, because the driver compiles the
+ * kernel. */
 bool driver_spin(void *stream, unsigned milliseconds, char why[DRIVER_WHY]);
 
 /*
- * 64-bit cells in shared memory of the host, each in a cache line of its own, that streams write
- * and wait for. Made, mapped and registered as timelines are: once for writing, and once more, as
- * another process would, for reading only.
+ * 64-bit cells in shared memory of the host, each in a cache line of its own, which streams write
+ * and wait for. They are made, mapped and registered as timelines are: once for writing, and once
+ * more for reading only, as in another process.
  */
 #define DRIVER_CELLS 64
 struct driver_cell {
@@ -72,17 +74,18 @@ struct driver_cell {
 struct driver_page {
 	struct driver_cell *cells;
 	const struct driver_cell *readonly;
-	uint64_t write_address, wait_address; /* for the device */
+	uint64_t write_address, wait_address; /* addresses by which the device reaches them */
 };
-/* False, with @why, where the device cannot. */
+/* Returns false, with @why, if the device cannot do this. */
 bool driver_page_open(struct driver_page *p, char why[DRIVER_WHY]);
-/* Once no stream waits for one of its cells. */
+/* No stream may be waiting for one of the cells. */
 void driver_page_close(struct driver_page *p);
-/* cuStreamWriteValue64; cuStreamWaitValue64, until the cell is at least @value. */
+/* cuStreamWriteValue64, and cuStreamWaitValue64 until the cell is at least @value. */
 void driver_write_value(void *stream, const struct driver_page *p, unsigned cell, uint64_t value);
 void driver_wait_value(void *stream, const struct driver_page *p, unsigned cell, uint64_t value);
 
-/* Interprocess events: made and recorded in one process, opened and waited for in another. */
+/* Interprocess events: one process creates and records an event, another one opens it and waits for
+ * it. */
 void *driver_event_create(struct driver_handle *handle);
 void *driver_event_open(const struct driver_handle *handle);
 void driver_event_destroy(void *event);

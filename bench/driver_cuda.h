@@ -6,10 +6,10 @@
 #include "memory/cuda/driver.h"
 
 /*
- * What the files that make up bench/driver.h have in common. Only they know CUDA's types.
+ * What driver.c and driver_stream.c share. Only they know CUDA's types.
  *
- * The table of memory/ is used where it has what is needed. The rest is what no broker would call:
- * X(member, symbol, type), as in memory/cuda/driver.h.
+ * They use the table of memory/ for the functions that it has. The others are functions that the
+ * broker and the library never call: X(member, symbol, type), as in memory/cuda/driver.h.
  */
 #define FLOOR_FUNCTIONS(X)                                                                \
 	X(MemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                \
@@ -22,7 +22,7 @@
 	X(IpcCloseMemHandle, "cuIpcCloseMemHandle", PFN_cuIpcCloseMemHandle_v4010)
 
 struct driver {
-	const struct cuda *cu; /* NULL: not started */
+	const struct cuda *cu; /* NULL: driver_start() has not succeeded yet */
 	CUdevice device;
 	char uuid[MEMORY_UUID_TEXT];
 	CUmemoryPool pool;
@@ -32,11 +32,11 @@ struct driver {
 };
 extern struct driver driver;
 
-/* Ends the program unless @r is a success. */
+/* Ends the program unless @r is CUDA_SUCCESS. */
 void must_driver(CUresult r, const char *call);
 
-/* Puts a function of the driver into the function pointer at @member; false, with @why, where it
- * has none of that name. */
+/* Puts a function of the driver into the function pointer at @member. Returns false, with @why, if
+ * the driver does not have it. */
 bool driver_look_up(const char *symbol, void *member, char why[DRIVER_WHY]);
 
 #endif

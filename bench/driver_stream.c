@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The CUDA driver without us, continued: streams, work on them, and the two ways in which streams
- * of different processes can be ordered, values in memory and interprocess events.
+ * The streams of bench/driver.h: work on them, and the two ways to order streams of different
+ * processes, which are values in memory and interprocess events.
  */
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ static const char spin_ptx[] =
     "}\n";
 
 struct spin {
-	CUfunction function; /* NULL: not there yet */
+	CUfunction function; /* NULL: not loaded yet */
 	PFN_cuModuleLoadData_v2000 ModuleLoadData;
 	PFN_cuModuleGetFunction_v2000 ModuleGetFunction;
 	PFN_cuLaunchKernel_v4000 LaunchKernel;
@@ -84,7 +84,7 @@ struct spin {
 
 static bool spin_load(struct spin *s, char why[DRIVER_WHY])
 {
-	CUmodule module; /* stays loaded */
+	CUmodule module; /* never unloaded */
 	CUresult r;
 
 	if (!driver_look_up("cuModuleLoadData", &s->ModuleLoadData, why) ||
@@ -92,7 +92,7 @@ static bool spin_load(struct spin *s, char why[DRIVER_WHY])
 	    !driver_look_up("cuLaunchKernel", &s->LaunchKernel, why))
 		return false;
 	r = s->ModuleLoadData(&module, spin_ptx);
-	if (r != CUDA_SUCCESS) { /* it may have no compiler, or be of another age */
+	if (r != CUDA_SUCCESS) { /* the driver may have no compiler, or an older one */
 		snprintf(why, DRIVER_WHY, "the driver does not load a kernel (error %d)", (int)r);
 		return false;
 	}
@@ -115,7 +115,7 @@ bool driver_spin(void *stream, unsigned milliseconds, char why[DRIVER_WHY])
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* The address that streams use. */
+/* Returns the address that streams use. */
 static uint64_t register_mapping(void *mapping, unsigned flags)
 {
 	CUdeviceptr address;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Stands in for driver.c and driver_stream.c where the CUDA headers were not found. */
+/* Takes the place of driver.c and driver_stream.c in a build without CUDA's headers. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ bool driver_start(const char *uuid, char why[DRIVER_WHY])
 	return false;
 }
 
-/* driver_start() has said that none of these can be called. */
+/* None of these is called, because driver_start() returns false. */
 
 const char *driver_device(void)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a user who asks for little notices of users who ask for as much as they can: its latencies
- * beside each kind of flood (flood.c), by one user and by three, against those when it is quiet. In
- * turns, in one run: the flood is stopped and goes on again. A program of its own would be placed
- * by the scheduler as it likes, so the broker has a core of its own, and all others the rest.
+ * How other users who flood the broker slow down a user who asks for little: the latencies of the
+ * quiet user beside each kind of flood (flood.c), by one user and by three, compared with those
+ * without a flood. Both are measured by turns in one run: the flood is stopped and continued. The
+ * broker has a core of its own, and all other processes share the rest, so that the scheduler does
+ * not decide the result.
  *
  * Users are uids, so this needs root.
  */
@@ -28,7 +29,7 @@
 
 #define FIRST_UID   54000
 #define USERS       3
-#define THINKS_US   200 /* between two operations: it is quiet */
+#define THINKS_US   200 /* how long the quiet user waits between two operations */
 #define SETTLES_US  20000
 #define STARTS_MS   5000
 #define DESCRIPTORS 16384
@@ -42,7 +43,7 @@ struct scene {
 	share_buffer *shown;
 	pid_t floods[USERS];
 	unsigned n_floods;
-	_Atomic uint64_t *done; /* by each */
+	_Atomic uint64_t *done; /* requests done, of each flood */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -100,7 +101,7 @@ static void connect_both(struct scene *s)
 	must(share_publish(s->shown, "bench/shown", NULL), "share_publish");
 }
 
-/* The broker on the first core, everybody else on the others. */
+/* Gives the broker the first core, and all other processes the others. */
 static void share_cores(const struct scene *s)
 {
 	int n = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -168,7 +169,7 @@ static void look_up(struct scene *s)
 	must(share_release(b, NULL), "share_release");
 }
 
-/* A channel comes into being, and has its first message. */
+/* Opens a channel and sends its first message. */
 static void first_message(struct scene *s)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;

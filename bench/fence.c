@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What fences cost. Here: what they cost CPUs, with host streams, so on every machine.
+ * What fences cost. This file measures what they cost CPUs, with host streams, so it runs on every
+ * machine.
  *
- * Asking whether a peer's fence is reached, against one load of memory that two processes share. It
- * is a load for us too, but one behind a public function, which finds the peer's page by the
- * fence's number. While it is pending, whether the peer still lives is asked as well.
+ * To ask whether another process's fence is reached is compared with one load of shared memory. In
+ * the library it is a load too, but behind a public function, which finds the page by the number of
+ * the fence. If the fence is not reached, the library also asks whether its process is still alive.
  *
- * Waking a thread that sleeps until a fence is reached, against the same with a word of shared
- * memory and a futex. Two host streams of two processes wait for each other's fences by turns, in
- * share_fence_synchronize(); all of it is enqueued before the first may start. The floor's two
- * processes wait for each other's words. Where they run decides most of it, see rpc.c.
+ * To wake a thread that sleeps until a fence is reached is compared with a word of shared memory
+ * and a futex. Two host streams of two processes wait for each other's fences in turn, in
+ * share_fence_synchronize(); everything is enqueued before the first may start. In the floor, two
+ * processes wait for each other's words. On which cores they run decides most of it; see rpc.c.
  */
 
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 #include "bench/fence.h"
 
-#define LOADS 1000 /* in a row, as one is too short to be timed */
+#define LOADS 1000 /* in one sample, as one is too short to be timed */
 
 /* ------------------------------------------------------------------------------------------- */
 /* Asking                                                                                      */
@@ -85,7 +86,7 @@ static void measure_queries(const struct run *run, share_client *c, const struct
 /* ------------------------------------------------------------------------------------------- */
 /* Waking                                                                                      */
 
-/* A round trip is two wake-ups. */
+/* A round trip has two wake-ups, so one takes half of it. */
 static double time_futex(const struct fence_peer *peer, unsigned n)
 {
 	double start = now_us();
@@ -115,7 +116,7 @@ static void measure_wakes(const struct run *run, share_client *c, const struct f
 	static struct chain chain;
 	char name[64], what[256];
 
-	/* their threads run where these processes do */
+	/* The threads of the chains run on the cores on which these processes are now. */
 	chain_start(&chain, c);
 	fence_peer_start_chain(peer);
 	for (int i = 0; i < rounds; i++) {

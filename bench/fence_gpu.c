@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What fences cost on the streams of a GPU, against the driver's own stream memory operations.
+ * What fences cost on the streams of a GPU, compared with the driver's own stream memory
+ * operations.
  *
- * Signals and waits are enqueued: it is the host's time that is measured, one call each, and the
- * GPU gets it done in between. The floor's page is made and mapped as a timeline is. A wait is for
- * a fence of another process that is not reached, on a stream on which nothing else waits.
+ * Signals and waits are enqueued, so what is measured is the host's time of one call; the GPU
+ * finishes the work between the samples. The page of the floor is made and mapped as a timeline
+ * page is. A wait is for a fence of another process that is not reached, on a stream on which
+ * nothing else waits.
  *
- * A GPU wakes nobody, so a CPU that waits for it has to look. The stream stands at a gate; the time
- * is from opening it until the CPU knows that the value behind it is there. Either it begins to
- * look at that moment (.gpu), or has been waiting for 5 ms and looks more rarely by now
- * (.gpu.late). The floor is a loop that does nothing but to look.
+ * A GPU wakes nobody, so a CPU that waits for it has to look. The stream stands at a gate, and what
+ * is measured is the time from opening the gate until the CPU has seen the value behind it. Either
+ * the CPU begins to look at that moment (.gpu), or it has waited for 5 ms and looks less often by
+ * then (.gpu.late). The floor is a loop that does nothing but look.
  */
 
 #include <pthread.h>
@@ -20,10 +22,10 @@
 #include "bench/driver.h"
 #include "bench/fence.h"
 
-#define SETTLE_US  200  /* for what was enqueued to get to the gate */
-#define LATE_US    5000 /* after which the gate opens when it opens late */
+#define SETTLE_US  200  /* so that what was enqueued gets to the gate */
+#define LATE_US    5000 /* after which a late gate opens */
 #define TIMEOUT_MS 10000
-#define AT_ONCE    100 /* enqueued before the GPU is waited for; it takes about a thousand */
+#define AT_ONCE    100 /* signals enqueued before waiting; the driver queues about a thousand */
 #define LOADS      1000
 
 enum cell { GATE, RAW, FLOOR_WAIT };
@@ -33,7 +35,7 @@ struct gpu {
 	const struct fence_peer *peer;
 	void *stream;
 	struct driver_page page;
-	uint64_t gates, raws, waits; /* values so far */
+	uint64_t gates, raws, waits; /* the last value of each cell */
 };
 
 static uint64_t count_waits(const struct gpu *g)
@@ -117,7 +119,8 @@ static double wait_ours(struct gpu *g)
 	return end - start;
 }
 
-/* The peer is asked as well, so that both are called in the same state of this processor. */
+/* Asks the peer too, as wait_ours() does, so that both calls find this processor in the same
+ * state. */
 static double wait_floor(struct gpu *g)
 {
 	double start, end;
@@ -139,7 +142,7 @@ static void measure_waits(const struct run *run, struct gpu *g)
 	struct figure f = {.name = "fence.wait", .unit = "us", .target = NONE};
 	uint64_t before;
 
-	wait_ours(g); /* the peer's page is registered with the first */
+	wait_ours(g); /* the first wait registers the peer's page */
 	before = count_waits(g);
 	for (int i = 0; i < rounds; i++) {
 		for (int k = 0; k < n; k++) {
@@ -211,7 +214,7 @@ static void measure_reached(const struct run *run, struct gpu *g)
 
 struct opening {
 	struct gpu *gpu;
-	double at; /* now_us() */
+	double at; /* the time by now_us() */
 };
 
 static void open_gate(struct opening *o)
@@ -341,7 +344,7 @@ void fence_gpu(const struct run *run, share_client *c, const struct fence_peer *
 	g.stream = driver_stream_create();
 	options.device = driver_device();
 	must(share_pool_create(c, "fence", &options, &pool), "share_pool_create");
-	/* a client that uses no memory of a GPU knows none of its streams */
+	/* The library looks for the streams of a GPU only if the client uses memory of one. */
 	must(share_alloc(pool, 4096, g.stream, &b), "share_alloc");
 	measure(run, &g);
 	must(share_release(b, g.stream), "share_release");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The other process of the benchmark "fence": it has a host stream, so its fences are those of a
- * CPU, pending for as long as they have to be. And the floor of a wake-up: two processes that wake
- * each other through a word of shared memory each, by futex, and know nothing else.
+ * The other process of the benchmark "fence". It has a host stream, so a CPU signals its fences,
+ * and they are pending for as long as a measurement needs. It also plays the floor of a wake-up:
+ * two processes wake each other by futex, each through a word of shared memory.
  */
 
 #include <limits.h>
@@ -21,7 +21,7 @@
 
 #include "bench/fence.h"
 
-#define TIMEOUT_MS 10000 /* only so that a bug ends */
+#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
 
 /* ------------------------------------------------------------------------------------------- */
 /* Chains                                                                                      */
@@ -44,7 +44,7 @@ void chain_stop(struct chain *c)
 static void pass(sem_t *s)
 {
 	while (sem_wait(s) < 0)
-		; /* a signal came */
+		; /* a signal interrupted it */
 }
 
 static void stand_at_gate(void *data)
@@ -92,7 +92,7 @@ share_fence chain_link(struct chain *c, share_fence fence)
 	return record(c);
 }
 
-/* Not by synchronizing with the stream: that looks after each step, and would be measured too. */
+/* Does not synchronise with the stream: that would look at each step, and be measured too. */
 void chain_run(struct chain *c)
 {
 	must(share_host_stream_launch(c->stream, end, c), "share_host_stream_launch");
@@ -170,7 +170,7 @@ static void serve(int other, struct floor_memory *m)
 	struct order o;
 
 	if (recv(other, address, sizeof(address), 0) <= 0)
-		_exit(0); /* nothing to do any more */
+		_exit(0); /* there is nothing more to measure */
 	must(share_connect(address, &client), "share_connect");
 	while (recv(other, &o, sizeof(o), 0) == sizeof(o)) {
 		share_fence f = obey(&o, &chain, client, m);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Figures on the screen: a table for people, or a JSON object a line for programs. Each is printed
- * when it is known, as some take minutes; so the columns are as wide as our names and numbers are.
+ * Prints figures: as a table for people, or as one JSON object in each line for programs. Each
+ * figure is printed as soon as it is known, since some take minutes; so the widths of the columns
+ * are fixed.
  */
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ struct cell {
 	char text[32];
 };
 
-/* Three digits that mean something; large numbers whole. */
+/* Three significant digits; large numbers as integers. */
 static struct cell number(double x)
 {
 	struct cell c;
@@ -85,8 +86,8 @@ static void print_row(const struct figure *f)
 	       number(ratio).text, target.text, met, f->what);
 }
 
-/* A floor of nothing (where a context takes no memory, say) is none, and a target that is a ratio
- * means nothing then. */
+/* A floor of 0 (for instance, where a context takes no memory) is no floor, and a target that is a
+ * ratio to it means nothing. */
 static struct figure comparable(const struct figure *f)
 {
 	struct figure g = *f;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Floods: processes of other users that ask a broker for as much as they can, without libshare,
- * which would wait for each answer. On each of its connections one request is under way at any
- * time, and the next one goes out when it is answered.
+ * Floods: processes of other users that ask a broker for as much as they can. They do not use the
+ * library, since it waits for each answer. On each connection one request is under way at any time,
+ * and the next one is sent when it is answered.
  */
 
 #include <errno.h>
@@ -48,7 +48,8 @@ static int try_to_connect(const char *path)
 	return -1;
 }
 
-/* The answer is in @m, which refers to the packet, and @fds; false when the broker hung up. */
+/* Sends a request and receives the answer into @m, which refers to `packet`, and @fds. Returns
+ * false when the broker has closed the connection. */
 static bool ask(int socket, struct wire_message *m, struct fd_list *fds)
 {
 	static unsigned char out[WIRE_PACKET_MAX];
@@ -186,7 +187,7 @@ static void query(const struct flood *f, const char *path, _Atomic uint64_t *don
 	ask_with_all(f->connections, path, &m, done);
 }
 
-/* Of a pool that there is not. */
+/* Asks for memory of a pool that does not exist. */
 static void ask_in_vain(const struct flood *f, const char *path, _Atomic uint64_t *done)
 {
 	struct wire_message m = {.type = WIRE_ALLOC, .serial = 1};
@@ -212,7 +213,7 @@ static void come_and_go(const struct flood *f, const char *path, _Atomic uint64_
 	}
 }
 
-/* Each is hung up on, and the log says why. */
+/* The broker closes each of these connections, and writes the reason to its log. */
 static void talk_nonsense(const struct flood *f, const char *path, _Atomic uint64_t *done)
 {
 	char answer[1024];
@@ -229,7 +230,7 @@ static void talk_nonsense(const struct flood *f, const char *path, _Atomic uint6
 	}
 }
 
-/* Where the kernel refuses them to the sender, that is all that happens. */
+/* If the kernel refuses the descriptors to the sender, nothing else happens. */
 static void send_descriptors(const struct flood *f, const char *path, _Atomic uint64_t *done)
 {
 	int fds[WIRE_FDS_MAX];
@@ -276,7 +277,8 @@ pid_t flood_start(const struct flood *f, const char *socket, uid_t uid, unsigned
 	must_system(pid >= 0, "fork");
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* what is measured is the broker, not who gets the cores */
+		/* Floods have a lower priority, as the broker is to be measured and not the
+		 * scheduler. */
 		setpriority(PRIO_PROCESS, 0, 10);
 		must_system(setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
 				setresuid(uid, uid, uid) == 0,

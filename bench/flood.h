@@ -6,19 +6,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What a greedy user does to a broker, as much of it as it can. */
+/* Something that a greedy user does to a broker as often as it can. */
 struct flood {
 	const char *name;
 	const char *words;
 	void (*step)(const struct flood *f, const char *socket, _Atomic uint64_t *done);
-	unsigned connections; /* of all users together; 0: one after the other */
+	unsigned connections; /* of all users together; 0: one connection after the other */
 };
 
 extern const struct flood floods[];
 extern const unsigned n_floods;
 
-/* A process of user @uid that floods, with @connections, until it is killed; @done counts what it
- * had answered. Returns when it has begun. */
+/* Starts a process of user @uid that floods, with @connections, until it is killed. @done counts
+ * the answers that it got. Returns when the flood has begun. */
 pid_t flood_start(const struct flood *f, const char *socket, uid_t uid, unsigned connections,
 		  _Atomic uint64_t *done);
 

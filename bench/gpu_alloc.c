@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Allocating GPU memory and letting it go again, through the broker and without one. Everything is
- * warm: there is a segment, so neither side asks the driver for memory from the system but
- * cuMemAlloc(), which always does.
+ * What it costs to allocate and free GPU memory, through the broker and without one. The memory
+ * exists before: there is a segment, so neither side asks the system for memory but cuMemAlloc(),
+ * which always does.
  *
  * The floors are the two ways of a process that shares with nobody: cuMemAlloc() and cuMemFree(),
- * and the stream-ordered allocator with a pool that keeps what it has. Work on the streams there is
- * none, so nobody waits for any.
+ * and the stream-ordered allocator with a pool that keeps its memory. There is no work on the
+ * streams, so nobody waits.
  */
 
 #include <stdio.h>
@@ -105,7 +105,7 @@ static void measure_kind(const struct run *run, share_client *c, const char *kin
 		return;
 	}
 	must(r, "share_pool_create");
-	/* with one of the largest size live beside it, the segments stay */
+	/* While a buffer of the largest size exists beside them, the segments stay. */
 	must(share_alloc(pool, sizes[2].bytes, NULL, &keeper), "share_alloc");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		measure(run, kind, pool, &sizes[i]);

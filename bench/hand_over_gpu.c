@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One buffer to and fro between two processes, each of which has the GPU fill it. The same memory
- * and the same fills in every way; what differs is how the fills are put in order:
+ * Hands one buffer back and forth between two processes, each of which has the GPU fill it. The
+ * memory and the fills are the same in all ways; what differs is how the fills are put in order:
  *
  *   fence   share_fence_record(), the fence over a socket of the two, share_fence_wait()
  *   name    share_publish() and share_lookup(): through the broker, which knows who holds what
@@ -10,12 +10,12 @@
  *   event   an interprocess event, recorded by the giver and waited for by the taker's stream
  *
  * The last two are the floors: what programs do today. A round trip ends when the first process has
- * seen, by waiting for its stream, that the other's fill is done. In a chain of many, only the last
- * one is waited for, so where the GPU keeps the order, the hosts run ahead of it; with "host" they
- * cannot.
+ * seen, by waiting for its stream, that the fill of the other one is finished. In a chain of many
+ * round trips, only the last one is waited for. So if the GPU keeps the order, the hosts run ahead
+ * of it; with "host" they cannot.
  *
- * Two processes share a GPU by turns unless they are clients of MPS. Switching takes longer than
- * anything measured here, so run it both ways.
+ * Two processes take turns on a GPU unless they are clients of MPS. Switching between them takes
+ * longer than anything measured here, so this should be run with MPS and without.
  */
 
 #include <signal.h>
@@ -32,17 +32,17 @@
 
 #define NAME       "hand-over-gpu"
 #define SIZE       UINT64_C(65536)
-#define TIMEOUT_MS 10000 /* only so that a bug ends */
-#define CHAIN      100   /* round trips; the driver's queues have room for about a thousand steps */
+#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
+#define CHAIN      100   /* round trips; the driver queues about a thousand steps */
 
 /* One of the two processes. */
 struct side {
 	share_client *client;
 	share_buffer *buffer; /* held all the time */
-	share_buffer *found;  /* the same, as it was looked up */
+	share_buffer *found;  /* the same buffer, by its name */
 	void *stream;
 	void *own_event, *other_event;
-	const char *own_name, *other_name; /* under which it is given */
+	const char *own_name, *other_name; /* the names under which each process gives it */
 	int other;
 };
 
@@ -180,7 +180,7 @@ static void serve(struct side *s)
 	struct order o;
 
 	if (recv(s->other, &setup, sizeof(setup), 0) != sizeof(setup))
-		_exit(0); /* there is nothing to do */
+		_exit(0); /* the first process has nothing to measure */
 	must(share_connect(setup.address, &s->client), "share_connect");
 	if (!driver_start(setup.device, why)) {
 		fprintf(stderr, "share-bench: %s\n", why);
@@ -230,7 +230,7 @@ static pid_t start_other(struct side *s)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What the other one filled in last is there. */
+/* Checks that the buffer has what the other process filled in last. */
 static void check(const struct side *s, uint32_t turn)
 {
 	uint32_t first, last;
@@ -245,7 +245,7 @@ static void check(const struct side *s, uint32_t turn)
 	exit(1);
 }
 
-/* The time of one round trip. */
+/* Plays round trips. Returns the time of one. */
 static double play(struct side *s, uint32_t way, uint32_t round_trips, uint32_t *turn)
 {
 	struct order o = {way, round_trips, *turn};
@@ -281,7 +281,7 @@ static void report(struct series *s, bool chain, int value, int floor)
 		 floor == HOST ? "waiting on the host" : "interprocess event");
 	f.name = name;
 	f.what = what;
-	if (chain) /* a sample is the mean of a chain's */
+	if (chain) /* each sample is the mean of a chain */
 		series_report_median(&s[value], &s[floor], &f);
 	else
 		series_report(&s[value], &s[floor], &f, NONE);
@@ -295,7 +295,7 @@ static void measure(const struct run *run, struct side *s, bool chain, uint32_t 
 
 	for (int i = 0; i < rounds; i++) {
 		for (uint32_t k = 0; k < WAYS; k++) {
-			play(s, k, 1, turn); /* warm */
+			play(s, k, 1, turn); /* to warm up */
 			for (int j = 0; j < n; j++)
 				samples_add(&series[k].round, play(s, k, round_trips, turn));
 			series_end_round(&series[k]);

@@ -2,15 +2,17 @@
 
 /*
  * What it costs to get a buffer that another process made: the first time, when its segment has to
- * be mapped (imported, on a GPU), and later, when it is there and only the broker is asked.
+ * be mapped (on a GPU, imported), and later, when the segment is mapped and only the broker is
+ * asked.
  *
- * Another process owns the memory, since importing in the process that exported is something else.
- * Each sample of a first import is of a new connection: the one before has let go of the segment.
- * The driver and its context are there already; what they cost once a process is left out, on both
- * sides.
+ * Another process owns the memory, since importing in the process that exported it is a different
+ * case. Each sample of a first import uses a new connection, because the segment is unmapped with
+ * the connection before it. The driver and its context exist already: their cost, which each
+ * process has once, is not measured on either side.
  *
  * The floor is the oldest way: cuIpcOpenMemHandle() of memory that the other process has from
- * cuMemAlloc(), handle at hand, nobody asked. It knows no owner, no holders and no read-only.
+ * cuMemAlloc(). The handle is at hand, and no other process is asked. It has no owner, no list of
+ * holders and no read-only access.
  */
 
 #include <errno.h>
@@ -33,16 +35,17 @@
 static const char *const kinds[] = {"host", "vmm", "mempool"};
 static const uint64_t sizes[] = {2 * KIB * KIB, 64 * KIB *KIB, KIB *KIB *KIB};
 
-/* What the owner is told to make; once this has been measured, any packet ends it. */
+/* What the owner is told to make. When it has been measured, any packet tells the owner to free
+ * it. */
 struct order {
 	char kind[16];
 	uint64_t size;
 };
 
 struct answer {
-	char why[512]; /* it could not; "" when it could */
+	char why[512]; /* why it could not be made; "" if it could */
 	char device[64];
-	struct driver_handle handle; /* when it is on a device */
+	struct driver_handle handle; /* if the memory is on a device */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -58,7 +61,7 @@ static bool possible(int r, struct answer *a)
 	return false;
 }
 
-/* Something for the floor to open, on the same device. */
+/* Makes memory on the same device, which the floor opens. */
 static void *make_floor(const share_pool_info *info, uint64_t size, struct answer *a)
 {
 	char why[DRIVER_WHY];
@@ -193,7 +196,7 @@ static void measure(const struct run *run, const char *address, int other, const
 
 	snprintf(o.kind, sizeof(o.kind), "%s", kind);
 	must_system(send(other, &o, sizeof(o), MSG_NOSIGNAL) == sizeof(o), "send an order");
-	errno = ECONNRESET; /* what an end is */
+	errno = ECONNRESET; /* the error if the other process has ended */
 	must_system(recv(other, &a, sizeof(a), 0) == sizeof(a), "an answer of the owner's process");
 	if (!*a.why && *a.device)
 		driver_start(a.device, a.why);
@@ -201,7 +204,7 @@ static void measure(const struct run *run, const char *address, int other, const
 		fprintf(stderr, "share-bench: import.%s.%uMiB: SKIPPED: %s\n", kind,
 			(unsigned)(size / KIB / KIB), a.why);
 	} else {
-		sample(address, &a, &i, false); /* warm */
+		sample(address, &a, &i, false); /* to warm up */
 		for (int round = 0; round < rounds; round++) {
 			for (int k = 0; k < n; k++)
 				sample(address, &a, &i, true);
@@ -222,7 +225,7 @@ void bench_import(const struct run *run)
 	int pair[2];
 	pid_t pid;
 
-	/* before anything here has threads, or knows the driver */
+	/* This process forks before it has threads or uses the driver. */
 	must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
 	pid = fork();
 	must_system(pid >= 0, "fork");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * share-bench: arguments, the list of benchmarks, and what happens when one goes wrong. Each runs
- * in a process of its own: what the driver of a GPU made of one does not survive a fork, and some
- * of them fork.
+ * share-bench: the arguments, the list of benchmarks, and what happens when one fails. Each
+ * benchmark runs in a process of its own, because what a process has of the GPU's driver does not
+ * survive a fork, and some benchmarks fork.
  *
- * Most are about the broker, so processes keep nothing that they have released (SHARE_MAGAZINES=0)
- * but in those about what programs get that use it as it is.
+ * Most benchmarks are about the broker, so their processes have no magazines (SHARE_MAGAZINES=0).
+ * Those that measure what programs get by default have them.
  */
 
 #include <argp.h>
@@ -28,7 +28,7 @@ static const struct benchmark {
 	const char *name;
 	void (*run)(const struct run *run);
 	const char *what;
-	bool keeps; /* released memory, for allocations to come */
+	bool keeps; /* the process has magazines */
 } benchmarks[] = {
     {"rpc", bench_rpc, "one request and its reply, against a bare ping-pong of the same bytes",
      false},
@@ -58,7 +58,7 @@ static const struct benchmark {
 };
 
 #define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))
-#define NOTHING_RAN  77 /* exit code: this machine cannot run it */
+#define NOTHING_RAN  77 /* exit code: this machine cannot run the benchmark */
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -178,7 +178,7 @@ static const struct argp argp = {
     NULL,
     NULL};
 
-/* The exit code: 0, 1 or NOTHING_RAN. */
+/* Returns the exit code: 0, 1 or NOTHING_RAN. */
 static int run_benchmark(const struct benchmark *b, const struct run *run)
 {
 	pid_t pid = fork();

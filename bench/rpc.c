@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a request through the broker costs, against its floor: two processes that send each other
+ * What a request to the broker costs, compared with its floor: two processes that send each other
  * packets of the same sizes over the same kind of socket, with a blocking send and a blocking
- * receive on either side and nothing in between. Nobody can do better over a socket; what we take
- * longer is libshare's encoding and locking, and the broker's event loop.
+ * receive on both sides and nothing else. Nobody can do better over a socket. What a request takes
+ * longer is the library's encoding and locking, and the broker's event loop.
  *
- * Where the two processes run decides more than either of them: a wake-up on another core takes an
- * interrupt, one on the same core a context switch. So both are measured on two cores and on one,
- * placed alike for each comparison; and left to the scheduler, where luck decides.
+ * On which cores the two processes run matters more than what either of them does: waking a process
+ * on another core takes an interrupt, on the same core a context switch. So both are measured on
+ * two cores and on one, with the same placement for the measurement and the floor; and also as the
+ * scheduler places them, which varies.
  *
- * What the broker does after a reply, until it waits in its event loop again, happens on two cores
- * while the client is busy already; on one core the client may have to wait for it.
+ * After a reply the broker works until it waits in its event loop again. On two cores, the client
+ * is already busy in this time; on one core it may have to wait for the broker.
  */
 
 #include <sched.h>
@@ -38,7 +39,7 @@ uint32_t packet_size(const struct wire_message *m)
 /* ------------------------------------------------------------------------------------------- */
 /* The floor                                                                                   */
 
-/* Each packet begins with the size of the reply it wants. */
+/* Answers packets. Each packet begins with the size of the reply that it wants. */
 static void answer(int socket)
 {
 	unsigned char packet[PACKET_MAX] = {0};
@@ -61,8 +62,8 @@ void ping_pong_start(struct ping_pong *p)
 	must_system(p->pid >= 0, "fork");
 	if (p->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* as a broker has: sessions are what the kernel's autogroups are made of, and
-		 * switching between two of them takes longer */
+		/* A broker has a session of its own too. The kernel makes its autogroups of
+		 * sessions, and switching between two groups takes longer. */
 		setsid();
 		close(pair[0]);
 		answer(pair[1]);
@@ -107,7 +108,7 @@ struct cores {
 	int n;
 };
 
-/* Those that this process was started with. */
+/* Finds the first two of the cores on which this process may run. */
 static const struct cores *find_cores(void)
 {
 	static struct cores c;
@@ -139,7 +140,8 @@ bool place(enum placement placement, const pid_t *others, size_t n)
 	case TOGETHER:
 		return pin(&c->first, &c->first, others, n);
 	default:
-		/* where a process was last it tends to be next, so they start from the same */
+		/* A process tends to run where it ran last, so all of them start from the same
+		 * core. */
 		pin(&c->first, &c->first, others, n);
 		pin(&c->all, &c->all, others, n);
 		return true;
@@ -252,7 +254,8 @@ static void perform(const struct subject *s, struct request *r, int n)
 
 static void report(struct request *r, enum placement placement)
 {
-	/* unplaced, we and the floor may run in different places: that is no comparison */
+	/* Without a placement, the measurement and its floor may run on different cores, so their
+	 * ratio has no target. */
 	struct figure f = {.unit = "us", .target = placement == ANYWHERE ? NONE : 1.5};
 	char name[64], what[256];
 

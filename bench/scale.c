@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a broker with 1,000 clients and 1,000,000 buffers is like, for one client among them: its
- * latencies beside those of the only client of a broker that has just started. And what a buffer
- * costs the broker in memory; and what happens when all of these clients die, or one process that
- * holds as many buffers by itself.
+ * How a broker with 1,000 clients and 1,000,000 buffers serves one client among them: its
+ * latencies, compared with those of the only client of a broker that has just started. Also how
+ * much memory of the broker a buffer takes, and what happens when all of these clients die, or one
+ * process that holds as many buffers by itself.
  *
- * The clients are connections of ten processes, 100 each, as 1,000 processes would be more than a
- * small machine can hold. To the broker a connection is a client: it has leases, a socket and a
- * pidfd of its own. They hold their buffers and are silent meanwhile; this is about what the broker
- * has to remember, not about how many requests it can serve at a time.
+ * The clients are connections of ten processes, 100 each, because 1,000 processes would be too many
+ * for a small machine. To the broker each connection is a client: it has leases, a socket and a
+ * pidfd of its own. The clients hold their buffers and are silent meanwhile. This measures how much
+ * the broker has to remember, and not how many requests it can serve at a time.
  */
 
 #include <poll.h>
@@ -29,9 +29,9 @@
 #define POOL      "scale"
 #define SIZE      512
 #define PROCESSES 10
-#define HELD      1000 /* by the client that is measured, in the churn */
+#define HELD      1000 /* buffers of the client that is measured, in the churn */
 
-/* Limits that 1,000 clients of one user and the odd one more do not reach. */
+/* These limits are higher than what 1,000 clients of one user and a few more need. */
 static const char config[] = "{ \"limits\": { \"connections\": 4096, \"leases\": 8388608 } }\n";
 
 static void write_config(char *path)
@@ -52,14 +52,14 @@ struct worker {
 	int socket;
 };
 
-/* What they are told, in this order; each is answered when it is done. */
+/* What they are told, in this order. They answer each order when they have done it. */
 struct connect_order {
 	uint32_t connections;
 	char address[128];
 };
 
 struct fill_order {
-	uint32_t buffers; /* a connection */
+	uint32_t buffers; /* for each connection */
 };
 
 static void done(int socket)
@@ -89,17 +89,18 @@ static void hold_buffers(int socket)
 	}
 	done(socket);
 	receive_order(socket, &fill, sizeof(fill));
-	/* in turns, as clients that live side by side would */
+	/* The connections take turns, as clients that live side by side would. */
 	for (uint32_t k = 0; k < fill.buffers; k++)
 		for (uint32_t i = 0; i < to.connections; i++)
 			must(share_alloc(pools[i], SIZE, NULL, &b), "share_alloc");
 	done(socket);
 	for (;;)
-		pause(); /* until killed */
+		pause(); /* until it is killed */
 }
 
-/* Before this process connects to anything, or they would inherit that. They end by being killed:
- * they inherit each other's sockets, and so would not see one closed. */
+/* Starts the workers, before this process connects to anything, because they would inherit the
+ * connection. They are ended by a signal: each inherits the sockets of those before it, so they
+ * would not see a socket close. */
 static void start_workers(struct worker *workers, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -121,7 +122,7 @@ static void start_workers(struct worker *workers, int n)
 	}
 }
 
-/* All at once, and until all are done. */
+/* Gives all workers the order at once, and waits until all have done it. */
 static void tell(const struct worker *workers, int n, const void *order, size_t size)
 {
 	char answer;
@@ -149,7 +150,7 @@ static void tell_to_fill(const struct worker *workers, int n, uint32_t buffers)
 	tell(workers, n, &order, sizeof(order));
 }
 
-/* Bytes of memory that are the broker's own, or shared and used by it. */
+/* Returns the bytes of memory that belong to the process, including shared memory that it uses. */
 static double resident(pid_t pid)
 {
 	char path[64], line[256];
@@ -170,7 +171,7 @@ static double resident(pid_t pid)
 /* ------------------------------------------------------------------------------------------- */
 /* Latency                                                                                     */
 
-/* A client and what it does over and over. */
+/* A client that is measured, and what it uses. */
 struct subject {
 	share_client *client;
 	share_pool *pool;
@@ -178,7 +179,7 @@ struct subject {
 	uint64_t random;
 };
 
-/* One buffer comes and goes: the same memory, at both ends of the comparison. */
+/* Allocates and releases one buffer: the same memory each time, in both brokers. */
 static void alloc_and_release(struct subject *s)
 {
 	share_buffer *b;
@@ -187,8 +188,8 @@ static void alloc_and_release(struct subject *s)
 	must(share_release(b, NULL), "share_release");
 }
 
-/* One of a thousand buffers goes, another comes: each time other memory, and other memory of the
- * broker's to remember it in. */
+/* Releases one of a thousand buffers and allocates another: each time different memory, and
+ * different memory of the broker that describes it. */
 static void churn(struct subject *s)
 {
 	share_buffer **b;
@@ -242,7 +243,7 @@ static void compare(struct subject *fresh, struct subject *loaded, const struct 
 /* ------------------------------------------------------------------------------------------- */
 /* A process dies                                                                              */
 
-/* One request, timed; the longest so far stays in @worst. */
+/* Times one request, and keeps the longest time so far in @worst. */
 static void ping(share_client *c, double *worst)
 {
 	double start = now_us(), took;
@@ -258,7 +259,8 @@ static int64_t buffers_left(share_client *c, double *worst)
 	double start = now_us(), took;
 	int64_t n = broker_number(c, "buffers");
 
-	/* a request like any other: if it is what was kept waiting, the ping after it was not */
+	/* This request counts too: if the broker made it wait, the ping after it did not have
+	 * to. */
 	took = now_us() - start;
 	if (took > *worst)
 		*worst = took;
@@ -282,7 +284,7 @@ struct death {
 	double at; /* when the last of them was dead */
 };
 
-/* A thread, as the one that pings may be kept waiting just then. */
+/* Runs in a thread of its own, since the one that pings may have to wait just then. */
 static void *wait_for_death(void *data)
 {
 	struct death *d = data;
@@ -349,7 +351,7 @@ static void stop_broker(struct subject *s)
 	share_disconnect(s->client);
 }
 
-/* Those that were killed. */
+/* Frees what this process has of workers that were killed. */
 static void forget_workers(struct worker *workers, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -377,7 +379,7 @@ static void crowd(const struct run *run, share_client *c, const struct worker *w
 				       "B", (filled - connected) / buffers, NONE, 256});
 }
 
-/* On one core all of them, or the scheduler would decide which of the brokers is the faster. */
+/* All of them run on one core, so that the scheduler does not decide which broker is faster. */
 static void compare_all(const struct run *run, struct subject *fresh, struct subject *loaded)
 {
 	pid_t brokers[2] = {(pid_t)broker_number(fresh->client, "pid"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Samples and what is said of them: medians and percentiles, no means and no deviations. Latencies
- * have a long tail that a mean smears over everything, and no bell to deviate from.
+ * Samples, and their medians and percentiles. There are no means and no deviations: latencies have
+ * a long tail, which distorts a mean, and they are not distributed like a bell curve.
  */
 
 #include <stdio.h>

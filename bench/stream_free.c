@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Allocating and letting go while the GPU works. A stream stands at a gate, so all that is enqueued
- * on it is unfinished; each block that is released there is handed out again at once, to the same
- * stream. The floor is the stream-ordered allocator of a process that shares with nobody, on the
- * same stream in the same state.
+ * Allocating and releasing while the GPU works. A stream stands at a gate, so everything that is
+ * enqueued on it is unfinished; each block that is released there is allocated again at once, for
+ * the same stream. The floor is the stream-ordered allocator of a process that shares with nobody,
+ * on the same stream in the same state.
  *
- * And the longest that any call took while a kernel runs for 200 ms. Whoever waited for it once
- * would have waited for most of that. Another stream looks up what this one publishes, so it comes
- * after the kernel too. Not the median: it is the one call in a thousand that stops a program.
+ * Also the longest time that any call took while a kernel runs for 200 ms. A call that waited for
+ * the kernel would take most of that time. A second stream looks up what the first one publishes,
+ * so its work comes after the kernel too. Here the median says nothing: the one slow call in a
+ * thousand is what stops a program.
  */
 
 #include <pthread.h>
@@ -23,8 +24,8 @@
 #define KIB        UINT64_C(1024)
 #define NAME       "stream-free"
 #define WORK_MS    200
-#define TARGET_US  10000.0 /* "never blocks", for a host that others use as well */
-#define PER_KERNEL 40      /* rounds of calls: the driver's queues have room for about a thousand */
+#define TARGET_US  10000.0 /* "never blocks", on a host that others use too */
+#define PER_KERNEL 40      /* rounds of calls; the driver queues about a thousand */
 
 static const char *const kinds[] = {"vmm", "mempool"};
 
@@ -39,7 +40,7 @@ struct bench {
 	const char *kind;
 	void *stream, *other;
 	struct driver_page page;
-	uint64_t gate; /* value of cell 0 that opens it */
+	uint64_t gate; /* the value of cell 0 that opens the gate */
 };
 
 static void close_gate(struct bench *b)
@@ -127,7 +128,7 @@ static const char *const call_names[CALLS] = {"alloc", "publish", "lookup", "rel
 struct longest {
 	double us[CALLS];
 	unsigned n;
-	bool kernel; /* not a gate in its place */
+	bool kernel; /* work is a kernel, and not a closed gate */
 };
 
 static void took(struct longest *l, enum call call, double *since)
@@ -139,7 +140,8 @@ static void took(struct longest *l, enum call call, double *since)
 	*since = now;
 }
 
-/* One of each, but two releases: by the stream that works, and by the one that comes after it. */
+/* Makes each call once, but two releases: one by the stream that works, and one by the stream that
+ * comes after it. */
 static void call_all(struct bench *b, struct longest *l)
 {
 	share_buffer *made, *found;
@@ -168,7 +170,7 @@ static void *open_when_over(void *data)
 	return NULL;
 }
 
-/* While one kernel runs, or, where there can be none, while the gate is closed for as long. */
+/* Makes calls while one kernel runs; if there can be none, while the gate is closed for as long. */
 static void call_during_work(struct bench *b, struct longest *l)
 {
 	char why[DRIVER_WHY];
@@ -211,11 +213,11 @@ static void measure_longest(const struct run *run, struct bench *b)
 	struct longest warm = {.n = 0}, l = {.n = 0};
 	char why[DRIVER_WHY];
 
-	/* compiled now, not while it is measured */
+	/* Compiles the kernel now, so that this is not measured. */
 	if (!driver_spin(b->stream, 0, why))
 		fprintf(stderr, "share-bench: stream-free: a gate in place of a kernel: %s\n", why);
 	driver_stream_synchronize(b->stream);
-	call_all(b, &warm); /* what is mapped and registered once */
+	call_all(b, &warm); /* maps and registers what is needed only once */
 	driver_stream_synchronize(b->other);
 	for (int i = 0; i < kernels; i++)
 		call_during_work(b, &l);
@@ -244,13 +246,13 @@ static void measure_kind(const struct run *run, struct bench *b)
 		return;
 	}
 	must(r, "share_pool_create");
-	/* with one beside it, the segment stays */
+	/* While this buffer exists, the segment stays. */
 	must(share_alloc(b->pool, 4 * KIB, b->stream, &keeper), "share_alloc");
 	if (fence_gpu_signals(b->client, b->stream)) {
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 			measure_pairs(run, b, &sizes[i]);
 		measure_longest(run, b);
-	} else { /* it would wait for a gate that it is to open itself */
+	} else { /* the host would wait at a gate that it has to open itself */
 		skip_kind(b, NOT_BY_GPU);
 	}
 	must(share_release(keeper, b->stream), "share_release");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * PyTorch, for a floor: a process that runs torch_queue.py, and a pipe each way. It says what it
- * can do, and is then told what to do, line by line. Where there is no Python, or no torch for it,
- * there is no floor.
+ * PyTorch as a floor: a process that runs torch_queue.py, with a pipe in each direction. The
+ * process first says whether it can run, and is then told what to do, line by line. Without Python,
+ * or torch for it, there is no floor.
  */
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "bench/torch.h"
 
 #define SCRIPT "torch_queue.py"
-#define PLACE  "../share/" SCRIPT /* from where this program is */
+#define PLACE  "../share/" SCRIPT /* seen from this program */
 
 struct torch {
 	pid_t pid;
@@ -56,7 +56,7 @@ struct torch *torch_start(void)
 	t->to = fdopen(to[1], "w");
 	t->from = fdopen(from[0], "r");
 	must_system(t->to && t->from, "fdopen");
-	signal(SIGPIPE, SIG_IGN); /* it may be gone */
+	signal(SIGPIPE, SIG_IGN); /* the other process may have ended */
 	return t;
 }
 
@@ -100,7 +100,7 @@ void torch_stop(struct torch *t)
 {
 	fclose(t->to);
 	while (read_line(t))
-		; /* what nobody has asked it for, or waited for */
+		; /* lines that nobody has read */
 	fclose(t->from);
 	waitpid(t->pid, NULL, 0);
 	free(t);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The list of ways to get a payload into another process: what this was built with, and what not.
- */
+/* The list of carriers, and which of them this build has. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* nng over ipc: a pair of pair0 sockets. Messages are written and read where the library has them.
- */
+/* nng over ipc: a pair of pair0 sockets. Messages are written and read in the library's own
+ * memory. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 struct end {
 	nng_socket socket;
-	size_t size; /* of what is sent */
+	size_t size; /* of what this end sends */
 	nng_msg *outgoing, *incoming;
 };
 

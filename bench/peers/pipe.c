@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A pipe each way, as large as the kernel lets an ordinary user have it. */
+/* A pipe in each direction, as large as the kernel allows an ordinary user. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,11 @@
 #include "bench/peers/carrier.h"
 
 #define NAME    "pipe"
-#define LARGEST (1 << 20) /* /proc/sys/fs/pipe-max-size, unless somebody has changed it */
+#define LARGEST (1 << 20) /* the default of /proc/sys/fs/pipe-max-size */
 
 struct end {
 	int writes, reads;
-	size_t sent, received; /* bytes of one */
+	size_t sent, received; /* bytes of a payload or an answer */
 	unsigned char *outgoing, *incoming;
 };
 
@@ -26,7 +26,8 @@ static void must(bool fine, const char *what)
 	carrier_must(fine, NAME, what, strerror(errno));
 }
 
-/* For reading and writing, so that neither open waits for the other. */
+/* Opens it for reading and writing, so that neither process has to wait for the other to open
+ * it. */
 static int open_pipe(const struct carrier_setup *s, const char *name, bool make)
 {
 	char path[4096];
@@ -39,7 +40,7 @@ static int open_pipe(const struct carrier_setup *s, const char *name, bool make)
 	if (!make)
 		unlink(path);
 	else
-		(void)fcntl(fd, F_SETPIPE_SZ, LARGEST); /* smaller is slower, that is all */
+		(void)fcntl(fd, F_SETPIPE_SZ, LARGEST); /* a smaller pipe is only slower */
 	return fd;
 }
 

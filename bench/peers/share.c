@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Ours: a channel each way. What fits into a message travels in it; what does not is allocated,
- * written in place and given away, and the other side reads it in place. Both sides sleep while
- * they wait.
+ * A channel in each direction. What fits into a message is sent in it. A larger payload is
+ * allocated, written in place and given away, and the other side reads it in place. Both sides
+ * sleep while they wait.
  */
 
 #include <stdio.h>
@@ -15,13 +15,13 @@
 #include "bench/bench.h"
 #include "bench/peers/carrier.h"
 
-#define TIMEOUT_MS 30000 /* only so that a bug ends */
+#define TIMEOUT_MS 30000 /* only so that a bug does not hang */
 
 struct end {
 	share_channel *sends, *receives;
-	share_pool *pool; /* NULL: what is sent travels in the message */
+	share_pool *pool; /* NULL: what this end sends fits into a message */
 	share_buffer *buffer;
-	size_t size; /* of what is sent */
+	size_t size; /* of what this end sends */
 	share_message message;
 	_Alignas(64) unsigned char data[SHARE_MESSAGE_DATA_MAX];
 };

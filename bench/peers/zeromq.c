@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* ZeroMQ over ipc: a pair of PAIR sockets. Messages are written and read where the library has
- * them. */
+/* ZeroMQ over ipc: a pair of PAIR sockets. Messages are written and read in the library's own
+ * memory. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 struct end {
 	void *context, *socket;
 	char address[4096];
-	size_t size; /* of what is sent */
+	size_t size; /* of what this end sends */
 	zmq_msg_t outgoing, incoming;
 };
 
@@ -57,7 +57,7 @@ static void close_end(void *end)
 
 	zmq_close(e->socket);
 	zmq_ctx_term(e->context);
-	unlink(e->address + sizeof("ipc://") - 1); /* the first one to close does */
+	unlink(e->address + sizeof("ipc://") - 1); /* only the first end that closes succeeds */
 	free(e);
 }
 
