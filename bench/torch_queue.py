@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The floor of "share-bench channel-gpu": a CUDA tensor to another process and an answer back, the
-way of torch.multiprocessing. share-bench starts it and asks.
+"""The floor of "share-bench channel-gpu": a CUDA tensor to another process and an answer back, with
+torch.multiprocessing. share-bench starts this script and tells it what to do.
 
-It says "ready WHAT", or "SKIPPED: WHY", on a line. For each line "BYTES N" that it is told, it hands
-over N tensors of that size, one after the other, and says N lines "HAND-OVER WHOLE", microseconds of
-the host: from before the tensor is put into the queue until the answer is there; and the same with
-making and filling the tensor. Between two, both processes wait until the GPU is done with all.
+It first prints a line "ready WHAT" or "SKIPPED: WHY". For each line "BYTES N" that it reads, it
+hands over N tensors of that size, one after the other, and prints N lines "HAND-OVER WHOLE". Both
+are microseconds of the host: from before the tensor is queued until the answer has come;
+and the same including making and filling the tensor. Between two tensors, both processes wait until
+the GPU has finished everything.
 """
 
 import sys
@@ -14,7 +15,7 @@ import time
 
 
 def consume(tensors, answers, ready):
-    """The other process: holds a tensor until the next one has come."""
+    """Runs in the other process, which holds a tensor until the next one has come."""
     import torch
 
     while True:
@@ -27,7 +28,7 @@ def consume(tensors, answers, ready):
 
 
 def hand_over(torch, queues, size, fill):
-    """The time from before the tensor is put until the answer is there, and from its making."""
+    """Returns the time until the answer has come: since the tensor was put, and since it was made."""
     tensors, answers, ready = queues
     start = time.perf_counter()
     tensor = torch.full((size // 4,), fill, dtype=torch.int32, device="cuda")

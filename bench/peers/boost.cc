@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Boost.Interprocess: a message queue in shared memory each way. It copies a message in and out.
+// Boost.Interprocess: a message queue in shared memory in each direction. It copies a message in
+// and out.
 
 #include <cstdio>
 #include <memory>
@@ -22,7 +23,7 @@ namespace ipc = boost::interprocess;
 
 constexpr const char name[] = "boost";
 
-// The queues lie in a namespace of the whole machine; the folder's last part is our own in it.
+// A queue's name is one of the whole machine; the last part of the folder makes ours unique.
 std::string queue_name(const carrier_setup *s, const char *which)
 {
 	std::string folder = s->folder;
@@ -70,7 +71,7 @@ void *open_end(const carrier_setup *s, bool first)
 			    std::make_unique<ipc::message_queue>(ipc::open_only, back.c_str());
 			e->receives =
 			    std::make_unique<ipc::message_queue>(ipc::open_only, there.c_str());
-			// both have them: they go with the processes
+			// Both processes have the queues open, so they need no names any more.
 			ipc::message_queue::remove(there.c_str());
 			ipc::message_queue::remove(back.c_str());
 		}

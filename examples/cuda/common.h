@@ -2,8 +2,8 @@
 #ifndef EXAMPLES_CUDA_COMMON_H
 #define EXAMPLES_CUDA_COMMON_H
 
-/* What the examples with kernels have in common: errors end the program, and the device that a
- * program uses is the one its memory is on. */
+/* What the examples with kernels share: an error ends the program, and each program uses the device
+ * that its memory is on. */
 
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <cuda_runtime.h>
 #include <share/share.h>
 
-static const char *role; /* of this process, if it has several */
+static const char *role; /* what this process is, if the program has several */
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
 {
@@ -51,7 +51,7 @@ static inline void check_system(bool fine, const char *what)
 		fail("%s: %s", what, strerror(errno));
 }
 
-/* As the library has it: "GPU-" and the rest. */
+/* Writes the device's UUID as the library writes it: "GPU-" and the rest. */
 static inline void uuid_of(int device, char uuid[41])
 {
 	cudaDeviceProp properties;
@@ -64,7 +64,8 @@ static inline void uuid_of(int device, char uuid[41])
 			       (unsigned char)properties.uuid.bytes[k]);
 }
 
-/* CUDA counts devices as CUDA_VISIBLE_DEVICES says; what is shared tells its device by UUID. */
+/* Makes the device with that UUID current. The numbers of devices depend on CUDA_VISIBLE_DEVICES,
+ * so shared memory names its device by UUID. */
 static inline int use_device(const char *uuid)
 {
 	char text[41];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * cuda_pipeline: kernels of one process make frames, kernels of others work on them where they lie.
+ * cuda_pipeline: kernels of one process make frames, and kernels of others work on them without a
+ * copy.
  *
  * The producer fills each frame with a kernel and sends it through a channel, in broadcast, without
- * waiting for the kernel: who receives it on a stream is ordered after what the producer had
- * enqueued. The consumers add all words of all frames up with a kernel of theirs, and acknowledge
- * each frame without waiting for that: its memory is not used again before their kernels are done.
- * Nobody waits for a GPU before the end. Then the sums are reported through a pipe to the producer,
- * which knows what they have to be.
+ * waiting for the kernel: a consumer that receives the frame on a stream is ordered after what the
+ * producer had enqueued. The consumers add up all words of all frames with a kernel of theirs, and
+ * acknowledge each frame without waiting for it: the memory is not used again before their kernels
+ * have finished. No process waits for a GPU before the end. Then each consumer reports its sum
+ * through a pipe to the producer, which knows the right one.
  *
  * A CUDA context does not survive a fork. So consumers are started by fork and exec before this
  * process uses CUDA, and each opens a connection of its own.
@@ -20,7 +21,7 @@
 
 #define POOL          "cuda-pipeline"
 #define CHANNEL       "cuda-pipeline"
-#define WORDS         (1u << 20) /* of a frame */
+#define WORDS         (1u << 20) /* words in a frame */
 #define BLOCKS        128
 #define THREADS       256
 #define CONSUMERS_MAX 64
@@ -42,7 +43,8 @@ static __global__ void fill(uint32_t *words, uint32_t n, uint32_t frame)
 		words[i] = word_of(frame, i);
 }
 
-/* Weighted by the frame, so that none can stand for another. */
+/* Adds the words up, weighted by the number of the frame, so that no frame can stand for
+ * another. */
 static __global__ void add_up(const uint32_t *words, uint32_t n, uint64_t frame,
 			      unsigned long long *sum)
 {
@@ -74,7 +76,7 @@ static share_channel *open_channel(share_client *client, int as)
 	return frames;
 }
 
-/* Reports a 0 when it can receive, and the sum in the end. */
+/* Runs in a consumer. It reports a 0 when it can receive, and the sum at the end. */
 static void consume(int reports)
 {
 	unsigned long long *sum, report = 0;
@@ -172,7 +174,7 @@ static int run(const char *kind, int frames, int consumers)
 	check_system(pipe(reports) == 0, "pipe");
 	for (int i = 0; i < consumers; i++)
 		start_consumer(reports);
-	close(reports[1]); /* the consumers have it */
+	close(reports[1]); /* only the consumers need it */
 	expect_reports(reports[0], consumers, 0);
 	produce(client, pool, (uint32_t)frames);
 	expect_reports(reports[0], consumers, expected_sum((uint32_t)frames));

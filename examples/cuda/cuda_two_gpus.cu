@@ -3,10 +3,10 @@
 /*
  * cuda_two_gpus: memory of one GPU, used by kernels of another process on another GPU.
  *
- * The owner takes memory on the first GPU, numbers its words with a kernel there, and publishes it.
- * The guest makes the second GPU its current device before it looks the buffer up; the library
- * sets the access for it, and the guest's kernel reads and changes the words across the link
- * between the two. The owner then checks each word by a kernel on the first GPU.
+ * The owner allocates memory on the first GPU, numbers its words with a kernel there, and publishes
+ * it. The guest makes the second GPU its current device before it looks the buffer up; the library
+ * gives that GPU access, and the guest's kernel reads and changes the words across the link between
+ * the two. The owner then checks each word by a kernel on the first GPU.
  *
  * With fewer than two GPUs, or two that cannot reach each other's memory, it says so and fails.
  */
@@ -50,7 +50,7 @@ static void describe(int device, char uuid[41], char bus[32])
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Waits for its owner to say that there are two GPUs, by a byte on @go. */
+/* Runs in the guest. It waits until its owner says by a byte on @go that there are two GPUs. */
 static void visit(int go)
 {
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
@@ -72,7 +72,7 @@ static void visit(int go)
 	change<<<BLOCKS, THREADS, 0, stream>>>((uint32_t *)share_ptr(given), WORDS);
 	check(cudaGetLastError(), "change");
 	check(share_publish(given, RETURNED, stream), RETURNED);
-	/* the name goes when this process ends, so it stays until the owner has taken it away */
+	/* The name ends with this process, so it stays until the owner has removed the name. */
 	check(read(go, &byte, 1) == 0 ? 0 : SHARE_EPROTO, "waiting for the end");
 	check(share_release(given, stream), "share_release");
 	share_disconnect(client);
@@ -94,7 +94,7 @@ static pid_t start_guest(const int *go)
 	_exit(127);
 }
 
-/* Returns how many words are not what the guest should have made of them. */
+/* Runs in the owner. Returns how many words are not what the guest should have made of them. */
 static unsigned own(share_client *client, const char *kind, const char *uuid, int go)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
@@ -140,7 +140,7 @@ static int count_devices(void)
 	cudaError_t result;
 
 	check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-	if (driver == 0) /* there is none */
+	if (driver == 0) /* there is no driver */
 		return 0;
 	result = cudaGetDeviceCount(&n);
 	if (result == cudaErrorNoDevice)

@@ -5,14 +5,14 @@
  * between them.
  *
  * The loader makes the weights of a layer with a kernel, publishes them read-only and persistent,
- * and ends: the name, and so the memory, stays. Then come the workers, one after the other: each
- * looks the weights up and answers the requests of a service by a kernel. Requests and answers are
- * memory of the GPU, too, and ordered on streams: a worker never waits for its kernel, and the next
- * request comes in while the last one is worked on. A worker reports how much free memory the
- * device lost by its look-up, and in which segment the weights are: the same one for all.
+ * and ends: the name stays, and so does the memory. Then the workers start, one after the other:
+ * each looks the weights up and answers the requests of a service by a kernel. Requests and answers
+ * are memory of the GPU too, ordered on streams: a worker never waits for its kernel, and receives
+ * the next request while the kernel runs. A worker reports how much free memory the device lost by
+ * its look-up, and in which segment the weights are: the same one for all.
  *
- * Weights and requests are small whole numbers, so that every sum is exact in a float, whatever
- * the order; the parent computes each answer for itself and compares all of it.
+ * Weights and requests are small integers, so that every sum is exact in a float, in whatever order
+ * it is added up; the parent computes each answer itself and compares all of it.
  *
  * A CUDA context does not survive a fork, so loader and workers are started by fork and exec.
  */
@@ -29,7 +29,7 @@
 #define THREADS     256
 #define WORKERS_MAX 64
 #define SERVICE     "cuda-workers"
-#define TIMEOUT_MS  60000 /* only so that a stuck pool ends */
+#define TIMEOUT_MS  60000 /* only so that a stuck program ends */
 #define MIB         (1024.0 * 1024)
 
 /* ------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static __host__ __device__ float weight(uint32_t row, uint32_t column)
 {
 	uint32_t x = (row * 8191u + column) * 2654435761u;
 
-	return (float)((x >> 24) % 7) - 3; /* -3 to 3 */
+	return (float)((x >> 24) % 7) - 3; /* from -3 to 3 */
 }
 
 static __global__ void load_weights(float *weights)
@@ -50,7 +50,7 @@ static __global__ void load_weights(float *weights)
 		weights[(size_t)row * COLUMNS + i] = weight(row, i);
 }
 
-/* One block a row. */
+/* One block computes one row. */
 static __global__ void infer(const float *weights, const float *request, float *answer)
 {
 	const float *row = weights + (size_t)blockIdx.x * COLUMNS;
@@ -90,7 +90,7 @@ static void load(void)
 	publish.flags = SHARE_PUBLISH_PERSISTENT;
 	publish.mode = SHARE_RDONLY;
 	check(share_publish_with(weights, WEIGHTS, &publish, stream, NULL), "share_publish");
-	/* data of a process that ends before its work is done means nothing */
+	/* The data of a process that ends before its work is done means nothing. */
 	check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 	check(share_release(weights, stream), "share_release");
 	share_pool_close(pool);
@@ -110,11 +110,11 @@ static share_service *open_service(share_client *client, int as)
 	return service;
 }
 
-/* What it reports: where it found the weights, and what the look-up cost the device. */
+/* What a worker reports: where it found the weights, and how much memory the look-up took. */
 struct greeting {
 	uint64_t segment;
 	uint64_t offset;
-	int64_t cost; /* bytes of free memory less */
+	int64_t cost; /* how many bytes of free memory the device lost */
 };
 
 static void work(int greetings)
@@ -164,7 +164,7 @@ static void work(int greetings)
 /* ------------------------------------------------------------------------------------------- */
 /* The parent                                                                                  */
 
-/* @greetings: where a worker writes its greeting, or -1 for the loader. */
+/* Starts a worker that writes its greeting to @greetings; -1: starts the loader. */
 static void start(int greetings)
 {
 	pid_t pid = fork();
@@ -204,7 +204,7 @@ static struct greeting start_worker(void)
 static void make_request(int number, float *request)
 {
 	for (uint32_t i = 0; i < COLUMNS; i++)
-		request[i] = (float)((i * 7u + (uint32_t)number * 13u) % 5) - 2; /* -2 to 2 */
+		request[i] = (float)((i * 7u + (uint32_t)number * 13u) % 5) - 2; /* from -2 to 2 */
 }
 
 static void check_answer(int number, const float *request, const float *answer)
@@ -220,7 +220,7 @@ static void check_answer(int number, const float *request, const float *answer)
 	}
 }
 
-/* A request for each worker, and their answers. */
+/* Makes a request for each worker, and checks the answers. */
 static void ask_all(share_service *service, share_pool *pool, int n, int first)
 {
 	share_pending *calls[WORKERS_MAX];
@@ -235,7 +235,7 @@ static void ask_all(share_service *service, share_pool *pool, int n, int first)
 		      "share_copy_from_host");
 		check(share_call_start(service, b, NULL, 0, TIMEOUT_MS, NULL, &calls[i]),
 		      "share_call_start");
-		check(share_release(b, NULL), "share_release"); /* the request has it */
+		check(share_release(b, NULL), "share_release"); /* the request keeps it */
 	}
 	for (int i = 0; i < n; i++) {
 		check(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
@@ -277,7 +277,7 @@ static int run(const char *kind, int n, int rounds)
 	}
 	for (int i = 0; i < rounds; i++)
 		ask_all(service, pool, n, i * n);
-	share_service_close(service); /* which ends the workers */
+	share_service_close(service); /* this ends the workers */
 	for (int i = 0; i < n; i++)
 		await("a worker");
 	check(share_unpublish(client, WEIGHTS), WEIGHTS);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * plain_cuda: shared memory in a program that does not use the library, only CUDA.
+ * plain_cuda: shared memory in a program that uses only CUDA, and not the library.
  *
- * The owner uses the library: it allocates, fills the buffer by a kernel, and leases an
+ * The owner uses the library: it allocates a buffer, fills it by a kernel, and leases an
  * interprocess event. Then it starts the guest and gives it what share_get_recipe() and
- * share_event_handle() say: a descriptor, and some bytes. From these the guest reaches memory and
- * event with calls of CUDA alone: it waits for the event on its stream, changes the words by a
- * kernel of its own, and records the event again for the owner.
+ * share_event_handle() return: a descriptor and some bytes. From these the guest maps the memory
+ * and opens the event with calls of CUDA alone: it waits for the event on its stream, changes the
+ * words by a kernel of its own, and records the event again for the owner.
  *
- * Memory reached this way may be used as long as the owner holds the buffer, and is the guest's to
- * unmap before that. Mapping is four calls of the driver for kind vmm and two for mempool.
+ * The guest may use the memory as long as the owner holds the buffer, and has to unmap it before
+ * the owner releases the buffer. Mapping takes four calls of the driver for kind vmm, and two for
+ * mempool.
  */
 
 #include <dlfcn.h>
@@ -26,7 +27,7 @@
 #define BLOCKS  128
 #define THREADS 256
 
-/* Descriptors of the guest: the recipe's, what it is told, and where it answers. */
+/* Descriptors of the guest: the memory's, one to read its recipe from, and one to answer on. */
 enum { MEMORY = 3, TOLD = 4, ANSWER = 5 };
 
 static void check(CUresult result, const char *what)
@@ -59,23 +60,24 @@ static __global__ void count_wrong(const uint32_t *words, uint32_t n, unsigned *
 /* ------------------------------------------------------------------------------------------- */
 /* The guest: no call of the library                                                           */
 
-/* What it is told, besides the descriptor. */
+/* What the guest is told, beside the descriptor. */
 struct guest_recipe {
 	char kind[16];
 	char device[64];
 	uint64_t segment_size;
 	uint64_t offset;
-	unsigned char pointer[64]; /* of mempool */
+	unsigned char pointer[64]; /* for mempool */
 	unsigned char event[64];
 };
 
 struct guest_memory {
 	CUdeviceptr segment;
 	size_t size;
-	cudaMemPool_t pool; /* of mempool */
+	cudaMemPool_t pool; /* for mempool */
 };
 
-/* Programs that link libcuda simply call it; this one runs where there is none, to say so. */
+/* Programs that link libcuda simply call the function. This one must also start without libcuda, to
+ * say that it is missing. */
 template <typename Function> static Function driver(Function, const char *name)
 {
 	static void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -155,7 +157,7 @@ static void visit(void)
 	if (read(TOLD, &recipe, sizeof(recipe)) != sizeof(recipe))
 		fail("it is told nothing");
 	device = use_device(recipe.device);
-	check(cudaFree(NULL), "cudaFree"); /* what follows needs the context */
+	check(cudaFree(NULL), "cudaFree"); /* creates the context, which the calls below need */
 	memory = strcmp(recipe.kind, "vmm") == 0 ? map_vmm(&recipe, device) : map_mempool(&recipe);
 	close(MEMORY);
 	check(cudaStreamCreate(&stream), "cudaStreamCreate");
@@ -165,7 +167,7 @@ static void visit(void)
 	change<<<BLOCKS, THREADS, 0, stream>>>((uint32_t *)(memory.segment + recipe.offset), WORDS);
 	check(cudaGetLastError(), "change");
 	check(cudaEventRecord(event, stream), "cudaEventRecord");
-	if (write(ANSWER, "", 1) != 1) /* recorded: the owner may wait for it from now on */
+	if (write(ANSWER, "", 1) != 1) /* the event is recorded, so the owner may wait for it now */
 		fail("the owner has ended");
 
 	check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -191,7 +193,8 @@ static void describe(share_buffer *buffer, share_event *event, struct guest_reci
 	*fd = recipe.fd;
 }
 
-/* Out of the way of the numbers that the guest knows. */
+/* Moves a descriptor above the numbers that the guest uses. Takes @fd over, and returns the new
+ * one. */
 static int move(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, ANSWER + 1);
@@ -202,7 +205,8 @@ static int move(int fd)
 	return moved;
 }
 
-/* Takes @fd. spawn, not fork: this process uses CUDA already. */
+/* Starts the guest, and takes @fd over. It uses posix_spawn() and not fork(), because this process
+ * has used CUDA already. */
 static pid_t start_guest(const struct guest_recipe *recipe, int fd, int *answer)
 {
 	const char *arguments[] = {"plain_cuda", "--guest", NULL};
@@ -277,7 +281,7 @@ static int run(const char *kind)
 	check(cudaMemcpyAsync(&result, wrong, sizeof(result), cudaMemcpyDeviceToHost, stream),
 	      "cudaMemcpyAsync");
 	check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-	/* the guest has to be done with the memory before it is given up */
+	/* The guest must have finished with the memory before it is released. */
 	if (waitpid(guest, &status, 0) != guest || status != 0)
 		fail("the guest failed");
 	if (result)

@@ -5,11 +5,11 @@
     frames.py [FRAMES]
 
 The decoder draws each frame straight into memory of a pool and sends it through a channel. The
-detector looks for the ball where the decoder has drawn it, and sends what it has found, without any
-memory, through a second channel. When a frame was worked on its memory goes back to the decoder, so a
-few buffers serve any number of frames; when the detector is slower, the decoder waits.
+detector looks for the ball in that same memory, and sends what it has found, without any memory,
+through a second channel. After a frame was worked on, the decoder gets its memory back, so a few
+buffers serve any number of frames; if the detector is slower, the decoder waits.
 
-The two may as well be programs of their own, started in any order, if they find the same broker:
+The two could also be separate programs, started in any order, if they find the same broker:
 `connect()` without an address looks at $SHARE_SOCKET, and then where a broker of the machine serves.
 """
 
@@ -42,9 +42,9 @@ def decode(count):
             image[:] = 20
             row, column = place(n)
             image[row : row + BALL, column : column + BALL] = 255
-            del image  # nobody writes to what was sent
+            del image  # a frame must not be written to after it was sent
             camera.send(frame, meta={"n": n}, give=True)
-        camera.flush()  # what nobody has come for would go with this process
+        camera.flush()  # frames that no consumer has room for yet would be lost with this process
 
 
 def find_ball(frame):
@@ -68,10 +68,10 @@ def detect():
 
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    # a broker for this program alone, unless there is one to use
+    # Starts a broker for this program alone, unless $SHARE_SOCKET leads to one.
     with libshare.connect(os.environ.get("SHARE_SOCKET") or "embedded") as client:
         os.environ["SHARE_SOCKET"] = client.address
-        # host memory, which processors work on; who comes later opens this pool by its name
+        # It is host memory, since CPUs work on it. The children open this pool by its name.
         with (
             client.pool("frames", kind="host", limit="256MiB") as pool,
             pool.consumer("found") as found,

@@ -48,9 +48,9 @@ def produce(client, name, first):
     with stream_of_the_device() as stream:
         array = pool.empty(COUNT, np.int32, stream=stream)
         good(driver.cuMemcpyHtoDAsync(array.ptr, numbers.ctypes.data, array.nbytes, stream))
-        # The copy may still be under way. Whoever looks the array up has their stream wait for it.
-        array.publish(name, persistent=True, stream=stream)  # beyond this process, until unpublished
-        good(driver.cuStreamSynchronize(stream))  # what a process leaves unfinished is void
+        # The copy may still be under way. The stream of a process that looks it up waits for that.
+        array.publish(name, persistent=True, stream=stream)  # stays until unpublished
+        good(driver.cuStreamSynchronize(stream))  # else the data is void when we end
         array.release(stream=stream)
 
 

@@ -22,18 +22,18 @@ def produce(client, name, first):
     pool = client.pool("examples", kind="auto")  # opens it, or makes it
     if not pool.on_gpu:
         sys.exit(f"share_cupy: no memory of a GPU: {pool.info()['reason']}")
-    with cupy.cuda.Stream(non_blocking=True) as stream:  # CuPy's current one, so libshare's, too
+    with cupy.cuda.Stream(non_blocking=True) as stream:  # CuPy's current one, so libshare's too
         array = pool.empty(COUNT, cupy.int32)
         x = cupy.from_dlpack(array)  # not a copy: the memory of the pool
         x[:] = cupy.arange(first, first + COUNT, dtype=cupy.int32)
-        # The kernel may still run. Whoever looks the array up has their stream wait for it.
-        array.publish(name, persistent=True)  # beyond this process, until it is unpublished
-        stream.synchronize()  # what a process leaves unfinished at its end is void
+        # The kernel may still run. The stream of a process that looks the array up waits for it.
+        array.publish(name, persistent=True)  # stays after this process, until it is unpublished
+        stream.synchronize()  # else the data would be void when this process ends
 
 
 def consume(client, name, first):
     with cupy.cuda.Stream(non_blocking=True):
-        # It is read-only, which CuPy cannot be told: readonly_ok is our word that we only read.
+        # The array is read-only, which CuPy does not know: readonly_ok promises that we only read.
         array = client.lookup(name, timeout=60, readonly_ok=True)
         x = cupy.from_dlpack(array)
         expected = cupy.arange(first, first + COUNT, dtype=cupy.int32)

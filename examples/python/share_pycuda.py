@@ -12,7 +12,7 @@ import argparse
 import sys
 
 import numpy as np
-import pycuda.autoprimaryctx  # noqa: F401 - the context that all in a process share, until its end
+import pycuda.autoprimaryctx  # noqa: F401 - makes the primary context current
 import pycuda.driver as cuda
 from pycuda.compiler import SourceModule
 
@@ -46,18 +46,18 @@ def produce(client, name, first):
     if not pool.on_gpu:
         sys.exit(f"share_pycuda: no memory of a GPU: {pool.info()['reason']}")
     fill = SourceModule(KERNELS).get_function("fill")
-    stream = cuda.Stream()  # PyCUDA has no current one, so each call names it
+    stream = cuda.Stream()  # PyCUDA has no current stream, so each call names it
     x = libshare.pycuda.empty(pool, COUNT, np.int32, stream=stream)  # a GPUArray in the pool
     fill(x, np.int32(COUNT), np.int32(first), stream=stream, **LAUNCH)
-    # The kernel may still run. Whoever looks the array up has their stream wait for it.
+    # The kernel may still run. The stream of a process that looks the array up waits for it.
     libshare.array_of(x).publish(name, persistent=True, stream=stream)  # until it is unpublished
-    stream.synchronize()  # what a process leaves unfinished at its end is void
+    stream.synchronize()  # else the data would be void when this process ends
 
 
 def consume(client, name, first):
     check = SourceModule(KERNELS).get_function("check")
     stream = cuda.Stream()
-    # It is read-only, which PyCUDA cannot be told: readonly_ok is our word that we only read.
+    # The array is read-only, which PyCUDA does not know: readonly_ok promises that we only read.
     array = client.lookup(name, timeout=60, stream=stream, readonly_ok=True)
     if array.shape != (COUNT,) or array.dtype != "int32":
         return False

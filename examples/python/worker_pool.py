@@ -5,12 +5,12 @@
     worker_pool.py [--workers N] [--kind KIND]
 
 The parent publishes the weights of a perceptron under a name. Each worker makes the network without
-any memory of its own, attaches the weights to it, where they lie, and answers the requests of a
-service. Requests and answers are tensors in the pool: on a GPU nothing goes through the host.
+any memory of its own, attaches the shared weights to it without a copy, and answers the requests of
+a service. Requests and answers are tensors in the pool: on a GPU nothing goes through the host.
 
-Then the parent publishes a new version, under the running workers. Each learns of it by a watch and
-changes over between two requests, and the old version is gone when the last one has. At last a worker
-is killed with requests in hand. The others answer these too: no request is lost.
+Then the parent publishes a new version while the workers run. Each worker learns of it by a watch
+and changes to it between two requests; the old version is freed when the last worker has changed.
+At the end a worker is killed while it has requests. The others answer these too: none is lost.
 
 Each answer says which version it was made from, and the parent compares it with what it computes
 itself.
@@ -30,7 +30,7 @@ from libshare.torch import array_of, attach_weights, publish_weights, to_pool
 
 NAME = "perceptron"  # of the pool, the weights and the service
 WIDTH, WIDEST = 1024, 2048
-TIMEOUT = 60.0  # seconds; only so that a pool that is stuck ends
+TIMEOUT = 60.0  # seconds; only so that a stuck program ends
 
 
 def network():
@@ -51,13 +51,13 @@ class Model:
     def __init__(self, client):
         self._client = client
         self._lock = threading.Lock()
-        with torch.device("meta"):  # shapes alone
+        with torch.device("meta"):  # only shapes, no memory
             self._network = network()
         self._take_newest()
 
     def _take_newest(self):
         weights = attach_weights(self._client, NAME, timeout=TIMEOUT)
-        with self._lock:  # between two requests
+        with self._lock:  # so that this happens between two requests
             weights.load_into(self._network)
             self._weights = weights
 
@@ -67,19 +67,19 @@ class Model:
                 self._take_newest()
 
     def __call__(self, x):
-        """What the network answers, and a description of the weights that were in it."""
+        """Returns what the network answers, and which weights were in it."""
         with self._lock, torch.inference_mode():
             first = next(iter(self._weights.arrays.values()))
             return self._network(x), {"version": self._weights.version, "buffer": first.id}
 
 
 def work():
-    torch.set_num_threads(1)  # the workers are what runs side by side
+    torch.set_num_threads(1)  # several workers run side by side instead
     with (
         libshare.connect(label="worker") as client,
         client.pool(NAME) as pool,
-        client.watch(NAME) as watch,  # before the weights are looked up, so as to miss no version
-        # requests are read-only memory, which torch cannot be told: this is our word to keep to it
+        client.watch(NAME) as watch,  # before the weights are looked up, to miss no version
+        # Requests are read-only memory. torch does not know that, so we promise to write to none.
         client.worker(NAME, pool, readonly_ok=True) as worker,
     ):
         model = Model(client)
@@ -100,10 +100,10 @@ class Parent:
         self.device = "cuda" if pool.on_gpu else "cpu"
         self.caller = client.service(NAME, pool, readonly_ok=True)
         self.workers = workers
-        self.models = {}  # by version of their weights
-        self.buffers = {}  # in which the workers have these
+        self.models = {}  # by the version of their weights
+        self.buffers = {}  # by the same versions: the buffer in which the workers found the weights
         self.requests = 0
-        self.again = 0  # those that a worker died with, and another one answered
+        self.again = 0  # requests that another worker answered after the first one died
 
     def publish(self):
         model = network().to(self.device)
@@ -112,7 +112,7 @@ class Parent:
         return version
 
     def ask(self, n, meanwhile=lambda: None):
-        """Several calls under way, checked. Returns what was said of each answer."""
+        """Makes n calls at a time, and checks the answers. Returns the meta of each answer."""
         inputs = [torch.randn(1, WIDTH, device=self.device) for _ in range(n)]
         requests = [array_of(to_pool(self.pool, x)) for x in inputs]
         calls = [self.caller.start(request) for request in requests]
@@ -127,7 +127,7 @@ class Parent:
                     y, meta = torch.from_dlpack(answer.array).to("cpu", copy=True), answer.meta
                     answer.array.status()  # y is there now; was it complete when its worker died?
                 break
-            except libshare.OwnerDied:  # it had answered, and its GPU was not done
+            except libshare.OwnerDied:  # it had answered, but its GPU had not finished
                 call = self.caller.start(request)
         with torch.inference_mode():
             torch.testing.assert_close(y, self.models[meta["version"]](x).cpu(), rtol=1e-3, atol=1e-4)
@@ -152,7 +152,7 @@ def main():
     if not 2 <= options.workers <= 16:
         parser.error("there can be 2 to 16 workers")
 
-    # a broker for this program alone, unless there is one to use
+    # Starts a broker for this program alone, unless $SHARE_SOCKET leads to one.
     with libshare.connect(os.environ.get("SHARE_SOCKET") or "embedded") as client:
         os.environ["SHARE_SOCKET"] = client.address
         with client.pool(NAME, kind=options.kind, limit="512MiB") as pool:
@@ -166,7 +166,7 @@ def main():
             parent.ask_until_all_have(parent.publish())
             victim = workers.pop()
             parent.ask(4 * options.workers, meanwhile=victim.kill)
-            parent.caller.close()  # which ends the workers
+            parent.caller.close()  # this ends the workers
             for worker in workers:
                 worker.join()
                 if worker.exitcode != 0:
