@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Handing a buffer to another process, the way that needs no channel: allocate, write 4 KiB, give
- * it away by name or by token, let go; the other side gets it, reads all of it, lets go, and does
- * the same in return. The two take turns, so each hand-over is waited for, and what is measured is
- * how long one takes, not how many can be under way at a time. One round is two hand-overs.
+ * Handing a buffer to another process without a channel. One side allocates a buffer, writes 4 KiB,
+ * gives it away by name or by token, and releases it. The other side gets it, reads all of it,
+ * releases it, and then does the same in return. The two take turns, so each hand-over is waited
+ * for: this measures how long one takes, and not how many can be under way at a time. One round is
+ * two hand-overs.
  *
- * By name, the receiver waits in share_lookup(), and takes the name away when it has the buffer.
- * By token, the 32 bytes go over a socket of the two processes' own.
+ * By name, the receiver waits in share_lookup(), and removes the name when it has the buffer. By
+ * token, the 32 bytes go over a socket between the two processes.
  *
  * The floor exchanges packets of the same sizes and number between two processes, one after the
- * other, and neither writes nor reads 4 KiB. It is a little too high for names, whose look-up is
- * on its way before the buffer is published, and a little too low in that it wakes no third
- * process.
+ * other, and neither writes nor reads 4 KiB. The floor is a little too high for names, because a
+ * real look-up is sent before the buffer is published, and a little too low because it wakes no
+ * third process.
  */
 
 #include <signal.h>
@@ -30,14 +31,14 @@
 #define WORDS      (SIZE / sizeof(uint64_t))
 #define NAME_SIZE  16
 #define NAME       "bench/%010u"
-#define TIMEOUT_MS 10000 /* only so that a bug ends */
+#define TIMEOUT_MS 10000 /* only so that a bug does not hang */
 #define POOL       "handoff"
 
 /* One of the two processes. */
 struct side {
 	share_client *client;
 	share_pool *pool;
-	int other; /* socket to the other one */
+	int other; /* socket to the other process */
 };
 
 struct way {
@@ -45,7 +46,7 @@ struct way {
 	const char *what;
 	void (*give)(const struct side *s, unsigned turn);
 	void (*take)(const struct side *s, unsigned turn);
-	struct exchange floor[16]; /* of a round */
+	struct exchange floor[16]; /* the packets of one round */
 	size_t n_floor;
 	struct series ours, floors;
 };
@@ -161,7 +162,7 @@ static void describe_floors(struct way *by_name, struct way *by_token)
 		add_exchange(by_token, &import, &grant);
 		add_exchange(by_token, &release, NULL);
 	}
-	/* the token goes there in one hand-over and another one back in the next */
+	/* One packet with a token in each hand-over: there in the first, and back in the second. */
 	by_token->floor[by_token->n_floor++] =
 	    (struct exchange){sizeof(share_token), sizeof(share_token)};
 }
@@ -185,7 +186,7 @@ static void describe(struct way *ways)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What the other process is told to do: @rounds of ways[way], from @turn on. */
+/* What the other process has to do: @rounds of ways[way], from @turn on. */
 struct order {
 	uint32_t way;
 	uint32_t rounds;
@@ -233,7 +234,7 @@ static pid_t start_other(struct side *s, const struct way *ways)
 	return pid;
 }
 
-/* The time of a hand-over is half that of a round, ours and the floor's. */
+/* Measures rounds. A round has two hand-overs, so a hand-over takes half of its time. */
 static void measure(const struct side *s, struct way *ways, uint32_t way, uint32_t *turn,
 		    unsigned rounds)
 {
@@ -301,7 +302,7 @@ static void measure_both(const struct run *run, const struct side *s, const stru
 
 void bench_handoff(const struct run *run)
 {
-	static const enum placement tried[] = {ANYWHERE, TOGETHER}; /* they are three, not two */
+	static const enum placement tried[] = {ANYWHERE, TOGETHER}; /* APART is for two processes */
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	struct way ways[WAYS];
 	struct ping_pong p;

@@ -40,7 +40,7 @@ int page_map(int fd, size_t size, bool writable, void **out)
 	struct stat st;
 	void *p;
 
-	/* Never map more than the descriptor has, whoever sent it: reading there would be a
+	/* Never map more than the descriptor has, whoever sent it: to read there would raise
 	 * SIGBUS. */
 	if (fstat(fd, &st) < 0)
 		return -errno;

@@ -137,7 +137,7 @@ char *show_any(const json_t *row, const char *key, bool exact)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What only one column has                                                                    */
+/* Values that only one column has                                                             */
 
 char *show_pool_state(const json_t *row, const char *key, bool exact)
 {

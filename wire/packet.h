@@ -17,8 +17,8 @@
  * MSG_CTRUNC); then nothing of it is delivered, and the connection must not be used any more.
  */
 
-/* The descriptors that came with a packet. The list owns them; who takes one with fd_list_take()
- * owns that one. */
+/* The descriptors that came with a packet. The list owns them, until fd_list_take() gives one to
+ * the caller. */
 struct fd_list {
 	int fds[WIRE_FDS_MAX];
 	size_t n;
@@ -39,8 +39,8 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 
 /*
  * Refusing descriptors that nobody asked for. To close a descriptor may take as long as its sender
- * likes, so it is better never to receive it. Since Linux 6.16 a socket can refuse descriptors; who
- * sends one to it gets EPERM.
+ * likes, so it is better never to receive it. Since Linux 6.16 a socket can refuse descriptors; a
+ * process that sends one to it gets EPERM.
  */
 
 /* Refuses descriptors from now on. The connections that a listening socket accepts later inherit

@@ -83,7 +83,8 @@ enum wire_trim_flags {
 
 /* The flags of HELLO. */
 enum wire_hello_flags {
-	/* The connection of an administrator, who looks at what there is or ends some of it. */
+	/* The connection of an administrator, to look at the broker's objects or to end some of
+	 * them. */
 	WIRE_HELLO_OPERATOR = 1 << 0,
 };
 

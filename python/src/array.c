@@ -279,7 +279,7 @@ bool array_order(struct array *a, void *stream)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What it is like                                                                             */
+/* Attributes                                                                                  */
 
 int64_t array_items(const struct array *a)
 {

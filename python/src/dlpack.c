@@ -119,7 +119,7 @@ static bool may_be_lent(struct array *a, bool versioned)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What was asked for                                                                          */
+/* Reading what the consumer asks for                                                          */
 
 /* Reads the stream on which the consumer says it will work. The protocol forbids 0, because it is
  * ambiguous. */

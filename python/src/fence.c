@@ -47,7 +47,7 @@ static PyObject *reduce(PyObject *o, PyObject *ignored)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Of the module, and methods of Client in Python                                              */
+/* Functions of the module, which are methods of Client in Python                              */
 
 static bool parts(PyObject *args, struct client **client, struct fence **fence, PyObject **last)
 {

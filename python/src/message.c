@@ -243,7 +243,7 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What is in it                                                                               */
+/* Content                                                                                     */
 
 /* Reads the description at the start of the data into @t; if there is none that fits, describes all
  * bytes. */
