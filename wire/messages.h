@@ -34,47 +34,50 @@
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME, WIRE_FIRST,                                \
-	  "First message of a client: what it speaks and what it wants to be called.")             \
+	  "The first message of a client: the versions it speaks, and its name in reports.")       \
 	M(WELCOME, welcome, 2, TO_CLIENT, 1, 1, 1, NOTHING, 0,                                     \
-	  "The broker's answer, with the client's own timeline page (a memfd), to be mapped "      \
-	  "for writing.")                                                                          \
+	  "The broker's answer. It brings the client's own timeline page (a memfd), which the "    \
+	  "client maps for writing.")                                                              \
 	M(READY, ready, 3, TO_BROKER, 0, 0, 1, DONE, WIRE_SECOND,                                  \
-	  "The client has mapped its page; the broker seals it against any further writer. "       \
-	  "Before this nothing but HELLO is understood.")                                          \
+	  "The client has mapped its page, and the broker seals the page against any further "     \
+	  "writer. Before READY the broker accepts only HELLO.")                                   \
 	M(DONE, done, 4, TO_CLIENT, 0, 0, 1, NOTHING, 0, "Success without a result.")              \
 	M(ERROR, error, 5, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                              \
-	  "A request failed and changed nothing. With serial 0: why the connection ends now.")     \
-	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, 0, "Nothing, answered in order.")               \
+	  "A request failed and changed nothing. With serial 0: the connection ends now, for "     \
+	  "this reason.")                                                                          \
+	M(PING, ping, 6, TO_BROKER, 0, 0, 1, DONE, 0, "Does nothing, and is answered in order.")   \
 	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE, 0,                                                \
-	  "The client has unmapped everything and finished its streams; all it holds is "          \
-	  "released.")                                                                             \
+	  "The client has unmapped everything and finished its streams; the broker releases "      \
+	  "all that the client holds.")                                                            \
 	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, 0, "Opens a pool by name.")           \
 	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, 0,                                \
 	  "Creates a pool and opens it.")                                                          \
 	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, 0, "An open pool.")                         \
-	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, 0, "Undoes one POOL.")             \
+	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, 0, "Gives one POOL back.")         \
 	M(POOL_DESTROY, pool_destroy, 12, TO_BROKER, 0, 0, 1, DONE, 0,                             \
-	  "Takes a pool's name away; it ends with its last buffer.")                               \
+	  "Removes a pool's name; the pool ends with its last buffer.")                            \
 	M(ALLOC, alloc, 13, TO_BROKER, 0, 0, 1, GRANT, WIRE_WAITS_FOR_OTHERS,                      \
 	  "Allocates a buffer.")                                                                   \
 	M(GRANT, grant, 14, TO_CLIENT, 0, 65, 1, NOTHING, WIRE_UNASKED,                            \
 	  "One more reference on a buffer for this client. Descriptors: the segment's, if "        \
 	  "GRANT_SEGMENT is set; then two for each of `pages`: the page (a memfd) and its "        \
-	  "owner's pidfd. With serial 0, unasked and without a buffer (0), since version 2: a "    \
-	  "segment of the pool of a channel that the client is a consumer of, before a message "   \
-	  "can lie in it.")                                                                        \
+	  "owner's pidfd. Since version 2 it also comes with serial 0, unasked and without a "     \
+	  "buffer (0): it then brings a segment of the pool of a channel that the client is a "    \
+	  "consumer of, before a message can lie in that segment.")                                \
 	M(RELEASE, release, 15, TO_BROKER, 0, 0, 1, DONE, WIRE_SERIAL_OPTIONAL,                    \
-	  "Gives references back, behind a fence of the client's own. Serial 0 wants no reply.")   \
+	  "Gives references back, behind a fence of the client. With serial 0 there is no "        \
+	  "reply.")                                                                                \
 	M(PUBLISH, publish, 16, TO_BROKER, 0, 0, 1, PUBLISHED, 0,                                  \
 	  "Makes a name lead to a buffer.")                                                        \
 	M(PUBLISHED, published, 17, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The name's new version.")     \
 	M(UNPUBLISH, unpublish, 18, TO_BROKER, 0, 0, 1, DONE, 0, "Removes a name.")                \
 	M(LOOKUP, lookup, 19, TO_BROKER, 0, 0, 1, GRANT, WIRE_WAITS_FOR_OTHERS,                    \
-	  "Gets the buffer behind a name, perhaps later: other replies may overtake this one.")    \
+	  "Gets the buffer behind a name, perhaps later: other replies may come before this "      \
+	  "one.")                                                                                  \
 	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING, 0,                                      \
-	  "Ends a waiting LOOKUP or RECLAIM with SHARE_ECANCELED, unless it was answered "         \
-	  "already.")                                                                              \
-	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, 0, "Asks for NAME_EVENTs.")              \
+	  "Ends a waiting LOOKUP or RECLAIM with SHARE_ECANCELED, if it was not answered yet.")    \
+	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, 0,                                       \
+	  "Asks for a NAME_EVENT whenever a name changes.")                                        \
 	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The watch is in place.")        \
 	M(UNWATCH, unwatch, 23, TO_BROKER, 0, 0, 1, DONE, 0, "Ends a watch.")                      \
 	M(NAME_EVENT, name_event, 24, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                   \
@@ -83,40 +86,40 @@
 	M(TOKEN, token, 26, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The token.")                          \
 	M(IMPORT, import, 27, TO_BROKER, 0, 0, 1, GRANT, 0, "Gets the buffer behind a token.")     \
 	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, 0,                                         \
-	  "Ends a token. For the user who made it, and for administrators.")                       \
+	  "Ends a token. Allowed to the user who made it, and to administrators.")                 \
 	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE, 0,                             \
-	  "Replaces a buffer's metadata; empty removes it.")                                       \
+	  "Replaces a buffer's metadata; empty metadata removes it.")                              \
 	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA, 0,                         \
 	  "Reads a buffer's metadata.")                                                            \
 	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, 0, "A buffer's metadata.")          \
-	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT, 0,                                         \
-	  "What the broker knows, a page at a time.")                                              \
-	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One page of the answer.")           \
+	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT, 0, "Asks for one page of a report.")       \
+	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One page of the report.")           \
 	M(TIMELINE, timeline, 34, TO_BROKER, 0, 0, 1, TIMELINE_PAGE, 0,                            \
 	  "Asks for another client's timeline page, read-only. SHARE_ENOENT: its owner said "      \
-	  "goodbye, everything on it was reached; SHARE_EOWNERDEAD: its owner died.")              \
+	  "BYE, so all its fences are reached. SHARE_EOWNERDEAD: its owner died.")                 \
 	M(TIMELINE_PAGE, timeline_page, 35, TO_CLIENT, 2, 2, 1, NOTHING, WIRE_UNASKED,             \
-	  "The page (a memfd) and its owner's pidfd, with which a waiter needs no broker to see "  \
-	  "the owner dead. With serial 0, unasked, since version 2: of a member of a channel.")    \
+	  "The page (a memfd) and its owner's pidfd, by which a waiter sees without the broker "   \
+	  "that the owner is dead. Since version 2 it also comes with serial 0, unasked: it is "   \
+	  "then the page of a member of a channel.")                                               \
 	M(SEGMENT_RETIRE, segment_retire, 36, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,           \
-	  "The segment is empty: unmap it and say SEGMENT_RETIRED.")                               \
+	  "The segment is empty: the client is to unmap it and to send SEGMENT_RETIRED.")          \
 	M(SEGMENT_RETIRED, segment_retired, 37, TO_BROKER, 0, 0, 1, NOTHING, 0,                    \
-	  "The client has no mapping of the segment any more. A later GRANT brings the "           \
+	  "The client has no mapping of the segment any more. A later GRANT brings its "           \
 	  "descriptor again.")                                                                     \
 	M(RECIPE_GET, recipe_get, 38, TO_BROKER, 0, 0, 1, RECIPE, 0,                               \
-	  "Asks how plain code reaches a buffer this client holds.")                               \
+	  "Asks how a program can map a buffer of this client without libshare.")                  \
 	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING, 0,                                      \
-	  "The descriptor of the buffer's segment (of a pool handle, for a mempool), and how to "  \
-	  "import it.")                                                                            \
+	  "The descriptor of the buffer's segment (for a mempool, of a pool handle), and how "     \
+	  "to import it.")                                                                         \
 	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT, 0,                            \
 	  "Leases an interprocess event from the agent of a device.")                              \
 	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT, 0,                                \
 	  "One more lease of an event, by its name or by its token.")                              \
 	M(EVENT, event, 42, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One lease of an event.")              \
 	M(EVENT_RELEASE, event_release, 43, TO_BROKER, 0, 0, 1, DONE, WIRE_SERIAL_OPTIONAL,        \
-	  "Gives one lease of an event back. Serial 0 wants no reply.")                            \
+	  "Gives one lease of an event back. With serial 0 there is no reply.")                    \
 	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                               \
-	  "Memory is short: give back what is kept without being used.")                           \
+	  "Memory is short: the client is to give back the free blocks that it keeps.")            \
 	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL, 0,                          \
 	  "Takes part in a channel, and makes it if there is none of that name. Refused "          \
 	  "(SHARE_ENOTSUP) in version 1.")                                                         \
@@ -145,7 +148,7 @@
 	M(CHANNEL_RETAIN, channel_retain, 53, TO_BROKER, 0, 0, 1, GRANT, 0,                        \
 	  "A consumer asks for a reference of its own on the buffer of a message it has.")         \
 	M(TRIMMED, trimmed, 54, TO_BROKER, 0, 0, 1, NOTHING, 0,                                    \
-	  "The client has given back what it kept, as TRIM asks for.")                             \
+	  "The client has given back what it kept, as TRIM asked.")                                \
 	M(CHANNEL_ABANDON, channel_abandon, 55, TO_BROKER, 0, 0, 1, DONE, 0,                       \
 	  "A producer does not wait for a consumer any more. What that may still use of the "      \
 	  "producer's messages the broker looks after from now on, until the consumer has "        \
@@ -159,38 +162,40 @@
 	  "A member has lost what it was told (for want of memory, say): to the next "             \
 	  "CHANNEL_SYNC all others are new.")                                                      \
 	M(RELOAD, reload, 58, TO_BROKER, 0, 0, 1, REPORT, 0,                                       \
-	  "Has the broker read its configuration file again. The REPORT is one page, with an "     \
+	  "The broker is to read its configuration file again. The REPORT is one page, with an "   \
 	  "object for each change; an ERROR says why the file was refused.")                       \
 	M(DROP, drop, 59, TO_BROKER, 0, 0, 1, DONE, 0,                                             \
-	  "Ends what a report names: a token, or the connection of another client. For its "       \
-	  "user, and for administrators; others have SHARE_ENOENT.")                               \
+	  "Ends a token, or the connection of another client, by its identifier in a report. "     \
+	  "Allowed to its user and to administrators; others get SHARE_ENOENT.")                   \
 	M(RECLAIM, reclaim, 60, TO_BROKER, 0, 0, 2, GRANT, WIRE_WAITS_FOR_OTHERS,                  \
-	  "Gets one more reference on a buffer once the client's one is all that there is of it: " \
-	  "no other's lease, no name, no token, nothing of a channel. Perhaps later, as LOOKUP.")  \
+	  "Gets one more reference on a buffer once only the client's own reference is left: "     \
+	  "no other client's lease, no name, no token and no message of a channel. The answer "    \
+	  "may come later, as that of LOOKUP.")                                                    \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  WIRE_REPEATABLE,                                                                         \
-	  "Asks an agent what its device is and how much of it is free. An agent without a "       \
-	  "device answers with one AGENT_DEVICE for each, and AGENT_DONE.")                        \
+	  "Asks an agent what its device is and how much of its memory is free. An agent "         \
+	  "without a device answers with one AGENT_DEVICE for each device, and then AGENT_DONE.")  \
 	M(AGENT_DEVICE, agent_device, 65, FROM_AGENT, 0, 0, 1, NOTHING, 0, "A device.")            \
 	M(AGENT_DONE, agent_done, 66, FROM_AGENT, 0, 0, 1, NOTHING, 0,                             \
 	  "Success without a result.")                                                             \
 	M(AGENT_FAILED, agent_failed, 67, FROM_AGENT, 0, 0, 1, NOTHING, 0,                         \
-	  "What was asked for could not be done.")                                                 \
+	  "The request could not be done.")                                                        \
 	M(AGENT_SEGMENT_CREATE, agent_segment_create, 68, TO_AGENT, 0, 0, 1, AGENT_SEGMENT,        \
 	  WIRE_REPEATABLE, "Makes a segment.")                                                     \
 	M(AGENT_SEGMENT, agent_segment, 69, FROM_AGENT, 1, 1, 1, NOTHING, 0,                       \
 	  "A segment: its descriptor and its recipe.")                                             \
 	M(AGENT_SEGMENT_DESTROY, agent_segment_destroy, 70, TO_AGENT, 0, 0, 1, AGENT_DONE,         \
 	  WIRE_OF_ONE_PROCESS,                                                                     \
-	  "The broker has closed its descriptor, and no client maps the segment any more.")        \
+	  "Ends a segment: the broker has closed its descriptor, and no client maps the "          \
+	  "segment any more.")                                                                     \
 	M(AGENT_EVENT_CREATE, agent_event_create, 71, TO_AGENT, 0, 0, 1, AGENT_EVENT,              \
 	  WIRE_REPEATABLE, "Makes an interprocess event.")                                         \
 	M(AGENT_EVENT, agent_event, 72, FROM_AGENT, 0, 0, 1, NOTHING, 0, "An interprocess event.") \
 	M(AGENT_EVENT_DESTROY, agent_event_destroy, 73, TO_AGENT, 0, 0, 1, AGENT_DONE,             \
-	  WIRE_OF_ONE_PROCESS, "Nobody uses the event any more.")                                  \
+	  WIRE_OF_ONE_PROCESS, "Ends an event that nobody uses any more.")                         \
 	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE, 0,                          \
 	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "    \
-	  "and is what an agent that keeps nothing of the segment needs.")
+	  "for an agent that keeps nothing of the segment.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                                                \
 	F(M, u32, version, 1, "newest protocol version the client speaks")                        \
@@ -222,18 +227,18 @@
 	V(M, name, 255, 1, "the pool's name")                                    \
 	V(M, kind, 31, 1, "kind of memory; empty: auto")                         \
 	V(M, access, 16384, 1, "who may use it, JSON; empty: the creating user") \
-	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the first that does")
-#define WIRE_FIELDS_pool(F, V, M)                                         \
-	F(M, u64, pool, 1, "identifier")                                  \
-	F(M, u64, limit, 1, "bytes of all segments")                      \
-	F(M, u64, segment_size, 1, "bytes")                               \
-	F(M, u64, alignment, 1, "bytes")                                  \
-	F(M, u32, mode, 1, "enum share_mode: at most")                    \
-	F(M, u32, manage, 1, "1 when the client may destroy it")          \
-	F(M, u32, flags, 1, "enum share_pool_flags")                      \
-	F(M, u32, reuse, 1, "enum share_reuse")                           \
-	V(M, kind, 31, 1, "kind of memory")                               \
-	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the host") \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the first that can make it")
+#define WIRE_FIELDS_pool(F, V, M)                                              \
+	F(M, u64, pool, 1, "identifier")                                       \
+	F(M, u64, limit, 1, "bytes of all segments")                           \
+	F(M, u64, segment_size, 1, "bytes")                                    \
+	F(M, u64, alignment, 1, "bytes")                                       \
+	F(M, u32, mode, 1, "enum share_mode: the most that the client may do") \
+	F(M, u32, manage, 1, "1 when the client may destroy it")               \
+	F(M, u32, flags, 1, "enum share_pool_flags")                           \
+	F(M, u32, reuse, 1, "enum share_reuse")                                \
+	V(M, kind, 31, 1, "kind of memory")                                    \
+	V(M, device, 63, 1, "UUID as text, \"GPU-...\"; empty: the host")      \
 	V(M, reason, 511, 1, "why it is of this kind")
 #define WIRE_FIELDS_pool_close(F, V, M)   F(M, u64, pool, 1, "identifier")
 #define WIRE_FIELDS_pool_destroy(F, V, M) V(M, name, 255, 1, "the pool's name")
@@ -260,7 +265,7 @@
 	V(M, more, 4096, 1,                                                                        \
 	  "struct wire_more each: further buffers of the same size in the same "                   \
 	  "segment, with nothing to wait for; one reference on each")                              \
-	V(M, tensor, WIRE_TENSOR_MAX, 2, "what came with the name or the token")                   \
+	V(M, tensor, WIRE_TENSOR_MAX, 2, "the tensor that came with the name or the token")        \
 	F(M, u64, pool, 2, "identifier of the pool that the segment is of")
 #define WIRE_FIELDS_release(F, V, M)                                                        \
 	F(M, u64, buffer, 1, "identifier")                                                  \
@@ -268,18 +273,18 @@
 	F(M, u64, value, 1, "of that fence")                                                \
 	F(M, u32, count, 1, "references given back; 0 only adds the fence")                 \
 	F(M, u32, reserved, 1, "0")
-#define WIRE_FIELDS_publish(F, V, M)                                                      \
-	F(M, u64, buffer, 1, "identifier")                                                \
-	F(M, u64, timeline, 1, "the fence that readers wait for; 0: none is needed")      \
-	F(M, u64, value, 1, "of that fence")                                              \
-	F(M, u64, expected, 1, "replace only this version; 0: any")                       \
-	F(M, u32, flags, 1, "enum share_publish_flags")                                   \
-	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR")     \
-	F(M, u64, size, 1,                                                                \
-	  "bytes that are in use, from who may write or is the only holder; 0: as it is") \
-	V(M, name, 255, 1, "the name")                                                    \
-	V(M, tensor, WIRE_TENSOR_MAX, 2,                                                  \
-	  "for those who look it up, as share_tensor_encode() has it; empty: none")
+#define WIRE_FIELDS_publish(F, V, M)                                                   \
+	F(M, u64, buffer, 1, "identifier")                                             \
+	F(M, u64, timeline, 1, "the fence that readers wait for; 0: none is needed")   \
+	F(M, u64, value, 1, "of that fence")                                           \
+	F(M, u64, expected, 1, "replace only this version; 0: any")                    \
+	F(M, u32, flags, 1, "enum share_publish_flags")                                \
+	F(M, u32, mode, 1, "enum share_mode for those who look it up; 0: SHARE_RDWR")  \
+	F(M, u64, size, 1,                                                             \
+	  "bytes in use, if the client may write or is the only holder; 0: no change") \
+	V(M, name, 255, 1, "the name")                                                 \
+	V(M, tensor, WIRE_TENSOR_MAX, 2,                                               \
+	  "for those who look it up, by share_tensor_encode(); empty: none")
 #define WIRE_FIELDS_published(F, V, M) F(M, u64, version, 1, "of the name")
 #define WIRE_FIELDS_unpublish(F, V, M) V(M, name, 255, 1, "the name")
 #define WIRE_FIELDS_lookup(F, V, M)                                                              \
@@ -297,16 +302,16 @@
 	F(M, u32, change, 1, "enum share_change")              \
 	F(M, u32, reserved, 1, "0")                            \
 	V(M, name, 255, 1, "the name; empty with SHARE_OVERFLOW")
-#define WIRE_FIELDS_export(F, V, M)                                                       \
-	F(M, u64, buffer, 1, "identifier")                                                \
-	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed")    \
-	F(M, u64, value, 1, "of that fence")                                              \
-	F(M, u32, mode, 1, "enum share_mode for importers")                               \
-	F(M, u32, uses, 1, "imports until it ends; 0: one, all ones: no limit")           \
-	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")                  \
-	F(M, u32, reserved, 1, "0")                                                       \
-	F(M, u64, size, 1,                                                                \
-	  "bytes that are in use, from who may write or is the only holder; 0: as it is") \
+#define WIRE_FIELDS_export(F, V, M)                                                    \
+	F(M, u64, buffer, 1, "identifier")                                             \
+	F(M, u64, timeline, 1, "the fence that importers wait for; 0: none is needed") \
+	F(M, u64, value, 1, "of that fence")                                           \
+	F(M, u32, mode, 1, "enum share_mode for importers")                            \
+	F(M, u32, uses, 1, "imports until it ends; 0: one, all ones: no limit")        \
+	F(M, u32, timeout, 1, "milliseconds until it ends; 0: no limit")               \
+	F(M, u32, reserved, 1, "0")                                                    \
+	F(M, u64, size, 1,                                                             \
+	  "bytes in use, if the client may write or is the only holder; 0: no change") \
 	V(M, tensor, WIRE_TENSOR_MAX, 2, "for importers, as that of PUBLISH")
 #define WIRE_FIELDS_token(F, V, M) V(M, token, 32, 1, "32 bytes")
 #define WIRE_FIELDS_import(F, V, M)                                     \
@@ -319,10 +324,10 @@
 	V(M, json, 65536, 1, "a JSON object or array; empty: none")
 #define WIRE_FIELDS_metadata_get(F, V, M) F(M, u64, buffer, 1, "identifier")
 #define WIRE_FIELDS_metadata(F, V, M)     V(M, json, 65536, 1, "a JSON object or array; empty: none")
-#define WIRE_FIELDS_query(F, V, M)                              \
-	V(M, what, 31, 1, "which report: as share_inspect()")   \
-	V(M, prefix, 255, 1, "names only: those that start so") \
-	V(M, cursor, 511, 1, "empty, or the last REPORT's")
+#define WIRE_FIELDS_query(F, V, M)                                                  \
+	V(M, what, 31, 1, "name of the report, as for share_inspect()")             \
+	V(M, prefix, 255, 1, "of the report on names: only names with this prefix") \
+	V(M, cursor, 511, 1, "empty: the first page; else the cursor of the last REPORT")
 #define WIRE_FIELDS_report(F, V, M)                                              \
 	V(M, cursor, 511, 1, "where the next page starts; empty: there is none") \
 	V(M, rows, 65536, 1, "JSON objects, each followed by a line feed")
