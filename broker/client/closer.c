@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Closing what may hold descriptors of strangers. A packet that nobody has read is thrown away with
- * its socket, and if that was the last descriptor of what came in it, whoever closes waits for its
- * end: a TCP socket that lingers, until its peer has read everything; a file in memory, until all
- * its pages are free. The loop waits for nobody, so a thread does.
+ * Threads that close sockets in which descriptors of a stranger may lie unread. No request carries
+ * descriptors, but a client may send some all the same. When the broker closes the socket, the
+ * kernel throws these descriptors away, too. If such a descriptor was the last one of its file, the
+ * thread that closes waits until the file has ended: a TCP socket that lingers, until its peer has
+ * read everything; a file in memory, until all its pages are free. The broker's loop must not wait,
+ * so a thread does.
  *
- * A lingering socket is given up as soon as there is a signal for the thread, and a timer of its
- * own sends one again and again while it closes; so that costs a moment, however many sockets come.
- * What takes the kernel's own time takes that, of this thread; and should somebody have a file that
- * no signal interrupts (of a device or a network, say), it gets no second thread by sending more
- * of them: each of the few threads is for one user at a time, and the others go on.
+ * Where the kernel can do that (SO_PASSRIGHTS, Linux 6.16), the listening socket refuses
+ * descriptors, and the sockets that it accepts inherit this. Then nothing can lie unread in them,
+ * and the loop closes them itself. On older kernels the broker looks whether a packet carries
+ * descriptors before it takes the packet, drops the client if it does, and leaves every socket in
+ * which some may lie to these threads.
  *
- * A process that exits waits for none of this.
+ * A close that lingers ends as soon as the thread gets a signal. A timer sends the thread signals
+ * while it closes, so a lingering socket costs a moment, however many there are. Other files cost
+ * the time that the kernel needs to end them, and some (of a device or a network, for example)
+ * ignore the signal. Therefore each of the few threads closes for one user at a time: a user who
+ * sends many such files holds up one thread only, and the others go on.
+ *
+ * A process that exits does not wait for these threads.
  */
 
 #include <errno.h>

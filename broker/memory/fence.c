@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Timelines of clients, and how far they have got: as their pages say, and, of what GPUs write, as
- * far as that can be believed of a process that may be dying. Knows pages and values; not which
- * client or buffer they are for. Sets of fences are fence_set.c's.
+ * Timelines of clients, and how far they have got. A value that a CPU has written is believed as it
+ * is in the page. A value that a GPU has written is not: when a process is killed, its GPU may
+ * still write a value although the work before that value never finished. So the broker believes
+ * such a value only if it saw the value while the process was known to run. It looks at these
+ * timelines whenever somebody asks for a fence, and every 200 ms (broker_watch_gpus()) as long as a
+ * GPU may still write to one of them. After a death, only what was seen before counts. A client
+ * that has said goodbye is the exception: it has waited for its streams first, so all its values
+ * are true.
+ *
+ * This file knows pages and values. It does not know which client or buffer they are for. Sets of
+ * fences are in fence_set.c.
  */
 
 #include <errno.h>

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Ordering on the GPU's streams, by the GPU: a signal makes the stream write the next value into a
- * timeline of ours when it gets there; a wait makes it wait for a value in somebody's. The host
- * blocks for neither.
+ * Ordering the work of CUDA streams. As a rule the GPU does this: a signal makes the stream write
+ * the next value into a timeline of this process when the work before it is done, and a wait makes
+ * the stream wait for a value in a timeline of another process. The host blocks for neither.
  *
- * By the host instead: where the device cannot do it or the program does not want it (a signal
- * waits until the stream is done, so that its fence is reached when it is handed out), a wait for
- * which no stream may be parked any more (parked.h), and waits for others once the broker is gone:
- * it was to release the streams that wait for who dies.
+ * The host does it instead in three cases. Where the device cannot do it, or the program does not
+ * want it, the host waits at each signal until the stream is done, so the fence is reached when it
+ * is handed out. When no more streams may be parked (parked.h), the host waits for the fence. And
+ * when the broker is gone, the host waits for fences of other processes, because nobody would
+ * poison the timeline that a stream waits for.
+ *
+ * A stream that is being captured into a graph is refused wherever something would have to be
+ * enqueued (memory/stream.h). The graph would write and wait for the same value at each launch, so
+ * at the second launch its wait would be over at once, and its signal would take the timeline back
+ * to an old value; CUDA has no stream operation that adds to a value. An acquire that has nothing
+ * to wait for enqueues nothing, so it is not refused.
  */
 
 #include <errno.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The rules that users rely on ("Fences, and what stream-ordered means here" in the design), each
- * under its number, as far as they say something about host memory: rules 7 and 8 are about GPUs,
- * rule 6 has a file of its own.
+ * The rules about fences, each under the number that docs/architecture.md gives it, for host
+ * memory. Rules 7 and 8 are about GPUs only, and poison_test.c is about rule 6.
  *
- * The pool has room for one block, so who allocates gets what another has just released.
+ * The pool has room for one block, so an allocation gets the block that was released last.
  */
 
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Rule 6 of the design: a process that dies owes its work for ever, so everyone who waits for it
- * is released, and told. It is the pidfd that proves the death, with a broker or without one.
+ * Rule 6 of docs/architecture.md: a dead process never finishes its work, so every process that
+ * waits for this work goes on, and is told of the death. The pidfd proves the death, with a broker
+ * or without one.
  */
 
 #include <signal.h>
