@@ -419,7 +419,9 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @retval SHARE_EAGAIN   too much unfinished work is still using the memory
  * @retval SHARE_EINVAL   size 0 or an impossible alignment
  * @retval SHARE_EACCES   the pool is read-only for this user
- * @retval SHARE_EQUOTA   this user has as much memory as it may
+ * @retval SHARE_EQUOTA   this user has as much memory as it may; or the pool is nearly full, and
+ * the room that is left is for users who have less of the pool than this one. The detail says which
+ * of the two it is
  * @retval SHARE_EBUSY    SHARE_POOL_SAME_ADDRESS: something else lies at the address
  * @retval SHARE_ENODEV   this process cannot see the device: no driver, or CUDA_VISIBLE_DEVICES
  *                        hides it
