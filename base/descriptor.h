@@ -11,6 +11,7 @@ int fd_close(int fd);
 /* Returns a copy of @fd that is close-on-exec, or a negative errno. */
 int fd_dup(int fd);
 
+/* Closes the descriptor of a variable that is declared with _cleanup_fd_ when its scope ends. */
 void fd_cleanup(int *fd);
 #define _cleanup_fd_ __attribute__((cleanup(fd_cleanup)))
 

@@ -29,10 +29,14 @@ struct table {
 	size_t count;
 };
 
+/* The table owns none of its entries: a caller has the link in an object of its own, which must
+ * stay where it is while it is in the table. */
 void table_init(struct table *t, table_hash hash);
 void table_done(struct table *t); /* the table must be empty */
 void table_insert(struct table *t, struct table_link *link);
+/* The entry must be in the table. */
 void table_remove(struct table *t, struct table_link *link);
+/* Returns the entry that @match accepts for @key, whose hash is @hash; NULL when there is none. */
 struct table_link *table_find(const struct table *t, uint64_t hash, table_match match,
 			      const void *key);
 

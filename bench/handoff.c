@@ -53,7 +53,7 @@ struct way {
 
 enum { BY_NAME, BY_TOKEN, WAYS };
 
-#define OTHERS 3 /* processes: the receiver, the broker, the floor's */
+#define OTHERS 3 /* processes: the receiver, the broker, that of the floor */
 
 /* ------------------------------------------------------------------------------------------- */
 

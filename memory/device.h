@@ -34,6 +34,7 @@ struct memory_device {
  * client. Puts the number of devices into @n. SHARE_ENODEV: there is no driver, it is too old, or
  * there is no device. */
 int memory_devices_init(uint32_t *n, struct failure *failure);
+/* Describes one device, by CUDA's number of it in this process. */
 int memory_device_describe(uint32_t ordinal, struct memory_device *out, struct failure *failure);
 
 /* Chooses the device on which all exporters of this process work from now on. SHARE_ENODEV: this

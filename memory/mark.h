@@ -16,6 +16,8 @@
  */
 struct memory_marks; /* the marks of one device */
 
+/* Keeps the primary context of the device, and creates the stream below, until
+ * memory_marks_close(), for which NULL is allowed. All marks have to be freed before. */
 int memory_marks_open(int ordinal, struct memory_marks **out, struct failure *failure);
 void memory_marks_close(struct memory_marks *k);
 /* Returns the stream that waits for marks in place of streams that no longer exist. */
@@ -44,6 +46,7 @@ int memory_mark_wait(struct memory_marks *k, void *stream, const struct memory_m
 /* The same for the stream of memory_marks_stream(). */
 int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 			    struct failure *failure);
+/* Frees what the mark has of the driver. The mark can be used again afterwards. */
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m);
 
 #endif

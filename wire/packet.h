@@ -27,6 +27,7 @@ struct fd_list {
 /* Returns the @i-th descriptor, which the caller then owns; -1 when there is none, or it was taken
  * before. */
 int fd_list_take(struct fd_list *list, size_t i);
+/* Closes all descriptors that nobody has taken, and empties the list. */
 void fd_list_close(struct fd_list *list);
 #define _cleanup_fd_list_ __attribute__((cleanup(fd_list_close)))
 
