@@ -50,7 +50,7 @@ class _Pool:
         stall: float | None = None,
         existing: bool = False,
     ) -> Producer:
-        """Takes part in a channel as one who sends, and makes it if there is none of that name.
+        """Joins a channel as a producer. Makes the channel if there is none of that name.
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
@@ -89,7 +89,7 @@ class _Pool:
         existing: bool = False,
         readonly_ok: bool = False,
     ) -> Consumer:
-        """Takes part in a channel as one who receives; options as for producer().
+        """Joins a channel as a consumer. The options are those of producer().
 
         from_: "newest": what is sent from now on; "oldest": and what is still there. writable:
         messages are for writing, too. readonly_ok: see Client.lookup().
@@ -169,7 +169,7 @@ class _Message:
 class _Client:
     def service(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
                 deliveries: int = 0, readonly_ok: bool = False) -> Caller:
-        """Takes part in a service as one who asks; requests and answers are of that pool.
+        """Joins a service as a caller. The buffers of requests and answers are of this pool.
 
         depth: requests that wait at one worker, of one caller. callers, workers: how many at a
         time. deliveries: a request that so many workers died of fails. What is left out is as it
@@ -182,8 +182,8 @@ class _Client:
 
     def worker(self, name: str, pool: Pool, *, depth: int = 0, callers: int = 0, workers: int = 0,
                deliveries: int = 0, readonly_ok: bool = False) -> Worker:
-        """Takes part in a service as one who answers: ``for request in worker:
-        request.reply(…)``. Options as for service().
+        """Joins a service as a worker: ``for request in worker:
+        request.reply(…)``. The options are those of service().
         """
         member = Worker(pool, name_of("service", name), count("depth", depth), count("callers", callers),
                         count("workers", workers), count("deliveries", deliveries), readonly_ok)
@@ -195,7 +195,7 @@ class _Client:
 class _Caller:
     async def call_async(self, array: Array | None = None, meta: Any = None, *,
                          data: Any = None, timeout: float | None = None, **stream: Any) -> Message:
-        """As call(), for asyncio. Canceling the task gives the call up."""
+        """As call(), for asyncio. If the task is canceled, the call is given up."""
         from . import _aio
 
         pending = await _aio.room(lambda: self.start(array, meta, data=data, **stream), timeout)

@@ -102,7 +102,7 @@ class _Client:
         reuse: str = "gate",
         create: bool | None = None,
     ) -> Pool:
-        """Opens the pool, and makes it if there is none of that name.
+        """Opens the pool. Makes it if there is none of that name.
 
         kind: "host", "vmm", "mempool", or "auto" for the first that works here of the last three.
         limit: bytes of all its segments ("2GiB"). device: the UUID of a GPU. create: True: make it,
@@ -216,7 +216,7 @@ class _Pool:
         return self.info()["kind"]
 
     def zeros(self, shape: Any, dtype: Any = "float64", **options: Any) -> Array:
-        """As empty(), of zeros. Waits until they are there."""
+        """As empty(), but all elements are zero. Waits until this is done."""
         array = self.empty(shape, dtype, **options)
         if "stream" in options:
             array.fill_zero(options["stream"])

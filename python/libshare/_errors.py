@@ -26,23 +26,23 @@ class OutOfMemory(Error, MemoryError):
 
 
 class NotFound(Error, FileNotFoundError):
-    """There is no such name, pool, token, …"""
+    """There is no such name, pool or token, or no such other object."""
 
 
 class Exists(Error, FileExistsError):
-    """It is there already, or there as something else than was asked for."""
+    """The object exists already, or exists with other options than were asked for."""
 
 
 class Denied(Error, PermissionError):
-    """This user may not, or the handle is read-only."""
+    """This user may not do that, or the handle is read-only."""
 
 
 class QuotaExceeded(Error):
-    """More than one user may have."""
+    """This user would have more than one user may have."""
 
 
 class NotReady(Error, BlockingIOError):
-    """Nothing there yet, or no room, and the time limit is 0."""
+    """There is nothing yet, or no room, and the time limit is 0."""
 
 
 class TimedOut(Error, TimeoutError):
@@ -50,15 +50,15 @@ class TimedOut(Error, TimeoutError):
 
 
 class Canceled(Error):
-    """Given up: by whoever asked, or by a worker without an answer."""
+    """The caller has given the call up, or the worker has given the request up."""
 
 
 class Busy(Error):
-    """In use, or replaced by somebody else meanwhile."""
+    """The object is in use, or another process has replaced it meanwhile."""
 
 
 class Stale(Error):
-    """What is named is gone, or of another broker; a consumer that was left behind."""
+    """The object is gone, or is of another broker, or the consumer was left behind."""
 
 
 class NotSupported(Error):
@@ -66,16 +66,16 @@ class NotSupported(Error):
 
 
 class Disconnected(Error, ConnectionError):
-    """The broker is lost. Memory that is there stays."""
+    """The connection to the broker is lost. Mapped memory stays."""
 
 
 class Forked(Error):
-    """The object belongs to the parent process; connect anew in the child."""
+    """The object belongs to the parent process. Connect again in the child."""
 
 
 class OwnerDied(Error):
-    """Whoever owed this data died before it was there. ``message``: the message that it came with,
-    to be acknowledged, or None."""
+    """The process that was to make this data died before the data was ready. ``message``: the message
+    that this came with, which has to be acknowledged, or None."""
 
     message = None
 

@@ -98,19 +98,19 @@ class _Client:
         return Operation(self, name, _MODES[mode], milliseconds, _one_stream(stream), readonly_ok)
 
     def record(self, **stream: Any) -> Fence:
-        """A Fence behind all that was enqueued on the stream so far. It may be sent to other
-        processes, and forgotten. None: the calling thread, which is done already.
+        """A Fence that is reached when all work that was enqueued on the stream so far is done. It may
+        be sent to other processes, and forgotten. None: the calling thread, which is done already.
         """
         return _core._fence_record(self, _one_stream(stream))
 
     def wait(self, fence: Fence, **stream: Any) -> None:
-        """Makes the stream wait for a fence of any process; None: the calling thread. OwnerDied:
+        """Makes the stream wait for a fence of any process; None: the calling thread waits. OwnerDied:
         its owner died before it got there. Stale: there is no such timeline any more.
         """
         _core._fence_wait(self, fence, _one_stream(stream))
 
     def query(self, fence: Fence) -> bool:
-        """Whether a fence is reached. Never waits. OwnerDied: it never will be."""
+        """Whether a fence is reached. Never waits. OwnerDied: it will never be reached."""
         return _core._fence_query(self, fence)
 
     def synchronize(self, fence: Fence, timeout: float | None = None) -> None:
@@ -143,7 +143,7 @@ class _Event:
 @extend(Array)
 class _Array:
     async def good(self) -> None:
-        """Waits until its content is good: see status(). OwnerDied."""
+        """Waits until the content is good; see status(). OwnerDied: it will never be good."""
         await Operation(self.client, self)
 
 
