@@ -257,6 +257,14 @@ void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, u
 			bits[token / 8] |= (unsigned char)(1u << token % 8);
 }
 
+bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member)
+{
+	for (uint32_t token = 0; token < p->shape.in_flight; token++)
+		if (p->tokens[token].list != LIST_FREE && has_fence(p, token, member))
+			return true;
+	return false;
+}
+
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer)
 {
 	for (uint32_t token = 0; token < p->shape.in_flight; token++)

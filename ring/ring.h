@@ -67,6 +67,8 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
  * has not acknowledged, or has with a fence. @bits: bit by token, zeros for all `in_flight`. */
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
 			     unsigned char *bits);
+/* Whether a token that is not retired yet has a fence of @member, which may be gone. */
+bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member);
 /* Somebody else looks after what this consumer, which does not count any more, has not
  * acknowledged: it is as if it had leases on that. Then it is dismissed as @safe. */
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);

@@ -161,8 +161,8 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 /* ------------------------------------------------------------------------------------------- */
 /* returns.c                                                                                   */
 
-/* Consumers that go may leave fences. Before one is admitted, there has to be room to remember all
- * that are there. 0 or an error. */
+/* A consumer that goes may leave fences, and is remembered as long as it has any. Before one is
+ * admitted, there has to be room to remember all that are there. 0 or an error. */
 int sender_make_room_for_ghosts(struct sender *sender);
 void sender_remember_ghost(struct sender *sender, const struct channel_peer *p);
 

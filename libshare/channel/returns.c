@@ -21,6 +21,32 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Fences                                                                                      */
 
+/* Whether a fence of this member is still in what is in flight, or is waited for by a token. */
+static bool has_fences(const struct sender *sender, uint64_t member)
+{
+	const struct channel_cooling *c;
+
+	STAILQ_FOREACH (c, &sender->cooling, link)
+		for (size_t i = 0; i < c->fences.n; i++)
+			if (c->members[i] == member)
+				return true;
+	return ring_producer_has_fences(sender->ring, member);
+}
+
+static void forget_ghosts(struct sender *sender)
+{
+	struct ghosts *ghosts = &sender->ghosts;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ghosts->n; i++)
+		if (has_fences(sender, ghosts->all[i].member))
+			ghosts->all[n++] = ghosts->all[i];
+	ghosts->n = n;
+}
+
+/* The ghosts are gone through when there is no room, and as many again can come until the next
+ * time: so each of them is looked at a constant number of times, and those of which no fence is
+ * left take no room. */
 int sender_make_room_for_ghosts(struct sender *sender)
 {
 	size_t room = sender->ghosts.n + CHANNEL_MEMBERS_MAX + 1;
@@ -28,21 +54,22 @@ int sender_make_room_for_ghosts(struct sender *sender)
 
 	if (room <= sender->ghosts.room)
 		return 0;
-	grown = realloc(sender->ghosts.all, 2 * room * sizeof(*grown));
+	forget_ghosts(sender);
+	room = 2 * (sender->ghosts.n + CHANNEL_MEMBERS_MAX + 1);
+	if (room <= sender->ghosts.room)
+		return 0;
+	grown = realloc(sender->ghosts.all, room * sizeof(*grown));
 	if (!grown)
 		return fail_system(-ENOMEM, "getting to know a member of a channel");
 	sender->ghosts.all = grown;
-	sender->ghosts.room = 2 * room;
+	sender->ghosts.room = room;
 	return 0;
 }
 
 void sender_remember_ghost(struct sender *sender, const struct channel_peer *p)
 {
-	struct ring_producer_stats stats;
-
-	ring_producer_get_stats(sender->ring, &stats);
-	if (stats.in_flight == 0)
-		sender->ghosts.n = 0;
+	if (!has_fences(sender, p->member))
+		return;
 	sender->ghosts.all[sender->ghosts.n++] = (struct channel_ghost){
 	    .member = p->member,
 	    .page = p->page,

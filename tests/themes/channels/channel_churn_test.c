@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Members that come and go while one message is held. Whoever leaves nothing behind is not
+ * remembered, so that what a producer remembers does not grow with their number.
+ */
+
+#include "libshare/channel/inside.h"
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+#include "tests/support/channel_work.h"
+
+#define COMINGS 300
+#define FEW     (3 * CHANNEL_MEMBERS_MAX) /* room that may be made for those who are there */
+
+static share_client *client, *other;
+static share_pool *pool;
+
+static void start(void)
+{
+	fixture_start();
+	client = connect_as("producer");
+	other = connect_as("those who come and go");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	share_pool_close(pool);
+	share_disconnect(other);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(channel_churn, .init = start, .fini = stop, .timeout = 120);
+
+static struct ghosts remembered(share_channel *p)
+{
+	struct ghosts ghosts;
+
+	check_ok(channel_resolve_as(&p, SHARE_PRODUCER));
+	ghosts = sender_lock(p)->ghosts;
+	channel_unlock(p);
+	return ghosts;
+}
+
+static share_message hold_one(share_channel *p, share_channel *c)
+{
+	share_message m;
+
+	send_filled(p, pool, 1);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	return m;
+}
+
+Test(channel_churn, consumers_that_leave_nothing_are_not_remembered)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL), *c;
+	share_channel *keeper = open_channel(other, SHARE_CONSUMER, NULL);
+	share_message held = hold_one(p, keeper);
+
+	for (uint32_t i = 0; i < COMINGS; i++) {
+		c = open_channel(other, SHARE_CONSUMER, NULL);
+		until(channel_stats(p).consumers == 2);
+		share_channel_close(c);
+		until(channel_stats(p).consumers == 1);
+	}
+	check_eq(remembered(p).n, 0);
+	check(remembered(p).room <= FEW);
+	check_ok(share_ack(&held, NULL));
+	share_channel_close(keeper);
+	share_channel_close(p);
+}
+
+/* The first one leaves a fence, those who come after it nothing. */
+Test(channel_churn, one_that_leaves_a_fence_is_remembered_until_it_is_reached)
+{
+	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL), *c;
+	share_channel *keeper = open_channel(other, SHARE_CONSUMER, NULL);
+	struct gate *gate = gate_new();
+	share_host_stream *stream;
+	share_message held, m;
+
+	check_ok(share_host_stream_create(other, &stream));
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	until(channel_stats(p).consumers == 2);
+	held = hold_one(p, keeper);
+	gate_hold(gate, stream);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_ack(&m, stream));
+	share_channel_close(c);
+	until(channel_stats(p).consumers == 1);
+	check_eq(remembered(p).n, 1);
+	check_ok(share_ack(&held, NULL));
+	for (uint32_t i = 0; i < COMINGS; i++) {
+		c = open_channel(other, SHARE_CONSUMER, NULL);
+		until(channel_stats(p).consumers == 2);
+		share_channel_close(c);
+		until(channel_stats(p).consumers == 1);
+	}
+	check_eq(remembered(p).n, 1);
+	check_eq(in_flight(p), 1);
+	gate_open(gate);
+	until(in_flight(p) == 0);
+	share_host_stream_destroy(stream);
+	gate_free(gate);
+	share_channel_close(keeper);
+	share_channel_close(p);
+}
