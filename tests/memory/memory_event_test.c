@@ -313,6 +313,29 @@ Test(memory_event, a_handle_is_for_streams_of_the_context_it_was_first_used_in)
 	leave_device(0);
 }
 
+/* The driver may need a current context to name that of the stream. Any will do, so the primary one
+ * is entered for that, which does not make it the context of the event. */
+Test(memory_event, without_a_current_context_the_one_of_the_stream_counts)
+{
+	struct memory_ipc_event *e;
+	CUcontext primary, own;
+	CUstream stream;
+
+	use_device(0);
+	own = push_context_of_its_own();
+	stream = stream_create();
+	cr_assert_eq(cu->CtxPopCurrent(&own), CUDA_SUCCESS);
+	cr_assert_eq(cu->CtxPopCurrent(&primary), CUDA_SUCCESS);
+	e = open_for(stream);
+	record(e, stream);
+	wait_for(e, stream);
+	memory_ipc_event_close(e);
+	cr_assert_null(current());
+	cr_assert_eq(cu->CtxPushCurrent(primary), CUDA_SUCCESS);
+	finish(stream);
+	leave_device(0);
+}
+
 Test(memory_event, an_event_that_is_gone_cannot_be_opened)
 {
 	struct wire_message m = {.type = WIRE_AGENT_EVENT_DESTROY}, answer;
