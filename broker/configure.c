@@ -24,6 +24,7 @@
 #include "broker/configure.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/names/names.h"
 
 /* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */

@@ -33,6 +33,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
+#include "broker/client/conversation.h"
 #include "broker/client/turns.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"

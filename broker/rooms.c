@@ -10,6 +10,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
 #include "broker/client/client.h"

@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/scrub.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
@@ -27,6 +28,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/trim.h"
 
 #define MORE_MAX     63   /* buffers that come along with a GRANT */

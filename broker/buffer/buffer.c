@@ -15,6 +15,7 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
@@ -23,6 +24,8 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
@@ -163,7 +166,7 @@ static struct account *keeper_of(const struct buffer *buffer)
 	struct account *found = NULL, *one;
 
 	for (int i = 0; lease && i < KEEPERS_LOOKED_AT && found != payer; i++) {
-		one = client_account(lease->client);
+		one = lease->client->account;
 		found = found && one != payer ? found : one;
 		lease = LIST_NEXT(lease, of_buffer);
 	}
@@ -238,7 +241,7 @@ struct lease_key {
 
 static uint64_t key_hash(const struct client *client, const struct buffer *buffer)
 {
-	return table_mix((uint64_t)client_slot(client) << 32 | buffer->index);
+	return table_mix((uint64_t)client->slot << 32 | buffer->index);
 }
 
 static uint64_t lease_hash(const struct table_link *link)
@@ -310,18 +313,18 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	struct lease *lease = lease_find(b, client, buffer);
 
 	if (!lease) {
-		if (!account_add(client_account(client), LIMIT_LEASES, 1))
-			return account_refuse(client_account(client), LIMIT_LEASES, "", failure);
+		if (!account_add(client->account, LIMIT_LEASES, 1))
+			return account_refuse(client->account, LIMIT_LEASES, "", failure);
 		lease = slab_alloc(&b->buffers->leases);
 		if (!lease) {
-			account_subtract(client_account(client), LIMIT_LEASES, 1);
+			account_subtract(client->account, LIMIT_LEASES, 1);
 			return failure_no_memory(failure, "the broker");
 		}
 		lease->client = client;
 		lease->buffer = buffer;
 		if (add_to_client(client, lease) < 0) {
 			slab_free(&b->buffers->leases, lease);
-			account_subtract(client_account(client), LIMIT_LEASES, 1);
+			account_subtract(client->account, LIMIT_LEASES, 1);
 			return failure_no_memory(failure, "the broker");
 		}
 		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
@@ -329,12 +332,12 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		buffer_ref(buffer);
 		table_insert(&b->buffers->lease_table, &lease->key);
 	} else if (lease->count == UINT32_MAX) {
-		return account_refuse(client_account(client), LIMIT_LEASES, "", failure);
+		return account_refuse(client->account, LIMIT_LEASES, "", failure);
 	}
 	lease->count++;
 	lease->mode |= mode;
 	if ((mode & SHARE_RDWR) == SHARE_RDWR)
-		reuse_mark_writer(buffer->block, client_peer(client)->uid);
+		reuse_mark_writer(buffer->block, client->peer.uid);
 	*out = lease;
 	return 0;
 }
@@ -359,8 +362,8 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	buffer->n_leases--;
 	remove_from_client(client, lease);
 	slab_free(&b->buffers->leases, lease);
-	account_subtract(client_account(client), LIMIT_LEASES, 1);
-	drop(b, buffer, client_account(client));
+	account_subtract(client->account, LIMIT_LEASES, 1);
+	drop(b, buffer, client->account);
 }
 
 bool client_return_leases(struct client *c, int *budget)

@@ -9,13 +9,12 @@
 #include "base/slab.h"
 #include "base/table.h"
 #include "broker/client/account.h"
+#include "broker/memory/block.h"
 #include "broker/memory/fence.h"
-#include "broker/memory/suballocator.h"
 
 struct broker;
 struct client;
 struct pool;
-struct request;
 struct scrub;
 struct segment;
 
@@ -56,32 +55,12 @@ struct buffer {
 	LIST_HEAD(, wait) waits; /* for everybody else to have given it up */
 };
 
-/*
- * What one client holds of one buffer. `count` is how many GRANTs it got and has not given back.
- */
-struct lease {
-	struct table_link key;
-	struct client *client;
-	struct buffer *buffer;
-	LIST_ENTRY(lease) of_client;
-	LIST_ENTRY(lease) of_buffer;
-	uint32_t count;
-	uint32_t mode;
-};
-
 /* All of them, and what is being zeroed before somebody gets it. */
 struct buffers {
 	struct slab slab;   /* struct buffer */
 	struct slab leases; /* struct lease */
 	struct table lease_table;
 	LIST_HEAD(, scrub) scrubs; /* of devices' memory */
-};
-
-/* What a client has of them. */
-struct client_buffers {
-	LIST_HEAD(, lease) leases;
-	LIST_HEAD(, stake) stakes; /* the same, by pool */
-	LIST_HEAD(, scrub) scrubs;
 };
 
 void buffers_init(struct broker *b);
@@ -113,21 +92,5 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,
 		 struct metadata **out, struct failure *failure);
 void metadata_free(struct metadata *metadata);
-
-/* One more reference of @client on @buffer. 0, or a SHARE_E... number; @failure NULL: nobody is
- * told why, and it is not in the log. */
-int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
-		struct lease **out, struct failure *failure);
-struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
-/* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
-void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
-/* Some of the leases of a client that is gone; true when there are none any more. */
-bool client_return_leases(struct client *c, int *budget);
-
-/* Of requests about buffers. The client's lease, as what it does not hold it cannot name: NULL when
- * answered. */
-struct lease *request_lease(struct request *r, uint64_t buffer);
-/* To who allocated it, now that its memory is fit for use. The reference stays the caller's. */
-void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
 
 #endif

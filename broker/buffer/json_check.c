@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/buffer/inside.h"
 #include "broker/buffer/json_check.h"
-#include "broker/buffer/json_inside.h"
 
 /* A key takes five bytes ("":0,) and more. */
 #define KEYS_MAX 32768

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "broker/buffer/json_inside.h"
+#include "broker/buffer/inside.h"
 
 static bool is_digit(const struct check *c)
 {

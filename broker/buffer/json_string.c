@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "broker/buffer/json_inside.h"
+#include "broker/buffer/inside.h"
 #include "broker/config/text.h"
 
 static uint64_t seed[2];

@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"

@@ -18,6 +18,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/scrub.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -26,6 +27,7 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
 
 struct scrub {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"

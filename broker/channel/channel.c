@@ -22,6 +22,7 @@
 #include "broker/channel/inside.h"
 #include "broker/client/client.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "pages/page.h"
 
 struct key {

@@ -18,6 +18,7 @@
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 
 #define FLAGS_KNOWN                                                              \
 	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST | \

@@ -18,11 +18,13 @@
 #include "broker/channel/inside.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 
 #define MEMBER_FDS 3  /* page, pidfd, doorbell */

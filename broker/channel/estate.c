@@ -19,10 +19,12 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/channel/estate.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
+#include "broker/memory/block.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/suballocator.h"
 
 struct estate *estate_with_room(struct member *producer, uint32_t room)
 {

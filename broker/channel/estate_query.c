@@ -6,6 +6,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/channel/estate.h"
 
 bool estate_waits_for(const struct estate *e, const struct member *consumer)

@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"

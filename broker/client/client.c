@@ -21,6 +21,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
+#include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/log/log.h"
 
@@ -216,21 +217,6 @@ void client_accept(struct broker *b, int socket, struct closing *closing)
 struct log_client client_in_log(const struct client *c)
 {
 	return (struct log_client){c->id, c->peer.pid, c->peer.uid, c->label};
-}
-
-const struct peer *client_peer(const struct client *c)
-{
-	return &c->peer;
-}
-
-uint32_t client_slot(const struct client *c)
-{
-	return c->slot;
-}
-
-struct account *client_account(const struct client *c)
-{
-	return c->account;
 }
 
 bool client_may(const struct client *c, enum access_right right, const struct access_object *what)

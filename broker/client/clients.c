@@ -13,6 +13,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
+#include "broker/client/conversation.h"
 #include "broker/client/end.h"
 
 #define MAX_CLIENTS (1u << 20)

@@ -22,7 +22,8 @@
 #include "broker/client/clients.h"
 #include "broker/client/closer.h"
 #include "broker/client/connection.h"
-#include "broker/client/connection_inside.h"
+#include "broker/client/conversation.h"
+#include "broker/client/inside.h"
 #include "broker/client/request.h"
 #include "wire/packet.h"
 

@@ -27,6 +27,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
+#include "broker/client/conversation.h"
 #include "broker/client/end.h"
 #include "broker/client/request.h"
 #include "broker/log/log.h"

@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
 #include "broker/log/log.h"

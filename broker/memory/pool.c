@@ -18,9 +18,12 @@
 #include "broker/config/size.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/reuse.h"
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
@@ -172,7 +175,7 @@ bool pool_may(const struct pool *p, const struct client *client, enum access_rig
 int pool_refuse(const struct pool *p, const struct client *client, enum access_right right,
 		struct failure *failure)
 {
-	const struct peer *peer = client_peer(client);
+	const struct peer *peer = &client->peer;
 	unsigned uid = peer->uid;
 	bool reads = pool_may(p, client, RIGHT_READ);
 	const char *mode = right == RIGHT_MANAGE  ? "\"manage\""

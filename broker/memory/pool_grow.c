@@ -19,8 +19,10 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/log/log.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned. */
 #define UNMAP_WAIT_MS 1000

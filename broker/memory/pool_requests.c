@@ -16,7 +16,9 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/trim.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)

@@ -28,6 +28,7 @@
 #include "broker/client/account.h"
 #include "broker/client/clients.h"
 #include "broker/config/size.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/reuse.h"

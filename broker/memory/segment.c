@@ -23,8 +23,10 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 
 static const char *const state_names[] = {

@@ -8,7 +8,7 @@
 #include <sys/queue.h>
 
 #include "broker/client/account.h"
-#include "broker/memory/suballocator.h"
+#include "broker/memory/block.h"
 #include "memory/export.h"
 
 /*
@@ -68,19 +68,7 @@ enum segment_possession {
 	SEGMENT_ASKED = 1 << 2,
 };
 
-/* 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
- * is reached, or the descriptors for what is nobody's are used up. */
-int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure);
-void segment_cost_return(struct broker *b, struct segment_cost *cost);
-
-/* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
-int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
-		struct segment_cost *cost, struct segment **out);
-
 void segment_free(struct broker *b, struct segment *s);
-
-/* Where a segment can lie in every process: 0 when there is no room left. */
-uint64_t segment_find_address(struct broker *b, uint64_t size);
 
 uint64_t segment_id(const struct segment *s);
 /* NULL when stale or foreign. */
@@ -98,7 +86,5 @@ void segment_sent(struct segment *s, struct client *client, bool writable);
 void segment_retire(struct broker *b, struct segment *s);
 /* The client says that it has unmapped it. False when it was not asked to. */
 bool segment_retired(struct broker *b, struct segment *s, struct client *client);
-/* The client is gone. */
-void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
 
 #endif

@@ -2,10 +2,10 @@
 #ifndef BROKER_MEMORY_SUBALLOCATOR_H
 #define BROKER_MEMORY_SUBALLOCATOR_H
 
-#include <assert.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "broker/memory/block.h"
 
 /*
  * Carves blocks out of regions. A suballocator serves one pool; its regions are the pool's
@@ -16,59 +16,12 @@
 
 struct slab;
 
-/* Offsets and sizes are counted in units, 32 bits of them: a region is smaller than 2 TiB. */
-#define SUBALLOCATOR_UNIT 512u
-
 /* suballocator_alloc: no free block is large enough. The caller may add a region and try again. */
 #define SUBALLOCATOR_FULL 1
 
 #define SUBALLOCATOR_FIRST_LEVELS  28u
 #define SUBALLOCATOR_SECOND_LEVELS 32u
 #define SUBALLOCATOR_CLASSES       (SUBALLOCATOR_FIRST_LEVELS * SUBALLOCATOR_SECOND_LEVELS)
-
-struct fence_set;
-
-/*
- * A piece of a region, free or in use. Valid from the alloc that returned it to its free. Callers
- * read region, offset and size, and own `owner`, `payer`, `gate` and `tag`; everything else is the
- * suballocator's. The first three are NULL when a block is allocated.
- */
-struct block {
-	struct region *region;
-	struct block *before, *after; /* neighbours in the region, NULL at its ends */
-	union {
-		struct block *next_free;
-		void *owner; /* the caller's, while in use */
-	};
-	void *payer;             /* as well */
-	struct block *prev_free; /* NULL if and only if the block is in use */
-	struct fence_set *gate;  /* as well: work that still runs on it. NULL in a free block */
-	uint64_t tag;            /* the caller's word for what the memory contains */
-	uint32_t offset, size;   /* in units */
-};
-
-/*
- * Tags are kept through everything that happens to a block: its parts inherit it, and what is
- * merged has both. New memory has the tag 0, which joins with any other; different ones do not.
- */
-#define SUBALLOCATOR_TAG_MIXED UINT64_MAX
-
-static inline uint64_t suballocator_join_tags(uint64_t a, uint64_t b)
-{
-	if (!a || !b)
-		return a | b;
-	return a == b ? a : SUBALLOCATOR_TAG_MIXED;
-}
-
-static_assert(sizeof(struct block) <= 72, "a million blocks have to be cheap");
-
-/* Embedded by what backs it. Must not move while it is part of a suballocator. */
-struct region {
-	struct block *first; /* at offset 0, the same one for the life of the region */
-	uint32_t size, used; /* in units */
-	uint32_t live;       /* blocks in use */
-	bool held;
-};
 
 struct suballocator {
 	struct slab *blocks;
@@ -133,20 +86,6 @@ uint64_t suballocator_largest_free(const struct suballocator *allocator);
 /* Sum of the free blocks, held regions left out. */
 uint64_t suballocator_free_bytes(const struct suballocator *allocator);
 
-/* The gate, and with it the reference; the block has none afterwards. */
-static inline struct fence_set *block_take_gate(struct block *block)
-{
-	struct fence_set *gate = block->gate;
-
-	block->gate = NULL;
-	return gate;
-}
-
-static inline bool block_is_free(const struct block *block)
-{
-	return block->prev_free != NULL;
-}
-
 /* A free block becomes one in use, as it is. */
 void suballocator_take(struct suballocator *allocator, struct block *block);
 
@@ -161,27 +100,5 @@ int suballocator_cut(struct suballocator *allocator, struct block *block, uint64
 /* The reverse: a block in use and the one behind it, in use as well, become one, which keeps the
  * caller's pointers of the first. */
 void suballocator_unite(struct suballocator *allocator, struct block *block);
-
-/* In bytes. */
-static inline uint64_t block_offset(const struct block *block)
-{
-	return (uint64_t)block->offset * SUBALLOCATOR_UNIT;
-}
-
-static inline uint64_t block_size(const struct block *block)
-{
-	return (uint64_t)block->size * SUBALLOCATOR_UNIT;
-}
-
-/* No block is in use: then the region is one free block, region->first. */
-static inline bool region_is_empty(const struct region *region)
-{
-	return region->live == 0;
-}
-
-static inline uint64_t region_used_bytes(const struct region *region)
-{
-	return (uint64_t)region->used * SUBALLOCATOR_UNIT;
-}
 
 #endif

@@ -15,10 +15,12 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/conversation.h"
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 

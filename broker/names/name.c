@@ -23,6 +23,7 @@
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"

@@ -8,6 +8,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
@@ -15,6 +16,7 @@
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"

@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
 #include "broker/channel/channel.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -25,6 +26,7 @@
 #include "broker/device/device.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
 #include "broker/names/names.h"
 #include "broker/report/report.h"
 

@@ -12,6 +12,7 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/request/dispatch.h"

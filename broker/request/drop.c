@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/names/token.h"
 

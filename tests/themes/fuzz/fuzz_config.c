@@ -16,6 +16,7 @@
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/conversation.h"
 #include "broker/config/access.h"
 #include "broker/log/log.h"
 #include "tests/themes/fuzz/fuzz.h"

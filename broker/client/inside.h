@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_CLIENT_CONNECTION_INSIDE_H
-#define BROKER_CLIENT_CONNECTION_INSIDE_H
+#ifndef BROKER_CLIENT_INSIDE_H
+#define BROKER_CLIENT_INSIDE_H
 
 #include <stddef.h>
 #include <sys/queue.h>

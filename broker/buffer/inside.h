@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_BUFFER_JSON_INSIDE_H
-#define BROKER_BUFFER_JSON_INSIDE_H
+#ifndef BROKER_BUFFER_INSIDE_H
+#define BROKER_BUFFER_INSIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>

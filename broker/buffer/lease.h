@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_BUFFER_LEASE_H
+#define BROKER_BUFFER_LEASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/table.h"
+
+struct broker;
+struct buffer;
+struct client;
+struct failure;
+struct fence;
+struct request;
+struct scrub;
+struct stake;
+
+/*
+ * What one client holds of one buffer. `count` is how many GRANTs it got and has not given back.
+ */
+struct lease {
+	struct table_link key;
+	struct client *client;
+	struct buffer *buffer;
+	LIST_ENTRY(lease) of_client;
+	LIST_ENTRY(lease) of_buffer;
+	uint32_t count;
+	uint32_t mode;
+};
+
+/* What a client has of buffers. */
+struct client_buffers {
+	LIST_HEAD(, lease) leases;
+	LIST_HEAD(, stake) stakes; /* the same, by pool */
+	LIST_HEAD(, scrub) scrubs;
+};
+
+/* One more reference of @client on @buffer. 0, or a SHARE_E... number; @failure NULL: nobody is
+ * told why, and it is not in the log. */
+int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
+		struct lease **out, struct failure *failure);
+struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
+/* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
+void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
+/* Some of the leases of a client that is gone; true when there are none any more. */
+bool client_return_leases(struct client *c, int *budget);
+
+/* Of requests about buffers. The client's lease, as what it does not hold it cannot name: NULL when
+ * answered. */
+struct lease *request_lease(struct request *r, uint64_t buffer);
+/* To who allocated it, now that its memory is fit for use. The reference stays the caller's. */
+void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
+
+#endif

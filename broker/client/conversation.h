@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_CONVERSATION_H
+#define BROKER_CLIENT_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How the conversation with a client begins, what the broker says in it, and how it ends. */
+
+struct broker;
+struct client;
+struct closing;
+struct wire_message;
+
+/* Takes @socket and @closing over, whatever happens. @closing: NULL when nothing but bytes can come
+ * in. Refusals are told to the peer. */
+void client_accept(struct broker *b, int socket, struct closing *closing);
+
+/* It says what it is for. False, and hung up on, when it is beyond the limit for another use. */
+bool client_greets_as(struct client *c, bool operator);
+
+/* The connection has ended: @why is NULL when the peer hung up, else what it is told and logged. */
+void client_hang_up(struct client *c, int error, const char *why);
+/* The same, as another client has asked for it. */
+void client_drop(struct client *c, const struct client *by);
+/* The connection has failed, with this negative errno. */
+void client_lose(struct client *c, int error);
+/* It has said goodbye, and is answered once everything it holds is released. */
+void client_goodbye(struct client *c, uint32_t serial);
+/* The broker ends, and gives up what it knows of the client. */
+void client_discard(struct client *c);
+
+/*
+ * Sends a message. Never blocks; what the socket does not take is queued and charged. A client
+ * whose queue exceeds its account is dropped (later, from the loop: @c stays valid).
+ */
+void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds);
+/* The same for what can wait: false when it did not go out, for whatever reason. */
+bool client_offer(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds);
+/* Whether an unasked message would go out at once. */
+bool client_keeps_up(const struct client *c);
+
+#endif

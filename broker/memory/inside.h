@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_INSIDE_H
+#define BROKER_MEMORY_INSIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/segment.h"
+
+/* How pools and segments know each other; other rooms only see pool.h, pools.h and segment.h. */
+
+struct broker;
+struct client;
+struct failure;
+struct memory_segment;
+
+/* segment.c */
+/* 0, or SHARE_EQUOTA with a sentence (@failure NULL: without, and not in the log either): a limit
+ * is reached, or the descriptors for what is nobody's are used up. */
+int segment_cost_take(struct pool *pool, struct segment_cost *out, struct failure *failure);
+void segment_cost_return(struct broker *b, struct segment_cost *cost);
+
+/* Takes @memory and @cost over on success. 0 or -ENOMEM. Not yet known to a suballocator. */
+int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
+		struct segment_cost *cost, struct segment **out);
+
+/* Where a segment can lie in every process: 0 when there is no room left. */
+uint64_t segment_find_address(struct broker *b, uint64_t size);
+
+/* The client is gone. */
+void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
+
+/* pool.c */
+/* What a pool that is asked for these has once it is chosen, on the device that it is on. */
+uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit);
+uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size);
+/* How many bytes of segments it may have beside those that it has. */
+static inline uint64_t pool_room(const struct pool *p)
+{
+	return p->sizes.limit > p->extent.reserved ? p->sizes.limit - p->extent.reserved : 0;
+}
+
+/* It is destroyed: nobody maps it. */
+void pool_remove_segment(struct pool *p, struct segment *s);
+
+/* pool_grow.c: segments come and go. */
+/* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
+	      struct failure *failure);
+/* Retires empty segments until at most @keep bytes of them are left. */
+void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);
+/* From the loop: those that wait may find what they need. */
+void pool_wake(struct pool *p);
+int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
+void pool_grow_done(struct pool *p);
+
+#endif
