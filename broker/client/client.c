@@ -131,6 +131,30 @@ static void let_go(int socket, struct closing *closing)
 		fd_close(socket);
 }
 
+/* False, and said so to who connects, when it cannot be told who that is. */
+static bool identify(struct client *c, int socket)
+{
+	char why[128];
+	int r;
+
+	c->peer.pidfd = -1;
+	r = peer_identify(socket, &c->peer);
+	if (r >= 0)
+		return true;
+	snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
+		 r == -EOVERFLOW ? "its user namespace has no number for this user (start it "
+				   "outside, or map the user)"
+				 : strerror(-r));
+	/* One that is dead already, or of a user namespace of its own, gets no line in the log:
+	 * anybody could fill it with these. */
+	if (r == -ESRCH || r == -EOVERFLOW)
+		connection_farewell(socket, SHARE_EACCES, why);
+	else
+		refuse(socket, LOG_UID_UNKNOWN,
+		       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
+	return false;
+}
+
 /* Returns a reference to the account of who came, if that was known. */
 static struct account *come(struct broker *b, int socket, struct closing *closing)
 {
@@ -146,21 +170,8 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		return NULL;
 	}
 	c->broker = b;
-	c->peer.pidfd = -1;
-	r = peer_identify(socket, &c->peer);
-	if (r < 0) {
-		snprintf(why, sizeof(why), "the broker cannot tell who you are: %s",
-			 r == -EOVERFLOW ? "its user namespace has no number for this user (start "
-					   "it outside, or map the user)"
-					 : strerror(-r));
-		/* dead already, or of a world of its own: whoever likes that fills no log */
-		if (r == -ESRCH || r == -EOVERFLOW)
-			connection_farewell(socket, SHARE_EACCES, why);
-		else
-			refuse(socket, LOG_UID_UNKNOWN,
-			       r == -EMFILE || r == -ENFILE ? SHARE_EQUOTA : SHARE_ESYSTEM, why);
+	if (!identify(c, socket))
 		goto refuse;
-	}
 	c->account = account_get(b->accounts, c->peer.uid);
 	if (!c->account) {
 		refuse(socket, c->peer.uid, SHARE_ESYSTEM, out_of_memory);
