@@ -70,7 +70,8 @@ static int open_for(struct memory_ipc_event *e, const struct cuda_place *p,
 	result = e->cu->CtxGetCurrent(&e->context);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(failure, "cuCtxGetCurrent", result);
-	/* If the stream has a context of its own, the primary one was entered only to ask for it. */
+	/* If the stream has a context of its own, the primary one was entered only to ask for it.
+	 */
 	if (p->scope.entered && !p->pushed) {
 		result = e->cu->DevicePrimaryCtxRetain(&e->context, e->device);
 		if (result != CUDA_SUCCESS)
