@@ -57,9 +57,9 @@ knows()
 	broker/log) echo "broker/config" ;;
 	broker/client) echo "broker/*.h broker/config broker/log" ;;
 	broker/device) echo "broker/*.h broker/log broker/client" ;;
-	broker/memory) echo "broker/*.h broker/config broker/log broker/client broker/device" ;;
-	broker/buffer) echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory" ;;
-	broker/channel) echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory broker/buffer" ;;
+	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device" ;;
+	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device broker/memory" ;;
+	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device broker/memory broker/buffer" ;;
 	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/memory broker/buffer" ;;
 	broker/request)
 		echo "broker/*.h broker/config broker/client broker/device broker/memory broker/channel broker/names"
@@ -94,7 +94,8 @@ faces()
 	broker/config) echo "access change config reader right size text" ;;
 	broker/client) echo "account client clients closer connection conversation deferred peer request turns wait" ;;
 	broker/device) echo "agent choice device ipc_event" ;;
-	broker/memory) echo "block client_memory fence memory pool pool_user pools reuse segment trim" ;;
+	broker/memory) echo "client_memory fence memory pool pool_user pools reuse segment trim" ;;
+	broker/suballocator) echo "block suballocator" ;;
 	broker/buffer) echo "buffer grant lease scrub" ;;
 	broker/names) echo "names name token" ;;
 	broker/channel) echo "channel" ;;

@@ -9,8 +9,8 @@
 #include "base/slab.h"
 #include "base/table.h"
 #include "broker/client/account.h"
-#include "broker/memory/block.h"
 #include "broker/memory/fence.h"
+#include "broker/suballocator/block.h"
 
 struct broker;
 struct client;

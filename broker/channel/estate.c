@@ -23,8 +23,8 @@
 #include "broker/channel/estate.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
-#include "broker/memory/block.h"
 #include "broker/memory/pool.h"
+#include "broker/suballocator/block.h"
 
 struct estate *estate_with_room(struct member *producer, uint32_t room)
 {

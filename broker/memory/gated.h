@@ -7,7 +7,7 @@
 
 #include "broker/client/account.h"
 #include "broker/memory/fence.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 
 /*
  * The blocks of a pool that nobody holds any more but work still runs on. The suballocator takes

@@ -6,7 +6,7 @@
 #include "broker/broker.h"
 #include "broker/log/log.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 
 #define N_DIED_PAGES (sizeof(((struct memory *)0)->died_pages) / sizeof(uint64_t))
 

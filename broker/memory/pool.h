@@ -13,7 +13,7 @@
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
 #include "broker/memory/segment.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 #include "memory/kind.h"
 
 struct broker;

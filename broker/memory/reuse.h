@@ -10,7 +10,7 @@
 #include "broker/client/account.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/gated.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 
 struct broker;
 struct pool;

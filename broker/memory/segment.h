@@ -8,7 +8,7 @@
 #include <sys/queue.h>
 
 #include "broker/client/account.h"
-#include "broker/memory/block.h"
+#include "broker/suballocator/block.h"
 #include "memory/export.h"
 
 /*

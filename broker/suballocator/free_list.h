@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_FREE_LIST_H
-#define BROKER_MEMORY_FREE_LIST_H
+#ifndef BROKER_SUBALLOCATOR_FREE_LIST_H
+#define BROKER_SUBALLOCATOR_FREE_LIST_H
 
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 
 /* What only the suballocator asks of its lists of free blocks. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_BLOCK_H
-#define BROKER_MEMORY_BLOCK_H
+#ifndef BROKER_SUBALLOCATOR_BLOCK_H
+#define BROKER_SUBALLOCATOR_BLOCK_H
 
 #include <assert.h>
 #include <stdbool.h>

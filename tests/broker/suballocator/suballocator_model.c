@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/broker/memory/suballocator_model.h"
+#include "tests/broker/suballocator/suballocator_model.h"
 
 /* ---- the world ---- */
 

@@ -10,7 +10,7 @@
 
 #include <criterion/criterion.h>
 
-#include "tests/broker/memory/suballocator_model.h"
+#include "tests/broker/suballocator/suballocator_model.h"
 
 TestSuite(suballocator, .timeout = 110);
 

@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "base/slab.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/suballocator.h"
 
 #define UNIT SUBALLOCATOR_UNIT
 #define MIB  ((uint64_t)1 << 20)

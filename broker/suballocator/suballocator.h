@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_MEMORY_SUBALLOCATOR_H
-#define BROKER_MEMORY_SUBALLOCATOR_H
+#ifndef BROKER_SUBALLOCATOR_SUBALLOCATOR_H
+#define BROKER_SUBALLOCATOR_SUBALLOCATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "broker/memory/block.h"
+#include "broker/suballocator/block.h"
 
 /*
  * Carves blocks out of regions. A suballocator serves one pool; its regions are the pool's
@@ -39,21 +39,16 @@ void suballocator_init(struct suballocator *allocator, struct slab *blocks);
 /* All regions must have been removed. */
 void suballocator_done(struct suballocator *allocator);
 
-/*
- * Adds memory, all of it free. What `region` contained does not matter. A last part
- * smaller than a unit is left unused. 0, -ENOMEM, or -EINVAL for less than a unit or more than
- * UINT32_MAX units.
- */
+/* Adds memory, all of it free. What `region` contained does not matter. A last part smaller than a
+ * unit is left unused. 0, -ENOMEM, or -EINVAL for less than a unit or more than UINT32_MAX. */
 int suballocator_add_region(struct suballocator *allocator, struct region *region,
 			    uint64_t size_bytes);
 
 /* The region must be empty; it may be held. */
 void suballocator_remove_region(struct suballocator *allocator, struct region *region);
 
-/*
- * Takes an empty region out of circulation, while its users are asked to unmap it, and puts it
- * back. A held region counts as neither free nor used.
- */
+/* Takes an empty region out of circulation, while its users are asked to unmap it, and puts it
+ * back. A held region counts as neither free nor used. */
 void suballocator_hold_region(struct suballocator *allocator, struct region *region);
 void suballocator_unhold_region(struct suballocator *allocator, struct region *region);
 
@@ -76,11 +71,9 @@ int suballocator_alloc(struct suballocator *allocator, uint64_t size_bytes,
  */
 void suballocator_free(struct suballocator *allocator, struct block *block);
 
-/*
- * Size of the largest free block: exactly, unless thousands are of nearly its size. (An alloc of
+/* Size of the largest free block: exactly, unless thousands are of nearly its size. (An alloc of
  * that size may yet say that the pool is full, when the block lies behind many others of nearly its
- * size.)
- */
+ * size.) */
 uint64_t suballocator_largest_free(const struct suballocator *allocator);
 
 /* Sum of the free blocks, held regions left out. */

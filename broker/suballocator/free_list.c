@@ -3,7 +3,7 @@
  * The free blocks of a suballocator, filed by size: which class a size belongs to, which classes
  * have blocks, and which block is to be carved up for a request. Knows nothing of neighbours.
  */
-#include "broker/memory/free_list.h"
+#include "broker/suballocator/free_list.h"
 
 #define SECOND_LEVEL_BITS 5u
 

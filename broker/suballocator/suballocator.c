@@ -21,8 +21,8 @@
 #include <errno.h>
 
 #include "base/slab.h"
-#include "broker/memory/free_list.h"
-#include "broker/memory/suballocator.h"
+#include "broker/suballocator/free_list.h"
+#include "broker/suballocator/suballocator.h"
 
 /* ---- neighbours ---- */
 
