@@ -62,6 +62,7 @@ int channels_init(struct broker *b)
 	table_init(&b->channels->by_name, hash);
 	TAILQ_INIT(&b->channels->list);
 	TAILQ_INIT(&b->channels->estates);
+	TAILQ_INIT(&b->channels->waiting);
 	TAILQ_INIT(&b->channels->departing);
 	b->channels->work = event_new(b->base, -1, 0, channels_on_work, b);
 	return b->channels->work ? 0 : -ENOMEM;

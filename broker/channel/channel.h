@@ -28,9 +28,11 @@ struct channels {
 	struct table by_name;
 	uint64_t last_channel, last_member;
 	size_t n_members;
-	TAILQ_HEAD(, estate) estates; /* in which something is to be done */
+	TAILQ_HEAD(estate_list, estate) estates; /* in which something is to be done */
+	struct estate_list waiting;              /* in which it is to be done later */
 	TAILQ_HEAD(member_list, member) departing;
 	struct event *work;
+	uint64_t looked_ms; /* when those that wait were looked at last */
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */

@@ -42,16 +42,38 @@ struct estate *estate_new(struct member *producer)
 	return estate_with_room(producer, producer->channel->shape.in_flight);
 }
 
+static void look_again(struct estate *e);
+
 void estate_queue(struct estate *e)
 {
+	look_again(e);
 	if (!e->queued)
 		TAILQ_INSERT_TAIL(&e->broker->channels->estates, e, link);
 	e->queued = true;
 	channels_work_soon(e->broker);
 }
 
+/* Entries that run are looked at once more. */
+static void look_again(struct estate *e)
+{
+	if (!e->waiting)
+		return;
+	TAILQ_REMOVE(&e->broker->channels->waiting, e, link);
+	e->waiting = e->waits = false;
+	e->next_entry = 0;
+}
+
+void estates_look_again(struct broker *b)
+{
+	struct estate *e;
+
+	while ((e = TAILQ_FIRST(&b->channels->waiting)))
+		estate_queue(e);
+}
+
 static void unqueue(struct estate *e)
 {
+	look_again(e);
 	if (e->queued)
 		TAILQ_REMOVE(&e->broker->channels->estates, e, link);
 	e->queued = false;
@@ -188,8 +210,9 @@ enum answer estate_add_fence(struct estate *e, struct entry *entry, struct membe
 {
 	struct fence fence;
 
-	/* once another producer has its slot, so may it have the rows in the ledgers */
-	if (!member_holds_slot(e->producer) ||
+	/* once another producer has its slot, so may it have the rows in the ledgers of those who
+	 * are there; the others write nothing any more */
+	if ((!member_holds_slot(e->producer) && consumer->state != MEMBER_GONE) ||
 	    !member_has_acknowledged(consumer, e->producer, entry->token, entry->version, &fence))
 		return NOT_ACKNOWLEDGED;
 	if (!fence.timelines)
@@ -206,24 +229,15 @@ struct holder *estate_find_holder(const struct estate *e, const struct member *c
 	return NULL;
 }
 
-/* It is gone, but its work on this is not paid for: it holds it until it is dead. */
-static void hold_for(struct estate *e, struct entry *entry, struct member *departed)
+static void give_up_if_done_with(struct estate *e, struct entry *entry)
 {
-	struct holder *h = estate_find_holder(e, departed);
-
-	if (!h && e->n_holders < CHANNEL_MEMBERS_MAX) {
-		h = &e->holders[e->n_holders++];
-		*h = (struct holder){.consumer = departed, .over = true};
-		departed->as_consumer.holds++;
-	}
-	if (!h)
-		return;
-	h->admitted = h->busy = true;
-	h->next = 0;
-	entry->open |= UINT64_C(1) << (h - e->holders);
+	if (!entry->open && !entry->runs)
+		estate_give_up(e, entry);
 }
 
-/* Consumers that had closed the channel before hold nothing, but work of theirs may be running. */
+/* Consumers that had closed the channel before hold nothing, but work of theirs may be running. It
+ * gates the next use of the memory; where their user may not have as many fences, the entry waits
+ * until the work is done or they are dead. */
 static bool ask_the_departed(struct estate *e, int *budget)
 {
 	struct member *m;
@@ -233,14 +247,16 @@ static bool ask_the_departed(struct estate *e, int *budget)
 
 		if (*budget <= 0)
 			return false;
+		if (!entry->buffer)
+			continue;
+		entry->runs = false;
 		LIST_FOREACH (m, &e->producer->channel->departed, as_consumer.of_departed) {
-			if (!m->died && !MUTATION(forget_departures) &&
-			    estate_add_fence(e, entry, m, budget) == UNPAID)
-				hold_for(e, entry, m);
+			entry->runs |= !m->died && !MUTATION(forget_departures) &&
+				       estate_add_fence(e, entry, m, budget) == UNPAID;
 			--*budget;
 		}
-		if (!entry->open)
-			estate_give_up(e, entry);
+		e->waits |= entry->runs;
+		give_up_if_done_with(e, entry);
 	}
 	return true;
 }
@@ -275,8 +291,7 @@ static bool look_at_holder(struct estate *e, uint32_t index, int *budget)
 				continue;
 		}
 		entry->open &= ~bit;
-		if (!entry->open)
-			estate_give_up(e, entry);
+		give_up_if_done_with(e, entry);
 	}
 	h->busy = false;
 	if (h->over && !h->unpaid && (!h->admitted || is_heard(e, h))) {
@@ -334,8 +349,12 @@ bool estate_work(struct estate *e, int *budget)
 	unqueue(e);
 	if (e->partial && e->n_left == 0)
 		let_holders_go(e);
-	if (is_complete(e))
+	if (e->waits) {
+		e->waiting = true;
+		TAILQ_INSERT_TAIL(&e->broker->channels->waiting, e, link);
+	} else if (is_complete(e)) {
 		estate_end(e);
+	}
 	return false;
 }
 

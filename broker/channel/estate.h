@@ -14,6 +14,7 @@ struct entry {
 	uint64_t open; /* by holder: those that have not acknowledged it */
 	uint32_t version;
 	uint16_t token;
+	bool runs; /* work of a consumer that is GONE uses it, and cannot gate its next use */
 };
 
 struct holder {
@@ -33,6 +34,8 @@ struct estate {
 	TAILQ_ENTRY(estate) link;       /* in the broker, while there is something to do */
 	LIST_ENTRY(estate) of_producer; /* of one that is partial */
 	bool queued;
+	bool waits;   /* some of its entries run: they are looked at again later */
+	bool waiting; /* it is among those that wait for that */
 	bool partial; /* what one consumer has, of a producer that may go on (abandon.c) */
 	bool complete;
 	enum phase phase;

@@ -177,6 +177,8 @@ bool estate_is_at_work(const struct estate *e);
 /* Some of what is to be done; true when there is more. Else it may be gone, and its producer. */
 bool estate_work(struct estate *e, int *budget);
 void estate_goes_last(struct estate *e);
+/* Those that wait for work to be done are looked at again. */
+void estates_look_again(struct broker *b);
 
 /* A consumer has had all it will have of the producer. */
 void estate_drained(struct estate *e, const struct member *consumer);
@@ -186,6 +188,8 @@ void estates_consumer_gone(struct member *consumer);
 bool estate_waits_for(const struct estate *e, const struct member *consumer);
 /* Whether this buffer is in flight at the producer, wherever that is. */
 bool estate_has(const struct estate *e, const struct buffer *buffer);
+/* Whether a consumer has yet to receive something of a producer that is GONE. */
+bool estate_has_unreceived(const struct estate *e);
 /* When the producer went. */
 uint64_t estate_since_ms(const struct estate *e);
 void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes);
@@ -239,6 +243,8 @@ void supply_start(struct memory *memory);
 /* ------------------------------------------------------------------------------------------- */
 /* report.c */
 
+/* How many messages of a producer a consumer has yet to receive, as their pages say. */
+uint64_t member_unreceived(struct member *producer, struct member *consumer);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);

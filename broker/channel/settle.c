@@ -43,7 +43,7 @@ static void settle_one(struct estate *e, struct holder *h, const struct wire_set
 		return;
 	}
 	entry->open &= ~bit;
-	if (!entry->open)
+	if (!entry->open && !entry->runs)
 		estate_give_up(e, entry);
 }
 

@@ -10,6 +10,7 @@
 
 #include <event2/event.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
 #include "broker/log/log.h"
@@ -76,16 +77,21 @@ static void work_on_estates(struct broker *b, int *budget)
 void channels_on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
+	uint64_t now = clock_ms();
 	int budget = TURN;
 
 	(void)fd, (void)what;
+	if (now - b->channels->looked_ms >= LOOK_AGAIN_MS) {
+		b->channels->looked_ms = now;
+		estates_look_again(b);
+	}
 	work_on_estates(b, &budget);
 	/* whoever makes estates without end keeps no departed members waiting */
 	budget = TURN;
 	work_on_departures(b, &budget);
 	if (!TAILQ_EMPTY(&b->channels->estates))
 		broker_set_timer(b, b->channels->work, &at_once);
-	else if (!TAILQ_EMPTY(&b->channels->departing))
+	else if (!TAILQ_EMPTY(&b->channels->departing) || !TAILQ_EMPTY(&b->channels->waiting))
 		broker_set_timer(b, b->channels->work, budget > 0 ? &later : &at_once);
 }
 
@@ -95,6 +101,7 @@ void channels_end(struct broker *b)
 	for (int i = 0; i < 4 && !TAILQ_EMPTY(&b->channels->list); i++) {
 		int budget = INT_MAX;
 
+		estates_look_again(b);
 		work_on_estates(b, &budget);
 		for (size_t left = b->channels->n_members + 1; left > 0; left--)
 			work_on_departures(b, &budget);
