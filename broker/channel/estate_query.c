@@ -24,6 +24,18 @@ bool estate_waits_for(const struct estate *e, const struct member *consumer)
 	return false;
 }
 
+bool estate_has_unreceived(const struct estate *e)
+{
+	for (uint32_t i = 0; e->phase == PHASE_SETTLING && i < e->n_holders; i++) {
+		const struct holder *h = &e->holders[i];
+
+		if (h->consumer && h->admitted && !h->over && h->consumer->state != MEMBER_GONE &&
+		    member_unreceived(e->producer, h->consumer) > 0)
+			return true;
+	}
+	return false;
+}
+
 bool estate_is_at_work(const struct estate *e)
 {
 	const struct estate *part;

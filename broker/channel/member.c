@@ -40,8 +40,9 @@ static void give_slot_back(struct member *m)
 		channel_slots(m->channel, m->role)[m->slot] = NULL;
 }
 
-/* The one that went first, if that was long ago: those it left behind do not take what is theirs,
- * and must not keep everybody else out. */
+/* The one that went first, if that was long ago: those who hold what it has sent must not keep
+ * everybody else out. Its slot is not given away as long as somebody has yet to receive something
+ * of it, which would be lost, as the consumer may not know of that producer yet. */
 static struct member *crowd_out(struct channel *ch)
 {
 	struct member *oldest = NULL;
@@ -51,6 +52,7 @@ static struct member *crowd_out(struct channel *ch)
 
 		/* what consumers have just said is heard first: it is about their rows for it */
 		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->as_producer.estate) &&
+		    !estate_has_unreceived(m->as_producer.estate) &&
 		    (!oldest || m->id < oldest->id))
 			oldest = m;
 	}

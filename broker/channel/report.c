@@ -123,6 +123,14 @@ static void compare(struct member *producer, struct member *consumer, struct pro
 		out->waiting += tail - head < shape->depth ? tail - head : shape->depth;
 }
 
+uint64_t member_unreceived(struct member *producer, struct member *consumer)
+{
+	struct progress progress = {0};
+
+	compare(producer, consumer, &progress);
+	return progress.waiting;
+}
+
 static struct member *taking_part(const struct channel *ch, uint32_t role, uint32_t slot)
 {
 	struct member *m = ch->slots[role - 1][slot];

@@ -105,9 +105,11 @@ typedef struct share_channel_options {
 	uint32_t depth;     /**< messages not yet received; a power of two up to 4096; 64 */
 	uint32_t in_flight; /**< messages whose memory is not back, up to 8192; 2 * depth */
 	uint32_t data_max;  /**< bytes with each message, up to 256; 256 */
-	/** At a time, up to 64; 16. Of the producers that are gone, twice as many are remembered.
-	 * The memory of messages of even older ones is free, too, when the consumer that has them
-	 * acknowledges them. */
+	/** At a time, up to 64; 16. Of the producers that are there or gone, twice as many are
+	 * remembered. A producer that comes when there are as many gets SHARE_EBUSY while each of
+	 * those that are gone has sent messages that a consumer has yet to receive, so that none is
+	 * lost. The memory of messages of even older ones is free, too, when the consumer that has
+	 * them acknowledges them. */
 	uint32_t producers;
 	uint32_t consumers;  /**< at a time, up to 64; 64 */
 	uint32_t deliveries; /**< queue: after so many a message is set aside; 3 */
@@ -138,7 +140,9 @@ typedef struct share_channel_options {
  * @param role     enum share_role
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_channel_close()
- * @retval SHARE_EBUSY   the channel has as many members of that role as it may have
+ * @retval SHARE_EBUSY   the channel has as many members of that role as it may have, or a consumer
+ *                       has yet to receive what producers that are gone have sent (see `producers`
+ *                       in share_channel_options)
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it (a process that may be
  *                       the first has to make the pool, with SHARE_POOL_OPEN_OR_CREATE); with

@@ -94,3 +94,56 @@ Test(channel_place, what_is_held_of_a_producer_that_lost_its_place_comes_back)
 	share_channel_close(p);
 	share_channel_close(c);
 }
+
+static share_channel *opened(const char *name, int role)
+{
+	share_channel_options o = one_at_a_time();
+	share_channel *ch;
+
+	check_ok(share_channel_open(role == SHARE_PRODUCER ? client : other, name, role, &o, &ch));
+	return ch;
+}
+
+static void send_and_close(const char *name, uint32_t number)
+{
+	share_channel *p = opened(name, SHARE_PRODUCER);
+
+	send_number(p, number);
+	share_channel_close(p);
+}
+
+/* The places of both channels are taken by producers that are gone, of "control" last. So by the
+ * time that a place in that one is given away, the other's would have been. */
+Test(channel_place, what_was_not_received_keeps_its_producers_place)
+{
+	share_channel_options o = one_at_a_time();
+	share_channel *c = open_channel(other, SHARE_CONSUMER, &o), *p;
+	share_channel *control = opened("control", SHARE_CONSUMER);
+	share_message held[2], m;
+	int r;
+
+	for (uint32_t i = 0; i < 2; i++)
+		send_and_close("channel", i);
+	for (uint32_t i = 0; i < 2; i++) {
+		send_and_close("control", i);
+		check_ok(share_recv(control, HARNESS_LIMIT_MS, NULL, &held[i]));
+	}
+	until((r = share_channel_open(client, "control", SHARE_PRODUCER, &o, &p)) != SHARE_EBUSY);
+	check_ok(r);
+	share_channel_close(p);
+	check(!opens(&p));
+	for (uint32_t i = 0; i < 2; i++) {
+		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+		check_eq(m.data[0], i);
+		check_eq(m.lost, 0);
+		check_ok(share_ack(&m, NULL));
+	}
+	until(share_recv(c, 0, NULL, &m) != 0 && opens(&p));
+	send_number(p, 2);
+	expect_number(c, 2);
+	share_channel_close(p);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_ack(&held[i], NULL));
+	share_channel_close(control);
+	share_channel_close(c);
+}
