@@ -46,8 +46,8 @@ static const struct field member[] = {
     FIELD(wire_member, reserved, "0"),
 };
 static const struct field settled[] = {
-    FIELD(wire_settled, token, "of the message"),
-    FIELD(wire_settled, version, "of the token"),
+    FIELD(wire_settled, ticket, "of the message"),
+    FIELD(wire_settled, version, "of the ticket"),
     FIELD(wire_settled, slot, "of the fence in the consumer's timeline page; 0: none"),
     FIELD(wire_settled, reserved, "0"),
     FIELD(wire_settled, value, "of the fence"),
@@ -65,7 +65,7 @@ static const struct field shape[] = {
     FIELD(channel_shape, mode, "enum channel_mode"),
     FIELD(channel_shape, when_full, "enum share_when_full"),
     FIELD(channel_shape, depth, "entries of a lane, a power of two"),
-    FIELD(channel_shape, in_flight, "tokens of a producer"),
+    FIELD(channel_shape, in_flight, "tickets of a producer"),
     FIELD(channel_shape, data_max, "bytes of data that a message has room for"),
     FIELD(channel_shape, producers, "slots"),
     FIELD(channel_shape, consumers, "slots"),
@@ -96,10 +96,10 @@ static const struct field lane[] = {
     FIELD(channel_lane, head, "sequence number; what is below was dropped or is done"),
     FIELD(channel_lane, tail, "the next sequence number"),
 };
-static const struct field token[] = {
-    FIELD(channel_token, buffer, "identifier; 0: none, and while the token is free"),
-    FIELD(channel_token, version, "written last when it is put to use, with release order"),
-    FIELD(channel_token, call, "services: which call this index stands for; 0: none"),
+static const struct field ticket[] = {
+    FIELD(channel_ticket, buffer, "identifier; 0: none, and while the ticket is free"),
+    FIELD(channel_ticket, version, "written last when it is put to use, with release order"),
+    FIELD(channel_ticket, call, "services: which call this index stands for; 0: none"),
 };
 static const struct field entry[] = {
     FIELD(
@@ -114,8 +114,8 @@ static const struct field entry[] = {
     FIELD(channel_entry, size_deliveries,
 	  "bytes of the buffer (low 48 bits), which delivery this is (high 16)"),
     FIELD(channel_entry, value, "of the fence"),
-    FIELD(channel_entry, version, "of the token"),
-    FIELD(channel_entry, token, "its index"),
+    FIELD(channel_entry, version, "of the ticket"),
+    FIELD(channel_entry, ticket, "its index"),
     FIELD(channel_entry, timeline, "slot of the fence in its producer's timeline page; 0: none"),
 };
 static const struct field ledger[] = {
@@ -133,7 +133,7 @@ static const struct field row[] = {
 static const struct field ack[] = {
     FIELD(
 	channel_ack, word,
-	"version of the token times 2^32, flags, and slot of the fence in the consumer's timeline "
+	"version of the ticket times 2^32, flags, and slot of the fence in the consumer's timeline "
 	"page (0: none); flag 2^31: it has a lease of its own now. Written last (release)"),
     FIELD(channel_ack, value, "of the fence"),
 };
@@ -209,18 +209,19 @@ static void print_places(FILE *out)
 	    "| control, %d bytes | struct channel_control |\n"
 	    "| ring | struct channel_ring; `consumers` times struct channel_admission, by slot; as "
 	    "many lanes (one with CHANNEL_BROADCAST, else `consumers`) times struct channel_lane; "
-	    "`in_flight` times struct channel_token, rounded up to 64 bytes; for each lane `depth` "
+	    "`in_flight` times struct channel_ticket, rounded up to 64 bytes; for each lane "
+	    "`depth` "
 	    "entries, each struct channel_entry and `data_max` bytes of data, rounded up to 64 |\n"
 	    "| ledger | struct channel_ledger; `producers` rows, by slot, each struct channel_row "
 	    "and `in_flight` times struct channel_ack, rounded up to 64 bytes |\n\n"
 	    "A page's size is rounded up to 4096 bytes. The entry of a sequence number is that at "
-	    "its remainder by `depth`. A message is sent by writing its token and its entry, then "
+	    "its remainder by `depth`. A message is sent by writing its ticket and its entry, then "
 	    "`sequence`, then the lane's `tail`; received by reading `sequence`, the entry, and "
 	    "`sequence` once more, then adding one to `taken` of the producer's row; acknowledged "
-	    "by writing the `value` and then the `word` of its token's struct channel_ack. Its "
+	    "by writing the `value` and then the `word` of its ticket's struct channel_ack. Its "
 	    "position can be used again once all consumers of the lane that are admitted have "
 	    "taken "
-	    "it; its token when all who got it have acknowledged it, and the fences are "
+	    "it; its ticket when all who got it have acknowledged it, and the fences are "
 	    "reached.\n\n"
 	    "Who sleeps says so in its own page, looks once more whether there is something for "
 	    "it, and sleeps: consumers on the lane's `bell`, producers on the `bell` of a ledger, "
@@ -233,7 +234,7 @@ static void print_places(FILE *out)
 	PRINT(channel_ring, ring);
 	PRINT(channel_admission, admission);
 	PRINT(channel_lane, lane);
-	PRINT(channel_token, token);
+	PRINT(channel_ticket, ticket);
 	PRINT(channel_entry, entry);
 	PRINT(channel_ledger, ledger);
 	PRINT(channel_row, row);

@@ -36,7 +36,7 @@ uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* A ring: header, admissions, lanes, tokens, entries                                          */
+/* A ring: header, admissions, lanes, tickets, entries                                          */
 
 static size_t entry_size(const struct channel_shape *s)
 {
@@ -48,14 +48,14 @@ static size_t lanes_at(const struct channel_shape *s)
 	return sizeof(struct channel_ring) + s->consumers * sizeof(struct channel_admission);
 }
 
-static size_t tokens_at(const struct channel_shape *s)
+static size_t tickets_at(const struct channel_shape *s)
 {
 	return lanes_at(s) + channel_lanes(s) * sizeof(struct channel_lane);
 }
 
 static size_t entries_at(const struct channel_shape *s)
 {
-	return tokens_at(s) + round_up(s->in_flight * sizeof(struct channel_token), 64);
+	return tickets_at(s) + round_up(s->in_flight * sizeof(struct channel_ticket), 64);
 }
 
 size_t channel_ring_size(const struct channel_shape *s)
@@ -81,9 +81,9 @@ struct channel_lane *channel_lane_at(void *ring, const struct channel_shape *s, 
 	return at(ring, lanes_at(s) + lane * sizeof(struct channel_lane));
 }
 
-struct channel_token *channel_token_at(void *ring, const struct channel_shape *s, uint32_t token)
+struct channel_ticket *channel_ticket_at(void *ring, const struct channel_shape *s, uint32_t ticket)
 {
-	return at(ring, tokens_at(s) + token * sizeof(struct channel_token));
+	return at(ring, tickets_at(s) + ticket * sizeof(struct channel_ticket));
 }
 
 struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,

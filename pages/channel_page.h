@@ -19,10 +19,10 @@
  *
  * A ring has lanes: one in broadcast, one for each consumer otherwise. A lane is a ring of entries;
  * an entry is a message, in place. Its position can be used again once all consumers of the lane
- * have taken it (or it was dropped); what they have taken they hold by its *token*, of which a
- * producer has `in_flight`. A token's version tells its uses apart. A consumer acknowledges by
- * writing the token's version into its ledger, together with a fence on one of its own timelines.
- * The token is free again when all who got the message have acknowledged it and the fences are
+ * have taken it (or it was dropped); what they have taken they hold by its *ticket*, of which a
+ * producer has `in_flight`. A ticket's version tells its uses apart. A consumer acknowledges by
+ * writing the ticket's version into its ledger, together with a fence on one of its own timelines.
+ * The ticket is free again when all who got the message have acknowledged it and the fences are
  * reached: until then the ring says which buffer it stands for, so that the broker can look after
  * it when the producer is gone.
  */
@@ -44,7 +44,7 @@ struct channel_shape {
 	uint32_t mode;      /* enum channel_mode */
 	uint32_t when_full; /* enum share_when_full */
 	uint32_t depth;     /* entries of a lane, a power of two */
-	uint32_t in_flight; /* tokens of a producer */
+	uint32_t in_flight; /* tickets of a producer */
 	uint32_t data_max;  /* bytes */
 	uint32_t producers, consumers;
 	uint32_t deliveries;
@@ -60,7 +60,7 @@ struct channel_control {
 #define CHANNEL_CONTROL_SIZE 4096
 
 /* -------------------------------------------------------------------------------------------
- * A ring: header, an admission for each consumer slot, lanes, tokens, entries.
+ * A ring: header, an admission for each consumer slot, lanes, tickets, entries.
  */
 
 /*
@@ -97,13 +97,13 @@ struct channel_lane {
 	_Atomic uint64_t tail;      /* next sequence number */
 };
 
-/* `version` is written last when a token is put to use (release), and `buffer` is 0 while it is
+/* `version` is written last when a ticket is put to use (release), and `buffer` is 0 while it is
  * free. */
-struct channel_token {
+struct channel_ticket {
 	_Atomic uint64_t buffer; /* identifier; 0: none */
 	_Atomic uint32_t version;
 	_Atomic uint32_t call; /* services: which call this index stands for, 0: none. Has nothing
-				* to do with the token beside it */
+				* to do with the ticket beside it */
 };
 
 /* A header of one cache line, so that a message with 64 bytes of data takes two. */
@@ -116,8 +116,8 @@ struct channel_entry {
 	uint64_t offset_data_size; /* of the buffer in the segment; CHANNEL_PACK() */
 	uint64_t size_deliveries;  /* of the buffer, bytes */
 	uint64_t value;            /* of the fence */
-	uint32_t version;          /* of the token */
-	uint16_t token;
+	uint32_t version;          /* of the ticket */
+	uint16_t ticket;
 	uint16_t timeline; /* slot of the fence in its producer's timeline page; 0: none */
 	unsigned char data[];
 };
@@ -179,7 +179,8 @@ uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer);
 struct channel_admission *channel_admission_at(void *ring, const struct channel_shape *s,
 					       uint32_t consumer);
 struct channel_lane *channel_lane_at(void *ring, const struct channel_shape *s, uint32_t lane);
-struct channel_token *channel_token_at(void *ring, const struct channel_shape *s, uint32_t token);
+struct channel_ticket *channel_ticket_at(void *ring, const struct channel_shape *s,
+					 uint32_t ticket);
 struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,
 				       uint64_t sequence);
 struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t producer);

@@ -31,7 +31,7 @@ struct source {
 	uint64_t next; /* sequence number */
 	uint64_t lost; /* not told of yet */
 	uint32_t held;
-	uint32_t *versions; /* held, by token; 0: not held */
+	uint32_t *versions; /* held, by ticket; 0: not held */
 	uint32_t rung;      /* for which of its sleeps */
 	bool attached, admitted, failed;
 	bool used; /* its row, by this one or another before */
@@ -170,10 +170,10 @@ static void set_next(struct ring_consumer *c, struct source *s, uint64_t next)
 	c->moved |= RING_BIT((uint32_t)(s - c->sources));
 }
 
-static void write_ack(struct ring_consumer *c, struct source *s, uint32_t token, uint32_t version,
+static void write_ack(struct ring_consumer *c, struct source *s, uint32_t ticket, uint32_t version,
 		      struct ring_fence fence, bool retained)
 {
-	struct channel_ack *ack = &s->row->acks[token];
+	struct channel_ack *ack = &s->row->acks[ticket];
 
 	atomic_store_explicit(&ack->value, fence.value, memory_order_relaxed);
 	atomic_store_explicit(&ack->word,
@@ -226,7 +226,7 @@ static int keep(struct ring_consumer *c, struct source *s, const struct ring_mes
 	dropped = drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) >= s->next;
 	if ((!stale && !dropped) || MUTATION(take_what_was_dropped))
 		return 1;
-	write_ack(c, s, m->token, m->version, (struct ring_fence){0, 0}, false);
+	write_ack(c, s, m->ticket, m->version, (struct ring_fence){0, 0}, false);
 	if (stale)
 		return -ESTALE;
 	s->lost++;
@@ -275,7 +275,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 		int r = receive_from(c, s, out);
 
 		/* to have it twice is nothing that could be acknowledged */
-		if (r > 0 && s->versions[out->token] != 0)
+		if (r > 0 && s->versions[out->ticket] != 0)
 			r = -EPROTO;
 		if (r != 0) {
 			*producer = slot;
@@ -284,7 +284,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 				*lost = s->lost;
 				s->lost = 0;
 				s->held++;
-				s->versions[out->token] = out->version;
+				s->versions[out->ticket] = out->version;
 				channel_add(&c->ledger->received, 1);
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
@@ -315,19 +315,19 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
 /* Acknowledging                                                                               */
 
 enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
-				uint32_t token, uint32_t version, struct ring_fence fence,
+				uint32_t ticket, uint32_t version, struct ring_fence fence,
 				bool retained)
 {
 	struct source *s = &c->sources[producer];
 
 	if (s->member != member)
 		return RING_ELSEWHERE;
-	if (s->versions[token] != version || version == 0)
+	if (s->versions[ticket] != version || version == 0)
 		return RING_ACKED_BEFORE; /* or the program has made it up */
-	s->versions[token] = 0;
+	s->versions[ticket] = 0;
 	s->held--;
 	channel_add(&c->ledger->acknowledged, 1);
-	write_ack(c, s, token, version, fence, retained);
+	write_ack(c, s, ticket, version, fence, retained);
 	return RING_ACKED;
 }
 
@@ -336,17 +336,17 @@ void ring_consumer_acked_elsewhere(struct ring_consumer *c)
 	channel_add(&c->ledger->acknowledged, 1);
 }
 
-uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t token)
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t ticket)
 {
-	return producer < c->shape.producers && token < c->shape.in_flight
-		   ? c->sources[producer].versions[token]
+	return producer < c->shape.producers && ticket < c->shape.in_flight
+		   ? c->sources[producer].versions[ticket]
 		   : 0;
 }
 
-bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,
+bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t ticket,
 			     uint32_t *version, struct ring_fence *fence)
 {
-	struct channel_ack *ack = &c->sources[producer].row->acks[token];
+	struct channel_ack *ack = &c->sources[producer].row->acks[ticket];
 	uint64_t word = atomic_load_explicit(&ack->word, memory_order_relaxed);
 
 	*version = (uint32_t)(word >> 32);

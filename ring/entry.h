@@ -34,12 +34,12 @@ static inline enum ring_entry_state ring_entry_read(const struct channel_entry *
 	out->fence.value = ring_load(&e->value);
 	out->fence.slot = ring_load(&e->timeline);
 	out->version = ring_load(&e->version);
-	out->token = ring_load(&e->token);
+	out->ticket = ring_load(&e->ticket);
 	out->offset = CHANNEL_LARGE(offset_data_size);
 	out->data_size = CHANNEL_SMALL(offset_data_size);
 	out->size = CHANNEL_LARGE(size_deliveries);
 	out->deliveries = CHANNEL_SMALL(size_deliveries);
-	sound = out->data_size <= shape->data_max && out->token < shape->in_flight &&
+	sound = out->data_size <= shape->data_max && out->ticket < shape->in_flight &&
 		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
 		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));
 	if (sound)

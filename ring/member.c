@@ -32,7 +32,7 @@ static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
 	if (lowest < l->head)
 		lowest = l->head;
 	for (; start > lowest; start--) {
-		struct ring_token *t = &p->tokens[l->tokens[(start - 1) & p->mask]];
+		struct ring_ticket *t = &p->tickets[l->tickets[(start - 1) & p->mask]];
 
 		if (t->list != 0 || t->sequence != start - 1)
 			break;
@@ -70,17 +70,17 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t me
 		ring_deliver_backlog(p);
 }
 
-void ring_deliver(struct ring_producer *p, uint16_t token, uint32_t consumer)
+void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer)
 {
-	struct ring_token *t = &p->tokens[token];
-	const struct ring_message *m = &p->messages[token];
+	struct ring_ticket *t = &p->tickets[ticket];
+	const struct ring_message *m = &p->messages[ticket];
 
 	t->consumer = (uint8_t)consumer;
 	t->pending |= RING_BIT(consumer);
 	p->peers[consumer].load++;
 	p->turn = consumer;
-	ring_append(p, consumer, token);
-	ring_put(p, consumer, token, m);
+	ring_append(p, consumer, ticket);
+	ring_put(p, consumer, ticket, m);
 }
 
 void ring_deliver_backlog(struct ring_producer *p)
@@ -89,12 +89,12 @@ void ring_deliver_backlog(struct ring_producer *p)
 
 	while (backlog->n > 0) {
 		uint32_t consumer = ring_choose(p, true);
-		uint16_t token = backlog->first;
+		uint16_t ticket = backlog->first;
 
 		if (consumer == CHANNEL_MEMBERS_MAX)
 			return;
-		ring_unlink(p, token);
-		ring_deliver(p, token, consumer);
+		ring_unlink(p, ticket);
+		ring_deliver(p, ticket, consumer);
 	}
 }
 
@@ -102,24 +102,24 @@ void ring_deliver_backlog(struct ring_producer *p)
 /* Going                                                                                       */
 
 /* Queue: it is not the one to acknowledge this any more. */
-static void give_to_others(struct ring_producer *p, uint16_t token, bool had)
+static void give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 {
-	struct ring_token *t = &p->tokens[token];
-	struct ring_message *m = &p->messages[token];
+	struct ring_ticket *t = &p->tickets[ticket];
+	struct ring_message *m = &p->messages[ticket];
 
 	if (had && MUTATION(lose_what_it_had))
 		t->acknowledged = true;
 	if (t->acknowledged || (had && m->deliveries >= p->shape.deliveries)) {
 		t->set_aside = !t->acknowledged;
-		ring_finish(p, token);
+		ring_finish(p, ticket);
 		return;
 	}
 	if (had) {
 		m->deliveries += !MUTATION(redeliver_unmarked);
 		channel_add(&p->header->redelivered, 1);
 	}
-	ring_unlink(p, token);
-	ring_prepend(p, LIST_BACKLOG, token);
+	ring_unlink(p, ticket);
+	ring_prepend(p, LIST_BACKLOG, ticket);
 }
 
 enum parting { LEAVES, LEFT_BEHIND, SAFE };
@@ -132,16 +132,16 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 	uint16_t previous;
 
 	/* the newest first, so that they are in front of the backlog in their order */
-	for (uint16_t token = p->lists[channel_lane_of(&p->shape, consumer)].last;
-	     token != TOKEN_NONE; token = previous) {
-		struct ring_token *t = &p->tokens[token];
+	for (uint16_t ticket = p->lists[channel_lane_of(&p->shape, consumer)].last;
+	     ticket != TICKET_NONE; ticket = previous) {
+		struct ring_ticket *t = &p->tickets[ticket];
 		bool had = t->sequence < taken;
 
 		previous = t->previous;
 		if (!(t->pending & RING_BIT(consumer)))
 			continue;
-		if (ring_observe_one(p, token, consumer)) {
-			ring_finish_if_through(p, token);
+		if (ring_observe_one(p, ticket, consumer)) {
+			ring_finish_if_through(p, ticket);
 			continue;
 		}
 		if (had && parting == LEAVES && !MUTATION(hand_on_what_is_held))
@@ -149,24 +149,24 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 		if (parting == SAFE || !had)
 			t->pending &= ~RING_BIT(consumer);
 		if (ring_is_queue(p))
-			give_to_others(p, token, had);
+			give_to_others(p, ticket, had);
 		else
-			ring_finish_if_through(p, token);
+			ring_finish_if_through(p, ticket);
 	}
 }
 
 /* What it had acknowledged is seen a last time; nothing else of it is waited for. */
 static void forget(struct ring_producer *p, uint32_t consumer)
 {
-	for (uint32_t token = 0; token < p->shape.in_flight; token++) {
-		struct ring_token *t = &p->tokens[token];
+	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++) {
+		struct ring_ticket *t = &p->tickets[ticket];
 
 		if (!(t->pending & RING_BIT(consumer)))
 			continue;
-		ring_observe_one(p, (uint16_t)token, consumer);
+		ring_observe_one(p, (uint16_t)ticket, consumer);
 		t->pending &= ~RING_BIT(consumer);
 		/* in a queue it is in the lane of another, or was never sent to one */
-		ring_finish_if_through(p, (uint16_t)token);
+		ring_finish_if_through(p, (uint16_t)ticket);
 	}
 	p->lingering &= ~RING_BIT(consumer);
 	p->fresh &= ~RING_BIT(consumer);
@@ -237,10 +237,10 @@ bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 /* ------------------------------------------------------------------------------------------- */
 /* Left to somebody else                                                                       */
 
-static bool has_fence(const struct ring_producer *p, uint32_t token, uint64_t member)
+static bool has_fence(const struct ring_producer *p, uint32_t ticket, uint64_t member)
 {
-	for (uint64_t fenced = p->tokens[token].fenced; fenced; fenced &= fenced - 1)
-		if (p->kept[token * p->shape.consumers + (uint32_t)__builtin_ctzll(fenced)]
+	for (uint64_t fenced = p->tickets[ticket].fenced; fenced; fenced &= fenced - 1)
+		if (p->kept[ticket * p->shape.consumers + (uint32_t)__builtin_ctzll(fenced)]
 			.member == member)
 			return true;
 	return false;
@@ -251,24 +251,24 @@ void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, u
 {
 	uint64_t bit = consumer < CHANNEL_MEMBERS_MAX ? RING_BIT(consumer) : 0;
 
-	for (uint32_t token = 0; token < p->shape.in_flight; token++)
-		if (p->tokens[token].list != LIST_FREE &&
-		    (p->tokens[token].pending & bit || has_fence(p, token, member)))
-			bits[token / 8] |= (unsigned char)(1u << token % 8);
+	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
+		if (p->tickets[ticket].list != LIST_FREE &&
+		    (p->tickets[ticket].pending & bit || has_fence(p, ticket, member)))
+			bits[ticket / 8] |= (unsigned char)(1u << ticket % 8);
 }
 
 bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member)
 {
-	for (uint32_t token = 0; token < p->shape.in_flight; token++)
-		if (p->tokens[token].list != LIST_FREE && has_fence(p, token, member))
+	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
+		if (p->tickets[ticket].list != LIST_FREE && has_fence(p, ticket, member))
 			return true;
 	return false;
 }
 
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer)
 {
-	for (uint32_t token = 0; token < p->shape.in_flight; token++)
-		if (p->tokens[token].pending & RING_BIT(consumer))
-			p->tokens[token].retained |= !MUTATION(recycle_abandoned);
+	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
+		if (p->tickets[ticket].pending & RING_BIT(consumer))
+			p->tickets[ticket].retained |= !MUTATION(recycle_abandoned);
 	ring_producer_dismiss(p, consumer, true);
 }

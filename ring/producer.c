@@ -25,25 +25,25 @@ static bool allocate(struct ring_producer *p)
 	uint32_t lanes = channel_lanes(s);
 	uint16_t *positions = zeros((size_t)lanes * s->depth, sizeof(*positions));
 
-	p->lanes[0].tokens = positions;
+	p->lanes[0].tickets = positions;
 	p->free = zeros(s->in_flight, sizeof(*p->free));
-	p->tokens = zeros(s->in_flight, sizeof(*p->tokens));
+	p->tickets = zeros(s->in_flight, sizeof(*p->tickets));
 	p->kept = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->kept));
 	if (s->mode == CHANNEL_QUEUE)
 		p->messages = zeros(s->in_flight, sizeof(*p->messages));
-	if (!positions || !p->free || !p->tokens || !p->kept ||
+	if (!positions || !p->free || !p->tickets || !p->kept ||
 	    (s->mode == CHANNEL_QUEUE && !p->messages))
 		return false;
 	for (uint32_t i = 0; i < lanes; i++) {
-		p->lanes[i].tokens = positions + (size_t)i * s->depth;
+		p->lanes[i].tickets = positions + (size_t)i * s->depth;
 		p->lanes[i].shared = channel_lane_at(p->ring, s, i);
 		p->lanes[i].entries = (unsigned char *)channel_entry_at(p->ring, s, i, 0);
 	}
 	for (uint32_t i = 0; i < LISTS; i++)
-		p->lists[i] = (struct ring_list){TOKEN_NONE, TOKEN_NONE, TOKEN_NONE, 0};
+		p->lists[i] = (struct ring_list){TICKET_NONE, TICKET_NONE, TICKET_NONE, 0};
 	/* the lowest comes first */
 	for (uint32_t i = s->in_flight; i > 0; i--) {
-		p->tokens[i - 1].list = LIST_FREE;
+		p->tickets[i - 1].list = LIST_FREE;
 		p->free[p->n_free++] = (uint16_t)(i - 1);
 	}
 	return true;
@@ -60,7 +60,7 @@ int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring
 	p->header = ring;
 	p->mask = shape->depth - 1;
 	p->stride = ring_stride(ring, shape);
-	p->shared_tokens = channel_token_at(ring, shape, 0);
+	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->ordered = ring_can_be_ordered();
 	ring_sleeper_init(&p->sleeper, &p->header->waiting);
 	if (!allocate(p)) {
@@ -75,9 +75,9 @@ void ring_producer_free(struct ring_producer *p)
 {
 	if (!p)
 		return;
-	free(p->lanes[0].tokens);
+	free(p->lanes[0].tickets);
 	free(p->free);
-	free(p->tokens);
+	free(p->tickets);
 	free(p->kept);
 	free(p->messages);
 	free(p);
@@ -86,11 +86,11 @@ void ring_producer_free(struct ring_producer *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending                                                                                     */
 
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const struct ring_message *m)
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m)
 {
 	struct ring_lane *l = &p->lanes[lane];
 	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 
 	/*
 	 * Whoever still reads the older one is not to take a mixture for either. Where all have
@@ -110,11 +110,11 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const stru
 		   CHANNEL_PACK(m->buffer ? m->size : 0, p->messages ? m->deliveries : 1));
 	ring_store(&e->value, m->fence.value);
 	ring_store(&e->version, t->version);
-	ring_store(&e->token, token);
+	ring_store(&e->ticket, ticket);
 	ring_store(&e->timeline, (uint16_t)m->fence.slot);
 	atomic_store_explicit(&e->sequence, l->tail + 1, memory_order_release);
 
-	l->tokens[l->tail & p->mask] = token;
+	l->tickets[l->tail & p->mask] = ticket;
 	t->sequence = l->tail++;
 	atomic_store_explicit(&l->shared->tail, l->tail, memory_order_release);
 	p->fresh |= p->shape.mode == CHANNEL_BROADCAST ? p->admitted : RING_BIT(lane);
@@ -123,17 +123,17 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const stru
 	__builtin_prefetch(e->data, 1);
 }
 
-static uint16_t take_token(struct ring_producer *p, const struct ring_message *m, void *reference)
+static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *m, void *reference)
 {
-	uint16_t token = p->free[--p->n_free];
-	struct channel_token *shared = &p->shared_tokens[token];
-	struct ring_token *t = &p->tokens[token];
+	uint16_t ticket = p->free[--p->n_free];
+	struct channel_ticket *shared = &p->shared_tickets[ticket];
+	struct ring_ticket *t = &p->tickets[ticket];
 	uint32_t version = t->version + 1;
 
 	if (version == 0)
 		version = 1;
 	ring_show_in_flight(p);
-	*t = (struct ring_token){
+	*t = (struct ring_ticket){
 	    .version = version,
 	    .number = p->number++,
 	    .buffer = m->buffer,
@@ -142,19 +142,19 @@ static uint16_t take_token(struct ring_producer *p, const struct ring_message *m
 	};
 	atomic_store_explicit(&shared->buffer, m->buffer, memory_order_relaxed);
 	atomic_store_explicit(&shared->version, version, memory_order_release);
-	return token;
+	return ticket;
 }
 
-static void keep_copy(struct ring_producer *p, uint16_t token, const struct ring_message *m)
+static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m)
 {
-	struct ring_message *copy = &p->messages[token];
+	struct ring_message *copy = &p->messages[ticket];
 
 	memcpy(copy, m, offsetof(struct ring_message, data));
 	memcpy(copy->data, m->data, m->data_size);
 	copy->deliveries = 1;
-	copy->number = p->tokens[token].number;
-	copy->token = token;
-	copy->version = p->tokens[token].version;
+	copy->number = p->tickets[ticket].number;
+	copy->ticket = ticket;
+	copy->version = p->tickets[ticket].version;
 }
 
 static bool is_sound(const struct ring_producer *p, const struct ring_message *m)
@@ -167,16 +167,16 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		       void *reference)
 {
 	uint32_t lane;
-	uint16_t token;
+	uint16_t ticket;
 	int r;
 
 	if (!is_sound(p, m))
 		return -EINVAL;
-	p->for_tokens = p->n_free == 0;
+	p->for_tickets = p->n_free == 0;
 	p->target = target;
-	if (p->for_tokens) {
+	if (p->for_tickets) {
 		if (ring_drops(p) && p->lists[LIST_DONE].n == 0)
-			ring_drop_for_token(p);
+			ring_drop_for_ticket(p);
 		return -EAGAIN;
 	}
 	r = ring_find_room(p, target, &lane);
@@ -184,27 +184,27 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		r = ring_find_room(p, target, &lane);
 	if (r < 0)
 		return r;
-	token = take_token(p, m, reference);
+	ticket = take_ticket(p, m, reference);
 	p->sent++;
 	ring_sleeper_goes_on(&p->sleeper);
 	if (ring_is_queue(p)) {
-		keep_copy(p, token, m);
+		keep_copy(p, ticket, m);
 		if (lane == LIST_BACKLOG)
-			ring_append(p, LIST_BACKLOG, token);
+			ring_append(p, LIST_BACKLOG, ticket);
 		else
-			ring_deliver(p, token, lane);
+			ring_deliver(p, ticket, lane);
 		return 0;
 	}
 	if (p->shape.mode == CHANNEL_BROADCAST) {
-		p->tokens[token].pending = p->admitted;
-		p->tokens[token].unclaimed = p->admitted == 0;
+		p->tickets[ticket].pending = p->admitted;
+		p->tickets[ticket].unclaimed = p->admitted == 0;
 	} else {
-		p->tokens[token].pending = RING_BIT(target);
-		p->tokens[token].consumer = (uint8_t)target;
+		p->tickets[ticket].pending = RING_BIT(target);
+		p->tickets[ticket].consumer = (uint8_t)target;
 		p->peers[target].load++;
 	}
-	ring_append(p, lane, token);
-	ring_put(p, lane, token, m);
+	ring_append(p, lane, ticket);
+	ring_put(p, lane, ticket, m);
 	return 0;
 }
 
@@ -261,13 +261,13 @@ uint64_t ring_producer_wake(struct ring_producer *p)
 	return doorbells;
 }
 
-/* Any token may be the one that comes back. */
-static uint64_t who_keeps_tokens(struct ring_producer *p)
+/* Any ticket may be the one that comes back. */
+static uint64_t who_keeps_tickets(struct ring_producer *p)
 {
 	uint64_t who = 0;
 
 	for (uint32_t i = 0; i < p->shape.in_flight; i++) {
-		struct ring_token *t = &p->tokens[i];
+		struct ring_ticket *t = &p->tickets[i];
 
 		if (t->pending && t->list < LISTS)
 			ring_observe(p, (uint16_t)i, true);
@@ -295,12 +295,12 @@ static uint64_t who_keeps_room(struct ring_producer *p)
 
 static uint64_t who_must_act(struct ring_producer *p)
 {
-	return p->for_tokens ? who_keeps_tokens(p) : who_keeps_room(p);
+	return p->for_tickets ? who_keeps_tickets(p) : who_keeps_room(p);
 }
 
-bool ring_producer_lacks_tokens(const struct ring_producer *p)
+bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
-	return p->for_tokens || p->n_free == 0;
+	return p->for_tickets || p->n_free == 0;
 }
 
 bool ring_producer_has_plenty(const struct ring_producer *p)
@@ -326,7 +326,7 @@ bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
 	if (!((p->admitted | p->leaving) & RING_BIT(consumer)))
 		return false;
 	for (uint32_t i = 0; i < p->shape.in_flight; i++)
-		if (p->tokens[i].pending & RING_BIT(consumer) &&
+		if (p->tickets[i].pending & RING_BIT(consumer) &&
 		    ring_observe_one(p, (uint16_t)i, consumer))
 			ring_finish_if_through(p, (uint16_t)i);
 	progress = ring_taken(p, consumer) + peer->acknowledged;
@@ -377,8 +377,8 @@ static uint32_t unclaimed(const struct ring_producer *p)
 
 	if (p->shape.mode != CHANNEL_BROADCAST)
 		return 0;
-	for (uint16_t t = p->lists[0].last; t != TOKEN_NONE && p->tokens[t].unclaimed;
-	     t = p->tokens[t].previous)
+	for (uint16_t t = p->lists[0].last; t != TICKET_NONE && p->tickets[t].unclaimed;
+	     t = p->tickets[t].previous)
 		n++;
 	return n;
 }

@@ -9,12 +9,12 @@
 
 /*
  * Inside of the producing half: its parts are producer.c (sending, waking and sleeping),
- * room.c (where a message goes, and what is dropped for it), token.c (what is in flight,
+ * room.c (where a message goes, and what is dropped for it), ticket.c (what is in flight,
  * and how it comes back) and member.c (who comes and goes).
  */
 
 /*
- * A token is in one list at a time, or in none. There is a list for each lane, of what was sent
+ * A ticket is in one list at a time, or in none. There is a list for each lane, of what was sent
  * there and is not done, oldest first.
  */
 enum {
@@ -27,9 +27,9 @@ enum {
 	LIST_FREE,
 };
 
-#define TOKEN_NONE UINT16_MAX
+#define TICKET_NONE UINT16_MAX
 
-struct ring_token {
+struct ring_ticket {
 	uint64_t pending;  /* consumers that have it, or will, and have not acknowledged it */
 	uint64_t fenced;   /* consumers that left a fence in `kept` */
 	uint64_t sequence; /* in its lane */
@@ -57,7 +57,7 @@ struct ring_kept_fence {
 struct ring_lane {
 	struct channel_lane *shared;
 	unsigned char *entries;
-	uint16_t *tokens; /* by position */
+	uint16_t *tickets; /* by position */
 	uint64_t tail;
 	uint64_t limit; /* there is room up to here, as far as we know */
 	uint64_t head;
@@ -71,7 +71,7 @@ struct ring_peer {
 	uint64_t member;
 	uint64_t taken; /* as far as we know */
 	uint64_t acknowledged, progress;
-	uint32_t load; /* tokens it has to acknowledge, if it is the one they were sent to */
+	uint32_t load; /* tickets it has to acknowledge, if it is the one they were sent to */
 	uint32_t rung; /* for which of its sleeps */
 	bool known;    /* its row is about us */
 };
@@ -96,15 +96,15 @@ struct ring_producer {
 	bool ordered; /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
 
-	bool for_tokens; /* why there was no room last time */
-	uint32_t target; /* to whom, then */
+	bool for_tickets; /* why there was no room last time */
+	uint32_t target;  /* to whom, then */
 
 	uint32_t n_free;
 	uint16_t *free;
-	struct ring_token *tokens;
-	struct channel_token *shared_tokens;
-	struct ring_kept_fence *kept;  /* [token][consumer] */
-	struct ring_message *messages; /* by token, in a queue */
+	struct ring_ticket *tickets;
+	struct channel_ticket *shared_tickets;
+	struct ring_kept_fence *kept;  /* [ticket][consumer] */
+	struct ring_message *messages; /* by ticket, in a queue */
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
 	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
@@ -121,7 +121,7 @@ static inline bool ring_drops(const struct ring_producer *p)
 	return p->shape.when_full == SHARE_FULL_DROP;
 }
 
-/* Tokens in use, for those who look at the channel. */
+/* Tickets in use, for those who look at the channel. */
 static inline void ring_show_in_flight(struct ring_producer *p)
 {
 	atomic_store_explicit(&p->lanes[0].shared->in_flight, p->shape.in_flight - p->n_free,
@@ -129,27 +129,28 @@ static inline void ring_show_in_flight(struct ring_producer *p)
 }
 
 /* Lists. */
-void ring_append(struct ring_producer *p, uint32_t list, uint16_t token);
-void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t token);
-void ring_unlink(struct ring_producer *p, uint16_t token);
+void ring_append(struct ring_producer *p, uint32_t list, uint16_t ticket);
+void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket);
+void ring_unlink(struct ring_producer *p, uint16_t ticket);
 /* Nobody is waited for any more (or only who does not count): to where it belongs. */
-void ring_finish(struct ring_producer *p, uint16_t token);
+void ring_finish(struct ring_producer *p, uint16_t ticket);
 /* Only if that is so: in a lane, the one it was sent to (in broadcast all) are done with it. */
-bool ring_finish_if_through(struct ring_producer *p, uint16_t token);
+bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket);
 
 /* Takes notice of acknowledgements. Stops at the first of those who count that is missing, unless
- * @thoroughly. Whether the token has left its lane. */
-bool ring_observe(struct ring_producer *p, uint16_t token, bool thoroughly);
+ * @thoroughly. Whether the ticket has left its lane. */
+bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly);
 /* The one of @consumer: whether it has acknowledged. */
-bool ring_observe_one(struct ring_producer *p, uint16_t token, uint32_t consumer);
+bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer);
 
 /* How far a consumer says to have got, if that can be. */
 uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
 
-/* The message with this token goes into a lane, which has room. */
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t token, const struct ring_message *m);
+/* The message with this ticket goes into a lane, which has room. */
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket,
+	      const struct ring_message *m);
 /* Queue: to a consumer that has room; from the backlog to all who have. */
-void ring_deliver(struct ring_producer *p, uint16_t token, uint32_t consumer);
+void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer);
 void ring_deliver_backlog(struct ring_producer *p);
 
 /* Where the next message goes: a lane that has room, or LIST_BACKLOG. 0, -EAGAIN, -ENOENT. */
@@ -161,7 +162,7 @@ uint32_t ring_choose(struct ring_producer *p, bool with_room);
 /* Those of @consumers that receive no more: others get what they have not taken. Whether there was
  * any. */
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers);
-/* All tokens are in use: drops what no one has taken, so that reclaiming gives one back. */
-void ring_drop_for_token(struct ring_producer *p);
+/* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
+void ring_drop_for_ticket(struct ring_producer *p);
 
 #endif

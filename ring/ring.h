@@ -27,7 +27,7 @@ struct ring_message {
 	uint64_t offset, size;
 	struct ring_fence fence;
 	uint32_t deliveries;
-	uint32_t token, version;
+	uint32_t ticket, version;
 	uint32_t data_size;
 	unsigned char data[CHANNEL_DATA_MAX];
 };
@@ -64,22 +64,22 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
  * dismissed. */
 
 /* What @member, in slot @consumer (CHANNEL_MEMBERS_MAX: in none any more), may still use: what it
- * has not acknowledged, or has with a fence. @bits: bit by token, zeros for all `in_flight`. */
+ * has not acknowledged, or has with a fence. @bits: bit by ticket, zeros for all `in_flight`. */
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
 			     unsigned char *bits);
-/* Whether a token that is not retired yet has a fence of @member, which may be gone. */
+/* Whether a ticket that is not retired yet has a fence of @member, which may be gone. */
 bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member);
 /* Somebody else looks after what this consumer, which does not count any more, has not
  * acknowledged: it is as if it had leases on that. Then it is dismissed as @safe. */
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
 
 /*
- * Sends a message (number, token, version and deliveries are filled in here). @reference stands for
- * the message in struct ring_return. @target: the consumer slot in CHANNEL_DIRECT, else ignored.
- * Consumers are woken by ring_producer_wake(), once for several messages.
- * 0; -EAGAIN: there is no room; -ENOENT: no such consumer (direct); -EINVAL: too large.
+ * Sends a message (number, ticket, version and deliveries are filled in here). @reference stands
+ * for the message in struct ring_return. @target: the consumer slot in CHANNEL_DIRECT, else
+ * ignored. Consumers are woken by ring_producer_wake(), once for several messages. 0; -EAGAIN:
+ * there is no room; -ENOENT: no such consumer (direct); -EINVAL: too large.
  *
- * When all tokens are in use, a channel that drops the oldest drops it, but its token has to be
+ * When all tickets are in use, a channel that drops the oldest drops it, but its ticket has to be
  * reclaimed and retired first, by the caller: so reclaim and try once more after -EAGAIN. In
  * CHANNEL_DIRECT a consumer that has not acknowledged `depth` messages gets no more.
  */
@@ -93,8 +93,8 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 uint64_t ring_producer_wake(struct ring_producer *p);
 
 /* After -EAGAIN: whether reclaiming can help; otherwise consumers have to take something first. */
-bool ring_producer_lacks_tokens(const struct ring_producer *p);
-/* Half of the tokens are free: reclaiming is no hurry, unless memory is to come back. */
+bool ring_producer_lacks_tickets(const struct ring_producer *p);
+/* Half of the tickets are free: reclaiming is no hurry, unless memory is to come back. */
 bool ring_producer_has_plenty(const struct ring_producer *p);
 
 /* After -EAGAIN: the consumers that would have to do something. */
@@ -124,7 +124,7 @@ void ring_producer_awake(struct ring_producer *p);
 struct ring_return {
 	void *reference;
 	uint64_t buffer;
-	uint32_t token;
+	uint32_t ticket;
 	bool retained;  /* somebody has a lease of its own, or is looked after by the broker */
 	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
 			 * what was sent */
@@ -138,15 +138,15 @@ struct ring_return {
 };
 /*
  * The next one: true when there was one. Amortized constant, however many are in flight: a call
- * looks at a bounded number of tokens and goes on where the last one stopped; with @all it looks at
- * every one. The token stays taken until ring_producer_retire(), when the fences are reached.
+ * looks at a bounded number of tickets and goes on where the last one stopped; with @all it looks
+ * at every one. The ticket stays taken until ring_producer_retire(), when the fences are reached.
  */
 bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return *out);
-void ring_producer_retire(struct ring_producer *p, uint32_t token);
+void ring_producer_retire(struct ring_producer *p, uint32_t ticket);
 
 struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind;
-	uint32_t in_flight; /* tokens in use */
+	uint32_t in_flight; /* tickets in use */
 	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
 };
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);
@@ -171,9 +171,9 @@ void ring_consumer_displace(struct ring_consumer *c, uint32_t producer);
 
 /*
  * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
- * @producer has left this consumer behind, or -EPROTO: its ring makes no sense (a token that it has
- * sent, and that was not acknowledged, among them). After these two
- * nothing more comes from it until it is attached again.
+ * @producer has left this consumer behind, or -EPROTO: its ring makes no sense (a ticket that it
+ * has sent, and that was not acknowledged, among them). After these two nothing more comes from it
+ * until it is attached again.
  */
 int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
 			  uint64_t *lost);
@@ -182,7 +182,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
  * held. Nothing is written then. Producers are woken by ring_consumer_wake(). */
 enum ring_ack { RING_ACKED, RING_ELSEWHERE, RING_ACKED_BEFORE };
 enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
-				uint32_t token, uint32_t version, struct ring_fence fence,
+				uint32_t ticket, uint32_t version, struct ring_fence fence,
 				bool retained);
 /* Bit by producer slot: those that wait on their doorbell. Others have been woken, once a sleep.
  * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
@@ -195,14 +195,14 @@ uint64_t ring_consumer_receives_no_more(struct ring_consumer *c);
 
 /* Nothing is left to receive of it now. */
 bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer);
-/* What our row says of a token of the producer in this slot. */
-bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t token,
+/* What our row says of a ticket of the producer in this slot. */
+bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t ticket,
 			     uint32_t *version, struct ring_fence *fence);
 /* Somebody else has seen to one. */
 void ring_consumer_acked_elsewhere(struct ring_consumer *c);
-/* The version of a token that was received from the producer in this slot, and not acknowledged;
+/* The version of a ticket that was received from the producer in this slot, and not acknowledged;
  * 0: none. */
-uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t token);
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t ticket);
 /* Received of it, not acknowledged. */
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer);
 

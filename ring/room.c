@@ -60,7 +60,7 @@ static void look_at_loads(struct ring_producer *p)
 	for (uint64_t lanes = p->busy; lanes; lanes &= lanes - 1) {
 		struct ring_list *l = &p->lists[__builtin_ctzll(lanes)];
 
-		while (l->first != TOKEN_NONE && ring_observe(p, l->first, false))
+		while (l->first != TICKET_NONE && ring_observe(p, l->first, false))
 			;
 	}
 }
@@ -71,8 +71,8 @@ static void look_at_loads(struct ring_producer *p)
 static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 {
 	struct ring_lane *l = &p->lanes[lane];
-	uint16_t token = l->tokens[sequence & p->mask];
-	struct ring_token *t = &p->tokens[token];
+	uint16_t ticket = l->tickets[sequence & p->mask];
+	struct ring_ticket *t = &p->tickets[ticket];
 	bool dropped = false;
 
 	l->head = sequence + 1;
@@ -98,13 +98,13 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	t->unclaimed = false;
 	if (dropped)
 		channel_add(&p->header->dropped, 1);
-	ring_finish_if_through(p, token);
+	ring_finish_if_through(p, ticket);
 }
 
-static void drop_from_backlog(struct ring_producer *p, uint16_t token)
+static void drop_from_backlog(struct ring_producer *p, uint16_t ticket)
 {
 	channel_add(&p->header->dropped, 1);
-	ring_finish(p, token);
+	ring_finish(p, ticket);
 }
 
 /* The oldest that some consumer of a lane has not taken. */
@@ -120,15 +120,15 @@ static uint64_t oldest_in(struct ring_producer *p, uint32_t lane)
 /* Whether nobody would have it any more. */
 static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 {
-	uint16_t token = p->lanes[lane].tokens[sequence & p->mask];
-	struct ring_token *t = &p->tokens[token];
+	uint16_t ticket = p->lanes[lane].tickets[sequence & p->mask];
+	struct ring_ticket *t = &p->tickets[ticket];
 
 	if (t->list != lane || t->sequence != sequence || (t->pending & ~p->admitted))
 		return false;
 	for (uint64_t who = t->pending; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
 
-		if (p->peers[consumer].taken > sequence && !ring_observe_one(p, token, consumer))
+		if (p->peers[consumer].taken > sequence && !ring_observe_one(p, ticket, consumer))
 			return false;
 	}
 	return true;
@@ -164,7 +164,8 @@ static void drop_in_lanes(struct ring_producer *p)
 	for (uint64_t who = p->admitted; who; who &= who - 1) {
 		uint32_t lane = (uint32_t)__builtin_ctzll(who);
 		uint64_t sequence = oldest_in(p, lane);
-		const struct ring_token *t = &p->tokens[p->lanes[lane].tokens[sequence & p->mask]];
+		const struct ring_ticket *t =
+		    &p->tickets[p->lanes[lane].tickets[sequence & p->mask]];
 
 		if (sequence < p->lanes[lane].tail && would_be_free(p, lane, sequence) &&
 		    t->number < number) {
@@ -176,14 +177,14 @@ static void drop_in_lanes(struct ring_producer *p)
 		drop(p, oldest, oldest_in(p, oldest));
 }
 
-void ring_drop_for_token(struct ring_producer *p)
+void ring_drop_for_ticket(struct ring_producer *p)
 {
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		drop_in_broadcast(p);
 		return;
 	}
-	for (uint16_t t = p->lists[LIST_BACKLOG].first; t != TOKEN_NONE; t = p->tokens[t].next)
-		if (p->tokens[t].pending == 0) {
+	for (uint16_t t = p->lists[LIST_BACKLOG].first; t != TICKET_NONE; t = p->tickets[t].next)
+		if (p->tickets[t].pending == 0) {
 			drop_from_backlog(p, t);
 			return;
 		}
@@ -227,7 +228,7 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 	return 0;
 }
 
-/* Nobody gets more of the tokens than `depth`: a consumer that does not acknowledge keeps its own
+/* Nobody gets more of the tickets than `depth`: a consumer that does not acknowledge keeps its own
  * messages, not those of others. */
 static int find_for_one(struct ring_producer *p, uint32_t target)
 {
@@ -237,8 +238,8 @@ static int find_for_one(struct ring_producer *p, uint32_t target)
 		return -ENOENT;
 	l = &p->lists[target];
 	if (p->peers[target].load >= p->shape.depth)
-		for (uint16_t t = l->first, next; t != TOKEN_NONE; t = next) {
-			next = p->tokens[t].next;
+		for (uint16_t t = l->first, next; t != TICKET_NONE; t = next) {
+			next = p->tickets[t].next;
 			ring_observe(p, t, false);
 		}
 	if (p->peers[target].load < p->shape.depth && ring_has_room(p, target))

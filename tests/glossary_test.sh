@@ -77,6 +77,7 @@ stray()
 		{ echo "$word: docs/glossary.md says what to say instead" && exit 1; }
 }
 stray park agent broker memory pages ring wire tools base
+stray token agent base broker/channel libshare/channel libshare/service memory pages ring
 stray settle agent base broker/buffer broker/client broker/config broker/device broker/memory \
 	broker/names broker/report broker/request libshare/buffer libshare/client libshare/order \
 	libshare/service memory pages ring tools

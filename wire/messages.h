@@ -369,7 +369,7 @@
 	  "what the channel has")                                           \
 	F(M, u32, when_full, 1, "enum share_when_full")                     \
 	F(M, u32, depth, 1, "entries of a lane")                            \
-	F(M, u32, in_flight, 1, "tokens of a producer")                     \
+	F(M, u32, in_flight, 1, "tickets of a producer")                    \
 	F(M, u32, data_max, 1, "bytes with a message")                      \
 	F(M, u32, producers, 1, "at a time")                                \
 	F(M, u32, consumers, 1, "at a time")                                \
@@ -398,7 +398,7 @@
 #define WIRE_FIELDS_channel_abandon(F, V, M)                            \
 	F(M, u64, member, 1, "identifier of the producer's membership") \
 	F(M, u64, consumer, 1, "identifier of the consumer's")          \
-	V(M, tokens, 1024, 1, "bit by token: those of messages that the consumer may still use")
+	V(M, tickets, 1024, 1, "bit by ticket: those of messages that the consumer may still use")
 #define WIRE_FIELDS_channel_afresh(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_settle(F, V, M)                           \
 	F(M, u64, member, 1, "identifier of the client's membership") \

@@ -133,7 +133,7 @@ enum wire_channel_settle_flags {
 };
 /* One acknowledgement of a CHANNEL_SETTLE. */
 struct wire_settled {
-	uint32_t token, version;
+	uint32_t ticket, version;
 	uint32_t slot; /* slot of the fence in the consumer's timeline page; 0: none */
 	uint32_t reserved;
 	uint64_t value;

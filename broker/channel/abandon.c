@@ -2,7 +2,7 @@
 
 /*
  * A consumer that a producer has left behind may use what it has taken for as long as it likes. The
- * producer wants its tokens back; so the broker takes a reference on each buffer that the consumer
+ * producer wants its tickets back; so the broker takes a reference on each buffer that the consumer
  * may still use, as it does when a producer dies, and gives it up when the consumer has
  * acknowledged the message and left, or is dead. It is an estate with one holder, and none of its
  * producer's leases go.
@@ -20,28 +20,28 @@
 #include "broker/broker.h"
 #include "broker/channel/estate.h"
 
-static bool has_bit(const unsigned char *tokens, size_t size, uint32_t token)
+static bool has_bit(const unsigned char *tickets, size_t size, uint32_t ticket)
 {
-	return token / 8 < size && tokens[token / 8] & 1u << token % 8;
+	return ticket / 8 < size && tickets[ticket / 8] & 1u << ticket % 8;
 }
 
-static uint32_t count(const unsigned char *tokens, size_t size, uint32_t in_flight)
+static uint32_t count(const unsigned char *tickets, size_t size, uint32_t in_flight)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < in_flight; i++)
-		n += has_bit(tokens, size, i);
+		n += has_bit(tickets, size, i);
 	return n;
 }
 
 /* What the consumer has acknowledged, or can acknowledge no more, is only behind its fences. */
-static void take(struct estate *e, uint32_t token, const struct channel_token *t, int *budget)
+static void take(struct estate *e, uint32_t ticket, const struct channel_ticket *t, int *budget)
 {
 	struct holder *h = &e->holders[0];
 	struct entry *entry = &e->entries[e->n];
 	uint32_t n = e->n;
 
-	estate_take_buffer(e, token, t, h->consumer);
+	estate_take_buffer(e, ticket, t, h->consumer);
 	if (e->n == n)
 		return;
 	e->n_left++;
@@ -62,10 +62,10 @@ static void take(struct estate *e, uint32_t token, const struct channel_token *t
 	e->n = n;
 }
 
-int member_abandon(struct member *producer, struct member *consumer, const unsigned char *tokens,
+int member_abandon(struct member *producer, struct member *consumer, const unsigned char *tickets,
 		   size_t size)
 {
-	const struct channel_token *t;
+	const struct channel_ticket *t;
 	struct estate *e;
 	int budget = 0;
 
@@ -73,7 +73,7 @@ int member_abandon(struct member *producer, struct member *consumer, const unsig
 		return 0;
 	if (producer->as_producer.n_abandoned >= CHANNEL_MEMBERS_MAX)
 		return SHARE_EQUOTA;
-	e = estate_with_room(producer, count(tokens, size, producer->channel->shape.in_flight));
+	e = estate_with_room(producer, count(tickets, size, producer->channel->shape.in_flight));
 	if (!e)
 		return -ENOMEM;
 	consumer->as_consumer.abandoned_by[producer->slot] = producer->id;
@@ -84,8 +84,8 @@ int member_abandon(struct member *producer, struct member *consumer, const unsig
 	    .over = consumer->state == MEMBER_GONE,
 	};
 	e->n_holders = 1;
-	for (uint32_t i = 0; (t = member_next_token(producer, &i)); i++)
-		if (has_bit(tokens, size, i) && !MUTATION(abandon_without_keeping))
+	for (uint32_t i = 0; (t = member_next_ticket(producer, &i)); i++)
+		if (has_bit(tickets, size, i) && !MUTATION(abandon_without_keeping))
 			take(e, i, t, &budget);
 	e->partial = true;
 	e->phase = PHASE_SETTLING;

@@ -285,7 +285,7 @@ void handle_channel_abandon(struct request *r)
 	}
 	consumer = find_consumer(m, a->consumer);
 	if (consumer)
-		e = member_abandon(m, consumer, a->tokens.data, a->tokens.size);
+		e = member_abandon(m, consumer, a->tickets.data, a->tickets.size);
 	if (e == SHARE_EQUOTA)
 		request_fail(r, e, "too many consumers were left behind that are not dead");
 	else if (e != 0)

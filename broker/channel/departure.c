@@ -14,7 +14,7 @@
 
 struct departure {
 	struct member *consumer;
-	uint32_t row, token;           /* to be read next */
+	uint32_t row, ticket;          /* to be read next */
 	uint64_t last[TIMELINE_SLOTS]; /* what is to be reached; 0: nothing */
 };
 
@@ -61,8 +61,8 @@ static bool read_fence(const struct timelines *t, const struct channel_ack *ack,
 	return can_be(t, *slot, *value);
 }
 
-bool member_has_acknowledged(struct member *consumer, const struct member *producer, uint32_t token,
-			     uint32_t version, struct fence *out)
+bool member_has_acknowledged(struct member *consumer, const struct member *producer,
+			     uint32_t ticket, uint32_t version, struct fence *out)
 {
 	const struct channel_row *row =
 	    channel_row_at(consumer->page.memory, &consumer->channel->shape, producer->slot);
@@ -73,12 +73,12 @@ bool member_has_acknowledged(struct member *consumer, const struct member *produ
 	*out = (struct fence){0};
 	if (member_unwritten(consumer, row) > 0 ||
 	    atomic_load_explicit(&row->producer, memory_order_acquire) != producer->id ||
-	    member_unwritten(consumer, &row->acks[token]) > 0)
+	    member_unwritten(consumer, &row->acks[ticket]) > 0)
 		return false;
-	word = atomic_load_explicit(&row->acks[token].word, memory_order_acquire);
+	word = atomic_load_explicit(&row->acks[ticket].word, memory_order_acquire);
 	if (word >> 32 != version)
 		return false;
-	if (read_fence(t, &row->acks[token], word, &slot, &value))
+	if (read_fence(t, &row->acks[ticket], word, &slot, &value))
 		*out = member_fence(consumer, slot, value);
 	return true;
 }
@@ -98,21 +98,21 @@ static bool read_ledger(struct departure *d, int *budget)
 	const struct channel_shape *shape = &d->consumer->channel->shape;
 	size_t zeros;
 
-	for (; d->row < shape->producers; d->row++, d->token = 0, --*budget) {
+	for (; d->row < shape->producers; d->row++, d->ticket = 0, --*budget) {
 		const struct channel_row *row =
 		    channel_row_at(d->consumer->page.memory, shape, d->row);
 
 		if (member_unwritten(d->consumer, row) > 0 ||
 		    atomic_load_explicit(&row->producer, memory_order_acquire) == 0)
 			continue;
-		for (; d->token < shape->in_flight; d->token++, --*budget) {
+		for (; d->ticket < shape->in_flight; d->ticket++, --*budget) {
 			if (*budget <= 0)
 				return false;
-			zeros = member_unwritten(d->consumer, &row->acks[d->token]);
+			zeros = member_unwritten(d->consumer, &row->acks[d->ticket]);
 			if (zeros > 0)
-				d->token += (uint32_t)((zeros - 1) / sizeof(row->acks[0]));
+				d->ticket += (uint32_t)((zeros - 1) / sizeof(row->acks[0]));
 			else
-				read_ack(d, &row->acks[d->token]);
+				read_ack(d, &row->acks[d->ticket]);
 		}
 	}
 	return true;

@@ -8,7 +8,7 @@
  *
  * The ring and the ledgers are whatever their owners wrote. All that can come of nonsense in a ring
  * is that its own messages are lost or kept for long; of nonsense in a ledger, that its owner reads
- * what is not there any more. Everything is done a few tokens at a time.
+ * what is not there any more. Everything is done a few tickets at a time.
  */
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ void estate_free(struct estate *e)
 
 /* ------------------------------------------------------------------------------------------- */
 
-void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t,
+void estate_take_buffer(struct estate *e, uint32_t ticket, const struct channel_ticket *t,
 			const struct member *keeper)
 {
 	struct member *m = e->producer;
@@ -108,7 +108,7 @@ void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_t
 	e->entries[e->n] = (struct entry){
 	    .buffer = buffer,
 	    .version = atomic_load_explicit(&t->version, memory_order_relaxed),
-	    .token = (uint16_t)token,
+	    .ticket = (uint16_t)ticket,
 	};
 	buffer_keep(buffer, &e->entries[e->n++].keep, keeper->timelines->account);
 	e->bytes += block_size(buffer->block);
@@ -148,13 +148,13 @@ bool estate_take(struct estate *e, int *budget)
 	struct wire_message done = {.type = WIRE_DONE, .serial = e->serial};
 	struct member *m = e->producer;
 	struct client *client = m->client;
-	const struct channel_token *t;
+	const struct channel_ticket *t;
 
 	e->phase = PHASE_TAKING;
-	for (; (t = member_next_token(m, &e->next_token)); e->next_token++, --*budget) {
+	for (; (t = member_next_ticket(m, &e->next_ticket)); e->next_ticket++, --*budget) {
 		if (*budget <= 0)
 			return false;
-		estate_take_buffer(e, e->next_token, t, m);
+		estate_take_buffer(e, e->next_ticket, t, m);
 	}
 	e->phase = PHASE_SETTLING;
 	e->since_ms = clock_ms();
@@ -213,7 +213,7 @@ enum answer estate_add_fence(struct estate *e, struct entry *entry, struct membe
 	/* once another producer has its slot, so may it have the rows in the ledgers of those who
 	 * are there; the others write nothing any more */
 	if ((!member_holds_slot(e->producer) && consumer->state != MEMBER_GONE) ||
-	    !member_has_acknowledged(consumer, e->producer, entry->token, entry->version, &fence))
+	    !member_has_acknowledged(consumer, e->producer, entry->ticket, entry->version, &fence))
 		return NOT_ACKNOWLEDGED;
 	if (!fence.timelines)
 		return ACKNOWLEDGED;

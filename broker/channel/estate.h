@@ -13,7 +13,7 @@ struct entry {
 	struct keep keep;
 	uint64_t open; /* by holder: those that have not acknowledged it */
 	uint32_t version;
-	uint16_t token;
+	uint16_t ticket;
 	bool runs; /* work of a consumer that is GONE uses it, and cannot gate its next use */
 };
 
@@ -41,9 +41,9 @@ struct estate {
 	enum phase phase;
 	struct member *producer;
 	struct broker *broker;
-	uint32_t serial;     /* of the CHANNEL_CLOSE, 0: none */
-	uint32_t next_token; /* while it is taken */
-	uint32_t next_entry; /* then: to be looked up at those consumers that went before */
+	uint32_t serial;      /* of the CHANNEL_CLOSE, 0: none */
+	uint32_t next_ticket; /* while it is taken */
+	uint32_t next_entry;  /* then: to be looked up at those consumers that went before */
 	uint64_t since_ms;
 	uint32_t n_holders, n, n_left;
 	uint64_t bytes;
@@ -55,8 +55,8 @@ struct estate {
 struct estate *estate_with_room(struct member *producer, uint32_t room);
 /* There is something to do. */
 void estate_queue(struct estate *e);
-/* A reference on the buffer that a token stands for, if its producer holds it; @keeper's. */
-void estate_take_buffer(struct estate *e, uint32_t token, const struct channel_token *t,
+/* A reference on the buffer that a ticket stands for, if its producer holds it; @keeper's. */
+void estate_take_buffer(struct estate *e, uint32_t ticket, const struct channel_ticket *t,
 			const struct member *keeper);
 /* Gives one up. */
 void estate_give_up(struct estate *e, struct entry *entry);

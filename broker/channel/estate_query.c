@@ -48,9 +48,9 @@ bool estate_is_at_work(const struct estate *e)
 
 static bool ring_has(struct member *producer, uint64_t id)
 {
-	const struct channel_token *t;
+	const struct channel_ticket *t;
 
-	for (uint32_t i = 0; (t = member_next_token(producer, &i)); i++)
+	for (uint32_t i = 0; (t = member_next_ticket(producer, &i)); i++)
 		if (atomic_load_explicit(&t->buffer, memory_order_relaxed) == id)
 			return true;
 	return false;

@@ -156,8 +156,8 @@ bool member_holds_slot(const struct member *m);
 /* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
  * to read them takes memory, which it would not be its owner that has to pay for. */
 size_t member_unwritten(struct member *m, const void *at);
-/* The first of a producer's tokens from @token on that may be in use; NULL: there is none. */
-const struct channel_token *member_next_token(struct member *producer, uint32_t *token);
+/* The first of a producer's tickets from @ticket on that may be in use; NULL: there is none. */
+const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket);
 /* Everything of one that nothing refers to. */
 void member_free(struct member *m);
 
@@ -197,9 +197,10 @@ void estate_measure(const struct estate *e, uint64_t *buffers, uint64_t *bytes);
 /* ------------------------------------------------------------------------------------------- */
 /* abandon.c: what a consumer has that its producer waits for no more */
 
-/* @tokens: bit by token, those that the consumer may still use. 0, SHARE_EQUOTA or negative errno.
+/* @tickets: bit by ticket, those that the consumer may still use. 0, SHARE_EQUOTA or negative
+ * errno.
  */
-int member_abandon(struct member *producer, struct member *consumer, const unsigned char *tokens,
+int member_abandon(struct member *producer, struct member *consumer, const unsigned char *tickets,
 		   size_t size);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -209,10 +210,10 @@ struct departure *departure_new(struct member *consumer); /* NULL without memory
 void departure_free(struct departure *d);
 /* Some more of it. True when nothing runs any more. */
 bool departure_look(struct departure *d, int *budget);
-/* Whether the consumer has acknowledged @token of @version of this producer; @out is its fence
+/* Whether the consumer has acknowledged @ticket of @version of this producer; @out is its fence
  * then, or none. */
-bool member_has_acknowledged(struct member *consumer, const struct member *producer, uint32_t token,
-			     uint32_t version, struct fence *out);
+bool member_has_acknowledged(struct member *consumer, const struct member *producer,
+			     uint32_t ticket, uint32_t version, struct fence *out);
 
 /* A fence that the consumer names; none (without timelines) where its streams can have no such. */
 struct fence member_fence(struct member *consumer, uint32_t slot, uint64_t value);

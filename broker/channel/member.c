@@ -116,18 +116,18 @@ size_t member_unwritten(struct member *m, const void *at)
 	return 0;
 }
 
-const struct channel_token *member_next_token(struct member *producer, uint32_t *token)
+const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket)
 {
 	const struct channel_shape *shape = &producer->channel->shape;
 
-	while (*token < shape->in_flight) {
-		const struct channel_token *t =
-		    channel_token_at(producer->page.memory, shape, *token);
+	while (*ticket < shape->in_flight) {
+		const struct channel_ticket *t =
+		    channel_ticket_at(producer->page.memory, shape, *ticket);
 		size_t zeros = member_unwritten(producer, t);
 
 		if (zeros == 0)
 			return t;
-		*token += (uint32_t)((zeros - 1) / sizeof(*t) + 1);
+		*ticket += (uint32_t)((zeros - 1) / sizeof(*t) + 1);
 	}
 	return NULL;
 }

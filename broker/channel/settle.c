@@ -13,25 +13,25 @@
 #include "broker/broker.h"
 #include "broker/channel/estate.h"
 
-/* They are in the order of their tokens. */
-static struct entry *find_entry(struct estate *e, uint32_t token)
+/* They are in the order of their tickets. */
+static struct entry *find_entry(struct estate *e, uint32_t ticket)
 {
 	uint32_t low = 0, high = e->n;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (e->entries[middle].token < token)
+		if (e->entries[middle].ticket < ticket)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < e->n && e->entries[low].token == token ? &e->entries[low] : NULL;
+	return low < e->n && e->entries[low].ticket == ticket ? &e->entries[low] : NULL;
 }
 
 static void settle_one(struct estate *e, struct holder *h, const struct wire_settled *s)
 {
-	struct entry *entry = find_entry(e, s->token);
+	struct entry *entry = find_entry(e, s->ticket);
 	uint64_t bit = UINT64_C(1) << (h - e->holders);
 	struct fence fence;
 

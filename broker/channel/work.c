@@ -15,7 +15,7 @@
 #include "broker/channel/inside.h"
 #include "broker/log/log.h"
 
-#define TURN                4096 /* tokens; about half a millisecond */
+#define TURN                4096 /* tickets; about half a millisecond */
 #define LOOK_AGAIN_MS       50
 #define DEPARTURES_PER_TURN 64
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A consumer that was left behind keeps what it has taken, and so the tokens of that: if it never
- * acknowledges, or behind work that never ends, they would be gone for its producer. When tokens
- * are what is missing, the broker is asked to look after what such a consumer has. The tokens are
+ * A consumer that was left behind keeps what it has taken, and so the tickets of that: if it never
+ * acknowledges, or behind work that never ends, they would be gone for its producer. When tickets
+ * are what is missing, the broker is asked to look after what such a consumer has. The tickets are
  * free again then; the memory is not: the broker has it until the consumer is done with it or dead.
  *
  * The keeper asks, so that no sender waits for the broker. Without a broker nothing can be done
@@ -56,7 +56,7 @@ bool sender_leave_cooling(struct sender *sender, int64_t now)
 	struct channel_cooling *c;
 	bool any = false;
 
-	if (!ring_producer_lacks_tokens(sender->ring))
+	if (!ring_producer_lacks_tickets(sender->ring))
 		return false;
 	STAILQ_FOREACH (c, &sender->cooling, link) {
 		for (size_t i = 0; i < c->fences.n; i++) {
@@ -87,17 +87,17 @@ static uint64_t next(struct sender *sender, int64_t now)
 	return 0;
 }
 
-void sender_want_tokens(struct sender *sender)
+void sender_want_tickets(struct sender *sender)
 {
 	int64_t now;
 
-	if (sender->keeper.wants_tokens || sender->members->alone ||
-	    !ring_producer_lacks_tokens(sender->ring))
+	if (sender->keeper.wants_tickets || sender->members->alone ||
+	    !ring_producer_lacks_tickets(sender->ring))
 		return;
 	now = clock_coarse_ms();
 	if (now < sender->keeper.abandon_at || !next(sender, now))
 		return;
-	sender->keeper.wants_tokens = true;
+	sender->keeper.wants_tickets = true;
 	sender->keeper.rests = false;
 	eventfd_write(sender->ch->wakeup, 1);
 }
@@ -126,16 +126,16 @@ static int ask_unlocking(struct sender *sender, uint64_t member)
 {
 	const struct channel_peer *p = find_peer(sender, member);
 	struct wire_message m = {.type = WIRE_CHANNEL_ABANDON};
-	unsigned char tokens[CHANNEL_IN_FLIGHT_MAX / 8] = {0};
+	unsigned char tickets[CHANNEL_IN_FLIGHT_MAX / 8] = {0};
 	int r;
 
 	ring_producer_find_held(sender->ring,
 				p ? members_slot_of(sender->members, p) : CHANNEL_MEMBERS_MAX,
-				member, tokens);
+				member, tickets);
 	m.channel_abandon.member = sender->ch->member;
 	m.channel_abandon.consumer = member;
-	m.channel_abandon.tokens.data = tokens;
-	m.channel_abandon.tokens.size = (sender->ch->shape.in_flight + 7) / 8;
+	m.channel_abandon.tickets.data = tickets;
+	m.channel_abandon.tickets.size = (sender->ch->shape.in_flight + 7) / 8;
 	channel_unlock(sender->ch);
 	r = rpc(sender->ch->client, &m, NULL);
 	channel_lock(sender->ch);
@@ -165,7 +165,7 @@ void sender_abandon_unlocking(struct sender *sender)
 		ring_producer_abandon(sender->ring, members_slot_of(sender->members, p));
 		sender_dismiss(sender, p);
 	}
-	sender->keeper.wants_tokens = false;
+	sender->keeper.wants_tickets = false;
 	if (r != 0)
 		sender->keeper.abandon_at = clock_coarse_ms() + ASK_AGAIN_MS;
 }

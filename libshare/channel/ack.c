@@ -22,14 +22,14 @@
 bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
 		  struct ring_fence fence, bool retained)
 {
-	uint32_t slot = RECEIPT_SLOT(receipt), token = RECEIPT_TOKEN(receipt);
+	uint32_t slot = RECEIPT_SLOT(receipt), ticket = RECEIPT_TICKET(receipt);
 	uint32_t version = RECEIPT_VERSION(receipt);
 
 	/* the program may have written into the message */
-	if (slot >= receiver->ch->shape.producers || token >= receiver->ch->shape.in_flight)
+	if (slot >= receiver->ch->shape.producers || ticket >= receiver->ch->shape.in_flight)
 		return false;
 	switch (
-	    ring_consumer_ack(receiver->ring, slot, producer, token, version, fence, retained)) {
+	    ring_consumer_ack(receiver->ring, slot, producer, ticket, version, fence, retained)) {
 	case RING_ACKED:
 		return true;
 	case RING_ACKED_BEFORE:
@@ -37,7 +37,7 @@ bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt
 	case RING_ELSEWHERE:
 		break;
 	}
-	if (!receiver_ack_displaced(receiver, producer, token, version, fence))
+	if (!receiver_ack_displaced(receiver, producer, ticket, version, fence))
 		return false;
 	ring_consumer_acked_elsewhere(receiver->ring);
 	return true;

@@ -79,7 +79,7 @@ void channel_self(share_channel *ch, struct channel_target *out);
 /* The page of the timelines of the message's producer; 0 if that is gone. */
 uint64_t channel_sender_page(const share_message *m);
 
-/* Reads the word `call` of a token in the ring of the message's producer, without blocking. The
+/* Reads the word `call` of a ticket in the ring of the message's producer, without blocking. The
  * answer is SHARE_EOWNERDEAD when the producer is gone. */
 int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out);
 /* Writes the same word of our own ring. */

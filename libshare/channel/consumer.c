@@ -57,7 +57,7 @@ static void fill(struct receiver *receiver, uint32_t slot, const struct ring_mes
 	out->data_size = m->data_size;
 	memcpy(out->data, m->data, m->data_size);
 	out->channel = handle_of(receiver->ch);
-	out->receipt = RECEIPT(slot, m->token, m->version);
+	out->receipt = RECEIPT(slot, m->ticket, m->version);
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
 		out->after = CHANNEL_PACK(CHANNEL_LARGE(m->fence.value), m->fence.slot);

@@ -53,9 +53,9 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 	p = producer_of(receiver, m);
 	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);
 	held = p && ring_consumer_holds(receiver->ring, RECEIPT_SLOT(m->receipt),
-					RECEIPT_TOKEN(m->receipt)) == RECEIPT_VERSION(m->receipt);
+					RECEIPT_TICKET(m->receipt)) == RECEIPT_VERSION(m->receipt);
 	if (!gone)
-		call = atomic_load_explicit(&channel_token_at(p->map, &ch->shape, index)->call,
+		call = atomic_load_explicit(&channel_ticket_at(p->map, &ch->shape, index)->call,
 					    memory_order_acquire);
 	channel_unlock(ch);
 	if (p && !held)
@@ -68,7 +68,7 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 
 void channel_set_call(share_channel *ch, uint32_t index, uint32_t value)
 {
-	atomic_store_explicit(&channel_token_at(ch->own, &ch->shape, index)->call, value,
+	atomic_store_explicit(&channel_ticket_at(ch->own, &ch->shape, index)->call, value,
 			      memory_order_release);
 }
 

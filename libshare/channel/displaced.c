@@ -28,12 +28,12 @@ static uint32_t count_acks(const struct receiver *receiver, uint32_t slot,
 	struct ring_fence fence;
 	uint32_t n = 0, version;
 
-	for (uint32_t token = 0; token < receiver->ch->shape.in_flight; token++) {
-		if (!ring_consumer_has_acked(receiver->ring, slot, token, &version, &fence))
+	for (uint32_t ticket = 0; ticket < receiver->ch->shape.in_flight; ticket++) {
+		if (!ring_consumer_has_acked(receiver->ring, slot, ticket, &version, &fence))
 			continue;
 		if (out)
 			out->acks[n] =
-			    (struct wire_settled){token, version, fence.slot, 0, fence.value};
+			    (struct wire_settled){ticket, version, fence.slot, 0, fence.value};
 		n++;
 	}
 	return n;
@@ -50,23 +50,23 @@ int receiver_displace(struct receiver *receiver, uint32_t slot)
 	d->producer = receiver->members->peers[slot].member;
 	d->n = count_acks(receiver, slot, d);
 	d->room = most;
-	for (uint32_t token = 0; token < receiver->ch->shape.in_flight; token++) {
-		uint32_t version = ring_consumer_holds(receiver->ring, slot, token);
+	for (uint32_t ticket = 0; ticket < receiver->ch->shape.in_flight; ticket++) {
+		uint32_t version = ring_consumer_holds(receiver->ring, slot, ticket);
 
 		if (version && d->held < held)
-			d->acks[most - ++d->held] = (struct wire_settled){token, version, 0, 0, 0};
+			d->acks[most - ++d->held] = (struct wire_settled){ticket, version, 0, 0, 0};
 	}
 	ring_consumer_displace(receiver->ring, slot);
 	STAILQ_INSERT_TAIL(&receiver->displaced, d, link);
 	return 0;
 }
 
-static bool is_held(struct channel_displaced *d, uint32_t token, uint32_t version)
+static bool is_held(struct channel_displaced *d, uint32_t ticket, uint32_t version)
 {
 	struct wire_settled *last = &d->acks[d->room - d->held];
 
 	for (struct wire_settled *held = last; held < &d->acks[d->room]; held++) {
-		if (held->token != token || held->version != version)
+		if (held->ticket != ticket || held->version != version)
 			continue;
 		*held = *last;
 		d->held--;
@@ -75,15 +75,16 @@ static bool is_held(struct channel_displaced *d, uint32_t token, uint32_t versio
 	return false;
 }
 
-bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t token,
+bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t ticket,
 			    uint32_t version, struct ring_fence fence)
 {
 	struct channel_displaced *d;
 
 	STAILQ_FOREACH (d, &receiver->displaced, link) {
-		if (d->producer != producer || !is_held(d, token, version))
+		if (d->producer != producer || !is_held(d, ticket, version))
 			continue;
-		d->acks[d->n++] = (struct wire_settled){token, version, fence.slot, 0, fence.value};
+		d->acks[d->n++] =
+		    (struct wire_settled){ticket, version, fence.slot, 0, fence.value};
 		return true;
 	}
 	return false;

@@ -140,11 +140,11 @@ int sender_slice(const struct sender *sender, int left);
 /* ------------------------------------------------------------------------------------------- */
 /* abandon.c                                                                                   */
 
-/* Tokens are missing: leaves consumers behind whose fences keep them for longer than they may. True
- * when there were any. */
+/* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
+ * True when there were any. */
 bool sender_leave_cooling(struct sender *sender, int64_t now);
-/* Tokens are missing: tells the keeper if it can get some. */
-void sender_want_tokens(struct sender *sender);
+/* Tickets are missing: tells the keeper if it can get some. */
+void sender_want_tickets(struct sender *sender);
 /* Gets them from the broker. */
 void sender_abandon_unlocking(struct sender *sender);
 
@@ -182,7 +182,7 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 void channel_give_back(struct channel_returns *r);
 /* Does both until there is nothing left. */
 void sender_reclaim_unlocking(struct sender *sender, bool all);
-/* Frees tokens whose fences were reached. */
+/* Frees tickets whose fences were reached. */
 void sender_cool(struct sender *sender, bool all);
 /* Makes a fence of what the giver of a reference still does with the memory. False if it does
  * nothing any more. */
@@ -226,11 +226,12 @@ int channel_ask_for_segment(share_channel *ch, uint64_t segment);
 /* ------------------------------------------------------------------------------------------- */
 /* ack.c and displaced.c                                                                       */
 
-#define RECEIPT(slot, token, version) ((uint64_t)(version) << 32 | (uint64_t)(token) << 8 | (slot))
-#define RECEIPT_RETAINED              0x80 /* its handle has a lease */
-#define RECEIPT_SLOT(receipt)         ((uint32_t)((receipt)&0x7f))
-#define RECEIPT_TOKEN(receipt)        ((uint32_t)((receipt) >> 8 & 0xffff))
-#define RECEIPT_VERSION(receipt)      ((uint32_t)((receipt) >> 32))
+#define RECEIPT(slot, ticket, version) \
+	((uint64_t)(version) << 32 | (uint64_t)(ticket) << 8 | (slot))
+#define RECEIPT_RETAINED         0x80 /* its handle has a lease */
+#define RECEIPT_SLOT(receipt)    ((uint32_t)((receipt)&0x7f))
+#define RECEIPT_TICKET(receipt)  ((uint32_t)((receipt) >> 8 & 0xffff))
+#define RECEIPT_VERSION(receipt) ((uint32_t)((receipt) >> 32))
 
 /* Acknowledges one message; receiver_wake_producers() is due afterwards. False if it was
  * acknowledged before. */
@@ -241,7 +242,7 @@ void receiver_wake_producers(struct receiver *receiver);
 /* The producer in this slot loses it to another one. 0 or an error. */
 int receiver_displace(struct receiver *receiver, uint32_t slot);
 /* Acknowledges a message of such a producer. False if it is none, or was acknowledged before. */
-bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t token,
+bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t ticket,
 			    uint32_t version, struct ring_fence fence);
 /* Tells the broker what was acknowledged to displaced producers. It is due after acknowledging, and
  * before the channel is looked at as one that may end. */

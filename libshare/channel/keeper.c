@@ -68,7 +68,7 @@ static void work_unlocking(struct sender *sender)
 	if (members_are_out_of_date(sender->members))
 		members_sync_until_unlocking(sender->members,
 					     -1); /* tried again with the next send, or look */
-	if (sender->keeper.wants_tokens)
+	if (sender->keeper.wants_tickets)
 		sender_abandon_unlocking(sender);
 	sender_reclaim_unlocking(sender, true);
 	/* messages of the dead, which others get now; and who was just admitted */

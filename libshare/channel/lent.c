@@ -102,7 +102,7 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
 	l->lent.producer = receiver->members->peers[slot].member;
 	l->lent.segment = m->segment;
 	l->lent.slot = slot;
-	l->lent.token = m->token;
+	l->lent.ticket = m->ticket;
 	l->lent.version = m->version;
 	return set_giver(receiver, l, slot, m->fence);
 }
@@ -233,7 +233,7 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	receiver = receiver_lock(ch);
 	receiver_ack(receiver, l->lent.producer,
-		     RECEIPT(l->lent.slot, l->lent.token, l->lent.version),
+		     RECEIPT(l->lent.slot, l->lent.ticket, l->lent.version),
 		     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
 	lent_free(receiver, l);
 	receiver_wake_producers(receiver);

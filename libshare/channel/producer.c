@@ -47,7 +47,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 		buffer_ref(b);
 	if (b)
 		buffer_message_sent(b);
-	/* without one, all tokens are in use */
+	/* without one, all tickets are in use */
 	r = ring_producer_send(sender->ring, &out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
 		sent->buffer = b;
@@ -75,7 +75,7 @@ static bool is_there(struct sender *sender, const struct channel_target *to)
 static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
 			       const struct sending *s)
 {
-	if (ring_producer_lacks_tokens(sender->ring))
+	if (ring_producer_lacks_tickets(sender->ring))
 		sender_reclaim_unlocking(sender, true);
 	return put(sender, m, s);
 }
@@ -173,7 +173,7 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 		if (r == -EAGAIN && sender_leave_stalled_unlocking(sender))
 			continue;
 		if (r == -EAGAIN)
-			sender_want_tokens(sender);
+			sender_want_tickets(sender);
 		if (r == -EAGAIN && !s->waits)
 			r = arm_unlocking(sender, m, s);
 		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)
@@ -202,7 +202,7 @@ static int put_all_unlocking(struct sender *sender, const share_outgoing *messag
 			r = put_full_unlocking(sender, &messages[0], s);
 			if (r != 0)
 				return r;
-		} else if (r == -EAGAIN && ring_producer_lacks_tokens(sender->ring)) {
+		} else if (r == -EAGAIN && ring_producer_lacks_tickets(sender->ring)) {
 			r = put_again_unlocking(sender, &messages[done], s);
 		}
 		if (r == 0)
@@ -214,7 +214,7 @@ static int put_all_unlocking(struct sender *sender, const share_outgoing *messag
 }
 
 /* Whether to take back what was acknowledged, after the message is on its way. Memory is wanted
- * soon, while it is warm; tokens alone only when many are gone, as to look for each message would
+ * soon, while it is warm; tickets alone only when many are gone, as to look for each message would
  * pull the lines of acknowledgements to and fro between us and consumers. */
 static bool is_worth_looking(const struct sender *sender, bool sent)
 {

@@ -2,7 +2,7 @@
 
 /*
  * A producer's messages that all have acknowledged: their buffers go back behind the fences of
- * those who had them, at once, as whoever uses the memory next can be made to wait. Their tokens
+ * those who had them, at once, as whoever uses the memory next can be made to wait. Their tickets
  * stay taken until the fences are reached: until then the broker could have to know of them.
  *
  * Buffers are given back without the channel's lock, since that may mean to talk to the broker.
@@ -21,7 +21,7 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Fences                                                                                      */
 
-/* Whether a fence of this member is still in what is in flight, or is waited for by a token. */
+/* Whether a fence of this member is still in what is in flight, or is waited for by a ticket. */
 static bool has_fences(const struct sender *sender, uint64_t member)
 {
 	const struct channel_cooling *c;
@@ -170,12 +170,12 @@ static bool are_reached(share_channel *ch, struct fences *f)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Tokens                                                                                      */
+/* Tickets                                                                                      */
 
 static void cool_until_reached(struct sender *sender, const struct ring_return *ret,
 			       struct channel_cooling *cooling)
 {
-	cooling->token = ret->token;
+	cooling->ticket = ret->ticket;
 	cooling->since_ms = clock_coarse_ms();
 	channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &cooling->fences);
 	hold_all(sender, ret, &cooling->fences, cooling->members);
@@ -199,7 +199,7 @@ static void retire(struct sender *sender, const struct ring_return *ret, bool pe
 			fence_block(sender->ch->client, &fences.all[i], -1);
 		fences_done(sender->ch->client, &fences);
 	}
-	ring_producer_retire(sender->ring, ret->token);
+	ring_producer_retire(sender->ring, ret->ticket);
 }
 
 void sender_cool(struct sender *sender, bool all)
@@ -213,7 +213,7 @@ void sender_cool(struct sender *sender, bool all)
 		if (!are_reached(sender->ch, &c->fences))
 			continue;
 		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
-		ring_producer_retire(sender->ring, c->token);
+		ring_producer_retire(sender->ring, c->ticket);
 		fences_done(sender->ch->client, &c->fences);
 		free(c);
 	}

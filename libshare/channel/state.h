@@ -126,10 +126,10 @@ struct channel_sent {
 	struct channel_sent *next;
 };
 
-/* A token whose message was acknowledged by streams that have not got there yet. */
+/* A ticket whose message was acknowledged by streams that have not got there yet. */
 struct channel_cooling {
 	STAILQ_ENTRY(channel_cooling) link;
-	uint32_t token;
+	uint32_t ticket;
 	int64_t since_ms;
 	struct fences fences;
 	uint64_t members[]; /* whose fences these are */
@@ -171,7 +171,7 @@ struct patience {
 struct keeper {
 	pthread_t thread;
 	bool rests, ends;
-	bool wants_tokens;  /* it is to get those of consumers that were left behind (abandon.c) */
+	bool wants_tickets; /* it is to get those of consumers that were left behind (abandon.c) */
 	int64_t abandon_at; /* it does not ask for them before this time */
 };
 
@@ -203,7 +203,7 @@ struct lent {
 	share_channel *channel;
 	uint64_t producer; /* member */
 	uint64_t segment;
-	uint32_t slot, token, version;
+	uint32_t slot, ticket, version;
 };
 struct lent_buffer {
 	share_buffer b; /* first: it is freed as one when it is an ordinary one */

@@ -90,7 +90,7 @@ static void lay_out_ring(const struct channel_shape *s)
 	}
 	align = 16;
 	for (uint32_t i = 0; i < s->in_flight; i++)
-		claim(ring, channel_token_at(ring, s, i), sizeof(struct channel_token));
+		claim(ring, channel_ticket_at(ring, s, i), sizeof(struct channel_ticket));
 	free(ring);
 	free(claimed);
 }

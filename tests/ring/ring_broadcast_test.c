@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The ring in broadcast, and what is the same in all modes: messages, acknowledgements, tokens,
+ * The ring in broadcast, and what is the same in all modes: messages, acknowledgements, tickets,
  * room, bells.
  */
 
@@ -157,26 +157,26 @@ Test(ring_broadcast, there_is_room_for_as_many_as_were_not_acknowledged)
 	sends(8);
 }
 
-Test(ring_broadcast, a_token_stays_in_use_until_it_is_retired)
+Test(ring_broadcast, a_ticket_stays_in_use_until_it_is_retired)
 {
-	struct channel_token *token;
+	struct channel_ticket *ticket;
 
 	shape.in_flight = 1;
 	broadcast(1);
 	sends(1);
-	token = channel_token_at(rings[0], &shape, 0);
-	cr_assert_eq(token->buffer, 1001);
-	cr_assert_eq(token->version, 1);
+	ticket = channel_ticket_at(rings[0], &shape, 0);
+	cr_assert_eq(ticket->buffer, 1001);
+	cr_assert_eq(ticket->version, 1);
 	uses(0, 1);
 	cr_assert(ring_producer_reclaim(producers[0], true, &returned));
-	cr_assert_eq(token->buffer, 1001);
+	cr_assert_eq(ticket->buffer, 1001);
 	cr_assert_eq(try_send(0, 2, 0), -EAGAIN);
-	ring_producer_retire(producers[0], returned.token);
-	cr_assert_eq(token->buffer, 0);
-	ring_producer_retire(producers[0], returned.token);
+	ring_producer_retire(producers[0], returned.ticket);
+	cr_assert_eq(ticket->buffer, 0);
+	ring_producer_retire(producers[0], returned.ticket);
 	sends(2);
-	cr_assert_eq(try_send(0, 3, 0), -EAGAIN, "a token is retired once");
-	cr_assert_eq(token->version, 2);
+	cr_assert_eq(try_send(0, 3, 0), -EAGAIN, "a ticket is retired once");
+	cr_assert_eq(ticket->version, 2);
 }
 
 Test(ring_broadcast, goes_round_many_times)
@@ -209,7 +209,7 @@ Test(ring_broadcast, messages_have_data_of_any_size)
 		cr_assert_eq(message.buffer, 0);
 		acks(0);
 		cr_assert(ring_producer_reclaim(producers[0], true, &returned));
-		ring_producer_retire(producers[0], returned.token);
+		ring_producer_retire(producers[0], returned.ticket);
 	}
 	m.data_size = shape.data_max + 1;
 	cr_assert_eq(ring_producer_send(producers[0], &m, 0, NULL), -EINVAL);

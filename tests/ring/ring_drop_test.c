@@ -61,7 +61,7 @@ Test(ring_drop, a_channel_that_nobody_receives_keeps_the_newest)
 	cr_assert_eq(stats().dropped, 96);
 }
 
-Test(ring_drop, when_all_tokens_are_in_use_the_oldest_gives_its_own)
+Test(ring_drop, when_all_tickets_are_in_use_the_oldest_gives_its_own)
 {
 	shape.in_flight = 3;
 	rig(CHANNEL_BROADCAST, SHARE_FULL_DROP, 1);
@@ -124,7 +124,7 @@ Test(ring_drop, a_queue_that_nobody_receives_keeps_the_newest)
 	receives_nothing(0);
 }
 
-Test(ring_drop, a_queue_whose_tokens_are_in_use_drops_the_oldest_of_all)
+Test(ring_drop, a_queue_whose_tickets_are_in_use_drops_the_oldest_of_all)
 {
 	shape.in_flight = 4;
 	rig(CHANNEL_QUEUE, SHARE_FULL_DROP, 2);

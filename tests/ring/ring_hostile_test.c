@@ -35,9 +35,9 @@ static void is_refused(void)
 	cr_assert(ring_consumer_is_empty(consumers[0], 0));
 }
 
-Test(ring_hostile, a_token_that_is_not_there_is_refused, .init = one_message)
+Test(ring_hostile, a_ticket_that_is_not_there_is_refused, .init = one_message)
 {
-	entry(0)->token = (uint16_t)shape.in_flight;
+	entry(0)->ticket = (uint16_t)shape.in_flight;
 	is_refused();
 }
 

@@ -133,7 +133,7 @@ Test(ring_leaving, what_it_holds_is_delivered_again_when_it_dies)
 	comes_back(0);
 }
 
-Test(ring_leaving, it_may_be_left_behind_for_the_tokens_it_has)
+Test(ring_leaving, it_may_be_left_behind_for_the_tickets_it_has)
 {
 	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
 	for (uint64_t i = 0; i < 8; i++) {

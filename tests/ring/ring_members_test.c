@@ -131,7 +131,7 @@ Test(ring_members, what_one_left_behind_has_comes_back_when_it_is_gone)
 	comes_back(1);
 }
 
-/* What a consumer may use: bit by token. */
+/* What a consumer may use: bit by ticket. */
 static unsigned find_held(uint32_t consumer, uint64_t member)
 {
 	unsigned char bits[1] = {0};
@@ -148,7 +148,7 @@ Test(ring_members, what_is_left_to_somebody_else_comes_back_as_shared)
 	sends(0);
 	uses(1, 0);
 	receives(0, 0);
-	held = 1u << message.token;
+	held = 1u << message.ticket;
 	sends(1);
 	uses(0, 1);
 	uses(1, 1);
@@ -158,7 +158,7 @@ Test(ring_members, what_is_left_to_somebody_else_comes_back_as_shared)
 	receives(1, 2);
 	receives(0, 2);
 	acks_this(0, &message, 9, false);
-	behind_fence = 1u << message.token;
+	behind_fence = 1u << message.ticket;
 	nothing_comes_back();
 	ring_producer_dismiss(producers[0], 0, false);
 	nothing_comes_back();
@@ -210,7 +210,7 @@ Test(ring_members, a_new_producer_in_the_slot_of_an_old_one_starts_from_zero)
 
 	producer_comes(0);
 	sends(10);
-	/* late, and for the one before: the same token and version */
+	/* late, and for the one before: the same ticket and version */
 	ring_consumer_ack(consumers[0], 0, old, 0, 1, (struct ring_fence){0, 0}, false);
 	nothing_comes_back();
 	uses(0, 10);

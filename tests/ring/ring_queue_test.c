@@ -166,7 +166,7 @@ Test(ring_queue, a_message_delivered_too_often_is_set_aside)
 	cr_assert_eq(returned.message->number, 0);
 	cr_assert_eq(returned.message->deliveries, 2);
 	cr_assert_eq(returned.message->data[0], 1);
-	ring_producer_retire(producers[0], returned.token);
+	ring_producer_retire(producers[0], returned.ticket);
 	nothing_comes_back();
 	cr_assert_eq(stats().set_aside, 1);
 }
@@ -202,7 +202,7 @@ Test(ring_queue, what_one_left_behind_has_goes_to_another_and_comes_back_from_bo
 	uses(1, 1);
 	cr_assert_eq(message.deliveries, 2);
 	cr_assert_eq(message.version, m.version);
-	cr_assert_eq(message.token, m.token);
+	cr_assert_eq(message.ticket, m.ticket);
 	uses(1, 2);
 	cr_assert_eq(message.deliveries, 1);
 	comes_back(2);
@@ -309,7 +309,7 @@ Test(ring_queue, a_reply_goes_to_whom_it_is_sent)
 	cr_assert_eq(try_send(0, 3, 2), -ENOENT);
 }
 
-Test(ring_queue, who_acknowledges_no_replies_takes_nobody_elses_tokens)
+Test(ring_queue, who_acknowledges_no_replies_takes_nobody_elses_tickets)
 {
 	direct(2);
 	for (uint64_t i = 0; i < 4; i++) {

@@ -138,7 +138,7 @@ void receives_nothing(uint32_t consumer)
 void acks_this(uint32_t consumer, const struct ring_message *m, uint32_t fence, bool retained)
 {
 	ring_consumer_ack(consumers[consumer], message_producer, producer_members[message_producer],
-			  m->token, m->version, (struct ring_fence){fence, fence * 10}, retained);
+			  m->ticket, m->version, (struct ring_fence){fence, fence * 10}, retained);
 }
 
 void acks(uint32_t consumer)
@@ -159,7 +159,7 @@ void comes_back(uint64_t number)
 	cr_assert_eq((uintptr_t)returned.reference, number, "it is %lu that is back, not %lu",
 		     (unsigned long)(uintptr_t)returned.reference, (unsigned long)number);
 	cr_assert_eq(returned.buffer, 1000 + number);
-	ring_producer_retire(producers[0], returned.token);
+	ring_producer_retire(producers[0], returned.ticket);
 }
 
 void nothing_comes_back(void)
@@ -173,7 +173,7 @@ void so_many_come_back(uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		cr_assert(ring_producer_reclaim(producers[0], true, &returned),
 			  "%u are back, not %u", i, n);
-		ring_producer_retire(producers[0], returned.token);
+		ring_producer_retire(producers[0], returned.ticket);
 	}
 	nothing_comes_back();
 }

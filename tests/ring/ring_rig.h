@@ -27,7 +27,7 @@ extern struct ring_message message;
 extern uint32_t message_producer;
 extern uint64_t message_lost;
 
-/* 4 entries and 8 tokens, broadcast, block. One producer with @n consumers. */
+/* 4 entries and 8 tickets, broadcast, block. One producer with @n consumers. */
 void rig(uint32_t mode, uint32_t when_full, uint32_t n);
 void producer_comes(uint32_t slot);
 /* Attached to all producers there are, and admitted by them. */
@@ -45,7 +45,7 @@ void acks(uint32_t consumer); /* `message` */
 /* receives and acknowledges */
 void uses(uint32_t consumer, uint64_t number);
 
-/* The next message of producer 0 that is back, and its token retired. */
+/* The next message of producer 0 that is back, and its ticket retired. */
 extern struct ring_return returned;
 void comes_back(uint64_t number);
 void nothing_comes_back(void);

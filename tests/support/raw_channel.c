@@ -131,9 +131,9 @@ const struct wire_member *listed(const struct listing *l, const struct party *p)
 	return NULL;
 }
 
-void party_put(struct party *producer, uint32_t token, uint64_t buffer, uint32_t version)
+void party_put(struct party *producer, uint32_t ticket, uint64_t buffer, uint32_t version)
 {
-	struct channel_token *t = channel_token_at(producer->page, &producer->shape, token);
+	struct channel_ticket *t = channel_ticket_at(producer->page, &producer->shape, ticket);
 
 	atomic_store(&t->buffer, buffer);
 	atomic_store(&t->version, version);
@@ -147,14 +147,14 @@ void party_admit(struct party *producer, const struct party *consumer)
 	atomic_store(&a->consumer, consumer->id);
 }
 
-void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t token,
+void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t ticket,
 		       uint32_t version, uint32_t slot, uint64_t value)
 {
 	struct channel_row *row = channel_row_at(consumer->page, &consumer->shape, producer->slot);
 
 	atomic_store(&row->producer, producer->id);
-	atomic_store(&row->acks[token].value, value);
-	atomic_store(&row->acks[token].word, (uint64_t)version << 32 | slot);
+	atomic_store(&row->acks[ticket].value, value);
+	atomic_store(&row->acks[ticket].word, (uint64_t)version << 32 | slot);
 }
 
 void party_drained(struct party *consumer, uint64_t producer)

@@ -51,10 +51,10 @@ void party_sync(struct party *p, struct listing *out);
 const struct wire_member *listed(const struct listing *l, const struct party *p);
 
 /* What a producer writes of a message: that it is in flight, and who gets it. */
-void party_put(struct party *producer, uint32_t token, uint64_t buffer, uint32_t version);
+void party_put(struct party *producer, uint32_t ticket, uint64_t buffer, uint32_t version);
 void party_admit(struct party *producer, const struct party *consumer);
 /* What a consumer writes: @slot 0: no fence. */
-void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t token,
+void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t ticket,
 		       uint32_t version, uint32_t slot, uint64_t value);
 void party_drained(struct party *consumer, uint64_t producer);
 

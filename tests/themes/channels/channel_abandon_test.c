@@ -49,39 +49,39 @@ static void stop(void)
 
 TestSuite(channel_abandon, .init = start, .fini = stop, .timeout = 60);
 
-static uint64_t put_one(uint32_t token, uint32_t version)
+static uint64_t put_one(uint32_t ticket, uint32_t version)
 {
 	uint64_t buffer = raw_alloc(&a, raw_pool(&a, "default"), 4096);
 
-	party_put(&producer, token, buffer, version);
+	party_put(&producer, ticket, buffer, version);
 	return buffer;
 }
 
-static struct wire_message abandon_request(uint64_t member, uint64_t whom, const void *tokens,
+static struct wire_message abandon_request(uint64_t member, uint64_t whom, const void *tickets,
 					   size_t size)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_ABANDON};
 
 	m.channel_abandon.member = member;
 	m.channel_abandon.consumer = whom;
-	m.channel_abandon.tokens = (struct wire_bytes){tokens, (uint32_t)size};
+	m.channel_abandon.tickets = (struct wire_bytes){tickets, (uint32_t)size};
 	return m;
 }
 
-/* Tokens 0 to 7, by bit. */
-static void abandon(unsigned char tokens)
+/* Tickets 0 to 7, by bit. */
+static void abandon(unsigned char tickets)
 {
-	struct wire_message m = abandon_request(producer.id, consumer.id, &tokens, 1);
+	struct wire_message m = abandon_request(producer.id, consumer.id, &tickets, 1);
 
 	raw_ask(&a, &m, WIRE_DONE);
 }
 
-/* The token is free again, and the producer has nothing to do with the buffer any more. */
-static void retire(uint32_t token, uint64_t buffer)
+/* The ticket is free again, and the producer has nothing to do with the buffer any more. */
+static void retire(uint32_t ticket, uint64_t buffer)
 {
 	struct wire_message m = {.type = WIRE_RELEASE};
 
-	party_put(&producer, token, 0, 1);
+	party_put(&producer, ticket, 0, 1);
 	m.release.buffer = buffer;
 	m.release.count = 1;
 	raw_ask(&a, &m, WIRE_DONE);
@@ -133,7 +133,7 @@ Test(channel_abandon, what_it_has_is_not_used_again_until_it_closes)
 	retire(1, held[1]);
 	retire(2, other);
 	settle(witness, s.leases == 0 && s.buffers == 2);
-	/* the tokens go on as if nothing had been */
+	/* the tickets go on as if nothing had been */
 	other = put_one(0, 2);
 	retire(0, other);
 	settle(witness, s.leases == 0 && s.buffers == 2);
@@ -342,7 +342,7 @@ Test(channel_abandon, what_is_not_ones_own_is_refused_and_who_is_not_there_has_n
 		check_eq(in_estates(), 0);
 	}
 	party_close(&stranger);
-	/* neither tokens that are not in use, nor those beyond, nor buffers of others */
+	/* neither tickets that are not in use, nor those beyond, nor buffers of others */
 	party_put(&producer, 1, UINT64_MAX, 1);
 	party_put(&producer, 2, raw_alloc(&b, raw_pool(&b, "default"), 4096), 1);
 	m = abandon_request(producer.id, consumer.id, all, sizeof(all));
@@ -350,7 +350,7 @@ Test(channel_abandon, what_is_not_ones_own_is_refused_and_who_is_not_there_has_n
 	check_eq(in_estates(), 1);
 }
 
-Test(channel_abandon, without_tokens_it_is_only_not_waited_for)
+Test(channel_abandon, without_tickets_it_is_only_not_waited_for)
 {
 	struct wire_message m = abandon_request(producer.id, consumer.id, NULL, 0);
 

@@ -361,11 +361,11 @@ Test(channel_broker, keeps_its_pool_until_it_ends)
 /* ------------------------------------------------------------------------------------------- */
 /* Messages                                                                                    */
 
-static uint64_t put_one(uint32_t token, uint32_t version)
+static uint64_t put_one(uint32_t ticket, uint32_t version)
 {
 	uint64_t buffer = raw_alloc(&a, raw_pool(&a, "default"), 4096);
 
-	party_put(&producer, token, buffer, version);
+	party_put(&producer, ticket, buffer, version);
 	return buffer;
 }
 

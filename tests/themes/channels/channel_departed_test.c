@@ -50,9 +50,9 @@ static void leave_work_running(uint32_t n_others)
 	party_join(&producer, &a, "c", SHARE_PRODUCER);
 	party_join(&departing, &b, "c", SHARE_CONSUMER);
 	party_admit(&producer, &departing);
-	for (uint32_t token = 0; token < 2; token++) {
-		party_put(&producer, token, raw_alloc(&a, raw_pool(&a, "default"), 4096), 1);
-		party_acknowledge(&departing, &producer, token, 1, SLOT, 7);
+	for (uint32_t ticket = 0; ticket < 2; ticket++) {
+		party_put(&producer, ticket, raw_alloc(&a, raw_pool(&a, "default"), 4096), 1);
+		party_acknowledge(&departing, &producer, ticket, 1, SLOT, 7);
 	}
 	party_close(&departing);
 	for (uint32_t i = 0; i < n_others; i++) {

@@ -197,7 +197,7 @@ static void acknowledge_all(share_channel *c, share_host_stream *stream)
 	}
 }
 
-/* The broker is asked for those tokens by a thread of its own. */
+/* The broker is asked for those tickets by a thread of its own. */
 Test(channel_patience, work_that_does_not_end_is_waited_for_no_longer)
 {
 	share_host_stream *stream;

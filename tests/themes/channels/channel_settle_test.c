@@ -51,9 +51,9 @@ static void stop(void)
 
 TestSuite(channel_settle, .init = start, .fini = stop, .timeout = 60);
 
-static void put(uint32_t token)
+static void put(uint32_t ticket)
 {
-	party_put(&producer, token, raw_alloc(&a, raw_pool(&a, "default"), 4096), 1);
+	party_put(&producer, ticket, raw_alloc(&a, raw_pool(&a, "default"), 4096), 1);
 }
 
 /* The producer closes the channel and gives up what it holds of these: they are in its estate. */
@@ -83,7 +83,7 @@ static void expect_buffers(int64_t n)
 
 Test(channel_settle, what_it_names_is_free_and_nothing_else)
 {
-	const struct wire_settled two = {.token = 2, .version = 1};
+	const struct wire_settled two = {.ticket = 2, .version = 1};
 
 	for (uint32_t i = 0; i < 4; i++)
 		put(i);
@@ -92,7 +92,8 @@ Test(channel_settle, what_it_names_is_free_and_nothing_else)
 	tell(gone, &two, 1, 0);
 	expect_buffers(3);
 	tell(gone, &two, 1, 0);
-	tell(gone, (const struct wire_settled[]){{.version = 1}, {.token = 3, .version = 1}}, 2, 0);
+	tell(gone, (const struct wire_settled[]){{.version = 1}, {.ticket = 3, .version = 1}}, 2,
+	     0);
 	expect_buffers(1);
 	tell(gone, NULL, 0, WIRE_CHANNEL_SETTLE_ALL);
 	expect_buffers(0);
@@ -101,9 +102,9 @@ Test(channel_settle, what_it_names_is_free_and_nothing_else)
 Test(channel_settle, nothing_comes_of_what_is_not_so)
 {
 	const struct wire_settled nonsense[] = {
-	    {.token = 0, .version = 2},
-	    {.token = 1, .version = 1},
-	    {.token = UINT32_MAX, .version = 1, .slot = UINT32_MAX, .value = UINT64_MAX},
+	    {.ticket = 0, .version = 2},
+	    {.ticket = 1, .version = 1},
+	    {.ticket = UINT32_MAX, .version = 1, .slot = UINT32_MAX, .value = UINT64_MAX},
 	};
 
 	put(0);

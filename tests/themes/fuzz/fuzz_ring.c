@@ -82,10 +82,10 @@ static void receive(uint32_t i, uint8_t how)
 		expect(ring_consumer_receive(consumers[i], &from, &m, &lost) == 0);
 	if (r != 1)
 		return;
-	expect(m.token < shape.in_flight && m.version != 0 && m.data_size <= shape.data_max &&
+	expect(m.ticket < shape.in_flight && m.version != 0 && m.data_size <= shape.data_max &&
 	       m.fence.slot < 256 && m.offset >> 48 == 0 && m.size >> 48 == 0);
 	if (how % 4 != 0)
-		ring_consumer_ack(consumers[i], 0, 1, m.token, m.version,
+		ring_consumer_ack(consumers[i], 0, 1, m.ticket, m.version,
 				  (struct ring_fence){how, how}, how % 8 == 1);
 }
 
@@ -97,13 +97,13 @@ static void reclaim(bool all, bool retire)
 		uintptr_t reference = (uintptr_t)back.reference;
 
 		expect(reference < n_sent && !is_back[reference]);
-		expect(back.token < shape.in_flight && back.n <= shape.consumers);
+		expect(back.ticket < shape.in_flight && back.n <= shape.consumers);
 		expect(!back.set_aside || back.message);
 		for (uint32_t i = 0; i < back.n; i++)
 			expect(back.fences[i].consumer < shape.consumers &&
 			       back.fences[i].fence.slot > 0 && back.fences[i].fence.slot < 256);
 		is_back[reference] = true;
-		unretired[n_unretired++] = back.token;
+		unretired[n_unretired++] = back.ticket;
 	}
 	if (retire && n_unretired > 0)
 		ring_producer_retire(producer, unretired[--n_unretired]);

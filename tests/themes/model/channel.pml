@@ -10,22 +10,22 @@
  *   Lanes     one for each consumer, in order. How words of shared memory make that is ring.pml's;
  *             a message is received in one step here. In a broadcast both get every message, in a
  *             queue one of them.
- *   Tokens    what a message holds of its block: from before it is sent until all who got it have
+ *   Tickets    what a message holds of its block: from before it is sent until all who got it have
  *             acknowledged and the fences of that are reached. The page says so to the broker.
  *   Blocks    are the producer's again as soon as they are acknowledged, and sent anew by another
- *             token while the first one cools: its stream waits for the fences.
+ *             ticket while the first one cools: its stream waits for the fences.
  *   Streams   fill a block when those fences are reached; read it after it was filled, or its
  *             producer is dead; and may do so long after the host has acknowledged.
  *   Death     ends the host's steps at once; the streams go on until the pidfd tells (what fence.pml
  *             is about). Of the others the producer may give one up that lives (LEAVE).
  *   Queue     what a consumer that died or was left behind has not acknowledged goes to the other
- *             one, marked if it may have been seen; under the same token, which both hold then.
+ *             one, marked if it may have been seen; under the same ticket, which both hold then.
  *   Leaving   a consumer says that it receives no more (CLOSE): what it has taken it goes on to
  *             acknowledge, or never does, and the producer goes on (HOLDS); the rest goes to the
  *             other one.
  *   Retain    a consumer takes a lease from the broker before it acknowledges.
  *   Estate    when the producer has closed the channel or is dead, the broker takes a reference for
- *             each token with a block that the producer has a lease on, before it drops the lease;
+ *             each ticket with a block that the producer has a lease on, before it drops the lease;
  *             waits for every consumer that has not acknowledged; and gates the block with the
  *             fences of all acknowledgements, also of consumers that have left (CLOSE).
  *
@@ -41,7 +41,7 @@
  * What is not: the limit of deliveries, joining (ring.pml), the broker's death, hostile pages.
  *
  * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
- * TOKEN_AFTER_ENTRY, NO_ESTATE, ESTATE_AFTER_LEASE, ESTATE_NO_WAIT, ESTATE_ONE_LOOK,
+ * TICKET_AFTER_ENTRY, NO_ESTATE, ESTATE_AFTER_LEASE, ESTATE_NO_WAIT, ESTATE_ONE_LOOK,
  * ESTATE_NO_FENCES, ESTATE_FOR_GOOD, QUEUE_ONE_ACK, FORGET_CLOSED, CLOSE_AND_KEEP, SAFE_AT_HANGUP,
  * WAIT_FOR_LEAVING, LOOK_BEFORE_WORD, LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED,
  * DEAD_COUNT.
@@ -53,7 +53,7 @@
 #ifndef BLOCKS
 #define BLOCKS 1
 #endif
-#define TOKENS    2
+#define TICKETS    2
 #define CONSUMERS 2
 
 /* Who may die: bits. The producer is 0, consumers are 1 and 2. */
@@ -62,49 +62,49 @@
 #endif
 #define PROCESSES 3
 
-#define AT(c, i) ((c) * TOKENS + (i))
+#define AT(c, i) ((c) * TICKETS + (i))
 
 /* Deaths. */
 bool stopped[PROCESSES]; /* the host takes no further step */
 bool gone[PROCESSES];    /* its pidfd is readable; its streams have ended */
 
 /* The producer's page. A block is its number + 1 everywhere. */
-byte buffer[TOKENS], version[TOKENS];
+byte buffer[TICKETS], version[TICKETS];
 bool left_behind[CONSUMERS];
-chan lane[CONSUMERS] = [TOKENS + 1] of { byte, byte, byte, byte }; /* token, version, block, deliveries */
+chan lane[CONSUMERS] = [TICKETS + 1] of { byte, byte, byte, byte }; /* ticket, version, block, deliveries */
 
 /* The consumers' pages. */
-byte ack[CONSUMERS * TOKENS]; /* version */
-bool retained[CONSUMERS * TOKENS], taken[CONSUMERS * TOKENS];
+byte ack[CONSUMERS * TICKETS]; /* version */
+bool retained[CONSUMERS * TICKETS], taken[CONSUMERS * TICKETS];
 bool receives_no_more[CONSUMERS];
 
 /* The producer's own. */
 mtype = { FREE, SENT, COOLING };
-mtype state[TOKENS] = FREE;
-byte expected[TOKENS]; /* who has to acknowledge: bits */
-byte number[TOKENS];   /* of the message, from 1 */
-byte sends[TOKENS];    /* the block */
-byte deliveries[TOKENS];
-bool homeless[TOKENS]; /* nobody is there to get it */
+mtype state[TICKETS] = FREE;
+byte expected[TICKETS]; /* who has to acknowledge: bits */
+byte number[TICKETS];   /* of the message, from 1 */
+byte sends[TICKETS];    /* the block */
+byte deliveries[TICKETS];
+bool homeless[TICKETS]; /* nobody is there to get it */
 bool magazine[BLOCKS + 1];
 bool counts[CONSUMERS];
-bool had[CONSUMERS * TOKENS]; /* taken, when that was looked at */
+bool had[CONSUMERS * TICKETS]; /* taken, when that was looked at */
 byte messages;
 bool closed, closed_early;
 
 /* Streams: what is to be filled, and what consumers do with which block: WAITING, READING. */
 #define WAITING 1
 #define READING 2
-byte filling[TOKENS];
-byte gates[TOKENS]; /* what that comes after: bits, by AT() */
-byte work[CONSUMERS * TOKENS], block[CONSUMERS * TOKENS], held[CONSUMERS * TOKENS];
+byte filling[TICKETS];
+byte gates[TICKETS]; /* what that comes after: bits, by AT() */
+byte work[CONSUMERS * TICKETS], block[CONSUMERS * TICKETS], held[CONSUMERS * TICKETS];
 byte content[BLOCKS + 1]; /* number of the message */
 byte kept[CONSUMERS];     /* a block with a lease of its own */
 
 /* The broker's. */
 bool lease[BLOCKS + 1], lease_of[CONSUMERS], has_left[CONSUMERS], drained[CONSUMERS];
 bool estate, leases_dropped;
-byte reference[TOKENS], waits_for[TOKENS];
+byte reference[TICKETS], waits_for[TICKETS];
 byte gate[BLOCKS + 1];
 bool reused[BLOCKS + 1]; /* by somebody else: the end */
 
@@ -124,7 +124,7 @@ bool reused_too_early, wrong_read, unmarked, delivered_again, message_lost, some
 
 /* The fence of an acknowledgement: reached, or its owner is dead. */
 #define OVER(c, i)   (work[AT(c, i)] == 0 || gone[c + 1])
-#define OPEN(a)      (work[a] != 0 && !gone[1 + (a) / TOKENS])
+#define OPEN(a)      (work[a] != 0 && !gone[1 + (a) / TICKETS])
 #define PASSED(mask) (!((mask) & 1 && OPEN(0)) && !((mask) & 2 && OPEN(1)) && \
 		      !((mask) & 4 && OPEN(2)) && !((mask) & 8 && OPEN(3)))
 
@@ -156,10 +156,10 @@ inline take_block(b)
 	pending = COOLS_FOR(0, b, 0) | COOLS_FOR(0, b, 1) | COOLS_FOR(1, b, 0) | COOLS_FOR(1, b, 1)
 }
 
-inline take_token(i)
+inline take_ticket(i)
 {
 	state[i] = SENT;
-	token = i;
+	ticket = i;
 	messages++;
 	number[i] = messages;
 	sends[i] = mine;
@@ -203,13 +203,13 @@ inline enter(i)
 
 inline publish()
 {
-#ifdef TOKEN_AFTER_ENTRY
-	atomic { version[token]++; enter(token) };
-	d_step { buffer[token] = mine; mine = 0; token = 0 }
+#ifdef TICKET_AFTER_ENTRY
+	atomic { version[ticket]++; enter(ticket) };
+	d_step { buffer[ticket] = mine; mine = 0; ticket = 0 }
 #else
-	buffer[token] = mine;
-	version[token]++;
-	atomic { enter(token); mine = 0; token = 0 }
+	buffer[ticket] = mine;
+	version[ticket]++;
+	atomic { enter(ticket); mine = 0; ticket = 0 }
 #endif
 }
 
@@ -341,7 +341,7 @@ inline drop_leases()
 
 proctype producer()
 {
-	byte mine, token, pending;
+	byte mine, ticket, pending;
 
 	{
 #ifdef HOLDS
@@ -350,15 +350,15 @@ end:
 		do
 		:: atomic { messages < MESSAGES && magazine[1] -> take_block(1) };
 			if
-			:: atomic { state[0] == FREE -> take_token(0) }
-			:: atomic { state[1] == FREE -> take_token(1) }
+			:: atomic { state[0] == FREE -> take_ticket(0) }
+			:: atomic { state[1] == FREE -> take_ticket(1) }
 			fi;
 			publish()
 #if BLOCKS > 1
 		:: atomic { messages < MESSAGES && magazine[2] -> take_block(2) };
 			if
-			:: atomic { state[0] == FREE -> take_token(0) }
-			:: atomic { state[1] == FREE -> take_token(1) }
+			:: atomic { state[0] == FREE -> take_ticket(0) }
+			:: atomic { state[1] == FREE -> take_ticket(1) }
 			fi;
 			publish()
 #endif
@@ -409,8 +409,8 @@ end:
 inline fill(i)
 {
 	MUST(!reused[filling[i]], reused_too_early);
-	for (k : 0 .. CONSUMERS * TOKENS - 1) {
-		MUST(work[k] == 0 || block[k] != filling[i] || work[k] == WAITING && filling[k % TOKENS],
+	for (k : 0 .. CONSUMERS * TICKETS - 1) {
+		MUST(work[k] == 0 || block[k] != filling[i] || work[k] == WAITING && filling[k % TICKETS],
 		     reused_too_early)
 	}
 	MUST(kept[0] != filling[i] && kept[1] != filling[i], reused_too_early);
@@ -436,17 +436,17 @@ end:
 
 inline receive()
 {
-	taken[AT(me, token)] = true;
+	taken[AT(me, ticket)] = true;
 #ifdef BROADCAST
-	MUST(!(seen[number[token]] & BIT(me)), delivered_again);
+	MUST(!(seen[number[ticket]] & BIT(me)), delivered_again);
 #else
-	MUST(!seen[number[token]] || marks > 1, unmarked);
+	MUST(!seen[number[ticket]] || marks > 1, unmarked);
 #endif
-	seen[number[token]] = seen[number[token]] | BIT(me);
-	work[AT(me, token)] = WAITING;
-	held[AT(me, token)] = copy;
-	block[AT(me, token)] = what;
-	token = 0;
+	seen[number[ticket]] = seen[number[ticket]] | BIT(me);
+	work[AT(me, ticket)] = WAITING;
+	held[AT(me, ticket)] = copy;
+	block[AT(me, ticket)] = what;
+	ticket = 0;
 	what = 0;
 	copy = 0;
 	marks = 0
@@ -481,7 +481,7 @@ inline retain(i)
 
 proctype consumer(byte me)
 {
-	byte token, copy, what, marks;
+	byte ticket, copy, what, marks;
 
 	{
 #ifdef HOLDS
@@ -490,7 +490,7 @@ end:
 		do
 		:: atomic {
 			!left_behind[me] && !receives_no_more[me] && nempty(lane[me]) ->
-			lane[me]?token, copy, what, marks;
+			lane[me]?ticket, copy, what, marks;
 			receive()
 		   }
 		:: d_step { held[AT(me, 0)] != 0 && !KEEPS -> acknowledge(0) }
@@ -687,7 +687,7 @@ proctype end_of_the_run()
 #if BLOCKS > 1
 		MUST(reused[2], something_left);
 #endif
-		for (k : 0 .. CONSUMERS * TOKENS - 1) {
+		for (k : 0 .. CONSUMERS * TICKETS - 1) {
 			MUST(work[k] == 0, something_left)
 		}
 #endif

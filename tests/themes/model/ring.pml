@@ -16,7 +16,7 @@
  *             skipped for taken, and wait for an acknowledgement that nobody gives.
  *   Left      (LEAVE) a consumer that is not waited for any more: the same with `left_behind` in
  *   behind    place of `head`, which is everybody's. What it had taken stays its own.
- *   Tokens    stand for blocks of memory; consumers acknowledge them in any order, by version.
+ *   Tickets    stand for blocks of memory; consumers acknowledge them in any order, by version.
  *   Joining   at the newest message, or at the oldest (OLDEST) that is still there.
  *
  * What has to hold in every order
@@ -24,7 +24,7 @@
  *   - No block is filled while somebody has it, and who has it finds in it what was sent.
  *   - Each consumer gets the messages in order and none twice; none is missing unless it was
  *     dropped or the consumer left behind; whoever has joined gets all that is sent from then on.
- *   - In the end all is received, and every token is back.
+ *   - In the end all is received, and every ticket is back.
  *
  * What is not: deaths, lanes of a queue, fences (channel.pml), sleep (sleep.pml), hostile pages, and
  * memory order: that a store comes before a later load is what the mutations turn round.
@@ -37,8 +37,8 @@
 #ifndef MESSAGES
 #define MESSAGES 3
 #endif
-#ifndef TOKENS
-#define TOKENS 2
+#ifndef TICKETS
+#define TICKETS 2
 #endif
 #ifndef DEPTH
 #define DEPTH 1
@@ -47,31 +47,31 @@
 
 /* The producer's page. */
 byte head;
-byte sequence[DEPTH], entry_token[DEPTH], entry_version[DEPTH];
+byte sequence[DEPTH], entry_ticket[DEPTH], entry_version[DEPTH];
 bool admitted[CONSUMERS], left_behind[CONSUMERS];
 byte start[CONSUMERS];
 
 /* The consumers' pages. */
 byte taken[CONSUMERS];
-byte ack[CONSUMERS * TOKENS]; /* version */
+byte ack[CONSUMERS * TICKETS]; /* version */
 
 /* The broker's: who has joined. */
 bool joined[CONSUMERS];
 
-/* The producer's own: what a token stands for (a sequence number + 1), and who has to acknowledge. */
+/* The producer's own: what a ticket stands for (a sequence number + 1), and who has to acknowledge. */
 byte next;
 bool sending;
-byte version[TOKENS], sent[TOKENS], expected[TOKENS];
+byte version[TICKETS], sent[TICKETS], expected[TICKETS];
 
-/* The memory: what a token's block holds, and who has it. */
-byte content[TOKENS], used_by[TOKENS];
+/* The memory: what a ticket's block holds, and who has it. */
+byte content[TICKETS], used_by[TICKETS];
 
 /* Since when a consumer may count on messages; how many it got, and heard that it lost. */
 byte due[CONSUMERS], received[CONSUMERS], lost[CONSUMERS];
 bool done[CONSUMERS];
 
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
-bool reused_too_early, wrong_read, message_missed, token_lost, stuck;
+bool reused_too_early, wrong_read, message_missed, ticket_lost, stuck;
 
 #define MUST(condition, failure) failure = !(condition); assert(!failure)
 
@@ -80,9 +80,9 @@ bool reused_too_early, wrong_read, message_missed, token_lost, stuck;
 #define PAST(c, s) (taken[c] > (s) || start[c] > (s))
 
 #ifdef NO_VERSION
-#define ACKNOWLEDGED(c, i) (ack[(c) * TOKENS + i] != 0)
+#define ACKNOWLEDGED(c, i) (ack[(c) * TICKETS + i] != 0)
 #else
-#define ACKNOWLEDGED(c, i) (ack[(c) * TOKENS + i] == version[i])
+#define ACKNOWLEDGED(c, i) (ack[(c) * TICKETS + i] == version[i])
 #endif
 #define MISSING(c, i) ((expected[i] & BIT(c)) && !ACKNOWLEDGED(c, i))
 #define IS_FREE(i) (sent[i] == 0 || !MISSING(0, i) && !MISSING(1, i))
@@ -103,7 +103,7 @@ inline forget(c, from, to)
 	:: sent[1] > from && sent[1] <= to -> not_expected(c, 1)
 	:: else
 	fi;
-#if TOKENS > 2
+#if TICKETS > 2
 	if
 	:: sent[2] > from && sent[2] <= to -> not_expected(c, 2)
 	:: else
@@ -121,12 +121,12 @@ inline reclaim_all()
 {
 	reclaim(0);
 	reclaim(1);
-#if TOKENS > 2
+#if TICKETS > 2
 	reclaim(2)
 #endif
 }
 
-#if TOKENS > 2
+#if TICKETS > 2
 #define IN_USE(s) (sent[0] == (s) + 1 || sent[1] == (s) + 1 || sent[2] == (s) + 1)
 #else
 #define IN_USE(s) (sent[0] == (s) + 1 || sent[1] == (s) + 1)
@@ -151,7 +151,7 @@ inline admit(c)
 #ifndef ADMIT_FREELY
 	expect_from(c, 0);
 	expect_from(c, 1);
-#if TOKENS > 2
+#if TICKETS > 2
 	expect_from(c, 2);
 #endif
 #endif
@@ -218,7 +218,7 @@ inline make_room()
 	fi
 }
 
-/* A token for a message, and its block. */
+/* A ticket for a message, and its block. */
 inline fill(i)
 {
 	MUST(used_by[i] == 0, reused_too_early);
@@ -226,12 +226,12 @@ inline fill(i)
 	version[i]++;
 	sent[i] = next + 1;
 	expected[i] = (COUNTS(0) -> BIT(0) : 0) | (COUNTS(1) -> BIT(1) : 0);
-	token = i
+	ticket = i
 }
 
 proctype producer()
 {
-	byte token, seen;
+	byte ticket, seen;
 
 	do
 	:: next < MESSAGES ->
@@ -244,16 +244,16 @@ proctype producer()
 		if
 		:: atomic { IS_FREE(0) -> fill(0) }
 		:: atomic { IS_FREE(1) -> fill(1) }
-#if TOKENS > 2
+#if TICKETS > 2
 		:: atomic { IS_FREE(2) -> fill(2) }
 #endif
 		fi;
 		sequence[next % DEPTH] = 0;
-		entry_token[next % DEPTH] = token;
-		entry_version[next % DEPTH] = version[token];
+		entry_ticket[next % DEPTH] = ticket;
+		entry_version[next % DEPTH] = version[ticket];
 		d_step {
 			sequence[next % DEPTH] = next + 1;
-			token = 0;
+			ticket = 0;
 			next++;
 			sending = false
 		}
@@ -268,7 +268,7 @@ end:
 
 inline acknowledge(i)
 {
-	ack[me * TOKENS + i] = held[i];
+	ack[me * TICKETS + i] = held[i];
 	held[i] = 0
 }
 
@@ -282,17 +282,17 @@ inline finish(i)
 
 inline deliver()
 {
-	MUST(content[token] == at, wrong_read);
-	used_by[token] = used_by[token] | BIT(me);
-	held[token] = copy;
-	number[token] = at;
+	MUST(content[ticket] == at, wrong_read);
+	used_by[ticket] = used_by[ticket] | BIT(me);
+	held[ticket] = copy;
+	number[ticket] = at;
 	received[me]++
 }
 
 inline unseen()
 {
 #ifndef NO_UNSEEN_ACK
-	ack[me * TOKENS + token] = copy;
+	ack[me * TICKETS + ticket] = copy;
 #endif
 	lost[me]++
 }
@@ -312,14 +312,14 @@ inline look_back()
 inline next_position()
 {
 	at++;
-	token = 0;
+	ticket = 0;
 	copy = 0;
 	over = false
 }
 
 proctype consumer(byte me)
 {
-	byte at, token, copy, held[TOKENS], number[TOKENS];
+	byte at, ticket, copy, held[TICKETS], number[TICKETS];
 	bool over;
 
 	atomic { joined[me] = true; due[me] = (sending -> next + 1 : next) };
@@ -332,7 +332,7 @@ proctype consumer(byte me)
 #ifdef JUMP
 	:: d_step { at < MESSAGES && head > at -> lost[me] = lost[me] + head - at; at = head }
 #endif
-	:: atomic { at < MESSAGES && sequence[at % DEPTH] == at + 1 -> token = entry_token[at % DEPTH] };
+	:: atomic { at < MESSAGES && sequence[at % DEPTH] == at + 1 -> ticket = entry_ticket[at % DEPTH] };
 		copy = entry_version[at % DEPTH];
 		if
 #ifndef NO_SECOND_LOOK
@@ -360,7 +360,7 @@ proctype consumer(byte me)
 	   }
 	:: atomic { held[0] != 0 -> finish(0) }
 	:: atomic { held[1] != 0 -> finish(1) }
-#if TOKENS > 2
+#if TICKETS > 2
 	:: atomic { held[2] != 0 -> finish(2) }
 	:: atomic { (at == MESSAGES || left_behind[me]) && held[0] + held[1] + held[2] == 0 -> break }
 #else
@@ -376,9 +376,9 @@ proctype end_of_the_run()
 	timeout ->
 	d_step {
 		reclaim_all();
-		MUST(sent[0] + sent[1] == 0, token_lost);
-#if TOKENS > 2
-		MUST(sent[2] == 0, token_lost);
+		MUST(sent[0] + sent[1] == 0, ticket_lost);
+#if TICKETS > 2
+		MUST(sent[2] == 0, ticket_lost);
 #endif
 		MUST(next == MESSAGES && done[0] && done[1], stuck);
 		MUST(received[0] + lost[0] == MESSAGES, message_missed);

@@ -199,7 +199,7 @@ Test(keeper, what_a_consumer_that_was_left_behind_has_is_its_own_to_pay_for)
 	bob = send_to_bob(p);
 	mine = used_by(client, 0, "bytes");
 	bobs = used_by(client, BOB, "bytes");
-	/* there is one token, which is missing until bob is left behind */
+	/* there is one ticket, which is missing until bob is left behind */
 	until(share_send(p, NULL, NULL, 0, NULL) == SHARE_OK);
 	until(used_by(client, BOB, "bytes") == bobs + FRAME);
 	check_eq(used_by(client, 0, "bytes"), mine - FRAME);

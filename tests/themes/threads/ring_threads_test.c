@@ -128,7 +128,7 @@ static void reclaim(struct producing *p, bool all)
 		check(!back.set_aside && !back.retained && back.n == 0);
 		p->memory[block] = 0; /* nobody reads it any more */
 		p->free[p->n_free++] = block;
-		ring_producer_retire(p->ring, back.token);
+		ring_producer_retire(p->ring, back.ticket);
 	}
 }
 
@@ -214,7 +214,7 @@ struct held {
 
 static void acknowledge(struct consuming *c, const struct held *h)
 {
-	ring_consumer_ack(c->ring, h->producer, 1 + h->producer, h->message.token,
+	ring_consumer_ack(c->ring, h->producer, 1 + h->producer, h->message.ticket,
 			  h->message.version, (struct ring_fence){0, 0}, false);
 	ring_for(ring_consumer_wake(c->ring), false);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What is in flight. A token is looked at until everybody who got the message has acknowledged it:
+ * What is in flight. A ticket is looked at until everybody who got the message has acknowledged it:
  * oldest first, since that is how most programs give messages back, and one further down at each
  * call, so that one slow message does not keep those behind it. What consumers write is read once;
  * a fence is taken down as soon as its acknowledgement is seen, because the consumer may be gone by
@@ -22,78 +22,78 @@ static void set_busy(struct ring_producer *p, uint32_t list)
 		p->busy &= ~RING_BIT(list);
 }
 
-void ring_append(struct ring_producer *p, uint32_t list, uint16_t token)
+void ring_append(struct ring_producer *p, uint32_t list, uint16_t ticket)
 {
 	struct ring_list *l = &p->lists[list];
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 
 	t->list = (uint8_t)list;
-	t->next = TOKEN_NONE;
+	t->next = TICKET_NONE;
 	t->previous = l->last;
-	if (l->last == TOKEN_NONE)
-		l->first = token;
+	if (l->last == TICKET_NONE)
+		l->first = ticket;
 	else
-		p->tokens[l->last].next = token;
-	l->last = token;
+		p->tickets[l->last].next = ticket;
+	l->last = ticket;
 	l->n++;
 	set_busy(p, list);
 }
 
-void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t token)
+void ring_prepend(struct ring_producer *p, uint32_t list, uint16_t ticket)
 {
 	struct ring_list *l = &p->lists[list];
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 
 	t->list = (uint8_t)list;
-	t->previous = TOKEN_NONE;
+	t->previous = TICKET_NONE;
 	t->next = l->first;
-	if (l->first == TOKEN_NONE)
-		l->last = token;
+	if (l->first == TICKET_NONE)
+		l->last = ticket;
 	else
-		p->tokens[l->first].previous = token;
-	l->first = token;
+		p->tickets[l->first].previous = ticket;
+	l->first = ticket;
 	l->n++;
 	set_busy(p, list);
 }
 
-void ring_unlink(struct ring_producer *p, uint16_t token)
+void ring_unlink(struct ring_producer *p, uint16_t ticket)
 {
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 	struct ring_list *l = &p->lists[t->list];
 
-	if (l->cursor == token)
+	if (l->cursor == ticket)
 		l->cursor = t->next;
-	if (t->previous == TOKEN_NONE)
+	if (t->previous == TICKET_NONE)
 		l->first = t->next;
 	else
-		p->tokens[t->previous].next = t->next;
-	if (t->next == TOKEN_NONE)
+		p->tickets[t->previous].next = t->next;
+	if (t->next == TICKET_NONE)
 		l->last = t->previous;
 	else
-		p->tokens[t->next].previous = t->previous;
+		p->tickets[t->next].previous = t->previous;
 	l->n--;
 	set_busy(p, t->list);
 	t->list = LIST_FREE;
 }
 
-void ring_finish(struct ring_producer *p, uint16_t token)
+void ring_finish(struct ring_producer *p, uint16_t ticket)
 {
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 
-	ring_unlink(p, token);
+	ring_unlink(p, ticket);
 	if (t->pending != 0) {
-		ring_append(p, LIST_LIMBO, token);
+		ring_append(p, LIST_LIMBO, ticket);
 		return;
 	}
 	/* one who had been given up has acknowledged it after all */
 	if (t->acknowledged)
 		t->set_aside = false;
-	ring_append(p, LIST_DONE, token);
+	ring_append(p, LIST_DONE, ticket);
 }
 
-bool ring_finish_if_through(struct ring_producer *p, uint16_t token)
+bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket)
 {
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 	bool through;
 
 	if (t->list == LIST_LIMBO)
@@ -105,7 +105,7 @@ bool ring_finish_if_through(struct ring_producer *p, uint16_t token)
 	else
 		through = !(t->pending & RING_BIT(t->consumer));
 	if (through)
-		ring_finish(p, token);
+		ring_finish(p, ticket);
 	return through;
 }
 
@@ -134,16 +134,16 @@ uint64_t ring_taken(struct ring_producer *p, uint32_t consumer)
 	return peer->taken;
 }
 
-bool ring_observe_one(struct ring_producer *p, uint16_t token, uint32_t consumer)
+bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer)
 {
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 	struct ring_peer *peer = &p->peers[consumer];
 	uint32_t flags;
 	uint64_t word;
 
 	if (!is_known(p, peer))
 		return false;
-	word = atomic_load_explicit(&peer->row->acks[token].word, memory_order_acquire);
+	word = atomic_load_explicit(&peer->row->acks[ticket].word, memory_order_acquire);
 	if (MUTATION(free_before_ack) && ring_taken(p, consumer) > t->sequence)
 		word = (uint64_t)t->version << 32;
 	if (word >> 32 != t->version && !(MUTATION(any_version) && word != 0))
@@ -158,52 +158,53 @@ bool ring_observe_one(struct ring_producer *p, uint16_t token, uint32_t consumer
 	flags = (uint32_t)(word & ~CHANNEL_ACK_RETAINED);
 	if (flags != 0 && flags < TIMELINE_SLOTS) {
 		uint64_t value =
-		    atomic_load_explicit(&peer->row->acks[token].value, memory_order_relaxed);
+		    atomic_load_explicit(&peer->row->acks[ticket].value, memory_order_relaxed);
 
-		p->kept[token * p->shape.consumers + consumer] = (struct ring_kept_fence){
+		p->kept[ticket * p->shape.consumers + consumer] = (struct ring_kept_fence){
 		    .member = peer->member, .fence = {.slot = flags, .value = value}};
 		t->fenced |= RING_BIT(consumer);
 	}
 	return true;
 }
 
-bool ring_observe(struct ring_producer *p, uint16_t token, bool thoroughly)
+bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly)
 {
-	struct ring_token *t = &p->tokens[token];
+	struct ring_ticket *t = &p->tickets[ticket];
 	uint64_t counting = t->pending & p->admitted, others = t->pending & ~p->admitted;
 
 	for (; others; others &= others - 1)
-		ring_observe_one(p, token, (uint32_t)__builtin_ctzll(others));
+		ring_observe_one(p, ticket, (uint32_t)__builtin_ctzll(others));
 	for (; counting; counting &= counting - 1)
-		if (!ring_observe_one(p, token, (uint32_t)__builtin_ctzll(counting)) && !thoroughly)
+		if (!ring_observe_one(p, ticket, (uint32_t)__builtin_ctzll(counting)) &&
+		    !thoroughly)
 			return false;
-	return ring_finish_if_through(p, token);
+	return ring_finish_if_through(p, ticket);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
 static bool take_done(struct ring_producer *p, struct ring_return *out)
 {
-	uint16_t token = p->lists[LIST_DONE].first;
-	struct ring_token *t = &p->tokens[token];
+	uint16_t ticket = p->lists[LIST_DONE].first;
+	struct ring_ticket *t = &p->tickets[ticket];
 
-	if (token == TOKEN_NONE)
+	if (ticket == TICKET_NONE)
 		return false;
-	ring_unlink(p, token);
+	ring_unlink(p, ticket);
 	t->list = LIST_RETURNED;
 	out->reference = t->reference;
 	out->buffer = t->buffer;
-	out->token = token;
+	out->ticket = ticket;
 	out->retained = t->retained;
 	out->set_aside = t->set_aside;
-	out->message = t->set_aside ? &p->messages[token] : NULL;
+	out->message = t->set_aside ? &p->messages[ticket] : NULL;
 	if (t->set_aside)
 		channel_add(&p->header->set_aside, 1);
 	out->n = 0;
 	for (uint64_t fenced = t->fenced; fenced; fenced &= fenced - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(fenced);
 		const struct ring_kept_fence *kept =
-		    &p->kept[token * p->shape.consumers + consumer];
+		    &p->kept[ticket * p->shape.consumers + consumer];
 
 		out->fences[out->n].consumer = consumer;
 		out->fences[out->n].member = kept->member;
@@ -218,15 +219,15 @@ static bool look_at(struct ring_producer *p, uint32_t list, bool all)
 {
 	struct ring_list *l = &p->lists[list];
 
-	if (l->first == TOKEN_NONE)
+	if (l->first == TICKET_NONE)
 		return false;
 	if (ring_observe(p, l->first, false) && p->lists[LIST_DONE].n > 0)
 		return true;
-	for (uint32_t n = all ? l->n : 1; n > 0 && l->first != TOKEN_NONE; n--) {
-		uint16_t token = l->cursor == TOKEN_NONE ? l->first : l->cursor;
+	for (uint32_t n = all ? l->n : 1; n > 0 && l->first != TICKET_NONE; n--) {
+		uint16_t ticket = l->cursor == TICKET_NONE ? l->first : l->cursor;
 
-		l->cursor = p->tokens[token].next;
-		if (ring_observe(p, token, false) && p->lists[LIST_DONE].n > 0)
+		l->cursor = p->tickets[ticket].next;
+		if (ring_observe(p, ticket, false) && p->lists[LIST_DONE].n > 0)
 			return true;
 	}
 	return false;
@@ -257,12 +258,12 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 	return take_done(p, out);
 }
 
-void ring_producer_retire(struct ring_producer *p, uint32_t token)
+void ring_producer_retire(struct ring_producer *p, uint32_t ticket)
 {
-	if (token >= p->shape.in_flight || p->tokens[token].list != LIST_RETURNED)
+	if (ticket >= p->shape.in_flight || p->tickets[ticket].list != LIST_RETURNED)
 		return;
-	atomic_store_explicit(&p->shared_tokens[token].buffer, 0, memory_order_release);
-	p->tokens[token].list = LIST_FREE;
-	p->free[p->n_free++] = (uint16_t)token;
+	atomic_store_explicit(&p->shared_tickets[ticket].buffer, 0, memory_order_release);
+	p->tickets[ticket].list = LIST_FREE;
+	p->free[p->n_free++] = (uint16_t)ticket;
 	ring_show_in_flight(p);
 }
