@@ -25,7 +25,7 @@ void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t s
 static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
 {
 	struct ring_lane *l = &p->lanes[0];
-	uint64_t start = l->tail, lowest = p->admitted == 0 ? l->base : l->tail;
+	uint64_t start = l->tail, lowest = p->consumers.admitted == 0 ? l->base : l->tail;
 
 	if (oldest)
 		lowest = l->tail > p->shape.depth ? l->tail - p->shape.depth : 0;
@@ -62,8 +62,8 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t me
 	    .progress = start,
 	};
 	p->lanes[lane].limit = 0;
-	p->admitted |= RING_BIT(consumer);
-	p->fresh |= RING_BIT(consumer);
+	p->consumers.admitted |= RING_BIT(consumer);
+	p->consumers.fresh |= RING_BIT(consumer);
 	atomic_store_explicit(&peer->admission->start, start, memory_order_relaxed);
 	atomic_store_explicit(&peer->admission->consumer, member, memory_order_release);
 	if (ring_is_queue(p))
@@ -168,8 +168,8 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 		/* in a queue it is in the lane of another, or was never sent to one */
 		ring_finish_if_through(p, (uint16_t)ticket);
 	}
-	p->lingering &= ~RING_BIT(consumer);
-	p->fresh &= ~RING_BIT(consumer);
+	p->consumers.lingering &= ~RING_BIT(consumer);
+	p->consumers.fresh &= ~RING_BIT(consumer);
 	p->peers[consumer] = (struct ring_peer){0};
 }
 
@@ -188,21 +188,21 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 	uint64_t taken = l->tail;
 
 	safe = safe || MUTATION(left_behind_is_gone);
-	if ((p->admitted | p->leaving) & RING_BIT(consumer)) {
-		p->admitted &= ~RING_BIT(consumer);
-		p->leaving &= ~RING_BIT(consumer);
+	if ((p->consumers.admitted | p->consumers.leaving) & RING_BIT(consumer)) {
+		p->consumers.admitted &= ~RING_BIT(consumer);
+		p->consumers.leaving &= ~RING_BIT(consumer);
 		atomic_store_explicit(&peer->admission->left_behind, peer->member,
 				      memory_order_release);
 		if (safe || order_with(p))
 			taken = ring_taken(p, consumer);
 		part_from(p, consumer, taken, safe ? SAFE : LEFT_BEHIND);
-		if (p->admitted == 0)
+		if (p->consumers.admitted == 0)
 			p->lanes[0].base = p->lanes[0].tail;
 		l->limit = 0;
 		if (!safe) {
 			channel_add(&p->header->left_behind, 1);
-			p->lingering |= RING_BIT(consumer);
-			p->fresh |= RING_BIT(consumer); /* to be told */
+			p->consumers.lingering |= RING_BIT(consumer);
+			p->consumers.fresh |= RING_BIT(consumer); /* to be told */
 		}
 	}
 	if (safe)
@@ -215,17 +215,17 @@ bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 {
 	bool any = false;
 
-	for (uint64_t who = consumers & p->admitted; who; who &= who - 1) {
+	for (uint64_t who = consumers & p->consumers.admitted; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
 
 		if (!atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
 					  memory_order_acquire))
 			continue;
 		any = true;
-		p->admitted &= ~RING_BIT(consumer);
-		p->leaving |= RING_BIT(consumer);
+		p->consumers.admitted &= ~RING_BIT(consumer);
+		p->consumers.leaving |= RING_BIT(consumer);
 		part_from(p, consumer, ring_taken(p, consumer), LEAVES);
-		if (p->admitted == 0)
+		if (p->consumers.admitted == 0)
 			p->lanes[0].base = p->lanes[0].tail;
 		p->lanes[channel_lane_of(&p->shape, consumer)].limit = 0;
 	}

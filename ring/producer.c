@@ -97,7 +97,7 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 	 * taken it, nobody does. The line with the sequence number, which consumers keep looking
 	 * at, is written last and at once.
 	 */
-	if (ring_drops(p) || p->lingering != 0) {
+	if (ring_drops(p) || p->consumers.lingering != 0) {
 		atomic_store_explicit(&e->sequence, 0, memory_order_release);
 		atomic_thread_fence(memory_order_release);
 	}
@@ -117,7 +117,8 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 	l->tickets[l->tail & p->mask] = ticket;
 	t->sequence = l->tail++;
 	atomic_store_explicit(&l->shared->tail, l->tail, memory_order_release);
-	p->fresh |= p->shape.mode == CHANNEL_BROADCAST ? p->admitted : RING_BIT(lane);
+	p->consumers.fresh |=
+	    p->shape.mode == CHANNEL_BROADCAST ? p->consumers.admitted : RING_BIT(lane);
 	/* nobody looks at the next one's data before its header: ours by then */
 	e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
 	__builtin_prefetch(e->data, 1);
@@ -172,15 +173,15 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 
 	if (!is_sound(p, m))
 		return -EINVAL;
-	p->for_tickets = p->n_free == 0;
-	p->target = target;
-	if (p->for_tickets) {
+	p->full.for_tickets = p->n_free == 0;
+	p->full.target = target;
+	if (p->full.for_tickets) {
 		if (ring_drops(p) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
 	}
 	r = ring_find_room(p, target, &lane);
-	if (r == -EAGAIN && ring_notice_leaving(p, p->admitted))
+	if (r == -EAGAIN && ring_notice_leaving(p, p->consumers.admitted))
 		r = ring_find_room(p, target, &lane);
 	if (r < 0)
 		return r;
@@ -196,8 +197,8 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		return 0;
 	}
 	if (p->shape.mode == CHANNEL_BROADCAST) {
-		p->tickets[ticket].pending = p->admitted;
-		p->tickets[ticket].unclaimed = p->admitted == 0;
+		p->tickets[ticket].pending = p->consumers.admitted;
+		p->tickets[ticket].unclaimed = p->consumers.admitted == 0;
 	} else {
 		p->tickets[ticket].pending = RING_BIT(target);
 		p->tickets[ticket].consumer = (uint8_t)target;
@@ -218,8 +219,9 @@ static uint64_t who_may_sleep(struct ring_producer *p)
 
 	do {
 		who = leaving = 0;
-		for (uint64_t fresh = p->fresh & (p->admitted | p->lingering); fresh;
-		     fresh &= fresh - 1) {
+		for (uint64_t fresh =
+			 p->consumers.fresh & (p->consumers.admitted | p->consumers.lingering);
+		     fresh; fresh &= fresh - 1) {
 			uint32_t consumer = (uint32_t)__builtin_ctzll(fresh);
 			const struct channel_ledger *ledger = p->peers[consumer].ledger;
 
@@ -230,7 +232,7 @@ static uint64_t who_may_sleep(struct ring_producer *p)
 		}
 		/* who gets it instead may be leaving, too */
 	} while (leaving && ring_notice_leaving(p, leaving));
-	p->fresh = 0;
+	p->consumers.fresh = 0;
 	return who;
 }
 
@@ -281,10 +283,11 @@ static uint64_t who_keeps_room(struct ring_producer *p)
 	uint64_t who = 0;
 
 	if (ring_is_queue(p))
-		return p->admitted;
+		return p->consumers.admitted;
 	if (p->shape.mode == CHANNEL_DIRECT)
-		return p->admitted & (p->target < CHANNEL_MEMBERS_MAX ? RING_BIT(p->target) : 0);
-	for (uint64_t i = p->admitted; i; i &= i - 1) {
+		return p->consumers.admitted &
+		       (p->full.target < CHANNEL_MEMBERS_MAX ? RING_BIT(p->full.target) : 0);
+	for (uint64_t i = p->consumers.admitted; i; i &= i - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(i);
 
 		if (ring_taken(p, consumer) + p->shape.depth <= p->lanes[0].tail)
@@ -295,12 +298,12 @@ static uint64_t who_keeps_room(struct ring_producer *p)
 
 static uint64_t who_must_act(struct ring_producer *p)
 {
-	return p->for_tickets ? who_keeps_tickets(p) : who_keeps_room(p);
+	return p->full.for_tickets ? who_keeps_tickets(p) : who_keeps_room(p);
 }
 
 bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
-	return p->for_tickets || p->n_free == 0;
+	return p->full.for_tickets || p->n_free == 0;
 }
 
 bool ring_producer_has_plenty(const struct ring_producer *p)
@@ -310,12 +313,12 @@ bool ring_producer_has_plenty(const struct ring_producer *p)
 
 uint64_t ring_producer_holdups(struct ring_producer *p)
 {
-	return who_must_act(p) & (p->admitted | p->leaving);
+	return who_must_act(p) & (p->consumers.admitted | p->consumers.leaving);
 }
 
 uint64_t ring_producer_leaving(const struct ring_producer *p)
 {
-	return p->leaving;
+	return p->consumers.leaving;
 }
 
 bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
@@ -323,7 +326,7 @@ bool ring_producer_has_moved(struct ring_producer *p, uint32_t consumer)
 	struct ring_peer *peer = &p->peers[consumer];
 	uint64_t progress;
 
-	if (!((p->admitted | p->leaving) & RING_BIT(consumer)))
+	if (!((p->consumers.admitted | p->consumers.leaving) & RING_BIT(consumer)))
 		return false;
 	for (uint32_t i = 0; i < p->shape.in_flight; i++)
 		if (p->tickets[i].pending & RING_BIT(consumer) &&

@@ -85,19 +85,23 @@ struct ring_producer {
 	uint64_t member, number;
 	uint32_t slot;
 
-	uint64_t admitted;  /* consumers that count */
-	uint64_t leaving;   /* that receive no more, and have yet to acknowledge what they have */
-	uint64_t lingering; /* that do not, but may still use what they have */
-	uint64_t fresh;     /* got something that they were not woken for */
-	uint64_t busy;      /* lanes with something in flight */
-	uint32_t turn;      /* queue: the last that got something */
-	uint32_t look;      /* the next lane for reclaim to look at */
+	struct {                    /* sets of consumers, bit by slot */
+		uint64_t admitted;  /* those that count */
+		uint64_t leaving;   /* those that receive no more, and have yet to acknowledge */
+		uint64_t lingering; /* those that count no more, but may use what they have */
+		uint64_t fresh;     /* those that got something and were not woken for it */
+	} consumers;
+	uint64_t busy; /* bit by lane: those with something in flight */
+	uint32_t turn; /* queue: the last that got something */
+	uint32_t look; /* the next lane for reclaim to look at */
 
 	bool ordered; /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
 
-	bool for_tickets; /* why there was no room last time */
-	uint32_t target;  /* to whom, then */
+	struct {                  /* why there was no room last time */
+		bool for_tickets; /* all tickets were in use; otherwise a lane was full */
+		uint32_t target;  /* to whom the message was to go */
+	} full;
 
 	uint32_t n_free;
 	uint16_t *free;

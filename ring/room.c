@@ -21,10 +21,10 @@ bool ring_has_room(struct ring_producer *p, uint32_t lane)
 		return true;
 	if (p->shape.mode != CHANNEL_BROADCAST)
 		lowest = ring_taken(p, lane);
-	else if (p->admitted == 0)
+	else if (p->consumers.admitted == 0)
 		lowest = l->base;
 	else
-		for (uint64_t who = p->admitted; who; who &= who - 1) {
+		for (uint64_t who = p->consumers.admitted; who; who &= who - 1) {
 			uint64_t taken = ring_taken(p, (uint32_t)__builtin_ctzll(who));
 
 			lowest = taken < lowest ? taken : lowest;
@@ -37,8 +37,8 @@ bool ring_has_room(struct ring_producer *p, uint32_t lane)
 
 uint32_t ring_choose(struct ring_producer *p, bool with_room)
 {
-	uint64_t after = p->admitted & ~((RING_BIT(p->turn) << 1) - 1);
-	uint64_t rest = p->admitted & ~after;
+	uint64_t after = p->consumers.admitted & ~((RING_BIT(p->turn) << 1) - 1);
+	uint64_t rest = p->consumers.admitted & ~after;
 	uint32_t best = CHANNEL_MEMBERS_MAX;
 
 	for (int half = 0; half < 2; half++, after = rest)
@@ -83,7 +83,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	ring_barrier();
 	if (t->list != lane || t->sequence != sequence)
 		return; /* everybody has acknowledged it */
-	for (uint64_t who = t->pending & p->admitted; who; who &= who - 1) {
+	for (uint64_t who = t->pending & p->consumers.admitted; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
 
 		if (ring_taken(p, consumer) > sequence && !MUTATION(drop_what_was_taken))
@@ -123,7 +123,7 @@ static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t seque
 	uint16_t ticket = p->lanes[lane].tickets[sequence & p->mask];
 	struct ring_ticket *t = &p->tickets[ticket];
 
-	if (t->list != lane || t->sequence != sequence || (t->pending & ~p->admitted))
+	if (t->list != lane || t->sequence != sequence || (t->pending & ~p->consumers.admitted))
 		return false;
 	for (uint64_t who = t->pending; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
@@ -142,7 +142,7 @@ static void drop_in_broadcast(struct ring_producer *p)
 {
 	uint64_t tail = p->lanes[0].tail, oldest = oldest_in(p, 0), untaken = oldest, last;
 
-	for (uint64_t who = p->admitted; who; who &= who - 1) {
+	for (uint64_t who = p->consumers.admitted; who; who &= who - 1) {
 		uint64_t taken = p->peers[__builtin_ctzll(who)].taken;
 
 		untaken = taken > untaken ? taken : untaken;
@@ -161,7 +161,7 @@ static void drop_in_lanes(struct ring_producer *p)
 	uint32_t oldest = CHANNEL_MEMBERS_MAX;
 	uint64_t number = UINT64_MAX;
 
-	for (uint64_t who = p->admitted; who; who &= who - 1) {
+	for (uint64_t who = p->consumers.admitted; who; who &= who - 1) {
 		uint32_t lane = (uint32_t)__builtin_ctzll(who);
 		uint64_t sequence = oldest_in(p, lane);
 		const struct ring_ticket *t =
@@ -209,7 +209,7 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 	ring_deliver_backlog(p);
 	if (backlog->n == 0 && (*lane = ring_choose(p, true)) != CHANNEL_MEMBERS_MAX)
 		return 0;
-	if (backlog->n == 0 && p->admitted != 0) {
+	if (backlog->n == 0 && p->consumers.admitted != 0) {
 		if (!ring_drops(p))
 			return -EAGAIN;
 		*lane = ring_choose(p, false);
@@ -218,7 +218,7 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 	}
 	/* what was sent earlier waits, and so does this */
 	*lane = LIST_BACKLOG;
-	if (p->admitted != 0 && !ring_drops(p))
+	if (p->consumers.admitted != 0 && !ring_drops(p))
 		return -EAGAIN;
 	if (backlog->n < p->shape.depth)
 		return 0;
@@ -234,7 +234,7 @@ static int find_for_one(struct ring_producer *p, uint32_t target)
 {
 	struct ring_list *l;
 
-	if (target >= p->shape.consumers || !(p->admitted & RING_BIT(target)))
+	if (target >= p->shape.consumers || !(p->consumers.admitted & RING_BIT(target)))
 		return -ENOENT;
 	l = &p->lists[target];
 	if (p->peers[target].load >= p->shape.depth)

@@ -170,7 +170,8 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
-	uint64_t counting = t->pending & p->admitted, others = t->pending & ~p->admitted;
+	uint64_t counting = t->pending & p->consumers.admitted,
+		 others = t->pending & ~p->consumers.admitted;
 
 	for (; others; others &= others - 1)
 		ring_observe_one(p, ticket, (uint32_t)__builtin_ctzll(others));
@@ -252,7 +253,7 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 	if (p->lists[LIST_BACKLOG].n > 0)
 		ring_deliver_backlog(p);
 	if (p->lists[LIST_DONE].n == 0 && all)
-		ring_notice_leaving(p, p->admitted);
+		ring_notice_leaving(p, p->consumers.admitted);
 	if (p->lists[LIST_DONE].n == 0 && !look(p, all))
 		return false;
 	return take_done(p, out);
