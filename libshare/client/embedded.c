@@ -269,8 +269,11 @@ void embedded_stop(struct embedded *e)
 		return;
 	if (e->pidfd >= 0) {
 		ended.fd = e->pidfd;
+		/* It may have been stopped. The order matters, because SIGCONT takes back whatever
+		 * is about to stop the broker: a debugger that looks at how it ends, or
+		 * LeakSanitizer, would then wait for good. */
+		syscall(SYS_pidfd_send_signal, e->pidfd, SIGCONT, NULL, 0);
 		syscall(SYS_pidfd_send_signal, e->pidfd, SIGTERM, NULL, 0);
-		syscall(SYS_pidfd_send_signal, e->pidfd, SIGCONT, NULL, 0); /* if it was stopped */
 		while (poll(&ended, 1, -1) < 0 && errno == EINTR)
 			;
 		/* ours by now, if this process adopts orphans: the first one of a container */

@@ -3,12 +3,16 @@
 /* A private broker, started from inside a program. It lasts as long as the connection, or the
  * process, and leaves nothing behind. */
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +66,36 @@ Test(embedded, a_broker_is_there_at_once_and_gone_with_the_connection)
 	check(exists(directory));
 	share_disconnect(c);
 	check(!exists(directory));
+}
+
+/* The signals that this process has sent by a pidfd, in their order. */
+static int signals[8];
+static size_t n_signals;
+
+/* Takes the place of the C library's function, and hands on what it is asked for. */
+long syscall(long number, ...)
+{
+	long (*real)(long, ...), a[6];
+	va_list arguments;
+
+	va_start(arguments, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (number == SYS_pidfd_send_signal && n_signals < 8)
+		signals[n_signals++] = (int)a[1];
+	*(void **)&real = dlsym(RTLD_NEXT, "syscall");
+	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* A SIGCONT takes back every stop that is about to happen. LeakSanitizer stops a broker that ends
+ * to look at its memory, and waited for good when the SIGCONT came behind the SIGTERM. */
+Test(embedded, it_is_woken_up_before_it_is_told_to_end_and_not_while_it_ends)
+{
+	share_disconnect(embed());
+	check_eq(n_signals, 2);
+	check_eq(signals[0], SIGCONT);
+	check_eq(signals[1], SIGTERM);
 }
 
 Test(embedded, others_find_it_by_its_address)
