@@ -38,6 +38,7 @@ void bench_hand_over_gpu(const struct run *run);
 void bench_channel(const struct run *run);
 void bench_call(const struct run *run);
 void bench_channel_broadcast(const struct run *run);
+void bench_channel_churn(const struct run *run);
 void bench_channel_peers(const struct run *run);
 void bench_channel_gpu(const struct run *run);
 
@@ -48,6 +49,9 @@ void bench_channel_gpu(const struct run *run);
 void must(int r, const char *what);
 /* The same for system calls, with errno. */
 void must_system(bool fine, const char *what);
+
+/* Returns the bytes of memory that belong to the process, including shared memory that it uses. */
+double resident(pid_t pid);
 
 /* Returns a number of the broker's report "status". */
 int64_t broker_number(share_client *c, const char *key);

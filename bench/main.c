@@ -51,6 +51,8 @@ static const struct benchmark {
      true},
     {"call", bench_call, "a request to a service and its answer, against two messages", true},
     {"channel-broadcast", bench_channel_broadcast, "what 1 to 16 consumers cost a producer", true},
+    {"channel-churn", bench_channel_churn,
+     "members that come and go while a message is held: time and memory", true},
     {"channel-peers", bench_channel_peers,
      "64 B to 64 MiB to another process, against ZeroMQ, nng, a pipe and Boost", true},
     {"channel-gpu", bench_channel_gpu,
@@ -93,6 +95,23 @@ static int find_number(const char *json, void *data)
 		l->value = json_integer_value(value);
 	json_decref(object);
 	return 0;
+}
+
+double resident(pid_t pid)
+{
+	char path[64], line[256];
+	double kib = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+	f = fopen(path, "r");
+	must_system(f, path);
+	while (kib < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Rss: %lf", &kib) != 1)
+			kib = -1;
+	fclose(f);
+	must_system(kib >= 0, "read smaps_rollup");
+	return kib * 1024;
 }
 
 int64_t broker_number(share_client *c, const char *key)

@@ -150,24 +150,6 @@ static void tell_to_fill(const struct worker *workers, int n, uint32_t buffers)
 	tell(workers, n, &order, sizeof(order));
 }
 
-/* Returns the bytes of memory that belong to the process, including shared memory that it uses. */
-static double resident(pid_t pid)
-{
-	char path[64], line[256];
-	double kib = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
-	f = fopen(path, "r");
-	must_system(f, path);
-	while (kib < 0 && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Rss: %lf", &kib) != 1)
-			kib = -1;
-	fclose(f);
-	must_system(kib >= 0, "read smaps_rollup");
-	return kib * 1024;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Latency                                                                                     */
 

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "broker/config/config.h"
+#include "broker/counters.h"
 #include "wire/wire.h"
 
 /* What the daemon consists of. Every object hangs off this struct; there is no other state. */
@@ -23,12 +24,6 @@ struct listener;
 struct memory;
 struct names;
 struct reload;
-
-struct broker_counters {
-	uint64_t requests;
-	uint64_t clients; /* ever connected */
-	uint64_t dropped; /* for breaking the protocol */
-};
 
 struct broker {
 	struct event_base *base;

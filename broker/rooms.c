@@ -39,6 +39,7 @@ static int begin(struct client *c)
 	c->memory = &p->memory;
 	c->buffers = &p->buffers;
 	c->names = &p->names;
+	TAILQ_INIT(&c->buffers->leases);
 	return 0;
 }
 
@@ -53,7 +54,7 @@ static void end(struct client *c)
 
 static bool may_use_memory(const struct client *c)
 {
-	return !LIST_EMPTY(&c->buffers->leases) || !LIST_EMPTY(&c->events) ||
+	return !TAILQ_EMPTY(&c->buffers->leases) || !LIST_EMPTY(&c->events) ||
 	       client_has_segments(c);
 }
 

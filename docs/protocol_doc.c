@@ -64,8 +64,8 @@ static const struct number channel_flags[] = {
     NUMBER(WIRE_CHANNEL_OLDEST, "a consumer, that becomes a WIRE_MEMBER_OLDEST"),
     NUMBER(WIRE_CHANNEL_SERVICE, "one of the two channels of a service, or SHARE_EEXIST"),
 };
-static const struct number settle_flags[] = {
-    NUMBER(WIRE_CHANNEL_SETTLE_ALL, "see CHANNEL_SETTLE"),
+static const struct number sync_flags[] = {
+    NUMBER(WIRE_CHANNEL_SYNC_AFRESH, "see CHANNEL_SYNC"),
 };
 static const struct number hello_flags[] = {
     NUMBER(WIRE_HELLO_OPERATOR, "an administrator's look at what there is, or end of it"),
@@ -410,7 +410,7 @@ static void print_document(FILE *out)
 	print_numbers(out, "enum share_role", roles, LENGTH(roles));
 	print_numbers(out, "enum share_when_full", when_full, LENGTH(when_full));
 	print_numbers(out, "enum share_channel_flags", channel_flags, LENGTH(channel_flags));
-	print_numbers(out, "enum wire_channel_settle_flags", settle_flags, LENGTH(settle_flags));
+	print_numbers(out, "enum wire_channel_sync_flags", sync_flags, LENGTH(sync_flags));
 	print_layouts(out);
 }
 

@@ -39,19 +39,14 @@ static const struct field more[] = {
 static const struct field member[] = {
     FIELD(wire_member, member, "identifier: never used again"),
     FIELD(wire_member, page, "identifier of its client's timeline page"),
-    FIELD(wire_member, slot, "among those of its role"),
+    FIELD(wire_member, slot, "of the consumer: its admission and lane in the producer's ring"),
+    FIELD(wire_member, row, "of the consumer's ledger: the one about this producer"),
     FIELD(wire_member, state, "enum wire_member_state"),
     FIELD(wire_member, flags, "enum wire_member_flags"),
     FIELD(wire_member, uid, "of its user, in the broker's user namespace"),
-    FIELD(wire_member, reserved, "0"),
+    FIELD(wire_member, claim, "counts up: of two in one place the later is higher"),
 };
-static const struct field settled[] = {
-    FIELD(wire_settled, ticket, "of the message"),
-    FIELD(wire_settled, version, "of the ticket"),
-    FIELD(wire_settled, slot, "of the fence in the consumer's timeline page; 0: none"),
-    FIELD(wire_settled, reserved, "0"),
-    FIELD(wire_settled, value, "of the fence"),
-};
+
 static const struct field recipe[] = {
     FIELD(memory_recipe, size, "bytes of the segment"),
     FIELD(memory_recipe, address, "where every process has to map it; 0: anywhere"),
@@ -67,7 +62,7 @@ static const struct field shape[] = {
     FIELD(channel_shape, depth, "entries of a lane, a power of two"),
     FIELD(channel_shape, in_flight, "tickets of a producer"),
     FIELD(channel_shape, data_max, "bytes of data that a message has room for"),
-    FIELD(channel_shape, producers, "slots"),
+    FIELD(channel_shape, rows, "of a ledger"),
     FIELD(channel_shape, consumers, "slots"),
     FIELD(channel_shape, deliveries, "how often a message is delivered at most (queue)"),
 };
@@ -212,7 +207,7 @@ static void print_places(FILE *out)
 	    "`in_flight` times struct channel_ticket, rounded up to 64 bytes; for each lane "
 	    "`depth` "
 	    "entries, each struct channel_entry and `data_max` bytes of data, rounded up to 64 |\n"
-	    "| ledger | struct channel_ledger; `producers` rows, by slot, each struct channel_row "
+	    "| ledger | struct channel_ledger; `rows` rows, each struct channel_row "
 	    "and `in_flight` times struct channel_ack, rounded up to 64 bytes |\n\n"
 	    "A page's size is rounded up to 4096 bytes. The entry of a sequence number is that at "
 	    "its remainder by `depth`. A message is sent by writing its ticket and its entry, then "
@@ -253,7 +248,6 @@ void print_layouts(FILE *out)
 	PRINT(wire_fence, fence);
 	PRINT(wire_more, more);
 	PRINT(wire_member, member);
-	PRINT(wire_settled, settled);
 	PRINT(channel_shape, shape);
 	PRINT(memory_recipe, recipe);
 	print_numbers(out, "enum wire_member_state", states, LENGTH(states));

@@ -20,6 +20,6 @@ const struct client_room *const client_rooms[] = {
 /* A message in flight has a reference on its buffer, and its consumer a loan of it. */
 const struct buffer_carrier buffer_carrier = {
     .release_loan = channel_release,
-    .look = keepers_look_client_locked,
-    .have_looked = keepers_have_looked_client_locked,
+    .look = senders_look_client_locked,
+    .have_looked = senders_have_looked_client_locked,
 };

@@ -20,7 +20,7 @@ bool channel_shape_is_valid(const struct channel_shape *s)
 	       s->when_full <= 3 && s->depth >= 1 && s->depth <= CHANNEL_DEPTH_MAX &&
 	       (s->depth & (s->depth - 1)) == 0 && s->in_flight >= 1 &&
 	       s->in_flight <= CHANNEL_IN_FLIGHT_MAX && s->data_max <= CHANNEL_DATA_MAX &&
-	       s->producers >= 1 && s->producers <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
+	       s->rows >= 1 && s->rows <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
 	       s->consumers <= CHANNEL_MEMBERS_MAX && s->deliveries >= 1 &&
 	       s->deliveries <= CHANNEL_DELIVERIES_MAX;
 }
@@ -104,10 +104,10 @@ static size_t row_size(const struct channel_shape *s)
 
 size_t channel_ledger_size(const struct channel_shape *s)
 {
-	return round_up(sizeof(struct channel_ledger) + s->producers * row_size(s), PAGE);
+	return round_up(sizeof(struct channel_ledger) + s->rows * row_size(s), PAGE);
 }
 
-struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t producer)
+struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row)
 {
-	return at(ledger, sizeof(struct channel_ledger) + producer * row_size(s));
+	return at(ledger, sizeof(struct channel_ledger) + row * row_size(s));
 }

@@ -46,7 +46,8 @@ struct channel_shape {
 	uint32_t depth;     /* entries of a lane, a power of two */
 	uint32_t in_flight; /* tickets of a producer */
 	uint32_t data_max;  /* bytes */
-	uint32_t producers, consumers;
+	uint32_t rows;      /* of a ledger */
+	uint32_t consumers; /* at a time */
 	uint32_t deliveries;
 };
 _Static_assert(sizeof(struct channel_shape) == 32, "part of the protocol");
@@ -129,7 +130,8 @@ _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
 #define CHANNEL_SMALL(packed)      ((uint32_t)((packed) >> 48))
 
 /* -------------------------------------------------------------------------------------------
- * A ledger: header, and a row for each producer slot.
+ * A ledger: header, and rows. A row is about one producer, from when both are there until the
+ * consumer is done with it; the broker says which is whose.
  */
 
 struct channel_ledger {
@@ -183,6 +185,6 @@ struct channel_ticket *channel_ticket_at(void *ring, const struct channel_shape 
 					 uint32_t ticket);
 struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,
 				       uint64_t sequence);
-struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t producer);
+struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row);
 
 #endif

@@ -44,7 +44,7 @@ struct ring_consumer {
 	size_t stride;
 	uint32_t slot;
 	uint32_t turn;     /* who is looked at first */
-	uint64_t attached; /* by slot */
+	uint64_t attached; /* by row */
 	uint64_t live;     /* of these, those from whom something may come */
 	uint64_t moved;    /* those who might wait for what we have done */
 	bool ordered;      /* who sleeps can count on us to pass a barrier */
@@ -59,8 +59,7 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 	struct ring_consumer *c = calloc(1, sizeof(*c));
 
 	if (c)
-		c->versions =
-		    calloc((size_t)shape->producers * shape->in_flight, sizeof(*c->versions));
+		c->versions = calloc((size_t)shape->rows * shape->in_flight, sizeof(*c->versions));
 	if (!c || !c->versions) {
 		free(c);
 		return -ENOMEM;
@@ -71,7 +70,7 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 	c->member = member;
 	c->ordered = ring_can_be_ordered();
 	ring_sleeper_init(&c->sleeper, &c->ledger->sleeping);
-	for (uint32_t i = 0; i < shape->producers; i++) {
+	for (uint32_t i = 0; i < shape->rows; i++) {
 		c->sources[i].row = channel_row_at(ledger, shape, i);
 		c->sources[i].versions = c->versions + (size_t)i * shape->in_flight;
 	}
@@ -89,22 +88,21 @@ void ring_consumer_free(struct ring_consumer *c)
 /* ------------------------------------------------------------------------------------------- */
 /* Who sends                                                                                   */
 
-void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t member,
-			  const void *ring)
+void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring)
 {
-	struct source *s = &c->sources[producer];
-	struct channel_row *row = s->row;
+	struct source *s = &c->sources[row];
+	struct channel_row *words = s->row;
 	void *page = (void *)(uintptr_t)ring; /* for looking only */
 
-	atomic_store_explicit(&row->producer, 0, memory_order_release);
-	atomic_store_explicit(&row->taken, 0, memory_order_relaxed);
+	atomic_store_explicit(&words->producer, 0, memory_order_release);
+	atomic_store_explicit(&words->taken, 0, memory_order_relaxed);
 	/* a row that was never used is zeros, and takes no memory as long as nobody looks */
 	for (uint32_t i = 0; s->used && i < c->shape.in_flight; i++) {
-		atomic_store_explicit(&row->acks[i].word, 0, memory_order_relaxed);
-		atomic_store_explicit(&row->acks[i].value, 0, memory_order_relaxed);
+		atomic_store_explicit(&words->acks[i].word, 0, memory_order_relaxed);
+		atomic_store_explicit(&words->acks[i].value, 0, memory_order_relaxed);
 		s->versions[i] = 0;
 	}
-	atomic_store_explicit(&row->producer, member, memory_order_release);
+	atomic_store_explicit(&words->producer, member, memory_order_release);
 
 	uint32_t lane = channel_lane_of(&c->shape, c->slot);
 
@@ -114,29 +112,22 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t m
 	    .admission = channel_admission_at(page, &c->shape, c->slot),
 	    .lane = channel_lane_at(page, &c->shape, lane),
 	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, lane, 0),
-	    .row = row,
+	    .row = words,
 	    .versions = s->versions,
 	    .attached = true,
 	    .used = true,
 	};
 	c->stride = ring_stride(page, &c->shape);
-	c->attached |= RING_BIT(producer);
-	c->live |= RING_BIT(producer);
+	c->attached |= RING_BIT(row);
+	c->live |= RING_BIT(row);
 }
 
-void ring_consumer_detach(struct ring_consumer *c, uint32_t producer)
+void ring_consumer_detach(struct ring_consumer *c, uint32_t row)
 {
-	c->sources[producer].attached = false;
-	c->attached &= ~RING_BIT(producer);
-	c->live &= ~RING_BIT(producer);
-	c->moved &= ~RING_BIT(producer);
-}
-
-void ring_consumer_displace(struct ring_consumer *c, uint32_t producer)
-{
-	ring_consumer_detach(c, producer);
-	c->sources[producer].member = 0;
-	c->sources[producer].held = 0;
+	c->sources[row].attached = false;
+	c->attached &= ~RING_BIT(row);
+	c->live &= ~RING_BIT(row);
+	c->moved &= ~RING_BIT(row);
 }
 
 static bool is_left_behind(const struct ring_consumer *c, const struct source *s)
@@ -245,8 +236,13 @@ static int receive_from(struct ring_consumer *c, struct source *s, struct ring_m
 	for (uint32_t i = 0; i < c->shape.depth + 2; i++) {
 		switch (ring_entry_read(entry_at(c, s), s->next + 1, &c->shape, out)) {
 		case COPIED:
+			/* who sees that it is taken sees that it is held */
+			channel_add(&c->ledger->received, 1);
 			set_next(c, s, s->next + 1);
 			r = keep(c, s, out);
+			if (r == 1)
+				return r;
+			channel_add(&c->ledger->received, UINT64_MAX);
 			if (r != 0)
 				return r;
 			break;
@@ -262,7 +258,7 @@ static int receive_from(struct ring_consumer *c, struct source *s, struct ring_m
 	return 0;
 }
 
-int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
+int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
 			  uint64_t *lost)
 {
 	/* first those from this turn on, then those below */
@@ -275,17 +271,18 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 		int r = receive_from(c, s, out);
 
 		/* to have it twice is nothing that could be acknowledged */
-		if (r > 0 && s->versions[out->ticket] != 0)
+		if (r > 0 && s->versions[out->ticket] != 0) {
+			channel_add(&c->ledger->received, UINT64_MAX);
 			r = -EPROTO;
+		}
 		if (r != 0) {
-			*producer = slot;
+			*row = slot;
 			c->turn = (slot + 1) % CHANNEL_MEMBERS_MAX;
 			if (r > 0) {
 				*lost = s->lost;
 				s->lost = 0;
 				s->held++;
 				s->versions[out->ticket] = out->version;
-				channel_add(&c->ledger->received, 1);
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
 				s->failed = true;
@@ -301,9 +298,9 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ri
 	return 0;
 }
 
-bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
+bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 {
-	struct source *s = &c->sources[producer];
+	struct source *s = &c->sources[row];
 
 	if (!s->attached || s->failed || !is_admitted(c, s))
 		return true;
@@ -314,50 +311,30 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer)
 /* ------------------------------------------------------------------------------------------- */
 /* Acknowledging                                                                               */
 
-enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
-				uint32_t ticket, uint32_t version, struct ring_fence fence,
-				bool retained)
+bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+		       uint32_t version, struct ring_fence fence, bool retained)
 {
-	struct source *s = &c->sources[producer];
+	struct source *s = &c->sources[row];
 
-	if (s->member != member)
-		return RING_ELSEWHERE;
-	if (s->versions[ticket] != version || version == 0)
-		return RING_ACKED_BEFORE; /* or the program has made it up */
+	/* it was acknowledged before, or the program has made it up */
+	if (s->member != member || s->versions[ticket] != version || version == 0)
+		return false;
 	s->versions[ticket] = 0;
 	s->held--;
 	channel_add(&c->ledger->acknowledged, 1);
 	write_ack(c, s, ticket, version, fence, retained);
-	return RING_ACKED;
+	return true;
 }
 
-void ring_consumer_acked_elsewhere(struct ring_consumer *c)
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32_t ticket)
 {
-	channel_add(&c->ledger->acknowledged, 1);
+	return row < c->shape.rows && ticket < c->shape.in_flight ? c->sources[row].versions[ticket]
+								  : 0;
 }
 
-uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t ticket)
+uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t row)
 {
-	return producer < c->shape.producers && ticket < c->shape.in_flight
-		   ? c->sources[producer].versions[ticket]
-		   : 0;
-}
-
-bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t ticket,
-			     uint32_t *version, struct ring_fence *fence)
-{
-	struct channel_ack *ack = &c->sources[producer].row->acks[ticket];
-	uint64_t word = atomic_load_explicit(&ack->word, memory_order_relaxed);
-
-	*version = (uint32_t)(word >> 32);
-	fence->slot = (uint32_t)word & ~(uint32_t)CHANNEL_ACK_RETAINED;
-	fence->value = atomic_load_explicit(&ack->value, memory_order_relaxed);
-	return word != 0;
-}
-
-uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer)
-{
-	return c->sources[producer].held;
+	return c->sources[row].held;
 }
 
 /* A futex: one ring is enough for a sleep. Our own bell has changed by then, so that it ends. */

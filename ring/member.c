@@ -11,18 +11,24 @@
 #include "base/mutation.h"
 #include "ring/producer.h"
 
-void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t slot)
+void ring_producer_identify(struct ring_producer *p, uint64_t member)
 {
 	p->member = member;
-	p->slot = slot;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Coming                                                                                      */
 
+/* Those who are yet to acknowledge it may leave a fence each, and others have left some and gone.
+ */
+static bool has_room_for_fence(const struct ring_producer *p, const struct ring_ticket *t)
+{
+	return t->n_fences + (uint32_t)__builtin_popcountll(t->pending) < p->shape.consumers;
+}
+
 /* Broadcast: where a new one begins: at what nobody has, or at the oldest of which every later
  * message is still there. All these wait for it then. */
-static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
+static uint64_t adopt(struct ring_producer *p, uint32_t consumer, bool oldest)
 {
 	struct ring_lane *l = &p->lanes[0];
 	uint64_t start = l->tail, lowest = p->consumers.admitted == 0 ? l->base : l->tail;
@@ -34,7 +40,7 @@ static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
 	for (; start > lowest; start--) {
 		struct ring_ticket *t = &p->tickets[l->tickets[(start - 1) & p->mask]];
 
-		if (t->list != 0 || t->sequence != start - 1)
+		if (t->list != 0 || t->sequence != start - 1 || !has_room_for_fence(p, t))
 			break;
 		t->pending |= RING_BIT(consumer);
 		t->unclaimed = false;
@@ -42,8 +48,8 @@ static uint64_t claim(struct ring_producer *p, uint32_t consumer, bool oldest)
 	return start;
 }
 
-void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t member,
-			 const void *ledger, bool oldest)
+void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
+			 const void *ledger, uint32_t row, bool oldest)
 {
 	struct ring_peer *peer = &p->peers[consumer];
 	void *page = (void *)(uintptr_t)ledger; /* for looking only */
@@ -52,12 +58,12 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t me
 
 	ring_producer_dismiss(p, consumer, true);
 	start =
-	    p->shape.mode == CHANNEL_BROADCAST ? claim(p, consumer, oldest) : p->lanes[lane].tail;
+	    p->shape.mode == CHANNEL_BROADCAST ? adopt(p, consumer, oldest) : p->lanes[lane].tail;
 	*peer = (struct ring_peer){
 	    .admission = channel_admission_at(p->ring, &p->shape, consumer),
 	    .ledger = ledger,
-	    .row = channel_row_at(page, &p->shape, p->slot),
-	    .member = member,
+	    .row = channel_row_at(page, &p->shape, row),
+	    .owner = owner,
 	    .taken = start,
 	    .progress = start,
 	};
@@ -65,7 +71,7 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t me
 	p->consumers.admitted |= RING_BIT(consumer);
 	p->consumers.fresh |= RING_BIT(consumer);
 	atomic_store_explicit(&peer->admission->start, start, memory_order_relaxed);
-	atomic_store_explicit(&peer->admission->consumer, member, memory_order_release);
+	atomic_store_explicit(&peer->admission->consumer, owner->member, memory_order_release);
 	if (ring_is_queue(p))
 		ring_deliver_backlog(p);
 }
@@ -88,9 +94,13 @@ void ring_deliver_backlog(struct ring_producer *p)
 	struct ring_list *backlog = &p->lists[LIST_BACKLOG];
 
 	while (backlog->n > 0) {
-		uint32_t consumer = ring_choose(p, true);
 		uint16_t ticket = backlog->first;
+		uint32_t consumer;
 
+		/* nobody is to get what one who was left behind with it has acknowledged by now */
+		if (p->tickets[ticket].pending != 0 && ring_observe(p, ticket, true))
+			continue;
+		consumer = ring_choose(p, true);
 		if (consumer == CHANNEL_MEMBERS_MAX)
 			return;
 		ring_unlink(p, ticket);
@@ -191,7 +201,7 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 	if ((p->consumers.admitted | p->consumers.leaving) & RING_BIT(consumer)) {
 		p->consumers.admitted &= ~RING_BIT(consumer);
 		p->consumers.leaving &= ~RING_BIT(consumer);
-		atomic_store_explicit(&peer->admission->left_behind, peer->member,
+		atomic_store_explicit(&peer->admission->left_behind, peer->owner->member,
 				      memory_order_release);
 		if (safe || order_with(p))
 			taken = ring_taken(p, consumer);
@@ -239,9 +249,8 @@ bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 
 static bool has_fence(const struct ring_producer *p, uint32_t ticket, uint64_t member)
 {
-	for (uint64_t fenced = p->tickets[ticket].fenced; fenced; fenced &= fenced - 1)
-		if (p->kept[ticket * p->shape.consumers + (uint32_t)__builtin_ctzll(fenced)]
-			.member == member)
+	for (uint32_t i = 0; i < p->tickets[ticket].n_fences; i++)
+		if (ring_fences_of(p, ticket)[i].owner->member == member)
 			return true;
 	return false;
 }
@@ -255,14 +264,6 @@ void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, u
 		if (p->tickets[ticket].list != LIST_FREE &&
 		    (p->tickets[ticket].pending & bit || has_fence(p, ticket, member)))
 			bits[ticket / 8] |= (unsigned char)(1u << ticket % 8);
-}
-
-bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member)
-{
-	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++)
-		if (p->tickets[ticket].list != LIST_FREE && has_fence(p, ticket, member))
-			return true;
-	return false;
 }
 
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer)

@@ -28,10 +28,10 @@ static bool allocate(struct ring_producer *p)
 	p->lanes[0].tickets = positions;
 	p->free = zeros(s->in_flight, sizeof(*p->free));
 	p->tickets = zeros(s->in_flight, sizeof(*p->tickets));
-	p->kept = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->kept));
+	p->fences = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->fences));
 	if (s->mode == CHANNEL_QUEUE)
 		p->messages = zeros(s->in_flight, sizeof(*p->messages));
-	if (!positions || !p->free || !p->tickets || !p->kept ||
+	if (!positions || !p->free || !p->tickets || !p->fences ||
 	    (s->mode == CHANNEL_QUEUE && !p->messages))
 		return false;
 	for (uint32_t i = 0; i < lanes; i++) {
@@ -78,7 +78,7 @@ void ring_producer_free(struct ring_producer *p)
 	free(p->lanes[0].tickets);
 	free(p->free);
 	free(p->tickets);
-	free(p->kept);
+	free(p->fences);
 	free(p->messages);
 	free(p);
 }

@@ -31,7 +31,6 @@ enum {
 
 struct ring_ticket {
 	uint64_t pending;  /* consumers that have it, or will, and have not acknowledged it */
-	uint64_t fenced;   /* consumers that left a fence in `kept` */
 	uint64_t sequence; /* in its lane */
 	uint64_t number;
 	uint64_t buffer;
@@ -39,6 +38,7 @@ struct ring_ticket {
 	uint32_t version;
 	uint16_t next, previous;
 	uint8_t list;
+	uint8_t n_fences; /* in `fences`: of those who have acknowledged it */
 	uint8_t consumer; /* not in broadcast: whose lane it is in */
 	bool unclaimed;   /* broadcast: nobody was there when it was sent */
 	bool acknowledged, retained, set_aside;
@@ -47,11 +47,6 @@ struct ring_ticket {
 struct ring_list {
 	uint16_t first, last, cursor;
 	uint32_t n;
-};
-
-struct ring_kept_fence {
-	uint64_t member;
-	struct ring_fence fence;
 };
 
 struct ring_lane {
@@ -68,7 +63,7 @@ struct ring_peer {
 	struct channel_admission *admission;
 	const struct channel_ledger *ledger;
 	const struct channel_row *row;
-	uint64_t member;
+	struct ring_owner *owner;
 	uint64_t taken; /* as far as we know */
 	uint64_t acknowledged, progress;
 	uint32_t load; /* tickets it has to acknowledge, if it is the one they were sent to */
@@ -83,7 +78,6 @@ struct ring_producer {
 	size_t stride;
 	uint32_t mask;
 	uint64_t member, number;
-	uint32_t slot;
 
 	struct {                    /* sets of consumers, bit by slot */
 		uint64_t admitted;  /* those that count */
@@ -107,13 +101,19 @@ struct ring_producer {
 	uint16_t *free;
 	struct ring_ticket *tickets;
 	struct channel_ticket *shared_tickets;
-	struct ring_kept_fence *kept;  /* [ticket][consumer] */
-	struct ring_message *messages; /* by ticket, in a queue */
+	struct ring_owned_fence *fences; /* [ticket][as many as there are consumers] */
+	struct ring_message *messages;   /* by ticket, in a queue */
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
 	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
 	uint64_t sent;
 };
+
+static inline struct ring_owned_fence *ring_fences_of(const struct ring_producer *p,
+						      uint32_t ticket)
+{
+	return &p->fences[(size_t)ticket * p->shape.consumers];
+}
 
 static inline bool ring_is_queue(const struct ring_producer *p)
 {

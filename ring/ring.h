@@ -40,14 +40,21 @@ struct ring_producer;
 int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring_producer **out);
 void ring_producer_free(struct ring_producer *p);
 
+/* A consumer, as long as something refers to it: it is the caller's, who keeps it while it is
+ * admitted, and then until `fences` is 0. */
+struct ring_owner {
+	uint64_t member; /* identifier */
+	uint32_t fences; /* of this consumer's, in tickets that were not reclaimed yet */
+};
+
 /*
  * A consumer has come: from now on (@oldest: or from what is still there) it gets messages, and
- * must acknowledge them. @ledger is its page, @member its identifier, @producer our own member
- * identifier, @slot our own slot.
+ * must acknowledge them. @ledger is its page, in which @row is about us.
  */
-void ring_producer_admit(struct ring_producer *p, uint32_t consumer, uint64_t member,
-			 const void *ledger, bool oldest);
-void ring_producer_identify(struct ring_producer *p, uint64_t member, uint32_t slot);
+void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
+			 const void *ledger, uint32_t row, bool oldest);
+/* Our own member identifier, before anybody is admitted. */
+void ring_producer_identify(struct ring_producer *p, uint64_t member);
 
 /*
  * A consumer stops counting. @safe: it can use nothing any more (dead, or it has acknowledged all
@@ -67,8 +74,6 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
  * has not acknowledged, or has with a fence. @bits: bit by ticket, zeros for all `in_flight`. */
 void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, uint64_t member,
 			     unsigned char *bits);
-/* Whether a ticket that is not retired yet has a fence of @member, which may be gone. */
-bool ring_producer_has_fences(const struct ring_producer *p, uint64_t member);
 /* Somebody else looks after what this consumer, which does not count any more, has not
  * acknowledged: it is as if it had leases on that. Then it is dismissed as @safe. */
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
@@ -129,9 +134,8 @@ struct ring_return {
 	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
 			 * what was sent */
 	uint32_t n;     /* fences that are behind what consumers do with it */
-	struct {
-		uint32_t consumer; /* slot */
-		uint64_t member;
+	struct ring_owned_fence {
+		struct ring_owner *owner; /* its count is the caller's to lower from now on */
 		struct ring_fence fence;
 	} fences[CHANNEL_MEMBERS_MAX];
 	struct ring_message *message; /* valid until the next call */
@@ -161,50 +165,40 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 		      uint64_t member, struct ring_consumer **out);
 void ring_consumer_free(struct ring_consumer *c);
 
-/* A producer has come; its row starts from zero. */
-void ring_consumer_attach(struct ring_consumer *c, uint32_t producer, uint64_t member,
-			  const void *ring);
+/* A producer has come, about which @row is from now on; it starts from zero. What follows calls the
+ * producer by its row. */
+void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring);
 /* Its ring is not looked at any more. */
-void ring_consumer_detach(struct ring_consumer *c, uint32_t producer);
-/* Nor is anything acknowledged to it: another one will have its row. */
-void ring_consumer_displace(struct ring_consumer *c, uint32_t producer);
+void ring_consumer_detach(struct ring_consumer *c, uint32_t row);
 
 /*
  * The next message of any producer, in turn, into private memory. 1; 0: there is none; -ESTALE:
- * @producer has left this consumer behind, or -EPROTO: its ring makes no sense (a ticket that it
- * has sent, and that was not acknowledged, among them). After these two nothing more comes from it
- * until it is attached again.
+ * the producer of @row has left this consumer behind, or -EPROTO: its ring makes no sense (a ticket
+ * that it has sent, and that was not acknowledged, among them). After these two nothing more comes
+ * from it until it is attached again.
  */
-int ring_consumer_receive(struct ring_consumer *c, uint32_t *producer, struct ring_message *out,
+int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
 			  uint64_t *lost);
 
-/* @producer is the slot. RING_ELSEWHERE: it is @member's no more; RING_ACKED_BEFORE: this is not
- * held. Nothing is written then. Producers are woken by ring_consumer_wake(). */
-enum ring_ack { RING_ACKED, RING_ELSEWHERE, RING_ACKED_BEFORE };
-enum ring_ack ring_consumer_ack(struct ring_consumer *c, uint32_t producer, uint64_t member,
-				uint32_t ticket, uint32_t version, struct ring_fence fence,
-				bool retained);
-/* Bit by producer slot: those that wait on their doorbell. Others have been woken, once a sleep.
+/* False, and nothing is written, when this is not held of @member any more. Producers are woken by
+ * ring_consumer_wake(). */
+bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+		       uint32_t version, struct ring_fence fence, bool retained);
+/* Bit by row: the producers that wait on their doorbell. Others have been woken, once a sleep.
  * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
  * too. Costs nothing if nothing was done since the last call. */
 uint64_t ring_consumer_wake(struct ring_consumer *c);
 /* Nothing is received from now on: producers give what this one has not taken to others (in a
- * queue), and do not wait for it. What it has taken it goes on to acknowledge. Bit by producer
- * slot: those to be told by their doorbell; a futex has been rung. */
+ * queue), and do not wait for it. What it has taken it goes on to acknowledge. Bit by row: the
+ * producers to be told by their doorbell; a futex has been rung. */
 uint64_t ring_consumer_receives_no_more(struct ring_consumer *c);
 
 /* Nothing is left to receive of it now. */
-bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t producer);
-/* What our row says of a ticket of the producer in this slot. */
-bool ring_consumer_has_acked(const struct ring_consumer *c, uint32_t producer, uint32_t ticket,
-			     uint32_t *version, struct ring_fence *fence);
-/* Somebody else has seen to one. */
-void ring_consumer_acked_elsewhere(struct ring_consumer *c);
-/* The version of a ticket that was received from the producer in this slot, and not acknowledged;
- * 0: none. */
-uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t producer, uint32_t ticket);
-/* Received of it, not acknowledged. */
-uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t producer);
+bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row);
+/* The version of a ticket that was received of this producer, and not acknowledged; 0: none. */
+uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32_t ticket);
+/* How many those are. */
+uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t row);
 
 /* As for producers: prepare, try ring_consumer_receive() once more, wait, awake. @word is NULL when
  * there is not exactly one producer: then it is the doorbell. @doorbell: in any case. */

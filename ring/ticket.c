@@ -98,6 +98,8 @@ bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket)
 
 	if (t->list == LIST_LIMBO)
 		through = t->pending == 0;
+	else if (t->list == LIST_BACKLOG)
+		through = t->acknowledged; /* by one who was left behind with it */
 	else if (t->list >= CHANNEL_MEMBERS_MAX)
 		through = false;
 	else if (p->shape.mode == CHANNEL_BROADCAST)
@@ -148,6 +150,8 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 		word = (uint64_t)t->version << 32;
 	if (word >> 32 != t->version && !(MUTATION(any_version) && word != 0))
 		return false;
+	if (t->n_fences == p->shape.consumers)
+		return false; /* later: there is no room for another fence */
 	t->pending &= ~RING_BIT(consumer);
 	t->acknowledged = true;
 	peer->acknowledged++;
@@ -160,9 +164,9 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 		uint64_t value =
 		    atomic_load_explicit(&peer->row->acks[ticket].value, memory_order_relaxed);
 
-		p->kept[ticket * p->shape.consumers + consumer] = (struct ring_kept_fence){
-		    .member = peer->member, .fence = {.slot = flags, .value = value}};
-		t->fenced |= RING_BIT(consumer);
+		ring_fences_of(p, ticket)[t->n_fences++] = (struct ring_owned_fence){
+		    .owner = peer->owner, .fence = {.slot = flags, .value = value}};
+		peer->owner->fences++;
 	}
 	return true;
 }
@@ -201,17 +205,10 @@ static bool take_done(struct ring_producer *p, struct ring_return *out)
 	out->message = t->set_aside ? &p->messages[ticket] : NULL;
 	if (t->set_aside)
 		channel_add(&p->header->set_aside, 1);
-	out->n = 0;
-	for (uint64_t fenced = t->fenced; fenced; fenced &= fenced - 1) {
-		uint32_t consumer = (uint32_t)__builtin_ctzll(fenced);
-		const struct ring_kept_fence *kept =
-		    &p->kept[ticket * p->shape.consumers + consumer];
-
-		out->fences[out->n].consumer = consumer;
-		out->fences[out->n].member = kept->member;
-		out->fences[out->n].fence = kept->fence;
-		out->n++;
-	}
+	out->n = t->n_fences;
+	for (uint32_t i = 0; i < out->n; i++)
+		out->fences[i] = ring_fences_of(p, ticket)[i];
+	t->n_fences = 0;
 	return true;
 }
 

@@ -22,14 +22,15 @@
  * added.
  */
 
-#define WIRE_VERSION        2
+#define WIRE_VERSION        3
 #define WIRE_VERSION_OLDEST 1
 
 /* The version from which on names and tokens carry tensors, and RECLAIM exists. */
 #define WIRE_VERSION_TENSORS 2
 #define WIRE_VERSION_RECLAIM 2
-/* The version from which on channels exist as they are now: before, doorbells were sockets. */
-#define WIRE_VERSION_CHANNELS 2
+/* The version from which on channels exist as they are now. In version 1 doorbells were sockets; in
+ * version 2 a row of a ledger was found by the slot of its producer. */
+#define WIRE_VERSION_CHANNELS 3
 #define WIRE_TENSOR_MAX       272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
@@ -122,7 +123,7 @@
 	  "Memory is short: the client is to give back the free blocks that it keeps.")            \
 	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL, 0,                          \
 	  "Takes part in a channel, and makes it if there is none of that name. Refused "          \
-	  "(SHARE_ENOTSUP) in version 1.")                                                         \
+	  "(SHARE_ENOTSUP) before version 3.")                                                     \
 	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING, 0,                                    \
 	  "A membership that is being prepared. Descriptors: the client's own page (a ring or a "  \
 	  "ledger), to be mapped for writing; the control page, for reading; its doorbell.")       \
@@ -154,13 +155,6 @@
 	  "producer's messages the broker looks after from now on, until the consumer has "        \
 	  "acknowledged it and left, or is dead. Only the first for a consumer counts; one that "  \
 	  "is no more has nothing.")                                                               \
-	M(CHANNEL_SETTLE, channel_settle, 56, TO_BROKER, 0, 0, 1, NOTHING, 0,                      \
-	  "What a consumer has acknowledged to a producer that is gone and whose place another "   \
-	  "one has: its ledger cannot say so any more. With CHANNEL_SETTLE_ALL it has nothing "    \
-	  "else of that producer.")                                                                \
-	M(CHANNEL_AFRESH, channel_afresh, 57, TO_BROKER, 0, 0, 1, NOTHING, 0,                      \
-	  "A member has lost what it was told (for want of memory, say): to the next "             \
-	  "CHANNEL_SYNC all others are new.")                                                      \
 	M(RELOAD, reload, 58, TO_BROKER, 0, 0, 1, REPORT, 0,                                       \
 	  "The broker is to read its configuration file again. The REPORT is one page, with an "   \
 	  "object for each change; an ERROR says why the file was refused.")                       \
@@ -376,21 +370,26 @@
 	F(M, u32, deliveries, 1, "of a message, until it is set aside")     \
 	V(M, name, 255, 1, "of the channel")                                \
 	V(M, pool, 255, 1, "name of the pool; empty: what the channel has, or \"default\"")
-#define WIRE_FIELDS_channel(F, V, M)                                 \
-	F(M, u64, member, 1, "identifier of the membership")         \
-	F(M, u64, pool, 1, "identifier of the channel's pool")       \
-	F(M, u32, slot, 1, "of the member, among those of its role") \
-	F(M, u32, reserved, 1, "0")                                  \
+#define WIRE_FIELDS_channel(F, V, M)                           \
+	F(M, u64, member, 1, "identifier of the membership")   \
+	F(M, u64, pool, 1, "identifier of the channel's pool") \
+	F(M, u32, slot, 1, "of a consumer; 0")                 \
+	F(M, u32, reserved, 1, "0")                            \
 	V(M, shape, 32, 1, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_sync(F, V, M)  F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_members(F, V, M)                                        \
-	F(M, u32, epoch, 1, "of the control page: what this answers")               \
-	F(M, u32, more, 1, "1: further members or segments did not fit: ask again") \
-	V(M, members, 4096, 1,                                                      \
-	  "struct wire_member each: all of the other role, but for those "          \
-	  "that did not fit")                                                       \
-	F(M, u64, member, 2, "unasked: of the client's, to which it is said; else 0")
+#define WIRE_FIELDS_channel_sync(F, V, M)                    \
+	F(M, u64, member, 1, "identifier of the membership") \
+	F(M, u32, flags, 3, "CHANNEL_SYNC_AFRESH")           \
+	F(M, u32, reserved, 3, "0")
+#define WIRE_FIELDS_channel_members(F, V, M)                                          \
+	F(M, u32, epoch, 1, "of the control page: what this answers")                 \
+	F(M, u32, more, 1, "1: further members or segments did not fit: ask again")   \
+	V(M, members, 4096, 1,                                                        \
+	  "struct wire_member each: all of the other role, but for those "            \
+	  "that did not fit")                                                         \
+	F(M, u64, member, 2, "unasked: of the client's, to which it is said; else 0") \
+	F(M, u32, expelled, 3, "1: the client's, a consumer, gets no more messages")  \
+	F(M, u32, reserved, 3, "0")
 #define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \
@@ -399,13 +398,6 @@
 	F(M, u64, member, 1, "identifier of the producer's membership") \
 	F(M, u64, consumer, 1, "identifier of the consumer's")          \
 	V(M, tickets, 1024, 1, "bit by ticket: those of messages that the consumer may still use")
-#define WIRE_FIELDS_channel_afresh(F, V, M) F(M, u64, member, 1, "identifier of the membership")
-#define WIRE_FIELDS_channel_settle(F, V, M)                           \
-	F(M, u64, member, 1, "identifier of the client's membership") \
-	F(M, u64, producer, 1, "identifier of the producer's")        \
-	F(M, u32, flags, 1, "CHANNEL_SETTLE_ALL")                     \
-	F(M, u32, reserved, 1, "0")                                   \
-	V(M, acks, 3072, 1, "struct wire_settled each")
 #define WIRE_FIELDS_channel_segment(F, V, M)                          \
 	F(M, u64, member, 1, "identifier of the client's membership") \
 	F(M, u64, segment, 1, "identifier")

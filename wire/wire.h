@@ -120,26 +120,20 @@ enum wire_member_flags {
 struct wire_member {
 	uint64_t member; /* identifier, never used again */
 	uint64_t page;   /* identifier of its client's timeline page */
-	uint32_t slot;
+	uint16_t
+	    slot; /* of the consumer: which admission and lane of the producer's ring are its own */
+	uint16_t row;   /* of the consumer's ledger: which one is about this producer */
 	uint16_t state; /* enum wire_member_state */
 	uint16_t flags; /* enum wire_member_flags */
 	uint32_t uid;   /* of its user, as the broker has it */
-	uint32_t reserved;
+	uint32_t
+	    claim; /* the number of what this is about: of two in one place the later is higher */
 };
 _Static_assert(sizeof(struct wire_member) == 32, "part of the protocol");
 
-enum wire_channel_settle_flags {
-	WIRE_CHANNEL_SETTLE_ALL = 1 << 0,
+enum wire_channel_sync_flags {
+	WIRE_CHANNEL_SYNC_AFRESH = 1 << 0, /* what was told before is lost: all others are new */
 };
-/* One acknowledgement of a CHANNEL_SETTLE. */
-struct wire_settled {
-	uint32_t ticket, version;
-	uint32_t slot; /* slot of the fence in the consumer's timeline page; 0: none */
-	uint32_t reserved;
-	uint64_t value;
-};
-_Static_assert(sizeof(struct wire_settled) == 24, "part of the protocol");
-#define WIRE_SETTLED_MAX 128 /* in one CHANNEL_SETTLE */
 
 /* The bits that are missing here say of which kinds of memory a device can make segments: they are
  * the column `ability` of memory/kind.h. */

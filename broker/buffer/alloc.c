@@ -114,11 +114,33 @@ static void say_who_works(const struct pool *p, const struct client *viewer, cha
 			 name_for(viewer, c, label, sizeof(label)), (int)c->peer.pid);
 }
 
+static void count_failure(const struct request *r, struct pool *p, enum alloc_failure why)
+{
+	p->failed[why] += is_worth_a_line(r);
+}
+
+static enum alloc_failure why_refused(int error)
+{
+	switch (error) {
+	case SHARE_ENOMEM:
+		return ALLOC_FULL;
+	case POOL_SHARE:
+		return ALLOC_SHARE;
+	case SHARE_EQUOTA:
+		return ALLOC_LIMIT;
+	case SHARE_EAGAIN:
+		return ALLOC_BUSY;
+	default:
+		return ALLOC_SYSTEM;
+	}
+}
+
 static void refuse(struct request *r, struct pool *p, int error, const char *detail)
 {
 	struct log_client who = client_in_log(r->client);
 	char text[1024], holds[256] = "";
 
+	count_failure(r, p, why_refused(error));
 	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {
 		say_who_holds(p, NULL, holds, sizeof(holds));
 		snprintf(text, sizeof(text), "%s%s", detail, holds);
@@ -135,12 +157,13 @@ static void refuse(struct request *r, struct pool *p, int error, const char *det
 	request_fail(r, error, "%s%s", detail, holds);
 }
 
-static void fail_quota(struct request *r)
+static void fail_quota(struct request *r, struct pool *p)
 {
 	const struct account *a = r->client->account;
 	uint64_t gated = account_gated(a);
 	char also[96] = "", bytes[SIZE_TEXT_MAX];
 
+	count_failure(r, p, ALLOC_LIMIT);
 	if (!is_worth_a_line(r)) {
 		request_fail(r, SHARE_EQUOTA, "there is nothing left to keep");
 		return;
@@ -149,6 +172,16 @@ static void fail_quota(struct request *r)
 		snprintf(also, sizeof(also), "; work still runs on %s that it has given back",
 			 size_round(gated, bytes));
 	request_fail_quota(r, LIMIT_BYTES, also);
+}
+
+/* @failure NULL: the broker is out of memory. */
+static void fail_system(struct request *r, struct pool *p, const struct failure *failure)
+{
+	count_failure(r, p, ALLOC_SYSTEM);
+	if (failure)
+		request_fail_with(r, failure);
+	else
+		request_fail_memory(r);
 }
 
 /* As many more as there is room for: nobody waits for them, and nothing is tried twice. */
@@ -232,7 +265,7 @@ static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waite
 		pool_wait(p, TRIM_SLICE_MS);
 		request_defer(r, &p->waiting.requests);
 	} else {
-		fail_quota(r);
+		fail_quota(r, p);
 	}
 }
 
@@ -284,7 +317,8 @@ static bool is_acceptable(struct request *r, struct pool *p)
 }
 
 /* The memory is there. The buffer's bytes may have to be cleared before it is handed out. */
-static void give_allocated(struct request *r, struct buffer *buffer, uint64_t alignment)
+static void give_allocated(struct request *r, struct pool *p, struct buffer *buffer,
+			   uint64_t alignment)
 {
 	struct failure failure;
 	int e = scrub_is_needed(r, buffer) ? scrub_start(r, buffer, &failure) : 0;
@@ -292,7 +326,7 @@ static void give_allocated(struct request *r, struct buffer *buffer, uint64_t al
 	if (e == SCRUB_LATER)
 		return;
 	if (e != 0)
-		request_fail_with(r, &failure);
+		fail_system(r, p, &failure);
 	else if (r->m->alloc.count > 1)
 		give_with_more(r, buffer, alignment);
 	else
@@ -344,9 +378,9 @@ void handle_alloc(struct request *r)
 	if (e == SHARE_EQUOTA)
 		wait_or_fail_quota(r, p, waited);
 	else if (e != 0)
-		request_fail_memory(r);
+		fail_system(r, p, NULL);
 	else
-		give_allocated(r, buffer, alignment);
+		give_allocated(r, p, buffer, alignment);
 }
 
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer)
@@ -357,5 +391,5 @@ void request_give_allocated(struct client *client, uint32_t serial, struct buffe
 
 	e = grant_send(client->broker, client, serial, &g, &failure);
 	if (e != 0)
-		request_reply_error(client, serial, e, failure.text);
+		request_reply_error(client, WIRE_ALLOC, serial, e, failure.text);
 }

@@ -12,7 +12,9 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
+#include "base/probe.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
@@ -154,23 +156,23 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 }
 
 /* How many holders are looked at for one who is its payer, and how many others. */
-#define KEEPERS_LOOKED_AT 64
+#define HOLDERS_LOOKED_AT 64
 
 /* Its payer, if that is among those who keep it, else one of them: who holds it before who only has
  * something that leads to it. NULL: nobody does but the broker. */
-static struct account *keeper_of(const struct buffer *buffer)
+static struct account *holder_of(const struct buffer *buffer)
 {
 	const struct account *payer = buffer->charge.account;
 	const struct lease *lease = LIST_FIRST(&buffer->leases);
 	const struct keep *keep = LIST_FIRST(&buffer->keeps);
 	struct account *found = NULL, *one;
 
-	for (int i = 0; lease && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+	for (int i = 0; lease && i < HOLDERS_LOOKED_AT && found != payer; i++) {
 		one = lease->client->account;
 		found = found && one != payer ? found : one;
 		lease = LIST_NEXT(lease, of_buffer);
 	}
-	for (int i = 0; keep && i < KEEPERS_LOOKED_AT && found != payer; i++) {
+	for (int i = 0; keep && i < HOLDERS_LOOKED_AT && found != payer; i++) {
 		found = found && keep->account != payer ? found : keep->account;
 		keep = LIST_NEXT(keep, of_buffer);
 	}
@@ -179,12 +181,12 @@ static struct account *keeper_of(const struct buffer *buffer)
 
 /* Who has paid for it until now has let something of it go: if that was the last, who still keeps
  * it pays from now on. */
-static void charge_keeper(struct buffer *buffer)
+static void charge_holder(struct buffer *buffer)
 {
-	struct account *keeper = buffer->charge.account ? keeper_of(buffer) : NULL;
+	struct account *holder = buffer->charge.account ? holder_of(buffer) : NULL;
 
-	if (keeper && keeper != buffer->charge.account)
-		pool_charge_move(buffer_pool(buffer), &buffer->charge, keeper);
+	if (holder && holder != buffer->charge.account)
+		pool_charge_move(buffer_pool(buffer), &buffer->charge, holder);
 }
 
 static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
@@ -196,7 +198,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 
 	if (--buffer->refs > 0) {
 		if (!by || by == buffer->charge.account)
-			charge_keeper(buffer);
+			charge_holder(buffer);
 		if (!LIST_EMPTY(&buffer->waits))
 			reclaim_look(b, buffer);
 		return;
@@ -207,6 +209,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	}
 	if (!LIST_EMPTY(&buffer->leases))
 		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
+	PROBE(reclaim, buffer_id(buffer), buffer->size, pool->id);
 	buffer_set_metadata(buffer, NULL);
 	charge = buffer->charge;
 	buffer->charge = (struct charge){0};
@@ -291,7 +294,7 @@ static int add_to_client(struct client *c, struct lease *lease)
 
 	if (stake_add(c, buffer_pool(lease->buffer), bytes) < 0)
 		return -ENOMEM;
-	LIST_INSERT_HEAD(&c->buffers->leases, lease, of_client);
+	TAILQ_INSERT_TAIL(&c->buffers->leases, lease, of_client);
 	c->holds.leases++;
 	c->holds.bytes += bytes;
 	return 0;
@@ -301,10 +304,27 @@ static void remove_from_client(struct client *c, struct lease *lease)
 {
 	uint64_t bytes = block_size(lease->buffer->block);
 
-	LIST_REMOVE(lease, of_client);
+	TAILQ_REMOVE(&c->buffers->leases, lease, of_client);
 	c->holds.leases--;
 	c->holds.bytes -= bytes;
 	stake_subtract(c, buffer_pool(lease->buffer), bytes);
+}
+
+static uint64_t age_ms(const struct broker *b)
+{
+	return clock_ms() - b->started_ms;
+}
+
+uint64_t lease_age_ms(const struct lease *lease)
+{
+	return age_ms(lease->client->broker) - lease->since_s * UINT64_C(1000);
+}
+
+int64_t client_oldest_lease_ms(const struct client *c)
+{
+	const struct lease *oldest = TAILQ_FIRST(&c->buffers->leases);
+
+	return oldest ? (int64_t)lease_age_ms(oldest) : -1;
 }
 
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
@@ -322,6 +342,7 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		}
 		lease->client = client;
 		lease->buffer = buffer;
+		lease->since_s = (uint32_t)(age_ms(b) / 1000);
 		if (add_to_client(client, lease) < 0) {
 			slab_free(&b->buffers->leases, lease);
 			account_subtract(client->account, LIMIT_LEASES, 1);
@@ -331,11 +352,11 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		buffer->n_leases++;
 		buffer_ref(buffer);
 		table_insert(&b->buffers->lease_table, &lease->key);
-	} else if (lease->count == UINT32_MAX) {
+	} else if (lease->count == LEASE_COUNT_MAX) {
 		return account_refuse(client->account, LIMIT_LEASES, "", failure);
 	}
 	lease->count++;
-	lease->mode |= mode;
+	lease->mode |= mode & SHARE_RDWR;
 	if ((mode & SHARE_RDWR) == SHARE_RDWR)
 		reuse_mark_writer(buffer->block, client->peer.uid);
 	*out = lease;
@@ -349,7 +370,7 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 
 	if (fence->timelines)
 		buffer->pending = fence_set_add(buffer->pending, fence);
-	lease->count -= count;
+	lease->count -= count & LEASE_COUNT_MAX;
 	if (lease->count > 0) {
 		if (!LIST_EMPTY(&buffer->waits))
 			reclaim_look(b, buffer);
@@ -369,7 +390,7 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 bool client_return_leases(struct client *c, int *budget)
 {
 	for (; *budget > 0; --*budget) {
-		struct lease *lease = LIST_FIRST(&c->buffers->leases);
+		struct lease *lease = TAILQ_FIRST(&c->buffers->leases);
 
 		if (!lease)
 			return true;

@@ -24,16 +24,18 @@ struct lease {
 	struct table_link key;
 	struct client *client;
 	struct buffer *buffer;
-	LIST_ENTRY(lease) of_client;
+	TAILQ_ENTRY(lease) of_client;
 	LIST_ENTRY(lease) of_buffer;
-	uint32_t count;
-	uint32_t mode;
+	uint32_t count : 30;
+	uint32_t mode : 2;
+	uint32_t since_s; /* the first of its GRANTs; since the broker started */
 };
+#define LEASE_COUNT_MAX ((UINT32_C(1) << 30) - 1)
 
 /* What a client has of buffers. */
 struct client_buffers {
-	LIST_HEAD(, lease) leases;
-	LIST_HEAD(, stake) stakes; /* the same, by pool */
+	TAILQ_HEAD(, lease) leases; /* the oldest first */
+	LIST_HEAD(, stake) stakes;  /* the same, by pool */
 	LIST_HEAD(, scrub) scrubs;
 };
 
@@ -46,6 +48,11 @@ struct lease *lease_find(struct broker *b, struct client *client, struct buffer 
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
 /* Some of the leases of a client that is gone; true when there are none any more. */
 bool client_return_leases(struct client *c, int *budget);
+
+/* How long the client has had it. And how long the client has had the one that it has had for
+ * longest: -1 if it has none. */
+uint64_t lease_age_ms(const struct lease *lease);
+int64_t client_oldest_lease_ms(const struct client *c);
 
 /* Of requests about buffers. The client's lease, as what it does not hold it cannot name: NULL when
  * answered. */

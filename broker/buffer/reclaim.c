@@ -33,7 +33,7 @@ static int fail_late(const struct wait *w, struct failure *failure)
 			   "others still had the buffer when the time was over");
 }
 
-static const struct wait_kind for_sole_lease = {wait_leave, fail_late};
+static const struct wait_kind for_sole_lease = {WIRE_RECLAIM, wait_leave, fail_late};
 
 static bool is_sole(const struct lease *lease)
 {
@@ -63,7 +63,7 @@ void reclaim_look(struct broker *b, struct buffer *buffer)
 	wait_free(w);
 	r = answer(b, lease, serial, &failure);
 	if (r != 0)
-		request_reply_error(lease->client, serial, r, failure.text);
+		request_reply_error(lease->client, WIRE_RECLAIM, serial, r, failure.text);
 }
 
 void reclaim_give_up(struct buffer *buffer, const struct client *client)

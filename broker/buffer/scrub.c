@@ -37,7 +37,7 @@ struct scrub {
 	struct client *client; /* NULL: it is gone, or has its answer */
 	struct buffer *buffer; /* a reference */
 	struct charge charge;
-	uint32_t serial;
+	struct timed_request asked;
 	pid_t writer; /* an agent that failed at it; 0: it is still at work */
 };
 
@@ -80,13 +80,14 @@ static void scrub_free(struct scrub *s)
 
 static void fail(struct scrub *s, int error, const char *text)
 {
-	const struct pool *p = buffer_pool(s->buffer);
+	struct pool *p = buffer_pool(s->buffer);
 	char detail[1024];
 
 	snprintf(detail, sizeof(detail), "pool '%s': what another user left cannot be zeroed: %s",
 		 p->name, text);
 	if (s->client) {
-		request_reply_error(s->client, s->serial, error, detail);
+		p->failed[ALLOC_SYSTEM]++;
+		request_reply_error(s->client, WIRE_ALLOC, s->asked.serial, error, detail);
 		abandon(s);
 	}
 	s->writer = agent_pid_before(p->device->agent);
@@ -100,6 +101,7 @@ static void on_zero(void *data, const struct wire_message *m, struct fd_list *fd
 		    const char *text)
 {
 	struct scrub *s = data;
+	struct timed_request other;
 
 	(void)fds;
 	if (!m) {
@@ -107,8 +109,12 @@ static void on_zero(void *data, const struct wire_message *m, struct fd_list *fd
 		return;
 	}
 	s->buffer->block->tag = 0;
-	if (s->client)
-		request_give_allocated(s->client, s->serial, s->buffer);
+	if (s->client) {
+		other = s->client->requests.asked;
+		s->client->requests.asked = s->asked;
+		request_give_allocated(s->client, s->asked.serial, s->buffer);
+		s->client->requests.asked = other;
+	}
 	scrub_free(s);
 }
 
@@ -143,7 +149,7 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failu
 	}
 	s->broker = r->broker;
 	s->client = r->client;
-	s->serial = r->m->serial;
+	s->asked = r->client->requests.asked;
 	s->buffer = buffer;
 	if (ask(s, buffer_segment(buffer)) < 0) {
 		charge_return(&s->charge);

@@ -61,9 +61,8 @@ int channels_init(struct broker *b)
 	supply_start(b->memory);
 	table_init(&b->channels->by_name, hash);
 	TAILQ_INIT(&b->channels->list);
-	TAILQ_INIT(&b->channels->estates);
-	TAILQ_INIT(&b->channels->waiting);
-	TAILQ_INIT(&b->channels->departing);
+	TAILQ_INIT(&b->channels->closing);
+	TAILQ_INIT(&b->channels->claims);
 	b->channels->work = event_new(b->base, -1, 0, channels_on_work, b);
 	return b->channels->work ? 0 : -ENOMEM;
 }
@@ -127,7 +126,8 @@ static void channel_free(struct channel *ch)
 }
 
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
-		const struct channel_shape *shape, bool service, struct channel **out)
+		const struct channel_shape *shape, uint32_t producers, bool service,
+		struct channel **out)
 {
 	struct channel *ch = calloc(1, sizeof(*ch) + size + 1);
 	int r;
@@ -143,15 +143,10 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	ch->id = ++b->channels->last_channel;
 	ch->shape = *shape;
 	ch->service = service;
-	ch->producers = shape->producers;
-	/* those that are gone and not complete keep their slots: they must not keep others out */
-	ch->shape.producers = 2 * shape->producers;
-	if (ch->shape.producers > CHANNEL_MEMBERS_MAX)
-		ch->shape.producers = CHANNEL_MEMBERS_MAX;
+	ch->producers = producers;
 	ch->pool = pool;
 	pool->use.opens++;
-	LIST_INIT(&ch->members);
-	LIST_INIT(&ch->departed);
+	TAILQ_INIT(&ch->members);
 	memcpy(ch->name, name, size);
 	ch->size = size;
 	table_insert(&b->channels->by_name, &ch->key);
@@ -165,7 +160,7 @@ void channel_end_if_unused(struct channel *ch)
 	struct broker *b = ch->broker;
 	struct pool *pool = ch->pool;
 
-	if (!LIST_EMPTY(&ch->members))
+	if (!TAILQ_EMPTY(&ch->members))
 		return;
 	table_remove(&b->channels->by_name, &ch->key);
 	TAILQ_REMOVE(&b->channels->list, ch, link);
@@ -176,26 +171,22 @@ void channel_end_if_unused(struct channel *ch)
 
 uint32_t channel_count(const struct channel *ch, uint32_t role)
 {
+	const struct member *m;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		const struct member *m = ch->slots[role - 1][i];
-
-		n += m && m->state != MEMBER_GONE;
-	}
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		n += m->role == role && m->state != MEMBER_GONE;
 	return n;
 }
 
 void channel_changed(struct channel *ch, uint32_t role)
 {
-	uint32_t other = role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER;
+	const struct member *m;
 
 	atomic_fetch_add(&ch->control->epoch, 1);
 	syscall(SYS_futex, &ch->control->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		const struct member *m = channel_slots(ch, other)[i];
-
-		if (m && m->state == MEMBER_HERE)
+	/* who was expelled is to hear of it */
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		if (m->role != role && (m->state == MEMBER_HERE || m->state == MEMBER_LEFT))
 			doorbell_ring(m->doorbell);
-	}
 }

@@ -14,8 +14,8 @@
 
 struct broker;
 struct channel;
+struct claim;
 struct client;
-struct estate;
 struct event;
 struct member;
 
@@ -28,11 +28,12 @@ struct channels {
 	struct table by_name;
 	uint64_t last_channel, last_member;
 	size_t n_members;
-	TAILQ_HEAD(estate_list, estate) estates; /* in which something is to be done */
-	struct estate_list waiting;              /* in which it is to be done later */
-	TAILQ_HEAD(member_list, member) departing;
+	TAILQ_HEAD(members_closing, member) closing; /* producers that are being taken over */
+	TAILQ_HEAD(claim_list, claim) claims;        /* to be looked at, now and then */
+	uint32_t n_followed;
+	uint64_t n_steps; /* entries given up, rows freed, looks at rows that had no time to end */
+	uint32_t last_claim;
 	struct event *work;
-	uint64_t looked_ms; /* when those that wait were looked at last */
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */

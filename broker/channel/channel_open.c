@@ -26,6 +26,8 @@
 
 #define TEXT_MAX 258 /* a name in quotes */
 
+#define ROWS_BYTES (1 << 20)
+
 #define DEFAULT_DEPTH      64
 #define DEFAULT_PRODUCERS  16
 #define DEFAULT_DELIVERIES 3
@@ -35,23 +37,37 @@ static uint32_t or_default(uint32_t value, uint32_t standard)
 	return value ? value : standard;
 }
 
+/* For the producers that are there, and for as many that are gone while something of them is still
+ * owed. As a row that nobody has written takes no memory, there are more where that costs little.
+ */
+static uint32_t choose_rows(uint32_t in_flight, uint32_t producers)
+{
+	uint64_t fit = ROWS_BYTES / (sizeof(struct channel_row) +
+				     (uint64_t)in_flight * sizeof(struct channel_ack));
+	uint64_t rows = fit > 2 * (uint64_t)producers ? fit : 2 * (uint64_t)producers;
+
+	return rows < CHANNEL_MEMBERS_MAX ? (uint32_t)rows : CHANNEL_MEMBERS_MAX;
+}
+
 /* What whoever comes first asks for. */
-static void choose_shape(const struct wire_channel_open *m, struct channel_shape *out)
+static void choose_shape(const struct wire_channel_open *m, struct channel_shape *out,
+			 uint32_t *producers)
 {
 	uint32_t depth = or_default(m->depth, DEFAULT_DEPTH), twice = 2 * depth;
 
 	if (twice > CHANNEL_IN_FLIGHT_MAX)
 		twice = CHANNEL_IN_FLIGHT_MAX;
+	*producers = or_default(m->producers, DEFAULT_PRODUCERS);
 	*out = (struct channel_shape){
 	    .mode = or_default(m->mode, CHANNEL_BROADCAST),
 	    .when_full = or_default(m->when_full, SHARE_FULL_BLOCK),
 	    .depth = depth,
 	    .in_flight = or_default(m->in_flight, twice),
 	    .data_max = or_default(m->data_max, CHANNEL_DATA_MAX),
-	    .producers = or_default(m->producers, DEFAULT_PRODUCERS),
 	    .consumers = or_default(m->consumers, CHANNEL_MEMBERS_MAX),
 	    .deliveries = or_default(m->deliveries, DEFAULT_DELIVERIES),
 	};
+	out->rows = choose_rows(out->in_flight, *producers);
 }
 
 /* False when answered. */
@@ -63,14 +79,14 @@ static bool check_range(struct request *r, const char *what, uint32_t value, uin
 	return false;
 }
 
-static bool check_shape(struct request *r, const struct channel_shape *s)
+static bool check_shape(struct request *r, const struct channel_shape *s, uint32_t producers)
 {
 	if (!check_range(r, "mode", s->mode, CHANNEL_DIRECT) ||
 	    !check_range(r, "when_full", s->when_full, SHARE_FULL_DROP) ||
 	    !check_range(r, "depth", s->depth, CHANNEL_DEPTH_MAX) ||
 	    !check_range(r, "in_flight", s->in_flight, CHANNEL_IN_FLIGHT_MAX) ||
 	    !check_range(r, "data_max", s->data_max, CHANNEL_DATA_MAX) ||
-	    !check_range(r, "producers", s->producers, CHANNEL_MEMBERS_MAX) ||
+	    !check_range(r, "producers", producers, CHANNEL_MEMBERS_MAX) ||
 	    !check_range(r, "consumers", s->consumers, CHANNEL_MEMBERS_MAX) ||
 	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX))
 		return false;
@@ -204,7 +220,7 @@ static void join(struct request *r, struct channel *ch)
 	reply.channel = (struct wire_channel){
 	    .member = member->id,
 	    .pool = ch->pool->id,
-	    .slot = member->slot,
+	    .slot = member->as_consumer.slot,
 	    .shape = {&ch->shape, sizeof(ch->shape)},
 	};
 	request_reply(r, &reply, (const int[]){member->page.fd, ch->control_fd, member->doorbell},
@@ -218,6 +234,7 @@ static void make(struct request *r, const struct channel *hidden)
 	const struct wire_bytes *name =
 	    m->pool.size ? &m->pool : &(struct wire_bytes){"default", 7};
 	struct channel_shape shape;
+	uint32_t producers;
 	struct channel *ch;
 	struct pool *p;
 	int e;
@@ -231,8 +248,8 @@ static void make(struct request *r, const struct channel *hidden)
 		request_fail_foreign_name(r, SHARE_ENOENT, "make a channel", &m->name);
 		return;
 	}
-	choose_shape(m, &shape);
-	if (!request_name(r, name) || !check_shape(r, &shape))
+	choose_shape(m, &shape, &producers);
+	if (!request_name(r, name) || !check_shape(r, &shape, producers))
 		return;
 	p = request_pool(r, name);
 	if (!p || !check_pool(r, p))
@@ -244,7 +261,7 @@ static void make(struct request *r, const struct channel *hidden)
 			     hidden->name);
 		return;
 	}
-	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape,
+	e = channel_new(r->broker, m->name.data, m->name.size, p, &shape, producers,
 			m->flags & WIRE_CHANNEL_SERVICE, &ch);
 	if (e < 0)
 		request_fail(r, SHARE_ESYSTEM, "cannot make a channel: %s", strerror(-e));

@@ -6,6 +6,7 @@
  * lied.
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
-#include "broker/channel/inside.h"
+#include "broker/channel/claim.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
@@ -35,17 +36,18 @@ static struct member *find_member(struct request *r, uint64_t id)
 {
 	struct member *m = member_find(r->client, id);
 
-	if (m && !estate_is_being_taken(m->as_producer.estate))
+	if (m && !m->as_producer.closing)
 		return m;
 	request_fail(r, SHARE_ESTALE, "this client has no membership %" PRIx64, id);
 	return NULL;
 }
 
+/* One that was expelled keeps what it has. */
 static struct member *find_ready(struct request *r, uint64_t id)
 {
 	struct member *m = find_member(r, id);
 
-	if (!m || m->state == MEMBER_HERE)
+	if (!m || m->state != MEMBER_PREPARING)
 		return m;
 	request_fail(r, SHARE_EINVAL, "CHANNEL_READY has to come first");
 	return NULL;
@@ -85,14 +87,15 @@ void handle_channel_close(struct request *r)
 /* Who takes part                                                                              */
 
 struct listing {
+	struct claim *claims[CHANNEL_MEMBERS_MAX];
 	struct wire_member members[CHANNEL_MEMBERS_MAX];
 	int fds[NEW_MAX * MEMBER_FDS];
 	uint32_t n, n_fds;
-	bool more;
+	bool more, no_memory;
 };
 
-/* What a member has to know of another one: 0 when nothing. */
-static uint16_t state_for(const struct member *m, const struct member *other)
+/* What a member has to know of the other one of a claim: 0 when nothing. */
+static uint16_t state_for(const struct claim *claim, const struct member *other)
 {
 	switch (other->state) {
 	case MEMBER_HERE:
@@ -100,7 +103,7 @@ static uint16_t state_for(const struct member *m, const struct member *other)
 	case MEMBER_LEFT:
 		return WIRE_MEMBER_LEFT;
 	case MEMBER_GONE:
-		if (other->role == SHARE_PRODUCER && estate_waits_for(other->as_producer.estate, m))
+		if (other->role == SHARE_PRODUCER && !claim->over)
 			return other->as_producer.closed ? WIRE_MEMBER_CLOSED : WIRE_MEMBER_DEAD;
 		return 0;
 	case MEMBER_PREPARING:
@@ -109,34 +112,54 @@ static uint16_t state_for(const struct member *m, const struct member *other)
 	return 0;
 }
 
-static void list_member(struct listing *l, const struct member *m, const struct member *other)
+static bool *told(struct claim *claim, const struct member *m)
 {
-	uint16_t state = state_for(m, other);
-	bool is_new = m->known[other->slot] != other->id;
+	return m == claim->producer ? &claim->told_producer : &claim->told_consumer;
+}
+
+static void list_other(struct listing *l, const struct member *m, struct claim *claim)
+{
+	struct member *other = claim_other(claim, m);
+	uint16_t state = state_for(claim, other);
+	bool is_new = !*told(claim, m);
 
 	if (!state)
 		return;
+	/* the process of one that has closed the channel may still work on what it has sent */
+	if (is_new && !other->timelines->dead &&
+	    !client_let_ask(m->client, other->timelines->client)) {
+		l->no_memory = true;
+		return;
+	}
 	if (is_new && l->n_fds == NEW_MAX * MEMBER_FDS) {
 		l->more = true;
 		return;
 	}
+	l->claims[l->n] = claim;
 	l->members[l->n++] = (struct wire_member){
 	    .member = other->id,
 	    .page = other->timelines->id,
-	    .slot = other->slot,
+	    .slot = (uint16_t)claim->consumer->as_consumer.slot,
+	    .row = (uint16_t)claim->row,
 	    .state = state,
 	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
 				(other->as_consumer.writable ? WIRE_MEMBER_WRITABLE : 0) |
 				(other->as_consumer.oldest ? WIRE_MEMBER_OLDEST : 0)),
 	    .uid = account_uid(other->timelines->account),
+	    .claim = claim->number,
 	};
 	if (!is_new)
 		return;
 	l->fds[l->n_fds++] = other->page.fd;
 	l->fds[l->n_fds++] = other->pidfd;
 	l->fds[l->n_fds++] = other->doorbell;
-	if (other->client)
-		client_let_ask(m->client, other->client->slot);
+}
+
+/* It has lost what it was told: the others are new to it. */
+static void forget_told(struct member *m)
+{
+	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
+		*told(claim, m) = false;
 }
 
 void handle_channel_sync(struct request *r)
@@ -144,29 +167,27 @@ void handle_channel_sync(struct request *r)
 	struct member *m = find_ready(r, r->m->channel_sync.member);
 	struct wire_message reply = {.type = WIRE_CHANNEL_MEMBERS};
 	struct listing l = {.n = 0};
-	struct member **others;
-	int e = 0;
 
 	if (!m)
 		return;
-	e = member_supply(m, &l.more);
-	others =
-	    channel_slots(m->channel, m->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (others[i])
-			list_member(&l, m, others[i]);
-	if (e == 0) {
-		for (uint32_t i = 0; i < l.n; i++)
-			m->known[l.members[i].slot] = l.members[i].member;
-		reply.channel_members = (struct wire_channel_members){
-		    .epoch = atomic_load(&m->channel->control->epoch),
-		    .more = l.more,
-		    .members = {l.members, l.n * (uint32_t)sizeof(struct wire_member)},
-		};
-		request_reply(r, &reply, l.fds, l.n_fds);
-	} else {
-		request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s", strerror(-e));
+	if (r->m->channel_sync.flags & WIRE_CHANNEL_SYNC_AFRESH)
+		forget_told(m);
+	l.no_memory = member_supply(m, &l.more) != 0;
+	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
+		list_other(&l, m, claim);
+	if (l.no_memory) {
+		request_fail(r, SHARE_ESYSTEM, "cannot say who takes part: %s", strerror(ENOMEM));
+		return;
 	}
+	for (uint32_t i = 0; i < l.n; i++)
+		*told(l.claims[i], m) = true;
+	reply.channel_members = (struct wire_channel_members){
+	    .epoch = atomic_load(&m->channel->control->epoch),
+	    .more = l.more,
+	    .expelled = m->as_consumer.expelled,
+	    .members = {l.members, l.n * (uint32_t)sizeof(struct wire_member)},
+	};
+	request_reply(r, &reply, l.fds, l.n_fds);
 }
 
 /* What the newcomer's fences are on. False when it could not be sent now. */
@@ -185,97 +206,59 @@ static bool offer_page(struct client *c, const struct client *newcomer)
 	return true;
 }
 
-static void introduce_to(struct member *m, const struct member *newcomer)
+static void introduce_to(struct member *m, struct claim *claim, const struct member *newcomer)
 {
-	struct wire_message told = {.type = WIRE_CHANNEL_MEMBERS};
+	struct wire_message message = {.type = WIRE_CHANNEL_MEMBERS};
 	struct listing l = {.n = 0};
 
 	if (!offer_page(m->client, newcomer->client))
 		return;
-	list_member(&l, m, newcomer);
-	told.channel_members.member = m->id;
-	told.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
-	if (client_offer(m->client, &told, l.fds, l.n_fds))
-		m->known[newcomer->slot] = newcomer->id;
+	list_other(&l, m, claim);
+	if (l.n == 0)
+		return;
+	message.channel_members.member = m->id;
+	message.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
+	if (client_offer(m->client, &message, l.fds, l.n_fds))
+		*told(claim, m) = true;
 }
 
 /* Those who are there learn of it when they ask for who has come. They are told before that, too,
  * as the broker may be gone by then; who does not read what it is sent has to ask. */
 static void introduce(struct member *newcomer)
 {
-	struct member **others = channel_slots(
-	    newcomer->channel, newcomer->role == SHARE_PRODUCER ? SHARE_CONSUMER : SHARE_PRODUCER);
+	struct claim *claim;
 
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)
-		if (others[i] && others[i]->state == MEMBER_HERE)
-			introduce_to(others[i], newcomer);
+	for (claim = claims_first(newcomer); claim; claim = claims_next(newcomer, claim)) {
+		struct member *m = claim_other(claim, newcomer);
+
+		if (m->state == MEMBER_HERE)
+			introduce_to(m, claim, newcomer);
+	}
 }
 
-/* A producer of the channel that a member is in, wherever it is; NULL: it is no more. */
-static struct member *find_producer(const struct member *m, uint64_t id)
+/* The claim of a client's member of this role with another one; NULL: it has ended. */
+static struct claim *find_claim(const struct member *m, uint32_t role, uint64_t other)
 {
-	struct member *other;
-
-	LIST_FOREACH (other, &m->channel->members, of_channel)
-		if (other->id == id && other->role == SHARE_PRODUCER &&
-		    other->state != MEMBER_PREPARING)
-			return other;
-	return NULL;
+	return m && m->role == role ? claim_find(m, other) : NULL;
 }
 
-/* Whatever it names may be gone by now: nothing depends on what is no more. */
+/* Nothing is answered: what it names may be gone by now, and nothing depends on what is no more. */
 void handle_channel_drained(struct request *r)
 {
 	struct member *m = member_find(r->client, r->m->channel_drained.member);
-	struct member *producer = m && m->role == SHARE_CONSUMER
-				      ? find_producer(m, r->m->channel_drained.producer)
-				      : NULL;
+	struct claim *claim = find_claim(m, SHARE_CONSUMER, r->m->channel_drained.producer);
 
-	if (producer)
-		estate_drained(producer->as_producer.estate, m);
+	if (claim)
+		claim_is_over(claim);
 }
 
-/* As above, here and in the next: nothing is answered. */
-void handle_channel_afresh(struct request *r)
-{
-	struct member *m = member_find(r->client, r->m->channel_afresh.member);
-
-	if (m)
-		memset(m->known, 0, sizeof(m->known));
-}
-
-void handle_channel_settle(struct request *r)
-{
-	const struct wire_channel_settle *s = &r->m->channel_settle;
-	struct member *m = member_find(r->client, s->member);
-	struct member *producer =
-	    m && m->role == SHARE_CONSUMER ? find_producer(m, s->producer) : NULL;
-	struct wire_settled acks[WIRE_SETTLED_MAX];
-	size_t n = s->acks.size / sizeof(acks[0]);
-
-	if (!producer)
-		return;
-	memcpy(acks, s->acks.data, n * sizeof(acks[0]));
-	estate_settle(producer->as_producer.estate, m, acks, n, s->flags & WIRE_CHANNEL_SETTLE_ALL);
-}
-
-/* One that has closed the channel counts, too: its streams may have work to do. */
-static struct member *find_consumer(const struct member *m, uint64_t id)
-{
-	struct member *other;
-
-	LIST_FOREACH (other, &m->channel->members, of_channel)
-		if (other->id == id && other->role == SHARE_CONSUMER &&
-		    other->state != MEMBER_PREPARING)
-			return other;
-	return NULL;
-}
-
+/* A consumer that has closed the channel may be left to the broker, too: its streams may have work
+ * to do. */
 void handle_channel_abandon(struct request *r)
 {
 	const struct wire_channel_abandon *a = &r->m->channel_abandon;
-	struct member *m = find_ready(r, a->member), *consumer;
-	int e = 0;
+	struct member *m = find_ready(r, a->member);
+	struct claim *claim;
 
 	if (!m)
 		return;
@@ -283,12 +266,8 @@ void handle_channel_abandon(struct request *r)
 		request_fail(r, SHARE_EINVAL, "consumers have sent nothing");
 		return;
 	}
-	consumer = find_consumer(m, a->consumer);
-	if (consumer)
-		e = member_abandon(m, consumer, a->tickets.data, a->tickets.size);
-	if (e == SHARE_EQUOTA)
-		request_fail(r, e, "too many consumers were left behind that are not dead");
-	else if (e != 0)
+	claim = find_claim(m, SHARE_PRODUCER, a->consumer);
+	if (claim && claim_abandon(claim, a->tickets.data, a->tickets.size) != 0)
 		request_fail_memory(r);
 	else
 		request_done(r);
@@ -351,7 +330,8 @@ void handle_channel_segment(struct request *r)
 void handle_channel_retain(struct request *r)
 {
 	const struct wire_channel_retain *m = &r->m->channel_retain;
-	struct member *member = find_ready(r, m->member), *producer;
+	struct member *member = find_ready(r, m->member);
+	struct claim *claim;
 	struct buffer *buffer;
 	struct grant g = {0};
 	struct failure failure;
@@ -365,10 +345,10 @@ void handle_channel_retain(struct request *r)
 	}
 	if (!check_access(r, member))
 		return;
-	producer = find_producer(member, m->producer);
+	claim = find_claim(member, SHARE_CONSUMER, m->producer);
 	buffer = buffer_find(r->broker, m->buffer);
-	if (!producer || !buffer || buffer_pool(buffer) != member->channel->pool ||
-	    !estate_has(producer->as_producer.estate, buffer)) {
+	if (!claim || !buffer || buffer_pool(buffer) != member->channel->pool ||
+	    !claim_has(claim, buffer)) {
 		request_fail(r, SHARE_ENOENT, "that producer has no message with a buffer %" PRIx64,
 			     m->buffer);
 		return;

@@ -22,65 +22,28 @@
 #include "broker/memory/fence.h"
 #include "pages/page.h"
 
-/* Who is gone is waited for that long, before somebody new gets its place. */
-#define PATIENCE_MS 10000
-
 #define UNIT 4096 /* of memory, at least */
 
-#define MEMBER_COST 64 /* of a turn of the loop: pages to unmap, others to wake */
-
-bool member_holds_slot(const struct member *m)
+/* A producer needs none: what is of it lies in rows, which are its claims'. */
+static int take_slot(struct channel *ch, struct member *m)
 {
-	return channel_slots(m->channel, m->role)[m->slot] == m;
+	uint32_t i = 0;
+
+	while (i < ch->shape.consumers && ch->consumers[i])
+		i++;
+	if (i == ch->shape.consumers)
+		return MEMBER_NO_SLOT;
+	m->as_consumer.slot = i;
+	ch->consumers[i] = m;
+	return 0;
 }
 
 static void give_slot_back(struct member *m)
 {
-	if (member_holds_slot(m))
-		channel_slots(m->channel, m->role)[m->slot] = NULL;
-}
+	struct member **slot = &m->channel->consumers[m->as_consumer.slot];
 
-/* The one that went first, if that was long ago: those who hold what it has sent must not keep
- * everybody else out. Its slot is not given away as long as somebody has yet to receive something
- * of it, which would be lost, as the consumer may not know of that producer yet. */
-static struct member *crowd_out(struct channel *ch)
-{
-	struct member *oldest = NULL;
-
-	for (uint32_t i = 0; i < ch->shape.producers; i++) {
-		struct member *m = channel_slots(ch, SHARE_PRODUCER)[i];
-
-		/* what consumers have just said is heard first: it is about their rows for it */
-		if (m && m->state == MEMBER_GONE && !estate_is_at_work(m->as_producer.estate) &&
-		    !estate_has_unreceived(m->as_producer.estate) &&
-		    (!oldest || m->id < oldest->id))
-			oldest = m;
-	}
-	if (!oldest || clock_ms() - estate_since_ms(oldest->as_producer.estate) < PATIENCE_MS)
-		return NULL;
-	return oldest;
-}
-
-static int take_slot(struct channel *ch, struct member *m)
-{
-	uint32_t room = m->role == SHARE_PRODUCER ? ch->shape.producers : ch->shape.consumers;
-	uint32_t most = m->role == SHARE_PRODUCER ? ch->producers : ch->shape.consumers;
-	struct member **slots = channel_slots(ch, m->role), *old;
-	uint32_t i = 0;
-
-	if (channel_count(ch, m->role) >= most)
-		return MEMBER_NO_SLOT;
-	while (i < room && slots[i])
-		i++;
-	if (i == room) {
-		old = crowd_out(ch);
-		if (!old)
-			return MEMBER_NO_SLOT;
-		i = old->slot;
-	}
-	m->slot = i;
-	slots[i] = m;
-	return 0;
+	if (*slot == m)
+		*slot = NULL;
 }
 
 static int make_page(struct member *m)
@@ -104,7 +67,7 @@ size_t member_unwritten(struct member *m, const void *at)
 	size_t unit = offset / UNIT * UNIT;
 	off_t data;
 
-	if (m->page.written == unit + 1)
+	if (m->page.written[0] == unit + 1 || m->page.written[1] == unit + 1)
 		return 0;
 	data = lseek(m->page.fd, (off_t)unit, SEEK_DATA);
 	if (data < 0 && errno == ENXIO)
@@ -112,7 +75,8 @@ size_t member_unwritten(struct member *m, const void *at)
 	if (data >= (off_t)(unit + UNIT))
 		return (size_t)data - offset;
 	/* it stays: nobody can make holes once it is sealed */
-	m->page.written = unit + 1;
+	m->page.written[1] = m->page.written[0];
+	m->page.written[0] = unit + 1;
 	return 0;
 }
 
@@ -141,9 +105,6 @@ static int equip(struct member *m)
 	if (!charge_take(&m->charges.descriptors, m->client->account, LIMIT_DESCRIPTORS,
 			 MEMBER_DESCRIPTORS))
 		return MEMBER_NO_DESCRIPTORS;
-	/* what is needed when it goes must not be lacking then */
-	if (m->role == SHARE_PRODUCER && !(m->as_producer.estate = estate_new(m)))
-		return -ENOMEM;
 	r = make_page(m);
 	if (r != 0)
 		return r;
@@ -154,13 +115,49 @@ static int equip(struct member *m)
 	return m->doorbell < 0 ? m->doorbell : 0;
 }
 
+void member_detach(struct member *m)
+{
+	if (m->client) {
+		LIST_REMOVE(m, of_client);
+		m->client->holds.memberships--;
+	}
+	m->client = NULL;
+}
+
+static void member_free(struct member *m)
+{
+	struct channel *ch = m->channel;
+
+	give_slot_back(m);
+	TAILQ_REMOVE(&ch->members, m, of_channel);
+	free(m->as_producer.kept);
+	page_unmap(m->page.memory, m->page.size);
+	fd_close(m->page.fd);
+	fd_close(m->pidfd);
+	fd_close(m->doorbell);
+	timelines_unref(m->timelines);
+	charge_return(&m->charges.bytes);
+	charge_return(&m->charges.descriptors);
+	charge_return(&m->charges.membership);
+	ch->broker->channels->n_members--;
+	free(m);
+}
+
+void member_free_if_unused(struct member *m)
+{
+	if (m->state == MEMBER_GONE && !claims_first(m))
+		member_free(m);
+}
+
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
 	       struct member **out)
 {
 	struct broker *b = ch->broker;
 	struct member *m;
-	int r;
+	int r = 0;
 
+	if (role == SHARE_PRODUCER && channel_count(ch, role) >= ch->producers)
+		return MEMBER_NO_SLOT;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
@@ -175,11 +172,12 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	m->page.fd = m->pidfd = m->doorbell = -1;
 	m->timelines = timelines_ref(client->memory->timelines);
 	m->id = ++b->channels->last_member;
-	LIST_INSERT_HEAD(&ch->members, m, of_channel);
-	ch->n_producers += role == SHARE_PRODUCER;
+	LIST_INIT(&m->claims);
+	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
 	LIST_INSERT_HEAD(&client->members, m, of_client);
 	client->holds.memberships++;
-	r = take_slot(ch, m);
+	if (role == SHARE_CONSUMER)
+		r = take_slot(ch, m);
 	if (r == 0)
 		r = equip(m);
 	if (r != 0) {
@@ -191,14 +189,22 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	return 0;
 }
 
+/* The claims are there before anybody can know of the newcomer: whatever is sent from then on is
+ * some claim's. */
 int member_ready(struct member *m)
 {
-	int r = page_seal(m->page.fd);
+	int r = claims_make(m);
 
-	if (r < 0)
+	if (r == 0)
+		r = page_seal(m->page.fd);
+	if (r < 0) {
+		claims_unmake(m);
 		return r;
+	}
 	m->state = MEMBER_HERE;
 	channel_changed(m->channel, m->role);
+	if (m->role == SHARE_PRODUCER && claims_expel(m))
+		channel_changed(m->channel, SHARE_CONSUMER);
 	return 0;
 }
 
@@ -210,36 +216,6 @@ struct member *member_find(const struct client *client, uint64_t id)
 		if (m->id == id)
 			return m;
 	return NULL;
-}
-
-void member_detach(struct member *m)
-{
-	if (m->client) {
-		LIST_REMOVE(m, of_client);
-		m->client->holds.memberships--;
-	}
-	m->client = NULL;
-}
-
-void member_free(struct member *m)
-{
-	struct channel *ch = m->channel;
-
-	give_slot_back(m);
-	LIST_REMOVE(m, of_channel);
-	ch->n_producers -= m->role == SHARE_PRODUCER;
-	estate_free(m->as_producer.estate);
-	departure_free(m->as_consumer.departure);
-	page_unmap(m->page.memory, m->page.size);
-	fd_close(m->page.fd);
-	fd_close(m->pidfd);
-	fd_close(m->doorbell);
-	timelines_unref(m->timelines);
-	charge_return(&m->charges.bytes);
-	charge_return(&m->charges.descriptors);
-	charge_return(&m->charges.membership);
-	ch->broker->channels->n_members--;
-	free(m);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -254,26 +230,19 @@ static void forget(struct member *m)
 	channel_end_if_unused(ch);
 }
 
-/* @died: its process can do nothing any more. */
-static void consumer_goes(struct member *m, bool died)
+static void consumer_goes(struct member *m)
 {
 	struct channel *ch = m->channel;
-	struct broker *b = ch->broker;
 
 	m->state = MEMBER_GONE;
-	m->died = died;
 	member_detach(m);
 	give_slot_back(m);
 	m->doorbell = fd_close(m->doorbell);
 	m->pidfd = fd_close(m->pidfd);
-	/* without memory for the departure it stays until its process is dead */
-	if (!died)
-		m->as_consumer.departure = departure_new(m);
-	LIST_INSERT_HEAD(&ch->departed, m, as_consumer.of_departed);
-	TAILQ_INSERT_TAIL(&b->channels->departing, m, as_consumer.departing);
-	estates_consumer_gone(m);
+	claims_are_over(m);
 	channel_changed(ch, SHARE_CONSUMER);
-	channels_work_soon(b);
+	member_free_if_unused(m);
+	channel_end_if_unused(ch);
 }
 
 bool member_close(struct member *m, uint32_t serial)
@@ -283,11 +252,11 @@ bool member_close(struct member *m, uint32_t serial)
 		return true;
 	}
 	if (m->role == SHARE_CONSUMER) {
-		consumer_goes(m, false);
+		consumer_goes(m);
 		return true;
 	}
 	m->as_producer.closed = true;
-	estate_take_later(m->as_producer.estate, serial);
+	member_take_over_later(m, serial);
 	return false;
 }
 
@@ -325,8 +294,8 @@ bool members_end(struct client *c, int *budget)
 		if (m->state == MEMBER_PREPARING)
 			forget(m);
 		else if (m->role == SHARE_CONSUMER)
-			consumer_goes(m, true);
-		else if (!estate_take(m->as_producer.estate, budget))
+			consumer_goes(m);
+		else if (!member_take_over(m, budget))
 			return false;
 		*budget -= MEMBER_COST;
 	}

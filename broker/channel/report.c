@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <share/channel.h>
 
-#include "broker/channel/inside.h"
+#include "broker/channel/claim.h"
 #include "broker/memory/pool.h"
 
 static const char *state_name(const struct member *m)
@@ -46,13 +46,14 @@ const char *channel_when_full_name(uint32_t when_full)
 /* How far they have got                                                                       */
 
 /*
- * Of a producer: messages whose memory is not back, and what it has counted itself. Of a consumer:
- * messages that wait for it, those that it has received and not acknowledged, those that were
- * dropped before it came to them, and how many producers have left it behind.
+ * Of a producer: messages that it has put into its lanes, those whose memory is not back, and what
+ * it has counted itself. Of a consumer: messages that wait for it, those that it has received,
+ * those of these that it has not acknowledged, those that were dropped before it came to them, and
+ * how many producers have left it behind.
  */
 struct progress {
-	uint64_t in_flight, dropped, redelivered, set_aside;
-	uint64_t waiting, held, lost;
+	uint64_t sent, in_flight, dropped, redelivered, set_aside;
+	uint64_t waiting, received, held, lost;
 	uint64_t left_behind;
 };
 
@@ -75,6 +76,11 @@ static void look_at_ring(struct member *producer, struct progress *out)
 	out->left_behind = count_of(&ring->left_behind);
 	if (member_unwritten(producer, lane) == 0)
 		out->in_flight = atomic_load_explicit(&lane->in_flight, memory_order_relaxed);
+	for (uint32_t i = 0; i < channel_lanes(&producer->channel->shape); i++) {
+		lane = channel_lane_at(producer->page.memory, &producer->channel->shape, i);
+		if (member_unwritten(producer, lane) == 0)
+			out->sent += count_of(&lane->tail);
+	}
 }
 
 static void look_at_ledger(struct member *consumer, struct progress *out)
@@ -87,23 +93,25 @@ static void look_at_ledger(struct member *consumer, struct progress *out)
 	/* in this order: it may acknowledge something just now */
 	acknowledged = count_of(&ledger->acknowledged);
 	received = count_of(&ledger->received);
+	out->received = received;
 	out->held = received > acknowledged ? received - acknowledged : 0;
 	out->lost = count_of(&ledger->lost);
 }
 
-static void compare(struct member *producer, struct member *consumer, struct progress *out)
+/* How far the consumer of a claim has got with its producer. */
+static void compare(const struct claim *claim, struct progress *out)
 {
+	struct member *producer = claim->producer, *consumer = claim->consumer;
 	const struct channel_shape *shape = &producer->channel->shape;
-	uint32_t number = channel_lane_of(shape, consumer->slot);
-	const struct channel_lane *lane = channel_lane_at(producer->page.memory, shape, number);
+	uint32_t slot = consumer->as_consumer.slot;
+	const struct channel_lane *lane =
+	    channel_lane_at(producer->page.memory, shape, channel_lane_of(shape, slot));
 	const struct channel_admission *admission =
-	    channel_admission_at(producer->page.memory, shape, consumer->slot);
-	const struct channel_row *row =
-	    channel_row_at(consumer->page.memory, shape, producer->slot);
+	    channel_admission_at(producer->page.memory, shape, slot);
+	const struct channel_row *row = channel_row_at(consumer->page.memory, shape, claim->row);
 	uint64_t start, next, head, tail;
 
-	if (member_unwritten(producer, admission) > 0 || member_unwritten(producer, lane) > 0 ||
-	    atomic_load_explicit(&admission->consumer, memory_order_acquire) != consumer->id)
+	if (!claim_is_admitted(claim) || member_unwritten(producer, lane) > 0)
 		return;
 	if (count_of(&admission->left_behind) == consumer->id) {
 		out->left_behind++;
@@ -123,48 +131,42 @@ static void compare(struct member *producer, struct member *consumer, struct pro
 		out->waiting += tail - head < shape->depth ? tail - head : shape->depth;
 }
 
-uint64_t member_unreceived(struct member *producer, struct member *consumer)
+uint64_t claim_unreceived(const struct claim *claim)
 {
 	struct progress progress = {0};
 
-	compare(producer, consumer, &progress);
-	return progress.waiting;
+	compare(claim, &progress);
+	/* that it was left behind it has yet to learn */
+	return progress.waiting + progress.left_behind;
 }
 
-static struct member *taking_part(const struct channel *ch, uint32_t role, uint32_t slot)
+uint64_t member_held(struct member *consumer)
 {
-	struct member *m = ch->slots[role - 1][slot];
+	struct progress progress = {0};
 
-	return m && m->state != MEMBER_PREPARING && m->state != MEMBER_GONE ? m : NULL;
+	look_at_ledger(consumer, &progress);
+	return progress.held;
+}
+
+static bool takes_part(const struct member *m)
+{
+	return m->state == MEMBER_HERE || m->state == MEMBER_LEFT;
 }
 
 /* Returns how many places it has looked at. */
-static int measure(const struct channel *ch, struct progress out[2][CHANNEL_MEMBERS_MAX])
+static int measure(struct member *m, struct progress *out)
 {
-	int looks = 0;
+	struct claim *claim;
+	int looks = 1;
 
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		struct member *c = taking_part(ch, SHARE_CONSUMER, i);
-
-		if (!c)
-			continue;
-		look_at_ledger(c, &out[SHARE_CONSUMER - 1][i]);
-		looks++;
-		for (uint32_t k = 0; k < CHANNEL_MEMBERS_MAX; k++) {
-			struct member *p = taking_part(ch, SHARE_PRODUCER, k);
-
-			if (p)
-				compare(p, c, &out[SHARE_CONSUMER - 1][i]);
-			looks += p != NULL;
-		}
+	if (m->role == SHARE_PRODUCER) {
+		look_at_ring(m, out);
+		return looks;
 	}
-	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		struct member *p = taking_part(ch, SHARE_PRODUCER, i);
-
-		if (p)
-			look_at_ring(p, &out[SHARE_PRODUCER - 1][i]);
-		looks += p != NULL;
-	}
+	look_at_ledger(m, out);
+	for (claim = claims_first(m); claim; claim = claims_next(m, claim), looks++)
+		if (takes_part(claim->producer))
+			compare(claim, out);
 	return looks;
 }
 
@@ -177,48 +179,44 @@ static void add_count(json_t *row, const char *key, uint64_t count)
 			    json_integer(count < INT64_MAX ? (json_int_t)count : INT64_MAX));
 }
 
-static json_t *member_report(const struct member *m, const struct progress *progress)
+static json_t *member_report(struct member *m, int *looks)
 {
 	bool producer = m->role == SHARE_PRODUCER;
-	json_t *row =
-	    json_pack("{s:I, s:I, s:s, s:I, s:s, s:b}", "client", (json_int_t)m->client_id, "pid",
-		      (json_int_t)m->pid, "role", producer ? "producer" : "consumer", "slot",
-		      (json_int_t)m->slot, "state", state_name(m), "writable",
-		      (int)(m->as_consumer.writable || producer));
+	struct progress progress = {0};
+	json_t *row = json_pack("{s:I, s:I, s:I, s:s, s:s, s:b}", "member", (json_int_t)m->id,
+				"client", (json_int_t)m->client_id, "pid", (json_int_t)m->pid,
+				"role", producer ? "producer" : "consumer", "state", state_name(m),
+				"writable", (int)(m->as_consumer.writable || producer));
 
-	if (!taking_part(m->channel, m->role, m->slot))
+	if (!takes_part(m))
 		return row;
+	*looks -= measure(m, &progress);
 	if (producer) {
-		add_count(row, "in_flight", progress->in_flight);
-		add_count(row, "dropped", progress->dropped);
-		add_count(row, "redelivered", progress->redelivered);
-		add_count(row, "set_aside", progress->set_aside);
-		add_count(row, "left_behind", progress->left_behind);
+		add_count(row, "sent", progress.sent);
+		add_count(row, "in_flight", progress.in_flight);
+		add_count(row, "dropped", progress.dropped);
+		add_count(row, "redelivered", progress.redelivered);
+		add_count(row, "set_aside", progress.set_aside);
+		add_count(row, "left_behind", progress.left_behind);
 	} else {
-		add_count(row, "waiting", progress->waiting);
-		add_count(row, "held", progress->held);
-		add_count(row, "lost", progress->lost);
-		add_count(row, "left_behind", progress->left_behind);
+		add_count(row, "waiting", progress.waiting);
+		add_count(row, "received", progress.received);
+		add_count(row, "held", progress.held);
+		add_count(row, "lost", progress.lost);
+		add_count(row, "left_behind", progress.left_behind);
 	}
 	return row;
 }
 
-/* Those with a slot: of both roles, at most twice CHANNEL_MEMBERS_MAX. */
 static json_t *members(const struct channel *ch, int *looks)
 {
-	struct progress progress[2][CHANNEL_MEMBERS_MAX] = {0};
 	json_t *list = json_array();
+	struct member *m;
 
-	*looks -= measure(ch, progress);
-	for (uint32_t role = SHARE_PRODUCER; role <= SHARE_CONSUMER; role++) {
-		for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-			const struct member *m = ch->slots[role - 1][i];
-
-			if (m)
-				json_array_append_new(list,
-						      member_report(m, &progress[role - 1][i]));
-		}
-	}
+	for (uint32_t role = SHARE_PRODUCER; role <= SHARE_CONSUMER; role++)
+		TAILQ_FOREACH (m, &ch->members, of_channel)
+			if (m->role == role)
+				json_array_append_new(list, member_report(m, looks));
 	return list;
 }
 
@@ -227,9 +225,10 @@ json_t *channel_report(const struct channel *ch, int *looks)
 	uint64_t buffers = 0, bytes = 0;
 	const struct member *m;
 
-	LIST_FOREACH (m, &ch->members, of_channel)
-		if (m->as_producer.estate)
-			estate_measure(m->as_producer.estate, &buffers, &bytes);
+	TAILQ_FOREACH (m, &ch->members, of_channel) {
+		buffers += m->as_producer.n_kept;
+		bytes += m->as_producer.bytes_kept;
+	}
 	return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "channel", json_stringn(ch->name, ch->size), "pool", ch->pool->name,
 			 "mode", channel_mode_name(ch->shape.mode), "when_full",
@@ -239,6 +238,6 @@ json_t *channel_report(const struct channel *ch, int *looks)
 			 (json_int_t)channel_count(ch, SHARE_PRODUCER), "producers_max",
 			 (json_int_t)ch->producers, "consumers",
 			 (json_int_t)channel_count(ch, SHARE_CONSUMER), "consumers_max",
-			 (json_int_t)ch->shape.consumers, "estate_buffers", (json_int_t)buffers,
-			 "estate_bytes", (json_int_t)bytes, "members", members(ch, looks));
+			 (json_int_t)ch->shape.consumers, "kept_buffers", (json_int_t)buffers,
+			 "kept_bytes", (json_int_t)bytes, "members", members(ch, looks));
 }

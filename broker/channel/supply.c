@@ -102,7 +102,7 @@ static void on_segment_added(struct broker *b, struct segment *s)
 	TAILQ_FOREACH (ch, &b->channels->list, link) {
 		if (ch->pool != s->pool)
 			continue;
-		LIST_FOREACH (m, &ch->members, of_channel)
+		TAILQ_FOREACH (m, &ch->members, of_channel)
 			if (is_supplied(m))
 				offer(m, s);
 		channel_changed(ch, SHARE_PRODUCER);

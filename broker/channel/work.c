@@ -2,22 +2,23 @@
 
 /*
  * What is left to do when members of channels have gone, a little at each turn of the loop. That a
- * departed consumer's work is done, or its process dead, nobody says: that is looked at every now
- * and then.
+ * consumer's work is done, or its process dead, nobody says: so claims are looked at every now and
+ * then.
  */
 
 #include <limits.h>
 
 #include <event2/event.h>
 
-#include "base/clock.h"
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
+#include "broker/channel/claim.h"
+#include "broker/client/clients.h"
 #include "broker/log/log.h"
 
-#define TURN                4096 /* tickets; about half a millisecond */
-#define LOOK_AGAIN_MS       50
-#define DEPARTURES_PER_TURN 64
+#define TURN          4096 /* tickets; about a millisecond */
+#define CLOSING_LOOKS 512  /* at those of one producer, before the next one's */
+#define LEAST_LOOKS   64   /* at the tickets of one claim */
+#define LOOK_AGAIN_MS 50
 
 static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
@@ -27,85 +28,83 @@ void channels_work_soon(struct broker *b)
 	broker_set_timer(b, b->channels->work, &at_once);
 }
 
-/* True when nothing of it is needed any more. */
-static bool look_at_departed(struct member *m, int *budget)
+/* In turn, so that nobody waits for all that another one leaves behind. */
+static void work_on_closing(struct broker *b, int *budget)
 {
-	if (!m->died && m->timelines->dead) {
-		m->died = true;
-		estates_consumer_gone(m);
-	}
-	if (m->as_consumer.holds > 0)
-		return false;
-	return m->died || m->channel->n_producers == 0 ||
-	       (m->as_consumer.departure && departure_look(m->as_consumer.departure, budget));
-}
+	struct members_closing *closing = &b->channels->closing;
+	struct member *m;
+	int left;
 
-static void work_on_departures(struct broker *b, int *budget)
-{
-	struct member *last = TAILQ_LAST(&b->channels->departing, member_list), *m;
-	struct channel *ch;
-
-	for (int i = 0; i<DEPARTURES_PER_TURN && * budget> 0; i++) {
-		m = TAILQ_FIRST(&b->channels->departing);
-		if (!m)
-			return;
-		TAILQ_REMOVE(&b->channels->departing, m, as_consumer.departing);
-		ch = m->channel;
-		if (look_at_departed(m, budget)) {
-			LIST_REMOVE(m, as_consumer.of_departed);
-			i = m == last ? DEPARTURES_PER_TURN : i;
-			member_free(m);
-			channel_end_if_unused(ch);
+	while (*budget > 0 && (m = TAILQ_FIRST(closing))) {
+		left = CLOSING_LOOKS < *budget ? CLOSING_LOOKS : *budget;
+		*budget -= left;
+		if (member_take_over(m, &left)) {
+			*budget += left - MEMBER_COST;
 			continue;
 		}
-		TAILQ_INSERT_TAIL(&b->channels->departing, m, as_consumer.departing);
-		if (m == last)
-			return;
+		TAILQ_REMOVE(closing, m, as_producer.link);
+		TAILQ_INSERT_TAIL(closing, m, as_producer.link);
+		if (left == BUDGET_NO_MEMORY)
+			*budget = BUDGET_NO_MEMORY;
 	}
 }
 
-/* Those that need longer take turns. */
-static void work_on_estates(struct broker *b, int *budget)
+/* What each may have of a turn. */
+static int share_of_a_claim(const struct broker *b, int budget)
 {
-	struct estate *e;
+	int share = b->channels->n_followed > 0 ? budget / (int)b->channels->n_followed : budget;
 
-	while (*budget > 0 && (e = TAILQ_FIRST(&b->channels->estates)))
-		if (estate_work(e, budget))
-			estate_goes_last(e);
+	return share > LEAST_LOOKS ? share : LEAST_LOOKS;
 }
 
+/* Each at most once. Those that there is no time for are the first ones the next time. */
+static void look_at_claims(struct broker *b, int *budget)
+{
+	const struct claim *last = NULL;
+	struct claim *claim = TAILQ_FIRST(&b->channels->claims);
+	int share = share_of_a_claim(b, *budget), left;
+	bool was_last = !claim;
+
+	if (claim)
+		last = TAILQ_LAST(&b->channels->claims, claim_list);
+	while (!was_last && *budget > 0) {
+		claim = TAILQ_FIRST(&b->channels->claims);
+		was_last = claim == last;
+		TAILQ_REMOVE(&b->channels->claims, claim, link);
+		TAILQ_INSERT_TAIL(&b->channels->claims, claim, link);
+		left = share;
+		claim_look(claim, &left);
+		*budget -= share - left + 1;
+	}
+}
+
+/* As long as claims end, give something up or have only been looked through in part, they are gone
+ * on with at once: the rest of each has had no turn yet. */
 void channels_on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
-	uint64_t now = clock_ms();
+	uint64_t before = b->channels->n_steps;
 	int budget = TURN;
+	bool at_work;
 
 	(void)fd, (void)what;
-	if (now - b->channels->looked_ms >= LOOK_AGAIN_MS) {
-		b->channels->looked_ms = now;
-		estates_look_again(b);
-	}
-	work_on_estates(b, &budget);
-	/* whoever makes estates without end keeps no departed members waiting */
+	work_on_closing(b, &budget);
+	at_work = !TAILQ_EMPTY(&b->channels->closing) && budget != BUDGET_NO_MEMORY;
+	/* whoever closes channels without end keeps no memory from coming back */
 	budget = TURN;
-	work_on_departures(b, &budget);
-	if (!TAILQ_EMPTY(&b->channels->estates))
+	look_at_claims(b, &budget);
+	if (at_work || b->channels->n_steps != before)
 		broker_set_timer(b, b->channels->work, &at_once);
-	else if (!TAILQ_EMPTY(&b->channels->departing) || !TAILQ_EMPTY(&b->channels->waiting))
-		broker_set_timer(b, b->channels->work, budget > 0 ? &later : &at_once);
+	else if (!TAILQ_EMPTY(&b->channels->closing) || !TAILQ_EMPTY(&b->channels->claims))
+		broker_set_timer(b, b->channels->work, &later);
 }
 
+/* Everybody is dead by now, so that all claims can end. */
 void channels_end(struct broker *b)
 {
-	/* whoever is dead may be what an estate waits for, and the other way round */
-	for (int i = 0; i < 4 && !TAILQ_EMPTY(&b->channels->list); i++) {
-		int budget = INT_MAX;
+	int budget = INT_MAX;
 
-		estates_look_again(b);
-		work_on_estates(b, &budget);
-		for (size_t left = b->channels->n_members + 1; left > 0; left--)
-			work_on_departures(b, &budget);
-	}
+	look_at_claims(b, &budget);
 	if (!TAILQ_EMPTY(&b->channels->list) || b->channels->n_members > 0)
 		log_bug("channels outlive the broker");
 }

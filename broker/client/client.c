@@ -49,10 +49,17 @@ void client_set_state(struct client *c, enum client_state state)
 
 static const char out_of_memory[] = "the broker is out of memory";
 
+int client_limit_handshake(struct client *c)
+{
+	const struct timeval limit = {HANDSHAKE_SECONDS, 0};
+
+	c->ready_by_ms = clock_ms() + HANDSHAKE_SECONDS * 1000;
+	return event_add(c->timer, &limit);
+}
+
 /* Takes @socket and @closing over when it succeeds. */
 static int start(struct client *c, int socket, struct closing *closing)
 {
-	struct timeval limit = {HANDSHAKE_SECONDS, 0};
 	int r;
 
 	r = connection_new(c, socket, closing, &c->connection);
@@ -60,7 +67,7 @@ static int start(struct client *c, int socket, struct closing *closing)
 		return r;
 	c->death.serve = client_on_death;
 	c->timer = event_new(c->broker->base, -1, 0, client_on_timer, c);
-	if (!c->timer || event_add(c->timer, &limit) < 0)
+	if (!c->timer || client_limit_handshake(c) < 0)
 		return -ENOMEM;
 	return turn_start(&c->broker->clients->turns, account_turns(c->account), &c->death,
 			  c->peer.pidfd, EPOLLIN);
@@ -244,6 +251,18 @@ bool client_answers_for(const struct client *c, uid_t uid)
 	    &(struct access_object){.kind = OBJECT_PROCESS, .is_owned = true, .owner = uid});
 }
 
+/* An answer that is given later than the handler returns counts if the time was kept for it. */
+static void count_answer(struct client *c, uint32_t serial)
+{
+	struct timed_request *asked = &c->requests.asked;
+
+	if (asked->serial != serial)
+		return;
+	latency_add(&c->broker->counters.by_message[asked->type].latency,
+		    clock_ns() - asked->arrived_ns);
+	asked->serial = 0;
+}
+
 void client_send(struct client *c, const struct wire_message *m, const int *fds, size_t n_fds)
 {
 	int r;
@@ -251,6 +270,8 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 	if (!c->connection || c->drained)
 		return;
 	r = connection_send(c->connection, m, fds, n_fds);
+	if (m->serial)
+		count_answer(c, m->serial);
 	if (r == -EDQUOT)
 		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
 	else if (r < 0)

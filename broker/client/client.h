@@ -11,6 +11,7 @@
 #include "broker/client/peer.h"
 #include "broker/client/turns.h"
 #include "broker/config/right.h"
+#include "broker/counters.h"
 #include "broker/log/log.h"
 
 struct broker;
@@ -20,17 +21,14 @@ struct client_names;
 struct connection;
 struct event_lease;
 struct member;
-struct deferred;
 struct unfinished;
-struct wait;
 
 /* A client is a connection of a process, and that process's leases until it is proven dead. */
 enum client_state {
 	CLIENT_CONNECTED,   /* nothing said yet */
 	CLIENT_GREETED,     /* has its timeline page, which is not sealed yet */
 	CLIENT_READY,       /* may ask for everything */
-	CLIENT_QUARANTINED, /* its connection has ended but the process lives: it may still use what
-			     * it holds */
+	CLIENT_QUARANTINED, /* its connection has ended; the process lives with what it holds */
 	CLIENT_ENDING, /* the process is dead, or said goodbye: what it holds is being released */
 };
 
@@ -50,7 +48,8 @@ struct client_requests {
 	struct unfinished *unfinished; /* one that takes more than a turn */
 	LIST_HEAD(, deferred) deferred;
 	LIST_HEAD(, wait) waits;
-	uint32_t goodbye; /* serial of BYE, to be answered when all is released */
+	struct timed_request asked; /* the one that is being handled now */
+	uint32_t goodbye;           /* serial of BYE, to be answered when all is released */
 };
 
 /* What the log has been told, or is yet to be. */
@@ -74,6 +73,7 @@ struct client {
 	struct connection *connection; /* NULL once it has ended */
 	struct turn death;             /* of the process */
 	struct event *timer;           /* handshake limit, then the rest of a long release */
+	uint64_t ready_by_ms;          /* the handshake limit */
 	TAILQ_ENTRY(client) ending;    /* of all clients, while ENDING */
 	struct client_requests requests;
 	struct client_logged logged;

@@ -2,6 +2,7 @@
 #ifndef BROKER_CLIENT_CLIENTS_H
 #define BROKER_CLIENT_CLIENTS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,8 @@ struct wire_message;
 /* Some of what a client has is let go, at the cost of so much of @budget; true when that was all.
  */
 typedef bool client_step(struct client *c, int *budget);
+/* What becomes of the budget when there was no memory: trying again at once is of no use. */
+#define BUDGET_NO_MEMORY INT_MIN
 
 /*
  * What the rooms above do with clients: a client is a connection and a process, and all else that

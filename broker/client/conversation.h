@@ -17,6 +17,8 @@ struct wire_message;
  * in. Refusals are told to the peer. */
 void client_accept(struct broker *b, int socket, struct closing *closing);
 
+/* It has to be ready some time from now. 0, or -1 without memory. */
+int client_limit_handshake(struct client *c);
 /* It says what it is for. False, and hung up on, when it is beyond the limit for another use. */
 bool client_greets_as(struct client *c, bool operator);
 

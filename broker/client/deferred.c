@@ -34,7 +34,7 @@ struct deferred {
 	uint64_t since_ms; /* 0: it has waited for nobody but agents */
 	uint64_t deferred_ms;
 	bool for_agent;
-	uint32_t serial;
+	struct timed_request asked;
 	size_t size;
 	unsigned char packet[];
 };
@@ -58,7 +58,7 @@ void request_defer(struct request *r, struct deferred_list *list)
 	}
 	memcpy(p->packet, b->scratch, size);
 	p->size = size;
-	p->serial = r->m->serial;
+	p->asked = r->client->requests.asked;
 	p->list = list;
 	p->client = r->client;
 	p->deferred_ms = clock_ms();
@@ -100,18 +100,23 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	struct wire_message m;
 	struct client *client;
 	uint64_t since_ms, begun;
+	struct timed_request asked, other;
 
 	if (!p)
 		return;
 	begun = turns_begin(&b->clients->turns);
 	client = p->client;
 	since_ms = since(p);
+	asked = p->asked;
 	memcpy(b->packet, p->packet, p->size);
 	if (wire_decode(&m, WIRE_TO_BROKER, b->packet, p->size, 0) != 0)
 		m.type = WIRE_NOTHING;
 	deferred_free(p);
+	other = client->requests.asked;
+	client->requests.asked = asked;
 	if (m.type != WIRE_NOTHING)
 		b->clients->rooms->handle_again(client, &m, since_ms);
+	client->requests.asked = other;
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
@@ -170,10 +175,12 @@ void deferred_wake(struct broker *b, struct deferred_list *list)
 static void fail(struct deferred *p, int error, const char *text)
 {
 	struct client *client = p->client;
-	uint32_t serial = p->serial;
+	struct timed_request asked = p->asked, other = client->requests.asked;
 
 	deferred_free(p);
-	request_reply_error(client, serial, error, text);
+	client->requests.asked = asked;
+	request_reply_error(client, asked.type, asked.serial, error, text);
+	client->requests.asked = other;
 }
 
 void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
@@ -182,7 +189,7 @@ void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id,
 	struct deferred *p;
 
 	TAILQ_FOREACH (p, list, link)
-		if (p->client->id == id->client && p->serial == id->serial)
+		if (p->client->id == id->client && p->asked.serial == id->serial)
 			break;
 	if (p)
 		fail(p, error, text);

@@ -19,8 +19,10 @@
 #include <event2/event.h>
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
+#include "base/probe.h"
 #include "base/process.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
@@ -36,7 +38,10 @@
 #define TURN        128
 #define CLIENT_COST 128 /* its page to poison, others' pages to update */
 
+#define LATE_MS 1000 /* no broker that runs is that late to see a limit pass */
+
 static const struct timeval at_once = {0, 0};
+static const struct timeval later = {0, 50 * 1000};
 static const struct timeval dying = {1, 0};
 
 static bool holds_something(const struct holdings *h)
@@ -113,6 +118,13 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 		turns_count(&b->clients->turns, account_turns(account), begun);
 		account_unref(account);
 	}
+	if (budget == BUDGET_NO_MEMORY) {
+		/* the end of another one may give some back */
+		TAILQ_REMOVE(&b->clients->ending, c, ending);
+		TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
+		broker_set_timer(b, b->clients->reaper, &later);
+		return;
+	}
 	/* a timer, not an active event: the loop looks at its sockets first */
 	if (!TAILQ_EMPTY(&b->clients->ending))
 		broker_set_timer(b, b->clients->reaper, &at_once);
@@ -138,6 +150,7 @@ void client_on_death(struct turn *turn, uint32_t events)
 	struct log_client who = client_in_log(c);
 
 	(void)events;
+	PROBE(death, c->peer.pid, c->peer.uid, c->holds.leases, c->holds.bytes);
 	/* what it said before it died still counts: "publish, then exit" has published */
 	c->drained = true;
 	if (c->connection)
@@ -170,6 +183,7 @@ static void outlive_connection(struct client *c)
 	if (MUTATION(poison_at_hang_up))
 		rooms->die(c);
 	client_set_state(c, CLIENT_QUARANTINED);
+	c->broker->counters.quarantined++;
 	rooms->leave(c);
 	broker_set_timer(c->broker, c->timer, &dying);
 }
@@ -191,13 +205,21 @@ static void tell_of_quarantine(struct client *c)
 	c->logged.quarantine_told = true;
 }
 
+/* A broker that was stopped meanwhile (SIGSTOP, a container that was paused) has not read what the
+ * client said, so the client gets its time again. */
+static void on_handshake_limit(struct client *c)
+{
+	if (clock_ms() < c->ready_by_ms + LATE_MS || client_limit_handshake(c) < 0)
+		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
+}
+
 void client_on_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct client *c = data;
 
 	(void)fd, (void)what;
 	if (c->connection)
-		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
+		on_handshake_limit(c);
 	else if (c->state < CLIENT_QUARANTINED)
 		outlive_connection(c);
 	else if (c->state == CLIENT_QUARANTINED)

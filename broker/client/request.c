@@ -34,12 +34,14 @@ void request_done(struct request *r)
 	request_reply(r, &m, NULL, 0);
 }
 
-void request_reply_error(struct client *client, uint32_t serial, int error, const char *detail)
+void request_reply_error(struct client *client, enum wire_type request, uint32_t serial, int error,
+			 const char *detail)
 {
 	struct wire_message m = {.type = WIRE_ERROR, .serial = serial};
 
 	m.error.error = error;
 	m.error.detail = (struct wire_bytes){detail, (uint32_t)strnlen(detail, 1024)};
+	count_refusal(&client->broker->counters, request, error);
 	client_send(client, &m, NULL, 0);
 }
 
@@ -52,7 +54,7 @@ void request_fail(struct request *r, int error, const char *format, ...)
 	vsnprintf(detail, sizeof(detail), format, args);
 	va_end(args);
 	if (r->m->serial)
-		request_reply_error(r->client, r->m->serial, error, detail);
+		request_reply_error(r->client, r->m->type, r->m->serial, error, detail);
 	else
 		/* nobody waits for the answer, so nobody would ever learn of the mistake */
 		client_hang_up(r->client, error, detail);

@@ -47,7 +47,8 @@ void request_fail_memory(struct request *r);
 void request_fail_quota(struct request *r, enum limit_kind resource, const char *also);
 
 /* Without a request at hand: an answer given later. */
-void request_reply_error(struct client *client, uint32_t serial, int error, const char *detail);
+void request_reply_error(struct client *client, enum wire_type request, uint32_t serial, int error,
+			 const char *detail);
 
 /* handle_hello() and so on: one for each message to the broker, in the room that it is about. */
 #define TO_BROKER_HANDLER(name) void handle_##name(struct request *r);

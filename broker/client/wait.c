@@ -76,10 +76,11 @@ void wait_free(struct wait *w)
 void wait_end(struct wait *w, int error, const char *detail)
 {
 	struct client *client = w->client;
+	enum wire_type request = w->kind->request;
 	uint32_t serial = w->serial;
 
 	wait_free(w);
-	request_reply_error(client, serial, error, detail);
+	request_reply_error(client, request, serial, error, detail);
 }
 
 void wait_cancel(struct client *client, uint32_t serial)

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "broker/client/account.h"
+#include "wire/wire.h"
 
 struct buffer;
 struct client;
@@ -36,6 +37,7 @@ struct wait {
 
 /* What it waits for. */
 struct wait_kind {
+	enum wire_type request;
 	/* Takes it from where it waits. */
 	void (*leave)(struct wait *w);
 	/* Says what has not happened in time: SHARE_ETIMEDOUT. */

@@ -30,6 +30,7 @@
 
 #define BACK_OFF_FIRST_MS 100
 #define BACK_OFF_LAST_MS  10000
+#define LATE_MS           1000 /* no broker that runs is that late to see a limit pass */
 
 struct asked {
 	TAILQ_ENTRY(asked) link;
@@ -290,6 +291,23 @@ static void start_and_send(struct agent *a)
 	send_first(a);
 }
 
+/* A broker that was stopped meanwhile (SIGSTOP, a container that was paused) gives the agent its
+ * time again, because the agent was perhaps stopped as well. */
+static void on_limit(struct agent *a)
+{
+	unsigned timeout = a->broker->config->agent_timeout_ms;
+	uint64_t now = clock_ms();
+	char text[256];
+
+	if (now - a->limit_ms >= LATE_MS) {
+		a->limit_ms = now + timeout;
+		schedule(a);
+		return;
+	}
+	snprintf(text, sizeof(text), "did not answer within %u ms", timeout);
+	lose(a, text, false);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct agent *a = data;
@@ -298,9 +316,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 
 	(void)fd, (void)what;
 	if (a->sent && a->limit_ms <= clock_ms()) {
-		snprintf(text, sizeof(text), "did not answer within %u ms",
-			 a->broker->config->agent_timeout_ms);
-		lose(a, text, false);
+		on_limit(a);
 		return;
 	}
 	if (first && !a->sent && first->deadline_ms <= clock_ms()) {

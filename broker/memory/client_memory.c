@@ -214,6 +214,7 @@ void client_end_timelines(struct client *c)
 	timelines_kill(c->memory->timelines, c->requests.goodbye);
 	if (c->requests.goodbye)
 		return;
+	b->counters.poisoned++;
 	memory_page_died(b->memory, c->memory->timelines->id);
 }
 

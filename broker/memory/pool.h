@@ -9,6 +9,7 @@
 #include "broker/client/account.h"
 #include "broker/client/deferred.h"
 #include "broker/config/access.h"
+#include "broker/counters.h"
 #include "broker/device/choice.h"
 #include "broker/log/log.h"
 #include "broker/memory/gated.h"
@@ -93,6 +94,7 @@ struct pool {
 	struct pool_growth growth;
 	struct pool_waiting waiting;
 	struct log_rate refusals;
+	uint64_t failed[ALLOC_FAILURES];
 };
 
 #endif

@@ -152,7 +152,7 @@ static void answer_waits(struct name *n)
 		r = answer(n, client, serial, w->mode, &failure);
 		wait_free(w);
 		if (r != 0)
-			request_reply_error(client, serial, r, failure.text);
+			request_reply_error(client, WIRE_LOOKUP, serial, r, failure.text);
 	}
 }
 
@@ -349,7 +349,7 @@ static int fail_late(const struct wait *w, struct failure *failure)
 			   w->name->text);
 }
 
-static const struct wait_kind for_name = {wait_leave, fail_late};
+static const struct wait_kind for_name = {WIRE_LOOKUP, wait_leave, fail_late};
 
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
 		 size_t size, uint32_t mode, int timeout, struct failure *failure)

@@ -73,6 +73,28 @@ void report_devices(struct page *p)
 	}
 }
 
+/* What is known without asking a driver: whoever looks again and again starts no process by that,
+ * and waits for none. */
+void report_agents(struct page *p)
+{
+	uint64_t i = report_cursor(p->r);
+	const struct device *d;
+
+	for (; (d = nth_device(p->r->broker, i)); i++) {
+		if (!report_add(p,
+				json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b}", "device",
+					  report_text(d->uuid), "name", report_text(d->name),
+					  "agent", report_integer((uint64_t)agent_pid(d->agent)),
+					  "replaced", report_integer(agent_incarnation(d->agent)),
+					  "total", report_integer(d->total), "events",
+					  report_integer(d->n_leased), "events_lost",
+					  report_integer(d->n_lost), "gone", d->gone))) {
+			report_set_cursor(p, i);
+			return;
+		}
+	}
+}
+
 /* Of which device the event was and which, in one number: identifiers will not need so many bits.
  */
 #define EVENT_BITS 48

@@ -10,10 +10,12 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
 #include "broker/names/name.h"
@@ -21,8 +23,36 @@
 #include "broker/names/token.h"
 #include "broker/report/report.h"
 
-#define HOLDERS_MAX  16 /* listed for a buffer */
-#define PREFIX_OF(r) (&(r)->m->query.prefix)
+#define HOLDERS_MAX    16 /* listed for a buffer */
+#define POOL_USERS_MAX 64 /* listed for a pool */
+#define PREFIX_OF(r)   (&(r)->m->query.prefix)
+
+/* Allocations that failed, by the reason. */
+static json_t *failures(const struct pool *p)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "full", report_integer(p->failed[ALLOC_FULL]),
+			 "share", report_integer(p->failed[ALLOC_SHARE]), "limit",
+			 report_integer(p->failed[ALLOC_LIMIT]), "busy",
+			 report_integer(p->failed[ALLOC_BUSY]), "system",
+			 report_integer(p->failed[ALLOC_SYSTEM]));
+}
+
+/* What each user has of a pool, of the users that who asks answers for. */
+static json_t *users_of(const struct request *r, const struct pool *p)
+{
+	json_t *list = json_array();
+	const struct pool_user *u;
+
+	LIST_FOREACH (u, &p->use.users, link) {
+		if (json_array_size(list) == POOL_USERS_MAX)
+			break;
+		if (client_answers_for(r->client, account_uid(u->account)))
+			json_array_append_new(list, json_pack("{s:I, s:I}", "uid",
+							      (json_int_t)account_uid(u->account),
+							      "bytes", report_integer(u->bytes)));
+	}
+	return list;
+}
 
 void report_pools(struct page *p)
 {
@@ -44,7 +74,7 @@ void report_pools(struct page *p)
 			p,
 			json_pack(
 			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
+			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:o, s:o}",
 			    "pool", report_text(next->name), "kind", pool_kind_name(next), "reason",
 			    report_text(next->choice.reason), "device", pool_device_name(next),
 			    "retiring", report_integer(next->extent.retiring), "owner",
@@ -59,7 +89,8 @@ void report_pools(struct page *p)
 			    report_integer(next->sizes.release_threshold), "persistent",
 			    next->persistent, "destroyed", next->destroyed, "reuse",
 			    pool_reuse_name(next->reuse), "gated",
-			    report_integer(next->gated.bytes)))) {
+			    report_integer(next->gated.bytes), "failed", failures(next), "users",
+			    users_of(p->r, next)))) {
 			report_set_cursor(p, last);
 			return;
 		}
@@ -101,11 +132,13 @@ static json_t *holders(const struct buffer *buffer)
 	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
 		if (json_array_size(list) == HOLDERS_MAX)
 			break;
-		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:s}", "client",
-						      report_integer(lease->client->id), "pid",
-						      report_integer(lease->client->peer.pid),
-						      "count", report_integer(lease->count), "mode",
-						      lease->mode == SHARE_RDWR ? "rw" : "ro"));
+		json_array_append_new(list,
+				      json_pack("{s:I, s:I, s:I, s:s, s:I}", "client",
+						report_integer(lease->client->id), "pid",
+						report_integer(lease->client->peer.pid), "count",
+						report_integer(lease->count), "mode",
+						lease->mode == SHARE_RDWR ? "rw" : "ro", "age_ms",
+						report_integer(lease_age_ms(lease))));
 	}
 	return list;
 }
@@ -137,6 +170,58 @@ void report_buffers(struct page *p)
 				     (json_int_t)(buffer->metadata ? buffer->metadata->size : 0),
 				     "holders", holders(buffer)))) {
 			report_set_cursor(p, i);
+			return;
+		}
+	}
+}
+
+static json_t *describe_lease(const struct lease *l)
+{
+	const struct client *c = l->client;
+
+	return json_pack(
+	    "{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:s, s:I}", "client", report_integer(c->id),
+	    "pid", report_integer(c->peer.pid), "uid", report_integer(c->peer.uid), "label",
+	    report_text(c->label), "buffer", report_identifier(buffer_id(l->buffer)), "pool",
+	    report_text(buffer_pool(l->buffer)->name), "size", report_integer(l->buffer->size),
+	    "count", report_integer(l->count), "mode", l->mode == SHARE_RDWR ? "rw" : "ro",
+	    "age_ms", report_integer(lease_age_ms(l)));
+}
+
+/* Adds the leases of @buffer but for the first @skip. Returns how many it has now, those included,
+ * or UINT32_MAX when it has all. */
+static uint32_t add_leases(struct page *p, const struct buffer *buffer, uint32_t skip)
+{
+	const struct lease *lease;
+	uint32_t n = 0;
+
+	LIST_FOREACH (lease, &buffer->leases, of_buffer) {
+		if (n >= skip && !report_add(p, describe_lease(lease)))
+			return n;
+		n++;
+	}
+	return UINT32_MAX;
+}
+
+/* A cursor is the place of a buffer, and how many of its leases were on the pages before. */
+void report_leases(struct page *p)
+{
+	struct slab *slab = &p->r->broker->buffers->slab;
+	uint64_t cursor = report_cursor(p->r), first = cursor >> 32, i;
+	uint32_t skip = (uint32_t)cursor, had;
+	const struct buffer *buffer;
+
+	for (i = first; i < slab_end(slab); i++, skip = 0) {
+		if (i - first == REPORT_SCANNED_MAX) {
+			report_set_cursor(p, i << 32);
+			return;
+		}
+		buffer = slab_at(slab, (uint32_t)i);
+		if (!buffer || !buffer->refs || !report_shows_pool(p->r, buffer_pool(buffer)))
+			continue;
+		had = add_leases(p, buffer, skip);
+		if (had != UINT32_MAX) {
+			report_set_cursor(p, i << 32 | had);
 			return;
 		}
 	}

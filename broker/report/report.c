@@ -100,25 +100,35 @@ bool report_shows_client(const struct request *r, const struct client *c)
 
 /* ------------------------------------------------------------------------------------------- */
 
+static json_t *age_or_null(int64_t ms)
+{
+	return ms < 0 ? json_null() : json_integer(ms);
+}
+
 void report_status(struct page *p)
 {
 	struct broker *b = p->r->broker;
 	uint64_t segment_bytes = 0, used = 0, pools = 0, quarantined = 0;
 	const struct pool *pool;
+	int64_t oldest = -1;
 
 	LIST_FOREACH (pool, &b->memory->pools, link) {
 		pools++;
 		segment_bytes += pool->extent.reserved;
 		used += pool->extent.used;
 	}
-	for (uint32_t i = 0; i < b->clients->n_slots; i++)
-		quarantined +=
-		    b->clients->by_slot[i] && b->clients->by_slot[i]->state == CLIENT_QUARANTINED;
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		const struct client *c = b->clients->by_slot[i];
+		int64_t age = c ? client_oldest_lease_ms(c) : -1;
+
+		quarantined += c && c->state == CLIENT_QUARANTINED;
+		oldest = age > oldest ? age : oldest;
+	}
 	report_add(
 	    p,
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
 		"quarantined", report_integer(quarantined), "pools", report_integer(pools),
@@ -131,8 +141,9 @@ void report_status(struct page *p)
 		report_integer(accounts_descriptors(b->accounts)), "descriptors_limit",
 		report_integer(b->n_descriptors - b->n_own_descriptors), "requests",
 		report_integer(b->counters.requests), "connections",
-		report_integer(b->counters.clients), "dropped",
-		report_integer(b->counters.dropped)));
+		report_integer(b->counters.clients), "dropped", report_integer(b->counters.dropped),
+		"quarantines", report_integer(b->counters.quarantined), "poisonings",
+		report_integer(b->counters.poisoned), "oldest_lease_ms", age_or_null(oldest)));
 }
 
 void report_clients(struct page *p)
@@ -145,7 +156,7 @@ void report_clients(struct page *p)
 		if (!c || !report_shows_client(p->r, c))
 			continue;
 		if (!report_add(
-			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
+			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 				     "client", report_integer(c->id), "pid",
 				     report_integer(c->peer.pid), "uid",
 				     report_integer(c->peer.uid), "label", report_text(c->label),
@@ -155,7 +166,8 @@ void report_clients(struct page *p)
 				     report_integer(c->holds.names), "tokens",
 				     report_integer(c->holds.tokens), "memberships",
 				     report_integer(c->holds.memberships), "events",
-				     report_integer(c->holds.events)))) {
+				     report_integer(c->holds.events), "oldest_lease_ms",
+				     age_or_null(client_oldest_lease_ms(c))))) {
 			report_set_cursor(p, i);
 			return;
 		}

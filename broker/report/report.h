@@ -52,12 +52,15 @@ bool report_shows_client(const struct request *r, const struct client *c);
 	REPORT(segments) \
 	REPORT(clients)  \
 	REPORT(buffers)  \
+	REPORT(leases)   \
 	REPORT(names)    \
 	REPORT(tokens)   \
 	REPORT(devices)  \
 	REPORT(events)   \
 	REPORT(channels) \
-	REPORT(users)
+	REPORT(users)    \
+	REPORT(requests) \
+	REPORT(agents)
 
 #define REPORT_DECLARATION(name) void report_##name(struct page *p);
 REPORTS(REPORT_DECLARATION)

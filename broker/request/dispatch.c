@@ -10,6 +10,7 @@
 
 #include <share/share.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
@@ -78,6 +79,8 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 		client_hang_up(client, SHARE_EPROTO, "it does not unmap segments it was asked to");
 		return false;
 	}
+	client->broker->counters.by_message[m.type].n++;
+	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
 	handlers[m.type](&r);
 	return m.serial != 0;
 }

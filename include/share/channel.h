@@ -105,11 +105,12 @@ typedef struct share_channel_options {
 	uint32_t depth;     /**< messages not yet received; a power of two up to 4096; 64 */
 	uint32_t in_flight; /**< messages whose memory is not back, up to 8192; 2 * depth */
 	uint32_t data_max;  /**< bytes with each message, up to 256; 256 */
-	/** At a time, up to 64; 16. Of the producers that are there or gone, twice as many are
-	 * remembered. A producer that comes when there are as many gets SHARE_EBUSY while each of
-	 * those that are gone has sent messages that a consumer has yet to receive, so that none is
-	 * lost. The memory of messages of even older ones is free, too, when the consumer that has
-	 * them acknowledges them. */
+	/** At a time, up to 64; 16. Those that are gone keep nobody out: what they have sent can be
+	 * received, and stays until it is acknowledged. But a consumer that has yet to receive or
+	 * to acknowledge something of too many that are gone is left behind when a new one comes.
+	 * Too many are 64 of them, those that are there included; or, in a channel with an
+	 * `in_flight` above 1000, what fits in 1 MiB at 16 bytes a message in flight, but always
+	 * twice as many as there may be at a time. Use share_retain() to keep messages. */
 	uint32_t producers;
 	uint32_t consumers;  /**< at a time, up to 64; 64 */
 	uint32_t deliveries; /**< queue: after so many a message is set aside; 3 */
@@ -140,9 +141,7 @@ typedef struct share_channel_options {
  * @param role     enum share_role
  * @param options  NULL: as it is, or the defaults
  * @param out      the handle, to be given up with share_channel_close()
- * @retval SHARE_EBUSY   the channel has as many members of that role as it may have, or a consumer
- *                       has yet to receive what producers that are gone have sent (see `producers`
- *                       in share_channel_options)
+ * @retval SHARE_EBUSY   the channel has as many members of that role as it may have
  * @retval SHARE_EACCES  this user may not write in the pool
  * @retval SHARE_ENOENT  there is no such pool, or this user may not use it (a process that may be
  *                       the first has to make the pool, with SHARE_POOL_OPEN_OR_CREATE); with
@@ -306,7 +305,9 @@ typedef struct share_message {
  * @retval SHARE_EOWNERDEAD  the last producer has died, and all its messages were received; this is
  *                           said once. Or, with a message: the producer of this message died before
  *                           its work was done
- * @retval SHARE_ESTALE      this consumer was left behind: it has to open the channel again
+ * @retval SHARE_ESTALE      this consumer was left behind, and has received what it was sent
+ * before: it has to open the channel again. It kept a producer waiting (`stall_ms`), or owes
+ * something to too many that are gone (`producers`)
  * @retval SHARE_EACCES      this process is not a consumer. Or, with a message: its memory is out
  *                           of reach, as this user may not use the pool any more
  */

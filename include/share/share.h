@@ -1072,8 +1072,9 @@ int share_revoke(share_client *c, const share_token *token);
  * Identifiers are hexadecimal strings, but for those of clients, which are numbers.
  *
  * @param c     the connection
- * @param what  "status" (one object), "pools", "segments", "clients", "buffers", "names", "tokens",
- *              "devices", "events", "channels" or "users" (one object each)
+ * @param what  "status" (one object), "pools", "segments", "clients", "buffers", "leases",
+ *              "names", "tokens", "devices", "events", "channels", "users", "requests" or
+ *              "agents" (one object each)
  * @param each  called with each object, which is valid during the call; what it returns stops the
  *              call unless it is 0
  * @param data  what it is called with

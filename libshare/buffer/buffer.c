@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
 
@@ -119,9 +120,11 @@ static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t s
 	}
 	if (r == 1)
 		r = alloc_exactly(p, size, alignment, stream, &b);
-	if (r == 0)
-		*out = handle_give_anew(b);
-	return r;
+	if (r != 0)
+		return r;
+	PROBE(alloc, b->id, b->size, p->id);
+	*out = handle_give_anew(b);
+	return 0;
 }
 
 static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t size,
@@ -146,6 +149,7 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
 	if (!b)
 		return alloc_from_broker(p, size, alignment, as_kept, stream, out);
+	PROBE(alloc, b->id, b->size, p->id);
 	*out = handle_give_anew(b);
 	return 0;
 }
@@ -173,6 +177,7 @@ int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)
 	b = p->magazine ? magazine_take_at_hand(p->magazine, size) : NULL;
 	if (!b)
 		return fail_constant(SHARE_EAGAIN, "there is nothing of that size at hand");
+	PROBE(alloc, b->id, b->size, p->id);
 	*out = handle_give_anew(b);
 	return 0;
 }

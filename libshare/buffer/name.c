@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/client/inspect.h"
 
@@ -53,9 +54,12 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .tensor = tensor,
 	};
 	r = rpc(b->client, &m, &reply);
-	if (r == 0 && version)
+	if (r != 0)
+		return r;
+	PROBE(publish, b->id, name, reply.m.published.version);
+	if (version)
 		*version = reply.m.published.version;
-	return r;
+	return 0;
 }
 
 int share_publish(share_buffer *b, const char *name, void *stream)

@@ -8,6 +8,7 @@
  */
 
 #include "base/mutation.h"
+#include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
 
@@ -250,6 +251,7 @@ int share_release(share_buffer *b, void *stream)
 
 	if (!taken)
 		return handle_fault(b, HANDLE_BUFFER);
+	PROBE(release, taken->id, taken->size);
 	if (is_idle(taken, stream))
 		return magazine_put_idle(taken->home, taken);
 	return release_taken(taken, stream);
@@ -258,11 +260,16 @@ int share_release(share_buffer *b, void *stream)
 int share_try_release(share_buffer *b)
 {
 	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
+	uint64_t id, size;
 
 	if (!taken)
 		return handle_fault(b, HANDLE_BUFFER);
-	if (is_idle(taken, NULL) && magazine_put_at_hand(taken->home, taken))
+	id = taken->id;
+	size = taken->size;
+	if (is_idle(taken, NULL) && magazine_put_at_hand(taken->home, taken)) {
+		PROBE(release, id, size);
 		return 0;
+	}
 	handle_keep(taken);
 	return fail_constant(SHARE_EAGAIN,
 			     "others have the buffer, or there is no room for it at hand");

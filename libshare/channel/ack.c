@@ -22,25 +22,12 @@
 bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
 		  struct ring_fence fence, bool retained)
 {
-	uint32_t slot = RECEIPT_SLOT(receipt), ticket = RECEIPT_TICKET(receipt);
+	uint32_t row = RECEIPT_ROW(receipt), ticket = RECEIPT_TICKET(receipt);
 	uint32_t version = RECEIPT_VERSION(receipt);
 
 	/* the program may have written into the message */
-	if (slot >= receiver->ch->shape.producers || ticket >= receiver->ch->shape.in_flight)
-		return false;
-	switch (
-	    ring_consumer_ack(receiver->ring, slot, producer, ticket, version, fence, retained)) {
-	case RING_ACKED:
-		return true;
-	case RING_ACKED_BEFORE:
-		return false;
-	case RING_ELSEWHERE:
-		break;
-	}
-	if (!receiver_ack_displaced(receiver, producer, ticket, version, fence))
-		return false;
-	ring_consumer_acked_elsewhere(receiver->ring);
-	return true;
+	return row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
+	       ring_consumer_ack(receiver->ring, row, producer, ticket, version, fence, retained);
 }
 
 void receiver_wake_producers(struct receiver *receiver)
@@ -191,13 +178,6 @@ static int ack_taken_back(share_channel *ch, share_message *m, void *stream)
 	return r;
 }
 
-/* One held message of nobody's, so that the channel stays; or one less. */
-static void hold(share_channel *ch, int change)
-{
-	channel_lock(ch)->held += (uint32_t)change;
-	channel_unlock_and_end(ch);
-}
-
 static bool any_is_kept(const share_message *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -229,7 +209,6 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 		*failed = *failed ? *failed : r;
 	}
 	receiver_wake_producers(receiver);
-	receiver_tell_displaced_unlocking(receiver);
 	channel_unlock_and_end(ch);
 	return 0;
 }
@@ -243,7 +222,7 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 		r = ack_loans(ch, messages, n, stream, &failed);
 		return r != 0 ? r : failed;
 	}
-	hold(ch, 1);
+	channel_hold(ch);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = let_go_of_kept(&messages[i], stream);
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
@@ -251,7 +230,7 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 
 		r = r != 0 ? r : later;
 	}
-	hold(ch, -1);
+	channel_let_go(ch);
 	return r != 0 ? r : failed;
 }
 
@@ -346,8 +325,7 @@ static bool is_unused(const share_message *m)
 		      uses_are_over(buffer_of(m->buffer)));
 }
 
-/* 1: it takes more. A channel that is closed may end with the message; of one that has lost a
- * producer, the broker may have to be told. */
+/* 1: it takes more. A channel that is closed may end with the message. */
 static int try_ack(share_channel *ch, share_message *m)
 {
 	struct receiver *receiver;
@@ -358,7 +336,7 @@ static int try_ack(share_channel *ch, share_message *m)
 	receiver = receiver_trylock(ch);
 	if (!receiver)
 		return 1;
-	if (!receiver->members->closed && STAILQ_EMPTY(&receiver->displaced)) {
+	if (!receiver->members->closed) {
 		r = give_up(receiver, m, (struct ring_fence){0, 0});
 		receiver_wake_producers(receiver);
 	}
@@ -393,7 +371,6 @@ static int ack_behind(share_message *m, struct ring_fence fence)
 
 	r = give_up(receiver, m, fence);
 	receiver_wake_producers(receiver);
-	receiver_tell_displaced_unlocking(receiver);
 	channel_unlock_and_end(ch);
 	return r;
 }

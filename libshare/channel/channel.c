@@ -113,7 +113,6 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 		STAILQ_INIT(&members->sender->taken);
 	} else {
 		STAILQ_INIT(&members->receiver->stash);
-		STAILQ_INIT(&members->receiver->displaced);
 	}
 	return ch;
 }
@@ -169,7 +168,7 @@ static int make_half(share_channel *ch)
 		r = make_sent(sender, ch->shape.in_flight);
 	if (r < 0)
 		return fail_system(r, "opening a channel");
-	ring_producer_identify(sender->ring, ch->member, ch->slot);
+	ring_producer_identify(sender->ring, ch->member);
 	return 0;
 }
 
@@ -204,14 +203,13 @@ static int take_part(share_channel *ch)
 	r = members_sync_until_unlocking(members, -1);
 	channel_unlock(ch);
 	if (r == 0 && ch->role == SHARE_PRODUCER)
-		r = keeper_start(ch);
+		r = background_start(ch);
 	return r;
 }
 
 static bool makes_sense(const share_channel *ch)
 {
-	return channel_shape_is_valid(&ch->shape) &&
-	       ch->slot < (ch->role == SHARE_PRODUCER ? ch->shape.producers : ch->shape.consumers);
+	return channel_shape_is_valid(&ch->shape) && ch->slot < ch->shape.consumers;
 }
 
 static int set_up(share_channel *ch, struct reply *reply)

@@ -23,12 +23,12 @@ extern const struct client_room channel_room;
 /* This is buffer_release() for a buffer whose `lent` is set. */
 int channel_release(share_buffer *b, void *stream, bool *kept);
 
-/* Both are called with the client's lock held. The first has the keepers of all channels of the
+/* Both are called with the client's lock held. The first has the threads of all channels of the
  * client look for what was acknowledged, at once and then with each acknowledgement, as long as
  * buffers_are_awaited() says so. The second says whether all of them have looked since; each that
  * has tells client->arrived. */
-uint64_t keepers_look_client_locked(share_client *c);
-bool keepers_have_looked_client_locked(const share_client *c, uint64_t look);
+uint64_t senders_look_client_locked(share_client *c);
+bool senders_have_looked_client_locked(const share_client *c, uint64_t look);
 
 /* ------------------------------------------------------------------------------------------- */
 /* For services                                                                                */
@@ -45,6 +45,12 @@ void channel_close(share_channel *ch);
 int channel_get_fd(share_channel *ch);
 int channel_get_stats(share_channel *ch, share_channel_stats *out);
 int channel_take_back(share_channel *ch, share_message *out);
+
+/* A channel that is held stays, as with a message that was received and not given up, until it is
+ * let go of. The third says how many messages and holds there are. */
+void channel_hold(share_channel *ch);
+void channel_let_go(share_channel *ch);
+uint32_t channel_held(share_channel *ch);
 
 /* This is share_channel_open() with a @mode of enum channel_mode; with 0 the options say it. */
 int channel_open(share_client *c, const char *name, int role, uint32_t mode,

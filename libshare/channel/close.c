@@ -24,7 +24,7 @@ static uint32_t waiting_unlocking(struct sender *sender)
 
 	sender_reclaim_unlocking(sender, true);
 	sender_watch_backlog_unlocking(
-	    sender); /* whoever makes room wakes the keeper, and that us */
+	    sender); /* whoever makes room wakes the background thread, and that us */
 	ring_producer_get_stats(sender->ring, &s);
 	return s.waiting;
 }
@@ -89,7 +89,7 @@ static void sender_free(struct sender *sender)
 		free(cooling);
 	}
 	free(sender->sent);
-	free(sender->ghosts.all);
+	owners_done(sender);
 }
 
 static void receiver_free(struct receiver *receiver)
@@ -102,7 +102,6 @@ static void receiver_free(struct receiver *receiver)
 		receiver->handles = l->next;
 		handle_free(l);
 	}
-	receiver_displaced_done(receiver);
 }
 
 /* What is in flight is the broker's to look after now: ours are only references. It has taken its
@@ -129,7 +128,7 @@ static void drop_references(struct sender *sender)
 }
 
 /* Not acknowledged, so that in a queue somebody else gets them. */
-static void drop_stash(struct receiver *receiver)
+void receiver_drop_stash(struct receiver *receiver)
 {
 	struct channel_stashed *s;
 
@@ -172,7 +171,7 @@ static void close_sender(share_channel *ch)
 {
 	struct sender *sender;
 
-	keeper_stop(ch);
+	background_stop(ch);
 	sender = sender_lock(ch);
 	if (sender->ring)
 		sender_reclaim_unlocking(sender, true);
@@ -185,11 +184,31 @@ static void close_receiver(share_channel *ch)
 {
 	struct receiver *receiver = receiver_lock(ch);
 
-	drop_stash(receiver);
+	receiver_drop_stash(receiver);
 	if (receiver->ring)
 		members_ring_doorbells(receiver->members,
 				       ring_consumer_receives_no_more(receiver->ring));
 	channel_unlock(ch);
+}
+
+void channel_hold(share_channel *ch)
+{
+	channel_lock(ch)->held++;
+	channel_unlock(ch);
+}
+
+void channel_let_go(share_channel *ch)
+{
+	channel_lock(ch)->held--;
+	channel_unlock_and_end(ch);
+}
+
+uint32_t channel_held(share_channel *ch)
+{
+	uint32_t held = channel_lock(ch)->held;
+
+	channel_unlock(ch);
+	return held;
 }
 
 void channel_close(share_channel *ch)

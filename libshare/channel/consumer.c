@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
@@ -47,21 +48,30 @@ static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 /* ------------------------------------------------------------------------------------------- */
 /* One message out of its ring                                                                 */
 
-static void fill(struct receiver *receiver, uint32_t slot, const struct ring_message *m,
+static void fill(struct receiver *receiver, uint32_t row, const struct ring_message *m,
 		 uint64_t lost, share_message *out)
 {
 	out->number = m->number;
 	out->lost = lost;
-	out->producer = receiver->members->peers[slot].member;
+	out->producer = receiver->members->peers[row].member;
 	out->deliveries = m->deliveries;
 	out->data_size = m->data_size;
 	memcpy(out->data, m->data, m->data_size);
 	out->channel = handle_of(receiver->ch);
-	out->receipt = RECEIPT(slot, m->ticket, m->version);
+	out->receipt = RECEIPT(row, m->ticket, m->version);
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
 		out->after = CHANNEL_PACK(CHANNEL_LARGE(m->fence.value), m->fence.slot);
 	out->buffer = NULL;
+}
+
+void receiver_become_stale(struct receiver *receiver)
+{
+	const struct channel_shape *shape = &receiver->ch->shape;
+
+	if (!receiver->stale)
+		receiver->before_stale = (uint64_t)shape->rows * shape->depth;
+	receiver->stale = true;
 }
 
 /* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
@@ -69,30 +79,32 @@ static int take(struct receiver *receiver, share_message *out)
 {
 	struct ring_message m;
 	uint64_t lost = 0;
-	uint32_t slot = 0;
+	uint32_t row = 0;
 	int r;
 
 	/* before there is a message, which could not be put back */
 	if (!lent_reserve(receiver))
 		return fail_system(-ENOMEM, "receiving a message");
-	r = ring_consumer_receive(receiver->ring, &slot, &m, &lost);
+	while ((r = ring_consumer_receive(receiver->ring, &row, &m, &lost)) == -ESTALE)
+		receiver_become_stale(receiver);
 	if (r == 1) {
 		struct lent_buffer *l;
 
-		fill(receiver, slot, &m, lost, out);
+		if (receiver->stale)
+			receiver->before_stale--;
+		fill(receiver, row, &m, lost, out);
+		PROBE(receive, receiver->ch->member, m.buffer, out->data_size, out->number);
 		receiver->members->held++;
 		if (m.buffer == 0)
 			return 1;
 		l = lent_new(receiver);
 		out->buffer = handle_lend(&l->b);
-		if (lent_fill(receiver, l, slot, &m))
+		if (lent_fill(receiver, l, row, &m))
 			return 1;
 		out->buffer = NULL;
 		lent_free(receiver, l);
 		return fail(SHARE_EPROTO, "a producer sent a fence that is none");
 	}
-	if (r == -ESTALE)
-		receiver->stale = true;
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
 	return 0;
@@ -126,8 +138,10 @@ static void stash(share_channel *ch, share_message *m, int error)
 	m->buffer = NULL;
 	receiver = receiver_lock(ch);
 	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
+	if (receiver->members->closed) /* by another thread: nobody would take it */
+		receiver_drop_stash(receiver);
 	pthread_cond_broadcast(&ch->changed);
-	channel_unlock(ch);
+	channel_unlock_and_end(ch);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -140,7 +154,7 @@ static int end_of_producers(struct receiver *receiver)
 
 	if (!receiver->had_producers)
 		return 0;
-	for (uint32_t i = 0; i < receiver->ch->shape.producers; i++) {
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++) {
 		const struct channel_peer *p = &receiver->members->peers[i];
 
 		if (!p->member || p->over)
@@ -188,14 +202,15 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 		r = sync_in_time_unlocking(receiver);
 	else
 		receiver->slow = false;
-	if (r == 0)
+	if (r == 0 && (!receiver->stale || receiver->before_stale > 0))
 		r = take(receiver, out);
 	if (r != 0)
 		return r;
 	if (receiver->stale)
 		return fail(SHARE_ESTALE,
-			    "this consumer kept a producer waiting for too long, and "
-			    "has to open the channel again");
+			    "this consumer kept a producer waiting for too long, or owes "
+			    "acknowledgements to too many that are gone: it has to open the "
+			    "channel again");
 	receiver_wake_producers(receiver);
 	if (++receiver->looks % LOOKS == 0)
 		members_look_for_deaths(receiver->members);

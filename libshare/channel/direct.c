@@ -15,8 +15,8 @@ void channel_self(share_channel *ch, struct channel_target *out)
 static const struct channel_peer *producer_of(const struct receiver *receiver,
 					      const share_message *m)
 {
-	uint32_t slot = RECEIPT_SLOT(m->receipt);
-	const struct channel_peer *p = &receiver->members->peers[slot & (CHANNEL_MEMBERS_MAX - 1)];
+	uint32_t row = RECEIPT_ROW(m->receipt);
+	const struct channel_peer *p = &receiver->members->peers[row & (CHANNEL_MEMBERS_MAX - 1)];
 
 	return p->member == m->producer ? p : NULL;
 }
@@ -52,7 +52,7 @@ int channel_sender_call(const share_message *m, uint32_t index, uint32_t *out)
 		members_look_for_deaths(receiver->members);
 	p = producer_of(receiver, m);
 	gone = !p || p->over || (p->state != WIRE_MEMBER_HERE && p->state != WIRE_MEMBER_LEFT);
-	held = p && ring_consumer_holds(receiver->ring, RECEIPT_SLOT(m->receipt),
+	held = p && ring_consumer_holds(receiver->ring, RECEIPT_ROW(m->receipt),
 					RECEIPT_TICKET(m->receipt)) == RECEIPT_VERSION(m->receipt);
 	if (!gone)
 		call = atomic_load_explicit(&channel_ticket_at(p->map, &ch->shape, index)->call,

@@ -7,7 +7,7 @@
 /*
  * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
  * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
- * abandon.c and keeper.c are the sender; consumer.c, lent.c, ack.c and displaced.c the receiver;
+ * abandon.c and background.c are the sender; consumer.c, lent.c and ack.c the receiver;
  * sleep.c waits for the other side.
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
@@ -48,11 +48,20 @@ int channel_check_role(const share_channel *ch, int role);
 size_t channel_own_page_size(const share_channel *ch);
 /* The last message of a closed channel was given up. */
 void channel_end(share_channel *ch);
+/* Messages that were received and not handed out go to others. */
+void receiver_drop_stash(struct receiver *receiver);
 
 /* ------------------------------------------------------------------------------------------- */
 /* members.c                                                                                   */
 
-static inline uint32_t members_slot_of(const struct members *m, const struct channel_peer *p)
+/* Consumers are found by their slot, which is their lane, and producers by the row of our ledger
+ * that is about them. */
+static inline uint32_t members_index(const share_channel *ch, const struct wire_member *m)
+{
+	return ch->role == SHARE_PRODUCER ? m->slot : m->row;
+}
+
+static inline uint32_t members_index_of(const struct members *m, const struct channel_peer *p)
 {
 	return (uint32_t)(p - m->peers);
 }
@@ -78,6 +87,9 @@ void members_look_for_deaths(struct members *members);
 /* Tells the broker of producers that are gone and have nothing more for us. True when there are
  * others that are gone. */
 bool receiver_forget_drained_unlocking(struct receiver *receiver);
+/* It was left behind, or expelled. What others have sent comes before that is said: as much as
+ * there can be of it now, since they may go on sending. */
+void receiver_become_stale(struct receiver *receiver);
 /* A consumer is dead, or has left, or is the broker's to look after. */
 void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* Lets go of all peers when the channel ends. */
@@ -126,7 +138,7 @@ void sender_set_patience(struct sender *sender, struct channel_peer *p);
 /* A consumer goes. If we are waiting, its user is charged for that. */
 void sender_charge_stall(struct sender *sender, struct channel_peer *p);
 /* The same for the user of one that has gone before. */
-void sender_charge_ghost(struct sender *sender, uint32_t uid);
+void sender_charge_gone(struct sender *sender, uint32_t uid);
 /* Leaves a consumer behind: it is not waited for any more. */
 void sender_leave(struct sender *sender, struct channel_peer *p);
 /* There is no room: leaves those behind that have kept us waiting for too long. True when there
@@ -143,7 +155,7 @@ int sender_slice(const struct sender *sender, int left);
 /* Tickets are missing: leaves consumers behind whose fences keep them for longer than they may.
  * True when there were any. */
 bool sender_leave_cooling(struct sender *sender, int64_t now);
-/* Tickets are missing: tells the keeper if it can get some. */
+/* Tickets are missing: tells the background thread if it can get some. */
 void sender_want_tickets(struct sender *sender);
 /* Gets them from the broker. */
 void sender_abandon_unlocking(struct sender *sender);
@@ -161,10 +173,17 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 /* ------------------------------------------------------------------------------------------- */
 /* returns.c                                                                                   */
 
-/* A consumer that goes may leave fences, and is remembered as long as it has any. Before one is
- * admitted, there has to be room to remember all that are there. 0 or an error. */
-int sender_make_room_for_ghosts(struct sender *sender);
-void sender_remember_ghost(struct sender *sender, const struct channel_peer *p);
+/* A consumer has one from when it is admitted on until it is gone and none of its fences is left.
+ * NULL without memory. */
+struct channel_owner *owner_new(struct sender *sender, const struct channel_peer *p);
+void owner_is_gone(struct sender *sender, struct channel_owner *owner);
+void owner_done_with_fence(struct sender *sender, struct channel_owner *owner);
+/* At the end of the channel. */
+void owners_done(struct sender *sender);
+static inline struct channel_owner *owner_of(const struct ring_owned_fence *f)
+{
+	return (struct channel_owner *)(void *)f->owner;
+}
 
 /* Buffers that go back are collected with the lock held, and given back without. */
 #define CHANNEL_RETURNS 16
@@ -189,18 +208,18 @@ void sender_cool(struct sender *sender, bool all);
 bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_fence *out);
 /* The same as a set, for buffer_release_after(). */
 void channel_given_fences(share_channel *ch, struct ring_fence given, struct fences *out);
-/* Where messages wait for consumers to have room, the keeper is told when they have. */
+/* Where messages wait for consumers to have room, the background thread is told when they have. */
 void sender_watch_backlog_unlocking(struct sender *sender);
 /* The sender is awake, unless somebody else still has to be told. */
 void sender_awake(struct sender *sender);
 
 /* ------------------------------------------------------------------------------------------- */
-/* keeper.c                                                                                    */
+/* background.c                                                                                */
 
-int keeper_start(share_channel *ch);
-void keeper_stop(share_channel *ch);
+int background_start(share_channel *ch);
+void background_stop(share_channel *ch);
 /* There is something in flight. */
-void keeper_rouse(struct sender *sender);
+void background_rouse(struct sender *sender);
 
 /* ------------------------------------------------------------------------------------------- */
 /* lent.c                                                                                      */
@@ -211,7 +230,7 @@ struct lent_buffer *lent_new(struct receiver *receiver);
 void lent_free(struct receiver *receiver, struct lent_buffer *l);
 struct lent_buffer *lent_of(share_buffer *b);
 /* Makes it the handle of a message. False if the message's fence makes no sense. */
-bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 	       const struct ring_message *m);
 /* Makes the memory of a message reachable. 0 or an error. */
 int lent_reach(share_channel *ch, share_buffer *b);
@@ -224,29 +243,18 @@ int channel_retain(share_buffer *b);
 int channel_ask_for_segment(share_channel *ch, uint64_t segment);
 
 /* ------------------------------------------------------------------------------------------- */
-/* ack.c and displaced.c                                                                       */
+/* ack.c                                                                                       */
 
-#define RECEIPT(slot, ticket, version) \
-	((uint64_t)(version) << 32 | (uint64_t)(ticket) << 8 | (slot))
-#define RECEIPT_RETAINED         0x80 /* its handle has a lease */
-#define RECEIPT_SLOT(receipt)    ((uint32_t)((receipt)&0x7f))
-#define RECEIPT_TICKET(receipt)  ((uint32_t)((receipt) >> 8 & 0xffff))
-#define RECEIPT_VERSION(receipt) ((uint32_t)((receipt) >> 32))
+#define RECEIPT(row, ticket, version) ((uint64_t)(version) << 32 | (uint64_t)(ticket) << 8 | (row))
+#define RECEIPT_RETAINED              0x80 /* its handle has a lease */
+#define RECEIPT_ROW(receipt)          ((uint32_t)((receipt)&0x7f))
+#define RECEIPT_TICKET(receipt)       ((uint32_t)((receipt) >> 8 & 0xffff))
+#define RECEIPT_VERSION(receipt)      ((uint32_t)((receipt) >> 32))
 
 /* Acknowledges one message; receiver_wake_producers() is due afterwards. False if it was
  * acknowledged before. */
 bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
 		  struct ring_fence fence, bool retained);
 void receiver_wake_producers(struct receiver *receiver);
-
-/* The producer in this slot loses it to another one. 0 or an error. */
-int receiver_displace(struct receiver *receiver, uint32_t slot);
-/* Acknowledges a message of such a producer. False if it is none, or was acknowledged before. */
-bool receiver_ack_displaced(struct receiver *receiver, uint64_t producer, uint32_t ticket,
-			    uint32_t version, struct ring_fence fence);
-/* Tells the broker what was acknowledged to displaced producers. It is due after acknowledging, and
- * before the channel is looked at as one that may end. */
-void receiver_tell_displaced_unlocking(struct receiver *receiver);
-void receiver_displaced_done(struct receiver *receiver);
 
 #endif

@@ -70,10 +70,10 @@ void lent_free(struct receiver *receiver, struct lent_buffer *l)
 }
 
 /* False when its fence is none: a producer that does not know what it does. */
-static bool set_giver(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+static bool set_giver(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 		      struct ring_fence fence)
 {
-	const struct channel_peer *p = &receiver->members->peers[slot];
+	const struct channel_peer *p = &receiver->members->peers[row];
 
 	l->b.giver = (struct held_fence){0};
 	if (fence.slot == 0)
@@ -91,7 +91,7 @@ static bool set_giver(struct receiver *receiver, struct lent_buffer *l, uint32_t
 	return true;
 }
 
-bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
+bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 	       const struct ring_message *m)
 {
 	l->b.id = m->buffer;
@@ -99,12 +99,12 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t slot,
 	l->b.offset = m->offset;
 	l->b.version = 0;
 	l->b.mode = receiver->ch->writable ? SHARE_RDWR : SHARE_RDONLY;
-	l->lent.producer = receiver->members->peers[slot].member;
+	l->lent.producer = receiver->members->peers[row].member;
 	l->lent.segment = m->segment;
-	l->lent.slot = slot;
+	l->lent.row = row;
 	l->lent.ticket = m->ticket;
 	l->lent.version = m->version;
-	return set_giver(receiver, l, slot, m->fence);
+	return set_giver(receiver, l, row, m->fence);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -233,11 +233,10 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	receiver = receiver_lock(ch);
 	receiver_ack(receiver, l->lent.producer,
-		     RECEIPT(l->lent.slot, l->lent.ticket, l->lent.version),
+		     RECEIPT(l->lent.row, l->lent.ticket, l->lent.version),
 		     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
 	lent_free(receiver, l);
 	receiver_wake_producers(receiver);
-	receiver_tell_displaced_unlocking(receiver);
 	receiver->members->held--;
 	channel_unlock_and_end(ch);
 	return r;
@@ -292,7 +291,7 @@ static int order(share_channel *ch, const struct held_fence *f, const struct mem
 static bool hold_after(const share_message *m, struct held_fence *out)
 {
 	struct members *members;
-	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_SLOT(m->receipt);
+	uint32_t slot = CHANNEL_SMALL(m->after), producer = RECEIPT_ROW(m->receipt);
 	share_channel *ch = channel_of(m->channel);
 	const struct channel_peer *p;
 

@@ -28,9 +28,9 @@ static size_t page_size_of_peers(const share_channel *ch)
 					  : channel_ring_size(&ch->shape);
 }
 
-static uint32_t slots_of_peers(const share_channel *ch)
+static uint32_t most_peers(const share_channel *ch)
 {
-	return ch->role == SHARE_PRODUCER ? ch->shape.consumers : ch->shape.producers;
+	return ch->role == SHARE_PRODUCER ? ch->shape.consumers : ch->shape.rows;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -53,19 +53,30 @@ void sender_dismiss(struct sender *sender, struct channel_peer *p)
 {
 	if (p->known) {
 		sender_charge_stall(sender, p);
-		ring_producer_dismiss(sender->ring, members_slot_of(sender->members, p), true);
-		sender_remember_ghost(sender, p);
+		ring_producer_dismiss(sender->ring, members_index_of(sender->members, p), true);
+		owner_is_gone(sender, p->owner);
 	}
 	p->known = false;
-	sender->patience.stalling &= ~(UINT64_C(1) << members_slot_of(sender->members, p));
+	p->owner = NULL;
+	sender->patience.stalling &= ~(UINT64_C(1) << members_index_of(sender->members, p));
 	close_peer(sender->members, p);
+}
+
+static bool is_dead(const struct channel_peer *p)
+{
+	struct pollfd poll_fd = {.fd = p->pidfd, .events = POLLIN};
+
+	return p->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 }
 
 /* A producer of which nothing more is to come, or to be acknowledged. */
 static void detach(struct receiver *receiver, struct channel_peer *p)
 {
+	bool dead = p->state == WIRE_MEMBER_DEAD || (p->state != WIRE_MEMBER_CLOSED && is_dead(p));
+
+	receiver->last_end = dead ? SHARE_EOWNERDEAD : SHARE_EPIPE;
 	if (p->known)
-		ring_consumer_detach(receiver->ring, members_slot_of(receiver->members, p));
+		ring_consumer_detach(receiver->ring, members_index_of(receiver->members, p));
 	p->known = false;
 	close_peer(receiver->members, p);
 }
@@ -82,28 +93,9 @@ static void peer_is_gone(struct members *members, struct channel_peer *p)
 	members->some_gone = true;
 }
 
-/* Another one has its slot. 0 or an error. */
-static int peer_is_replaced(struct members *members, struct channel_peer *p)
-{
-	int r = 0;
-
-	if (members->receiver && p->known && !p->over)
-		r = receiver_displace(members->receiver, members_slot_of(members, p));
-	if (r == 0)
-		peer_is_gone(members, p);
-	return r;
-}
-
-static bool is_dead(const struct channel_peer *p)
-{
-	struct pollfd poll_fd = {.fd = p->pidfd, .events = POLLIN};
-
-	return p->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
-}
-
 void members_look_for_deaths(struct members *members)
 {
-	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++) {
+	for (uint32_t i = 0; i < most_peers(members->ch); i++) {
 		struct channel_peer *p = &members->peers[i];
 
 		if (!p->member || p->over || !is_dead(p))
@@ -126,12 +118,13 @@ void members_look_for_deaths(struct members *members)
 static int add_peer(struct members *members, struct channel_peer *p, const struct wire_member *m,
 		    struct fd_list *fds, size_t *at)
 {
-	struct epoll_event in = {.events = EPOLLIN, .data.u32 = m->slot};
+	struct epoll_event in = {.events = EPOLLIN, .data.u32 = members_index(members->ch, m)};
 	_cleanup_fd_ int page = fd_list_take(fds, (*at)++);
 	void *map;
 	int r;
 
-	*p = (struct channel_peer){.member = m->member, .page = m->page, .uid = m->uid};
+	*p = (struct channel_peer){
+	    .member = m->member, .page = m->page, .uid = m->uid, .row = m->row, .claim = m->claim};
 	p->pidfd = fd_list_take(fds, (*at)++);
 	p->doorbell = fd_list_take(fds, (*at)++);
 	r = page_map(page, page_size_of_peers(members->ch), false, &map);
@@ -149,6 +142,18 @@ static int add_peer(struct members *members, struct channel_peer *p, const struc
 	return 0;
 }
 
+/* Where this member is to be found; NULL: nowhere. */
+static struct channel_peer *peer_for(struct members *members, const struct wire_member *m)
+{
+	const share_channel *ch = members->ch;
+	uint32_t index = members_index(ch, m);
+
+	if (index < most_peers(ch) && m->row < ch->shape.rows)
+		return &members->peers[index];
+	fail(SHARE_EPROTO, "the broker sent a member out of range");
+	return NULL;
+}
+
 int members_apply(struct members *members, struct reply *reply)
 {
 	const struct wire_channel_members *m = &reply->m.channel_members;
@@ -161,13 +166,11 @@ int members_apply(struct members *members, struct reply *reply)
 		struct channel_peer *p;
 
 		memcpy(&member, (const char *)m->members.data + i * sizeof(member), sizeof(member));
-		if (member.slot >= slots_of_peers(members->ch))
-			return fail(SHARE_EPROTO, "the broker sent a member out of range");
-		p = &members->peers[member.slot];
+		p = peer_for(members, &member);
+		if (!p)
+			return SHARE_EPROTO;
 		if (p->member && p->member != member.member)
-			r = peer_is_replaced(members, p);
-		if (r != 0)
-			return r;
+			peer_is_gone(members, p);
 		if (!p->member && member.flags & WIRE_MEMBER_NEW)
 			r = add_peer(members, p, &member, &reply->fds, &at);
 		else if (member.flags & WIRE_MEMBER_NEW)
@@ -183,23 +186,24 @@ int members_apply(struct members *members, struct reply *reply)
 	return r;
 }
 
-/* The answer that comes next names it, unless it has gone by then. */
+/* The answer that comes next names it, unless it has gone by then. What was told first may be of
+ * who had this place before; its identifier says nothing of that, as it is given when a channel is
+ * opened, and a place when the member is ready. */
 int members_apply_told(struct members *members, struct channel_told *t)
 {
 	const struct wire_member *m = &t->member;
 	struct channel_peer *p;
 	size_t at = 0;
-	int r = 0;
+	int r;
 
-	if (m->slot >= slots_of_peers(members->ch))
-		return fail(SHARE_EPROTO, "the broker sent a member out of range");
-	p = &members->peers[m->slot];
-	if (p->member >= m->member)
+	p = peer_for(members, m);
+	if (!p)
+		return SHARE_EPROTO;
+	if (p->member && (int32_t)(p->claim - m->claim) >= 0)
 		return 0;
 	if (p->member)
-		r = peer_is_replaced(members, p);
-	if (r == 0)
-		r = add_peer(members, p, m, &t->fds, &at);
+		peer_is_gone(members, p);
+	r = add_peer(members, p, m, &t->fds, &at);
 	if (r != 0)
 		return r;
 	p->seen = members->first - 1;
@@ -208,39 +212,33 @@ int members_apply_told(struct members *members, struct channel_told *t)
 	return 0;
 }
 
-/* What a producer has left behind can be received all the same. */
-static void forget(struct members *members, struct channel_peer *p)
-{
-	if (members->sender || p->over || !p->known) {
-		peer_is_gone(members, p);
-		return;
-	}
-	p->forgotten = true;
-	members->some_gone = true;
-	if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT)
-		p->state = is_dead(p) ? WIRE_MEMBER_DEAD : WIRE_MEMBER_CLOSED;
-}
-
+/* The broker names a producer until we have said that we have drained it, or owe it nothing. */
 static void forget_missing(struct members *members, uint32_t first)
 {
-	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++)
+	for (uint32_t i = 0; i < most_peers(members->ch); i++)
 		if (members->peers[i].member && (int32_t)(members->peers[i].seen - first) < 0)
-			forget(members, &members->peers[i]);
+			peer_is_gone(members, &members->peers[i]);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Taking note of it                                                                           */
 
-static void meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t slot)
+/* 0 or an error. */
+static int meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t slot)
 {
 	if (!p->known && p->state == WIRE_MEMBER_HERE) {
-		ring_producer_admit(sender->ring, slot, p->member, p->map,
+		p->owner = owner_new(sender, p);
+		if (!p->owner)
+			return SHARE_ENOMEM;
+		ring_producer_admit(sender->ring, slot, &p->owner->ring, p->map, p->row,
 				    p->flags & WIRE_MEMBER_OLDEST);
 		p->known = true;
 		sender_set_patience(sender, p);
+		p->owner->patience_ms = p->patience_ms;
 	} else if (p->known && p->state == WIRE_MEMBER_LEFT && !p->left) {
 		sender_leave(sender, p);
 	}
+	return 0;
 }
 
 /* One that was gone before we have seen it counts if it has admitted us. */
@@ -251,24 +249,24 @@ static bool has_admitted_us(const share_channel *ch, const struct channel_peer *
 	return atomic_load_explicit(&a->consumer, memory_order_acquire) == ch->member;
 }
 
-static void meet_producer(struct receiver *receiver, struct channel_peer *p, uint32_t slot)
+static void meet_producer(struct receiver *receiver, struct channel_peer *p, uint32_t row)
 {
 	if (!p->known) {
-		ring_consumer_attach(receiver->ring, slot, p->member, p->map);
+		ring_consumer_attach(receiver->ring, row, p->member, p->map);
 		p->known = true;
 	}
 	if (is_there(p) || has_admitted_us(receiver->ch, p))
 		receiver->had_producers = true;
 }
 
-static void meet(struct members *members, uint32_t slot)
+static int meet(struct members *members, uint32_t index)
 {
-	struct channel_peer *p = &members->peers[slot];
+	struct channel_peer *p = &members->peers[index];
 
 	if (members->sender)
-		meet_consumer(members->sender, p, slot);
-	else
-		meet_producer(members->receiver, p, slot);
+		return meet_consumer(members->sender, p, index);
+	meet_producer(members->receiver, p, index);
+	return 0;
 }
 
 /* Its timelines, while there is time for a request. Who said goodbye has reached all that is waited
@@ -281,10 +279,10 @@ static int hold_timelines(share_channel *ch, uint64_t page, struct held_fence *o
 	return *lost ? 0 : r;
 }
 
-/* The first of a slot from @at on that is not known yet, though it should be. */
+/* The first from @at on that is not known yet, though it should be. */
 static struct channel_peer *next_unknown(struct members *members, uint32_t at)
 {
-	for (uint32_t i = at; i < slots_of_peers(members->ch); i++) {
+	for (uint32_t i = at; i < most_peers(members->ch); i++) {
 		struct channel_peer *p = &members->peers[i];
 
 		if (p->member && !p->over && !p->known)
@@ -304,12 +302,10 @@ int members_meet_all_unlocking(struct members *members)
 		struct held_fence hold = {0};
 		bool lost;
 
-		at = members_slot_of(members, p) + 1;
+		at = members_index_of(members, p) + 1;
 		channel_unlock(members->ch);
 		r = hold_timelines(members->ch, page, &hold, &lost);
 		channel_lock(members->ch);
-		if (r == 0 && members->sender)
-			r = sender_make_room_for_ghosts(members->sender);
 		if (r != 0 || p->member != member || p->over) {
 			fence_drop(members->ch->client, &hold);
 			continue;
@@ -317,9 +313,9 @@ int members_meet_all_unlocking(struct members *members)
 		fence_drop(members->ch->client, &p->hold); /* of one that was asked for in vain */
 		p->hold = hold;
 		p->lost = lost;
-		meet(members, at - 1);
+		r = meet(members, at - 1);
 	}
-	for (uint32_t i = 0; i < slots_of_peers(members->ch); i++)
+	for (uint32_t i = 0; i < most_peers(members->ch); i++)
 		if (members->peers[i].member && !members->peers[i].over && members->peers[i].known)
 			meet(members, i);
 	return r;
@@ -336,9 +332,9 @@ int members_meet_unlocking(struct members *members, uint32_t first)
 bool receiver_forget_drained_unlocking(struct receiver *receiver)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
-	bool forgotten, others = false;
+	bool others = false;
 
-	for (uint32_t i = 0; i < slots_of_peers(receiver->ch); i++) {
+	for (uint32_t i = 0; i < most_peers(receiver->ch); i++) {
 		struct channel_peer *p = &receiver->members->peers[i];
 
 		if (!p->member || p->over || is_there(p))
@@ -350,12 +346,8 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver)
 		}
 		m.channel_drained.member = receiver->ch->member;
 		m.channel_drained.producer = p->member;
-		receiver->last_end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
-		forgotten = p->forgotten;
 		detach(receiver, p);
-		if (forgotten)
-			*p = (struct channel_peer){.pidfd = -1, .doorbell = -1};
-		if (forgotten || receiver->members->alone)
+		if (receiver->members->alone)
 			continue;
 		channel_unlock(receiver->ch);
 		rpc_send(receiver->ch->client, &m);

@@ -26,7 +26,7 @@
 
 static uint64_t bit_of(const struct sender *sender, const struct channel_peer *p)
 {
-	return UINT64_C(1) << members_slot_of(sender->members, p);
+	return UINT64_C(1) << members_index_of(sender->members, p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ void sender_charge_stall(struct sender *sender, struct channel_peer *p)
 	p->charged = true;
 }
 
-void sender_charge_ghost(struct sender *sender, uint32_t uid)
+void sender_charge_gone(struct sender *sender, uint32_t uid)
 {
 	if (sender->patience.full_since)
 		spend(sender, uid, sender->patience.full_since, clock_coarse_ms());
@@ -119,7 +119,7 @@ void sender_charge_ghost(struct sender *sender, uint32_t uid)
 void sender_leave(struct sender *sender, struct channel_peer *p)
 {
 	sender_charge_stall(sender, p);
-	ring_producer_dismiss(sender->ring, members_slot_of(sender->members, p), false);
+	ring_producer_dismiss(sender->ring, members_index_of(sender->members, p), false);
 	p->left = true;
 	sender->patience.stalling &= ~bit_of(sender, p);
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
+#include "base/probe.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
@@ -50,6 +51,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	/* without one, all tickets are in use */
 	r = ring_producer_send(sender->ring, &out, s->to ? s->to->slot : 0, sent);
 	if (r == 0) {
+		PROBE(send, sender->ch->member, out.buffer, out.data_size);
 		sent->buffer = b;
 		sent->given = given ? s->fence : (struct ring_fence){0, 0};
 		sender->unsent = sent->next;
@@ -100,7 +102,7 @@ static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const
 		uint32_t epoch = sender->members->epoch;
 		int slice = sender_slice(sender, left);
 
-		/* the doorbell is the keeper's, which passes it on */
+		/* the doorbell is the background thread's, which passes it on */
 		if (!sleep.word) {
 			members_wait_unlocking(sender->members, slice);
 		} else {
@@ -278,7 +280,7 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 			sender->armed = false;
 			sender_awake(sender);
 		}
-		keeper_rouse(sender);
+		background_rouse(sender);
 	}
 	returns.n = 0;
 	if (is_worth_looking(sender, done > 0)) {

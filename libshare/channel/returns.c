@@ -21,94 +21,62 @@
 /* ------------------------------------------------------------------------------------------- */
 /* Fences                                                                                      */
 
-/* Whether a fence of this member is still in what is in flight, or is waited for by a ticket. */
-static bool has_fences(const struct sender *sender, uint64_t member)
+struct channel_owner *owner_new(struct sender *sender, const struct channel_peer *p)
 {
-	const struct channel_cooling *c;
+	struct channel_owner *owner = calloc(1, sizeof(*owner));
 
-	STAILQ_FOREACH (c, &sender->cooling, link)
-		for (size_t i = 0; i < c->fences.n; i++)
-			if (c->members[i] == member)
-				return true;
-	return ring_producer_has_fences(sender->ring, member);
+	if (!owner) {
+		fail_system(-ENOMEM, "getting to know a member of a channel");
+		return NULL;
+	}
+	owner->ring.member = p->member;
+	owner->uid = p->uid;
+	if (p->hold.page)
+		owner->hold = fence_hold_again(sender->ch->client, &p->hold);
+	LIST_INSERT_HEAD(&sender->owners, owner, link);
+	return owner;
 }
 
-static void forget_ghosts(struct sender *sender)
+static void owner_free(struct sender *sender, struct channel_owner *owner)
 {
-	struct ghosts *ghosts = &sender->ghosts;
-	size_t n = 0;
-
-	for (size_t i = 0; i < ghosts->n; i++)
-		if (has_fences(sender, ghosts->all[i].member))
-			ghosts->all[n++] = ghosts->all[i];
-	ghosts->n = n;
+	LIST_REMOVE(owner, link);
+	fence_drop(sender->ch->client, &owner->hold);
+	free(owner);
 }
 
-/* The ghosts are gone through when there is no room, and as many again can come until the next
- * time: so each of them is looked at a constant number of times, and those of which no fence is
- * left take no room. */
-int sender_make_room_for_ghosts(struct sender *sender)
+void owner_is_gone(struct sender *sender, struct channel_owner *owner)
 {
-	size_t room = sender->ghosts.n + CHANNEL_MEMBERS_MAX + 1;
-	struct channel_ghost *grown;
-
-	if (room <= sender->ghosts.room)
-		return 0;
-	forget_ghosts(sender);
-	room = 2 * (sender->ghosts.n + CHANNEL_MEMBERS_MAX + 1);
-	if (room <= sender->ghosts.room)
-		return 0;
-	grown = realloc(sender->ghosts.all, room * sizeof(*grown));
-	if (!grown)
-		return fail_system(-ENOMEM, "getting to know a member of a channel");
-	sender->ghosts.all = grown;
-	sender->ghosts.room = room;
-	return 0;
+	owner->gone = true;
+	if (owner->ring.fences == 0)
+		owner_free(sender, owner);
 }
 
-void sender_remember_ghost(struct sender *sender, const struct channel_peer *p)
+void owner_done_with_fence(struct sender *sender, struct channel_owner *owner)
 {
-	if (!has_fences(sender, p->member))
-		return;
-	sender->ghosts.all[sender->ghosts.n++] = (struct channel_ghost){
-	    .member = p->member,
-	    .page = p->page,
-	    .uid = p->uid,
-	    .patience_ms = p->patience_ms,
-	};
+	if (--owner->ring.fences == 0 && owner->gone)
+		owner_free(sender, owner);
 }
 
-/* Of a member that is gone: whatever page of timelines this client still knows. One that it does
- * not know was dropped because its owner is dead. */
-static bool hold_of_ghost(struct sender *sender, uint64_t member, struct ring_fence fence,
-			  struct held_fence *out)
+void owners_done(struct sender *sender)
 {
-	for (size_t i = 0; i < sender->ghosts.n; i++)
-		if (sender->ghosts.all[i].member == member)
-			return fence_hold_known(
-			    sender->ch->client,
-			    WIRE_TIMELINE(sender->ghosts.all[i].page, fence.slot), fence.value,
-			    out);
-	return false;
+	struct channel_owner *owner;
+
+	while ((owner = LIST_FIRST(&sender->owners)))
+		owner_free(sender, owner);
 }
 
 /* False when there is nothing to wait for. */
-static bool hold(struct sender *sender, uint32_t slot, uint64_t member, struct ring_fence fence,
-		 struct held_fence *out)
+static bool hold(struct sender *sender, const struct ring_owned_fence *f, struct held_fence *out)
 {
-	const struct channel_peer *p = &sender->members->peers[slot];
+	const struct channel_owner *owner = owner_of(f);
 
 	/* nonsense is a consumer's own trouble: nothing protects what it has acknowledged */
-	if (fence.slot == 0 || fence.slot >= TIMELINE_SLOTS || fence.value >= TIMELINE_POISON ||
-	    MUTATION(ignore_ack_fences))
+	if (f->fence.slot == 0 || f->fence.slot >= TIMELINE_SLOTS ||
+	    f->fence.value >= TIMELINE_POISON || !owner->hold.page || MUTATION(ignore_ack_fences))
 		return false;
-	if (p->member == member && p->hold.page) {
-		*out = fence_hold_again(sender->ch->client, &p->hold);
-		out->slot = fence.slot;
-		out->value = fence.value;
-	} else if (!hold_of_ghost(sender, member, fence, out)) {
-		return false;
-	}
+	*out = fence_hold_again(sender->ch->client, &owner->hold);
+	out->slot = f->fence.slot;
+	out->value = f->fence.value;
 	if (fence_state(sender->ch->client, out) == TIMELINE_PENDING)
 		return true;
 	fence_drop(sender->ch->client, out);
@@ -133,16 +101,15 @@ void channel_given_fences(share_channel *ch, struct ring_fence given, struct fen
 	out->n = channel_hold_given(ch, given, &out->few[0]);
 }
 
-/* Those not yet reached, after what is in @out; @members: whose each is, or NULL. Without memory
+/* Those not yet reached, after what is in @out; @owners: whose each is, or NULL. Without memory
  * for them, waits here. */
 static void hold_all(struct sender *sender, const struct ring_return *ret, struct fences *out,
-		     uint64_t *members)
+		     struct channel_owner **owners)
 {
 	for (uint32_t i = 0; i < ret->n; i++) {
 		struct held_fence f;
 
-		if (!hold(sender, ret->fences[i].consumer, ret->fences[i].member,
-			  ret->fences[i].fence, &f))
+		if (!hold(sender, &ret->fences[i], &f))
 			continue;
 		if (out->all == out->few && out->n == sizeof(out->few) / sizeof(out->few[0])) {
 			struct held_fence *more = calloc(ret->n + 1, sizeof(*more));
@@ -156,16 +123,22 @@ static void hold_all(struct sender *sender, const struct ring_return *ret, struc
 				more[k] = out->few[k];
 			out->all = more;
 		}
-		if (members)
-			members[out->n] = ret->fences[i].member;
+		if (owners) {
+			owners[out->n] = owner_of(&ret->fences[i]);
+			owners[out->n]->ring.fences++;
+		}
 		out->all[out->n++] = f;
 	}
 }
 
-static bool are_reached(share_channel *ch, struct fences *f)
+static bool are_reached(struct sender *sender, struct channel_cooling *c)
 {
-	while (f->n > 0 && fence_state(ch->client, &f->all[f->n - 1]) != TIMELINE_PENDING)
-		fence_drop(ch->client, &f->all[--f->n]);
+	struct fences *f = &c->fences;
+
+	while (f->n > 0 && fence_state(sender->ch->client, &f->all[f->n - 1]) != TIMELINE_PENDING) {
+		fence_drop(sender->ch->client, &f->all[--f->n]);
+		owner_done_with_fence(sender, c->owners[f->n]);
+	}
 	return f->n == 0;
 }
 
@@ -178,14 +151,14 @@ static void cool_until_reached(struct sender *sender, const struct ring_return *
 	cooling->ticket = ret->ticket;
 	cooling->since_ms = clock_coarse_ms();
 	channel_given_fences(sender->ch, (struct ring_fence){0, 0}, &cooling->fences);
-	hold_all(sender, ret, &cooling->fences, cooling->members);
+	hold_all(sender, ret, &cooling->fences, cooling->owners);
 	STAILQ_INSERT_TAIL(&sender->cooling, cooling, link);
 }
 
 static void retire(struct sender *sender, const struct ring_return *ret, bool pending)
 {
 	struct channel_cooling *cooling =
-	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(cooling->members[0])) : NULL;
+	    pending ? malloc(sizeof(*cooling) + ret->n * sizeof(void *)) : NULL;
 	struct fences fences;
 
 	if (cooling) {
@@ -210,7 +183,7 @@ void sender_cool(struct sender *sender, bool all)
 	for (c = STAILQ_FIRST(&sender->cooling); c && (all || n < LOOKS_AT_COOLING);
 	     c = next, n++) {
 		next = STAILQ_NEXT(c, link);
-		if (!are_reached(sender->ch, &c->fences))
+		if (!are_reached(sender, c))
 			continue;
 		STAILQ_REMOVE(&sender->cooling, c, channel_cooling, link);
 		ring_producer_retire(sender->ring, c->ticket);
@@ -283,6 +256,8 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 			pending = r->fences.n > ours;
 		}
 		retire(sender, &ret, pending);
+		for (uint32_t i = 0; i < ret.n; i++)
+			owner_done_with_fence(sender, owner_of(&ret.fences[i]));
 		if (r->buffer)
 			out->n++;
 		else

@@ -38,8 +38,8 @@ struct channel_in_client {
 	bool told_lost;      /* there was no memory to keep what was told */
 	struct call call;    /* the question to the broker; one thread asks at a time */
 	struct reply answer; /* its answer, which is the asking thread's once it has come */
-	bool has_keeper;
-	uint64_t looked; /* the count client->looks when the keeper looked last */
+	bool has_background;
+	uint64_t looked; /* the count client->looks when the thread looked last */
 };
 
 struct share_channel {
@@ -58,7 +58,7 @@ struct share_channel {
 	const struct channel_control *control;
 	int doorbell;      /* an epoll that is readable when our bell has rung */
 	int epoll;         /* has the doorbell, `wakeup`, pidfds of peers and the timer */
-	int wakeup;        /* wakes the keeper of a producer */
+	int wakeup;        /* wakes the background thread of a producer */
 	int room;          /* tells the event loop of a producer that there may be room */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
 	void *owner;
@@ -74,20 +74,22 @@ HANDLES_OF(share_channel, channel, HANDLE_CHANNEL);
 
 /* A member of the other role. */
 struct channel_peer {
-	uint64_t member; /* 0: nobody has this slot */
+	uint64_t member; /* 0: nobody is here */
 	uint64_t page;   /* of its client's timelines */
 	void *map;       /* its ring or ledger, read-only; NULL once it is over */
 	int pidfd, doorbell;
-	uint32_t seen;        /* the number of the broker's answer that named it last */
-	uint16_t state;       /* enum wire_member_state */
-	uint16_t flags;       /* enum wire_member_flags */
-	bool known;           /* the ring knows it: it was admitted, or attached */
-	bool left;            /* a consumer that counts no longer, but may use what it has */
-	bool over;            /* it is neither looked at nor waited for any more */
-	bool forgotten;       /* a producer of which the broker knows nothing any more */
-	uint32_t uid;         /* its user's */
-	uint32_t patience_ms; /* how long it may keep us waiting */
-	bool charged;         /* its user was charged for how long it has kept us waiting */
+	uint16_t row;                /* of the ledger of a consumer: the one about us */
+	uint32_t claim;              /* the number of what we may have of each other */
+	uint32_t seen;               /* the number of the broker's answer that named it last */
+	uint16_t state;              /* enum wire_member_state */
+	uint16_t flags;              /* enum wire_member_flags */
+	bool known;                  /* the ring knows it: it was admitted, or attached */
+	bool left;                   /* a consumer that counts no longer, but may use what it has */
+	bool over;                   /* it is neither looked at nor waited for any more */
+	uint32_t uid;                /* its user's */
+	uint32_t patience_ms;        /* how long it may keep us waiting */
+	struct channel_owner *owner; /* of a consumer that is known */
+	bool charged;                /* its user was charged for how long it has kept us waiting */
 	int64_t stalled_since;
 	bool lost;              /* it was dead before its timelines could be asked for */
 	struct held_fence hold; /* of its timelines, so that they are here when they are needed */
@@ -98,7 +100,7 @@ struct members {
 	share_channel *ch;
 	struct sender *sender;                          /* NULL in a consumer */
 	struct receiver *receiver;                      /* NULL in a producer */
-	struct channel_peer peers[CHANNEL_MEMBERS_MAX]; /* by slot */
+	struct channel_peer peers[CHANNEL_MEMBERS_MAX]; /* see members_index() */
 	bool some_gone; /* there are producers of which there may be an end to tell */
 
 	uint32_t epoch;   /* the broker's count, as of the last answer that was applied */
@@ -126,13 +128,22 @@ struct channel_sent {
 	struct channel_sent *next;
 };
 
+/* A consumer as whose fences are: it may be gone by the time that they are reached. */
+struct channel_owner {
+	struct ring_owner ring; /* first */
+	LIST_ENTRY(channel_owner) link;
+	bool gone;              /* it is no peer any more, so that this goes with the last fence */
+	struct held_fence hold; /* of its timelines */
+	uint32_t uid, patience_ms;
+};
+
 /* A ticket whose message was acknowledged by streams that have not got there yet. */
 struct channel_cooling {
 	STAILQ_ENTRY(channel_cooling) link;
 	uint32_t ticket;
 	int64_t since_ms;
 	struct fences fences;
-	uint64_t members[]; /* whose fences these are */
+	struct channel_owner *owners[]; /* of each of these */
 };
 
 /* A message that was delivered too often, for share_channel_take_back(). */
@@ -144,15 +155,6 @@ struct channel_aside {
 	uint64_t receipt; /* of the message that the program has */
 };
 STAILQ_HEAD(channel_aside_list, channel_aside);
-
-/* Consumers that are gone, whose fences may still be in what is in flight (returns.c). */
-struct ghosts {
-	struct channel_ghost {
-		uint64_t member, page;
-		uint32_t uid, patience_ms;
-	} * all;
-	size_t n, room;
-};
 
 /* How long consumers have kept us waiting, and may (patience.c). */
 struct patience {
@@ -167,8 +169,8 @@ struct patience {
 	} users[CHANNEL_MEMBERS_MAX];
 };
 
-/* The producer's thread (keeper.c). */
-struct keeper {
+/* The producer's thread (background.c). */
+struct background {
 	pthread_t thread;
 	bool rests, ends;
 	bool wants_tickets; /* it is to get those of consumers that were left behind (abandon.c) */
@@ -186,9 +188,9 @@ struct sender {
 	uint32_t n_aside;
 	struct channel_aside_list taken; /* those of them that the program has */
 	uint64_t n_taken;                /* how many it has ever had */
-	struct ghosts ghosts;
+	LIST_HEAD(, channel_owner) owners;
 	struct patience patience;
-	struct keeper keeper;
+	struct background background;
 	bool armed;   /* an event loop waits for room */
 	bool backlog; /* messages wait for consumers to have room */
 	bool awaited; /* somebody wants to be the last to have what is in flight */
@@ -203,7 +205,7 @@ struct lent {
 	share_channel *channel;
 	uint64_t producer; /* member */
 	uint64_t segment;
-	uint32_t slot, ticket, version;
+	uint32_t row, ticket, version;
 };
 struct lent_buffer {
 	share_buffer b; /* first: it is freed as one when it is an ordinary one */
@@ -222,14 +224,14 @@ struct receiver {
 	share_channel *ch;
 	struct members *members;
 	struct ring_consumer *ring;
-	bool had_producers; /* so that their end is something to tell */
-	int last_end;       /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
-	bool stale;         /* a producer has left us behind */
-	bool slow;          /* the broker takes its time to answer */
+	bool had_producers;    /* so that their end is something to tell */
+	int last_end;          /* SHARE_EOWNERDEAD or SHARE_EPIPE, of the last producer that went */
+	bool stale;            /* we were left behind, or expelled */
+	uint64_t before_stale; /* so many messages may come before that is said */
+	bool slow;             /* the broker takes its time to answer */
 	unsigned looks;
 	unsigned in_vain; /* spins for nothing, one after the other */
 	STAILQ_HEAD(, channel_stashed) stash;
-	STAILQ_HEAD(, channel_displaced) displaced;
 	struct lent_buffer *handles; /* free ones */
 	uint32_t n_handles;
 };

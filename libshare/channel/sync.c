@@ -52,13 +52,13 @@ void channel_delist(share_channel *ch)
 	}
 }
 
-/* Whoever had the slot before is gone. */
-static void forget_told_client_locked(share_channel *ch, uint32_t slot)
+/* Whoever was in its place before is gone. */
+static void forget_told_client_locked(share_channel *ch, const struct wire_member *newer)
 {
 	struct channel_told *t;
 
 	STAILQ_FOREACH (t, &ch->in_client.told, link)
-		if (t->member.slot == slot)
+		if (members_index(ch, &t->member) == members_index(ch, newer))
 			break;
 	if (!t)
 		return;
@@ -84,7 +84,7 @@ static void tell_client_locked(share_client *c, const struct wire_channel_member
 	if (!ch) /* it was closed meanwhile */
 		return;
 	memcpy(&member, m->members.data, sizeof(member));
-	forget_told_client_locked(ch, member.slot);
+	forget_told_client_locked(ch, &member);
 	t = calloc(1, sizeof(*t));
 	if (!t) {
 		ch->in_client.told_lost = true;
@@ -144,23 +144,15 @@ static int apply_told_unlocking(struct members *members, bool all)
 /* ------------------------------------------------------------------------------------------- */
 /* Asking                                                                                      */
 
-/* Called with the client's lock. The broker sends descriptors once, and believes that we have them,
- * so it is told that they are to be sent again. */
-static int say_what_was_lost_unlocking(share_channel *ch)
-{
-	struct wire_message m = {.type = WIRE_CHANNEL_AFRESH};
-
-	m.channel_afresh.member = ch->member;
-	return rpc_send_unlocking(ch->client, &m);
-}
-
+/* The broker sends descriptors once, and believes that we have them; so where something was lost
+ * here, it is told to send them @afresh. */
 static int start_to_ask_unlocking(struct members *members, bool afresh)
 {
 	struct channel_in_client *ours = &members->ch->in_client;
 	struct wire_message m = {.type = WIRE_CHANNEL_SYNC};
 	share_client *c = members->ch->client;
 	struct channel_told *t;
-	int r = 0;
+	int r;
 
 	m.channel_sync.member = members->ch->member;
 	channel_unlock(members->ch);
@@ -170,10 +162,9 @@ static int start_to_ask_unlocking(struct members *members, bool afresh)
 	STAILQ_FOREACH (t, &ours->told, link)
 		t->after = false; /* the answer that is asked for now */
 	if (afresh || ours->told_lost)
-		r = say_what_was_lost_unlocking(members->ch);
+		m.channel_sync.flags = WIRE_CHANNEL_SYNC_AFRESH;
+	r = rpc_start_unlocking(c, &m, &ours->call);
 	ours->told_lost &= r != 0;
-	if (r == 0)
-		r = rpc_start_unlocking(c, &m, &ours->call);
 	if (r != 0) /* a broker may have answered before it was all sent */
 		reply_done(&ours->answer);
 	pthread_mutex_unlock(&c->lock);
@@ -217,6 +208,8 @@ static int ask_unlocking(struct members *members, uint32_t *epoch, int64_t deadl
 		if (r == 0)
 			r = members_apply(members, &ours->answer);
 		more = ours->answer.m.channel_members.more;
+		if (members->receiver && ours->answer.m.channel_members.expelled)
+			receiver_become_stale(members->receiver);
 		*epoch = ours->answer.m.channel_members.epoch;
 		reply_done(&ours->answer);
 	}
@@ -253,6 +246,7 @@ static int learn_unlocking(struct members *members, int64_t deadline)
 
 int members_sync_until_unlocking(struct members *members, int64_t deadline)
 {
+	bool asked_before;
 	int r;
 
 	while (members->syncing && deadline_left(deadline) != 0)
@@ -262,7 +256,12 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 	if (members->syncing)
 		return 1;
 	members->syncing = true;
+	asked_before = members->asking;
 	r = learn_unlocking(members, deadline);
+	/* the answer to a question that somebody gave up waiting for does not say who has come
+	 * since */
+	if (r == 0 && asked_before && members_are_out_of_date(members))
+		r = learn_unlocking(members, deadline);
 	members->syncing = false;
 	if (members->sender) {
 		/* somebody who was just admitted may sleep */
@@ -270,8 +269,6 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 		sender_wake_others(members->sender);
 	}
 	pthread_cond_broadcast(&members->ch->changed);
-	if (members->receiver)
-		receiver_tell_displaced_unlocking(members->receiver);
 	return r;
 }
 

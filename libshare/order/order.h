@@ -19,8 +19,6 @@ struct held_fence {
 };
 /* Holds a fence; asks the broker for the page when it has not come along. 0 or an error. */
 int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
-/* The same without asking anybody: false when the page is not here. */
-bool fence_hold_known(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out);
 /* Another hold on the same. */
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f);
 /* One whose owner was dead before we knew it, so that it never was reached, for all we know. */

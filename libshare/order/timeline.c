@@ -239,16 +239,6 @@ int fence_hold(share_client *c, uint64_t timeline, uint64_t value, struct held_f
 	return 0;
 }
 
-bool fence_hold_known(share_client *c, uint64_t timeline, uint64_t value, struct held_fence *out)
-{
-	struct held_fence f = {.slot = WIRE_TIMELINE_SLOT(timeline), .value = value};
-
-	if (!hold_known(c, WIRE_TIMELINE_PAGE(timeline), &f))
-		return false;
-	*out = f;
-	return true;
-}
-
 struct held_fence fence_hold_again(share_client *c, const struct held_fence *f)
 {
 	if (f->peer) {

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
-#include "libshare/service/service.h"
+#include "libshare/service/inside.h"
 
 /* Requests that were delivered too often come back without waking anybody. */
 #define LOOK_FOR_RETURNS_MS 100
@@ -84,11 +84,30 @@ static void take_back(share_service *s)
 	}
 }
 
-/* 1: something has come; 0: nothing has; or an error. */
+/* What was sent to where we were is lost. */
+static int open_again(share_service *s)
+{
+	int r = service_open_again(s, s->replies);
+
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; r == 0 && i < CALLS_MAX; i++)
+		if (s->calls[i] && s->calls[i]->waiting)
+			end_call_locked(s->calls[i], SHARE_ESTALE,
+					"this caller owed workers that are gone too much, and has "
+					"missed the answer");
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+/* 1: something has come; 0: nothing has; or an error. By the thread that reads, which alone opens
+ * the channel again. */
 static int receive(share_service *s, int timeout_ms)
 {
 	share_message m = {.channel = NULL};
 	int r = channel_receive(s->replies, timeout_ms, &m);
+
+	if (r == SHARE_ESTALE && !m.channel)
+		r = open_again(s) == 0 ? SHARE_EAGAIN : SHARE_ESTALE;
 
 	if (m.channel) {
 		deliver(s, &m, r);
@@ -183,10 +202,12 @@ static int64_t earlier(int64_t a, int64_t b)
 static uint64_t answers_held(share_service *s)
 {
 	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+	int r;
 
-	if (channel_get_stats(s->replies, &stats) != 0)
-		return 0;
-	return stats.received - stats.acknowledged;
+	pthread_mutex_lock(&s->lock);
+	r = channel_get_stats(s->replies, &stats);
+	pthread_mutex_unlock(&s->lock);
+	return r == 0 ? stats.received - stats.acknowledged : 0;
 }
 
 /* In a place that is free. NULL without memory. */
@@ -279,8 +300,10 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 	r = take_call(s, deadline, &p);
 	if (r != 0)
 		return r;
+	pthread_mutex_lock(&s->lock);
 	tail = (struct request_tail){s->self.member, p->call, (uint16_t)p->index,
 				     (uint16_t)s->self.slot};
+	pthread_mutex_unlock(&s->lock);
 	r = channel_send(s->requests, NULL, b, bytes,
 			 service_pack(bytes, data, data_size, &tail, sizeof(tail)), stream,
 			 timeout_ms, NULL);

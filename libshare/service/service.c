@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
-#include "libshare/service/service.h"
+#include "libshare/service/inside.h"
 
 #define DEPTH_DEFAULT     16
 #define MEMBERS_DEFAULT   64
@@ -143,6 +144,7 @@ static int open_channels(share_service *s, const char *name, const share_service
 
 static void service_close(share_service *s)
 {
+	service_drop_before(s, true);
 	/* requests that a worker still has: what becomes of them is the channel's business now */
 	if (s->requests && s->role == SHARE_WORKER)
 		channel_set_owner(s->requests, NULL, NULL);
@@ -150,6 +152,7 @@ static void service_close(share_service *s)
 		channel_close(s->requests);
 	if (s->replies)
 		channel_close(s->replies);
+	fd_close(s->epoll);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		handle_free(s->calls[i]);
 	pthread_cond_destroy(&s->arrived);
@@ -185,6 +188,8 @@ int share_service_open(share_client *c, const char *name, int role,
 		return fail_system(-ENOMEM, "opening a service");
 	s->client = client_ref(c);
 	s->role = role;
+	s->epoll = -1;
+	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -210,11 +215,4 @@ void share_service_close(share_service *s)
 	s = service_take(s);
 	if (s)
 		service_close(s);
-}
-
-int share_service_get_fd(share_service *s)
-{
-	int r = service_resolve(&s);
-
-	return r != 0 ? r : channel_get_fd(s->role == SHARE_CALLER ? s->replies : s->requests);
 }

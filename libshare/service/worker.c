@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
-#include "libshare/service/service.h"
+#include "libshare/service/inside.h"
 
 /* Once it was received, the tail lies where no user's data reach. */
 static void keep_tail(share_message *request, const struct request_tail *tail)
@@ -64,6 +64,19 @@ static bool is_wanted(share_message *request)
 	return true;
 }
 
+static int receive_any(share_service *s, int timeout_ms, share_message *out)
+{
+	share_channel *ch;
+	int r;
+
+	do {
+		ch = service_hold_incoming(s);
+		r = channel_receive(ch, timeout_ms, out);
+		channel_let_go(ch);
+	} while (r == SHARE_ESTALE && !out->channel && (r = service_open_again(s, ch)) == 0);
+	return r;
+}
+
 /* As channel_receive(), but for requests that nobody waits for. */
 static int receive(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
@@ -75,7 +88,7 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 		raw.channel = NULL;
 		/* the first time as it was asked for: 0 is another thing than a time that is over
 		 */
-		r = channel_receive(s->requests, timeout_ms, &raw);
+		r = receive_any(s, timeout_ms, &raw);
 		if (!raw.channel)
 			return r;
 		timeout_ms = deadline_left(deadline);

@@ -136,8 +136,8 @@ class _Client:
         return [Name(*row) for row in self._names(prefix)]
 
     def inspect(self, what: str = "status") -> Any:
-        """What the broker knows of "pools", "segments", "clients", "buffers", "names", "tokens",
-        "devices", "events", "channels" or "users": a list of dictionaries; of "status": one dictionary.
+        """What the broker knows of "pools", "segments", "clients", "buffers", "leases", "names",
+        "tokens", "devices", "events", "channels", "users", "requests" or "agents": a list of dictionaries; of "status": one dictionary.
         """
         rows = [json.loads(row) for row in self._inspect(what)]
         return rows[0] if what == "status" and rows else rows

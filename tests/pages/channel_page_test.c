@@ -34,7 +34,7 @@ Test(channel_page, what_is_within_the_limits_is_a_shape)
 	cr_assert(WITH(depth, 1) && WITH(depth, CHANNEL_DEPTH_MAX));
 	cr_assert(WITH(in_flight, 1) && WITH(in_flight, CHANNEL_IN_FLIGHT_MAX));
 	cr_assert(WITH(data_max, 0) && WITH(data_max, 1));
-	cr_assert(WITH(producers, 1) && WITH(producers, CHANNEL_MEMBERS_MAX));
+	cr_assert(WITH(rows, 1) && WITH(rows, CHANNEL_MEMBERS_MAX));
 	cr_assert(WITH(consumers, 1));
 	cr_assert(WITH(deliveries, 1) && WITH(deliveries, CHANNEL_DELIVERIES_MAX));
 }
@@ -46,7 +46,7 @@ Test(channel_page, what_is_beyond_them_is_none)
 	cr_assert(!WITH(depth, 0) && !WITH(depth, 63) && !WITH(depth, 2 * CHANNEL_DEPTH_MAX));
 	cr_assert(!WITH(in_flight, 0) && !WITH(in_flight, CHANNEL_IN_FLIGHT_MAX + 1));
 	cr_assert(!WITH(data_max, CHANNEL_DATA_MAX + 1) && !WITH(data_max, UINT32_MAX));
-	cr_assert(!WITH(producers, 0) && !WITH(producers, CHANNEL_MEMBERS_MAX + 1));
+	cr_assert(!WITH(rows, 0) && !WITH(rows, CHANNEL_MEMBERS_MAX + 1));
 	cr_assert(!WITH(consumers, 0) && !WITH(consumers, CHANNEL_MEMBERS_MAX + 1));
 	cr_assert(!WITH(deliveries, 0) && !WITH(deliveries, CHANNEL_DELIVERIES_MAX + 1));
 }
@@ -101,7 +101,7 @@ static void lay_out_ledger(const struct channel_shape *s)
 
 	align = 64;
 	claim(ledger, ledger, sizeof(struct channel_ledger));
-	for (uint32_t i = 0; i < s->producers; i++)
+	for (uint32_t i = 0; i < s->rows; i++)
 		claim(ledger, channel_row_at(ledger, s, i),
 		      sizeof(struct channel_row) + s->in_flight * sizeof(struct channel_ack));
 	free(ledger);

@@ -180,4 +180,5 @@ def test_calls_in_any_order(broker, kind, seed):
     libshare.client_of(broker.address).close()
     gc.collect()
     until(lambda: len(broker.inspect("clients")) == 1)
-    assert broker.inspect("buffers") == [] and broker.inspect("channels") == []
+    # what members that are gone leave behind is looked through a little at each turn
+    until(lambda: broker.inspect("buffers") == [] and broker.inspect("channels") == [])

@@ -103,11 +103,10 @@ Test(ring_broadcast, fences_come_back_with_whose_they_are)
 	comes_back(1);
 	cr_assert(returned.retained);
 	cr_assert_eq(returned.n, 2);
-	cr_assert_eq(returned.fences[0].consumer, 0);
-	cr_assert_eq(returned.fences[0].member, consumer_members[0]);
+	cr_assert_eq(returned.fences[0].owner->member, consumer_members[0]);
 	cr_assert_eq(returned.fences[0].fence.slot, 5);
 	cr_assert_eq(returned.fences[0].fence.value, 50);
-	cr_assert_eq(returned.fences[1].consumer, 2);
+	cr_assert_eq(returned.fences[1].owner->member, consumer_members[2]);
 	cr_assert_eq(returned.fences[1].fence.slot, 255);
 }
 
@@ -121,8 +120,58 @@ Test(ring_broadcast, the_fence_of_one_who_has_left_still_counts)
 	uses(1, 1);
 	comes_back(1);
 	cr_assert_eq(returned.n, 1);
-	cr_assert_eq(returned.fences[0].member, consumer_members[0]);
+	cr_assert_eq(returned.fences[0].owner->member, consumer_members[0]);
+	cr_assert_eq(returned.fences[0].owner->fences, 1, "its owner is remembered until then");
 	cr_assert_eq(returned.fences[0].fence.slot, 5);
+}
+
+Test(ring_broadcast, so_it_does_when_somebody_new_in_its_place_acknowledges_the_same_message)
+{
+	uint64_t gone;
+
+	broadcast(2);
+	gone = consumer_members[0];
+	sends(1);
+	receives(0, 1);
+	acks_this(0, &message, 5, false);
+	ring_producer_dismiss(producers[0], 0, true);
+	consumer_comes(0, true);
+	receives(0, 1);
+	acks_this(0, &message, 6, false);
+	uses(1, 1);
+	comes_back(1);
+	cr_assert_eq(returned.n, 2);
+	cr_assert_eq(returned.fences[0].owner->member, gone);
+	cr_assert_eq(returned.fences[0].fence.slot, 5);
+	cr_assert_eq(returned.fences[1].owner->member, consumer_members[0]);
+	cr_assert_eq(returned.fences[1].fence.slot, 6);
+}
+
+/* As many fences fit as there may be consumers: a message that has so many gets no more readers. */
+Test(ring_broadcast, however_many_come_one_after_the_other_no_fence_is_lost)
+{
+	uint64_t gone[RIG_CONSUMERS];
+	uint32_t n = 0;
+
+	broadcast(2);
+	sends(1);
+	for (int i = 0; i < 2 * RIG_CONSUMERS; i++) {
+		consumer_comes(0, true);
+		if (try_receive(0) == 1) {
+			cr_assert_lt(n, RIG_CONSUMERS);
+			gone[n++] = consumer_members[0];
+			acks_this(0, &message, 5, false);
+		}
+		ring_producer_dismiss(producers[0], 0, true);
+	}
+	cr_assert_gt(n, 1);
+	receives(1, 1);
+	acks_this(1, &message, 7, false);
+	comes_back(1);
+	cr_assert_eq(returned.n, n + 1);
+	for (uint32_t i = 0; i < n; i++)
+		cr_assert_eq(returned.fences[i].owner->member, gone[i]);
+	cr_assert_eq(returned.fences[n].owner->member, consumer_members[1]);
 }
 
 Test(ring_broadcast, there_is_room_for_as_many_as_were_not_received)

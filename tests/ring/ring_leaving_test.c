@@ -36,7 +36,7 @@ Test(ring_leaving, others_get_what_it_has_not_taken_unmarked)
 	acks_this(1, &held, 5, false);
 	comes_back(0);
 	cr_assert_eq(returned.n, 1);
-	cr_assert_eq(returned.fences[0].member, consumer_members[1]);
+	cr_assert_eq(returned.fences[0].owner->member, consumer_members[1]);
 	cr_assert_eq(stats().redelivered, 0);
 }
 

@@ -183,7 +183,7 @@ Test(ring_queue, an_acknowledgement_right_before_death_counts)
 	comes_back(1);
 	cr_assert_not(returned.set_aside);
 	cr_assert_eq(returned.n, 1);
-	cr_assert_eq(returned.fences[0].member, consumer_members[0]);
+	cr_assert_eq(returned.fences[0].owner->member, consumer_members[0]);
 	cr_assert_eq(returned.fences[0].fence.slot, 6);
 }
 
@@ -354,4 +354,51 @@ Test(ring_queue, replies_to_the_dead_go_to_nobody)
 	receives_nothing(1);
 	cr_assert_eq(stats().redelivered, 0);
 	cr_assert_eq(stats().set_aside, 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Acknowledged by one who was left behind                                                     */
+
+/* The only consumer is left behind with a message, acknowledges it behind its stream, closes the
+ * channel, and opens it again. */
+static void one_is_left_behind_acknowledges_and_comes_again(void)
+{
+	struct ring_message held;
+
+	shape.consumers = 1;
+	shape.deliveries = 3;
+	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
+	sends(0);
+	receives(0, 0);
+	held = message;
+	ring_producer_dismiss(producers[0], 0, false);
+	acks_this(0, &held, 5, false);
+	ring_producer_dismiss(producers[0], 0, true);
+	consumer_comes(0, false);
+}
+
+Test(ring_queue, what_one_left_behind_has_acknowledged_goes_to_nobody)
+{
+	one_is_left_behind_acknowledges_and_comes_again();
+	receives_nothing(0);
+	comes_back(0);
+	cr_assert_eq(returned.n, 1);
+	cr_assert_eq(returned.fences[0].fence.slot, 5);
+}
+
+Test(ring_queue, what_is_acknowledged_while_it_waits_for_others_goes_to_nobody)
+{
+	struct ring_message held;
+
+	shape.consumers = 2;
+	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
+	sends(0);
+	receives(0, 0);
+	held = message;
+	ring_producer_dismiss(producers[0], 0, false);
+	acks_this(0, &held, 5, false);
+	consumer_comes(1, false);
+	receives_nothing(1);
+	comes_back(0);
+	cr_assert_eq(returned.n, 1);
 }

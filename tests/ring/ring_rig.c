@@ -11,7 +11,7 @@ struct channel_shape shape = {
     .depth = 4,
     .in_flight = 8,
     .data_max = 20,
-    .producers = RIG_PRODUCERS,
+    .rows = RIG_PRODUCERS,
     .consumers = RIG_CONSUMERS,
     .deliveries = 2,
 };
@@ -25,6 +25,17 @@ uint64_t message_lost;
 struct ring_return returned;
 
 static uint64_t members = 100;
+
+/* One for each that is admitted somewhere; they stay. */
+static struct ring_owner owners[1000];
+static size_t n_owners;
+
+static struct ring_owner *owner(uint64_t member)
+{
+	cr_assert_lt(n_owners, sizeof(owners) / sizeof(owners[0]));
+	owners[n_owners].member = member;
+	return &owners[n_owners++];
+}
 
 /* Followed by a page that is not there, so that nobody gets beyond the end unseen. */
 static void *page(size_t size)
@@ -54,13 +65,13 @@ void producer_comes(uint32_t slot)
 	producer_members[slot] = members++;
 	ring_producer_free(producers[slot]);
 	cr_assert_eq(ring_producer_new(&shape, rings[slot], &producers[slot]), 0);
-	ring_producer_identify(producers[slot], producer_members[slot], slot);
+	ring_producer_identify(producers[slot], producer_members[slot]);
 	for (uint32_t i = 0; i < RIG_CONSUMERS; i++)
 		if (consumers[i]) {
 			ring_consumer_attach(consumers[i], slot, producer_members[slot],
 					     rings[slot]);
-			ring_producer_admit(producers[slot], i, consumer_members[i], ledgers[i],
-					    false);
+			ring_producer_admit(producers[slot], i, owner(consumer_members[i]),
+					    ledgers[i], slot, false);
 		}
 }
 
@@ -75,8 +86,8 @@ void consumer_comes(uint32_t slot, bool oldest)
 	for (uint32_t i = 0; i < RIG_PRODUCERS; i++)
 		if (producers[i]) {
 			ring_consumer_attach(consumers[slot], i, producer_members[i], rings[i]);
-			ring_producer_admit(producers[i], slot, consumer_members[slot],
-					    ledgers[slot], oldest);
+			ring_producer_admit(producers[i], slot, owner(consumer_members[slot]),
+					    ledgers[slot], i, oldest);
 		}
 }
 

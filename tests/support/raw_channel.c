@@ -113,10 +113,12 @@ void party_sync(struct party *p, struct listing *out)
 	const struct wire_channel_members *got = &p->r->m.channel_members;
 
 	m.channel_sync.member = p->id;
+	m.channel_sync.flags = p->sync_flags;
 	raw_ask(p->r, &m, WIRE_CHANNEL_MEMBERS);
 	*out = (struct listing){
 	    .epoch = got->epoch,
 	    .more = got->more,
+	    .expelled = got->expelled,
 	    .n = got->members.size / (uint32_t)sizeof(struct wire_member),
 	};
 	check_eq(got->members.size % sizeof(struct wire_member), 0);
@@ -150,7 +152,7 @@ void party_admit(struct party *producer, const struct party *consumer)
 void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t ticket,
 		       uint32_t version, uint32_t slot, uint64_t value)
 {
-	struct channel_row *row = channel_row_at(consumer->page, &consumer->shape, producer->slot);
+	struct channel_row *row = channel_row_at(consumer->page, &consumer->shape, producer->row);
 
 	atomic_store(&row->producer, producer->id);
 	atomic_store(&row->acks[ticket].value, value);

@@ -15,6 +15,8 @@ struct party {
 	struct raw *r;
 	uint64_t id, pool;
 	uint32_t role, slot;
+	uint32_t row;        /* of a producer, in the ledger of a consumer: set it if it is not 0 */
+	uint32_t sync_flags; /* of its CHANNEL_SYNCs */
 	struct channel_shape shape;
 	void *page; /* its own, mapped for writing */
 	struct channel_control *control;
@@ -43,7 +45,7 @@ void party_wait_for_ring(struct party *p);
 
 /* Who is there, by CHANNEL_SYNC; the descriptors are in p->r->fds. */
 struct listing {
-	uint32_t epoch, more, n;
+	uint32_t epoch, more, expelled, n;
 	struct wire_member members[CHANNEL_MEMBERS_MAX];
 };
 void party_sync(struct party *p, struct listing *out);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "libshare/channel/inside.h"
 #include "tests/harness/broker_process.h"
 #include "tests/harness/fixture.h"
 #include "tests/support/channel_work.h"
@@ -60,7 +61,8 @@ Test(channel_frozen, receiving_ends_in_time)
 	expect_number(c, 3);
 }
 
-/* Its keeper may have asked before the broker stopped: then there is nothing to wait for. */
+/* Its background thread may have asked before the broker stopped: then there is nothing to wait
+ * for. */
 Test(channel_frozen, sending_ends_in_time)
 {
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
@@ -77,6 +79,32 @@ Test(channel_frozen, sending_ends_in_time)
 	if (r != 0)
 		check_error(r, SHARE_ETIMEDOUT);
 	send_number(hurried, 7);
+	share_channel_close(hurried);
+	share_channel_close(another);
+}
+
+/* Nobody waits for the answer any more when it comes, and it says nothing of who came after it. */
+Test(channel_frozen, who_comes_after_a_question_that_was_given_up_gets_what_is_sent_after_that)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *hurried, *inside, *another, *newcomer;
+	int r, number = 7;
+
+	broker_thaw();
+	o.send_timeout_ms = 50;
+	hurried = inside = open_channel(client, SHARE_PRODUCER, &o);
+	check_ok(channel_resolve(&inside));
+	background_stop(inside); /* which would ask, and wait, by itself */
+	another = open_channel(client, SHARE_PRODUCER, &o);
+	broker_freeze();
+	check_error(share_send(hurried, NULL, &number, sizeof(number), NULL), SHARE_ETIMEDOUT);
+	broker_thaw();
+	newcomer = open_channel(other, SHARE_CONSUMER, NULL);
+	while ((r = share_send(hurried, NULL, &number, sizeof(number), NULL)) == SHARE_ETIMEDOUT)
+		;
+	check_ok(r);
+	expect_number(newcomer, 7);
+	share_channel_close(newcomer);
 	share_channel_close(hurried);
 	share_channel_close(another);
 }

@@ -32,8 +32,8 @@ static void stop(void)
 
 TestSuite(channel_progress, .init = start, .fini = stop, .timeout = 60);
 
-/* Of the member in this slot; -1: it is not said. */
-static int64_t progress(const char *role, int64_t slot, const char *key)
+/* Of the first, second, ... member of this role; -1: it is not said. */
+static int64_t progress(const char *role, int64_t which, const char *key)
 {
 	json_t *rows = report(client, "channels"), *member;
 	int64_t found = -2;
@@ -42,7 +42,7 @@ static int64_t progress(const char *role, int64_t slot, const char *key)
 	json_array_foreach (json_object_get(row_named(rows, "channel", "channel"), "members"), i,
 			    member)
 		if (strcmp(json_string_value(json_object_get(member, "role")), role) == 0 &&
-		    number_of(member, "slot") == slot)
+		    which-- == 0)
 			found = json_object_get(member, key) ? number_of(member, key) : -1;
 	json_decref(rows);
 	return found;

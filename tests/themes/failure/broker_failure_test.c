@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 #include "tests/support/kinds.h"
@@ -126,6 +128,42 @@ Test(broker_failure, a_release_behind_unfinished_work_costs_no_memory_for_good)
 	share_pool_close(p);
 	share_disconnect(c);
 	gate_free(gate);
+}
+
+/* What is in flight is kept with memory for each message. Who closes the channel is not kept
+ * waiting for that; what it held stays until there is memory, and it is dead. */
+static void close_without_memory(struct child *self, void *data)
+{
+	share_client *c = connect_as("producer"), *other = connect_as("consumer");
+	share_channel *producer, *consumer;
+	share_pool *pool = open_pool(c);
+	share_message message;
+	share_buffer *b;
+
+	(void)self, (void)data;
+	check_ok(share_channel_open(c, "c", SHARE_PRODUCER, NULL, &producer));
+	check_ok(share_channel_open(other, "c", SHARE_CONSUMER, NULL, &consumer));
+	check_ok(share_alloc(pool, 4096, NULL, &b));
+	check_ok(share_give(producer, b, NULL, 0, NULL));
+	failing_plan_set(sweep_plan, FAILING_MEMORY, 1, ENOMEM, true);
+	share_channel_close(producer);
+	check_error(share_ping(c), SHARE_EDISCONNECTED);
+	failing_plan_set(sweep_plan, FAILING_NOTHING, 0, 0, false);
+	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &message));
+	check_ok(share_ack(&message, NULL));
+	share_channel_close(consumer);
+	share_disconnect(other);
+	share_pool_close(pool);
+	share_disconnect(c);
+}
+
+Test(broker_failure, a_producer_that_closes_does_not_wait_for_memory)
+{
+	share_client *c = connect_as("witness");
+
+	child_finish(child_start(close_without_memory, NULL));
+	settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0);
+	share_disconnect(c);
 }
 
 /* ------------------------------------------------------------------------------------------- */

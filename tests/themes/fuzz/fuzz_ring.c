@@ -28,6 +28,9 @@ static uint64_t members;
 static uint32_t n_sent;
 static bool is_back[REFERENCES];
 static uint32_t unretired[CHANNEL_IN_FLIGHT_MAX], n_unretired;
+#define OWNERS 4096
+static struct ring_owner owners[OWNERS];
+static uint32_t n_owners;
 
 /* In a block of its own size, so that a sanitizer sees who gets beyond it. */
 static void *page(size_t size)
@@ -41,15 +44,18 @@ static void *page(size_t size)
 
 static void comes(uint32_t i, bool oldest)
 {
+	struct ring_owner *owner = &owners[n_owners];
 	uint64_t member = ++members;
 
-	if (is_there[i])
+	if (is_there[i] || n_owners == OWNERS)
 		return;
+	n_owners++;
+	*owner = (struct ring_owner){.member = member};
 	ring_consumer_free(consumers[i]);
 	memset(ledgers[i], 0, channel_ledger_size(&shape));
 	expect(ring_consumer_new(&shape, ledgers[i], i, member, &consumers[i]) == 0);
 	ring_consumer_attach(consumers[i], 0, 1, ring);
-	ring_producer_admit(producer, i, member, ledgers[i], oldest);
+	ring_producer_admit(producer, i, owner, ledgers[i], 0, oldest);
 	is_there[i] = true;
 }
 
@@ -100,7 +106,7 @@ static void reclaim(bool all, bool retire)
 		expect(back.ticket < shape.in_flight && back.n <= shape.consumers);
 		expect(!back.set_aside || back.message);
 		for (uint32_t i = 0; i < back.n; i++)
-			expect(back.fences[i].consumer < shape.consumers &&
+			expect(back.fences[i].owner->fences-- > 0 &&
 			       back.fences[i].fence.slot > 0 && back.fences[i].fence.slot < 256);
 		is_back[reference] = true;
 		unretired[n_unretired++] = back.ticket;
@@ -151,16 +157,17 @@ static void begin(struct input *in)
 	    .depth = 1u << (kind >> 6),
 	    .in_flight = 1 + input_u8(in) % 16,
 	    .data_max = input_u8(in),
-	    .producers = 1,
+	    .rows = 1,
 	    .consumers = CONSUMERS,
 	    .deliveries = 2,
 	};
 	expect(channel_shape_is_valid(&shape));
 	ring = page(channel_ring_size(&shape));
 	expect(ring_producer_new(&shape, ring, &producer) == 0);
-	ring_producer_identify(producer, 1, 0);
+	ring_producer_identify(producer, 1);
 	members = 1;
 	n_sent = n_unretired = 0;
+	n_owners = 0;
 	memset(is_back, 0, sizeof(is_back));
 	for (uint32_t i = 0; i < CONSUMERS; i++) {
 		ledgers[i] = page(channel_ledger_size(&shape));

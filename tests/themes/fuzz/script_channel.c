@@ -15,9 +15,9 @@
 
 #define SHORT_MS 10
 
-int __wrap_keeper_start(share_channel *ch);
+int __wrap_background_start(share_channel *ch);
 
-int __wrap_keeper_start(share_channel *ch)
+int __wrap_background_start(share_channel *ch)
 {
 	(void)ch;
 	return 0;

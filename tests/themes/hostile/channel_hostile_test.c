@@ -169,17 +169,17 @@ Test(channel_hostile, what_a_dead_producer_had_in_flight_waits_for_the_living_on
 	check_eq(l.n, 1);
 	check_eq(l.members[0].member, dead);
 	check_eq(l.members[0].state, WIRE_MEMBER_DEAD);
-	check_eq(channel_number("c", "estate_buffers"), 16);
-	check_eq(channel_number("c", "estate_bytes"), 16 * 4096);
+	check_eq(channel_number("c", "kept_buffers"), 16);
+	check_eq(channel_number("c", "kept_bytes"), 16 * 4096);
 
 	party_drained(&p, dead);
 	party_drained(&p, dead);
 	party_sync(&p, &l);
 	check_eq(l.n, 0);
-	check_eq(channel_number("c", "estate_buffers"), 16);
+	check_eq(channel_number("c", "kept_buffers"), 16);
 	child_kill(child);
 	settle(witness, s.buffers == 0);
-	check_eq(channel_number("c", "estate_buffers"), 0);
+	check_eq(channel_number("c", "kept_buffers"), 0);
 	party_close(&p);
 	goodbye(&r);
 }
@@ -262,7 +262,7 @@ Test(channel_hostile, a_ring_that_names_what_is_not_its_producers_gets_nothing)
 	party_forget(&p);
 	goodbye(&r);
 	settle(witness, s.buffers == 2 && s.leases == 1);
-	check_eq(channel_number("c", "estate_buffers"), 2); /* references, both on its own */
+	check_eq(channel_number("c", "kept_buffers"), 2); /* references, both on its own */
 	party_close(&c);
 	settle(witness, s.buffers == 1);
 	goodbye(&other);
@@ -288,7 +288,7 @@ Test(channel_hostile, a_ledger_full_of_ones_frees_what_its_owner_holds_and_no_mo
 	settle(witness, s.buffers == 1 && s.leases == 0);
 	memset(bad.page, 0xff, channel_ledger_size(&bad.shape));
 	party_close(&bad);
-	check_eq(channel_number("c", "estate_buffers"), 1);
+	check_eq(channel_number("c", "kept_buffers"), 1);
 	party_close(&good);
 	settle(witness, s.buffers == 0);
 	goodbye(&other);
@@ -408,11 +408,11 @@ Test(channel_hostile, a_consumer_that_drains_nothing_does_not_keep_a_new_produce
 	party_join(&c, &other, "c", SHARE_CONSUMER);
 	party_admit(&p, &c);
 	party_close(&p);
-	/* the one that is gone has its slot, and this one another */
+	/* the one that is gone has its row, and this one another */
 	party_join(&p, &r, "c", SHARE_PRODUCER);
 	party_sync(&c, &l);
 	check_eq(l.n, 2);
-	check(l.members[0].slot != l.members[1].slot);
+	check(l.members[0].row != l.members[1].row);
 	party_close(&c);
 	party_close(&p);
 	goodbye(&r);

@@ -36,7 +36,7 @@ static void move_member(struct wire_channel *m)
 	struct channel_shape shape;
 
 	memcpy(&shape, m->shape.data, sizeof(shape));
-	m->slot = shape.producers > shape.consumers ? shape.producers : shape.consumers;
+	m->slot = shape.consumers;
 }
 
 static int open_socket(void)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "libshare/channel/inside.h"
-#include "libshare/service/service.h"
+#include "libshare/service/inside.h"
 #include "tests/support/service_work.h"
 
 static share_client *stranger;

@@ -24,10 +24,9 @@
  *             acknowledge, or never does, and the producer goes on (HOLDS); the rest goes to the
  *             other one.
  *   Retain    a consumer takes a lease from the broker before it acknowledges.
- *   Estate    when the producer has closed the channel or is dead, the broker takes a reference for
- *             each ticket with a block that the producer has a lease on, before it drops the lease;
- *             waits for every consumer that has not acknowledged; and gates the block with the
- *             fences of all acknowledgements, also of consumers that have left (CLOSE).
+ *   Take over when the producer has closed the channel or is dead, the broker keeps, for each
+ *             consumer, the blocks of all tickets that it may still use; then the leases go. How
+ *             that goes on, and how rows are used again, is membership.pml's.
  *
  * What has to hold in every order
  *
@@ -38,13 +37,12 @@
  *     and not when it was acknowledged.
  *   - In the end every block is free, and nobody waits.
  *
- * What is not: the limit of deliveries, joining (ring.pml), the broker's death, hostile pages.
+ * What is not: the limit of deliveries, joining and the broker's death (membership.pml), hostile
+ * pages.
  *
  * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
- * TICKET_AFTER_ENTRY, NO_ESTATE, ESTATE_AFTER_LEASE, ESTATE_NO_WAIT, ESTATE_ONE_LOOK,
- * ESTATE_NO_FENCES, ESTATE_FOR_GOOD, QUEUE_ONE_ACK, FORGET_CLOSED, CLOSE_AND_KEEP, SAFE_AT_HANGUP,
- * WAIT_FOR_LEAVING, LOOK_BEFORE_WORD, LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED,
- * DEAD_COUNT.
+ * TICKET_AFTER_ENTRY, CLOSE_AND_KEEP, SAFE_AT_HANGUP, WAIT_FOR_LEAVING, LOOK_BEFORE_WORD,
+ * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT.
  */
 
 #ifndef MESSAGES
@@ -103,9 +101,8 @@ byte kept[CONSUMERS];     /* a block with a lease of its own */
 
 /* The broker's. */
 bool lease[BLOCKS + 1], lease_of[CONSUMERS], has_left[CONSUMERS], drained[CONSUMERS];
-bool estate, leases_dropped;
-byte reference[TICKETS], waits_for[TICKETS];
-byte gate[BLOCKS + 1];
+bool taken_over, leases_dropped;
+byte keeps[CONSUMERS * TICKETS]; /* a block */
 bool reused[BLOCKS + 1]; /* by somebody else: the end */
 
 /* By message: who received it, whether it was acknowledged. */
@@ -400,7 +397,7 @@ end:
 		d_step { PASSED(15) && !filling[0] && !filling[1] -> skip };
 		drop_leases()
 #else
-		(estate);
+		(taken_over);
 		drop_leases()
 #endif
 	} unless { stopped[0] }
@@ -561,99 +558,51 @@ proctype fate(byte who)
  * The broker.
  */
 
-#ifdef FORGET_CLOSED
-#define HAS_LEDGER(c) (!has_left[c])
-#else
-#define HAS_LEDGER(c) true
-#endif
-
-/* A fence of what @c has acknowledged, into the gate of the block. */
-inline add_fence(c, i)
-{
-#ifdef ESTATE_NO_FENCES
-	skip
-#else
-	gate[reference[i]] = (HAS_LEDGER(c) && ACKNOWLEDGED(c, i) && !OVER(c, i) ->
-				      gate[reference[i]] | BIT(AT(c, i)) :
-				      gate[reference[i]])
-#endif
-}
-
 #define GONE(c) (gone[c + 1] || has_left[c] || drained[c])
-#ifdef QUEUE_ONE_ACK
-#define SETTLED(c, i) (ACKNOWLEDGED(c, i) || ACKNOWLEDGED(1 - (c), i))
-#else
-#define SETTLED(c, i) ACKNOWLEDGED(c, i)
-#endif
 
-inline take_over(i)
+/* It has acknowledged that and its stream is done, or does nothing more with it. */
+#define IS_DONE_WITH(c, i) (ACKNOWLEDGED(c, i) -> OVER(c, i) : GONE(c))
+
+inline keep(c, i)
 {
-	if
-	:: buffer[i] && lease[buffer[i]] ->
-		reference[i] = buffer[i];
-		add_fence(0, i);
-		add_fence(1, i);
-#ifndef ESTATE_NO_WAIT
-		waits_for[i] = (SETTLED(0, i) || GONE(0) -> 0 : 1) | (SETTLED(1, i) || GONE(1) -> 0 : 2)
-#endif
-	:: else
-	fi
+	keeps[AT(c, i)] = (buffer[i] && lease[buffer[i]] && !(IS_DONE_WITH(c, i)) -> buffer[i] : 0)
 }
 
-/* That one will acknowledge nothing any more. */
-inline settle(c, i)
-{
-	waits_for[i] = waits_for[i] & ~BIT(c);
-#ifndef ESTATE_ONE_LOOK
-	add_fence(c, i)
-#endif
-}
-
-#ifdef NO_ESTATE
-#define TAKES_OVER(i) skip
-#else
-#define TAKES_OVER(i) take_over(i)
-#endif
+#define GIVES_UP(c, i) :: d_step { keeps[AT(c, i)] && IS_DONE_WITH(c, i) -> keeps[AT(c, i)] = 0 }
 
 proctype broker()
 {
 end:
 	do
-#ifdef ESTATE_AFTER_LEASE
-	:: d_step { gone[0] && !leases_dropped -> lease[1] = false; leases_dropped = true }
-#endif
 	:: d_step {
-		(closed || gone[0]) && !estate ->
-#ifndef NO_ESTATE
-		take_over(0);
-		take_over(1);
-#endif
-		estate = true
+		(closed || gone[0]) && !taken_over ->
+		keep(0, 0);
+		keep(0, 1);
+		keep(1, 0);
+		keep(1, 1);
+		taken_over = true
 	   }
-	:: d_step { gone[0] && estate && !leases_dropped ->
+	:: d_step { gone[0] && taken_over && !leases_dropped ->
 		lease[1] = false;
 #if BLOCKS > 1
 		lease[2] = false;
 #endif
 		leases_dropped = true
 	   }
-	:: d_step { waits_for[0] & 1 && GONE(0) -> settle(0, 0) }
-	:: d_step { waits_for[0] & 2 && GONE(1) -> settle(1, 0) }
-	:: d_step { waits_for[1] & 1 && GONE(0) -> settle(0, 1) }
-	:: d_step { waits_for[1] & 2 && GONE(1) -> settle(1, 1) }
-#ifndef ESTATE_FOR_GOOD
-	:: d_step { reference[0] && !waits_for[0] -> reference[0] = 0 }
-	:: d_step { reference[1] && !waits_for[1] -> reference[1] = 0 }
-#endif
+	GIVES_UP(0, 0)
+	GIVES_UP(0, 1)
+	GIVES_UP(1, 0)
+	GIVES_UP(1, 1)
 	:: d_step { gone[1] && lease_of[0] -> lease_of[0] = false }
 	:: d_step { gone[2] && lease_of[1] -> lease_of[1] = false }
 	od
 }
 
 #define FILLED(b) (filling[0] != (b) && filling[1] != (b))
-#define IS_FREE(b)                                                                         \
-	(!lease[b] && reference[0] != (b) && reference[1] != (b) && !(lease_of[0] && kept[0] == (b)) && \
-	 !(lease_of[1] && kept[1] == (b)) && PASSED(gate[b]) && FILLED(b))
+#define IS_KEPT(b) (keeps[0] == (b) || keeps[1] == (b) || keeps[2] == (b) || keeps[3] == (b))
+#define IS_FREE(b)                                                               \
+	(!lease[b] && !IS_KEPT(b) && !(lease_of[0] && kept[0] == (b)) && \
+	 !(lease_of[1] && kept[1] == (b)) && FILLED(b))
 
 /* Whoever gets a block when it is free, and writes it. */
 inline reuse(b)

@@ -87,6 +87,9 @@ static void use_frames(struct child *self, void *data)
 			break;
 		for (int i = 0; i < o.give_back; i++)
 			check_ok(share_release(frames[--n], NULL));
+		/* others ask by connections of their own: the broker has to have read this one
+		 * before */
+		check_ok(share_ping(c));
 		take(p, frames, &n, &o, &r);
 	}
 	while (n > 0)

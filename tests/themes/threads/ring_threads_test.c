@@ -44,6 +44,7 @@ static struct consuming consuming[CONSUMERS];
 static uint32_t n_producers, n_consumers;
 static uint64_t n_messages;
 static void *rings[PRODUCERS], *ledgers[CONSUMERS];
+static struct ring_owner owners[PRODUCERS][CONSUMERS];
 static atomic_uint done; /* producers that have sent all */
 
 static void *page(size_t size)
@@ -62,7 +63,7 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 	    .depth = 8,
 	    .in_flight = IN_FLIGHT,
 	    .data_max = 24,
-	    .producers = PRODUCERS,
+	    .rows = PRODUCERS,
 	    .consumers = CONSUMERS,
 	    .deliveries = 3,
 	};
@@ -76,7 +77,7 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		*p = (struct producing){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 		rings[i] = page(channel_ring_size(&shape));
 		check(ring_producer_new(&shape, rings[i], &p->ring) == 0);
-		ring_producer_identify(p->ring, 1 + i, i);
+		ring_producer_identify(p->ring, 1 + i);
 		for (p->n_free = 0; p->n_free < IN_FLIGHT; p->n_free++)
 			p->free[p->n_free] = p->n_free;
 	}
@@ -88,7 +89,9 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		check(ring_consumer_new(&shape, ledgers[i], i, 100 + i, &c->ring) == 0);
 		for (uint32_t k = 0; k < producers; k++) {
 			ring_consumer_attach(c->ring, k, 1 + k, rings[k]);
-			ring_producer_admit(producing[k].ring, i, 100 + i, ledgers[i], false);
+			owners[k][i] = (struct ring_owner){.member = 100 + i};
+			ring_producer_admit(producing[k].ring, i, &owners[k][i], ledgers[i], k,
+					    false);
 		}
 	}
 }

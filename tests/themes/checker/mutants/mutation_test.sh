@@ -192,8 +192,10 @@ c left_behind_is_gone             channels
 c lose_what_it_had                channels
 c redeliver_unmarked              channels
 c send_without_looking            channels
-c forget_estate                   channels
-c forget_departures               channel_broker_test
+c take_nothing                    channels
+c end_too_early                   channel_broker_test
+c do_not_wait                     channel_broker_test
+c give_row_away                   channel_rows_test
 c abandon_without_keeping         channel_abandon_test
 c recycle_abandoned               ring_members_test
 c hand_on_what_is_held            ring_leaving_test

@@ -33,7 +33,7 @@ static void stop(void)
 	fixture_stop();
 }
 
-TestSuite(keeper, .init = start, .fini = stop, .timeout = 60);
+TestSuite(holder, .init = start, .fini = stop, .timeout = 60);
 
 /* With room for so many frames. */
 static void make_pool(uint32_t reuse, uint64_t frames)
@@ -96,7 +96,7 @@ static void bob_keeps_a_name_and_a_token(struct child *self, void *data)
 	share_disconnect(c);
 }
 
-Test(keeper, a_name_or_a_token_is_kept_by_who_has_made_it)
+Test(holder, a_name_or_a_token_is_kept_by_who_has_made_it)
 {
 	struct child *bob;
 	share_buffer *b;
@@ -119,7 +119,7 @@ Test(keeper, a_name_or_a_token_is_kept_by_who_has_made_it)
 }
 
 /* Of several that keep it, one pays; who has it again pays again once the others have let it go. */
-Test(keeper, who_pays_goes_on_paying_until_it_has_nothing_of_it)
+Test(holder, who_pays_goes_on_paying_until_it_has_nothing_of_it)
 {
 	struct child *bob;
 	share_buffer *b, *again;
@@ -187,7 +187,7 @@ static struct child *send_to_bob(share_channel *p)
 	return bob;
 }
 
-Test(keeper, what_a_consumer_that_was_left_behind_has_is_its_own_to_pay_for)
+Test(holder, what_a_consumer_that_was_left_behind_has_is_its_own_to_pay_for)
 {
 	share_channel *p;
 	struct child *bob;
@@ -211,7 +211,7 @@ Test(keeper, what_a_consumer_that_was_left_behind_has_is_its_own_to_pay_for)
 }
 
 /* Bob may not even know that it was sent to him. */
-Test(keeper, what_a_producer_leaves_in_flight_is_its_own_to_pay_for)
+Test(holder, what_a_producer_leaves_in_flight_is_its_own_to_pay_for)
 {
 	share_channel *p;
 	struct child *bob;
@@ -282,19 +282,19 @@ static void expect_refusal_by(uint32_t reuse)
 	share_pool_close(pool);
 }
 
-Test(keeper, whoever_has_work_on_it_is_named_where_memory_is_handed_out_behind_work)
+Test(holder, whoever_has_work_on_it_is_named_where_memory_is_handed_out_behind_work)
 {
 	skip_unless_root();
 	expect_refusal_by(SHARE_REUSE_GATE);
 }
 
-Test(keeper, whoever_has_work_on_it_is_named_where_memory_is_handed_out_clean)
+Test(holder, whoever_has_work_on_it_is_named_where_memory_is_handed_out_clean)
 {
 	skip_unless_root();
 	expect_refusal_by(SHARE_REUSE_CLEAN);
 }
 
-Test(keeper, whoever_has_work_on_it_is_named_where_memory_is_scrubbed)
+Test(holder, whoever_has_work_on_it_is_named_where_memory_is_scrubbed)
 {
 	skip_unless_root();
 	expect_refusal_by(SHARE_REUSE_SCRUB);

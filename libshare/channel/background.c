@@ -7,7 +7,7 @@
  *
  * It sleeps in the kernel, on the doorbell and the pidfds of consumers. That a message has been
  * acknowledged wakes nobody who is not waiting for it, so as long as something is in flight it also
- * looks every now and then. Who waits for it, as share_reclaim() does, has the keepers of all
+ * looks every now and then. Who waits for it, as share_reclaim() does, has the threads of all
  * channels look at once, and from then on with each acknowledgement.
  */
 
@@ -68,7 +68,7 @@ static void work_unlocking(struct sender *sender)
 	if (members_are_out_of_date(sender->members))
 		members_sync_until_unlocking(sender->members,
 					     -1); /* tried again with the next send, or look */
-	if (sender->keeper.wants_tickets)
+	if (sender->background.wants_tickets)
 		sender_abandon_unlocking(sender);
 	sender_reclaim_unlocking(sender, true);
 	/* messages of the dead, which others get now; and who was just admitted */
@@ -93,7 +93,7 @@ static void *keep(void *data)
 	int look = LOOK_MS;
 	uint64_t last_sent = 0;
 
-	while (!sender->keeper.ends) {
+	while (!sender->background.ends) {
 		uint32_t before, after;
 		uint64_t sent;
 		bool rests, rang;
@@ -105,7 +105,7 @@ static void *keep(void *data)
 		/* with nothing in flight for as long as that, whoever sends says so */
 		rests = before == 0 && look == LOOK_LAST_MS &&
 			!members_are_out_of_date(sender->members);
-		sender->keeper.rests = rests;
+		sender->background.rests = rests;
 		last_sent = sent;
 		p.revents = 0;
 		channel_unlock(ch);
@@ -113,8 +113,8 @@ static void *keep(void *data)
 		poll(&p, 1, rests ? -1 : look);
 		rang = drain(ch);
 		sender = sender_lock(ch);
-		sender->keeper.rests = false;
-		if (sender->keeper.ends)
+		sender->background.rests = false;
+		if (sender->background.ends)
 			break;
 		work_unlocking(sender);
 		after = in_flight(sender, &sent);
@@ -125,72 +125,72 @@ static void *keep(void *data)
 	return NULL;
 }
 
-void keeper_rouse(struct sender *sender)
+void background_rouse(struct sender *sender)
 {
-	if (!sender->keeper.rests)
+	if (!sender->background.rests)
 		return;
-	sender->keeper.rests = false;
+	sender->background.rests = false;
 	eventfd_write(sender->ch->wakeup, 1);
 }
 
 /* Nothing that came before is in flight in a channel that has just begun. */
-static void set_has_keeper(share_channel *ch, bool has)
+static void set_has_background(share_channel *ch, bool has)
 {
 	share_client *c = ch->client;
 
 	pthread_mutex_lock(&c->lock);
-	ch->in_client.has_keeper = has;
+	ch->in_client.has_background = has;
 	ch->in_client.looked = atomic_load(&c->looks);
 	pthread_cond_broadcast(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 }
 
-int keeper_start(share_channel *ch)
+int background_start(share_channel *ch)
 {
 	struct epoll_event in = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
 	int r;
 
 	if (epoll_ctl(ch->epoll, EPOLL_CTL_ADD, ch->wakeup, &in) < 0)
 		return fail_system(-errno, "starting the thread of a channel");
-	r = thread_start(&channel_unshared(ch)->sender->keeper.thread, keep, ch);
+	r = thread_start(&channel_unshared(ch)->sender->background.thread, keep, ch);
 	if (r < 0)
 		return fail_system(r, "starting the thread of a channel");
-	set_has_keeper(ch, true);
+	set_has_background(ch, true);
 	return 0;
 }
 
-void keeper_stop(share_channel *ch)
+void background_stop(share_channel *ch)
 {
 	struct sender *sender;
 
-	if (!ch->in_client.has_keeper)
+	if (!ch->in_client.has_background)
 		return;
 	sender = sender_lock(ch);
-	sender->keeper.ends = true; /* `closed` is for who gives the last message up */
+	sender->background.ends = true; /* `closed` is for who gives the last message up */
 	pthread_cond_broadcast(&ch->changed);
 	channel_unlock(ch);
 	eventfd_write(ch->wakeup, 1);
-	pthread_join(sender->keeper.thread, NULL);
-	set_has_keeper(ch, false);
+	pthread_join(sender->background.thread, NULL);
+	set_has_background(ch, false);
 }
 
-uint64_t keepers_look_client_locked(share_client *c)
+uint64_t senders_look_client_locked(share_client *c)
 {
 	uint64_t look = atomic_fetch_add(&c->looks, 1) + 1;
 	const share_channel *ch;
 
 	LIST_FOREACH (ch, &c->channels, in_client.link)
-		if (ch->in_client.has_keeper)
+		if (ch->in_client.has_background)
 			eventfd_write(ch->wakeup, 1);
 	return look;
 }
 
-bool keepers_have_looked_client_locked(const share_client *c, uint64_t look)
+bool senders_have_looked_client_locked(const share_client *c, uint64_t look)
 {
 	const share_channel *ch;
 
 	LIST_FOREACH (ch, &c->channels, in_client.link)
-		if (ch->in_client.has_keeper && ch->in_client.looked < look)
+		if (ch->in_client.has_background && ch->in_client.looked < look)
 			return false;
 	return true;
 }

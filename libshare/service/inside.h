@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef LIBSHARE_SERVICE_SERVICE_H
-#define LIBSHARE_SERVICE_SERVICE_H
+#ifndef LIBSHARE_SERVICE_INSIDE_H
+#define LIBSHARE_SERVICE_INSIDE_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,6 +21,7 @@
 #define CALLS_MAX    SHARE_CALLS_MAX
 #define DATA_MAX     SHARE_REQUEST_DATA_MAX
 #define REPLIES_NAME ".replies"
+#define BEFORE_MAX   8
 
 struct request_tail {
 	uint64_t member; /* the caller among the consumers of replies */
@@ -60,11 +61,15 @@ struct share_service {
 	struct handle handle;
 	share_client *client;
 	int role;
+	/* The one that we consume may be opened again: see again.c. */
 	share_channel *requests, *replies;
+	pthread_mutex_t lock;
+	int epoll;                         /* of an event loop; -1 until there is one */
+	share_channel *before[BEFORE_MAX]; /* what was in the place of that one; NULL: free */
+	char name[SHARE_NAME_MAX + 1];
 
 	/* of a caller */
 	struct channel_target self; /* as a consumer of replies */
-	pthread_mutex_t lock;
 	pthread_cond_t arrived;
 	bool reading;         /* some thread receives, for all */
 	int64_t take_back_at; /* the reading one's: to look for requests that came back */
@@ -86,6 +91,13 @@ size_t service_pack(unsigned char out[SHARE_MESSAGE_DATA_MAX], const void *data,
 		    const void *tail, size_t tail_size);
 /* Takes the tail off a message that was received: false when it is too short for one. */
 bool service_unpack(share_message *m, void *tail, size_t tail_size);
+
+/* In again.c. The channel that we consume, held: channel_let_go(). */
+share_channel *service_hold_incoming(share_service *s);
+/* It says that we were left behind: opens it again, unless another thread has. 0 or an error. */
+int service_open_again(share_service *s, share_channel *old);
+/* Those that were opened before and of which nobody has a message any more, or @all. */
+void service_drop_before(share_service *s, bool all);
 
 /* In worker.c: the request is acknowledged; if it was not answered, the caller is told. */
 void service_before_ack(void *service, share_message *request);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CHANNEL_CLAIM_H
+#define BROKER_CHANNEL_CLAIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/buffer/buffer.h"
+#include "broker/channel/inside.h"
+
+/* Inside of claims: claim.c has their life, take.c what the broker takes over. */
+
+/* A buffer that was in flight when it was taken over. It is one of its producer's, however many
+ * consumers may still use it. */
+struct kept {
+	struct buffer *buffer;
+	uint32_t version, ticket;
+	uint32_t n_entries;
+};
+
+/* The same, as one consumer has it: the reference is a claim's, since another one's account may be
+ * gone before this ends. */
+struct entry {
+	TAILQ_ENTRY(entry) link;
+	struct kept *kept;
+	struct keep keep;
+};
+
+struct claim {
+	LIST_ENTRY(claim) of_producer, of_consumer;
+	TAILQ_ENTRY(claim) link; /* in the broker, while it is followed */
+	struct member *producer, *consumer;
+	uint32_t number;
+	uint32_t row;       /* of the consumer's ledger: it is this claim's until this ends */
+	bool told_producer; /* the producer was sent the consumer's descriptors */
+	bool told_consumer; /* and the consumer the producer's */
+	bool over;          /* the consumer will acknowledge nothing more */
+	bool taken;         /* the broker looks after what the consumer may still use */
+	bool followed;
+	uint32_t next_ticket; /* to be taken over */
+	uint32_t next_ack;    /* whose fence is to be looked at, once it is over */
+	uint32_t n;           /* entries */
+	TAILQ_HEAD(, entry) entries;
+};
+
+/* What the row says of one ticket. */
+enum acknowledgement {
+	NOT_ACKNOWLEDGED,
+	STILL_RUNS, /* behind a fence that is not reached yet */
+	DONE_WITH,
+};
+enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
+/* Whether the producer has ever let the consumer in, which can have nothing of it otherwise. */
+bool claim_is_admitted(const struct claim *claim);
+/* It is looked at now, and every now and then, until it ends or nothing can be seen of it. */
+void claim_follow(struct claim *claim);
+
+/* The consumer is done with this one. */
+void entry_give_up(struct claim *claim, struct entry *entry);
+/* Whether the buffer is one of them. */
+bool claim_keeps(const struct claim *claim, const struct buffer *buffer);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Claims that are taken over. A producer that goes leaves messages in flight: its ring says which
+ * buffers these are. Before its leases go, the broker takes a reference on each of those that it
+ * really holds, claim by claim, unless the consumer is done with it. A producer that does not wait
+ * for a consumer any more, and wants its tickets back, has this one claim taken over while it goes
+ * on itself.
+ *
+ * A reference is given up when the consumer has acknowledged the message and its streams have got
+ * there, or can acknowledge nothing more (claim.c). The ring is whatever its owner wrote: all that
+ * can come of nonsense is that its own messages are lost, or kept for long.
+ *
+ * Without memory for an entry the rest is taken over later, and the leases stay until then. The
+ * producer does not wait for that: it loses its connection.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <share/channel.h>
+#include <share/error.h>
+
+#include "base/mutation.h"
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
+#include "broker/channel/claim.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/conversation.h"
+#include "broker/memory/pool.h"
+#include "broker/suballocator/block.h"
+
+/* ------------------------------------------------------------------------------------------- */
+/* Entries                                                                                     */
+
+/* The one of this ticket that there is already, or a new one; NULL without memory. */
+static struct kept *keep(struct member *producer, uint32_t ticket, uint32_t version,
+			 struct buffer *buffer)
+{
+	struct producer *p = &producer->as_producer;
+	struct kept *kept;
+
+	if (!p->kept)
+		p->kept = calloc(producer->channel->shape.in_flight, sizeof(void *));
+	if (!p->kept)
+		return NULL;
+	kept = p->kept[ticket];
+	if (kept && kept->version == version && kept->buffer == buffer)
+		return kept;
+	kept = calloc(1, sizeof(*kept));
+	if (!kept)
+		return NULL;
+	kept->buffer = buffer;
+	kept->version = version;
+	kept->ticket = ticket;
+	p->kept[ticket] = kept;
+	p->n_kept++;
+	p->bytes_kept += block_size(buffer->block);
+	return kept;
+}
+
+static void let_go(struct member *producer, struct kept *kept)
+{
+	struct producer *p = &producer->as_producer;
+
+	if (p->kept[kept->ticket] == kept)
+		p->kept[kept->ticket] = NULL;
+	p->n_kept--;
+	p->bytes_kept -= block_size(kept->buffer->block);
+	free(kept);
+}
+
+static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+		      struct account *payer)
+{
+	struct entry *entry = malloc(sizeof(*entry));
+
+	if (entry)
+		entry->kept = keep(claim->producer, ticket, version, buffer);
+	if (!entry || !entry->kept) {
+		free(entry);
+		return false;
+	}
+	buffer_keep(buffer, &entry->keep, payer);
+	entry->kept->n_entries++;
+	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
+	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
+	claim->n++;
+	return true;
+}
+
+void entry_give_up(struct claim *claim, struct entry *entry)
+{
+	struct broker *b = claim->producer->channel->broker;
+	struct buffer *buffer = entry->kept->buffer;
+
+	TAILQ_REMOVE(&claim->entries, entry, link);
+	claim->n--;
+	claim->consumer->as_consumer.n_paid -=
+	    entry->keep.account == claim->consumer->timelines->account;
+	b->channels->n_steps++;
+	if (--entry->kept->n_entries == 0)
+		let_go(claim->producer, entry->kept);
+	buffer_let_go(b, buffer, &entry->keep);
+	free(entry);
+}
+
+bool claim_keeps(const struct claim *claim, const struct buffer *buffer)
+{
+	const struct entry *entry;
+
+	TAILQ_FOREACH (entry, &claim->entries, link)
+		if (entry->kept->buffer == buffer)
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Tickets                                                                                     */
+
+/* Takes a reference on what the ticket stands for, if its producer holds that and the consumer may
+ * still use it. False without memory. */
+static bool take_ticket(struct claim *claim, uint32_t ticket, const struct channel_ticket *t,
+			struct account *payer)
+{
+	struct member *producer = claim->producer;
+	struct broker *b = producer->channel->broker;
+	uint64_t id = atomic_load_explicit(&t->buffer, memory_order_acquire);
+	uint32_t version = atomic_load_explicit(&t->version, memory_order_relaxed);
+	struct buffer *buffer = id ? buffer_find(b, id) : NULL;
+
+	/* what is kept lasts as long as the broker */
+	if (b->has_ended)
+		return true;
+	if (!buffer || MUTATION(take_nothing) || buffer_pool(buffer) != producer->channel->pool ||
+	    !lease_find(b, producer->client, buffer))
+		return true;
+	switch (claim_ask_row(claim, ticket, version)) {
+	case DONE_WITH:
+		return true;
+	case NOT_ACKNOWLEDGED:
+		if (claim->over || !claim_is_admitted(claim))
+			return true;
+		break;
+	case STILL_RUNS:
+		break;
+	}
+	return add_entry(claim, ticket, version, buffer, payer);
+}
+
+static bool take(struct claim *claim, int *budget)
+{
+	struct member *producer = claim->producer;
+	const struct channel_ticket *t;
+
+	for (; (t = member_next_ticket(producer, &claim->next_ticket));
+	     claim->next_ticket++, --*budget) {
+		if (*budget > 0 &&
+		    !take_ticket(claim, claim->next_ticket, t, producer->timelines->account)) {
+			client_lose(producer->client, -ENOMEM);
+			*budget = BUDGET_NO_MEMORY;
+		}
+		if (*budget <= 0)
+			return false;
+	}
+	claim->taken = true;
+	/* it can know nothing of this producer, nor get anything of it */
+	claim->over |= !claim->told_consumer && !claim_is_admitted(claim);
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A producer goes                                                                             */
+
+bool member_take_over(struct member *m, int *budget)
+{
+	struct wire_message done = {.type = WIRE_DONE, .serial = m->as_producer.serial};
+	struct channel *ch = m->channel;
+	struct client *client = m->client;
+	struct claim *claim;
+
+	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
+		if (!claim->taken && !take(claim, budget))
+			return false;
+	if (m->as_producer.closing)
+		TAILQ_REMOVE(&ch->broker->channels->closing, m, as_producer.link);
+	m->as_producer.closing = false;
+	m->state = MEMBER_GONE;
+	/* one that was taken over before may be over by now, and had to wait for its producer */
+	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
+		claim_follow(claim);
+	member_detach(m);
+	channel_changed(ch, SHARE_PRODUCER);
+	if (done.serial)
+		client_send(client, &done, NULL, 0);
+	member_free_if_unused(m);
+	channel_end_if_unused(ch);
+	return true;
+}
+
+void member_take_over_later(struct member *m, uint32_t serial)
+{
+	struct broker *b = m->channel->broker;
+
+	m->as_producer.closing = true;
+	m->as_producer.serial = serial;
+	TAILQ_INSERT_TAIL(&b->channels->closing, m, as_producer.link);
+	channels_work_soon(b);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A consumer is left to the broker                                                            */
+
+static bool has_bit(const unsigned char *tickets, size_t size, uint32_t ticket)
+{
+	return ticket / 8 < size && tickets[ticket / 8] & 1u << ticket % 8;
+}
+
+/* The consumer's user pays for what it holds, by its own word; of the rest only the producer says
+ * that it has it. */
+static struct account *payer_of(const struct claim *claim)
+{
+	const struct member *payer =
+	    claim->consumer->as_consumer.n_paid < member_held(claim->consumer) ? claim->consumer
+									       : claim->producer;
+
+	return payer->timelines->account;
+}
+
+int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size)
+{
+	const struct channel_ticket *t;
+	bool done = true;
+
+	if (claim->taken)
+		return 0;
+	for (uint32_t i = 0; done && (t = member_next_ticket(claim->producer, &i)); i++)
+		if (has_bit(tickets, size, i) && !MUTATION(abandon_without_keeping))
+			done = take_ticket(claim, i, t, payer_of(claim));
+	while (!done && claim->n > 0)
+		entry_give_up(claim, TAILQ_FIRST(&claim->entries));
+	claim->taken = done;
+	claim_follow(claim);
+	return done ? 0 : -ENOMEM;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static bool ring_has(struct member *producer, uint64_t id)
+{
+	const struct channel_ticket *t;
+
+	for (uint32_t i = 0; (t = member_next_ticket(producer, &i)); i++)
+		if (atomic_load_explicit(&t->buffer, memory_order_relaxed) == id)
+			return true;
+	return false;
+}
+
+bool claim_has(const struct claim *claim, struct buffer *buffer)
+{
+	struct member *producer = claim->producer;
+
+	if (claim->taken)
+		return claim_keeps(claim, buffer);
+	return lease_find(producer->channel->broker, producer->client, buffer) &&
+	       ring_has(producer, buffer_id(buffer));
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Counting. A time is put into its class by its highest bit alone, so that this costs a few
+ * instructions and the classes need no table. That makes a class as wide as the times in it are
+ * long: a quantile that is read off is at most twice too large, whatever its size.
+ */
+
+#include "broker/counters.h"
+
+/* Rounded up, so that a class has its longest time in it. */
+static int class_of(uint64_t ns)
+{
+	int bits = ns > 1 ? 64 - __builtin_clzll(ns - 1) : 0;
+	int class = bits - LATENCY_FIRST_BITS;
+
+	if (class < 0)
+		return 0;
+	return class < LATENCY_CLASSES ? class : LATENCY_CLASSES - 1;
+}
+
+void latency_add(struct latency *l, uint64_t ns)
+{
+	l->n++;
+	l->sum_ns += ns;
+	l->in_class[class_of(ns)]++;
+}
+
+uint64_t latency_longest(int class)
+{
+	return class < LATENCY_CLASSES - 1 ? UINT64_C(1) << (LATENCY_FIRST_BITS + class)
+					   : UINT64_MAX;
+}
+
+void count_refusal(struct broker_counters *c, enum wire_type type, int error)
+{
+	unsigned number = error < 0 && error > -COUNTED_ERRORS ? (unsigned)-error : 0;
+
+	c->by_message[type].refused[number]++;
+}

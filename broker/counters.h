@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_COUNTERS_H
+#define BROKER_COUNTERS_H
+
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/*
+ * What has happened since the broker started, in numbers that only grow, for whoever watches it
+ * over time (sharectl metrics, share-exporter). Counting takes no memory and cannot fail.
+ */
+
+/* Times in classes, each twice as long as the one before: the first is up to 1024 ns, the last but
+ * one up to 8.6 s, and the last has no end. */
+#define LATENCY_FIRST_BITS 10
+#define LATENCY_CLASSES    25
+
+struct latency {
+	uint64_t n, sum_ns;
+	uint64_t in_class[LATENCY_CLASSES];
+};
+
+/* The numbers of errors (SHARE_E...) without their sign; those that are new to this file count as
+ * the first. */
+#define COUNTED_ERRORS 24
+
+/* Of one message of the protocol. */
+struct request_counters {
+	uint64_t n;                       /* that have arrived */
+	uint64_t refused[COUNTED_ERRORS]; /* that were answered with an error */
+	struct latency latency; /* from arrival to answer, if it does not wait for other programs */
+};
+
+struct broker_counters {
+	uint64_t requests;
+	uint64_t clients;     /* ever connected */
+	uint64_t dropped;     /* for breaking the protocol */
+	uint64_t quarantined; /* that lost their connection and lived on */
+	uint64_t poisoned;    /* whose timelines were poisoned, because they died */
+	struct request_counters by_message[WIRE_TYPE_COUNT];
+};
+
+/* A request, from its arrival to its answer. */
+struct timed_request {
+	uint32_t serial; /* 0: it has its answer */
+	enum wire_type type;
+	uint64_t arrived_ns;
+};
+
+/* Why somebody who asked for memory of a pool got none. */
+enum alloc_failure {
+	ALLOC_FULL,   /* there is no room in it */
+	ALLOC_SHARE,  /* what is left of it is for users who have less */
+	ALLOC_LIMIT,  /* the user has reached a limit */
+	ALLOC_BUSY,   /* work of others still runs on what is free */
+	ALLOC_SYSTEM, /* the system or a driver failed */
+	ALLOC_FAILURES
+};
+
+void latency_add(struct latency *l, uint64_t ns);
+/* The longest time of a class in nanoseconds; UINT64_MAX for the last. */
+uint64_t latency_longest(int class);
+
+/* @type: of the request. @error is negative. */
+void count_refusal(struct broker_counters *c, enum wire_type type, int error);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A consumer of a channel is left behind when it owes something to too many producers that are gone
+ * (a worker that was stopped while callers came, had no answer, and went). A service that is opens
+ * its channel again by itself: its program never learns of it.
+ *
+ * Of the channel that was left the program may still have messages, and other threads may be about
+ * to look into it. So it is held until there are none, and closed then.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+#include "base/descriptor.h"
+#include "libshare/buffer/buffer.h"
+#include "libshare/client/error.h"
+#include "libshare/service/inside.h"
+
+static share_channel **incoming_of(share_service *s)
+{
+	return s->role == SHARE_CALLER ? &s->replies : &s->requests;
+}
+
+share_channel *service_hold_incoming(share_service *s)
+{
+	share_channel *ch;
+
+	pthread_mutex_lock(&s->lock);
+	ch = *incoming_of(s);
+	channel_hold(ch);
+	pthread_mutex_unlock(&s->lock);
+	return ch;
+}
+
+static int watch(share_service *s, share_channel *ch)
+{
+	struct epoll_event in = {.events = EPOLLIN};
+	int fd = channel_get_fd(ch);
+
+	if (fd < 0)
+		return fd;
+	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &in) == 0
+		   ? 0
+		   : fail_system(-errno, "opening a channel again");
+}
+
+/* As it is: it lasts as long as we are in it. */
+static int open_as_it_is(share_service *s, share_channel **out)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	char name[SHARE_NAME_MAX + sizeof(REPLIES_NAME)];
+	bool caller = s->role == SHARE_CALLER;
+
+	options.flags = SHARE_CHANNEL_EXISTING;
+	options.stall_ms = UINT32_MAX;
+	snprintf(name, sizeof(name), "%s%s", s->name, caller ? REPLIES_NAME : "");
+	return channel_open(s->client, name, SHARE_CONSUMER,
+			    caller ? CHANNEL_DIRECT : CHANNEL_QUEUE, &options, out);
+}
+
+static share_channel **place_for_old(share_service *s)
+{
+	for (size_t i = 0; i < BEFORE_MAX; i++)
+		if (!s->before[i])
+			return &s->before[i];
+	return NULL;
+}
+
+/* With the lock held, so that of several threads one does it. The others find it done. */
+static int open_again_locked(share_service *s, share_channel *old)
+{
+	share_channel **incoming = incoming_of(s), **place = place_for_old(s), *new;
+	int r;
+
+	if (*incoming != old)
+		return 0;
+	if (!place)
+		return fail(SHARE_ESTALE,
+			    "this member of the service was left behind %d times and has messages "
+			    "of each time: give some up",
+			    BEFORE_MAX + 1);
+	r = open_as_it_is(s, &new);
+	if (r != 0)
+		return r;
+	if (s->epoll >= 0)
+		r = watch(s, new);
+	if (r != 0) {
+		channel_close(new);
+		return r;
+	}
+	if (s->role == SHARE_CALLER)
+		channel_self(new, &s->self);
+	else
+		channel_set_owner(new, s, service_before_ack);
+	channel_hold(old);
+	channel_close(old);
+	*place = old;
+	*incoming = new;
+	return 0;
+}
+
+int service_open_again(share_service *s, share_channel *old)
+{
+	int r;
+
+	service_drop_before(s, false);
+	pthread_mutex_lock(&s->lock);
+	r = open_again_locked(s, old);
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+void service_drop_before(share_service *s, bool all)
+{
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < BEFORE_MAX; i++) {
+		share_channel *ch = s->before[i];
+
+		if (!ch || (!all && channel_held(ch) > 1))
+			continue;
+		channel_set_owner(ch, NULL, NULL);
+		s->before[i] = NULL;
+		channel_let_go(ch);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The same one, however often the channel is opened again. */
+int share_service_get_fd(share_service *s)
+{
+	int r = service_resolve(&s);
+
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&s->lock);
+	if (s->epoll < 0) {
+		s->epoll = epoll_create1(EPOLL_CLOEXEC);
+		r = s->epoll < 0 ? fail_system(-errno, "making a descriptor for a service")
+				 : watch(s, *incoming_of(s));
+		if (r != 0)
+			s->epoll = fd_close(s->epoll);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r != 0 ? r : s->epoll;
+}
