@@ -5,9 +5,13 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(EVENT REQUIRED IMPORTED_TARGET libevent_core>=2.1)
+if(NOT SKBUILD)
+  pkg_check_modules(EVENT_HTTP REQUIRED IMPORTED_TARGET libevent_extra>=2.1 libevent_core>=2.1)
+endif()
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(BSD REQUIRED IMPORTED_TARGET libbsd>=0.11)
 pkg_check_modules(SMARTCOLS REQUIRED IMPORTED_TARGET smartcols>=2.36)
+pkg_check_modules(NCURSES REQUIRED IMPORTED_TARGET ncursesw>=6.2)
 
 # For wheels. Debian's libevent asks for glibc 2.36, only to have random numbers; linked in, it has
 # them from libbsd, as whatever is linked before the libc.

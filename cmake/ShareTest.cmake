@@ -20,7 +20,7 @@ endif()
 set(SHARE_TEST_BUILT ${CMAKE_CURRENT_LIST_DIR}/../tests/harness/built.sh)
 # For those who run what a user has, and those who install it.
 set(SHARE_TEST_PROGRAMS share-broker share-agent share-run sharectl)
-set(SHARE_TEST_INSTALLED ${SHARE_TEST_PROGRAMS} share share-static)
+set(SHARE_TEST_INSTALLED ${SHARE_TEST_PROGRAMS} share-exporter share share-static)
 foreach(target manual html)
   if(TARGET ${target})
     list(APPEND SHARE_TEST_INSTALLED ${target})

@@ -18,6 +18,7 @@
 #include <jansson.h>
 #include <libsmartcols.h>
 
+#include "tools/latency.h"
 #include "tools/report.h"
 #include "tools/value.h"
 
@@ -140,6 +141,7 @@ static const struct column client_columns[] = {
     {"USER",     "uid",         show_user,  LEFT},
     {"STATE",    "state",       show_text,  LEFT},
     {"LEASES",   "leases",      show_count, RIGHT},
+    {"OLDEST",   "oldest_lease_ms", show_time, RIGHT},
     {"BYTES",    "bytes",       show_size,  RIGHT},
     {"NAMES",    "names",       show_count, RIGHT},
     {"TOKENS",   "tokens",      show_count, RIGHT},
@@ -157,6 +159,19 @@ static const struct column buffer_columns[] = {
     {"OFFSET",     "offset",     show_hex,     RIGHT},
     {"POOL",       "pool",       show_text,    CUT},
     {"HOLDERS",    "holders",    show_holders, CUT},
+};
+
+static const struct column lease_columns[] = {
+    {"CLIENT",     "client", show_count, RIGHT},
+    {"PID",        "pid",    show_count, RIGHT},
+    {"USER",       "uid",    show_user,  LEFT},
+    {"AGE",        "age_ms", show_time,  RIGHT},
+    {"BUFFER",     "buffer", show_text,  RIGHT},
+    {"SIZE",       "size",   show_size,  RIGHT},
+    {"REFERENCES", "count",  show_count, RIGHT},
+    {"MODE",       "mode",   show_text,  LEFT},
+    {"POOL",       "pool",   show_text,  CUT},
+    {"LABEL",      "label",  show_text,  CUT},
 };
 
 static const struct column name_columns[] = {
@@ -198,6 +213,15 @@ static const struct column device_columns[] = {
     {"CAN",     "can",     show_words,        CUT},
 };
 
+static const struct column agent_columns[] = {
+    {"DEVICE",   "device",   show_text,   LEFT},
+    {"AGENT",    "agent",    show_agent,  RIGHT},
+    {"REPLACED", "replaced", show_count,  RIGHT},
+    {"EVENTS",   "events",   show_count,  RIGHT},
+    {"GONE",     "gone",     show_yes_no, LEFT},
+    {"NAME",     "name",     show_text,   CUT},
+};
+
 static const struct column event_columns[] = {
     {"EVENT",  "event",  show_text,   RIGHT},
     {"NAME",   "name",   show_text,   CUT},
@@ -222,14 +246,24 @@ static const struct column channel_columns[] = {
     {"WHEN-FULL", "when_full",      show_text,    LEFT},
     {"DEPTH",     "depth",          show_count,   RIGHT},
     {"IN-FLIGHT", "in_flight",      show_count,   RIGHT},
-    {"LEFT",      "estate_buffers", show_count,   RIGHT},
-    {"BYTES",     "estate_bytes",   show_size,    RIGHT},
+    {"LEFT",      "kept_buffers", show_count,   RIGHT},
+    {"BYTES",     "kept_bytes",   show_size,    RIGHT},
     {"MEMBERS",   "members",        show_members, CUT},
+};
+
+static const struct column request_columns[] = {
+    {"REQUEST", "request",  show_text,      LEFT},
+    {"ARRIVED", "arrived",  show_count,     RIGHT},
+    {"MEAN",    "total_ns", show_mean,      RIGHT},
+    {"MEDIAN",  "classes",  show_median,    RIGHT},
+    {"99%",     "classes",  show_hundredth, RIGHT},
+    {"REFUSED", "refused",  show_refused,   CUT},
 };
 
 /* The members of "status" that are times or sizes, and not plain numbers. */
 static const struct column status_lines[] = {
     {"uptime",        "uptime_ms",     show_time, LEFT},
+    {"oldest_lease",  "oldest_lease_ms", show_time, LEFT},
     {"segment_bytes", "segment_bytes", show_size, LEFT},
     {"buffer_bytes",  "buffer_bytes",  show_size, LEFT},
 };
@@ -249,12 +283,16 @@ static const struct report {
     {"segments", "the memory that pools consist of", COLUMNS(segment_columns)},
     {"clients", "connections, and what their processes hold", COLUMNS(client_columns)},
     {"buffers", "where each is, and who holds it", COLUMNS(buffer_columns)},
+    {"leases", "who holds each buffer, and for how long", COLUMNS(lease_columns)},
     {"names", "what is published, all or what starts with PREFIX", COLUMNS(name_columns)},
     {"tokens", "buffers that may be imported, by whose permission", COLUMNS(token_columns)},
     {"devices", "GPUs, and what they can do", COLUMNS(device_columns)},
+    {"agents", "processes that serve GPUs, and how often each was replaced",
+     COLUMNS(agent_columns)},
     {"events", "interprocess events that are leased", COLUMNS(event_columns)},
     {"channels", "who takes part, who is slow, and what the dead left", COLUMNS(channel_columns)},
     {"users", "what each has of what is limited", COLUMNS(limit_columns)},
+    {"requests", "what was asked of the broker, and how long it took", COLUMNS(request_columns)},
 };
 
 void report_list(FILE *out)
@@ -279,6 +317,38 @@ const char *report_name(const struct report *r)
 bool report_is_single(const struct report *r)
 {
 	return !r->columns;
+}
+
+/* Whether rows can be put in order by the value that @show has: a number, or one text. */
+static bool has_order(value_show *show)
+{
+	static value_show *const ordered[] = {
+	    show_text,   show_count, show_size,  show_hex,        show_user,        show_time,
+	    show_yes_no, show_free,  show_agent, show_capability, show_cuda_version};
+
+	for (size_t i = 0; i < sizeof(ordered) / sizeof(ordered[0]); i++)
+		if (ordered[i] == show)
+			return true;
+	return false;
+}
+
+const char *report_sort_key(const struct report *r, const char *heading)
+{
+	for (size_t i = 0; i < r->n_columns; i++)
+		if (strcasecmp(r->columns[i].heading, heading) == 0)
+			return has_order(r->columns[i].show) ? r->columns[i].key : NULL;
+	return NULL;
+}
+
+void report_list_sortable(const struct report *r, FILE *out)
+{
+	const char *separator = "";
+
+	for (size_t i = 0; i < r->n_columns; i++)
+		if (has_order(r->columns[i].show)) {
+			fprintf(out, "%s%s", separator, r->columns[i].heading);
+			separator = ", ";
+		}
 }
 
 /* ------------------------------------------------------------------------------------------- */

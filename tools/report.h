@@ -22,6 +22,11 @@ const struct report *report_find(const char *name);
 const char *report_name(const struct report *r);
 /* Returns whether the report is one object, and not a number of rows. */
 bool report_is_single(const struct report *r);
+/* Returns the key by which rows are put in order that are sorted by that column, in upper or lower
+ * case. NULL: there is no such column, or it has no order. */
+const char *report_sort_key(const struct report *r, const char *heading);
+/* Prints the columns that have an order in one line, without its end. */
+void report_list_sortable(const struct report *r, FILE *out);
 
 /* A table that is filled row by row, and printed when the widths of its columns are known. */
 struct table;

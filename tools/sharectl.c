@@ -5,7 +5,7 @@
  * which arrives object by object. With --json each object is printed as it arrives, so that a
  * million buffers need no memory; a table needs all of them first, to know the widths of its
  * columns. "reload" prints its changes as they arrive, too. The commands that end something are in
- * act.c.
+ * act.c, and metrics.c makes text for programs that watch the broker.
  */
 
 #include <argp.h>
@@ -15,12 +15,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <jansson.h>
 #include <share/share.h>
 
 #include "tools/act.h"
+#include "tools/doctor/doctor.h"
+#include "tools/metrics.h"
+#include "tools/order.h"
 #include "tools/report.h"
+#include "tools/snapshot.h"
+#include "tools/top/top.h"
 
 struct arguments {
 	const char *socket;
@@ -29,19 +35,53 @@ struct arguments {
 	const char **words;    /* what to end */
 	size_t n_words;
 	bool yes;
-	bool reload;        /* read the configuration instead */
-	const char *prefix; /* of names; NULL: show all */
+	int *failed;                   /* how much of the command has failed and was told */
+	const struct command *command; /* not NULL: do that instead */
+	const char *prefix;            /* of names; NULL: show all */
+	const char *sort;              /* the heading of a column; NULL: as the broker has them */
+	bool reverse;
+	bool once;         /* of top */
+	double older_than; /* of leases, in seconds; 0: show all */
 	struct report_options options;
 	bool json;
 };
 
-enum { OPTION_JSON = 256, OPTION_NO_HEADINGS };
+/* Commands that are neither reports nor end something. Each returns 0, an error of libshare, or a
+ * positive errno. */
+static int reload(const struct arguments *a, share_client *client);
+static int show_metrics(const struct arguments *a, share_client *client);
+static int examine(const struct arguments *a, share_client *client);
+static int watch_live(const struct arguments *a, share_client *client);
+
+static const struct command {
+	const char *name;
+	int (*run)(const struct arguments *a, share_client *client);
+	bool needs_broker; /* else its client is NULL when there is none */
+} commands[] = {{"reload", reload, true},
+		{"metrics", show_metrics, true},
+		{"doctor", examine, false},
+		{"top", watch_live, true}};
+
+static const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+enum { OPTION_JSON = 256, OPTION_NO_HEADINGS, OPTION_OLDER_THAN, OPTION_ONCE, OPTION_SORT };
 
 static const struct argp_option options[] = {
     {"socket", 's', "PATH", 0, "Ask the broker at PATH", 0},
     {"bytes", 'b', NULL, 0, "Show sizes in bytes", 0},
     {"json", OPTION_JSON, NULL, 0, "Print JSON, as the broker has it", 0},
     {"no-headings", OPTION_NO_HEADINGS, NULL, 0, "Print no headings above columns", 0},
+    {"older-than", OPTION_OLDER_THAN, "TIME", 0, "Show leases that are older: 90s, 5m, 2h, 1d", 0},
+    {"once", OPTION_ONCE, NULL, 0, "Let top print text once", 0},
+    {"reverse", 'r', NULL, 0, "Sort the other way round", 0},
+    {"sort", OPTION_SORT, "COLUMN", 0,
+     "Show the largest numbers of COLUMN first, or texts from A on", 0},
     {"yes", 'y', NULL, 0, "Do it without asking", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -51,8 +91,8 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 	if (state->arg_num == 0) {
 		a->report = report_find(value);
 		a->act = act_find(value);
-		a->reload = strcmp(value, "reload") == 0;
-		if (!a->report && !a->act && !a->reload)
+		a->command = command_find(value);
+		if (!a->report && !a->act && !a->command)
 			argp_error(state, "there is no command '%s'", value);
 	} else if (a->act) {
 		if (act_refuses(a->act, value))
@@ -66,14 +106,66 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 	}
 }
 
+/* "90s" and so on; a number alone is seconds. Returns a negative number when @text is none of
+ * these. */
+static double read_seconds(const char *text)
+{
+	static const struct {
+		char unit;
+		double seconds;
+	} units[] = {{'\0', 1}, {'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+	size_t digits = strspn(text, "0123456789.");
+	char *end;
+	double number = strtod(text, &end);
+
+	if (digits == 0 || end != text + digits)
+		return -1;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (*end == units[i].unit && (!*end || !end[1]))
+			return number * units[i].seconds;
+	return -1;
+}
+
+static void check_rows_wanted(const struct arguments *a, struct argp_state *state)
+{
+	bool top = a->command && a->command->run == watch_live;
+	const struct report *report = top ? report_find("clients") : a->report;
+	char *columns = NULL;
+	size_t size;
+	FILE *out;
+
+	if (a->once && !top)
+		argp_error(state, "--once is for top");
+	if (a->older_than > 0 && !(a->report && strcmp(report_name(a->report), "leases") == 0))
+		argp_error(state, "--older-than is for leases");
+	if (a->reverse && !a->sort)
+		argp_error(state, "--reverse is for --sort");
+	if (!a->sort)
+		return;
+	if (!report || report_is_single(report))
+		argp_error(state, "--sort is for commands that list something");
+	if (report_sort_key(report, a->sort))
+		return;
+	out = open_memstream(&columns, &size);
+	if (!out)
+		argp_failure(state, EXIT_FAILURE, errno, "--sort");
+	report_list_sortable(report, out);
+	fclose(out);
+	argp_error(state, "%s cannot be sorted by '%s', but by: %s", report_name(report), a->sort,
+		   columns);
+}
+
 static void check_arguments(const struct arguments *a, struct argp_state *state)
 {
 	if (a->act && a->n_words == 0)
 		argp_error(state, "%s needs a %s", act_name(a->act), act_object(a->act));
 	if (a->act && a->json)
 		argp_error(state, "--json is for commands that show something");
+	if (a->command && a->command->run == show_metrics && a->json)
+		argp_error(state, "metrics are OpenMetrics text, and no JSON");
 	if (a->yes && !(a->act && act_asks(a->act)))
 		argp_error(state, "--yes is for commands that ask");
+	check_rows_wanted(a, state);
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -96,6 +188,20 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case OPTION_NO_HEADINGS:
 		a->options.headings = false;
+		return 0;
+	case OPTION_OLDER_THAN:
+		a->older_than = read_seconds(value);
+		if (a->older_than < 0)
+			argp_error(state, "'%s' is no time like 90s, 5m, 2h or 1d", value);
+		return 0;
+	case OPTION_ONCE:
+		a->once = true;
+		return 0;
+	case OPTION_SORT:
+		a->sort = value;
+		return 0;
+	case 'r':
+		a->reverse = true;
 		return 0;
 	case 'y':
 		a->yes = true;
@@ -149,6 +255,11 @@ static const struct argp argp = {
     "  destroy      a pool ends with its last buffer\n"
     "  revoke       a token, as tokens shows it, is good for nothing\n"
     "  drop-client  a process loses its connection; asks first\n"
+    "For who looks for what is wrong:\n"
+    "  top     pools, channels and clients, live\n"
+    "  doctor  rights, limits and features of this machine, what they cost, and what to do\n"
+    "For programs that watch the broker:\n"
+    "  metrics  what it counts, as OpenMetrics text\n"
     "For administrators:\n"
     "  reload  the broker reads its configuration again; shows what changes\n"
     "\n"
@@ -165,19 +276,23 @@ struct output {
 	const struct arguments *arguments;
 	struct table *table; /* NULL: print JSON */
 	size_t rows;
+	json_t *sorted; /* rows that wait for all others; NULL: print each as it comes */
 };
 
 static bool is_wanted(const struct arguments *a, const char *json)
 {
 	const char *name;
 	json_t *row;
-	bool wanted;
+	bool wanted = true;
 
-	if (!a->prefix)
+	if (!a->prefix && a->older_than <= 0)
 		return true;
 	row = json_loads(json, 0, NULL);
 	name = json_string_value(json_object_get(row, "name"));
-	wanted = name && strncmp(name, a->prefix, strlen(a->prefix)) == 0;
+	if (a->prefix)
+		wanted = name && strncmp(name, a->prefix, strlen(a->prefix)) == 0;
+	if (a->older_than > 0)
+		wanted &= json_number_value(json_object_get(row, "age_ms")) > a->older_than * 1000;
 	json_decref(row);
 	return wanted;
 }
@@ -199,17 +314,41 @@ static void end_json(const struct output *o)
 		fputs(o->rows == 0 ? "[]\n" : "\n]\n", stdout);
 }
 
+static int show_row(struct output *o, const char *json)
+{
+	int r = o->table ? table_add(o->table, json) : print_json(o, json);
+
+	o->rows++;
+	return r;
+}
+
+static int show_sorted(struct output *o)
+{
+	const struct arguments *a = o->arguments;
+	int r = order_rows(o->sorted, report_sort_key(a->report, a->sort), a->reverse);
+	json_t *row;
+	char *json;
+	size_t i;
+
+	json_array_foreach (o->sorted, i, row) {
+		json = json_dumps(row, JSON_COMPACT);
+		if (r == 0)
+			r = json ? -show_row(o, json) : ENOMEM;
+		free(json);
+	}
+	return r;
+}
+
 /* Returns a positive errno to end a report, since the errors of libshare are negative. */
 static int on_row(const char *json, void *data)
 {
 	struct output *o = data;
-	int r;
 
 	if (!is_wanted(o->arguments, json))
 		return 0;
-	r = o->table ? table_add(o->table, json) : print_json(o, json);
-	o->rows++;
-	return -r;
+	if (o->sorted) /* a row that is no JSON is one that is missing, and not to be sorted */
+		return json_array_append_new(o->sorted, json_loads(json, 0, NULL)) ? EPROTO : 0;
+	return -show_row(o, json);
 }
 
 static int show(const struct arguments *a, share_client *client)
@@ -224,8 +363,13 @@ static int show(const struct arguments *a, share_client *client)
 		if (report_is_single(a->report))
 			r = -table_add_line(o.table, "address", share_address(client));
 	}
+	if (a->sort)
+		o.sorted = json_array();
 	if (r == 0)
 		r = share_inspect(client, report_name(a->report), on_row, &o);
+	if (r == 0 && o.sorted)
+		r = show_sorted(&o);
+	json_decref(o.sorted);
 	if (r == 0 && o.table)
 		r = -table_print(o.table);
 	else if (r == 0)
@@ -267,12 +411,66 @@ static int reload(const struct arguments *a, share_client *client)
 	return r;
 }
 
+static int show_metrics(const struct arguments *a, share_client *client)
+{
+	json_t *snapshot;
+	int r;
+
+	(void)a;
+	r = snapshot_take(client, metrics_reports, metrics_n_reports, &snapshot);
+
+	if (r != 0)
+		return r;
+	metrics_print(stdout, snapshot, (double)time(NULL));
+	metrics_print_end(stdout);
+	json_decref(snapshot);
+	return 0;
+}
+
+static int examine(const struct arguments *a, share_client *client)
+{
+	json_t *findings = doctor_examine("", client, share_error_detail());
+	bool content = doctor_is_content(findings);
+
+	if (a->json)
+		json_dumpf(findings, stdout, JSON_INDENT(1));
+	else
+		doctor_print(stdout, findings);
+	if (a->json)
+		putchar('\n');
+	json_decref(findings);
+	*a->failed += !content;
+	return 0;
+}
+
+static int watch_live(const struct arguments *a, share_client *client)
+{
+	const struct top_options shown = {.sort = a->sort,
+					  .reverse = a->reverse,
+					  .exact = a->options.exact,
+					  .json = a->json,
+					  .once = a->once};
+
+	int r = top_run(client, &shown);
+
+	if (r != ENOTTY)
+		return r;
+	fputs("sharectl: top draws on a terminal, and there is none; --once prints text\n", stderr);
+	++*a->failed;
+	return 0;
+}
+
+static int run(const struct arguments *a, share_client *client)
+{
+	return a->command ? a->command->run(a, client) : show(a, client);
+}
+
 int main(int argc, char **argv)
 {
 	share_connect_options connect = SHARE_CONNECT_OPTIONS_INIT;
-	struct arguments a = {.options.headings = true};
-	share_client *client = NULL;
 	int r, failed = 0;
+	struct arguments a = {.options.headings = true, .failed = &failed};
+	share_client *client = NULL;
 
 	a.words = calloc((size_t)argc, sizeof(char *)); /* there cannot be more words */
 	if (!a.words)
@@ -284,10 +482,12 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	connect.flags = SHARE_CONNECT_OPERATOR;
 	r = share_connect_with(a.socket, &connect, &client);
+	if (a.command && !a.command->needs_broker)
+		r = 0;
 	if (r == 0 && a.act)
 		failed = act_run(a.act, client, a.words, a.n_words, a.yes);
 	else if (r == 0)
-		r = a.reload ? reload(&a, client) : show(&a, client);
+		r = run(&a, client);
 	/* Only after all is written does a full disk show. */
 	if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
 		r = errno ? errno : EIO;

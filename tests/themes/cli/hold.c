@@ -3,8 +3,8 @@
 /*
  * cli-hold: a client for sharectl to look at. Makes pools, buffers and names that are the same each
  * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
- * so many small buffers instead; with the argument "channels", both ends of two channels; with
- * "ends", a little of all that can be taken from it.
+ * so many small buffers instead; with "holders", one that many clients have; with "channels", both
+ * ends of two channels; with "ends", a little of all that can be taken from it.
  *
  * The broker is to be started with tests/themes/cli/broker.json.
  */
@@ -95,6 +95,25 @@ static void hold_many(share_pool *pool, size_t n)
 	for (size_t i = 0; i < n; i++)
 		share_release(buffers[i], NULL);
 	free(buffers);
+}
+
+/* One buffer, which forty more clients have. */
+static void hold_together(share_pool *pool)
+{
+	share_client *others[40];
+	share_buffer *b = allocate(pool, 4096), *theirs[40];
+
+	publish(b, "all", 0, 0);
+	for (int i = 0; i < 40; i++) {
+		check(share_connect(NULL, &others[i]), "connect");
+		check(share_lookup(others[i], "all", SHARE_RDONLY, 0, NULL, &theirs[i]), "look up");
+	}
+	wait_for_end();
+	for (int i = 0; i < 40; i++) {
+		share_release(theirs[i], NULL);
+		share_disconnect(others[i]);
+	}
+	share_release(b, NULL);
 }
 
 static share_channel *take_part(const char *name, int role, const share_channel_options *options)
@@ -207,6 +226,8 @@ int main(int argc, char **argv)
 		hold_known_state(pool);
 	else if (strcmp(argv[1], "channels") == 0)
 		hold_channels(pool);
+	else if (strcmp(argv[1], "holders") == 0)
+		hold_together(pool);
 	else if (strcmp(argv[1], "ends") == 0)
 		hold_what_ends(pool);
 	else

@@ -20,6 +20,9 @@ on()
 
 golden devices on devices=2 sharectl devices
 golden devices-json on devices=2 sharectl --json devices
+# known once somebody has asked
+golden agents on devices=2 sh -c 'sharectl agents; sharectl devices >/dev/null; sharectl agents'
+golden agents-metrics on devices=2 sh -c 'sharectl devices >/dev/null; sharectl metrics | grep -E "^share_(device|agent_)"'
 golden devices-limited on devices=1,vmm=0,memops=0 sharectl devices
 golden devices-none on devices=0 sharectl devices
 golden devices-old-driver on driver=11040 sharectl devices

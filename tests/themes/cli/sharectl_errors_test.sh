@@ -18,8 +18,23 @@ to_full_disk()
 		same "$(<"$scratch/full")" "sharectl: No space left on device"
 }
 
+# What doctor finds is another thing on each machine; how it says so is the same.
+examines()
+{
+	local bad
+
+	exits "$1" sharectl doctor >"$scratch/doctor" || { cat "$scratch/doctor" && return 1; }
+	sharectl --json doctor >"$scratch/doctor.json" || true
+	bad=$(grep -c '^bad' "$scratch/doctor" || true)
+	same "$(grep -c '"state": "bad"' "$scratch/doctor.json" || true)" "$bad" &&
+		same "$((bad > 0))" "$1" && cli-count-json <"$scratch/doctor.json" >"$scratch/count" &&
+		same "$(<"$scratch/count")" "$(grep -cE '^(ok|note|bad)' "$scratch/doctor")"
+}
+
 with_broker()
 {
+	check "doctor examines the machine of a broker" examines 0
+	check "and names the broker" grep -q "^ok .*broker: version .* at $SHARE_SOCKET" "$scratch/doctor"
 	check "a full disk is an error" to_full_disk sharectl status
 	check "for a table" to_full_disk sharectl pools
 	check "for JSON" to_full_disk sharectl --json pools
@@ -28,8 +43,14 @@ with_broker()
 		env SHARE_SOCKET="$scratch/nowhere" sharectl -s "$SHARE_SOCKET" --json names
 }
 
+without_broker()
+{
+	check "doctor without a broker" examines 1
+	check "what is bad is the broker" grep -q "^bad .*broker: no broker answers at " "$scratch/doctor"
+}
+
 case ${1-} in
-with_broker)
+with_broker | without_broker)
 	"$1"
 	finish
 	;;
@@ -43,6 +64,12 @@ golden unknown-command sharectl poools
 golden unknown-option sharectl --jason status
 golden too-many-arguments sharectl pools default
 golden too-many-prefixes sharectl names a b
+golden sort-unknown sharectl buffers --sort holders
+golden sort-single sharectl status --sort key
+golden sort-act sharectl --sort size destroy default
+golden reverse-alone sharectl pools --reverse
+golden older-than-what sharectl clients --older-than 5m
+golden older-than-time sharectl leases --older-than 5x
 golden empty-socket sharectl --socket= status
 
 golden act-on-nothing sharectl revoke
@@ -52,6 +79,8 @@ golden act-on-empty sharectl unpublish ''
 golden act-json sharectl --json destroy default
 golden act-yes sharectl --yes unpublish name
 
+check "doctor needs no broker, which it misses" \
+	env SHARE_SOCKET="$scratch/nowhere" "$0" without_broker
 golden no-broker sharectl --socket="$scratch/nowhere" status
 golden no-broker-json sharectl --socket="$scratch/nowhere" --json buffers
 golden no-broker-environment env SHARE_SOCKET="$scratch/nowhere" sharectl names

@@ -14,8 +14,8 @@ normalise()
 {
 	normalise_common |
 		sed -E -e 's/^((pid|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
-			-e 's/^(uptime +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
-			-e 's/"(pid|uptime_ms|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/^((uptime|oldest_lease) +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
+			-e 's/"(pid|uptime_ms|oldest_lease_ms|age_ms|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
 			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
 			-e "s/ $user\$/ USER/"
@@ -31,6 +31,7 @@ golden_processes()
 				-e "s/^([0-9]+) [0-9]+ $user /\1 PID USER /" \
 				-e 's/^[0-9]+ (PID .* sharectl)$/N \1/' \
 				-e "s/^$user ([a-z]+ )/USER \1/" \
+				-e 's/ 0d 00:00:[0-9]{2} / AGE /' \
 				-e 's/^(USER descriptors [0-9]+) [0-9]+$/\1 N/' \
 				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g' \
 				-e 's/ [0-9]+>/ PID>/g' -e 's/>[0-9]+/>PID/g'
@@ -43,6 +44,27 @@ golden_processes()
 is_json()
 {
 	sharectl --json "$@" >"$scratch/json" && cli-count-json <"$scratch/json" >"$scratch/count"
+}
+
+leases_older_than()
+{
+	(($(sharectl --no-headings leases --older-than "$1" | wc -l) == 3))
+}
+
+# Those of one buffer that many have do not fit on one page of the broker's.
+many_holders()
+{
+	coproc HOLD { exec cli-hold holders; }
+	local hold=$HOLD_PID
+	read -r _ <&"${HOLD[0]}"
+
+	check "each of many holders of a buffer is listed" \
+		same "$(sharectl --no-headings leases | wc -l)" 41
+	check "and listed once" \
+		same "$(sharectl --no-headings leases | awk '{ print $1 }' | sort -u | wc -l)" 41
+
+	exec {HOLD[1]}>&-
+	wait "$hold"
 }
 
 known_state()
@@ -73,7 +95,20 @@ known_state()
 	golden names-prefix-none-json sharectl --json names nothing
 	golden names-ascii env LC_ALL=C sharectl names
 
-	for report in status pools segments clients buffers names users; do
+	golden_processes leases sharectl leases --sort size || failures=$((failures + 1))
+	golden leases-json sharectl --json leases
+	golden leases-young sharectl leases --older-than 1d
+	golden leases-young-json sharectl --json leases --older-than 1d --sort age
+	check "a lease is older than no time at all" \
+		same "$(until_true leases_older_than 0.001 && sharectl --no-headings leases | wc -l)" 3
+	golden sort-size sharectl --bytes pools --sort used
+	golden sort-reverse sharectl --bytes pools --sort Used --reverse
+	golden sort-text sharectl --json names --sort NAME
+	check "identifiers are sorted as numbers" same \
+		"$(sharectl --json buffers --sort buffer | grep -o '"buffer":"[^"]*')" \
+		"$(sharectl --json buffers | grep -o '"buffer":"[^"]*' | sort)"
+
+	for report in status pools segments clients buffers leases names users; do
 		check "--json $report is JSON" is_json "$report"
 	done
 	check "--json is an array when nothing is listed" is_json names nothing
@@ -129,7 +164,7 @@ many()
 }
 
 case ${1-} in
-known_state | channels | many)
+known_state | channels | many | many_holders)
 	"$1"
 	finish
 	;;
@@ -138,5 +173,6 @@ esac
 check "the known state is shown" share-run --config="$cli/broker.json" -- "$0" known_state
 check "channels are shown" share-run --config="$cli/broker.json" -- "$0" channels
 check "many buffers are shown" share-run --config="$cli/broker.json" -- "$0" many
+check "many holders are shown" share-run --config="$cli/broker.json" -- "$0" many_holders
 check "nothing is left behind" is_empty "$TMPDIR"
 finish

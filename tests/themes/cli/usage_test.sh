@@ -35,6 +35,7 @@ refuses()
 broker=$(told share-broker.1 '' ' after wrong usage\. share-agent')
 agent=$(told share-broker.1 'share-agent , .* exits with ' ' after wrong usage')
 ctl=$(told sharectl.1 '' ' after wrong usage')
+exporter=$(told share-exporter.1 '' ' after wrong usage')
 run=$(told share-run.1 '' ' itself failed: it was used wrongly')
 
 check "share-broker: an option that there is not" refuses share-broker "$broker" --frobnicate
@@ -49,6 +50,10 @@ check "sharectl: an option without its value" refuses sharectl "$ctl" --socket
 check "sharectl: no command" refuses sharectl "$ctl"
 check "sharectl: a command that there is not" refuses sharectl "$ctl" poools
 check "sharectl: an argument too many" refuses sharectl "$ctl" pools default
+
+check "share-exporter: an option that there is not" refuses share-exporter "$exporter" --frobnicate
+check "share-exporter: an address that is none" refuses share-exporter "$exporter" --listen=here
+check "share-exporter: an argument" refuses share-exporter "$exporter" 9756
 
 check "share-run: an option that there is not" refuses share-run "$run" --frobnicate
 check "share-run: an option without its value" refuses share-run "$run" --config

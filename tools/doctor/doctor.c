@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * sharectl doctor looks at what nobody sees until a program fails or is slow: rights, limits,
+ * features of the kernel and of drivers. It changes nothing, and needs neither a broker nor a GPU,
+ * since it is asked when one of them is missing. It judges in three steps only: "bad" is what makes
+ * calls fail, "note" is what works and has a price, and the rest is "ok".
+ */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/inside.h"
+
+/* jansson refuses what is no UTF-8, which a path may be. */
+static json_t *text_or_mark(const char *text)
+{
+	json_t *value = json_string(text);
+
+	return value ? value : json_string("?");
+}
+
+void found(struct examination *e, const char *subject, enum state state, const char *costs,
+	   const char *cure, const char *format, ...)
+{
+	static const char *const words[] = {[OK] = "ok", [NOTE] = "note", [BAD] = "bad"};
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	json_array_append_new(e->findings,
+			      json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "subject", subject, "state",
+					words[state], "found", text_or_mark(text), "costs", costs,
+					"do", cure));
+}
+
+static bool path_of(const struct examination *e, const char *path, char *out, size_t size)
+{
+	int n = snprintf(out, size, "%s%s", e->root, path);
+
+	return n > 0 && (size_t)n < size;
+}
+
+bool exists(const struct examination *e, const char *path)
+{
+	char whole[4096];
+
+	return path_of(e, path, whole, sizeof(whole)) && access(whole, F_OK) == 0;
+}
+
+bool read_text(const struct examination *e, const char *path, char *out, size_t size)
+{
+	char whole[4096];
+	FILE *file = path_of(e, path, whole, sizeof(whole)) ? fopen(whole, "re") : NULL;
+	size_t n = file ? fread(out, 1, size - 1, file) : 0;
+
+	while (n > 0 && strchr(" \n\t", out[n - 1]))
+		n--;
+	out[n] = '\0';
+	if (file)
+		fclose(file);
+	return file != NULL;
+}
+
+static int keep_row(const char *json, void *data)
+{
+	return json_array_append_new(data, json_loads(json, 0, NULL)) < 0;
+}
+
+int read_report(share_client *client, const char *what, json_t **out)
+{
+	*out = json_array();
+	return share_inspect(client, what, keep_row, *out);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+void examine_broker(struct examination *e)
+{
+	json_t *rows, *status;
+
+	if (!e->client) {
+		found(e, "broker", BAD, "programs cannot connect",
+		      "start it (systemctl start share-broker.socket), name its socket in "
+		      "SHARE_SOCKET, or run the program under share-run",
+		      "%s", e->error);
+		return;
+	}
+	if (read_report(e->client, "status", &rows) != 0) {
+		found(e, "broker", BAD, "programs cannot use it", NULL, "%s", share_error_detail());
+		json_decref(rows);
+		return;
+	}
+	status = json_array_get(rows, 0);
+	e->broker_pid = json_integer_value(json_object_get(status, "pid"));
+	found(e, "broker", OK, NULL, NULL, "version %s, process %lld, serves at %s",
+	      json_string_value(json_object_get(status, "version")), e->broker_pid,
+	      share_address(e->client));
+	json_decref(rows);
+	if (read_report(e->client, "pools", &rows) == 0 && json_array_size(rows) > 0)
+		found(e, "permissions", OK, NULL, NULL, "this user (uid %u) may use %zu pool%s",
+		      (unsigned)getuid(), json_array_size(rows),
+		      json_array_size(rows) == 1 ? "" : "s");
+	else
+		found(e, "permissions", NOTE, "programs of this user find no pool",
+		      "add the user to the \"access\" of a pool: share-broker.conf(5)",
+		      "there is no pool that this user (uid %u) may use", (unsigned)getuid());
+	json_decref(rows);
+}
+
+json_t *doctor_examine(const char *root, share_client *client, const char *error)
+{
+	struct examination e = {
+	    .root = root, .client = client, .error = error, .findings = json_array()};
+
+	examine_broker(&e);
+	examine_kernel(&e);
+	examine_limits(&e);
+	examine_memory(&e);
+	examine_gpus(&e);
+	return e.findings;
+}
+
+static const char *text_of(const json_t *finding, const char *key)
+{
+	return json_string_value(json_object_get(finding, key));
+}
+
+bool doctor_is_content(const json_t *findings)
+{
+	json_t *finding;
+	size_t i;
+
+	json_array_foreach (findings, i, finding)
+		if (strcmp(text_of(finding, "state"), "bad") == 0)
+			return false;
+	return true;
+}
+
+void doctor_print(FILE *out, const json_t *findings)
+{
+	json_t *finding;
+	size_t i;
+
+	json_array_foreach (findings, i, finding) {
+		fprintf(out, "%-4s  %s: %s\n", text_of(finding, "state"),
+			text_of(finding, "subject"), text_of(finding, "found"));
+		if (text_of(finding, "costs"))
+			fprintf(out, "      costs: %s\n", text_of(finding, "costs"));
+		if (text_of(finding, "do"))
+			fprintf(out, "      do: %s\n", text_of(finding, "do"));
+	}
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOLS_DOCTOR_DOCTOR_H
+#define TOOLS_DOCTOR_DOCTOR_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+/* What of this machine lets share work, or hinders it. */
+
+/*
+ * Looks at everything. @root is in front of all paths ("" for this machine, a folder in tests).
+ * @client NULL: there is no broker, and @error says why. Returns an array for json_decref(), an
+ * object for each thing that was looked at: its "subject"; its "state", which is "ok", "note" (it
+ * works, and costs something) or "bad" (something does not work); what was "found"; and unless that
+ * is null, what it "costs", and what to "do".
+ */
+json_t *doctor_examine(const char *root, share_client *client, const char *error);
+
+/* Returns whether nothing is bad. */
+bool doctor_is_content(const json_t *findings);
+
+/* Prints it for people. */
+void doctor_print(FILE *out, const json_t *findings);
+
+#endif

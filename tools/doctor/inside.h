@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOLS_DOCTOR_INSIDE_H
+#define TOOLS_DOCTOR_INSIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+struct examination {
+	const char *root;
+	share_client *client; /* NULL: there is no broker */
+	const char *error;    /* why there is none */
+	long long broker_pid; /* 0: not known */
+	json_t *findings;
+};
+
+enum state { OK, NOTE, BAD };
+
+/* Adds a finding. @costs and @cure are NULL where there is nothing to say. */
+void found(struct examination *e, const char *subject, enum state state, const char *costs,
+	   const char *cure, const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* Returns whether there is a file or folder. */
+bool exists(const struct examination *e, const char *path);
+/* Reads what a file begins with, without white space at its end. Returns false if it cannot be
+ * read; @out is empty then. */
+bool read_text(const struct examination *e, const char *path, char *out, size_t size);
+/* Puts all rows of a report into an array for json_decref(). Returns 0 or an error, of which
+ * share_error_detail() knows more. */
+int read_report(share_client *client, const char *what, json_t **out);
+
+/* Each looks at some subjects. */
+void examine_broker(struct examination *e);
+void examine_kernel(struct examination *e);
+void examine_limits(struct examination *e);
+void examine_memory(struct examination *e);
+void examine_gpus(struct examination *e);
+
+#endif

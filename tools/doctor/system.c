@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What the kernel has and allows. Features are tried, as versions say little about a kernel that
+ * somebody has patched or a container that filters calls. Limits are those of this process, which
+ * programs that are started from here have too; those of the broker are read from /proc.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "tools/doctor/inside.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+#define MIB (1ull << 20)
+
+/* ------------------------------------------------------------------------------------------- */
+/* Kernel                                                                                      */
+
+static bool can_seal(void)
+{
+	int fd = memfd_create("sharectl-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	bool can = fd >= 0 && ftruncate(fd, 4096) == 0 &&
+		   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0 &&
+		   fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return can;
+}
+
+static bool has_pidfd(void)
+{
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static bool has_peer_pidfd(void)
+{
+	socklen_t size = sizeof(int);
+	int pair[2], fd = -1;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return false;
+	if (getsockopt(pair[0], SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 && fd >= 0)
+		close(fd);
+	close(pair[0]);
+	close(pair[1]);
+	return fd >= 0;
+}
+
+void examine_kernel(struct examination *e)
+{
+	bool seals = can_seal(), pidfd = has_pidfd();
+	struct utsname name;
+
+	uname(&name);
+	if (!seals || !pidfd)
+		found(e, "kernel", BAD, "a broker does not work here",
+		      "use Linux 5.3 or later, and let containers call memfd_create() and "
+		      "pidfd_open()",
+		      "%s %s lacks %s", name.sysname, name.release,
+		      seals ? "pidfd_open()" : "sealed memory (F_SEAL_FUTURE_WRITE)");
+	else if (!has_peer_pidfd())
+		found(e, "kernel", NOTE,
+		      "who connects is identified by its pid, which a process that ends at that "
+		      "moment can leave to another one",
+		      "use Linux 6.5 or later", "%s %s lacks SO_PEERPIDFD", name.sysname,
+		      name.release);
+	else
+		found(e, "kernel", OK, NULL, NULL, "%s %s has sealed memory and pidfds",
+		      name.sysname, name.release);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Limits                                                                                      */
+
+/* Reads the soft limit of the broker's descriptors. Returns 0 when it is not known. */
+static unsigned long long broker_descriptors(const struct examination *e)
+{
+	static const char heading[] = "Max open files";
+	char path[64], text[4096], *line;
+
+	snprintf(path, sizeof(path), "/proc/%lld/limits", e->broker_pid);
+	if (!e->broker_pid || !read_text(e, path, text, sizeof(text)))
+		return 0;
+	line = strstr(text, heading);
+	return line ? strtoull(line + strlen(heading), NULL, 10) : 0;
+}
+
+static void examine_descriptors(struct examination *e)
+{
+	unsigned long long broker = broker_descriptors(e);
+	struct rlimit own = {0};
+
+	getrlimit(RLIMIT_NOFILE, &own);
+	if (broker > 0 && broker < 4096)
+		found(e, "descriptors", NOTE,
+		      "a connection takes 4 of the broker's, a membership in a channel 4, a "
+		      "segment 2: users are refused when there are no more",
+		      "LimitNOFILE= of its unit, or ulimit -Hn before it starts",
+		      "the broker may have %llu (RLIMIT_NOFILE)", broker);
+	else if (own.rlim_cur < 256)
+		found(e, "descriptors", NOTE,
+		      "a member of a channel takes some for each other member",
+		      "ulimit -n 1024 before programs start",
+		      "programs from here may have %llu (RLIMIT_NOFILE)",
+		      (unsigned long long)own.rlim_cur);
+	else if (broker > 0)
+		found(e, "descriptors", OK, NULL, NULL,
+		      "programs from here may have %llu (RLIMIT_NOFILE), the broker %llu",
+		      (unsigned long long)own.rlim_cur, broker);
+	else
+		found(e, "descriptors", OK, NULL, NULL,
+		      "programs from here may have %llu (RLIMIT_NOFILE)",
+		      (unsigned long long)own.rlim_cur);
+}
+
+/* @size: where to write the limit of @resource for people. Returns whether there is one. */
+static bool limit_of(int resource, char *text, size_t size)
+{
+	struct rlimit limit = {0};
+
+	getrlimit((__rlimit_resource_t)resource, &limit);
+	if (limit.rlim_cur == RLIM_INFINITY)
+		return false;
+	snprintf(text, size, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
+	return true;
+}
+
+void examine_limits(struct examination *e)
+{
+	char limit[32];
+
+	examine_descriptors(e);
+	if (limit_of(RLIMIT_MEMLOCK, limit, sizeof(limit)))
+		found(e, "locked memory", NOTE,
+		      "mlock(), RDMA and io_uring can pin no more of a pool's memory than that",
+		      "ulimit -l unlimited, LimitMEMLOCK=infinity of the unit, or memlock in "
+		      "/etc/security/limits.conf",
+		      "programs from here may lock %s (ulimit -l)", limit);
+	else
+		found(e, "locked memory", OK, NULL, NULL, "it is not limited (ulimit -l)");
+	if (limit_of(RLIMIT_AS, limit, sizeof(limit)))
+		found(
+		    e, "address space", NOTE,
+		    "a process that maps more of its pools gets SHARE_ESYSTEM; CUDA does not work",
+		    "ulimit -v unlimited", "programs from here may map %s (ulimit -v)", limit);
+	else
+		found(e, "address space", OK, NULL, NULL, "it is not limited (ulimit -v)");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Memory                                                                                      */
+
+static void examine_shm(struct examination *e)
+{
+	struct statvfs fs;
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/dev/shm", e->root) >= (int)sizeof(path) ||
+	    statvfs(path, &fs) < 0) {
+		found(e, "/dev/shm", NOTE,
+		      "nothing here, as pools are memfds; NCCL and torch's DataLoader need it",
+		      "mount a tmpfs there", "there is none");
+		return;
+	}
+	if (fs.f_blocks * fs.f_frsize < 1024 * MIB)
+		found(e, "/dev/shm", NOTE,
+		      "nothing here, as pools are memfds; NCCL and torch's DataLoader fail when it "
+		      "is full",
+		      "--shm-size of the container, or mount -o remount,size=8G /dev/shm",
+		      "it has room for %llu MiB",
+		      (unsigned long long)(fs.f_blocks * fs.f_frsize / MIB));
+	else
+		found(e, "/dev/shm", OK, NULL, NULL,
+		      "it has room for %llu MiB; pools are not in it",
+		      (unsigned long long)(fs.f_blocks * fs.f_frsize / MIB));
+}
+
+static void examine_huge_pages(struct examination *e)
+{
+	static const char path[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+	char text[256] = "", *word = NULL;
+
+	if (read_text(e, path, text, sizeof(text)))
+		word = strchr(text, '[');
+	if (word)
+		word = strtok(word, "[]");
+	if (word && (strcmp(word, "always") == 0 || strcmp(word, "within_size") == 0 ||
+		     strcmp(word, "force") == 0))
+		found(e, "huge pages", OK, NULL, NULL, "shared memory gets them (%s)", word);
+	else
+		found(
+		    e, "huge pages", NOTE,
+		    "host pools consist of pages of 4 KiB: more faults when memory is used first, "
+		    "and more misses of the TLB",
+		    "echo within_size >/sys/kernel/mm/transparent_hugepage/shmem_enabled, if the "
+		    "other users of shared memory can do with it",
+		    "shared memory gets none (%s)", word ? word : "the kernel has no such setting");
+}
+
+/* Puts the cgroup of a process, and what memory.max says there, into @group and @max. */
+static void cgroup_of(const struct examination *e, const char *process, char group[512],
+		      char max[64])
+{
+	char path[1024], text[2048], *line;
+
+	strcpy(group, "");
+	strcpy(max, "");
+	snprintf(path, sizeof(path), "/proc/%s/cgroup", process);
+	if (!read_text(e, path, text, sizeof(text)))
+		return;
+	line = strstr(text, "0::");
+	if (!line)
+		return;
+	snprintf(group, 512, "%.500s", strtok(line + 3, "\n"));
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
+	read_text(e, path, max, 64);
+}
+
+static void examine_cgroups(struct examination *e)
+{
+	static const char costs[] =
+	    "a page of host memory is charged to the cgroup of the process that touches it first, "
+	    "and stays there while others use it: that one can be killed for what all share";
+	char group[512], max[64], broker[512] = "", broker_max[64] = "", pid[32];
+	bool limited;
+
+	cgroup_of(e, "self", group, max);
+	snprintf(pid, sizeof(pid), "%lld", e->broker_pid);
+	if (e->broker_pid)
+		cgroup_of(e, pid, broker, broker_max);
+	if (!*group) {
+		found(e, "cgroup", OK, NULL, NULL, "this is no system with cgroups of version 2");
+		return;
+	}
+	limited =
+	    (*max && strcmp(max, "max") != 0) || (*broker_max && strcmp(broker_max, "max") != 0);
+	found(e, "cgroup", limited ? NOTE : OK, costs,
+	      limited
+		  ? "raise MemoryMax= by what the pools may have, or start first what writes most"
+		  : NULL,
+	      "memory that programs from here touch first is paid by %s (memory.max: %s)%s%s%s%s%s",
+	      group, *max ? max : "none here", *broker ? "; what the broker clears, by " : "",
+	      broker, *broker ? " (memory.max: " : "",
+	      *broker ? (*broker_max ? broker_max : "none here") : "", *broker ? ")" : "");
+}
+
+void examine_memory(struct examination *e)
+{
+	examine_shm(e);
+	examine_huge_pages(e);
+	examine_cgroups(e);
+}

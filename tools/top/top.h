@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TOOLS_TOP_TOP_H
+#define TOOLS_TOP_TOP_H
+
+#include <stdbool.h>
+
+#include <share/share.h>
+
+/* Who uses the memory of a broker, and how channels run, drawn again and again. */
+
+struct top_options {
+	const char *sort; /* the heading of a column of clients */
+	bool reverse;
+	bool exact; /* sizes in bytes */
+	bool json;  /* print what is shown as one JSON object, once */
+	bool once;  /* print text, once */
+};
+
+/* The column by which clients are sorted when nobody says another. */
+#define TOP_SORT "BYTES"
+
+/* Returns 0 when the user ends it; an error of libshare; or a positive errno: ENOTTY when it is to
+ * draw and there is no terminal. */
+int top_run(share_client *client, const struct top_options *options);
+
+#endif
