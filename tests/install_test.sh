@@ -49,6 +49,9 @@ names_prefix()
 	done
 	grep -q "example to begin with is $2/share/doc/" "$1$2/$unit" ||
 		fail "the unit of $2 names an example elsewhere"
+	found=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$1$2/${unit%broker.service}exporter.service")
+	[[ $found == "$2/bin/share-exporter" && -x $1$found ]] ||
+		fail "ExecStart in the exporter's unit of $2 is $found"
 	[[ -e $1$(sed -n 's/^# An example to begin with is //p' "$1$2/$unit") ]] ||
 		fail "the example that the unit of $2 names is not there"
 }
@@ -78,6 +81,7 @@ export PATH=$prefix/bin:$PATH
 unset SHARE_SOCKET SHARE_BROKER LD_LIBRARY_PATH
 
 for file in include/share/share.h "$unit" lib/systemd/system/share-broker.socket share/man/man1/sharectl.1 \
+	share/man/man1/share-exporter.1 share/doc/share/grafana.json share/bash-completion/completions/sharectl \
 	share/man/man3/share_alloc.3 share/man/man5/share-broker.conf.5 share/man/man7/libshare.7; do
 	[[ -e $prefix/$file ]] || fail "$file was not installed"
 done
@@ -93,7 +97,7 @@ if grep -rlE "$build|$scratch/made" "$PKG_CONFIG_PATH" "$libdir/cmake" "$prefix/
 fi
 version=$(pkg-config --modversion libshare)
 # and they find their library without being told where it is
-for program in share-broker share-run sharectl; do
+for program in share-broker share-exporter share-run sharectl; do
 	[[ $("$prefix/bin/$program" --version) == "$program $version" ]] ||
 		fail "$program --version does not say $program $version"
 done

@@ -17,6 +17,7 @@ cat >"$scratch/scripts/packages" <<'END'
 cmake
 [test]
 old-tool-14 | old-tool==14.0.6
+browser | -
 END
 export SCRATCH=$scratch PATH=$scratch/bin:$PATH
 
@@ -52,10 +53,14 @@ on()
 	fi
 }
 
-on "a system that has it all" "cmake old-tool-14" "" </dev/null
-on "a bare system that knows the old tool" "" "cmake old-tool-14" <<'END'
+on "a system that has it all" "cmake old-tool-14 browser" "" </dev/null
+on "a bare system that knows the old tool" "" "cmake old-tool-14 browser" <<'END'
 apt-get update
-apt-get install cmake old-tool-14
+apt-get install cmake old-tool-14 browser
+END
+on "a system that has all that there is for it" "cmake old-tool-14" "cmake old-tool-14" </dev/null
+on "a system of which nothing is known yet" "cmake old-tool-14" "" <<'END'
+apt-get update
 END
 touch "$scratch/offline"
 on "a later system without a network" "cmake python3-venv" "" <<'END'
@@ -74,5 +79,5 @@ apt-get install python3-venv
 python3 -m venv
 pip install old-tool==14.0.6
 END
-on "the same, a second time" "cmake" "" </dev/null
+on "the same, a second time" "cmake" "cmake" </dev/null
 exit $failed

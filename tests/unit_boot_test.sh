@@ -11,17 +11,7 @@
 
 set -euo pipefail
 
-skip()
-{
-	echo "SKIPPED: $*"
-	exit 77
-}
-
-fail()
-{
-	echo "FAILED: $*"
-	exit 1
-}
+source "$(dirname "$(readlink -f "$0")")/harness/boot.sh"
 
 # ------------------------------------------------------------------------------------------------
 # Inside
@@ -63,6 +53,19 @@ is_used()
 	user fences
 	user sharectl pools
 	user sharectl devices || true # an agent that finds no driver is all there may be
+}
+
+is_exported()
+{
+	systemctl start share-exporter.service
+	until { exec 3<>/dev/tcp/127.0.0.1/9756; } 2>/dev/null; do sleep 0.05; done
+	printf 'GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
+	grep -E '^share_(up|clients) ' <&3 >/tmp/metrics
+	cat /tmp/metrics
+	grep -q '^share_up 1$' /tmp/metrics || fail "the exporter does not reach the broker"
+	systemd-analyze security --no-pager --threshold=20 share-exporter.service | tail -n 1
+	systemctl stop share-exporter.service
+	[[ $(systemctl show -P Result share-exporter.service) == success ]] || fail "the exporter did not end well"
 }
 
 is_reloaded()
@@ -110,7 +113,7 @@ is_not_started()
 
 if [[ ${1:-} == inside ]]; then
 	trap 'systemctl exit $?' EXIT
-	for step in is_activated has_what_it_should is_used is_reloaded is_killed has_what_it_should \
+	for step in is_activated has_what_it_should is_used is_exported is_reloaded is_killed has_what_it_should \
 		is_stopped is_not_started; do
 		echo "== $step"
 		$step
@@ -129,62 +132,11 @@ build=$(cd "${1:?usage: unit_boot_test.sh BUILD_DIRECTORY SOURCE_DIRECTORY}" && 
 source=${2:?usage: unit_boot_test.sh BUILD_DIRECTORY SOURCE_DIRECTORY}
 ! grep -qE '^SHARE_SANITIZE:[A-Z]+=.' "$build/CMakeCache.txt" ||
 	skip "a sanitizer does not let the broker give up what it should"
-[[ $(id -u) == 0 ]] || skip "only root can boot another root directory"
-command -v systemd-nspawn >/dev/null || skip "there is no systemd-nspawn"
-[[ ${SHARE_UNIT_TEST_MOUNTS:-} ]] ||
-	SHARE_UNIT_TEST_MOUNTS=own exec unshare --mount "$0" "$build" "$source" ||
-	skip "there are no mounts of one's own"
 
-scratch=$(mktemp -d)
-groups=()
-leave()
-{
-	for group in "${groups[@]}"; do
-		echo $$ >"${group%/*}/cgroup.procs"
-		find "$group" -depth -type d -exec rmdir {} +
-	done
-	umount -l "$scratch"
-	rmdir "$scratch"
-}
-
-mount -t tmpfs none "$scratch"
-trap leave EXIT
-root=$scratch/root
-mkdir "$scratch/upper" "$scratch/work" "$root"
-mount -t overlay none -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root" ||
-	skip "there is no overlay of this root directory"
-
+make_root "$0" "$build" "$source"
 DESTDIR=$root cmake --install "$build" --prefix /usr >"$scratch/log" 2>&1 ||
 	fail "$(tail -n 20 "$scratch/log")"
 cp "$build/bin/workers" "$build/bin/fences" "$root/usr/bin/"
 mkdir -p "$root/etc/share"
 cp "$source/packaging/broker.json" "$root/etc/share/"
-cp "$0" "$root/usr/bin/share-unit-test"
-cat >"$root/etc/systemd/system/share-test.service" <<'END'
-[Unit]
-Requires=sysinit.target
-After=sysinit.target
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/share-unit-test inside
-StandardOutput=file:/share-test.log
-StandardError=inherit
-END
-
-# Where there is no systemd to ask for a control group, its own one.
-keep=()
-if [[ ! -d /run/systemd/system ]]; then
-	keep=(--keep-unit)
-	for group in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do
-		[[ -e $group/cgroup.procs ]] && mkdir "$group/share-test-$$" || continue
-		groups+=("$group/share-test-$$")
-		echo $$ >"$group/share-test-$$/cgroup.procs"
-	done
-fi
-code=0
-timeout --kill-after=5 100 systemd-nspawn --boot --directory="$root" --register=no "${keep[@]}" \
-	--private-network --machine="share-test-$$" -- systemd.unit=share-test.service \
-	>"$scratch/log" 2>&1 </dev/null || code=$?
-[[ -s $root/share-test.log ]] || { cat "$scratch/log" && skip "nothing could be booted here"; }
-cat "$root/share-test.log"
-[[ $code == 0 ]] || fail "exit code $code"
+boot_root 100
