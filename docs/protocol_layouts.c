@@ -65,6 +65,7 @@ static const struct field shape[] = {
     FIELD(channel_shape, rows, "of a ledger"),
     FIELD(channel_shape, consumers, "slots"),
     FIELD(channel_shape, deliveries, "how often a message is delivered at most (queue)"),
+    FIELD(channel_shape, history, "messages kept for consumers to come (broadcast)"),
 };
 static const struct field control[] = {
     FIELD(channel_control, epoch, "grows whenever somebody comes or goes; a futex"),

@@ -22,7 +22,8 @@ bool channel_shape_is_valid(const struct channel_shape *s)
 	       s->in_flight <= CHANNEL_IN_FLIGHT_MAX && s->data_max <= CHANNEL_DATA_MAX &&
 	       s->rows >= 1 && s->rows <= CHANNEL_MEMBERS_MAX && s->consumers >= 1 &&
 	       s->consumers <= CHANNEL_MEMBERS_MAX && s->deliveries >= 1 &&
-	       s->deliveries <= CHANNEL_DELIVERIES_MAX;
+	       s->deliveries <= CHANNEL_DELIVERIES_MAX && s->history <= s->depth &&
+	       s->history < s->in_flight && (s->history == 0 || s->mode == CHANNEL_BROADCAST);
 }
 
 uint32_t channel_lanes(const struct channel_shape *s)

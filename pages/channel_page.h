@@ -49,10 +49,12 @@ struct channel_shape {
 	uint32_t rows;      /* of a ledger */
 	uint32_t consumers; /* at a time */
 	uint32_t deliveries;
+	uint32_t history; /* messages that a producer keeps for consumers to come (broadcast) */
 };
-_Static_assert(sizeof(struct channel_shape) == 32, "part of the protocol");
+_Static_assert(sizeof(struct channel_shape) == 36, "part of the protocol");
 
-/* Whether it is within the limits above (in_flight at least 1, depth a power of two, and so on). */
+/* Whether it is within the limits above (in_flight at least 1, depth a power of two, and so on).
+ * Every message of the history has its entry and its ticket, and leaves a ticket to others. */
 bool channel_shape_is_valid(const struct channel_shape *s);
 
 struct channel_control {

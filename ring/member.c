@@ -48,6 +48,33 @@ static uint64_t adopt(struct ring_producer *p, uint32_t consumer, bool oldest)
 	return start;
 }
 
+void ring_producer_forget_fences(struct ring_producer *p,
+				 bool (*reached)(void *data, const struct ring_owned_fence *f),
+				 void *data)
+{
+	const struct ring_lane *l = &p->lanes[0];
+
+	for (uint32_t back = 1; back <= p->shape.history && back <= l->tail - l->head; back++) {
+		uint16_t ticket = l->tickets[(l->tail - back) & p->mask];
+		struct ring_owned_fence *fences = ring_fences_of(p, ticket);
+		struct ring_ticket *t = &p->tickets[ticket];
+		uint8_t left = 0;
+
+		if (t->list != 0)
+			continue;
+		ring_observe(p, ticket, true);
+		for (uint8_t i = 0; i < t->n_fences; i++)
+			if (!reached(data, &fences[i]))
+				fences[left++] = fences[i];
+		t->n_fences = left;
+	}
+}
+
+void ring_producer_end_history(struct ring_producer *p)
+{
+	p->shape.history = 0;
+}
+
 void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
 			 const void *ledger, uint32_t row, bool oldest)
 {

@@ -308,7 +308,7 @@ bool ring_producer_lacks_tickets(const struct ring_producer *p)
 
 bool ring_producer_has_plenty(const struct ring_producer *p)
 {
-	return p->n_free >= (p->shape.in_flight + 1) / 2;
+	return p->n_free >= (p->shape.in_flight - p->shape.history + 1) / 2;
 }
 
 uint64_t ring_producer_holdups(struct ring_producer *p)
@@ -386,6 +386,21 @@ static uint32_t unclaimed(const struct ring_producer *p)
 	return n;
 }
 
+static uint32_t only_for_who_comes(const struct ring_producer *p)
+{
+	uint32_t n = 0;
+
+	for (uint16_t ticket = p->lists[0].last; ticket != TICKET_NONE;
+	     ticket = p->tickets[ticket].previous) {
+		const struct ring_ticket *t = &p->tickets[ticket];
+
+		if (p->shape.history == 0 || !ring_is_history(p, t))
+			break;
+		n += t->pending == 0 && !t->unclaimed;
+	}
+	return n;
+}
+
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
 {
 	out->sent = p->sent;
@@ -393,6 +408,6 @@ void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer
 	out->redelivered = p->header->redelivered;
 	out->set_aside = p->header->set_aside;
 	out->left_behind = p->header->left_behind;
-	out->in_flight = p->shape.in_flight - p->n_free;
+	out->in_flight = p->shape.in_flight - p->n_free - only_for_who_comes(p);
 	out->waiting = p->lists[LIST_BACKLOG].n + unclaimed(p);
 }

@@ -120,6 +120,13 @@ static inline bool ring_is_queue(const struct ring_producer *p)
 	return p->shape.mode == CHANNEL_QUEUE;
 }
 
+/* Broadcast: it stays though all have acknowledged it, for those who come. */
+static inline bool ring_is_history(const struct ring_producer *p, const struct ring_ticket *t)
+{
+	return t->sequence >= p->lanes[0].head &&
+	       t->sequence + p->shape.history >= p->lanes[0].tail;
+}
+
 static inline bool ring_drops(const struct ring_producer *p)
 {
 	return p->shape.when_full == SHARE_FULL_DROP;

@@ -47,12 +47,25 @@ struct ring_owner {
 	uint32_t fences; /* of this consumer's, in tickets that were not reclaimed yet */
 };
 
+struct ring_owned_fence {
+	struct ring_owner *owner;
+	struct ring_fence fence;
+};
+
 /*
  * A consumer has come: from now on (@oldest: or from what is still there) it gets messages, and
  * must acknowledge them. @ledger is its page, in which @row is about us.
  */
 void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring_owner *owner,
 			 const void *ledger, uint32_t row, bool oldest);
+/* What is kept for those who come (`history`) can have no more fences than there may be consumers.
+ * To be called before admitting somebody to the oldest: @reached says of each whether it is over,
+ * and lowers the count of its owner then. */
+void ring_producer_forget_fences(struct ring_producer *p,
+				 bool (*reached)(void *data, const struct ring_owned_fence *f),
+				 void *data);
+/* From now on nothing is kept for those who come. */
+void ring_producer_end_history(struct ring_producer *p);
 /* Our own member identifier, before anybody is admitted. */
 void ring_producer_identify(struct ring_producer *p, uint64_t member);
 
@@ -134,11 +147,9 @@ struct ring_return {
 	bool set_aside; /* it was delivered too often: nobody has acknowledged it, and @message is
 			 * what was sent */
 	uint32_t n;     /* fences that are behind what consumers do with it */
-	struct ring_owned_fence {
-		struct ring_owner *owner; /* its count is the caller's to lower from now on */
-		struct ring_fence fence;
-	} fences[CHANNEL_MEMBERS_MAX];
-	struct ring_message *message; /* valid until the next call */
+	struct ring_owned_fence fences[CHANNEL_MEMBERS_MAX]; /* the counts of their owners are the
+							      * caller's to lower from now on */
+	struct ring_message *message;                        /* valid until the next call */
 };
 /*
  * The next one: true when there was one. Amortized constant, however many are in flight: a call
@@ -150,7 +161,7 @@ void ring_producer_retire(struct ring_producer *p, uint32_t ticket);
 
 struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind;
-	uint32_t in_flight; /* tickets in use */
+	uint32_t in_flight; /* tickets in use, but not those that are there for who comes */
 	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
 };
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);

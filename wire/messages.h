@@ -355,27 +355,29 @@
 	F(M, u32, reserved, 1, "0")
 #define WIRE_FIELDS_trimmed(F, V, M) \
 	F(M, u64, asked, 1, "how often it was asked: slots[0].last of its timeline page")
-#define WIRE_FIELDS_channel_open(F, V, M)                                   \
-	F(M, u32, role, 1, "enum share_role")                               \
-	F(M, u32, flags, 1, "enum share_channel_flags")                     \
-	F(M, u32, mode, 1,                                                  \
-	  "enum channel_mode; 0: the default, as with all that follow, or " \
-	  "what the channel has")                                           \
-	F(M, u32, when_full, 1, "enum share_when_full")                     \
-	F(M, u32, depth, 1, "entries of a lane")                            \
-	F(M, u32, in_flight, 1, "tickets of a producer")                    \
-	F(M, u32, data_max, 1, "bytes with a message")                      \
-	F(M, u32, producers, 1, "at a time")                                \
-	F(M, u32, consumers, 1, "at a time")                                \
-	F(M, u32, deliveries, 1, "of a message, until it is set aside")     \
-	V(M, name, 255, 1, "of the channel")                                \
-	V(M, pool, 255, 1, "name of the pool; empty: what the channel has, or \"default\"")
+#define WIRE_FIELDS_channel_open(F, V, M)                                                   \
+	F(M, u32, role, 1, "enum share_role")                                               \
+	F(M, u32, flags, 1, "enum share_channel_flags")                                     \
+	F(M, u32, mode, 1,                                                                  \
+	  "enum channel_mode; 0: the default, as with all that follow, or "                 \
+	  "what the channel has")                                                           \
+	F(M, u32, when_full, 1, "enum share_when_full")                                     \
+	F(M, u32, depth, 1, "entries of a lane")                                            \
+	F(M, u32, in_flight, 1, "tickets of a producer")                                    \
+	F(M, u32, data_max, 1, "bytes with a message")                                      \
+	F(M, u32, producers, 1, "at a time")                                                \
+	F(M, u32, consumers, 1, "at a time")                                                \
+	F(M, u32, deliveries, 1, "of a message, until it is set aside")                     \
+	V(M, name, 255, 1, "of the channel")                                                \
+	V(M, pool, 255, 1, "name of the pool; empty: what the channel has, or \"default\"") \
+	F(M, u32, history, 3, "messages of a producer for consumers to come")               \
+	F(M, u32, reserved, 3, "0")
 #define WIRE_FIELDS_channel(F, V, M)                           \
 	F(M, u64, member, 1, "identifier of the membership")   \
 	F(M, u64, pool, 1, "identifier of the channel's pool") \
 	F(M, u32, slot, 1, "of a consumer; 0")                 \
 	F(M, u32, reserved, 1, "0")                            \
-	V(M, shape, 32, 1, "struct channel_shape")
+	V(M, shape, 36, 1, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 1, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)                    \
 	F(M, u64, member, 1, "identifier of the membership") \

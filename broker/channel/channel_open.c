@@ -66,6 +66,7 @@ static void choose_shape(const struct wire_channel_open *m, struct channel_shape
 	    .data_max = or_default(m->data_max, CHANNEL_DATA_MAX),
 	    .consumers = or_default(m->consumers, CHANNEL_MEMBERS_MAX),
 	    .deliveries = or_default(m->deliveries, DEFAULT_DELIVERIES),
+	    .history = m->history,
 	};
 	out->rows = choose_rows(out->in_flight, *producers);
 }
@@ -90,6 +91,14 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	    !check_range(r, "consumers", s->consumers, CHANNEL_MEMBERS_MAX) ||
 	    !check_range(r, "deliveries", s->deliveries, CHANNEL_DELIVERIES_MAX))
 		return false;
+	if (s->history > 0 &&
+	    (s->mode != CHANNEL_BROADCAST || s->history > s->depth || s->history >= s->in_flight)) {
+		request_fail(r, SHARE_EINVAL,
+			     "a history of %u messages takes a broadcast whose depth (%u) is at "
+			     "least that, and whose in_flight (%u) is more",
+			     s->history, s->depth, s->in_flight);
+		return false;
+	}
 	if (channel_shape_is_valid(s))
 		return true;
 	request_fail(r, SHARE_EINVAL, "a channel's depth is a power of two, not %u", s->depth);
@@ -113,6 +122,7 @@ static bool check_same(struct request *r, const struct channel *ch)
 	    {"producers", ch->producers, m->producers, NULL},
 	    {"consumers", ch->shape.consumers, m->consumers, NULL},
 	    {"deliveries", ch->shape.deliveries, m->deliveries, NULL},
+	    {"history", ch->shape.history, m->history, NULL},
 	};
 	bool service = m->flags & WIRE_CHANNEL_SERVICE;
 	char is[TEXT_MAX], wanted[TEXT_MAX];

@@ -78,7 +78,7 @@ enum share_when_full {
 /** Which earlier messages a consumer gets when it opens the channel. */
 enum share_from {
 	SHARE_FROM_NEWEST = 0, /**< none of those sent before share_channel_open() returns */
-	SHARE_FROM_OLDEST = 1, /**< those that are still there */
+	SHARE_FROM_OLDEST = 1, /**< those that are still there: `history` of them, or more */
 };
 
 /** More about a channel, or about who opens it. */
@@ -114,6 +114,13 @@ typedef struct share_channel_options {
 	uint32_t producers;
 	uint32_t consumers;  /**< at a time, up to 64; 64 */
 	uint32_t deliveries; /**< queue: after so many a message is set aside; 3 */
+	/** Broadcast: so many of its last messages a producer keeps, though all have acknowledged
+	 * them, for consumers that come later with SHARE_FROM_OLDEST. They are among those
+	 * `in_flight`, which has to be more, and at most `depth`. Their memory comes back as newer
+	 * messages are sent, or are dropped for want of room, and when the producer closes the
+	 * channel or dies. If the work of as many consumers as there may be at a time is not done
+	 * on one of them, who comes next begins after it. 0. */
+	uint32_t history;
 	/** A consumer that keeps a producer waiting for longer than this, by itself or by its
 	 * streams, is left behind: it gets SHARE_ESTALE and has to open the channel again. What it
 	 * has received stays its own until it acknowledges it. The time for which consumers of one
@@ -125,9 +132,9 @@ typedef struct share_channel_options {
 	uint32_t from;           /**< enum share_from */
 	uint32_t flags;          /**< enum share_channel_flags */
 } share_channel_options;
-#define SHARE_CHANNEL_OPTIONS_INIT                                                      \
-	{                                                                               \
-		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_OPTIONS_INIT                                                         \
+	{                                                                                  \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**
@@ -414,7 +421,8 @@ typedef struct share_channel_stats {
 	uint64_t set_aside;   /**< messages of this producer that were delivered too often */
 	uint64_t left_behind; /**< consumers that this producer gave up waiting for */
 	uint64_t sleeps;      /**< times this member went to sleep */
-	uint32_t in_flight;   /**< messages of this producer whose memory is not back */
+	uint32_t in_flight;   /**< messages of this producer whose memory is not back, without
+			       * those that are there for consumers to come (`history`) */
 	uint32_t producers;   /**< as far as this member knows; for a producer 1, itself */
 	uint32_t consumers;   /**< the same */
 	/** Messages of this producer that wait for a consumer to come or, in a queue, for a

@@ -78,6 +78,7 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 	open->producers = o->producers;
 	open->consumers = o->consumers;
 	open->deliveries = o->deliveries;
+	open->history = o->history;
 	open->name = (struct wire_bytes){name, (uint32_t)strlen(name)};
 	if (o->pool)
 		open->pool = (struct wire_bytes){o->pool, (uint32_t)strlen(o->pool)};

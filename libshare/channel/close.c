@@ -173,8 +173,10 @@ static void close_sender(share_channel *ch)
 
 	background_stop(ch);
 	sender = sender_lock(ch);
-	if (sender->ring)
+	if (sender->ring) {
+		ring_producer_end_history(sender->ring);
 		sender_reclaim_unlocking(sender, true);
+	}
 	channel_unlock(ch);
 	leave(ch);
 	drop_references(channel_unshared(ch)->sender);

@@ -178,6 +178,8 @@ int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t
 struct channel_owner *owner_new(struct sender *sender, const struct channel_peer *p);
 void owner_is_gone(struct sender *sender, struct channel_owner *owner);
 void owner_done_with_fence(struct sender *sender, struct channel_owner *owner);
+/* So that who comes has room for a fence on what is kept for those who come. */
+void sender_forget_fences(struct sender *sender);
 /* At the end of the channel. */
 void owners_done(struct sender *sender);
 static inline struct channel_owner *owner_of(const struct ring_owned_fence *f)

@@ -230,6 +230,8 @@ static int meet_consumer(struct sender *sender, struct channel_peer *p, uint32_t
 		p->owner = owner_new(sender, p);
 		if (!p->owner)
 			return SHARE_ENOMEM;
+		if (p->flags & WIRE_MEMBER_OLDEST)
+			sender_forget_fences(sender);
 		ring_producer_admit(sender->ring, slot, &p->owner->ring, p->map, p->row,
 				    p->flags & WIRE_MEMBER_OLDEST);
 		p->known = true;

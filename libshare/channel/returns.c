@@ -83,6 +83,24 @@ static bool hold(struct sender *sender, const struct ring_owned_fence *f, struct
 	return false;
 }
 
+static bool is_over(void *data, const struct ring_owned_fence *f)
+{
+	struct sender *sender = data;
+	struct held_fence pending;
+
+	if (hold(sender, f, &pending)) {
+		fence_drop(sender->ch->client, &pending);
+		return false;
+	}
+	owner_done_with_fence(sender, owner_of(f));
+	return true;
+}
+
+void sender_forget_fences(struct sender *sender)
+{
+	ring_producer_forget_fences(sender->ring, is_over, sender);
+}
+
 bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_fence *out)
 {
 	if (given.slot == 0 || MUTATION(ignore_given_fences))

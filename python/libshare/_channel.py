@@ -47,6 +47,7 @@ class _Pool:
         producers: int = 0,
         consumers: int = 0,
         deliveries: int = 0,
+        history: int = 0,
         stall: float | None = None,
         existing: bool = False,
     ) -> Producer:
@@ -56,8 +57,10 @@ class _Pool:
         when_full: "block" until there is room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
         received. in_flight: messages not yet acknowledged. data_max: bytes with each, 256 at most.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
-        tried. stall: seconds until a consumer that keeps this producer waiting is left behind;
-        infinity: never. existing: NotFound rather than make it.
+        tried. history: in a broadcast, how many of its last messages each producer keeps for
+        consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
+        consumer that keeps this producer waiting is left behind; infinity: never. existing: NotFound
+        rather than make it.
 
         What is left out is as it is, or the default; who asks for something else gets Exists. Busy:
         there are as many as there may be. Denied: producers have to be allowed to write.
@@ -66,7 +69,7 @@ class _Pool:
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
             count("data_max", data_max), count("producers", producers), count("consumers", consumers),
-            count("deliveries", deliveries), _milliseconds(stall), 0,
+            count("deliveries", deliveries), count("history", history), _milliseconds(stall), 0,
             _EXISTING if existing else 0, False,
         )
         _open_members.add(member)
@@ -84,6 +87,7 @@ class _Pool:
         producers: int = 0,
         consumers: int = 0,
         deliveries: int = 0,
+        history: int = 0,
         from_: str = "newest",
         writable: bool = False,
         existing: bool = False,
@@ -91,14 +95,14 @@ class _Pool:
     ) -> Consumer:
         """Joins a channel as a consumer. The options are those of producer().
 
-        from_: "newest": what is sent from now on; "oldest": and what is still there. writable:
-        messages are for writing, too. readonly_ok: see Client.lookup().
+        from_: "newest": what is sent from now on; "oldest": and what is still
+        there, which is the history at least. writable: messages are for writing, too. readonly_ok: see Client.lookup().
         """
         member = Consumer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
             count("data_max", data_max), count("producers", producers), count("consumers", consumers),
-            count("deliveries", deliveries), 0, _one_of(_FROM, "from_", from_),
+            count("deliveries", deliveries), count("history", history), 0, _one_of(_FROM, "from_", from_),
             (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), readonly_ok,
         )
         _open_members.add(member)

@@ -160,6 +160,7 @@ class Pool(_Closes):
         producers: int = 0,
         consumers: int = 0,
         deliveries: int = 0,
+        history: int = 0,
         stall: float | None = None,
         existing: bool = False,
     ) -> Producer: ...
@@ -175,6 +176,7 @@ class Pool(_Closes):
         producers: int = 0,
         consumers: int = 0,
         deliveries: int = 0,
+        history: int = 0,
         from_: Literal["newest", "oldest"] = "newest",
         writable: bool = False,
         existing: bool = False,

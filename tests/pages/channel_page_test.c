@@ -14,7 +14,7 @@
 
 TestSuite(channel_page, .timeout = 30);
 
-static const struct channel_shape plain = {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3};
+static const struct channel_shape plain = {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0};
 
 /* The plain one, but for one field. */
 static bool is_shape(size_t field, uint32_t value)
@@ -36,6 +36,7 @@ Test(channel_page, what_is_within_the_limits_is_a_shape)
 	cr_assert(WITH(data_max, 0) && WITH(data_max, 1));
 	cr_assert(WITH(rows, 1) && WITH(rows, CHANNEL_MEMBERS_MAX));
 	cr_assert(WITH(consumers, 1));
+	cr_assert(WITH(history, 1) && WITH(history, 64));
 	cr_assert(WITH(deliveries, 1) && WITH(deliveries, CHANNEL_DELIVERIES_MAX));
 }
 
@@ -49,6 +50,18 @@ Test(channel_page, what_is_beyond_them_is_none)
 	cr_assert(!WITH(rows, 0) && !WITH(rows, CHANNEL_MEMBERS_MAX + 1));
 	cr_assert(!WITH(consumers, 0) && !WITH(consumers, CHANNEL_MEMBERS_MAX + 1));
 	cr_assert(!WITH(deliveries, 0) && !WITH(deliveries, CHANNEL_DELIVERIES_MAX + 1));
+	cr_assert(!WITH(history, 65) && !WITH(history, UINT32_MAX));
+}
+
+/* Each message of it has an entry and a ticket, and there is one ticket more. */
+Test(channel_page, a_history_is_of_a_broadcast_and_leaves_room)
+{
+	cr_assert(channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 65, 256, 16, 64, 3, 64}));
+	cr_assert(!channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_BROADCAST, 1, 64, 64, 256, 16, 64, 3, 64}));
+	cr_assert(!channel_shape_is_valid(
+	    &(struct channel_shape){CHANNEL_QUEUE, 1, 64, 128, 256, 16, 64, 3, 1}));
 }
 
 /* Every byte of a page belongs to at most one thing. */
@@ -109,12 +122,12 @@ static void lay_out_ledger(const struct channel_shape *s)
 }
 
 static const struct channel_shape shapes[] = {
-    {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3},
-    {CHANNEL_BROADCAST, 3, 1, 1, 0, 1, 1, 1},
-    {CHANNEL_QUEUE, 2, 64, 128, 1, 16, 64, 3},
-    {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2},
-    {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1},
-    {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1},
+    {CHANNEL_BROADCAST, 1, 64, 128, 256, 16, 64, 3, 0},
+    {CHANNEL_BROADCAST, 3, 1, 1, 0, 1, 1, 1, 0},
+    {CHANNEL_QUEUE, 2, 64, 128, 1, 16, 64, 3, 0},
+    {CHANNEL_QUEUE, 1, 2, 3, 64, 3, 5, 2, 0},
+    {CHANNEL_DIRECT, 1, 16, 33, 65, 64, 64, 1, 0},
+    {CHANNEL_BROADCAST, 1, 4096, 8192, 255, 2, 2, 1, 0},
 };
 
 Test(channel_page, nothing_in_a_ring_overlaps_or_lies_outside)
@@ -131,7 +144,7 @@ Test(channel_page, nothing_in_a_ledger_overlaps_or_lies_outside)
 
 Test(channel_page, the_largest_pages_are_of_bounded_size)
 {
-	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1};
+	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1, 0};
 
 	cr_assert_lt(channel_ring_size(&s), 96 << 20);
 	cr_assert_lt(channel_ledger_size(&s), 16 << 20);

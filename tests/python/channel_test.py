@@ -48,6 +48,23 @@ def test_messages_say_what_they_are(pool):
         assert tx.stats()["sent"] == 7 and rx.stats()["acknowledged"] == 7
 
 
+def test_who_comes_late_gets_the_history(pool):
+    with pool.producer("c", depth=4, history=2) as tx, pool.consumer("c", from_="oldest") as rx:
+        for n in range(5):
+            tx.send(pool.array(bytes([n])), meta=n)
+            with rx.recv() as m:
+                assert bytes(m.array) == bytes([n]) and m.meta == n
+        until(lambda: tx.stats()["in_flight"] == 0)
+        with pool.consumer("c", from_="oldest") as late:
+            assert [m.meta for m in (late.recv(), late.recv())] == [3, 4]
+        with pool.consumer("c") as later, pytest.raises(libshare.NotReady):
+            later.recv(0)
+        with pytest.raises(libshare.Exists):
+            pool.consumer("c", history=3)
+        with pytest.raises(libshare.InvalidArgument):
+            pool.producer("d", mode="queue", history=1)
+
+
 def test_what_does_not_go_is_refused(client, pool):
     with pool.consumer("c", data_max=64) as rx, pool.producer("c") as tx, client.pool("other", kind="host") as other:
         a = pool.empty(3)

@@ -97,7 +97,7 @@ class World:
             lambda: self.of(libshare.Pool).zeros(self.shape(), self.dtype()),
             lambda: self.of(libshare.Pool).alloc(choose.choice([0, 1, 5000, 1 << 50, -1])),
             lambda: self.of(libshare.Pool).array(choose.choice([b"bytes", np.eye(3), self.array(), 3])),
-            lambda: self.of(libshare.Pool).producer(choose.choice("pq"), when_full="fail", mode=choose.choice([None, "queue"])),
+            lambda: self.of(libshare.Pool).producer(choose.choice("pq"), when_full="fail", mode=choose.choice([None, "queue"]), history=choose.choice([0, 0, 3])),
             lambda: self.of(libshare.Pool).consumer(choose.choice("pq"), from_=choose.choice(["newest", "oldest"]), writable=choose.random() < 0.1),
             lambda: self.of(libshare.Pool).set_cache(choose.choice([0, 1 << 20])),
             lambda: self.array()[self.key()],

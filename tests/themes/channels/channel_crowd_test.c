@@ -171,8 +171,9 @@ static bool channel_is_there(void)
 	return there;
 }
 
-/* A row that had a producer before is written all over, so that each entry has to be looked at. With
- * a pause after each turn of this, all rows together would take longer than anything is waited for. */
+/* A row that had a producer before is written all over, so that each entry has to be looked at.
+ * With a pause after each turn of this, all rows together would take longer than anything is waited
+ * for. */
 Test(channel_crowd, rows_are_looked_through_without_a_pause_when_many_go_at_once)
 {
 	share_channel_options o = few_rows();

@@ -24,6 +24,7 @@ void receive_open(struct worker *w, unsigned channel)
 	options.when_full = sort->when_full;
 	options.depth = sort->depth;
 	options.in_flight = sort->in_flight;
+	options.history = sort->history;
 	options.deliveries = sort->deliveries;
 	options.from = dice_hit(&w->dice, 50) ? SHARE_FROM_OLDEST : SHARE_FROM_NEWEST;
 	doing(w, ACTION_OPENING, 0);

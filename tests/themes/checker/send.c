@@ -27,6 +27,7 @@ void send_open(struct worker *w, unsigned channel)
 	options.when_full = sort->when_full;
 	options.depth = sort->depth;
 	options.in_flight = sort->in_flight;
+	options.history = sort->history;
 	options.deliveries = sort->deliveries;
 	options.stall_ms = sort->stall_ms;
 	options.send_timeout_ms = SEND_MS;

@@ -16,7 +16,7 @@
 
 struct channel_sort {
 	const char *name;
-	uint32_t mode, when_full, depth, in_flight, deliveries, stall_ms;
+	uint32_t mode, when_full, depth, in_flight, deliveries, stall_ms, history;
 };
 extern const struct channel_sort channel_sorts[CHANNELS];
 

@@ -161,6 +161,8 @@ static void begin(struct input *in)
 	    .consumers = CONSUMERS,
 	    .deliveries = 2,
 	};
+	if (shape.mode == CHANNEL_BROADCAST && shape.in_flight > shape.depth)
+		shape.history = input_u8(in) % (shape.depth + 1);
 	expect(channel_shape_is_valid(&shape));
 	ring = page(channel_ring_size(&shape));
 	expect(ring_producer_new(&shape, ring, &producer) == 0);
