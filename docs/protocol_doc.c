@@ -223,6 +223,9 @@ static void print_timelines(FILE *out)
 	    "broker, before `value` |\n"
 	    "| %zu | u64 | `by_gpu` | 1: a GPU writes the counter, and wakes nobody up; written by "
 	    "the owner |\n"
+	    "| %zu | u64 | `parked_for` | for people, in the first %d slots: a timeline that a "
+	    "stream of the owner waits for; 0: none |\n"
+	    "| %zu | u64 | `parked_until` | and the value that it waits for |\n"
 	    "| %zu | | | zero |\n\n"
 	    "Slot 0 is no timeline; its `last` counts the TRIMs that the broker has sent the "
 	    "owner. A timeline is called `page << 16 | slot`, so 0 is none: a fence "
@@ -243,8 +246,10 @@ static void print_timelines(FILE *out)
 	    "for a page that never was).\n\n",
 	    TIMELINE_PAGE_SIZE, TIMELINE_SLOTS, sizeof(struct timeline_slot),
 	    offsetof(struct timeline_slot, value), offsetof(struct timeline_slot, last),
-	    offsetof(struct timeline_slot, by_gpu), offsetof(struct timeline_slot, reserved),
-	    TIMELINE_POISON, WIRE_FENCES_MAX, WIRE_PAGES_MAX);
+	    offsetof(struct timeline_slot, by_gpu), offsetof(struct timeline_slot, parked_for),
+	    TIMELINE_PARKED_MAX, offsetof(struct timeline_slot, parked_until),
+	    offsetof(struct timeline_slot, reserved), TIMELINE_POISON, WIRE_FENCES_MAX,
+	    WIRE_PAGES_MAX);
 	_Static_assert(TIMELINE_POISON == UINT64_C(1) << 62, "the text says 2^62");
 	fputs(
 	    "## Doorbells\n\n"

@@ -30,8 +30,14 @@ struct timeline_slot {
 	_Atomic uint64_t last;
 	/* 1: a GPU writes the value, and wakes nobody; the owner writes this. */
 	_Atomic uint64_t by_gpu;
-	uint64_t reserved[5];
+	/* For people, and of no timeline: one of the owner's streams stands still until this
+	 * timeline (page << 16 | slot; 0: none) has got to this value. The owner writes it, and in
+	 * the first TIMELINE_PARKED_MAX slots only. */
+	_Atomic uint64_t parked_for, parked_until;
+	uint64_t reserved[3];
 };
+/* Half as many as a CUDA device has connections at most: see libshare/order/parked.h. */
+#define TIMELINE_PARKED_MAX 16
 
 struct timeline_page {
 	struct timeline_slot slots[TIMELINE_SLOTS];

@@ -76,7 +76,8 @@ stray()
 	! grep -rniE "(^|[^a-z])(un|is_)?$word(s|ed|ing)?([^a-z]|$)" --include='*.[ch]' "$@" ||
 		{ echo "$word: docs/glossary.md says what to say instead" && exit 1; }
 }
-stray park agent broker memory pages ring wire tools base
+stray park agent base broker/buffer broker/channel broker/client broker/config broker/device broker/log \
+	broker/memory broker/names broker/request memory ring wire
 stray token agent base broker/channel libshare/channel libshare/service memory pages ring
 stray settle agent base broker/buffer broker/client broker/config broker/device broker/memory \
 	broker/names broker/report broker/request libshare/buffer libshare/client libshare/order \

@@ -143,6 +143,7 @@ static const struct column client_columns[] = {
     {"LEASES",   "leases",      show_count, RIGHT},
     {"OLDEST",   "oldest_lease_ms", show_time, RIGHT},
     {"BYTES",    "bytes",       show_size,  RIGHT},
+    {"PARKED",   "parked",      show_count, RIGHT},
     {"NAMES",    "names",       show_count, RIGHT},
     {"TOKENS",   "tokens",      show_count, RIGHT},
     {"CHANNELS", "memberships", show_count, RIGHT},

@@ -24,11 +24,13 @@
 #include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/names/names.h"
 #include "broker/report/report.h"
+#include "wire/wire.h"
 
 bool report_add(struct page *p, json_t *row)
 {
@@ -146,6 +148,40 @@ void report_status(struct page *p)
 		report_integer(b->counters.poisoned), "oldest_lease_ms", age_or_null(oldest)));
 }
 
+static const struct timelines *timelines_of(const struct broker *b, uint64_t page)
+{
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
+		const struct client *c = b->clients->by_slot[i];
+
+		if (c && c->memory->timelines && c->memory->timelines->id == page)
+			return c->memory->timelines;
+	}
+	return NULL;
+}
+
+/* Streams of its that stand still, by its own word: which fence each waits for. Those are over
+ * that are reached, or whose owner is gone. */
+static json_int_t count_parked(const struct broker *b, const struct client *c)
+{
+	const struct timelines *own = c->memory->timelines;
+	json_int_t n = 0;
+
+	for (uint32_t i = 0; own && i < TIMELINE_PARKED_MAX; i++) {
+		const struct timeline_slot *at = &own->page->slots[i];
+		uint64_t timeline = atomic_load_explicit(&at->parked_for, memory_order_acquire);
+		uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
+		const struct timelines *t =
+		    timeline ? timelines_of(b, WIRE_TIMELINE_PAGE(timeline)) : NULL;
+
+		if (t && slot < TIMELINE_SLOTS)
+			n += timeline_query(
+				 t->page, slot,
+				 atomic_load_explicit(&at->parked_until, memory_order_relaxed)) ==
+			     TIMELINE_PENDING;
+	}
+	return n;
+}
+
 void report_clients(struct page *p)
 {
 	struct broker *b = p->r->broker;
@@ -156,18 +192,18 @@ void report_clients(struct page *p)
 		if (!c || !report_shows_client(p->r, c))
 			continue;
 		if (!report_add(
-			p, json_pack("{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-				     "client", report_integer(c->id), "pid",
-				     report_integer(c->peer.pid), "uid",
-				     report_integer(c->peer.uid), "label", report_text(c->label),
-				     "state", client_state_name(c->state), "leases",
-				     report_integer(c->holds.leases), "bytes",
-				     report_integer(c->holds.bytes), "names",
-				     report_integer(c->holds.names), "tokens",
-				     report_integer(c->holds.tokens), "memberships",
-				     report_integer(c->holds.memberships), "events",
-				     report_integer(c->holds.events), "oldest_lease_ms",
-				     age_or_null(client_oldest_lease_ms(c))))) {
+			p,
+			json_pack(
+			    "{s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+			    "client", report_integer(c->id), "pid", report_integer(c->peer.pid),
+			    "uid", report_integer(c->peer.uid), "label", report_text(c->label),
+			    "state", client_state_name(c->state), "leases",
+			    report_integer(c->holds.leases), "bytes",
+			    report_integer(c->holds.bytes), "names", report_integer(c->holds.names),
+			    "tokens", report_integer(c->holds.tokens), "memberships",
+			    report_integer(c->holds.memberships), "events",
+			    report_integer(c->holds.events), "parked", count_parked(b, c),
+			    "oldest_lease_ms", age_or_null(client_oldest_lease_ms(c))))) {
 			report_set_cursor(p, i);
 			return;
 		}

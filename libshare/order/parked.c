@@ -32,12 +32,15 @@ struct parked {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct parked table[STREAMS_MAX];
 static size_t n_parked;
+/* In whose pages people can see these; NULL: in none. */
+static share_client *shown_by[TIMELINE_PARKED_MAX];
 
 /* A forked child has none of its parent's streams, and none of the pages that they wait on. */
 static void start_anew(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	n_parked = 0;
+	memset(shown_by, 0, sizeof(shown_by));
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -80,6 +83,43 @@ static void prune(void)
 		}
 		free(table[i].waits);
 		table[i] = table[--n_parked];
+	}
+}
+
+/* One that is waited for says enough: when it is over and others are not, the stream is not shown
+ * as parked until it is looked at again. */
+static const struct wait *one_of(size_t i)
+{
+	if (i >= n_parked)
+		return NULL;
+	for (size_t k = 0; k < table[i].n; k++) {
+		const struct wait *w = &table[i].waits[k];
+
+		if (w->client && w->enqueued && w->fence.peer)
+			return w;
+	}
+	return NULL;
+}
+
+static void show_as(struct timeline_slot *at, uint64_t timeline, uint64_t value)
+{
+	atomic_store_explicit(&at->parked_until, value, memory_order_relaxed);
+	atomic_store_explicit(&at->parked_for, timeline, memory_order_release);
+}
+
+/* For people, in the pages of those who let the streams wait. */
+static void show(void)
+{
+	for (size_t i = 0; i < TIMELINE_PARKED_MAX; i++) {
+		const struct wait *w = one_of(i);
+		share_client *c = w ? w->client : NULL;
+
+		if (shown_by[i] && shown_by[i] != c)
+			show_as(&shown_by[i]->page->slots[i], 0, 0);
+		if (c)
+			show_as(&c->page->slots[i], WIRE_TIMELINE(w->fence.peer->id, w->fence.slot),
+				w->fence.value);
+		shown_by[i] = c;
 	}
 }
 
@@ -184,6 +224,7 @@ void parked_enqueued(int ordinal, uint64_t stream, const struct held_fence *fenc
 	for (size_t i = 0; p && i < n; i++)
 		note_enqueued(p, &fences[i], done);
 	prune();
+	show();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -233,6 +274,7 @@ bool parked_forget(share_client *c)
 				table[i].waits[k].client = NULL;
 				pending = true;
 			}
+	show();
 	pthread_mutex_unlock(&lock);
 	return pending;
 }

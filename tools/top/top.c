@@ -25,7 +25,7 @@
 #define INTERVAL_MS 2000
 
 /* What the key 's' goes through. */
-static const char *const sorts[] = {"BYTES", "LEASES", "OLDEST", "CLIENT", "PID", "USER"};
+static const char *const sorts[] = {"BYTES", "LEASES", "OLDEST", "PARKED", "CLIENT", "PID", "USER"};
 
 struct top {
 	const struct top_options *options;

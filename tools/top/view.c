@@ -455,6 +455,10 @@ static void print_clients(struct view *v)
 		take_cell(v, -7, show_count(row, "leases", false));
 		take_cell(v, -11, show_time(row, "oldest_lease_ms", false));
 		size_cell(v, -8, row, "bytes");
+		if (json_integer_value(json_object_get(row, "parked")) > 0) {
+			take_cell(v, 2, show_count(row, "parked", false));
+			cell(v, 7, "parked:");
+		}
 		cell(v, 40, text(row, "label"));
 		end_line(v);
 	}

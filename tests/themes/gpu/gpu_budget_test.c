@@ -14,6 +14,7 @@
 
 #include "memory/cuda/driver.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/status.h"
 #include "tests/support/gpu_work.h"
 
 TestSuite(gpu_budget, .init = gpu_work_start, .fini = gpu_work_stop, .timeout = 60);
@@ -137,6 +138,16 @@ Test(gpu_budget, rule_7_streams_of_a_consumer_run_though_32_of_them_want_what_a_
 	producer_finish(producer);
 }
 
+/* What people see of it. */
+static int64_t reported_as_parked(void)
+{
+	json_t *rows = report(gpu_client, "clients");
+	int64_t n = number_of(row_named(rows, "label", "test"), "parked");
+
+	json_decref(rows);
+	return n;
+}
+
 Test(gpu_budget, rule_7_a_stream_that_is_parked_already_may_wait_for_more)
 {
 	share_fence fence;
@@ -154,11 +165,13 @@ Test(gpu_budget, rule_7_a_stream_that_is_parked_already_may_wait_for_more)
 	check_eq(gpu_ordered(more), SHARE_ORDERED_ON_STREAM);
 	check_eq(gpu_stats(gpu_client).parked, HALF);
 	check_eq(gpu_stats(gpu_client).host_waits, 0);
+	check_eq(reported_as_parked(), HALF);
 	gpu_expect_held(streams[0], STALLED);
 	gpu_open(STALLED);
 	check_ok(share_release(more, streams[0]));
 	for (int i = 0; i < HALF; i++)
 		release(buffers[i], streams[i]);
+	check_eq(reported_as_parked(), 0);
 	producer_finish(producer);
 }
 
