@@ -29,3 +29,7 @@ if(SHARE_CUDA_INCLUDE_DIR)
 else()
   message(STATUS "CUDA headers: not found; building without the GPU kinds")
 endif()
+
+# NVTX 3, of the CUDA Toolkit or by itself: headers alone. Without them there are no ranges.
+find_path(SHARE_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
+  HINTS ${SHARE_CUDA_INCLUDE_DIR} /usr/local/cuda PATH_SUFFIXES include)

@@ -86,7 +86,7 @@ knows()
 faces()
 {
 	case $1 in
-	libshare/client) echo "client dispatch error inspect operation room rpc" ;;
+	libshare/client) echo "client dispatch error inspect operation range room rpc" ;;
 	libshare/order) echo "gpu_late order" ;;
 	libshare/buffer) echo "buffer segment uses" ;;
 	libshare/channel) echo "channel" ;;

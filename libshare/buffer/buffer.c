@@ -9,6 +9,7 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
+#include "libshare/client/range.h"
 
 int mode_check(int mode)
 {
@@ -157,11 +158,13 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
 		     share_buffer **out)
 {
+	RANGE("share_alloc", size);
 	return alloc(p, size, options, stream, out);
 }
 
 int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
 {
+	RANGE("share_alloc", size);
 	return alloc(p, size, NULL, stream, out);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "libshare/buffer/inside.h"
+#include "libshare/client/range.h"
 /* The public fences. */
 
 /* From a handle to the client. */
@@ -47,6 +48,7 @@ int share_fence_record(share_client *c, void *stream, share_fence *out)
 
 int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 {
+	RANGE("share_fence_wait", 0);
 	struct memory_mapping *m;
 	struct held_fence f;
 	struct segment *s;
@@ -94,6 +96,7 @@ int share_fence_query(share_client *c, const share_fence *fence)
 
 int share_fence_synchronize(share_client *c, const share_fence *fence, int timeout_ms)
 {
+	RANGE("share_fence_synchronize", 0);
 	struct held_fence f;
 	int r = check(&c, fence);
 

@@ -12,10 +12,12 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/client/inspect.h"
+#include "libshare/client/range.h"
 
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version)
 {
+	RANGE("share_publish", 0);
 	static const share_publish_options defaults = SHARE_PUBLISH_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_PUBLISH};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -104,6 +106,7 @@ int lookup_check(share_client **c, const char *name, int mode, int timeout_ms, v
 int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, void *stream,
 		 share_buffer **out)
 {
+	RANGE("share_lookup", 0);
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int64_t deadline = deadline_from(timeout_ms);
 	struct wire_message m;

@@ -13,6 +13,7 @@
 
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
+#include "libshare/client/range.h"
 
 #define ENTRY_SIZE     4096u /* of a user or group */
 #define ENTRY_SIZE_MAX (4u << 20)
@@ -73,6 +74,7 @@ static int pool_from_reply(share_client *c, const char *name, const struct wire_
 
 int share_pool_open(share_client *c, const char *name, share_pool **out)
 {
+	RANGE("share_pool_open", 0);
 	struct wire_message m = {.type = WIRE_POOL_OPEN};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	int r = client_resolve(&c);

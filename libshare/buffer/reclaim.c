@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "libshare/buffer/inside.h"
+#include "libshare/client/range.h"
 
 static unsigned messages_of(share_buffer *b)
 {
@@ -113,6 +114,7 @@ static int become_last(share_buffer *b, int64_t deadline, share_buffer **again,
 
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream)
 {
+	RANGE("share_reclaim", 0);
 	struct ordering o = {.dead_is_done = true};
 	int64_t deadline = deadline_from(timeout_ms);
 	share_buffer *again = NULL;

@@ -11,6 +11,7 @@
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
+#include "libshare/client/range.h"
 
 static bool is_private(const share_buffer *b)
 {
@@ -247,6 +248,7 @@ static __attribute__((noinline)) int release_taken(share_buffer *b, void *stream
 
 int share_release(share_buffer *b, void *stream)
 {
+	RANGE("share_release", 0);
 	share_buffer *taken = handle_take(b, HANDLE_BUFFER);
 
 	if (!taken)

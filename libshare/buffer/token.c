@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "libshare/buffer/inside.h"
+#include "libshare/client/range.h"
 
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out)
 {
+	RANGE("share_export", 0);
 	static const share_export_options defaults = SHARE_EXPORT_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_EXPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -65,6 +67,7 @@ int share_export(share_buffer *b, void *stream, share_token *out)
 int share_import(share_client *c, const share_token *token, int mode, void *stream,
 		 share_buffer **out)
 {
+	RANGE("share_import", 0);
 	struct wire_message m = {.type = WIRE_IMPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	share_buffer *b;

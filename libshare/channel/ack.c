@@ -13,6 +13,7 @@
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "libshare/order/order.h"
 
 #define GIVEN_UP "this message was given up before"
@@ -286,6 +287,7 @@ static int ack_taken(share_channel *ch, share_message *messages, size_t n, void 
 
 int share_ack_many(share_message *messages, size_t n, void *stream)
 {
+	RANGE("share_ack", n);
 	share_channel *ch;
 	int r = 0, first = 0;
 

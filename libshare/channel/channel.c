@@ -15,6 +15,7 @@
 
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "pages/page.h"
 
 #define STALL_MS_DEFAULT 10000
@@ -266,6 +267,7 @@ int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 int share_channel_open(share_client *c, const char *name, int role,
 		       const share_channel_options *options, share_channel **out)
 {
+	RANGE("share_channel_open", 0);
 	int r = client_resolve(&c);
 
 	share_channel *ch;

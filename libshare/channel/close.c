@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "pages/page.h"
 
 #define SLICE_MS 500
@@ -49,6 +50,7 @@ static int flush_unlocking(struct sender *sender, int64_t deadline)
 
 int share_channel_flush(share_channel *ch, int timeout_ms)
 {
+	RANGE("share_channel_flush", 0);
 	struct sender *sender;
 	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
 

@@ -16,6 +16,7 @@
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "libshare/order/order.h"
 
 #define SPINS    20 /* looks before going to sleep: about a microsecond */
@@ -404,6 +405,7 @@ void channel_put_back(share_message *m)
 
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
 {
+	RANGE("share_recv", 0);
 	int r;
 
 	if (out) /* whatever comes of it: who finds none does not take what is there for one */
@@ -467,6 +469,7 @@ static void tell_end_again(share_channel *ch)
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
+	RANGE("share_recv_many", n);
 	size_t done = 0;
 	int r;
 

@@ -16,6 +16,7 @@
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 
 /* ------------------------------------------------------------------------------------------- */
 /* Into the ring                                                                               */
@@ -352,6 +353,7 @@ static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
 
 int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
 {
+	RANGE("share_send", data_size);
 	share_outgoing m = {b, data, data_size, 0};
 
 	return send_one(ch, &m, stream);
@@ -359,6 +361,7 @@ int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data
 
 int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
 {
+	RANGE("share_give", data_size);
 	share_outgoing m = {b, data, data_size, SHARE_OUTGOING_GIVE};
 
 	return send_one(ch, &m, stream);
@@ -366,6 +369,7 @@ int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data
 
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
 {
+	RANGE("share_send_many", n);
 	int r = check_public(&ch);
 
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))

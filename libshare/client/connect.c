@@ -20,6 +20,7 @@
 
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
+#include "libshare/client/range.h"
 #include "libshare/client/room.h"
 
 #define ADVICE        "; start share-broker, or run the program under share-run"
@@ -146,6 +147,7 @@ static int reach_broker(share_client *c, const char *address, const share_connec
 int share_connect_with(const char *address, const share_connect_options *options,
 		       share_client **out)
 {
+	RANGE("share_connect", 0);
 	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
 	share_client *c;
 	int r;

@@ -10,6 +10,7 @@
 
 #include "base/mutation.h"
 #include "base/thread.h"
+#include "libshare/client/range.h"
 #include "libshare/order/inside.h"
 
 enum job_kind { JOB_FUNCTION, JOB_WAIT, JOB_SIGNAL, JOB_END };
@@ -180,6 +181,7 @@ void host_stream_synchronize(void *stream)
 
 int share_host_stream_synchronize(share_host_stream *s)
 {
+	RANGE("share_host_stream_synchronize", 0);
 	int r = host_stream_resolve(&s);
 
 	if (r == 0)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "libshare/service/inside.h"
 
 /* Requests that were delivered too often come back without waking anybody. */
@@ -318,6 +319,7 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out)
 {
+	RANGE("share_call_start", data_size);
 	int r = service_resolve_as(&s, SHARE_CALLER);
 	share_pending *p;
 
@@ -369,6 +371,7 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
+	RANGE("share_call_finish", 0);
 	share_pending *taken = handle_take(p, HANDLE_PENDING);
 	int r = 0;
 
@@ -397,6 +400,7 @@ void share_call_cancel(share_pending *p)
 int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
 	       int timeout_ms, void *stream, share_message *out)
 {
+	RANGE("share_call", data_size);
 	share_pending *p;
 	int r;
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "libshare/service/inside.h"
 
 /* Once it was received, the tail lies where no user's data reach. */
@@ -184,6 +185,7 @@ static int answer(share_service *s, const share_message *request, const struct r
 int share_reply(share_message *request, share_buffer *b, const void *data, size_t data_size,
 		void *stream)
 {
+	RANGE("share_reply", data_size);
 	struct ring_fence signalled;
 	struct request_tail tail;
 	int r = check_request(request), told = 0;
