@@ -160,20 +160,22 @@ static const struct timelines *timelines_of(const struct broker *b, uint64_t pag
 }
 
 /* Streams of its that stand still, by its own word: which fence each waits for. Those are over
- * that are reached, or whose owner is gone. */
+ * that are reached, or whose owner is dead, as all are when it is dead itself. */
 static json_int_t count_parked(const struct broker *b, const struct client *c)
 {
 	const struct timelines *own = c->memory->timelines;
 	json_int_t n = 0;
 
-	for (uint32_t i = 0; own && i < TIMELINE_PARKED_MAX; i++) {
+	if (!own || own->dead)
+		return 0;
+	for (uint32_t i = 0; i < TIMELINE_PARKED_MAX; i++) {
 		const struct timeline_slot *at = &own->page->slots[i];
 		uint64_t timeline = atomic_load_explicit(&at->parked_for, memory_order_acquire);
 		uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
 		const struct timelines *t =
 		    timeline ? timelines_of(b, WIRE_TIMELINE_PAGE(timeline)) : NULL;
 
-		if (t && slot < TIMELINE_SLOTS)
+		if (t && !t->dead && slot < TIMELINE_SLOTS)
 			n += timeline_query(
 				 t->page, slot,
 				 atomic_load_explicit(&at->parked_until, memory_order_relaxed)) ==

@@ -12,6 +12,7 @@
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
+#include "tests/harness/status.h"
 
 TestSuite(death, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
 
@@ -107,6 +108,58 @@ Test(death, all_connections_of_a_killed_process_end)
 	settle(c, s.clients == 4 && s.buffers == 3);
 	child_kill(child);
 	settle(c, s.clients == 1 && s.buffers == 0);
+	share_disconnect(c);
+}
+
+#define MANY 20000 /* leases: more than go in many turns of the broker */
+
+static void holds_many(struct child *self, void *data)
+{
+	struct raw r;
+	uint64_t pool;
+
+	(void)data;
+	raw_open(&r, "victim");
+	pool = raw_pool(&r, "default");
+	for (int i = 0; i < MANY; i++)
+		raw_alloc(&r, pool, 512);
+	child_point_with(self, "holding", &r.page_id, sizeof(r.page_id));
+}
+
+static int64_t parked(share_client *c)
+{
+	json_t *rows = report(c, "clients");
+	int64_t n = 0;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		n += number_of(row, "parked");
+	json_decref(rows);
+	return n;
+}
+
+/* Both who said that it waits and whom it waits for may be on their way out. */
+Test(death, who_is_being_taken_apart_is_still_reported)
+{
+	share_client *c = connect_as("survivor");
+	struct child *child = child_start(holds_many, NULL);
+	struct raw waiting;
+	uint64_t page;
+
+	child_wait_with(child, "holding", &page, sizeof(page));
+	raw_open(&waiting, "waiting");
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&waiting.page->slots[i].parked_until, 1);
+		atomic_store(&waiting.page->slots[i].parked_for,
+			     WIRE_TIMELINE(i == 0 ? page : page + 1000, 5));
+	}
+	check_eq(parked(c), 1);
+	child_kill(child);
+	until(parked(c) == 0);
+	for (struct status s = {.leases = 1}; s.leases > 0; status_read(c, &s))
+		check_eq(parked(c), 0);
+	raw_close(&waiting);
 	share_disconnect(c);
 }
 
