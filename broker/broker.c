@@ -32,6 +32,7 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/reload.h"
 #include "broker/rooms.h"
@@ -179,6 +180,7 @@ struct house {
 	struct buffers buffers;
 	struct names names;
 	struct channels channels;
+	struct monitors monitors;
 };
 
 static struct broker *make_house(void)
@@ -193,6 +195,7 @@ static struct broker *make_house(void)
 	h->broker.buffers = &h->buffers;
 	h->broker.names = &h->names;
 	h->broker.channels = &h->channels;
+	h->broker.monitors = &h->monitors;
 	return &h->broker;
 }
 

@@ -22,6 +22,7 @@ struct event;
 struct event_base;
 struct listener;
 struct memory;
+struct monitors;
 struct names;
 struct reload;
 
@@ -43,6 +44,7 @@ struct broker {
 	struct buffers *buffers;
 	struct names *names;
 	struct channels *channels;
+	struct monitors *monitors;
 
 	struct accounts *accounts;
 	struct listener *listener;

@@ -19,6 +19,7 @@
 #include "broker/client/wait.h"
 #include "broker/device/ipc_event.h"
 #include "broker/memory/client_memory.h"
+#include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/request/dispatch.h"
 #include "broker/rooms.h"
@@ -58,21 +59,54 @@ static bool may_use_memory(const struct client *c)
 	       client_has_segments(c);
 }
 
+/* What happens to clients, for who asks. */
+static void tell(const struct client *c, const char *action)
+{
+	const struct holdings *had = c->connection ? &c->holds : &c->logged.held;
+
+	if (monitors_any(c->broker))
+		monitors_tell(c->broker, &(struct notice){.action = action,
+							  .client = c,
+							  .count = had->leases,
+							  .size = had->bytes});
+}
+
+static void changed_state(const struct client *c)
+{
+	if (c->state == CLIENT_READY)
+		tell(c, "connect");
+	else if (c->state == CLIENT_QUARANTINED)
+		tell(c, "quarantine");
+	else if (c->state == CLIENT_ENDING && c->requests.goodbye)
+		tell(c, "disconnect");
+	else if (c->state == CLIENT_ENDING)
+		tell(c, c->drained ? "death" : "hang-up");
+}
+
+/* The last step. */
+static bool tell_of_reclaim(struct client *c, int *budget)
+{
+	(void)budget;
+	if (!c->requests.goodbye)
+		tell(c, "reclaim");
+	return true;
+}
+
 /* What it waits for, and what it gave to others. */
 static client_step *const at_hang_up[] = {
-    client_drop_deferred,
-    client_abandon_scrubs,
-    client_drop_waits,
-    client_drop_watches,
-    client_unpublish,
-    client_revoke_tokens,
-    NULL,
+    client_drop_deferred, client_abandon_scrubs, client_drop_waits,    client_drop_monitor,
+    client_drop_watches,  client_unpublish,      client_revoke_tokens, NULL,
 };
 
 /* The others: what is in flight in channels must be known before it is let go. */
 static client_step *const at_death[] = {
-    members_end,        client_return_leases, client_return_events,
-    client_close_pools, client_forget,        NULL,
+    members_end,
+    client_return_leases,
+    client_return_events,
+    client_close_pools,
+    client_forget,
+    tell_of_reclaim,
+    NULL,
 };
 
 const struct client_rooms broker_rooms = {
@@ -81,6 +115,7 @@ const struct client_rooms broker_rooms = {
     .handle = request_handle,
     .handle_again = request_handle_again,
     .caught_up = client_hear_of_changes,
+    .changed_state = changed_state,
     .may_use_memory = may_use_memory,
     .leave = members_leave,
     .die = client_end_timelines,

@@ -31,6 +31,9 @@ static const struct number pool_flags[] = {
     NUMBER(SHARE_POOL_SAME_ADDRESS, "its memory lies at the same address in every process"),
     NUMBER(SHARE_POOL_OPEN_OR_CREATE, "open the pool that is there, if it is what is asked for"),
 };
+static const struct number monitor_flags[] = {
+    NUMBER(SHARE_MONITOR_USER, "only what the user `uid` does"),
+};
 static const struct number publish_flags[] = {
     NUMBER(SHARE_PUBLISH_PERSISTENT, "the name outlives its publisher, until unpublished"),
     NUMBER(SHARE_PUBLISH_EXCLUSIVE, "fail with SHARE_EEXIST rather than replace"),
@@ -403,6 +406,7 @@ static void print_document(FILE *out)
 	print_numbers(out, "enum share_mode", modes, LENGTH(modes));
 	print_numbers(out, "enum share_pool_flags", pool_flags, LENGTH(pool_flags));
 	print_numbers(out, "enum share_publish_flags", publish_flags, LENGTH(publish_flags));
+	print_numbers(out, "enum share_monitor_flags", monitor_flags, LENGTH(monitor_flags));
 	print_numbers(out, "enum share_change", changes, LENGTH(changes));
 	print_numbers(out, "enum memory_kind_id", kinds, LENGTH(kinds));
 	print_numbers(out, "enum wire_grant_flags", grant_flags, LENGTH(grant_flags));

@@ -57,11 +57,12 @@ knows()
 	'broker/*.h') echo "broker/config broker/log" ;;
 	broker/log) echo "broker/config" ;;
 	broker/client) echo "broker/*.h broker/config broker/log" ;;
+	broker/monitor) echo "broker/*.h broker/config broker/client" ;;
 	broker/device) echo "broker/*.h broker/log broker/client" ;;
-	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device" ;;
-	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device broker/memory" ;;
-	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/device broker/memory broker/buffer" ;;
-	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/memory broker/buffer" ;;
+	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device" ;;
+	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory" ;;
+	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/buffer" ;;
+	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer" ;;
 	broker/request)
 		echo "broker/*.h broker/config broker/client broker/device broker/memory broker/channel broker/names"
 		;;
@@ -69,7 +70,7 @@ knows()
 		echo "broker/*.h broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
 		;;
 	'broker/*.c')
-		echo "broker/*.h broker/config broker/log broker/client broker/device broker/memory"
+		echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory"
 		echo "broker/buffer broker/channel broker/names broker/request broker/report"
 		;;
 	libshare/order) echo "libshare/client" ;;
@@ -94,6 +95,7 @@ faces()
 	broker/log) echo "log" ;;
 	broker/config) echo "access change config reader right size text" ;;
 	broker/client) echo "account client clients closer connection conversation deferred peer request turns wait" ;;
+	broker/monitor) echo "monitor" ;;
 	broker/device) echo "agent choice device ipc_event" ;;
 	broker/memory) echo "client_memory fence memory pool pool_user pools reuse segment trim" ;;
 	broker/suballocator) echo "block suballocator" ;;

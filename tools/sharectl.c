@@ -22,11 +22,13 @@
 
 #include "tools/act.h"
 #include "tools/doctor/doctor.h"
+#include "tools/duration.h"
 #include "tools/metrics.h"
 #include "tools/order.h"
 #include "tools/report.h"
 #include "tools/snapshot.h"
 #include "tools/top/top.h"
+#include "tools/watch.h"
 
 struct arguments {
 	const char *socket;
@@ -43,6 +45,7 @@ struct arguments {
 	bool once;         /* of top */
 	double older_than; /* of leases, in seconds; 0: show all */
 	struct report_options options;
+	struct watch_options watch;
 	bool json;
 };
 
@@ -52,6 +55,7 @@ static int reload(const struct arguments *a, share_client *client);
 static int show_metrics(const struct arguments *a, share_client *client);
 static int examine(const struct arguments *a, share_client *client);
 static int watch_live(const struct arguments *a, share_client *client);
+static int watch(const struct arguments *a, share_client *client);
 
 static const struct command {
 	const char *name;
@@ -60,7 +64,8 @@ static const struct command {
 } commands[] = {{"reload", reload, true},
 		{"metrics", show_metrics, true},
 		{"doctor", examine, false},
-		{"top", watch_live, true}};
+		{"top", watch_live, true},
+		{"watch", watch, true}};
 
 static const struct command *command_find(const char *name)
 {
@@ -106,26 +111,6 @@ static void parse_argument(struct arguments *a, const char *value, struct argp_s
 	}
 }
 
-/* "90s" and so on; a number alone is seconds. Returns a negative number when @text is none of
- * these. */
-static double read_seconds(const char *text)
-{
-	static const struct {
-		char unit;
-		double seconds;
-	} units[] = {{'\0', 1}, {'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
-	size_t digits = strspn(text, "0123456789.");
-	char *end;
-	double number = strtod(text, &end);
-
-	if (digits == 0 || end != text + digits)
-		return -1;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (*end == units[i].unit && (!*end || !end[1]))
-			return number * units[i].seconds;
-	return -1;
-}
-
 static void check_rows_wanted(const struct arguments *a, struct argp_state *state)
 {
 	bool top = a->command && a->command->run == watch_live;
@@ -165,6 +150,8 @@ static void check_arguments(const struct arguments *a, struct argp_state *state)
 		argp_error(state, "metrics are OpenMetrics text, and no JSON");
 	if (a->yes && !(a->act && act_asks(a->act)))
 		argp_error(state, "--yes is for commands that ask");
+	if (a->watch.any && !(a->command && a->command->run == watch))
+		argp_error(state, "--count, --name, --pool, --timeout and --user are for watch");
 	check_rows_wanted(a, state);
 }
 
@@ -173,6 +160,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	struct arguments *a = state->input;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->watch;
+		return 0;
 	case 's':
 		/* libshare gives a meaning of its own to an empty path and to the word
 		 * "embedded". */
@@ -190,7 +180,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		a->options.headings = false;
 		return 0;
 	case OPTION_OLDER_THAN:
-		a->older_than = read_seconds(value);
+		a->older_than = duration_read(value);
 		if (a->older_than < 0)
 			argp_error(state, "'%s' is no time like 90s, 5m, 2h or 1d", value);
 		return 0;
@@ -240,6 +230,8 @@ static char *add_reports(int key, const char *text, void *input)
 	return (char *)(uintptr_t)text;
 }
 
+static const struct argp_child children[] = {{&watch_argp, 0, NULL, 0}, {NULL, 0, NULL, 0}};
+
 static const struct argp argp = {
     options,
     parse,
@@ -257,6 +249,7 @@ static const struct argp argp = {
     "  drop-client  a process loses its connection; asks first\n"
     "For who looks for what is wrong:\n"
     "  top     pools, channels and clients, live\n"
+    "  watch   allocations, hand-overs, deaths and so on, as they happen\n"
     "  doctor  rights, limits and features of this machine, what they cost, and what to do\n"
     "For programs that watch the broker:\n"
     "  metrics  what it counts, as OpenMetrics text\n"
@@ -266,7 +259,7 @@ static const struct argp argp = {
     "Without --socket, the broker is the one that programs find: at "
     "$SHARE_SOCKET when that is set, else at "
     "$XDG_RUNTIME_DIR/share/broker.sock or /run/share/broker.sock.",
-    NULL,
+    children,
     add_reports,
     NULL};
 
@@ -458,6 +451,11 @@ static int watch_live(const struct arguments *a, share_client *client)
 	fputs("sharectl: top draws on a terminal, and there is none; --once prints text\n", stderr);
 	++*a->failed;
 	return 0;
+}
+
+static int watch(const struct arguments *a, share_client *client)
+{
+	return watch_run(client, &a->watch, a->options.headings, a->options.exact, a->json);
 }
 
 static int run(const struct arguments *a, share_client *client)

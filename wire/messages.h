@@ -76,7 +76,8 @@
 	  "Gets the buffer behind a name, perhaps later: other replies may come before this "      \
 	  "one.")                                                                                  \
 	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 1, NOTHING, 0,                                      \
-	  "Ends a waiting LOOKUP or RECLAIM with SHARE_ECANCELED, if it was not answered yet.")    \
+	  "Ends a waiting LOOKUP, RECLAIM or MONITOR with SHARE_ECANCELED, if it was not "         \
+	  "answered yet.")                                                                         \
 	M(WATCH, watch, 21, TO_BROKER, 0, 0, 1, WATCHING, 0,                                       \
 	  "Asks for a NAME_EVENT whenever a name changes.")                                        \
 	M(WATCHING, watching, 22, TO_CLIENT, 0, 0, 1, NOTHING, 0, "The watch is in place.")        \
@@ -165,6 +166,11 @@
 	  "Gets one more reference on a buffer once only the client's own reference is left: "     \
 	  "no other client's lease, no name, no token and no message of a channel. The answer "    \
 	  "may come later, as that of LOOKUP.")                                                    \
+	M(MONITOR, monitor, 61, TO_BROKER, 0, 0, 1, REPORT, WIRE_WAITS_FOR_OTHERS,                 \
+	  "Asks for what has happened since the last MONITOR of this connection: an object for "   \
+	  "each allocation, publication, death and so on that it may see. The first one says "     \
+	  "from when on nothing is missed. The answer may come later, as that of LOOKUP; what "    \
+	  "happens meanwhile is kept up to a limit, and then counted.")                            \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  WIRE_REPEATABLE,                                                                         \
 	  "Asks an agent what its device is and how much of its memory is free. An agent "         \
@@ -285,7 +291,7 @@
 	F(M, u32, mode, 1, "enum share_mode")                                                    \
 	F(M, i32, timeout, 1, "milliseconds to wait for the name; 0: do not, -1: without limit") \
 	V(M, name, 255, 1, "the name")
-#define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 1, "the LOOKUP's or RECLAIM's serial")
+#define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 1, "the serial of what waits")
 #define WIRE_FIELDS_watch(F, V, M)    V(M, prefix, 255, 1, "of the names; empty: all")
 #define WIRE_FIELDS_watching(F, V, M) F(M, u64, watch, 1, "identifier")
 #define WIRE_FIELDS_unwatch(F, V, M)  F(M, u64, watch, 1, "identifier")
@@ -417,6 +423,13 @@
 	F(M, u64, buffer, 2, "identifier")                                                        \
 	F(M, i32, timeout, 2, "milliseconds to wait; 0: do not (SHARE_EBUSY), -1: without limit") \
 	F(M, u32, reserved, 2, "0")
+#define WIRE_FIELDS_monitor(F, V, M)                                                \
+	F(M, i32, timeout, 1, "milliseconds to wait; 0: do not, -1: without limit") \
+	F(M, u32, flags, 1, "enum share_monitor_flags")                             \
+	F(M, u32, uid, 1, "of whose doing is told, with SHARE_MONITOR_USER")        \
+	F(M, u32, reserved, 1, "0")                                                 \
+	V(M, pool, 255, 1, "the pool in which that happens; empty: any, or none")   \
+	V(M, prefix, 255, 1, "of the names and channels that it happens to; empty: all of it")
 #define WIRE_FIELDS_agent_device_get(F, V, M)
 #define WIRE_FIELDS_agent_device(F, V, M)                                                        \
 	F(M, u64, total, 1, "bytes of memory")                                                   \

@@ -30,6 +30,7 @@
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/trim.h"
+#include "broker/monitor/monitor.h"
 
 #define MORE_MAX     63   /* buffers that come along with a GRANT */
 #define WORK_WAIT_MS 1000 /* for work that this user has left running, when it may have no more */
@@ -116,7 +117,22 @@ static void say_who_works(const struct pool *p, const struct client *viewer, cha
 
 static void count_failure(const struct request *r, struct pool *p, enum alloc_failure why)
 {
-	p->failed[why] += is_worth_a_line(r);
+	static const char *const reasons[] = {
+	    [ALLOC_FULL] = "full", [ALLOC_SHARE] = "share",   [ALLOC_LIMIT] = "limit",
+	    [ALLOC_BUSY] = "busy", [ALLOC_SYSTEM] = "system",
+	};
+	const struct access_object what = pool_object(p);
+
+	if (!is_worth_a_line(r))
+		return;
+	p->failed[why]++;
+	if (monitors_any(r->broker))
+		monitors_tell(r->broker, &(struct notice){.action = "refuse",
+							  .what = &what,
+							  .is_private = true,
+							  .client = r->client,
+							  .size = r->m->alloc.size,
+							  .detail = reasons[why]});
 }
 
 static enum alloc_failure why_refused(int error)

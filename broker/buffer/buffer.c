@@ -29,6 +29,7 @@
 #include "broker/memory/pools.h"
 #include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
+#include "broker/monitor/monitor.h"
 
 _Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
@@ -189,6 +190,20 @@ static void charge_holder(struct buffer *buffer)
 		pool_charge_move(buffer_pool(buffer), &buffer->charge, holder);
 }
 
+void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,
+		 const struct client *client, uint64_t count)
+{
+	const struct access_object what = pool_object(buffer_pool(buffer));
+
+	monitors_tell(b, &(struct notice){.action = action,
+					  .what = &what,
+					  .client = client,
+					  .uid = NOTICE_NOBODY,
+					  .buffer = buffer_id(buffer),
+					  .size = buffer->size,
+					  .count = count});
+}
+
 static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
 {
 	struct fence_set *pending = buffer->pending;
@@ -210,6 +225,8 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	if (!LIST_EMPTY(&buffer->leases))
 		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
 	PROBE(reclaim, buffer_id(buffer), buffer->size, pool->id);
+	if (monitors_any(b))
+		buffer_tell(b, buffer, "free", NULL, 0);
 	buffer_set_metadata(buffer, NULL);
 	charge = buffer->charge;
 	buffer->charge = (struct charge){0};

@@ -84,6 +84,10 @@ void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
  * other holders. False: there is no room for that. 0: leave it. */
 bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
 
+/* Tells those who ask what happens that this has happened to it; @client: NULL if nobody did it. */
+void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,
+		 const struct client *client, uint64_t count);
+
 /* Takes @metadata over; NULL removes. */
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
 

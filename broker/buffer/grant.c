@@ -24,6 +24,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/segment.h"
+#include "broker/monitor/monitor.h"
 
 struct message {
 	struct wire_message m;
@@ -182,5 +183,7 @@ int grant_send(struct broker *b, struct client *client, uint32_t serial, const s
 		out.m.grant.recipe =
 		    (struct wire_bytes){&s->memory.recipe, sizeof(s->memory.recipe)};
 	client_send(client, &out.m, out.fds, out.n_fds);
+	if (g->is_new && monitors_any(b))
+		buffer_tell(b, buffer, "alloc", client, g->n_more + 1);
 	return 0;
 }

@@ -20,6 +20,8 @@
 #include "broker/client/client.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/pools.h"
+#include "broker/monitor/monitor.h"
 #include "pages/page.h"
 
 #define UNIT 4096 /* of memory, at least */
@@ -115,8 +117,27 @@ static int equip(struct member *m)
 	return m->doorbell < 0 ? m->doorbell : 0;
 }
 
+static void tell(const struct member *m, const char *action)
+{
+	const struct channel *ch = m->channel;
+	const struct access_object pool = pool_object(ch->pool);
+
+	if (monitors_any(ch->broker))
+		monitors_tell(ch->broker,
+			      &(struct notice){
+				  .action = action,
+				  .what = &(struct access_object){.kind = OBJECT_CHANNEL,
+								  .name = ch->name,
+								  .size = ch->size,
+								  .pool = &pool},
+				  .client = m->client,
+				  .detail = m->role == SHARE_PRODUCER ? "producer" : "consumer"});
+}
+
 void member_detach(struct member *m)
 {
+	if (m->client && m->state != MEMBER_PREPARING)
+		tell(m, "leave");
 	if (m->client) {
 		LIST_REMOVE(m, of_client);
 		m->client->holds.memberships--;
@@ -202,6 +223,7 @@ int member_ready(struct member *m)
 		return r;
 	}
 	m->state = MEMBER_HERE;
+	tell(m, "join");
 	channel_changed(m->channel, m->role);
 	if (m->role == SHARE_PRODUCER && claims_expel(m))
 		channel_changed(m->channel, SHARE_CONSUMER);

@@ -21,7 +21,6 @@ struct client_names;
 struct connection;
 struct event_lease;
 struct member;
-struct unfinished;
 
 /* A client is a connection of a process, and that process's leases until it is proven dead. */
 enum client_state {
@@ -83,6 +82,7 @@ struct client {
 	struct client_memory *memory;
 	struct client_buffers *buffers;
 	struct client_names *names;
+	struct monitor *monitor; /* NULL: it does not ask what happens */
 	LIST_HEAD(, event_lease) events;
 	LIST_HEAD(, member) members; /* of channels */
 };

@@ -42,6 +42,9 @@ struct client_rooms {
 	/* It has read all that it was sent. */
 	void (*caught_up)(struct client *c);
 
+	/* Its state is another one. */
+	void (*changed_state)(const struct client *c);
+
 	/* Its process may still read or write shared memory. */
 	bool (*may_use_memory)(const struct client *c);
 	/* Its connection has ended, and it may. */

@@ -17,7 +17,7 @@ struct name;
 
 /*
  * A request that is answered when something has happened: a LOOKUP when its name is published, a
- * RECLAIM when nobody else has its buffer any more.
+ * RECLAIM when nobody else has its buffer any more, a MONITOR when there is something to tell.
  */
 struct wait {
 	const struct wait_kind *kind;
@@ -28,7 +28,7 @@ struct wait {
 	LIST_ENTRY(wait) of_client;
 	struct client *client;
 	struct name *name;     /* either this */
-	struct buffer *buffer; /* or that */
+	struct buffer *buffer; /* or that; of a MONITOR neither */
 	struct event *timer;   /* NULL: no limit */
 	struct charge charge;
 	uint32_t serial;

@@ -26,6 +26,7 @@
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/segment.h"
+#include "broker/monitor/monitor.h"
 #include "pages/timeline.h"
 
 #define ASKED_MAX   256
@@ -215,6 +216,8 @@ void client_end_timelines(struct client *c)
 	if (c->requests.goodbye)
 		return;
 	b->counters.poisoned++;
+	if (monitors_any(b))
+		monitors_tell(b, &(struct notice){.action = "poison", .client = c});
 	memory_page_died(b->memory, c->memory->timelines->id);
 }
 

@@ -24,6 +24,7 @@
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/reuse.h"
+#include "broker/monitor/monitor.h"
 
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit)
 {
@@ -57,6 +58,18 @@ static void say_what_it_is(const struct pool *p)
 
 	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
 		    size_round(p->sizes.limit, limit));
+}
+
+static void tell(const struct pool *p, const char *action)
+{
+	const struct access_object what = pool_object(p);
+
+	if (monitors_any(p->broker))
+		monitors_tell(p->broker, &(struct notice){.action = action,
+							  .what = &what,
+							  .uid = p->owner,
+							  .size = p->sizes.limit,
+							  .detail = pool_kind_name(p)});
 }
 
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
@@ -102,6 +115,7 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 		take_choice(p, choice);
 		say_what_it_is(p);
 	}
+	tell(p, "pool-create");
 	*out = p;
 	return 0;
 }
@@ -393,6 +407,7 @@ void pool_destroy(struct broker *b, struct pool *p)
 {
 	p->destroyed = true;
 	p->persistent = false;
+	tell(p, "pool-destroy");
 	pool_end_if_unused(b, p);
 }
 
@@ -411,6 +426,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	deferred_fail(&p->waiting.requests, SHARE_ENOENT, "the pool was closed meanwhile");
 	if (!b->has_ended)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
+	tell(p, "pool-end");
 	pool_users_done(p);
 	LIST_REMOVE(p, link);
 	pool_grow_done(p);

@@ -24,6 +24,7 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/monitor/monitor.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
@@ -113,6 +114,27 @@ bool name_may(const struct name *n, const struct client *client, enum access_rig
 						  .pool = &pool});
 }
 
+/* @client: who did it; NULL: nobody who holds the buffer, so only whose it was is told. */
+static void tell(struct broker *b, const struct name *n, const char *action,
+		 const struct client *client)
+{
+	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+
+	if (monitors_any(b))
+		monitors_tell(b,
+			      &(struct notice){.action = action,
+					       .what = &(struct access_object){.kind = OBJECT_NAME,
+									       .name = n->text,
+									       .size = n->size,
+									       .is_owned = true,
+									       .owner = n->uid,
+									       .pool = &pool},
+					       .client = client,
+					       .uid = n->uid,
+					       .buffer = buffer_id(n->buffer),
+					       .size = n->buffer->size});
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static int answer(struct name *n, struct client *client, uint32_t serial, uint32_t mode,
@@ -126,13 +148,17 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	    .tensor = n->tensor,
 	};
 	const struct pool *p = buffer_pool(n->buffer);
+	int r;
 
 	if (!name_may(n, client, access_right_of(mode)))
 		return pool_refuse(p, client, access_right_of(mode), failure);
 	if ((mode & n->mode) != mode) {
 		return failure_set(failure, SHARE_EACCES, "'%s' is published read-only", n->text);
 	}
-	return grant_send(client->broker, client, serial, &g, failure);
+	r = grant_send(client->broker, client, serial, &g, failure);
+	if (r == 0)
+		tell(client->broker, n, "lookup", client);
+	return r;
 }
 
 /* Those who may not find it wait on: for them it is not there. */
@@ -286,6 +312,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		p->client->holds.names++;
 	}
 	watches_notify(b, n, change);
+	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
 	answer_waits(n);
 	return 0;
 }
@@ -293,6 +320,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 void name_unpublish(struct broker *b, struct name *n)
 {
 	watches_notify(b, n, SHARE_UNPUBLISHED);
+	tell(b, n, "unpublish", NULL);
 	clear(b, n);
 	free_if_unused(b, n);
 }

@@ -17,8 +17,22 @@
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/names/token.h"
+
+/* As tokens are: to who answers for their user. */
+static void tell_of_export(const struct request *r, const struct buffer *buffer)
+{
+	const struct access_object what = pool_object(buffer_pool(buffer));
+
+	monitors_tell(r->broker, &(struct notice){.action = "export",
+						  .what = &what,
+						  .is_private = true,
+						  .client = r->client,
+						  .buffer = buffer_id(buffer),
+						  .size = buffer->size});
+}
 
 void handle_export(struct request *r)
 {
@@ -63,6 +77,8 @@ void handle_export(struct request *r)
 		request_fail_with(r, &failure);
 		return;
 	}
+	if (monitors_any(r->broker))
+		tell_of_export(r, t->buffer);
 	reply.token.token = (struct wire_bytes){t->bytes, TOKEN_SIZE};
 	request_reply(r, &reply, NULL, 0);
 }
@@ -121,10 +137,13 @@ void handle_import(struct request *r)
 		return;
 	}
 	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
-	if (e != 0)
+	if (e != 0) {
 		request_fail_with(r, &failure);
-	else
-		token_used(r->broker, t);
+		return;
+	}
+	if (monitors_any(r->broker))
+		buffer_tell(r->broker, t->buffer, "import", r->client, 0);
+	token_used(r->broker, t);
 }
 
 void handle_revoke(struct request *r)

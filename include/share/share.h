@@ -1083,6 +1083,49 @@ int share_revoke(share_client *c, const share_token *token);
 int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
 		  void *data);
 
+/** What share_monitor() tells of. */
+enum share_monitor_flags {
+	SHARE_MONITOR_USER = 1, /**< only what the user `uid` does */
+};
+
+/** What share_monitor() tells of, and for how long. Set it to SHARE_MONITOR_OPTIONS_INIT. */
+typedef struct share_monitor_options {
+	size_t size;        /**< sizeof(share_monitor_options) */
+	const char *pool;   /**< only what happens in the pool of that name; NULL: everything */
+	const char *prefix; /**< only what happens to names and channels that start so; NULL: all */
+	uint32_t flags;     /**< enum share_monitor_flags */
+	uint32_t uid;       /**< with SHARE_MONITOR_USER */
+} share_monitor_options;
+#define SHARE_MONITOR_OPTIONS_INIT                              \
+	{                                                       \
+		sizeof(share_monitor_options), NULL, NULL, 0, 0 \
+	}
+
+/**
+ * Waits for what happens at the broker, and tells of it: allocations, hand-overs, publications,
+ * deaths and so on, as sharectl(1) lists them under "watch". Who sees what is as for
+ * share_inspect(). What a process allocates from the memory that it keeps for its next allocations
+ * never comes to the broker, and is not told of.
+ *
+ * The first call of a connection begins to watch and returns at once, after an object whose
+ * "action" is "start"; from then on, each call tells of all that has happened since the one before,
+ * and waits if that is nothing. What happens while no call waits is kept up to a limit; then an
+ * object with the "action" "lost" has the "count" of what is missing. Watching ends with the
+ * connection.
+ *
+ * @param c           the connection, whose calls are made by one thread at a time
+ * @param options     NULL: everything. Others than those of the last call hold from now on
+ * @param timeout_ms  how long to wait for something to happen
+ * @param each        called with a JSON object for each thing, valid during the call: "action" is
+ *                    what happened, "time_ms" when, in milliseconds since 1970. What it returns
+ *                    stops the call unless it is 0, and what was still to be told is lost
+ * @param data        what it is called with
+ * @return 0, after the time limit as well, what `each` has returned, or a negative error.
+ * @retval SHARE_EQUOTA  as many watches, or bytes of messages that wait, as this user may have
+ */
+int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
+		  int (*each)(const char *json, void *data), void *data);
+
 /**
  * Ends a token by its identifier in the report "tokens", which is no secret. The user who made the
  * token and administrators may do so.

@@ -91,6 +91,44 @@ int share_drop_client(share_client *c, uint64_t client)
 	return drop(c, WIRE_DROP_CLIENT, client);
 }
 
+/* "" in the place of NULL. */
+static int read_text(const char *text, struct wire_bytes *out)
+{
+	*out = (struct wire_bytes){text, text ? (uint32_t)strnlen(text, SHARE_NAME_MAX + 1) : 0};
+	if (out->size <= SHARE_NAME_MAX)
+		return 0;
+	return fail(SHARE_EINVAL, "a name has at most %d bytes", SHARE_NAME_MAX);
+}
+
+int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
+		  int (*each)(const char *json, void *data), void *data)
+{
+	static const share_monitor_options defaults = SHARE_MONITOR_OPTIONS_INIT;
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct wire_message m = {.type = WIRE_MONITOR};
+	int r = client_resolve(&c);
+
+	if (!options)
+		options = &defaults;
+	if (r == 0)
+		r = struct_check(options, share_monitor_options);
+	if (r == 0 && (!each || timeout_ms < -1))
+		r = fail(SHARE_EINVAL, "the callback is NULL, or %d is no time limit", timeout_ms);
+	if (r == 0)
+		r = read_text(options->pool, &m.monitor.pool);
+	if (r == 0)
+		r = read_text(options->prefix, &m.monitor.prefix);
+	if (r != 0)
+		return r;
+	m.monitor.timeout = timeout_ms;
+	m.monitor.flags = options->flags;
+	m.monitor.uid = options->uid;
+	r = rpc(c, &m, &reply);
+	if (r != 0)
+		return r == SHARE_ETIMEDOUT ? 0 : r;
+	return each_row(&reply.m.report.rows, each, data);
+}
+
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};

@@ -35,7 +35,7 @@ _sharectl()
 	[[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-s | --socket | --sort | --older-than)
+		-s | --socket | --sort | --older-than | --count | --name | --pool | --timeout | --user)
 			((i++))
 			[[ ${COMP_WORDS[i]} != = ]] || ((i++))
 			;;
@@ -48,7 +48,9 @@ _sharectl()
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;
-	--older-than:*) return ;;
+	--older-than:* | --count:* | --name:* | --timeout:*) return ;;
+	--user:*) words=$(compgen -u -- "$word") ;;
+	--pool:*) words=$(_sharectl_values "$sharectl" pools pool) ;;
 	--sort:*)
 		words=$(_sharectl_columns "$sharectl" "${command:-buffers}")
 		word=${word^^}

@@ -13,7 +13,7 @@ function __sharectl_command
             continue
         end
         switch $word
-            case -s --socket --sort --older-than
+            case -s --socket --sort --older-than --count --name --pool --timeout --user
                 set skip 1
             case '-*'
             case '*'
@@ -47,6 +47,11 @@ complete -c sharectl -n '__sharectl_is revoke' -a '(__sharectl_values tokens tok
 complete -c sharectl -n '__sharectl_is drop-client' -a '(__sharectl_values clients client)'
 complete -c sharectl -l sort -x -a '(__sharectl_columns)'
 complete -c sharectl -l older-than -x
+complete -c sharectl -l count -x
+complete -c sharectl -l name -x
+complete -c sharectl -l timeout -x
+complete -c sharectl -l pool -x -a '(__sharectl_values pools pool)'
+complete -c sharectl -l user -x -a '(__fish_complete_users)'
 complete -c sharectl -s s -l socket -r -F
 sharectl --help 2>/dev/null |
     string replace -rf '^ +(?:-., |    )?--([a-z-]+) +([A-Z].*)' '$1\t$2' |

@@ -54,6 +54,12 @@ TestSuite(options, .init = start, .fini = stop, .timeout = 60);
 		check_detail(text);                                                             \
 	} while (0)
 
+static int on_object(const char *json, void *data)
+{
+	(void)json, (void)data;
+	return 0;
+}
+
 Test(options, without_a_size_are_refused_by_the_name_of_their_initialiser)
 {
 	share_buffer *b = allocate(pool, 4096, NULL), *v = NULL;
@@ -79,6 +85,8 @@ Test(options, without_a_size_are_refused_by_the_name_of_their_initialiser)
 		       share_publish_with(b, "name", &s, NULL, NULL));
 	expect_refused(share_export_options, SHARE_EXPORT_OPTIONS_INIT, s,
 		       share_export_with(b, &s, NULL, &token));
+	expect_refused(share_monitor_options, SHARE_MONITOR_OPTIONS_INIT, s,
+		       share_monitor(client, &s, 0, on_object, NULL));
 	expect_refused(share_event_options, SHARE_EVENT_OPTIONS_INIT, s,
 		       share_event_create(client, &s, &event));
 	expect_refused(share_fence_stats, SHARE_FENCE_STATS_INIT, s,

@@ -233,12 +233,16 @@ int scenario_operator(void)
 	share_channel *ch;
 	share_pool *pool = NULL;
 	share_client *c;
+	bool watches;
+	int told = 0;
 
 	scenario_begin();
 	c = try_connect("operator");
 	o.kind = "host";
 	o.limit = o.segment_size = 1 << 20;
 	o.release_threshold = SHARE_KEEP_NONE;
+	/* what happens from here on is told, or what is missing of it */
+	watches = c && try(share_monitor(c, NULL, -1, on_row, &told));
 	ch = try_join(c, SHARE_CONSUMER);
 	if (c && try(share_pool_create(c, "operator", &o, &pool))) {
 		reach_the_limits(c, pool);
@@ -249,6 +253,9 @@ int scenario_operator(void)
 				check(n >= 1 || i >= 4);
 		}
 		try(share_pool_destroy(c, "operator"));
+		told = 0;
+		if (watches && try(share_monitor(c, NULL, 0, on_row, &told)))
+			check(told >= 1);
 	}
 	share_channel_close(ch);
 	share_pool_close(pool);

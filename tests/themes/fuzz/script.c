@@ -305,6 +305,9 @@ static void administer(struct script *s, unsigned which)
 	case 0:
 		share_reload(s->client, each_row, NULL);
 		break;
+	case 3:
+		share_monitor(s->client, NULL, 0, each_row, NULL);
+		break;
 	case 1:
 	case 2:
 		share_revoke_id(s->client, which);

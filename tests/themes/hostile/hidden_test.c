@@ -85,6 +85,9 @@ static const struct wire_message by_name[] = {
     ASK(QUERY, query = {.what = TEXT("channels")}),
     ASK(QUERY, query = {.what = TEXT("users")}),
     ASK(QUERY, query = {.what = TEXT("tokens")}),
+    ASK(MONITOR, monitor = {.timeout = 0}),
+    ASK(MONITOR, monitor = {.pool = TEXT("hidden")}),
+    ASK(MONITOR, monitor = {.prefix = TEXT("films/")}),
 };
 #define N_BY_NAME (sizeof(by_name) / sizeof(by_name[0]))
 
@@ -159,13 +162,15 @@ static void bob_asks_by_name(struct child *self, void *data)
 	raw_open(&r, "bob");
 	buffer = raw_alloc(&r, raw_pool(&r, "default"), 512);
 	raw_ask(&r, &m, WIRE_WATCHING);
+	/* and asks what happens, from now on */
+	raw_ask(&r, &(struct wire_message){.type = WIRE_MONITOR}, WIRE_REPORT);
 	for (int round = 0; round < 2; round++) {
 		for (size_t i = 0; i < N_BY_NAME; i++) {
 			m = by_name[i];
 			if (m.type == WIRE_PUBLISH)
 				m.publish.buffer = buffer;
 			ask(&r, &m, round ? &hidden : &absent[i]);
-			if (m.type != WIRE_QUERY)
+			if (m.type != WIRE_QUERY && m.type != WIRE_MONITOR)
 				check_eq(r.m.type, WIRE_ERROR);
 			if (round)
 				expect_same(i, &m, &absent[i], &hidden);

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What happens, told to those who ask. A monitor has room for some of it, which was paid for when
+ * it began, and what does not fit is counted: so who does not read costs no more than who does, and
+ * nobody waits for either. It is told when its MONITOR is answered, at once if one waits.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/client/conversation.h"
+#include "broker/client/request.h"
+#include "broker/client/wait.h"
+#include "broker/config/text.h"
+#include "broker/monitor/monitor.h"
+
+#define ROOM     60000 /* bytes of rows */
+#define ROOM_END 128   /* of the row that says how many are missing */
+
+struct monitor {
+	LIST_ENTRY(monitor) link;
+	struct client *client;
+	struct wait *wait; /* NULL: no request waits */
+	struct charge charge, charge_room;
+	uint64_t lost;
+	/* what is told */
+	uint32_t flags;
+	uid_t uid;
+	size_t pool_size, prefix_size;
+	char pool[SHARE_NAME_MAX], prefix[SHARE_NAME_MAX];
+
+	size_t size;
+	char rows[ROOM + ROOM_END];
+};
+
+static json_int_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (json_int_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Needs no memory. There is room. */
+static void add_own_row(struct monitor *m, const char *action, uint64_t count)
+{
+	m->size += (size_t)snprintf(m->rows + m->size, sizeof(m->rows) - m->size,
+				    "{\"action\":\"%s\",\"time_ms\":%" JSON_INTEGER_FORMAT, action,
+				    now_ms());
+	if (count > 0)
+		m->size += (size_t)snprintf(m->rows + m->size, sizeof(m->rows) - m->size,
+					    ",\"count\":%" PRIu64, count);
+	memcpy(m->rows + m->size, "}\n", 2);
+	m->size += 2;
+}
+
+static void answer(struct monitor *m, uint32_t serial)
+{
+	struct wire_message reply = {.type = WIRE_REPORT, .serial = serial};
+
+	if (m->lost > 0)
+		add_own_row(m, "lost", m->lost);
+	reply.report.rows = (struct wire_bytes){m->rows, (uint32_t)m->size};
+	client_send(m->client, &reply, NULL, 0);
+	m->lost = 0;
+	m->size = 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static const struct access_object *pool_of(const struct access_object *what)
+{
+	return !what || what->kind == OBJECT_POOL ? what : what->pool;
+}
+
+static uid_t uid_of(const struct notice *n)
+{
+	return n->client ? n->client->peer.uid : n->uid;
+}
+
+static bool may_see(const struct monitor *m, const struct notice *n)
+{
+	if (n->what && !n->is_private)
+		return client_may(m->client, RIGHT_READ, n->what);
+	return client_answers_for(m->client, uid_of(n));
+}
+
+static bool wants(const struct monitor *m, const struct notice *n)
+{
+	const struct access_object *what = n->what, *pool = pool_of(what);
+
+	if (m->flags & SHARE_MONITOR_USER && uid_of(n) != m->uid)
+		return false;
+	if (m->pool_size > 0 &&
+	    (!pool || pool->size != m->pool_size || memcmp(pool->name, m->pool, pool->size) != 0))
+		return false;
+	return m->prefix_size == 0 || (what && what != pool && what->size >= m->prefix_size &&
+				       memcmp(what->name, m->prefix, m->prefix_size) == 0);
+}
+
+static int add_text(json_t *row, const char *key, const void *text, size_t size)
+{
+	return json_object_set_new(row, key, json_stringn(text, size));
+}
+
+static int add_number(json_t *row, const char *key, uint64_t value)
+{
+	return json_object_set_new(row, key, json_integer((json_int_t)value));
+}
+
+static int add_who(json_t *row, const struct notice *n)
+{
+	const struct client *c = n->client;
+	int r = 0;
+
+	if (c)
+		r |= add_number(row, "client", c->id) |
+		     add_number(row, "pid", (uint64_t)c->peer.pid);
+	if (uid_of(n) != NOTICE_NOBODY)
+		r |= add_number(row, "uid", uid_of(n));
+	if (c && add_text(row, "label", c->label, strlen(c->label)) < 0)
+		r |= add_text(row, "label", "?", 1);
+	return r;
+}
+
+static int add_what(json_t *row, const struct notice *n)
+{
+	const struct access_object *what = n->what, *pool = pool_of(what);
+	char id[19];
+	int r = 0;
+
+	if (pool)
+		r |= add_text(row, "pool", pool->name, pool->size);
+	if (what && what != pool)
+		r |= add_text(row, what->kind == OBJECT_NAME ? "name" : "channel", what->name,
+			      what->size);
+	if (n->buffer) {
+		snprintf(id, sizeof(id), "0x%" PRIx64, n->buffer);
+		r |= add_text(row, "buffer", id, strlen(id));
+	}
+	if (n->size)
+		r |= add_number(row, "size", n->size);
+	if (n->count)
+		r |= add_number(row, "count", n->count);
+	if (n->detail)
+		r |= add_text(row, "detail", n->detail, strlen(n->detail));
+	return r;
+}
+
+/* NULL without memory. */
+static json_t *describe(const struct notice *n)
+{
+	json_t *row = json_pack("{s:s, s:I}", "action", n->action, "time_ms", now_ms());
+
+	if (!row)
+		return NULL;
+	if (add_who(row, n) == 0 && add_what(row, n) == 0)
+		return row;
+	json_decref(row);
+	return NULL;
+}
+
+/* After one that is missing, all are until that is told: so they stay in order. */
+static void add(struct monitor *m, const json_t *row)
+{
+	size_t room = ROOM - m->size, n = 0;
+
+	if (row && m->lost == 0)
+		n = json_dumpb(row, m->rows + m->size, room, JSON_COMPACT);
+	if (n == 0 || n >= room) {
+		m->lost++;
+		return;
+	}
+	m->rows[m->size + n] = '\n';
+	m->size += n + 1;
+}
+
+void monitors_tell(struct broker *b, const struct notice *n)
+{
+	struct monitor *m;
+	json_t *row = NULL;
+	bool described = false;
+	uint32_t serial;
+
+	LIST_FOREACH (m, &b->monitors->list, link) {
+		if (!wants(m, n) || !may_see(m, n))
+			continue;
+		if (!described)
+			row = describe(n);
+		described = true;
+		add(m, row);
+		if (!m->wait)
+			continue;
+		serial = m->wait->serial;
+		wait_free(m->wait);
+		answer(m, serial);
+	}
+	json_decref(row);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void leave(struct wait *w)
+{
+	w->client->monitor->wait = NULL;
+}
+
+static int fail_late(const struct wait *w, struct failure *failure)
+{
+	(void)w;
+	return failure_set(failure, SHARE_ETIMEDOUT, "nothing has happened within the time limit");
+}
+
+static const struct wait_kind for_notice = {WIRE_MONITOR, leave, fail_late};
+
+static int monitor_new(struct client *client, struct failure *failure)
+{
+	struct monitor *m = calloc(1, sizeof(*m));
+	int r = 0;
+
+	if (!m)
+		return failure_no_memory(failure, "the broker");
+	if (!charge_take(&m->charge, client->account, LIMIT_WATCHES, 1))
+		r = account_refuse(client->account, LIMIT_WATCHES, "", failure);
+	else if (!charge_take(&m->charge_room, client->account, LIMIT_UNSENT, sizeof(*m)))
+		r = account_refuse(client->account, LIMIT_UNSENT, ", what is watched among them",
+				   failure);
+	if (r != 0) {
+		charge_return(&m->charge);
+		free(m);
+		return r;
+	}
+	m->client = client;
+	client->monitor = m;
+	LIST_INSERT_HEAD(&client->broker->monitors->list, m, link);
+	add_own_row(m, "start", 0);
+	return 0;
+}
+
+bool client_drop_monitor(struct client *c, int *budget)
+{
+	struct monitor *m = c->monitor;
+
+	(void)budget;
+	if (!m)
+		return true;
+	if (m->wait)
+		wait_free(m->wait);
+	c->monitor = NULL;
+	LIST_REMOVE(m, link);
+	charge_return(&m->charge);
+	charge_return(&m->charge_room);
+	free(m);
+	return true;
+}
+
+static void choose(struct monitor *m, const struct wire_monitor *wanted)
+{
+	m->flags = wanted->flags;
+	m->uid = wanted->uid;
+	m->pool_size = wanted->pool.size;
+	m->prefix_size = wanted->prefix.size;
+	memcpy(m->pool, wanted->pool.size ? wanted->pool.data : "", wanted->pool.size);
+	memcpy(m->prefix, wanted->prefix.size ? wanted->prefix.data : "", wanted->prefix.size);
+}
+
+void handle_monitor(struct request *r)
+{
+	const struct wire_monitor *wanted = &r->m->monitor;
+	struct client *c = r->client;
+	struct failure failure;
+	int e = 0;
+
+	if (wanted->flags & ~(uint32_t)SHARE_MONITOR_USER || wanted->timeout < -1 ||
+	    !text_is_utf8(wanted->pool.data, wanted->pool.size) ||
+	    !text_is_utf8(wanted->prefix.data, wanted->prefix.size)) {
+		request_fail(r, SHARE_EINVAL,
+			     "flags 0x%x or time limit %d are unknown, or a name is not UTF-8",
+			     wanted->flags, wanted->timeout);
+		return;
+	}
+	if (c->monitor && c->monitor->wait) {
+		request_fail(r, SHARE_EBUSY, "another thread of this client waits for the same");
+		return;
+	}
+	if (!c->monitor)
+		e = monitor_new(c, &failure);
+	if (e == 0) {
+		choose(c->monitor, wanted);
+		if (c->monitor->size > 0 || c->monitor->lost > 0 || wanted->timeout == 0)
+			answer(c->monitor, r->m->serial);
+		else
+			e = wait_new(c, &for_notice, r->m->serial, wanted->timeout,
+				     &c->monitor->wait, &failure);
+	}
+	if (e != 0)
+		request_fail_with(r, &failure);
+}
