@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libshare/buffer/inside.h"
+#include "libshare/client/range.h"
 
 /* From a handle to the buffer, if the copy can be made. */
 static int check(share_buffer **handle, uint64_t offset, const void *memory, uint64_t size,
@@ -41,6 +42,7 @@ static void wait_for_host(share_buffer *b, void **stream)
 
 int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size, void *stream)
 {
+	RANGE("share_copy_to_host", size);
 	struct failure failure;
 	int r = check(&b, offset, to, size, stream);
 
@@ -59,6 +61,7 @@ int share_copy_to_host(share_buffer *b, uint64_t offset, void *to, uint64_t size
 int share_copy_from_host(share_buffer *b, uint64_t offset, const void *from, uint64_t size,
 			 void *stream)
 {
+	RANGE("share_copy_from_host", size);
 	struct failure failure;
 	int r = check(&b, offset, from, size, stream);
 

@@ -208,6 +208,7 @@ static int access_to_wire(const char *access, char **out)
 int share_pool_create(share_client *c, const char *name, const share_pool_options *options,
 		      share_pool **out)
 {
+	RANGE("share_pool_create", 0);
 	static const share_pool_options defaults = SHARE_POOL_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_POOL_CREATE};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};

@@ -227,6 +227,8 @@ void channel_close(share_channel *ch)
 
 void share_channel_close(share_channel *ch)
 {
+	RANGE("share_channel_close", 0);
+
 	ch = channel_take(ch);
 	if (ch)
 		channel_close(ch);

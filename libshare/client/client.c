@@ -11,6 +11,7 @@
 #include "base/descriptor.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
+#include "libshare/client/range.h"
 #include "libshare/client/room.h"
 
 #define GUARD_SIZE 4096
@@ -187,6 +188,8 @@ void client_unref(share_client *c)
 
 void share_disconnect(share_client *c)
 {
+	RANGE("share_disconnect", 0);
+
 	c = handle_take(c, HANDLE_CLIENT);
 	if (!c)
 		return;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "libshare/client/inside.h"
+#include "libshare/client/range.h"
 #include "libshare/client/room.h"
 #include "wire/packet.h"
 
@@ -477,6 +478,7 @@ int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadlin
 
 int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
+	RANGE(wire_describe(request->type)->name, 0);
 	struct call call = {.reply = reply};
 	int r;
 

@@ -16,6 +16,7 @@
 #include "base/descriptor.h"
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
+#include "libshare/client/range.h"
 #include "libshare/service/inside.h"
 
 #define DEPTH_DEFAULT     16
@@ -164,6 +165,7 @@ static void service_close(share_service *s)
 int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out)
 {
+	RANGE("share_service_open", 0);
 	static const share_service_options defaults = SHARE_SERVICE_OPTIONS_INIT;
 	pthread_condattr_t attributes;
 	share_service *s;
@@ -212,6 +214,8 @@ int share_service_open(share_client *c, const char *name, int role,
 
 void share_service_close(share_service *s)
 {
+	RANGE("share_service_close", 0);
+
 	s = service_take(s);
 	if (s)
 		service_close(s);

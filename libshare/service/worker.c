@@ -113,6 +113,7 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
+	RANGE("share_next_request", 0);
 	share_message m = {.channel = NULL};
 	int r;
 

@@ -22,10 +22,10 @@
 
 static char directory[256], program[300], runtime[300], spy[300], seen[300];
 
-static void copy_program(void)
+static void copy(const char *original, const char *path)
 {
-	int from = open(SETUID_PROGRAM, O_RDONLY | O_CLOEXEC);
-	int to = open(program, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+	int from = open(original, O_RDONLY | O_CLOEXEC);
+	int to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
 	struct stat st;
 	ssize_t n = 1;
 
@@ -35,7 +35,6 @@ static void copy_program(void)
 	check(n == 0);
 	close(from);
 	close(to);
-	check(chown(program, BOB, BOB) == 0);
 }
 
 static void start(void)
@@ -50,7 +49,8 @@ static void start(void)
 		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	check(mkdtemp(directory) != NULL && chmod(directory, 0755) == 0);
 	snprintf(program, sizeof(program), "%s/program", directory);
-	copy_program();
+	copy(SETUID_PROGRAM, program);
+	check(chown(program, BOB, BOB) == 0);
 
 	/* a place for $XDG_RUNTIME_DIR in which the fixture's broker serves */
 	snprintf(runtime, sizeof(runtime), "%s/run", directory);
@@ -157,6 +157,28 @@ Test(setuid, no_program_of_the_environment_is_run)
 	says(true, "SHARE_BROKER", spy, "embedded");
 	check(access(trace, F_OK) != 0);
 }
+
+#ifdef SETUID_PROFILER
+
+/* What NVTX loads is a library that the program has not linked, so the dynamic linker's own care of
+ * such programs does not help: NVTX itself must not be come to. */
+Test(setuid, no_profiler_of_the_environment_is_loaded)
+{
+	char trace[400], profiler[400];
+
+	skip_unless_root();
+	snprintf(profiler, sizeof(profiler), "%s/profiler", directory);
+	copy(SETUID_PROFILER, profiler);
+	check(chmod(profiler, 0755) == 0);
+	snprintf(trace, sizeof(trace), "%s/it", seen);
+	check(setenv("SHARE_TEST_RANGES", trace, 1) == 0);
+	says(false, "NVTX_INJECTION64_PATH", profiler, broker_socket());
+	check(access(trace, F_OK) == 0 && unlink(trace) == 0);
+	says(true, "NVTX_INJECTION64_PATH", profiler, broker_socket());
+	check(access(trace, F_OK) != 0);
+}
+
+#endif
 
 Test(setuid, a_private_broker_is_refused_and_it_is_said_why)
 {
