@@ -62,9 +62,9 @@ compare "error code" $library
 
 # What base/mutation.h reads is for programs that are built to be wrong. What CUDA alone reads is
 # told where it concerns our users.
-grep -rhoE --include='*.[ch]' --exclude=mutation.h 'getenv\("[A-Z_]+"' \
+grep -rhoE --include='*.[ch]' --exclude=mutation.h 'getenv\("[A-Z0-9_]+"' \
 	agent base broker libshare memory pages ring tools wire | sed 's/.*("//; s/"//' >"$scratch/there"
-sed -nE '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.(It )?Ev ([A-Z_ ,]+).*/\2/p' $library |
+sed -nE '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.(It )?Ev ([A-Z0-9_ ,]+).*/\2/p' $library |
 	tr -s ' ,' '\n' | grep -vx CUDA_VISIBLE_DEVICES >"$scratch/told"
 compare "variable" $library
 

@@ -49,8 +49,8 @@ void range_pop(void)
 
 __attribute__((constructor)) static void look_for_profiler(void)
 {
-	const char *path =
-	    secure_getenv(sizeof(void *) == 4 ? "NVTX_INJECTION32_PATH" : "NVTX_INJECTION64_PATH");
+	const char *path = sizeof(void *) == 4 ? secure_getenv("NVTX_INJECTION32_PATH")
+					       : secure_getenv("NVTX_INJECTION64_PATH");
 
 	ranges_are_drawn = path && *path;
 }

@@ -2,8 +2,8 @@
 
 /*
  * A program that draws ranges of its own, and has libshare and NVTX in itself: both use one NVTX
- * then. Its calls fail, on another thread as well; or they are those of a program that works, with a
- * broker. It says how many libraries have come since it began.
+ * then. Its calls fail, on another thread as well; or they are those of a program that works, with
+ * a broker. It says how many libraries have come since it began.
  *
  * usage: cli-ranged [thread|work]
  */
