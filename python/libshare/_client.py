@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
+import time
 import weakref
 from typing import Any, NamedTuple
 
@@ -141,6 +143,29 @@ class _Client:
         """
         rows = [json.loads(row) for row in self._inspect(what)]
         return rows[0] if what == "status" and rows else rows
+
+    def monitor(
+        self,
+        *,
+        pool: str | None = None,
+        prefix: str | None = None,
+        user: int | None = None,
+        timeout: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """What has happened at the broker since the last call, as sharectl(1) lists it under "watch":
+        dictionaries with "action" and "time_ms"; [] when the time is over (None: no limit). The first
+        call returns at once, with "start". pool, prefix, user: only what happens there, to names
+        and channels that begin so, by this uid. What there was no room for is in the "count" of "lost".
+        """
+        if timeout is not None and not 0 <= timeout < 1e9:
+            raise ValueError(f"timeout is seconds from 0 on, not {timeout!r}")
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            # in slices, so that a signal's handler is run
+            left = 0.1 if end is None else min(0.1, max(0.0, end - time.monotonic()))
+            rows = self._monitor(pool, prefix, user, math.ceil(left * 1000))
+            if rows or left == 0.0:
+                return [json.loads(row) for row in rows]
 
     def revoke(self, token: bytes | int | str) -> None:
         """Ends a token that this user made: itself, or its "token" in inspect("tokens"). NotFound: it

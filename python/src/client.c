@@ -303,17 +303,14 @@ static int add_json(const char *json, void *data)
 	return r;
 }
 
-static PyObject *fill(PyObject *o, PyObject *argument,
-		      int (*function)(share_client *, const char *, struct filling *))
+static PyObject *fill(PyObject *o, const void *argument,
+		      int (*function)(share_client *, const void *, struct filling *))
 {
-	const char *text = argument ? PyUnicode_AsUTF8AndSize(argument, NULL) : "";
 	struct client *self = (struct client *)o;
 	struct filling f;
 	share_client *c;
 	int r;
 
-	if (!text)
-		return NULL;
 	f.list = PyList_New(0);
 	c = f.list ? handle_enter(&self->handle) : NULL;
 	if (!c) {
@@ -321,7 +318,7 @@ static PyObject *fill(PyObject *o, PyObject *argument,
 		return NULL;
 	}
 	f.state = PyEval_SaveThread();
-	r = function(c, text, &f);
+	r = function(c, argument, &f);
 	PyEval_RestoreThread(f.state);
 	handle_leave(&self->handle);
 	if (r == 0)
@@ -330,17 +327,17 @@ static PyObject *fill(PyObject *o, PyObject *argument,
 	return PyErr_Occurred() ? NULL : raise_error(r);
 }
 
-static int list_names(share_client *c, const char *prefix, struct filling *f)
+static int list_names(share_client *c, const void *prefix, struct filling *f)
 {
 	return share_list(c, prefix, add_name, f);
 }
 
-static int list_objects(share_client *c, const char *what, struct filling *f)
+static int list_objects(share_client *c, const void *what, struct filling *f)
 {
 	return share_inspect(c, what, add_json, f);
 }
 
-static int list_changes(share_client *c, const char *nothing, struct filling *f)
+static int list_changes(share_client *c, const void *nothing, struct filling *f)
 {
 	(void)nothing;
 	return share_reload(c, add_json, f);
@@ -354,12 +351,50 @@ static PyObject *reload(PyObject *o, PyObject *ignored)
 
 static PyObject *names(PyObject *o, PyObject *prefix)
 {
-	return fill(o, prefix, list_names);
+	const char *text = PyUnicode_AsUTF8AndSize(prefix, NULL);
+
+	return text ? fill(o, text, list_names) : NULL;
 }
 
 static PyObject *inspect(PyObject *o, PyObject *what)
 {
-	return fill(o, what, list_objects);
+	const char *text = PyUnicode_AsUTF8AndSize(what, NULL);
+
+	return text ? fill(o, text, list_objects) : NULL;
+}
+
+struct monitoring {
+	share_monitor_options options;
+	int timeout_ms;
+};
+
+static int list_events(share_client *c, const void *argument, struct filling *f)
+{
+	const struct monitoring *m = argument;
+
+	return share_monitor(c, &m->options, m->timeout_ms, add_json, f);
+}
+
+PyDoc_STRVAR(monitor_doc, "_monitor(pool, prefix, user, timeout_ms)\n--\n\nSee Client.monitor.");
+static PyObject *monitor(PyObject *o, PyObject *args)
+{
+	struct monitoring m = {.options = SHARE_MONITOR_OPTIONS_INIT};
+	PyObject *user;
+
+	if (!PyArg_ParseTuple(args, "zzOi", &m.options.pool, &m.options.prefix, &user,
+			      &m.timeout_ms))
+		return NULL;
+	if (user != Py_None) {
+		unsigned long uid = PyLong_AsUnsignedLong(user);
+
+		if (uid == (unsigned long)-1 && PyErr_Occurred())
+			return NULL;
+		if (uid > UINT32_MAX)
+			return PyErr_Format(PyExc_OverflowError, "there is no user %lu", uid);
+		m.options.flags = SHARE_MONITOR_USER;
+		m.options.uid = (uint32_t)uid;
+	}
+	return fill(o, &m, list_events);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -524,6 +559,7 @@ bool client_ready(PyObject *module)
 	    {"unpublish", unpublish, METH_O, unpublish_doc},
 	    {"_names", names, METH_O, NULL},
 	    {"_inspect", inspect, METH_O, NULL},
+	    {"_monitor", monitor, METH_VARARGS, monitor_doc},
 	    {"_import", import, METH_VARARGS, import_doc},
 	    {"_revoke", revoke_token, METH_VARARGS, NULL},
 	    {"_revoke_id", revoke_id, METH_O, NULL},

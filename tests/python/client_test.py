@@ -145,6 +145,24 @@ def test_tokens_carry_the_tensor_once(client, broker, pool):
     del got
 
 
+def test_monitor_tells_what_happens(client, broker, pool):
+    assert [e["action"] for e in broker.monitor(prefix="monitored/")] == ["start"]
+    assert broker.monitor(prefix="monitored/", timeout=0) == []
+    a = pool.empty(10)
+    a.publish("other/name")
+    a.publish("monitored/name")
+    e, = broker.monitor(prefix="monitored/", timeout=30)
+    assert (e["action"], e["name"], e["pool"], e["label"]) == ("publish", "monitored/name", "test", "test")
+    assert broker.monitor(prefix="monitored/", timeout=0.01) == []
+    for wrong, error in ((dict(timeout=-1), ValueError), (dict(user=-1), OverflowError), (dict(user="x"), TypeError),
+                         (dict(pool=3), TypeError), (dict(prefix="x" * 300), libshare.InvalidArgument)):
+        with pytest.raises(error):
+            broker.monitor(**wrong)
+    broker.unpublish("other/name")
+    broker.unpublish("monitored/name")
+    del a
+
+
 def test_inspect_shows_what_the_broker_knows(client, pool):
     a = pool.empty(10)
     assert client.inspect()["version"] == libshare.__version__
