@@ -102,6 +102,7 @@ static void work(void)
 	exchange(client, buffer);
 	must(share_release(buffer, NULL), 0, "release");
 	call(client);
+	share_pool_close(pool);
 	share_disconnect(client);
 }
 

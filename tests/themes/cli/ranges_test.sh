@@ -108,7 +108,10 @@ main:     CHANNEL_CLOSE
 main: share_service_close
 main:     CHANNEL_CLOSE
 main:     CHANNEL_CLOSE
+main: share_pool_close
+main:     POOL_CLOSE
 main: share_disconnect
+main:     BYE
 END
 
 check "it fails without a broker" exits 1 env NVTX_INJECTION64_PATH="$profiler" \
