@@ -148,38 +148,41 @@ void report_status(struct page *p)
 		report_integer(b->counters.poisoned), "oldest_lease_ms", age_or_null(oldest)));
 }
 
-static const struct timelines *timelines_of(const struct broker *b, uint64_t page)
+/* Whether @at says of a stream of @c's that it stands still, for a fence of @owner's. What @c may
+ * not have is none of these, or it could ask here for any value of anybody's. */
+static bool is_parked_for(const struct timeline_slot *at, const struct client *c,
+			  const struct client *owner)
 {
-	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
-		const struct client *c = b->clients->by_slot[i];
+	uint64_t timeline = atomic_load_explicit(&at->parked_for, memory_order_acquire);
+	uint64_t value = atomic_load_explicit(&at->parked_until, memory_order_relaxed);
+	const struct timelines *t = owner->memory->timelines;
+	uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
 
-		if (c && c->memory->timelines && c->memory->timelines->id == page)
-			return c->memory->timelines;
-	}
-	return NULL;
+	return WIRE_TIMELINE_PAGE(timeline) == t->id && slot < TIMELINE_SLOTS &&
+	       client_may_ask(c, owner) && timeline_query(t->page, slot, value) == TIMELINE_PENDING;
 }
 
 /* Streams of its that stand still, by its own word: which fence each waits for. Those are over
  * that are reached, or whose owner is dead, as all are when it is dead itself. */
 static json_int_t count_parked(const struct broker *b, const struct client *c)
 {
+	const struct timeline_slot *parked[TIMELINE_PARKED_MAX];
 	const struct timelines *own = c->memory->timelines;
+	uint32_t n_parked = 0;
 	json_int_t n = 0;
 
 	if (!own || own->dead)
 		return 0;
-	for (uint32_t i = 0; i < TIMELINE_PARKED_MAX; i++) {
-		const struct timeline_slot *at = &own->page->slots[i];
-		uint64_t timeline = atomic_load_explicit(&at->parked_for, memory_order_acquire);
-		uint32_t slot = WIRE_TIMELINE_SLOT(timeline);
-		const struct timelines *t =
-		    timeline ? timelines_of(b, WIRE_TIMELINE_PAGE(timeline)) : NULL;
+	for (uint32_t i = 0; i < TIMELINE_PARKED_MAX; i++)
+		if (atomic_load_explicit(&own->page->slots[i].parked_for, memory_order_relaxed))
+			parked[n_parked++] = &own->page->slots[i];
+	for (uint32_t i = 0; n_parked > 0 && i < b->clients->n_slots; i++) {
+		const struct client *owner = b->clients->by_slot[i];
 
-		if (t && !t->dead && slot < TIMELINE_SLOTS)
-			n += timeline_query(
-				 t->page, slot,
-				 atomic_load_explicit(&at->parked_until, memory_order_relaxed)) ==
-			     TIMELINE_PENDING;
+		if (!owner || !owner->memory->timelines || owner->memory->timelines->dead)
+			continue;
+		for (uint32_t k = 0; k < n_parked; k++)
+			n += is_parked_for(parked[k], c, owner);
 	}
 	return n;
 }

@@ -547,3 +547,54 @@ Test(hidden, a_long_report_does_not_tell_hidden_names_by_where_its_pages_end)
 	child_finish(child_start(bob_lists_names, NULL));
 	leave(&r);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+#define REACHED 5
+
+/* Whether bob is reported as parked once he says that a stream of his waits for that. */
+static bool is_parked(struct raw *r, uint64_t page, uint64_t value)
+{
+	struct wire_message m = {.type = WIRE_QUERY};
+
+	atomic_store(&r->page->slots[0].parked_until, value);
+	atomic_store(&r->page->slots[0].parked_for, WIRE_TIMELINE(page, 1));
+	m.query.what = raw_text("clients");
+	raw_ask(r, &m, WIRE_REPORT);
+	check(memmem(r->packet, r->size, "\"parked\":", 9) != NULL);
+	return memmem(r->packet, r->size, "\"parked\":1", 10) != NULL;
+}
+
+static void bob_says_that_he_waits(struct child *self, void *data)
+{
+	static struct raw r;
+	uint64_t page;
+
+	(void)data;
+	child_become(BOB, 0);
+	raw_open(&r, "bob");
+	child_exchange(self, "here", NULL, 0, &page, sizeof(page));
+	check(!is_parked(&r, page, REACHED));
+	check(!is_parked(&r, page, REACHED + 1));
+	raw_pool(&r, "default");
+	check(!is_parked(&r, page, REACHED));
+	check(is_parked(&r, page, REACHED + 1));
+	raw_close(&r);
+}
+
+/* Else he could ask the broker for any value of anybody's. */
+Test(hidden, how_far_a_timeline_is_that_a_user_may_not_have_is_not_told_by_waiting_for_it)
+{
+	static struct raw r;
+	struct child *bob;
+
+	skip_unless_root();
+	raw_open(&r, "root");
+	raw_pool(&r, "default");
+	timeline_signal(r.page, 1, REACHED);
+	bob = child_start(bob_says_that_he_waits, NULL);
+	child_wait(bob, "here");
+	child_go_with(bob, &r.page_id, sizeof(r.page_id));
+	child_finish(bob);
+	leave(&r);
+}
