@@ -70,6 +70,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
 	clients_catch_up(b);
+	monitors_catch_up(b);
 	listener_resume(b->listener);
 }
 
@@ -245,6 +246,8 @@ int broker_new(struct config *config, struct broker **out)
 	if (r == 0)
 		r = channels_init(b);
 	if (r == 0)
+		r = monitors_init(b);
+	if (r == 0)
 		r = reload_new(b, &b->reload);
 	if (r == 0)
 		r = devices_init(b);
@@ -372,6 +375,7 @@ void broker_free(struct broker *b)
 		event_free(b->look_again);
 	if (b->gpu_watch)
 		event_free(b->gpu_watch);
+	monitors_done(b);
 	clients_done(b);
 	if (b->base)
 		event_base_free(b->base);

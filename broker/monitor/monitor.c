@@ -3,20 +3,24 @@
 /*
  * What happens, told to those who ask. A monitor has room for some of it, which was paid for when
  * it began, and what does not fit is counted: so who does not read costs no more than who does, and
- * nobody waits for either. It is told when its MONITOR is answered, at once if one waits.
+ * nobody waits for either. It is told when its MONITOR is answered; if one waits, that is soon, and
+ * from the loop: who does what is told would pay for it otherwise, however many are told.
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <event2/event.h>
 #include <jansson.h>
 #include <share/share.h>
 
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
@@ -25,11 +29,15 @@
 
 #define ROOM     60000 /* bytes of rows */
 #define ROOM_END 128   /* of the row that says how many are missing */
+#define ROW_MAX  4096  /* bytes of one, more than all texts come to that there can be in it */
+#define TURN     16    /* who waited is told, before others get their turns */
 
 struct monitor {
 	LIST_ENTRY(monitor) link;
+	TAILQ_ENTRY(monitor) to_tell;
 	struct client *client;
 	struct wait *wait; /* NULL: no request waits */
+	bool has_news;     /* for that: it is among those to be told */
 	struct charge charge, charge_room;
 	uint64_t lost;
 	/* what is told */
@@ -41,6 +49,8 @@ struct monitor {
 	size_t size;
 	char rows[ROOM + ROOM_END];
 };
+
+static const struct timeval at_once = {0, 0};
 
 static json_int_t now_ms(void)
 {
@@ -156,62 +166,101 @@ static int add_what(json_t *row, const struct notice *n)
 	return r;
 }
 
-/* NULL without memory. */
-static json_t *describe(const struct notice *n)
+/* Returns its size; 0 without memory. */
+static size_t describe(const struct notice *n, char out[ROW_MAX])
 {
 	json_t *row = json_pack("{s:s, s:I}", "action", n->action, "time_ms", now_ms());
+	size_t size = 0;
 
-	if (!row)
-		return NULL;
-	if (add_who(row, n) == 0 && add_what(row, n) == 0)
-		return row;
+	if (row && add_who(row, n) == 0 && add_what(row, n) == 0)
+		size = json_dumpb(row, out, ROW_MAX - 1, JSON_COMPACT);
 	json_decref(row);
-	return NULL;
+	if (size == 0 || size > ROW_MAX - 1)
+		return 0;
+	out[size] = '\n';
+	return size + 1;
 }
 
 /* After one that is missing, all are until that is told: so they stay in order. */
-static void add(struct monitor *m, const json_t *row)
+static void add(struct monitor *m, const char *row, size_t size)
 {
-	size_t room = ROOM - m->size, n = 0;
-
-	if (row && m->lost == 0)
-		n = json_dumpb(row, m->rows + m->size, room, JSON_COMPACT);
-	if (n == 0 || n >= room) {
+	if (size == 0 || m->lost > 0 || size > ROOM - m->size) {
 		m->lost++;
 		return;
 	}
-	m->rows[m->size + n] = '\n';
-	m->size += n + 1;
+	memcpy(m->rows + m->size, row, size);
+	m->size += size;
 }
 
 void monitors_tell(struct broker *b, const struct notice *n)
 {
 	struct monitor *m;
-	json_t *row = NULL;
+	char row[ROW_MAX];
+	size_t size = 0;
 	bool described = false;
-	uint32_t serial;
 
 	LIST_FOREACH (m, &b->monitors->list, link) {
 		if (!wants(m, n) || !may_see(m, n))
 			continue;
 		if (!described)
-			row = describe(n);
+			size = describe(n, row);
 		described = true;
-		add(m, row);
-		if (!m->wait)
+		add(m, row, size);
+		if (!m->wait || m->has_news)
 			continue;
-		serial = m->wait->serial;
+		m->has_news = true;
+		TAILQ_INSERT_TAIL(&b->monitors->to_tell, m, to_tell);
+		broker_set_timer(b, b->monitors->teller, &at_once);
+	}
+}
+
+static void on_teller(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	struct monitor *m;
+
+	(void)fd, (void)what;
+	for (int left = TURN; left > 0 && (m = TAILQ_FIRST(&b->monitors->to_tell)); left--) {
+		uint64_t begun = turns_begin(&b->clients->turns);
+		uint32_t serial = m->wait->serial;
+
 		wait_free(m->wait);
 		answer(m, serial);
+		turns_count(&b->clients->turns, account_turns(m->client->account), begun);
 	}
-	json_decref(row);
+	/* a timer, not an active event: the loop looks at its sockets first */
+	if (!TAILQ_EMPTY(&b->monitors->to_tell))
+		broker_set_timer(b, b->monitors->teller, &at_once);
+}
+
+int monitors_init(struct broker *b)
+{
+	TAILQ_INIT(&b->monitors->to_tell);
+	b->monitors->teller = event_new(b->base, -1, 0, on_teller, b);
+	return b->monitors->teller ? 0 : -ENOMEM;
+}
+
+void monitors_catch_up(struct broker *b)
+{
+	event_active(b->monitors->teller, EV_TIMEOUT, 0);
+}
+
+void monitors_done(struct broker *b)
+{
+	if (b->monitors->teller)
+		event_free(b->monitors->teller);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
 static void leave(struct wait *w)
 {
-	w->client->monitor->wait = NULL;
+	struct monitor *m = w->client->monitor;
+
+	if (m->has_news)
+		TAILQ_REMOVE(&w->client->broker->monitors->to_tell, m, to_tell);
+	m->has_news = false;
+	m->wait = NULL;
 }
 
 static int fail_late(const struct wait *w, struct failure *failure)

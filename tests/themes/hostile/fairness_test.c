@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/config/config.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 #include "tests/harness/status.h"
@@ -20,6 +21,7 @@
 #define GROUPS   40000
 #define PINGS    90
 #define SOMEBODY 4711
+#define WATCHERS 200
 
 static const char config[] =
     "{\"limits\": {\"connections\": 400}, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
@@ -229,6 +231,70 @@ Test(fairness, who_asks_for_little_does_not_wait_for_all_metadata_to_be_checked)
 	child_finish(other);
 	raw_ask(&r, &get, WIRE_METADATA);
 	check_eq(r.m.metadata.json.size, 65536);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
+static void watch_all(struct child *self, void *data)
+{
+	struct raw *all = calloc(WATCHERS, sizeof(*all));
+	struct wire_message m = {.type = WIRE_MONITOR}, ping = {.type = WIRE_PING};
+
+	(void)data;
+	check(all != NULL);
+	child_become(SOMEBODY, 0);
+	for (unsigned i = 0; i < WATCHERS; i++) {
+		raw_open(&all[i], "one of many");
+		m.monitor.timeout = 0;
+		m.monitor.prefix = raw_text("shown");
+		raw_ask(&all[i], &m, WIRE_REPORT);
+		m.monitor.timeout = -1;
+		m.serial = ++all[i].serial;
+		check_eq(raw_send(&all[i], &m), 0);
+		raw_ask(&all[i], &ping, WIRE_DONE);
+	}
+	child_point(self, "wait");
+	for (unsigned i = 0; i < WATCHERS; i++) {
+		check_eq(raw_receive(&all[i], HARNESS_LIMIT_MS), RAW_MESSAGE);
+		check_eq(all[i].m.type, WIRE_REPORT);
+		check(memmem(all[i].packet, all[i].size, "\"publish\"", 9) != NULL);
+	}
+	free(all);
+}
+
+Test(fairness, who_publishes_does_not_wait_until_all_who_ask_what_happens_are_told)
+{
+	struct wire_message publish = {.type = WIRE_PUBLISH}, query = {.type = WIRE_QUERY};
+	struct child *other;
+	char cursor[16];
+	struct raw r;
+
+	skip_unless_root();
+	raw_open(&r, "quiet");
+	publish.publish.buffer = raw_alloc(&r, raw_pool(&r, "default"), 4096);
+	fd_list_close(&r.fds);
+	publish.publish.size = 4096;
+	publish.publish.name = raw_text("shown");
+	snprintf(cursor, sizeof(cursor), "%d", SOMEBODY * LIMIT_KINDS + LIMIT_WAITS);
+	query.query.what = raw_text("users");
+	query.query.cursor = raw_text(cursor);
+	other = child_start(watch_all, NULL);
+	child_wait(other, "wait");
+	raw_ask(&r, &query, WIRE_REPORT);
+	check_eq(said(&r, "used"), WATCHERS);
+	broker_freeze();
+	publish.serial = ++r.serial;
+	query.serial = ++r.serial;
+	check_eq(raw_send(&r, &publish), 0);
+	check_eq(raw_send(&r, &query), 0);
+	broker_thaw();
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_PUBLISHED);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	/* by then some were */
+	check(said(&r, "used") > WATCHERS / 2);
+	child_go(other);
+	child_finish(other);
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
 	raw_close(&r);
 }
