@@ -4,8 +4,6 @@
  */
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -25,6 +23,7 @@
 #include "broker/client/clients.h"
 #include "broker/configure.h"
 #include "broker/device/device.h"
+#include "broker/ending.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
@@ -71,7 +70,8 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	devices_look_at_agents(b);
 	clients_catch_up(b);
 	monitors_catch_up(b);
-	listener_resume(b->listener);
+	if (b->listener)
+		listener_resume(b->listener);
 }
 
 /* Whatever is gated, a turn of the loop looks at that many blocks of it, but at some of each pool.
@@ -264,86 +264,18 @@ int broker_new(struct config *config, struct broker **out)
 	return 0;
 }
 
-static void on_end(evutil_socket_t fd, short what, void *data)
+int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 {
-	struct broker *b = data;
+	int r = listener_new(b, listen_fd, &b->listener);
 
-	log_stop(what & EV_SIGNAL ? (fd == SIGINT ? "on SIGINT" : "on SIGTERM")
-				  : "as who has started it is gone",
-		 clock_ms() - b->started_ms, b->clients->n);
-	event_base_loopbreak(b->base);
-}
-
-static bool has_terminal(void)
-{
-	int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
-
-	fd_close(fd);
-	return fd >= 0;
-}
-
-/* Whose terminal goes ends with it, like any program in a terminal, unless it was told not to
- * (nohup). To all others it says that the configuration has changed. */
-static void on_hangup(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-
-	(void)fd, (void)what;
-	if (!b->ends_with_terminal || has_terminal()) {
-		reload_on_signal(b);
-		return;
-	}
-	log_stop("as its terminal is gone", clock_ms() - b->started_ms, b->clients->n);
-	event_base_loopbreak(b->base);
-}
-
-/* From now on: what came before, since main() has begun, comes now. */
-static int listen_for_hangups(struct broker *b, struct event *hangup)
-{
-	struct sigaction before;
-	sigset_t signals;
-
-	sigaction(SIGHUP, NULL, &before);
-	b->ends_with_terminal = before.sa_handler != SIG_IGN && has_terminal();
-	if (!hangup || evsignal_add(hangup, NULL) < 0)
-		return -ENOMEM;
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGHUP);
-	sigprocmask(SIG_UNBLOCK, &signals, NULL);
-	return 0;
-}
-
-int broker_run(struct broker *b, int listen_fd, int lifeline_fd)
-{
-	struct event *term = evsignal_new(b->base, SIGTERM, on_end, b);
-	struct event *interrupt = evsignal_new(b->base, SIGINT, on_end, b);
-	struct event *hangup = evsignal_new(b->base, SIGHUP, on_hangup, b);
-	struct event *lifeline = NULL;
-	int r;
-
-	r = listener_new(b, listen_fd, &b->listener);
-	if (r == 0 && lifeline_fd >= 0) {
-		lifeline = event_new(b->base, lifeline_fd, EV_READ, on_end, b);
-		if (!lifeline || event_add(lifeline, NULL) < 0)
-			r = -ENOMEM;
-	}
-	if (r == 0 && (!term || !interrupt || evsignal_add(term, NULL) < 0 ||
-		       evsignal_add(interrupt, NULL) < 0))
-		r = -ENOMEM;
 	if (r == 0)
-		r = listen_for_hangups(b, hangup);
+		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
 	if (r == 0 && event_base_dispatch(b->base) < 0)
 		r = -EIO;
 	if (r < 0)
 		log_error("cannot serve: %s", strerror(-r));
-	if (lifeline)
-		event_free(lifeline);
-	if (term)
-		event_free(term);
-	if (interrupt)
-		event_free(interrupt);
-	if (hangup)
-		event_free(hangup);
+	ending_free(b->ending);
+	b->ending = NULL;
 	return r;
 }
 

@@ -18,6 +18,7 @@ struct buffers;
 struct channels;
 struct clients;
 struct devices;
+struct ending;
 struct event;
 struct event_base;
 struct listener;
@@ -28,8 +29,7 @@ struct reload;
 
 struct broker {
 	struct event_base *base;
-	bool has_ended; /* what clients still use is theirs */
-	bool ends_with_terminal;
+	bool has_ended;        /* what clients still use is theirs */
 	struct config *config; /* replaced in its place when it is read again */
 	uid_t uid;
 	uint64_t started_ms;
@@ -47,7 +47,8 @@ struct broker {
 	struct monitors *monitors;
 
 	struct accounts *accounts;
-	struct listener *listener;
+	struct listener *listener; /* NULL: nobody is let in any more */
+	struct ending *ending;     /* NULL: it does not serve */
 	struct reload *reload;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
@@ -62,8 +63,11 @@ struct broker {
  * becomes of what is in it. 0, or negative errno with a logged reason. */
 int broker_new(struct config *config, struct broker **out);
 
-/* Serves until a signal or the end of the lifeline. 0 or negative errno. */
-int broker_run(struct broker *b, int listen_fd, int lifeline_fd);
+/* Serves until a signal or the end of the lifeline (ending_new()). 0 or negative errno. */
+int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms);
+
+/* It drains: nothing new is begun. */
+bool broker_is_ending(const struct broker *b);
 
 /* Drops all clients and frees everything. NULL is fine. */
 void broker_free(struct broker *b);

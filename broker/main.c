@@ -24,6 +24,7 @@
 #include "broker/config/config.h"
 #include "broker/config/reader.h"
 #include "broker/confine.h"
+#include "broker/ending.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "broker/socket_path.h"
@@ -38,10 +39,11 @@ struct arguments {
 	const char *remove;
 	int listen_fd;
 	int lifeline_fd;
+	int drain_ms;
 	bool check;
 };
 
-enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK };
+enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK, OPTION_DRAIN };
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "Read the configuration from FILE (default: built in)", 0},
@@ -49,6 +51,8 @@ static const struct argp_option options[] = {
     {"log-level", 'l', "LEVEL", 0, "error, warning, info (default) or debug", 0},
     {"check", OPTION_CHECK, NULL, 0,
      "Read the configuration, look whether a socket can be made, report, and exit", 0},
+    {"drain-ms", OPTION_DRAIN, "MS", 0,
+     "At its end, wait that long for clients, whatever the configuration says", 0},
     {NULL, 0, NULL, 0, "For programs that start a private broker:", 1},
     {"listen-fd", OPTION_LISTEN_FD, "FD", 0, "Serve this listening SOCK_SEQPACKET socket", 1},
     {"lifeline-fd", OPTION_LIFELINE_FD, "FD", 0,
@@ -67,6 +71,17 @@ static int parse_fd(struct argp_state *state, const char *text)
 		argp_error(state, "'%s' is not an open descriptor", text);
 	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
 	return (int)fd;
+}
+
+static int parse_drain(struct argp_state *state, const char *text)
+{
+	char *end;
+	long ms = strtol(text, &end, 10);
+
+	if (*end || end == text || ms < 0 || ms > CONFIG_DRAIN_MAX_MS)
+		argp_error(state, "'%s' is not a time limit (0 to %d ms)", text,
+			   CONFIG_DRAIN_MAX_MS);
+	return (int)ms;
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -93,6 +108,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case OPTION_REMOVE:
 		a->remove = value;
+		return 0;
+	case OPTION_DRAIN:
+		a->drain_ms = parse_drain(state, value);
 		return 0;
 	case OPTION_CHECK:
 		a->check = true;
@@ -288,7 +306,7 @@ static int serve(const struct arguments *a, struct config *config, rlim_t descri
 	give_up_rights();
 	say_start(config, listen_fd, broker, descriptors_before);
 	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
-	r = broker_run(broker, listen_fd, a->lifeline_fd);
+	r = broker_run(broker, listen_fd, a->lifeline_fd, a->drain_ms);
 	/* before the lock goes: the next broker must find no socket, or its own */
 	if (lock_fd >= 0)
 		unlink(path);
@@ -300,7 +318,7 @@ static int serve(const struct arguments *a, struct config *config, rlim_t descri
 
 int main(int argc, char **argv)
 {
-	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1};
+	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1, .drain_ms = DRAIN_AS_CONFIGURED};
 	rlim_t descriptors_before;
 	struct config *config;
 	int r;

@@ -312,6 +312,7 @@ static void print_flags(FILE *out, const struct wire_description *d)
 	    {WIRE_UNASKED, "Comes unasked as well, with the serial 0."},
 	    {WIRE_REPEATABLE, "Asked of a second agent when the first one died of it."},
 	    {WIRE_OF_ONE_PROCESS, "Not asked of an agent that was started since."},
+	    {WIRE_BEGINS, "Refused (SHARE_EDISCONNECTED) once the broker has said ENDING."},
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)

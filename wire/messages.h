@@ -22,7 +22,7 @@
  * added.
  */
 
-#define WIRE_VERSION        3
+#define WIRE_VERSION        4
 #define WIRE_VERSION_OLDEST 1
 
 /* The version from which on names and tokens carry tensors, and RECLAIM exists. */
@@ -31,7 +31,9 @@
 /* The version from which on channels exist as they are now. In version 1 doorbells were sockets; in
  * version 2 a row of a ledger was found by the slot of its producer. */
 #define WIRE_VERSION_CHANNELS 3
-#define WIRE_TENSOR_MAX       272 /* bytes */
+/* The version from which on clients understand ENDING. */
+#define WIRE_VERSION_ENDING 4
+#define WIRE_TENSOR_MAX     272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME, WIRE_FIRST,                                \
@@ -50,8 +52,8 @@
 	M(BYE, bye, 7, TO_BROKER, 0, 0, 1, DONE, 0,                                                \
 	  "The client has unmapped everything and finished its streams; the broker releases "      \
 	  "all that the client holds.")                                                            \
-	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, 0, "Opens a pool by name.")           \
-	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, 0,                                \
+	M(POOL_OPEN, pool_open, 8, TO_BROKER, 0, 0, 1, POOL, WIRE_BEGINS, "Opens a pool by name.") \
+	M(POOL_CREATE, pool_create, 9, TO_BROKER, 0, 0, 1, POOL, WIRE_BEGINS,                      \
 	  "Creates a pool and opens it.")                                                          \
 	M(POOL, pool, 10, TO_CLIENT, 0, 0, 1, NOTHING, 0, "An open pool.")                         \
 	M(POOL_CLOSE, pool_close, 11, TO_BROKER, 0, 0, 1, DONE, 0, "Gives one POOL back.")         \
@@ -113,7 +115,7 @@
 	M(RECIPE, recipe, 39, TO_CLIENT, 1, 1, 1, NOTHING, 0,                                      \
 	  "The descriptor of the buffer's segment (for a mempool, of a pool handle), and how "     \
 	  "to import it.")                                                                         \
-	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT, 0,                            \
+	M(EVENT_CREATE, event_create, 40, TO_BROKER, 0, 0, 1, EVENT, WIRE_BEGINS,                  \
 	  "Leases an interprocess event from the agent of a device.")                              \
 	M(EVENT_OPEN, event_open, 41, TO_BROKER, 0, 0, 1, EVENT, 0,                                \
 	  "One more lease of an event, by its name or by its token.")                              \
@@ -122,7 +124,7 @@
 	  "Gives one lease of an event back. With serial 0 there is no reply.")                    \
 	M(TRIM, trim, 44, TO_CLIENT, 0, 0, 1, NOTHING, WIRE_UNASKED,                               \
 	  "Memory is short: the client is to give back the free blocks that it keeps.")            \
-	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL, 0,                          \
+	M(CHANNEL_OPEN, channel_open, 45, TO_BROKER, 0, 0, 1, CHANNEL, WIRE_BEGINS,                \
 	  "Takes part in a channel, and makes it if there is none of that name. Refused "          \
 	  "(SHARE_ENOTSUP) before version 3.")                                                     \
 	M(CHANNEL, channel, 46, TO_CLIENT, 3, 3, 1, NOTHING, 0,                                    \
@@ -171,6 +173,10 @@
 	  "each allocation, publication, death and so on that it may see. The first one says "     \
 	  "from when on nothing is missed. The answer may come later, as that of LOOKUP; what "    \
 	  "happens meanwhile is kept up to a limit, and then counted.")                            \
+	M(ENDING, ending, 62, TO_CLIENT, 0, 0, 4, NOTHING, WIRE_UNASKED,                           \
+	  "The broker is about to end: the client is to finish what it has in hand, to give up "   \
+	  "what it holds, and to say BYE. Until then it is served as before, but begins nothing "  \
+	  "new. Clients of an older version are not told.")                                        \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  WIRE_REPEATABLE,                                                                         \
 	  "Asks an agent what its device is and how much of its memory is free. An agent "         \
@@ -430,6 +436,9 @@
 	F(M, u32, reserved, 1, "0")                                                 \
 	V(M, pool, 255, 1, "the pool in which that happens; empty: any, or none")   \
 	V(M, prefix, 255, 1, "of the names and channels that it happens to; empty: all of it")
+#define WIRE_FIELDS_ending(F, V, M)                                                                \
+	F(M, u32, within, 4, "milliseconds, after which the broker ends whoever still holds what") \
+	F(M, u32, reserved, 4, "0")
 #define WIRE_FIELDS_agent_device_get(F, V, M)
 #define WIRE_FIELDS_agent_device(F, V, M)                                                        \
 	F(M, u64, total, 1, "bytes of memory")                                                   \

@@ -20,6 +20,7 @@ enum wire_message_flags {
 	WIRE_UNASKED = 1 << 4,          /* may come with the serial 0, without a request */
 	WIRE_REPEATABLE = 1 << 5, /* may be asked of a second agent when the first one died of it */
 	WIRE_OF_ONE_PROCESS = 1 << 6, /* concerns what ends with the agent's process */
+	WIRE_BEGINS = 1 << 7,         /* refused by a broker that is about to end */
 };
 
 enum wire_type {

@@ -44,11 +44,6 @@ static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, 50 * 1000};
 static const struct timeval dying = {1, 0};
 
-static bool holds_something(const struct holdings *h)
-{
-	return h->leases || h->names || h->tokens || h->memberships || h->events;
-}
-
 /* Some of what it holds ends with its connection; the log has all of it. */
 static void close_connection(struct client *c)
 {
@@ -158,7 +153,7 @@ void client_on_death(struct turn *turn, uint32_t events)
 	close_connection(c);
 	if (c->logged.quarantine_told)
 		log_quarantine_over(&who, &c->holds);
-	else if (c->state != CLIENT_ENDING && holds_something(&c->logged.held))
+	else if (c->state != CLIENT_ENDING && holdings_any(&c->logged.held))
 		log_died(&who, &c->logged.held);
 	start_ending(c);
 }
@@ -175,7 +170,7 @@ static void outlive_connection(struct client *c)
 		return;
 	}
 	if (!rooms->may_use_memory(c) || MUTATION(drop_leases_at_hang_up)) {
-		if (holds_something(&c->logged.held))
+		if (holdings_any(&c->logged.held))
 			log_hung_up(&who, &c->logged.held);
 		start_ending(c);
 		return;

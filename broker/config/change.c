@@ -340,6 +340,15 @@ static int compare_names(struct config_changes *out, const struct name_owners *n
 
 /* ------------------------------------------------------------------------------------------- */
 
+static int compare_ms(struct config_changes *out, const char *key, unsigned now, unsigned file)
+{
+	char one[16], other[16];
+
+	snprintf(one, sizeof(one), "%u", now);
+	snprintf(other, sizeof(other), "%u", file);
+	return compare(out, true, key, one, other);
+}
+
 int config_compare(const struct config *now, const struct config *file, struct config_changes *out)
 {
 	char one[16], other[16];
@@ -363,9 +372,10 @@ int config_compare(const struct config *now, const struct config *file, struct c
 	if (r == 0)
 		r = compare_size(out, true, "default_pool_limit", now->default_pool_limit,
 				 file->default_pool_limit);
-	snprintf(one, sizeof(one), "%u", now->agent_timeout_ms);
-	snprintf(other, sizeof(other), "%u", file->agent_timeout_ms);
-	return r ? r : compare(out, true, "agent_timeout_ms", one, other);
+	if (r == 0)
+		r = compare_ms(out, "agent_timeout_ms", now->agent_timeout_ms,
+			       file->agent_timeout_ms);
+	return r ? r : compare_ms(out, "drain_ms", now->drain_ms, file->drain_ms);
 }
 
 static size_t count_leaving(const struct config *now, const struct config *file)

@@ -35,6 +35,9 @@
 #define AGENT_TIMEOUT_MIN     100
 #define AGENT_TIMEOUT_MAX     600000
 
+/* For who finishes what it has in hand; and not so long that a restart would be put off. */
+#define DRAIN_DEFAULT 2000
+
 static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
 
 static struct principal own_user(void)
@@ -83,6 +86,7 @@ static struct config *config_new(void)
 	c->socket_mode = DEFAULT_SOCKET_MODE;
 	c->default_pool_limit = half_of_memory();
 	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
+	c->drain_ms = DRAIN_DEFAULT;
 	c->limits = config_standard_limits();
 	return c;
 }
@@ -168,26 +172,26 @@ static int read_principals(const struct config_reader *r, const struct config_pa
 	return e;
 }
 
-static int read_agent_timeout(const struct config_reader *r, const struct config_path *path,
-			      const json_t *document, struct config *c)
+static int read_time_limit(const struct config_reader *r, const struct config_path *path,
+			   const json_t *document, int min, int max, unsigned *out)
 {
 	const json_t *value = json_object_get(document, path->key);
 	json_int_t ms = json_integer_value(value);
 
 	if (!value)
 		return 0;
-	if (!json_is_integer(value) || ms < AGENT_TIMEOUT_MIN || ms > AGENT_TIMEOUT_MAX)
-		return config_fail_value(r, path, value, "is not a time limit (%d to %d ms)",
-					 AGENT_TIMEOUT_MIN, AGENT_TIMEOUT_MAX);
-	c->agent_timeout_ms = (unsigned)ms;
+	if (!json_is_integer(value) || ms < min || ms > max)
+		return config_fail_value(r, path, value, "is not a time limit (%d to %d ms)", min,
+					 max);
+	*out = (unsigned)ms;
 	return 0;
 }
 
 static int read_document(const struct config_reader *r, json_t *document, struct config *c)
 {
 	static const char *const keys[] = {
-	    "socket", "socket_mode",        "admins",           "create_pools", "limits", "users",
-	    "pools",  "default_pool_limit", "agent_timeout_ms", "names",
+	    "socket", "socket_mode",        "admins",           "create_pools", "limits",   "users",
+	    "pools",  "default_pool_limit", "agent_timeout_ms", "names",        "drain_ms",
 	};
 	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
 	char shown[SIZE_TEXT_MAX];
@@ -220,7 +224,11 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 		e = config_fail(r, place, "%s is not possible (at most 128TiB)",
 				size_format(c->default_pool_limit, shown));
 	if (e == 0)
-		e = read_agent_timeout(r, CONFIG_KEY(NULL, "agent_timeout_ms"), document, c);
+		e = read_time_limit(r, CONFIG_KEY(NULL, "agent_timeout_ms"), document,
+				    AGENT_TIMEOUT_MIN, AGENT_TIMEOUT_MAX, &c->agent_timeout_ms);
+	if (e == 0)
+		e = read_time_limit(r, CONFIG_KEY(NULL, "drain_ms"), document, 0,
+				    CONFIG_DRAIN_MAX_MS, &c->drain_ms);
 	if (e != 0)
 		return e;
 

@@ -17,6 +17,9 @@
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */
 
+/** Below what service managers wait until they kill: 90 seconds. */
+#define CONFIG_DRAIN_MAX_MS 60000
+
 /** No limit, for those where that is possible. */
 #define LIMIT_NONE UINT64_MAX
 
@@ -71,6 +74,7 @@ struct config {
 	size_t n_pools;
 	uint64_t default_pool_limit;
 	unsigned agent_timeout_ms; /* for each request to an agent */
+	unsigned drain_ms;         /* for clients, when the broker is told to end */
 };
 
 /** The configuration without a file: one pool "default" for the broker's own user. Returns 0 or

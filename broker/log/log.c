@@ -195,6 +195,14 @@ void log_start(const char *version, const char *socket, const char *config, size
 		 n_pools, text_plural(n_pools), n_pools ? ": " : "", pools);
 }
 
+void log_drain(const char *why, uint32_t n_clients, unsigned limit_ms)
+{
+	log_info("is to end %s, and waits until %" PRIu32
+		 " client%s no longer hold%s anything, "
+		 "for %u ms at most",
+		 why, n_clients, text_plural(n_clients), n_clients == 1 ? "s" : "", limit_ms);
+}
+
 void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients)
 {
 	uint64_t s = uptime_ms / 1000;
@@ -251,6 +259,11 @@ static struct list words_of(const struct holdings *h)
 	return l;
 }
 
+bool holdings_any(const struct holdings *h)
+{
+	return h->leases || h->names || h->tokens || h->memberships || h->events;
+}
+
 void log_violation(const struct log_client *c, const char *what)
 {
 	log_warning_of(c->uid, CLIENT_FORMAT " broke the protocol and is dropped: %s",
@@ -291,6 +304,12 @@ void log_quarantine_over(const struct log_client *c, const struct holdings *h)
 {
 	log_info_of(c->uid, CLIENT_FORMAT " has left quarantine: its process has ended, holding %s",
 		    CLIENT_WORDS(c), words_of(h).text);
+}
+
+void log_left_holding(const struct log_client *c, const struct holdings *h)
+{
+	log_info_of(c->uid, CLIENT_FORMAT " still holds %s as the broker ends", CLIENT_WORDS(c),
+		    words_of(h).text);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef BROKER_LOG_LOG_H
 #define BROKER_LOG_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -36,6 +37,8 @@ void log_bug(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * @pools names what it has, as in "'frames', 'weights'". */
 void log_start(const char *version, const char *socket, const char *config, size_t n_pools,
 	       const char *pools);
+/* It waits for @n of them before the latter. */
+void log_drain(const char *why, uint32_t n_clients, unsigned limit_ms);
 void log_stop(const char *why, uint64_t uptime_ms, uint32_t n_clients);
 
 /* Who a line is about, and what that one holds. */
@@ -49,6 +52,7 @@ struct holdings {
 	uint64_t leases, bytes; /* of these */
 	uint64_t names, tokens, memberships, events;
 };
+bool holdings_any(const struct holdings *h);
 void log_violation(const struct log_client *c, const char *what);
 void log_lost(const struct log_client *c, const char *why);
 void log_dropped(const struct log_client *c, uid_t by);
@@ -58,6 +62,8 @@ void log_died(const struct log_client *c, const struct holdings *h);
 void log_hung_up(const struct log_client *c, const struct holdings *h);
 void log_quarantine(const struct log_client *c, const struct holdings *h);
 void log_quarantine_over(const struct log_client *c, const struct holdings *h);
+/* And those whom the broker has waited for in vain, at its end. */
+void log_left_holding(const struct log_client *c, const struct holdings *h);
 
 /* What clients can have said as often as they like stands in the log once a minute, with how many
  * lines were left out before; and of each user no more than other lines. Zeroed: there was none

@@ -81,7 +81,12 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	}
 	client->broker->counters.by_message[m.type].n++;
 	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
-	handlers[m.type](&r);
+	if (d->flags & WIRE_BEGINS && broker_is_ending(client->broker))
+		request_fail(&r, SHARE_EDISCONNECTED,
+			     "the broker is about to end, and begins nothing new: release what "
+			     "you hold, disconnect, and connect to the next one");
+	else
+		handlers[m.type](&r);
 	return m.serial != 0;
 }
 

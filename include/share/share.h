@@ -214,6 +214,25 @@ int share_get_fd(share_client *c);
  */
 int share_dispatch(share_client *c);
 
+/**
+ * Whether the broker is about to end, as somebody stops or restarts it. It tells those who are
+ * connected, and gives them some time (`drain_ms` in share-broker.conf(5)). A program that hears of
+ * it finishes what it has in hand, releases what it holds, and disconnects; then it may try to
+ * connect to the next broker. Until then everything goes on as before, but calls that would open or
+ * create a pool, a channel, a service or an event answer SHARE_EDISCONNECTED. When nobody holds
+ * anything any more, the broker ends; so it does when the time is over, and then the connection is
+ * lost.
+ *
+ * The call looks at the socket, and never blocks. share_get_fd() polls readable when the broker has
+ * said that it ends: programs with an event loop ask after share_dispatch(). A private broker
+ * ("embedded", share-run) ends together with who has started it, and says nothing before.
+ *
+ * @param c  the connection
+ * @return Milliseconds that are left, at least 1, if the broker is about to end; 0: it is not.
+ * @retval SHARE_EDISCONNECTED  the broker is lost
+ */
+int share_ending(share_client *c);
+
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 

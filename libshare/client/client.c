@@ -2,12 +2,14 @@
 
 /* The life of a client, and what happens when the broker is lost. */
 
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
@@ -79,6 +81,40 @@ void client_mark_lost(share_client *c, const char *why)
 		if (client_rooms[i]->lose_broker)
 			client_rooms[i]->lose_broker(c);
 	pthread_cond_broadcast(&c->arrived);
+}
+
+void client_hear_farewell(share_client *c, const struct wire_bytes *detail)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why), "the broker ended the connection: %.*s", (int)detail->size,
+		 (const char *)detail->data);
+	client_mark_lost(c, why);
+}
+
+void client_hear_ending(share_client *c, uint32_t within_ms)
+{
+	c->connection->ends_by = (int64_t)clock_ms() + within_ms;
+	dispatch_wake(c);
+}
+
+int share_ending(share_client *c)
+{
+	int64_t ends_by, left;
+	int r = client_resolve(&c);
+
+	if (r != 0)
+		return r;
+	rpc_poll(c);
+	pthread_mutex_lock(&c->lock);
+	ends_by = c->connection->ends_by;
+	if (c->lost)
+		r = client_lost(c);
+	pthread_mutex_unlock(&c->lock);
+	if (r != 0 || ends_by == 0)
+		return r;
+	left = ends_by - (int64_t)clock_ms();
+	return left < 1 ? 1 : left > INT_MAX ? INT_MAX : (int)left;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -41,6 +41,12 @@ void dispatch_free(share_client *c)
 	c->dispatch = NULL;
 }
 
+void dispatch_wake(share_client *c)
+{
+	if (c->dispatch->wakeup >= 0)
+		eventfd_write(c->dispatch->wakeup, 1);
+}
+
 void dispatch_queue(share_client *c, struct task *t)
 {
 	struct dispatch *d = c->dispatch;
@@ -48,8 +54,7 @@ void dispatch_queue(share_client *c, struct task *t)
 	t->queued = true;
 	t->order = ++d->n_tasks;
 	TAILQ_INSERT_TAIL(&d->tasks, t, link);
-	if (d->wakeup >= 0)
-		eventfd_write(d->wakeup, 1);
+	dispatch_wake(c);
 }
 
 void dispatch_queue_urgent(share_client *c, struct task *t)
@@ -85,7 +90,7 @@ static int make_descriptor(share_client *c)
 	d->epoll = epoll;
 	d->wakeup = wakeup;
 	epoll = wakeup = -1;
-	if (!TAILQ_EMPTY(&d->tasks))
+	if (!TAILQ_EMPTY(&d->tasks) || c->connection->ends_by)
 		eventfd_write(d->wakeup, 1);
 	return 0;
 }

@@ -18,7 +18,8 @@ struct connection {
 	struct embedded *embedded; /* NULL: the broker is not a private one */
 	unsigned char *packet;     /* of the reading thread, WIRE_PACKET_MAX bytes */
 	bool reading;
-	int lost_error; /* what the broker said why it ended the connection, or 0 */
+	int64_t ends_by; /* when the broker ends at the latest, as clock_ms(); 0: it has not said */
+	int lost_error;  /* what the broker said why it ended the connection, or 0 */
 	char lost_detail[256];
 	uint32_t last_serial;
 	LIST_HEAD(, call) calls;
@@ -46,6 +47,14 @@ void dispatch_free(share_client *c);
 share_client *client_new(void);
 /* At once, whatever state it is in. */
 void client_free(share_client *c);
+
+/* What the broker says of its end, and of that of the connection. With the lock held. */
+void client_hear_ending(share_client *c, uint32_t within_ms);
+void client_hear_farewell(share_client *c, const struct wire_bytes *detail);
+
+/* dispatch.c. Has the program's event loop look, though there may be nothing to run. With the lock
+ * held. */
+void dispatch_wake(share_client *c);
 
 /* watch.c. With the lock held. */
 void watch_name_changed(share_client *c, const struct wire_name_event *m);

@@ -127,8 +127,6 @@ static int hear(share_client *c, const struct wire_message *m, struct fd_list *f
 
 static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
 {
-	char why[256];
-
 	switch (m->type) {
 	case WIRE_NAME_EVENT:
 		watch_name_changed(c, &m->name_event);
@@ -136,10 +134,11 @@ static void deliver_unasked(share_client *c, const struct wire_message *m, struc
 	case WIRE_GRANT: /* of a segment, ahead: it was heard before */
 		break;
 	case WIRE_ERROR:
-		snprintf(why, sizeof(why), "the broker ended the connection: %.*s",
-			 (int)m->error.detail.size, (const char *)m->error.detail.data);
 		c->connection->lost_error = number_of(m);
-		client_mark_lost(c, why);
+		client_hear_farewell(c, &m->error.detail);
+		break;
+	case WIRE_ENDING:
+		client_hear_ending(c, m->ending.within);
 		break;
 	default:
 		hear(c, m, fds);
@@ -391,7 +390,7 @@ int rpc_start_unlocking(share_client *c, struct wire_message *request, struct ca
 
 static int result(share_client *c, const struct call *call)
 {
-	if (call->error == SHARE_EDISCONNECTED)
+	if (call->error == SHARE_EDISCONNECTED && c->lost)
 		return client_lost(c);
 	return call->error ? fail_remote(call->error, call->detail) : 0;
 }

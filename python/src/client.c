@@ -137,6 +137,23 @@ static PyObject *ping(PyObject *o, PyObject *ignored)
 	return call(o, share_ping, false);
 }
 
+PyDoc_STRVAR(ending_doc,
+	     "ending()\n--\n\n"
+	     "Whether the broker is about to end, and tells its clients before: then the seconds "
+	     "until it does at the latest, in which to release everything and to close; else 0.");
+static PyObject *ending(PyObject *o, PyObject *ignored)
+{
+	PyObject *ms = call(o, share_ending, true);
+	double seconds;
+
+	(void)ignored;
+	if (!ms)
+		return NULL;
+	seconds = PyFloat_AsDouble(ms) / 1000;
+	Py_DECREF(ms);
+	return PyFloat_FromDouble(seconds);
+}
+
 PyDoc_STRVAR(dispatch_doc,
 	     "dispatch()\n--\n\n"
 	     "Handle what the broker sent unasked; never blocks. How many look-ups and "
@@ -555,6 +572,7 @@ bool client_ready(PyObject *module)
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
 	    {"ping", ping, METH_NOARGS, ping_doc},
 	    {"dispatch", dispatch, METH_NOARGS, dispatch_doc},
+	    {"ending", ending, METH_NOARGS, ending_doc},
 	    {"lookup", METHOD(lookup), METH_FASTCALL | METH_KEYWORDS, lookup_doc},
 	    {"unpublish", unpublish, METH_O, unpublish_doc},
 	    {"_names", names, METH_O, NULL},

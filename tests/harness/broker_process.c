@@ -44,6 +44,7 @@ static struct {
 	unsigned descriptor_limit;
 	int other_log; /* 0: none */
 	const char *program;
+	const char *drain_ms;
 	bool unprivileged;
 	char directory[64];
 	char socket[96];
@@ -82,6 +83,11 @@ void broker_without_privileges(void)
 void broker_use_program(const char *path)
 {
 	broker.program = path;
+}
+
+void broker_drain(const char *ms)
+{
+	broker.drain_ms = ms;
 }
 
 void broker_log_to(int fd)
@@ -194,7 +200,7 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);
 	snprintf(lifeline_fd, sizeof(lifeline_fd), "%d", lifeline);
 	execl(path, path, "--config", broker.config, "--listen-fd", listen_fd, "--lifeline-fd",
-	      lifeline_fd, (char *)NULL);
+	      lifeline_fd, "--drain-ms", broker.drain_ms ? broker.drain_ms : "0", (char *)NULL);
 	fprintf(stderr, "%s: %s (is $SHARE_TEST_BIN set?)\n", path, strerror(errno));
 	_exit(127);
 }
@@ -251,14 +257,18 @@ void broker_thaw(void)
 	kill(broker.pid, SIGCONT);
 }
 
+int broker_wait(void)
+{
+	int status = wait_for_end();
+
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 int broker_let_go(void)
 {
-	int status;
-
 	close(broker.lifeline);
 	broker.lifeline = -1;
-	status = wait_for_end();
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return broker_wait();
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -30,6 +30,8 @@ void broker_limit_descriptors(unsigned n);
 void broker_use_program(const char *path);
 /* That the kernel's limits are for it, too, though root has started it. */
 void broker_without_privileges(void);
+/* How long it waits for clients at its end; 0, if nothing is said. */
+void broker_drain(const char *ms);
 /* Its stderr, which broker_log() does not see then. */
 void broker_log_to(int fd);
 
@@ -51,7 +53,8 @@ void broker_thaw(void);
 char *broker_log(void);
 /* How many lines of that have @text in them. */
 int broker_said(const char *text);
-/* Closes the lifeline and waits for the end of the broker, whose exit code is returned. */
+/* Waits for the end of the broker, whose exit code is returned; and closes the lifeline before. */
+int broker_wait(void);
 int broker_let_go(void);
 
 #endif

@@ -381,6 +381,31 @@ def test_a_private_broker_ends_with_its_program():
     until(lambda: not os.path.exists(address))
 
 
+def answers(address):
+    try:
+        libshare.connect(address).close()
+    except libshare.NoBroker:
+        return False
+    return True
+
+
+def test_a_broker_that_is_stopped_says_so_before(tmp_path):
+    address = str(tmp_path / "s")
+    broker = subprocess.Popen([os.path.join(os.environ["SHARE_TEST_BIN"], "share-broker"),
+                               "--socket", address, "--drain-ms", "60000"])
+    until(lambda: answers(address))
+    with libshare.connect(address) as c:
+        a = c.pool("default").array(np.arange(10))
+        assert c.ending() == 0
+        broker.terminate()
+        until(lambda: c.ending() > 0)
+        assert c.ending() <= 60
+        with pytest.raises(libshare.Disconnected, match="about to end"):
+            c.pool("new", kind="host")
+        a.release()
+    assert broker.wait() == 0
+
+
 def test_without_a_broker_memory_stays_and_calls_say_so(broker):
     c = libshare.connect(broker.address)
     a = c.pool("p", kind="host").array(np.arange(10))

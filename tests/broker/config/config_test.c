@@ -144,6 +144,7 @@ Test(config, everything_that_can_be_said_is_read)
 	    "     \"device\": \"GPU-5fd4f087-86f3-7a43-b711-4771313afc50\"}\n"
 	    "  ],\n"
 	    "  \"agent_timeout_ms\": 2500,\n"
+	    "  \"drain_ms\": 0,\n"
 	    "  \"default_pool_limit\": \"1.5GiB\"\n"
 	    "}\n");
 	const gid_t groups[] = {70044};
@@ -168,6 +169,7 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_eq(memcmp(config_limits_for(c, 70002), &c->limits, sizeof(c->limits)), 0);
 
 	cr_assert_eq(c->agent_timeout_ms, 2500);
+	cr_assert_eq(c->drain_ms, 0);
 
 	cr_assert_eq(c->n_pools, 3);
 	const struct pool_config *p = &c->pools[0];
@@ -203,6 +205,18 @@ Test(config, the_time_limit_of_agents_is_a_number_of_milliseconds)
 		     "FILE:1: agent_timeout_ms: 99 is not a time limit (100 to 600000 ms)");
 	expect_error("{\"agent_timeout_ms\": \"1s\"}",
 		     "FILE:1: agent_timeout_ms: \"1s\" is not a time limit (100 to 600000 ms)");
+}
+
+Test(config, the_broker_drains_for_less_than_service_managers_wait)
+{
+	struct config *c = load("{}");
+
+	cr_assert_eq(c->drain_ms, 2000);
+	config_free(c);
+	expect_error("{\"drain_ms\": 60001}",
+		     "FILE:1: drain_ms: 60001 is not a time limit (0 to 60000 ms)");
+	expect_error("{\"drain_ms\": -1}",
+		     "FILE:1: drain_ms: -1 is not a time limit (0 to 60000 ms)");
 }
 
 Test(config, no_pool_is_larger_than_what_a_process_can_map)
@@ -342,14 +356,14 @@ Test(config, an_unknown_key_is_an_error_with_a_suggestion)
 		     "FILE:1: limits.conections: unknown key (did you mean \"connections\"?)");
 	expect_error("{\"users\": {\"root\": {\"limit\": {}}}}",
 		     "FILE:1: users.root.limit: unknown key (did you mean \"limits\"?)");
-	expect_error(
-	    "{\"colour\": 1}",
-	    "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
-	    "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
-	expect_error(
-	    "{\"\\u001b[2J\": 1}",
-	    "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
-	    "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, names)");
+	expect_error("{\"colour\": 1}",
+		     "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
+		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
+		     "names, drain_ms)");
+	expect_error("{\"\\u001b[2J\": 1}",
+		     "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
+		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
+		     "names, drain_ms)");
 }
 
 Test(config, a_value_of_the_wrong_type_is_an_error)

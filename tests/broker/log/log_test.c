@@ -112,6 +112,8 @@ Test(log, counts_in_proper_english)
 	log_start("1.2.3", "/run/s", NULL, 1, "'default'");
 	log_stop("on SIGINT", 90061000, 1);
 	log_start("1.2.3", "/run/s", "/etc/c", 0, "");
+	log_drain("on SIGTERM", 1, 5000);
+	log_drain("on SIGTERM", 2, 0);
 	log_stop("on SIGTERM", 59999, 2);
 	cr_assert_str_eq(
 	    written(),
@@ -119,6 +121,10 @@ Test(log, counts_in_proper_english)
 	    "'default'\n"
 	    "share-broker: info: ends on SIGINT, after 1d 01:01:01; 1 client connected\n"
 	    "share-broker: info: version 1.2.3 serves at /run/s; configuration /etc/c; 0 pools\n"
+	    "share-broker: info: is to end on SIGTERM, and waits until 1 client no longer holds "
+	    "anything, for 5000 ms at most\n"
+	    "share-broker: info: is to end on SIGTERM, and waits until 2 clients no longer hold "
+	    "anything, for 0 ms at most\n"
 	    "share-broker: info: ends on SIGTERM, after 0d 00:00:59; 2 clients connected\n");
 }
 
