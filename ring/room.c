@@ -138,6 +138,21 @@ static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t seque
  * so many are looked at. What nobody has taken is free for certain. */
 #define LOOK_AT 64
 
+/* Of what all have received, the oldest that all have acknowledged: it is there for who comes. */
+static void drop_from_history(struct ring_producer *p, uint64_t received)
+{
+	const struct ring_lane *l = &p->lanes[0];
+	uint64_t history = p->shape.history, first = l->tail > history ? l->tail - history : 0;
+	uint64_t last;
+
+	if (first < l->head)
+		first = l->head;
+	for (last = first; last < received && !would_be_free(p, 0, last);)
+		last++;
+	for (uint64_t sequence = first; last < received && sequence <= last; sequence++)
+		drop(p, 0, sequence);
+}
+
 static void drop_in_broadcast(struct ring_producer *p)
 {
 	uint64_t tail = p->lanes[0].tail, oldest = oldest_in(p, 0), untaken = oldest, last;
@@ -154,6 +169,8 @@ static void drop_in_broadcast(struct ring_producer *p)
 		last = untaken;
 	for (uint64_t sequence = oldest; last < tail && sequence <= last; sequence++)
 		drop(p, 0, sequence);
+	if (last >= tail)
+		drop_from_history(p, oldest);
 }
 
 static void drop_in_lanes(struct ring_producer *p)

@@ -163,6 +163,33 @@ Test(ring_history, it_goes_when_tickets_are_wanted)
 	cr_assert_eq(message_lost, 1);
 }
 
+/* All have received everything, and one holds on to a message: nothing else is to be dropped. */
+Test(ring_history, it_goes_when_tickets_are_wanted_and_all_have_received_it)
+{
+	shape.in_flight = 4;
+	broadcast(3, SHARE_FULL_DROP, 2);
+	sends(0);
+	uses(0, 0);
+	receives(1, 0);
+	for (uint64_t i = 1; i < 4; i++) {
+		sends(i);
+		uses(0, i);
+		uses(1, i);
+	}
+	for (uint64_t i = 4; i < 20; i++) {
+		cr_assert_eq(try_send(0, i, 0), -EAGAIN);
+		comes_back(i - 3);
+		nothing_comes_back();
+		sends(i);
+		uses(0, i);
+		uses(1, i);
+	}
+	cr_assert_eq(stats().dropped, 0);
+	consumer_comes(2, true);
+	receives(2, 17);
+	cr_assert_eq(message_lost, 0);
+}
+
 Test(ring_history, nobody_was_there_yet)
 {
 	broadcast(2, SHARE_FULL_BLOCK, 0);
