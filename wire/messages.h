@@ -31,6 +31,8 @@
 /* The version from which on channels exist as they are now. In version 1 doorbells were sockets; in
  * version 2 a row of a ledger was found by the slot of its producer. */
 #define WIRE_VERSION_CHANNELS 3
+/* The version from which on MONITOR exists. */
+#define WIRE_VERSION_MONITOR 3
 /* The version from which on clients understand ENDING. */
 #define WIRE_VERSION_ENDING 4
 #define WIRE_TENSOR_MAX     272 /* bytes */
@@ -168,7 +170,7 @@
 	  "Gets one more reference on a buffer once only the client's own reference is left: "     \
 	  "no other client's lease, no name, no token and no message of a channel. The answer "    \
 	  "may come later, as that of LOOKUP.")                                                    \
-	M(MONITOR, monitor, 61, TO_BROKER, 0, 0, 1, REPORT, WIRE_WAITS_FOR_OTHERS,                 \
+	M(MONITOR, monitor, 61, TO_BROKER, 0, 0, 3, REPORT, WIRE_WAITS_FOR_OTHERS,                 \
 	  "Asks for what has happened since the last MONITOR of this connection: an object for "   \
 	  "each allocation, publication, death and so on that it may see. The first one says "     \
 	  "from when on nothing is missed. The answer may come later, as that of LOOKUP; what "    \
@@ -430,12 +432,12 @@
 	F(M, i32, timeout, 2, "milliseconds to wait; 0: do not (SHARE_EBUSY), -1: without limit") \
 	F(M, u32, reserved, 2, "0")
 #define WIRE_FIELDS_monitor(F, V, M)                                                \
-	F(M, i32, timeout, 1, "milliseconds to wait; 0: do not, -1: without limit") \
-	F(M, u32, flags, 1, "enum share_monitor_flags")                             \
-	F(M, u32, uid, 1, "of whose doing is told, with SHARE_MONITOR_USER")        \
-	F(M, u32, reserved, 1, "0")                                                 \
-	V(M, pool, 255, 1, "the pool in which that happens; empty: any, or none")   \
-	V(M, prefix, 255, 1, "of the names and channels that it happens to; empty: all of it")
+	F(M, i32, timeout, 3, "milliseconds to wait; 0: do not, -1: without limit") \
+	F(M, u32, flags, 3, "enum share_monitor_flags")                             \
+	F(M, u32, uid, 3, "of whose doing is told, with SHARE_MONITOR_USER")        \
+	F(M, u32, reserved, 3, "0")                                                 \
+	V(M, pool, 255, 3, "the pool in which that happens; empty: any, or none")   \
+	V(M, prefix, 255, 3, "of the names and channels that it happens to; empty: all of it")
 #define WIRE_FIELDS_ending(F, V, M)                                                                \
 	F(M, u32, within, 4, "milliseconds, after which the broker ends whoever still holds what") \
 	F(M, u32, reserved, 4, "0")

@@ -1141,6 +1141,7 @@ typedef struct share_monitor_options {
  * @param data        what it is called with
  * @return 0, after the time limit as well, what `each` has returned, or a negative error.
  * @retval SHARE_EQUOTA  as many watches, or bytes of messages that wait, as this user may have
+ * @retval SHARE_ENOTSUP the broker is older than this call
  */
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
 		  int (*each)(const char *json, void *data), void *data);

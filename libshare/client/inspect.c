@@ -112,6 +112,8 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 		options = &defaults;
 	if (r == 0)
 		r = struct_check(options, share_monitor_options);
+	if (r == 0 && c->version < WIRE_VERSION_MONITOR)
+		r = fail(SHARE_ENOTSUP, "this broker is too old to tell what happens");
 	if (r == 0 && (!each || timeout_ms < -1))
 		r = fail(SHARE_EINVAL, "the callback is NULL, or %d is no time limit", timeout_ms);
 	if (r == 0)

@@ -12,7 +12,9 @@
 
 #include <share/channel.h>
 
+#include "libshare/client/client.h"
 #include "tests/harness/fixture.h"
+#include "wire/wire.h"
 
 #define MANY 2000 /* more than a monitor has room for */
 
@@ -318,4 +320,13 @@ Test(monitor, waits_until_something_happens)
 	check_ok(share_publish(b, "awaited", NULL));
 	child_finish(child);
 	check_ok(share_release(b, NULL));
+}
+
+/* Which would end the connection. */
+Test(monitor, is_nothing_that_an_older_broker_is_asked_for)
+{
+	client_of(watcher)->version = WIRE_VERSION_MONITOR - 1;
+	check_error(share_monitor(watcher, &only, 0, keep, NULL), SHARE_ENOTSUP);
+	client_of(watcher)->version = WIRE_VERSION;
+	hear(0);
 }
