@@ -97,6 +97,17 @@ struct output {
 	bool headings, exact, json;
 };
 
+/* What users have written is in quotation marks, as JSON has it, where it could be taken for more
+ * than one value. */
+static char *show_one(const json_t *row, const char *key, bool exact)
+{
+	const json_t *value = json_object_get(row, key);
+
+	if (json_is_string(value) && strpbrk(json_string_value(value), " =\""))
+		return json_dumps(value, JSON_ENCODE_ANY);
+	return show_any(row, key, exact);
+}
+
 /* A text that is NULL is for want of memory. */
 static void print_value(const json_t *row, const char *key, value_show *show, bool exact)
 {
@@ -150,7 +161,7 @@ static void print_text(const json_t *row, bool exact)
 			print_value(row, key,
 				    strcmp(key, "size") == 0 ? show_size
 				    : json_is_integer(value) ? show_count
-							     : show_any,
+							     : show_one,
 				    exact);
 	putchar('\n');
 }
