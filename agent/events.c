@@ -20,7 +20,7 @@ int event_create(struct agent *a, const struct wire_message *m, struct failure *
 	if (r < 0)
 		return r;
 	if (handles_add(&a->events, event, &reply.agent_event.handle) < 0) {
-		memory_event_destroy(event, false);
+		memory_event_destroy(event, false, failure);
 		return failure_set(failure, SHARE_ENOMEM, "no memory for an event");
 	}
 	reply.agent_event.ipc = (struct wire_bytes){ipc, sizeof(ipc)};
@@ -31,10 +31,15 @@ int event_create(struct agent *a, const struct wire_message *m, struct failure *
 int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct memory_event *event = handles_take(&a->events, m->agent_event_destroy.handle);
+	int r;
 
 	if (!event)
 		return failure_set(failure, SHARE_ENOENT, "this agent has made no such event");
-	memory_event_destroy(event, m->agent_event_destroy.wedged);
+	r = memory_event_destroy(event, m->agent_event_destroy.wedged, failure);
+	if (r < 0) {
+		failure->fatal = true; /* with this process the event goes as well */
+		return r;
+	}
 	agent_reply_done(a);
 	return 0;
 }

@@ -52,8 +52,8 @@ int segment_create(struct agent *a, const struct wire_message *m, struct failure
 	if (r < 0)
 		goto free_s;
 	if (s->memory.kept && handles_add(&a->segments, s, &handle) < 0) {
+		exporter->destroy(&s->memory, failure);
 		r = failure_set(failure, SHARE_ENOMEM, "no memory for a segment");
-		exporter->destroy(&s->memory);
 		goto free_s;
 	}
 	reply_segment(a, &s->memory, handle);
@@ -99,11 +99,16 @@ int segment_scrub(struct agent *a, const struct wire_message *m, struct failure 
 int segment_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct segment *s = handles_take(&a->segments, m->agent_segment_destroy.handle);
+	int r;
 
 	if (!s)
 		return failure_set(failure, SHARE_ENOENT, "this agent has made no such segment");
-	s->exporter->destroy(&s->memory);
+	r = s->exporter->destroy(&s->memory, failure);
 	free(s);
+	if (r < 0) {
+		failure->fatal = true; /* with this process the memory goes as well */
+		return r;
+	}
 	agent_reply_done(a);
 	return 0;
 }

@@ -47,7 +47,8 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 			struct failure *failure);
 /* Destroys the event. With @wedged, a process died while it may have recorded the event, and asking
  * the driver about the event could block for ever: then the event is forgotten, and its slot in the
- * driver is lost. */
-void memory_event_destroy(struct memory_event *e, bool wedged);
+ * driver is lost. After a failure, which only a driver that is broken has, the event is gone when
+ * this process ends. */
+int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure);
 
 #endif

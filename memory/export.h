@@ -28,8 +28,9 @@ struct memory_exporter {
 	int (*create)(uint64_t size, uint64_t address, struct memory_segment *out,
 		      struct failure *failure);
 	/* Gives up what the exporter keeps of the segment. The memory is freed when no other
-	 * process has it any more. */
-	void (*destroy)(struct memory_segment *segment);
+	 * process has it any more; after a failure, which only a driver that is broken has, not
+	 * before this process ends. Of host memory it cannot fail, and @failure may be NULL. */
+	int (*destroy)(struct memory_segment *segment, struct failure *failure);
 	/* Only of kinds of GPU memory: whether the device can make segments of this kind. If the
 	 * device limits their sizes, @granularity gets the number of which they have to be
 	 * multiples. */

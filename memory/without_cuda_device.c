@@ -35,9 +35,10 @@ static int no_create(uint64_t size, uint64_t address, struct memory_segment *out
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-static void no_destroy(struct memory_segment *segment)
+static int no_destroy(struct memory_segment *segment, struct failure *failure)
 {
-	(void)segment;
+	(void)segment, (void)failure;
+	return 0;
 }
 
 static bool cannot(uint32_t ordinal, uint64_t *granularity)
@@ -66,7 +67,8 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }
 
-void memory_event_destroy(struct memory_event *e, bool wedged)
+int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure)
 {
 	(void)e, (void)wedged;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
 }

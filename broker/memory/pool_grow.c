@@ -136,7 +136,7 @@ static int grow_host(struct broker *b, struct pool *p, uint64_t size, struct seg
 				   why.text);
 	r = add_segment(b, p, &memory, cost, &s);
 	if (r < 0) {
-		memory_host_exporter.destroy(&memory);
+		memory_host_exporter.destroy(&memory, NULL);
 		return failure_no_memory(failure, "the broker");
 	}
 	p->extent.reserved += size;

@@ -164,7 +164,7 @@ void segment_free(struct broker *b, struct segment *s)
 	if (s->pool->device)
 		close_descriptors(s);
 	else
-		memory_host_exporter.destroy(&s->memory);
+		memory_host_exporter.destroy(&s->memory, NULL);
 	tell_agent(s);
 	segment_cost_return(b, &s->cost);
 	s->in_use = 0;

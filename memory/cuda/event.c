@@ -64,17 +64,24 @@ int memory_event_create(struct memory_event **out, unsigned char handle[64],
 	return 0;
 }
 
-void memory_event_destroy(struct memory_event *e, bool wedged)
+int memory_event_destroy(struct memory_event *e, bool wedged, struct failure *failure)
 {
 	const struct device_open *opened;
-	struct failure ignored;
+	CUresult result;
+	int r = 0;
 
 	if (wedged) {
 		n_lost++;
-	} else {
-		if (device_opened_context(&opened, &ignored) == 0)
-			opened->cu->EventDestroy(e->event);
-		n_events--;
+		free(e);
+		return 0;
 	}
+	r = device_opened_context(&opened, failure);
+	if (r == 0) {
+		result = opened->cu->EventDestroy(e->event);
+		if (result != CUDA_SUCCESS)
+			r = cuda_fail(failure, "cuEventDestroy", result);
+	}
+	n_events--;
 	free(e);
+	return r;
 }

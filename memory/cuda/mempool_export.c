@@ -131,26 +131,43 @@ static int mempool_create(uint64_t size, uint64_t address, struct memory_segment
 	return 0;
 }
 
-/* A call fails here only if the driver is broken; then the memory is freed when this process
- * ends. */
-static void mempool_destroy(struct memory_segment *segment)
+/* Frees what is in the pool, and then the pool: all that can be freed. */
+static int free_pool(const struct kept *kept, struct failure *failure)
 {
-	struct kept *kept = segment->kept;
 	const struct device_open *opened;
-	struct failure ignored;
+	const char *call = "cuMemFreeAsync";
+	CUresult result, last;
+	int r;
 
-	if (!kept)
-		return;
+	r = device_opened_context(&opened, failure);
+	if (r < 0)
+		return r;
+	result = opened->cu->MemFreeAsync(kept->pointer, STREAM);
+	if (result == CUDA_SUCCESS) {
+		call = "cuStreamSynchronize";
+		result = opened->cu->StreamSynchronize(STREAM);
+	}
+	last = opened->cu->MemPoolDestroy(kept->pool);
+	if (result == CUDA_SUCCESS) {
+		call = "cuMemPoolDestroy";
+		result = last;
+	}
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
+}
+
+static int mempool_destroy(struct memory_segment *segment, struct failure *failure)
+{
+	int r;
+
+	if (!segment->kept)
+		return 0;
 	if (segment->fd >= 0)
 		close(segment->fd);
-	if (device_opened_context(&opened, &ignored) == 0) {
-		if (opened->cu->MemFreeAsync(kept->pointer, STREAM) == CUDA_SUCCESS)
-			opened->cu->StreamSynchronize(STREAM);
-		opened->cu->MemPoolDestroy(kept->pool);
-	}
-	free(kept);
+	r = free_pool(segment->kept, failure);
+	free(segment->kept);
 	segment->fd = -1;
 	segment->kept = NULL;
+	return r;
 }
 
 static bool mempool_can(uint32_t ordinal, uint64_t *granularity)

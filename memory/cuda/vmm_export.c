@@ -54,11 +54,13 @@ static int vmm_create(uint64_t size, uint64_t address, struct memory_segment *ou
 	return 0;
 }
 
-static void vmm_destroy(struct memory_segment *segment)
+static int vmm_destroy(struct memory_segment *segment, struct failure *failure)
 {
+	(void)failure;
 	if (segment->fd >= 0)
 		close(segment->fd);
 	segment->fd = -1;
+	return 0;
 }
 
 static bool vmm_can(uint32_t ordinal, uint64_t *granularity)

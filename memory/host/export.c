@@ -63,13 +63,15 @@ close_fd:
 	return r;
 }
 
-static void host_destroy(struct memory_segment *segment)
+static int host_destroy(struct memory_segment *segment, struct failure *failure)
 {
+	(void)failure;
 	if (segment->fd < 0)
-		return;
+		return 0;
 	close(segment->fd);
 	close(segment->fd_readonly);
 	segment->fd = segment->fd_readonly = -1;
+	return 0;
 }
 
 int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size)
@@ -84,7 +86,7 @@ int memory_host_discard(struct memory_segment *segment)
 {
 	int r = memory_host_zero(segment, 0, segment->recipe.size);
 
-	host_destroy(segment);
+	host_destroy(segment, NULL);
 	return r;
 }
 

@@ -37,7 +37,7 @@ static void make_segment(void)
 
 static void drop_segment(void)
 {
-	memory_host_exporter.destroy(&segment);
+	memory_host_exporter.destroy(&segment, NULL);
 }
 
 TestSuite(memory_host, .init = make_segment, .fini = drop_segment, .timeout = 30);
@@ -131,9 +131,9 @@ Test(memory_host, segments_have_identities_of_their_own)
 	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &other, &failure), 0);
 	cr_assert(memcmp(other.recipe.identity, segment.recipe.identity, 16) != 0);
 	cr_assert_eq(other.recipe.size, SIZE);
-	memory_host_exporter.destroy(&other);
+	memory_host_exporter.destroy(&other, NULL);
 	cr_assert_eq(other.fd, -1);
-	memory_host_exporter.destroy(&other);
+	memory_host_exporter.destroy(&other, NULL);
 }
 
 Test(memory_host, nobody_can_change_the_size)
