@@ -84,14 +84,14 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 	uint64_t before = b->channels->n_steps;
-	int budget = TURN;
+	int turn = clients_turn(b->clients, TURN), budget = turn;
 	bool at_work;
 
 	(void)fd, (void)what;
 	work_on_closing(b, &budget);
 	at_work = !TAILQ_EMPTY(&b->channels->closing) && budget != BUDGET_NO_MEMORY;
 	/* whoever closes channels without end keeps no memory from coming back */
-	budget = TURN;
+	budget = turn;
 	look_at_claims(b, &budget);
 	if (at_work || b->channels->n_steps != before)
 		broker_set_timer(b, b->channels->work, &at_once);

@@ -58,6 +58,16 @@ void clients_done(struct broker *b)
 	turns_done(&all->turns);
 }
 
+/* To tell so many costs as much again. */
+#define TOLD_FOR_AS_MUCH 8
+
+int clients_turn(const struct clients *all, int most)
+{
+	int share = most / (1 + (int)(all->n_told / TOLD_FOR_AS_MUCH));
+
+	return share > 0 ? share : 1;
+}
+
 void clients_catch_up(struct broker *b)
 {
 	event_active(b->clients->reaper, EV_TIMEOUT, 0);

@@ -62,6 +62,7 @@ struct clients {
 	struct client **by_slot;
 	uint32_t n_slots;
 	uint32_t n;
+	uint32_t n_told; /* to be told of all that happens (broker/monitor) */
 	uint64_t last_id;
 
 	struct turns turns;
@@ -83,6 +84,9 @@ void clients_end(struct broker *b);
 void clients_done(struct broker *b);
 /* Looks at all that a timer may be missing for. */
 void clients_catch_up(struct broker *b);
+
+/* What a turn of the loop may take: @most, if nobody is told of what happens in it. */
+int clients_turn(const struct clients *all, int most);
 
 /* Gives it a slot and an identifier. 0, -ENOMEM, or -EMFILE: there is no room for more. */
 int clients_add(struct clients *all, struct client *c);

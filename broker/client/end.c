@@ -102,7 +102,7 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 	struct client *c;
-	int budget = TURN;
+	int budget = clients_turn(b->clients, TURN);
 
 	(void)fd, (void)what;
 	while (budget > 0 && (c = TAILQ_FIRST(&b->clients->ending))) {
@@ -163,7 +163,7 @@ static void outlive_connection(struct client *c)
 {
 	const struct client_rooms *rooms = c->broker->clients->rooms;
 	struct log_client who = client_in_log(c);
-	int budget = TURN;
+	int budget = clients_turn(c->broker->clients, TURN);
 
 	if (!take_steps(c, rooms->at_hang_up, &budget)) {
 		broker_set_timer(c->broker, c->timer, &at_once);

@@ -291,6 +291,7 @@ static int monitor_new(struct client *client, struct failure *failure)
 	m->client = client;
 	client->monitor = m;
 	LIST_INSERT_HEAD(&client->broker->monitors->list, m, link);
+	client->broker->clients->n_told++;
 	add_own_row(m, "start", 0);
 	return 0;
 }
@@ -306,6 +307,7 @@ bool client_drop_monitor(struct client *c, int *budget)
 		wait_free(m->wait);
 	c->monitor = NULL;
 	LIST_REMOVE(m, link);
+	c->broker->clients->n_told--;
 	charge_return(&m->charge);
 	charge_return(&m->charge_room);
 	free(m);

@@ -22,6 +22,8 @@
 #define PINGS    90
 #define SOMEBODY 4711
 #define WATCHERS 200
+#define LEASES   1000
+#define QUERIES  8
 
 static const char config[] =
     "{\"limits\": {\"connections\": 400}, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
@@ -296,5 +298,51 @@ Test(fairness, who_publishes_does_not_wait_until_all_who_ask_what_happens_are_to
 	child_go(other);
 	child_finish(other);
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
+static void holds_many(struct child *self, void *data)
+{
+	struct raw r;
+	uint64_t pool;
+
+	(void)data;
+	raw_open(&r, "holds many");
+	pool = raw_pool(&r, "default");
+	for (unsigned i = 0; i < LEASES; i++) {
+		raw_alloc(&r, pool, 512);
+		fd_list_close(&r.fds);
+	}
+	child_point(self, "holds");
+}
+
+Test(fairness, who_is_taken_apart_while_many_are_told_of_it_holds_nobody_up)
+{
+	struct wire_message query = {.type = WIRE_QUERY}, m = {.type = WIRE_MONITOR};
+	struct raw *all = calloc(WATCHERS, sizeof(*all)), r;
+	struct child *holder;
+
+	check(all != NULL);
+	raw_open(&r, "quiet");
+	query.query.what = raw_text("status");
+	holder = child_start(holds_many, NULL);
+	child_wait(holder, "holds");
+	for (unsigned i = 0; i < WATCHERS; i++) {
+		raw_open(&all[i], "one of many");
+		raw_ask(&all[i], &m, WIRE_REPORT);
+	}
+	broker_freeze();
+	child_kill(holder);
+	for (unsigned i = 0; i < QUERIES; i++) {
+		query.serial = ++r.serial;
+		check_eq(raw_send(&r, &query), 0);
+	}
+	broker_thaw();
+	for (unsigned i = 0; i < QUERIES; i++)
+		check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check(said(&r, "leases") > LEASES / 2);
+	for (unsigned i = 0; i < WATCHERS; i++)
+		raw_close(&all[i]);
+	free(all);
 	raw_close(&r);
 }
