@@ -401,6 +401,24 @@ static uint32_t only_for_who_comes(const struct ring_producer *p)
 	return n;
 }
 
+/* Somebody has it, or will. */
+static bool is_under_way(const struct ring_producer *p, const struct ring_ticket *t)
+{
+	if (t->list >= LIST_DONE || t->set_aside || t->acknowledged)
+		return false;
+	return ring_is_queue(p) || t->pending != 0 || t->unclaimed;
+}
+
+static uint64_t count_done(const struct ring_producer *p)
+{
+	uint64_t done = p->sent;
+
+	for (uint32_t i = 0; i < p->shape.in_flight; i++)
+		if (is_under_way(p, &p->tickets[i]) && p->tickets[i].number < done)
+			done = p->tickets[i].number;
+	return done;
+}
+
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out)
 {
 	out->sent = p->sent;
@@ -410,4 +428,5 @@ void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer
 	out->left_behind = p->header->left_behind;
 	out->in_flight = p->shape.in_flight - p->n_free - only_for_who_comes(p);
 	out->waiting = p->lists[LIST_BACKLOG].n + unclaimed(p);
+	out->done = count_done(p);
 }

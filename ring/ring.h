@@ -163,6 +163,7 @@ struct ring_producer_stats {
 	uint64_t sent, dropped, redelivered, set_aside, left_behind;
 	uint32_t in_flight; /* tickets in use, but not those that are there for who comes */
 	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
+	uint64_t done;      /* all with a smaller number are acknowledged, or go to nobody */
 };
 void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer_stats *out);
 

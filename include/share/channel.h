@@ -428,10 +428,13 @@ typedef struct share_channel_stats {
 	/** Messages of this producer that wait for a consumer to come or, in a queue, for a
 	 * consumer to have room: see share_channel_flush(). */
 	uint32_t waiting;
+	/** All messages of this producer with a smaller number are done with: acknowledged by all
+	 * who got them, dropped, or delivered too often. */
+	uint64_t done;
 } share_channel_stats;
-#define SHARE_CHANNEL_STATS_INIT                                                \
-	{                                                                       \
-		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_STATS_INIT                                                   \
+	{                                                                          \
+		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**

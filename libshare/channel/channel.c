@@ -355,6 +355,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		out->left_behind = s.left_behind;
 		out->in_flight = s.in_flight;
 		out->waiting = s.waiting;
+		out->done = s.done;
 		out->producers = 1;
 		out->consumers = count_peers(members);
 	} else {

@@ -88,6 +88,24 @@ Test(ring_queue, what_was_sent_to_nobody_waits_for_the_first_who_comes)
 	uses(2, 4);
 }
 
+Test(ring_queue, done_is_up_to_where_every_message_is_done_with)
+{
+	queue(2);
+	cr_assert_eq(stats().done, 0);
+	for (uint64_t i = 0; i < 4; i++)
+		sends(i);
+	uses(0, 1);
+	uses(0, 3);
+	so_many_come_back(2);
+	cr_assert_eq(stats().done, 0);
+	uses(1, 0);
+	so_many_come_back(1);
+	cr_assert_eq(stats().done, 2, "the third is under way");
+	uses(1, 2);
+	so_many_come_back(1);
+	cr_assert_eq(stats().done, 4);
+}
+
 Test(ring_queue, what_a_dead_consumer_had_goes_to_others_marked)
 {
 	queue(1);
