@@ -377,6 +377,19 @@ static int fail_late(const struct wait *w, struct failure *failure)
 			   w->name->text);
 }
 
+/* It is nobody's business but the client's what it waits for. */
+static void tell_wait(struct broker *b, const struct name *n, const struct client *client)
+{
+	if (monitors_any(b))
+		monitors_tell(b,
+			      &(struct notice){.action = "wait",
+					       .what = &(struct access_object){.kind = OBJECT_NAME,
+									       .name = n->text,
+									       .size = n->size},
+					       .is_private = true,
+					       .client = client});
+}
+
 static const struct wait_kind for_name = {WIRE_LOOKUP, wait_leave, fail_late};
 
 int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
@@ -403,5 +416,6 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	w->name = n;
 	w->mode = mode;
 	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
+	tell_wait(b, n, client);
 	return 0;
 }

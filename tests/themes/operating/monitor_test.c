@@ -140,6 +140,17 @@ Test(monitor, is_told_of_allocations_names_and_tokens)
 	check_text(once("disconnect", getpid()), "label", "other");
 }
 
+Test(monitor, is_told_of_names_that_somebody_waits_for)
+{
+	share_client *other = connect_as("other");
+	share_buffer *found;
+
+	check_error(share_lookup(other, "films/none", SHARE_RDONLY, 1, NULL, &found),
+		    SHARE_ETIMEDOUT);
+	check_text(once("wait", getpid()), "name", "films/none");
+	share_disconnect(other);
+}
+
 Test(monitor, is_told_of_pools_and_of_allocations_that_fail)
 {
 	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
