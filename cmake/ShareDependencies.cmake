@@ -13,6 +13,11 @@ pkg_check_modules(BSD REQUIRED IMPORTED_TARGET libbsd>=0.11)
 pkg_check_modules(SMARTCOLS REQUIRED IMPORTED_TARGET smartcols>=2.36)
 pkg_check_modules(NCURSES REQUIRED IMPORTED_TARGET ncursesw>=6.2)
 
+pkg_check_modules(EVENT_TLS IMPORTED_TARGET libevent_openssl>=2.1 libevent_core>=2.1 openssl>=3.0)
+if(EVENT_TLS_FOUND)
+  pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.13)
+endif()
+
 # For wheels. Debian's libevent asks for glibc 2.36, only to have random numbers; linked in, it has
 # them from libbsd, as whatever is linked before the libc.
 option(SHARE_STATIC_LIBEVENT "Link libevent into share-broker" OFF)

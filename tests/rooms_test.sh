@@ -5,7 +5,7 @@
 #
 #   base                    knows nothing of ours; wire, pages, memory -> base; ring -> pages, base
 #   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
-#   tools, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
+#   tools, bridge, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
 #   docs                    -> wire, pages and memory, whose tables it prints
 #   include/share           -> <share/...>
 #   tests                   -> everything; nothing -> tests
@@ -18,7 +18,7 @@
 # know of each other is in one header, inside.h.
 #
 # And three things that one room (or file) only knows: libevent the broker (and the exporter, which serves
-# HTTP with it), SCM_RIGHTS
+# HTTP with it, and the bridge), SCM_RIGHTS
 # wire/packet.c, CUDA memory/cuda, the examples and bench/driver*; and libshare, which programs with more
 # rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
 # an event loop, so these three are not asked of them. Comments may say anything.
@@ -31,7 +31,7 @@
 
 set -euo pipefail
 
-rooms="agent base bench broker docs examples include libshare memory pages python ring tests tools wire"
+rooms="agent base bench bridge broker docs examples include libshare memory pages python ring tests tools wire"
 
 # The rooms whose headers a room may include.
 neighbours()
@@ -42,7 +42,7 @@ neighbours()
 	ring) echo "ring base pages" ;;
 	wire | pages) echo "$1 base" ;;
 	memory) echo "memory base" ;;
-	base | tools | examples | python) echo "$1" ;;
+	base | tools | bridge | examples | python) echo "$1" ;;
 	bench) echo "bench base wire pages memory" ;;
 	docs) echo "docs base wire pages memory" ;;
 	tests) echo "$rooms" ;;
@@ -165,8 +165,8 @@ check_includes()
 		../* | */../*) echo "$file: $header climbs out of its room" ;;
 		share/*) [[ $header == \<* ]] || echo "$file: $header is an installed header: <$of>" ;;
 		event2/* | event.h | evutil.h)
-			[[ $room == broker || $room == examples || $room == tests || $file == tools/exporter/* ]] ||
-				echo "$file: $header: only the broker and the exporter know libevent"
+			[[ $room == broker || $room == bridge || $room == examples || $room == tests || $file == tools/exporter/* ]] ||
+				echo "$file: $header: only the broker, the bridge and the exporter know libevent"
 			;;
 		*/*)
 			of=${of%%/*}

@@ -105,6 +105,82 @@ static char *show_words(const json_t *row, const char *key, bool exact)
 	return NULL;
 }
 
+/* "0.3ms"; "-" for 0, which is not known yet */
+static char *show_microseconds(const json_t *row, const char *key, bool exact)
+{
+	json_int_t value = json_integer_value(json_object_get(row, key));
+	char *text;
+
+	(void)exact;
+	if (value <= 0)
+		return strdup("-");
+	return asprintf(&text, "%.1fms", (double)value / 1000) < 0 ? NULL : text;
+}
+
+/* What is listed there, one after the other. */
+static char *show_list(const json_t *list, void (*show)(FILE *out, const json_t *each))
+{
+	char *text = NULL;
+	json_t *each;
+	size_t size, i;
+	FILE *out;
+
+	if (json_array_size(list) == 0)
+		return strdup("-");
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	json_array_foreach (list, i, each) {
+		fputs(i ? " " : "", out);
+		show(out, each);
+	}
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static void put_text(FILE *out, const json_t *row, const char *key)
+{
+	char *text = show_text(row, key, false);
+
+	fputs(text ? text : "?", out);
+	free(text);
+}
+
+/* "frames<5/8": a mirror, which can be sent five more messages of eight; "frames>": a source */
+static void put_credits(FILE *out, const json_t *channel)
+{
+	const char *as = json_string_value(json_object_get(channel, "as"));
+
+	put_text(out, channel, "channel");
+	fprintf(out, "%c%lld/%lld", as && *as == 'm' ? '<' : '>',
+		json_integer_value(json_object_get(channel, "credits")),
+		json_integer_value(json_object_get(channel, "depth")));
+}
+
+static char *show_credits(const json_t *row, const char *key, bool exact)
+{
+	(void)exact;
+	return show_list(json_object_get(row, key), put_credits);
+}
+
+/* "detector<2": called here for workers over there, twice at this time */
+static void put_calls(FILE *out, const json_t *service)
+{
+	const char *as = json_string_value(json_object_get(service, "as"));
+
+	put_text(out, service, "service");
+	fprintf(out, "%c%lld", as && *as == 'd' ? '<' : '>',
+		json_integer_value(json_object_get(service, "calls")));
+}
+
+static char *show_calls(const json_t *row, const char *key, bool exact)
+{
+	(void)exact;
+	return show_list(json_object_get(row, key), put_calls);
+}
+
 /* clang-format off */
 
 static const struct column pool_columns[] = {
@@ -261,6 +337,21 @@ static const struct column request_columns[] = {
     {"REFUSED", "refused",  show_refused,   CUT},
 };
 
+static const struct column bridge_columns[] = {
+    {"SITE",     "site",      show_text,    LEFT},
+    {"PID",      "pid",       show_count,   RIGHT},
+    {"PEER",     "peer",      show_text,    LEFT},
+    {"UP",       "up",        show_yes_no,  LEFT},
+    {"RTT",      "rtt_us",    show_microseconds, RIGHT},
+    {"NAMES",    "names",     show_count,   RIGHT},
+    {"STALE",    "stale",     show_count,   RIGHT},
+    {"COMING",   "coming",    show_count,   RIGHT},
+    {"IN",       "bytes_in",  show_size,    RIGHT},
+    {"OUT",      "bytes_out", show_size,    RIGHT},
+    {"CHANNELS", "channels",  show_credits, CUT},
+    {"SERVICES", "services",  show_calls,   CUT},
+};
+
 /* The members of "status" that are times or sizes, and not plain numbers. */
 static const struct column status_lines[] = {
     {"uptime",        "uptime_ms",     show_time, LEFT},
@@ -294,6 +385,7 @@ static const struct report {
     {"channels", "who takes part, who is slow, and what the dead left", COLUMNS(channel_columns)},
     {"users", "what each has of what is limited", COLUMNS(limit_columns)},
     {"requests", "what was asked of the broker, and how long it took", COLUMNS(request_columns)},
+    {"bridges", "links to other hosts, and what passes there", COLUMNS(bridge_columns)},
 };
 
 void report_list(FILE *out)
@@ -323,9 +415,10 @@ bool report_is_single(const struct report *r)
 /* Whether rows can be put in order by the value that @show has: a number, or one text. */
 static bool has_order(value_show *show)
 {
-	static value_show *const ordered[] = {
-	    show_text,   show_count, show_size,  show_hex,        show_user,        show_time,
-	    show_yes_no, show_free,  show_agent, show_capability, show_cuda_version};
+	static value_show *const ordered[] = {show_text,   show_count,        show_size,
+					      show_hex,    show_user,         show_time,
+					      show_yes_no, show_microseconds, show_free,
+					      show_agent,  show_capability,   show_cuda_version};
 
 	for (size_t i = 0; i < sizeof(ordered) / sizeof(ordered[0]); i++)
 		if (ordered[i] == show)

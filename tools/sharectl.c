@@ -21,6 +21,7 @@
 #include <share/share.h>
 
 #include "tools/act.h"
+#include "tools/bridges.h"
 #include "tools/doctor/doctor.h"
 #include "tools/duration.h"
 #include "tools/metrics.h"
@@ -358,7 +359,9 @@ static int show(const struct arguments *a, share_client *client)
 	}
 	if (a->sort)
 		o.sorted = json_array();
-	if (r == 0)
+	if (r == 0 && strcmp(report_name(a->report), "bridges") == 0)
+		r = bridges_each(client, on_row, &o);
+	else if (r == 0)
 		r = share_inspect(client, report_name(a->report), on_row, &o);
 	if (r == 0 && o.sorted)
 		r = show_sorted(&o);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BRIDGE_BRIDGE_H
+#define BRIDGE_BRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <event2/event.h>
+#include <jansson.h>
+#include <share/share.h>
+
+#include "bridge/settings.h"
+
+/*
+ * share-bridge: names, channels and services of one host appear on another. It is an ordinary
+ * client of its broker, and holds what an ordinary client holds: when it dies, its leases and names
+ * go.
+ *
+ * There is one thread. The parts, from below: settings (what the operator said), data (UCX, which
+ * carries all content), link (one peer: TLS carries what is said about content), names_in and
+ * names_out, channels, services, status.
+ */
+
+struct data;
+struct names_out;
+struct channels;
+struct services;
+struct status;
+struct link;
+TAILQ_HEAD(links, link);
+
+struct bridge {
+	struct settings *settings;
+	struct event_base *base;
+	share_client *client;
+	share_pool *pool;
+	struct event *broker_event;
+	struct data *data;
+	struct names_out *names_out;
+	struct status *status;
+	struct channels *channels;
+	struct services *services;
+	struct links links;
+	struct evconnlistener *listener;
+	void *tls_server, *tls_client; /* SSL_CTX */
+	char run[33];                  /* tells this run of the program from others */
+	json_t *awaited;               /* names that somebody waits for, with "demand" */
+	bool lost;                     /* the broker is */
+	uint64_t last_id;              /* of transfers and the like; never used again */
+};
+
+__attribute__((format(printf, 1, 2))) void say(const char *format, ...);
+
+/* How long ago something was, on a clock that nobody sets. */
+uint64_t now_ms(void);
+
+void timer_in(struct event *timer, uint32_t ms);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BRIDGE_DATA_H
+#define BRIDGE_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bridge;
+struct data;
+struct link;
+
+/*
+ * Content, by active messages of UCX: what they are for is in a header, and the memory that they
+ * carry is received where the receiver says, or not at all.
+ */
+
+#define DATA_SECRET 16
+#define DATA_MORE   256 /* bytes that can go with a header */
+
+enum data_kind {
+	DATA_NAME = 1, /* id: of the transfer. The version of a name that was wanted */
+	DATA_MESSAGE,  /* of a channel: id is its number, `which` the channel */
+	DATA_TAKEN,    /* the other way: id messages were taken, or in a queue acknowledged */
+	DATA_REQUEST,  /* of a service */
+	DATA_ANSWER,   /* the other way; status: 0 or a negative error */
+	DATA_CANCEL,   /* nobody waits for this answer any more */
+};
+
+/* Little-endian, as every machine that UCX and CUDA run on is. */
+struct data_header {
+	/* The receiver has told it to this peer alone: who knows it is this peer. */
+	unsigned char secret[DATA_SECRET];
+	uint32_t kind; /* enum data_kind */
+	uint32_t which;
+	uint64_t id;
+	uint64_t size; /* of the memory that comes with it; there may be none */
+	int32_t status;
+	uint32_t flags; /* enum data_flags */
+	uint32_t n_more;
+	uint32_t deliveries;
+	unsigned char more[DATA_MORE]; /* n_more bytes of it travel */
+};
+
+enum data_flags {
+	DATA_HAS_BUFFER = 1 << 0, /* if of no bytes */
+};
+
+int data_open(struct bridge *b);
+void data_close(struct bridge *b);
+
+/* Whether memory of a GPU can be sent and received where it is. */
+bool data_reaches_gpu(const struct bridge *b);
+
+/*
+ * Each connection has a worker of UCX to itself: what is left of one that was lost does not get
+ * into the next one. 0 or -1.
+ */
+int data_begin(struct link *l);
+/* Where the peer reaches it: opaque bytes. */
+const void *data_address(const struct link *l, size_t *size);
+int data_connect(struct link *l, const void *address);
+/* What is under way ends with an error before this returns. */
+void data_end(struct link *l);
+
+typedef void (*data_done)(int error, void *arg);
+
+/* @memory stays as it is until @done, which always comes, perhaps before this returns. */
+void data_send(struct link *l, const struct data_header *h, const void *memory, data_done done,
+	       void *arg);
+
+/* What has come and was not received yet. */
+struct parcel {
+	struct data_end *from;
+	void *what;
+	size_t size;
+	bool here;  /* it has come with the message; else it comes when it is received */
+	bool kept;  /* it outlives the callback that brought it */
+	bool taken; /* it is kept, or on its way */
+};
+
+/* Receives all of it. @done always comes, perhaps before this returns. */
+void data_receive(struct parcel *p, void *to, data_done done, void *arg);
+/* To receive it later, outside of the callback: then data_receive() or data_drop(), before the end
+ * of the link. */
+void data_keep(struct parcel *p, struct parcel *kept);
+void data_drop(struct parcel *kept);
+
+#endif

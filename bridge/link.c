@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What goes on the connection of TLS. Each side begins with "hello"; before the other's hello has
+ * come, anything else is a mistake.
+ */
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <openssl/rand.h>
+
+#include "bridge/bridge.h"
+#include "bridge/channels.h"
+#include "bridge/link.h"
+#include "bridge/names.h"
+#include "bridge/services.h"
+#include "bridge/tls.h"
+
+#define VERSION   1
+#define LINE_LONG (256u << 10) /* metadata has up to 64 KiB; as JSON in JSON it is longer */
+#define OUT_MAX   (64u << 20)  /* what a peer that does not read is sent at most */
+#define AGAIN_MIN 100
+#define AGAIN_MAX 5000
+#define LINKS_MAX 64 /* that others have made */
+
+struct link_inside {
+	struct bridge *bridge;
+	struct bufferevent *tls;
+	unsigned char own_secret[DATA_SECRET], peers_secret[DATA_SECRET];
+	struct event *again; /* to connect, or for a link that others make, to forget its names */
+	struct event *beat, *failing;
+	const char *host_and_port; /* NULL: the other side connects */
+	char why[160];             /* it is lost, and what is left to do comes from the loop */
+	uint32_t again_ms;
+	uint64_t heard_ms;
+	bool greeted;
+};
+
+struct bridge *link_bridge(const struct link *l)
+{
+	return l->inside->bridge;
+}
+
+const unsigned char *link_own_secret(const struct link *l)
+{
+	return l->inside->own_secret;
+}
+
+const unsigned char *link_secret_of_peer(const struct link *l)
+{
+	return l->inside->peers_secret;
+}
+
+void link_fail(struct link *l, const char *why)
+{
+	struct link_inside *i = l->inside;
+
+	if (!i->tls || *i->why)
+		return;
+	snprintf(i->why, sizeof(i->why), "%s", why);
+	event_active(i->failing, 0, 0);
+}
+
+void link_say(struct link *l, json_t *object)
+{
+	struct link_inside *i = l->inside;
+	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	struct evbuffer *out = i->tls ? bufferevent_get_output(i->tls) : NULL;
+
+	json_decref(object);
+	if (text && out && !*i->why) { /* who is lost is told nothing */
+		if (evbuffer_get_length(out) > OUT_MAX)
+			link_fail(l, "it does not read what it is told");
+		else
+			evbuffer_add_printf(out, "%s\n", text);
+	}
+	free(text);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The end of a connection                                                                     */
+
+static void forget(struct link *l)
+{
+	struct link_inside *i = l->inside;
+
+	TAILQ_REMOVE(&i->bridge->links, l, in_bridge);
+	names_in_free(l);
+	event_free(i->again);
+	event_free(i->beat);
+	event_free(i->failing);
+	free(i);
+	free(l);
+}
+
+static void drop(struct link *l)
+{
+	struct link_inside *i = l->inside;
+	bool was_up = l->up;
+
+	if (!i->tls)
+		return;
+	if (was_up || !i->host_and_port)
+		say("%s%s%s: %s", l->site, *l->site ? " at " : "", l->address, i->why);
+	l->up = false;
+	bufferevent_free(i->tls);
+	i->tls = NULL;
+	*i->why = 0;
+	i->greeted = false;
+	event_del(i->beat);
+	event_del(i->failing);
+	if (was_up) {
+		channels_down(l);
+		services_down(l);
+		names_out_down(l);
+		names_in_down(l);
+	}
+	data_end(l);
+	l->traffic.rtt_us = 0;
+}
+
+/* Of two connections of the same site the younger is kept, as the elder may be half dead. It gets
+ * the elder's names. Where both sides connect, each goes on trying. */
+static void take_over(struct link *l)
+{
+	struct link *other, *next;
+
+	for (other = TAILQ_FIRST(&l->inside->bridge->links); other; other = next) {
+		next = TAILQ_NEXT(other, in_bridge);
+		if (other == l || strcmp(other->site, l->site) != 0)
+			continue;
+		if (other->inside->host_and_port) {
+			link_fail(other, "it has connected anew");
+			continue;
+		}
+		snprintf(other->inside->why, sizeof(other->inside->why), "it has connected anew");
+		drop(other);
+		names_in_move(other, l);
+		forget(other);
+	}
+}
+
+static void on_failing(evutil_socket_t fd, short what, void *arg)
+{
+	struct link *l = arg;
+	struct link_inside *i = l->inside;
+
+	(void)fd, (void)what;
+	drop(l);
+	if (i->host_and_port) {
+		timer_in(i->again, i->again_ms);
+		i->again_ms = i->again_ms * 2 < AGAIN_MAX ? i->again_ms * 2 : AGAIN_MAX;
+	} else if (names_in_is_empty(l)) {
+		forget(l);
+	} else { /* its names are kept for their time of grace, as the peer may come back */
+		timer_in(i->again, i->bridge->settings->grace_ms + 1000);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Hello                                                                                       */
+
+static char *as_hex(const void *bytes, size_t n)
+{
+	char *text = malloc(2 * n + 1);
+
+	for (size_t i = 0; text && i < n; i++)
+		snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
+	return text;
+}
+
+/* Returns how many bytes, or 0. */
+static size_t from_hex(const char *text, void *out, size_t room)
+{
+	size_t n = strlen(text) / 2;
+
+	if (n > room || strlen(text) % 2 != 0)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		unsigned value;
+
+		if (sscanf(text + 2 * i, "%2x", &value) != 1)
+			return 0;
+		((unsigned char *)out)[i] = (unsigned char)value;
+	}
+	return n;
+}
+
+static void say_hello(struct link *l)
+{
+	struct link_inside *i = l->inside;
+	size_t size;
+	const void *address;
+	char *hex, *secret;
+
+	if (data_begin(l) != 0 || RAND_bytes(i->own_secret, DATA_SECRET) != 1) {
+		link_fail(l, "this side has nothing to serve it with");
+		return;
+	}
+	address = data_address(l, &size);
+	hex = as_hex(address, size);
+	secret = as_hex(i->own_secret, DATA_SECRET);
+	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s}", "say", "hello", "version", VERSION,
+			      "site", i->bridge->settings->site, "run", i->bridge->run, "address",
+			      hex ? hex : "", "secret", secret ? secret : ""));
+	free(hex);
+	free(secret);
+}
+
+static void on_beat(evutil_socket_t fd, short what, void *arg);
+
+static void come_up(struct link *l)
+{
+	struct link_inside *i = l->inside;
+
+	l->up = true;
+	i->again_ms = AGAIN_MIN;
+	event_del(i->again);
+	say("linked to %s at %s", l->site, l->address);
+	names_in_up(l);
+	names_out_up(l);
+	channels_up(l);
+	services_up(l);
+	on_beat(-1, 0, l);
+}
+
+static const char *hear_hello(struct link *l, json_t *o)
+{
+	struct link_inside *i = l->inside;
+	const char *site, *run, *address, *secret;
+	unsigned char bytes[8192];
+	int version;
+	size_t n;
+
+	if (json_unpack(o, "{s:i, s:s, s:s, s:s, s:s}", "version", &version, "site", &site, "run",
+			&run, "address", &address, "secret", &secret) != 0)
+		return "its hello is incomplete";
+	if (version != VERSION)
+		return "it is of another version";
+	if (!*site || strlen(site) >= sizeof(l->site) || strchr(site, '/'))
+		return "its site has no proper name";
+	if (strcmp(site, i->bridge->settings->site) == 0)
+		return "both sides are called alike: give one of them another --site";
+	if (from_hex(secret, i->peers_secret, DATA_SECRET) != DATA_SECRET)
+		return "its secret is none";
+	n = from_hex(address, bytes, sizeof(bytes));
+	if (n == 0)
+		return "its address is none";
+	snprintf(l->site, sizeof(l->site), "%s", site);
+	snprintf(l->run, sizeof(l->run), "%s", run);
+	take_over(l);
+	if (data_connect(l, bytes) != 0)
+		return "UCX does not reach it";
+	come_up(l);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Talk                                                                                        */
+
+static json_int_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (json_int_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static const char *hear_ping(struct link *l, json_t *o)
+{
+	json_t *at = json_object_get(o, "at");
+
+	if (!json_is_integer(at))
+		return "its ping has no time";
+	link_say(l, json_pack("{s:s, s:O}", "say", "pong", "at", at));
+	return NULL;
+}
+
+static const char *hear_pong(struct link *l, json_t *o)
+{
+	json_int_t at = json_integer_value(json_object_get(o, "at")), now = now_us();
+
+	if (at > 0 && at <= now && now - at < UINT32_MAX)
+		l->traffic.rtt_us = (uint32_t)(now - at);
+	return NULL;
+}
+
+static const struct {
+	const char *say;
+	const char *(*hear)(struct link *l, json_t *o); /* what is wrong with it, or NULL */
+} vocabulary[] = {
+    {"ping", hear_ping},
+    {"pong", hear_pong},
+    {"name", names_in_hear_name},
+    {"gone", names_in_hear_gone},
+    {"listed", names_in_hear_listed},
+    {"content", names_in_hear_content},
+    {"failed", names_in_hear_failed},
+    {"want", names_out_hear_want},
+    {"ready", names_out_hear_ready},
+    {"open", channels_hear_open},
+    {"opened", channels_hear_opened},
+    {"begin", channels_hear_begin},
+    {"closed", channels_hear_closed},
+    {"call", services_hear_call},
+    {"called", services_hear_called},
+};
+
+static const char *hear(struct link *l, json_t *o)
+{
+	struct link_inside *i = l->inside;
+	const char *word = json_string_value(json_object_get(o, "say"));
+
+	if (!word)
+		return "it says nothing";
+	if (!i->greeted) {
+		i->greeted = true;
+		return strcmp(word, "hello") == 0 && l->data ? hear_hello(l, o)
+							     : "it does not begin with hello";
+	}
+	for (size_t k = 0; k < sizeof(vocabulary) / sizeof(vocabulary[0]); k++)
+		if (strcmp(vocabulary[k].say, word) == 0)
+			return vocabulary[k].hear(l, o);
+	return NULL; /* a later version may say more */
+}
+
+static void on_line(struct bufferevent *tls, void *arg)
+{
+	struct link *l = arg;
+	struct link_inside *i = l->inside;
+	struct evbuffer *in = bufferevent_get_input(tls);
+	const char *wrong = NULL;
+	char *line;
+	size_t n;
+
+	i->heard_ms = now_ms();
+	while (!wrong && !*i->why && (line = evbuffer_readln(in, &n, EVBUFFER_EOL_LF)) != NULL) {
+		json_t *o = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
+
+		wrong = !o ? "it says what is no JSON" : hear(l, o);
+		json_decref(o);
+		free(line);
+	}
+	if (!wrong && evbuffer_get_length(in) > LINE_LONG)
+		wrong = "it talks without end";
+	if (wrong)
+		link_fail(l, wrong);
+}
+
+void link_content(struct link *l, const struct data_header *h, struct parcel *p)
+{
+	const char *wrong = NULL;
+
+	if (*l->inside->why)
+		return;
+	switch (h->kind) {
+	case DATA_NAME:
+		wrong = names_in_content(l, h, p);
+		break;
+	case DATA_MESSAGE:
+	case DATA_TAKEN:
+		wrong = channels_content(l, h, p);
+		break;
+	case DATA_REQUEST:
+	case DATA_ANSWER:
+	case DATA_CANCEL:
+		wrong = services_content(l, h, p);
+		break;
+	default:
+		break;
+	}
+	if (wrong)
+		link_fail(l, wrong);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The beginning of a connection                                                               */
+
+static void on_beat(evutil_socket_t fd, short what, void *arg)
+{
+	struct link *l = arg;
+	struct link_inside *i = l->inside;
+	uint32_t limit = i->bridge->settings->timeout_ms;
+
+	(void)fd, (void)what;
+	if (now_ms() - i->heard_ms > limit) {
+		link_fail(l, "it is silent");
+		return;
+	}
+	if (l->up)
+		link_say(l, json_pack("{s:s, s:I}", "say", "ping", "at", now_us()));
+	timer_in(i->beat, limit / 4 + 1);
+}
+
+static void on_tls(struct bufferevent *tls, short what, void *arg)
+{
+	struct link *l = arg;
+	char why[160];
+
+	if (what & BEV_EVENT_CONNECTED) {
+		l->inside->heard_ms = now_ms();
+		say_hello(l);
+	} else if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) {
+		tls_describe(tls, what, why, sizeof(why));
+		link_fail(l, why);
+	}
+}
+
+static void prepare_socket(evutil_socket_t fd, uint32_t timeout_ms)
+{
+	unsigned ms = timeout_ms;
+	int on = 1;
+
+	if (fd < 0)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
+
+static void converse(struct link *l, struct bufferevent *tls)
+{
+	struct link_inside *i = l->inside;
+
+	i->tls = tls;
+	i->heard_ms = now_ms();
+	bufferevent_setcb(tls, on_line, NULL, on_tls, l);
+	bufferevent_setwatermark(tls, EV_READ, 0, (size_t)2 * LINE_LONG);
+	bufferevent_enable(tls, EV_READ | EV_WRITE);
+	timer_in(i->beat, i->bridge->settings->timeout_ms / 4 + 1);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct link *l = arg;
+	struct link_inside *i = l->inside;
+	struct bufferevent *tls;
+	const char *colon;
+	char host[128];
+
+	(void)fd, (void)what;
+	if (!i->host_and_port) {
+		if (!i->tls)
+			forget(l);
+		return;
+	}
+	colon = strrchr(i->host_and_port, ':');
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - i->host_and_port), i->host_and_port);
+	tls = tls_client(i->bridge);
+	if (!tls) {
+		timer_in(i->again, AGAIN_MAX);
+		return;
+	}
+	converse(l, tls);
+	if (bufferevent_socket_connect_hostname(tls, NULL, AF_UNSPEC, host, atoi(colon + 1)) != 0)
+		link_fail(l, "its address is not known");
+	prepare_socket(bufferevent_getfd(tls), i->bridge->settings->timeout_ms);
+}
+
+static struct link *make(struct bridge *b, const char *address)
+{
+	struct link *l = calloc(1, sizeof(*l));
+	struct link_inside *i = l ? calloc(1, sizeof(*i)) : NULL;
+
+	if (!i) {
+		free(l);
+		return NULL;
+	}
+	*i = (struct link_inside){.bridge = b, .again_ms = AGAIN_MIN};
+	l->inside = i;
+	snprintf(l->address, sizeof(l->address), "%s", address);
+	i->again = evtimer_new(b->base, on_again, l);
+	i->beat = evtimer_new(b->base, on_beat, l);
+	i->failing = event_new(b->base, -1, 0, on_failing, l);
+	if (!i->again || !i->beat || !i->failing || names_in_make(l) != 0) {
+		say("no memory");
+		exit(EXIT_FAILURE);
+	}
+	TAILQ_INSERT_TAIL(&b->links, l, in_bridge);
+	return l;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+		      int n, void *arg)
+{
+	struct bridge *b = arg;
+	struct bufferevent *tls;
+	struct link *l;
+	char host[96] = "?", port[16] = "?", address[128];
+	size_t made = 0;
+
+	(void)listener;
+	TAILQ_FOREACH (l, &b->links, in_bridge)
+		made += !l->inside->host_and_port;
+	tls = made < LINKS_MAX ? tls_server(b, fd) : NULL;
+	if (!tls) {
+		evutil_closesocket(fd);
+		return;
+	}
+	prepare_socket(fd, b->settings->timeout_ms);
+	getnameinfo(from, (socklen_t)n, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(address, sizeof(address), "%s:%s", host, port);
+	l = make(b, address);
+	if (l)
+		converse(l, tls);
+	else
+		bufferevent_free(tls);
+}
+
+/* For who has left the port to the system. */
+static void tell_port(const struct bridge *b, const char *host)
+{
+	struct sockaddr_storage at;
+	socklen_t size = sizeof(at);
+	char port[16] = "?";
+
+	if (getsockname(evconnlistener_get_fd(b->listener), (struct sockaddr *)&at, &size) == 0)
+		getnameinfo((struct sockaddr *)&at, size, NULL, 0, port, sizeof(port),
+			    NI_NUMERICSERV);
+	say("listens at %s:%s", host, port);
+}
+
+static int listen_at(struct bridge *b, const char *where)
+{
+	const char *colon = strrchr(where, ':');
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+	char host[128];
+
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - where), where);
+	if (getaddrinfo(*host ? host : NULL, colon + 1, &hints, &found) != 0) {
+		say("cannot listen at %s: the address is not known", where);
+		return -1;
+	}
+	b->listener = evconnlistener_new_bind(b->base, on_accept, b,
+					      LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_FREE |
+						  LEV_OPT_CLOSE_ON_EXEC,
+					      16, found->ai_addr, (int)found->ai_addrlen);
+	freeaddrinfo(found);
+	if (!b->listener) {
+		say("cannot listen at %s: %s", where, strerror(errno));
+		return -1;
+	}
+	tell_port(b, host);
+	return 0;
+}
+
+int links_start(struct bridge *b)
+{
+	if (tls_open(b) != 0 || (b->settings->listen && listen_at(b, b->settings->listen) != 0))
+		return -1;
+	for (size_t k = 0; k < b->settings->peers.n; k++) {
+		struct link *l = make(b, b->settings->peers.all[k].text);
+
+		if (!l)
+			return -1;
+		l->inside->host_and_port = b->settings->peers.all[k].text;
+		timer_in(l->inside->again, 0);
+	}
+	return 0;
+}
+
+void links_stop(struct bridge *b)
+{
+	struct link *l;
+
+	if (b->listener)
+		evconnlistener_free(b->listener);
+	while ((l = TAILQ_FIRST(&b->links)) != NULL) {
+		snprintf(l->inside->why, sizeof(l->inside->why), "the end");
+		drop(l);
+		forget(l);
+	}
+	tls_close(b);
+}

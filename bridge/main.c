@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <openssl/rand.h>
+
+#include "bridge/bridge.h"
+#include "bridge/channels.h"
+#include "bridge/data.h"
+#include "bridge/link.h"
+#include "bridge/names.h"
+#include "bridge/services.h"
+#include "bridge/status.h"
+
+void say(const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "share-bridge: ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void timer_in(struct event *timer, uint32_t ms)
+{
+	struct timeval in = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	if (evtimer_add(timer, &in) != 0) {
+		say("no memory");
+		exit(EXIT_FAILURE);
+	}
+}
+
+/* Without a broker there is nothing to bridge. Whoever started this starts it again. */
+static void on_broker(evutil_socket_t fd, short what, void *arg)
+{
+	struct bridge *b = arg;
+
+	(void)fd, (void)what;
+	if (share_dispatch(b->client) >= 0)
+		return;
+	say("the broker is lost");
+	event_del(b->broker_event);
+	b->lost = true;
+	event_base_loopbreak(b->base);
+}
+
+static int connect_to_broker(struct bridge *b)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	char label[SHARE_LABEL_MAX + 1];
+
+	snprintf(label, sizeof(label), "bridge %.40s", b->settings->site);
+	options.label = label;
+	options.flags = SHARE_CONNECT_NEVER_BLOCK;
+	if (share_connect_with(b->settings->broker, &options, &b->client) != 0) {
+		say("%s", share_error_detail());
+		return -1;
+	}
+	if (share_pool_open(b->client, b->settings->pool, &b->pool) != 0) {
+		say("%s", share_error_detail());
+		return -1;
+	}
+	b->broker_event =
+	    event_new(b->base, share_get_fd(b->client), EV_READ | EV_PERSIST, on_broker, b);
+	return b->broker_event && event_add(b->broker_event, NULL) == 0 ? 0 : -1;
+}
+
+static void on_signal(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd, (void)what;
+	event_base_loopbreak(arg);
+}
+
+static int prepare(struct bridge *b)
+{
+	unsigned char random[16];
+
+	if (RAND_bytes(random, sizeof(random)) != 1)
+		return -1;
+	for (size_t i = 0; i < sizeof(random); i++)
+		snprintf(b->run + 2 * i, 3, "%02x", random[i]);
+	b->awaited = json_object();
+	b->base = event_base_new();
+	if (!b->awaited || !b->base || event_base_priority_init(b->base, 2) != 0)
+		return -1;
+	return connect_to_broker(b);
+}
+
+static int serve(struct bridge *b)
+{
+	struct event *term = evsignal_new(b->base, SIGTERM, on_signal, b->base);
+	struct event *interrupt = evsignal_new(b->base, SIGINT, on_signal, b->base);
+	int r = -1;
+
+	if (term && interrupt && event_add(term, NULL) == 0 && event_add(interrupt, NULL) == 0 &&
+	    data_open(b) == 0 && names_out_open(b) == 0 && channels_open(b) == 0 &&
+	    services_open(b) == 0 && status_open(b) == 0 && links_start(b) == 0) {
+		say("serves as %s", b->settings->site);
+		r = event_base_dispatch(b->base) >= 0 && !b->lost ? 0 : -1;
+	}
+	links_stop(b);
+	status_close(b);
+	services_close(b);
+	channels_close(b);
+	names_out_close(b);
+	data_close(b);
+	if (term)
+		event_free(term);
+	if (interrupt)
+		event_free(interrupt);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct settings settings;
+	struct bridge b = {.settings = &settings};
+	int r;
+
+	settings_read(&settings, argc, argv);
+	TAILQ_INIT(&b.links);
+	signal(SIGPIPE, SIG_IGN);
+	r = prepare(&b) == 0 ? serve(&b) : -1;
+	if (b.broker_event)
+		event_free(b.broker_event);
+	share_pool_close(b.pool);
+	share_disconnect(b.client);
+	json_decref(b.awaited);
+	if (b.base)
+		event_base_free(b.base);
+	settings_free(&settings);
+	return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_THEMES_BRIDGE_RIG_H
+#define TESTS_THEMES_BRIDGE_RIG_H
+
+#include <sys/types.h>
+
+#include "tests/harness/fixture.h"
+
+/*
+ * Two sides: "far", whose broker is the fixture's and whose bridge listens, and "near", with a
+ * private broker and a bridge that connects. Far exports everything that is asked for.
+ */
+
+struct bridge_process {
+	pid_t pid;
+	char log[64];
+};
+
+struct sides {
+	share_client *far, *near;
+	struct bridge_process far_bridge, near_bridge;
+	char key[64];
+	char place[64]; /* HOST:PORT of the far bridge, as soon as it listens */
+};
+
+/* Two connections, and a key. */
+void sides_begin(struct sides *s);
+void sides_end(struct sides *s);
+
+/* @options: up to a NULL; the broker, the site and the key are said for them. */
+void far_start(struct sides *s, const char *const *options);
+void near_start(struct sides *s, const char *const *options);
+/* SIGTERM, and expects a good end; SIGKILL. */
+void bridge_stop(struct bridge_process *p);
+void bridge_kill(struct bridge_process *p);
+
+/* How many lines of its log have @text in them. */
+int bridge_said(const struct bridge_process *p, const char *text);
+
+/* All bytes, which say what they are: the same seed is the same content. */
+void content_fill(share_buffer *b, unsigned seed);
+bool content_is(share_buffer *b, unsigned seed);
+
+/* Publishes a new buffer of this content. */
+void content_publish(share_client *c, const char *name, uint64_t size, unsigned seed);
+/* Whether the name is there, with this content. */
+bool content_at(share_client *c, const char *name, uint64_t size, unsigned seed);
+
+/* The value of a key of "bridge" in the metadata of a name: the text of its JSON, for free(); NULL
+ * when there is none. */
+char *metadata_at(share_client *c, const char *name, const char *key);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Services of one side are called on the other, and each call has one end. */
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/service.h>
+
+#include "tests/themes/bridge/bridge_rig.h"
+
+TestSuite(bridge_services, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static share_service *open_service(share_client *c, int role)
+{
+	share_service *s;
+
+	check_ok(share_service_open(c, "detector", role, NULL, &s));
+	return s;
+}
+
+static void start_both(struct sides *s)
+{
+	far_start(s, OPTIONS("--export-service", "*", "--timeout", "0.4"));
+	near_start(s, OPTIONS("--import-service", "detector", "--timeout", "0.4"));
+	until(bridge_said(&s->near_bridge, "service 'detector' is that of far") > 0);
+}
+
+/* Asks, and leaves the answer to somebody else. */
+static share_pending *ask(share_service *caller, share_buffer *b, const char *question)
+{
+	share_pending *p;
+
+	check_ok(
+	    share_call_start(caller, b, question, strlen(question), HARNESS_LIMIT_MS, NULL, &p));
+	return p;
+}
+
+/* Callers may have gone before: that is told once. */
+static void take(share_service *worker, share_message *m)
+{
+	int r;
+
+	do
+		r = share_next_request(worker, HARNESS_LIMIT_MS, NULL, m);
+	while (r == SHARE_EPIPE || (r == SHARE_EOWNERDEAD && !m->channel));
+	check_ok(r);
+}
+
+Test(bridge_services, a_question_with_memory_gets_an_answer_with_memory)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pool *far_pool, *near_pool;
+	share_buffer *b;
+	share_pending *p;
+	share_message m, answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	far_pool = open_pool(s.far);
+	near_pool = open_pool(s.near);
+	for (unsigned i = 0; i < 50; i++) {
+		b = allocate(near_pool, 1 + i * 999, NULL);
+		content_fill(b, i);
+		p = ask(caller, b, "what");
+		check_ok(share_release(b, NULL));
+		take(worker, &m);
+		check(m.data_size == 4 && memcmp(m.data, "what", 4) == 0);
+		check(share_size(m.buffer) == 1 + i * 999 && content_is(m.buffer, i));
+		b = allocate(far_pool, 50000 - i * 999, NULL);
+		content_fill(b, 1000 + i);
+		check_ok(share_reply(&m, b, "that", 4, NULL));
+		check_ok(share_release(b, NULL));
+		check_ok(share_call_finish(p, -1, NULL, &answer));
+		check(answer.data_size == 4 && memcmp(answer.data, "that", 4) == 0);
+		check(content_is(answer.buffer, 1000 + i));
+		check_ok(share_ack(&answer, NULL));
+	}
+	share_pool_close(far_pool);
+	share_pool_close(near_pool);
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+Test(bridge_services, calls_are_answered_in_any_order)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p[16];
+	share_message m[16], answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	for (int i = 0; i < 16; i++) {
+		char question[2] = {(char)('a' + i)};
+
+		p[i] = ask(caller, NULL, question);
+	}
+	for (int i = 0; i < 16; i++)
+		take(worker, &m[i]);
+	for (int i = 15; i >= 0; i--) {
+		unsigned char word = m[i].data[0];
+
+		check_ok(share_reply(&m[i], NULL, &word, 1, NULL));
+	}
+	for (int i = 0; i < 16; i++) {
+		check_ok(share_call_finish(p[i], -1, NULL, &answer));
+		check(answer.data_size == 1 && answer.data[0] == 'a' + i);
+		check_ok(share_ack(&answer, NULL));
+	}
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+Test(bridge_services, who_gives_a_call_up_gives_it_up_over_there)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask(caller, NULL, "what");
+	take(worker, &m);
+	check_ok(share_request_status(&m));
+	share_call_cancel(p);
+	until(share_request_status(&m) == SHARE_ECANCELED);
+	check_error(share_reply(&m, NULL, NULL, 0, NULL), SHARE_ECANCELED);
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+Test(bridge_services, a_worker_that_does_not_answer_is_told_of)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask(caller, NULL, "what");
+	take(worker, &m);
+	check_ok(share_ack(&m, NULL));
+	check_error(share_call_finish(p, -1, NULL, &m), SHARE_ECANCELED);
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+Test(bridge_services, a_lost_link_ends_the_calls_on_both_sides_and_later_ones_go_on)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m, answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask(caller, NULL, "what");
+	take(worker, &m);
+	bridge_kill(&s.far_bridge);
+	check_error(share_call_finish(p, -1, NULL, &answer), SHARE_ECANCELED);
+	until(share_request_status(&m) != 0);
+	check_ok(share_ack(&m, NULL));
+	far_start(&s, OPTIONS("--export-service", "*", "--timeout", "0.4"));
+	p = ask(caller, NULL, "again");
+	take(worker, &m);
+	check_ok(share_reply(&m, NULL, "yes", 3, NULL));
+	check_ok(share_call_finish(p, -1, NULL, &answer));
+	check(answer.data_size == 3);
+	check_ok(share_ack(&answer, NULL));
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
