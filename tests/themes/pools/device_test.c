@@ -429,26 +429,42 @@ Device(a_broken_driver_costs_an_agent_and_no_more)
 	share_pool_close(p);
 }
 
-static void share_with_the_dead_agents_heirs(const char *kind)
+/* It has never had anything of that memory. */
+static void imports_for_the_first_time(struct child *self, void *data)
 {
-	share_pool *p = pool_of(kind);
-	share_buffer *b = allocate(p, 100, NULL), *seen, *other;
-	share_client *newcomer;
+	share_buffer *seen;
 	char out[6] = "";
+	share_client *c;
 
-	check_ok(share_copy_from_host(b, 0, "hello", 6, NULL));
-	check_ok(share_publish(b, "name", NULL));
-	check_eq(kill(agent(), SIGKILL), 0);
-	/* it stays usable, and others can still get it */
-	check_ok(share_copy_to_host(b, 0, out, 6, NULL));
-	check(strcmp(out, "hello") == 0);
-	newcomer = connect_as("newcomer");
-	check_ok(share_lookup(newcomer, "name", SHARE_RDONLY, 0, NULL, &seen));
-	memset(out, 0, sizeof(out));
+	(void)data;
+	child_point(self, "ready");
+	c = child_connect("newcomer");
+	check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, NULL, &seen));
 	check_ok(share_copy_to_host(seen, 0, out, 6, NULL));
 	check(strcmp(out, "hello") == 0);
 	check_ok(share_release(seen, NULL));
-	share_disconnect(newcomer);
+	share_disconnect(c);
+}
+
+static void share_with_the_dead_agents_heirs(const char *kind)
+{
+	struct child *newcomer = child_start(imports_for_the_first_time, NULL);
+	share_pool *p = pool_of(kind);
+	share_buffer *b = allocate(p, 100, NULL), *other;
+	char out[6] = "";
+	pid_t dead = agent();
+
+	check_ok(share_copy_from_host(b, 0, "hello", 6, NULL));
+	check_ok(share_publish(b, "name", NULL));
+	child_wait(newcomer, "ready");
+	check_eq(kill(dead, SIGKILL), 0);
+	/* dead, and seen to be: the broker has let go of it */
+	until(agent() != dead);
+	/* it stays usable, and others can still get it */
+	check_ok(share_copy_to_host(b, 0, out, 6, NULL));
+	check(strcmp(out, "hello") == 0);
+	child_go(newcomer);
+	child_finish(newcomer);
 	/* more comes from the next agent */
 	other = allocate(p, 2 * MIB, NULL);
 	check_ok(share_release(other, NULL));
