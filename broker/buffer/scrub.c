@@ -73,6 +73,8 @@ static void scrub_free(struct scrub *s)
 {
 	if (s->client)
 		abandon(s);
+	if (s->writer)
+		buffer_pool(s->buffer)->extent.dying -= block_size(s->buffer->block);
 	LIST_REMOVE(s, link);
 	buffer_unref(s->broker, s->buffer);
 	free(s);
@@ -82,6 +84,7 @@ static void fail(struct scrub *s, int error, const char *text)
 {
 	struct pool *p = buffer_pool(s->buffer);
 	char detail[1024];
+	pid_t writer;
 
 	snprintf(detail, sizeof(detail), "pool '%s': what another user left cannot be zeroed: %s",
 		 p->name, text);
@@ -90,11 +93,14 @@ static void fail(struct scrub *s, int error, const char *text)
 		request_reply_error(s->client, WIRE_ALLOC, s->asked.serial, error, detail);
 		abandon(s);
 	}
-	s->writer = agent_pid_before(p->device->agent);
-	if (s->writer == 0 || child_has_ended(s->writer))
+	writer = agent_pid_before(p->device->agent);
+	if (writer == 0 || child_has_ended(writer)) {
 		scrub_free(s);
-	else
-		broker_look_again(s->broker);
+		return;
+	}
+	s->writer = writer;
+	p->extent.dying += block_size(s->buffer->block);
+	broker_look_soon(s->broker);
 }
 
 static void on_zero(void *data, const struct wire_message *m, struct fd_list *fds, int error,

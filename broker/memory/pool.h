@@ -37,9 +37,9 @@ struct pool_sizes {
 struct pool_extent {
 	LIST_HEAD(, segment) segments;
 	uint32_t n_segments;
-	uint64_t reserved; /* bytes of its segments and of the one being made; host memory that is
-			    * being retired does not count: it is back at the system */
+	uint64_t reserved; /* bytes of segments, made or being made; none of retired host memory */
 	uint64_t retiring; /* bytes of these that clients are yet to unmap */
+	uint64_t dying;    /* bytes of blocks that an agent may write to, until it has ended */
 	uint64_t used;     /* bytes of blocks in use; gated ones are not */
 };
 

@@ -24,7 +24,8 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 
-/* How long an allocation waits for other processes to unmap segments that were returned. */
+/* How long an allocation waits for other processes to unmap segments that were returned, or for an
+ * agent that was told to end. */
 #define UNMAP_WAIT_MS 1000
 
 /* How long a device that had no memory left is not asked again by who could do without. */
@@ -354,8 +355,9 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	left = pool_room(p);
 	left -= left % p->sizes.granularity;
 	if (left < least) {
-		/* what others have yet to unmap will do, if they do it soon */
-		if (left + p->extent.retiring >= least && waited_ms < UNMAP_WAIT_MS)
+		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
+		if (left + p->extent.retiring + p->extent.dying >= least &&
+		    waited_ms < UNMAP_WAIT_MS)
 			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
 		return fail_full(p, size, failure);
 	}

@@ -305,8 +305,6 @@ static void ask_until_served(const struct asking *a)
 	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
 	const char *why;
 
-	/* what a killed agent was zeroing is nobody's until that process has ended */
-	settle(client, s.buffers == 0);
 	/* what a look for devices came to is kept for a second */
 	while (a->ask(&why) != 0)
 		if (a->request != WIRE_AGENT_DEVICE_GET || !deadline_pause(&d))
