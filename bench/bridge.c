@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a bridge costs: two brokers, two bridges on the loopback device, and this process as client of
- * both brokers, so one clock sees both ends.
+ * What a bridge costs: two brokers, two bridges on the loopback device, and this process as client
+ * of both brokers, so one clock sees both ends.
  *
  * Throughput: buffers are published here, all at once, and waited for over there. Their pages were
- * used before, on both sides, as those of a program that has run for a while; ucx_perftest sends the
- * same memory again and again, too. The time ends when the last of them has been published over
+ * used before, on both sides, as those of a program that has run for a while; ucx_perftest sends
+ * the same memory again and again, too. The time ends when the last of them has been published over
  * there. Every byte is compared then, which is not measured.
  *
  * Latency: a message of 64 bytes through a channel that is mirrored, from share_send() to
@@ -33,12 +33,12 @@
 #include "bench/bench.h"
 #include "bench/bridge.h"
 
-#define POOL     "bench"
-#define CHANNEL  "bench/messages"
-#define MIB      (UINT64_C(1) << 20)
-#define BUFFERS  16 /* of 4 MiB, under way at a time */
-#define MESSAGE  64
-#define WAIT_MS  120000
+#define POOL    "bench"
+#define CHANNEL "bench/messages"
+#define MIB     (UINT64_C(1) << 20)
+#define BUFFERS 16 /* of 4 MiB, under way at a time */
+#define MESSAGE 64
+#define WAIT_MS 120000
 
 struct side {
 	share_client *client;
@@ -55,7 +55,7 @@ struct pair {
 
 /* What is measured of buffers of one size. */
 struct load {
-	const char *name;  /* of the figures: "4MiB" */
+	const char *name; /* of the figures: "4MiB" */
 	uint64_t size;
 	unsigned buffers; /* at a time */
 	unsigned rounds;
@@ -222,8 +222,9 @@ static double processor_us(pid_t pid)
 	must_system(f && fgets(line, sizeof(line), f), path);
 	fclose(f);
 	/* what is in brackets before that may contain anything */
-	must_system(sscanf(strrchr(line, ')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-			   &user, &system) == 2,
+	must_system(sscanf(strrchr(line, ')') + 1,
+			   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+			   &system) == 2,
 		    path);
 	return (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK);
 }
@@ -308,7 +309,8 @@ static double fastest(const char *test, uint64_t size, unsigned n)
 /* The ratio is one of times: what 0.9 times the throughput takes is 1.11 times the time. */
 static void measure_load(struct pair *p, const struct load *l)
 {
-	struct samples own = {0}, own_cpu = {0}, am = {0}, put = {0}, tag = {0}, tcp = {0}, tcp_cpu = {0};
+	struct samples own = {0}, own_cpu = {0}, am = {0}, put = {0}, tag = {0}, tcp = {0},
+		       tcp_cpu = {0};
 	share_buffer *buffers[BUFFERS];
 	double value, kib = (double)l->size / 1024;
 	char what[128];
@@ -316,7 +318,8 @@ static void measure_load(struct pair *p, const struct load *l)
 	for (unsigned i = 0; i < l->buffers; i++)
 		must(share_alloc(p->here.pool, l->size, NULL, &buffers[i]), "share_alloc");
 	for (unsigned r = 0; r < 2; r++)
-		send_round(p, l, buffers, r); /* both versions that there are at a time have pages */
+		send_round(p, l, buffers,
+			   r); /* both versions that there are at a time have pages */
 	for (unsigned r = 0; r < l->rounds; r++) {
 		struct bridge_cost cost = send_round(p, l, buffers, 100 * (r + 1));
 		struct bridge_cost floor = bridge_tcp(l->size, l->messages);
@@ -399,8 +402,8 @@ void bench_bridge(const struct run *run)
 {
 	const struct load small = {"4MiB", 4 * MIB, BUFFERS, run->quick ? 3 : 15,
 				   run->quick ? 50 : 200};
-	const struct load large = {run->quick ? "256MiB" : "1GiB", (run->quick ? 256 : 1024) * MIB, 1,
-				   run->quick ? 2 : 5, run->quick ? 4 : 3};
+	const struct load large = {run->quick ? "256MiB" : "1GiB", (run->quick ? 256 : 1024) * MIB,
+				   1, run->quick ? 2 : 5, run->quick ? 4 : 3};
 	struct pair p = {.arrived = 0};
 
 	if (!find_bridge(p.program)) {
@@ -409,8 +412,9 @@ void bench_bridge(const struct run *run)
 	}
 	bridge_transport();
 	if (isnan(bridge_perftest("ucp_am_lat", MESSAGE, 10, false)))
-		fprintf(stderr, "bridge: there is no ucx_perftest (package ucx-utils) that works: its "
-				"figures are missing\n");
+		fprintf(stderr,
+			"bridge: there is no ucx_perftest (package ucx-utils) that works: its "
+			"figures are missing\n");
 	open_pair(&p, 2 * large.size);
 	measure_load(&p, &small);
 	measure_load(&p, &large);

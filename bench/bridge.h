@@ -14,8 +14,9 @@ void bridge_transport(void);
 /* A port of the loopback device that nobody uses. */
 unsigned bridge_free_port(void);
 
-/* A test of ucx_perftest: microseconds for each of @n messages of @size bytes. Returns NONE if there
- * is no such program or no such test, or it fails. @asleep: both sides sleep until something comes. */
+/* A test of ucx_perftest: microseconds for each of @n messages of @size bytes. Returns NONE if
+ * there is no such program or no such test, or it fails. @asleep: both sides sleep until something
+ * comes. */
 double bridge_perftest(const char *test, uint64_t size, unsigned n, bool asleep);
 
 struct bridge_cost {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The floors of bridges. ucx_perftest is what UCX measures itself with: the same transport, the same
- * engine, and memory that was registered before. Its server ends with its client.
+ * The floors of bridges. ucx_perftest is what UCX measures itself with: the same transport, the
+ * same engine, and memory that was registered before. Its server ends with its client.
  */
 
 #include <arpa/inet.h>
@@ -76,8 +76,8 @@ static pid_t start(const char *const argv[], int out)
 	_exit(127);
 }
 
-/* Returns the number that is the sixth in the last line: megabytes (of 2^20 bytes) a second or, in a
- * test of latency, the fourth: microseconds. */
+/* Returns the number that is the sixth in the last line: megabytes (of 2^20 bytes) a second or, in
+ * a test of latency, the fourth: microseconds. */
 static double read_figure(int from, bool latency)
 {
 	char text[4096];
@@ -128,9 +128,23 @@ double bridge_perftest(const char *test, uint64_t size, unsigned n, bool asleep)
 	char port[16], bytes[32], times[16], warm[16], name[32];
 	bool latency = strstr(test, "_lat") != NULL;
 	const char *const server[] = {"ucx_perftest", "-p", port, NULL};
-	const char *const client[] = {"ucx_perftest", "127.0.0.1", "-p", port, "-t", name,
-				"-s",           bytes,       "-n", times, "-w", warm,
-				"-f",           "-v",        "-E", asleep ? "sleep" : "poll", NULL};
+	const char *const client[] = {"ucx_perftest",
+				      "127.0.0.1",
+				      "-p",
+				      port,
+				      "-t",
+				      name,
+				      "-s",
+				      bytes,
+				      "-n",
+				      times,
+				      "-w",
+				      warm,
+				      "-f",
+				      "-v",
+				      "-E",
+				      asleep ? "sleep" : "poll",
+				      NULL};
 	double figure;
 	pid_t pid;
 
