@@ -50,7 +50,7 @@ struct pair {
 	struct side here, there;
 	share_watch *watch;
 	unsigned arrived; /* names, over there */
-	char directory[64], key[96], program[PATH_MAX];
+	char directory[PATH_MAX], key[PATH_MAX + 8], log[PATH_MAX + 8], program[PATH_MAX];
 };
 
 /* What is measured of buffers of one size. */
@@ -60,6 +60,7 @@ struct load {
 	unsigned buffers; /* at a time */
 	unsigned rounds;
 	unsigned messages; /* of the floors, in a round */
+	bool puts;         /* that floor, too: over TCP it takes seconds */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -83,12 +84,14 @@ static bool find_bridge(char program[PATH_MAX])
 
 static void make_key(struct pair *p)
 {
+	const char *tmp = getenv("TMPDIR");
 	unsigned char bytes[64];
 	int fd;
 
-	snprintf(p->directory, sizeof(p->directory), "/tmp/share-bench-XXXXXX");
+	snprintf(p->directory, sizeof(p->directory), "%s/share-bench-XXXXXX", tmp ? tmp : "/tmp");
 	must_system(mkdtemp(p->directory), "mkdtemp");
 	snprintf(p->key, sizeof(p->key), "%s/key", p->directory);
+	snprintf(p->log, sizeof(p->log), "%s/log", p->directory);
 	must_system(getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes), "getrandom");
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (unsigned char)('a' + bytes[i] % 26);
@@ -108,17 +111,21 @@ static void open_side(struct side *s, uint64_t room)
 	must(share_pool_create(s->client, POOL, &options, &s->pool), "share_pool_create");
 }
 
-/* @argv begins with what differs of the two; the rest is added. */
 static pid_t start_bridge(const struct pair *p, const struct side *s, const char *site,
 			  const char *what, const char *where, const char *role)
 {
 	char names[32], channels[32];
 	pid_t pid = fork();
+	int log;
 
 	must_system(pid >= 0, "fork");
 	if (pid > 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* stdout is for figures, and UCX says there what it has to say */
+	log = open(p->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (log < 0 || dup2(log, 1) != 1 || dup2(log, 2) != 2)
+		_exit(127);
 	snprintf(names, sizeof(names), "--%s", role);
 	snprintf(channels, sizeof(channels), "--%s-channel", role);
 	execl(p->program, "share-bridge", "--socket", share_address(s->client), "--site", site,
@@ -139,13 +146,14 @@ static void on_change(const share_name_event *event, void *data)
 	}
 }
 
-static void must_live(pid_t pid)
+static void must_live(const struct pair *p, pid_t pid)
 {
 	int status;
 
 	if (waitpid(pid, &status, WNOHANG) == 0)
 		return;
-	fprintf(stderr, "share-bench: a bridge has ended: status %#x\n", (unsigned)status);
+	fprintf(stderr, "share-bench: a bridge has ended: status %#x; see %s\n", (unsigned)status,
+		p->log);
 	exit(1);
 }
 
@@ -159,8 +167,8 @@ static void await(struct pair *p, unsigned n)
 		int r = poll(&fd, 1, 1000);
 
 		must_system(r >= 0 || errno == EINTR, "poll");
-		must_live(p->here.bridge);
-		must_live(p->there.bridge);
+		must_live(p, p->here.bridge);
+		must_live(p, p->there.bridge);
 		errno = ETIMEDOUT;
 		must_system(now_us() < end, "names that do not come over the bridges");
 		r = share_dispatch(p->there.client);
@@ -204,6 +212,7 @@ static void close_pair(struct pair *p)
 	share_disconnect(p->here.client);
 	share_disconnect(p->there.client);
 	unlink(p->key);
+	unlink(p->log);
 	rmdir(p->directory);
 }
 
@@ -330,7 +339,7 @@ static void measure_load(struct pair *p, const struct load *l)
 		add(&tcp_cpu, floor.cpu_us);
 		add(&am, fastest("ucp_am_bw", l->size, l->messages));
 		add(&tag, fastest("tag_bw", l->size, l->messages));
-		if (r == 0) /* over TCP it takes seconds */
+		if (r == 0 && l->puts)
 			add(&put, fastest("ucp_put_bw", l->size, l->messages / 10 + 1));
 	}
 	for (unsigned i = 0; i < l->buffers; i++)
@@ -340,7 +349,9 @@ static void measure_load(struct pair *p, const struct load *l)
 		 (double)l->size / (double)MIB / value * 1e6);
 	report(l->name, "", what, "us", value, median_or_none(&am), 1 / 0.9);
 	report(l->name, ".tag", "the same; tag_bw", "us", value, median_or_none(&tag), NONE);
-	report(l->name, ".put", "the same; ucp_put_bw", "us", value, median_or_none(&put), NONE);
+	if (l->puts)
+		report(l->name, ".put", "the same; ucp_put_bw", "us", value, median_or_none(&put),
+		       NONE);
 	report(l->name, ".tcp", "the same; TCP from memfd to memfd", "us", value,
 	       median_or_none(&tcp), NONE);
 	report(l->name, ".cpu", "processor time for a KiB, both bridges; both ends of TCP", "ns",
@@ -363,6 +374,26 @@ static double one_way(share_channel *out, share_channel *in)
 	return begin;
 }
 
+/* The bridge makes it, when it has heard of the channel. */
+static share_channel *open_mirror(struct pair *p)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	double end = now_us() + WAIT_MS * 1e3;
+	share_channel *in;
+	int r;
+
+	options.flags = SHARE_CHANNEL_EXISTING;
+	while ((r = share_channel_open(p->there.client, CHANNEL, SHARE_CONSUMER, &options, &in)) ==
+		   SHARE_ENOENT &&
+	       now_us() < end) {
+		must_live(p, p->here.bridge);
+		must_live(p, p->there.bridge);
+		pause_us(10000);
+	}
+	must(r, "opening the mirror of a channel");
+	return in;
+}
+
 static void measure_messages(struct pair *p, const struct run *run)
 {
 	unsigned rounds = run->quick ? 3 : 15, n = run->quick ? 200 : 2000;
@@ -376,8 +407,7 @@ static void measure_messages(struct pair *p, const struct run *run)
 	options.mode = SHARE_QUEUE; /* so the first message waits until the bridge has come */
 	must(share_channel_open(p->here.client, CHANNEL, SHARE_PRODUCER, &options, &out),
 	     "share_channel_open");
-	must(share_channel_open(p->there.client, CHANNEL, SHARE_CONSUMER, &options, &in),
-	     "share_channel_open");
+	in = open_mirror(p);
 	for (unsigned i = 0; i < n; i++)
 		one_way(out, in);
 	for (unsigned r = 0; r < rounds; r++) {
@@ -400,10 +430,14 @@ static void measure_messages(struct pair *p, const struct run *run)
 
 void bench_bridge(const struct run *run)
 {
-	const struct load small = {"4MiB", 4 * MIB, BUFFERS, run->quick ? 3 : 15,
-				   run->quick ? 50 : 200};
-	const struct load large = {run->quick ? "256MiB" : "1GiB", (run->quick ? 256 : 1024) * MIB,
-				   1, run->quick ? 2 : 5, run->quick ? 4 : 3};
+	const struct load small = {
+	    "4MiB", 4 * MIB, BUFFERS, run->quick ? 3 : 15, run->quick ? 50 : 200, true};
+	const struct load large = {run->quick ? "256MiB" : "1GiB",
+				   (run->quick ? 256 : 1024) * MIB,
+				   1,
+				   run->quick ? 2 : 5,
+				   run->quick ? 4 : 3,
+				   !run->quick};
 	struct pair p = {.arrived = 0};
 
 	if (!find_bridge(p.program)) {

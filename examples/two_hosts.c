@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * two_hosts: one process publishes one version of its weights after the other, and another takes each
- * of them, on the same host or on another one to which a bridge leads (share-bridge(1)). Nothing in
- * here knows which.
+ * two_hosts: one process publishes one version of its weights after the other, and another takes
+ * each of them, on the same host or on another one to which a bridge leads (share-bridge(1)).
+ * Nothing in here knows which.
  *
- * Who takes a version looks at every byte of it, and then publishes under a second name which one it
- * was. Who publishes waits for that before it makes the next one. So both names travel, in opposite
- * directions, and no version is skipped.
+ * Who takes a version looks at every byte of it, and then publishes under a second name which one
+ * it was. Who publishes waits for that before it makes the next one. So both names travel, in
+ * opposite directions, and no version is skipped.
  *
  *   two_hosts publish POOL VERSIONS BYTES
  *   two_hosts take POOL VERSIONS
@@ -126,8 +126,9 @@ int main(int argc, char **argv)
 	if (!publishes && !takes) {
 		int help = argc == 2 && strcmp(argv[1], "--help") == 0;
 
-		fprintf(help ? stdout : stderr, "usage: two_hosts publish POOL VERSIONS BYTES\n"
-						"       two_hosts take POOL VERSIONS\n");
+		fprintf(help ? stdout : stderr,
+			"usage: two_hosts publish POOL VERSIONS BYTES\n"
+			"       two_hosts take POOL VERSIONS\n");
 		return help ? 0 : 2;
 	}
 	versions = number(argv[3]);

@@ -19,6 +19,12 @@ grep -q '^workers: ok workers=3 killed=1 requests=24 ' "$scratch/out"
 echo 'some file' >'a file'
 run_example "$checkout/scripts/demo" --kind=host --file 'a file' --consumers=2
 expect 0 '^demo: ok kind=host consumers=2 bytes=640 copies=0$'
+# where share-bridge can be built
+if pkg-config --exists ucx; then
+	run_example "$checkout/scripts/demo" --two-hosts
+	expect 0 '^demo: ok two-hosts=(namespaces|sockets) versions=8 bytes=536870912$'
+	grep -qE '^demo: two hosts: (two network namespaces|two sockets)' "$scratch/out"
+fi
 run_example "$checkout/scripts/demo" --kind marble
 expect 1 '^demo: FAILED .*"marble" is not a kind of pool'
 run_example "$checkout/scripts/demo" --consumers 0
