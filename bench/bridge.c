@@ -60,7 +60,7 @@ struct load {
 	unsigned buffers; /* at a time */
 	unsigned rounds;
 	unsigned messages; /* of the floors, in a round */
-	bool puts;         /* that floor, too: over TCP it takes seconds */
+	bool puts;         /* that floor, too: over TCP it takes minutes if they are large */
 };
 
 /* ------------------------------------------------------------------------------------------- */
