@@ -93,8 +93,8 @@ Test(fairness, who_asks_for_little_does_not_wait_for_all_that_another_user_asks_
 	broker_thaw();
 	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
 	check_eq(r.m.type, WIRE_REPORT);
-	/* What was begun, and as much as its own first question cost, which is as much as some tens of
-	 * pings and more where memory is touched for the first time. */
+	/* What was begun, and as much as its own first question cost, which is as much as some tens
+	 * of pings and more where memory is touched for the first time. */
 	check(said(&r, "requests") - before < MANY * EACH / 3);
 	child_go(other);
 	child_finish(other);
