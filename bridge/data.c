@@ -22,7 +22,6 @@
 
 struct data {
 	ucp_context_h context;
-	bool gpu;
 };
 
 struct transfer {
@@ -43,11 +42,6 @@ struct data_end {
 	struct event *readable, *idle;
 	TAILQ_HEAD(, transfer) transfers; /* under way */
 };
-
-bool data_reaches_gpu(const struct bridge *b)
-{
-	return b->data->gpu;
-}
 
 const void *data_address(const struct link *l, size_t *size)
 {
@@ -350,7 +344,6 @@ int data_open(struct bridge *b)
 	    .field_mask = UCP_PARAM_FIELD_FEATURES,
 	    .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
 	};
-	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
 	ucp_config_t *config;
 	ucs_status_t s;
 
@@ -366,8 +359,6 @@ int data_open(struct bridge *b)
 		say("UCX does not start: %s", ucs_status_string(s));
 		return -1;
 	}
-	if (ucp_context_query(b->data->context, &attr) == UCS_OK)
-		b->data->gpu = attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA);
 	return 0;
 }
 

@@ -49,9 +49,6 @@ enum data_flags {
 int data_open(struct bridge *b);
 void data_close(struct bridge *b);
 
-/* Whether memory of a GPU can be sent and received where it is. */
-bool data_reaches_gpu(const struct bridge *b);
-
 /*
  * Each connection has a worker of UCX to itself: what is left of one that was lost does not get
  * into the next one. 0 or -1.

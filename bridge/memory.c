@@ -3,17 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/bridge.h"
-#include "bridge/data.h"
 #include "bridge/memory.h"
 
-static int reach(struct bridge *b, share_buffer *buffer, struct reach *out)
+static int reach(share_buffer *buffer, struct reach *out)
 {
 	share_buffer_info info = SHARE_BUFFER_INFO_INIT;
 	int r = share_buffer_get_info(buffer, &info);
 
 	*out = (struct reach){.buffer = buffer, .memory = share_ptr(buffer)};
-	if (r == 0 && info.ordinal >= 0 && !data_reaches_gpu(b)) {
+	if (r == 0 && info.ordinal >= 0) {
 		out->memory = out->copy = malloc(share_size(buffer));
 		r = out->copy ? 0 : SHARE_ENOMEM;
 	}
@@ -22,9 +20,9 @@ static int reach(struct bridge *b, share_buffer *buffer, struct reach *out)
 	return r;
 }
 
-int reach_to_read(struct bridge *b, share_buffer *buffer, struct reach *out)
+int reach_to_read(share_buffer *buffer, struct reach *out)
 {
-	int r = reach(b, buffer, out);
+	int r = reach(buffer, out);
 
 	if (r == 0 && out->copy) {
 		r = share_copy_to_host(buffer, 0, out->copy, share_size(buffer), NULL);
@@ -34,9 +32,9 @@ int reach_to_read(struct bridge *b, share_buffer *buffer, struct reach *out)
 	return r;
 }
 
-int reach_to_write(struct bridge *b, share_buffer *buffer, struct reach *out)
+int reach_to_write(share_buffer *buffer, struct reach *out)
 {
-	return reach(b, buffer, out);
+	return reach(buffer, out);
 }
 
 int reach_written(struct reach *r)

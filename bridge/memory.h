@@ -2,15 +2,11 @@
 #ifndef BRIDGE_MEMORY_H
 #define BRIDGE_MEMORY_H
 
-#include <stdbool.h>
-
 #include <share/share.h>
 
-struct bridge;
-
 /*
- * The memory of a buffer, for UCX: where it is, or where UCX does not reach it (a GPU's, with
- * transports that know of none) a copy of it in the memory of this process.
+ * The memory of a buffer, for UCX: where it is, or that of a GPU as a copy in the memory of this
+ * process.
  */
 struct reach {
 	share_buffer *buffer; /* the reach has a reference */
@@ -19,8 +15,8 @@ struct reach {
 };
 
 /* Each takes over the reference, also when it fails. 0 or a negative error. */
-int reach_to_read(struct bridge *b, share_buffer *buffer, struct reach *out);
-int reach_to_write(struct bridge *b, share_buffer *buffer, struct reach *out);
+int reach_to_read(share_buffer *buffer, struct reach *out);
+int reach_to_write(share_buffer *buffer, struct reach *out);
 
 /* What was received is in the buffer afterwards. 0 or a negative error. */
 int reach_written(struct reach *r);

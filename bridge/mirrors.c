@@ -161,7 +161,7 @@ static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
 	}
 	r = share_alloc(m->bridge->pool, in->header.size, NULL, &b);
 	if (r == 0)
-		r = reach_to_write(m->bridge, b, &in->reach);
+		r = reach_to_write(b, &in->reach);
 	if (r != 0) {
 		if (!m->complained)
 			say("channel '%s' has to wait: %s", m->name, share_error_detail());

@@ -389,7 +389,7 @@ static int make_room(struct name_in *n, uint64_t size)
 	n->arrival->name = n;
 	r = share_alloc(bridge_of(n)->pool, size, NULL, &buffer);
 	if (r == 0)
-		r = reach_to_write(bridge_of(n), buffer, &n->arrival->reach);
+		r = reach_to_write(buffer, &n->arrival->reach);
 	if (r != 0)
 		say("'%s' of %s has to wait: %s", n->local, n->of->link->site,
 		    share_error_detail());

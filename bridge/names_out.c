@@ -199,7 +199,7 @@ static void offer(struct transfer *t)
 	share_buffer *b = t->buffer;
 
 	t->buffer = NULL;
-	if (!path || reach_to_read(link_bridge(t->link), b, &t->reach) != 0) {
+	if (!path || reach_to_read(b, &t->reach) != 0) {
 		if (!path)
 			share_release(b, NULL);
 		json_decref(metadata);

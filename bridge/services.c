@@ -146,8 +146,7 @@ static void send_on(struct errand *e, enum data_kind kind, int status)
 	if (m->channel && status == 0) {
 		h.n_more = m->data_size;
 		memcpy(h.more, m->data, m->data_size);
-		if (m->buffer &&
-		    reach_to_read(e->end->bridge, share_retain(m->buffer), &e->sent) == 0) {
+		if (m->buffer && reach_to_read(share_retain(m->buffer), &e->sent) == 0) {
 			h.flags = DATA_HAS_BUFFER;
 			h.size = share_size(m->buffer);
 		} else if (m->buffer) {
@@ -189,7 +188,7 @@ static bool receive(struct errand *e, struct parcel *p)
 		return true;
 	}
 	if (share_alloc(b->pool, e->header.size, NULL, &buffer) != 0 ||
-	    reach_to_write(b, buffer, &e->received) != 0)
+	    reach_to_write(buffer, &e->received) != 0)
 		return false;
 	e->receiving = true;
 	data_receive(p, e->received.memory, on_received, e);

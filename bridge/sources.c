@@ -100,8 +100,8 @@ static int add(struct source *s, share_message *message, int error)
 {
 	struct outgoing *m = error ? NULL : calloc(1, sizeof(*m));
 
-	if (!m || (message->buffer &&
-		   reach_to_read(s->bridge, share_retain(message->buffer), &m->reach) != 0)) {
+	if (!m ||
+	    (message->buffer && reach_to_read(share_retain(message->buffer), &m->reach) != 0)) {
 		say("a message of channel '%s' is lost: %s", s->name,
 		    error ? share_strerror(error) : share_error_detail());
 		free(m);
