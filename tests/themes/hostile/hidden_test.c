@@ -88,6 +88,7 @@ static const struct wire_message by_name[] = {
     ASK(MONITOR, monitor = {.timeout = 0}),
     ASK(MONITOR, monitor = {.pool = TEXT("hidden")}),
     ASK(MONITOR, monitor = {.prefix = TEXT("films/")}),
+    ASK(MONITOR, monitor = {.timeout = 0}), /* of everything again, from here on */
 };
 #define N_BY_NAME (sizeof(by_name) / sizeof(by_name[0]))
 
