@@ -77,8 +77,8 @@ static uint32_t in_flight(share_channel *ch)
 
 static void start_both(struct sides *s)
 {
-	far_start(s, OPTIONS("--export-channel", "*", "--timeout", "0.4"));
-	near_start(s, OPTIONS("--import-channel", "q", "--timeout", "0.4"));
+	far_start(s, OPTIONS("--export-channel", "*"));
+	near_start(s, OPTIONS("--import-channel", "q"));
 }
 
 Test(bridge_channels, a_broadcast_reaches_all_consumers_of_the_mirror_in_order)
@@ -212,7 +212,8 @@ Test(bridge_channels, a_lost_link_loses_and_doubles_nothing)
 	sides_begin(&s);
 	pool = open_pool(s.far);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
-	start_both(&s);
+	far_start(&s, OPTIONS("--export-channel", "*", "--timeout", "0.4"));
+	near_start(&s, OPTIONS("--import-channel", "q", "--timeout", "0.4"));
 	a = open_mirror(s.near);
 	for (unsigned round = 0; round < 5; round++) {
 		struct bridge_process *p = round % 2 ? &s.far_bridge : &s.near_bridge;
@@ -281,7 +282,7 @@ Test(bridge_channels, a_bridge_that_dies_loses_nothing)
 	missing--;
 	bridge_kill(&s.far_bridge);
 	check_ok(share_ack(&m, NULL));
-	far_start(&s, OPTIONS("--export-channel", "*", "--timeout", "0.4"));
+	far_start(&s, OPTIONS("--export-channel", "*"));
 	for (unsigned i = 0; i < 2; i++) {
 		n = receive(a, &m);
 		missing -= !seen[n];
@@ -289,7 +290,7 @@ Test(bridge_channels, a_bridge_that_dies_loses_nothing)
 		check_ok(share_ack(&m, NULL));
 	}
 	bridge_kill(&s.near_bridge);
-	near_start(&s, OPTIONS("--import-channel", "q", "--timeout", "0.4"));
+	near_start(&s, OPTIONS("--import-channel", "q"));
 	for (n = DEPTH; n < 3 * DEPTH; n++)
 		send_number(ch, pool, n), missing -= take_one(a, seen);
 	while (missing > 0)

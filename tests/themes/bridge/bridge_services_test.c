@@ -24,8 +24,8 @@ static share_service *open_service(share_client *c, int role)
 
 static void start_both(struct sides *s)
 {
-	far_start(s, OPTIONS("--export-service", "*", "--timeout", "0.4"));
-	near_start(s, OPTIONS("--import-service", "detector", "--timeout", "0.4"));
+	far_start(s, OPTIONS("--export-service", "*"));
+	near_start(s, OPTIONS("--import-service", "detector"));
 	until(bridge_said(&s->near_bridge, "service 'detector' is that of far") > 0);
 }
 
@@ -181,7 +181,7 @@ Test(bridge_services, a_lost_link_ends_the_calls_on_both_sides_and_later_ones_go
 	check_error(share_call_finish(p, -1, NULL, &answer), SHARE_ECANCELED);
 	until(share_request_status(&m) != 0);
 	check_ok(share_ack(&m, NULL));
-	far_start(&s, OPTIONS("--export-service", "*", "--timeout", "0.4"));
+	far_start(&s, OPTIONS("--export-service", "*"));
 	p = ask(caller, NULL, "again");
 	take(worker, &m);
 	check_ok(share_reply(&m, NULL, "yes", 3, NULL));
