@@ -18,6 +18,9 @@ set(CPACK_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_ALL broker library dev tools exporter)
+if(TARGET share-bridge)
+  list(APPEND CPACK_COMPONENTS_ALL bridge)
+endif()
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/deb/finish.cmake)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -76,6 +79,10 @@ one command.")
 package(exporter share-exporter net "metrics of share-broker for Prometheus"
   "Serves metrics, and a page that shows them live, at the loopback device."
   share-exporter.service)
+if(TARGET share-bridge)
+  package(bridge share-bridge net "share-broker's memory on other hosts"
+    "Names, channels and services of one host appear on another, by UCX.")
+endif()
 
 # The unit reloads by sharectl, and archives need jansson.
 set(CPACK_DEBIAN_BROKER_PACKAGE_DEPENDS "share-tools (= ${version}), init-system-helpers (>= 1.54~)")

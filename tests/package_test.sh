@@ -16,6 +16,7 @@ source "$(dirname "$(readlink -f "$0")")/harness/boot.sh"
 # Inside
 
 all=(share-broker libshare0 libshare-dev share-tools share-exporter)
+! compgen -G '/packages/1/share-bridge_*' >/dev/null || all+=(share-bridge) # where there is UCX
 units=(share-broker.socket share-broker.service share-exporter.service)
 
 user()
