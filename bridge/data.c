@@ -76,10 +76,16 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 /* ------------------------------------------------------------------------------------------- */
 /* Sending and receiving                                                                       */
 
+static void tell(data_done done, int error, void *arg)
+{
+	if (done)
+		done(error, arg);
+}
+
 static void finish(struct transfer *t, ucs_status_t status)
 {
 	TAILQ_REMOVE(&t->end->transfers, t, in_end);
-	t->done(status == UCS_OK ? 0 : -1, t->arg);
+	tell(t->done, status == UCS_OK ? 0 : -1, t->arg);
 	free(t);
 }
 
@@ -101,7 +107,7 @@ static struct transfer *begin(struct data_end *d, data_done done, void *arg)
 	struct transfer *t = calloc(1, sizeof(*t));
 
 	if (!t) {
-		done(-1, arg);
+		tell(done, -1, arg);
 		return NULL;
 	}
 	t->end = d;
@@ -132,7 +138,7 @@ void data_send(struct link *l, const struct data_header *h, const void *memory, 
 	};
 
 	if (!d || !d->endpoint) {
-		done(-1, arg);
+		tell(done, -1, arg);
 		return;
 	}
 	t = begin(d, done, arg);

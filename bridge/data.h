@@ -62,7 +62,8 @@ void data_end(struct link *l);
 
 typedef void (*data_done)(int error, void *arg);
 
-/* @memory stays as it is until @done, which always comes, perhaps before this returns. */
+/* @memory stays as it is until @done, which always comes, perhaps before this returns. NULL: nobody
+ * has to know, as the link notices by itself what is lost. */
 void data_send(struct link *l, const struct data_header *h, const void *memory, data_done done,
 	       void *arg);
 

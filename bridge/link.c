@@ -23,6 +23,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/channels.h"
+#include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/names.h"
 #include "bridge/services.h"
@@ -172,32 +173,6 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 /* ------------------------------------------------------------------------------------------- */
 /* Hello                                                                                       */
 
-static char *as_hex(const void *bytes, size_t n)
-{
-	char *text = malloc(2 * n + 1);
-
-	for (size_t i = 0; text && i < n; i++)
-		snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
-	return text;
-}
-
-/* Returns how many bytes, or 0. */
-static size_t from_hex(const char *text, void *out, size_t room)
-{
-	size_t n = strlen(text) / 2;
-
-	if (n > room || strlen(text) % 2 != 0)
-		return 0;
-	for (size_t i = 0; i < n; i++) {
-		unsigned value;
-
-		if (sscanf(text + 2 * i, "%2x", &value) != 1)
-			return 0;
-		((unsigned char *)out)[i] = (unsigned char)value;
-	}
-	return n;
-}
-
 static void say_hello(struct link *l)
 {
 	struct link_inside *i = l->inside;
@@ -210,8 +185,8 @@ static void say_hello(struct link *l)
 		return;
 	}
 	address = data_address(l, &size);
-	hex = as_hex(address, size);
-	secret = as_hex(i->own_secret, DATA_SECRET);
+	hex = hex_make(address, size);
+	secret = hex_make(i->own_secret, DATA_SECRET);
 	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s}", "say", "hello", "version", VERSION,
 			      "site", i->bridge->settings->site, "run", i->bridge->run, "address",
 			      hex ? hex : "", "secret", secret ? secret : ""));
@@ -253,9 +228,9 @@ static const char *hear_hello(struct link *l, json_t *o)
 		return "its site has no proper name";
 	if (strcmp(site, i->bridge->settings->site) == 0)
 		return "both sides are called alike: give one of them another --site";
-	if (from_hex(secret, i->peers_secret, DATA_SECRET) != DATA_SECRET)
+	if (hex_read(secret, i->peers_secret, DATA_SECRET) != DATA_SECRET)
 		return "its secret is none";
-	n = from_hex(address, bytes, sizeof(bytes));
+	n = hex_read(address, bytes, sizeof(bytes));
 	if (n == 0)
 		return "its address is none";
 	snprintf(l->site, sizeof(l->site), "%s", site);

@@ -13,6 +13,7 @@
 #include "bridge/bridge.h"
 #include "bridge/channels.h"
 #include "bridge/data.h"
+#include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/names.h"
 #include "bridge/services.h"
@@ -91,11 +92,15 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 static int prepare(struct bridge *b)
 {
 	unsigned char random[16];
+	char *hex;
 
 	if (RAND_bytes(random, sizeof(random)) != 1)
 		return -1;
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(b->run + 2 * i, 3, "%02x", random[i]);
+	hex = hex_make(random, sizeof(random));
+	if (!hex)
+		return -1;
+	snprintf(b->run, sizeof(b->run), "%s", hex);
+	free(hex);
 	b->awaited = json_object();
 	b->base = event_base_new();
 	if (!b->awaited || !b->base || event_base_priority_init(b->base, 2) != 0)

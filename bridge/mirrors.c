@@ -43,6 +43,16 @@ struct mirror {
 
 static void deliver(struct mirror *m);
 
+static struct mirror *find(struct link *l, uint32_t which)
+{
+	struct mirror *m;
+
+	TAILQ_FOREACH (m, &link_bridge(l)->channels->mirrors, in_all)
+		if (m->link == l && m->which == which)
+			return m;
+	return NULL;
+}
+
 static void free_incoming(struct incoming *in)
 {
 	reach_end(&in->reach);
@@ -106,11 +116,6 @@ static uint64_t count_taken(struct mirror *m)
 	return m->first + stats.done;
 }
 
-static void on_told(int error, void *arg)
-{
-	(void)error, (void)arg;
-}
-
 static void tell_taken(struct mirror *m)
 {
 	struct data_header h = {.kind = DATA_TAKEN, .which = m->which};
@@ -121,7 +126,7 @@ static void tell_taken(struct mirror *m)
 	if (h.id <= m->told)
 		return;
 	m->told = h.id;
-	data_send(m->link, &h, NULL, on_told, NULL);
+	data_send(m->link, &h, NULL, NULL, NULL);
 }
 
 static void on_room(evutil_socket_t fd, short what, void *arg)
@@ -214,12 +219,9 @@ static void deliver(struct mirror *m)
 
 const char *mirror_message(struct link *l, const struct data_header *h, struct parcel *p)
 {
+	struct mirror *m = find(l, h->which);
 	struct incoming *in;
-	struct mirror *m;
 
-	TAILQ_FOREACH (m, &link_bridge(l)->channels->mirrors, in_all)
-		if (m->link == l && m->which == h->which)
-			break;
 	if (!m || !m->channel || h->id < m->next)
 		return NULL; /* it was closed meanwhile, or has come before */
 	if (h->id != m->next || h->id - m->told >= m->depth || h->n_more > DATA_MORE ||
@@ -298,16 +300,6 @@ static int open_channel(struct mirror *m, json_t *shape)
 	return m->depth > 0 ? share_channel_open(m->bridge->client, m->name, SHARE_PRODUCER,
 						 &options, &m->channel)
 			    : SHARE_EINVAL;
-}
-
-static struct mirror *find(struct link *l, uint32_t which)
-{
-	struct mirror *m;
-
-	TAILQ_FOREACH (m, &link_bridge(l)->channels->mirrors, in_all)
-		if (m->link == l && m->which == which)
-			return m;
-	return NULL;
 }
 
 /* From now on the source counts in another way. */

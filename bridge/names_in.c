@@ -7,6 +7,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/data.h"
+#include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/memory.h"
 #include "bridge/names.h"
@@ -165,6 +166,7 @@ static struct name_in *add_name(struct names_in *in, const char *name,
 	if (!n->name || asprintf(&n->local, "%s%s", prefix, name) < 0 ||
 	    !tsearch(n, &in->by_name, compare)) {
 		free(n->name);
+		free(n->local);
 		free(n);
 		return NULL;
 	}
@@ -268,16 +270,10 @@ static int publish(struct name_in *n, share_buffer *b)
 	share_publish_options options = SHARE_PUBLISH_OPTIONS_INIT;
 	share_tensor tensor = SHARE_TENSOR_INIT;
 	unsigned char bytes[TENSOR_MAX];
-	size_t size = n->tensor ? strlen(n->tensor) / 2 : 0;
+	size_t size = n->tensor ? hex_read(n->tensor, bytes, sizeof(bytes)) : 0;
 	uint64_t version;
 	int r;
 
-	for (size_t i = 0; i < size; i++) {
-		unsigned value = 0;
-
-		sscanf(n->tensor + 2 * i, "%2x", &value);
-		bytes[i] = (unsigned char)value;
-	}
 	if (size > 0 && share_tensor_decode(bytes, size, &tensor) > 0)
 		options.tensor = &tensor;
 	options.mode = SHARE_RDONLY;

@@ -6,6 +6,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/data.h"
+#include "bridge/hex.h"
 #include "bridge/link.h"
 #include "bridge/memory.h"
 #include "bridge/names.h"
@@ -179,15 +180,19 @@ static json_t *tensor_of(share_buffer *b)
 {
 	share_tensor tensor = SHARE_TENSOR_INIT;
 	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX];
-	char hex[2 * sizeof(bytes) + 1] = "";
+	json_t *text;
+	char *hex;
 	int n;
 
 	if (share_tensor_get(b, &tensor) != 0)
 		return json_null();
 	n = share_tensor_encode(&tensor, bytes, sizeof(bytes));
-	for (int i = 0; i < n; i++)
-		snprintf(hex + (size_t)2 * (size_t)i, 3, "%02x", bytes[i]);
-	return n > 0 ? json_string(hex) : json_null();
+	if (n <= 0)
+		return json_null();
+	hex = hex_make(bytes, (size_t)n);
+	text = hex ? json_string(hex) : json_null();
+	free(hex);
+	return text;
 }
 
 /* The peer allocates memory, and says when it is there. */

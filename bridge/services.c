@@ -207,18 +207,13 @@ static void answer(struct errand *e)
 	finish(e); /* acknowledged without an answer, the caller is told that there is none */
 }
 
-static void on_noted(int error, void *arg)
-{
-	(void)error, (void)arg; /* the link notices by itself */
-}
-
 static void cancel(struct errand *e)
 {
 	struct data_header h = {.kind = DATA_CANCEL, .which = e->end->which, .id = e->id};
 	struct link *l = e->end->link;
 
 	finish(e);
-	data_send(l, &h, NULL, on_noted, NULL);
+	data_send(l, &h, NULL, NULL, NULL);
 }
 
 /* Takes requests as long as there are not too many. */
@@ -431,7 +426,7 @@ static void refuse(struct link *l, const struct data_header *h)
 	struct data_header answer = {
 	    .kind = DATA_ANSWER, .which = h->which, .id = h->id, .status = SHARE_ENOENT};
 
-	data_send(l, &answer, NULL, on_noted, NULL);
+	data_send(l, &answer, NULL, NULL, NULL);
 }
 
 static struct end *find_end(struct link *l, const struct data_header *h)
