@@ -147,11 +147,13 @@ static void on_received(int error, void *arg)
 		free_incoming(in);
 		return;
 	}
-	in->lost = error != 0; /* it comes again with the next link */
-	if (in->lost)
-		return;
-	in->here = reach_written(&in->reach) == 0;
-	deliver(in->mirror);
+	/* What is not here as a whole comes again with the next link. */
+	in->here = !error && reach_written(&in->reach) == 0;
+	in->lost = !in->here;
+	if (in->here)
+		deliver(in->mirror);
+	else if (in->mirror->link)
+		link_fail(in->mirror->link, "a message of it could not be received");
 }
 
 /* false: there is no memory at this time. */

@@ -163,6 +163,7 @@ static void act(struct errand *e);
 static void on_received(int error, void *arg)
 {
 	struct errand *e = arg;
+	int r;
 
 	e->receiving = false;
 	if (!e->end) {
@@ -172,7 +173,10 @@ static void on_received(int error, void *arg)
 	}
 	if (error)
 		return; /* the link is lost, and with it the errand */
-	e->here = reach_written(&e->received) == 0;
+	e->here = true;
+	r = reach_written(&e->received);
+	if (r != 0)
+		e->header.status = r;
 	act(e);
 }
 
@@ -248,6 +252,10 @@ static void call(struct errand *e)
 
 	if (e->call || e->sending)
 		return;
+	if (h->status != 0) { /* what it is about could not be received */
+		send_on(e, DATA_ANSWER, h->status);
+		return;
+	}
 	r = share_call_start(e->end->service, e->received.buffer, h->more, h->n_more, 0, NULL,
 			     &e->call);
 	if (r == SHARE_EAGAIN)
