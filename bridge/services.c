@@ -1,53 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The ends of services, of both kinds, and their errands. */
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <share/service.h>
-
 #include "bridge/bridge.h"
-#include "bridge/data.h"
 #include "bridge/link.h"
-#include "bridge/memory.h"
-#include "bridge/services.h"
+#include "bridge/services_inside.h"
 
-#define AT_ONCE   64 /* requests of one desk that are not answered */
 #define LOOK_MS   10 /* for callers that have given up, and for answers */
 #define DESKS_MAX 256
-
-/* One request: at a desk the message that is to be answered, over there the call. */
-struct errand {
-	TAILQ_ENTRY(errand) in_end;
-	struct end *end; /* NULL: nobody waits for it any more */
-	uint64_t id;
-	share_message message; /* at a desk the request; at the counter the answer */
-	share_pending *call;
-	struct parcel parcel;
-	struct data_header header; /* of what has come */
-	struct reach sent, received;
-	bool sending, receiving, here;
-};
-
-/* One end of a service: the desk, where callers come, or the counter, where the workers are. */
-struct end {
-	TAILQ_ENTRY(end) in_all;
-	struct bridge *bridge;
-	struct link *link;
-	char *name;
-	share_service *service;
-	struct event *readable, *look;
-	TAILQ_HEAD(, errand) errands;
-	uint64_t done;
-	uint32_t which; /* as the desk's side calls it */
-	unsigned n;
-	bool desk;
-};
-
-struct services {
-	TAILQ_HEAD(, end) ends;
-	unsigned n;
-};
 
 static void free_errand(struct errand *e)
 {
@@ -58,8 +22,7 @@ static void free_errand(struct errand *e)
 	free(e);
 }
 
-/* UCX may still use its memory. */
-static void finish(struct errand *e)
+void errand_finish(struct errand *e)
 {
 	struct end *s = e->end;
 
@@ -81,7 +44,7 @@ static void end_free(struct end *s)
 	while ((e = TAILQ_FIRST(&s->errands)) != NULL) {
 		if (e->message.channel)
 			share_ack(&e->message, NULL); /* the caller is told at once */
-		finish(e);
+		errand_finish(e);
 	}
 	if (s->readable)
 		event_free(s->readable);
@@ -94,7 +57,7 @@ static void end_free(struct end *s)
 	free(s);
 }
 
-static struct errand *add(struct end *s, uint64_t id)
+struct errand *errand_add(struct end *s, uint64_t id)
 {
 	struct errand *e = calloc(1, sizeof(*e));
 
@@ -118,7 +81,7 @@ static struct errand *find(struct end *s, uint64_t id)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Both ends                                                                                   */
+/* Errands                                                                                     */
 
 static void on_sent(int error, void *arg)
 {
@@ -133,11 +96,10 @@ static void on_sent(int error, void *arg)
 	}
 	reach_end(&e->sent);
 	if (!e->end->desk)
-		finish(e);
+		errand_finish(e);
 }
 
-/* The message of an errand, or at the counter a status alone. */
-static void send_on(struct errand *e, enum data_kind kind, int status)
+void errand_send(struct errand *e, enum data_kind kind, int status)
 {
 	struct data_header h = {
 	    .kind = kind, .which = e->end->which, .id = e->id, .status = status};
@@ -158,7 +120,13 @@ static void send_on(struct errand *e, enum data_kind kind, int status)
 	data_send(e->end->link, &h, e->sent.memory, on_sent, e);
 }
 
-static void act(struct errand *e);
+static void act(struct errand *e)
+{
+	if (e->end->desk)
+		desk_act(e);
+	else
+		counter_act(e);
+}
 
 static void on_received(int error, void *arg)
 {
@@ -200,103 +168,7 @@ static bool receive(struct errand *e, struct parcel *p)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* The desk                                                                                    */
-
-static void answer(struct errand *e)
-{
-	const struct data_header *h = &e->header;
-
-	if (h->status == 0)
-		share_reply(&e->message, e->received.buffer, h->more, h->n_more, NULL);
-	finish(e); /* acknowledged without an answer, the caller is told that there is none */
-}
-
-static void cancel(struct errand *e)
-{
-	struct data_header h = {.kind = DATA_CANCEL, .which = e->end->which, .id = e->id};
-	struct link *l = e->end->link;
-
-	finish(e);
-	data_send(l, &h, NULL, NULL, NULL);
-}
-
-/* Takes requests as long as there are not too many. */
-static void take_requests(struct end *s)
-{
-	while (s->link->up && s->n < AT_ONCE) {
-		share_message m = {0};
-		int r = share_next_request(s->service, 0, NULL, &m);
-		struct errand *e;
-
-		if (!m.channel && r != SHARE_EPIPE)
-			return;
-		if (!m.channel)
-			continue;
-		e = r == 0 ? add(s, ++s->bridge->last_id) : NULL;
-		if (!e) {
-			share_ack(&m, NULL);
-			continue;
-		}
-		e->message = m;
-		send_on(e, DATA_REQUEST, 0);
-	}
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* The counter                                                                                 */
-
-static void call(struct errand *e)
-{
-	const struct data_header *h = &e->header;
-	int r;
-
-	if (e->call || e->sending)
-		return;
-	if (h->status != 0) { /* what it is about could not be received */
-		send_on(e, DATA_ANSWER, h->status);
-		return;
-	}
-	r = share_call_start(e->end->service, e->received.buffer, h->more, h->n_more, 0, NULL,
-			     &e->call);
-	if (r == SHARE_EAGAIN)
-		return; /* there is room later */
-	reach_end(&e->received);
-	if (r != 0) {
-		e->call = NULL;
-		send_on(e, DATA_ANSWER, r);
-	}
-}
-
-static void look_for_answer(struct errand *e)
-{
-	int r;
-
-	if (!e->call || e->sending)
-		return;
-	r = share_call_finish(e->call, 0, NULL, &e->message);
-	if (r == SHARE_EAGAIN)
-		return;
-	e->call = NULL;
-	send_on(e, DATA_ANSWER, r);
-}
-
-static void act(struct errand *e)
-{
-	if (e->end->desk)
-		answer(e);
-	else
-		call(e);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-static void look_at(struct errand *e)
-{
-	if (e->parcel.kept)
-		receive(e, &e->parcel);
-	else if (!e->end->desk && e->here)
-		call(e);
-}
+/* Ends                                                                                        */
 
 static void look(struct end *s)
 {
@@ -304,15 +176,15 @@ static void look(struct end *s)
 
 	for (e = TAILQ_FIRST(&s->errands); e; e = next) {
 		next = TAILQ_NEXT(e, in_end);
-		if (s->desk && !e->receiving && share_request_status(&e->message) != 0)
-			cancel(e);
-		else if (!s->desk && e->call)
-			look_for_answer(e);
-		else
-			look_at(e);
+		if (s->desk && desk_gives_up(e))
+			continue;
+		if (e->parcel.kept)
+			receive(e, &e->parcel);
+		else if (!s->desk && e->here)
+			counter_look_at(e);
 	}
 	if (s->desk)
-		take_requests(s);
+		desk_take_requests(s);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -457,13 +329,13 @@ const char *services_content(struct link *l, const struct data_header *h, struct
 		return "its request or answer makes no sense";
 	if (h->kind == DATA_CANCEL) {
 		if (e && !e->sending)
-			finish(e);
+			errand_finish(e);
 		return NULL;
 	}
 	if (h->kind == DATA_REQUEST) {
 		if (e || (s && s->n >= AT_ONCE))
 			return "it asks too much at a time";
-		e = s ? add(s, h->id) : NULL;
+		e = s ? errand_add(s, h->id) : NULL;
 		if (!e)
 			refuse(l, h);
 	}
