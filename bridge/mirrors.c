@@ -184,16 +184,17 @@ static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
 /* 0: it was sent. */
 static int pass_on(struct mirror *m, struct incoming *in)
 {
-	share_buffer *b = in->reach.buffer;
+	uint32_t before = in->header.deliveries > 0 ? in->header.deliveries - 1 : 0;
+	share_outgoing out = {in->reach.buffer, in->header.more, in->header.n_more,
+			      SHARE_OUTGOING_GIVE};
 	int r;
 
-	if (b)
-		r = share_give(m->channel, b, in->header.more, in->header.n_more, NULL);
-	else
-		r = share_send(m->channel, NULL, in->header.more, in->header.n_more, NULL);
-	if (r == 0)
-		reach_take(&in->reach);
-	return r;
+	out.flags |= SHARE_OUTGOING_DELIVERED(before < UINT16_MAX ? before : UINT16_MAX);
+	r = share_send_many(m->channel, &out, 1, NULL);
+	if (r < 0)
+		return r;
+	reach_take(&in->reach);
+	return 0;
 }
 
 /* In their order, as far as there is room. */

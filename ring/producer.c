@@ -152,7 +152,8 @@ static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct rin
 
 	memcpy(copy, m, offsetof(struct ring_message, data));
 	memcpy(copy->data, m->data, m->data_size);
-	copy->deliveries = 1;
+	copy->deliveries =
+	    m->deliveries < p->shape.deliveries ? m->deliveries + 1 : p->shape.deliveries;
 	copy->number = p->tickets[ticket].number;
 	copy->ticket = ticket;
 	copy->version = p->tickets[ticket].version;

@@ -26,7 +26,7 @@ struct ring_message {
 	uint64_t segment;
 	uint64_t offset, size;
 	struct ring_fence fence;
-	uint32_t deliveries;
+	uint32_t deliveries; /* with this one; of a message to be sent: elsewhere before */
 	uint32_t ticket, version;
 	uint32_t data_size;
 	unsigned char data[CHANNEL_DATA_MAX];
@@ -92,7 +92,7 @@ void ring_producer_find_held(const struct ring_producer *p, uint32_t consumer, u
 void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
 
 /*
- * Sends a message (number, ticket, version and deliveries are filled in here). @reference stands
+ * Sends a message (number, ticket and version are filled in here). @reference stands
  * for the message in struct ring_return. @target: the consumer slot in CHANNEL_DIRECT, else
  * ignored. Consumers are woken by ring_producer_wake(), once for several messages. 0; -EAGAIN:
  * there is no room; -ENOENT: no such consumer (direct); -EINVAL: too large.

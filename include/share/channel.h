@@ -248,12 +248,17 @@ enum share_outgoing_flags {
 	SHARE_OUTGOING_GIVE = 1 << 0, /**< as share_give(): if it is sent */
 };
 
+/** A flag of a message that consumers of another queue had `n` times before, and died with or left,
+ * for programs that pass messages on: its `deliveries` begin there, with at most what the channel
+ * allows. It means nothing in a broadcast. `n`: up to 65535 */
+#define SHARE_OUTGOING_DELIVERED(n) ((uint32_t)(n) << 16)
+
 /** A message, for share_send_many(). */
 typedef struct share_outgoing {
 	share_buffer *buffer; /**< of the channel's pool; NULL: the data alone */
 	const void *data;     /**< what goes with it; may be NULL when there is none */
 	size_t data_size;     /**< its bytes, up to `data_max` of the channel */
-	uint32_t flags;       /**< enum share_outgoing_flags */
+	uint32_t flags;       /**< enum share_outgoing_flags; SHARE_OUTGOING_DELIVERED */
 } share_outgoing;
 
 /**

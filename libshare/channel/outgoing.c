@@ -39,7 +39,7 @@ int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *str
 	share_buffer *b = m->buffer;
 	int r;
 
-	if (m->flags & ~(uint32_t)SHARE_OUTGOING_GIVE)
+	if (m->flags & 0xffff & ~(uint32_t)SHARE_OUTGOING_GIVE)
 		return fail(SHARE_EINVAL, "a message has flags that are unknown");
 	if (m->data_size > ch->shape.data_max)
 		return fail(SHARE_EINVAL,

@@ -42,6 +42,7 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	out.offset = b ? b->offset : 0;
 	out.size = b ? b->size : 0;
 	out.fence = s->fence;
+	out.deliveries = m->flags >> 16; /* SHARE_OUTGOING_DELIVERED() */
 	out.data_size = (uint32_t)m->data_size;
 	if (m->data_size)
 		memcpy(out.data, m->data, m->data_size);

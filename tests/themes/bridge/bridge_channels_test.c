@@ -301,6 +301,60 @@ Test(bridge_channels, a_bridge_that_dies_loses_nothing)
 	sides_end(&s);
 }
 
+static void take_one_and_wait(struct child *self, void *data)
+{
+	share_client *c = child_connect("taker");
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+	share_message m;
+
+	(void)data;
+	options.flags = SHARE_CHANNEL_EXISTING;
+	check_ok(share_channel_open(c, "q", SHARE_CONSUMER, &options, &ch));
+	check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));
+	child_point_with(self, "took one", &m.deliveries, sizeof(m.deliveries));
+}
+
+/* A consumer of far dies with the first message that there is. */
+static void die_with_one(void)
+{
+	struct child *child = child_start(take_one_and_wait, NULL);
+	uint32_t deliveries;
+
+	child_wait_with(child, "took one", &deliveries, sizeof(deliveries));
+	check_eq(deliveries, 1);
+	child_kill(child);
+}
+
+/* What harms who takes it is seen for that on the other side, too. */
+Test(bridge_channels, deliveries_go_on_where_they_were)
+{
+	struct sides s;
+	share_channel *ch, *a;
+	share_pool *pool;
+	share_message m;
+
+	sides_begin(&s);
+	pool = open_pool(s.far);
+	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
+	send_number(ch, pool, 1);
+	die_with_one();
+	send_number(ch, pool, 2);
+	start_both(&s);
+	a = open_mirror(s.near);
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned n = receive(a, &m);
+
+		check_eq(m.deliveries, n == 1 ? 2 : 1);
+		check_ok(share_ack(&m, NULL));
+	}
+	until(in_flight(ch) == 0);
+	share_channel_close(ch);
+	share_channel_close(a);
+	share_pool_close(pool);
+	sides_end(&s);
+}
+
 Test(bridge_channels, consumers_are_told_when_the_peer_stays_away)
 {
 	struct sides s;

@@ -176,6 +176,53 @@ Test(channel_death, what_was_delivered_too_often_is_taken_back)
 	share_channel_close(p);
 }
 
+/* As a program does that passes on what it has received in another queue. */
+Test(channel_death, a_message_that_is_passed_on_keeps_its_deliveries)
+{
+	share_channel_options o = options(SHARE_QUEUE, 0);
+	share_channel *p;
+	share_message m;
+	share_outgoing out = {.data = "words", .data_size = 5};
+
+	o.deliveries = 3;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	out.flags = SHARE_OUTGOING_DELIVERED(1);
+	check_eq(share_send_many(p, &out, 1, NULL), 1);
+	for (uint32_t i = 2; i <= 3; i++) {
+		struct child *child = child_start(take_one, NULL);
+		uint32_t deliveries;
+
+		child_wait_with(child, "took one", &deliveries, sizeof(deliveries));
+		check_eq(deliveries, i);
+		child_kill(child);
+	}
+	until(channel_stats(p).set_aside == 1);
+	check_ok(share_channel_take_back(p, &m));
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(p);
+}
+
+Test(channel_death, what_was_delivered_too_often_elsewhere_is_delivered_once_more)
+{
+	share_channel_options o = options(SHARE_QUEUE, 0);
+	share_outgoing out = {.data = "words", .data_size = 5};
+	share_channel *p, *c;
+	share_message m;
+
+	o.deliveries = 3;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	c = open_channel(client, SHARE_CONSUMER, NULL);
+	out.flags = SHARE_OUTGOING_DELIVERED(65535);
+	check_eq(share_send_many(p, &out, 1, NULL), 1);
+	check_ok(share_recv(c, -1, NULL, &m));
+	check_eq(m.deliveries, 3);
+	check_ok(share_ack(&m, NULL));
+	out.flags = 1 << 15;
+	check_error(share_send_many(p, &out, 1, NULL), SHARE_EINVAL);
+	share_channel_close(p);
+	share_channel_close(c);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static void send_five(struct child *self, void *data)
