@@ -3,11 +3,13 @@
 /* Services of one side are called on the other, and each call has one end. */
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <share/service.h>
 
+#include "tests/harness/child.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 TestSuite(bridge_services, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
@@ -139,6 +141,116 @@ Test(bridge_services, who_gives_a_call_up_gives_it_up_over_there)
 	share_call_cancel(p);
 	until(share_request_status(&m) == SHARE_ECANCELED);
 	check_error(share_reply(&m, NULL, NULL, 0, NULL), SHARE_ECANCELED);
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+/* However long it takes until the worker has it: a call whose time is over on the way is asked
+ * again, with twice the time. */
+static share_pending *ask_for_a_while(share_service *caller, share_service *worker,
+				      share_message *m)
+{
+	for (int ms = 200;; ms *= 2) {
+		share_pending *p;
+		int r;
+
+		check_ok(share_call_start(caller, NULL, "what", 4, ms, NULL, &p));
+		r = share_next_request(worker, ms, NULL, m);
+		if (r == 0 && share_request_status(m) == 0)
+			return p;
+		if (m->channel)
+			check_ok(share_ack(m, NULL));
+		share_call_cancel(p);
+		check(ms < HARNESS_LIMIT_MS);
+	}
+}
+
+/* Nobody over there knows how long that is; who works for the caller is told when it is over. */
+Test(bridge_services, a_call_whose_time_is_over_is_over_there_too)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m = {0}, answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask_for_a_while(caller, worker, &m);
+	check_error(share_call_finish(p, -1, NULL, &answer), SHARE_ETIMEDOUT);
+	until(share_request_status(&m) == SHARE_ECANCELED);
+	check_ok(share_ack(&m, NULL));
+	p = ask(caller, NULL, "again");
+	take(worker, &m);
+	check(m.data_size == 5);
+	check_ok(share_reply(&m, NULL, "yes", 3, NULL));
+	check_ok(share_call_finish(p, -1, NULL, &answer));
+	check_ok(share_ack(&answer, NULL));
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+static void call_and_wait(struct child *self, void *address)
+{
+	share_service *caller;
+	share_client *c;
+
+	check_ok(share_connect(address, &c));
+	caller = open_service(c, SHARE_CALLER);
+	ask(caller, NULL, "what");
+	child_point(self, "has asked");
+}
+
+Test(bridge_services, a_caller_that_dies_is_missed_over_there)
+{
+	struct sides s;
+	share_service *worker;
+	struct child *child;
+	share_message m;
+	char address[128];
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	snprintf(address, sizeof(address), "%s", share_address(s.near));
+	child = child_start(call_and_wait, address);
+	child_wait(child, "has asked");
+	take(worker, &m);
+	check_ok(share_request_status(&m));
+	child_kill(child);
+	until(share_request_status(&m) == SHARE_ECANCELED);
+	check_ok(share_ack(&m, NULL));
+	share_service_close(worker);
+	sides_end(&s);
+}
+
+/* As with every worker that dies: the next one gets it, and who works for it over there is told. */
+Test(bridge_services, calls_of_a_bridge_that_dies_go_to_the_next_one)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m, answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask(caller, NULL, "what");
+	take(worker, &m);
+	bridge_kill(&s.near_bridge);
+	until(share_request_status(&m) != 0);
+	check_ok(share_ack(&m, NULL));
+	near_start(&s, OPTIONS("--import-service", "detector"));
+	take(worker, &m);
+	check(m.data_size == 4);
+	check_ok(share_reply(&m, NULL, "yes", 3, NULL));
+	check_ok(share_call_finish(p, -1, NULL, &answer));
+	check(answer.data_size == 3);
+	check_ok(share_ack(&answer, NULL));
 	share_service_close(caller);
 	share_service_close(worker);
 	sides_end(&s);
