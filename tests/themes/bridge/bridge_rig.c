@@ -146,10 +146,17 @@ void far_start(struct sides *s, const char *const *options)
 
 void near_start(struct sides *s, const char *const *options)
 {
-	const char *arguments[OPTIONS_MAX] = {"",       "--socket",  share_address(s->near),
-					      "--site", "near",      "--key",
-					      s->key,   "--timeout", "60",
-					      "--peer", s->place};
+	const char *arguments[OPTIONS_MAX] = {"",
+					      "--socket",
+					      share_address(s->near),
+					      "--site",
+					      "near",
+					      "--key",
+					      s->key,
+					      "--timeout",
+					      "60",
+					      "--peer",
+					      *s->way ? s->way : s->place};
 	size_t n = 11;
 
 	add(arguments, &n, options);

@@ -21,6 +21,7 @@ struct sides {
 	struct bridge_process far_bridge, near_bridge;
 	char key[64];
 	char place[64]; /* HOST:PORT of the far bridge, as soon as it listens */
+	char way[64];   /* HOST:PORT by which the near bridge reaches it, if that is another */
 };
 
 /* Two connections, and a key. */
