@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,9 +22,13 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/connection.h"
 #include "broker/configure.h"
 #include "broker/device/device.h"
 #include "broker/ending.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
+#include "broker/keeper.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
@@ -34,6 +39,7 @@
 #include "broker/monitor/monitor.h"
 #include "broker/names/names.h"
 #include "broker/reload.h"
+#include "broker/restore.h"
 #include "broker/rooms.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
@@ -222,10 +228,22 @@ static int make_accounts(struct broker *b)
 	return 0;
 }
 
-int broker_new(struct config *config, struct broker **out)
+static int open_journal(struct broker *b, const struct keeper *keeper)
+{
+	_cleanup_fd_ int own = keeper ? -1 : memfd_create("share-journal", MFD_CLOEXEC);
+	char why[256];
+	int r = journal_new(keeper ? keeper->journal : own, &b->journal, why, sizeof(why));
+
+	if (r < 0)
+		log_error("cannot %s the journal: %s", r == -EBADMSG ? "trust" : "open", why);
+	b->generation = keeper ? keeper->generation : 1;
+	return r;
+}
+
+int broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
 {
 	struct broker *b = make_house();
-	int r = -ENOMEM;
+	int r;
 
 	if (!b) {
 		log_error("cannot start: %s", strerror(ENOMEM));
@@ -235,12 +253,14 @@ int broker_new(struct config *config, struct broker **out)
 	b->uid = geteuid();
 	b->started_ms = clock_ms();
 	share_descriptors(b);
-	memory_init(b);
+	r = open_journal(b, keeper);
+	if (r == 0)
+		r = memory_init(b);
 	buffers_init(b);
 	names_init(b);
 	b->base = event_base_new();
-	if (b->base)
-		r = make_timers(b);
+	if (r == 0)
+		r = b->base ? make_timers(b) : -ENOMEM;
 	if (r == 0)
 		r = clients_init(b, &broker_rooms);
 	if (r == 0)
@@ -254,9 +274,13 @@ int broker_new(struct config *config, struct broker **out)
 	if (r == 0)
 		r = make_accounts(b);
 	if (r == 0)
-		r = configure_pools(b);
+		r = journal_is_old(b->journal) ? restore_all(b) : configure_pools(b);
+	if (r == 0)
+		kept_sweep();
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));
+		if (b->journal && journal_is_old(b->journal))
+			_exit(EXIT_FAILURE); /* half of it is there: nobody can take that apart */
 		broker_free(b);
 		return r;
 	}
@@ -264,14 +288,70 @@ int broker_new(struct config *config, struct broker **out)
 	return 0;
 }
 
+static void note_ids(struct broker *b)
+{
+	const struct broker_ids now = {
+	    .client = b->clients->last_id,
+	    .page = b->memory->last_page,
+	    .pool = b->memory->last_pool,
+	    .address = b->memory->next_address,
+	    .watch = b->names->last_watch,
+	    .version = b->names->last_version,
+	    .channel = b->channels->last_channel,
+	    .member = b->channels->last_member,
+	    .claim = b->channels->last_claim,
+	    .waiting = b->clients->last_waiting,
+	    .started_ms = b->started_ms,
+	};
+
+	if (memcmp(&now, &b->ids, sizeof(now)) == 0)
+		return;
+	b->ids = now;
+	journal_put(b->journal, RECORD_IDS, &b->ids_record, &now, sizeof(now));
+}
+
+void broker_commit(struct broker *b)
+{
+	size_t closing;
+
+	do {
+		note_ids(b);
+		journal_commit(b->journal);
+		closing = kept_waiting();
+		connections_flush(b);
+		/* what has to wait has descriptors of its own by now: a record says so before those
+		 * that it was said with are closed */
+		if (closing > 0)
+			journal_commit(b->journal);
+		kept_flush(closing);
+	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
+}
+
+static int serve(struct broker *b)
+{
+	int r;
+
+	/* the pools of the configuration are there, whatever happens to this broker */
+	broker_commit(b);
+	kept_serves();
+	do {
+		r = event_base_loop(b->base, EVLOOP_ONCE);
+		broker_commit(b);
+	} while (r == 0 && !event_base_got_break(b->base));
+	return r < 0 ? -EIO : 0;
+}
+
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 {
-	int r = listener_new(b, listen_fd, &b->listener);
+	/* one that was told to end before it died had given its socket up */
+	int r = listen_fd < 0 ? 0 : listener_new(b, listen_fd, &b->listener);
 
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
-	if (r == 0 && event_base_dispatch(b->base) < 0)
-		r = -EIO;
+	if (r == 0 && journal_is_old(b->journal))
+		restore_requests(b);
+	if (r == 0)
+		r = serve(b);
 	if (r < 0)
 		log_error("cannot serve: %s", strerror(-r));
 	ending_free(b->ending);
@@ -309,6 +389,8 @@ void broker_free(struct broker *b)
 		event_free(b->gpu_watch);
 	monitors_done(b);
 	clients_done(b);
+	kept_flush(kept_waiting());
+	journal_free(b->journal);
 	if (b->base)
 		event_base_free(b->base);
 	free(b); /* and the rooms */

@@ -21,14 +21,26 @@ struct devices;
 struct ending;
 struct event;
 struct event_base;
+struct journal;
+struct keeper;
 struct listener;
 struct memory;
 struct monitors;
 struct names;
 struct reload;
 
+/* The last of each that was given out: none is ever given out twice. */
+struct broker_ids {
+	uint64_t client, page, pool, address, watch, version, channel, member, claim, waiting;
+	uint64_t started_ms; /* the first of these brokers */
+};
+
 struct broker {
 	struct event_base *base;
+	struct journal *journal;
+	unsigned generation;   /* of brokers of this keeper: how many there were, with this one */
+	struct broker_ids ids; /* as the journal has them */
+	uint32_t ids_record;
 	bool has_ended;        /* what clients still use is theirs */
 	struct config *config; /* replaced in its place when it is read again */
 	uid_t uid;
@@ -55,19 +67,23 @@ struct broker {
 	unsigned look_delay_ms;  /* longer while nothing gets free */
 	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
 
-	unsigned char packet[WIRE_PACKET_MAX];  /* being read */
+	unsigned char packet[WIRE_PACKET_MAX];  /* an agent's, being read */
 	unsigned char scratch[WIRE_PACKET_MAX]; /* being written */
 };
 
 /* Makes the pools of the configuration, which stays the caller's to free at the end, whatever
  * becomes of what is in it. 0, or negative errno with a logged reason. */
-int broker_new(struct config *config, struct broker **out);
+int broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
 
 /* Serves until a signal or the end of the lifeline (ending_new()). 0 or negative errno. */
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms);
 
 /* It drains: nothing new is begun. */
 bool broker_is_ending(const struct broker *b);
+
+/* What has happened until now counts: the next broker would know it, and who waits for an answer
+ * gets it. At the end of each turn of the loop, and after each request. */
+void broker_commit(struct broker *b);
 
 /* Drops all clients and frees everything. NULL is fine. */
 void broker_free(struct broker *b);

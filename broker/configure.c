@@ -25,6 +25,7 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/names/names.h"
 
 /* The pool that the configuration means by this name; NULL: it has ended, or it is a client's. */
@@ -56,6 +57,7 @@ static int make_pool(struct broker *b, const struct pool_config *from)
 	if (r != 0)
 		return r;
 	p->configured = true;
+	pool_note(p);
 	/* what it is made of is found out when somebody opens it, if that takes a driver; the host
 	 * has what it takes */
 	if (pool_wants_host(p))

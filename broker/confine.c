@@ -62,6 +62,7 @@ static int drop_capabilities(void)
 /* What it does all the time comes first, and last what headers of an older kernel do not have. */
 #define CALL(name) SYS_##name
 static const uint16_t allowed[] = {
+    CALL(recvmmsg),
     CALL(recvmsg),
     CALL(sendmsg),
     CALL(clock_gettime),
@@ -190,7 +191,6 @@ static const uint16_t allowed[] = {
     CALL(readlinkat),
     CALL(readv),
     CALL(recvfrom),
-    CALL(recvmmsg),
     CALL(renameat),
     CALL(renameat2),
     CALL(restart_syscall),

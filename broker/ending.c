@@ -183,6 +183,8 @@ static int listen_for_hangups(struct ending *e)
 		return -ENOMEM;
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 	return 0;
 }

@@ -35,6 +35,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/turns.h"
+#include "broker/journal/kept.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
@@ -256,6 +257,11 @@ int listener_new(struct broker *b, int socket, struct listener **out)
 	return 0;
 }
 
+static void start_closing(void *closing, int fd)
+{
+	closing_start(closing, fd);
+}
+
 void listener_free(struct listener *l)
 {
 	if (!l)
@@ -266,10 +272,10 @@ void listener_free(struct listener *l)
 		event_free(l->back_off);
 	/* some may have come, and said something, whom nobody has accepted */
 	if (l->closing && !packet_is_without_fds(l->socket)) {
-		closing_start(l->closing, l->socket);
+		kept_close_by(l->socket, start_closing, l->closing);
 	} else {
 		closing_free(l->closing);
-		fd_close(l->socket);
+		kept_close(l->socket);
 	}
 	fd_close(l->reserve);
 	free(l);

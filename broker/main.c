@@ -25,6 +25,8 @@
 #include "broker/config/reader.h"
 #include "broker/confine.h"
 #include "broker/ending.h"
+#include "broker/journal/kept.h"
+#include "broker/keeper.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "broker/socket_path.h"
@@ -40,10 +42,17 @@ struct arguments {
 	int listen_fd;
 	int lifeline_fd;
 	int drain_ms;
-	bool check;
+	bool check, keep;
 };
 
-enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK, OPTION_DRAIN };
+enum {
+	OPTION_LISTEN_FD = 256,
+	OPTION_LIFELINE_FD,
+	OPTION_REMOVE,
+	OPTION_CHECK,
+	OPTION_DRAIN,
+	OPTION_KEEP
+};
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "Read the configuration from FILE (default: built in)", 0},
@@ -53,6 +62,8 @@ static const struct argp_option options[] = {
      "Read the configuration, look whether a socket can be made, report, and exit", 0},
     {"drain-ms", OPTION_DRAIN, "MS", 0,
      "At its end, wait that long for clients, whatever the configuration says", 0},
+    {"keep", OPTION_KEEP, NULL, 0,
+     "Go on when the broker dies: a keeper starts the next one, with all that it had", 0},
     {NULL, 0, NULL, 0, "For programs that start a private broker:", 1},
     {"listen-fd", OPTION_LISTEN_FD, "FD", 0, "Serve this listening SOCK_SEQPACKET socket", 1},
     {"lifeline-fd", OPTION_LIFELINE_FD, "FD", 0,
@@ -112,6 +123,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPTION_DRAIN:
 		a->drain_ms = parse_drain(state, value);
 		return 0;
+	case OPTION_KEEP:
+		a->keep = true;
+		return 0;
 	case OPTION_CHECK:
 		a->check = true;
 		return 0;
@@ -167,6 +181,12 @@ static int activation_fd(void)
 	fcntl(3, F_SETFD, FD_CLOEXEC);
 	return 3;
 }
+
+struct listening {
+	int fd;
+	int lock; /* -1: somebody else has made the socket */
+	char path[PATH_MAX];
+};
 
 /* Where it serves, unless somebody else has made the socket. With @make its directory exists
  * afterwards; without, it could be made. */
@@ -279,47 +299,87 @@ static void give_up_rights(void)
 			    strerror(-r));
 }
 
-static int serve(const struct arguments *a, struct config *config, rlim_t descriptors_before)
+/* Where it listens. The lock is its own if it has made the socket. 0 or negative errno. */
+static int start_to_listen(const struct arguments *a, const struct config *config,
+			   struct listening *out)
 {
-	char path[PATH_MAX];
-	int listen_fd = a->listen_fd, lock_fd = -1, r;
-	struct broker *broker;
 	char error[512];
+	int r = 0;
 
-	if (listen_fd < 0)
-		listen_fd = activation_fd();
-	r = listen_fd < 0 ? find_socket(a, config, true, path) : 0;
-	if (r < 0)
-		return r;
-	r = broker_new(config, &broker);
-	if (r < 0)
-		return r;
-	if (listen_fd < 0) {
-		listen_fd =
-		    listener_bind(path, config->socket_mode, &lock_fd, error, sizeof(error));
-		if (listen_fd < 0) {
+	out->fd = a->listen_fd >= 0 ? a->listen_fd : activation_fd();
+	out->lock = -1;
+	if (out->fd < 0)
+		r = find_socket(a, config, true, out->path);
+	if (r == 0 && out->fd < 0) {
+		out->fd =
+		    listener_bind(out->path, config->socket_mode, &out->lock, error, sizeof(error));
+		if (out->fd < 0) {
 			log_error("%s", error);
-			broker_free(broker);
-			return listen_fd;
+			r = out->fd;
 		}
 	}
+	if (r == 0)
+		fcntl(out->fd, F_SETFL, O_NONBLOCK);
+	return r;
+}
+
+static int serve(const struct arguments *a, struct config *config, const struct listening *l,
+		 const struct keeper *keeper, rlim_t descriptors_before)
+{
+	struct broker *broker;
+	int r = broker_new(config, keeper, &broker);
+
+	if (r < 0) {
+		fd_close(l->fd);
+		return r;
+	}
 	give_up_rights();
-	say_start(config, listen_fd, broker, descriptors_before);
-	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
-	r = broker_run(broker, listen_fd, a->lifeline_fd, a->drain_ms);
-	/* before the lock goes: the next broker must find no socket, or its own */
-	if (lock_fd >= 0)
-		unlink(path);
+	if (!keeper || keeper->generation == 1)
+		say_start(config, l->fd, broker, descriptors_before);
+	r = broker_run(broker, l->fd, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);
-	fd_close(lock_fd);
-	fd_close(a->lifeline_fd);
+	return r;
+}
+
+/* Who has made the socket takes it away: before the lock goes, as the next broker must find no
+ * socket, or its own. */
+static void stop_to_listen(const struct listening *l)
+{
+	if (l->lock >= 0)
+		unlink(l->path);
+	fd_close(l->lock);
+}
+
+static int run(const struct arguments *a, struct config *config)
+{
+	struct keeper keeper = {.journal = -1};
+	enum keeper_result kept = KEEPER_NONE;
+	rlim_t descriptors_before = raise_descriptor_limit();
+	struct listening l;
+	int r = start_to_listen(a, config, &l), status = 0;
+
+	if (r < 0)
+		return r;
+	if (a->keep)
+		kept = keeper_run(&keeper, l.fd, &status);
+	switch (kept) {
+	case KEEPER_ENDED:
+		stop_to_listen(&l);
+		return status == 0 ? 0 : -EIO;
+	case KEEPER_BROKER:
+		l.fd = kept_take(KEPT_LISTENER, NULL);
+		return serve(a, config, &l, &keeper, descriptors_before);
+	case KEEPER_NONE:
+		break;
+	}
+	r = serve(a, config, &l, NULL, descriptors_before);
+	stop_to_listen(&l);
 	return r;
 }
 
 int main(int argc, char **argv)
 {
 	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1, .drain_ms = DRAIN_AS_CONFIGURED};
-	rlim_t descriptors_before;
 	struct config *config;
 	int r;
 
@@ -335,8 +395,7 @@ int main(int argc, char **argv)
 			remove_path(a.remove);
 		return 2;
 	}
-	descriptors_before = raise_descriptor_limit();
-	r = a.check ? check(&a, config) : serve(&a, config, descriptors_before);
+	r = a.check ? check(&a, config) : run(&a, config);
 	if (a.remove)
 		remove_path(a.remove);
 	config_free(config);

@@ -53,6 +53,11 @@ static void end(struct client *c)
 	c->memory = NULL;
 }
 
+static int restore(struct client *c)
+{
+	return client_memory_restore(c);
+}
+
 static bool may_use_memory(const struct client *c)
 {
 	return !TAILQ_EMPTY(&c->buffers->leases) || !LIST_EMPTY(&c->events) ||
@@ -113,6 +118,8 @@ const struct client_rooms broker_rooms = {
     .begin = begin,
     .end = end,
     .handle = request_handle,
+    .restore = restore,
+    .ask_again = request_ask_again,
     .handle_again = request_handle_again,
     .caught_up = client_hear_of_changes,
     .changed_state = changed_state,

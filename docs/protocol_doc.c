@@ -112,6 +112,21 @@ static void print_flagged(FILE *out, unsigned flag)
 					    : ", ");
 }
 
+static void print_packet_numbers(FILE *out)
+{
+	fprintf(
+	    out,
+	    "Since version %d each packet to a client ends with its number: a u64 behind the "
+	    "bytes of the message. WELCOME, which says that this version is spoken, has one too; "
+	    "only ERROR with serial 0 has none, as nothing comes after it, and what is said "
+	    "before the version is agreed on. The numbers of a connection grow, with gaps. A "
+	    "broker that goes on for one that died sends again what a client may not have "
+	    "received, with the numbers of the first time. So a client throws away a packet, and "
+	    "closes its descriptors, if its number is not greater than that of the packet before, "
+	    "and looks at nothing else of it.\n\n",
+	    WIRE_VERSION_NUMBERS);
+}
+
 static void print_introduction(FILE *out)
 {
 	fprintf(
@@ -139,6 +154,7 @@ static void print_introduction(FILE *out)
 	    "u32, and its bytes behind the fixed part, in the order of the fields. Text is UTF-8 "
 	    "and has no NUL at its end.\n\n",
 	    WIRE_VERSION, WIRE_PACKET_MAX, WIRE_FDS_MAX, WIRE_HEADER_SIZE, WIRE_HEADER_SIZE);
+	print_packet_numbers(out);
 	fputs(
 	    "## Requests and replies\n\n"
 	    "Each message goes in one direction. Those to the broker are requests, and each names "
@@ -182,7 +198,10 @@ static void print_introduction(FILE *out)
 	    "                             <- DONE\n"
 	    "```\n\n"
 	    "Before WELCOME the broker understands HELLO only, before DONE READY only, and it does "
-	    "not wait long for either.\n\n",
+	    "not wait long for either. A connection that is hung up before DONE, without ERROR, is "
+	    "tried "
+	    "again: a broker that goes on for one that died knows none that had not come so "
+	    "far.\n\n",
 	    out);
 	fprintf(
 	    out,

@@ -49,10 +49,6 @@ MEMORY_KINDS(MEMORY_EXPORTER)
 /* Returns the exporter of a kind of GPU memory, or NULL when @kind is none. */
 const struct memory_exporter *memory_device_exporter(uint32_t kind);
 
-/* Host memory only: gives the memory back to the system even if other processes still map it (they
- * read zeros then), and closes the descriptors. Returns 0 or a negative errno. */
-int memory_host_discard(struct memory_segment *segment);
-
 /* Host memory only: the range reads as zeros from now on, wherever it is mapped. Whole pages in it
  * go back to the system; but if a device driver has pinned a page, its device keeps the old one.
  * Returns 0 or a negative errno. */

@@ -13,6 +13,8 @@
 #include "base/descriptor.h"
 #include "pages/page.h"
 
+#define SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
+
 int page_create(const char *name, size_t size)
 {
 	_cleanup_fd_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -32,7 +34,12 @@ int page_create(const char *name, size_t size)
 
 int page_seal(int fd)
 {
-	return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 ? -errno : 0;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* by a process that died before it could say so */
+	if (seals >= 0 && (seals & SEALS) == SEALS)
+		return 0;
+	return fcntl(fd, F_ADD_SEALS, SEALS) < 0 ? -errno : 0;
 }
 
 int page_map(int fd, size_t size, bool writable, void **out)

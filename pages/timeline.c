@@ -85,10 +85,12 @@ void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], 
 		struct timeline_slot *s = &page->slots[i];
 		uint64_t value = atomic_load_explicit(&s->value, memory_order_relaxed);
 
-		if (!timeline_is_by_gpu(page, i) || !passed(value, last[i]))
-			last[i] = value;
+		/* this was done by somebody who did not come to the end of it, and @last is right
+		 */
 		if (value >= TIMELINE_POISON)
 			continue;
+		if (!timeline_is_by_gpu(page, i) || !passed(value, last[i]))
+			last[i] = value;
 		atomic_store_explicit(&s->last, last[i], memory_order_relaxed);
 		atomic_store_explicit(&s->value, poison_for(value), memory_order_release);
 		if (others)

@@ -54,24 +54,25 @@ neighbours()
 knows()
 {
 	case $1 in
-	'broker/*.h') echo "broker/config broker/log" ;;
+	'broker/*.h') echo "broker/config broker/log broker/journal" ;;
+	broker/journal) echo "broker/log" ;;
 	broker/log) echo "broker/config" ;;
-	broker/client) echo "broker/*.h broker/config broker/log" ;;
+	broker/client) echo "broker/*.h broker/config broker/log broker/journal" ;;
 	broker/monitor) echo "broker/*.h broker/config broker/client" ;;
-	broker/device) echo "broker/*.h broker/log broker/client" ;;
-	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device" ;;
-	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory" ;;
-	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/buffer" ;;
-	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer" ;;
+	broker/device) echo "broker/*.h broker/log broker/client broker/journal" ;;
+	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/journal" ;;
+	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/journal" ;;
+	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/buffer broker/journal" ;;
+	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer broker/journal" ;;
 	broker/request)
-		echo "broker/*.h broker/config broker/client broker/device broker/memory broker/channel broker/names"
+		echo "broker/*.h broker/config broker/client broker/journal broker/device broker/memory broker/channel broker/names"
 		;;
 	broker/report)
 		echo "broker/*.h broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
 		;;
 	'broker/*.c')
-		echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory"
-		echo "broker/buffer broker/channel broker/names broker/request broker/report"
+		echo "broker/*.h broker/config broker/log broker/journal broker/client broker/monitor broker/device"
+		echo "broker/memory broker/buffer broker/channel broker/names broker/request broker/report"
 		;;
 	libshare/order) echo "libshare/client" ;;
 	libshare/buffer) echo "libshare/client libshare/order" ;;
@@ -93,13 +94,14 @@ faces()
 	libshare/channel) echo "channel" ;;
 	libshare/service) echo "" ;; # nobody needs one
 	broker/log) echo "log" ;;
+	broker/journal) echo "generations journal kept record_types" ;;
 	broker/config) echo "access change config reader right size text" ;;
-	broker/client) echo "account client clients closer connection conversation deferred peer request turns wait" ;;
+	broker/client) echo "account client clients closer connection conversation deferred peer records request turns wait" ;;
 	broker/monitor) echo "monitor" ;;
 	broker/device) echo "agent choice device ipc_event" ;;
-	broker/memory) echo "client_memory fence memory pool pool_user pools reuse segment trim" ;;
+	broker/memory) echo "client_memory fence memory pool pool_user pools records reuse segment trim" ;;
 	broker/suballocator) echo "block suballocator" ;;
-	broker/buffer) echo "buffer grant lease scrub" ;;
+	broker/buffer) echo "buffer grant lease records scrub" ;;
 	broker/names) echo "names name token" ;;
 	broker/channel) echo "channel" ;;
 	broker/request) echo "dispatch" ;;

@@ -6,7 +6,9 @@
  *
  * A packet is: u16 type, u16 size of the fixed part, u32 serial, the fixed part, and then the bytes
  * of the variable fields one after the other. The packet says how large the fixed part of its
- * sender is, so each side may know fields that the other does not know.
+ * sender is, so each side may know fields that the other does not know. So bytes behind the last
+ * field that is known are nobody's fault: what has to be read there, the number of a packet, is
+ * taken off first.
  */
 
 #include <stdbool.h>
@@ -116,6 +118,28 @@ int wire_decode(struct wire_message *m, enum wire_direction direction, const voi
 		fixed += f->size;
 	}
 	return n_fds < d->fds_min || n_fds > d->fds_max ? WIRE_E_FDS : 0;
+}
+
+size_t wire_put_number(void *packet, size_t size, uint64_t number)
+{
+	memcpy((unsigned char *)packet + size, &number, WIRE_NUMBER_SIZE);
+	return size + WIRE_NUMBER_SIZE;
+}
+
+int wire_take_number(const void *packet, size_t *size, uint64_t *number)
+{
+	const unsigned char *in = packet;
+
+	*number = UINT64_MAX;
+	if (*size < WIRE_HEADER_SIZE)
+		return WIRE_E_TRUNCATED;
+	if (get_u16(in) == WIRE_ERROR && get_u32(in + 4) == 0)
+		return 0;
+	if (*size < WIRE_HEADER_SIZE + WIRE_NUMBER_SIZE)
+		return WIRE_E_TRUNCATED;
+	*size -= WIRE_NUMBER_SIZE;
+	memcpy(number, in + *size, WIRE_NUMBER_SIZE);
+	return 0;
 }
 
 const char *wire_error_text(int error)

@@ -27,12 +27,12 @@
 
 /* The last entry ends the array; without it, the array of a message without fields would be empty,
  * which C does not allow. */
-#define FIELDS(NAME, name, ...)                                                        \
-	static const struct wire_field name##_fields[] = {                             \
-	    WIRE_FIELDS_##name(FIELD_F, FIELD_V, name){NULL, NULL, NULL, 0, 0, 0, 0}}; \
-	_Static_assert(WIRE_HEADER_SIZE + (0 WIRE_FIELDS_##name(ADD_F, ADD_V, name)) + \
-			       (0 WIRE_FIELDS_##name(MAX_F, MAX_V, name)) <=           \
-			   WIRE_PACKET_MAX,                                            \
+#define FIELDS(NAME, name, ...)                                                                 \
+	static const struct wire_field name##_fields[] = {                                      \
+	    WIRE_FIELDS_##name(FIELD_F, FIELD_V, name){NULL, NULL, NULL, 0, 0, 0, 0}};          \
+	_Static_assert(WIRE_HEADER_SIZE + (0 WIRE_FIELDS_##name(ADD_F, ADD_V, name)) +          \
+			       (0 WIRE_FIELDS_##name(MAX_F, MAX_V, name)) + WIRE_NUMBER_SIZE <= \
+			   WIRE_PACKET_MAX,                                                     \
 		       #NAME " fits into a packet");
 WIRE_MESSAGES(FIELDS)
 

@@ -22,7 +22,7 @@
  * added.
  */
 
-#define WIRE_VERSION        4
+#define WIRE_VERSION        5
 #define WIRE_VERSION_OLDEST 1
 
 /* The version from which on names and tokens carry tensors, and RECLAIM exists. */
@@ -35,7 +35,17 @@
 #define WIRE_VERSION_MONITOR 3
 /* The version from which on clients understand ENDING. */
 #define WIRE_VERSION_ENDING 4
-#define WIRE_TENSOR_MAX     272 /* bytes */
+/*
+ * The version from which on each packet to a client ends with its number: a u64 behind the bytes of
+ * the message, WELCOME's own included. Only the farewell (ERROR with serial 0) has none, as nothing
+ * comes after it, and what is said before the version is agreed on. Numbers of a connection grow,
+ * with gaps. A broker that goes on for one that died sends again what may not have been received,
+ * with the numbers of the first time: a client throws away, with its descriptors, what has no
+ * greater number than the last packet, before it reads anything else of it.
+ */
+#define WIRE_VERSION_NUMBERS 5
+
+#define WIRE_TENSOR_MAX 272 /* bytes */
 
 #define WIRE_MESSAGES(M)                                                                           \
 	M(HELLO, hello, 1, TO_BROKER, 0, 0, 1, WELCOME, WIRE_FIRST,                                \

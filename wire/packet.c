@@ -94,6 +94,46 @@ static bool collect_fds(struct msghdr *msg, struct fd_list *fds)
 	return all;
 }
 
+/* What was received into @iov: 0, or -EMSGSIZE or -EPIPE, and nothing is in @fds then. */
+static int take_received(struct msghdr *msg, ssize_t n, struct fd_list *fds)
+{
+	if (!collect_fds(msg, fds) || msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		fd_list_close(fds);
+		return -EMSGSIZE;
+	}
+	if (n == 0) {
+		/* An empty packet cannot be told from the end of the connection, and nobody here
+		 * sends one. */
+		fd_list_close(fds);
+		return -EPIPE;
+	}
+	return 0;
+}
+
+/* recvmmsg() is what writes the size itself, before the process can be killed. */
+int packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
+			struct fd_list *fds)
+{
+	struct iovec iov = {data, room};
+	union control control;
+	int reset = 0, n;
+
+	fds->n = 0;
+	do {
+		header->msg_len = 0;
+		header->msg_hdr = (struct msghdr){
+		    .msg_iov = &iov,
+		    .msg_iovlen = 1,
+		    .msg_control = control.bytes,
+		    .msg_controllen = sizeof(control),
+		};
+		n = recvmmsg(socket, header, 1, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, NULL);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
+	if (n < 0)
+		return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
+	return take_received(&header->msg_hdr, header->msg_len, fds);
+}
+
 int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait)
 {
 	struct iovec iov = {data, *size};
@@ -104,7 +144,7 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 	    .msg_control = control.bytes,
 	    .msg_controllen = sizeof(control),
 	};
-	int reset = 0;
+	int reset = 0, r;
 	ssize_t n;
 
 	fds->n = 0;
@@ -115,18 +155,10 @@ int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bo
 	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset++)));
 	if (n < 0)
 		return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
-	if (!collect_fds(&msg, fds) || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		fd_list_close(fds);
-		return -EMSGSIZE;
-	}
-	if (n == 0) {
-		/* An empty packet cannot be told from the end of the connection, and nobody here
-		 * sends one. */
-		fd_list_close(fds);
-		return -EPIPE;
-	}
-	*size = (size_t)n;
-	return 0;
+	r = take_received(&msg, n, fds);
+	if (r == 0)
+		*size = (size_t)n;
+	return r;
 }
 
 static void turn_off(int socket, int option)

@@ -38,6 +38,13 @@ int packet_send(int socket, const void *data, size_t size, const int *fds, size_
  * it. @fds must be empty before the call and owns the packet's descriptors after it. */
 int packet_receive(int socket, void *data, size_t *size, struct fd_list *fds, bool wait);
 
+/* The same without waiting, into memory that outlives the process: whenever that is killed, the
+ * packet is still in the socket, or all of it is in @data and its size in @header->msg_len, which
+ * is 0 before. */
+struct mmsghdr;
+int packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
+			struct fd_list *fds);
+
 /*
  * Refusing descriptors that nobody asked for. To close a descriptor may take as long as its sender
  * likes, so it is better never to receive it. Since Linux 6.16 a socket can refuse descriptors; a

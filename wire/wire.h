@@ -203,6 +203,21 @@ const char *wire_error_text(int error);
 size_t wire_encode(const struct wire_message *m, void *buffer, size_t size);
 
 /*
+ * The number at the end of a packet to a client, since WIRE_VERSION_NUMBERS (see wire/messages.h):
+ * no part of the message, so it is taken off before the message is read, which would pass over it.
+ */
+#define WIRE_NUMBER_SIZE 8
+
+/* Appends @number to a packet of @size bytes, behind which there is room for it. Returns its size
+ * then. */
+size_t wire_put_number(void *packet, size_t size, uint64_t number);
+
+/* Takes the number off the end of a packet: @size is then that of the message. A farewell has none,
+ * and is beyond all others: UINT64_MAX. Returns 0, or WIRE_E_TRUNCATED if there is no room for one.
+ */
+int wire_take_number(const void *packet, size_t *size, uint64_t *number);
+
+/*
  * Reads a packet that came with @n_fds descriptors from a peer that sends in @direction. On success
  * the variable fields of @m point into @data. Returns 0 or an enum wire_fault. The serial is set
  * whenever the header is complete, and the type whenever it is also known in this direction.

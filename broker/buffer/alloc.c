@@ -29,6 +29,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/trim.h"
 #include "broker/monitor/monitor.h"
 
@@ -368,13 +369,15 @@ void handle_alloc(struct request *r)
 	p = open->pool;
 	if (!is_acceptable(r, p))
 		return;
-	if (m->flags & WIRE_ALLOC_KEEPS)
-		open->keeps = true;
 	if (!open->asks && pool_user_comes(p, r->client->account) < 0) {
 		request_fail_memory(r);
 		return;
 	}
-	open->asks = true;
+	if (!open->asks || (m->flags & WIRE_ALLOC_KEEPS && !open->keeps)) {
+		open->asks = true;
+		open->keeps = open->keeps || m->flags & WIRE_ALLOC_KEEPS;
+		open_pool_note(r->client, open);
+	}
 	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
 	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
 	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,

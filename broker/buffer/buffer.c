@@ -19,9 +19,11 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
+#include "broker/buffer/records.h"
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -31,7 +33,7 @@
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
 
-_Static_assert(sizeof(struct lease) <= 64, "a million leases are a million of these");
+_Static_assert(sizeof(struct lease) <= 72, "a million leases are a million of these");
 _Static_assert(sizeof(struct buffer) <= 88, "a million buffers are a million of these");
 
 uint64_t buffer_id(const struct buffer *buffer)
@@ -73,6 +75,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 		return SHARE_ESYSTEM;
 	}
 	buffer->generation++;
+	generation_note(&b->buffers->generations, b->journal, index, buffer->generation);
 	buffer->index = index;
 	buffer->block = block;
 	buffer->size = size;
@@ -85,6 +88,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
 	LIST_INIT(&buffer->waits);
+	buffer_note(buffer);
 	*out = buffer;
 	return 0;
 }
@@ -98,8 +102,12 @@ bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer)
 {
 	if (size > block_size(buffer->block))
 		return false;
-	if (by_writer || buffer->refs == 1 || size > buffer->size)
-		buffer->size = size > 0 ? size : buffer->size;
+	if (size == 0 || size == buffer->size)
+		return true;
+	if (by_writer || buffer->refs == 1 || size > buffer->size) {
+		buffer->size = size;
+		buffer_note(buffer);
+	}
 	return true;
 }
 
@@ -137,6 +145,7 @@ int metadata_new(struct account *account, const void *bytes, uint32_t size, stru
 		return account_refuse(account, LIMIT_METADATA, "", failure);
 	}
 	m->size = size;
+	m->record = 0;
 	memcpy(m->bytes, bytes, size);
 	*out = m;
 	return 0;
@@ -152,8 +161,14 @@ void metadata_free(struct metadata *metadata)
 
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 {
+	if (metadata && buffer->metadata)
+		metadata->record = buffer->metadata->record;
+	else if (buffer->metadata)
+		journal_drop(buffer_pool(buffer)->broker->journal, &buffer->metadata->record);
 	metadata_free(buffer->metadata);
 	buffer->metadata = metadata;
+	if (metadata)
+		metadata_note(buffer);
 }
 
 /* How many holders are looked at for one who is its payer, and how many others. */
@@ -186,8 +201,10 @@ static void charge_holder(struct buffer *buffer)
 {
 	struct account *holder = buffer->charge.account ? holder_of(buffer) : NULL;
 
-	if (holder && holder != buffer->charge.account)
-		pool_charge_move(buffer_pool(buffer), &buffer->charge, holder);
+	if (!holder || holder == buffer->charge.account)
+		return;
+	pool_charge_move(buffer_pool(buffer), &buffer->charge, holder);
+	buffer_note(buffer);
 }
 
 void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,
@@ -285,6 +302,7 @@ void buffers_init(struct broker *b)
 	slab_init(&b->buffers->leases, sizeof(struct lease));
 	table_init(&b->buffers->lease_table, lease_hash);
 	LIST_INIT(&b->buffers->scrubs);
+	b->buffers->generations.which = GENERATIONS_OF_BUFFERS;
 }
 
 void buffers_done(struct broker *b)
@@ -294,6 +312,7 @@ void buffers_done(struct broker *b)
 	table_done(&b->buffers->lease_table);
 	slab_done(&b->buffers->leases);
 	slab_done(&b->buffers->slab);
+	generations_done(&b->buffers->generations);
 }
 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer)
@@ -344,31 +363,40 @@ int64_t client_oldest_lease_ms(const struct client *c)
 	return oldest ? (int64_t)lease_age_ms(oldest) : -1;
 }
 
+struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer)
+{
+	struct lease *lease = slab_alloc(&b->buffers->leases);
+
+	if (!lease)
+		return NULL;
+	lease->client = client;
+	lease->buffer = buffer;
+	lease->since_s = (uint32_t)(age_ms(b) / 1000);
+	if (add_to_client(client, lease) < 0) {
+		slab_free(&b->buffers->leases, lease);
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
+	buffer->n_leases++;
+	buffer_ref(buffer);
+	table_insert(&b->buffers->lease_table, &lease->key);
+	return lease;
+}
+
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
 		struct lease **out, struct failure *failure)
 {
 	struct lease *lease = lease_find(b, client, buffer);
+	uint32_t tag = buffer->block->tag;
 
 	if (!lease) {
 		if (!account_add(client->account, LIMIT_LEASES, 1))
 			return account_refuse(client->account, LIMIT_LEASES, "", failure);
-		lease = slab_alloc(&b->buffers->leases);
+		lease = lease_new(b, client, buffer);
 		if (!lease) {
 			account_subtract(client->account, LIMIT_LEASES, 1);
 			return failure_no_memory(failure, "the broker");
 		}
-		lease->client = client;
-		lease->buffer = buffer;
-		lease->since_s = (uint32_t)(age_ms(b) / 1000);
-		if (add_to_client(client, lease) < 0) {
-			slab_free(&b->buffers->leases, lease);
-			account_subtract(client->account, LIMIT_LEASES, 1);
-			return failure_no_memory(failure, "the broker");
-		}
-		LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
-		buffer->n_leases++;
-		buffer_ref(buffer);
-		table_insert(&b->buffers->lease_table, &lease->key);
 	} else if (lease->count == LEASE_COUNT_MAX) {
 		return account_refuse(client->account, LIMIT_LEASES, "", failure);
 	}
@@ -376,6 +404,9 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	lease->mode |= mode & SHARE_RDWR;
 	if ((mode & SHARE_RDWR) == SHARE_RDWR)
 		reuse_mark_writer(buffer->block, client->peer.uid);
+	if (buffer->block->tag != tag)
+		buffer_note(buffer);
+	lease_note(lease);
 	*out = lease;
 	return 0;
 }
@@ -385,10 +416,13 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	struct buffer *buffer = lease->buffer;
 	struct client *client = lease->client;
 
-	if (fence->timelines)
+	if (fence->timelines) {
 		buffer->pending = fence_set_add(buffer->pending, fence);
+		buffer_note(buffer);
+	}
 	lease->count -= count & LEASE_COUNT_MAX;
 	if (lease->count > 0) {
+		lease_note(lease);
 		if (!LIST_EMPTY(&buffer->waits))
 			reclaim_look(b, buffer);
 		return;
@@ -399,6 +433,7 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;
 	remove_from_client(client, lease);
+	journal_drop(b->journal, &lease->record);
 	slab_free(&b->buffers->leases, lease);
 	account_subtract(client->account, LIMIT_LEASES, 1);
 	drop(b, buffer, client->account);

@@ -9,6 +9,7 @@
 #include "base/slab.h"
 #include "base/table.h"
 #include "broker/client/account.h"
+#include "broker/journal/generations.h"
 #include "broker/memory/fence.h"
 #include "broker/suballocator/block.h"
 
@@ -30,6 +31,7 @@ struct keep {
 struct metadata {
 	struct charge charge;
 	uint32_t size;
+	uint32_t record; /* of a buffer's */
 	char bytes[];
 };
 
@@ -61,11 +63,11 @@ struct buffers {
 	struct slab leases; /* struct lease */
 	struct table lease_table;
 	LIST_HEAD(, scrub) scrubs; /* of devices' memory */
+	struct generations generations;
 };
 
 void buffers_init(struct broker *b);
 void buffers_done(struct broker *b);
-
 /* Consumes @block on success. The caller holds the first reference. 0, or SHARE_EQUOTA or
  * SHARE_ESYSTEM, of which nobody is told. */
 int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
@@ -83,11 +85,9 @@ void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
 /* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
  * other holders. False: there is no room for that. 0: leave it. */
 bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
-
 /* Tells those who ask what happens that this has happened to it; @client: NULL if nobody did it. */
 void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,
 		 const struct client *client, uint64_t count);
-
 /* Takes @metadata over; NULL removes. */
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
 

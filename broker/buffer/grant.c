@@ -17,6 +17,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
+#include "broker/buffer/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
@@ -107,6 +108,7 @@ static void remember(struct buffer *buffer, const struct fence *hand_over)
 
 	timelines_ref(copy.timelines);
 	buffer->pending = fence_set_add(buffer->pending, &copy);
+	buffer_note(buffer);
 }
 
 static int explain(int error, struct failure *failure)

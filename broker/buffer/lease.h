@@ -29,6 +29,7 @@ struct lease {
 	uint32_t count : 30;
 	uint32_t mode : 2;
 	uint32_t since_s; /* the first of its GRANTs; since the broker started */
+	uint32_t record;
 };
 #define LEASE_COUNT_MAX ((UINT32_C(1) << 30) - 1)
 
@@ -44,6 +45,9 @@ struct client_buffers {
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
 		struct lease **out, struct failure *failure);
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
+/* It is there from now on, with no GRANT yet; no limit is looked at. Who gives one says
+ * lease_note(). NULL without memory. */
+struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer);
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
 /* Some of the leases of a client that is gone; true when there are none any more. */

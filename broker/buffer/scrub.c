@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
+#include "broker/buffer/records.h"
 #include "broker/buffer/scrub.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -59,6 +60,7 @@ static int scrub_here(struct buffer *buffer, struct failure *failure)
 				   s->pool->name, strerror(-r));
 	}
 	buffer->block->tag = 0;
+	buffer_note(buffer);
 	return 0;
 }
 
@@ -115,6 +117,7 @@ static void on_zero(void *data, const struct wire_message *m, struct fd_list *fd
 		return;
 	}
 	s->buffer->block->tag = 0;
+	buffer_note(s->buffer);
 	if (s->client) {
 		other = s->client->requests.asked;
 		s->client->requests.asked = s->asked;

@@ -17,10 +17,12 @@
 #include <event2/event.h>
 #include <share/channel.h>
 
-#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
+#include "broker/channel/records.h"
 #include "broker/client/client.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "pages/page.h"
@@ -113,16 +115,29 @@ static int make_control(struct channel *ch)
 	r = page_map(ch->control_fd, CHANNEL_CONTROL_SIZE, true, &page);
 	if (r == 0) {
 		ch->control = page;
-		r = page_seal(ch->control_fd);
+		/* before the seal: nobody can map it for writing afterwards */
+		r = kept_keep(&ch->control_fd, &(size_t){CHANNEL_CONTROL_SIZE}, 1);
 	}
+	if (r == 0)
+		r = page_seal(ch->control_fd);
 	return r;
 }
 
 static void channel_free(struct channel *ch)
 {
 	page_unmap(ch->control, CHANNEL_CONTROL_SIZE);
-	fd_close(ch->control_fd);
+	kept_close(ch->control_fd);
 	free(ch);
+}
+
+void channel_attach(struct broker *b, struct channel *ch, struct pool *pool)
+{
+	ch->broker = b;
+	ch->pool = pool;
+	pool->use.opens++;
+	TAILQ_INIT(&ch->members);
+	table_insert(&b->channels->by_name, &ch->key);
+	TAILQ_INSERT_TAIL(&b->channels->list, ch, link);
 }
 
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
@@ -139,18 +154,14 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 		channel_free(ch);
 		return r;
 	}
-	ch->broker = b;
 	ch->id = ++b->channels->last_channel;
 	ch->shape = *shape;
 	ch->service = service;
 	ch->producers = producers;
-	ch->pool = pool;
-	pool->use.opens++;
-	TAILQ_INIT(&ch->members);
 	memcpy(ch->name, name, size);
 	ch->size = size;
-	table_insert(&b->channels->by_name, &ch->key);
-	TAILQ_INSERT_TAIL(&b->channels->list, ch, link);
+	channel_attach(b, ch, pool);
+	channel_note(ch);
 	*out = ch;
 	return 0;
 }
@@ -164,6 +175,7 @@ void channel_end_if_unused(struct channel *ch)
 		return;
 	table_remove(&b->channels->by_name, &ch->key);
 	TAILQ_REMOVE(&b->channels->list, ch, link);
+	journal_drop(b->journal, &ch->record);
 	channel_free(ch);
 	pool->use.opens--;
 	pool_end_if_unused(b, pool);

@@ -40,6 +40,9 @@ int channels_init(struct broker *b); /* 0 or -ENOMEM */
 /* At the end of the broker, when all clients are gone. */
 void channels_end(struct broker *b);
 void channels_done(struct broker *b);
+/* A broker that comes after another one: as the journal has them. 0 or negative errno, with a line
+ * in the log. */
+int channels_restore(struct broker *b);
 
 /* The connection of a client has ended: it leaves those that it is in. */
 void members_leave(struct client *c);

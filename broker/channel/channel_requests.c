@@ -17,6 +17,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
@@ -117,6 +118,14 @@ static bool *told(struct claim *claim, const struct member *m)
 	return m == claim->producer ? &claim->told_producer : &claim->told_consumer;
 }
 
+static void set_told(struct claim *claim, const struct member *m, bool value)
+{
+	if (*told(claim, m) == value)
+		return;
+	*told(claim, m) = value;
+	claim_note(claim);
+}
+
 static void list_other(struct listing *l, const struct member *m, struct claim *claim)
 {
 	struct member *other = claim_other(claim, m);
@@ -159,7 +168,7 @@ static void list_other(struct listing *l, const struct member *m, struct claim *
 static void forget_told(struct member *m)
 {
 	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
-		*told(claim, m) = false;
+		set_told(claim, m, false);
 }
 
 void handle_channel_sync(struct request *r)
@@ -180,7 +189,7 @@ void handle_channel_sync(struct request *r)
 		return;
 	}
 	for (uint32_t i = 0; i < l.n; i++)
-		*told(l.claims[i], m) = true;
+		set_told(l.claims[i], m, true);
 	reply.channel_members = (struct wire_channel_members){
 	    .epoch = atomic_load(&m->channel->control->epoch),
 	    .more = l.more,
@@ -219,7 +228,7 @@ static void introduce_to(struct member *m, struct claim *claim, const struct mem
 	message.channel_members.member = m->id;
 	message.channel_members.members = (struct wire_bytes){l.members, sizeof(l.members[0])};
 	if (client_offer(m->client, &message, l.fds, l.n_fds))
-		*told(claim, m) = true;
+		set_told(claim, m, true);
 }
 
 /* Those who are there learn of it when they ask for who has come. They are told before that, too,

@@ -25,6 +25,8 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/records.h"
+#include "broker/journal/journal.h"
 #include "pages/timeline.h"
 
 /* ------------------------------------------------------------------------------------------- */
@@ -73,6 +75,7 @@ static void claim_free(struct claim *claim)
 	LIST_REMOVE(claim, of_producer);
 	LIST_REMOVE(claim, of_consumer);
 	claim->consumer->as_consumer.rows &= ~(UINT64_C(1) << claim->row);
+	journal_drop(claim->producer->channel->broker->journal, &claim->record);
 	free(claim);
 }
 
@@ -117,6 +120,14 @@ static uint64_t free_rows(const struct member *consumer)
 	return ~consumer->as_consumer.rows & (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1);
 }
 
+void claim_attach(struct claim *claim)
+{
+	claim->consumer->as_consumer.rows |= UINT64_C(1) << claim->row;
+	TAILQ_INIT(&claim->entries);
+	LIST_INSERT_HEAD(&claim->producer->claims, claim, of_producer);
+	LIST_INSERT_HEAD(&claim->consumer->claims, claim, of_consumer);
+}
+
 /* Without a row there is no claim: see expel(). 0 or -ENOMEM. */
 static int make(struct member *producer, struct member *consumer)
 {
@@ -133,10 +144,8 @@ static int make(struct member *producer, struct member *consumer)
 	claim->consumer = consumer;
 	claim->number = ++producer->channel->broker->channels->last_claim;
 	claim->row = (uint32_t)__builtin_ctzll(free_rows(consumer));
-	consumer->as_consumer.rows |= UINT64_C(1) << claim->row;
-	TAILQ_INIT(&claim->entries);
-	LIST_INSERT_HEAD(&producer->claims, claim, of_producer);
-	LIST_INSERT_HEAD(&consumer->claims, claim, of_consumer);
+	claim_attach(claim);
+	claim_note(claim);
 	return 0;
 }
 
@@ -177,6 +186,7 @@ bool claims_expel(struct member *producer)
 			continue;
 		m->state = MEMBER_LEFT;
 		m->as_consumer.expelled = true;
+		member_note(m);
 		any = true;
 	}
 	return any;
@@ -336,6 +346,7 @@ void claim_is_over(struct claim *claim)
 	if (claim->over)
 		return;
 	claim->over = true;
+	claim_note(claim);
 	claim_follow(claim);
 }
 
@@ -344,6 +355,7 @@ void claims_are_over(struct member *consumer)
 	for (struct claim *claim = claims_first(consumer); claim;
 	     claim = claims_next(consumer, claim)) {
 		claim->over = true;
+		claim_note(claim);
 		claim_follow(claim);
 	}
 }

@@ -25,6 +25,7 @@ struct entry {
 	TAILQ_ENTRY(entry) link;
 	struct kept *kept;
 	struct keep keep;
+	uint32_t record;
 };
 
 struct claim {
@@ -42,6 +43,7 @@ struct claim {
 	uint32_t next_ack;    /* whose fence is to be looked at, once it is over */
 	uint32_t n;           /* entries */
 	TAILQ_HEAD(, entry) entries;
+	uint32_t record;
 };
 
 /* What the row says of one ticket. */
@@ -58,6 +60,9 @@ void claim_follow(struct claim *claim);
 
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);
+/* One that another broker had taken over. 0 or -ENOMEM. */
+int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+		     bool consumer_pays, uint32_t record);
 /* Whether the buffer is one of them. */
 bool claim_keeps(const struct claim *claim, const struct buffer *buffer);
 

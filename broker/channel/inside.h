@@ -47,6 +47,7 @@ struct channel {
 	TAILQ_HEAD(, member) members;                  /* by identifier */
 	struct member *consumers[CHANNEL_MEMBERS_MAX]; /* by slot, which is free when it is GONE */
 	uint32_t left; /* roles (bits) of which some leave right now */
+	uint32_t record;
 	size_t size;
 	char name[];
 };
@@ -107,6 +108,7 @@ struct member {
 	/* by its role; the other one is zero */
 	struct producer as_producer;
 	struct consumer as_consumer;
+	uint32_t record;
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -118,6 +120,8 @@ struct channel *channel_find(struct broker *b, const void *name, size_t size);
 int channel_new(struct broker *b, const void *name, size_t size, struct pool *pool,
 		const struct channel_shape *shape, uint32_t producers, bool service,
 		struct channel **out);
+/* One that is filled in becomes one of the broker's. */
+void channel_attach(struct broker *b, struct channel *ch, struct pool *pool);
 void channel_end_if_unused(struct channel *ch);
 /* Somebody of this role has come or gone: the others are told. */
 void channel_changed(struct channel *ch, uint32_t role);
@@ -136,6 +140,8 @@ enum member_error { MEMBER_NO_SLOT = 1, MEMBER_QUOTA, MEMBER_BYTES_QUOTA, MEMBER
 /* 0, an enum member_error or negative errno. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
 	       struct member **out);
+/* One that another broker had, and that is filled in. 0 or negative errno. */
+int member_attach(struct member *m);
 /* PREPARING to HERE, with the claims that come of that. 0 or negative errno. */
 int member_ready(struct member *m);
 /* NULL: the client has no such membership. */
@@ -156,6 +162,8 @@ void member_free_if_unused(struct member *m);
 /* ------------------------------------------------------------------------------------------- */
 /* claim.c: what a consumer may have of a producer                                             */
 
+/* One that another broker had, and that is filled in. */
+void claim_attach(struct claim *claim);
 /* With everybody who is there, but for consumers that have no row left. 0 or -ENOMEM. */
 int claims_make(struct member *newcomer);
 /* The newcomer does not come after all. */

@@ -17,7 +17,10 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
+#include "broker/channel/records.h"
 #include "broker/client/client.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pools.h"
@@ -114,7 +117,9 @@ static int equip(struct member *m)
 	if (m->pidfd < 0)
 		return m->pidfd;
 	m->doorbell = doorbell_new();
-	return m->doorbell < 0 ? m->doorbell : 0;
+	if (m->doorbell < 0)
+		return m->doorbell;
+	return kept_keep((const int[]){m->page.fd, m->pidfd, m->doorbell}, NULL, 3);
 }
 
 static void tell(const struct member *m, const char *action)
@@ -143,6 +148,8 @@ void member_detach(struct member *m)
 		m->client->holds.memberships--;
 	}
 	m->client = NULL;
+	if (m->record)
+		member_note(m);
 }
 
 static void member_free(struct member *m)
@@ -153,9 +160,10 @@ static void member_free(struct member *m)
 	TAILQ_REMOVE(&ch->members, m, of_channel);
 	free(m->as_producer.kept);
 	page_unmap(m->page.memory, m->page.size);
-	fd_close(m->page.fd);
-	fd_close(m->pidfd);
-	fd_close(m->doorbell);
+	kept_close(m->page.fd);
+	kept_close(m->pidfd);
+	kept_close(m->doorbell);
+	journal_drop(ch->broker->journal, &m->record);
 	timelines_unref(m->timelines);
 	charge_return(&m->charges.bytes);
 	charge_return(&m->charges.descriptors);
@@ -206,8 +214,50 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 		member_free(m);
 		return r;
 	}
+	member_note(m);
 	*out = m;
 	return 0;
+}
+
+/* What @m's user pays for once more. */
+static int charge_again(struct member *m)
+{
+	struct account *a = m->timelines->account;
+
+	return charge_take(&m->charges.membership, a, LIMIT_CHANNELS, 1) &&
+		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
+				   MEMBER_DESCRIPTORS) &&
+		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
+				   m->page.size + CHANNEL_CONTROL_SIZE)
+		   ? 0
+		   : -ENOMEM;
+}
+
+int member_attach(struct member *m)
+{
+	struct channel *ch = m->channel;
+	struct channels *channels = ch->broker->channels;
+	bool ring = m->role == SHARE_PRODUCER;
+
+	channels->n_members++;
+	LIST_INIT(&m->claims);
+	TAILQ_INSERT_TAIL(&ch->members, m, of_channel);
+	if (m->client) {
+		LIST_INSERT_HEAD(&m->client->members, m, of_client);
+		m->client->holds.memberships++;
+	}
+	if (!ring && m->state != MEMBER_GONE) {
+		if (m->as_consumer.slot >= ch->shape.consumers)
+			return -EBADMSG;
+		ch->consumers[m->as_consumer.slot] = m;
+	}
+	if (m->as_producer.closing)
+		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
+	channels_work_soon(ch->broker);
+	m->page.size = ring ? channel_ring_size(&ch->shape) : channel_ledger_size(&ch->shape);
+	if (charge_again(m) < 0)
+		return -ENOMEM;
+	return page_map(m->page.fd, m->page.size, false, &m->page.memory);
 }
 
 /* The claims are there before anybody can know of the newcomer: whatever is sent from then on is
@@ -223,6 +273,7 @@ int member_ready(struct member *m)
 		return r;
 	}
 	m->state = MEMBER_HERE;
+	member_note(m);
 	tell(m, "join");
 	channel_changed(m->channel, m->role);
 	if (m->role == SHARE_PRODUCER && claims_expel(m))
@@ -259,8 +310,9 @@ static void consumer_goes(struct member *m)
 	m->state = MEMBER_GONE;
 	member_detach(m);
 	give_slot_back(m);
-	m->doorbell = fd_close(m->doorbell);
-	m->pidfd = fd_close(m->pidfd);
+	m->doorbell = kept_close(m->doorbell);
+	m->pidfd = kept_close(m->pidfd);
+	member_note(m);
 	claims_are_over(m);
 	channel_changed(ch, SHARE_CONSUMER);
 	member_free_if_unused(m);
@@ -277,7 +329,7 @@ bool member_close(struct member *m, uint32_t serial)
 		consumer_goes(m);
 		return true;
 	}
-	m->as_producer.closed = true;
+	m->as_producer.closed = true; /* noted there */
 	member_take_over_later(m, serial);
 	return false;
 }
@@ -292,6 +344,7 @@ void members_leave(struct client *c)
 			forget(m);
 		} else if (m->state == MEMBER_HERE) {
 			m->state = MEMBER_LEFT;
+			member_note(m);
 			m->channel->left |= 1u << m->role;
 		}
 	}

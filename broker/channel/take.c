@@ -26,9 +26,11 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/channel/claim.h"
+#include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
 
@@ -72,8 +74,9 @@ static void let_go(struct member *producer, struct kept *kept)
 	free(kept);
 }
 
-static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
-		      struct account *payer)
+/* Not noted yet. */
+static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t version,
+				  struct buffer *buffer, struct account *payer)
 {
 	struct entry *entry = malloc(sizeof(*entry));
 
@@ -81,14 +84,38 @@ static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, st
 		entry->kept = keep(claim->producer, ticket, version, buffer);
 	if (!entry || !entry->kept) {
 		free(entry);
-		return false;
+		return NULL;
 	}
 	buffer_keep(buffer, &entry->keep, payer);
 	entry->kept->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
+	entry->record = 0;
 	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
 	claim->n++;
-	return true;
+	return entry;
+}
+
+static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+		      struct account *payer)
+{
+	struct entry *entry = attach_entry(claim, ticket, version, buffer, payer);
+
+	if (entry)
+		entry_note(claim, entry);
+	return entry;
+}
+
+int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
+		     bool consumer_pays, uint32_t record)
+{
+	struct account *payer =
+	    (consumer_pays ? claim->consumer : claim->producer)->timelines->account;
+	struct entry *entry = attach_entry(claim, ticket, version, buffer, payer);
+
+	if (!entry)
+		return -ENOMEM;
+	entry->record = record;
+	return 0;
 }
 
 void entry_give_up(struct claim *claim, struct entry *entry)
@@ -101,6 +128,7 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	claim->consumer->as_consumer.n_paid -=
 	    entry->keep.account == claim->consumer->timelines->account;
 	b->channels->n_steps++;
+	journal_drop(b->journal, &entry->record);
 	if (--entry->kept->n_entries == 0)
 		let_go(claim->producer, entry->kept);
 	buffer_let_go(b, buffer, &entry->keep);
@@ -162,12 +190,15 @@ static bool take(struct claim *claim, int *budget)
 			client_lose(producer->client, -ENOMEM);
 			*budget = BUDGET_NO_MEMORY;
 		}
-		if (*budget <= 0)
+		if (*budget <= 0) {
+			claim_note(claim); /* how far it has come */
 			return false;
+		}
 	}
 	claim->taken = true;
 	/* it can know nothing of this producer, nor get anything of it */
 	claim->over |= !claim->told_consumer && !claim_is_admitted(claim);
+	claim_note(claim);
 	return true;
 }
 
@@ -188,6 +219,7 @@ bool member_take_over(struct member *m, int *budget)
 		TAILQ_REMOVE(&ch->broker->channels->closing, m, as_producer.link);
 	m->as_producer.closing = false;
 	m->state = MEMBER_GONE;
+	member_note(m);
 	/* one that was taken over before may be over by now, and had to wait for its producer */
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
 		claim_follow(claim);
@@ -207,6 +239,7 @@ void member_take_over_later(struct member *m, uint32_t serial)
 	m->as_producer.closing = true;
 	m->as_producer.serial = serial;
 	TAILQ_INSERT_TAIL(&b->channels->closing, m, as_producer.link);
+	member_note(m);
 	channels_work_soon(b);
 }
 
@@ -242,6 +275,7 @@ int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size
 	while (!done && claim->n > 0)
 		entry_give_up(claim, TAILQ_FIRST(&claim->entries));
 	claim->taken = done;
+	claim_note(claim);
 	claim_follow(claim);
 	return done ? 0 : -ENOMEM;
 }

@@ -36,6 +36,7 @@ struct accounts {
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
 	uint64_t descriptors, max_descriptors; /* in use, of all users and of nobody's pools */
+	bool without_limits;
 };
 
 int accounts_new(const struct config *config, struct accounts **out)
@@ -81,6 +82,11 @@ void accounts_free(struct accounts *accounts)
 	if (a || accounts->descriptors)
 		log_bug("an account outlives the broker");
 	free(accounts);
+}
+
+void accounts_without_limits(struct accounts *accounts, bool without)
+{
+	accounts->without_limits = without;
 }
 
 void accounts_reconfigure(struct accounts *accounts)
@@ -154,7 +160,7 @@ uint64_t account_limit(const struct account *a, enum limit_kind resource)
 
 static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
 {
-	if (amount > limit || a->used[resource] > limit - amount)
+	if (!a->all->without_limits && (amount > limit || a->used[resource] > limit - amount))
 		return false;
 	a->used[resource] += amount;
 	if (resource == LIMIT_DESCRIPTORS)

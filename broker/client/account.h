@@ -31,12 +31,13 @@ void accounts_free(struct accounts *a); /* all accounts must have ended */
 
 /* The configuration has changed. Who has more than the limit is now keeps it, and gets no more. */
 void accounts_reconfigure(struct accounts *a);
+/* While the broker takes over what another one had: nobody loses what they hold. */
+void accounts_without_limits(struct accounts *a, bool without);
 
 /* A reference, or NULL without memory. */
 struct account *account_get(struct accounts *accounts, uid_t uid);
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);
-
 /* False, and nothing charged, when it would exceed the user's limit. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
 /* The same, but so much beyond the limit may be used. */

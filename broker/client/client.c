@@ -23,6 +23,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/records.h"
 #include "broker/log/log.h"
 
 #define HANDSHAKE_SECONDS 10
@@ -43,6 +44,7 @@ void client_set_state(struct client *c, enum client_state state)
 	log_debug("client %llu (pid %d, '%s'): %s -> %s", (unsigned long long)c->id,
 		  (int)c->peer.pid, c->label, state_names[c->state], state_names[state]);
 	c->state = state;
+	client_note(c);
 	c->broker->clients->rooms->changed_state(c);
 }
 
@@ -126,6 +128,7 @@ bool client_greets_as(struct client *c, bool operator)
 {
 	if (!c->admission.beyond_limit || operator)
 		return true;
+	connection_send_rest(c->connection);
 	refuse_beyond_limit(c, connection_socket(c->connection));
 	client_hang_up(c, 0, NULL);
 	return false;
@@ -273,6 +276,8 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 	r = connection_send(c->connection, m, fds, n_fds);
 	if (m->serial)
 		count_answer(c, m->serial);
+	if (m->serial && !LIST_EMPTY(&c->requests.unanswered))
+		unanswered_done(c, m->serial);
 	if (r == -EDQUOT)
 		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");
 	else if (r < 0)

@@ -47,8 +47,9 @@ struct client_requests {
 	struct unfinished *unfinished; /* one that takes more than a turn */
 	LIST_HEAD(, deferred) deferred;
 	LIST_HEAD(, wait) waits;
-	struct timed_request asked; /* the one that is being handled now */
-	uint32_t goodbye;           /* serial of BYE, to be answered when all is released */
+	struct timed_request asked;         /* the one that is being handled now */
+	LIST_HEAD(, unanswered) unanswered; /* all of these, as the journal has them */
+	uint32_t goodbye;                   /* serial of BYE, to be answered when all is released */
 };
 
 /* What the log has been told, or is yet to be. */
@@ -76,7 +77,7 @@ struct client {
 	TAILQ_ENTRY(client) ending;    /* of all clients, while ENDING */
 	struct client_requests requests;
 	struct client_logged logged;
-
+	uint32_t record;
 	/* what it has in the rooms above, which alone know what that is (struct client_rooms) */
 	struct holdings holds;
 	struct client_memory *memory;
@@ -89,7 +90,6 @@ struct client {
 
 void client_set_state(struct client *c, enum client_state state);
 const char *client_state_name(enum client_state state);
-
 /* As lines name it: valid as long as the client. */
 struct log_client client_in_log(const struct client *c);
 /* access_may() of its user, as the configuration is now. */

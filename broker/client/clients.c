@@ -15,6 +15,9 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/inside.h"
+#include "broker/client/records.h"
+#include "broker/journal/kept.h"
 
 #define MAX_CLIENTS (1u << 20)
 
@@ -25,10 +28,12 @@ int clients_init(struct broker *b, const struct client_rooms *rooms)
 	all->rooms = rooms;
 	TAILQ_INIT(&all->ending);
 	TAILQ_INIT(&all->in_flight);
+	TAILQ_INIT(&all->news);
 	TAILQ_INIT(&all->woken);
 	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
 	all->waker = event_new(b->base, -1, 0, deferred_on_waker, b);
-	if (!all->reaper || !all->waker || turns_init(&all->turns, b->base) < 0)
+	all->spare = queued_spare_new();
+	if (!all->reaper || !all->waker || !all->spare || turns_init(&all->turns, b->base) < 0)
 		return -ENOMEM;
 	return closer_new(b, &all->closer);
 }
@@ -44,6 +49,7 @@ void clients_end(struct broker *b)
 	all->by_slot = NULL;
 	all->n_slots = 0;
 	connections_end(b);
+	kept_flush(kept_waiting());
 	closer_free(all->closer);
 }
 
@@ -55,6 +61,7 @@ void clients_done(struct broker *b)
 		event_free(all->reaper);
 	if (all->waker)
 		event_free(all->waker);
+	free(all->spare);
 	turns_done(&all->turns);
 }
 
@@ -76,29 +83,50 @@ void clients_catch_up(struct broker *b)
 	clients_look_at_ended(b);
 }
 
-int clients_add(struct clients *all, struct client *c)
+int clients_add_at(struct clients *all, struct client *c, uint32_t slot)
 {
-	uint32_t slot = 0, room;
+	uint32_t room = all->n_slots ? all->n_slots : 64;
 	struct client **by_slot;
 
-	while (slot < all->n_slots && all->by_slot[slot])
-		slot++;
-	if (slot == MAX_CLIENTS)
+	if (slot >= MAX_CLIENTS)
 		return -EMFILE;
-	if (slot == all->n_slots) {
-		room = slot ? slot * 2 : 64;
+	while (room <= slot)
+		room *= 2;
+	if (room > all->n_slots) {
 		by_slot = realloc(all->by_slot, room * sizeof(struct client *));
 		if (!by_slot)
 			return -ENOMEM;
-		memset(by_slot + slot, 0, (room - slot) * sizeof(struct client *));
+		memset(by_slot + all->n_slots, 0, (room - all->n_slots) * sizeof(struct client *));
 		all->by_slot = by_slot;
 		all->n_slots = room;
 	}
+	if (all->by_slot[slot])
+		return -EEXIST;
 	all->by_slot[slot] = c;
 	all->n++;
 	c->slot = slot;
-	c->id = ++all->last_id;
 	return 0;
+}
+
+int clients_add(struct clients *all, struct client *c)
+{
+	uint32_t slot = 0;
+	int r;
+
+	while (slot < all->n_slots && all->by_slot[slot])
+		slot++;
+	r = clients_add_at(all, c, slot);
+	if (r == 0)
+		c->id = ++all->last_id;
+	return r;
+}
+
+struct client *clients_find(const struct clients *all, uint64_t id)
+{
+	for (uint32_t i = 0; i < all->n_slots; i++)
+		if (all->by_slot[i] && all->by_slot[i]->id == id)
+			return all->by_slot[i];
+	return NULL;
 }
 
 void clients_remove(struct clients *all, const struct client *c)

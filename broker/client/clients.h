@@ -37,14 +37,16 @@ struct client_rooms {
 	 * client expects an answer to it, so that it probably says nothing more before it has read
 	 * that. */
 	bool (*handle)(struct client *c, const void *data, size_t size, struct fd_list *fds);
+	/* It is made again from its record: 0 or negative errno. */
+	int (*restore)(struct client *c);
+	/* What it had asked of another broker, which had not answered. */
+	void (*ask_again)(struct client *c, const void *packet, size_t size, uint64_t since_ms);
 	/* What was deferred, since @since_ms. */
 	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms);
 	/* It has read all that it was sent. */
 	void (*caught_up)(struct client *c);
-
 	/* Its state is another one. */
 	void (*changed_state)(const struct client *c);
-
 	/* Its process may still read or write shared memory. */
 	bool (*may_use_memory)(const struct client *c);
 	/* Its connection has ended, and it may. */
@@ -72,6 +74,9 @@ struct clients {
 	TAILQ_HEAD(, client) ending;
 	struct event *reaper;
 
+	TAILQ_HEAD(, queued) news; /* what was said to clients and does not count yet, in order */
+	uint64_t last_waiting;
+	struct queued *spare; /* for a packet when there is no memory; NULL: it is in use */
 	TAILQ_HEAD(, connection) in_flight; /* that descriptors are under way to */
 	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */
 	struct closer *closer;

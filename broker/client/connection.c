@@ -25,6 +25,8 @@
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
 #include "broker/client/request.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "wire/packet.h"
 
 #define PACKETS_A_TURN   16 /* that are not answered, before others get theirs */
@@ -40,7 +42,7 @@ static enum read_result read_one(struct connection *c)
 {
 	struct client *client = c->client;
 	struct broker *b = client->broker;
-	size_t size = sizeof(b->packet);
+	struct inbox *inbox = journal_inbox(b->journal);
 	struct fd_list fds;
 	bool answered;
 	int r;
@@ -51,8 +53,11 @@ static enum read_result read_one(struct connection *c)
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(WIRE_E_FDS));
 		return READ_NOTHING;
 	}
-	if (r == 0)
-		r = packet_receive(c->socket, b->packet, &size, &fds, false);
+	if (r == 0) {
+		journal_expect(b->journal, client->id);
+		r = packet_receive_into(c->socket, &inbox->header, inbox->packet,
+					sizeof(inbox->packet), &fds);
+	}
 	if (r == -EAGAIN)
 		return READ_NOTHING;
 	if (r == -EMSGSIZE) {
@@ -64,8 +69,9 @@ static enum read_result read_one(struct connection *c)
 		client_lose(client, r);
 		return READ_NOTHING;
 	}
-	answered = client->broker->clients->rooms->handle(client, b->packet, size, &fds);
+	answered = b->clients->rooms->handle(client, inbox->packet, inbox->header.msg_len, &fds);
 	fd_list_close(&fds);
+	broker_commit(b);
 	if (client->connection != c)
 		return READ_NOTHING;
 	return answered ? READ_ANSWERED : READ_MORE;
@@ -76,7 +82,7 @@ static void on_turn(struct turn *turn, uint32_t events)
 	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
 	struct client *client = c->client;
 
-	if (!TAILQ_EMPTY(&c->queue)) {
+	if (c->waits) {
 		if (events & EPOLLOUT)
 			connection_flush(c);
 		else
@@ -87,8 +93,7 @@ static void on_turn(struct turn *turn, uint32_t events)
 	}
 	if (client->requests.unfinished) {
 		client->requests.unfinished->go_on(client);
-		if (client->connection == c && !client->requests.unfinished &&
-		    TAILQ_EMPTY(&c->queue))
+		if (client->connection == c && !client->requests.unfinished && !c->waits)
 			connection_await_more(c);
 		return;
 	}
@@ -96,10 +101,9 @@ static void on_turn(struct turn *turn, uint32_t events)
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || !TAILQ_EMPTY(&c->queue) ||
-		    client->requests.unfinished)
+		if (read_one(c) != READ_MORE || c->waits || client->requests.unfinished)
 			break;
-	if (client->requests.unfinished && TAILQ_EMPTY(&c->queue))
+	if (client->requests.unfinished && !c->waits)
 		connection_await_more(c);
 }
 
@@ -147,14 +151,19 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	return 0;
 }
 
+static void start_closing(void *closing, int fd)
+{
+	closing_start(closing, fd);
+}
+
 void connection_let_go(struct connection *c)
 {
 	if (c->retry)
 		event_free(c->retry);
 	if (c->closing)
-		closing_start(c->closing, c->socket);
+		kept_close_by(c->socket, start_closing, c->closing);
 	else
-		fd_close(c->socket);
+		kept_close(c->socket);
 	charge_return(&c->charge_socket);
 	charge_return(&c->charge);
 	if (!c->client)

@@ -43,11 +43,18 @@ void connections_end(struct broker *b);
 /* Before this user is told that it has too many: some of those may count no more. */
 void connections_look_whether_received(struct broker *b, const struct account *a);
 
+/* What was said on all connections since the last time goes out: it counts now. */
+void connections_flush(struct broker *b);
+bool connections_wait_for_flush(const struct broker *b);
+
 bool connection_is_idle(const struct connection *c);
 
 /* Handles what has arrived and not been read yet, as the process is dead and will send no more. */
 void connection_drain(struct connection *c);
 
+/* What was said and has not gone out yet goes out as far as it can, as the connection is about to
+ * end. */
+void connection_send_rest(struct connection *c);
 /* A last word, sent only if it can go out now. */
 void connection_farewell(int socket, int error, const char *detail);
 int connection_socket(const struct connection *c);

@@ -78,11 +78,16 @@ bool deferred_has(const struct deferred_list *list, const struct client *client)
 	return false;
 }
 
-static void deferred_free(struct deferred *p)
+static void take_out(struct deferred *p)
 {
 	TAILQ_REMOVE(p->list, p, link);
 	LIST_REMOVE(p, of_client);
 	charge_return(&p->charge);
+}
+
+static void deferred_free(struct deferred *p)
+{
+	take_out(p);
 	free(p);
 }
 
@@ -108,15 +113,15 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	client = p->client;
 	since_ms = since(p);
 	asked = p->asked;
-	memcpy(b->packet, p->packet, p->size);
-	if (wire_decode(&m, WIRE_TO_BROKER, b->packet, p->size, 0) != 0)
+	if (wire_decode(&m, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
 		m.type = WIRE_NOTHING;
-	deferred_free(p);
+	take_out(p);
 	other = client->requests.asked;
 	client->requests.asked = asked;
 	if (m.type != WIRE_NOTHING)
 		b->clients->rooms->handle_again(client, &m, since_ms);
 	client->requests.asked = other;
+	free(p);
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 

@@ -31,6 +31,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/log/log.h"
 
@@ -53,6 +54,8 @@ static void close_connection(struct client *c)
 		c->requests.unfinished->abandon(c);
 	connection_free(c->connection);
 	c->connection = NULL;
+	unanswered_drop(c);
+	client_note(c);
 }
 
 /* True when all steps were taken to their ends. */
@@ -77,6 +80,7 @@ void client_free(struct client *c)
 	charge_return(&c->admission.connection);
 	charge_return(&c->admission.descriptors);
 	account_unref(c->account);
+	client_forget_record(c);
 	clients_remove(b->clients, c);
 	free(c);
 }
@@ -125,18 +129,21 @@ void client_on_reap(evutil_socket_t fd, short what, void *data)
 		broker_set_timer(b, b->clients->reaper, &at_once);
 }
 
+void client_end_again(struct client *c)
+{
+	TAILQ_INSERT_TAIL(&c->broker->clients->ending, c, ending);
+	broker_set_timer(c->broker, c->broker->clients->reaper, &at_once);
+}
+
 /* Nobody can touch its memory any more. */
 static void start_ending(struct client *c)
 {
-	struct broker *b = c->broker;
-
 	if (c->state == CLIENT_ENDING)
 		return;
 	client_set_state(c, CLIENT_ENDING);
 	turn_end(&c->death);
 	event_del(c->timer);
-	TAILQ_INSERT_TAIL(&b->clients->ending, c, ending);
-	broker_set_timer(b, b->clients->reaper, &at_once);
+	client_end_again(c);
 }
 
 void client_on_death(struct turn *turn, uint32_t events)
@@ -208,6 +215,11 @@ static void on_handshake_limit(struct client *c)
 		client_hang_up(c, SHARE_EPROTO, "the handshake took too long");
 }
 
+void client_outlive_connection_soon(struct client *c)
+{
+	broker_set_timer(c->broker, c->timer, &at_once);
+}
+
 void client_on_timer(evutil_socket_t fd, short what, void *data)
 {
 	struct client *c = data;
@@ -238,12 +250,13 @@ void client_hang_up(struct client *c, int error, const char *why)
 	if (why) {
 		c->broker->counters.dropped++;
 		log_violation(&who, why);
+		connection_send_rest(c->connection);
 		connection_farewell(connection_socket(c->connection), error, why);
 	}
 	close_connection(c);
 	/* the rest from the loop: whoever is sending to this client may be walking its lists */
 	if (c->state < CLIENT_QUARANTINED)
-		broker_set_timer(c->broker, c->timer, &at_once);
+		client_outlive_connection_soon(c);
 }
 
 void client_drop(struct client *c, const struct client *by)
@@ -254,6 +267,7 @@ void client_drop(struct client *c, const struct client *by)
 	snprintf(why, sizeof(why), "uid %u has dropped this client (sharectl drop-client)",
 		 (unsigned)by->peer.uid);
 	log_dropped(&who, by->peer.uid);
+	connection_send_rest(c->connection);
 	connection_farewell(connection_socket(c->connection), SHARE_EDISCONNECTED, why);
 	client_hang_up(c, 0, NULL);
 }
@@ -268,6 +282,7 @@ void client_lose(struct client *c, int error)
 		snprintf(why, sizeof(why), "the broker cannot go on with this connection: %s",
 			 strerror(-error));
 		log_lost(&who, why);
+		connection_send_rest(c->connection);
 		connection_farewell(connection_socket(c->connection), SHARE_ESYSTEM, why);
 	}
 	client_hang_up(c, 0, NULL);

@@ -19,6 +19,11 @@ void client_on_reap(evutil_socket_t fd, short what, void *data);
 /* Those whose connections have ended, and whose timers could not be set. */
 void clients_look_at_ended(struct broker *b);
 
+/* Of a client that another broker had: it goes on to end. */
+void client_end_again(struct client *c);
+/* Its connection has ended, and the loop is to see what becomes of it. */
+void client_outlive_connection_soon(struct client *c);
+
 /* Everything of a client that holds nothing (any more). */
 void client_free(struct client *c);
 

@@ -2,13 +2,16 @@
 #ifndef BROKER_CLIENT_INSIDE_H
 #define BROKER_CLIENT_INSIDE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include <event2/util.h>
 
 #include "broker/client/account.h"
 #include "broker/client/turns.h"
+#include "wire/packet.h"
 
 /* Inside of connections: what reading (connection.c) and sending (sending.c) know of each other. */
 
@@ -16,7 +19,25 @@ struct broker;
 struct client;
 struct closing;
 struct event;
-struct queued;
+
+/*
+ * A packet on its way. It is a record until it has gone out: if the broker dies meanwhile, the next
+ * one sends it. So it may go out twice, and has a number at its end, by which a client tells.
+ */
+struct queued {
+	TAILQ_ENTRY(queued) link; /* of its connection */
+	TAILQ_ENTRY(queued) news; /* of the broker, until it counts */
+	struct connection *connection;
+	bool is_news;
+	bool is_spare;
+	struct charge charge, charge_descriptors;
+	bool waits; /* it did not go out at once: it is paid for, and its descriptors are its own */
+	uint32_t record;
+	uint64_t number;
+	struct fd_list fds;
+	size_t size;
+	unsigned char data[];
+};
 
 #define RETRY_MS 2 /* at first; then later and later */
 
@@ -30,6 +51,8 @@ struct connection {
 	struct event
 	    *retry; /* descriptors could not be sent; the socket may be writable all along */
 	TAILQ_HEAD(, queued) queue;
+	bool waits;           /* some of it did not go out: for the socket, or for its peer */
+	uint64_t n_sent;      /* packets */
 	size_t fds_in_flight; /* at most: sent since the peer was last seen to have read all */
 	TAILQ_ENTRY(connection) in_flight; /* in the broker, while there are any */
 	int retry_ms;
@@ -39,14 +62,24 @@ struct connection {
 /* connection.c: the end of one whose peer has received all that it was sent. */
 void connection_let_go(struct connection *c);
 
+/* queue.c */
+/* To be sent when what was said counts. 0 or -ENOMEM. */
+int connection_enqueue(struct connection *c, const void *data, size_t size, const int *fds,
+		       size_t n_fds);
+void queued_free(struct connection *c, struct queued *q);
+struct queued *queued_spare_new(void); /* NULL without memory */
+/* What cannot go out now has to be paid for, and keeps what its descriptors are of. 0 or negative
+ * errno. */
+int queued_let_wait(struct connection *c, struct queued *q);
+/* What waits to go out will not. */
+void connection_drop_queue(struct connection *c);
+
 /* sending.c */
 /* What is asked of it next is awaited; or its next turn at once, which is when there is room for
  * the answer of a request that takes more than one. */
 void connection_await_more(struct connection *c);
 /* What the socket takes now of what waits to go out. */
 void connection_flush(struct connection *c);
-/* What waits to go out will not. */
-void connection_drop_queue(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);
 /* The peer has received all descriptors; or nobody counts them any more. */
 void connection_received_all(struct connection *c);

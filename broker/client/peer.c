@@ -22,6 +22,7 @@
 
 #include "base/descriptor.h"
 #include "broker/client/peer.h"
+#include "broker/journal/kept.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -155,9 +156,19 @@ int peer_identify(int socket, struct peer *out)
 	return 0;
 }
 
+int peer_identify_again(int socket, struct peer *out)
+{
+	struct ucred credentials;
+	socklen_t size = sizeof(credentials);
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return -errno;
+	return peer_groups(socket, credentials.gid, out);
+}
+
 void peer_done(struct peer *p)
 {
-	p->pidfd = fd_close(p->pidfd);
+	p->pidfd = kept_close(p->pidfd);
 	free(p->groups);
 	p->groups = NULL;
 	p->n_groups = 0;

@@ -18,6 +18,8 @@ struct peer {
 /* 0 or negative errno: -ESRCH when the process is gone or cannot be named from here, -EOVERFLOW
  * when the broker's user namespace has no number for its user. */
 int peer_identify(int socket, struct peer *out);
+/* Of one that was identified before: its groups, at least. */
+int peer_identify_again(int socket, struct peer *out);
 void peer_done(struct peer *p);
 /* Whether the broker's user namespace has a number for every user. */
 bool peer_all_have_numbers(void);

@@ -15,9 +15,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <event2/event.h>
 #include <linux/sockios.h>
+#include <share/share.h>
 
 #include "broker/broker.h"
 #include "broker/client/client.h"
@@ -26,37 +28,13 @@
 #include "broker/client/conversation.h"
 #include "broker/client/inside.h"
 #include "broker/client/request.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "wire/packet.h"
 
 #define FDS_IN_FLIGHT_MAX 192
 #define RETRY_LAST_MS     64
 #define LOOKED_AT         32 /* connections of a user, at a time: has it received what it was sent? */
-
-struct queued {
-	TAILQ_ENTRY(queued) link;
-	struct charge charge, charge_descriptors;
-	struct fd_list fds;
-	size_t size;
-	unsigned char data[];
-};
-
-static void queued_free(struct queued *q)
-{
-	charge_return(&q->charge);
-	charge_return(&q->charge_descriptors);
-	fd_list_close(&q->fds);
-	free(q);
-}
-
-void connection_drop_queue(struct connection *c)
-{
-	struct queued *q;
-
-	while ((q = TAILQ_FIRST(&c->queue))) {
-		TAILQ_REMOVE(&c->queue, q, link);
-		queued_free(q);
-	}
-}
 
 void connection_received_all(struct connection *c)
 {
@@ -138,11 +116,23 @@ static int send_now(struct connection *c, const void *data, size_t size, const i
 	return r;
 }
 
+/* Descriptors that go out at the next flush. */
+static size_t fds_to_flush(const struct connection *c)
+{
+	const struct queued *q;
+	size_t n = 0;
+
+	TAILQ_FOREACH (q, &c->queue, link)
+		n += q->fds.n;
+	return n;
+}
+
 /* Nothing is read until it has gone out. 0 or -ENOMEM: the connection has failed. */
 static int wait_to_send(struct connection *c, bool wait_for_fds)
 {
 	struct timeval delay = {0, c->retry_ms * 1000};
 
+	c->waits = true;
 	turn_await(&c->turn, wait_for_fds ? 0 : EPOLLOUT);
 	if (!wait_for_fds)
 		return 0;
@@ -151,50 +141,33 @@ static int wait_to_send(struct connection *c, bool wait_for_fds)
 	return event_add(c->retry, &delay) < 0 ? -ENOMEM : 0;
 }
 
-static int enqueue(struct connection *c, const void *data, size_t size, const int *fds,
-		   size_t n_fds)
-{
-	struct queued *q = calloc(1, sizeof(*q) + size);
-
-	if (!q)
-		return -ENOMEM;
-	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + size) ||
-	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, n_fds)) {
-		queued_free(q);
-		return -EDQUOT;
-	}
-	for (size_t i = 0; i < n_fds; i++) {
-		int fd = fd_dup(fds[i]);
-
-		if (fd < 0) {
-			queued_free(q);
-			return fd;
-		}
-		q->fds.fds[q->fds.n++] = fd;
-	}
-	q->size = size;
-	memcpy(q->data, data, size);
-	TAILQ_INSERT_TAIL(&c->queue, q, link);
-	return 0;
-}
-
 int connection_send(struct connection *c, const struct wire_message *m, const int *fds,
 		    size_t n_fds)
 {
 	unsigned char *packet = c->client->broker->scratch;
 	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
-	bool wait_for_fds = false;
-	int r;
 
-	if (size == 0)
-		return -EMSGSIZE;
-	if (!TAILQ_EMPTY(&c->queue))
-		return enqueue(c, packet, size, fds, n_fds);
-	r = send_now(c, packet, size, fds, n_fds, &wait_for_fds);
-	if (r != -EAGAIN)
-		return r;
-	r = enqueue(c, packet, size, fds, n_fds);
-	return r == 0 ? wait_to_send(c, wait_for_fds) : r;
+	return size > 0 ? connection_enqueue(c, packet, size, fds, n_fds) : -EMSGSIZE;
+}
+
+/* What a packet takes of the socket's buffer beside its bytes, or more. */
+#define PACKET_COST 1024
+
+/* Whether one more packet would go out at the next flush: POLLOUT says so only as long as three
+ * quarters of the buffer are free. */
+static bool has_room(const struct connection *c, size_t size)
+{
+	socklen_t option_size = sizeof(int);
+	const struct queued *q;
+	int used = 0, room = 0;
+
+	if (ioctl(c->socket, SIOCOUTQ, &used) < 0 ||
+	    getsockopt(c->socket, SOL_SOCKET, SO_SNDBUF, &room, &option_size) < 0)
+		return false;
+	size += (size_t)used;
+	TAILQ_FOREACH (q, &c->queue, link)
+		size += q->size + PACKET_COST;
+	return size < (size_t)room;
 }
 
 int connection_offer(struct connection *c, const struct wire_message *m, const int *fds,
@@ -202,19 +175,18 @@ int connection_offer(struct connection *c, const struct wire_message *m, const i
 {
 	unsigned char *packet = c->client->broker->scratch;
 	size_t size = wire_encode(m, packet, WIRE_PACKET_MAX);
-	bool wait_for_fds;
 
 	if (size == 0)
 		return -EMSGSIZE;
-	if (!TAILQ_EMPTY(&c->queue) ||
-	    !may_send_fds(c, n_fds, c->client->broker->clients->max_fds_ahead, 2))
+	if (c->waits || !has_room(c, size) ||
+	    !may_send_fds(c, n_fds + fds_to_flush(c), c->client->broker->clients->max_fds_ahead, 2))
 		return -EAGAIN;
-	return send_now(c, packet, size, fds, n_fds, &wait_for_fds);
+	return connection_enqueue(c, packet, size, fds, n_fds);
 }
 
 bool connection_is_idle(const struct connection *c)
 {
-	return TAILQ_EMPTY(&c->queue);
+	return !c->waits;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -226,28 +198,74 @@ void connection_await_more(struct connection *c)
 	turn_await(&c->turn, c->client->requests.unfinished ? EPOLLOUT : EPOLLIN);
 }
 
+static void fail(struct connection *c, int error)
+{
+	if (error == -EDQUOT)
+		client_hang_up(c->client, SHARE_EQUOTA, "it does not read what it is sent");
+	else
+		client_lose(c->client, error);
+}
+
+/* It goes out, or waits. 0; 1: it waits; negative errno: the connection has failed. */
+static int send_queued(struct connection *c, struct queued *q)
+{
+	bool wait_for_fds;
+	int r = send_now(c, q->data, q->size, q->fds.fds, q->fds.n, &wait_for_fds);
+
+	if (r == 0)
+		queued_free(c, q);
+	if (r != -EAGAIN)
+		return r;
+	r = queued_let_wait(c, q);
+	if (r == 0)
+		r = wait_to_send(c, wait_for_fds);
+	return r < 0 ? r : 1;
+}
+
 void connection_flush(struct connection *c)
 {
 	struct queued *q;
-	bool wait_for_fds;
+	int r = 0;
+
+	/* what does not count yet is sent when it does */
+	while (r == 0 && (q = TAILQ_FIRST(&c->queue)) && !q->is_news)
+		r = send_queued(c, q);
+	if (r < 0) {
+		fail(c, r);
+	} else if (r == 0 && c->waits) {
+		c->waits = false;
+		connection_await_more(c);
+		c->client->broker->clients->rooms->caught_up(c->client);
+	}
+}
+
+/* It counts now. */
+static void send_news(struct connection *c, struct queued *q)
+{
 	int r;
 
-	while ((q = TAILQ_FIRST(&c->queue))) {
-		r = send_now(c, q->data, q->size, q->fds.fds, q->fds.n, &wait_for_fds);
-		if (r == -EAGAIN) {
-			r = wait_to_send(c, wait_for_fds);
-			if (r == 0)
-				return;
-		}
-		if (r < 0) {
-			client_lose(c->client, r);
-			return;
-		}
-		TAILQ_REMOVE(&c->queue, q, link);
-		queued_free(q);
+	TAILQ_REMOVE(&c->broker->clients->news, q, news);
+	q->is_news = false;
+	if (c->client->drained) {
+		queued_free(c, q);
+		return;
 	}
-	connection_await_more(c);
-	c->client->broker->clients->rooms->caught_up(c->client);
+	r = c->waits ? queued_let_wait(c, q) : send_queued(c, q);
+	if (r < 0)
+		fail(c, r);
+}
+
+void connections_flush(struct broker *b)
+{
+	struct queued *q;
+
+	while ((q = TAILQ_FIRST(&b->clients->news)))
+		send_news(q->connection, q);
+}
+
+bool connections_wait_for_flush(const struct broker *b)
+{
+	return !TAILQ_EMPTY(&b->clients->news);
 }
 
 /* ------------------------------------------------------------------------------------------- */

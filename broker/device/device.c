@@ -19,6 +19,7 @@
 #include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "memory/kind.h"
 #include "wire/wire.h"
@@ -30,7 +31,7 @@ static void copy_text(char *out, size_t size, const struct wire_bytes *in)
 	snprintf(out, size, "%.*s", (int)in->size, (const char *)in->data);
 }
 
-static struct device *find_any(struct broker *b, const char *uuid)
+struct device *device_find_any(struct broker *b, const char *uuid)
 {
 	struct device *d;
 
@@ -42,7 +43,7 @@ static struct device *find_any(struct broker *b, const char *uuid)
 
 struct device *device_find(struct broker *b, const char *uuid)
 {
-	struct device *d = find_any(b, uuid);
+	struct device *d = device_find_any(b, uuid);
 
 	return d && !d->gone ? d : NULL;
 }
@@ -78,7 +79,7 @@ static void describe(struct broker *b, const struct wire_agent_device *m)
 	struct device *d;
 
 	copy_text(uuid, sizeof(uuid), &m->uuid_text);
-	d = find_any(b, uuid);
+	d = device_find_any(b, uuid);
 	if (!d && !(d = add(b, uuid))) {
 		log_warning("no memory for device %s", uuid);
 		return;
@@ -117,6 +118,24 @@ static void all_described(struct broker *b)
 		d->gone = !d->found;
 }
 
+struct device_record {
+	uint64_t total, free, granularity;
+	uint32_t ordinal, driver, compute, flags, gone;
+	char uuid[64], name[256], pci[32];
+};
+
+static void note(struct device *d)
+{
+	struct device_record r = {d->total,   d->free,  d->granularity, d->ordinal, d->driver,
+				  d->compute, d->flags, d->gone,        "",         "",
+				  ""};
+
+	memcpy(r.uuid, d->uuid, sizeof(r.uuid));
+	memcpy(r.name, d->name, sizeof(r.name));
+	memcpy(r.pci, d->pci, sizeof(r.pci));
+	journal_put(d->broker->journal, RECORD_DEVICE, &d->record, &r, sizeof(r));
+}
+
 static void finish(struct broker *b, int error, const char *text)
 {
 	struct devices *all = b->devices;
@@ -131,6 +150,7 @@ static void finish(struct broker *b, int error, const char *text)
 			log_info("device %s: %s, %llu MiB%s", d->uuid, d->name,
 				 (unsigned long long)(d->total >> 20), d->gone ? ", gone" : "");
 		d->was_gone = d->gone;
+		note(d);
 	}
 	if (error)
 		log_debug("no devices: %s", text);
@@ -232,4 +252,46 @@ void devices_free(struct broker *b)
 		free(d);
 	}
 	children_forget(b);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+static void read_device(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *reading = data;
+	struct device_record r;
+	struct device *d;
+
+	(void)size;
+	memcpy(&r, bytes, sizeof(r));
+	d = reading->error == 0 ? add(reading->broker, r.uuid) : NULL;
+	if (!d) {
+		reading->error = -ENOMEM;
+		return;
+	}
+	memcpy(d->name, r.name, sizeof(d->name));
+	memcpy(d->pci, r.pci, sizeof(d->pci));
+	d->total = r.total;
+	d->free = r.free;
+	d->granularity = r.granularity;
+	d->ordinal = r.ordinal;
+	d->driver = r.driver;
+	d->compute = r.compute;
+	d->flags = r.flags;
+	d->gone = d->was_gone = r.gone;
+	d->record = record;
+	reading->broker->devices->known = true;
+}
+
+int devices_restore(struct broker *b)
+{
+	struct reading r = {b, 0};
+
+	journal_read(b->journal, RECORD_DEVICE, read_device, &r);
+	return r.error;
 }

@@ -37,6 +37,7 @@ struct device {
 	uint32_t n_leased;
 	uint32_t n_lost; /* of the running agent: processes have died with them */
 	struct deferred_list event_waits;
+	uint32_t record;
 };
 
 /* What is known of the devices of this machine. */
@@ -54,6 +55,8 @@ struct devices {
 };
 
 int devices_init(struct broker *b); /* 0 or -ENOMEM */
+/* Of a broker that comes after another one: as that one knew them. 0 or negative errno. */
+int devices_restore(struct broker *b);
 /* Ends all agents, while all that waits for them is still there; and then the rest. */
 void devices_stop(struct broker *b);
 void devices_free(struct broker *b);
@@ -77,5 +80,7 @@ bool child_has_ended(pid_t pid);
 
 /* By UUID as text; NULL when the last look did not find it. */
 struct device *device_find(struct broker *b, const char *uuid);
+/* The same, even then; NULL when it was never found. */
+struct device *device_find_any(struct broker *b, const char *uuid);
 
 #endif

@@ -18,6 +18,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
+#include "broker/journal/journal.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
@@ -25,6 +26,7 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "broker/monitor/monitor.h"
 #include "pages/timeline.h"
@@ -43,28 +45,33 @@ void client_memory_done(struct client *c)
 	free(c->memory->pages);
 }
 
-static int grow_bytes(uint8_t **bytes, uint32_t *n, uint32_t index)
+static int grow(void **array, uint32_t *n, uint32_t index, size_t size)
 {
 	uint32_t room = *n ? *n : 16;
-	uint8_t *grown;
+	char *grown;
 
 	while (room <= index)
 		room *= 2;
-	grown = realloc(*bytes, room);
+	grown = realloc(*array, room * size);
 	if (!grown)
 		return -ENOMEM;
-	memset(grown + *n, 0, room - *n);
-	*bytes = grown;
+	memset(grown + *n * size, 0, (room - *n) * size);
+	*array = grown;
 	*n = room;
 	return 0;
 }
 
 uint8_t *client_possession(struct client *c, uint32_t segment)
 {
-	if (segment >= c->memory->n_segments &&
-	    grow_bytes(&c->memory->segments, &c->memory->n_segments, segment) < 0)
-		return NULL;
-	return &c->memory->segments[segment];
+	struct client_memory *m = c->memory;
+	void *segments = m->segments;
+
+	if (segment >= m->n_segments) {
+		if (grow(&segments, &m->n_segments, segment, sizeof(*m->segments)) < 0)
+			return NULL;
+		m->segments = segments;
+	}
+	return &m->segments[segment].what;
 }
 
 bool client_has_page(const struct client *c, uint32_t slot)
@@ -75,14 +82,20 @@ bool client_has_page(const struct client *c, uint32_t slot)
 
 int client_reserve_page(struct client *c, uint32_t slot)
 {
-	return slot < c->memory->n_pages ? 0
-					 : grow_bytes(&c->memory->pages, &c->memory->n_pages, slot);
+	void *pages = c->memory->pages;
+	int r = 0;
+
+	if (slot >= c->memory->n_pages) {
+		r = grow(&pages, &c->memory->n_pages, slot, 1);
+		c->memory->pages = pages;
+	}
+	return r;
 }
 
 static void set_page(struct client *c, uint32_t slot, uint8_t what)
 {
 	c->memory->pages[slot] = what;
-	c->broker->clients->by_slot[slot]->memory->timelines->known = true;
+	c->broker->clients->by_slot[slot]->memory->timelines->kept->known = true;
 }
 
 void client_set_page(struct client *c, uint32_t slot)
@@ -134,7 +147,7 @@ bool client_is_overdue(struct client *c)
 bool client_has_segments(const struct client *c)
 {
 	for (uint32_t i = 0; i < c->memory->n_segments; i++)
-		if (c->memory->segments[i])
+		if (c->memory->segments[i].what)
 			return true;
 	return false;
 }
@@ -164,6 +177,7 @@ int client_open_pool(struct client *c, struct pool *pool)
 		pool->use.opens++;
 	}
 	open->count++;
+	open_pool_note(c, open);
 	return 0;
 }
 
@@ -171,8 +185,11 @@ void client_close_pool(struct client *c, struct open_pool *open)
 {
 	struct pool *pool = open->pool;
 
-	if (--open->count > 0)
+	if (--open->count > 0) {
+		open_pool_note(c, open);
 		return;
+	}
+	journal_drop(c->broker->journal, &open->record);
 	LIST_REMOVE(open, link);
 	if (open->asks)
 		pool_user_goes(pool, c->account);
@@ -239,12 +256,12 @@ bool client_forget(struct client *c, int *budget)
 	(void)budget;
 	for (uint32_t i = 0; i < c->memory->n_segments; i++) {
 		struct segment *s =
-		    c->memory->segments[i] ? slab_at(&b->memory->segments, i) : NULL;
+		    c->memory->segments[i].what ? slab_at(&b->memory->segments, i) : NULL;
 
 		if (s)
 			segment_forget_client(b, s, c);
 	}
-	if (!c->memory->timelines || !c->memory->timelines->known)
+	if (!c->memory->timelines || !c->memory->timelines->kept->known)
 		return true;
 	for (uint32_t i = 0; i < b->clients->n_slots; i++)
 		if (b->clients->by_slot[i] && c->slot < b->clients->by_slot[i]->memory->n_pages)

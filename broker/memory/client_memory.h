@@ -21,13 +21,19 @@ struct open_pool {
 	uint64_t count;
 	bool asks;  /* for memory of it, or has */
 	bool keeps; /* blocks, without using them: WIRE_ALLOC_KEEPS */
+	uint32_t record;
+};
+
+struct possession {
+	uint32_t record;
+	uint8_t what; /* enum segment_possession */
 };
 
 /* What a client has of memory: its own timelines, what it was sent of others' and of segments, and
  * the pools that it has open. */
 struct client_memory {
 	struct timelines *timelines; /* NULL before it has greeted */
-	uint8_t *segments;           /* enum segment_possession by segment index */
+	struct possession *segments; /* by segment index */
 	uint32_t n_segments;
 	uint32_t n_asked;   /* segments it was asked to unmap and has not yet */
 	uint32_t n_overdue; /* messages since it last did */
@@ -39,7 +45,11 @@ struct client_memory {
 
 void client_memory_done(struct client *c);
 
-/* By segment index: what it has of it. NULL without memory. */
+/* Of a client that is made again from its record: its timelines. 0 or negative errno. */
+int client_memory_restore(struct client *c);
+
+/* By segment index: what it has of it; who changes it says possession_note(). NULL without memory.
+ */
 uint8_t *client_possession(struct client *c, uint32_t segment);
 void client_ask_to_unmap(struct client *c, uint64_t segment);
 /* It says nothing of what it was asked to unmap, and asks for more. True when that is too much. */

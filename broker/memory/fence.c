@@ -21,10 +21,35 @@
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/client/account.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/records.h"
 
-int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
-		  struct timelines **out)
+static int get_record(struct timelines *t, struct journal *journal)
+{
+	t->kept =
+	    journal ? journal_place(journal, RECORD_TIMELINES, &t->record, sizeof(*t->kept)) : NULL;
+	if (t->kept)
+		t->journal = journal;
+	else
+		t->kept = calloc(1, sizeof(*t->kept));
+	if (!t->kept)
+		return -ENOMEM;
+	t->last = t->kept->last;
+	return 0;
+}
+
+static void free_record(struct timelines *t)
+{
+	if (t->journal)
+		journal_drop(t->journal, &t->record);
+	else
+		free(t->kept);
+}
+
+int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pidfd,
+		  struct account *account, struct timelines **out)
 {
 	struct timelines *t = calloc(1, sizeof(*t));
 	int r;
@@ -35,15 +60,58 @@ int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *accou
 	t->fd = timeline_create();
 	t->pidfd = pidfd;
 	r = t->fd < 0 ? t->fd : timeline_map(t->fd, true, &t->page);
+	if (r == 0)
+		r = get_record(t, journal);
 	if (r < 0) {
+		timeline_unmap(t->page);
 		fd_close(t->fd);
 		free(t);
 		return r;
 	}
-	t->id = id;
+	t->id = t->kept->id = id;
 	t->client = client;
 	t->refs = 1;
 	t->account = account ? account_ref(account) : NULL;
+	t->kept->uid = account ? (uint32_t)account_uid(account) : UINT32_MAX;
+	*out = t;
+	return 0;
+}
+
+void timelines_kept(struct timelines *t)
+{
+	t->kept->fd = kept_id(t->fd);
+}
+
+int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
+		    struct timelines **out)
+{
+	struct timelines *t = calloc(1, sizeof(*t));
+	void *page;
+
+	if (!t)
+		return -ENOMEM;
+	t->journal = journal;
+	t->record = record;
+	t->kept = journal_in_place(journal, record);
+	t->last = t->kept->last;
+	t->id = t->kept->id;
+	t->dead = t->kept->dead;
+	t->refs = 1;
+	t->pidfd = t->stat = -1;
+	t->fd = kept_take(t->kept->fd, &page);
+	t->page = page;
+	if (t->dead) { /* its page was about to be closed */
+		timeline_unmap(t->page);
+		t->page = NULL;
+		t->fd = kept_close(t->fd);
+	}
+	if (t->kept->uid != UINT32_MAX) {
+		t->account = account_get(accounts, t->kept->uid);
+		if (!t->account) {
+			free(t);
+			return -ENOMEM;
+		}
+	}
 	*out = t;
 	return 0;
 }
@@ -59,10 +127,11 @@ void timelines_unref(struct timelines *t)
 {
 	if (!t || --t->refs > 0)
 		return;
-	fd_close(t->fd);
+	kept_close(t->fd);
 	fd_close(t->stat);
 	timeline_unmap(t->page);
 	account_unref(t->account);
+	free_record(t);
 	free(t);
 }
 
@@ -99,15 +168,22 @@ bool timelines_look(struct timelines *t)
 
 void timelines_kill(struct timelines *t, bool finished)
 {
+	/* another broker may have begun with this, and died: what is poison already was seen then
+	 */
 	for (uint32_t i = 1; (finished || MUTATION(trust_the_dying)) && i < TIMELINE_SLOTS; i++)
-		t->last[i] = timeline_value(t->page, i);
+		if (timeline_value(t->page, i) < TIMELINE_POISON)
+			t->last[i] = timeline_value(t->page, i);
 	if (!MUTATION(no_poison))
-		timeline_poison(t->page, t->last, t->known);
+		timeline_poison(t->page, t->last, t->kept->known);
 	t->dead = true;
+	t->kept->dead = true;
+	/* written in place, so it counts before the keeper lets it go: that number is soon another
+	 * descriptor's */
+	t->kept->fd = 0;
 	/* it may be remembered for long, but is never sent again */
 	timeline_unmap(t->page);
 	t->page = NULL;
-	t->fd = fd_close(t->fd);
+	t->fd = kept_close(t->fd);
 	t->pidfd = -1;
 	t->stat = fd_close(t->stat);
 }

@@ -9,6 +9,7 @@
 #include "pages/timeline.h"
 
 struct account;
+struct journal;
 
 /*
  * Timelines and fences as the broker sees them. A timeline page outlives its client as long as a
@@ -20,10 +21,13 @@ struct timelines {
 	uint32_t client; /* slot of the owner, while it is alive */
 	unsigned refs;
 	bool dead;
-	bool known; /* to others than its owner: they may sleep on it, and remember its slot */
-	/* Where it had got to when it died: our own copy, as somebody to whom the owner gave its
-	 * mapping could still write to the page. */
-	uint64_t last[TIMELINE_SLOTS];
+	/* What the journal has of it, written in place. */
+	struct timelines_record *kept;
+	struct journal *journal; /* NULL: it is not the journal's */
+	uint32_t record;
+	/* In there: where it had got to when it died: our own copy, as somebody to whom the owner
+	 * gave its mapping could still write to the page. */
+	uint64_t *last;
 	/* Of what GPUs write, `last` is how far we believe it, which is what counts if the owner
 	 * dies; `seen` is what was there at the last look, where we cannot see whether the owner
 	 * has begun to exit. */
@@ -37,8 +41,8 @@ struct timelines {
 
 /* 0 or negative errno. @pidfd has to be open until timelines_kill(). A reference to @account, which
  * may be NULL, is taken. */
-int timelines_new(uint64_t id, uint32_t client, int pidfd, struct account *account,
-		  struct timelines **out);
+int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pidfd,
+		  struct account *account, struct timelines **out);
 struct timelines *timelines_ref(struct timelines *t);
 void timelines_unref(struct timelines *t);
 
@@ -90,6 +94,7 @@ void fence_set_drop(struct fence_set *set);
 size_t fence_set_size(const struct fence_set *set);
 size_t fence_set_n_pending(const struct fence_set *set);
 const struct fence *fence_set_at(const struct fence_set *set, size_t i);
+struct fence_set *fence_set_lost(void); /* one that is never reached */
 bool fence_set_is_lost(const struct fence_set *set);
 
 #endif

@@ -116,6 +116,11 @@ static struct fence_set *set_grow(struct fence_set *set, uint32_t room)
 	return s;
 }
 
+struct fence_set *fence_set_lost(void)
+{
+	return &lost;
+}
+
 bool fence_set_is_lost(const struct fence_set *set)
 {
 	return set == &lost;

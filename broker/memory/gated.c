@@ -9,6 +9,7 @@
 #include "broker/memory/gated.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/records.h"
 #include "wire/wire.h"
 
 /* Of how many gated blocks the one is taken that fits best. */
@@ -78,6 +79,7 @@ void gated_append(struct gated_blocks *q, struct block *block, struct fence_set 
 	q->n++;
 	if (block->payer)
 		account_add_gated(block->payer, block_size(block));
+	block_note_gated(block);
 }
 
 void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block)
@@ -100,8 +102,10 @@ static void put_back(struct gated_blocks *q, struct suballocator *allocator, str
 {
 	if (block->gate)
 		gated_append(q, block, block_take_gate(block));
-	else
+	else {
+		block_forget(block);
 		suballocator_free(allocator, block);
+	}
 }
 
 /* Of a block that was taken: what lies behind @size bytes is another one, behind the same gate and
@@ -375,6 +379,7 @@ static void unite(struct suballocator *allocator, struct run *run)
 
 		more = after != run->last;
 		run->first->gate = fence_set_merge(run->first->gate, block_take_gate(after));
+		block_forget(after);
 		suballocator_unite(allocator, run->first);
 	}
 }

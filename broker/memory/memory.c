@@ -4,17 +4,34 @@
 
 #include "broker/memory/memory.h"
 #include "broker/broker.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/segment.h"
 #include "broker/suballocator/suballocator.h"
+#include <errno.h>
 
-#define N_DIED_PAGES (sizeof(((struct memory *)0)->died_pages) / sizeof(uint64_t))
+#define N_DIED_PAGES (sizeof(((struct died_pages *)0)->pages) / sizeof(uint64_t))
 
-void memory_init(struct broker *b)
+static void find_died(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
+
+	(void)bytes, (void)size;
+	b->memory->died = journal_in_place(b->journal, record);
+}
+
+int memory_init(struct broker *b)
 {
 	LIST_INIT(&b->memory->pools);
 	slab_init_keep(&b->memory->segments, sizeof(struct segment), SEGMENT_KEEP);
 	slab_init(&b->memory->blocks, sizeof(struct block));
+	b->memory->generations.which = GENERATIONS_OF_SEGMENTS;
+	if (journal_is_old(b->journal))
+		journal_read(b->journal, RECORD_DIED_PAGES, find_died, b);
+	else
+		b->memory->died = journal_place(b->journal, RECORD_DIED_PAGES,
+						&b->memory->died_record, sizeof(*b->memory->died));
+	return b->memory->died ? 0 : -ENOMEM;
 }
 
 void memory_done(struct broker *b)
@@ -23,24 +40,28 @@ void memory_done(struct broker *b)
 		log_bug("segments outlive the broker");
 	slab_done(&b->memory->blocks);
 	slab_done(&b->memory->segments);
+	generations_done(&b->memory->generations);
 }
 
 void memory_page_died(struct memory *m, uint64_t page)
 {
-	uint64_t *slot = &m->died_pages[m->n_died_pages++ % N_DIED_PAGES];
+	struct died_pages *d = m->died;
+	uint64_t *slot = &d->pages[d->n % N_DIED_PAGES];
 
-	if (*slot > m->forgotten_page)
-		m->forgotten_page = *slot;
+	if (*slot > d->forgotten)
+		d->forgotten = *slot;
 	*slot = page;
+	d->n++;
 }
 
 enum page_owner memory_page_owner(const struct memory *m, uint64_t page)
 {
-	size_t n = m->n_died_pages < N_DIED_PAGES ? (size_t)m->n_died_pages : N_DIED_PAGES;
+	const struct died_pages *d = m->died;
+	size_t n = d->n < N_DIED_PAGES ? (size_t)d->n : N_DIED_PAGES;
 
 	for (size_t i = 0; i < n; i++)
-		if (m->died_pages[i] == page)
+		if (d->pages[i] == page)
 			return OWNER_DIED;
-	return page == 0 || page > m->last_page || page <= m->forgotten_page ? OWNER_UNKNOWN
-									     : OWNER_FINISHED;
+	return page == 0 || page > m->last_page || page <= d->forgotten ? OWNER_UNKNOWN
+									: OWNER_FINISHED;
 }

@@ -7,10 +7,19 @@
 #include <sys/queue.h>
 
 #include "base/slab.h"
+#include "broker/journal/generations.h"
 
 struct broker;
 struct pool;
 struct segment;
+struct timelines;
+
+/* Written in place: a page that was about to be written into it is, twice at worst. */
+struct died_pages {
+	uint64_t n;
+	uint64_t forgotten; /* the newest that fell out of the ring */
+	uint64_t pages[4096];
+};
 
 /* The broker's memory: pools, the segments that they carve, and the timelines that gate it. */
 struct memory {
@@ -29,12 +38,16 @@ struct memory {
 	uint64_t last_page;
 	/* The last timeline pages whose owners died, a ring: for those who ask too late to be sent
 	 * the page. */
-	uint64_t died_pages[4096];
-	uint64_t n_died_pages;
-	uint64_t forgotten_page; /* the newest that fell out of the ring */
+	struct died_pages *died;
+	uint32_t died_record;
+
+	struct generations generations; /* of segments */
+	/* Only while this broker takes over what another one had: all pages, by identifier. */
+	struct timelines **restored;
+	size_t n_restored;
 };
 
-void memory_init(struct broker *b);
+int memory_init(struct broker *b); /* 0 or -ENOMEM */
 void memory_done(struct broker *b);
 
 /* The owner of this timeline page has died, and has not said goodbye before. */

@@ -17,12 +17,14 @@
 #include "broker/client/client.h"
 #include "broker/config/size.h"
 #include "broker/device/device.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "broker/monitor/monitor.h"
 
@@ -133,6 +135,7 @@ int pool_resolve(struct broker *b, struct pool *p, struct failure *failure)
 	if (r != 0)
 		return r;
 	take_choice(p, &choice);
+	pool_note(p);
 	/* host memory is what the configuration says: that is no news */
 	if (!pool_wants_host(p))
 		say_what_it_is(p);
@@ -393,6 +396,7 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 	p->sizes.limit = pool_chosen_limit(p, config->limit);
 	p->sizes.release_threshold = config->release_threshold;
 	stay(p, true);
+	pool_note(p);
 	return_segments(b, p);
 	pool_wake(p); /* there may be more room */
 }
@@ -400,6 +404,7 @@ void pool_change(struct broker *b, struct pool *p, const struct pool_config *con
 void pool_leave(struct broker *b, struct pool *p)
 {
 	stay(p, false);
+	pool_note(p);
 	pool_end_if_unused(b, p);
 }
 
@@ -407,6 +412,7 @@ void pool_destroy(struct broker *b, struct pool *p)
 {
 	p->destroyed = true;
 	p->persistent = false;
+	pool_note(p);
 	tell(p, "pool-destroy");
 	pool_end_if_unused(b, p);
 }
@@ -417,7 +423,10 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 	if (p->persistent || p->n_buffers > 0 || p->growth.is_under_way ||
 	    (p->use.opens > 0 && !p->destroyed))
 		return;
-	p->destroyed = true;
+	if (!p->destroyed) {
+		p->destroyed = true;
+		pool_note(p);
+	}
 	/* the rest when it is looked at again */
 	reuse_collect(b, p, COLLECT_FEW);
 	pool_shrink(b, p, 0);
@@ -428,6 +437,7 @@ void pool_end_if_unused(struct broker *b, struct pool *p)
 		log_info_of(p->owner, "pool '%s' has ended", p->name);
 	tell(p, "pool-end");
 	pool_users_done(p);
+	journal_drop(b->journal, &p->record);
 	LIST_REMOVE(p, link);
 	pool_grow_done(p);
 	suballocator_done(&p->suballocator);

@@ -85,7 +85,6 @@ struct pool {
 	bool configured; /* by the file */
 	bool persistent; /* stays without users */
 	bool destroyed;  /* has lost its name: takes no new buffers, ends with its last one */
-
 	struct suballocator suballocator;
 	struct gated_blocks gated;
 	struct pool_extent extent;
@@ -95,6 +94,7 @@ struct pool {
 	struct pool_waiting waiting;
 	struct log_rate refusals;
 	uint64_t failed[ALLOC_FAILURES];
+	uint32_t record;
 };
 
 #endif

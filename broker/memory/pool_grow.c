@@ -23,6 +23,7 @@
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 
 /* How long an allocation waits for other processes to unmap segments that were returned, or for an
  * agent that was told to end. */
@@ -117,6 +118,7 @@ static int add_segment(struct broker *b, struct pool *p, const struct memory_seg
 	}
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
+	segment_note(b, s);
 	*out = s;
 	b->memory->on_segment_added(b, s);
 	return 0;
@@ -223,6 +225,7 @@ static int take_segment(struct pool *p, const struct wire_agent_segment *m, stru
 	}
 	s->handle = m->handle;
 	s->incarnation = agent_incarnation(p->device->agent);
+	segment_note(b, s);
 	return 0;
 }
 

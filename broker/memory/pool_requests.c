@@ -19,6 +19,7 @@
 #include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/trim.h"
 
 #define FLAGS_KNOWN (SHARE_POOL_PERSISTENT | SHARE_POOL_SAME_ADDRESS | SHARE_POOL_OPEN_OR_CREATE)
@@ -251,10 +252,12 @@ static void create(struct request *r, struct pool_config *config)
 	}
 	e = pool_new(b, config, &choice, r->client->peer.uid, r->client->account,
 		     r->m->pool_create.flags & SHARE_POOL_PERSISTENT, &p, &failure);
-	if (e == 0)
-		reply_pool(r, p);
-	else
+	if (e != 0) {
 		request_fail_with(r, &failure);
+		return;
+	}
+	pool_note(p);
+	reply_pool(r, p);
 }
 
 void handle_pool_create(struct request *r)

@@ -31,6 +31,7 @@
 #include "broker/memory/inside.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
+#include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "wire/wire.h"
 
@@ -57,6 +58,7 @@ static void give_back(struct pool *p, struct block *block)
 	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
 
 	pool_charge_return(p, &charge);
+	block_forget(block);
 	suballocator_free(&p->suballocator, block);
 }
 

@@ -33,9 +33,9 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
  * What a block's tag says: which user may have written what is in the memory, nobody (it is zero),
  * or several.
  */
-static inline uint64_t reuse_tag(uid_t uid)
+static inline uint32_t reuse_tag(uid_t uid)
 {
-	return (uint64_t)uid + 1;
+	return (uint32_t)uid + 1;
 }
 
 /* This user may write to it from now on. */

@@ -21,12 +21,15 @@
 #include "broker/client/clients.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 
 static const char *const state_names[] = {
@@ -106,6 +109,11 @@ static void return_descriptors(struct broker *b, struct segment_cost *cost)
 	cost->n_nobodys = 0;
 }
 
+void segment_return_descriptors(struct broker *b, struct segment *s)
+{
+	return_descriptors(b, &s->cost);
+}
+
 void segment_cost_return(struct broker *b, struct segment_cost *cost)
 {
 	return_descriptors(b, cost);
@@ -115,9 +123,12 @@ void segment_cost_return(struct broker *b, struct segment_cost *cost)
 int segment_new(struct broker *b, struct pool *pool, const struct memory_segment *memory,
 		struct segment_cost *cost, struct segment **out)
 {
+	const int fds[] = {memory->fd, memory->fd_readonly};
 	struct segment *s;
 	uint32_t index;
 
+	if (kept_keep(fds, NULL, memory->fd_readonly < 0 ? 1 : 2) < 0)
+		return -ENOMEM;
 	s = slab_alloc_indexed(&b->memory->segments, &index);
 	if (!s)
 		return -ENOMEM;
@@ -127,6 +138,7 @@ int segment_new(struct broker *b, struct pool *pool, const struct memory_segment
 	s->index = index;
 	s->pool = pool;
 	s->state = SEGMENT_ACTIVE;
+	generation_note(&b->memory->generations, b->journal, index, s->generation);
 	s->cost = *cost;
 	*cost = (struct segment_cost){.n_nobodys = 0};
 	*out = s;
@@ -143,8 +155,8 @@ static void ignore_answer(void *data, const struct wire_message *m, struct fd_li
 
 static void close_descriptors(struct segment *s)
 {
-	s->memory.fd = fd_close(s->memory.fd);
-	s->memory.fd_readonly = fd_close(s->memory.fd_readonly);
+	s->memory.fd = kept_close(s->memory.fd);
+	s->memory.fd_readonly = kept_close(s->memory.fd_readonly);
 }
 
 /* What an agent that has died had made is gone with it, as far as it was the agent's. */
@@ -161,10 +173,10 @@ static void tell_agent(struct segment *s)
 
 void segment_free(struct broker *b, struct segment *s)
 {
-	if (s->pool->device)
-		close_descriptors(s);
-	else
+	close_descriptors(s);
+	if (!s->pool->device)
 		memory_host_exporter.destroy(&s->memory, NULL);
+	journal_drop(b->journal, &s->record);
 	tell_agent(s);
 	segment_cost_return(b, &s->cost);
 	s->in_use = 0;
@@ -264,6 +276,7 @@ void segment_sent(struct segment *s, struct client *client, bool writable)
 	if (!(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 		s->importers++;
 	*has |= writable ? SEGMENT_WRITABLE : SEGMENT_READABLE;
+	possession_note(client, s->index);
 }
 
 static void destroy_if_unused(struct broker *b, struct segment *s)
@@ -282,18 +295,18 @@ void segment_retire(struct broker *b, struct segment *s)
 	/* both at once: clients that take their time to unmap keep neither memory nor descriptors.
 	 * Of a device's memory, what they map is theirs until they let go; and when the broker
 	 * ends, all that they map is */
-	if (s->pool->device || b->has_ended)
-		close_descriptors(s);
-	else
-		r = memory_host_discard(&s->memory);
+	if (!s->pool->device && !b->has_ended)
+		r = memory_host_zero(&s->memory, 0, s->memory.recipe.size);
+	close_descriptors(s);
 	return_descriptors(b, &s->cost);
 	if (r < 0)
 		log_warning("cannot give the memory of a segment of pool '%s' back: %s",
 			    s->pool->name, strerror(-r));
 	for (uint32_t i = 0; s->importers > 0 && i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
-		uint8_t *has =
-		    c && s->index < c->memory->n_segments ? &c->memory->segments[s->index] : NULL;
+		uint8_t *has = c && s->index < c->memory->n_segments
+				   ? &c->memory->segments[s->index].what
+				   : NULL;
 
 		if (!has || !(*has & (SEGMENT_READABLE | SEGMENT_WRITABLE)))
 			continue;
@@ -302,8 +315,10 @@ void segment_retire(struct broker *b, struct segment *s)
 		s->importers--;
 		s->asked++;
 		c->memory->n_asked++;
+		possession_note(c, s->index);
 		client_ask_to_unmap(c, segment_id(s));
 	}
+	segment_note(b, s);
 	if (s->asked > 0 && s->pool->device)
 		b->memory->on_segment_retired(b, s);
 	destroy_if_unused(b, s);
@@ -320,6 +335,7 @@ bool segment_retired(struct broker *b, struct segment *s, struct client *client)
 	s->asked--;
 	client->memory->n_asked--;
 	client->memory->n_overdue = 0;
+	possession_note(client, s->index);
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);
 	return true;
@@ -337,6 +353,7 @@ void segment_forget_client(struct broker *b, struct segment *s, struct client *c
 	if (*has & SEGMENT_ASKED)
 		s->asked--;
 	*has = 0;
+	possession_note(client, s->index);
 	destroy_if_unused(b, s);
 	pool_end_if_unused(b, pool);
 }

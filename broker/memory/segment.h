@@ -49,6 +49,7 @@ struct segment {
 	uint32_t asked;       /* of these, that were asked to unmap and have not answered */
 	enum segment_state state;
 	struct segment_cost cost;
+	uint32_t record;
 };
 
 static inline struct segment *segment_of(const struct block *block)
@@ -68,6 +69,8 @@ enum segment_possession {
 	SEGMENT_ASKED = 1 << 2,
 };
 
+/* One that is retired costs none any more. */
+void segment_return_descriptors(struct broker *b, struct segment *s);
 void segment_free(struct broker *b, struct segment *s);
 
 uint64_t segment_id(const struct segment *s);

@@ -6,10 +6,12 @@
  * in which they came.
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include <share/share.h>
 
@@ -18,12 +20,16 @@
 #include "broker/buffer/grant.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/client/wait.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
+#include "broker/memory/records.h"
 #include "broker/monitor/monitor.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
@@ -191,6 +197,34 @@ void names_access_changed(struct broker *b)
 		answer_waits(n);
 }
 
+/* The tensor follows, and then the text. */
+struct name_record {
+	uint64_t buffer, version;
+	uint64_t publisher; /* client, 0: it is persistent */
+	struct fence_record fence;
+	uint32_t mode, uid;
+	uint32_t tensor_size, size;
+};
+
+static void note(struct broker *b, struct name *n)
+{
+	struct name_record r = {
+	    .buffer = buffer_id(n->buffer),
+	    .version = n->version,
+	    .publisher = n->publisher ? n->publisher->id : 0,
+	    .fence = fence_to_record(&n->fence),
+	    .mode = n->mode,
+	    .uid = (uint32_t)n->uid,
+	    .tensor_size = n->tensor ? n->tensor->size : 0,
+	    .size = (uint32_t)n->size,
+	};
+	const struct iovec parts[] = {{&r, sizeof(r)},
+				      {n->tensor ? n->tensor->bytes : NULL, r.tensor_size},
+				      {n->text, n->size}};
+
+	journal_put_parts(b->journal, RECORD_NAME, &n->record, parts, 3);
+}
+
 /* The buffer and everything that came with it; the node stays. */
 static void clear(struct broker *b, struct name *n)
 {
@@ -208,6 +242,7 @@ static void clear(struct broker *b, struct name *n)
 	metadata_free(n->tensor);
 	n->tensor = NULL;
 	b->names->n--;
+	journal_drop(b->journal, &n->record);
 	buffer_let_go(b, buffer, &n->keep);
 	charge_return(&n->charge);
 }
@@ -311,6 +346,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		LIST_INSERT_HEAD(&p->client->names->published, n, of_publisher);
 		p->client->holds.names++;
 	}
+	note(b, n);
 	watches_notify(b, n, change);
 	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
 	answer_waits(n);
@@ -418,4 +454,66 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
 	tell_wait(b, n, client);
 	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+static int restore(struct broker *b, uint32_t record, const struct name_record *r,
+		   const char *tensor, const char *text)
+{
+	struct account *account = account_get(b->accounts, r->uid);
+	struct buffer *buffer = buffer_find(b, r->buffer);
+	struct name *n = find_or_add(b, text, r->size);
+	struct client *publisher = r->publisher ? clients_find(b->clients, r->publisher) : NULL;
+	struct failure failure;
+
+	if (!account || !n || !charge_take(&n->charge, account, LIMIT_NAMES, 1) ||
+	    metadata_new(account, tensor, r->tensor_size, NULL, &n->tensor, &failure) != 0) {
+		account_unref(account);
+		return -ENOMEM;
+	}
+	account_unref(account);
+	if (!buffer || n->buffer || (r->publisher && !publisher))
+		return -EBADMSG;
+	n->record = record;
+	n->buffer = buffer;
+	n->version = r->version;
+	n->mode = r->mode;
+	n->persistent = !publisher;
+	n->uid = r->uid;
+	n->fence = fence_of_record(b, &r->fence);
+	n->publisher = publisher;
+	buffer_keep(buffer, &n->keep, n->charge.account);
+	b->names->n++;
+	if (publisher) {
+		LIST_INSERT_HEAD(&publisher->names->published, n, of_publisher);
+		publisher->holds.names++;
+	}
+	return 0;
+}
+
+static void read_name(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	const char *rest = (const char *)bytes + sizeof(struct name_record);
+	struct name_record copy;
+
+	memcpy(&copy, bytes, sizeof(copy));
+	if (r->error == 0 && (uint64_t)copy.tensor_size + copy.size > size - sizeof(copy))
+		r->error = -EBADMSG;
+	if (r->error == 0)
+		r->error = restore(r->broker, record, &copy, rest, rest + copy.tensor_size);
+}
+
+int names_restore_published(struct broker *b)
+{
+	struct reading r = {b, 0};
+
+	journal_read(b->journal, RECORD_NAME, read_name, &r);
+	return r.error;
 }

@@ -40,6 +40,7 @@ struct name {
 	struct charge charge;
 	struct keep keep;
 	TAILQ_HEAD(, wait) waits; /* in the order they came */
+	uint32_t record;
 	size_t size;
 	char text[]; /* NUL-terminated too */
 };
@@ -68,6 +69,8 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 void name_unpublish(struct broker *b, struct name *n);
 /* Of one that is published. */
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
+/* Those that the journal has. 0 or negative errno. */
+int names_restore_published(struct broker *b);
 /* The first published name after @after (or from it on), in byte order; NULL when there is none. */
 struct name *name_next(struct broker *b, const void *after, size_t size, bool inclusive);
 

@@ -3,8 +3,12 @@
 /* Names, tokens and watches as a whole: of the broker, and of a client. */
 
 #include "broker/names/names.h"
+
+#include <string.h>
+
 #include "broker/broker.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/log/log.h"
 #include "broker/names/name.h"
 #include "broker/names/token.h"
@@ -30,6 +34,27 @@ void names_done(struct broker *b)
 		log_bug("names or tokens outlive the broker");
 	table_done(&b->names->tokens);
 	slab_done(&b->names->token_slab);
+	generations_done(&b->names->token_generations);
+}
+
+int names_restore(struct broker *b)
+{
+	int r = names_restore_published(b);
+
+	if (r == 0)
+		r = tokens_restore(b);
+	if (r == 0)
+		r = watches_restore(b);
+	if (r < 0)
+		log_error("the journal's names cannot be made again: %s", strerror(-r));
+	return r;
+}
+
+void names_restored(struct broker *b)
+{
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i])
+			client_hear_of_changes(b->clients->by_slot[i]);
 }
 
 bool client_unpublish(struct client *c, int *budget)

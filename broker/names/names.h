@@ -8,6 +8,7 @@
 
 #include "base/slab.h"
 #include "base/table.h"
+#include "broker/journal/generations.h"
 #include "broker/log/log.h"
 
 struct broker;
@@ -30,12 +31,18 @@ struct names {
 	uint64_t last_watch;
 	struct table tokens;
 	struct slab token_slab; /* struct token */
+	struct generations token_generations;
 };
 
 void names_init(struct broker *b);
 /* Unpublishes what was to outlive its publishers. */
 void names_end(struct broker *b);
 void names_done(struct broker *b);
+/* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
+ * negative errno, with a line in the log. */
+int names_restore(struct broker *b);
+/* And who was to be told of changes, and can be told now, is. */
+void names_restored(struct broker *b);
 /* The configuration is new: who waits for a name may be somebody who finds it now. */
 void names_access_changed(struct broker *b);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 
 #include <event2/event.h>
 
@@ -14,7 +15,11 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/records.h"
+#include "broker/journal/journal.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/records.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/token.h"
@@ -51,6 +56,7 @@ void tokens_init(struct names *names)
 {
 	table_init(&names->tokens, hash);
 	slab_init_keep(&names->token_slab, sizeof(struct token), TOKEN_KEEP);
+	names->token_generations.which = GENERATIONS_OF_TOKENS;
 }
 
 struct token *token_find(struct broker *b, const unsigned char *bytes)
@@ -85,13 +91,13 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
 	token_free(t->maker->broker, t);
 }
 
-static int set_timer(struct broker *b, struct token *t, uint32_t timeout_ms)
+static int set_timer(struct broker *b, struct token *t)
 {
-	struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+	uint64_t now = clock_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
+	struct timeval limit = {(time_t)(left / 1000), (suseconds_t)(left % 1000 * 1000)};
 
-	if (timeout_ms == 0)
+	if (t->ends_ms == 0)
 		return 0;
-	t->ends_ms = clock_ms() + timeout_ms;
 	t->timer = event_new(b->base, -1, 0, on_timeout, t);
 	if (!t->timer)
 		return -ENOMEM;
@@ -115,9 +121,48 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 		return account_refuse(account, LIMIT_TOKENS, "", failure);
 	r = metadata_new(account, terms->tensor.data, terms->tensor.size, NULL, &t->tensor,
 			 failure);
-	if (r == 0 && set_timer(b, t, terms->timeout_ms) < 0)
+	if (terms->timeout_ms > 0)
+		t->ends_ms = clock_ms() + terms->timeout_ms;
+	if (r == 0 && set_timer(b, t) < 0)
 		r = failure_no_memory(failure, "the broker");
 	return r;
+}
+
+/* The tensor follows. */
+struct token_record {
+	uint64_t buffer, maker;
+	uint64_t ends_ms;
+	struct fence_record fence;
+	uint32_t index, generation;
+	uint32_t mode, uses, tensor_size;
+	unsigned char bytes[TOKEN_SIZE];
+};
+
+static void note(struct broker *b, struct token *t)
+{
+	struct token_record r = {
+	    .buffer = buffer_id(t->buffer),
+	    .maker = t->maker->id,
+	    .ends_ms = t->ends_ms,
+	    .fence = fence_to_record(&t->fence),
+	    .index = t->index,
+	    .generation = t->generation,
+	    .mode = t->mode,
+	    .uses = t->uses,
+	    .tensor_size = t->tensor ? t->tensor->size : 0,
+	};
+	const struct iovec parts[] = {{&r, sizeof(r)},
+				      {t->tensor ? t->tensor->bytes : NULL, r.tensor_size}};
+
+	memcpy(r.bytes, t->bytes, TOKEN_SIZE);
+	journal_put_parts(b->journal, RECORD_TOKEN, &t->record, parts, 2);
+}
+
+static void attach(struct broker *b, struct token *t)
+{
+	LIST_INSERT_HEAD(&t->maker->names->tokens, t, of_maker);
+	t->maker->holds.tokens++;
+	table_insert(&b->names->tokens, &t->key);
 }
 
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
@@ -138,6 +183,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 		return r;
 	}
 	t->generation++;
+	generation_note(&b->names->token_generations, b->journal, index, t->generation);
 	t->live = 1;
 	t->index = index;
 	t->buffer = terms->buffer;
@@ -146,15 +192,15 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
-	LIST_INSERT_HEAD(&maker->names->tokens, t, of_maker);
-	maker->holds.tokens++;
-	table_insert(&b->names->tokens, &t->key);
+	attach(b, t);
+	note(b, t);
 	*out = t;
 	return 0;
 }
 
 void token_free(struct broker *b, struct token *t)
 {
+	journal_drop(b->journal, &t->record);
 	table_remove(&b->names->tokens, &t->key);
 	LIST_REMOVE(t, of_maker);
 	t->maker->holds.tokens--;
@@ -170,6 +216,75 @@ void token_free(struct broker *b, struct token *t)
 
 void token_used(struct broker *b, struct token *t)
 {
-	if (t->uses != SHARE_USES_UNLIMITED && --t->uses == 0)
+	if (t->uses == SHARE_USES_UNLIMITED)
+		return;
+	if (--t->uses == 0)
 		token_free(b, t);
+	else
+		note(b, t);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+static int restore(struct broker *b, uint32_t record, const struct token_record *r,
+		   const char *tensor)
+{
+	struct token *t = slab_at(&b->names->token_slab, r->index);
+	struct client *maker = clients_find(b->clients, r->maker);
+	struct buffer *buffer = buffer_find(b, r->buffer);
+	struct failure failure;
+
+	if (!t || t->live || !maker || !buffer)
+		return -EBADMSG;
+	if (!charge_take(&t->charge, maker->account, LIMIT_TOKENS, 1) ||
+	    metadata_new(maker->account, tensor, r->tensor_size, NULL, &t->tensor, &failure) != 0)
+		return -ENOMEM;
+	t->generation = r->generation;
+	t->live = 1;
+	t->index = r->index;
+	t->record = record;
+	t->maker = maker;
+	t->buffer = buffer;
+	t->mode = r->mode;
+	t->uses = r->uses;
+	t->ends_ms = r->ends_ms;
+	t->fence = fence_of_record(b, &r->fence);
+	memcpy(t->bytes, r->bytes, TOKEN_SIZE);
+	buffer_keep(buffer, &t->keep, t->charge.account);
+	attach(b, t);
+	return set_timer(b, t);
+}
+
+static void read_token(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	struct token_record copy;
+
+	memcpy(&copy, bytes, sizeof(copy));
+	if (r->error == 0 && copy.tensor_size > size - sizeof(copy))
+		r->error = -EBADMSG;
+	if (r->error == 0)
+		r->error = restore(r->broker, record, &copy, (const char *)bytes + sizeof(copy));
+}
+
+int tokens_restore(struct broker *b)
+{
+	struct names *names = b->names;
+	struct reading r = {b, 0};
+
+	r.error = generations_make_slots(&names->token_generations, b->journal, &names->token_slab);
+	if (r.error == 0)
+		journal_read(b->journal, RECORD_TOKEN, read_token, &r);
+	for (uint32_t i = 0; i < slab_end(&names->token_slab); i++) {
+		const struct token *t = slab_at(&names->token_slab, i);
+
+		if (t && !t->live)
+			slab_free_index(&names->token_slab, i);
+	}
+	return r.error;
 }

@@ -42,6 +42,7 @@ struct token {
 	struct keep keep;
 	uint32_t mode;
 	uint32_t uses; /* left; or SHARE_USES_UNLIMITED */
+	uint32_t record;
 };
 
 void tokens_init(struct names *names);
@@ -67,5 +68,7 @@ bool token_is_for(const struct token *t, const struct client *client);
 /* It was imported: one use less. */
 void token_used(struct broker *b, struct token *t);
 void token_free(struct broker *b, struct token *t);
+/* Those that the journal has. 0 or negative errno. */
+int tokens_restore(struct broker *b);
 
 #endif

@@ -5,18 +5,51 @@
  * once it reads again it is told that some were.
  */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include <share/share.h>
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
+#include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/records.h"
+#include "broker/journal/journal.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
+
+/* The prefix follows. */
+struct watch_record {
+	uint64_t client, id;
+	uint32_t behind, size;
+};
+
+static void note(struct broker *b, struct watch *w)
+{
+	struct watch_record r = {w->client->id, w->id, w->behind, (uint32_t)w->size};
+	const struct iovec parts[] = {{&r, sizeof(r)}, {w->prefix, w->size}};
+
+	journal_put_parts(b->journal, RECORD_WATCH, &w->record, parts, 2);
+}
+
+static void set_behind(struct watch *w, bool behind)
+{
+	if (w->behind == behind)
+		return;
+	w->behind = behind;
+	note(w->client->broker, w);
+}
+
+static void attach(struct broker *b, struct watch *w)
+{
+	TAILQ_INSERT_TAIL(&b->names->watches, w, link);
+	LIST_INSERT_HEAD(&w->client->names->watches, w, of_client);
+}
 
 int watch_new(struct broker *b, struct client *client, const void *prefix, size_t size,
 	      struct watch **out, struct failure *failure)
@@ -33,8 +66,8 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	w->size = size;
 	w->client = client;
 	w->id = ++b->names->last_watch;
-	TAILQ_INSERT_TAIL(&b->names->watches, w, link);
-	LIST_INSERT_HEAD(&client->names->watches, w, of_client);
+	attach(b, w);
+	note(b, w);
 	*out = w;
 	return 0;
 }
@@ -51,6 +84,7 @@ struct watch *watch_find(const struct client *client, uint64_t id)
 
 void watch_free(struct broker *b, struct watch *w)
 {
+	journal_drop(b->journal, &w->record);
 	TAILQ_REMOVE(&b->names->watches, w, link);
 	LIST_REMOVE(w, of_client);
 	charge_return(&w->charge);
@@ -83,7 +117,7 @@ void watches_notify(struct broker *b, const struct name *n, uint32_t change)
 		if (client_keeps_up(w->client))
 			send_event(w, &event);
 		else
-			w->behind = true;
+			set_behind(w, true);
 	}
 }
 
@@ -98,7 +132,54 @@ void client_hear_of_changes(struct client *client)
 				break;
 		if (!w || !client_keeps_up(client))
 			return;
-		w->behind = false;
+		set_behind(w, false);
 		send_event(w, &event);
 	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+static int restore(struct broker *b, uint32_t record, const struct watch_record *r,
+		   const char *prefix)
+{
+	struct client *c = clients_find(b->clients, r->client);
+	struct watch *w = calloc(1, sizeof(*w) + r->size + 1);
+
+	if (!w || !c || !charge_take(&w->charge, c->account, LIMIT_WATCHES, 1)) {
+		free(w);
+		return c ? -ENOMEM : -EBADMSG;
+	}
+	memcpy(w->prefix, prefix, r->size);
+	w->size = r->size;
+	w->client = c;
+	w->id = r->id;
+	w->behind = r->behind;
+	w->record = record;
+	attach(b, w);
+	return 0;
+}
+
+static void read_watch(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	struct watch_record copy;
+
+	memcpy(&copy, bytes, sizeof(copy));
+	if (r->error == 0 && copy.size > size - sizeof(copy))
+		r->error = -EBADMSG;
+	if (r->error == 0)
+		r->error = restore(r->broker, record, &copy, (const char *)bytes + sizeof(copy));
+}
+
+int watches_restore(struct broker *b)
+{
+	struct reading r = {b, 0};
+
+	journal_read(b->journal, RECORD_WATCH, read_watch, &r);
+	return r.error;
 }

@@ -19,6 +19,7 @@ struct watch {
 	struct client *client;
 	struct charge charge;
 	uint64_t id;
+	uint32_t record;
 	bool behind; /* a change could not be sent; it is told so when its queue is empty */
 	size_t size;
 	char prefix[];
@@ -29,6 +30,8 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	      struct watch **out, struct failure *failure);
 struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
+/* Those that the journal has. 0 or negative errno. */
+int watches_restore(struct broker *b);
 
 /* @change is an enum share_change. */
 void watches_notify(struct broker *b, const struct name *n, uint32_t change);

@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
+#include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/memory/client_memory.h"
 #include "broker/request/dispatch.h"
@@ -87,6 +88,9 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 			     "you hold, disconnect, and connect to the next one");
 	else
 		handlers[m.type](&r);
+	/* the time was kept for its answer: there was none */
+	if (m.serial && client->requests.asked.serial == m.serial && client->connection)
+		unanswered_note(client, m.serial, data, size);
 	return m.serial != 0;
 }
 
@@ -96,4 +100,41 @@ void request_handle_again(struct client *client, const struct wire_message *m, u
 
 	if (client->state == CLIENT_READY && client->connection)
 		handlers[m->type](&r);
+}
+
+/* What is left of the time limit that it had then. */
+static int32_t left_of(int32_t timeout, uint64_t since_ms)
+{
+	uint64_t waited = clock_ms() - since_ms;
+
+	if (timeout <= 0)
+		return timeout;
+	return waited < (uint64_t)timeout ? timeout - (int32_t)waited : 1;
+}
+
+void request_ask_again(struct client *client, const void *packet, size_t size, uint64_t since_ms)
+{
+	struct wire_message m;
+
+	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0)
+		return;
+	switch (m.type) {
+	case WIRE_BYE:
+	case WIRE_CHANNEL_CLOSE:
+		return; /* who is at it has a record of its own, and the serial of this is in it */
+	case WIRE_LOOKUP:
+		m.lookup.timeout = left_of(m.lookup.timeout, since_ms);
+		break;
+	case WIRE_RECLAIM:
+		m.reclaim.timeout = left_of(m.reclaim.timeout, since_ms);
+		break;
+	case WIRE_MONITOR:
+		m.monitor.timeout = left_of(m.monitor.timeout, since_ms);
+		break;
+	default:
+		break;
+	}
+	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
+	request_handle_again(client, &m, since_ms);
+	client->requests.asked.serial = 0;
 }

@@ -18,4 +18,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 /* The same again for what was deferred. */
 void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms);
 
+/* The same for what another broker was asked, at that time, and had not answered. */
+void request_ask_again(struct client *client, const void *packet, size_t size, uint64_t since_ms);
+
 #endif

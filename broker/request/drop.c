@@ -14,6 +14,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/names/token.h"
 
@@ -29,17 +30,9 @@ static void drop_token(struct request *r, uint64_t id)
 	request_done(r);
 }
 
-static struct client *find_client(struct broker *b, uint64_t id)
-{
-	for (uint32_t i = 0; i < b->clients->n_slots; i++)
-		if (b->clients->by_slot[i] && b->clients->by_slot[i]->id == id)
-			return b->clients->by_slot[i];
-	return NULL;
-}
-
 static void drop_client(struct request *r, uint64_t id)
 {
-	struct client *c = find_client(r->broker, id);
+	struct client *c = clients_find(r->broker->clients, id);
 
 	if (!c || !client_answers_for(r->client, c->peer.uid)) {
 		request_fail(r, SHARE_ENOENT, "there is no client %" PRIu64 " of yours", id);

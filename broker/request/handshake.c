@@ -15,12 +15,15 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
+#include "broker/journal/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"
+#include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 #include "pages/timeline.h"
 
@@ -46,12 +49,13 @@ void handle_hello(struct request *r)
 	}
 	if (!client_greets_as(c, hello->flags & WIRE_HELLO_OPERATOR))
 		return;
-	e = timelines_new(++r->broker->memory->last_page, c->slot, c->peer.pidfd, c->account,
-			  &c->memory->timelines);
+	e = timelines_new(r->broker->journal, ++r->broker->memory->last_page, c->slot,
+			  c->peer.pidfd, c->account, &c->memory->timelines);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot create a timeline page: %s", strerror(-e));
 		return;
 	}
+	c->memory->timelines->kept->client = c->id;
 	memcpy(label, hello->label.data, hello->label.size);
 	label[hello->label.size] = '\0';
 	text_printable(label, c->label, sizeof(c->label));
@@ -67,11 +71,31 @@ void handle_hello(struct request *r)
 	request_reply(r, &m, &c->memory->timelines->fd, 1);
 }
 
+/* The keeper has what the next broker needs of this client: before the page is sealed, as nobody
+ * can map it for writing any more then. 0 or negative errno. */
+static int keep(struct client *c)
+{
+	struct timelines *t = c->memory->timelines;
+	const int fds[] = {connection_socket(c->connection), c->peer.pidfd, t->fd};
+	const size_t sizes[] = {0, 0, sizeof(*t->page)};
+	int r = kept_keep(fds, sizes, 3);
+
+	if (r == 0)
+		timelines_kept(t);
+	return r;
+}
+
 void handle_ready(struct request *r)
 {
 	struct client *c = r->client;
-	int e = timeline_seal(c->memory->timelines->fd);
+	int e = keep(c);
 
+	if (e < 0) {
+		request_fail(r, SHARE_ESYSTEM, "the keeper cannot keep the connection: %s",
+			     strerror(-e));
+		return;
+	}
+	e = timeline_seal(c->memory->timelines->fd);
 	if (e < 0) {
 		request_fail(r, SHARE_ESYSTEM, "cannot seal the timeline page: %s", strerror(-e));
 		return;
@@ -140,7 +164,7 @@ void handle_timeline(struct request *r)
 			return;
 		}
 		m.timeline_page.page = page;
-		c->memory->timelines->known = true;
+		c->memory->timelines->kept->known = true;
 		request_reply(r, &m, (int[]){c->memory->timelines->fd, c->memory->timelines->pidfd},
 			      2);
 		return;

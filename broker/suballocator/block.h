@@ -27,7 +27,8 @@ struct block {
 	void *payer;             /* as well */
 	struct block *prev_free; /* NULL if and only if the block is in use */
 	struct fence_set *gate;  /* as well: work that still runs on it. NULL in a free block */
-	uint64_t tag;            /* the caller's word for what the memory contains */
+	uint32_t tag;            /* the caller's word for what the memory contains */
+	uint32_t record;         /* as well: of the journal's. 0 in a free block */
 	uint32_t offset, size;   /* in units */
 };
 
@@ -35,9 +36,9 @@ struct block {
  * Tags are kept through everything that happens to a block: its parts inherit it, and what is
  * merged has both. New memory has the tag 0, which joins with any other; different ones do not.
  */
-#define SUBALLOCATOR_TAG_MIXED UINT64_MAX
+#define SUBALLOCATOR_TAG_MIXED UINT32_MAX
 
-static inline uint64_t suballocator_join_tags(uint64_t a, uint64_t b)
+static inline uint32_t suballocator_join_tags(uint32_t a, uint32_t b)
 {
 	if (!a || !b)
 		return a | b;

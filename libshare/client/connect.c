@@ -24,6 +24,7 @@
 #include "libshare/client/room.h"
 
 #define ADVICE        "; start share-broker, or run the program under share-run"
+#define ATTEMPTS_MAX  8 /* none of them waits: a socket whose broker is to come queues */
 #define SYSTEM_SOCKET "/run/share/broker.sock"
 
 static int connect_socket(const char *path, int *out)
@@ -144,13 +145,44 @@ static int reach_broker(share_client *c, const char *address, const share_connec
 	return find_broker(address, &c->connection->socket, &c->connection->address);
 }
 
+/* @again: it was hung up without a word, and the socket is somebody else's than a private
+ * broker's. */
+static int connect_once(const char *address, const share_connect_options *options, bool *again,
+			share_client **out)
+{
+	share_client *c = client_new();
+	int r;
+
+	*again = false;
+	if (!c)
+		return fail_system(-ENOMEM, "connecting");
+	r = begin(c, options);
+	if (r == 0)
+		r = reach_broker(c, address, options);
+	if (r == 0)
+		r = greet(c, options);
+	if (c->connection->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
+		r = fail(SHARE_ENOBROKER,
+			 "the private broker ended before it served; its reason is on stderr");
+	else if (r == SHARE_EDISCONNECTED && c->connection->lost_error)
+		r = c->connection->lost_error; /* refused, with the reason in the detail */
+	else
+		*again = r == SHARE_EDISCONNECTED && c->connection->hung_up;
+	if (r == 0)
+		*out = c;
+	else
+		client_free(c);
+	return r;
+}
+
 int share_connect_with(const char *address, const share_connect_options *options,
 		       share_client **out)
 {
 	RANGE("share_connect", 0);
 	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
-	share_client *c;
-	int r;
+	share_client *c = NULL;
+	int attempts = 0, r;
+	bool again;
 
 	if (!options)
 		options = &defaults;
@@ -163,26 +195,13 @@ int share_connect_with(const char *address, const share_connect_options *options
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
 	if (options->label && strlen(options->label) > SHARE_LABEL_MAX)
 		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
-	c = client_new();
-	if (!c)
-		return fail_system(-ENOMEM, "connecting");
-	r = begin(c, options);
+	/* a broker that goes on for one that died does not know who was about to connect */
+	do
+		r = connect_once(address, options, &again, &c);
+	while (again && ++attempts < ATTEMPTS_MAX);
 	if (r == 0)
-		r = reach_broker(c, address, options);
-	if (r == 0)
-		r = greet(c, options);
-	if (r == SHARE_EDISCONNECTED &&
-	    c->connection->lost_error) /* refused, with the reason in the detail */
-		r = c->connection->lost_error;
-	if (c->connection->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
-		r = fail(SHARE_ENOBROKER,
-			 "the private broker ended before it served; its reason is on stderr");
-	if (r != 0) {
-		client_free(c);
-		return r;
-	}
-	*out = handle_give(c);
-	return 0;
+		*out = handle_give(c);
+	return r;
 }
 
 int share_connect(const char *address, share_client **out)

@@ -20,8 +20,11 @@ struct connection {
 	bool reading;
 	int64_t ends_by; /* when the broker ends at the latest, as clock_ms(); 0: it has not said */
 	int lost_error;  /* what the broker said why it ended the connection, or 0 */
+	bool hung_up;    /* that was all it said */
 	char lost_detail[256];
 	uint32_t last_serial;
+	bool numbered;        /* each packet from the broker ends with its number */
+	uint64_t last_number; /* of those that came */
 	LIST_HEAD(, call) calls;
 	struct wire_message *later; /* to be sent when nobody is delivering */
 	size_t n_later;
@@ -47,6 +50,11 @@ void dispatch_free(share_client *c);
 share_client *client_new(void);
 /* At once, whatever state it is in. */
 void client_free(share_client *c);
+
+/* deliver.c. With the lock held. What nobody has taken of @fds is still there. */
+void connection_deliver(share_client *c, const void *packet, size_t size, struct fd_list *fds);
+/* Who waits for the answer with this serial, or NULL. */
+struct call *call_find(share_client *c, uint32_t serial);
 
 /* What the broker says of its end, and of that of the connection. With the lock held. */
 void client_hear_ending(share_client *c, uint32_t within_ms);

@@ -4,14 +4,10 @@
  * Requests and replies over one socket, for any number of threads. Whoever waits for a reply reads
  * for all: it takes the role of the reader, delivers what comes until its own reply is there, and
  * passes the role on. With a single thread that is one send and one receive, and no wake-up.
- *
- * Messages are delivered in the order in which the broker sent them, under the lock; descriptors
- * of segments and timeline pages are entered there, so that a later message may rely on them.
  */
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,174 +17,23 @@
 #include "libshare/client/room.h"
 #include "wire/packet.h"
 
-void reply_done(struct reply *r)
-{
-	fd_list_close(&r->fds);
-	if (r->packet != r->small)
-		free(r->packet);
-	r->packet = NULL;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Delivering                                                                                  */
-
-static struct call *find_call(share_client *c, uint32_t serial)
-{
-	struct call *call;
-
-	LIST_FOREACH (call, &c->connection->calls, link)
-		if (call->serial == serial)
-			return call;
-	return NULL;
-}
-
-static void finish(share_client *c, struct call *call, const struct wire_message *m, int error)
-{
-	LIST_REMOVE(call, link);
-	call->error = error;
-	call->done = true;
-	if (call->answered)
-		call->answered(c, call, error ? NULL : m, error);
-}
-
-/* Copies the packet for the thread that waits, which decodes it again from its own copy. */
-static int keep(struct reply *r, const void *packet, size_t size, struct fd_list *fds)
-{
-	void *copy = size <= sizeof(r->small) ? r->small : malloc(size);
-	size_t n_fds = fds->n;
-
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, packet, size);
-	r->packet = copy;
-	wire_decode(&r->m, WIRE_TO_CLIENT, copy, size, n_fds);
-	r->fds = *fds;
-	fds->n = 0;
-	return 0;
-}
-
-/* Of an ERROR. 0 and what is positive would look like success. */
-static int number_of(const struct wire_message *m)
-{
-	return m->error.error < 0 ? m->error.error : SHARE_EPROTO;
-}
-
-static void note_what_is_wanted(struct call *call, const struct wire_message *m)
-{
-	call->wanted_mode = m->type == WIRE_ALLOC    ? SHARE_RDWR
-			    : m->type == WIRE_LOOKUP ? m->lookup.mode
-			    : m->type == WIRE_IMPORT ? m->import.mode
-						     : 0;
-	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
-}
-
-/* A program writes to what it has allocated or asked for as writable, as far as it has asked: with
- * less it would crash, or write to what is others'. */
-static bool is_what_is_wanted(const struct call *call, const struct wire_grant *m)
-{
-	return (m->mode == SHARE_RDONLY || m->mode == SHARE_RDWR) &&
-	       (m->mode & call->wanted_mode) == call->wanted_mode && m->size >= call->wanted_size;
-}
-
-static void deliver_reply(share_client *c, struct call *call, const struct wire_message *m,
-			  const void *packet, size_t size, struct fd_list *fds)
-{
-	const struct wire_bytes *detail = &m->error.detail;
-	int error = 0;
-
-	if (m->type == WIRE_ERROR) {
-		error = number_of(m);
-		snprintf(call->detail, sizeof(call->detail), "%.*s", (int)detail->size,
-			 (const char *)detail->data);
-	} else if (m->type != call->expected) {
-		client_mark_lost(c, "the broker answered with the wrong kind of message");
-		return;
-	} else if (m->type == WIRE_GRANT && !is_what_is_wanted(call, &m->grant)) {
-		client_mark_lost(c, "the broker granted less than was asked for");
-		return;
-	}
-	if (error == 0 && call->reply && keep(call->reply, packet, size, fds) < 0) {
-		error = SHARE_ENOMEM;
-		snprintf(call->detail, sizeof(call->detail), "this process is out of memory");
-	}
-	finish(c, call, m, error);
-}
-
-/* As a room's hear() has it; 0 when there is no room that knows such a message. */
-static int hear(share_client *c, const struct wire_message *m, struct fd_list *fds)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && client_rooms[i]; i++)
-		if (client_rooms[i]->hear)
-			r = client_rooms[i]->hear(c, m, fds);
-	return r;
-}
-
-static void deliver_unasked(share_client *c, const struct wire_message *m, struct fd_list *fds)
-{
-	switch (m->type) {
-	case WIRE_NAME_EVENT:
-		watch_name_changed(c, &m->name_event);
-		break;
-	case WIRE_GRANT: /* of a segment, ahead: it was heard before */
-		break;
-	case WIRE_ERROR:
-		c->connection->lost_error = number_of(m);
-		client_hear_farewell(c, &m->error.detail);
-		break;
-	case WIRE_ENDING:
-		client_hear_ending(c, m->ending.within);
-		break;
-	default:
-		hear(c, m, fds);
-	}
-}
-
-static void deliver(share_client *c, const void *packet, size_t size, struct fd_list *fds)
-{
-	struct wire_message m;
-	struct call *call;
-	int fault = wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds->n);
-
-	if (fault) {
-		client_mark_lost(c, wire_error_text(fault));
-		return;
-	}
-	/* whether or not anybody still wants the grant: the broker sends a descriptor once, and
-	 * when it is gone never again */
-	if (m.type == WIRE_GRANT && hear(c, &m, fds) < 0) {
-		client_mark_lost(c,
-				 "the broker sent a grant that makes no sense, or memory is out");
-		return;
-	}
-	if (c->lost)
-		return;
-	if (m.serial == 0) {
-		if (wire_describe(m.type)->flags & WIRE_UNASKED)
-			deliver_unasked(c, &m, fds);
-		else
-			client_mark_lost(c, "the broker sent something unexpected");
-		return;
-	}
-	call = find_call(c, m.serial);
-	if (call)
-		deliver_reply(c, call, &m, packet, size, fds);
-	else
-		client_mark_lost(c, "the broker answered what nobody asked");
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Reading                                                                                     */
 
 static void do_chores_unlocking(share_client *c);
 
-/* Part of what was sent is lost then: the kernel drops the descriptors that find no room. */
-static const char *reason(int r)
+static void lose(share_client *c, int r)
 {
-	return r == -EMSGSIZE ? "descriptors from the broker found no room in this process, and "
-				"are lost: raise its limit (ulimit -n) and connect again"
-			      : "the broker is gone";
+	if (c->lost)
+		return;
+	c->connection->hung_up = r == -EPIPE;
+	/* part of what was sent is lost then: the kernel drops the descriptors without room */
+	if (r == -EMSGSIZE)
+		client_mark_lost(c,
+				 "descriptors from the broker found no room in this process, "
+				 "and are lost: raise its limit (ulimit -n) and connect again");
+	else
+		client_mark_lost(c, "the broker is gone");
 }
 
 /* Takes the role of the reader for one packet. @events: also return when the socket is ready for
@@ -210,9 +55,9 @@ static bool read_one_unlocking(share_client *c, bool wait, short events)
 	r = packet_receive(c->connection->socket, c->connection->packet, &size, &fds, wait);
 	pthread_mutex_lock(&c->lock);
 	if (r == 0)
-		deliver(c, c->connection->packet, size, &fds);
-	else if (r != 0 && r != -EAGAIN)
-		client_mark_lost(c, reason(r));
+		connection_deliver(c, c->connection->packet, size, &fds);
+	else if (r != -EAGAIN)
+		lose(c, r);
 	fd_list_close(&fds);
 	c->connection->reading = false;
 	pthread_cond_broadcast(&c->arrived);
@@ -267,7 +112,7 @@ static int transmit_unlocking(share_client *c, const void *packet, size_t size)
 		if (r != -EAGAIN) {
 			/* what it said last may still be there to read */
 			poll_unlocking(c);
-			client_mark_lost(c, "the broker is gone");
+			lose(c, -EPIPE);
 			return client_lost(c);
 		}
 		if (!c->connection->reading) {
@@ -368,6 +213,15 @@ int rpc_send(share_client *c, struct wire_message *m)
 	return r;
 }
 
+static void note_what_is_wanted(struct call *call, const struct wire_message *m)
+{
+	call->wanted_mode = m->type == WIRE_ALLOC    ? SHARE_RDWR
+			    : m->type == WIRE_LOOKUP ? m->lookup.mode
+			    : m->type == WIRE_IMPORT ? m->import.mode
+						     : 0;
+	call->wanted_size = m->type == WIRE_ALLOC ? m->alloc.size : 0;
+}
+
 int rpc_start_unlocking(share_client *c, struct wire_message *request, struct call *call)
 {
 	int r;
@@ -375,7 +229,7 @@ int rpc_start_unlocking(share_client *c, struct wire_message *request, struct ca
 	/* a look-up may wait for as long as it takes the serials to come round */
 	do
 		request->serial = ++c->connection->last_serial;
-	while (request->serial == 0 || find_call(c, request->serial));
+	while (request->serial == 0 || call_find(c, request->serial));
 	call->serial = request->serial;
 	call->expected = wire_describe(request->type)->reply;
 	note_what_is_wanted(call, request);

@@ -82,14 +82,6 @@ int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint
 	return 0;
 }
 
-int memory_host_discard(struct memory_segment *segment)
-{
-	int r = memory_host_zero(segment, 0, segment->recipe.size);
-
-	host_destroy(segment, NULL);
-	return r;
-}
-
 const struct memory_exporter memory_host_exporter = {
     .kind = MEMORY_HOST,
     .create = host_create,

@@ -46,6 +46,7 @@ static struct {
 	const char *program;
 	const char *drain_ms;
 	bool unprivileged;
+	bool keep;
 	char directory[64];
 	char socket[96];
 	char config[96];
@@ -80,6 +81,11 @@ void broker_without_privileges(void)
 	broker.unprivileged = true;
 }
 
+void broker_keep(void)
+{
+	broker.keep = true;
+}
+
 void broker_use_program(const char *path)
 {
 	broker.program = path;
@@ -100,9 +106,29 @@ const char *broker_socket(void)
 	return broker.socket;
 }
 
+/* The child of a keeper; 0: there is none right now. */
+static pid_t find_serving(void)
+{
+	char path[64];
+	FILE *file;
+	int pid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)broker.pid, (int)broker.pid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%d", &pid) != 1)
+		pid = 0;
+	if (file)
+		fclose(file);
+	return pid;
+}
+
 pid_t broker_pid(void)
 {
-	return broker.pid;
+	pid_t pid = broker.pid;
+
+	if (broker.keep)
+		until((pid = find_serving()) > 0);
+	return pid;
 }
 
 int broker_descriptors(void)
@@ -200,7 +226,8 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);
 	snprintf(lifeline_fd, sizeof(lifeline_fd), "%d", lifeline);
 	execl(path, path, "--config", broker.config, "--listen-fd", listen_fd, "--lifeline-fd",
-	      lifeline_fd, "--drain-ms", broker.drain_ms ? broker.drain_ms : "0", (char *)NULL);
+	      lifeline_fd, "--drain-ms", broker.drain_ms ? broker.drain_ms : "0",
+	      broker.keep ? "--keep" : NULL, (char *)NULL);
 	fprintf(stderr, "%s: %s (is $SHARE_TEST_BIN set?)\n", path, strerror(errno));
 	_exit(127);
 }
@@ -211,6 +238,9 @@ void broker_start(const char *config)
 	share_client *c;
 
 	check(broker.pid == 0);
+	broker.keep = broker.keep || getenv("SHARE_TEST_KEEP");
+	if (!broker.program)
+		broker.program = getenv("SHARE_TEST_BROKER");
 	make_directory(config);
 	broker.log = memfd_create("broker-log", MFD_CLOEXEC);
 	listener = make_listener();
@@ -225,7 +255,7 @@ void broker_start(const char *config)
 	close(lifeline[0]);
 	check(broker.pid > 0);
 	check_ok(share_connect(broker.socket, &c));
-	broker.descriptors = descriptors_count(broker.pid);
+	broker.descriptors = descriptors_count(broker_pid());
 	share_disconnect(c);
 }
 
@@ -238,23 +268,68 @@ static int wait_for_end(void)
 	return status;
 }
 
+/* As the third word of /proc/PID/stat. */
+static char state_of(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (file)
+		fclose(file);
+	return state;
+}
+
+void broker_kill_serving_for_now(void)
+{
+	pid_t serving = broker_pid();
+
+	check(kill(broker.pid, SIGSTOP) == 0);
+	until(state_of(broker.pid) == 'T');
+	check(kill(serving, SIGKILL) == 0);
+	until(state_of(serving) == 'Z');
+}
+
+void broker_let_keeper_go_on(void)
+{
+	pid_t before = find_serving();
+
+	check(kill(broker.pid, SIGCONT) == 0);
+	until(find_serving() > 0 && find_serving() != before);
+}
+
+void broker_kill_serving(void)
+{
+	pid_t before = broker_pid();
+
+	check(kill(before, SIGKILL) == 0);
+	until(find_serving() > 0 && find_serving() != before);
+}
+
 void broker_kill(void)
 {
+	pid_t serving = broker.keep ? find_serving() : 0;
+
 	kill(broker.pid, SIGKILL);
 	wait_for_end();
+	if (serving > 0)
+		until(kill(serving, 0) < 0);
 }
 
 void broker_freeze(void)
 {
-	int status;
+	pid_t pid = broker_pid();
 
-	kill(broker.pid, SIGSTOP);
-	check(waitpid(broker.pid, &status, WUNTRACED) == broker.pid && WIFSTOPPED(status));
+	check(kill(pid, SIGSTOP) == 0);
+	until(state_of(pid) == 'T');
 }
 
 void broker_thaw(void)
 {
-	kill(broker.pid, SIGCONT);
+	kill(broker_pid(), SIGCONT);
 }
 
 int broker_wait(void)
@@ -287,10 +362,10 @@ static void expect_nothing_left(void)
 	do {
 		status_read(c, &status);
 		wanted = broker.descriptors + 2 * (int)status.segments + (int)status.agents;
-		now = descriptors_count(broker.pid);
+		now = descriptors_count(broker_pid());
 	} while (now != wanted && deadline_pause(&d));
 	if (now != wanted) {
-		descriptors_list(broker.pid);
+		descriptors_list(broker_pid());
 		check_failed(__FILE__, __LINE__, "the broker has %d descriptors, not %d", now,
 			     wanted);
 	}

@@ -32,6 +32,8 @@ void broker_use_program(const char *path);
 void broker_without_privileges(void);
 /* How long it waits for clients at its end; 0, if nothing is said. */
 void broker_drain(const char *ms);
+/* With a keeper: broker_kill_serving() then. So it is as well with $SHARE_TEST_KEEP. */
+void broker_keep(void);
 /* Its stderr, which broker_log() does not see then. */
 void broker_log_to(int fd);
 
@@ -42,9 +44,15 @@ const char *broker_config(void); /* the path */
 const char *broker_socket(void);
 /* How many it has when there is one client, and nothing else. */
 int broker_descriptors(void);
-pid_t broker_pid(void);
+pid_t broker_pid(void); /* with a keeper: of the one that serves now */
 
-/* SIGKILL, and waits for its end. Nothing is expected of it then. */
+/* SIGKILL for that one, and not for its keeper: it is dead, and there is the next one. */
+void broker_kill_serving(void);
+/* The same, and there is no broker until the keeper is let go on. */
+void broker_kill_serving_for_now(void);
+void broker_let_keeper_go_on(void);
+
+/* SIGKILL, with a keeper for that too, and waits for its end. Nothing is expected of it then. */
 void broker_kill(void);
 /* SIGSTOP and SIGCONT: a broker that answers nothing for a while. Stopped once it returns. */
 void broker_freeze(void);

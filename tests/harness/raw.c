@@ -59,6 +59,29 @@ int raw_send(struct raw *r, const struct wire_message *m)
 	return raw_send_bytes(r, packet, size, NULL, 0);
 }
 
+static bool has_come_before(struct raw *r)
+{
+	uint64_t number;
+
+	if (!r->numbered)
+		return false;
+	if (wire_take_number(r->packet, &r->size, &number) != 0)
+		check_failed(__FILE__, __LINE__, "the broker sent a packet without its number");
+	if (number <= r->last_number)
+		return true;
+	r->last_number = number;
+	return false;
+}
+
+/* WELCOME says whether there are numbers, and has the first one. */
+static void hear_welcome(struct raw *r)
+{
+	if (r->numbered || r->m.type != WIRE_WELCOME || r->m.welcome.version < WIRE_VERSION_NUMBERS)
+		return;
+	r->numbered = true;
+	check(!has_come_before(r));
+}
+
 enum raw_event raw_receive(struct raw *r, int timeout_ms)
 {
 	struct pollfd p = {.fd = r->socket, .events = POLLIN};
@@ -73,10 +96,13 @@ enum raw_event raw_receive(struct raw *r, int timeout_ms)
 		return RAW_NOTHING;
 	if (e < 0)
 		return RAW_END;
+	if (has_come_before(r))
+		return raw_receive(r, timeout_ms);
 	e = wire_decode(&r->m, WIRE_TO_CLIENT, r->packet, r->size, r->fds.n);
 	if (e != 0)
 		check_failed(__FILE__, __LINE__, "the broker sent what is no message: %s",
 			     wire_error_text(e));
+	hear_welcome(r);
 	return RAW_MESSAGE;
 }
 

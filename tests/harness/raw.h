@@ -16,6 +16,8 @@ struct raw {
 	uint32_t serial;            /* last one used by raw_ask() */
 	uint64_t page_id;           /* of its timelines, after raw_greet() */
 	struct timeline_page *page; /* mapped for writing */
+	bool numbered;              /* it speaks a version of the protocol that has numbers */
+	uint64_t last_number;
 	/* the last packet received */
 	struct wire_message m;
 	struct fd_list fds;

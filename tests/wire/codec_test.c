@@ -244,6 +244,57 @@ Test(codec, messages_with_the_wrong_number_of_descriptors_are_refused)
 	}
 }
 
+Test(codec, a_number_at_the_end_is_taken_off_and_is_no_part_of_the_message)
+{
+	struct wire_message sent, got;
+	uint64_t number;
+
+	FOR_EACH_MESSAGE(type, d)
+	{
+		size_t size, with_number;
+
+		fill(&sent, type, 100);
+		sent.serial |= 1;
+		size = encode(&sent, packet);
+		with_number = wire_put_number(packet, size, 0x0102030405060708);
+		cr_assert_eq(with_number, size + 8);
+		cr_assert_eq(memcmp(packet + size, "\10\7\6\5\4\3\2\1", 8), 0);
+		cr_assert_eq(
+		    wire_take_number(at_the_edge(packet, with_number), &with_number, &number), 0);
+		cr_assert_eq(with_number, size);
+		cr_assert_eq(number, 0x0102030405060708);
+		cr_assert_eq(decode(&got, d, packet, size), 0);
+		assert_same(&sent, &got);
+	}
+}
+
+Test(codec, a_packet_without_room_for_a_number_has_none)
+{
+	uint64_t number;
+
+	memset(packet, 0xff, 64);
+	for (size_t n = 0; n < 64; n++) {
+		size_t size = n;
+		int r = wire_take_number(at_the_edge(packet, n), &size, &number);
+
+		cr_assert_eq(r, n < WIRE_HEADER_SIZE + 8 ? WIRE_E_TRUNCATED : 0);
+		cr_assert_eq(size, r ? n : n - 8);
+	}
+}
+
+Test(codec, a_farewell_has_no_number_and_is_beyond_all)
+{
+	struct wire_message m = {.type = WIRE_ERROR};
+	uint64_t number;
+	size_t size, before;
+
+	m.error.detail = (struct wire_bytes){"the end is near", 15};
+	before = size = encode(&m, packet);
+	cr_assert_eq(wire_take_number(packet, &size, &number), 0);
+	cr_assert_eq(size, before);
+	cr_assert_eq(number, UINT64_MAX);
+}
+
 Test(codec, noise_is_refused_or_stays_inside_its_packet)
 {
 	struct wire_message m;

@@ -36,7 +36,7 @@ static void start(void)
 	}
 	pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
 	cr_assert_geq(pidfd, 0);
-	cr_assert_eq(timelines_new(1, 0, pidfd, NULL, &timelines), 0);
+	cr_assert_eq(timelines_new(NULL, 1, 0, pidfd, NULL, &timelines), 0);
 	cr_assert_eq(timeline_map(timelines->fd, false, &page), 0);
 	timeline_set_by_gpu(timelines->page, SLOT, true);
 }

@@ -67,6 +67,11 @@ WRAP(int, getsockopt, int fd, int level, int name, void *value, socklen_t *size)
 	return __real_getsockopt(fd, level, name, value, size);
 }
 
+WRAP(int, recvmmsg, int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *limit)
+{
+	return failing_now(FAILING_RECVMSG) ? -1 : __real_recvmmsg(fd, m, n, flags, limit);
+}
+
 WRAP(int, ftruncate, int fd, off_t size)
 {
 	return failing_now(FAILING_RESIZE) ? -1 : __real_ftruncate(fd, size);

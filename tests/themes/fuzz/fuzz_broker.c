@@ -67,7 +67,8 @@ static unsigned char token[32];
 static struct end {
 	int socket;
 	uint64_t client;
-	bool deaf;
+	bool deaf, numbered;
+	uint64_t last_number;
 	struct timeline_page *page;
 	unsigned char *channel; /* its page in the last one it joined */
 	size_t channel_size;
@@ -174,8 +175,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void run(void)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		event_base_loop(broker->base, EVLOOP_NONBLOCK);
+		broker_commit(broker);
+	}
 }
 
 static struct client *find_client(uint64_t id)
@@ -239,14 +242,28 @@ static void check_access(const struct end *e, uint64_t buffer, uint32_t mode)
 		expect(pool_may(buffer_pool(b), c, access_right_of(mode)));
 }
 
+/* Nothing comes twice from a broker that has not died. */
+static void look_at_number(struct end *e, size_t *size)
+{
+	uint64_t number;
+
+	if (!e->numbered)
+		return;
+	expect(wire_take_number(packet, size, &number) == 0 && number > e->last_number);
+	e->last_number = number;
+}
+
 /* The broker sends nothing that libshare would not take. */
 static void look_at(struct end *e, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
 
+	look_at_number(e, &size);
 	expect(wire_decode(&m, WIRE_TO_CLIENT, packet, size, fds->n) == 0);
 	switch (m.type) {
 	case WIRE_WELCOME:
+		e->numbered = m.welcome.version >= WIRE_VERSION_NUMBERS;
+		look_at_number(e, &size);
 		if (!e->page)
 			expect(timeline_map(fds->fds[0], true, &e->page) == 0);
 		break;
@@ -286,6 +303,7 @@ static void listen_to_broker(struct end *e)
 		fd_list_close(&fds);
 		size = sizeof(packet);
 		event_base_loop(broker->base, EVLOOP_NONBLOCK);
+		broker_commit(broker);
 	}
 }
 
@@ -325,7 +343,8 @@ static void come(struct end *e, bool with_handshake)
 		return;
 	timeline_unmap(e->page);
 	e->page = NULL;
-	e->deaf = false;
+	e->deaf = e->numbered = false;
+	e->last_number = 0;
 	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	e->socket = pair[0];
 	/* full soon */
@@ -477,7 +496,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	of_users = flags & OF_USERS;
 	memset(token, PLACEHOLDER, sizeof(token));
 	config = load_configuration();
-	expect(broker_new(config, &broker) == 0);
+	expect(broker_new(config, NULL, &broker) == 0);
 	for (int i = 0; i < ENDS; i++) {
 		ends[i] = (struct end){.socket = -1};
 		if (!(flags & 1 << (i + 4)))

@@ -11,9 +11,10 @@
  *
  * An input is the number of calls, the calls, and records: a byte (bit 0: the next record comes
  * along with this one; the rest: how many descriptors), two bytes of size, a byte for each
- * descriptor, and the packet. A serial of all ones stands for the request's. With SCRIBBLE for the
- * number of descriptors it is what somebody writes into memory that was sent: a byte that says into
- * which, four that say where, and the bytes.
+ * descriptor, and the packet, but for its number: if WELCOME says so, each packet is sent with the
+ * next one. A serial of all ones stands for the request's. With SCRIBBLE for the number of
+ * descriptors it is what somebody writes into memory that was sent: a byte that says into which,
+ * four that say where, and the bytes. With REPEAT the next packet has the number of the last one.
  */
 
 #include <errno.h>
@@ -40,6 +41,7 @@
 #define WAIT_MS       100
 #define SAME_AS_ASKED 0xffffffff
 #define SCRIBBLE      127
+#define REPEAT        126
 #define PATIENCE      30 /* so often a wait for something else than a timeline is let be */
 
 /* A page of a channel is the same for all who are sent it. */
@@ -60,6 +62,8 @@ static struct input in;
 static int broker = -1; /* its end */
 static uint32_t asked;  /* the last request's serial */
 static unsigned char packet[WIRE_PACKET_MAX];
+static bool numbered; /* as the last WELCOME has it */
+static uint64_t last_number;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int files[FILES_MAX]; /* memory that was sent */
@@ -231,6 +235,8 @@ static void look_at(size_t size, size_t n_fds)
 
 	if (size < WIRE_HEADER_SIZE || wire_decode(&m, WIRE_TO_CLIENT, packet, size, n_fds) != 0)
 		return;
+	if (m.type == WIRE_WELCOME)
+		numbered = m.welcome.version >= WIRE_VERSION_NUMBERS;
 	if (m.type == WIRE_CHANNEL)
 		set_channel(&m.channel);
 	if (m.type == WIRE_CHANNEL_MEMBERS && control_page > 0)
@@ -275,18 +281,33 @@ static void mend(size_t size)
 		((unsigned char *)(uintptr_t)m.grant.fences.data)[at + 7] &= 0x3f;
 }
 
+static void send_to_client(size_t size, const uint8_t *kinds, size_t n_fds)
+{
+	int fds[WIRE_FDS_MAX];
+
+	for (size_t i = 0; i < n_fds; i++)
+		fds[i] = open_descriptor(kinds[i]);
+	if (numbered)
+		size = wire_put_number(packet, size, ++last_number);
+	__real_packet_send(broker, packet, size, fds, n_fds, false);
+	for (size_t i = 0; i < n_fds; i++)
+		fd_close(fds[i]);
+}
+
 /* One record; whether the next belongs to it. */
 static bool answer(void)
 {
 	uint8_t head = input_u8(&in), kinds[WIRE_FDS_MAX];
 	uint16_t size = input_u16(&in);
-	int fds[WIRE_FDS_MAX];
 	size_t n_fds = head >> 1 < WIRE_FDS_MAX ? head >> 1 : WIRE_FDS_MAX;
 	const uint8_t *data;
 
-	if (head >> 1 == SCRIBBLE) {
+	if (head >> 1 == SCRIBBLE || head >> 1 == REPEAT) {
 		size = (uint16_t)input_bytes(&in, size, &data);
-		scribble(data, size);
+		if (head >> 1 == SCRIBBLE)
+			scribble(data, size);
+		else if (last_number > 0)
+			last_number--;
 		return head & 1;
 	}
 	for (size_t i = 0; i < n_fds; i++)
@@ -296,11 +317,7 @@ static bool answer(void)
 		memcpy(packet, data, size);
 		mend(size);
 		look_at(size, n_fds);
-		for (size_t i = 0; i < n_fds; i++)
-			fds[i] = open_descriptor(kinds[i]);
-		__real_packet_send(broker, packet, size, fds, n_fds, false);
-		for (size_t i = 0; i < n_fds; i++)
-			fd_close(fds[i]);
+		send_to_client(size, kinds, n_fds);
 	}
 	return head & 1;
 }
@@ -375,6 +392,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t n;
 
 	in = (struct input){data, data + size};
+	numbered = false;
+	last_number = 0;
 	n = input_bytes(&in, input_u8(&in) % (CALLS_MAX + 1), &calls);
 	if (share_connect("/a/socket", &c) == 0) {
 		script_run(c, calls, n);

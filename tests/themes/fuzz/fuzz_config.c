@@ -52,7 +52,7 @@ static void load_configuration(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < config->n_pools; i++)
 		expect(config->pools[i].segment_size <= config->pools[i].limit &&
 		       config->pools[i].alignment <= config->pools[i].segment_size);
-	expect(broker_new(config, &broker) == 0);
+	expect(broker_new(config, NULL, &broker) == 0);
 	broker_free(broker);
 	config_free(config);
 }
@@ -92,6 +92,7 @@ static struct wire_message ask(struct wire_message *m)
 	size = wire_encode(m, packet, sizeof(packet));
 	expect(size > 0 && packet_send(to_broker, packet, size, NULL, 0, false) == 0);
 	event_base_loop(broker->base, EVLOOP_NONBLOCK);
+	broker_commit(broker);
 	size = sizeof(packet);
 	expect(packet_receive(to_broker, packet, &size, &fds, false) == 0);
 	expect(wire_decode(&answer, WIRE_TO_CLIENT, packet, size, fds.n) == 0);
@@ -106,7 +107,7 @@ static void start_broker(void)
 	static struct config *config;
 	int pair[2];
 
-	expect(config_default(&config) == 0 && broker_new(config, &broker) == 0);
+	expect(config_default(&config) == 0 && broker_new(config, NULL, &broker) == 0);
 	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	to_broker = pair[0];
 	client_accept(broker, pair[1], NULL);

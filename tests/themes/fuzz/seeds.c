@@ -2,7 +2,7 @@
 
 /*
  * Seeds for the fuzzers: plays scripts against a real broker and records what goes over the socket,
- * in the form in which fuzz_broker and fuzz_client read it.
+ * in the form in which fuzz_broker and fuzz_client read it: without the numbers of packets.
  *
  * usage: fuzz-seeds DIRECTORY; writes DIRECTORY/broker/... and DIRECTORY/client/...
  */
@@ -178,11 +178,14 @@ int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *
 	int r = __real_packet_receive(socket, data, size, fds, wait);
 	struct wire_message m;
 	uint8_t kinds[WIRE_FDS_MAX] = {0};
-	size_t segment;
+	size_t message, segment;
+	uint64_t number;
 
 	if (r != 0)
 		return r;
-	expect(wire_decode(&m, WIRE_TO_CLIENT, data, *size, fds->n) == 0);
+	message = *size;
+	expect(wire_take_number(data, &message, &number) == 0);
+	expect(wire_decode(&m, WIRE_TO_CLIENT, data, message, fds->n) == 0);
 	if (m.type == WIRE_CHANNEL) {
 		kinds[0] = CHANNEL_PAGE(m.channel.member);
 		kinds[1] = CONTROL_PAGE;
@@ -194,7 +197,7 @@ int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *
 		for (size_t i = segment; i < fds->n; i++)
 			kinds[i] = (uint8_t)(1 + (i - segment) % 2);
 	}
-	received(&to_client, data, *size, kinds, fds->n);
+	received(&to_client, data, message, kinds, fds->n);
 	received_of_peer(&m, kinds, fds->n);
 	return 0;
 }

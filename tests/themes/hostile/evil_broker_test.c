@@ -63,6 +63,7 @@ static bool pass_on(int from, int to, const struct evil *evil)
 	size_t size = sizeof(packet);
 	struct wire_message m;
 	const void *data = packet;
+	uint64_t number;
 	bool sent;
 
 	if (packet_receive(from, packet, &size, &fds, true) < 0)
@@ -73,7 +74,8 @@ static bool pass_on(int from, int to, const struct evil *evil)
 			evil->spoil(&m.grant);
 		else if (evil->moves_members)
 			move_member(&m.channel);
-		size = wire_encode(&m, changed, sizeof(changed));
+		check(wire_take_number(packet, &size, &number) == 0);
+		size = wire_put_number(changed, wire_encode(&m, changed, sizeof(changed)), number);
 		data = changed;
 	}
 	sent = packet_send(to, data, size, fds.fds, fds.n, true) == 0;

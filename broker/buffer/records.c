@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The records of buffers and leases. There may be millions, so they say no more than they must: a
+ * client is its slot, which is nobody else's as long as it has leases.
+ */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/slab.h"
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
+#include "broker/buffer/records.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/journal/journal.h"
+#include "broker/log/log.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/records.h"
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+void buffer_note(struct buffer *buffer)
+{
+	const struct block_use use = {.index = buffer->index,
+				      .generation = buffer->generation,
+				      .size = buffer->size,
+				      .pending = buffer->pending};
+
+	block_note(buffer->block, &use, buffer->charge.account);
+}
+
+struct metadata_record {
+	uint32_t buffer; /* index */
+	uint32_t payer;
+	uint32_t size; /* of the text, which follows */
+};
+
+void metadata_note(struct buffer *buffer)
+{
+	struct metadata *m = buffer->metadata;
+	struct metadata_record r = {buffer->index, record_user(m->charge.account), m->size};
+	const struct iovec parts[] = {{&r, sizeof(r)}, {m->bytes, m->size}};
+
+	journal_put_parts(buffer_pool(buffer)->broker->journal, RECORD_METADATA, &m->record, parts,
+			  2);
+}
+
+struct lease_record {
+	uint32_t slot;   /* of the client */
+	uint32_t buffer; /* index */
+	uint32_t count : 30;
+	uint32_t mode : 2;
+	uint32_t since_s;
+};
+
+void lease_note(struct lease *lease)
+{
+	const struct lease_record r = {lease->client->slot, lease->buffer->index, lease->count,
+				       lease->mode, lease->since_s};
+
+	journal_put(lease->client->broker->journal, RECORD_LEASE, &lease->record, &r, sizeof(r));
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* A slot that is in use; NULL: it is not. */
+static struct buffer *find(struct broker *b, uint32_t index)
+{
+	struct buffer *buffer = slab_at(&b->buffers->slab, index);
+
+	return buffer && buffer->refs > 0 ? buffer : NULL;
+}
+
+static int restore_buffer_of(struct broker *b, struct block *block, const struct block_use *use,
+			     struct fence_set *pending, uint32_t payer)
+{
+	struct buffer *buffer = slab_at(&b->buffers->slab, use->index);
+	struct account *account = account_of_record(b, payer);
+
+	if (!buffer || buffer->refs > 0) {
+		fence_set_drop(pending);
+		account_unref(account);
+		return -EBADMSG;
+	}
+	buffer->generation = use->generation;
+	buffer->index = use->index;
+	buffer->block = block;
+	buffer->size = use->size;
+	buffer->refs = 1;
+	buffer->pending = pending;
+	buffer->charge = (struct charge){0};
+	buffer->metadata = NULL;
+	LIST_INIT(&buffer->leases);
+	LIST_INIT(&buffer->keeps);
+	LIST_INIT(&buffer->waits);
+	if (account &&
+	    pool_charge_take(block_pool(block), &buffer->charge, account, block_size(block)) != 0) {
+		account_unref(account);
+		return -ENOMEM;
+	}
+	account_unref(account);
+	return 0;
+}
+
+static void read_metadata(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	struct metadata_record copy;
+	struct account *payer;
+	struct buffer *buffer;
+	struct metadata *m = NULL;
+	struct failure failure;
+
+	memcpy(&copy, bytes, sizeof(copy));
+	buffer = find(r->broker, copy.buffer);
+	if (r->error < 0 || !buffer || buffer->metadata || copy.size > size - sizeof(copy)) {
+		r->error = r->error < 0 ? r->error : -EBADMSG;
+		return;
+	}
+	payer = account_of_record(r->broker, copy.payer);
+	if (!payer ||
+	    metadata_new(payer, (const char *)bytes + sizeof(copy), copy.size, NULL, &m,
+			 &failure) != 0 ||
+	    !m)
+		r->error = -ENOMEM;
+	account_unref(payer);
+	if (!m)
+		return;
+	m->record = record;
+	buffer->metadata = m;
+}
+
+static void read_lease(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	const struct clients *clients = r->broker->clients;
+	struct lease_record copy;
+	struct buffer *buffer;
+	struct client *c;
+	struct lease *lease, *oldest;
+
+	(void)size;
+	memcpy(&copy, bytes, sizeof(copy));
+	c = copy.slot < clients->n_slots ? clients->by_slot[copy.slot] : NULL;
+	buffer = find(r->broker, copy.buffer);
+	if (r->error < 0 || !c || !buffer) {
+		r->error = r->error < 0 ? r->error : -EBADMSG;
+		return;
+	}
+	oldest = TAILQ_FIRST(&c->buffers->leases);
+	lease = lease_new(r->broker, c, buffer);
+	if (!lease || !account_add(c->account, LIMIT_LEASES, 1)) {
+		r->error = -ENOMEM;
+		return;
+	}
+	lease->count = copy.count;
+	lease->mode = copy.mode;
+	lease->since_s = copy.since_s;
+	lease->record = record;
+	/* the first is the oldest one; how the others follow matters to nobody */
+	if (oldest && lease->since_s < oldest->since_s) {
+		TAILQ_REMOVE(&c->buffers->leases, lease, of_client);
+		TAILQ_INSERT_HEAD(&c->buffers->leases, lease, of_client);
+	}
+}
+
+int buffers_restore(struct broker *b)
+{
+	struct reading r = {b, 0};
+
+	r.error = generations_make_slots(&b->buffers->generations, b->journal, &b->buffers->slab);
+	if (r.error == 0)
+		r.error = blocks_restore(b, restore_buffer_of);
+	if (r.error == 0)
+		journal_read(b->journal, RECORD_METADATA, read_metadata, &r);
+	if (r.error == 0)
+		journal_read(b->journal, RECORD_LEASE, read_lease, &r);
+	if (r.error < 0)
+		log_error("the journal's buffers cannot be made again: %s", strerror(-r.error));
+	return r.error;
+}
+
+void buffers_restored(struct broker *b)
+{
+	uint32_t end = slab_end(&b->buffers->slab);
+
+	for (uint32_t i = 0; i < end; i++) {
+		struct buffer *buffer = slab_at(&b->buffers->slab, i);
+
+		if (buffer && buffer->refs > 0)
+			buffer_unref(b, buffer);
+		else if (buffer)
+			slab_free_index(&b->buffers->slab, i);
+	}
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CHANNEL_RECORDS_H
+#define BROKER_CHANNEL_RECORDS_H
+
+/* What the journal has of channels: whoever changes something notes it. */
+
+struct channel;
+struct claim;
+struct entry;
+struct member;
+
+void channel_note(struct channel *ch);
+void member_note(struct member *m);
+void claim_note(struct claim *claim);
+void entry_note(const struct claim *claim, struct entry *entry);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The records of clients. A client has one from READY on: who has not come so far connects again
+ * when the broker has died.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "broker/broker.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/closer.h"
+#include "broker/client/connection.h"
+#include "broker/client/conversation.h"
+#include "broker/client/end.h"
+#include "broker/client/records.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
+#include "broker/log/log.h"
+#include "wire/packet.h"
+#include "wire/wire.h"
+
+/* What all readers share. */
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+static int done(const struct reading *r, const char *what)
+{
+	if (r->error < 0)
+		log_error("the journal's %s cannot be made again: %s", what, strerror(-r->error));
+	return r->error;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Clients                                                                                     */
+
+struct client_record {
+	uint64_t id;
+	uint32_t slot, uid, version, state;
+	int32_t pid;
+	uint32_t socket, pidfd; /* as the keeper has them; no socket: its connection has ended */
+	uint32_t goodbye;
+	char label[64];
+};
+
+void client_note(struct client *c)
+{
+	struct client_record r = {
+	    .id = c->id,
+	    .slot = c->slot,
+	    .uid = (uint32_t)c->peer.uid,
+	    .version = c->version,
+	    .state = c->state,
+	    .pid = c->peer.pid,
+	    .socket = c->connection ? kept_id(connection_socket(c->connection)) : 0,
+	    .pidfd = kept_id(c->peer.pidfd),
+	    .goodbye = c->requests.goodbye,
+	};
+
+	if (!c->record && c->state != CLIENT_READY)
+		return;
+	memcpy(r.label, c->label, sizeof(r.label));
+	journal_put(c->broker->journal, RECORD_CLIENT, &c->record, &r, sizeof(r));
+}
+
+void client_forget_record(struct client *c)
+{
+	journal_drop(c->broker->journal, &c->record);
+}
+
+static int restore_peer(struct client *c, const struct client_record *r, int socket)
+{
+	/* its groups, as the kernel remembers them */
+	if (socket >= 0 && peer_identify_again(socket, &c->peer) < 0)
+		return -EBADMSG;
+	c->peer.pid = r->pid;
+	c->peer.uid = r->uid;
+	c->peer.pidfd = kept_take(r->pidfd, NULL);
+	return c->peer.pidfd < 0 ? -EBADMSG : 0;
+}
+
+static int charge_again(struct client *c)
+{
+	c->account = account_get(c->broker->accounts, c->peer.uid);
+	if (!c->account ||
+	    !charge_take(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1) ||
+	    !charge_take(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
+			 CLIENT_DESCRIPTORS))
+		return -ENOMEM;
+	return 0;
+}
+
+/* As a client of this state is. */
+static int go_on(struct client *c, int socket)
+{
+	struct broker *b = c->broker;
+	struct closing *closing = NULL;
+	int r = 0;
+
+	c->death.serve = client_on_death;
+	c->timer = event_new(b->base, -1, 0, client_on_timer, c);
+	if (!c->timer)
+		return -ENOMEM;
+	if (socket >= 0) {
+		if (!packet_is_without_fds(socket)) {
+			closing = closing_new(b->clients->closer);
+			if (!closing)
+				return -ENOMEM;
+		}
+		r = connection_new(c, socket, closing, &c->connection);
+	}
+	if (r < 0)
+		return r;
+	if (c->state == CLIENT_ENDING)
+		client_end_again(c);
+	else
+		r = turn_start(&b->clients->turns, account_turns(c->account), &c->death,
+			       c->peer.pidfd, EPOLLIN);
+	if (r == 0 && !c->connection && c->state == CLIENT_READY)
+		client_outlive_connection_soon(c);
+	return r;
+}
+
+static int restore_client(struct broker *b, uint32_t record, const struct client_record *r)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	int socket = kept_take(r->socket, NULL), e;
+
+	if (!c || b->clients->rooms->begin(c) < 0) {
+		free(c);
+		return -ENOMEM;
+	}
+	c->broker = b;
+	c->id = r->id;
+	c->record = record;
+	c->state = r->state;
+	c->version = r->version;
+	c->requests.goodbye = r->goodbye;
+	memcpy(c->label, r->label, sizeof(c->label));
+	e = clients_add_at(b->clients, c, r->slot);
+	if (e == 0)
+		e = restore_peer(c, r, socket);
+	if (e == 0)
+		e = charge_again(c);
+	if (e == 0)
+		e = b->clients->rooms->restore(c);
+	if (e == 0)
+		e = go_on(c, socket);
+	return e;
+}
+
+static void read_client(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct reading *r = data;
+	struct client_record copy;
+
+	(void)size;
+	memcpy(&copy, bytes, sizeof(copy));
+	copy.label[sizeof(copy.label) - 1] = '\0';
+	if (r->error == 0)
+		r->error = restore_client(r->broker, record, &copy);
+}
+
+int clients_restore(struct broker *b)
+{
+	struct reading r = {b, 0};
+
+	journal_read(b->journal, RECORD_CLIENT, read_client, &r);
+	return done(&r, "clients");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Requests that are not answered                                                              */
+
+struct unanswered_record {
+	uint64_t client, number, since_ms;
+	uint32_t serial, size; /* of the packet, which follows */
+};
+
+void unanswered_note(struct client *c, uint32_t serial, const void *packet, size_t size)
+{
+	const struct unanswered_record r = {c->id, ++c->broker->clients->last_waiting, clock_ms(),
+					    serial, (uint32_t)size};
+	const struct iovec parts[] = {{(void *)(uintptr_t)&r, sizeof(r)},
+				      {(void *)(uintptr_t)packet, size}};
+	struct unanswered *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return;
+	u->serial = serial;
+	journal_put_parts(c->broker->journal, RECORD_WAITING, &u->record, parts, 2);
+	LIST_INSERT_HEAD(&c->requests.unanswered, u, of_client);
+}
+
+static void unanswered_free(struct client *c, struct unanswered *u)
+{
+	journal_drop(c->broker->journal, &u->record);
+	LIST_REMOVE(u, of_client);
+	free(u);
+}
+
+void unanswered_done(struct client *c, uint32_t serial)
+{
+	struct unanswered *u;
+
+	LIST_FOREACH (u, &c->requests.unanswered, of_client) {
+		if (u->serial == serial) {
+			unanswered_free(c, u);
+			return;
+		}
+	}
+}
+
+void unanswered_drop(struct client *c)
+{
+	while (!LIST_EMPTY(&c->requests.unanswered))
+		unanswered_free(c, LIST_FIRST(&c->requests.unanswered));
+}
+
+/* Copies: to handle one changes the records. */
+struct asked {
+	struct unanswered_record r;
+	uint32_t record;
+	unsigned char *packet;
+};
+
+struct all_asked {
+	struct reading reading;
+	struct asked *asked;
+	size_t n;
+};
+
+static void find_asked(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct all_asked *all = data;
+	struct asked *grown, *one;
+
+	grown = realloc(all->asked, (all->n + 1) * sizeof(*grown));
+	if (!grown) {
+		all->reading.error = -ENOMEM;
+		return;
+	}
+	all->asked = grown;
+	one = &all->asked[all->n];
+	memcpy(&one->r, bytes, sizeof(one->r));
+	one->record = record;
+	if (one->r.size > size - sizeof(one->r)) {
+		all->reading.error = -EBADMSG;
+		return;
+	}
+	one->packet = malloc(one->r.size);
+	if (!one->packet) {
+		all->reading.error = -ENOMEM;
+		return;
+	}
+	memcpy(one->packet, (const unsigned char *)bytes + sizeof(one->r), one->r.size);
+	all->n++;
+}
+
+static int compare_asked(const void *left, const void *right)
+{
+	const struct asked *a = left, *b = right;
+
+	return (a->r.number > b->r.number) - (a->r.number < b->r.number);
+}
+
+static int ask_again(struct broker *b, const struct asked *a)
+{
+	struct client *c = clients_find(b->clients, a->r.client);
+	struct unanswered *u = calloc(1, sizeof(*u));
+	uint32_t record = a->record;
+
+	if (!u)
+		return -ENOMEM;
+	if (!c || !c->connection) {
+		journal_drop(b->journal, &record);
+		free(u);
+		return 0;
+	}
+	u->serial = a->r.serial;
+	u->record = a->record;
+	LIST_INSERT_HEAD(&c->requests.unanswered, u, of_client);
+	b->clients->rooms->ask_again(c, a->packet, a->r.size, a->r.since_ms);
+	return 0;
+}
+
+int unanswered_restore(struct broker *b)
+{
+	struct all_asked all = {.reading = {b, 0}};
+
+	journal_read(b->journal, RECORD_WAITING, find_asked, &all);
+	if (all.n > 0)
+		qsort(all.asked, all.n, sizeof(*all.asked), compare_asked);
+	for (size_t i = 0; i < all.n; i++) {
+		if (all.reading.error == 0)
+			all.reading.error = ask_again(b, &all.asked[i]);
+		free(all.asked[i].packet);
+	}
+	free(all.asked);
+	return done(&all.reading, "requests");
+}

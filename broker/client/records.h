@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_RECORDS_H
+#define BROKER_CLIENT_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+/* What the journal has of clients: who they are, and what they have asked and not been answered. */
+
+struct broker;
+struct client;
+struct clients;
+
+/* A request that is not answered yet. If the broker dies, the next one handles it again from the
+ * start, as broker/client/deferred.h says of others. */
+struct unanswered {
+	LIST_ENTRY(unanswered) of_client;
+	uint32_t serial;
+	uint32_t record;
+};
+
+/* Says what has changed of a client that has been READY. */
+void client_note(struct client *c);
+void client_forget_record(struct client *c);
+
+/* The request was handled, and is not answered. The broker goes on without memory for that: then it
+ * is the next broker that does not know of it. */
+void unanswered_note(struct client *c, uint32_t serial, const void *packet, size_t size);
+/* It is answered now, if it was not before. */
+void unanswered_done(struct client *c, uint32_t serial);
+void unanswered_drop(struct client *c);
+
+/* One that has an identifier and had this slot before. 0 or negative errno. */
+int clients_add_at(struct clients *all, struct client *c, uint32_t slot);
+struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: there is none */
+
+/* A broker that comes after another one. All return 0 or negative errno, with a line in the log. */
+/* The clients, with nothing but their connections and pages. */
+int clients_restore(struct broker *b);
+/* When all that they have is there: what was said to them and did not go out, or may not have. */
+int outgoing_restore(struct broker *b);
+/* What they have asked is handled. */
+int unanswered_restore(struct broker *b);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_JOURNAL_INSIDE_H
+#define BROKER_JOURNAL_INSIDE_H
+
+#include <stdatomic.h>
+
+#include "broker/journal/journal.h"
+
+/*
+ * The journal is a file in memory (a memfd), mapped as a whole. It begins with a head; then come
+ * two groups and then chunks of entries.
+ *
+ *   Entries   A chunk has entries of one type and one size. An entry is a checksum and the bytes of
+ *             a record; a free one has the checksum 0. A record is called by the place of its
+ * entry. See entries.c. Groups    What is put and dropped is first written to a group, as a list of
+ * entries and what they shall be. A commit is one store of the group's number: after it, whoever
+ * opens the journal writes the group's entries again, which says the same however often it is done.
+ * There are two groups in turn, so that the one that counts is never written to. See group.c.
+ *
+ * Only one process at a time uses the journal, and it runs one thread. A process that is killed has
+ * done all stores before some instruction and none after it, and the memory outlives it; who comes
+ * next starts after it has ended. So nothing has to be flushed, no barrier for other processors is
+ * needed, and signal fences suffice: the compiler must not reorder. The checksums are for what
+ * programs with bugs may have done to the memory.
+ */
+
+#define JOURNAL_MAGIC   UINT64_C(0x6c616e72756f6a73) /* "sjournal" */
+#define JOURNAL_VERSION 1u
+#define JOURNAL_MAX     (UINT64_C(16) << 30) /* bytes of address space */
+
+/* A group has address space for the most that may happen at once (4096 leases that end, of buffers
+ * with as many fences as a record can have); of memory it has what it needs. */
+#define CHUNK_SIZE  (UINT64_C(64) << 10)
+#define GROUP_SIZE  (UINT64_C(1) << 30)
+#define GROUP_KEPT  (UINT64_C(256) << 10) /* of a group's memory, however large it was once */
+#define HEAD_SIZE   (UINT64_C(128) << 10)
+#define FIRST_CHUNK (HEAD_SIZE + 2 * GROUP_SIZE)
+#define GROW_BY     (UINT64_C(1) << 20)
+#define PLACE_UNIT  8u
+
+struct head {
+	uint64_t magic; /* written last: without it the journal was never finished */
+	uint32_t version;
+	uint32_t ended;             /* see journal_end() */
+	_Atomic uint64_t committed; /* number of the group that counts */
+	_Atomic uint64_t chunks;    /* how much of the file is chunks: see chunks_word() */
+	struct inbox inbox;
+};
+_Static_assert(sizeof(struct head) <= HEAD_SIZE, "the head has its place");
+
+struct group {
+	uint64_t number;
+	uint64_t handled; /* the inbox's number */
+	uint64_t size;    /* bytes of operations */
+	uint32_t n;       /* how many these are */
+	uint32_t operations_sum;
+	uint32_t sum; /* of what is above */
+	uint32_t unused;
+	unsigned char operations[];
+};
+
+/* An entry's new checksum and @size bytes, which follow. With 0 bytes these stay. */
+struct operation {
+	uint32_t place;
+	uint32_t sum;
+	uint32_t size;
+};
+
+struct chunk {
+	uint16_t type;
+	uint16_t span; /* multiples of CHUNK_SIZE that it takes */
+	uint32_t entry_size;
+	uint32_t n;
+	uint32_t sum; /* of what is above, and of where it lies */
+	unsigned char entries[];
+};
+
+#define CLASSES 64u /* of sizes of entries */
+
+struct journal {
+	unsigned char *memory;
+	struct head *head;
+	struct group *open; /* being written */
+	unsigned char *end; /* of what is in it */
+	struct operation *last;
+	uint64_t reserved[2]; /* memory that each group has */
+	uint64_t size;        /* bytes of the file */
+	uint64_t used;        /* bytes of it, with all chunks */
+	uint64_t handled;     /* as the last commit has it */
+	int fd;
+	bool is_old, has_ended;
+	bool has_unhandled; /* in the inbox, from before: see journal_take_unhandled() */
+	uint32_t free[RECORD_TYPES][CLASSES]; /* places; each free entry has the next one's */
+	uint32_t count[RECORD_TYPES];
+};
+
+/* sum.c: never 0. */
+uint32_t sum_of(uint64_t seed, const void *bytes, size_t size);
+
+/* entries.c */
+unsigned char *entry_at(const struct journal *j, uint32_t place);
+uint32_t entry_place(const struct journal *j, const unsigned char *entry);
+uint32_t entry_sum_now(const unsigned char *entry);
+/* Of a record that was put, and of one that is written in place. They are never equal, nor 0. */
+uint32_t entry_sum(enum record_type type, uint32_t place, const void *bytes, size_t size);
+uint32_t entry_sum_in_place(enum record_type type, uint32_t place);
+uint32_t class_of(size_t entry_size);
+uint32_t size_of_class(uint32_t class);
+/* The place of a free entry with room for @size bytes, which is nobody else's from now on. 0: the
+ * journal has ended. */
+uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
+/* A free entry is given out again. */
+void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
+
+struct chunk *chunk_of(const struct journal *j, uint32_t place);
+struct chunk *chunk_next(const struct journal *j, struct chunk *chunk); /* the first after NULL */
+uint32_t chunk_sum(const struct journal *j, const struct chunk *chunk);
+uint32_t chunk_entries(uint32_t entry_size); /* that there are in one */
+uint16_t chunk_span(uint32_t entry_size);
+/* The number of chunks with a checksum of its own, as it changes by one store. */
+uint64_t chunks_word(uint32_t n);
+/* So much of the file has memory, or negative errno. */
+int journal_grow(struct journal *j, uint64_t size);
+
+/* group.c */
+struct group *group_of(const struct journal *j, uint64_t number);
+void group_open(struct journal *j);   /* the one after that which counts */
+void group_seal(struct group *g);     /* its checksums */
+size_t operation_room(uint32_t size); /* with the bytes */
+/* @filing: entries that become free are given out again. */
+void group_apply(struct journal *j, const struct group *g, bool filing);
+
+/* check.c: 0, or -EBADMSG and @why. */
+int journal_check(struct journal *j, char *why, size_t why_size);
+uint64_t inbox_check(const struct inbox *inbox);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A journal as a whole: how it is made, opened and ended, and its inbox. What is in its memory, and
+ * why it survives, is said in inside.h. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/descriptor.h"
+#include "broker/journal/inside.h"
+#include "broker/log/log.h"
+
+/* The number of the group that a new journal has: with nothing in it, so that one always counts. */
+#define FIRST_GROUP 1u
+
+void journal_end(struct journal *j, int error)
+{
+	if (j->has_ended)
+		return;
+	j->has_ended = true;
+	j->head->ended = 1;
+	log_error(
+	    "the journal ends here (%s): if the broker dies, what its clients have ends with it",
+	    strerror(error));
+}
+
+static int get_memory(struct journal *j)
+{
+	off_t groups[] = {HEAD_SIZE, HEAD_SIZE + GROUP_SIZE};
+
+	/* what is left of one whose making was cut short is thrown away */
+	if (ftruncate(j->fd, 0) < 0 || ftruncate(j->fd, (off_t)FIRST_CHUNK) < 0 ||
+	    fallocate(j->fd, 0, 0, (off_t)HEAD_SIZE) < 0)
+		return -errno;
+	for (int i = 0; i < 2; i++) {
+		if (fallocate(j->fd, 0, groups[i], (off_t)GROUP_KEPT) < 0)
+			return -errno;
+		j->reserved[i] = GROUP_KEPT;
+	}
+	j->size = FIRST_CHUNK;
+	return journal_grow(j, FIRST_CHUNK + GROW_BY);
+}
+
+static int make_new(struct journal *j)
+{
+	int r = get_memory(j);
+
+	if (r < 0)
+		return r;
+	j->used = FIRST_CHUNK;
+	atomic_store_explicit(&j->head->chunks, chunks_word(0), memory_order_relaxed);
+	group_open(j);
+	group_seal(j->open);
+	atomic_store_explicit(&j->head->committed, FIRST_GROUP, memory_order_relaxed);
+	j->head->version = JOURNAL_VERSION;
+	atomic_signal_fence(memory_order_seq_cst);
+	j->head->magic = JOURNAL_MAGIC;
+	return 0;
+}
+
+static int open_old(struct journal *j, char *why, size_t why_size)
+{
+	int r = journal_check(j, why, why_size);
+
+	if (r < 0)
+		return r;
+	/* how much of it they have is not known, and what is too much is given back */
+	j->reserved[0] = j->reserved[1] = GROUP_SIZE;
+	j->is_old = atomic_load_explicit(&j->head->committed, memory_order_relaxed) > FIRST_GROUP;
+	/* nobody has committed that there is a client whose packet this could be */
+	j->has_unhandled &= j->is_old;
+	return 0;
+}
+
+static bool was_made(const struct journal *j)
+{
+	return j->size > 0 &&
+	       (j->head->magic ||
+		atomic_load_explicit(&j->head->committed, memory_order_relaxed) > FIRST_GROUP);
+}
+
+static int map(struct journal *j)
+{
+	struct stat st;
+	void *memory;
+
+	if (fstat(j->fd, &st) < 0)
+		return -errno;
+	memory =
+	    mmap(NULL, JOURNAL_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, j->fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	/* tokens are secrets */
+	madvise(memory, JOURNAL_MAX, MADV_DONTDUMP);
+	j->memory = memory;
+	j->head = memory;
+	j->size = (uint64_t)st.st_size;
+	return 0;
+}
+
+int journal_new(int fd, struct journal **out, char *why, size_t why_size)
+{
+	struct journal *j = calloc(1, sizeof(*j));
+	int r = j ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		j->fd = fd_dup(fd);
+		r = j->fd < 0 ? j->fd : map(j);
+	}
+	if (r == 0)
+		r = was_made(j) ? open_old(j, why, why_size) : make_new(j);
+	if (r < 0) {
+		if (r != -EBADMSG)
+			snprintf(why, why_size, "%s", strerror(-r));
+		journal_free(j);
+		return r;
+	}
+	group_open(j);
+	*out = j;
+	return 0;
+}
+
+void journal_free(struct journal *j)
+{
+	if (!j)
+		return;
+	if (j->memory)
+		munmap(j->memory, JOURNAL_MAX);
+	fd_close(j->fd);
+	free(j);
+}
+
+bool journal_is_old(const struct journal *j)
+{
+	return j->is_old;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The inbox                                                                                   */
+
+struct inbox *journal_inbox(struct journal *j)
+{
+	return &j->head->inbox;
+}
+
+/* First the old packet is none any more, and last, by who receives it, the new one is there. What
+ * is between counts only with a packet. */
+void journal_expect(struct journal *j, uint64_t client)
+{
+	struct inbox *inbox = &j->head->inbox;
+
+	inbox->header.msg_len = 0;
+	atomic_signal_fence(memory_order_seq_cst);
+	inbox->number++;
+	inbox->client = client;
+	inbox->attempts = 0;
+	inbox->check = inbox_check(inbox);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+size_t journal_take_unhandled(struct journal *j)
+{
+	size_t size = j->has_unhandled ? j->head->inbox.header.msg_len : 0;
+
+	j->has_unhandled = false;
+	return size;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The records of blocks that are in use, or that work still runs on, and how the next broker cuts
+ * them out of their segments again. What lies between them is free, and is taken for written by
+ * several users.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/slab.h"
+#include "broker/broker.h"
+#include "broker/client/account.h"
+#include "broker/journal/journal.h"
+#include "broker/log/log.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/inside.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/pools.h"
+#include "broker/memory/records.h"
+#include "broker/memory/segment.h"
+
+/* Of a block: one with more is never used again as long as its segment lasts. */
+#define FENCES_MAX  4000
+#define FENCES_LOST UINT32_MAX
+
+struct reading {
+	struct broker *broker;
+	int error;
+};
+
+/* Fences follow. 40 bytes, as there may be millions. */
+struct block_record {
+	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
+	uint32_t generation;
+	uint32_t segment, offset, units;
+	uint32_t payer, tag, n_fences;
+	uint64_t size;
+};
+_Static_assert(sizeof(struct block_record) == 40, "a million blocks are a million of these");
+
+#define GATED UINT32_MAX
+
+static uint32_t add_fences(struct fence_record *out, uint32_t n, const struct fence_set *set)
+{
+	size_t size = fence_set_is_lost(set) ? 0 : fence_set_size(set);
+
+	if (n == FENCES_LOST || fence_set_is_lost(set))
+		return FENCES_LOST;
+	for (size_t i = 0; i < size; i++) {
+		const struct fence *f = fence_set_at(set, i);
+
+		if (fence_query(f) != TIMELINE_PENDING)
+			continue;
+		if (n == FENCES_MAX)
+			return FENCES_LOST;
+		out[n++] = fence_to_record(f);
+	}
+	return n;
+}
+
+static void put(struct block *block, struct block_record *r, const struct fence_set *pending)
+{
+	static struct fence_record fences[FENCES_MAX];
+	struct iovec parts[] = {{r, sizeof(*r)}, {fences, 0}};
+
+	r->segment = segment_of(block)->index;
+	r->offset = block->offset;
+	r->units = block->size;
+	r->tag = block->tag;
+	if (block->gate || pending) {
+		r->n_fences = add_fences(fences, 0, block->gate);
+		r->n_fences = add_fences(fences, r->n_fences, pending);
+	}
+	if (r->n_fences != FENCES_LOST)
+		parts[1].iov_len = r->n_fences * sizeof(*fences);
+	journal_put_parts(block_pool(block)->broker->journal, RECORD_BUFFER, &block->record, parts,
+			  2);
+}
+
+void block_note(struct block *block, const struct block_use *use, const struct account *payer)
+{
+	struct block_record r = {.index = use->index,
+				 .generation = use->generation,
+				 .size = use->size,
+				 .payer = record_user(payer)};
+
+	put(block, &r, use->pending);
+}
+
+void block_note_gated(struct block *block)
+{
+	struct block_record r = {.index = GATED, .payer = record_user(block->payer)};
+
+	put(block, &r, NULL);
+}
+
+void block_forget(struct block *block)
+{
+	if (block->record)
+		journal_drop(block_pool(block)->broker->journal, &block->record);
+}
+
+/* All of them, to be sorted by where they lie. */
+struct blocks {
+	struct reading reading;
+	struct found {
+		uint32_t segment, offset, record;
+	} * found;
+	size_t n, room;
+};
+
+static void find_block(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct blocks *all = data;
+	struct block_record r;
+
+	(void)size;
+	if (all->n == all->room) {
+		size_t room = all->room ? all->room * 2 : 1024;
+		struct found *grown = realloc(all->found, room * sizeof(*grown));
+
+		if (!grown) {
+			all->reading.error = -ENOMEM;
+			return;
+		}
+		all->found = grown;
+		all->room = room;
+	}
+	memcpy(&r, bytes, sizeof(r));
+	all->found[all->n++] = (struct found){r.segment, r.offset, record};
+}
+
+static int compare_places(const void *left, const void *right)
+{
+	const struct found *a = left, *b = right;
+
+	if (a->segment != b->segment)
+		return a->segment < b->segment ? -1 : 1;
+	return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+static struct fence_set *read_fences(struct broker *b, const struct block_record *r,
+				     const unsigned char *bytes, size_t size)
+{
+	struct fence_set *set = NULL;
+	struct fence_record one;
+	struct fence f;
+
+	if (r->n_fences == FENCES_LOST)
+		return fence_set_lost();
+	for (uint32_t i = 0; i < r->n_fences && (i + 1) * sizeof(one) <= size; i++) {
+		memcpy(&one, bytes + i * sizeof(one), sizeof(one));
+		f = fence_of_record(b, &one);
+		set = fence_set_add(set, &f);
+	}
+	return set;
+}
+
+static int restore_gated(struct broker *b, struct pool *p, struct block *block, uint32_t payer,
+			 struct fence_set *gate)
+{
+	struct account *account = account_of_record(b, payer);
+	struct charge charge = {0};
+	int r = account ? pool_charge_take(p, &charge, account, block_size(block)) : 0;
+
+	account_unref(account);
+	block->payer = charge.account;
+	/* if all of it is reached by now it is found out at the next look */
+	gated_append(&p->gated, block, gate);
+	return r == 0 ? 0 : -EDQUOT;
+}
+
+/* Cuts it out of @free, what is left of its region; *free is what lies behind. */
+static int cut_out(struct pool *p, const struct block_record *r, struct block **free,
+		   struct block **out)
+{
+	struct block *block = *free, *rest;
+	uint64_t gap;
+
+	if (!block || r->offset < block->offset || r->units == 0 ||
+	    (uint64_t)r->offset + r->units > (uint64_t)block->offset + block->size)
+		return -EBADMSG;
+	gap = (uint64_t)(r->offset - block->offset) * SUBALLOCATOR_UNIT;
+	if (gap > 0) {
+		if (suballocator_cut(&p->suballocator, block, gap, &rest) < 0)
+			return -ENOMEM;
+		block->tag = SUBALLOCATOR_TAG_MIXED;
+		suballocator_free(&p->suballocator, block);
+		block = rest;
+	}
+	if (suballocator_cut(&p->suballocator, block, (uint64_t)r->units * SUBALLOCATOR_UNIT,
+			     free) < 0)
+		return -ENOMEM;
+	*out = block;
+	return 0;
+}
+
+static int restore_block(struct broker *b, struct segment *s, uint32_t record, struct block **free,
+			 restore_buffer *buffer)
+{
+	struct block_record r;
+	struct fence_set *fences;
+	struct block *block;
+	struct block_use use;
+	const unsigned char *bytes;
+	size_t size;
+	int e;
+
+	bytes = journal_bytes(b->journal, record, &size);
+	memcpy(&r, bytes, sizeof(r));
+	e = cut_out(s->pool, &r, free, &block);
+	if (e < 0)
+		return e;
+	block->record = record;
+	block->tag = r.tag;
+	fences = read_fences(b, &r, bytes + sizeof(r), size - sizeof(r));
+	if (r.index == GATED)
+		return restore_gated(b, s->pool, block, r.payer, fences);
+	s->pool->extent.used += block_size(block);
+	s->pool->n_buffers++;
+	use = (struct block_use){.index = r.index, .generation = r.generation, .size = r.size};
+	return buffer(b, block, &use, fences, r.payer);
+}
+
+static int restore_segment_blocks(struct broker *b, const struct found *found, size_t n,
+				  restore_buffer *buffer)
+{
+	struct segment *s = slab_at(&b->memory->segments, found[0].segment);
+	struct block *free;
+	int r = 0;
+
+	if (!s || !s->in_use || s->state != SEGMENT_ACTIVE)
+		return -EBADMSG;
+	free = s->region.first;
+	suballocator_take(&s->pool->suballocator, free);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = restore_block(b, s, found[i].record, &free, buffer);
+	if (free) {
+		free->tag = SUBALLOCATOR_TAG_MIXED;
+		suballocator_free(&s->pool->suballocator, free);
+	}
+	return r;
+}
+
+int blocks_restore(struct broker *b, restore_buffer *buffer)
+{
+	struct blocks all = {.reading = {b, 0}};
+	size_t n;
+
+	journal_read(b->journal, RECORD_BUFFER, find_block, &all);
+	if (all.n > 0)
+		qsort(all.found, all.n, sizeof(*all.found), compare_places);
+	for (size_t i = 0; all.reading.error == 0 && i < all.n; i += n) {
+		for (n = 1; i + n < all.n && all.found[i + n].segment == all.found[i].segment;)
+			n++;
+		all.reading.error = restore_segment_blocks(b, all.found + i, n, buffer);
+	}
+	free(all.found);
+	if (all.reading.error < 0)
+		log_error("the journal's blocks cannot be made again: %s",
+			  strerror(-all.reading.error));
+	return all.reading.error;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_MEMORY_RECORDS_H
+#define BROKER_MEMORY_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pages/timeline.h"
+
+/* What the journal has of memory: whoever changes something notes it. */
+
+struct account;
+struct accounts;
+struct block;
+struct broker;
+struct client;
+struct fence;
+struct fence_set;
+struct journal;
+struct open_pool;
+struct pool;
+struct segment;
+struct timelines;
+
+void pool_note(struct pool *p);
+void open_pool_note(struct client *c, struct open_pool *open);
+void segment_note(struct broker *b, struct segment *s);
+/* What the client has of the segment with this index. */
+void possession_note(struct client *c, uint32_t index);
+
+/* What a block is used for, if it is a buffer; @pending is beside the block's own gate. */
+struct block_use {
+	uint32_t index, generation;
+	uint64_t size;
+	const struct fence_set *pending;
+};
+void block_note(struct block *block, const struct block_use *use, const struct account *payer);
+/* One that work still runs on and nobody holds. */
+void block_note_gated(struct block *block);
+/* It is about to be free, or part of another one. */
+void block_forget(struct block *block);
+
+/* What the next broker has to know of a page: as soon as it is written. */
+struct timelines_record {
+	uint64_t id;
+	uint64_t client; /* identifier */
+	uint32_t fd;     /* as the keeper has it */
+	uint32_t uid;
+	uint32_t dead;
+	uint32_t known; /* to others than its owner: they may sleep on it, and remember its slot */
+	uint64_t last[TIMELINE_SLOTS];
+};
+
+/* From their record. Without a client, and without its pidfd, until they are given to one. */
+int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
+		    struct timelines **out);
+/* The keeper has the page from now on. */
+void timelines_kept(struct timelines *t);
+
+/* A fence of a name or a token, as their records have it. Zeros: reached, and there is none. */
+struct fence_record {
+	uint64_t page, value;
+	uint32_t slot;
+	uint32_t unused;
+};
+struct fence_record fence_to_record(const struct fence *f);
+struct fence fence_of_record(struct broker *b, const struct fence_record *r);
+
+/* A broker that comes after another one. 0 or negative errno, with a line in the log. */
+int timelines_restore(struct broker *b);
+struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
+int pools_restore(struct broker *b);
+/* A buffer that lies there, as its record says. 0 or negative errno. */
+typedef int restore_buffer(struct broker *b, struct block *block, const struct block_use *use,
+			   struct fence_set *pending, uint32_t payer);
+int blocks_restore(struct broker *b, restore_buffer *buffer);
+/* All that has fences has been read. */
+void timelines_restored(struct broker *b);
+
+/* No user has this number. */
+#define RECORD_NOBODY UINT32_MAX
+uint32_t record_user(const struct account *a);
+/* A reference; NULL: it is nobody, or there is no memory. */
+struct account *account_of_record(struct broker *b, uint32_t uid);
+struct client *client_of_record(struct broker *b, uint64_t id);
+struct pool *pool_of_record(struct broker *b, uint64_t id);
+
+#endif

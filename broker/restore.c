@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What a broker does that comes after another one. The journal says what there was, the keeper has
+ * the descriptors, and each room makes its own part again, in the order of what refers to what. Who
+ * has died meanwhile is noticed afterwards, by the same descriptors as ever.
+ */
+
+#include "broker/restore.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <share/share.h>
+
+#include "base/clock.h"
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/records.h"
+#include "broker/channel/channel.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/conversation.h"
+#include "broker/client/records.h"
+#include "broker/device/device.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/kept.h"
+#include "broker/log/log.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/records.h"
+#include "broker/names/names.h"
+#include "broker/request/dispatch.h"
+
+/* So many brokers may die of a packet, or beside it: the next one does not try. */
+#define ATTEMPTS_MAX 2
+
+static void read_ids(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
+
+	(void)size;
+	memcpy(&b->ids, bytes, sizeof(b->ids));
+	b->ids_record = record;
+}
+
+static int restore_ids(struct broker *b)
+{
+	journal_read(b->journal, RECORD_IDS, read_ids, b);
+	if (!b->ids_record)
+		return 0; /* the broker died before it had done anything */
+	b->clients->last_id = b->ids.client;
+	b->clients->last_waiting = b->ids.waiting;
+	b->memory->last_page = b->ids.page;
+	b->memory->last_pool = b->ids.pool;
+	b->memory->next_address = b->ids.address;
+	b->names->last_watch = b->ids.watch;
+	b->names->last_version = b->ids.version;
+	b->channels->last_channel = b->ids.channel;
+	b->channels->last_member = b->ids.member;
+	b->channels->last_claim = (uint32_t)b->ids.claim;
+	b->started_ms = b->ids.started_ms;
+	return 0;
+}
+
+int restore_all(struct broker *b)
+{
+	static int (*const rooms[])(struct broker * b) = {
+	    restore_ids,     devices_restore, timelines_restore, clients_restore,  pools_restore,
+	    buffers_restore, names_restore,   channels_restore,  outgoing_restore,
+	};
+	uint64_t begun = clock_ms();
+	int r = 0;
+
+	accounts_without_limits(b->accounts, true);
+	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
+		r = rooms[i](b);
+	if (r == 0)
+		buffers_restored(b);
+	timelines_restored(b);
+	accounts_without_limits(b->accounts, false);
+	if (r < 0)
+		return r;
+	names_restored(b);
+	log_info("taken over from the broker before, in %" PRIu64 " ms: %u client%s, %zu buffer%s",
+		 clock_ms() - begun, b->clients->n, b->clients->n == 1 ? "" : "s",
+		 slab_live(&b->buffers->slab), slab_live(&b->buffers->slab) == 1 ? "" : "s");
+	return 0;
+}
+
+/* What the dead one had received. */
+static void handle_unhandled(struct broker *b)
+{
+	struct inbox *inbox = journal_inbox(b->journal);
+	size_t size = journal_take_unhandled(b->journal);
+	struct client *c = size ? clients_find(b->clients, inbox->client) : NULL;
+	struct fd_list none = {.n = 0};
+	char why[128];
+
+	if (!c || !c->connection)
+		return;
+	if (++inbox->attempts >= ATTEMPTS_MAX) {
+		snprintf(why, sizeof(why), "%d brokers have died when they handled this request",
+			 ATTEMPTS_MAX);
+		client_hang_up(c, SHARE_EPROTO, why);
+		return;
+	}
+	request_handle(c, inbox->packet, size, &none);
+}
+
+void restore_requests(struct broker *b)
+{
+	unanswered_restore(b);
+	broker_commit(b);
+	handle_unhandled(b);
+	broker_commit(b);
+}

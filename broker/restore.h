@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_RESTORE_H
+#define BROKER_RESTORE_H
+
+struct broker;
+
+/* Taking over what a broker that died had, from the journal and the keeper. */
+
+/* All that it had. 0 or negative errno, with a line in the log. */
+int restore_all(struct broker *b);
+/* And what it was asked, and had not answered. */
+void restore_requests(struct broker *b);
+
+#endif
