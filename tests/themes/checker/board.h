@@ -24,9 +24,10 @@ struct options {
 	char kind[16];
 	unsigned processes, streams, seconds, stuck_seconds, pause_us;
 	uint64_t steps, seed, pool_size;
-	uint32_t reuse;     /* enum share_reuse */
-	unsigned kill;      /* after so many steps; 0: never */
-	unsigned freeze_ms; /* the longest that the broker is stopped; 0: never */
+	uint32_t reuse;       /* enum share_reuse */
+	unsigned kill;        /* after so many steps; 0: never */
+	unsigned kill_broker; /* percent of those who are killed */
+	unsigned freeze_ms;   /* the longest that the broker is stopped; 0: never */
 	bool hang_up;
 	unsigned channels; /* percent of the steps that have to do with them */
 };

@@ -22,6 +22,7 @@
 
 enum {
 	OPTION_KILL = 256,
+	OPTION_KILL_BROKER,
 	OPTION_HANG_UP,
 	OPTION_SECONDS,
 	OPTION_STUCK,
@@ -40,6 +41,8 @@ static const struct argp_option described[] = {
     {"seed", 'S', "NUMBER", 0, "of everything that is random (default: another one each time)", 0},
     {"kill", OPTION_KILL, "STEPS", OPTION_ARG_OPTIONAL,
      "kill a random process, or the agent, each so many steps (60), more or less", 0},
+    {"kill-broker", OPTION_KILL_BROKER, "PERCENT", 0,
+     "of those who are killed: the broker, which has to have a keeper", 0},
     {"freeze", OPTION_FREEZE, "MILLISECONDS", 0,
      "stop the broker now and then, for so long at most", 0},
     {"hang-up", OPTION_HANG_UP, NULL, 0, "have some processes hang up and live on", 0},
@@ -92,6 +95,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPTION_KILL:
 		o->kill = arg ? (unsigned)number(arg, 1000000, state) : STEPS_TO_KILL;
+		break;
+	case OPTION_KILL_BROKER:
+		o->kill_broker = (unsigned)number(arg, 100, state);
 		break;
 	case OPTION_FREEZE:
 		o->freeze_ms = (unsigned)number(arg, 5000, state);
@@ -232,12 +238,12 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 		       atomic_load(&board->set_aside), atomic_load(&board->stale));
 	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
 	       " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
-	       " times; killed: %u processes, %u agents; hung up: %" PRIu64 ": %s\n",
+	       " times; killed: %u processes, %u agents, %u brokers; hung up: %" PRIu64 ": %s\n",
 	       o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
 	       atomic_load(&board->reads), atomic_load(&board->words),
 	       atomic_load(&board->discarded), atomic_load(&board->kernels),
 	       atomic_load(&board->full), supervisor_kills(s), supervisor_agent_kills(s),
-	       atomic_load(&board->hang_ups),
+	       supervisor_broker_kills(s), atomic_load(&board->hang_ups),
 	       ending == ENDING_WELL      ? "ok"
 	       : ending == ENDING_STUCK   ? "stuck"
 	       : ending == ENDING_SKIPPED ? "skipped"

@@ -44,7 +44,7 @@ struct supervisor {
 	struct process processes[WORKERS_MAX];
 	pid_t dead[2 * WORKERS_MAX]; /* of which the broker may not know */
 	unsigned n_dead;
-	unsigned running, kills, agent_kills;
+	unsigned running, kills, agent_kills, broker_kills;
 	uint64_t next_kill;   /* at this many steps */
 	uint64_t next_freeze; /* likewise */
 	int64_t thaw_ms;      /* when the broker goes on; 0: it is not stopped */
@@ -64,6 +64,11 @@ static int64_t now_ms(void)
 unsigned supervisor_kills(const struct supervisor *s)
 {
 	return s->kills;
+}
+
+unsigned supervisor_broker_kills(const struct supervisor *s)
+{
+	return s->broker_kills;
 }
 
 unsigned supervisor_agent_kills(const struct supervisor *s)
@@ -174,6 +179,17 @@ static pid_t find_agent(const struct supervisor *s)
 	return found;
 }
 
+/* The next one answers, whoever asks. */
+static void kill_broker(struct supervisor *s)
+{
+	if (kill(s->broker, SIGKILL) == 0)
+		s->broker_kills++;
+	if (share_inspect(s->client, "status", find_broker, &s->broker) != 0) {
+		fprintf(stderr, "no broker goes on: %s\n", share_error_detail());
+		exit(1);
+	}
+}
+
 static void kill_somebody(struct supervisor *s)
 {
 	struct process *p = &s->processes[dice_roll(&s->dice, s->board->options.processes)];
@@ -181,6 +197,10 @@ static void kill_somebody(struct supervisor *s)
 	pid_t pid = agent ? find_agent(s) : 0;
 
 	choose_next_kill(s);
+	if (s->thaw_ms == 0 && dice_hit(&s->dice, s->board->options.kill_broker)) {
+		kill_broker(s);
+		return;
+	}
 	if (pid > 0 && kill(pid, SIGKILL) == 0)
 		s->agent_kills++;
 	if (agent || p->pid == 0 || p->killed || s->n_dead >= WORKERS_MAX)

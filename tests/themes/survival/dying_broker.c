@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What makes a share-broker one that dies: of SIGKILL, by its own hand, before or after one of so
+ * many ($SHARE_TEST_DYING) commits to its journal, packets that it receives or sends, and things
+ * that it says to its keeper. Which one is left to chance, with a seed that each broker has from
+ * the clock: what is to hold holds wherever a broker dies.
+ */
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+struct fd_list;
+struct journal;
+struct mmsghdr;
+
+static pid_t keeper;
+
+static void __attribute__((constructor)) remember_the_keeper(void)
+{
+	keeper = getpid();
+}
+
+static bool is_time(void)
+{
+	static pid_t pid;
+	static uint64_t state;
+	static uint64_t one_in;
+	struct timespec now;
+	const char *text;
+
+	if (pid != getpid()) {
+		pid = getpid();
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		state = (uint64_t)now.tv_nsec * 2654435761u + (uint64_t)pid;
+		text = getenv("SHARE_TEST_DYING");
+		one_in = text ? strtoull(text, NULL, 10) : 0;
+	}
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return pid != keeper && one_in > 0 && (state >> 20) % one_in == 0;
+}
+
+static void die_perhaps(void)
+{
+	if (is_time())
+		kill(getpid(), SIGKILL);
+}
+
+void __real_journal_commit(struct journal *j);
+void __wrap_journal_commit(struct journal *j);
+void __wrap_journal_commit(struct journal *j)
+{
+	die_perhaps();
+	__real_journal_commit(j);
+	die_perhaps();
+}
+
+int __real_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait);
+int __wrap_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait);
+int __wrap_packet_send(int socket, const void *data, size_t size, const int *fds, size_t n_fds,
+		       bool wait)
+{
+	int r;
+
+	die_perhaps();
+	r = __real_packet_send(socket, data, size, fds, n_fds, wait);
+	die_perhaps();
+	return r;
+}
+
+int __real_packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
+			       struct fd_list *fds);
+int __wrap_packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
+			       struct fd_list *fds);
+int __wrap_packet_receive_into(int socket, struct mmsghdr *header, void *data, size_t room,
+			       struct fd_list *fds)
+{
+	int r = __real_packet_receive_into(socket, header, data, room, fds);
+
+	die_perhaps();
+	return r;
+}
+
+/* Whoever asks for this name kills each broker that handles the request. */
+#define DEADLY "deadly"
+
+bool __real_request_handle(void *client, const void *data, size_t size, struct fd_list *fds);
+bool __wrap_request_handle(void *client, const void *data, size_t size, struct fd_list *fds);
+bool __wrap_request_handle(void *client, const void *data, size_t size, struct fd_list *fds)
+{
+	if (memmem(data, size, DEADLY, sizeof(DEADLY) - 1))
+		kill(getpid(), SIGKILL);
+	return __real_request_handle(client, data, size, fds);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The broker is killed, and the next one goes on: who is connected notices nothing but a pause, and
+ * who dies while there is none is noticed afterwards. The broker of these tests also dies when it
+ * handles a request with a certain name in it (dying_broker.c).
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+
+#define SIZE 4096
+
+static void start(void)
+{
+	broker_keep();
+	broker_use_program(DYING_BROKER);
+	fixture_start();
+}
+
+TestSuite(restart, .init = start, .fini = fixture_stop, .timeout = 120);
+
+Test(restart, a_connection_lives_on)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+
+	for (int i = 0; i < 5; i++) {
+		broker_kill_serving();
+		share_release(allocate(p, SIZE, NULL), NULL);
+	}
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(restart, buffers_names_tokens_and_metadata_are_there)
+{
+	share_client *c = connect_as("one"), *other;
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, 1000, NULL), *found;
+	share_token token;
+	char *json;
+
+	memset(share_ptr(b), 0x5a, 1000);
+	check_ok(share_metadata_set(b, "{\"a\": 1}"));
+	check_ok(share_publish(b, "thing", NULL));
+	check_ok(share_export(b, NULL, &token));
+	broker_kill_serving();
+	other = connect_as("two");
+	check_ok(share_lookup(other, "thing", SHARE_RDONLY, 0, NULL, &found));
+	check_eq(share_size(found), 1000);
+	check_eq(share_name_version(found), 1);
+	check_eq(((const unsigned char *)share_ptr(found))[999], 0x5a);
+	check_ok(share_metadata_get(found, &json));
+	check(strcmp(json, "{\"a\": 1}") == 0);
+	free(json);
+	share_release(found, NULL);
+	broker_kill_serving();
+	check_ok(share_import(other, &token, SHARE_RDONLY, NULL, &found));
+	check_eq(share_id(found), share_id(b));
+	broker_kill_serving();
+	check_error(share_import(other, &token, SHARE_RDONLY, NULL, &found), SHARE_ENOENT);
+	share_release(found, NULL);
+	share_release(b, NULL);
+	check_ok(share_unpublish(c, "thing"));
+	/* its identifier does not come again */
+	b = allocate(p, 1000, NULL);
+	check(share_id(b) != share_id(found));
+	share_release(b, NULL);
+	share_pool_close(p);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	check_ok(error);
+	*(share_buffer **)data = b;
+}
+
+Test(restart, a_request_that_waits_goes_on_waiting)
+{
+	share_client *c = connect_as("one"), *other = connect_as("two");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL), *found = NULL;
+	share_operation *o;
+
+	check_ok(share_lookup_async(other, "later", SHARE_RDONLY, -1, NULL, on_lookup, &found, &o));
+	broker_kill_serving();
+	broker_kill_serving();
+	check_ok(share_publish(b, "later", NULL));
+	until((share_dispatch(other), found));
+	check_eq(share_id(found), share_id(b));
+	share_cancel(o);
+	share_release(found, NULL);
+	share_release(b, NULL);
+	share_pool_close(p);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
+static void wait_for_it(struct child *self, void *data)
+{
+	share_client *c = child_connect("child");
+	share_pool *p = open_pool(c);
+	share_host_stream *s;
+	share_buffer *b;
+
+	check_ok(share_host_stream_create(c, &s));
+	b = allocate(p, SIZE, NULL);
+	gate_hold(data, s);
+	check_ok(share_publish(b, "from-child", s));
+	child_point(self, "published");
+}
+
+/* Its work will never be done, and there is no broker to say so when it dies. */
+Test(restart, who_waits_for_a_process_that_dies_meanwhile_is_set_free)
+{
+	struct gate *gate = gate_new();
+	struct child *child = child_start(wait_for_it, gate);
+	share_client *c = connect_as("one");
+	share_host_stream *s;
+	share_buffer *b;
+
+	child_wait(child, "published");
+	check_ok(share_host_stream_create(c, &s));
+	check_ok(share_lookup(c, "from-child", SHARE_RDONLY, 0, s, &b));
+	broker_kill_serving_for_now();
+	child_kill(child);
+	broker_let_keeper_go_on();
+	check_ok(share_host_stream_synchronize(s));
+	until(share_buffer_status(b) == SHARE_EOWNERDEAD);
+	share_release(b, NULL);
+	share_host_stream_destroy(s);
+	share_disconnect(c);
+	gate_free(gate);
+}
+
+static void hold(struct child *self, void *data)
+{
+	share_client *c = child_connect("child");
+	share_pool *p = open_pool(c);
+
+	(void)data;
+	allocate(p, SIZE, NULL);
+	check_ok(share_publish(allocate(p, SIZE, NULL), "held", NULL));
+	child_point(self, "holds");
+}
+
+Test(restart, what_the_dead_held_comes_back)
+{
+	struct child *child = child_start(hold, NULL);
+	share_client *c = connect_as("one");
+	share_buffer *b;
+
+	child_wait(child, "holds");
+	settle(c, s.buffers == 2);
+	broker_kill_serving_for_now();
+	child_kill(child);
+	broker_let_keeper_go_on();
+	settle(c, s.buffers == 0 && s.clients == 1);
+	check_error(share_lookup(c, "held", SHARE_RDONLY, 0, NULL, &b), SHARE_ENOENT);
+	share_disconnect(c);
+}
+
+static void pass_on(share_channel *from, share_channel *to, int number)
+{
+	share_message m;
+
+	check_ok(share_send(from, NULL, &number, sizeof(number), NULL));
+	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(*(const int *)m.data, number);
+	check_ok(share_ack(&m, NULL));
+}
+
+Test(restart, channels_go_on_and_members_come_and_go)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_client *c = connect_as("one"), *other = connect_as("two");
+	share_channel *from, *to, *second;
+	share_message m;
+
+	check_ok(share_channel_open(c, "channel", SHARE_PRODUCER, &options, &from));
+	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, &options, &to));
+	/* so that each knows all that it has to ask the broker for */
+	pass_on(from, to, 6);
+	pass_on(from, to, 7);
+	broker_kill_serving_for_now();
+	pass_on(from, to, 8);
+	broker_let_keeper_go_on();
+	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, &options, &second));
+	pass_on(from, second, 9);
+	broker_kill_serving();
+	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(from);
+	share_channel_close(to);
+	share_channel_close(second);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
+/* Each broker that handles it dies; the third does not try. */
+Test(restart, a_request_that_kills_brokers_costs_its_client)
+{
+	share_client *c = connect_as("one"), *deadly = connect_as("its client");
+	share_pool *p = open_pool(c);
+	share_buffer *b;
+
+	check_error(share_lookup(deadly, "deadly", SHARE_RDONLY, 0, NULL, &b), SHARE_EDISCONNECTED);
+	check_detail("brokers have died");
+	share_release(allocate(p, SIZE, NULL), NULL);
+	share_pool_close(p);
+	share_disconnect(deadly);
+	share_disconnect(c);
+}
