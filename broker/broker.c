@@ -348,8 +348,12 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
-	if (r == 0 && journal_is_old(b->journal))
+	if (r == 0 && journal_is_old(b->journal)) {
 		restore_requests(b);
+		/* what this one knows is how the file was when the keeper was started */
+		if (b->config->file)
+			reload_on_signal(b);
+	}
 	if (r == 0)
 		r = serve(b);
 	if (r < 0)

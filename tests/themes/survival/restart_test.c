@@ -6,6 +6,7 @@
  * handles a request with a certain name in it (dying_broker.c).
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,6 +203,35 @@ Test(restart, channels_go_on_and_members_come_and_go)
 	share_channel_close(to);
 	share_channel_close(second);
 	share_disconnect(other);
+	share_disconnect(c);
+}
+
+static int ignore_change(const char *json, void *data)
+{
+	(void)json, (void)data;
+	return 0;
+}
+
+/* The keeper has the configuration as it was at the start. */
+Test(restart, a_configuration_that_was_read_again_stays_in_force)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL);
+	char config[1024];
+	share_token token;
+
+	check_ok(share_export(b, NULL, &token));
+	check_ok(share_export(b, NULL, &token));
+	snprintf(config, sizeof(config), "{\"limits\": {\"tokens\": 2}, %s",
+		 broker_default_config + 1);
+	broker_write_config(config);
+	check_ok(share_reload(c, ignore_change, NULL));
+	check_error(share_export(b, NULL, &token), SHARE_EQUOTA);
+	broker_kill_serving();
+	until(share_export(b, NULL, &token) == SHARE_EQUOTA);
+	share_release(b, NULL);
+	share_pool_close(p);
 	share_disconnect(c);
 }
 
