@@ -35,7 +35,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/turns.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"

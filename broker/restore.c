@@ -27,7 +27,7 @@
 #include "broker/client/records.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/records.h"

@@ -54,24 +54,24 @@ neighbours()
 knows()
 {
 	case $1 in
-	'broker/*.h') echo "broker/config broker/log broker/journal" ;;
-	broker/journal) echo "broker/log" ;;
+	'broker/*.h') echo "broker/config broker/log broker/journal broker/keeper" ;;
+	broker/journal | broker/keeper) echo "broker/log" ;;
 	broker/log) echo "broker/config" ;;
-	broker/client) echo "broker/*.h broker/config broker/log broker/journal" ;;
+	broker/client) echo "broker/*.h broker/config broker/log broker/journal broker/keeper" ;;
 	broker/monitor) echo "broker/*.h broker/config broker/client" ;;
-	broker/device) echo "broker/*.h broker/log broker/client broker/journal" ;;
-	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/journal" ;;
-	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/journal" ;;
-	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/buffer broker/journal" ;;
-	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer broker/journal" ;;
+	broker/device) echo "broker/*.h broker/log broker/client broker/journal broker/keeper" ;;
+	broker/memory) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/journal broker/keeper" ;;
+	broker/buffer) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/journal broker/keeper" ;;
+	broker/channel) echo "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor broker/device broker/memory broker/buffer broker/journal broker/keeper" ;;
+	broker/names) echo "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer broker/journal broker/keeper" ;;
 	broker/request)
-		echo "broker/*.h broker/config broker/client broker/journal broker/device broker/memory broker/channel broker/names"
+		echo "broker/*.h broker/config broker/client broker/journal broker/keeper broker/device broker/memory broker/channel broker/names"
 		;;
 	broker/report)
 		echo "broker/*.h broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
 		;;
 	'broker/*.c')
-		echo "broker/*.h broker/config broker/log broker/journal broker/client broker/monitor broker/device"
+		echo "broker/*.h broker/config broker/log broker/journal broker/keeper broker/client broker/monitor broker/device"
 		echo "broker/memory broker/buffer broker/channel broker/names broker/request broker/report"
 		;;
 	libshare/order) echo "libshare/client" ;;
@@ -94,7 +94,8 @@ faces()
 	libshare/channel) echo "channel" ;;
 	libshare/service) echo "" ;; # nobody needs one
 	broker/log) echo "log" ;;
-	broker/journal) echo "generations journal kept record_types" ;;
+	broker/journal) echo "generations journal record_types" ;;
+	broker/keeper) echo "keeper kept" ;;
 	broker/config) echo "access change config reader right size text" ;;
 	broker/client) echo "account client clients closer connection conversation deferred peer records request turns wait" ;;
 	broker/monitor) echo "monitor" ;;

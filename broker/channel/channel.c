@@ -22,7 +22,7 @@
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "pages/page.h"

@@ -20,7 +20,7 @@
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pools.h"

@@ -22,7 +22,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"

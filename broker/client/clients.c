@@ -17,7 +17,7 @@
 #include "broker/client/end.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 
 #define MAX_CLIENTS (1u << 20)
 

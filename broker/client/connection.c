@@ -26,7 +26,7 @@
 #include "broker/client/inside.h"
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "wire/packet.h"
 
 #define PACKETS_A_TURN   16 /* that are not answered, before others get theirs */

@@ -22,7 +22,7 @@
 
 #include "base/descriptor.h"
 #include "broker/client/peer.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */

@@ -20,7 +20,7 @@
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/messages.h"
 #include "wire/packet.h"

@@ -24,7 +24,7 @@
 #include "broker/client/end.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 #include "wire/wire.h"

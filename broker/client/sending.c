@@ -29,7 +29,7 @@
 #include "broker/client/inside.h"
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "wire/packet.h"
 
 #define FDS_IN_FLIGHT_MAX 192

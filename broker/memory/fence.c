@@ -22,7 +22,7 @@
 #include "base/process.h"
 #include "broker/client/account.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/records.h"
 

@@ -22,7 +22,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/inside.h"

@@ -19,7 +19,7 @@
 #include "broker/client/conversation.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/memory.h"

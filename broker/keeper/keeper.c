@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper.h"
+#include "broker/keeper/keeper.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 
 /*
  * The keeper: the process that was started as share-broker. It forks the broker, which does all the
  * work, and keeps what the next broker needs when this one dies: the descriptors and mappings that
- * the broker has handed to it (broker/journal/kept.h), and the memory of the journal. A broker that
+ * the broker has handed to it (broker/keeper/kept.h), and the memory of the journal. A broker that
  * is forked has them, and goes on where the other one was.
  *
  * It speaks with nobody but its broker, takes nothing apart, and takes no memory once it runs.

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * What the keeper (broker/keeper.h) keeps for the next broker: descriptors, and mappings that
- * nobody could make again. Each has a number, which records say.
+ * What the keeper (broker/keeper/keeper.h) keeps for the next broker: descriptors, and mappings
+ * that nobody could make again. Each has a number, which records say.
  *
  * The order is: the keeper has it, then a record says it, then a client knows it; and back: no
  * record says it any more, then the keeper lets it go, then the broker closes it. So what the

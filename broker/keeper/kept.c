@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "broker/journal/kept.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 
