@@ -367,7 +367,7 @@ static int run(const struct arguments *a, struct config *config)
 		stop_to_listen(&l);
 		return status == 0 ? 0 : -EIO;
 	case KEEPER_BROKER:
-		l.fd = kept_take(KEPT_LISTENER, NULL);
+		l.fd = kept_take(KEPT_LISTENER);
 		return serve(a, config, &l, &keeper, descriptors_before);
 	case KEEPER_NONE:
 		break;

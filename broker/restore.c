@@ -37,20 +37,26 @@
 /* So many brokers may die of a packet, or beside it: the next one does not try. */
 #define ATTEMPTS_MAX 2
 
-static void read_ids(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct broker *b = data;
 
 	(void)size;
+	if (b->ids_record)
+		return -EBADMSG;
 	memcpy(&b->ids, bytes, sizeof(b->ids));
 	b->ids_record = record;
+	return 0;
 }
 
 static int restore_ids(struct broker *b)
 {
-	journal_read(b->journal, RECORD_IDS, read_ids, b);
+	int r = journal_read(b->journal, RECORD_IDS, sizeof(b->ids), read_ids, b);
+
+	if (r < 0)
+		log_error("the journal's numbers cannot be read: %s", strerror(-r));
 	if (!b->ids_record)
-		return 0; /* the broker died before it had done anything */
+		return r; /* the broker died before it had done anything */
 	b->clients->last_id = b->ids.client;
 	b->clients->last_waiting = b->ids.waiting;
 	b->memory->last_page = b->ids.page;
@@ -62,7 +68,7 @@ static int restore_ids(struct broker *b)
 	b->channels->last_member = b->ids.member;
 	b->channels->last_claim = (uint32_t)b->ids.claim;
 	b->started_ms = b->ids.started_ms;
-	return 0;
+	return r;
 }
 
 int restore_all(struct broker *b)
@@ -79,7 +85,8 @@ int restore_all(struct broker *b)
 		r = rooms[i](b);
 	if (r == 0)
 		buffers_restored(b);
-	timelines_restored(b);
+	if (r == 0)
+		r = timelines_restored(b);
 	accounts_without_limits(b->accounts, false);
 	if (r < 0)
 		return r;

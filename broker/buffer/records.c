@@ -25,11 +25,6 @@
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
 void buffer_note(struct buffer *buffer)
 {
 	const struct block_use use = {.index = buffer->index,
@@ -88,7 +83,8 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	struct buffer *buffer = slab_at(&b->buffers->slab, use->index);
 	struct account *account = account_of_record(b, payer);
 
-	if (!buffer || buffer->refs > 0) {
+	if (!buffer || buffer->refs > 0 || use->size == 0 || use->size > block_size(block) ||
+	    use->generation == 0 || use->generation > buffer->generation) {
 		fence_set_drop(pending);
 		account_unref(account);
 		return -EBADMSG;
@@ -113,9 +109,9 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	return 0;
 }
 
-static void read_metadata(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_metadata(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
+	struct broker *b = data;
 	struct metadata_record copy;
 	struct account *payer;
 	struct buffer *buffer;
@@ -123,28 +119,26 @@ static void read_metadata(void *data, uint32_t record, const void *bytes, size_t
 	struct failure failure;
 
 	memcpy(&copy, bytes, sizeof(copy));
-	buffer = find(r->broker, copy.buffer);
-	if (r->error < 0 || !buffer || buffer->metadata || copy.size > size - sizeof(copy)) {
-		r->error = r->error < 0 ? r->error : -EBADMSG;
-		return;
-	}
-	payer = account_of_record(r->broker, copy.payer);
-	if (!payer ||
-	    metadata_new(payer, (const char *)bytes + sizeof(copy), copy.size, NULL, &m,
-			 &failure) != 0 ||
-	    !m)
-		r->error = -ENOMEM;
+	buffer = find(b, copy.buffer);
+	if (!buffer || buffer->metadata || copy.size == 0 || copy.size > size - sizeof(copy) ||
+	    copy.payer == RECORD_NOBODY)
+		return -EBADMSG;
+	payer = account_of_record(b, copy.payer);
+	if (payer)
+		metadata_new(payer, (const char *)bytes + sizeof(copy), copy.size, NULL, &m,
+			     &failure);
 	account_unref(payer);
 	if (!m)
-		return;
+		return -ENOMEM;
 	m->record = record;
 	buffer->metadata = m;
+	return 0;
 }
 
-static void read_lease(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_lease(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
-	const struct clients *clients = r->broker->clients;
+	struct broker *b = data;
+	const struct clients *clients = b->clients;
 	struct lease_record copy;
 	struct buffer *buffer;
 	struct client *c;
@@ -153,17 +147,13 @@ static void read_lease(void *data, uint32_t record, const void *bytes, size_t si
 	(void)size;
 	memcpy(&copy, bytes, sizeof(copy));
 	c = copy.slot < clients->n_slots ? clients->by_slot[copy.slot] : NULL;
-	buffer = find(r->broker, copy.buffer);
-	if (r->error < 0 || !c || !buffer) {
-		r->error = r->error < 0 ? r->error : -EBADMSG;
-		return;
-	}
+	buffer = find(b, copy.buffer);
+	if (!c || !buffer || copy.count == 0 || copy.mode == 0 || lease_find(b, c, buffer))
+		return -EBADMSG;
 	oldest = TAILQ_FIRST(&c->buffers->leases);
-	lease = lease_new(r->broker, c, buffer);
-	if (!lease || !account_add(c->account, LIMIT_LEASES, 1)) {
-		r->error = -ENOMEM;
-		return;
-	}
+	lease = lease_new(b, c, buffer);
+	if (!lease || !account_add(c->account, LIMIT_LEASES, 1))
+		return -ENOMEM;
 	lease->count = copy.count;
 	lease->mode = copy.mode;
 	lease->since_s = copy.since_s;
@@ -173,22 +163,24 @@ static void read_lease(void *data, uint32_t record, const void *bytes, size_t si
 		TAILQ_REMOVE(&c->buffers->leases, lease, of_client);
 		TAILQ_INSERT_HEAD(&c->buffers->leases, lease, of_client);
 	}
+	return 0;
 }
 
 int buffers_restore(struct broker *b)
 {
-	struct reading r = {b, 0};
+	struct journal *j = b->journal;
+	int r = generations_make_slots(&b->buffers->generations, j, &b->buffers->slab);
 
-	r.error = generations_make_slots(&b->buffers->generations, b->journal, &b->buffers->slab);
-	if (r.error == 0)
-		r.error = blocks_restore(b, restore_buffer_of);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_METADATA, read_metadata, &r);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_LEASE, read_lease, &r);
-	if (r.error < 0)
-		log_error("the journal's buffers cannot be made again: %s", strerror(-r.error));
-	return r.error;
+	if (r == 0)
+		r = blocks_restore(b, restore_buffer_of);
+	if (r == 0)
+		r = journal_read(j, RECORD_METADATA, sizeof(struct metadata_record), read_metadata,
+				 b);
+	if (r == 0)
+		r = journal_read(j, RECORD_LEASE, sizeof(struct lease_record), read_lease, b);
+	if (r < 0)
+		log_error("the journal's buffers cannot be made again: %s", strerror(-r));
+	return r;
 }
 
 void buffers_restored(struct broker *b)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <share/channel.h>
@@ -238,6 +239,7 @@ int member_attach(struct member *m)
 	struct channel *ch = m->channel;
 	struct channels *channels = ch->broker->channels;
 	bool ring = m->role == SHARE_PRODUCER;
+	struct stat st;
 
 	channels->n_members++;
 	LIST_INIT(&m->claims);
@@ -247,7 +249,8 @@ int member_attach(struct member *m)
 		m->client->holds.memberships++;
 	}
 	if (!ring && m->state != MEMBER_GONE) {
-		if (m->as_consumer.slot >= ch->shape.consumers)
+		if (m->as_consumer.slot >= ch->shape.consumers ||
+		    ch->consumers[m->as_consumer.slot])
 			return -EBADMSG;
 		ch->consumers[m->as_consumer.slot] = m;
 	}
@@ -255,6 +258,8 @@ int member_attach(struct member *m)
 		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
 	channels_work_soon(ch->broker);
 	m->page.size = ring ? channel_ring_size(&ch->shape) : channel_ledger_size(&ch->shape);
+	if (fstat(m->page.fd, &st) < 0 || (uint64_t)st.st_size != m->page.size)
+		return -EBADMSG;
 	if (charge_again(m) < 0)
 		return -ENOMEM;
 	return page_map(m->page.fd, m->page.size, false, &m->page.memory);

@@ -24,6 +24,7 @@
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 
@@ -153,7 +154,7 @@ struct reading {
 	size_t n_members;
 };
 
-static void find(void *data, uint32_t record, const void *bytes, size_t size)
+static int find(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct reading *r = data;
 	struct found *grown;
@@ -162,16 +163,14 @@ static void find(void *data, uint32_t record, const void *bytes, size_t size)
 	if (r->n == r->room) {
 		r->room = r->room ? r->room * 2 : 64;
 		grown = realloc(r->found, r->room * sizeof(*grown));
-		if (!grown) {
-			r->error = -ENOMEM;
-			r->room = r->n;
-			return;
-		}
+		if (!grown)
+			return -ENOMEM;
 		r->found = grown;
 	}
 	r->found[r->n].record = record;
 	r->order(bytes, r->found[r->n].order);
 	r->n++;
+	return 0;
 }
 
 static int compare(const void *left, const void *right)
@@ -185,7 +184,7 @@ static int compare(const void *left, const void *right)
 
 typedef int restore_one(struct reading *r, uint32_t record, const void *bytes, size_t size);
 
-static void restore_in_order(struct reading *r, enum record_type type,
+static void restore_in_order(struct reading *r, enum record_type type, size_t least,
 			     void (*order)(const void *bytes, uint64_t order[2]),
 			     restore_one *restore)
 {
@@ -195,7 +194,7 @@ static void restore_in_order(struct reading *r, enum record_type type,
 	r->n = 0;
 	r->order = order;
 	if (r->error == 0)
-		journal_read(r->broker->journal, type, find, r);
+		r->error = journal_read(r->broker->journal, type, least, find, r);
 	if (r->n > 0)
 		qsort(r->found, r->n, sizeof(*r->found), compare);
 	for (size_t i = 0; r->error == 0 && i < r->n; i++) {
@@ -213,6 +212,24 @@ static void by_id(const void *bytes, uint64_t order[2])
 
 /* ------------------------------------------------------------------------------------------- */
 
+static struct channel *find_channel(struct broker *b, uint64_t id)
+{
+	struct channel *ch;
+
+	TAILQ_FOREACH (ch, &b->channels->list, link)
+		if (ch->id == id)
+			return ch;
+	return NULL;
+}
+
+static bool is_channel(struct broker *b, const struct channel_record *r, const char *name,
+		       size_t room)
+{
+	return r->id > 0 && r->id <= b->channels->last_channel && !find_channel(b, r->id) &&
+	       r->size > 0 && r->size <= SHARE_NAME_MAX && r->size <= room &&
+	       !channel_find(b, name, r->size) && channel_shape_is_valid(&r->shape);
+}
+
 static int restore_channel(struct reading *reading, uint32_t record, const void *bytes, size_t size)
 {
 	struct channel_record r;
@@ -223,9 +240,11 @@ static int restore_channel(struct reading *reading, uint32_t record, const void 
 
 	memcpy(&r, bytes, sizeof(r));
 	pool = pool_of_record(reading->broker, r.pool);
-	fd = kept_take(r.control, &control);
-	if (!pool || fd < 0 || !control || r.size > size - sizeof(r) ||
-	    !channel_shape_is_valid(&r.shape))
+	if (!pool ||
+	    !is_channel(reading->broker, &r, (const char *)bytes + sizeof(r), size - sizeof(r)))
+		return -EBADMSG;
+	fd = kept_take_mapped(r.control, CHANNEL_CONTROL_SIZE, &control);
+	if (fd < 0)
 		return -EBADMSG;
 	ch = calloc(1, sizeof(*ch) + r.size + 1);
 	if (!ch)
@@ -243,14 +262,25 @@ static int restore_channel(struct reading *reading, uint32_t record, const void 
 	return 0;
 }
 
-static struct channel *find_channel(struct broker *b, uint64_t id)
+/* Who is GONE is nobody's any more, and all others somebody's. */
+static bool is_member(const struct reading *reading, const struct member *m,
+		      const struct member_record *r)
 {
-	struct channel *ch;
+	size_t n = reading->n_members;
 
-	TAILQ_FOREACH (ch, &b->channels->list, link)
-		if (ch->id == id)
-			return ch;
-	return NULL;
+	if (m->id == 0 || m->id > reading->broker->channels->last_member ||
+	    (n > 0 && reading->members[n - 1]->id == m->id))
+		return false;
+	if (!m->channel || !m->timelines || m->state > MEMBER_GONE ||
+	    (m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||
+	    (m->state == MEMBER_GONE) != (r->client == 0) || (r->client && !m->client) ||
+	    (m->client && m->client->memory->timelines != m->timelines))
+		return false;
+	if (m->role == SHARE_PRODUCER ? m->as_consumer.expelled
+				      : m->as_producer.closing || m->as_producer.closed)
+		return false;
+	return m->page.fd >= 0 && (!r->pidfd || m->pidfd >= 0) &&
+	       (!r->doorbell || m->doorbell >= 0);
 }
 
 static int restore_member(struct reading *reading, uint32_t record, const void *bytes, size_t size)
@@ -285,10 +315,10 @@ static int restore_member(struct reading *reading, uint32_t record, const void *
 	m->as_consumer.writable = r.writable;
 	m->as_consumer.oldest = r.oldest;
 	m->as_consumer.expelled = r.expelled;
-	m->page.fd = kept_take(r.page, NULL);
-	m->pidfd = kept_take(r.pidfd, NULL);
-	m->doorbell = kept_take(r.doorbell, NULL);
-	if (!m->channel || !m->timelines || (r.client && !m->client) || m->page.fd < 0) {
+	m->page.fd = kept_take(r.page);
+	m->pidfd = kept_take(r.pidfd);
+	m->doorbell = kept_take(r.doorbell);
+	if (!is_member(reading, m, &r)) {
 		timelines_unref(m->timelines);
 		free(m);
 		return -EBADMSG;
@@ -324,6 +354,22 @@ static void by_number(const void *bytes, uint64_t order[2])
 	order[1] = 0;
 }
 
+/* Of members of one channel, with a row that is no other's. */
+static bool is_claim(const struct reading *reading, const struct claim *claim)
+{
+	const struct member *producer = claim->producer, *consumer = claim->consumer;
+	size_t n = reading->n_claims;
+
+	if (claim->number == 0 || claim->number > reading->broker->channels->last_claim ||
+	    (n > 0 && reading->claims[n - 1]->number == claim->number))
+		return false;
+	return producer && consumer && producer->channel == consumer->channel &&
+	       producer->role == SHARE_PRODUCER && consumer->role == SHARE_CONSUMER &&
+	       claim->row < consumer->channel->shape.rows &&
+	       !(consumer->as_consumer.rows & UINT64_C(1) << claim->row) &&
+	       !claim_find(producer, consumer->id);
+}
+
 static int restore_claim(struct reading *reading, uint32_t record, const void *bytes, size_t size)
 {
 	struct claim **grown;
@@ -350,8 +396,7 @@ static int restore_claim(struct reading *reading, uint32_t record, const void *b
 	claim->told_consumer = r.told_consumer;
 	claim->over = r.over;
 	claim->taken = r.taken;
-	if (!claim->producer || !claim->consumer ||
-	    claim->row >= claim->consumer->channel->shape.rows) {
+	if (!is_claim(reading, claim)) {
 		free(claim);
 		return -EBADMSG;
 	}
@@ -403,14 +448,32 @@ static int restore_entry(struct reading *reading, uint32_t record, const void *b
 	return claim_keep_again(claim, r.ticket, r.version, buffer, r.consumer_pays, record);
 }
 
+/* What nothing would ever end. */
+static bool any_is_unused(const struct broker *b)
+{
+	const struct channel *ch;
+	const struct member *m;
+
+	TAILQ_FOREACH (ch, &b->channels->list, link) {
+		if (TAILQ_EMPTY(&ch->members))
+			return true;
+		TAILQ_FOREACH (m, &ch->members, of_channel)
+			if (m->state == MEMBER_GONE && !claims_first(m))
+				return true;
+	}
+	return false;
+}
+
 int channels_restore(struct broker *b)
 {
 	struct reading r = {.broker = b};
 
-	restore_in_order(&r, RECORD_CHANNEL, by_id, restore_channel);
-	restore_in_order(&r, RECORD_MEMBER, by_id, restore_member);
-	restore_in_order(&r, RECORD_CLAIM, by_number, restore_claim);
-	restore_in_order(&r, RECORD_ENTRY, by_ticket, restore_entry);
+	restore_in_order(&r, RECORD_CHANNEL, sizeof(struct channel_record), by_id, restore_channel);
+	restore_in_order(&r, RECORD_MEMBER, sizeof(struct member_record), by_id, restore_member);
+	restore_in_order(&r, RECORD_CLAIM, sizeof(struct claim_record), by_number, restore_claim);
+	restore_in_order(&r, RECORD_ENTRY, sizeof(struct entry_record), by_ticket, restore_entry);
+	if (r.error == 0 && any_is_unused(b))
+		r.error = -EBADMSG;
 	for (size_t i = 0; r.error == 0 && i < r.n_claims; i++)
 		claim_follow(r.claims[i]);
 	free(r.found);

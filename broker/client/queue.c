@@ -166,8 +166,6 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 /* ------------------------------------------------------------------------------------------- */
 
 struct restoring {
-	struct broker *broker;
-	int error;
 	struct outgoing {
 		uint64_t number;
 		uint32_t record;
@@ -175,20 +173,19 @@ struct restoring {
 	size_t n;
 };
 
-static void find_outgoing(void *data, uint32_t record, const void *bytes, size_t size)
+static int find_outgoing(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct restoring *r = data;
 	struct outgoing *grown = realloc(r->all, (r->n + 1) * sizeof(*grown));
 	struct outgoing_record one;
 
 	(void)size;
-	if (!grown) {
-		r->error = -ENOMEM;
-		return;
-	}
+	if (!grown)
+		return -ENOMEM;
 	memcpy(&one, bytes, sizeof(one));
 	r->all = grown;
 	r->all[r->n++] = (struct outgoing){one.number, record};
+	return 0;
 }
 
 static int compare_outgoing(const void *left, const void *right)
@@ -268,13 +265,16 @@ static void restore_outgoing(struct broker *b, uint32_t record)
 
 int outgoing_restore(struct broker *b)
 {
-	struct restoring r = {.broker = b};
+	struct restoring r = {.n = 0};
+	int e = journal_read(b->journal, RECORD_OUTGOING, sizeof(struct outgoing_record),
+			     find_outgoing, &r);
 
-	journal_read(b->journal, RECORD_OUTGOING, find_outgoing, &r);
 	if (r.n > 0)
 		qsort(r.all, r.n, sizeof(*r.all), compare_outgoing);
-	for (size_t i = 0; i < r.n; i++)
+	for (size_t i = 0; e == 0 && i < r.n; i++)
 		restore_outgoing(b, r.all[i].record);
 	free(r.all);
-	return r.error;
+	if (e < 0)
+		log_error("the journal's answers cannot be read: %s", strerror(-e));
+	return e;
 }

@@ -29,17 +29,11 @@
 #include "wire/packet.h"
 #include "wire/wire.h"
 
-/* What all readers share. */
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
-static int done(const struct reading *r, const char *what)
+static int done(int error, const char *what)
 {
-	if (r->error < 0)
-		log_error("the journal's %s cannot be made again: %s", what, strerror(-r->error));
-	return r->error;
+	if (error < 0)
+		log_error("the journal's %s cannot be made again: %s", what, strerror(-error));
+	return error;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -86,7 +80,7 @@ static int restore_peer(struct client *c, const struct client_record *r, int soc
 		return -EBADMSG;
 	c->peer.pid = r->pid;
 	c->peer.uid = r->uid;
-	c->peer.pidfd = kept_take(r->pidfd, NULL);
+	c->peer.pidfd = kept_take(r->pidfd);
 	return c->peer.pidfd < 0 ? -EBADMSG : 0;
 }
 
@@ -132,11 +126,23 @@ static int go_on(struct client *c, int socket)
 	return r;
 }
 
+/* Its connection is there until it ends or is quarantined. */
+static bool is_client(const struct broker *b, const struct client_record *r)
+{
+	return r->id > 0 && r->id <= b->clients->last_id && !clients_find(b->clients, r->id) &&
+	       r->state >= CLIENT_READY && r->state <= CLIENT_ENDING &&
+	       r->version >= WIRE_VERSION_OLDEST && r->version <= WIRE_VERSION &&
+	       strnlen(r->label, sizeof(r->label)) < sizeof(r->label);
+}
+
 static int restore_client(struct broker *b, uint32_t record, const struct client_record *r)
 {
-	struct client *c = calloc(1, sizeof(*c));
-	int socket = kept_take(r->socket, NULL), e;
+	int socket = kept_take(r->socket), e;
+	struct client *c;
 
+	if (!is_client(b, r) || (r->socket && socket < 0))
+		return -EBADMSG;
+	c = calloc(1, sizeof(*c));
 	if (!c || b->clients->rooms->begin(c) < 0) {
 		free(c);
 		return -ENOMEM;
@@ -160,24 +166,20 @@ static int restore_client(struct broker *b, uint32_t record, const struct client
 	return e;
 }
 
-static void read_client(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_client(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	struct client_record copy;
 
 	(void)size;
 	memcpy(&copy, bytes, sizeof(copy));
-	copy.label[sizeof(copy.label) - 1] = '\0';
-	if (r->error == 0)
-		r->error = restore_client(r->broker, record, &copy);
+	return restore_client(data, record, &copy);
 }
 
 int clients_restore(struct broker *b)
 {
-	struct reading r = {b, 0};
-
-	journal_read(b->journal, RECORD_CLIENT, read_client, &r);
-	return done(&r, "clients");
+	return done(
+	    journal_read(b->journal, RECORD_CLIENT, sizeof(struct client_record), read_client, b),
+	    "clients");
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -236,36 +238,30 @@ struct asked {
 };
 
 struct all_asked {
-	struct reading reading;
 	struct asked *asked;
 	size_t n;
 };
 
-static void find_asked(void *data, uint32_t record, const void *bytes, size_t size)
+static int find_asked(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct all_asked *all = data;
 	struct asked *grown, *one;
 
 	grown = realloc(all->asked, (all->n + 1) * sizeof(*grown));
-	if (!grown) {
-		all->reading.error = -ENOMEM;
-		return;
-	}
+	if (!grown)
+		return -ENOMEM;
 	all->asked = grown;
 	one = &all->asked[all->n];
 	memcpy(&one->r, bytes, sizeof(one->r));
 	one->record = record;
-	if (one->r.size > size - sizeof(one->r)) {
-		all->reading.error = -EBADMSG;
-		return;
-	}
-	one->packet = malloc(one->r.size);
-	if (!one->packet) {
-		all->reading.error = -ENOMEM;
-		return;
-	}
+	if (one->r.size > size - sizeof(one->r))
+		return -EBADMSG;
+	one->packet = malloc(one->r.size + 1);
+	if (!one->packet)
+		return -ENOMEM;
 	memcpy(one->packet, (const unsigned char *)bytes + sizeof(one->r), one->r.size);
 	all->n++;
+	return 0;
 }
 
 static int compare_asked(const void *left, const void *right)
@@ -297,16 +293,17 @@ static int ask_again(struct broker *b, const struct asked *a)
 
 int unanswered_restore(struct broker *b)
 {
-	struct all_asked all = {.reading = {b, 0}};
+	struct all_asked all = {.n = 0};
+	int r = journal_read(b->journal, RECORD_WAITING, sizeof(struct unanswered_record),
+			     find_asked, &all);
 
-	journal_read(b->journal, RECORD_WAITING, find_asked, &all);
 	if (all.n > 0)
 		qsort(all.asked, all.n, sizeof(*all.asked), compare_asked);
 	for (size_t i = 0; i < all.n; i++) {
-		if (all.reading.error == 0)
-			all.reading.error = ask_again(b, &all.asked[i]);
+		if (r == 0)
+			r = ask_again(b, &all.asked[i]);
 		free(all.asked[i].packet);
 	}
 	free(all.asked);
-	return done(&all.reading, "requests");
+	return done(r, "requests");
 }

@@ -256,24 +256,26 @@ void devices_free(struct broker *b)
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
-static void read_device(void *data, uint32_t record, const void *bytes, size_t size)
+static bool is_text(const char *text, size_t size)
 {
-	struct reading *reading = data;
+	return strnlen(text, size) < size;
+}
+
+static int read_device(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
 	struct device_record r;
 	struct device *d;
 
 	(void)size;
 	memcpy(&r, bytes, sizeof(r));
-	d = reading->error == 0 ? add(reading->broker, r.uuid) : NULL;
-	if (!d) {
-		reading->error = -ENOMEM;
-		return;
-	}
+	if (!is_text(r.uuid, sizeof(r.uuid)) || !is_text(r.name, sizeof(r.name)) ||
+	    !is_text(r.pci, sizeof(r.pci)) || r.granularity & (r.granularity - 1) ||
+	    device_find_any(b, r.uuid))
+		return -EBADMSG;
+	d = add(b, r.uuid);
+	if (!d)
+		return -ENOMEM;
 	memcpy(d->name, r.name, sizeof(d->name));
 	memcpy(d->pci, r.pci, sizeof(d->pci));
 	d->total = r.total;
@@ -285,13 +287,16 @@ static void read_device(void *data, uint32_t record, const void *bytes, size_t s
 	d->flags = r.flags;
 	d->gone = d->was_gone = r.gone;
 	d->record = record;
-	reading->broker->devices->known = true;
+	b->devices->known = true;
+	return 0;
 }
 
 int devices_restore(struct broker *b)
 {
-	struct reading r = {b, 0};
+	int r =
+	    journal_read(b->journal, RECORD_DEVICE, sizeof(struct device_record), read_device, b);
 
-	journal_read(b->journal, RECORD_DEVICE, read_device, &r);
-	return r.error;
+	if (r < 0)
+		log_error("the journal's devices cannot be made again: %s", strerror(-r));
+	return r;
 }

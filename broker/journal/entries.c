@@ -205,21 +205,27 @@ void *journal_in_place(struct journal *j, uint32_t record)
 	return entry_at(j, record) + 8;
 }
 
-void journal_read(struct journal *j, enum record_type type, journal_reader *reader, void *data)
+int journal_read(struct journal *j, enum record_type type, size_t least, journal_reader *reader,
+		 void *data)
 {
 	struct chunk *chunk = NULL;
+	int r = 0;
 
-	while ((chunk = chunk_next(j, chunk))) {
-		for (uint32_t i = 0; chunk->type == type && i < chunk->n; i++) {
+	while (r >= 0 && (chunk = chunk_next(j, chunk))) {
+		for (uint32_t i = 0; r >= 0 && chunk->type == type && i < chunk->n; i++) {
 			unsigned char *entry = chunk->entries + (size_t)i * chunk->entry_size;
-			uint32_t sum = entry_sum_now(entry), place = entry_place(j, entry);
+			uint32_t sum = entry_sum_now(entry);
+			size_t head = sum & 1 ? 4 : 8;
 
-			if (sum & 1)
-				reader(data, place, entry + 4, chunk->entry_size - 4);
-			else if (sum)
-				reader(data, place, entry + 8, chunk->entry_size - 8);
+			if (sum == 0)
+				continue;
+			r = chunk->entry_size < head + least
+				? -EBADMSG
+				: reader(data, entry_place(j, entry), entry + head,
+					 chunk->entry_size - head);
 		}
 	}
+	return r;
 }
 
 const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size)

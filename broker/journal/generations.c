@@ -13,7 +13,6 @@ struct part {
 	uint32_t which, number;
 	uint32_t generations[GENERATIONS_PART];
 };
-#define PARTS_MAX (UINT32_MAX / GENERATIONS_PART) /* as slots have indices of 32 bits */
 
 static int make_room(struct generations *g, uint32_t number)
 {
@@ -53,26 +52,31 @@ void generation_note(struct generations *g, struct journal *j, uint32_t index, u
 struct finding {
 	struct generations *g;
 	struct journal *journal;
-	int error;
+	uint32_t n; /* parts */
 };
 
-static void find_part(void *data, uint32_t record, const void *bytes, size_t size)
+/* No checksum guards what is written in place. Whose part it is, and which, has to make sense; that
+ * a generation is what it was is trusted, but for slots in use, whose records say it as well. */
+static int find_part(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct finding *f = data;
 	struct part *part = journal_in_place(f->journal, record);
+	int r;
 
-	(void)bytes;
-	if (f->error < 0 || (size >= sizeof(*part) && part->which != f->g->which))
-		return;
-	/* no checksum guards what is written in place */
-	if (size < sizeof(*part) || part->number > PARTS_MAX ||
-	    (part->number < f->g->n_parts && f->g->parts[part->number])) {
-		f->error = -EBADMSG;
-		return;
-	}
-	f->error = make_room(f->g, part->number);
-	if (f->error == 0)
+	(void)bytes, (void)size;
+	if (part->which < GENERATIONS_OF_SEGMENTS || part->which > GENERATIONS_OF_TOKENS)
+		return -EBADMSG;
+	if (part->which != f->g->which)
+		return 0;
+	/* as slots are given out without gaps, there are no more parts than records */
+	if (part->number >= journal_count(f->journal, RECORD_GENERATIONS) ||
+	    (part->number < f->g->n_parts && f->g->parts[part->number]))
+		return -EBADMSG;
+	r = make_room(f->g, part->number);
+	if (r == 0)
 		f->g->parts[part->number] = part->generations;
+	f->n++;
+	return r;
 }
 
 int generations_make_slots(struct generations *g, struct journal *j, struct slab *slab)
@@ -80,23 +84,22 @@ int generations_make_slots(struct generations *g, struct journal *j, struct slab
 	struct finding f = {g, j, 0};
 	uint64_t end = 0, n;
 	uint32_t index;
+	int r = journal_read(j, RECORD_GENERATIONS, sizeof(struct part), find_part, &f);
 
-	journal_read(j, RECORD_GENERATIONS, find_part, &f);
+	if (r == 0 && f.n != g->n_parts)
+		r = -EBADMSG;
 	n = (uint64_t)g->n_parts * GENERATIONS_PART;
-	for (uint64_t i = 0; f.error == 0 && i < n; i++)
-		if (g->parts[i / GENERATIONS_PART] &&
-		    g->parts[i / GENERATIONS_PART][i % GENERATIONS_PART])
+	for (uint64_t i = 0; r == 0 && i < n; i++)
+		if (g->parts[i / GENERATIONS_PART][i % GENERATIONS_PART])
 			end = i + 1;
-	for (uint64_t i = 0; f.error == 0 && i < end; i++) {
+	for (uint64_t i = 0; r == 0 && i < end; i++) {
 		void *object = slab_alloc_indexed(slab, &index);
 
 		if (!object)
 			return -ENOMEM;
-		if (g->parts[index / GENERATIONS_PART])
-			memcpy(object,
-			       &g->parts[index / GENERATIONS_PART][index % GENERATIONS_PART], 4);
+		memcpy(object, &g->parts[index / GENERATIONS_PART][index % GENERATIONS_PART], 4);
 	}
-	return f.error;
+	return r;
 }
 
 void generations_done(struct generations *g)

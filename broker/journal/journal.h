@@ -73,9 +73,11 @@ void journal_expect(struct journal *j, uint64_t client);
 size_t journal_take_unhandled(struct journal *j);
 
 /* All records of a type, as they were last committed, in no order; what is put or dropped meanwhile
- * does not matter. @size: at least as much as was put; zeros follow. */
-typedef void journal_reader(void *data, uint32_t record, const void *bytes, size_t size);
-void journal_read(struct journal *j, enum record_type type, journal_reader *reader, void *data);
+ * does not matter. @size: at least as much as was put; zeros follow. The first negative number that
+ * @reader returns ends it, and is the result; -EBADMSG if a record is smaller than @least. */
+typedef int journal_reader(void *data, uint32_t record, const void *bytes, size_t size);
+int journal_read(struct journal *j, enum record_type type, size_t least, journal_reader *reader,
+		 void *data);
 /* Of a record that was put, as it was last committed. */
 const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size);
 

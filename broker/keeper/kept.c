@@ -128,24 +128,25 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n)
 	return r;
 }
 
-int kept_take(uint32_t id, void **address)
+int kept_take(uint32_t id)
 {
-	const struct kept_slot *k;
-	int fd;
+	int fd = kept_look(id);
 
-	if (address)
-		*address = NULL;
-	if (!mine.table || id == 0 || id > atomic_load(&mine.table->n))
+	if (fd < 0 || !mine.taken || mine.taken[id - 1] || set_id(fd, id) < 0)
 		return -1;
-	k = &mine.table->slots[id - 1];
-	fd = atomic_load(&k->fd);
-	if (fd < 0 || set_id(fd, id) < 0)
-		return -1;
-	if (mine.taken)
-		mine.taken[id - 1] = true;
-	if (address)
-		*address = k->address;
+	mine.taken[id - 1] = true;
 	return fd;
+}
+
+int kept_take_mapped(uint32_t id, size_t size, void **address)
+{
+	const struct kept_slot *k = kept_look(id) < 0 ? NULL : &mine.table->slots[id - 1];
+
+	*address = NULL;
+	if (!k || !k->address || k->size != size)
+		return -1;
+	*address = k->address;
+	return kept_take(id);
 }
 
 int kept_look(uint32_t id)

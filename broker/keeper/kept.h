@@ -54,8 +54,12 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n);
 uint32_t kept_id(int fd);
 
 /* Of a broker that comes after another one: what is behind a number is this one's from now on. The
- * descriptor, or -1. @address may be NULL. */
-int kept_take(uint32_t id, void **address);
+ * descriptor, or -1: also of one that was taken already, so that nobody closes what is another's.
+ * That it is what the record takes it for is not looked at here: that says the record's checksum,
+ * or who reads one that has none. */
+int kept_take(uint32_t id);
+/* The same with its mapping; -1 as well when that has not @size bytes. */
+int kept_take_mapped(uint32_t id, size_t size, void **address);
 /* The same descriptor, which stays whose it is or will be. */
 int kept_look(uint32_t id);
 /* What nobody has taken is nobody's. */

@@ -29,11 +29,6 @@
 #define FENCES_MAX  4000
 #define FENCES_LOST UINT32_MAX
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
 /* Fences follow. 40 bytes, as there may be millions. */
 struct block_record {
 	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
@@ -108,14 +103,13 @@ void block_forget(struct block *block)
 
 /* All of them, to be sorted by where they lie. */
 struct blocks {
-	struct reading reading;
 	struct found {
 		uint32_t segment, offset, record;
 	} * found;
 	size_t n, room;
 };
 
-static void find_block(void *data, uint32_t record, const void *bytes, size_t size)
+static int find_block(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct blocks *all = data;
 	struct block_record r;
@@ -125,15 +119,14 @@ static void find_block(void *data, uint32_t record, const void *bytes, size_t si
 		size_t room = all->room ? all->room * 2 : 1024;
 		struct found *grown = realloc(all->found, room * sizeof(*grown));
 
-		if (!grown) {
-			all->reading.error = -ENOMEM;
-			return;
-		}
+		if (!grown)
+			return -ENOMEM;
 		all->found = grown;
 		all->room = room;
 	}
 	memcpy(&r, bytes, sizeof(r));
 	all->found[all->n++] = (struct found){r.segment, r.offset, record};
+	return 0;
 }
 
 static int compare_places(const void *left, const void *right)
@@ -146,7 +139,7 @@ static int compare_places(const void *left, const void *right)
 }
 
 static struct fence_set *read_fences(struct broker *b, const struct block_record *r,
-				     const unsigned char *bytes, size_t size)
+				     const unsigned char *bytes)
 {
 	struct fence_set *set = NULL;
 	struct fence_record one;
@@ -154,7 +147,7 @@ static struct fence_set *read_fences(struct broker *b, const struct block_record
 
 	if (r->n_fences == FENCES_LOST)
 		return fence_set_lost();
-	for (uint32_t i = 0; i < r->n_fences && (i + 1) * sizeof(one) <= size; i++) {
+	for (uint32_t i = 0; i < r->n_fences; i++) {
 		memcpy(&one, bytes + i * sizeof(one), sizeof(one));
 		f = fence_of_record(b, &one);
 		set = fence_set_add(set, &f);
@@ -219,7 +212,10 @@ static int restore_block(struct broker *b, struct segment *s, uint32_t record, s
 		return e;
 	block->record = record;
 	block->tag = r.tag;
-	fences = read_fences(b, &r, bytes + sizeof(r), size - sizeof(r));
+	if (r.n_fences != FENCES_LOST &&
+	    r.n_fences > (size - sizeof(r)) / sizeof(struct fence_record))
+		return -EBADMSG;
+	fences = read_fences(b, &r, bytes + sizeof(r));
 	if (r.index == GATED)
 		return restore_gated(b, s->pool, block, r.payer, fences);
 	s->pool->extent.used += block_size(block);
@@ -250,20 +246,20 @@ static int restore_segment_blocks(struct broker *b, const struct found *found, s
 
 int blocks_restore(struct broker *b, restore_buffer *buffer)
 {
-	struct blocks all = {.reading = {b, 0}};
+	struct blocks all = {.n = 0};
+	int r =
+	    journal_read(b->journal, RECORD_BUFFER, sizeof(struct block_record), find_block, &all);
 	size_t n;
 
-	journal_read(b->journal, RECORD_BUFFER, find_block, &all);
 	if (all.n > 0)
 		qsort(all.found, all.n, sizeof(*all.found), compare_places);
-	for (size_t i = 0; all.reading.error == 0 && i < all.n; i += n) {
+	for (size_t i = 0; r == 0 && i < all.n; i += n) {
 		for (n = 1; i + n < all.n && all.found[i + n].segment == all.found[i].segment;)
 			n++;
-		all.reading.error = restore_segment_blocks(b, all.found + i, n, buffer);
+		r = restore_segment_blocks(b, all.found + i, n, buffer);
 	}
 	free(all.found);
-	if (all.reading.error < 0)
-		log_error("the journal's blocks cannot be made again: %s",
-			  strerror(-all.reading.error));
-	return all.reading.error;
+	if (r < 0)
+		log_error("the journal's blocks cannot be made again: %s", strerror(-r));
+	return r;
 }

@@ -98,8 +98,12 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 	t->dead = t->kept->dead;
 	t->refs = 1;
 	t->pidfd = t->stat = -1;
-	t->fd = kept_take(t->kept->fd, &page);
+	t->fd = kept_take_mapped(t->kept->fd, sizeof(*t->page), &page);
 	t->page = page;
+	if (t->kept->fd && t->fd < 0) {
+		free(t);
+		return -EBADMSG;
+	}
 	if (t->dead) { /* its page was about to be closed */
 		timeline_unmap(t->page);
 		t->page = NULL;

@@ -56,4 +56,7 @@ void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
 void pool_grow_done(struct pool *p);
 
+/* Of a broker that comes after another one. 0 or -EBADMSG. */
+int memory_check_died(const struct memory *m);
+
 #endif

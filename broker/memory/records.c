@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include <share/share.h>
 
 #include "base/slab.h"
 #include "broker/broker.h"
@@ -45,113 +48,16 @@ struct client *client_of_record(struct broker *b, uint64_t id)
 	return clients_find(b->clients, id);
 }
 
-/* What all readers share. */
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
-static int done(const struct reading *r, const char *what)
+static int done(int error, const char *what)
 {
-	if (r->error < 0)
-		log_error("the journal's %s cannot be made again: %s", what, strerror(-r->error));
-	return r->error;
+	if (error < 0)
+		log_error("the journal's %s cannot be made again: %s", what, strerror(-error));
+	return error;
 }
 
-/* ------------------------------------------------------------------------------------------- */
-/* Timelines: see fence.c, where they are written                                              */
-
-struct fence_record fence_to_record(const struct fence *f)
+static bool is_text(const char *text, size_t size)
 {
-	if (!f->timelines)
-		return (struct fence_record){0};
-	return (struct fence_record){f->timelines->id, f->value, f->slot, 0};
-}
-
-static int compare_pages(const void *a, const void *b)
-{
-	const struct timelines *x = *(struct timelines *const *)a,
-			       *y = *(struct timelines *const *)b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
-static void read_timelines(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct reading *r = data;
-	struct memory *m = r->broker->memory;
-	struct timelines **grown;
-
-	(void)bytes, (void)size;
-	if (r->error < 0)
-		return;
-	grown = realloc(m->restored, (m->n_restored + 1) * sizeof(struct timelines *));
-	if (!grown) {
-		r->error = -ENOMEM;
-		return;
-	}
-	m->restored = grown;
-	r->error = timelines_again(r->broker->journal, record, r->broker->accounts,
-				   &m->restored[m->n_restored]);
-	m->n_restored += r->error == 0;
-}
-
-int timelines_restore(struct broker *b)
-{
-	struct reading r = {b, 0};
-	struct memory *m = b->memory;
-
-	journal_read(b->journal, RECORD_TIMELINES, read_timelines, &r);
-	if (m->n_restored > 0)
-		qsort(m->restored, m->n_restored, sizeof(struct timelines *), compare_pages);
-	return done(&r, "timelines");
-}
-
-struct timelines *timelines_find(struct broker *b, uint64_t page)
-{
-	struct timelines key = {.id = page}, *wanted = &key, **found;
-
-	if (b->memory->n_restored == 0)
-		return NULL;
-	found = bsearch(&wanted, b->memory->restored, b->memory->n_restored,
-			sizeof(struct timelines *), compare_pages);
-	return found ? *found : NULL;
-}
-
-void timelines_restored(struct broker *b)
-{
-	for (size_t i = 0; i < b->memory->n_restored; i++)
-		timelines_unref(b->memory->restored[i]);
-	free(b->memory->restored);
-	b->memory->restored = NULL;
-	b->memory->n_restored = 0;
-}
-
-int client_memory_restore(struct client *c)
-{
-	const struct memory *m = c->broker->memory;
-
-	for (size_t i = 0; i < m->n_restored; i++) {
-		struct timelines *t = m->restored[i];
-
-		if (t->kept->client != c->id)
-			continue;
-		t->client = c->slot;
-		t->pidfd = t->dead ? -1 : c->peer.pidfd;
-		c->memory->timelines = timelines_ref(t);
-		return t->dead || t->page ? 0 : -EBADMSG;
-	}
-	return -EBADMSG;
-}
-
-/* Of a page that is no more all was reached, or its memory would not have been given up. */
-struct fence fence_of_record(struct broker *b, const struct fence_record *r)
-{
-	struct timelines *t = r->page ? timelines_find(b, r->page) : NULL;
-
-	if (!t || r->slot == 0 || r->slot >= TIMELINE_SLOTS)
-		return (struct fence){0};
-	return (struct fence){timelines_ref(t), r->value, r->slot};
+	return strnlen(text, size) < size;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -198,6 +104,36 @@ void pool_note(struct pool *p)
 	journal_put_parts(p->broker->journal, RECORD_POOL, &p->record, parts, 2);
 }
 
+static bool is_power_of_two(uint64_t n)
+{
+	return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* What others are divided by and reach into: see pool_config_validate(). */
+static bool is_pool(struct broker *b, const struct pool_record *r)
+{
+	const struct memory_kind *kind = r->kind ? memory_kind_by_id(r->kind) : NULL;
+
+	if (!is_text(r->name, sizeof(r->name)) || !is_text(r->device, sizeof(r->device)) ||
+	    !is_text(r->wished_kind, sizeof(r->wished_kind)) ||
+	    !is_text(r->wished_device, sizeof(r->wished_device)) ||
+	    !is_text(r->reason, sizeof(r->reason)))
+		return false;
+	if (r->kind
+		? !kind || kind->on_device != (*r->device != 0) || !is_power_of_two(r->granularity)
+		: *r->device != 0)
+		return false;
+	return r->id > 0 && r->id <= b->ids.pool && !pool_of_record(b, r->id) && *r->name &&
+	       (r->destroyed || !pool_find(b, r->name, strlen(r->name))) &&
+	       r->reuse <= SHARE_REUSE_SCRUB && r->segment_size > 0 &&
+	       is_power_of_two(r->alignment) && r->alignment >= SUBALLOCATOR_UNIT;
+}
+
+static bool is_access(const struct access_entry *entry)
+{
+	return (unsigned)entry->who.type <= PRINCIPAL_GROUP && (entry->mode & ~ACCESS_ALL) == 0;
+}
+
 static int restore_pool(struct broker *b, uint32_t record, const struct pool_record *r,
 			const struct access_entry *access)
 {
@@ -214,7 +150,9 @@ static int restore_pool(struct broker *b, uint32_t record, const struct pool_rec
 	int e = config.name ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; e == 0 && i < r->n_access; i++)
-		e = access_grant(&config.access, access[i].who, access[i].mode);
+		e = is_access(&access[i])
+			? access_grant(&config.access, access[i].who, access[i].mode)
+			: -EBADMSG;
 	if (e == 0 && pool_new(b, &config, NULL, r->owner, payer, r->persistent, &p, &failure) != 0)
 		e = -ENOMEM;
 	account_unref(payer);
@@ -239,19 +177,17 @@ static int restore_pool(struct broker *b, uint32_t record, const struct pool_rec
 	return 0;
 }
 
-static void read_pool(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_pool(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	struct pool_record copy;
 
 	memcpy(&copy, bytes, sizeof(copy));
-	if (r->error == 0 && sizeof(copy) + copy.n_access * sizeof(struct access_entry) > size)
-		r->error = -EBADMSG;
-	if (r->error == 0)
-		r->error =
-		    restore_pool(r->broker, record, &copy,
-				 (const struct access_entry *)(const void *)((const char *)bytes +
-									     sizeof(copy)));
+	if (sizeof(copy) + copy.n_access * sizeof(struct access_entry) > size ||
+	    !is_pool(data, &copy))
+		return -EBADMSG;
+	return restore_pool(
+	    data, record, &copy,
+	    (const struct access_entry *)(const void *)((const char *)bytes + sizeof(copy)));
 }
 
 struct pool *pool_of_record(struct broker *b, uint64_t id)
@@ -277,9 +213,9 @@ void open_pool_note(struct client *c, struct open_pool *open)
 	journal_put(c->broker->journal, RECORD_OPEN_POOL, &open->record, &r, sizeof(r));
 }
 
-static void read_open_pool(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_open_pool(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
+	struct broker *b = data;
 	struct open_pool_record copy;
 	struct client *c;
 	struct pool *p;
@@ -287,20 +223,19 @@ static void read_open_pool(void *data, uint32_t record, const void *bytes, size_
 
 	(void)size;
 	memcpy(&copy, bytes, sizeof(copy));
-	c = client_of_record(r->broker, copy.client);
-	p = pool_of_record(r->broker, copy.pool);
-	if (r->error < 0 || !c || !p || client_open_pool(c, p) < 0) {
-		r->error = r->error < 0 ? r->error : !c || !p ? -EBADMSG : -ENOMEM;
-		return;
-	}
+	c = client_of_record(b, copy.client);
+	p = pool_of_record(b, copy.pool);
+	if (!c || !p || copy.count == 0 || client_find_pool(c, p->id))
+		return -EBADMSG;
+	if (client_open_pool(c, p) < 0)
+		return -ENOMEM;
 	open = client_find_pool(c, p->id);
-	journal_drop(r->broker->journal, &open->record);
+	journal_drop(b->journal, &open->record);
 	open->record = record;
 	open->count = copy.count;
 	open->keeps = copy.keeps;
 	open->asks = copy.asks;
-	if (copy.asks && pool_user_comes(p, c->account) < 0)
-		r->error = -ENOMEM;
+	return copy.asks && pool_user_comes(p, c->account) < 0 ? -ENOMEM : 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -329,6 +264,21 @@ void segment_note(struct broker *b, struct segment *s)
 	journal_put(b->journal, RECORD_SEGMENT, &s->record, &r, sizeof(r));
 }
 
+/* One that is active has memory, as large as it says. */
+static bool is_segment(const struct segment *s, const struct pool *p,
+		       const struct segment_record *r)
+{
+	struct stat st;
+
+	if (!s || !p || !p->choice.kind || s->in_use || r->generation == 0 ||
+	    r->generation > s->generation || r->state > SEGMENT_RETIRING || r->recipe.size == 0)
+		return false;
+	if (r->state == SEGMENT_RETIRING)
+		return true;
+	return fstat(kept_look(r->fd), &st) == 0 &&
+	       (p->device || (uint64_t)st.st_size == r->recipe.size);
+}
+
 static int restore_segment(struct broker *b, uint32_t record, const struct segment_record *r)
 {
 	struct segment *s = slab_at(&b->memory->segments, r->index);
@@ -336,7 +286,7 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	struct failure failure;
 	int e;
 
-	if (!s || !p)
+	if (!is_segment(s, p, r))
 		return -EBADMSG;
 	s->generation = r->generation;
 	s->in_use = 1;
@@ -345,13 +295,15 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	s->pool = p;
 	s->state = r->state;
 	s->memory.recipe = r->recipe;
-	s->memory.fd = kept_take(r->fd, NULL);
-	s->memory.fd_readonly = kept_take(r->fd_readonly, NULL);
+	s->memory.fd = kept_take(r->fd);
+	s->memory.fd_readonly = kept_take(r->fd_readonly);
+	if ((r->fd && s->memory.fd < 0) || (r->fd_readonly && s->memory.fd_readonly < 0))
+		return -EBADMSG;
 	if (segment_cost_take(p, &s->cost, &failure) != 0)
 		return -EDQUOT;
 	e = suballocator_add_region(&p->suballocator, &s->region, r->recipe.size);
 	if (e < 0)
-		return e;
+		return e == -EINVAL ? -EBADMSG : e;
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
 	if (s->state == SEGMENT_ACTIVE || p->device)
@@ -364,15 +316,13 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	return 0;
 }
 
-static void read_segment(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_segment(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	struct segment_record copy;
 
 	(void)size;
 	memcpy(&copy, bytes, sizeof(copy));
-	if (r->error == 0)
-		r->error = restore_segment(r->broker, record, &copy);
+	return restore_segment(data, record, &copy);
 }
 
 struct possession_record {
@@ -391,9 +341,9 @@ void possession_note(struct client *c, uint32_t index)
 		journal_drop(c->broker->journal, record);
 }
 
-static void read_possession(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_possession(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
+	struct broker *b = data;
 	struct possession_record copy;
 	struct client *c;
 	struct segment *s;
@@ -401,18 +351,20 @@ static void read_possession(void *data, uint32_t record, const void *bytes, size
 
 	(void)size;
 	memcpy(&copy, bytes, sizeof(copy));
-	c = client_of_record(r->broker, copy.client);
-	s = slab_at(&r->broker->memory->segments, copy.segment);
-	has = c && s && s->in_use ? client_possession(c, copy.segment) : NULL;
-	if (!has) {
-		r->error = -EBADMSG;
-		return;
-	}
+	c = client_of_record(b, copy.client);
+	s = slab_at(&b->memory->segments, copy.segment);
+	if (!c || !s || !s->in_use || copy.what == 0 ||
+	    copy.what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_ASKED))
+		return -EBADMSG;
+	has = client_possession(c, copy.segment);
+	if (!has || *has)
+		return has ? -EBADMSG : -ENOMEM;
 	*has = (uint8_t)copy.what;
 	c->memory->segments[copy.segment].record = record;
 	s->importers += (copy.what & (SEGMENT_READABLE | SEGMENT_WRITABLE)) != 0;
 	s->asked += (copy.what & SEGMENT_ASKED) != 0;
 	c->memory->n_asked += (copy.what & SEGMENT_ASKED) != 0;
+	return 0;
 }
 
 /* Slots up to the last one, so that each segment gets its own. */
@@ -423,22 +375,25 @@ static int make_slots(struct broker *b)
 
 int pools_restore(struct broker *b)
 {
-	struct reading r = {b, 0};
+	struct journal *j = b->journal;
+	int r = journal_read(j, RECORD_POOL, sizeof(struct pool_record), read_pool, b);
 
-	journal_read(b->journal, RECORD_POOL, read_pool, &r);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_OPEN_POOL, read_open_pool, &r);
-	if (r.error == 0)
-		r.error = make_slots(b);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_SEGMENT, read_segment, &r);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_POSSESSION, read_possession, &r);
+	b->memory->last_pool = b->ids.pool;
+	if (r == 0)
+		r = journal_read(j, RECORD_OPEN_POOL, sizeof(struct open_pool_record),
+				 read_open_pool, b);
+	if (r == 0)
+		r = make_slots(b);
+	if (r == 0)
+		r = journal_read(j, RECORD_SEGMENT, sizeof(struct segment_record), read_segment, b);
+	if (r == 0)
+		r = journal_read(j, RECORD_POSSESSION, sizeof(struct possession_record),
+				 read_possession, b);
 	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
 		struct segment *s = slab_at(&b->memory->segments, i);
 
 		if (s && !s->in_use)
 			slab_free_index(&b->memory->segments, i);
 	}
-	return done(&r, "pools");
+	return done(r, "pools");
 }

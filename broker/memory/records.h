@@ -75,7 +75,7 @@ typedef int restore_buffer(struct broker *b, struct block *block, const struct b
 			   struct fence_set *pending, uint32_t payer);
 int blocks_restore(struct broker *b, restore_buffer *buffer);
 /* All that has fences has been read. */
-void timelines_restored(struct broker *b);
+int timelines_restored(struct broker *b);
 
 /* No user has this number. */
 #define RECORD_NOBODY UINT32_MAX

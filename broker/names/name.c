@@ -458,28 +458,32 @@ int name_look_up(struct broker *b, struct client *client, uint32_t serial, const
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
+static bool is_name(struct broker *b, const struct name_record *r)
+{
+	return r->size > 0 && r->size <= SHARE_NAME_MAX && r->version > 0 &&
+	       r->version <= b->names->last_version &&
+	       (r->mode == SHARE_RDONLY || r->mode == SHARE_RDWR);
+}
 
 static int restore(struct broker *b, uint32_t record, const struct name_record *r,
 		   const char *tensor, const char *text)
 {
-	struct account *account = account_get(b->accounts, r->uid);
+	struct account *account;
 	struct buffer *buffer = buffer_find(b, r->buffer);
-	struct name *n = find_or_add(b, text, r->size);
 	struct client *publisher = r->publisher ? clients_find(b->clients, r->publisher) : NULL;
 	struct failure failure;
+	struct name *n;
 
+	if (!is_name(b, r) || !buffer || (r->publisher && !publisher) || find(b, text, r->size))
+		return -EBADMSG;
+	account = account_get(b->accounts, r->uid);
+	n = find_or_add(b, text, r->size);
 	if (!account || !n || !charge_take(&n->charge, account, LIMIT_NAMES, 1) ||
 	    metadata_new(account, tensor, r->tensor_size, NULL, &n->tensor, &failure) != 0) {
 		account_unref(account);
 		return -ENOMEM;
 	}
 	account_unref(account);
-	if (!buffer || n->buffer || (r->publisher && !publisher))
-		return -EBADMSG;
 	n->record = record;
 	n->buffer = buffer;
 	n->version = r->version;
@@ -497,23 +501,18 @@ static int restore(struct broker *b, uint32_t record, const struct name_record *
 	return 0;
 }
 
-static void read_name(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_name(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	const char *rest = (const char *)bytes + sizeof(struct name_record);
 	struct name_record copy;
 
 	memcpy(&copy, bytes, sizeof(copy));
-	if (r->error == 0 && (uint64_t)copy.tensor_size + copy.size > size - sizeof(copy))
-		r->error = -EBADMSG;
-	if (r->error == 0)
-		r->error = restore(r->broker, record, &copy, rest, rest + copy.tensor_size);
+	if ((uint64_t)copy.tensor_size + copy.size > size - sizeof(copy))
+		return -EBADMSG;
+	return restore(data, record, &copy, rest, rest + copy.tensor_size);
 }
 
 int names_restore_published(struct broker *b)
 {
-	struct reading r = {b, 0};
-
-	journal_read(b->journal, RECORD_NAME, read_name, &r);
-	return r.error;
+	return journal_read(b->journal, RECORD_NAME, sizeof(struct name_record), read_name, b);
 }

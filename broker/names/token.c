@@ -226,10 +226,10 @@ void token_used(struct broker *b, struct token *t)
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
+static bool is_token(const struct token_record *r)
+{
+	return r->uses > 0 && (r->mode == SHARE_RDONLY || r->mode == SHARE_RDWR);
+}
 
 static int restore(struct broker *b, uint32_t record, const struct token_record *r,
 		   const char *tensor)
@@ -239,7 +239,8 @@ static int restore(struct broker *b, uint32_t record, const struct token_record 
 	struct buffer *buffer = buffer_find(b, r->buffer);
 	struct failure failure;
 
-	if (!t || t->live || !maker || !buffer)
+	if (!t || t->live || !maker || !buffer || !is_token(r) || token_find(b, r->bytes) ||
+	    r->generation == 0 || r->generation > t->generation)
 		return -EBADMSG;
 	if (!charge_take(&t->charge, maker->account, LIMIT_TOKENS, 1) ||
 	    metadata_new(maker->account, tensor, r->tensor_size, NULL, &t->tensor, &failure) != 0)
@@ -260,31 +261,29 @@ static int restore(struct broker *b, uint32_t record, const struct token_record 
 	return set_timer(b, t);
 }
 
-static void read_token(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_token(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	struct token_record copy;
 
 	memcpy(&copy, bytes, sizeof(copy));
-	if (r->error == 0 && copy.tensor_size > size - sizeof(copy))
-		r->error = -EBADMSG;
-	if (r->error == 0)
-		r->error = restore(r->broker, record, &copy, (const char *)bytes + sizeof(copy));
+	if (copy.tensor_size > size - sizeof(copy))
+		return -EBADMSG;
+	return restore(data, record, &copy, (const char *)bytes + sizeof(copy));
 }
 
 int tokens_restore(struct broker *b)
 {
 	struct names *names = b->names;
-	struct reading r = {b, 0};
+	int r = generations_make_slots(&names->token_generations, b->journal, &names->token_slab);
 
-	r.error = generations_make_slots(&names->token_generations, b->journal, &names->token_slab);
-	if (r.error == 0)
-		journal_read(b->journal, RECORD_TOKEN, read_token, &r);
+	if (r == 0)
+		r = journal_read(b->journal, RECORD_TOKEN, sizeof(struct token_record), read_token,
+				 b);
 	for (uint32_t i = 0; i < slab_end(&names->token_slab); i++) {
 		const struct token *t = slab_at(&names->token_slab, i);
 
 		if (t && !t->live)
 			slab_free_index(&names->token_slab, i);
 	}
-	return r.error;
+	return r;
 }

@@ -139,16 +139,14 @@ void client_hear_of_changes(struct client *client)
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct reading {
-	struct broker *broker;
-	int error;
-};
-
 static int restore(struct broker *b, uint32_t record, const struct watch_record *r,
 		   const char *prefix)
 {
 	struct client *c = clients_find(b->clients, r->client);
-	struct watch *w = calloc(1, sizeof(*w) + r->size + 1);
+	struct watch *w = r->size <= SHARE_NAME_MAX ? calloc(1, sizeof(*w) + r->size + 1) : NULL;
+
+	if (c && (watch_find(c, r->id) || r->id > b->names->last_watch || r->size > SHARE_NAME_MAX))
+		c = NULL;
 
 	if (!w || !c || !charge_take(&w->charge, c->account, LIMIT_WATCHES, 1)) {
 		free(w);
@@ -164,22 +162,17 @@ static int restore(struct broker *b, uint32_t record, const struct watch_record 
 	return 0;
 }
 
-static void read_watch(void *data, uint32_t record, const void *bytes, size_t size)
+static int read_watch(void *data, uint32_t record, const void *bytes, size_t size)
 {
-	struct reading *r = data;
 	struct watch_record copy;
 
 	memcpy(&copy, bytes, sizeof(copy));
-	if (r->error == 0 && copy.size > size - sizeof(copy))
-		r->error = -EBADMSG;
-	if (r->error == 0)
-		r->error = restore(r->broker, record, &copy, (const char *)bytes + sizeof(copy));
+	if (copy.size > size - sizeof(copy))
+		return -EBADMSG;
+	return restore(data, record, &copy, (const char *)bytes + sizeof(copy));
 }
 
 int watches_restore(struct broker *b)
 {
-	struct reading r = {b, 0};
-
-	journal_read(b->journal, RECORD_WATCH, read_watch, &r);
-	return r.error;
+	return journal_read(b->journal, RECORD_WATCH, sizeof(struct watch_record), read_watch, b);
 }

@@ -101,10 +101,11 @@ Test(generations, of_nothing_are_no_slots)
 	slab_done(&slab);
 }
 
-static void damage(void *data, uint32_t record, const void *bytes, size_t size)
+static int damage(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	(void)bytes, (void)size;
 	((uint32_t *)journal_in_place(j, record))[1] = *(const uint32_t *)data;
+	return 0;
 }
 
 /* No checksum guards them, so they are looked at. */
@@ -117,7 +118,7 @@ Test(generations, that_make_no_sense_are_refused)
 	generation_note(&g, j, GENERATIONS_PART, 5);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		reopen();
-		journal_read(j, RECORD_GENERATIONS, damage, &numbers[i]);
+		journal_read(j, RECORD_GENERATIONS, 0, damage, &numbers[i]);
 		slab_init_keep(&slab, sizeof(struct object), sizeof(uint32_t));
 		cr_assert_eq(generations_make_slots(&g, j, &slab), -EBADMSG);
 		slab_done(&slab);

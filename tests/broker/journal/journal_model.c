@@ -91,7 +91,7 @@ static const struct model_object *find(const struct comparison *c, uint32_t reco
 	return NULL;
 }
 
-static void compare(void *data, uint32_t record, const void *bytes, size_t size)
+static int compare(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	static unsigned char expected[RECORD_SIZE_MAX];
 	struct comparison *c = data;
@@ -100,12 +100,13 @@ static void compare(void *data, uint32_t record, const void *bytes, size_t size)
 	c->found++;
 	if (!o || size < o->size) {
 		c->same = false;
-		return;
+		return 0;
 	}
 	model_fill(expected, o->size, o->seed);
 	c->same &= memcmp(bytes, expected, o->size) == 0;
 	for (size_t i = o->size; i < size && !o->in_place; i++)
 		c->same &= ((const unsigned char *)bytes)[i] == 0;
+	return 0;
 }
 
 bool model_is(const struct model *m, struct journal *j)
@@ -116,7 +117,7 @@ bool model_is(const struct model *m, struct journal *j)
 	for (unsigned i = 0; i < MODEL_OBJECTS; i++)
 		n += m->objects[i].record != 0;
 	for (c.type = 1; c.type < RECORD_TYPES; c.type++)
-		journal_read(j, c.type, compare, &c);
+		journal_read(j, c.type, 0, compare, &c);
 	return c.same && c.found == n;
 }
 

@@ -2,9 +2,11 @@
 
 /*
  * Seeds for the fuzzers: plays scripts against a real broker and records what goes over the socket,
- * in the form in which fuzz_broker and fuzz_client read it: without the numbers of packets.
+ * in the form in which fuzz_broker, fuzz_journal and fuzz_client read it: without the numbers of
+ * packets.
  *
- * usage: fuzz-seeds DIRECTORY; writes DIRECTORY/broker/... and DIRECTORY/client/...
+ * usage: fuzz-seeds DIRECTORY; writes DIRECTORY/broker/..., DIRECTORY/journal/... and
+ * DIRECTORY/client/...
  */
 
 #include <string.h>
@@ -323,7 +325,16 @@ static void write_seed(const char *directory, const char *kind, const char *name
 	if (calls)
 		fwrite(calls, 1, (size_t)first, file);
 	fwrite(r->bytes, 1, r->size, file);
+	if (strcmp(kind, "journal") == 0)
+		fputc(0, file); /* damages */
 	fclose(file);
+}
+
+static void write_broker_seed(const char *directory, const char *name, int flags,
+			      const struct recording *r)
+{
+	write_seed(directory, "broker", name, flags, NULL, r);
+	write_seed(directory, "journal", name, flags, NULL, r);
 }
 
 static void record(const char *directory, const char *name, const uint8_t *calls, size_t n)
@@ -338,9 +349,9 @@ static void record(const char *directory, const char *name, const uint8_t *calls
 	script_run(c, calls, n);
 	share_ping(c); /* an embedded broker is not told goodbye */
 	write_seed(directory, "client", name, (int)n, calls, &to_client);
-	write_seed(directory, "broker", name, 1 << 5 | 1 << 6, NULL, &to_broker);
+	write_broker_seed(directory, name, 1 << 5 | 1 << 6, &to_broker);
 	snprintf(other, sizeof(other), "%s-of-two", name);
-	write_seed(directory, "broker", other, 1 << 6, NULL, &to_broker_of_two);
+	write_broker_seed(directory, other, 1 << 6, &to_broker_of_two);
 	snprintf(other, sizeof(other), "%s-of-peer", name);
 	write_seed(directory, "client", other, (int)n, calls, &to_client_of_peer);
 	share_disconnect(c);
@@ -429,8 +440,8 @@ int main(int argc, char **argv)
 	     M(ACK, 3), M(SERVICE_OPEN, 1), M(CALL_START, 2), M(NEXT_REQUEST, 1), M(REPLY, 1),
 	     M(SERVICE_CLOSE, 0));
 	play_channel(true);
-	write_seed(argv[1], "broker", "channel-closed", 1 << 6, NULL, &to_broker);
+	write_broker_seed(argv[1], "channel-closed", 1 << 6, &to_broker);
 	play_channel(false);
-	write_seed(argv[1], "broker", "channel-dead", 1 << 6, NULL, &to_broker);
+	write_broker_seed(argv[1], "channel-dead", 1 << 6, &to_broker);
 	return 0;
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The records of timelines, which fence.c writes, and how a broker that comes after another one
+ * finds them by the numbers of their pages, until all that has fences has been read.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/journal/journal.h"
+#include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/inside.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/records.h"
+
+struct fence_record fence_to_record(const struct fence *f)
+{
+	if (!f->timelines)
+		return (struct fence_record){0};
+	return (struct fence_record){f->timelines->id, f->value, f->slot, 0};
+}
+
+static int compare_pages(const void *a, const void *b)
+{
+	const struct timelines *x = *(struct timelines *const *)a,
+			       *y = *(struct timelines *const *)b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/* No checksum guards what is written in place. Each page has a number of its own, its descriptor is
+ * nobody else's and of its size, and its client says what it is. How far GPUs are believed to be is
+ * taken as it is: any value may be in it, as it came out of a page that its owner alone wrote. */
+static int read_timelines(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
+	struct memory *m = b->memory;
+	struct timelines **grown;
+	uint64_t id = ((struct timelines_record *)journal_in_place(b->journal, record))->id;
+	int r;
+
+	(void)bytes, (void)size;
+	if (id == 0 || id > m->last_page)
+		return -EBADMSG;
+	grown = realloc(m->restored, (m->n_restored + 1) * sizeof(struct timelines *));
+	if (!grown)
+		return -ENOMEM;
+	m->restored = grown;
+	r = timelines_again(b->journal, record, b->accounts, &m->restored[m->n_restored]);
+	m->n_restored += r == 0;
+	return r;
+}
+
+int timelines_restore(struct broker *b)
+{
+	struct memory *m = b->memory;
+	int r = memory_check_died(m);
+
+	if (r == 0)
+		r = journal_read(b->journal, RECORD_TIMELINES, sizeof(struct timelines_record),
+				 read_timelines, b);
+	if (m->n_restored > 0)
+		qsort(m->restored, m->n_restored, sizeof(struct timelines *), compare_pages);
+	for (size_t i = 1; r == 0 && i < m->n_restored; i++)
+		if (m->restored[i]->id == m->restored[i - 1]->id)
+			r = -EBADMSG;
+	if (r < 0)
+		log_error("the journal's timelines cannot be made again: %s", strerror(-r));
+	return r;
+}
+
+struct timelines *timelines_find(struct broker *b, uint64_t page)
+{
+	struct timelines key = {.id = page}, *wanted = &key, **found;
+
+	if (b->memory->n_restored == 0)
+		return NULL;
+	found = bsearch(&wanted, b->memory->restored, b->memory->n_restored,
+			sizeof(struct timelines *), compare_pages);
+	return found ? *found : NULL;
+}
+
+int timelines_restored(struct broker *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < b->memory->n_restored; i++) {
+		const struct timelines *t = b->memory->restored[i];
+
+		/* one that was not ready has nothing that has fences */
+		if (t->refs > 1 && !t->dead && t->pidfd < 0)
+			r = -EBADMSG;
+	}
+	for (size_t i = 0; i < b->memory->n_restored; i++)
+		timelines_unref(b->memory->restored[i]);
+	free(b->memory->restored);
+	b->memory->restored = NULL;
+	b->memory->n_restored = 0;
+	if (r < 0)
+		log_error("the journal's fences make no sense: %s", strerror(-r));
+	return r;
+}
+
+int client_memory_restore(struct client *c)
+{
+	const struct memory *m = c->broker->memory;
+
+	for (size_t i = 0; i < m->n_restored; i++) {
+		struct timelines *t = m->restored[i];
+
+		if (t->kept->client != c->id)
+			continue;
+		if (t->dead ? c->state != CLIENT_ENDING : !t->page)
+			return -EBADMSG;
+		t->client = c->slot;
+		t->pidfd = t->dead ? -1 : c->peer.pidfd;
+		c->memory->timelines = timelines_ref(t);
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+/* Of a page that is no more all was reached, or its memory would not have been given up. */
+struct fence fence_of_record(struct broker *b, const struct fence_record *r)
+{
+	struct timelines *t = r->page ? timelines_find(b, r->page) : NULL;
+
+	if (!t || r->slot == 0 || r->slot >= TIMELINE_SLOTS)
+		return (struct fence){0};
+	return (struct fence){timelines_ref(t), r->value, r->slot};
+}
