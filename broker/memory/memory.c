@@ -30,8 +30,10 @@ int memory_check_died(const struct memory *m)
 {
 	const struct died_pages *d = m->died;
 
+	/* who was killed between the two has written a page, and has not counted it */
 	for (size_t i = 0; i < N_DIED_PAGES; i++)
-		if (d->pages[i] > m->last_page || (d->pages[i] == 0) != (i >= d->n))
+		if (d->pages[i] > m->last_page || (i < d->n && d->pages[i] == 0) ||
+		    (i > d->n && d->pages[i] != 0))
 			return -EBADMSG;
 	return d->forgotten > m->last_page ? -EBADMSG : 0;
 }
