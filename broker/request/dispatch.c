@@ -116,7 +116,8 @@ void request_ask_again(struct client *client, const void *packet, size_t size, u
 {
 	struct wire_message m;
 
-	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0)
+	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0 ||
+	    !is_allowed(client, wire_describe(m.type)))
 		return;
 	switch (m.type) {
 	case WIRE_BYE:

@@ -14,6 +14,7 @@
  * latter reaches: it is as good as chance, and best with seeds.
  */
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -69,41 +70,59 @@ static int go_on(int socket)
 /* ------------------------------------------------------------------------------------------- */
 /* Their keeper                                                                                */
 
-static void keep(struct kept_message *m, struct fd_list *fds)
+static void let_go_of(uint32_t id)
 {
+	struct kept_slot *k = &table->slots[id - 1];
+
+	/* each is let go once */
+	expect(id > 0 && id <= table->n && k->fd >= 0);
+	if (k->address)
+		munmap(k->address, k->size);
+	k->address = NULL;
+	fd_close(k->fd);
+	k->fd = -1;
+}
+
+/* 0 or errno */
+static uint32_t keep_one(uint32_t at, int fd, size_t size)
+{
+	void *address = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : NULL;
+
+	if (address == MAP_FAILED)
+		return (uint32_t)errno;
+	table->slots[at] = (struct kept_slot){.fd = fd, .address = address, .size = size};
+	if (at == table->n)
+		table->n++;
+	return 0;
+}
+
+static uint32_t keep(struct kept_message *m, struct fd_list *fds)
+{
+	uint32_t error = 0;
+
 	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t at = 0;
 
 		while (at < table->n && table->slots[at].fd >= 0)
 			at++;
 		expect(at < ROOM);
-		table->slots[at].address = NULL;
-		table->slots[at].size = m->sizes[i];
-		if (m->sizes[i] > 0)
-			table->slots[at].address = mmap(NULL, m->sizes[i], PROT_READ | PROT_WRITE,
-							MAP_SHARED, fds->fds[i], 0);
-		expect(table->slots[at].address != MAP_FAILED);
-		table->slots[at].fd = fds->fds[i];
-		fds->fds[i] = -1;
-		if (at == table->n)
-			table->n++;
-		m->ids[i] = at + 1;
+		error = keep_one(at, fds->fds[i], m->sizes[i]);
+		if (error == 0) {
+			fds->fds[i] = -1;
+			m->ids[i] = at + 1;
+			continue;
+		}
+		while (i-- > 0)
+			let_go_of(m->ids[i]);
+		break;
 	}
+	return error;
 }
 
 static void let_go(const struct kept_message *m)
 {
-	for (uint32_t i = 0; i < m->n; i++) {
-		struct kept_slot *k = &table->slots[m->ids[i] - 1];
-
-		/* each is let go once */
-		expect(m->ids[i] > 0 && m->ids[i] <= table->n && k->fd >= 0);
-		if (k->address)
-			munmap(k->address, k->size);
-		k->address = NULL;
-		fd_close(k->fd);
-		k->fd = -1;
-	}
+	for (uint32_t i = 0; i < m->n; i++)
+		let_go_of(m->ids[i]);
 }
 
 /* False: there is no broker any more, or the next one is to come. */
@@ -112,6 +131,7 @@ static bool serve(int socket)
 	struct kept_message m;
 	size_t size = sizeof(m);
 	struct fd_list fds;
+	uint32_t error = 0;
 
 	if (packet_receive(socket, &m, &size, &fds, true) < 0)
 		return false;
@@ -119,11 +139,11 @@ static bool serve(int socket)
 	if (m.word == NEXT_BROKER)
 		return false;
 	if (m.word == KEPT_KEEP)
-		keep(&m, &fds);
+		error = keep(&m, &fds);
 	else if (m.word == KEPT_DROP)
 		let_go(&m);
 	fd_list_close(&fds);
-	m.word = 0;
+	m.word = error;
 	return packet_send(socket, &m, sizeof(m), NULL, 0, true) == 0;
 }
 
