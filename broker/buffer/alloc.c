@@ -127,6 +127,7 @@ static void count_failure(const struct request *r, struct pool *p, enum alloc_fa
 	if (!is_worth_a_line(r))
 		return;
 	p->failed[why]++;
+	pool_note(p);
 	if (monitors_any(r->broker))
 		monitors_tell(r->broker, &(struct notice){.action = "refuse",
 							  .what = &what,

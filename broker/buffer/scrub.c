@@ -28,6 +28,7 @@
 #include "broker/device/device.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
+#include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
 
@@ -92,6 +93,7 @@ static void fail(struct scrub *s, int error, const char *text)
 		 p->name, text);
 	if (s->client) {
 		p->failed[ALLOC_SYSTEM]++;
+		pool_note(p);
 		request_reply_error(s->client, WIRE_ALLOC, s->asked.serial, error, detail);
 		abandon(s);
 	}

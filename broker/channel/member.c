@@ -370,7 +370,10 @@ bool members_end(struct client *c, int *budget)
 	while ((m = LIST_FIRST(&c->members))) {
 		if (*budget <= 0)
 			return false;
-		m->as_producer.closed |= c->requests.goodbye != 0;
+		if (c->requests.goodbye && !m->as_producer.closed) {
+			m->as_producer.closed = true;
+			member_note(m);
+		}
 		if (m->state == MEMBER_PREPARING)
 			forget(m);
 		else if (m->role == SHARE_CONSUMER)

@@ -35,6 +35,7 @@ struct channel_record {
 	uint32_t producers, service;
 	uint32_t control; /* as the keeper has it */
 	uint32_t size;
+	uint32_t unused;
 };
 
 void channel_note(struct channel *ch)
@@ -60,7 +61,7 @@ struct member_record {
 	int32_t pid;
 	uint32_t role, state, serial, slot;
 	uint32_t page, pidfd, doorbell; /* as the keeper has them */
-	uint8_t closed, closing, writable, oldest, expelled;
+	uint8_t closed, closing, writable, oldest, expelled, unused[3];
 };
 
 void member_note(struct member *m)

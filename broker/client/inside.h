@@ -67,6 +67,8 @@ void connection_let_go(struct connection *c);
 int connection_enqueue(struct connection *c, const void *data, size_t size, const int *fds,
 		       size_t n_fds);
 void queued_free(struct connection *c, struct queued *q);
+/* The journal says what it is now. */
+void queued_note(const struct connection *c, struct queued *q);
 struct queued *queued_spare_new(void); /* NULL without memory */
 /* What cannot go out now has to be paid for, and keeps what its descriptors are of. 0 or negative
  * errno. */

@@ -75,7 +75,7 @@ static void add(struct connection *c, struct queued *q)
 	q->is_news = true;
 }
 
-static void note(const struct connection *c, struct queued *q)
+void queued_note(const struct connection *c, struct queued *q)
 {
 	struct outgoing_record r = {.client = c->client->id,
 				    .number = q->number,
@@ -118,7 +118,7 @@ int queued_let_wait(struct connection *c, struct queued *q)
 	q->waits = true;
 	q->fds = own;
 	if (own.n > 0)
-		note(c, q);
+		queued_note(c, q);
 	return 0;
 }
 
@@ -159,7 +159,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 	if (c->client->version >= WIRE_VERSION_NUMBERS)
 		q->size = wire_put_number(q->data, size, number);
 	add(c, q);
-	note(c, q);
+	queued_note(c, q);
 	return 0;
 }
 
@@ -237,7 +237,7 @@ static int restore_packet(struct connection *c, uint32_t record, const struct ou
 	q->waits = true;
 	add(c, q);
 	if (e == 0)
-		note(c, q);
+		queued_note(c, q);
 	return e;
 }
 

@@ -122,13 +122,14 @@ struct device_record {
 	uint64_t total, free, granularity;
 	uint32_t ordinal, driver, compute, flags, gone;
 	char uuid[64], name[256], pci[32];
+	uint32_t unused;
 };
 
-static void note(struct device *d)
+void device_note(struct device *d)
 {
 	struct device_record r = {d->total,   d->free,  d->granularity, d->ordinal, d->driver,
 				  d->compute, d->flags, d->gone,        "",         "",
-				  ""};
+				  "",         0};
 
 	memcpy(r.uuid, d->uuid, sizeof(r.uuid));
 	memcpy(r.name, d->name, sizeof(r.name));
@@ -150,7 +151,7 @@ static void finish(struct broker *b, int error, const char *text)
 			log_info("device %s: %s, %llu MiB%s", d->uuid, d->name,
 				 (unsigned long long)(d->total >> 20), d->gone ? ", gone" : "");
 		d->was_gone = d->gone;
-		note(d);
+		device_note(d);
 	}
 	if (error)
 		log_debug("no devices: %s", text);

@@ -71,6 +71,8 @@ bool devices_known(struct broker *b, bool fresh);
 int devices_error(const struct broker *b);
 
 void devices_look_at_agents(struct broker *b);
+/* The journal says what it is now. */
+void device_note(struct device *d);
 
 /* How many agents are running, or were told to end and have not. */
 unsigned devices_processes(const struct broker *b);

@@ -69,7 +69,7 @@ struct pool_record {
 	uint64_t granularity, limit, segment_size, alignment, release_threshold;
 	uint64_t failed[ALLOC_FAILURES];
 	char name[256], wished_kind[16], wished_device[64], device[64], reason[512];
-	uint32_t n_access;
+	uint32_t n_access, unused;
 };
 
 void pool_note(struct pool *p)

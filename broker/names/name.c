@@ -206,7 +206,7 @@ struct name_record {
 	uint32_t tensor_size, size;
 };
 
-static void note(struct broker *b, struct name *n)
+void name_note(struct broker *b, struct name *n)
 {
 	struct name_record r = {
 	    .buffer = buffer_id(n->buffer),
@@ -346,7 +346,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		LIST_INSERT_HEAD(&p->client->names->published, n, of_publisher);
 		p->client->holds.names++;
 	}
-	note(b, n);
+	name_note(b, n);
 	watches_notify(b, n, change);
 	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
 	answer_waits(n);

@@ -67,6 +67,8 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 		      struct failure *failure);
 
 void name_unpublish(struct broker *b, struct name *n);
+/* The journal says what it is now. */
+void name_note(struct broker *b, struct name *n);
 /* Of one that is published. */
 bool name_may(const struct name *n, const struct client *client, enum access_right right);
 /* Those that the journal has. 0 or negative errno. */

@@ -136,9 +136,10 @@ struct token_record {
 	uint32_t index, generation;
 	uint32_t mode, uses, tensor_size;
 	unsigned char bytes[TOKEN_SIZE];
+	uint32_t unused;
 };
 
-static void note(struct broker *b, struct token *t)
+void token_note(struct broker *b, struct token *t)
 {
 	struct token_record r = {
 	    .buffer = buffer_id(t->buffer),
@@ -193,7 +194,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->fence = *terms->fence;
 	*terms->fence = (struct fence){0};
 	attach(b, t);
-	note(b, t);
+	token_note(b, t);
 	*out = t;
 	return 0;
 }
@@ -221,7 +222,7 @@ void token_used(struct broker *b, struct token *t)
 	if (--t->uses == 0)
 		token_free(b, t);
 	else
-		note(b, t);
+		token_note(b, t);
 }
 
 /* ------------------------------------------------------------------------------------------- */

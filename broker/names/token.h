@@ -68,6 +68,8 @@ bool token_is_for(const struct token *t, const struct client *client);
 /* It was imported: one use less. */
 void token_used(struct broker *b, struct token *t);
 void token_free(struct broker *b, struct token *t);
+/* The journal says what it is now. */
+void token_note(struct broker *b, struct token *t);
 /* Those that the journal has. 0 or negative errno. */
 int tokens_restore(struct broker *b);
 

@@ -29,7 +29,7 @@ struct watch_record {
 	uint32_t behind, size;
 };
 
-static void note(struct broker *b, struct watch *w)
+void watch_note(struct broker *b, struct watch *w)
 {
 	struct watch_record r = {w->client->id, w->id, w->behind, (uint32_t)w->size};
 	const struct iovec parts[] = {{&r, sizeof(r)}, {w->prefix, w->size}};
@@ -42,7 +42,7 @@ static void set_behind(struct watch *w, bool behind)
 	if (w->behind == behind)
 		return;
 	w->behind = behind;
-	note(w->client->broker, w);
+	watch_note(w->client->broker, w);
 }
 
 static void attach(struct broker *b, struct watch *w)
@@ -67,7 +67,7 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	w->client = client;
 	w->id = ++b->names->last_watch;
 	attach(b, w);
-	note(b, w);
+	watch_note(b, w);
 	*out = w;
 	return 0;
 }

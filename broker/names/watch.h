@@ -30,6 +30,8 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 	      struct watch **out, struct failure *failure);
 struct watch *watch_find(const struct client *client, uint64_t id);
 void watch_free(struct broker *b, struct watch *w);
+/* The journal says what it is now. */
+void watch_note(struct broker *b, struct watch *w);
 /* Those that the journal has. 0 or negative errno. */
 int watches_restore(struct broker *b);
 

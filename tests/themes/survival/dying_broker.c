@@ -4,7 +4,8 @@
  * What makes a share-broker one that dies: of SIGKILL, by its own hand, before or after one of so
  * many ($SHARE_TEST_DYING) commits to its journal, packets that it receives or sends, and things
  * that it says to its keeper. Which one is left to chance, with a seed that each broker has from
- * the clock: what is to hold holds wherever a broker dies.
+ * the clock: what is to hold holds wherever a broker dies. Before that it looks whether its journal
+ * says what is (audit.c).
  */
 
 #include <signal.h>
@@ -15,6 +16,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/themes/survival/audit.h"
 
 struct fd_list;
 struct journal;
@@ -60,6 +63,7 @@ void __wrap_journal_commit(struct journal *j)
 {
 	die_perhaps();
 	__real_journal_commit(j);
+	audit(j);
 	die_perhaps();
 }
 

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A broker that looks whether its journal says what is: after each commit (of large brokers, after
+ * some) it notes all objects again, and each record has to be what is there already. A record that
+ * belongs to no object counts as well. Whoever has changed something and has not noted it is found
+ * out so, and the broker dies of it: "BUG".
+ *
+ * What is written in place is no copy, but for a few numbers, which are compared. Of a block's
+ * fences the journal may have some that are reached by now.
+ */
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <share/channel.h>
+
+#include "base/slab.h"
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
+#include "broker/buffer/records.h"
+#include "broker/channel/claim.h"
+#include "broker/channel/records.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/inside.h"
+#include "broker/client/records.h"
+#include "broker/device/device.h"
+#include "broker/journal/generations.h"
+#include "broker/journal/journal.h"
+#include "broker/keeper/keeper.h"
+#include "broker/log/log.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/fence.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/records.h"
+#include "broker/memory/segment.h"
+#include "broker/names/name.h"
+#include "broker/names/names.h"
+#include "broker/names/token.h"
+#include "broker/names/watch.h"
+#include "tests/themes/survival/audit.h"
+
+#define FEW       1000 /* buffers */
+#define ONE_IN    64   /* commits, of a broker with more */
+#define FENCES    28   /* where their number is in the record of a block, and where they are */
+#define FENCES_AT 40
+#define ALL_LOST  UINT32_MAX
+
+static struct broker *broker;
+static bool auditing;
+static uint32_t found[RECORD_TYPES];
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is noted while it looks                                                                */
+
+static uint32_t u32_at(const unsigned char *bytes, size_t at)
+{
+	uint32_t n;
+
+	memcpy(&n, bytes + at, sizeof(n));
+	return n;
+}
+
+static bool has_fence(const unsigned char *record, const unsigned char *fence)
+{
+	for (uint32_t i = 0; i < u32_at(record, FENCES); i++)
+		if (memcmp(record + FENCES_AT + i * sizeof(struct fence_record), fence,
+			   sizeof(struct fence_record)) == 0)
+			return true;
+	return false;
+}
+
+static bool is_same_block(const unsigned char *record, const unsigned char *now)
+{
+	uint32_t n = u32_at(now, FENCES);
+
+	if (memcmp(record, now, FENCES) != 0 ||
+	    memcmp(record + FENCES + 4, now + FENCES + 4, FENCES_AT - FENCES - 4) != 0)
+		return false;
+	if (u32_at(record, FENCES) == ALL_LOST || n == ALL_LOST)
+		return u32_at(record, FENCES) == ALL_LOST;
+	for (uint32_t i = 0; i < n; i++)
+		if (!has_fence(record, now + FENCES_AT + i * sizeof(struct fence_record)))
+			return false;
+	return true;
+}
+
+static void compare(const struct journal *j, enum record_type type, uint32_t record,
+		    const struct iovec *parts, size_t n)
+{
+	static unsigned char now[2 * RECORD_SIZE_MAX];
+	const unsigned char *bytes;
+	size_t size = 0, room;
+
+	found[type]++;
+	if (!record) {
+		log_bug("an object has no record (type %d)", type);
+		return;
+	}
+	memset(now, 0, sizeof(now));
+	for (size_t i = 0; i < n; i++) {
+		if (parts[i].iov_len > 0)
+			memcpy(now + size, parts[i].iov_base, parts[i].iov_len);
+		size += parts[i].iov_len;
+	}
+	bytes = journal_bytes(j, record, &room);
+	if (size > room ||
+	    (type == RECORD_BUFFER ? !is_same_block(bytes, now) : memcmp(bytes, now, room) != 0)) {
+		size = 0;
+		while (size < room && bytes[size] == now[size])
+			size++;
+		log_bug("a record is not what its object is (type %d, byte %zu of %zu)", type, size,
+			room);
+	}
+}
+
+void __real_journal_put(struct journal *j, enum record_type type, uint32_t *record,
+			const void *bytes, size_t size);
+void __wrap_journal_put(struct journal *j, enum record_type type, uint32_t *record,
+			const void *bytes, size_t size);
+void __wrap_journal_put(struct journal *j, enum record_type type, uint32_t *record,
+			const void *bytes, size_t size)
+{
+	const struct iovec part = {(void *)(uintptr_t)bytes, size};
+
+	if (auditing)
+		compare(j, type, *record, &part, 1);
+	else
+		__real_journal_put(j, type, record, bytes, size);
+}
+
+void __real_journal_put_parts(struct journal *j, enum record_type type, uint32_t *record,
+			      const struct iovec *parts, size_t n);
+void __wrap_journal_put_parts(struct journal *j, enum record_type type, uint32_t *record,
+			      const struct iovec *parts, size_t n);
+void __wrap_journal_put_parts(struct journal *j, enum record_type type, uint32_t *record,
+			      const struct iovec *parts, size_t n)
+{
+	if (auditing)
+		compare(j, type, *record, parts, n);
+	else
+		__real_journal_put_parts(j, type, record, parts, n);
+}
+
+void __real_journal_drop(struct journal *j, uint32_t *record);
+void __wrap_journal_drop(struct journal *j, uint32_t *record);
+void __wrap_journal_drop(struct journal *j, uint32_t *record)
+{
+	if (!auditing)
+		__real_journal_drop(j, record);
+	else if (*record)
+		log_bug("something that is no more has a record");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* All objects                                                                                 */
+
+static void audit_generation(const struct generations *g, uint32_t index, uint32_t generation)
+{
+	uint32_t part = index / GENERATIONS_PART;
+
+	if (part >= g->n_parts || !g->parts[part] ||
+	    g->parts[part][index % GENERATIONS_PART] != generation)
+		log_bug("a generation is not noted");
+}
+
+static void audit_timelines(const struct client *c)
+{
+	const struct timelines *t = c->memory->timelines;
+
+	if (t->kept->id != t->id || t->kept->dead != t->dead ||
+	    (c->record && t->kept->client != c->id) || (c->record && t->kept->uid != c->peer.uid))
+		log_bug("a page's record is not what it is");
+}
+
+static void audit_client(struct client *c)
+{
+	struct open_pool *open;
+	struct unanswered *u;
+	struct queued *q;
+	struct lease *lease;
+
+	client_note(c);
+	if (c->memory->timelines)
+		audit_timelines(c);
+	LIST_FOREACH (open, &c->memory->pools, link)
+		open_pool_note(c, open);
+	for (uint32_t i = 0; i < c->memory->n_segments; i++)
+		possession_note(c, i);
+	TAILQ_FOREACH (lease, &c->buffers->leases, of_client)
+		lease_note(lease);
+	LIST_FOREACH (u, &c->requests.unanswered, of_client)
+		found[RECORD_WAITING]++;
+	if (!c->connection)
+		return;
+	TAILQ_FOREACH (q, &c->connection->queue, link)
+		queued_note(c->connection, q);
+}
+
+static void audit_memory(struct broker *b)
+{
+	struct pool *p;
+
+	LIST_FOREACH (p, &b->memory->pools, link) {
+		struct block *block = p->gated.n > 0 ? p->gated.first : NULL;
+
+		pool_note(p);
+		for (uint32_t i = 0; i < p->gated.n; i++, block = block->owner)
+			block_note_gated(block);
+	}
+	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
+		struct segment *s = slab_at(&b->memory->segments, i);
+
+		if (!s || !s->in_use)
+			continue;
+		segment_note(b, s);
+		audit_generation(&b->memory->generations, i, s->generation);
+	}
+}
+
+static void audit_buffers(struct broker *b)
+{
+	for (uint32_t i = 0; i < slab_end(&b->buffers->slab); i++) {
+		struct buffer *buffer = slab_at(&b->buffers->slab, i);
+
+		if (!buffer || buffer->refs == 0)
+			continue;
+		buffer_note(buffer);
+		if (buffer->metadata)
+			metadata_note(buffer);
+		audit_generation(&b->buffers->generations, i, buffer->generation);
+	}
+}
+
+static void audit_names(struct broker *b)
+{
+	struct name *n = name_next(b, "", 0, true);
+	struct watch *w;
+
+	for (; n; n = name_next(b, n->text, n->size, false))
+		name_note(b, n);
+	TAILQ_FOREACH (w, &b->names->watches, link)
+		watch_note(b, w);
+	for (uint32_t i = 0; i < slab_end(&b->names->token_slab); i++) {
+		struct token *t = slab_at(&b->names->token_slab, i);
+
+		if (!t || !t->live)
+			continue;
+		token_note(b, t);
+		audit_generation(&b->names->token_generations, i, t->generation);
+	}
+}
+
+static void audit_channels(struct broker *b)
+{
+	struct channel *ch;
+	struct member *m;
+
+	TAILQ_FOREACH (ch, &b->channels->list, link) {
+		channel_note(ch);
+		TAILQ_FOREACH (m, &ch->members, of_channel) {
+			struct claim *claim = claims_first(m);
+			struct entry *entry;
+
+			member_note(m);
+			for (; m->role == SHARE_PRODUCER && claim; claim = claims_next(m, claim)) {
+				claim_note(claim);
+				TAILQ_FOREACH (entry, &claim->entries, link)
+					entry_note(claim, entry);
+			}
+		}
+	}
+}
+
+/* Those of pages are also there for fences of who is gone. */
+static void audit_counts(const struct journal *j)
+{
+	static const enum record_type types[] = {
+	    RECORD_CLIENT, RECORD_POOL,    RECORD_OPEN_POOL, RECORD_SEGMENT, RECORD_POSSESSION,
+	    RECORD_BUFFER, RECORD_LEASE,   RECORD_METADATA,  RECORD_NAME,    RECORD_TOKEN,
+	    RECORD_WATCH,  RECORD_CHANNEL, RECORD_MEMBER,    RECORD_CLAIM,   RECORD_ENTRY,
+	    RECORD_DEVICE, RECORD_WAITING, RECORD_OUTGOING,
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (journal_count(j, types[i]) != found[types[i]])
+			log_bug("the journal has %" PRIu32 " records of type %d for %" PRIu32
+				" objects",
+				journal_count(j, types[i]), types[i], found[types[i]]);
+}
+
+void audit(struct journal *j)
+{
+	static unsigned n;
+	struct broker *b = broker;
+	struct device *d;
+
+	if (!b || b->journal != j || b->has_ended || broker_is_ending(b))
+		return;
+	if (slab_live(&b->buffers->slab) > FEW && ++n % ONE_IN > 0)
+		return;
+	auditing = true;
+	memset(found, 0, sizeof(found));
+	for (uint32_t i = 0; i < b->clients->n_slots; i++)
+		if (b->clients->by_slot[i])
+			audit_client(b->clients->by_slot[i]);
+	audit_memory(b);
+	audit_buffers(b);
+	audit_names(b);
+	audit_channels(b);
+	/* what a look finds is noted when it is over */
+	LIST_FOREACH (d, &b->devices->list, link) {
+		if (d->record && !b->devices->looking)
+			device_note(d);
+		else
+			found[RECORD_DEVICE] += d->record != 0;
+	}
+	audit_counts(j);
+	auditing = false;
+}
+
+int __real_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
+int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
+int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
+{
+	int r = __real_broker_new(config, keeper, out);
+
+	broker = r < 0 ? NULL : *out;
+	return r;
+}
