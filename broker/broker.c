@@ -41,6 +41,7 @@
 #include "broker/reload.h"
 #include "broker/restore.h"
 #include "broker/rooms.h"
+#include "broker/upgrade.h"
 
 /* How soon gated memory is looked at again: later each time, as long as nothing gets free. */
 #define LOOK_AGAIN_MS     20
@@ -232,8 +233,12 @@ static int open_journal(struct broker *b, const struct keeper *keeper)
 {
 	_cleanup_fd_ int own = keeper ? -1 : memfd_create("share-journal", MFD_CLOEXEC);
 	char why[256];
-	int r = journal_new(keeper ? keeper->journal : own, &b->journal, why, sizeof(why));
+	int r;
 
+	if (keeper && keeper->rehearses)
+		r = journal_copy(keeper->journal, &b->journal, why, sizeof(why));
+	else
+		r = journal_new(keeper ? keeper->journal : own, &b->journal, why, sizeof(why));
 	if (r < 0)
 		log_error("cannot %s the journal: %s", r == -EBADMSG ? "trust" : "open", why);
 	b->generation = keeper ? keeper->generation : 1;
@@ -250,6 +255,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		return -ENOMEM;
 	}
 	b->config = config;
+	b->keeper = keeper;
 	b->uid = geteuid();
 	b->started_ms = clock_ms();
 	share_descriptors(b);
@@ -269,6 +275,8 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		r = monitors_init(b);
 	if (r == 0)
 		r = reload_new(b, &b->reload);
+	if (r == 0)
+		r = upgrade_new(&b->upgrade);
 	if (r == 0)
 		r = devices_init(b);
 	if (r == 0)
@@ -337,6 +345,7 @@ static int serve(struct broker *b)
 	do {
 		r = event_base_loop(b->base, EVLOOP_ONCE);
 		broker_commit(b);
+		upgrade_if_asked(b);
 	} while (r == 0 && !event_base_got_break(b->base));
 	return r < 0 ? -EIO : 0;
 }
@@ -348,12 +357,8 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
-	if (r == 0 && journal_is_old(b->journal)) {
+	if (r == 0 && journal_is_old(b->journal))
 		restore_requests(b);
-		/* what this one knows is how the file was when the keeper was started */
-		if (b->config->file)
-			reload_on_signal(b);
-	}
 	if (r == 0)
 		r = serve(b);
 	if (r < 0)
@@ -375,6 +380,7 @@ void broker_free(struct broker *b)
 	scrubs_end(b);
 	clients_end(b);
 	reload_free(b->reload);
+	upgrade_free(b->upgrade);
 	channels_end(b);
 	names_end(b);
 	while ((p = LIST_FIRST(&b->memory->pools)))

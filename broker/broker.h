@@ -28,6 +28,7 @@ struct memory;
 struct monitors;
 struct names;
 struct reload;
+struct upgrade;
 
 /* The last of each that was given out: none is ever given out twice. */
 struct broker_ids {
@@ -38,9 +39,12 @@ struct broker_ids {
 struct broker {
 	struct event_base *base;
 	struct journal *journal;
+	const struct keeper *keeper; /* NULL: it has none */
+	bool asks_again;             /* what the broker before had not answered */
 	unsigned generation;   /* of brokers of this keeper: how many there were, with this one */
 	struct broker_ids ids; /* as the journal has them */
 	uint32_t ids_record;
+	bool made_socket;      /* that it listens on, and removes it */
 	bool has_ended;        /* what clients still use is theirs */
 	struct config *config; /* replaced in its place when it is read again */
 	uid_t uid;
@@ -62,6 +66,7 @@ struct broker {
 	struct listener *listener; /* NULL: nobody is let in any more */
 	struct ending *ending;     /* NULL: it does not serve */
 	struct reload *reload;
+	struct upgrade *upgrade;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
 	unsigned look_delay_ms;  /* longer while nothing gets free */

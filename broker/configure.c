@@ -15,13 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <share/share.h>
 
+#include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/configure.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
@@ -200,4 +204,36 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	names_access_changed(b);
 	config_free(file);
 	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* For the next broker                                                                         */
+
+int configuration_write(const struct config *c)
+{
+	int fd = memfd_create("share-configuration", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (c->file && pwrite(fd, c->text, c->text_size, 0) != (ssize_t)c->text_size) {
+		fd_close(fd);
+		return -ENOSPC;
+	}
+	return fd;
+}
+
+int configuration_kept(const char *path, struct config **out, char *error, size_t error_size)
+{
+	int fd = kept_look(KEPT_CONFIG), r = -ENOMEM;
+	off_t size = lseek(fd, 0, SEEK_END);
+	char *text = size >= 0 ? malloc((size_t)size + 1) : NULL;
+
+	if (text && pread(fd, text, (size_t)size, 0) == size)
+		r = size > 0 ? config_load_text(path, text, (size_t)size, out, error, error_size)
+			     : config_default(out);
+	if (r < 0)
+		snprintf(error, error_size, "what is kept of the configuration: %s", strerror(-r));
+	free(text);
+	fd_close(fd); /* the keeper has it, for the next one */
+	return r;
 }

@@ -19,4 +19,10 @@ int configure_pools(struct broker *b);
  */
 int configure_again(struct broker *b, struct config *file, struct config_changes *out);
 
+/* The text of a configuration, in a memfd that is the caller's; without a file it is empty.
+ * Negative errno. */
+int configuration_write(const struct config *c);
+/* The one in force of the broker before, as config_load(): it was read from @path then. */
+int configuration_kept(const char *path, struct config **out, char *error, size_t error_size);
+
 #endif

@@ -262,10 +262,22 @@ static void start_closing(void *closing, int fd)
 	closing_start(closing, fd);
 }
 
+/* Nobody finds it any more. The lock goes later, so nobody can have put another one there. */
+static void remove_socket(int fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof(address) - 1;
+
+	if (getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.sun_path[0])
+		unlink(address.sun_path);
+}
+
 void listener_free(struct listener *l)
 {
 	if (!l)
 		return;
+	if (l->broker->made_socket)
+		remove_socket(l->socket);
 	turn_end(&l->turn);
 	user_turns_done(&l->turns);
 	if (l->back_off)

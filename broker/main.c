@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* share-broker: arguments, descriptors it was given, and the exit code. */
+/* The broker's own program, which its keeper loads: arguments, descriptors it was given, and the
+ * exit code. */
 
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -23,6 +24,7 @@
 #include "broker/client/peer.h"
 #include "broker/config/config.h"
 #include "broker/config/reader.h"
+#include "broker/configure.h"
 #include "broker/confine.h"
 #include "broker/ending.h"
 #include "broker/keeper/keeper.h"
@@ -31,10 +33,6 @@
 #include "broker/log/log.h"
 #include "broker/socket_path.h"
 
-/* The C library looks for it. */
-__attribute__((visibility("default"))) const char *argp_program_version =
-    "share-broker " SHARE_VERSION;
-
 struct arguments {
 	const char *config;
 	const char *socket;
@@ -42,17 +40,11 @@ struct arguments {
 	int listen_fd;
 	int lifeline_fd;
 	int drain_ms;
-	bool check, keep;
+	bool check;
+	bool goes_on; /* what it was started with is the keeper's by now */
 };
 
-enum {
-	OPTION_LISTEN_FD = 256,
-	OPTION_LIFELINE_FD,
-	OPTION_REMOVE,
-	OPTION_CHECK,
-	OPTION_DRAIN,
-	OPTION_KEEP
-};
+enum { OPTION_LISTEN_FD = 256, OPTION_LIFELINE_FD, OPTION_REMOVE, OPTION_CHECK, OPTION_DRAIN };
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "Read the configuration from FILE (default: built in)", 0},
@@ -62,8 +54,6 @@ static const struct argp_option options[] = {
      "Read the configuration, look whether a socket can be made, report, and exit", 0},
     {"drain-ms", OPTION_DRAIN, "MS", 0,
      "At its end, wait that long for clients, whatever the configuration says", 0},
-    {"keep", OPTION_KEEP, NULL, 0,
-     "Go on when the broker dies: a keeper starts the next one, with all that it had", 0},
     {NULL, 0, NULL, 0, "For programs that start a private broker:", 1},
     {"listen-fd", OPTION_LISTEN_FD, "FD", 0, "Serve this listening SOCK_SEQPACKET socket", 1},
     {"lifeline-fd", OPTION_LIFELINE_FD, "FD", 0,
@@ -75,9 +65,12 @@ static const struct argp_option options[] = {
 
 static int parse_fd(struct argp_state *state, const char *text)
 {
+	const struct arguments *a = state->input;
 	char *end;
 	long fd = strtol(text, &end, 10);
 
+	if (a->goes_on)
+		return -1;
 	if (*end || end == text || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_GETFD) < 0)
 		argp_error(state, "'%s' is not an open descriptor", text);
 	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
@@ -123,9 +116,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPTION_DRAIN:
 		a->drain_ms = parse_drain(state, value);
 		return 0;
-	case OPTION_KEEP:
-		a->keep = true;
-		return 0;
 	case OPTION_CHECK:
 		a->check = true;
 		return 0;
@@ -140,52 +130,20 @@ static const struct argp argp = {
     NULL,    NULL,
     NULL};
 
-static int load(const char *path, struct config **out)
-{
-	char error[1024];
-	int r;
-
-	if (path) {
-		r = config_load(path, out, error, sizeof(error));
-	} else {
-		r = config_default(out);
-		snprintf(error, sizeof(error), "%s", strerror(r < 0 ? -r : 0));
-	}
-	if (r != 0)
-		log_error("%s", error);
-	return r;
-}
-
-/* Every client and every segment costs some (docs/operating.md): as many as may be had. What the
- * limit was before. */
-static rlim_t raise_descriptor_limit(void)
-{
-	struct rlimit limit = {0};
-	rlim_t before;
-
-	getrlimit(RLIMIT_NOFILE, &limit);
-	before = limit.rlim_cur;
-	limit.rlim_cur = limit.rlim_max;
-	if (before < limit.rlim_max)
-		setrlimit(RLIMIT_NOFILE, &limit);
-	return before;
-}
-
 /* From a service manager: one listening socket, as descriptor 3. */
-static int activation_fd(void)
+static int activation_fd(const struct keeper *keeper)
 {
 	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
 
-	if (!pid || !fds || strtol(pid, NULL, 10) != getpid() || strcmp(fds, "1") != 0)
+	if (!pid || !fds || strtol(pid, NULL, 10) != keeper->pid || strcmp(fds, "1") != 0)
 		return -1;
 	fcntl(3, F_SETFD, FD_CLOEXEC);
 	return 3;
 }
 
 struct listening {
-	int fd;
+	int fd;   /* -1: nobody is let in any more */
 	int lock; /* -1: somebody else has made the socket */
-	char path[PATH_MAX];
 };
 
 /* Where it serves, unless somebody else has made the socket. With @make its directory exists
@@ -211,12 +169,13 @@ static int find_socket(const struct arguments *a, const struct config *config, b
 }
 
 /* What is in the file is good; what is around it? */
-static int check(const struct arguments *a, const struct config *config)
+static int check(const struct arguments *a, const struct config *config,
+		 const struct keeper *keeper)
 {
 	char path[PATH_MAX];
 	int r = 0;
 
-	if (a->listen_fd < 0 && activation_fd() < 0)
+	if (a->listen_fd < 0 && activation_fd(keeper) < 0)
 		r = find_socket(a, config, false, path);
 	if (r == 0)
 		printf("%s: good (pools: %zu)\n",
@@ -250,7 +209,7 @@ static const char *address_of(int listen_fd, struct sockaddr_un *address)
 }
 
 static void say_start(const struct config *config, int listen_fd, const struct broker *b,
-		      rlim_t descriptors_before)
+		      uint64_t descriptors_before)
 {
 	struct sockaddr_un address;
 	char pools[768] = "", raised[64] = "";
@@ -273,19 +232,9 @@ static void say_start(const struct config *config, int listen_fd, const struct b
 	log_start(SHARE_VERSION, address_of(listen_fd, &address), config->file, config->n_pools,
 		  pools);
 	if (descriptors_before < b->n_descriptors)
-		snprintf(raised, sizeof(raised), ", raised from %ju",
-			 (uintmax_t)descriptors_before);
+		snprintf(raised, sizeof(raised), ", raised from %" PRIu64, descriptors_before);
 	log_info("descriptors: %zu (RLIMIT_NOFILE%s), %zu of them for users and pools",
 		 b->n_descriptors, raised, b->n_descriptors - b->n_own_descriptors);
-}
-
-static void hold_back_hangups(void)
-{
-	sigset_t hangup;
-
-	sigemptyset(&hangup);
-	sigaddset(&hangup, SIGHUP);
-	sigprocmask(SIG_BLOCK, &hangup, NULL);
 }
 
 /* A kernel or a container may not let it. That is no reason not to serve. */
@@ -301,18 +250,18 @@ static void give_up_rights(void)
 
 /* Where it listens. The lock is its own if it has made the socket. 0 or negative errno. */
 static int start_to_listen(const struct arguments *a, const struct config *config,
-			   struct listening *out)
+			   const struct keeper *keeper, struct listening *out)
 {
-	char error[512];
+	char error[512], path[PATH_MAX];
 	int r = 0;
 
-	out->fd = a->listen_fd >= 0 ? a->listen_fd : activation_fd();
+	out->fd = a->listen_fd >= 0 ? a->listen_fd : activation_fd(keeper);
 	out->lock = -1;
 	if (out->fd < 0)
-		r = find_socket(a, config, true, out->path);
+		r = find_socket(a, config, true, path);
 	if (r == 0 && out->fd < 0) {
 		out->fd =
-		    listener_bind(out->path, config->socket_mode, &out->lock, error, sizeof(error));
+		    listener_bind(path, config->socket_mode, &out->lock, error, sizeof(error));
 		if (out->fd < 0) {
 			log_error("%s", error);
 			r = out->fd;
@@ -323,79 +272,112 @@ static int start_to_listen(const struct arguments *a, const struct config *confi
 	return r;
 }
 
-static int serve(const struct arguments *a, struct config *config, const struct listening *l,
-		 const struct keeper *keeper, rlim_t descriptors_before)
+/* The keeper has all that was there at the start: whoever comes next goes on with it. */
+static int hand_to_keeper(const struct arguments *a, const struct config *config,
+			  const struct listening *l)
+{
+	_cleanup_fd_ int text = configuration_write(config);
+	const int fds[KEPT_FIXED] = {l->fd, l->lock, a->lifeline_fd, text};
+
+	return text < 0 ? text : kept_keep_fixed(fds);
+}
+
+static void say_why(const struct keeper *keeper)
+{
+	switch (keeper->before) {
+	case KEEPER_FIRST:
+		break;
+	case KEEPER_DIED:
+		log_warning("the broker before has died (signal %d); this one goes on",
+			    keeper->signal);
+		break;
+	case KEEPER_HANDED_OVER:
+		log_info("version " SHARE_VERSION " goes on from version %s",
+			 keeper->version_before);
+		break;
+	case KEEPER_FELL_BACK:
+		log_error("the new version could not go on; version " SHARE_VERSION " does");
+		break;
+	}
+}
+
+static int serve(struct arguments *a, struct config *config, const struct listening *l,
+		 const struct keeper *keeper)
 {
 	struct broker *broker;
-	int r = broker_new(config, keeper, &broker);
+	int r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
 
-	if (r < 0) {
-		fd_close(l->fd);
+	if (r == 0)
+		r = broker_new(config, keeper, &broker);
+	if (r < 0 || keeper->rehearses)
 		return r;
-	}
+	broker->made_socket = l->lock >= 0;
 	give_up_rights();
-	if (!keeper || keeper->generation == 1)
-		say_start(config, l->fd, broker, descriptors_before);
-	r = broker_run(broker, l->fd, a->lifeline_fd, a->drain_ms);
+	if (a->goes_on)
+		say_why(keeper);
+	else
+		say_start(config, l->fd, broker, keeper->descriptors_before);
+	r = broker_run(broker, a->goes_on ? kept_take(KEPT_LISTENER) : l->fd, a->lifeline_fd,
+		       a->drain_ms);
 	broker_free(broker);
 	return r;
 }
 
-/* Who has made the socket takes it away: before the lock goes, as the next broker must find no
- * socket, or its own. */
-static void stop_to_listen(const struct listening *l)
+static int run(struct arguments *a, struct config *config, const struct keeper *keeper)
 {
-	if (l->lock >= 0)
-		unlink(l->path);
-	fd_close(l->lock);
+	struct listening l = {.lock = kept_look(KEPT_LOCK)};
+	int r = 0;
+
+	if (a->goes_on)
+		a->lifeline_fd = kept_look(KEPT_LIFELINE);
+	else
+		r = start_to_listen(a, config, keeper, &l);
+	return r < 0 ? r : serve(a, config, &l, keeper);
 }
 
-static int run(const struct arguments *a, struct config *config)
+/* The one that is in force, where there was a broker before. */
+static int load(const struct arguments *a, struct config **out)
 {
-	struct keeper keeper = {.journal = -1};
-	enum keeper_result kept = KEEPER_NONE;
-	rlim_t descriptors_before = raise_descriptor_limit();
-	struct listening l;
-	int r = start_to_listen(a, config, &l), status = 0;
+	char error[1024];
+	int r;
 
-	if (r < 0)
-		return r;
-	if (a->keep)
-		kept = keeper_run(&keeper, l.fd, &status);
-	switch (kept) {
-	case KEEPER_ENDED:
-		stop_to_listen(&l);
-		return status == 0 ? 0 : -EIO;
-	case KEEPER_BROKER:
-		l.fd = kept_take(KEPT_LISTENER);
-		return serve(a, config, &l, &keeper, descriptors_before);
-	case KEEPER_NONE:
-		break;
+	if (a->goes_on) {
+		r = configuration_kept(a->config, out, error, sizeof(error));
+	} else if (a->config) {
+		r = config_load(a->config, out, error, sizeof(error));
+	} else {
+		r = config_default(out);
+		snprintf(error, sizeof(error), "%s", strerror(r < 0 ? -r : 0));
 	}
-	r = serve(a, config, &l, NULL, descriptors_before);
-	stop_to_listen(&l);
+	if (r != 0)
+		log_error("%s", error);
 	return r;
 }
 
-int main(int argc, char **argv)
+__attribute__((visibility("default"))) int KEEPER_MAIN_SYMBOL(struct keeper *keeper, int argc,
+							      char **argv)
 {
 	struct arguments a = {.listen_fd = -1, .lifeline_fd = -1, .drain_ms = DRAIN_AS_CONFIGURED};
 	struct config *config;
 	int r;
 
+	argp_program_version = "share-broker " SHARE_VERSION;
 	argp_err_exit_status = EX_USAGE; /* a configuration that is wrong is 2 */
+	kept_init(keeper);
+	a.goes_on = kept_look(KEPT_CONFIG) >= 0;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (!a.check)
+	if (!a.check && !keeper->rehearses)
 		log_open();
 	signal(SIGPIPE, SIG_IGN);
-	hold_back_hangups(); /* until the loop takes them: the file may have changed meanwhile */
 	config_reader_init();
-	if (load(a.config, &config) != 0) {
-		if (a.remove)
+	if (load(&a, &config) != 0) {
+		if (a.remove && !keeper->rehearses)
 			remove_path(a.remove);
 		return 2;
 	}
-	r = a.check ? check(&a, config) : run(&a, config);
+	r = a.check ? check(&a, config, keeper) : run(&a, config, keeper);
+	if (keeper->rehearses)
+		return r < 0 ? 1 : 0;
 	if (a.remove)
 		remove_path(a.remove);
 	config_free(config);

@@ -30,6 +30,7 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/configure.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/reload.h"
 #include "broker/report/report.h"
@@ -104,6 +105,17 @@ static void tell_log(const struct reload *r)
 	}
 }
 
+/* A broker that comes after this one goes on by what is in force now. Without memory it reads the
+ * text of before. */
+static void keep_what_is_new(const struct broker *b)
+{
+	_cleanup_fd_ int text = configuration_write(b->config);
+
+	if (text < 0 || kept_keep_fixed((const int[KEPT_FIXED]){-1, -1, -1, text}) < 0)
+		log_warning(
+		    "if this broker dies, the next one goes on with an older configuration");
+}
+
 static void take(struct reload *r)
 {
 	int e = r->result;
@@ -120,6 +132,8 @@ static void take(struct reload *r)
 		snprintf(r->why, sizeof(r->why), "the broker is out of memory");
 	else if (e != 0)
 		snprintf(r->why, sizeof(r->why), "%s", r->error);
+	else
+		keep_what_is_new(r->broker);
 	tell_log(r);
 }
 

@@ -91,9 +91,9 @@ int restore_all(struct broker *b)
 	if (r < 0)
 		return r;
 	names_restored(b);
-	log_info("taken over from the broker before, in %" PRIu64 " ms: %u client%s, %zu buffer%s",
-		 clock_ms() - begun, b->clients->n, b->clients->n == 1 ? "" : "s",
-		 slab_live(&b->buffers->slab), slab_live(&b->buffers->slab) == 1 ? "" : "s");
+	log_info("taken over in %" PRIu64 " ms: %u client%s, %zu buffer%s", clock_ms() - begun,
+		 b->clients->n, b->clients->n == 1 ? "" : "s", slab_live(&b->buffers->slab),
+		 slab_live(&b->buffers->slab) == 1 ? "" : "s");
 	return 0;
 }
 
@@ -119,8 +119,10 @@ static void handle_unhandled(struct broker *b)
 
 void restore_requests(struct broker *b)
 {
+	b->asks_again = true;
 	unanswered_restore(b);
 	broker_commit(b);
 	handle_unhandled(b);
 	broker_commit(b);
+	b->asks_again = false;
 }

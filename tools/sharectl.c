@@ -53,6 +53,7 @@ struct arguments {
 /* Commands that are neither reports nor end something. Each returns 0, an error of libshare, or a
  * positive errno. */
 static int reload(const struct arguments *a, share_client *client);
+static int upgrade(const struct arguments *a, share_client *client);
 static int show_metrics(const struct arguments *a, share_client *client);
 static int examine(const struct arguments *a, share_client *client);
 static int watch_live(const struct arguments *a, share_client *client);
@@ -62,11 +63,9 @@ static const struct command {
 	const char *name;
 	int (*run)(const struct arguments *a, share_client *client);
 	bool needs_broker; /* else its client is NULL when there is none */
-} commands[] = {{"reload", reload, true},
-		{"metrics", show_metrics, true},
-		{"doctor", examine, false},
-		{"top", watch_live, true},
-		{"watch", watch, true}};
+} commands[] = {{"reload", reload, true},        {"upgrade", upgrade, true},
+		{"metrics", show_metrics, true}, {"doctor", examine, false},
+		{"top", watch_live, true},       {"watch", watch, true}};
 
 static const struct command *command_find(const char *name)
 {
@@ -255,7 +254,8 @@ static const struct argp argp = {
     "For programs that watch the broker:\n"
     "  metrics  what it counts, as OpenMetrics text\n"
     "For administrators:\n"
-    "  reload  the broker reads its configuration again; shows what changes\n"
+    "  reload   the broker reads its configuration again; shows what changes\n"
+    "  upgrade  the broker's program is the one on the disk; nobody is disconnected\n"
     "\n"
     "Without --socket, the broker is the one that programs find: at "
     "$SHARE_SOCKET when that is set, else at "
@@ -404,6 +404,37 @@ static int reload(const struct arguments *a, share_client *client)
 		end_json(&o);
 	else if (r == 0 && o.rows == 0)
 		puts("nothing has changed");
+	return r;
+}
+
+static int print_upgrade(const char *json)
+{
+	json_t *row = json_loads(json, 0, NULL);
+	int n = printf("version %s (pid %" JSON_INTEGER_FORMAT ") goes on from version %s\n",
+		       json_string_value(json_object_get(row, "to")),
+		       json_integer_value(json_object_get(row, "pid")),
+		       json_string_value(json_object_get(row, "from")));
+
+	json_decref(row);
+	return n < 0 ? -errno : 0;
+}
+
+static int on_upgrade(const char *json, void *data)
+{
+	struct output *o = data;
+	int r = o->arguments->json ? print_json(o, json) : print_upgrade(json);
+
+	o->rows++;
+	return -r;
+}
+
+static int upgrade(const struct arguments *a, share_client *client)
+{
+	struct output o = {.arguments = a};
+	int r = share_upgrade(client, on_upgrade, &o);
+
+	if (r == 0 && a->json)
+		end_json(&o);
 	return r;
 }
 

@@ -22,7 +22,7 @@
  * added.
  */
 
-#define WIRE_VERSION        5
+#define WIRE_VERSION        6
 #define WIRE_VERSION_OLDEST 1
 
 /* The version from which on names and tokens carry tensors, and RECLAIM exists. */
@@ -35,6 +35,8 @@
 #define WIRE_VERSION_MONITOR 3
 /* The version from which on clients understand ENDING. */
 #define WIRE_VERSION_ENDING 4
+/* The version from which on UPGRADE exists. */
+#define WIRE_VERSION_UPGRADE 6
 /*
  * The version from which on each packet to a client ends with its number: a u64 behind the bytes of
  * the message, WELCOME's own included. Only the farewell (ERROR with serial 0) has none, as nothing
@@ -189,6 +191,10 @@
 	  "The broker is about to end: the client is to finish what it has in hand, to give up "   \
 	  "what it holds, and to say BYE. Until then it is served as before, but begins nothing "  \
 	  "new. Clients of an older version are not told.")                                        \
+	M(UPGRADE, upgrade, 63, TO_BROKER, 0, 0, 6, REPORT, 0,                                     \
+	  "The broker is to hand over to one of the program that is on the disk now. The REPORT, " \
+	  "which comes from that one, is one page with one object; an ERROR says why the broker "  \
+	  "goes on that was asked.")                                                               \
 	M(AGENT_DEVICE_GET, agent_device_get, 64, TO_AGENT, 0, 0, 1, AGENT_DEVICE,                 \
 	  WIRE_REPEATABLE,                                                                         \
 	  "Asks an agent what its device is and how much of its memory is free. An agent "         \
@@ -433,6 +439,7 @@
 	F(M, u64, buffer, 1, "identifier")                            \
 	F(M, u64, size, 1, "bytes, as the message says")
 #define WIRE_FIELDS_reload(F, V, M)
+#define WIRE_FIELDS_upgrade(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)               \
 	F(M, u32, what, 1, "enum wire_dropped") \
 	F(M, u32, reserved, 1, "0")             \

@@ -102,6 +102,7 @@ void config_free(struct config *c)
 	name_owners_clear(&c->names);
 	free(c->socket);
 	free(c->file);
+	free(c->text);
 	free(c);
 }
 
@@ -263,15 +264,18 @@ static int read_file(const char *path, char *text, size_t *size)
 	return 0;
 }
 
-static int load(const struct config_reader *r, struct config *c)
+static int read_text(const struct config_reader *r, struct config *c)
 {
 	json_t *document;
+	int e;
 
 	c->file = strdup(r->file);
-	if (!c->file)
+	c->text = malloc(r->size + 1);
+	if (!c->file || !c->text)
 		return config_fail_memory(r);
-
-	int e = config_parse(r, NULL, &document);
+	memcpy(c->text, r->text, r->size);
+	c->text_size = r->size;
+	e = config_parse(r, NULL, &document);
 	if (e != 0)
 		return e;
 	e = read_document(r, document, c);
@@ -279,12 +283,31 @@ static int load(const struct config_reader *r, struct config *c)
 	return e;
 }
 
+static int load(struct config_reader *r, struct config **out)
+{
+	struct config *c = config_new();
+	int e = c ? read_text(r, c) : config_fail_memory(r);
+
+	if (e != 0)
+		config_free(c);
+	else
+		*out = c;
+	return e;
+}
+
+int config_load_text(const char *path, const char *text, size_t size, struct config **out,
+		     char *error, size_t error_size)
+{
+	struct config_reader r = {path, text, size, error, error_size};
+
+	return load(&r, out);
+}
+
 int config_load(const char *path, struct config **out, char *error, size_t error_size)
 {
 	struct config_reader r = {.file = path, .error = error, .error_size = error_size};
-	struct config *c = config_new();
 	char *text = malloc(CONFIG_MAX_FILE + 1);
-	int e = c && text ? 0 : config_fail_memory(&r);
+	int e = text ? 0 : config_fail_memory(&r);
 
 	if (e == 0) {
 		e = read_file(path, text, &r.size);
@@ -293,14 +316,9 @@ int config_load(const char *path, struct config **out, char *error, size_t error
 	}
 	if (e == 0 && r.size > CONFIG_MAX_FILE)
 		e = config_fail(&r, NULL, "larger than 1 MiB");
-	if (e == 0) {
-		r.text = text;
-		e = load(&r, c);
-	}
+	r.text = text;
+	if (e == 0)
+		e = load(&r, out);
 	free(text);
-	if (e != 0)
-		config_free(c);
-	else
-		*out = c;
 	return e;
 }

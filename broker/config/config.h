@@ -16,7 +16,6 @@
  */
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */
-
 /** Below what service managers wait until they kill: 90 seconds. */
 #define CONFIG_DRAIN_MAX_MS 60000
 
@@ -61,7 +60,9 @@ struct user_limits {
 };
 
 struct config {
-	char *file;   /* NULL: the built-in configuration */
+	char *file; /* NULL: the built-in configuration */
+	char *text; /* as it was read, for config_load_text() */
+	size_t text_size;
 	char *socket; /* NULL: not configured */
 	mode_t socket_mode;
 	struct principal_list admins;       /* root and the broker's own user included */
@@ -77,8 +78,7 @@ struct config {
 	unsigned drain_ms;         /* for clients, when the broker is told to end */
 };
 
-/** The configuration without a file: one pool "default" for the broker's own user. Returns 0 or
- * -ENOMEM. */
+/** Without a file: one pool "default" for the broker's own user. Returns 0 or -ENOMEM. */
 int config_default(struct config **out);
 
 /**
@@ -88,11 +88,13 @@ int config_default(struct config **out);
  * @error is written on failure only, @out on success only.
  */
 int config_load(const char *path, struct config **out, char *error, size_t error_size);
+/** The same of a text that was read from there before. */
+int config_load_text(const char *path, const char *text, size_t size, struct config **out,
+		     char *error, size_t error_size);
 
 /** NULL is fine. */
 void config_free(struct config *c);
-
-/** The limits of a user. Belongs to the configuration. */
+/** Belongs to the configuration. */
 const struct limits *config_limits_for(const struct config *c, uid_t uid);
 
 #endif

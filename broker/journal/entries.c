@@ -142,6 +142,8 @@ int journal_grow(struct journal *j, uint64_t size)
 		return 0;
 	if (wanted > JOURNAL_MAX)
 		return -EFBIG;
+	if (j->is_copy)
+		return -EROFS;
 	if (fallocate(j->fd, 0, (off_t)j->size, (off_t)(wanted - j->size)) < 0)
 		return -errno;
 	j->size = wanted;

@@ -31,6 +31,8 @@ static int reserve(struct journal *j, uint64_t size)
 		return 0;
 	if (wanted > GROUP_SIZE)
 		return -ENOBUFS;
+	if (j->is_copy)
+		return -EROFS;
 	if (fallocate(j->fd, FALLOC_FL_KEEP_SIZE, (off_t)(offset + *reserved),
 		      (off_t)(wanted - *reserved)) < 0)
 		return -errno;
@@ -43,7 +45,7 @@ static void trim(struct journal *j, struct group *g, uint64_t *reserved)
 {
 	uint64_t offset = (uint64_t)((unsigned char *)g - j->memory) + GROUP_KEPT;
 
-	if (*reserved <= GROUP_KEPT)
+	if (*reserved <= GROUP_KEPT || j->is_copy)
 		return;
 	fallocate(j->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 		  (off_t)(GROUP_SIZE - GROUP_KEPT));

@@ -89,6 +89,7 @@ struct journal {
 	uint64_t handled;     /* as the last commit has it */
 	int fd;
 	bool is_old, has_ended;
+	bool is_copy;       /* its memory is this process's alone, and does not grow */
 	bool has_unhandled; /* in the inbox, from before: see journal_take_unhandled() */
 	uint32_t free[RECORD_TYPES][CLASSES]; /* places; each free entry has the next one's */
 	uint32_t count[RECORD_TYPES];

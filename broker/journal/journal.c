@@ -92,8 +92,8 @@ static int map(struct journal *j)
 
 	if (fstat(j->fd, &st) < 0)
 		return -errno;
-	memory =
-	    mmap(NULL, JOURNAL_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, j->fd, 0);
+	memory = mmap(NULL, JOURNAL_MAX, PROT_READ | PROT_WRITE,
+		      MAP_NORESERVE | (j->is_copy ? MAP_PRIVATE : MAP_SHARED), j->fd, 0);
 	if (memory == MAP_FAILED)
 		return -errno;
 	/* tokens are secrets */
@@ -104,12 +104,13 @@ static int map(struct journal *j)
 	return 0;
 }
 
-int journal_new(int fd, struct journal **out, char *why, size_t why_size)
+static int open_journal(int fd, bool copy, struct journal **out, char *why, size_t why_size)
 {
 	struct journal *j = calloc(1, sizeof(*j));
 	int r = j ? 0 : -ENOMEM;
 
 	if (r == 0) {
+		j->is_copy = copy;
 		j->fd = fd_dup(fd);
 		r = j->fd < 0 ? j->fd : map(j);
 	}
@@ -124,6 +125,16 @@ int journal_new(int fd, struct journal **out, char *why, size_t why_size)
 	group_open(j);
 	*out = j;
 	return 0;
+}
+
+int journal_new(int fd, struct journal **out, char *why, size_t why_size)
+{
+	return open_journal(fd, false, out, why, why_size);
+}
+
+int journal_copy(int fd, struct journal **out, char *why, size_t why_size)
+{
+	return open_journal(fd, true, out, why, why_size);
 }
 
 void journal_free(struct journal *j)

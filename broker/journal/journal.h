@@ -35,6 +35,9 @@ struct inbox {
 /* In the memory of @fd, which stays the caller's: a new journal if there is nothing in it, or the
  * one that is there. 0 or negative errno; -EBADMSG when it cannot be trusted. @why says it. */
 int journal_new(int fd, struct journal **out, char *why, size_t why_size);
+/* The same of one that is in use: what the caller does with it happens to a copy. While it is
+ * opened, nobody may write to it. */
+int journal_copy(int fd, struct journal **out, char *why, size_t why_size);
 void journal_free(struct journal *j); /* the memory stays */
 /* Whether anything was ever committed in it before it was opened. */
 bool journal_is_old(const struct journal *j);

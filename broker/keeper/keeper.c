@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper/keeper.h"
+#include "broker/keeper/inside.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,29 +21,42 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/process.h"
+#include "broker/keeper/module.h"
+#include "broker/keeper/table.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
-
-#define ROOM_MAX (UINT32_C(1) << 20) /* descriptors */
 
 /* So many brokers may end so soon, for no reason from outside, before it gives up. */
 #define DEATHS_MAX    5
 #define DEATHS_MS     30000
 #define WAIT_FIRST_MS 100
 #define WAIT_LAST_MS  10000
+/* No longer: who serves meanwhile waits for it, and so do all that it serves. */
+#define REHEARSAL_MS 10000
 
-struct life {
-	pid_t broker; /* 0: there is none */
-	bool serves;
+struct keeping {
+	struct keeper keeper; /* as the next broker gets it */
+	const char *path;     /* of the module */
+	int argc;
+	char **argv;
+	int signals;
+	int module;        /* what brokers are made of */
+	int module_before; /* the one before, until a broker of the new one serves; or -1 */
+	int module_next;   /* that was found good, and is handed over to; or -1 */
+	bool hands_over;
+
+	pid_t broker;                /* 0: there is none */
+	bool serves, has_served;     /* it; or any */
 	int end;                     /* the signal by which it was told to end, 0: it was not */
 	uint64_t deaths[DEATHS_MAX]; /* when, the last ones in a ring */
 	unsigned n_deaths;
 	unsigned wait_ms;
+	int status; /* what this process is to end with */
 };
 
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP};
 
-static void signals(sigset_t *set)
+static void handled_signals(sigset_t *set)
 {
 	sigemptyset(set);
 	for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
@@ -50,211 +65,319 @@ static void signals(sigset_t *set)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* What it keeps                                                                               */
+/* Processes                                                                                   */
 
-static uint32_t first_free; /* no slot before it is free */
-
-static uint32_t find_free(const struct kept_table *t)
+/* In the child. SIGTERM and others wait until its loop takes them (broker/ending.c). */
+static void __attribute__((noreturn)) become_broker(struct keeping *k, int module, pid_t keeper)
 {
-	uint32_t n = atomic_load(&t->n);
-
-	while (first_free < n && atomic_load(&t->slots[first_free].fd) >= 0)
-		first_free++;
-	return first_free;
-}
-
-static void let_go(struct kept_table *t, uint32_t id)
-{
-	struct kept_slot *k;
-	int fd;
-
-	if (id == 0 || id > atomic_load(&t->n))
-		return;
-	k = &t->slots[id - 1];
-	fd = atomic_load(&k->fd);
-	atomic_store(&k->fd, -1);
-	if (k->address)
-		munmap(k->address, k->size);
-	k->address = NULL;
-	if (id - 1 < first_free)
-		first_free = id - 1;
-	fd_close(fd);
-}
-
-static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size)
-{
-	struct kept_slot *k = &t->slots[at];
-
-	if (at == t->room)
-		return -EMFILE;
-	k->address = NULL;
-	k->size = size;
-	if (size > 0) {
-		/* a forked broker is to have it as well, so no MADV_DONTFORK */
-		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-		if (p == MAP_FAILED)
-			return -errno;
-		k->address = p;
-	}
-	atomic_store(&k->fd, fd);
-	if (at == atomic_load(&t->n))
-		atomic_store(&t->n, at + 1);
-	return 0;
-}
-
-static int keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds)
-{
-	int r = fds->n == m->n ? 0 : -EMFILE;
-
-	for (uint32_t i = 0; r == 0 && i < m->n; i++) {
-		uint32_t at = find_free(t);
-
-		r = keep_one(t, at, fds->fds[i], m->sizes[i]);
-		if (r == 0) {
-			fds->fds[i] = -1;
-			m->ids[i] = at + 1;
-			continue;
-		}
-		while (i-- > 0)
-			let_go(t, m->ids[i]);
-		break;
-	}
-	return r;
-}
-
-static void drop(struct kept_table *t, const struct kept_message *m)
-{
-	for (uint32_t i = 0; i < m->n; i++)
-		let_go(t, m->ids[i]);
-}
-
-/* False: the broker has ended. */
-static bool listen_to(struct keeper *k, struct life *life)
-{
-	struct kept_message m;
-	size_t size = sizeof(m);
-	struct fd_list fds;
-	int r = packet_receive(k->broker, &m, &size, &fds, false);
-
-	if (r == -EAGAIN)
-		return true;
-	if (r < 0)
-		return false;
-	r = size == sizeof(m) && m.n <= KEPT_AT_ONCE ? 0 : -EPROTO;
-	if (r == 0 && m.word == KEPT_KEEP)
-		r = keep(k->table, &m, &fds);
-	else if (r == 0 && m.word == KEPT_DROP)
-		drop(k->table, &m);
-	else if (r == 0 && m.word == KEPT_SERVES)
-		life->serves = true;
-	fd_list_close(&fds);
-	m.word = (uint32_t)-r;
-	packet_send(k->broker, &m, sizeof(m), NULL, 0, true);
-	return true;
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Its brokers                                                                                 */
-
-static void become_broker(struct keeper *k, int socket, pid_t keeper)
-{
+	keeper_main *program;
 	sigset_t set;
+	int r;
 
-	/* who stops the service from a terminal means the keeper, which tells its broker */
-	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != keeper)
-		_exit(1);
-	/* the others when its loop takes them: until then they wait (broker/ending.c) */
+		_exit(EXIT_FAILURE);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	prctl(PR_SET_NAME, "share-broker");
-	k->broker = socket;
-	kept_init(k->table, socket);
+	program = module_load(module, k->path);
+	fd_close(module);
+	fd_close(k->signals);
+	r = program ? program(&k->keeper, k->argc, k->argv) : EXIT_FAILURE;
+	if (k->keeper.rehearses) {
+		fflush(NULL);
+		_exit(r); /* half of it is somebody else's: nothing is taken down */
+	}
+	exit(r);
 }
 
-/* 0 in the broker; in the keeper its pid, or negative errno. */
-static pid_t fork_broker(struct keeper *k)
+static int fork_broker(struct keeping *k)
 {
 	pid_t keeper = getpid(), pid;
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	k->generation++;
+	k->keeper.generation++;
 	pid = fork();
 	if (pid == 0) {
 		fd_close(ends[0]);
-		become_broker(k, ends[1], keeper);
-		return 0;
+		/* who stops the service from a terminal means the keeper, which tells its broker */
+		setpgid(0, 0);
+		k->keeper.broker = ends[1];
+		become_broker(k, k->module, keeper);
 	}
 	fd_close(ends[1]);
 	if (pid < 0) {
+		k->keeper.generation--;
 		fd_close(ends[0]);
 		return -EAGAIN;
 	}
-	k->broker = ends[0];
-	return pid;
+	k->keeper.broker = ends[0];
+	k->broker = pid;
+	k->serves = k->hands_over = false;
+	if (k->end)
+		kill(pid, k->end);
+	return 0;
 }
 
-static bool too_many_deaths(struct life *life)
+/* Without an answer in time it is none. What it has said on stderr is the reason. */
+static int wait_for_rehearsal(pid_t pid)
 {
-	uint64_t now = clock_ms(), *oldest = &life->deaths[life->n_deaths % DEATHS_MAX];
-	bool many = life->n_deaths >= DEATHS_MAX && now - *oldest < DEATHS_MS;
+	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd ended = {pidfd, POLLIN, 0};
+	int status, r;
+
+	do
+		r = poll(&ended, 1, REHEARSAL_MS);
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		kill(pid, SIGKILL);
+	if (waitpid(pid, &status, 0) != pid)
+		return -ECHILD;
+	if (r <= 0)
+		return -ETIMEDOUT;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECANCELED;
+}
+
+/* Of several lines the first one that is not empty. */
+static void read_reason(int fd, char text[static KEPT_TEXT])
+{
+	ssize_t n = pread(fd, text, KEPT_TEXT - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+}
+
+static int rehearse(struct keeping *k, char why[static KEPT_TEXT])
+{
+	_cleanup_fd_ int module = module_open(k->path), said = -1;
+	pid_t keeper = getpid(), pid;
+	int r;
+
+	why[0] = '\0';
+	if (KEEPER_MAIN_SYMBOL) {
+		snprintf(why, KEPT_TEXT, "this share-broker is one file, and takes a restart");
+		return -ENOTSUP;
+	}
+	said = memfd_create("share-rehearsal", MFD_CLOEXEC);
+	if (module < 0 || said < 0) {
+		r = module < 0 ? module : -errno;
+		snprintf(why, KEPT_TEXT, "%s: %s", k->path, strerror(-r));
+		return r;
+	}
+	pid = fork();
+	if (pid == 0) {
+		dup2(said, STDOUT_FILENO);
+		dup2(said, STDERR_FILENO);
+		k->keeper.rehearses = true;
+		k->keeper.generation++;
+		become_broker(k, module, keeper);
+	}
+	r = pid < 0 ? -EAGAIN : wait_for_rehearsal(pid);
+	if (r < 0) {
+		read_reason(said, why);
+		return r;
+	}
+	fd_close(k->module_next);
+	k->module_next = module;
+	module = -1;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What its broker says                                                                        */
+
+static bool is_own(const struct keeping *k, int fd)
+{
+	return fd == k->signals || fd == k->module || fd == k->keeper.journal ||
+	       fd == k->keeper.broker || table_has(k->keeper.table, fd);
+}
+
+static int highest_own(const struct keeping *k)
+{
+	const struct kept_table *t = k->keeper.table;
+	const int own[] = {k->signals, k->module, k->keeper.journal, k->keeper.broker};
+	int highest = STDERR_FILENO;
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (own[i] > highest)
+			highest = own[i];
+	for (uint32_t i = 0; i < atomic_load(&t->n); i++)
+		if (atomic_load(&t->slots[i].fd) > highest)
+			highest = atomic_load(&t->slots[i].fd);
+	return highest;
+}
+
+/* What this process was started with is the first broker's to keep or not: the socket, say, that it
+ * is to listen on, which nobody is to find open when the broker has closed it. */
+static void close_what_was_inherited(const struct keeping *k)
+{
+	int last = highest_own(k);
+
+	for (int fd = STDERR_FILENO + 1; fd < last; fd++)
+		if (!is_own(k, fd))
+			close(fd);
+	syscall(SYS_close_range, (unsigned)last + 1, ~0U, 0);
+}
+
+static void take_over(struct keeping *k)
+{
+	k->serves = true;
+	if (!k->has_served)
+		close_what_was_inherited(k);
+	k->has_served = true;
+	k->module_before = fd_close(k->module_before);
+}
+
+static int handle(struct keeping *k, struct kept_message *m, struct fd_list *fds)
+{
+	switch ((enum kept_word)m->word) {
+	case KEPT_KEEP:
+		return table_keep(k->keeper.table, m, fds);
+	case KEPT_DROP:
+		table_drop(k->keeper.table, m);
+		return 0;
+	case KEPT_SERVES:
+		take_over(k);
+		return 0;
+	case KEPT_REHEARSE:
+		return rehearse(k, m->text);
+	case KEPT_HAND_OVER:
+		k->hands_over = k->module_next >= 0;
+		m->text[sizeof(k->keeper.version_before) - 1] = '\0';
+		strcpy(k->keeper.version_before, m->text);
+		return k->hands_over ? 0 : -ENOENT;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* False: the broker has ended. */
+static bool listen_to_broker(struct keeping *k)
+{
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	struct kept_message m;
+	size_t size = sizeof(m);
+	int r = packet_receive(k->keeper.broker, &m, &size, &fds, false);
+
+	if (r == -EPIPE)
+		return false;
+	if (r < 0 && r != -EMSGSIZE)
+		return true; /* it is still there */
+	if (r == 0)
+		r = size == sizeof(m) && m.n <= KEPT_AT_ONCE ? handle(k, &m, &fds) : -EPROTO;
+	else
+		r = -EMFILE; /* there was no room for what came with it */
+	m.word = (uint32_t)-r;
+	packet_send(k->keeper.broker, &m, sizeof(m), NULL, 0, true);
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* How brokers end                                                                             */
+
+static bool too_many_deaths(struct keeping *k)
+{
+	uint64_t now = clock_ms(), *oldest = &k->deaths[k->n_deaths % DEATHS_MAX];
+	bool many = k->n_deaths >= DEATHS_MAX && now - *oldest < DEATHS_MS;
 
 	*oldest = now;
-	life->n_deaths++;
+	k->n_deaths++;
 	return many;
 }
 
-/* True when there is to be no other one. */
-static bool look_after(struct life *life, int status, int *result)
+/* The next broker is of that program; if it cannot, then of this one. */
+static void change_module(struct keeping *k)
+{
+	k->module_before = k->module;
+	k->module = k->module_next;
+	k->module_next = -1;
+	k->wait_ms = 0;
+	k->keeper.before = KEEPER_HANDED_OVER;
+}
+
+static void fall_back(struct keeping *k)
+{
+	fd_close(k->module);
+	k->module = k->module_before;
+	k->module_before = -1;
+	k->wait_ms = 0;
+	k->keeper.before = KEEPER_FELL_BACK;
+	log_error("the broker of the new program has ended before it served: the old one goes on");
+}
+
+static void delay_next(struct keeping *k)
+{
+	if (k->serves)
+		k->wait_ms = 0;
+	else
+		k->wait_ms = k->wait_ms ? k->wait_ms * 2 : WAIT_FIRST_MS;
+	if (k->wait_ms > WAIT_LAST_MS)
+		k->wait_ms = WAIT_LAST_MS;
+}
+
+/* False: there is to be no other one. */
+static bool look_after(struct keeping *k, int status)
 {
 	bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 
-	life->broker = 0;
-	if (WIFEXITED(status)) {
-		*result = WEXITSTATUS(status);
+	k->broker = 0;
+	k->keeper.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	if (k->hands_over) {
+		change_module(k);
 		return true;
 	}
-	*result = 1;
-	if (!life->serves && killed)
-		life->wait_ms = life->wait_ms ? life->wait_ms * 2 : WAIT_FIRST_MS;
-	else
-		life->wait_ms = 0;
-	if (life->wait_ms > WAIT_LAST_MS)
-		life->wait_ms = WAIT_LAST_MS;
-	if (!killed && too_many_deaths(life)) {
-		log_error("the broker has died %d times in %d seconds (signal %d): giving up",
-			  DEATHS_MAX + 1, DEATHS_MS / 1000, WTERMSIG(status));
+	if (k->module_before >= 0 && !killed) {
+		fall_back(k);
 		return true;
 	}
-	log_warning("the broker has died (signal %d): the next one goes on", WTERMSIG(status));
-	return false;
+	k->keeper.before = KEEPER_DIED;
+	/* one that has taken over what there was, and cannot go on now, may be able to later */
+	if (WIFEXITED(status) && (k->serves || !k->has_served || k->end)) {
+		k->status = WEXITSTATUS(status);
+		return false;
+	}
+	k->status = EXIT_FAILURE;
+	delay_next(k);
+	if (!killed && too_many_deaths(k)) {
+		log_error("the broker has died %d times in %d seconds (%s %d): giving up",
+			  DEATHS_MAX + 1, DEATHS_MS / 1000,
+			  WIFEXITED(status) ? "exit code" : "signal",
+			  WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		return false;
+	}
+	return true;
 }
 
-static bool take_signal(int fd, struct life *life, int *status)
+static bool collect(struct keeping *k)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == k->broker && !look_after(k, status))
+			return false;
+	return true;
+}
+
+static bool take_signal(struct keeping *k)
 {
 	struct signalfd_siginfo info;
-	pid_t pid;
-	int ended;
 
-	if (read(fd, &info, sizeof(info)) != sizeof(info))
-		return false;
-	if (info.ssi_signo != SIGCHLD) {
-		if (info.ssi_signo != SIGHUP)
-			life->end = (int)info.ssi_signo;
-		if (life->broker > 0)
-			kill(life->broker, (int)info.ssi_signo);
-		return false;
-	}
-	while ((pid = waitpid(-1, &ended, WNOHANG)) > 0)
-		if (pid == life->broker)
-			return look_after(life, ended, status);
-	return false;
+	if (read(k->signals, &info, sizeof(info)) != sizeof(info))
+		return true;
+	if (info.ssi_signo == SIGCHLD)
+		return collect(k);
+	if (info.ssi_signo != SIGHUP)
+		k->end = (int)info.ssi_signo;
+	if (k->broker > 0)
+		kill(k->broker, (int)info.ssi_signo);
+	return true;
 }
+
+/* ------------------------------------------------------------------------------------------- */
 
 static void wait_for(unsigned ms)
 {
@@ -263,75 +386,75 @@ static void wait_for(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
-static enum keeper_result keep_brokers(struct keeper *k, int signal_fd, int *status)
+static void start_next(struct keeping *k)
 {
-	struct life life = {0};
+	int r;
 
+	k->keeper.broker = fd_close(k->keeper.broker);
+	wait_for(k->wait_ms);
+	r = fork_broker(k);
+	if (r == 0)
+		return;
+	log_error("cannot fork a broker: %s", strerror(-r));
+	k->wait_ms = WAIT_FIRST_MS;
+}
+
+static int keep_brokers(struct keeping *k)
+{
 	for (;;) {
-		struct pollfd fds[] = {{signal_fd, POLLIN, 0}, {k->broker, POLLIN, 0}};
+		struct pollfd fds[] = {{k->signals, POLLIN, 0}, {k->keeper.broker, POLLIN, 0}};
 
-		if (life.broker == 0) {
-			k->broker = fd_close(k->broker);
-			wait_for(life.wait_ms);
-			life.serves = false;
-			life.broker = fork_broker(k);
-			if (life.broker == 0)
-				return KEEPER_BROKER;
-			if (life.broker < 0) {
-				log_error("cannot fork a broker: %s", strerror(-life.broker));
-				life.broker = 0;
-				life.wait_ms = WAIT_FIRST_MS;
-			} else if (life.end) {
-				kill(life.broker, life.end);
-			}
+		if (k->broker == 0) {
+			start_next(k);
 			continue;
 		}
-		if (poll(fds, k->broker < 0 ? 1 : 2, -1) < 0)
+		if (poll(fds, k->keeper.broker < 0 ? 1 : 2, -1) < 0)
 			continue;
-		if (fds[1].revents && !listen_to(k, &life))
-			k->broker = fd_close(k->broker);
-		if (fds[0].revents && take_signal(signal_fd, &life, status))
-			return KEEPER_ENDED;
+		if (fds[1].revents && !listen_to_broker(k))
+			k->keeper.broker = fd_close(k->keeper.broker);
+		if (fds[0].revents && !take_signal(k))
+			return k->status;
 	}
 }
 
-static int make_table(struct keeper *k)
+/* Every client and every segment costs some (docs/operating.md): as many as may be had. What the
+ * limit was before. */
+static rlim_t raise_descriptor_limit(void)
 {
-	struct rlimit limit = {.rlim_cur = ROOM_MAX};
-	struct kept_table *t;
-	size_t size;
+	struct rlimit limit = {0};
+	rlim_t before;
 
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (limit.rlim_cur > ROOM_MAX)
-		limit.rlim_cur = ROOM_MAX;
-	size = sizeof(*t) + limit.rlim_cur * sizeof(struct kept_slot);
-	t = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		 0);
-	if (t == MAP_FAILED)
-		return -errno;
-	t->room = (uint32_t)limit.rlim_cur;
-	k->table = t;
-	return 0;
+	before = limit.rlim_cur;
+	limit.rlim_cur = limit.rlim_max;
+	if (before < limit.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &limit);
+	return before;
 }
 
-enum keeper_result keeper_run(struct keeper *k, int listen_fd, int *status)
+int keeper_run(const char *module, int argc, char **argv)
 {
-	_cleanup_fd_ int signal_fd = -1;
-	sigset_t set, before;
+	struct keeping k = {.path = module,
+			    .argc = argc,
+			    .argv = argv,
+			    .module_before = -1,
+			    .module_next = -1,
+			    .keeper = {.broker = -1, .pid = getpid()}};
+	sigset_t set;
 
-	*k = (struct keeper){.journal = -1, .broker = -1};
-	signals(&set);
-	sigprocmask(SIG_BLOCK, &set, &before);
-	signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	k->journal = memfd_create("share-journal", MFD_CLOEXEC);
-	if (signal_fd < 0 || k->journal < 0 || make_table(k) < 0 ||
-	    keep_one(k->table, KEPT_LISTENER - 1, listen_fd, 0) < 0) {
-		k->journal = fd_close(k->journal);
-		sigprocmask(SIG_SETMASK, &before, NULL);
-		return KEEPER_NONE;
+	k.keeper.descriptors_before = raise_descriptor_limit();
+	handled_signals(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	k.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	k.module = module_open(module);
+	k.keeper.journal = memfd_create("share-journal", MFD_CLOEXEC);
+	k.keeper.table = table_new();
+	if (k.signals < 0 || k.module < 0 || k.keeper.journal < 0 || !k.keeper.table) {
+		log_error("cannot start: %s", strerror(errno));
+		return EXIT_FAILURE;
 	}
 	prctl(PR_SET_NAME, "share-keeper");
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();
-	return keep_brokers(k, signal_fd, status);
+	return keep_brokers(&k);
 }

@@ -3,6 +3,8 @@
 #define BROKER_KEEPER_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "broker/keeper/kept.h"
 
@@ -12,22 +14,48 @@
  * the broker has handed to it (broker/keeper/kept.h), and the memory of the journal. A broker that
  * is forked has them, and goes on where the other one was.
  *
+ * The broker's program is a module (share-broker.so) that the forked process loads. So the keeper
+ * can fork a broker of a newer program, and has none of that program's state in its own memory. A
+ * program that was replaced on the disk counts from the next upgrade on: until then brokers are
+ * made of the file that the keeper has open.
+ *
  * It speaks with nobody but its broker, takes nothing apart, and takes no memory once it runs.
  */
-struct keeper {
-	struct kept_table *table;
-	int journal;         /* a memfd */
-	int broker;          /* its socket to the broker: of a broker, to the keeper */
-	unsigned generation; /* of brokers: the first one is 1 */
+
+/* What has become of the broker before this one. */
+enum keeper_before {
+	KEEPER_FIRST,       /* there was none */
+	KEEPER_DIED,        /* it was killed, or has crashed */
+	KEEPER_HANDED_OVER, /* it has ended for this one, whose program is another one */
+	KEEPER_FELL_BACK,   /* a broker of a new program could not go on: this is one of the old */
 };
 
-/*
- * Takes @listen_fd over, as KEPT_LISTENER. Returns in each broker that it forks, with what that
- * has; and in the keeper, when a broker has ended by itself: true, and @status is what the process
- * is to end with. Without memory or descriptors false, and nothing was forked: the caller is a
- * broker without a keeper.
- */
-enum keeper_result { KEEPER_NONE, KEEPER_BROKER, KEEPER_ENDED };
-enum keeper_result keeper_run(struct keeper *k, int listen_fd, int *status);
+/* What a broker gets. Programs of other versions use it as well: who changes it, or inside.h,
+ * gives KEEPER_MAIN another number, and then the keeper has to be started again. */
+struct keeper {
+	struct kept_table *table;
+	int journal;                 /* a memfd */
+	int broker;                  /* its socket to the broker: of a broker, to the keeper */
+	unsigned generation;         /* of brokers: the first one is 1 */
+	pid_t pid;                   /* of the process that was started */
+	uint64_t descriptors_before; /* RLIMIT_NOFILE as it was then */
+	enum keeper_before before;
+	int signal;              /* that the one before died of; 0: of none */
+	char version_before[32]; /* of the one that has handed over */
+	bool rehearses;          /* it only finds out whether it could go on, and changes nothing */
+};
+
+/* What a module has under this name: the broker's main program. A keeper that is linked with one
+ * has no module, and brokers of no other program. */
+#define KEEPER_MAIN_SYMBOL share_broker_main_1
+#define KEEPER_MAIN        "share_broker_main_1"
+typedef int keeper_main(struct keeper *k, int argc, char **argv);
+
+/* Forks brokers until one ends by itself. What the process is to end with. Of a broker that ends,
+ * too: it returns there as well. */
+int keeper_run(const char *module, int argc, char **argv);
+
+/* NULL where the program is a module. */
+extern keeper_main KEEPER_MAIN_SYMBOL __attribute__((weak));
 
 #endif

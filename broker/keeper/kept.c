@@ -5,15 +5,19 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "broker/keeper/kept.h"
+#include "broker/keeper/inside.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
+
+#define TRIES 200 /* ms */
 
 struct closing_later {
 	int fd;
@@ -24,6 +28,7 @@ struct closing_later {
 static struct {
 	struct kept_table *table;
 	int socket;
+	bool rehearses;
 	uint32_t *ids; /* by descriptor */
 	int n_ids;
 	bool *taken; /* by number, in a broker that comes after another one */
@@ -31,34 +36,63 @@ static struct {
 	size_t n_later, room_later;
 } mine = {.socket = -1};
 
-void kept_init(struct kept_table *table, int socket)
+/* Whatever is written to pages of clients and channels is written to copies from now on. */
+static void map_privately(struct kept_slot *k)
 {
-	mine.table = table;
-	mine.socket = socket;
-	mine.taken = calloc(table->room, sizeof(*mine.taken));
+	void *p = mmap(k->address, k->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+		       atomic_load(&k->fd), 0);
+
+	if (p == MAP_FAILED) {
+		log_error("what is kept cannot be mapped: %s", strerror(errno));
+		_exit(EXIT_FAILURE);
+	}
 }
 
-/* The keeper answers everything, and does not wait for anybody. */
+void kept_init(const struct keeper *k)
+{
+	mine.table = k->table;
+	mine.socket = k->broker;
+	mine.rehearses = k->rehearses;
+	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
+	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
+		if (atomic_load(&k->table->slots[i].fd) >= 0 && k->table->slots[i].address)
+			map_privately(&k->table->slots[i]);
+}
+
+/* Gets better by itself: memory, or descriptors that are on their way elsewhere. */
+static bool passes(int error)
+{
+	return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS || error == -ETOOMANYREFS;
+}
+
+/* The keeper answers everything, and waits for nobody. What cannot be said to it for as long as
+ * TRIES is not said: an error. */
 static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 {
 	size_t size = sizeof(*m);
 	struct fd_list none;
-	int r;
+	int r, tries = 0;
 
-	do
-		r = packet_send(mine.socket, m, sizeof(*m), fds, n_fds, true);
-	while (r == -ETOOMANYREFS && usleep(1000) == 0);
-	if (r == 0)
-		r = packet_receive(mine.socket, m, &size, &none, true);
+	if (mine.rehearses)
+		return 0;
+	while (passes(r = packet_send(mine.socket, m, size, fds, n_fds, true)) && tries++ < TRIES)
+		usleep(1000);
+	if (passes(r)) {
+		log_error("the keeper cannot be told what to keep: %s", strerror(-r));
+		return r;
+	}
+	while (r == 0 && passes(r = packet_receive(mine.socket, m, &size, &none, true))) {
+		usleep(1000);
+		size = sizeof(*m);
+		r = 0;
+	}
 	if (r < 0) {
 		/* it ends with its keeper, as others than that cannot tell it from one that goes on
 		 */
 		log_error("the keeper is gone: %s", strerror(-r));
 		_exit(EXIT_FAILURE);
 	}
-	if (size != sizeof(*m))
-		return -EPROTO;
-	return -(int)m->word;
+	return size == sizeof(*m) ? -(int)m->word : -EPROTO;
 }
 
 void kept_serves(void)
@@ -67,6 +101,28 @@ void kept_serves(void)
 
 	if (mine.table)
 		ask(&m, NULL, 0);
+}
+
+/* What a broker that rehearses says is a line of a log, without a time. */
+int kept_rehearse(char why[static KEPT_TEXT])
+{
+	static const char said[] = "share-broker: error: ";
+	struct kept_message m = {.word = KEPT_REHEARSE};
+	int r = mine.table ? ask(&m, NULL, 0) : -ENOTSUP;
+
+	m.text[KEPT_TEXT - 1] = '\0';
+	snprintf(why, KEPT_TEXT, "%s",
+		 strncmp(m.text, said, strlen(said)) ? m.text : m.text + strlen(said));
+	return r;
+}
+
+void kept_hand_over(const char *version)
+{
+	struct kept_message m = {.word = KEPT_HAND_OVER};
+
+	snprintf(m.text, sizeof(m.text), "%s", version);
+	ask(&m, NULL, 0);
+	_exit(EXIT_SUCCESS);
 }
 
 static int set_id(int fd, uint32_t id)
@@ -93,14 +149,15 @@ uint32_t kept_id(int fd)
 	return fd >= 0 && fd < mine.n_ids ? mine.ids[fd] : 0;
 }
 
-static void drop(const uint32_t *ids, size_t n)
+/* False: the keeper has them still, and the next broker will close them. */
+static bool drop(const uint32_t *ids, size_t n)
 {
 	struct kept_message m = {.word = KEPT_DROP, .n = (uint32_t)n};
 
 	if (n == 0)
-		return;
+		return true;
 	memcpy(m.ids, ids, n * sizeof(*ids));
-	ask(&m, NULL, 0);
+	return ask(&m, NULL, 0) == 0;
 }
 
 int kept_keep(const int *fds, const size_t *sizes, size_t n)
@@ -126,6 +183,24 @@ int kept_keep(const int *fds, const size_t *sizes, size_t n)
 	if (r < 0)
 		log_error("the keeper does not take what the next broker needs: %s", strerror(-r));
 	return r;
+}
+
+int kept_keep_fixed(const int fds[static KEPT_FIXED])
+{
+	struct kept_message m = {.word = KEPT_KEEP};
+	int some[KEPT_FIXED], r;
+
+	for (uint32_t id = 1; id <= KEPT_FIXED; id++) {
+		if (fds[id - 1] < 0)
+			continue;
+		some[m.n] = fds[id - 1];
+		m.ids[m.n++] = id;
+	}
+	if (!mine.table)
+		return 0;
+	/* the others are not closed in the keeper when they are closed here */
+	r = fds[0] < 0 ? 0 : set_id(fds[0], KEPT_LISTENER);
+	return r < 0 ? r : ask(&m, some, m.n);
 }
 
 int kept_take(uint32_t id)
@@ -161,7 +236,7 @@ void kept_sweep(void)
 	uint32_t ids[KEPT_AT_ONCE], n = mine.table ? atomic_load(&mine.table->n) : 0;
 	size_t found = 0;
 
-	for (uint32_t i = 0; mine.taken && i < n; i++) {
+	for (uint32_t i = KEPT_FIXED; mine.taken && i < n; i++) {
 		int fd = atomic_load(&mine.table->slots[i].fd);
 
 		if (fd < 0 || mine.taken[i])
@@ -217,6 +292,7 @@ void kept_flush(size_t n)
 {
 	uint32_t ids[KEPT_AT_ONCE] = {0};
 	size_t found = 0;
+	bool all = true;
 
 	if (n == 0) /* perhaps there is no list yet */
 		return;
@@ -226,11 +302,15 @@ void kept_flush(size_t n)
 		if (id)
 			ids[found++] = id;
 		if (found == KEPT_AT_ONCE) {
-			drop(ids, found);
+			all &= drop(ids, found);
 			found = 0;
 		}
 	}
-	drop(ids, found);
+	all &= drop(ids, found);
+	/* who is at the other end of a connection is told at least; all else waits for the next
+	 * broker */
+	for (size_t i = 0; !all && i < n; i++)
+		shutdown(mine.later[i].fd, SHUT_RDWR);
 	for (size_t i = 0; i < n; i++) {
 		struct closing_later l = mine.later[i];
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BROKER_JOURNAL_KEPT_H
-#define BROKER_JOURNAL_KEPT_H
+#ifndef BROKER_KEEPER_KEPT_H
+#define BROKER_KEEPER_KEPT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,38 +17,35 @@
  * Without a keeper all numbers are 0, and nothing outlives the broker.
  */
 
-/* Shared with the keeper, which alone writes it. */
-struct kept_slot {
-	_Atomic int fd; /* in the keeper, and so in brokers that it forks later; -1: it is free */
-	void *address;  /* of its mapping; NULL: it has none */
-	size_t size;
+#define KEPT_AT_ONCE 32 /* descriptors in a message */
+#define KEPT_TEXT    256
+
+/* Numbers that each broker knows. */
+enum kept_fixed {
+	KEPT_LISTENER = 1, /* the listening socket */
+	KEPT_LOCK,         /* of that socket's file, if this service has made it */
+	KEPT_LIFELINE,     /* what it ends with, if there is something */
+	KEPT_CONFIG,       /* a memfd: the text of the configuration that is in force */
+	KEPT_FIXED = KEPT_CONFIG
 };
 
-struct kept_table {
-	uint32_t room;
-	_Atomic uint32_t n; /* that were ever in use: those after it are free */
-	struct kept_slot slots[];
-};
-
-enum kept_word { KEPT_KEEP = 1, KEPT_DROP, KEPT_SERVES };
-
-#define KEPT_AT_ONCE  32 /* descriptors in a message */
-#define KEPT_LISTENER 1  /* the number of the listening socket, which each broker takes */
-
-struct kept_message {
-	uint32_t word; /* enum kept_word; of an answer: 0 or errno */
-	uint32_t n;
-	uint32_t ids[KEPT_AT_ONCE];
-	uint64_t sizes[KEPT_AT_ONCE]; /* bytes to be mapped for writing, 0: none */
-};
+struct keeper;
 
 /* The broker's end of the socket to the keeper, which is kept open to its end. */
-void kept_init(struct kept_table *table, int socket);
+void kept_init(const struct keeper *k);
 /* It serves: if it dies from now on, the next one is started at once. */
 void kept_serves(void);
+/* Whether another broker could go on, of the program that is on the disk now: 0, or negative errno
+ * and @why. It takes as long as a restart, in which nothing may happen. */
+int kept_rehearse(char why[static KEPT_TEXT]);
+/* The next broker is to be of that program, and this one, whose version is given, ends. */
+void kept_hand_over(const char *version) __attribute__((noreturn));
 
 /* The keeper has all of these from now on; @sizes may be NULL. 0 or negative errno. */
 int kept_keep(const int *fds, const size_t *sizes, size_t n);
+/* The same, all at once, under the numbers of enum kept_fixed, in the place of what was there.
+ * fds[0] is KEPT_LISTENER, and so on; of -1 it stays as it is. They stay the caller's to close. */
+int kept_keep_fixed(const int fds[static KEPT_FIXED]);
 /* The number of a descriptor that is kept; 0: it is not. */
 uint32_t kept_id(int fd);
 
@@ -62,7 +58,7 @@ int kept_take(uint32_t id);
 int kept_take_mapped(uint32_t id, size_t size, void **address);
 /* The same descriptor, which stays whose it is or will be. */
 int kept_look(uint32_t id);
-/* What nobody has taken is nobody's. */
+/* What nobody has taken is nobody's, but for enum kept_fixed. */
 void kept_sweep(void);
 
 /* Closes it, and the keeper's before, once what was said until now is committed: kept_flush().

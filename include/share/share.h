@@ -1191,6 +1191,25 @@ int share_drop_client(share_client *c, uint64_t client);
  */
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
 
+/**
+ * Has the broker hand over to one of the program that is on the disk now (after an upgrade of its
+ * package, say), and waits until that serves. All processes keep their connections and all that
+ * they hold; their requests wait meanwhile, for about as long as a broker needs to start with what
+ * there is. The new program first finds out whether it can go on from where the old one is: if it
+ * cannot, the old one goes on, and nothing was changed.
+ *
+ * @param c     the connection, of an administrator of the broker
+ * @param each  called once, with a JSON object, valid during the call: "from" and "to" are the
+ *              versions of the two brokers, "pid" is the new one's process. May be NULL
+ * @param data  what it is called with
+ * @return 0, what `each` has returned, or a negative error.
+ * @retval SHARE_EACCES   this user is no administrator of the broker
+ * @retval SHARE_ENOTSUP  the new program cannot go on, for the reason in share_error_detail(); or
+ * the broker is older than this function
+ * @retval SHARE_EDISCONNECTED  the broker is about to end
+ */
+int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

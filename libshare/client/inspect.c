@@ -131,6 +131,21 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 	return each_row(&reply.m.report.rows, each, data);
 }
 
+int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data)
+{
+	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	struct wire_message m = {.type = WIRE_UPGRADE};
+	int r = client_resolve(&c);
+
+	if (r == 0 && c->version < WIRE_VERSION_UPGRADE)
+		r = fail(SHARE_ENOTSUP, "this broker is too old to be upgraded while it runs");
+	if (r == 0)
+		r = rpc(c, &m, &reply);
+	if (r != 0 || !each)
+		return r;
+	return each_row(&reply.m.report.rows, each, data);
+}
+
 int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};

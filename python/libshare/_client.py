@@ -189,6 +189,13 @@ class _Client:
         """
         return [json.loads(row) for row in self._reload()]
 
+    def upgrade(self) -> dict[str, Any]:
+        """Has the broker hand over to one of the program that is on the disk now: "from" and "to", the
+        versions, and "pid". Nobody is disconnected. Denied: for administrators. NotSupported: the new
+        program cannot go on, and the old one does.
+        """
+        return json.loads(self._upgrade()[0])
+
     def import_(self, token: bytes, *, mode: str | None = None, **stream: Any) -> Array:
         """The Array that a token stands for. mode: "r" or "rw"; None: whatever the token allows.
         stream as for lookup(). NotFound: there is no such token any more.

@@ -366,6 +366,18 @@ static PyObject *reload(PyObject *o, PyObject *ignored)
 	return fill(o, NULL, list_changes);
 }
 
+static int hand_over(share_client *c, const void *nothing, struct filling *f)
+{
+	(void)nothing;
+	return share_upgrade(c, add_json, f);
+}
+
+static PyObject *upgrade(PyObject *o, PyObject *ignored)
+{
+	(void)ignored;
+	return fill(o, NULL, hand_over);
+}
+
 static PyObject *names(PyObject *o, PyObject *prefix)
 {
 	const char *text = PyUnicode_AsUTF8AndSize(prefix, NULL);
@@ -583,6 +595,7 @@ bool client_ready(PyObject *module)
 	    {"_revoke_id", revoke_id, METH_O, NULL},
 	    {"_drop", drop_client, METH_O, NULL},
 	    {"_reload", reload, METH_NOARGS, NULL},
+	    {"_upgrade", upgrade, METH_NOARGS, NULL},
 	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},
 	    {"fence_stats", fence_stats, METH_NOARGS, stats_doc},
 	    {NULL, NULL, 0, NULL},

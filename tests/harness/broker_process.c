@@ -46,7 +46,6 @@ static struct {
 	const char *program;
 	const char *drain_ms;
 	bool unprivileged;
-	bool keep;
 	char directory[64];
 	char socket[96];
 	char config[96];
@@ -79,11 +78,6 @@ void broker_limit_descriptors(unsigned n)
 void broker_without_privileges(void)
 {
 	broker.unprivileged = true;
-}
-
-void broker_keep(void)
-{
-	broker.keep = true;
 }
 
 void broker_use_program(const char *path)
@@ -124,11 +118,15 @@ static pid_t find_serving(void)
 
 pid_t broker_pid(void)
 {
-	pid_t pid = broker.pid;
+	pid_t pid;
 
-	if (broker.keep)
-		until((pid = find_serving()) > 0);
+	until((pid = find_serving()) > 0);
 	return pid;
+}
+
+pid_t broker_keeper(void)
+{
+	return broker.pid;
 }
 
 int broker_descriptors(void)
@@ -226,8 +224,7 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);
 	snprintf(lifeline_fd, sizeof(lifeline_fd), "%d", lifeline);
 	execl(path, path, "--config", broker.config, "--listen-fd", listen_fd, "--lifeline-fd",
-	      lifeline_fd, "--drain-ms", broker.drain_ms ? broker.drain_ms : "0",
-	      broker.keep ? "--keep" : NULL, (char *)NULL);
+	      lifeline_fd, "--drain-ms", broker.drain_ms ? broker.drain_ms : "0", (char *)NULL);
 	fprintf(stderr, "%s: %s (is $SHARE_TEST_BIN set?)\n", path, strerror(errno));
 	_exit(127);
 }
@@ -238,7 +235,6 @@ void broker_start(const char *config)
 	share_client *c;
 
 	check(broker.pid == 0);
-	broker.keep = broker.keep || getenv("SHARE_TEST_KEEP");
 	if (!broker.program)
 		broker.program = getenv("SHARE_TEST_BROKER");
 	make_directory(config);
@@ -311,7 +307,7 @@ void broker_kill_serving(void)
 
 void broker_kill(void)
 {
-	pid_t serving = broker.keep ? find_serving() : 0;
+	pid_t serving = find_serving();
 
 	kill(broker.pid, SIGKILL);
 	wait_for_end();

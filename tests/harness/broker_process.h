@@ -32,8 +32,6 @@ void broker_use_program(const char *path);
 void broker_without_privileges(void);
 /* How long it waits for clients at its end; 0, if nothing is said. */
 void broker_drain(const char *ms);
-/* With a keeper: broker_kill_serving() then. So it is as well with $SHARE_TEST_KEEP. */
-void broker_keep(void);
 /* Its stderr, which broker_log() does not see then. */
 void broker_log_to(int fd);
 
@@ -44,7 +42,8 @@ const char *broker_config(void); /* the path */
 const char *broker_socket(void);
 /* How many it has when there is one client, and nothing else. */
 int broker_descriptors(void);
-pid_t broker_pid(void); /* with a keeper: of the one that serves now */
+pid_t broker_pid(void);    /* of the one that serves now */
+pid_t broker_keeper(void); /* of the process that was started */
 
 /* SIGKILL for that one, and not for its keeper: it is dead, and there is the next one. */
 void broker_kill_serving(void);
@@ -52,7 +51,7 @@ void broker_kill_serving(void);
 void broker_kill_serving_for_now(void);
 void broker_let_keeper_go_on(void);
 
-/* SIGKILL, with a keeper for that too, and waits for its end. Nothing is expected of it then. */
+/* SIGKILL for both, and waits for their end. Nothing is expected of them then. */
 void broker_kill(void);
 /* SIGSTOP and SIGCONT: a broker that answers nothing for a while. Stopped once it returns. */
 void broker_freeze(void);

@@ -215,6 +215,15 @@ def test_the_configuration_is_read_again(tmp_path):
             c.reload()
 
 
+def test_the_broker_is_upgraded(client, pool):
+    with pool.alloc(64) as a:
+        before = client.inspect("status")["pid"]
+        done = client.upgrade()
+        assert done["pid"] == client.inspect("status")["pid"] != before
+        assert done["from"] == done["to"] == client.inspect("status")["version"]
+        assert client.lookup is not None and a.nbytes == 64
+
+
 def test_host_streams_order_what_is_shared(client, broker, pool):
     gate = threading.Event()
     with client.host_stream() as s:

@@ -20,6 +20,7 @@ start_broker()
 	broker=$!
 	started+=("$broker")
 	until_true sharectl --socket="$socket" --json status >/dev/null 2>&1
+	serving=$(pgrep -P "$broker")
 }
 
 # start_exporter [LISTEN [COMMAND...]]: COMMAND becomes it
@@ -114,12 +115,12 @@ is_shared()
 {
 	local before after asks=()
 
-	kill -STOP "$broker"
+	kill -STOP "$serving"
 	for ((i = 0; i < 40; i++)); do
 		body /state.json >"$scratch/body.$i" &
 		asks+=($!)
 	done
-	kill -CONT "$broker"
+	kill -CONT "$serving"
 	wait "${asks[@]}"
 	after=$(queries)
 	for ((i = 0; i < 40; i++)); do
@@ -176,20 +177,20 @@ check "it is there itself" same "$(body /healthz)" ok
 start_broker
 check "a broker that comes back is found" until_true is_up 1
 
-kill -STOP "$broker"
+kill -STOP "$serving"
 check "while the broker hangs, it is there" same "$(body /healthz)" ok
 check "and says that nothing comes of it" until_true is_up 0
-kill -CONT "$broker"
+kill -CONT "$serving"
 check "when it goes on, so do metrics" until_true is_up 1
 
 check "it ends when it is told to" kill "$exporter"
 check "and ends well" wait "$exporter"
 start_exporter
-kill -STOP "$broker"
+kill -STOP "$serving"
 check "another one asks in vain" is_up 0
 check "it ends as well while the broker hangs" kill "$exporter"
 check "without waiting for it" wait "$exporter"
-kill -CONT "$broker"
+kill -CONT "$serving"
 
 # What another user may not see, the exporter of that user does not show to anybody.
 if as_alice true 2>/dev/null; then

@@ -25,14 +25,13 @@
 #include "broker/broker.h"
 #include "broker/journal/inside.h"
 #include "broker/keeper/keeper.h"
-#include "broker/keeper/kept.h"
+#include "broker/keeper/table.h"
 #include "broker/restore.h"
 #include "tests/themes/fuzz/damage.h"
 #include "tests/themes/fuzz/fuzz.h"
 #include "tests/themes/fuzz/play.h"
 #include "wire/packet.h"
 
-#define ROOM        1024 /* descriptors */
 #define DAMAGES_MAX 16
 #define SECONDS_MAX 30                 /* of the next broker: a thousand times what it takes */
 #define MEMORY_MAX  (INT64_C(1) << 20) /* KiB, with what a sanitizer takes */
@@ -49,11 +48,12 @@ static int journal_fd, output;
 
 static int go_on(int socket)
 {
-	const struct keeper keeper = {.table = table, .journal = journal_fd, .generation = 2};
+	const struct keeper keeper = {
+	    .table = table, .journal = journal_fd, .broker = socket, .generation = 2};
 
 	dup2(output, STDERR_FILENO);
 	alarm(SECONDS_MAX);
-	kept_init(table, socket);
+	kept_init(&keeper);
 	/* one that has begun to go on and cannot ends the process: 1 */
 	if (play_start(&keeper) < 0)
 		return HAS_REFUSED;
@@ -62,68 +62,13 @@ static int go_on(int socket)
 	for (int i = 0; i < 5; i++)
 		play_run();
 	play_end();
-	for (uint32_t i = 0; i < table->n; i++)
+	for (uint32_t i = KEPT_FIXED; i < table->n; i++)
 		expect(table->slots[i].fd < 0);
 	return HAS_GONE_ON;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Their keeper                                                                                */
-
-static void let_go_of(uint32_t id)
-{
-	struct kept_slot *k = &table->slots[id - 1];
-
-	/* each is let go once */
-	expect(id > 0 && id <= table->n && k->fd >= 0);
-	if (k->address)
-		munmap(k->address, k->size);
-	k->address = NULL;
-	fd_close(k->fd);
-	k->fd = -1;
-}
-
-/* 0 or errno */
-static uint32_t keep_one(uint32_t at, int fd, size_t size)
-{
-	void *address = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : NULL;
-
-	if (address == MAP_FAILED)
-		return (uint32_t)errno;
-	table->slots[at] = (struct kept_slot){.fd = fd, .address = address, .size = size};
-	if (at == table->n)
-		table->n++;
-	return 0;
-}
-
-static uint32_t keep(struct kept_message *m, struct fd_list *fds)
-{
-	uint32_t error = 0;
-
-	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t at = 0;
-
-		while (at < table->n && table->slots[at].fd >= 0)
-			at++;
-		expect(at < ROOM);
-		error = keep_one(at, fds->fds[i], m->sizes[i]);
-		if (error == 0) {
-			fds->fds[i] = -1;
-			m->ids[i] = at + 1;
-			continue;
-		}
-		while (i-- > 0)
-			let_go_of(m->ids[i]);
-		break;
-	}
-	return error;
-}
-
-static void let_go(const struct kept_message *m)
-{
-	for (uint32_t i = 0; i < m->n; i++)
-		let_go_of(m->ids[i]);
-}
 
 /* False: there is no broker any more, or the next one is to come. */
 static bool serve(int socket)
@@ -139,9 +84,9 @@ static bool serve(int socket)
 	if (m.word == NEXT_BROKER)
 		return false;
 	if (m.word == KEPT_KEEP)
-		error = keep(&m, &fds);
+		error = (uint32_t)-table_keep(table, &m, &fds);
 	else if (m.word == KEPT_DROP)
-		let_go(&m);
+		table_drop(table, &m);
 	fd_list_close(&fds);
 	m.word = error;
 	return packet_send(socket, &m, sizeof(m), NULL, 0, true) == 0;
@@ -179,7 +124,7 @@ static int play_and_damage(const uint8_t *data, size_t size)
 {
 	const struct kept_message next = {.word = NEXT_BROKER};
 	size_t n = size > 0 ? data[size - 1] % DAMAGES_MAX : 0;
-	const struct keeper keeper = {.table = table, .journal = journal_fd, .generation = 1};
+	struct keeper keeper = {.table = table, .journal = journal_fd, .generation = 1};
 	struct input in = {data, data + size - (size > 0)};
 	int ends[2], status;
 	pid_t pid;
@@ -195,7 +140,8 @@ static int play_and_damage(const uint8_t *data, size_t size)
 		exit(be_keeper(ends[0]));
 	}
 	close(ends[0]);
-	kept_init(table, ends[1]);
+	keeper.broker = ends[1];
+	kept_init(&keeper);
 	expect(play_start(&keeper) == 0);
 	play(&in);
 	broker_commit(broker);
@@ -229,13 +175,22 @@ static void look_at(int status, bool was_damaged)
 		fail(text, status);
 }
 
+/* What a keeper had that has ended. */
+static void forget_all(void)
+{
+	for (uint32_t i = 0; i < table->n; i++) {
+		table->slots[i].fd = -1;
+		table->slots[i].address = NULL;
+	}
+	table->n = KEPT_FIXED;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
 	play_init();
-	table = mmap(NULL, sizeof(*table) + ROOM * sizeof(table->slots[0]), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	expect(table != MAP_FAILED);
+	table = table_new();
+	expect(table);
 	output = memfd_create("output", MFD_CLOEXEC);
 	expect(output >= 0);
 	return 0;
@@ -247,10 +202,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	pid_t pid;
 
 	journal_fd = memfd_create("journal", MFD_CLOEXEC);
-	memset(table, 0, sizeof(*table) + ROOM * sizeof(table->slots[0]));
-	table->room = ROOM;
-	for (int i = 0; i < ROOM; i++)
-		table->slots[i].fd = -1;
+	forget_all();
 	expect(journal_fd >= 0 && ftruncate(output, 0) == 0 && lseek(output, 0, SEEK_SET) == 0);
 	pid = fork();
 	expect(pid >= 0);

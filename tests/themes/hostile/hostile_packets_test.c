@@ -446,7 +446,9 @@ Test(hostile_packets, what_is_said_after_goodbye_is_not_heard)
 static bool ends_the_connection(unsigned type)
 {
 	return type == WIRE_BYE || type == WIRE_HELLO || type == WIRE_READY ||
-	       type == WIRE_SEGMENT_RETIRED;
+	       type == WIRE_SEGMENT_RETIRED ||
+	       type ==
+		   WIRE_UPGRADE; /* which those in the middle of a handshake do not live through */
 }
 
 /* Well-formed on the outside: a type of the table, sizes that fit, and noise within. */

@@ -19,7 +19,6 @@
 
 static void start(void)
 {
-	broker_keep();
 	broker_use_program(DYING_BROKER);
 	fixture_start();
 }

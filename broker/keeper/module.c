@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "broker/keeper/module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int module_open(const char *path)
+{
+	int fd;
+
+	if (KEEPER_MAIN_SYMBOL) /* any descriptor: nothing is read from it */
+		path = "/proc/self/exe";
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool is_there(int fd, const char *path)
+{
+	struct stat open_one, named;
+
+	return fstat(fd, &open_one) == 0 && stat(path, &named) == 0 &&
+	       open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* By its name if that still leads there, as what it needs may lie beside it ($ORIGIN). The file
+ * that is open may be another one: a package puts a new file in the place of an old one. */
+keeper_main *module_load(int fd, const char *path)
+{
+	char by_number[32];
+	void *module, *symbol = NULL;
+	keeper_main *program;
+
+	if (KEEPER_MAIN_SYMBOL)
+		return KEEPER_MAIN_SYMBOL;
+	snprintf(by_number, sizeof(by_number), "/proc/self/fd/%d", fd);
+	module = dlopen(is_there(fd, path) ? path : by_number, RTLD_NOW | RTLD_LOCAL);
+	if (!module) {
+		fprintf(stderr, "share-broker: error: %s\n", dlerror());
+		return NULL;
+	}
+	symbol = dlsym(module, KEEPER_MAIN);
+	if (!symbol)
+		fprintf(stderr,
+			"share-broker: error: this program is not for the keeper that runs (it has "
+			"no " KEEPER_MAIN "): it takes a restart\n");
+	memcpy(&program, &symbol, sizeof(program)); /* POSIX lets a pointer to data be one to code */
+	return program;
+}

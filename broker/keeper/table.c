@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "broker/keeper/table.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/descriptor.h"
+
+#define ROOM_MAX (UINT32_C(1) << 20) /* descriptors */
+
+static uint32_t first_free = KEPT_FIXED; /* no slot before it is free */
+
+struct kept_table *table_new(void)
+{
+	struct rlimit limit = {.rlim_cur = ROOM_MAX};
+	struct kept_table *t;
+	uint64_t room;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	room = limit.rlim_cur > ROOM_MAX ? ROOM_MAX : limit.rlim_cur;
+	room += KEPT_FIXED;
+	t = mmap(NULL, sizeof(*t) + room * sizeof(struct kept_slot), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (t == MAP_FAILED)
+		return NULL;
+	t->room = (uint32_t)room;
+	for (uint32_t i = 0; i < KEPT_FIXED; i++)
+		atomic_store(&t->slots[i].fd, -1);
+	atomic_store(&t->n, KEPT_FIXED);
+	return t;
+}
+
+static uint32_t find_free(const struct kept_table *t)
+{
+	uint32_t n = atomic_load(&t->n);
+
+	while (first_free < n && atomic_load(&t->slots[first_free].fd) >= 0)
+		first_free++;
+	return first_free;
+}
+
+static void let_go(struct kept_table *t, uint32_t id)
+{
+	struct kept_slot *k;
+	int fd;
+
+	if (id == 0 || id > atomic_load(&t->n))
+		return;
+	k = &t->slots[id - 1];
+	fd = atomic_load(&k->fd);
+	atomic_store(&k->fd, -1);
+	if (k->address)
+		munmap(k->address, k->size);
+	k->address = NULL;
+	if (id - 1 < first_free && id > KEPT_FIXED)
+		first_free = id - 1;
+	fd_close(fd);
+}
+
+static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size)
+{
+	struct kept_slot *k = &t->slots[at];
+
+	if (at >= t->room)
+		return -EMFILE;
+	k->address = NULL;
+	k->size = size;
+	if (size > 0) {
+		/* a forked broker is to have it as well, so no MADV_DONTFORK */
+		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+		if (p == MAP_FAILED)
+			return -errno;
+		k->address = p;
+	}
+	atomic_store(&k->fd, fd);
+	if (at == atomic_load(&t->n))
+		atomic_store(&t->n, at + 1);
+	return 0;
+}
+
+/* The slot for what is to have this number. */
+static uint32_t slot_for(struct kept_table *t, uint32_t id)
+{
+	if (id == 0 || id > KEPT_FIXED)
+		return find_free(t);
+	let_go(t, id);
+	return id - 1;
+}
+
+int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds)
+{
+	int r = fds->n == m->n ? 0 : -EMFILE;
+
+	for (uint32_t i = 0; r == 0 && i < m->n; i++) {
+		uint32_t at = slot_for(t, m->ids[i]);
+
+		r = keep_one(t, at, fds->fds[i], m->sizes[i]);
+		if (r == 0) {
+			fds->fds[i] = -1;
+			m->ids[i] = at + 1;
+			continue;
+		}
+		while (i-- > 0)
+			let_go(t, m->ids[i]);
+		break;
+	}
+	return r;
+}
+
+void table_drop(struct kept_table *t, const struct kept_message *m)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		let_go(t, m->ids[i]);
+}
+
+bool table_has(const struct kept_table *t, int fd)
+{
+	uint32_t n = atomic_load(&t->n);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&t->slots[i].fd) == fd)
+			return true;
+	return false;
+}

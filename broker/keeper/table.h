@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_KEEPER_TABLE_H
+#define BROKER_KEEPER_TABLE_H
+
+#include <stdbool.h>
+
+#include "broker/keeper/inside.h"
+#include "wire/packet.h"
+
+/* The keeper's side of what it keeps. */
+
+/* Room for as many descriptors as the process may have. NULL: there is no memory for that. */
+struct kept_table *table_new(void);
+/* What a broker asks for, and its answer's error: 0 or negative errno. What is kept of @fds is
+ * taken from them. */
+int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds);
+void table_drop(struct kept_table *t, const struct kept_message *m);
+bool table_has(const struct kept_table *t, int fd);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Handing over to a broker of another program. Between two requests this one stops, and the keeper
+ * has the new program go through all that a restart does, with copies of the journal and of all pages:
+ * nobody sees what comes of that. If the new one can do it, this one ends, and the next is of that
+ * program; else this one goes on, and says why. Who has asked is answered by whoever serves then.
+ */
+
+#include "broker/upgrade.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <share/share.h>
+
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/deferred.h"
+#include "broker/client/request.h"
+#include "broker/keeper/keeper.h"
+#include "broker/log/log.h"
+#include "broker/report/report.h"
+
+struct upgrade {
+	struct deferred_list waits; /* who has asked for one */
+};
+
+/* The broker before had asked itself to, and what came of it is this one. */
+static bool answer(struct request *request, const struct keeper *keeper)
+{
+	struct wire_message m = {.type = WIRE_REPORT};
+	struct page p = {.r = request, .enough = REPORT_ROWS_MAX};
+
+	switch (keeper->before) {
+	case KEEPER_FIRST:
+	case KEEPER_DIED:
+		return false;
+	case KEEPER_FELL_BACK:
+		request_fail(request, SHARE_ENOTSUP,
+			     "the broker of the new program could not go on: the log says why");
+		return true;
+	case KEEPER_HANDED_OVER:
+		break;
+	}
+	report_add(&p, json_pack("{s:o, s:s, s:i}", "from", report_text(keeper->version_before),
+				 "to", SHARE_VERSION, "pid", (int)getpid()));
+	m.report.rows = (struct wire_bytes){p.rows, (uint32_t)p.size};
+	request_reply(request, &m, NULL, 0);
+	return true;
+}
+
+void handle_upgrade(struct request *request)
+{
+	struct broker *b = request->broker;
+
+	if (!client_may(request->client, RIGHT_MANAGE,
+			&(struct access_object){.kind = OBJECT_BROKER}))
+		request_fail(request, SHARE_EACCES,
+			     "only administrators may have the broker upgraded (\"admins\")");
+	else if (!b->keeper)
+		request_fail(request, SHARE_ENOTSUP, "this broker has no keeper");
+	else if (broker_is_ending(b))
+		request_fail(request, SHARE_EDISCONNECTED, "the broker is about to end");
+	else if (!b->asks_again || !answer(request, b->keeper))
+		request_defer(request, &b->upgrade->waits);
+}
+
+void upgrade_if_asked(struct broker *b)
+{
+	char why[KEPT_TEXT], text[KEPT_TEXT + 64];
+
+	if (TAILQ_EMPTY(&b->upgrade->waits))
+		return;
+	if (kept_rehearse(why) == 0)
+		kept_hand_over(SHARE_VERSION);
+	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s",
+		 why[0] ? why : "it gave no answer in time");
+	log_error("not upgraded: %s", text);
+	deferred_fail(&b->upgrade->waits, SHARE_ENOTSUP, text);
+	broker_commit(b);
+}
+
+int upgrade_new(struct upgrade **out)
+{
+	struct upgrade *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return -ENOMEM;
+	TAILQ_INIT(&u->waits);
+	*out = u;
+	return 0;
+}
+
+void upgrade_free(struct upgrade *u)
+{
+	free(u);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_UPGRADE_H
+#define BROKER_UPGRADE_H
+
+struct broker;
+struct upgrade;
+
+/* 0 or negative errno. */
+int upgrade_new(struct upgrade **out);
+/* NULL is fine. */
+void upgrade_free(struct upgrade *u);
+
+/* Between two turns of the loop: if somebody wants it, and a broker of the program that is on the
+ * disk now could go on, this process ends here. */
+void upgrade_if_asked(struct broker *b);
+
+#endif

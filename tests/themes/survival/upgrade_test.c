@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The broker hands over to one of the program that is on the disk. Each test has a folder with a
+ * program of its own, whose module it replaces as a package does.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "tests/harness/fixture.h"
+
+#define SIZE 4096
+
+static char folder[64], program[128], module[128];
+
+static void copy(const char *from, const char *to)
+{
+	char bytes[65536], other[160];
+	FILE *in = fopen(from, "re"), *out;
+	size_t n;
+
+	snprintf(other, sizeof(other), "%s.new", to);
+	out = fopen(other, "we");
+	check(in && out);
+	while ((n = fread(bytes, 1, sizeof(bytes), in)) > 0)
+		check(fwrite(bytes, 1, n, out) == n);
+	fclose(in);
+	check(fclose(out) == 0 && chmod(other, 0755) == 0 && rename(other, to) == 0);
+}
+
+static void start(void)
+{
+	strcpy(folder, "/tmp/share-upgrade-XXXXXX");
+	check(mkdtemp(folder));
+	snprintf(program, sizeof(program), "%s/share-broker", folder);
+	snprintf(module, sizeof(module), "%s/share-broker.so", folder);
+	copy(BROKER, program);
+	copy(BROKER ".so", module);
+	broker_use_program(program);
+	fixture_start();
+}
+
+static void stop(void)
+{
+	fixture_stop();
+	unlink(program);
+	unlink(module);
+	rmdir(folder);
+}
+
+TestSuite(upgrade, .init = start, .fini = stop, .timeout = 120);
+
+static int count(const char *json, void *data)
+{
+	check(strstr(json, "\"from\":\"" SHARE_VERSION "\""));
+	check(strstr(json, "\"to\":\"" SHARE_VERSION "\""));
+	++*(int *)data;
+	return 0;
+}
+
+static void upgrade(share_client *c)
+{
+	pid_t before = broker_pid();
+	int n = 0;
+
+	check_ok(share_upgrade(c, count, &n));
+	check_eq(n, 1);
+	check(broker_pid() != before);
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	check_ok(error);
+	*(share_buffer **)data = b;
+}
+
+Test(upgrade, nobody_loses_anything)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_client *c = connect_as("one"), *other = connect_as("two");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL), *found = NULL, *later = NULL;
+	share_channel *from, *to;
+	share_operation *o;
+	share_message m;
+
+	memset(share_ptr(b), 0x5a, SIZE);
+	check_ok(share_publish(b, "thing", NULL));
+	check_ok(share_channel_open(c, "channel", SHARE_PRODUCER, &options, &from));
+	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, &options, &to));
+	check_ok(share_send(from, b, NULL, 0, NULL));
+	check_ok(share_lookup_async(other, "later", SHARE_RDONLY, -1, NULL, on_lookup, &later, &o));
+	copy(BROKER ".so", module);
+	upgrade(c);
+	check_ok(share_lookup(other, "thing", SHARE_RDONLY, 0, NULL, &found));
+	check_eq(((const unsigned char *)share_ptr(found))[SIZE - 1], 0x5a);
+	upgrade(other);
+	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_ack(&m, NULL));
+	check_ok(share_publish(b, "later", NULL));
+	until((share_dispatch(other), later));
+	share_cancel(o);
+	share_release(later, NULL);
+	share_release(found, NULL);
+	share_release(b, NULL);
+	share_channel_close(from);
+	share_channel_close(to);
+	share_pool_close(p);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
+/* Who serves afterwards is the same, and so is what there is. */
+static void expect_refusal(const char *why)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL), *found;
+	pid_t before = broker_pid();
+
+	check_ok(share_publish(b, "thing", NULL));
+	for (int i = 0; i < 3; i++) {
+		check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
+		check_detail(why);
+		check_eq(broker_pid(), before);
+		check_ok(share_lookup(c, "thing", SHARE_RDONLY, 0, NULL, &found));
+		share_release(found, NULL);
+	}
+	check_ok(share_unpublish(c, "thing"));
+	share_release(b, NULL);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+Test(upgrade, a_program_that_cannot_be_loaded_is_refused)
+{
+	copy(BROKER, module); /* which is no module */
+	expect_refusal("cannot dynamically load");
+}
+
+Test(upgrade, a_program_that_is_gone_is_refused)
+{
+	unlink(module);
+	expect_refusal("No such file");
+}
+
+static void start_with_odd_one(const char *how)
+{
+	setenv("SHARE_TEST_ODD", how, 1);
+	start();
+	copy(ODD_BROKER ".so", module);
+}
+
+static void start_with_one_that_refuses(void)
+{
+	start_with_odd_one("refuses");
+}
+
+static void start_with_one_that_crashes(void)
+{
+	start_with_odd_one("crashes");
+}
+
+static void start_with_one_that_dies(void)
+{
+	start_with_odd_one("dies");
+}
+
+Test(upgrade, a_program_that_does_not_understand_what_there_is_says_so,
+     .init = start_with_one_that_refuses)
+{
+	expect_refusal("the journal is of a version that this broker does not read");
+}
+
+Test(upgrade, a_program_that_crashes_is_refused, .init = start_with_one_that_crashes)
+{
+	expect_refusal("cannot go on");
+}
+
+/* The program of before has all that there was. */
+Test(upgrade, if_the_new_one_dies_all_the_same_the_old_one_is_back,
+     .init = start_with_one_that_dies)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL), *found;
+
+	check_ok(share_publish(b, "thing", NULL));
+	for (int i = 0; i < 3; i++) {
+		check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
+		check_detail("could not go on");
+		check_ok(share_lookup(c, "thing", SHARE_RDONLY, 0, NULL, &found));
+		share_release(found, NULL);
+	}
+	check_ok(share_unpublish(c, "thing"));
+	share_release(b, NULL);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+/* Though another program is on the disk by now. */
+Test(upgrade, a_broker_that_is_killed_is_followed_by_one_of_its_own_program,
+     .init = start_with_one_that_dies)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+
+	for (int i = 0; i < 3; i++) {
+		broker_kill_serving();
+		share_release(allocate(p, SIZE, NULL), NULL);
+	}
+	share_pool_close(p);
+	share_disconnect(c);
+}
