@@ -67,6 +67,15 @@ static void handled_signals(sigset_t *set)
 /* ------------------------------------------------------------------------------------------- */
 /* Processes                                                                                   */
 
+/* What is the keeper's and of no use to a broker. */
+static void close_own(const struct keeping *k)
+{
+	fd_close(k->module);
+	fd_close(k->module_before);
+	fd_close(k->module_next);
+	fd_close(k->signals);
+}
+
 /* In the child. SIGTERM and others wait until its loop takes them (broker/ending.c). */
 static void __attribute__((noreturn)) become_broker(struct keeping *k, int module, pid_t keeper)
 {
@@ -82,8 +91,7 @@ static void __attribute__((noreturn)) become_broker(struct keeping *k, int modul
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	prctl(PR_SET_NAME, "share-broker");
 	program = module_load(module, k->path);
-	fd_close(module);
-	fd_close(k->signals);
+	close_own(k);
 	r = program ? program(&k->keeper, k->argc, k->argv) : EXIT_FAILURE;
 	if (k->keeper.rehearses) {
 		fflush(NULL);

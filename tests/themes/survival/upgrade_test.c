@@ -157,40 +157,31 @@ static void start_with_odd_one(const char *how)
 	copy(ODD_BROKER ".so", module);
 }
 
-static void start_with_one_that_refuses(void)
+TestSuite(upgrade_to_an_odd_one, .fini = stop, .timeout = 120);
+
+Test(upgrade_to_an_odd_one, that_does_not_understand_what_there_is_is_refused)
 {
 	start_with_odd_one("refuses");
-}
-
-static void start_with_one_that_crashes(void)
-{
-	start_with_odd_one("crashes");
-}
-
-static void start_with_one_that_dies(void)
-{
-	start_with_odd_one("dies");
-}
-
-Test(upgrade, a_program_that_does_not_understand_what_there_is_says_so,
-     .init = start_with_one_that_refuses)
-{
 	expect_refusal("the journal is of a version that this broker does not read");
 }
 
-Test(upgrade, a_program_that_crashes_is_refused, .init = start_with_one_that_crashes)
+Test(upgrade_to_an_odd_one, that_crashes_is_refused)
 {
+	start_with_odd_one("crashes");
 	expect_refusal("cannot go on");
 }
 
 /* The program of before has all that there was. */
-Test(upgrade, if_the_new_one_dies_all_the_same_the_old_one_is_back,
-     .init = start_with_one_that_dies)
+Test(upgrade_to_an_odd_one, that_dies_all_the_same_leads_back_to_the_old_one)
 {
-	share_client *c = connect_as("one");
-	share_pool *p = open_pool(c);
-	share_buffer *b = allocate(p, SIZE, NULL), *found;
+	share_client *c;
+	share_pool *p;
+	share_buffer *b, *found;
 
+	start_with_odd_one("dies");
+	c = connect_as("one");
+	p = open_pool(c);
+	b = allocate(p, SIZE, NULL);
 	check_ok(share_publish(b, "thing", NULL));
 	for (int i = 0; i < 3; i++) {
 		check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
@@ -205,12 +196,14 @@ Test(upgrade, if_the_new_one_dies_all_the_same_the_old_one_is_back,
 }
 
 /* Though another program is on the disk by now. */
-Test(upgrade, a_broker_that_is_killed_is_followed_by_one_of_its_own_program,
-     .init = start_with_one_that_dies)
+Test(upgrade_to_an_odd_one, does_not_happen_by_itself_when_a_broker_is_killed)
 {
-	share_client *c = connect_as("one");
-	share_pool *p = open_pool(c);
+	share_client *c;
+	share_pool *p;
 
+	start_with_odd_one("dies");
+	c = connect_as("one");
+	p = open_pool(c);
 	for (int i = 0; i < 3; i++) {
 		broker_kill_serving();
 		share_release(allocate(p, SIZE, NULL), NULL);
