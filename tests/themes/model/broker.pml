@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The broker: what it answers (inlines, in the step of the client that asks: `me`), and what it does
- * of itself when a client ends. broker/memory/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are the real one.
+ * The broker: what it answers (to the client `me`), and what it does of itself when a client ends.
+ * broker/memory/fence.c, broker/buffer/grant.c, broker/buffer/buffer.c and broker/client/end.c are
+ * the real one. How a request gets to it is in at_once.pml and restart.pml.
  */
 
 #define FREE (lease[0] + lease[1] == 0 && name_fence == 0)
@@ -75,8 +76,18 @@ inline release(fence)
 inline poison(who)
 {
 #if defined(TRUST_LATE_SIGNAL) || defined(HOST_MEMORY)
-	last[who * SLOTS] = value[who * SLOTS];
-	last[who * SLOTS + 1] = value[who * SLOTS + 1];
+	if
+	:: !poisoned[who] ->
+		last[who * SLOTS] = value[who * SLOTS];
+		last[who * SLOTS + 1] = value[who * SLOTS + 1]
+	:: else -> /* by a broker that died at it; the values are poison now */
+#ifdef TAKE_POISON_FOR_A_VALUE
+		last[who * SLOTS] = 15;
+		last[who * SLOTS + 1] = 15
+#else
+		skip
+#endif
+	fi;
 #endif
 	poisoned[who] = true
 }
@@ -111,22 +122,4 @@ inline look(who)
 {
 	last[who * SLOTS] = value[who * SLOTS];
 	last[who * SLOTS + 1] = value[who * SLOTS + 1]
-}
-
-/* What the broker does of itself; the rest it does when it is asked. */
-active proctype broker()
-{
-end:
-	do
-#if DEATHS >= 1
-	:: d_step { HAS_NEWS(0) && !poisoned[0] && PROVED_ALIVE(0) -> look(0) }
-#endif
-#if DEATHS >= 2
-	:: d_step { HAS_NEWS(1) && !poisoned[1] && PROVED_ALIVE(1) -> look(1) }
-#endif
-	:: d_step { MAY_POISON(0) && !poisoned[0] -> poison(0) }
-	:: d_step { MAY_POISON(1) && !poisoned[1] -> poison(1) }
-	:: d_step { MAY_DROP(0) && !dropped[0] -> drop(0) }
-	:: d_step { MAY_DROP(1) && !dropped[1] -> drop(1) }
-	od
 }

@@ -37,12 +37,13 @@
  *
  * What is not
  *
- *   - Requests are answered at once, in the client's own step. A message under way changes nothing:
- *     the socket of a dead client is read to its end before its leases are dropped.
+ *   - Requests are answered at once, in the client's own step (at_once.pml), but for worlds in which
+ *     the broker dies: restart.pml. A message under way changes nothing: the socket of a dead client
+ *     is read to its end before its leases are dropped.
  *   - Memory order, futexes, cyclic comparison, and the poison's value, which is a flag here.
  *   - The budget of parked waits (rule 7), which is about hardware. Of waits on the host side
  *     (rule 8) there is one, for a status.
- *   - The broker's death; a /proc that hides whether a process is exiting; receivers who hand over
+ *   - A /proc that hides whether a process is exiting; receivers who hand over
  *     again; several blocks, which share nothing but timelines.
  *
  * One thing is assumed of the GPU: when a stream of a killed process writes a late signal, the work
@@ -66,6 +67,9 @@
 #endif
 #ifndef TWO_STREAMS
 #define TWO_STREAMS 1
+#endif
+#ifndef RESTARTS
+#define RESTARTS 0 /* how often the broker may die */
 #endif
 
 #define CLIENTS 2
@@ -106,6 +110,7 @@ byte gate[CLIENTS * SLOTS]; /* what it comes after: the highest value on each ti
 
 /* By client, a bit for each generation: what it read wrong, and was told to be reached. */
 byte misread[CLIENTS], told_reached[CLIENTS];
+byte told[CLIENTS * SLOTS]; /* what the broker has called reached */
 
 /* Who waits: streams, and the clients' host threads. */
 byte streams_waiting;
@@ -114,14 +119,21 @@ bool asking[CLIENTS];
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
 bool work_too_early, wrong_read, void_called_reached, value_went_back, poison_undone;
 bool waiter_stuck, something_left;
+bool reached_called_dead;
 
 #define MUST(condition, failure) failure = !(condition); assert(!failure)
 
 mtype = { WAIT, WRITE, READ, SIGNAL };
+mtype = { READ_NAME, WRITE_NAME }; /* what a look-up is for */
 chan queue[CLIENTS * STREAMS] = [10] of { mtype, byte };
 
 #include "stream.pml"
 #include "broker.pml"
+#if RESTARTS > 0
+#include "restart.pml"
+#else
+#include "at_once.pml"
+#endif
 
 /* On the stream itself it is in order anyway. */
 inline wait_for(fence)
@@ -188,6 +200,12 @@ inline be_told_reached()
 	told_reached[me] = told_reached[me] | 1 << g
 }
 
+inline be_told_dead(fence)
+{
+	MUST(told[SLOT(fence)] < VALUE(fence), reached_called_dead);
+	asking[me] = false
+}
+
 /* A host thread waits for a fence, and then finds out what its end is worth. */
 inline ask(fence)
 {
@@ -199,7 +217,7 @@ inline ask(fence)
 		poisoned[OWNER(fence)] ->
 		if
 		:: last[SLOT(fence)] >= VALUE(fence) -> be_told_reached()
-		:: else -> asking[me] = false /* told that it is dead */
+		:: else -> be_told_dead(fence)
 		fi
 	   }
 	fi
@@ -212,37 +230,40 @@ proctype client(byte me; byte rounds)
 #ifdef HAND_OUT_BEFORE_SIGNAL
 	byte owed;
 #endif
+#if RESTARTS > 0
+	byte asked, number, last_number, about;
+#endif
 
 	{
 		do
-		:: atomic { rounds > 0 && FREE -> rounds--; allocate() };
+		:: atomic { rounds > 0 && FREE -> rounds--; get_block() };
 			atomic {
 				wait_for(f0); wait_for(f1); wait_for(f2); wait_for(f3);
 				put(WRITE, WORK(g, 1));
 				signal()
 			};
 			if
-			:: name_fence = mine;
+			:: publish(mine);
 				atomic { put(READ, WORK(g, 1)); signal() }
-			:: d_step { name_fence = mine; name_writable = true }
+			:: publish_writable(mine)
 			fi;
-			d_step { release(mine); mine = 0; g = 0 };
-			d_step { name_fence = 0; name_writable = false }
-		:: atomic { rounds > 0 && name_fence != 0 && !name_writable -> rounds--; look_up() };
+			TELL { give_back(mine); mine = 0; g = 0 };
+			unpublish()
+		:: atomic { rounds > 0 && name_fence != 0 && !name_writable -> rounds--; get_lease(READ_NAME) };
 			atomic { f0 = giver; wait_for(f0); put(READ, WORK(g, 0)); signal() };
 			if
 			:: ask(giver)
 			:: true
 			fi;
-			d_step { release(mine); mine = 0; g = 0; giver = 0 }
-		:: atomic { rounds > 0 && name_fence != 0 && name_writable -> rounds--; look_up() };
+			TELL { give_back(mine); mine = 0; g = 0; giver = 0 }
+		:: atomic { rounds > 0 && name_fence != 0 && name_writable -> rounds--; get_lease(WRITE_NAME) };
 			atomic {
 				wait_for(f0); wait_for(f1); wait_for(f2); wait_for(f3);
 				wait_for(giver);
 				put(WRITE, WORK(g, 0));
 				signal()
 			};
-			d_step { release(mine); mine = 0; g = 0 }
+			TELL { give_back(mine); mine = 0; g = 0 }
 		:: atomic {
 			TWO_STREAMS && rounds == 1 && signalled[slot] && cu == me * STREAMS ->
 			new_stream()
@@ -271,7 +292,13 @@ proctype end_of_the_run()
 		MUST(FREE && !running[1] && !running[2] && !running[3] && !running[4], something_left);
 #ifndef NO_POISON /* there let it be somebody who waits for it */
 		prune(0); prune(1); prune(2); prune(3);
-		MUST(gate[0] + gate[1] + gate[2] + gate[3] == 0, something_left)
+		MUST(gate[0] + gate[1] + gate[2] + gate[3] == 0, something_left);
+#endif
+#if RESTARTS > 0
+		MUST(IS_ANSWERED(0) && IS_ANSWERED(1), never_answered);
+		/* those whose look-up has found nothing */
+		stopped[0] = true;
+		stopped[1] = true
 #endif
 	}
 }
