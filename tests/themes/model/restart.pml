@@ -29,7 +29,7 @@
  *
  *   - The broker's steps on a request are one step here, with deaths between them: nobody sees
  *     them, and what they have read of timelines and processes goes on to hold.
- *   - How the journal makes a commit one step; what the keeper does.
+ *   - How the journal makes a commit one step; what the keeper does (keeper.pml).
  *   - Farewells; requests that kill one broker after the other.
  *
  * Each of these breaks a rule: APPLY_BEFORE_COMMIT, SEND_BEFORE_COMMIT, FORGET_INBOX, HANDLE_TWICE,
