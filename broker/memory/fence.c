@@ -162,7 +162,11 @@ bool timelines_look(struct timelines *t)
 	if (take_values(t, now))
 		state = process_state(t->pidfd, &t->stat);
 	for (uint32_t i = 1; state != PROCESS_EXITS && i < TIMELINE_SLOTS; i++) {
-		t->last[i] = state == PROCESS_RUNS ? now[i] : t->seen[i];
+		uint64_t far = state == PROCESS_RUNS ? now[i] : t->seen[i];
+
+		/* what is believed stays so; a broker that comes after another one has seen less */
+		if ((int64_t)(far - t->last[i]) > 0)
+			t->last[i] = far;
 		t->seen[i] = now[i];
 		/* what was passed on by other means than ours we were not told of */
 		again |= timeline_is_by_gpu(t->page, i);

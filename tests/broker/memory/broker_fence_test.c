@@ -7,6 +7,7 @@
  * owner is a process that does nothing; the test is its GPU.
  */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -188,4 +189,21 @@ Test(broker_fence, a_look_that_finds_nothing_new_asks_nothing_about_the_process)
 	gpu_writes(SLOT, 5);
 	cr_assert(timelines_look(timelines));
 	cr_assert_geq(timelines->stat, 0);
+}
+
+/* A file that says nothing stands for a /proc that hides processes, where a look believes what the
+ * look before has seen. There may be none before: it was another broker's. */
+Test(broker_fence, what_is_believed_stays_so_when_the_next_look_has_seen_nothing_before)
+{
+	gpu_writes(SLOT, 5);
+	cr_assert_eq(query(SLOT, 5), TIMELINE_REACHED);
+	timelines->stat = fd_close(timelines->stat);
+	timelines->stat = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	cr_assert_geq(timelines->stat, 0);
+	gpu_writes(SLOT, 6);
+	cr_assert(timelines_look(timelines));
+	kill_owner();
+	timelines_kill(timelines, false);
+	expect(SLOT, 5, TIMELINE_REACHED);
+	expect(SLOT, 6, TIMELINE_DEAD);
 }
