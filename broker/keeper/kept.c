@@ -231,9 +231,18 @@ int kept_look(uint32_t id)
 		   : -1;
 }
 
+/* The keeper's first: to close something last may take long, and the keeper is there for all. */
+static void drop_and_close(const uint32_t *ids, const int *fds, size_t n)
+{
+	drop(ids, n);
+	for (size_t i = 0; i < n; i++)
+		fd_close(fds[i]);
+}
+
 void kept_sweep(void)
 {
-	uint32_t ids[KEPT_AT_ONCE], n = mine.table ? atomic_load(&mine.table->n) : 0;
+	uint32_t ids[KEPT_AT_ONCE] = {0}, n = mine.table ? atomic_load(&mine.table->n) : 0;
+	int fds[KEPT_AT_ONCE] = {0};
 	size_t found = 0;
 
 	for (uint32_t i = KEPT_FIXED; mine.taken && i < n; i++) {
@@ -243,14 +252,14 @@ void kept_sweep(void)
 			continue;
 		if (mine.table->slots[i].address)
 			munmap(mine.table->slots[i].address, mine.table->slots[i].size);
-		fd_close(fd);
+		fds[found] = fd;
 		ids[found++] = i + 1;
 		if (found == KEPT_AT_ONCE) {
-			drop(ids, found);
+			drop_and_close(ids, fds, found);
 			found = 0;
 		}
 	}
-	drop(ids, found);
+	drop_and_close(ids, fds, found);
 }
 
 static void close_one(void *data, int fd)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+
+/* In which order what the keeper has too is closed. The keeper is a thread of the test. */
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "base/descriptor.h"
+#include "broker/keeper/kept.h"
+#include "wire/packet.h"
+
+#define ROOM 4
+
+static struct kept_table *table;
+static int ends[2];
+static pthread_t keeper;
+static int watched; /* a descriptor of the broker's */
+static bool was_open;
+
+/* Answers once, and sees what the broker still has when it is told to let go. */
+static void *keep(void *data)
+{
+	struct kept_message m;
+	size_t size = sizeof(m);
+	struct fd_list none;
+
+	(void)data;
+	if (packet_receive(ends[0], &m, &size, &none, true) < 0)
+		return NULL;
+	was_open = m.word == KEPT_DROP && m.n == 1 && m.ids[0] == 2 && fcntl(watched, F_GETFD) >= 0;
+	m.word = 0;
+	packet_send(ends[0], &m, sizeof(m), NULL, 0, true);
+	return NULL;
+}
+
+static void start(void)
+{
+	table = calloc(1, sizeof(*table) + ROOM * sizeof(struct kept_slot));
+	cr_assert_not_null(table);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	table->room = ROOM;
+	table->n = 2;
+	for (int i = 0; i < ROOM; i++)
+		table->slots[i].fd = -1;
+	watched = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	cr_assert_geq(watched, 0);
+	table->slots[1].fd = watched;
+	kept_init(table, ends[1]);
+	cr_assert_eq(pthread_create(&keeper, NULL, keep, NULL), 0);
+}
+
+static void stop(void)
+{
+	fd_close(ends[0]);
+	fd_close(ends[1]);
+	free(table);
+}
+
+TestSuite(kept, .init = start, .fini = stop, .timeout = 30);
+
+/* To close something last may take long, and the keeper is there for all. */
+Test(kept, what_nobody_has_taken_is_closed_by_the_keeper_first)
+{
+	kept_sweep();
+	pthread_join(keeper, NULL);
+	cr_assert(was_open);
+	cr_assert_lt(fcntl(watched, F_GETFD), 0);
+}
+
+Test(kept, what_was_taken_is_closed_by_the_keeper_first)
+{
+	cr_assert_eq(kept_take(2), watched);
+	kept_close(watched);
+	kept_flush(kept_waiting());
+	pthread_join(keeper, NULL);
+	cr_assert(was_open);
+	cr_assert_lt(fcntl(watched, F_GETFD), 0);
+}
