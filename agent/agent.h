@@ -39,4 +39,8 @@ int segment_scrub(struct agent *a, const struct wire_message *m, struct failure 
 int event_create(struct agent *a, const struct wire_message *m, struct failure *failure);
 int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure);
 
+/* Ends this process when the broker's end of the socket is closed, by whoever had it, though it may
+ * be in the middle of a call. 0 or negative errno. */
+int watch_broker(int socket);
+
 #endif

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 
@@ -75,15 +75,13 @@ int main(int argc, char **argv)
 	/* The agent is never freed: the process ends right after agent_run(), and the kernel takes
 	 * everything back. */
 	static struct agent a = {.socket = -1};
+	int r;
 
 	/* A failure is ignored, as the agent can serve without this. It needs no message either:
 	 * the broker hides itself in the same way, and has logged that it could not. */
 	process_hide();
 	argp_err_exit_status = EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	/* The kernel kills the agent when the broker dies. If the broker died before this call, the
-	 * agent sees that its socket is closed. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* A terminal sends these signals to the whole process group; but only the broker decides
 	 * when an agent ends. */
 	signal(SIGINT, SIG_IGN);
@@ -92,5 +90,10 @@ int main(int argc, char **argv)
 	/* The driver then initialises no other device, and creates no context on another one. */
 	if (a.device)
 		setenv("CUDA_VISIBLE_DEVICES", a.device, 1);
+	r = watch_broker(a.socket);
+	if (r < 0) {
+		agent_log("cannot watch the broker: %s", strerror(-r));
+		return EX_OSERR;
+	}
 	return agent_run(&a);
 }

@@ -455,3 +455,14 @@ Test(agent_failure, a_driver_that_gives_fewer_events_is_believed)
 			  "CUDA_ERROR_OUT_OF_MEMORY");
 	cr_assert_eq(agent_end(&agent), 0);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Nobody is left who would kill it. */
+Test(agent_failure, in_the_middle_of_a_call_it_ends_with_the_broker)
+{
+	start_device(0);
+	set_faults("cuMemCreate hang");
+	agent_send(&agent, &make_vmm);
+	cr_assert_eq(agent_end(&agent), 0);
+}
