@@ -3,9 +3,10 @@
 /*
  * The loop of share-agent: it receives one request of the broker, answers it, and receives the
  * next. Nothing here limits how long a request may take: the broker knows how long an answer may
- * take, and kills an agent that takes longer. When an error has broken the driver for this process,
- * the agent tells the broker so and ends; the broker starts another agent, and the memory lives on
- * through its descriptors.
+ * take, and kills an agent that takes longer. It need not be the same broker all the time: the
+ * socket stays the same when another one goes on (broker/device/agent_records.c). When an error has
+ * broken the driver for this process, the agent tells the broker so and ends; the broker starts
+ * another agent, and the memory lives on through its descriptors.
  *
  * This file knows the messages and the socket. It must not call the driver itself: memory/ does.
  */
@@ -108,6 +109,8 @@ static int serve(struct agent *a, const struct wire_message *m, struct failure *
 		return event_create(a, m, failure);
 	case WIRE_AGENT_EVENT_DESTROY:
 		return event_destroy(a, m, failure);
+	case WIRE_AGENT_KNOWN:
+		return known_told(a, m, failure);
 	default:
 		return failure_set(failure, SHARE_ENOTSUP,
 				   "this agent does not know requests of type %d", (int)m->type);

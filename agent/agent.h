@@ -38,6 +38,11 @@ int segment_destroy(struct agent *a, const struct wire_message *m, struct failur
 int segment_scrub(struct agent *a, const struct wire_message *m, struct failure *failure);
 int event_create(struct agent *a, const struct wire_message *m, struct failure *failure);
 int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure);
+int known_told(struct agent *a, const struct wire_message *m, struct failure *failure);
+
+/* Destroys one that handles_take_unknown() gave. 0, or a SHARE_E... number with @failure fatal. */
+int segment_end(void *segment, struct failure *failure);
+int event_end(void *event, bool wedged, struct failure *failure);
 
 /* Ends this process when the broker's end of the socket is closed, by whoever had it, though it may
  * be in the middle of a call. 0 or negative errno. */

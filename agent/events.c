@@ -28,6 +28,15 @@ int event_create(struct agent *a, const struct wire_message *m, struct failure *
 	return 0;
 }
 
+int event_end(void *event, bool wedged, struct failure *failure)
+{
+	int r = memory_event_destroy(event, wedged, failure);
+
+	if (r < 0)
+		failure->fatal = true; /* with this process the event goes as well */
+	return r;
+}
+
 int event_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct memory_event *event = handles_take(&a->events, m->agent_event_destroy.handle);
@@ -35,11 +44,8 @@ int event_destroy(struct agent *a, const struct wire_message *m, struct failure 
 
 	if (!event)
 		return failure_set(failure, SHARE_ENOENT, "this agent has made no such event");
-	r = memory_event_destroy(event, m->agent_event_destroy.wedged, failure);
-	if (r < 0) {
-		failure->fatal = true; /* with this process the event goes as well */
-		return r;
-	}
-	agent_reply_done(a);
-	return 0;
+	r = event_end(event, m->agent_event_destroy.wedged, failure);
+	if (r == 0)
+		agent_reply_done(a);
+	return r;
 }

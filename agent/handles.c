@@ -4,6 +4,7 @@
  * and each of them costs a call of the driver, which takes longer. */
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 struct handle_slot {
 	uint64_t handle; /* the number of the handle in its upper half, the slot in its lower one */
 	void *object;    /* NULL: the slot is free */
+	bool is_known;
 };
 
 static struct handle_slot *free_slot(struct handles *h)
@@ -44,6 +46,7 @@ int handles_add(struct handles *h, void *object, uint64_t *out)
 	if (h->n_given == 0 && getrandom(&h->n_given, sizeof(h->n_given), 0) < 0)
 		h->n_given = (uint32_t)getpid();
 	slot->object = object;
+	slot->is_known = false;
 	slot->handle = (uint64_t)++h->n_given << 32 | (uint64_t)(slot - h->slots);
 	*out = slot->handle;
 	return 0;
@@ -65,4 +68,26 @@ void *handles_take(struct handles *h, uint64_t handle)
 	if (object)
 		h->slots[(uint32_t)handle].object = NULL;
 	return object;
+}
+
+void handles_mark(struct handles *h, uint64_t handle)
+{
+	if (handles_find(h, handle))
+		h->slots[(uint32_t)handle].is_known = true;
+}
+
+void *handles_take_unknown(struct handles *h)
+{
+	for (uint32_t i = 0; i < h->n_slots; i++) {
+		struct handle_slot *slot = &h->slots[i];
+		void *object = slot->object;
+
+		if (!object || slot->is_known)
+			continue;
+		slot->object = NULL;
+		return object;
+	}
+	for (uint32_t i = 0; i < h->n_slots; i++)
+		h->slots[i].is_known = false;
+	return NULL;
 }

@@ -22,4 +22,11 @@ void *handles_find(const struct handles *h, uint64_t handle);
 /* Removes the object with that handle from the table and returns it, or NULL when there is none. */
 void *handles_take(struct handles *h, uint64_t handle);
 
+/* The object with that handle, if there is one, is known from now on. */
+void handles_mark(struct handles *h, uint64_t handle);
+
+/* Removes an object that is not known and returns it. NULL: all that there are were known, and none
+ * is from now on. */
+void *handles_take_unknown(struct handles *h);
+
 #endif

@@ -96,6 +96,17 @@ int segment_scrub(struct agent *a, const struct wire_message *m, struct failure 
 	return r;
 }
 
+int segment_end(void *segment, struct failure *failure)
+{
+	struct segment *s = segment;
+	int r = s->exporter->destroy(&s->memory, failure);
+
+	free(s);
+	if (r < 0)
+		failure->fatal = true; /* with this process the memory goes as well */
+	return r;
+}
+
 int segment_destroy(struct agent *a, const struct wire_message *m, struct failure *failure)
 {
 	struct segment *s = handles_take(&a->segments, m->agent_segment_destroy.handle);
@@ -103,12 +114,8 @@ int segment_destroy(struct agent *a, const struct wire_message *m, struct failur
 
 	if (!s)
 		return failure_set(failure, SHARE_ENOENT, "this agent has made no such segment");
-	r = s->exporter->destroy(&s->memory, failure);
-	free(s);
-	if (r < 0) {
-		failure->fatal = true; /* with this process the memory goes as well */
-		return r;
-	}
-	agent_reply_done(a);
-	return 0;
+	r = segment_end(s, failure);
+	if (r == 0)
+		agent_reply_done(a);
+	return r;
 }

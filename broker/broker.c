@@ -309,6 +309,7 @@ static void note_ids(struct broker *b)
 	    .member = b->channels->last_member,
 	    .claim = b->channels->last_claim,
 	    .waiting = b->clients->last_waiting,
+	    .event = b->devices->last_event,
 	    .started_ms = b->started_ms,
 	};
 

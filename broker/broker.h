@@ -33,6 +33,7 @@ struct upgrade;
 /* The last of each that was given out: none is ever given out twice. */
 struct broker_ids {
 	uint64_t client, page, pool, address, watch, version, channel, member, claim, waiting;
+	uint64_t event;
 	uint64_t started_ms; /* the first of these brokers */
 };
 

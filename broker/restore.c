@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/records.h"
+#include "broker/buffer/scrub.h"
 #include "broker/channel/channel.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -26,6 +27,7 @@
 #include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/device/device.h"
+#include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
@@ -71,11 +73,20 @@ static int restore_ids(struct broker *b)
 	return r;
 }
 
+/* Before any of them is asked for anything. */
+static int agents_go_on(struct broker *b)
+{
+	int r = events_tell_known(b);
+
+	return r < 0 ? r : segments_tell_known(b);
+}
+
 int restore_all(struct broker *b)
 {
 	static int (*const rooms[])(struct broker * b) = {
-	    restore_ids,     devices_restore, timelines_restore, clients_restore,  pools_restore,
-	    buffers_restore, names_restore,   channels_restore,  outgoing_restore,
+	    restore_ids,    devices_restore, timelines_restore, clients_restore,
+	    events_restore, pools_restore,   agents_go_on,      buffers_restore,
+	    scrubs_restore, names_restore,   channels_restore,  outgoing_restore,
 	};
 	uint64_t begun = clock_ms();
 	int r = 0;

@@ -92,6 +92,10 @@ static const struct number device_flags[] = {
     NUMBER(WIRE_DEVICE_MIG_ENABLED, "is split into MIG instances"),
     NUMBER(WIRE_DEVICE_MPS, "an MPS control daemon is running"),
 };
+static const struct number known[] = {
+    NUMBER(WIRE_KNOWN_SEGMENTS, "segments"),
+    NUMBER(WIRE_KNOWN_EVENTS, "events"),
+};
 static const struct number grant_flags[] = {
     NUMBER(WIRE_GRANT_SEGMENT, "the segment's descriptor comes along, as the first one"),
 };
@@ -435,6 +439,7 @@ static void print_document(FILE *out)
 	print_numbers(out, "enum wire_trim_flags", trim_flags, LENGTH(trim_flags));
 	print_numbers(out, "enum wire_dropped", dropped, LENGTH(dropped));
 	print_numbers(out, "enum wire_device_flags", device_flags, LENGTH(device_flags));
+	print_numbers(out, "enum wire_known", known, LENGTH(known));
 	print_numbers(out, "enum share_reuse", reuses, LENGTH(reuses));
 	print_numbers(out, "enum share_role", roles, LENGTH(roles));
 	print_numbers(out, "enum share_when_full", when_full, LENGTH(when_full));

@@ -219,7 +219,10 @@
 	  WIRE_OF_ONE_PROCESS, "Ends an event that nobody uses any more.")                         \
 	M(AGENT_SCRUB, agent_scrub, 74, TO_AGENT, 0, 1, 1, AGENT_DONE, 0,                          \
 	  "Zeroes a part of a segment that nobody uses. The segment's descriptor comes along, "    \
-	  "for an agent that keeps nothing of the segment.")
+	  "for an agent that keeps nothing of the segment.")                                       \
+	M(AGENT_KNOWN, agent_known, 75, TO_AGENT, 0, 0, 5, AGENT_DONE, WIRE_OF_ONE_PROCESS,        \
+	  "Said by a broker that goes on for one that died: which objects of an agent it knows. "  \
+	  "The agent destroys all others of that kind, which nobody will ask for.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                                                \
 	F(M, u32, version, 1, "newest protocol version the client speaks")                        \
@@ -500,5 +503,9 @@
 	F(M, u32, kind, 1, "enum memory_kind_id")                                            \
 	F(M, u32, reserved, 1, "0")                                                          \
 	V(M, recipe, 128, 1, "struct memory_recipe of the segment")
+#define WIRE_FIELDS_agent_known(F, V, M)                                                 \
+	F(M, u32, what, 5, "enum wire_known")                                            \
+	F(M, u32, more, 5, "1: this is not all of them, and the rest follows in others") \
+	V(M, handles, 32768, 5, "u64 each, of AGENT_SEGMENT or AGENT_EVENT")
 
 #endif

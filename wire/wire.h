@@ -146,6 +146,9 @@ enum wire_device_flags {
 	WIRE_DEVICE_MPS = 1 << 6,            /* an MPS control daemon is running */
 };
 
+/* What AGENT_KNOWN speaks of. */
+enum wire_known { WIRE_KNOWN_SEGMENTS = 1, WIRE_KNOWN_EVENTS };
+
 #define WIRE_HEADER_SIZE 8
 #define WIRE_PACKET_MAX  (72 * 1024) /* the largest message, and room for later fields */
 #define WIRE_FDS_MAX     65

@@ -9,6 +9,7 @@
  * Knows where the memory is; whether it has to be zeroed is what reuse.h says.
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 #include "broker/client/request.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
@@ -40,7 +42,9 @@ struct scrub {
 	struct buffer *buffer; /* a reference */
 	struct charge charge;
 	struct timed_request asked;
-	pid_t writer; /* an agent that failed at it; 0: it is still at work */
+	pid_t writer;  /* an agent that failed at it; 0: it is still at work */
+	bool is_dying; /* nobody waits for it, and its block is nobody's until it is over */
+	uint32_t record;
 };
 
 bool scrub_is_needed(const struct request *r, const struct buffer *buffer)
@@ -65,6 +69,35 @@ static int scrub_here(struct buffer *buffer, struct failure *failure)
 	return 0;
 }
 
+struct scrub_record {
+	uint64_t buffer;
+	int32_t writer;
+	uint32_t unused;
+};
+
+/* Who waits for it is not in it: the next broker handles that request again, with another block. */
+static void scrub_note(struct scrub *s)
+{
+	const struct scrub_record r = {buffer_id(s->buffer), s->writer, 0};
+
+	journal_put(s->broker->journal, RECORD_SCRUB, &s->record, &r, sizeof(r));
+}
+
+void scrubs_note(struct broker *b)
+{
+	struct scrub *s;
+
+	LIST_FOREACH (s, &b->buffers->scrubs, link)
+		scrub_note(s);
+}
+
+static void begin_to_die(struct scrub *s)
+{
+	if (!s->is_dying)
+		buffer_pool(s->buffer)->extent.dying += block_size(s->buffer->block);
+	s->is_dying = true;
+}
+
 static void abandon(struct scrub *s)
 {
 	LIST_REMOVE(s, of_client);
@@ -76,9 +109,10 @@ static void scrub_free(struct scrub *s)
 {
 	if (s->client)
 		abandon(s);
-	if (s->writer)
+	if (s->is_dying)
 		buffer_pool(s->buffer)->extent.dying -= block_size(s->buffer->block);
 	LIST_REMOVE(s, link);
+	journal_drop(s->broker->journal, &s->record);
 	buffer_unref(s->broker, s->buffer);
 	free(s);
 }
@@ -98,12 +132,13 @@ static void fail(struct scrub *s, int error, const char *text)
 		abandon(s);
 	}
 	writer = agent_pid_before(p->device->agent);
-	if (writer == 0 || child_has_ended(writer)) {
+	if (writer == 0 || child_has_ended(s->broker, writer)) {
 		scrub_free(s);
 		return;
 	}
 	s->writer = writer;
-	p->extent.dying += block_size(s->buffer->block);
+	begin_to_die(s);
+	scrub_note(s);
 	broker_look_soon(s->broker);
 }
 
@@ -169,6 +204,7 @@ static int scrub_by_agent(struct request *r, struct buffer *buffer, struct failu
 	}
 	LIST_INSERT_HEAD(&r->broker->buffers->scrubs, s, link);
 	LIST_INSERT_HEAD(&r->client->buffers->scrubs, s, of_client);
+	scrub_note(s);
 	return SCRUB_LATER;
 
 no_memory:
@@ -190,7 +226,7 @@ void scrubs_look_again(struct broker *b)
 		next = LIST_NEXT(s, link);
 		if (s->writer == 0)
 			continue;
-		if (child_has_ended(s->writer))
+		if (child_has_ended(b, s->writer))
 			scrub_free(s);
 		else
 			broker_look_again(b);
@@ -211,4 +247,45 @@ bool client_abandon_scrubs(struct client *c, int *budget)
 		abandon(LIST_FIRST(&c->buffers->scrubs));
 	}
 	return false;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Begun again from its start, for nobody: the agent may be at it, or another one that has not ended
+ * yet, and until then the block is nobody's. */
+static int read_scrub(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct broker *b = data;
+	struct scrub_record r;
+	struct buffer *buffer;
+	struct scrub *s;
+
+	(void)size;
+	memcpy(&r, bytes, sizeof(r));
+	buffer = buffer_find(b, r.buffer);
+	if (!buffer || !buffer_pool(buffer)->device || r.writer < 0)
+		return -EBADMSG;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->broker = b;
+	s->record = record;
+	s->buffer = buffer;
+	s->writer = r.writer;
+	buffer_ref(buffer);
+	LIST_INSERT_HEAD(&b->buffers->scrubs, s, link);
+	begin_to_die(s);
+	if (s->writer == 0)
+		return ask(s, buffer_segment(buffer));
+	broker_look_soon(b);
+	return 0;
+}
+
+int scrubs_restore(struct broker *b)
+{
+	int r = journal_read(b->journal, RECORD_SCRUB, sizeof(struct scrub_record), read_scrub, b);
+
+	if (r < 0)
+		log_error("the journal's scrubs cannot be made again: %s", strerror(-r));
+	return r;
 }

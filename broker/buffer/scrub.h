@@ -35,4 +35,9 @@ void scrubs_look_again(struct broker *b);
 /* At the end of the broker, when there are no agents any more: gives back everything. */
 void scrubs_end(struct broker *b);
 
+/* The journal says each of them again. */
+void scrubs_note(struct broker *b);
+/* A broker that comes after another one. 0 or negative errno. */
+int scrubs_restore(struct broker *b);
+
 #endif

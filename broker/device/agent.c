@@ -5,6 +5,10 @@
  * what it ended on, and the others go to the next one. Nothing here waits: a process that cannot
  * even be killed (the driver holds it in the kernel) is left behind, and collected when it goes.
  *
+ * A process outlives its broker, if that has a keeper. The next broker takes it over: what the dead
+ * one has asked it may still be answered, which the serial of the answer tells, and what came of
+ * that is nobody's (agent_records.c).
+ *
  * Must not know what is asked.
  */
 
@@ -25,6 +29,9 @@
 #include "broker/device/agent.h"
 #include "broker/device/agent_process.h"
 #include "broker/device/child.h"
+#include "broker/device/inside.h"
+#include "broker/journal/journal.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 
@@ -41,22 +48,6 @@ struct asked {
 	uint32_t incarnation; /* that runs, or is to be started, when it is asked */
 	uint64_t deadline_ms; /* to be with a process */
 	bool again;           /* a process has ended with it already */
-};
-
-struct agent {
-	struct broker *broker;
-	char device[64]; /* "": none */
-	pid_t pid, pid_before;
-	int socket;
-	struct event *readable;
-	struct event *timer;
-	TAILQ_HEAD(, asked) asked;
-	bool sent;         /* the first is with the process */
-	uint64_t limit_ms; /* to be answered by then */
-	uint32_t serial;
-	uint32_t incarnation;
-	unsigned failures; /* since it last answered */
-	uint64_t not_before_ms;
 };
 
 static const char *name_of(const struct agent *a)
@@ -107,15 +98,15 @@ static void end_process(struct agent *a)
 	if (a->readable)
 		event_free(a->readable);
 	a->readable = NULL;
-	a->socket = fd_close(a->socket);
-	if (a->pid > 0) {
-		kill(a->pid, SIGKILL);
-		child_collect(a->broker, a->pid);
-		a->pid_before = a->pid;
-		a->incarnation++;
-	}
-	a->pid = 0;
 	a->sent = false;
+	if (!a->process)
+		return;
+	a->socket = kept_close(a->socket);
+	a->pid_before = a->process->pid;
+	child_end(a->process);
+	a->process = NULL;
+	a->incarnation++;
+	agent_note(a);
 }
 
 static void back_off(struct agent *a)
@@ -146,8 +137,8 @@ static void lose(struct agent *a, const char *why, bool has_ended)
 	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
 	char text[512];
 
-	log_warning("the agent of %s (pid %d) %s; another one takes over", name_of(a), (int)a->pid,
-		    why);
+	log_warning("the agent of %s (pid %d) %s; another one takes over", name_of(a),
+		    (int)agent_pid(a), why);
 	end_process(a);
 	back_off(a);
 	if (first && !(has_ended && try_again(first))) {
@@ -163,11 +154,37 @@ static bool is_last(const struct agent *a, const struct wire_message *m)
 	return a->device[0] || m->type != WIRE_AGENT_DEVICE;
 }
 
+/* Of a broker one has its number and of a request, so that no serial comes again that may still be
+ * answered. */
+#define SERIAL_REQUESTS 12 /* bits */
+
+static uint32_t serial_of_broker(const struct agent *a)
+{
+	return (uint32_t)a->broker->generation << SERIAL_REQUESTS;
+}
+
+static uint32_t next_serial(struct agent *a)
+{
+	uint32_t n = ++a->n_asked & ((1u << SERIAL_REQUESTS) - 1);
+
+	return serial_of_broker(a) | (n ? n : (a->n_asked = 1));
+}
+
+/* What came of it was for the broker before. */
+static bool is_late(const struct agent *a, const struct wire_message *m)
+{
+	return a->is_taken_over &&
+	       m->serial >> SERIAL_REQUESTS != serial_of_broker(a) >> SERIAL_REQUESTS;
+}
+
 static void deliver(struct agent *a, const struct wire_message *m, struct fd_list *fds)
 {
 	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
 	char text[1024];
 
+	if (is_late(a, m))
+		return;
+	a->is_taken_over = false;
 	if (!first || m->serial != a->serial ||
 	    (m->type != WIRE_AGENT_FAILED && m->type != WIRE_AGENT_DONE &&
 	     m->type != wire_describe(first->m.type)->reply)) {
@@ -222,19 +239,38 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 
 /* ------------------------------------------------------------------------------------------- */
 
+int agent_listen(struct agent *a)
+{
+	a->readable = event_new(a->broker->base, a->socket, EV_READ | EV_PERSIST, on_readable, a);
+	return a->readable && event_add(a->readable, NULL) == 0 ? 0 : -ENOMEM;
+}
+
 /* 0, or negative errno with @program set as far as it is known. */
 static int start(struct agent *a, char program[PATH_MAX])
 {
-	int r = agent_process_start(a->device, program, &a->pid, &a->socket);
+	struct child *child = child_new(a->broker);
+	struct agent_process p;
+	int r = child ? agent_process_start(a->device, program, &p) : -ENOMEM;
 
-	if (r < 0)
+	if (r < 0) {
+		if (child)
+			child_free(child);
 		return r;
-	a->readable = event_new(a->broker->base, a->socket, EV_READ | EV_PERSIST, on_readable, a);
-	if (!a->readable || event_add(a->readable, NULL) < 0) {
-		end_process(a);
-		return -ENOMEM;
 	}
-	log_debug("agent of %s: pid %d", name_of(a), (int)a->pid);
+	child->pid = p.pid;
+	child->pidfd = p.pidfd;
+	a->process = child;
+	a->socket = p.socket;
+	a->is_taken_over = false;
+	r = agent_listen(a);
+	if (r == 0 && a->device[0])
+		r = kept_keep((const int[]){a->socket, child->pidfd}, NULL, 2);
+	if (r < 0) {
+		end_process(a);
+		return r;
+	}
+	agent_note(a);
+	log_debug("agent of %s: pid %d", name_of(a), (int)child->pid);
 	return 0;
 }
 
@@ -258,12 +294,15 @@ static void send_first(struct agent *a)
 	struct asked *first = TAILQ_FIRST(&a->asked);
 	size_t size;
 
+	/* what is to be destroyed is nobody's before it is: no record says it any more */
+	if (!journal_is_committed(b->journal))
+		broker_commit(b);
 	if (!concerns_this_process(a, first)) {
 		answer(a, first, &done, NULL, 0, NULL);
 		return;
 	}
 	a->limit_ms = clock_ms() + b->config->agent_timeout_ms;
-	first->m.serial = ++a->serial ? a->serial : ++a->serial;
+	a->serial = first->m.serial = next_serial(a);
 	size = wire_encode(&first->m, b->scratch, sizeof(b->scratch));
 	a->sent = true;
 	if (packet_send(a->socket, b->scratch, size, &first->fd, first->fd >= 0, false) < 0)
@@ -391,7 +430,8 @@ void agent_replace(struct agent *a, const char *why)
 	struct asked *first = a->sent ? TAILQ_FIRST(&a->asked) : NULL;
 
 	if (why)
-		log_info("the agent of %s (pid %d) is replaced: %s", name_of(a), (int)a->pid, why);
+		log_info("the agent of %s (pid %d) is replaced: %s", name_of(a), (int)agent_pid(a),
+			 why);
 	end_process(a);
 	if (first)
 		answer(a, first, NULL, NULL, SHARE_EDEVICE, why ? why : "the agent was let go");
@@ -415,7 +455,7 @@ uint32_t agent_incarnation(const struct agent *a)
 
 pid_t agent_pid(const struct agent *a)
 {
-	return a->pid;
+	return a->process ? a->process->pid : 0;
 }
 
 pid_t agent_pid_before(const struct agent *a)

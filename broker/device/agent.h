@@ -3,6 +3,7 @@
 #define BROKER_DEVICE_AGENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -62,5 +63,15 @@ pid_t agent_pid(const struct agent *a); /* 0: none is running */
  * there was none. */
 pid_t agent_pid_before(const struct agent *a);
 unsigned agent_failures(const struct agent *a);
+
+/* The journal says what it is now. */
+void agent_note(struct agent *a);
+/* Of a broker that comes after another one, once there are its devices: the agents are those that
+ * ran, and what they have made remains. 0 or negative errno. */
+int agents_restore(struct broker *b);
+
+/* All that there are of one kind: an agent that was taken over destroys others that it has. To be
+ * told before it is asked to make any. 0 or -ENOMEM. */
+int agent_tell_known(struct agent *a, enum wire_known what, const uint64_t *handles, size_t n);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* $SHARE_AGENT, else beside this program. False when that cannot be said. */
@@ -65,7 +67,7 @@ static int spawn(const char *device, const char *program, int socket, pid_t *pid
 	return -r;
 }
 
-int agent_process_start(const char *device, char program[PATH_MAX], pid_t *pid, int *socket)
+int agent_process_start(const char *device, char program[PATH_MAX], struct agent_process *out)
 {
 	int pair[2], r;
 
@@ -74,11 +76,20 @@ int agent_process_start(const char *device, char program[PATH_MAX], pid_t *pid, 
 		return -ENAMETOOLONG;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
-	r = spawn(device, program, pair[1], pid);
+	r = spawn(device, program, pair[1], &out->pid);
 	close(pair[1]);
+	if (r == 0) {
+		out->pidfd = (int)syscall(SYS_pidfd_open, out->pid, 0);
+		if (out->pidfd < 0) {
+			r = -errno;
+			/* it has not begun, so nothing keeps it */
+			kill(out->pid, SIGKILL);
+			waitpid(out->pid, NULL, 0);
+		}
+	}
 	if (r < 0)
 		close(pair[0]);
 	else
-		*socket = pair[0];
+		out->socket = pair[0];
 	return r;
 }

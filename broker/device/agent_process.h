@@ -5,8 +5,14 @@
 #include <limits.h>
 #include <sys/types.h>
 
-/* Starts share-agent for @device (UUID as text, "": none) at the other end of @socket. 0, or
- * negative errno with nothing started. @program: which one, as far as it is known. */
-int agent_process_start(const char *device, char program[PATH_MAX], pid_t *pid, int *socket);
+struct agent_process {
+	pid_t pid;
+	int pidfd;
+	int socket; /* the broker's end */
+};
+
+/* Starts share-agent for @device (UUID as text, "": none). 0, or negative errno with nothing
+ * started. @program: which one, as far as it is known. */
+int agent_process_start(const char *device, char program[PATH_MAX], struct agent_process *out);
 
 #endif

@@ -207,6 +207,7 @@ void devices_look_at_agents(struct broker *b)
 {
 	const struct device *d;
 
+	children_look(b);
 	agent_look(b->devices->scout);
 	LIST_FOREACH (d, &b->devices->list, link)
 		agent_look(d->agent);
@@ -297,6 +298,10 @@ int devices_restore(struct broker *b)
 	int r =
 	    journal_read(b->journal, RECORD_DEVICE, sizeof(struct device_record), read_device, b);
 
+	if (r == 0)
+		r = agents_restore(b);
+	if (r == 0)
+		r = children_restore(b);
 	if (r < 0)
 		log_error("the journal's devices cannot be made again: %s", strerror(-r));
 	return r;

@@ -31,7 +31,7 @@ struct device {
 	struct agent *agent; /* of this device; no process before it is needed */
 
 	/* the bank of interprocess events */
-	TAILQ_HEAD(, ipc_event)
+	TAILQ_HEAD(ipc_events, ipc_event)
 	events;            /* all there are: idle ones, and leased ones by identifier */
 	bool making_event; /* the agent was asked for one */
 	uint32_t n_leased;
@@ -55,8 +55,11 @@ struct devices {
 };
 
 int devices_init(struct broker *b); /* 0 or -ENOMEM */
-/* Of a broker that comes after another one: as that one knew them. 0 or negative errno. */
+/* Of a broker that comes after another one: as that one knew them, with their agents. 0 or negative
+ * errno. */
 int devices_restore(struct broker *b);
+/* The agents are told which events there are: see agent_tell_known(). 0 or -ENOMEM. */
+int events_tell_known(struct broker *b);
 /* Ends all agents, while all that waits for them is still there; and then the rest. */
 void devices_stop(struct broker *b);
 void devices_free(struct broker *b);
@@ -78,7 +81,7 @@ void device_note(struct device *d);
 unsigned devices_processes(const struct broker *b);
 /* Whether nothing of an agent that was told to end runs any more, neither here nor for it on a
  * device. */
-bool child_has_ended(pid_t pid);
+bool child_has_ended(const struct broker *b, pid_t pid);
 
 /* By UUID as text; NULL when the last look did not find it. */
 struct device *device_find(struct broker *b, const char *uuid);

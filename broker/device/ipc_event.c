@@ -20,6 +20,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
+#include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "wire/wire.h"
 
@@ -48,6 +49,7 @@ static void tell_agent(const struct ipc_event *e)
 static void event_free(struct ipc_event *e)
 {
 	TAILQ_REMOVE(&e->device->events, e, link);
+	journal_drop(e->device->broker->journal, &e->record);
 	charge_return(&e->charge);
 	free(e->name);
 	free(e);
@@ -90,6 +92,7 @@ static int add_to_bank(struct device *d, const struct wire_agent_event *m)
 	memcpy(e->ipc, m->ipc.data, IPC_EVENT_HANDLE);
 	LIST_INIT(&e->leases);
 	TAILQ_INSERT_HEAD(&d->events, e, link);
+	event_note(e);
 	return 0;
 }
 
@@ -175,19 +178,22 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 		free(copy);
 		return IPC_EVENT_QUOTA;
 	}
+	e->id = client->broker->devices->last_event + 1;
 	lease = ipc_event_lease(e, client);
 	if (!lease) {
+		e->id = 0;
 		charge_return(&e->charge);
 		free(copy);
 		return -ENOMEM;
 	}
-	e->id = ++client->broker->devices->last_event;
+	client->broker->devices->last_event++;
 	/* identifiers only grow: the bank stays in their order */
 	TAILQ_REMOVE(&d->events, e, link);
 	TAILQ_INSERT_TAIL(&d->events, e, link);
 	e->name = copy;
 	e->uid = client->peer.uid;
 	d->n_leased++;
+	event_note(e);
 	*out = lease;
 	return 0;
 }
@@ -259,6 +265,7 @@ struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
 		client->holds.events++;
 	}
 	lease->count++;
+	event_lease_note(lease);
 	return lease;
 }
 
@@ -267,18 +274,27 @@ void ipc_event_return(struct event_lease *lease, uint32_t count, bool died)
 	struct ipc_event *e = lease->event;
 	struct device *d = e->device;
 
-	e->wedged |= died;
+	if (died && !e->wedged) {
+		e->wedged = true;
+		event_note(e);
+	}
 	lease->count -= count;
-	if (lease->count > 0)
+	if (lease->count > 0) {
+		event_lease_note(lease);
 		return;
+	}
 	LIST_REMOVE(lease, of_event);
 	LIST_REMOVE(lease, of_client);
 	lease->client->holds.events--;
+	journal_drop(d->broker->journal, &lease->record);
 	free(lease);
 	if (!LIST_EMPTY(&e->leases))
 		return;
 	d->n_leased--;
 	e->id = 0;
+	free(e->name);
+	e->name = NULL;
+	event_note(e);
 	if (!d->agent || ipc_event_is_lost(e)) {
 		event_free(e);
 		return;

@@ -33,6 +33,7 @@ struct ipc_event {
 	unsigned char ipc[IPC_EVENT_HANDLE];
 	unsigned char token[IPC_EVENT_TOKEN];
 	LIST_HEAD(, event_lease) leases;
+	uint32_t record;
 };
 
 struct event_lease {
@@ -41,6 +42,7 @@ struct event_lease {
 	struct ipc_event *event;
 	struct client *client;
 	uint32_t count;
+	uint32_t record;
 };
 
 /*
@@ -65,6 +67,12 @@ bool client_return_events(struct client *c, int *budget);
 
 /* Whether its agent still runs: else nobody can open it any more. */
 bool ipc_event_is_lost(const struct ipc_event *e);
+
+/* The journal says what it is now. */
+void event_note(struct ipc_event *e);
+void event_lease_note(struct event_lease *lease);
+/* A broker that comes after another one: as that one had them. 0 or negative errno. */
+int events_restore(struct broker *b);
 
 /* At the end of the broker. */
 void ipc_events_done(struct device *d);

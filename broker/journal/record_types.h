@@ -33,6 +33,11 @@ enum record_type {
 	RECORD_DIED_PAGES = 24,
 	RECORD_GENERATIONS = 25,
 	RECORD_DEVICE = 26,
+	RECORD_AGENT = 27,
+	RECORD_CHILD = 28, /* an agent that was told to end and has not */
+	RECORD_EVENT = 29,
+	RECORD_EVENT_LEASE = 30,
+	RECORD_SCRUB = 31,
 	RECORD_TYPES
 };
 

@@ -364,6 +364,7 @@ static bool collect(struct keeping *k)
 	int status;
 	pid_t pid;
 
+	/* agents of brokers that have died among them */
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == k->broker && !look_after(k, status))
 			return false;
@@ -462,6 +463,8 @@ int keeper_run(const char *module, int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	prctl(PR_SET_NAME, "share-keeper");
+	/* agents outlive the broker that has started them */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();
 	return keep_brokers(&k);

@@ -19,6 +19,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/records.h"
+#include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -245,7 +246,8 @@ struct segment_record {
 	uint64_t pool;
 	uint32_t index, generation, state;
 	uint32_t fd, fd_readonly; /* as the keeper has them */
-	uint32_t unused;
+	uint32_t incarnation;
+	uint64_t handle;
 	struct memory_recipe recipe;
 };
 
@@ -258,6 +260,8 @@ void segment_note(struct broker *b, struct segment *s)
 	    .state = s->state,
 	    .fd = kept_id(s->memory.fd),
 	    .fd_readonly = kept_id(s->memory.fd_readonly),
+	    .incarnation = s->incarnation,
+	    .handle = s->handle,
 	    .recipe = s->memory.recipe,
 	};
 
@@ -272,6 +276,8 @@ static bool is_segment(const struct segment *s, const struct pool *p,
 
 	if (!s || !p || !p->choice.kind || s->in_use || r->generation == 0 ||
 	    r->generation > s->generation || r->state > SEGMENT_RETIRING || r->recipe.size == 0)
+		return false;
+	if (r->handle && (!p->device || r->incarnation > agent_incarnation(p->device->agent)))
 		return false;
 	if (r->state == SEGMENT_RETIRING)
 		return true;
@@ -294,6 +300,8 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	s->record = record;
 	s->pool = p;
 	s->state = r->state;
+	s->incarnation = r->incarnation;
+	s->handle = r->handle;
 	s->memory.recipe = r->recipe;
 	s->memory.fd = kept_take(r->fd);
 	s->memory.fd_readonly = kept_take(r->fd_readonly);
@@ -365,6 +373,36 @@ static int read_possession(void *data, uint32_t record, const void *bytes, size_
 	s->asked += (copy.what & SEGMENT_ASKED) != 0;
 	c->memory->n_asked += (copy.what & SEGMENT_ASKED) != 0;
 	return 0;
+}
+
+static int tell_known(struct broker *b, struct device *d)
+{
+	uint32_t end = slab_end(&b->memory->segments), n = 0;
+	uint64_t *handles = malloc((end + 1) * sizeof(*handles));
+	int r;
+
+	if (!handles)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < end; i++) {
+		const struct segment *s = slab_at(&b->memory->segments, i);
+
+		if (s && s->in_use && s->handle && s->pool->device == d &&
+		    s->incarnation == agent_incarnation(d->agent))
+			handles[n++] = s->handle;
+	}
+	r = agent_tell_known(d->agent, WIRE_KNOWN_SEGMENTS, handles, n);
+	free(handles);
+	return r;
+}
+
+int segments_tell_known(struct broker *b)
+{
+	struct device *d;
+	int r = 0;
+
+	LIST_FOREACH (d, &b->devices->list, link)
+		r = r == 0 ? tell_known(b, d) : r;
+	return r;
 }
 
 /* Slots up to the last one, so that each segment gets its own. */

@@ -381,6 +381,53 @@ Test(agent, what_is_to_be_zeroed_has_to_be_named_and_reachable)
 	agent_drop_segment(&agent, &s);
 }
 
+static void tell_known(enum wire_known what, bool more, uint64_t handle)
+{
+	struct wire_message m = {
+	    .type = WIRE_AGENT_KNOWN,
+	    .agent_known = {
+		.what = what, .more = more, .handles = {&handle, handle ? sizeof(handle) : 0}}};
+	struct wire_message answer;
+
+	agent_ask(&agent, &m, WIRE_AGENT_DONE, &answer, NULL);
+}
+
+static uint64_t make_event(void)
+{
+	struct wire_message m = {.type = WIRE_AGENT_EVENT_CREATE}, answer;
+
+	agent_ask(&agent, &m, WIRE_AGENT_EVENT, &answer, NULL);
+	return answer.agent_event.handle;
+}
+
+Test(agent, what_a_broker_does_not_know_is_destroyed_and_the_rest_is_not)
+{
+	struct wire_message end_event = {.type = WIRE_AGENT_EVENT_DESTROY}, answer;
+	uint64_t events[2] = {make_event(), make_event()};
+	struct agent_segment s[3];
+
+	for (int i = 0; i < 3; i++)
+		agent_make_segment(&agent, MEMORY_MEMPOOL, 2 * MIB, &s[i]);
+	/* twice, as by two brokers; one that it does not have is not missed */
+	for (int i = 0; i < 2; i++) {
+		tell_known(WIRE_KNOWN_SEGMENTS, true, s[2].handle);
+		tell_known(WIRE_KNOWN_SEGMENTS, true, 77);
+		tell_known(WIRE_KNOWN_SEGMENTS, false, s[0].handle);
+	}
+	answer.agent_segment_destroy.handle = s[1].handle;
+	answer.type = WIRE_AGENT_SEGMENT_DESTROY;
+	agent_ask_failing(&agent, &answer, SHARE_ENOENT, false, "no such segment", "");
+	s[1].handle = 0;
+	for (int i = 0; i < 3; i++)
+		agent_drop_segment(&agent, &s[i]);
+	tell_known(WIRE_KNOWN_EVENTS, false, events[1]);
+	end_event.agent_event_destroy.handle = events[0];
+	agent_ask_failing(&agent, &end_event, SHARE_ENOENT, false, "no such event", "");
+	tell_known(WIRE_KNOWN_EVENTS, false, 0);
+	end_event.agent_event_destroy.handle = events[1];
+	agent_ask_failing(&agent, &end_event, SHARE_ENOENT, false, "no such event", "");
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 TestSuite(scout, .timeout = 60);

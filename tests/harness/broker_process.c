@@ -100,7 +100,21 @@ const char *broker_socket(void)
 	return broker.socket;
 }
 
-/* The child of a keeper; 0: there is none right now. */
+static bool is_called(pid_t pid, const char *name)
+{
+	char path[64], found[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%31s", found) != 1)
+		found[0] = '\0';
+	if (file)
+		fclose(file);
+	return strcmp(found, name) == 0;
+}
+
+/* The child of a keeper, which has agents of dead brokers as well; 0: there is none right now. */
 static pid_t find_serving(void)
 {
 	char path[64];
@@ -109,8 +123,9 @@ static pid_t find_serving(void)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)broker.pid, (int)broker.pid);
 	file = fopen(path, "re");
-	if (file && fscanf(file, "%d", &pid) != 1)
-		pid = 0;
+	while (file && (fscanf(file, "%d", &pid) == 1 || (pid = 0)))
+		if (is_called(pid, "share-broker"))
+			break;
 	if (file)
 		fclose(file);
 	return pid;
@@ -344,7 +359,7 @@ int broker_let_go(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* An empty segment that is kept for the next buffer has two descriptors, an agent one. */
+/* An empty segment that is kept for the next buffer has two descriptors, and so has an agent. */
 static void expect_nothing_left(void)
 {
 	struct deadline d = deadline_in(HARNESS_LIMIT_MS);
@@ -357,7 +372,7 @@ static void expect_nothing_left(void)
 		      s.tokens == 0 && s.buffer_bytes == 0);
 	do {
 		status_read(c, &status);
-		wanted = broker.descriptors + 2 * (int)status.segments + (int)status.agents;
+		wanted = broker.descriptors + 2 * (int)status.segments + 2 * (int)status.agents;
 		now = descriptors_count(broker_pid());
 	} while (now != wanted && deadline_pause(&d));
 	if (now != wanted) {

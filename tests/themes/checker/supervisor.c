@@ -156,26 +156,23 @@ struct supervisor *supervisor_start(struct board *board, int board_fd, share_cli
 /* ------------------------------------------------------------------------------------------- */
 /* Killing                                                                                     */
 
-/* One of the broker's children that goes by that name; 0: there is none. */
+static int take_agent(const char *json, void *data)
+{
+	json_t *row = json_loads(json, 0, NULL);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(row, "agent"));
+
+	if (pid > 0)
+		*(pid_t *)data = pid;
+	json_decref(row);
+	return 0;
+}
+
+/* 0: there is none. Whose child it is says nothing: it may be of a broker that was killed. */
 static pid_t find_agent(const struct supervisor *s)
 {
-	char path[64], name[32];
 	pid_t found = 0;
-	FILE *children, *comm;
-	int pid;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)s->broker, (int)s->broker);
-	children = fopen(path, "re");
-	while (children && fscanf(children, "%d", &pid) == 1) {
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		comm = fopen(path, "re");
-		if (comm && fgets(name, sizeof(name), comm) && strcmp(name, "share-agent\n") == 0)
-			found = pid;
-		if (comm)
-			fclose(comm);
-	}
-	if (children)
-		fclose(children);
+	share_inspect(s->client, "agents", take_agent, &found);
 	return found;
 }
 
@@ -194,7 +191,8 @@ static void kill_somebody(struct supervisor *s)
 {
 	struct process *p = &s->processes[dice_roll(&s->dice, s->board->options.processes)];
 	bool agent = dice_hit(&s->dice, 15);
-	pid_t pid = agent ? find_agent(s) : 0;
+	/* a broker that is stopped does not say */
+	pid_t pid = agent && s->thaw_ms == 0 ? find_agent(s) : 0;
 
 	choose_next_kill(s);
 	if (s->thaw_ms == 0 && dice_hit(&s->dice, s->board->options.kill_broker)) {

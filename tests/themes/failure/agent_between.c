@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Between the broker and an agent: passes packets on, both ways, and kills or stops itself where
- * the plan says so (between.h). The agent dies with it, as it would with the broker.
+ * Between the broker and an agent: passes packets on, both ways, and kills or stops itself, or
+ * somebody else, where the plan says so (between.h). The agent ends with it, as its socket does.
  */
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static void meet(enum between_step step)
 	if (plan->request != asked || plan->step != step || atomic_fetch_sub(&plan->times, 1) <= 0)
 		return;
 	plan->met++;
-	kill(getpid(), plan->signal);
+	kill(plan->victim ? plan->victim : getpid(), plan->signal);
 }
 
 /* False at the end of one of them. */

@@ -7,6 +7,9 @@
  * no memory, neither the broker's nor the device's, no descriptor, no account that is not empty
  * (which the broker looks at itself when it ends).
  *
+ * Or it is the broker that dies at that step, and the next one goes on with the same agent: who has
+ * asked gets it, and what came of the first time is not left over.
+ *
  * The request, as the program makes it, is one row of a table, and what happens to the agent is
  * another. Over the stand-in driver; root only, as memory is zeroed only for another user.
  */
@@ -182,18 +185,22 @@ struct mishap {
 		     */
 	int times;
 	const char *says;
+	bool is_the_brokers;
 };
 
 static const struct mishap mishaps[] = {
-    {"killed before it sees the request", BETWEEN_UNSEEN, SIGKILL, 1, "has ended"},
-    {"killed before its answer", BETWEEN_UNANSWERED, SIGKILL, 1, "has ended"},
-    {"killed behind its answer", BETWEEN_ANSWERED, SIGKILL, 1, NULL},
-    {"killed, and so is the next one", BETWEEN_UNANSWERED, SIGKILL, 2, "has ended"},
+    {"killed before it sees the request", BETWEEN_UNSEEN, SIGKILL, 1, "has ended", false},
+    {"killed before its answer", BETWEEN_UNANSWERED, SIGKILL, 1, "has ended", false},
+    {"killed behind its answer", BETWEEN_ANSWERED, SIGKILL, 1, NULL, false},
+    {"killed, and so is the next one", BETWEEN_UNANSWERED, SIGKILL, 2, "has ended", false},
     {"stopped before it sees the request", BETWEEN_UNSEEN, SIGSTOP, 1,
-     "did not answer within " LIMIT_MS " ms"},
+     "did not answer within " LIMIT_MS " ms", false},
     {"stopped before its answer", BETWEEN_UNANSWERED, SIGSTOP, 1,
-     "did not answer within " LIMIT_MS " ms"},
-    {"its device is lost", BETWEEN_UNSEEN, 0, 0, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+     "did not answer within " LIMIT_MS " ms", false},
+    {"its device is lost", BETWEEN_UNSEEN, 0, 0, "CUDA_ERROR_ECC_UNCORRECTABLE", false},
+    {"without a broker before it sees the request", BETWEEN_UNSEEN, SIGKILL, 1, NULL, true},
+    {"without a broker before its answer", BETWEEN_UNANSWERED, SIGKILL, 1, NULL, true},
+    {"without a broker behind its answer", BETWEEN_ANSWERED, SIGKILL, 1, NULL, true},
 };
 
 #define N_MISHAPS (sizeof(mishaps) / sizeof(mishaps[0]))
@@ -215,6 +222,7 @@ static void begin(const struct asking *a, const struct mishap *m)
 		driver_does(line);
 		return;
 	}
+	plan->victim = m->is_the_brokers ? broker_pid() : 0;
 	plan->step = m->step;
 	plan->signal = m->signal;
 	plan->times = m->times;
@@ -232,9 +240,15 @@ static void end(void)
 static void expect_met(const struct asking *a, const struct mishap *m)
 {
 	bool is_let_go = a->request == WIRE_AGENT_DEVICE_GET; /* when it has answered */
+	bool is_met = m->signal && !(is_let_go && m->step == BETWEEN_ANSWERED);
 
-	if (m->signal && !(is_let_go && m->step == BETWEEN_ANSWERED))
+	if (is_met)
 		until(share_ping(client) == 0 && plan->met > 0);
+	if (m->is_the_brokers) {
+		until(!is_met || broker_said("the next one goes on") > 0);
+		check(broker_said("another one takes over") == 0);
+		return;
+	}
 	if (!is_let_go)
 		until(share_ping(client) == 0 && broker_said("another one takes over") > 0);
 }
@@ -242,7 +256,7 @@ static void expect_met(const struct asking *a, const struct mishap *m)
 /* Whether a program hears of it. */
 static bool is_heard_of(const struct asking *a, const struct mishap *m)
 {
-	if (a->is_unasked || m->step == BETWEEN_ANSWERED)
+	if (a->is_unasked || m->step == BETWEEN_ANSWERED || m->is_the_brokers)
 		return false;
 	/* who has killed one may have meant the process and not the request */
 	return !(m->signal == SIGKILL && a->is_repeatable && m->times == 1);
@@ -258,7 +272,7 @@ static int make_file(char *path)
 	return fd;
 }
 
-static void start(void)
+static void start(const struct mishap *m)
 {
 	char agent_program[PATH_MAX];
 	int fd;
@@ -276,7 +290,11 @@ static void start(void)
 	setenv(BETWEEN_PLAN_VARIABLE, plan_file, 1);
 	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
 	setenv("SHARE_AGENT", AGENT_BETWEEN, 1);
-	kinds_start_on("", "{\"agent_timeout_ms\": " LIMIT_MS ", \"create_pools\": [\"*\"]}");
+	if (m->is_the_brokers)
+		broker_keep();
+	/* one event: another one that was left over would be too many */
+	kinds_start_on("events=1",
+		       "{\"agent_timeout_ms\": " LIMIT_MS ", \"create_pools\": [\"*\"]}");
 	fixture_uses_devices();
 	client = connect_as("test");
 }
@@ -346,6 +364,7 @@ static void try(const struct asking *a, const struct mishap *m)
 {
 	bool fails = is_heard_of(a, m);
 	int64_t free_before = 0;
+	pid_t before = 0;
 	const char *why;
 	int r;
 
@@ -354,6 +373,8 @@ static void try(const struct asking *a, const struct mishap *m)
 	open_pool_of(a);
 	if (a->prepare)
 		a->prepare();
+	if (a->request != WIRE_AGENT_DEVICE_GET && m->is_the_brokers)
+		before = agent(client);
 	begin(a, m);
 	r = a->ask(&why);
 	if (fails != (r != 0) || (r != 0 && (r != SHARE_EDEVICE && r != SHARE_ENODEV)) ||
@@ -363,6 +384,7 @@ static void try(const struct asking *a, const struct mishap *m)
 	expect_met(a, m);
 	end();
 	ask_until_served(a);
+	check(before == 0 || agent(client) == before);
 	expect_nothing_left(free_before);
 }
 
@@ -382,8 +404,8 @@ ParameterizedTestParameters(agent_step, what_was_asked_is_done_or_refused_and_no
 }
 
 ParameterizedTest(struct row *row, agent_step,
-		  what_was_asked_is_done_or_refused_and_nothing_is_left, .init = start,
-		  .fini = stop)
+		  what_was_asked_is_done_or_refused_and_nothing_is_left, .fini = stop)
 {
+	start(&mishaps[row->mishap]);
 	try(&askings[row->asking], &mishaps[row->mishap]);
 }

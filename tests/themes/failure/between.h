@@ -25,6 +25,7 @@ struct between_plan {
 	_Atomic int signal;       /* SIGKILL or SIGSTOP */
 	_Atomic int times;        /* that often */
 	_Atomic unsigned met;     /* how often it has happened */
+	_Atomic int victim;       /* pid; 0: the process in the place of the agent */
 };
 
 #endif

@@ -21,13 +21,17 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
+#include "broker/buffer/scrub.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
+#include "broker/device/agent.h"
+#include "broker/device/child.h"
 #include "broker/device/device.h"
+#include "broker/device/ipc_event.h"
 #include "broker/journal/generations.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/keeper.h"
@@ -276,14 +280,38 @@ static void audit_channels(struct broker *b)
 	}
 }
 
+static void audit_devices(struct broker *b)
+{
+	struct event_lease *lease;
+	struct ipc_event *e;
+	struct device *d;
+
+	LIST_FOREACH (d, &b->devices->list, link) {
+		/* what a look finds is noted when it is over */
+		if (d->record && !b->devices->looking)
+			device_note(d);
+		else
+			found[RECORD_DEVICE] += d->record != 0;
+		agent_note(d->agent);
+		TAILQ_FOREACH (e, &d->events, link) {
+			event_note(e);
+			LIST_FOREACH (lease, &e->leases, of_event)
+				event_lease_note(lease);
+		}
+	}
+	children_note(b);
+	scrubs_note(b);
+}
+
 /* Those of pages are also there for fences of who is gone. */
 static void audit_counts(const struct journal *j)
 {
 	static const enum record_type types[] = {
-	    RECORD_CLIENT, RECORD_POOL,    RECORD_OPEN_POOL, RECORD_SEGMENT, RECORD_POSSESSION,
-	    RECORD_BUFFER, RECORD_LEASE,   RECORD_METADATA,  RECORD_NAME,    RECORD_TOKEN,
-	    RECORD_WATCH,  RECORD_CHANNEL, RECORD_MEMBER,    RECORD_CLAIM,   RECORD_ENTRY,
-	    RECORD_DEVICE, RECORD_WAITING, RECORD_OUTGOING,
+	    RECORD_CLIENT, RECORD_POOL,        RECORD_OPEN_POOL, RECORD_SEGMENT, RECORD_POSSESSION,
+	    RECORD_BUFFER, RECORD_LEASE,       RECORD_METADATA,  RECORD_NAME,    RECORD_TOKEN,
+	    RECORD_WATCH,  RECORD_CHANNEL,     RECORD_MEMBER,    RECORD_CLAIM,   RECORD_ENTRY,
+	    RECORD_DEVICE, RECORD_WAITING,     RECORD_OUTGOING,  RECORD_AGENT,   RECORD_CHILD,
+	    RECORD_EVENT,  RECORD_EVENT_LEASE, RECORD_SCRUB,
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -297,7 +325,6 @@ void audit(struct journal *j)
 {
 	static unsigned n;
 	struct broker *b = broker;
-	struct device *d;
 
 	if (!b || b->journal != j || b->has_ended || broker_is_ending(b))
 		return;
@@ -312,13 +339,7 @@ void audit(struct journal *j)
 	audit_buffers(b);
 	audit_names(b);
 	audit_channels(b);
-	/* what a look finds is noted when it is over */
-	LIST_FOREACH (d, &b->devices->list, link) {
-		if (d->record && !b->devices->looking)
-			device_note(d);
-		else
-			found[RECORD_DEVICE] += d->record != 0;
-	}
+	audit_devices(b);
 	audit_counts(j);
 	auditing = false;
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_DEVICE_INSIDE_H
+#define BROKER_DEVICE_INSIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+struct asked;
+struct broker;
+struct child;
+struct event;
+
+/* What the files of this room alone know of an agent. */
+struct agent {
+	struct broker *broker;
+	char device[64];       /* "": none */
+	struct child *process; /* NULL: none is running */
+	pid_t pid_before;
+	int socket;
+	struct event *readable;
+	struct event *timer;
+	TAILQ_HEAD(, asked) asked;
+	bool sent;         /* the first is with the process */
+	uint64_t limit_ms; /* to be answered by then */
+	uint32_t serial, n_asked;
+	bool is_taken_over; /* what an earlier broker asked it may come before its first answer */
+	uint32_t incarnation;
+	uint32_t record;
+	unsigned failures; /* since it last answered */
+	uint64_t not_before_ms;
+};
+
+/* agent.c: to what the process says. 0 or -ENOMEM. */
+int agent_listen(struct agent *a);
+
+#endif
