@@ -102,6 +102,7 @@ int restore_all(struct broker *b)
 	if (r < 0)
 		return r;
 	names_restored(b);
+	pools_restored(b);
 	log_info("taken over in %" PRIu64 " ms: %u client%s, %zu buffer%s", clock_ms() - begun,
 		 b->clients->n, b->clients->n == 1 ? "" : "s", slab_live(&b->buffers->slab),
 		 slab_live(&b->buffers->slab) == 1 ? "" : "s");

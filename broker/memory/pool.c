@@ -353,6 +353,16 @@ static void return_segments(struct broker *b, struct pool *p)
 	pool_end_if_unused(b, p);
 }
 
+void pools_restored(struct broker *b)
+{
+	struct pool *p, *next;
+
+	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
+		next = LIST_NEXT(p, link); /* only @p can end */
+		return_segments(b, p);
+	}
+}
+
 void pool_free_block(struct broker *b, struct pool *p, struct block *block, struct fence_set *gate,
 		     struct charge *charge)
 {

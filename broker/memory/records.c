@@ -312,6 +312,8 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	e = suballocator_add_region(&p->suballocator, &s->region, r->recipe.size);
 	if (e < 0)
 		return e == -EINVAL ? -EBADMSG : e;
+	/* of a segment that is empty as well */
+	s->region.first->tag = SUBALLOCATOR_TAG_MIXED;
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
 	if (s->state == SEGMENT_ACTIVE || p->device)

@@ -70,6 +70,9 @@ struct fence fence_of_record(struct broker *b, const struct fence_record *r);
 int timelines_restore(struct broker *b);
 struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
 int pools_restore(struct broker *b);
+/* When all is there: what the dead broker had waited for, to end a pool or to return a segment, is
+ * of no broker any more. */
+void pools_restored(struct broker *b);
 /* The agents are told which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
 int segments_tell_known(struct broker *b);
 /* A buffer that lies there, as its record says. 0 or negative errno. */

@@ -89,14 +89,19 @@ static int64_t free_memory(void)
 /* ------------------------------------------------------------------------------------------- */
 /* Memory                                                                                      */
 
-static share_pool *make_pool(const char *kind)
+static share_pool *make_pool_of(share_client *c, const char *kind)
 {
 	share_pool_options options = OPTIONS;
 
 	options.segment_size = UNIT;
 	options.limit = 4 * UNIT;
 	options.release_threshold = SHARE_KEEP_NONE;
-	return conformance_pool(client, kind, options);
+	return conformance_pool(c, kind, options);
+}
+
+static share_pool *make_pool(const char *kind)
+{
+	return make_pool_of(client, kind);
 }
 
 static void publishes(struct child *self, void *data)
@@ -160,6 +165,72 @@ Test(agent_restart, memory_of_vmm_is_imported_and_made_as_before)
 Test(agent_restart, memory_of_mempool_is_imported_and_made_as_before)
 {
 	memory_remains("mempool");
+}
+
+/* Of an empty segment the next broker knows as little who has written to it. */
+static void is_zeroed(const char *kind)
+{
+	share_pool *p;
+
+	skip_unless_root();
+	p = scrubbed_pool(client, kind);
+	visit(ALICE, UNIT, ANYTHING, 0xaa);
+	broker_kill_serving();
+	visit(BOB, UNIT, 0, 0xbb);
+	broker_kill_serving();
+	visit(ALICE, UNIT, 0, 0xaa);
+	share_pool_close(p);
+	settle(client, s.segments == 0);
+}
+
+Test(agent_restart, what_others_left_in_vmm_memory_is_zeroed)
+{
+	is_zeroed("vmm");
+}
+
+Test(agent_restart, what_others_left_in_mempool_memory_is_zeroed)
+{
+	is_zeroed("mempool");
+}
+
+Test(agent_restart, what_others_left_in_host_memory_is_zeroed)
+{
+	is_zeroed("host");
+}
+
+/* A pool that nobody has any more stays as long as a segment is made for it. */
+static void asks_and_waits(struct child *self, void *data)
+{
+	share_client *c = child_connect("asks");
+	share_pool *p = make_pool_of(c, "vmm");
+	share_buffer *b;
+
+	(void)data;
+	child_point(self, "asking");
+	share_alloc(p, UNIT, NULL, &b);
+}
+
+static void driver_does(const char *faults)
+{
+	FILE *file = fopen(faults_file, "we");
+
+	check(file && fputs(faults, file) >= 0 && fclose(file) == 0);
+}
+
+Test(agent_restart, a_pool_that_waited_for_a_segment_only_ends)
+{
+	struct child *child;
+
+	driver_does("cuMemCreate hang\n");
+	child = child_start(asks_and_waits, NULL);
+	child_wait(child, "asking");
+	child_go(child);
+	until(standin_called(calls, cuMemCreate) > 0);
+	child_kill(child);
+	settle(client, s.clients == 1 && s.pools == 2);
+	kill_broker();
+	settle(client, s.pools == 1);
+	check(kill(agent(client), SIGKILL) == 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -335,17 +406,17 @@ static void asks_for_what_never_comes(struct child *self, void *data)
 Test(agent_restart, without_them_it_ends_in_the_middle_of_a_call)
 {
 	struct child *child;
-	FILE *faults;
+	share_pool *p;
 	int pidfd;
 
-	make_pool("vmm");
+	p = make_pool("vmm");
 	share_event_release(create(NULL));
 	pidfd = watch_agent();
-	faults = fopen(faults_file, "we");
-	check(faults && fputs("cuMemCreate hang\n", faults) >= 0 && fclose(faults) == 0);
+	driver_does("cuMemCreate hang\n");
 	child = child_start(asks_for_what_never_comes, NULL);
 	until(standin_called(calls, cuMemCreate) > 0);
 	broker_kill();
 	expect_end(pidfd);
 	child_finish(child);
+	share_pool_close(p);
 }
