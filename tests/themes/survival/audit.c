@@ -48,7 +48,7 @@
 #include "broker/names/watch.h"
 #include "tests/themes/survival/audit.h"
 
-#define FEW       1000 /* buffers */
+#define FEW       1000 /* buffers and events */
 #define ONE_IN    64   /* commits, of a broker with more */
 #define FENCES    28   /* where their number is in the record of a block, and where they are */
 #define FENCES_AT 40
@@ -321,6 +321,16 @@ static void audit_counts(const struct journal *j)
 				journal_count(j, types[i]), types[i], found[types[i]]);
 }
 
+static unsigned n_events(const struct broker *b)
+{
+	const struct device *d;
+	unsigned n = 0;
+
+	LIST_FOREACH (d, &b->devices->list, link)
+		n += d->n_leased;
+	return n;
+}
+
 void audit(struct journal *j)
 {
 	static unsigned n;
@@ -328,7 +338,7 @@ void audit(struct journal *j)
 
 	if (!b || b->journal != j || b->has_ended || broker_is_ending(b))
 		return;
-	if (slab_live(&b->buffers->slab) > FEW && ++n % ONE_IN > 0)
+	if (slab_live(&b->buffers->slab) + n_events(b) > FEW && ++n % ONE_IN > 0)
 		return;
 	auditing = true;
 	memset(found, 0, sizeof(found));
