@@ -100,9 +100,8 @@ static int charge_again(struct broker *b, struct ipc_event *e)
 static bool is_event(const struct broker *b, const struct device *d, const struct event_record *r,
 		     size_t room)
 {
-	return d && r->name_size <= room && (r->name_size == 0 || r->id) &&
-	       r->id <= b->ids.event && (r->id == 0 || !find(b, r->id)) &&
-	       r->incarnation <= agent_incarnation(d->agent);
+	return d && r->name_size <= room && (r->name_size == 0 || r->id) && r->id <= b->ids.event &&
+	       (r->id == 0 || !find(b, r->id)) && r->incarnation <= agent_incarnation(d->agent);
 }
 
 static int read_event(void *data, uint32_t record, const void *bytes, size_t size)
@@ -179,8 +178,8 @@ int events_restore(struct broker *b)
 	int r = journal_read(b->journal, RECORD_EVENT, sizeof(struct event_record), read_event, b);
 
 	if (r == 0)
-		r = journal_read(b->journal, RECORD_EVENT_LEASE,
-				 sizeof(struct event_lease_record), read_event_lease, b);
+		r = journal_read(b->journal, RECORD_EVENT_LEASE, sizeof(struct event_lease_record),
+				 read_event_lease, b);
 	if (r == 0)
 		r = expect_leases(b);
 	if (r < 0)
