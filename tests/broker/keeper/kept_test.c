@@ -11,10 +11,11 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
-#include "broker/keeper/kept.h"
+#include "broker/keeper/inside.h"
 #include "wire/packet.h"
 
-#define ROOM 4
+#define ROOM (KEPT_FIXED + 2)
+#define OURS (KEPT_FIXED + 1) /* a number of no fixed meaning */
 
 static struct kept_table *table;
 static int ends[2];
@@ -32,7 +33,8 @@ static void *keep(void *data)
 	(void)data;
 	if (packet_receive(ends[0], &m, &size, &none, true) < 0)
 		return NULL;
-	was_open = m.word == KEPT_DROP && m.n == 1 && m.ids[0] == 2 && fcntl(watched, F_GETFD) >= 0;
+	was_open =
+	    m.word == KEPT_DROP && m.n == 1 && m.ids[0] == OURS && fcntl(watched, F_GETFD) >= 0;
 	m.word = 0;
 	packet_send(ends[0], &m, sizeof(m), NULL, 0, true);
 	return NULL;
@@ -44,13 +46,13 @@ static void start(void)
 	cr_assert_not_null(table);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	table->room = ROOM;
-	table->n = 2;
+	table->n = OURS;
 	for (int i = 0; i < ROOM; i++)
 		table->slots[i].fd = -1;
 	watched = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	cr_assert_geq(watched, 0);
-	table->slots[1].fd = watched;
-	kept_init(table, ends[1]);
+	table->slots[OURS - 1].fd = watched;
+	kept_init(&(struct keeper){.table = table, .broker = ends[1]});
 	cr_assert_eq(pthread_create(&keeper, NULL, keep, NULL), 0);
 }
 
@@ -74,7 +76,7 @@ Test(kept, what_nobody_has_taken_is_closed_by_the_keeper_first)
 
 Test(kept, what_was_taken_is_closed_by_the_keeper_first)
 {
-	cr_assert_eq(kept_take(2), watched);
+	cr_assert_eq(kept_take(OURS), watched);
 	kept_close(watched);
 	kept_flush(kept_waiting());
 	pthread_join(keeper, NULL);
