@@ -229,13 +229,15 @@ void client_end_timelines(struct client *c)
 
 	if (!c->memory->timelines || c->memory->timelines->dead)
 		return;
+	/* first, as a broker that finds the page dead does nothing more about it */
+	if (!c->requests.goodbye)
+		memory_page_died(b->memory, c->memory->timelines->id);
 	timelines_kill(c->memory->timelines, c->requests.goodbye);
 	if (c->requests.goodbye)
 		return;
 	b->counters.poisoned++;
 	if (monitors_any(b))
 		monitors_tell(b, &(struct notice){.action = "poison", .client = c});
-	memory_page_died(b->memory, c->memory->timelines->id);
 }
 
 bool client_close_pools(struct client *c, int *budget)

@@ -16,7 +16,7 @@
  *   Answers   are sent after the commit. The record goes with a later commit, so an answer may be
  *             sent twice; it has a number.
  *   In place  are written, and count at once: what is believed of a timeline, its poison, and that
- *             its owner is dead. They are done twice when the broker dies between.
+ *             its owner has died. They are done twice when the broker dies between.
  *   Death     of a client, while there is no broker: the next one sees the same pidfd.
  *
  * What has to hold as well
@@ -34,8 +34,8 @@
  *
  * Each of these breaks a rule: APPLY_BEFORE_COMMIT, SEND_BEFORE_COMMIT, FORGET_INBOX, HANDLE_TWICE,
  * HANDLED_BY_ANY_COMMIT, FORGET_WAITING, FORGET_ANSWERS, TAKE_ANSWERS_TWICE, FORGET_GATES,
- * FORGET_BELIEVED, FORGET_DEATHS, KEEP_LEASES, POISON_BEFORE_COMMIT, and of host memory
- * TAKE_POISON_FOR_A_VALUE.
+ * FORGET_BELIEVED, FORGET_DEATHS, KEEP_LEASES, POISON_BEFORE_COMMIT, REMEMBER_LAST, and
+ * of host memory TAKE_POISON_FOR_A_VALUE.
  */
 
 mtype = { ALLOC, PUBLISH, PUBLISH_WRITABLE, UNPUBLISH, RELEASE };
@@ -51,6 +51,7 @@ byte inbox_client, inbox_arg, inbox_asked;
 
 /* what is written in place, beside `last` and `poisoned`; */
 bool dead[CLIENTS];
+bool remembered[CLIENTS]; /* as one that has died: of others that are gone, all was reached */
 
 /* and records. */
 typedef packet {
@@ -464,19 +465,37 @@ end:
 	:: d_step { MAY_DROP(1) && NOTICES(1) && IS_READ(1) && !ending[1] -> start_ending(1) }
 	:: atomic {
 		ending[0] && !dead[0] ->
+#ifndef REMEMBER_LAST
+		remembered[0] = true;
+#endif
 		poison(0);
 		if
 		:: MAY_DIE -> goto dead_now
 		:: dead[0] = true
+		fi;
+#ifdef REMEMBER_LAST
+		if
+		:: MAY_DIE -> goto dead_now
+		:: remembered[0] = true
 		fi
+#endif
 	   }
 	:: atomic {
 		ending[1] && !dead[1] ->
+#ifndef REMEMBER_LAST
+		remembered[1] = true;
+#endif
 		poison(1);
 		if
 		:: MAY_DIE -> goto dead_now
 		:: dead[1] = true
+		fi;
+#ifdef REMEMBER_LAST
+		if
+		:: MAY_DIE -> goto dead_now
+		:: remembered[1] = true
 		fi
+#endif
 	   }
 	:: d_step { dead[0] && !dropped[0] -> drop(0); commit(); drop_sent() }
 	:: d_step { dead[1] && !dropped[1] -> drop(1); commit(); drop_sent() }
@@ -500,6 +519,8 @@ dead_now:
 				read_books();
 				MUST(ending[0] || !dead[0], journal_refused);
 				MUST(ending[1] || !dead[1], journal_refused);
+				MUST(remembered[0] || !dead[0], void_called_reached);
+				MUST(remembered[1] || !dead[1], void_called_reached);
 				if
 				:: !MAY_DIE -> forget_records()
 				:: else
