@@ -401,7 +401,8 @@ void broker_free(struct broker *b)
 	monitors_done(b);
 	clients_done(b);
 	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */
-	journal_commit(b->journal);
+	if (b->journal)
+		journal_commit(b->journal);
 	kept_flush(kept_waiting());
 	journal_free(b->journal);
 	if (b->base)

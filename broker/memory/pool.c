@@ -359,6 +359,8 @@ void pools_restored(struct broker *b)
 
 	for (p = LIST_FIRST(&b->memory->pools); p; p = next) {
 		next = LIST_NEXT(p, link); /* only @p can end */
+		if (p->gated.n > 0)
+			broker_look_soon(b);
 		return_segments(b, p);
 	}
 }

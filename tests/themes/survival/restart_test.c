@@ -168,6 +168,28 @@ Test(restart, what_the_dead_held_comes_back)
 	share_disconnect(c);
 }
 
+/* Nobody tells the broker when work is done, and nobody asks for the memory. */
+Test(restart, memory_that_work_still_ran_on_goes_back_when_it_is_done)
+{
+	struct gate *gate = gate_new();
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+	share_host_stream *stream;
+	share_buffer *b = allocate(p, SIZE, NULL);
+
+	check_ok(share_host_stream_create(c, &stream));
+	gate_hold(gate, stream);
+	check_ok(share_release(b, stream));
+	settle(c, s.buffers == 0);
+	broker_kill_serving();
+	gate_open(gate);
+	settle(c, s.segments == 0);
+	share_host_stream_destroy(stream);
+	share_pool_close(p);
+	share_disconnect(c);
+	gate_free(gate);
+}
+
 static void pass_on(share_channel *from, share_channel *to, int number)
 {
 	share_message m;
