@@ -24,6 +24,7 @@
 #include "broker/client/clients.h"
 #include "broker/client/request.h"
 #include "broker/device/device.h"
+#include "broker/journal/journal.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -130,7 +131,7 @@ void report_status(struct page *p)
 	    p,
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
 		"quarantined", report_integer(quarantined), "pools", report_integer(pools),
@@ -141,7 +142,8 @@ void report_status(struct page *p)
 		report_integer(b->names->n), "tokens", report_integer(b->names->tokens.count),
 		"agents", report_integer(devices_processes(b)), "descriptors",
 		report_integer(accounts_descriptors(b->accounts)), "descriptors_limit",
-		report_integer(b->n_descriptors - b->n_own_descriptors), "requests",
+		report_integer(b->n_descriptors - b->n_own_descriptors), "journal_bytes",
+		report_integer(journal_size(b->journal)), "requests",
 		report_integer(b->counters.requests), "connections",
 		report_integer(b->counters.clients), "dropped", report_integer(b->counters.dropped),
 		"quarantines", report_integer(b->counters.quarantined), "poisonings",
