@@ -57,6 +57,9 @@ static const struct benchmark {
      "64 B to 64 MiB to another process, against ZeroMQ, nng, a pipe and Boost", true},
     {"channel-gpu", bench_channel_gpu,
      "a tensor to another process and an answer back, against torch.multiprocessing", true},
+    {"survival", bench_survival,
+     "the broker is killed: the next one's first answer, pauses, and what the journal costs",
+     false},
     {"bridge", bench_bridge, "buffers and messages from broker to broker, against UCX and TCP",
      true},
 };

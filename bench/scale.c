@@ -25,130 +25,11 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/crowd.h"
 
-#define POOL      "scale"
-#define SIZE      512
+#define SIZE      CROWD_BUFFER
 #define PROCESSES 10
 #define HELD      1000 /* buffers of the client that is measured, in the churn */
-
-/* These limits are higher than what 1,000 clients of one user and a few more need. */
-static const char config[] = "{ \"limits\": { \"connections\": 4096, \"leases\": 8388608 } }\n";
-
-static void write_config(char *path)
-{
-	int fd = mkstemp(path);
-
-	must_system(fd >= 0 && write(fd, config, sizeof(config) - 1) == sizeof(config) - 1,
-		    "write a configuration");
-	close(fd);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-/* Processes that hold buffers                                                                 */
-
-struct worker {
-	pid_t pid;
-	int pidfd;
-	int socket;
-};
-
-/* What they are told, in this order. They answer each order when they have done it. */
-struct connect_order {
-	uint32_t connections;
-	char address[128];
-};
-
-struct fill_order {
-	uint32_t buffers; /* for each connection */
-};
-
-static void done(int socket)
-{
-	must_system(send(socket, "", 1, MSG_NOSIGNAL) == 1, "answer");
-}
-
-static void receive_order(int socket, void *order, size_t size)
-{
-	must_system(recv(socket, order, size, 0) == (ssize_t)size, "receive an order");
-}
-
-static void hold_buffers(int socket)
-{
-	struct connect_order to;
-	struct fill_order fill;
-	share_pool **pools;
-	share_client *c;
-	share_buffer *b;
-
-	receive_order(socket, &to, sizeof(to));
-	pools = calloc(to.connections, sizeof(share_pool *));
-	must_system(pools, "memory for pools");
-	for (uint32_t i = 0; i < to.connections; i++) {
-		must(share_connect(to.address, &c), "share_connect");
-		must(share_pool_open(c, POOL, &pools[i]), "share_pool_open");
-	}
-	done(socket);
-	receive_order(socket, &fill, sizeof(fill));
-	/* The connections take turns, as clients that live side by side would. */
-	for (uint32_t k = 0; k < fill.buffers; k++)
-		for (uint32_t i = 0; i < to.connections; i++)
-			must(share_alloc(pools[i], SIZE, NULL, &b), "share_alloc");
-	done(socket);
-	for (;;)
-		pause(); /* until it is killed */
-}
-
-/* Starts the workers, before this process connects to anything, because they would inherit the
- * connection. They are ended by a signal: each inherits the sockets of those before it, so they
- * would not see a socket close. */
-static void start_workers(struct worker *workers, int n)
-{
-	for (int i = 0; i < n; i++) {
-		int pair[2];
-
-		must_system(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0,
-			    "socketpair");
-		workers[i].pid = fork();
-		must_system(workers[i].pid >= 0, "fork");
-		if (workers[i].pid == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			close(pair[0]);
-			hold_buffers(pair[1]);
-		}
-		close(pair[1]);
-		workers[i].socket = pair[0];
-		workers[i].pidfd = (int)syscall(SYS_pidfd_open, workers[i].pid, 0);
-		must_system(workers[i].pidfd >= 0, "pidfd_open");
-	}
-}
-
-/* Gives all workers the order at once, and waits until all have done it. */
-static void tell(const struct worker *workers, int n, const void *order, size_t size)
-{
-	char answer;
-
-	for (int i = 0; i < n; i++)
-		must_system(send(workers[i].socket, order, size, MSG_NOSIGNAL) == (ssize_t)size,
-			    "send an order");
-	for (int i = 0; i < n; i++)
-		must_system(recv(workers[i].socket, &answer, 1, 0) == 1, "wait for a worker");
-}
-
-static void tell_to_connect(const struct worker *workers, int n, share_client *c,
-			    uint32_t connections)
-{
-	struct connect_order order = {.connections = connections};
-
-	snprintf(order.address, sizeof(order.address), "%s", share_address(c));
-	tell(workers, n, &order, sizeof(order));
-}
-
-static void tell_to_fill(const struct worker *workers, int n, uint32_t buffers)
-{
-	struct fill_order order = {.buffers = buffers};
-
-	tell(workers, n, &order, sizeof(order));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Latency                                                                                     */
@@ -298,8 +179,7 @@ static void kill_and_watch(share_client *c, const struct worker *workers, int n,
 
 	must_system(pthread_create(&thread, NULL, wait_for_death, &death) == 0, "start a thread");
 	start = now_us();
-	for (int i = 0; i < n; i++)
-		kill(workers[i].pid, SIGKILL);
+	crowd_kill(workers, n);
 	do
 		ping(c, &worst);
 	while (buffers_left(c, &worst) > 0);
@@ -324,23 +204,13 @@ static void start_broker(struct subject *s, const char *config_path)
 	must(share_connect_with("embedded", &options, &s->client), "share_connect");
 	pool.kind = "host";
 	pool.limit = (uint64_t)2 << 30;
-	must(share_pool_create(s->client, POOL, &pool, &s->pool), "share_pool_create");
+	must(share_pool_create(s->client, CROWD_POOL, &pool, &s->pool), "share_pool_create");
 }
 
 static void stop_broker(struct subject *s)
 {
 	share_pool_close(s->pool);
 	share_disconnect(s->client);
-}
-
-/* Frees what this process has of workers that were killed. */
-static void forget_workers(struct worker *workers, int n)
-{
-	for (int i = 0; i < n; i++) {
-		close(workers[i].socket);
-		close(workers[i].pidfd);
-		waitpid(workers[i].pid, NULL, 0);
-	}
 }
 
 static void crowd(const struct run *run, share_client *c, const struct worker *workers)
@@ -351,9 +221,9 @@ static void crowd(const struct run *run, share_client *c, const struct worker *w
 	double alone, connected, filled;
 
 	alone = resident(broker);
-	tell_to_connect(workers, PROCESSES, c, connections);
+	crowd_connect(workers, PROCESSES, c, connections);
 	connected = resident(broker);
-	tell_to_fill(workers, PROCESSES, each);
+	crowd_fill(workers, PROCESSES, each);
 	filled = resident(broker);
 	figure_report(&(struct figure){"scale.client", "memory of the broker for each client", "B",
 				       (connected - alone) / clients, NONE, NONE});
@@ -388,8 +258,8 @@ void bench_scale(const struct run *run)
 	struct worker workers[PROCESSES + 1];
 	static struct subject fresh, loaded;
 
-	start_workers(workers, PROCESSES + 1);
-	write_config(config_path);
+	crowd_start(workers, PROCESSES + 1);
+	crowd_write_config(config_path);
 	start_broker(&fresh, config_path);
 	start_broker(&loaded, config_path);
 	unlink(config_path);
@@ -398,11 +268,11 @@ void bench_scale(const struct run *run)
 	compare_all(run, &fresh, &loaded);
 	stop_broker(&fresh);
 	kill_and_watch(loaded.client, workers, PROCESSES, "crowd");
-	forget_workers(workers, PROCESSES);
+	crowd_forget(workers, PROCESSES);
 
-	tell_to_connect(&workers[PROCESSES], 1, loaded.client, 1);
-	tell_to_fill(&workers[PROCESSES], 1, run->quick ? 100000 : 1000000);
+	crowd_connect(&workers[PROCESSES], 1, loaded.client, 1);
+	crowd_fill(&workers[PROCESSES], 1, run->quick ? 100000 : 1000000);
 	kill_and_watch(loaded.client, &workers[PROCESSES], 1, "hoarder");
-	forget_workers(&workers[PROCESSES], 1);
+	crowd_forget(&workers[PROCESSES], 1);
 	stop_broker(&loaded);
 }
