@@ -58,19 +58,23 @@ void table_done(struct table *t)
 		free(t->segments[s]);
 }
 
+/* Whether there is memory for the next bucket. */
+static bool make_room(struct table *t)
+{
+	unsigned s = segment_of(t->n_buckets);
+
+	if (s < TABLE_SEGMENTS && !t->segments[s])
+		t->segments[s] = calloc(FIRST << (s - 1), sizeof(struct table_link *));
+	return s < TABLE_SEGMENTS && t->segments[s];
+}
+
 static void grow(struct table *t)
 {
 	size_t bucket = t->n_buckets, p = power_below(t);
-	unsigned s = segment_of(bucket);
 	struct table_link **from, **to;
 
-	if (s >= TABLE_SEGMENTS)
+	if (!make_room(t))
 		return;
-	if (!t->segments[s]) {
-		t->segments[s] = calloc(FIRST << (s - 1), sizeof(struct table_link *));
-		if (!t->segments[s])
-			return;
-	}
 	from = slot(t, bucket - p);
 	to = slot(t, bucket);
 	t->n_buckets++;
@@ -85,6 +89,13 @@ static void grow(struct table *t)
 			from = &link->next;
 		}
 	}
+}
+
+void table_reserve(struct table *t, size_t entries)
+{
+	assert(t->count == 0);
+	while (t->n_buckets < entries && make_room(t))
+		t->n_buckets++;
 }
 
 void table_insert(struct table *t, struct table_link *link)
