@@ -363,7 +363,8 @@ int64_t client_oldest_lease_ms(const struct client *c)
 	return oldest ? (int64_t)lease_age_ms(oldest) : -1;
 }
 
-struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer)
+struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer,
+			uint32_t since_s)
 {
 	struct lease *lease = slab_alloc(&b->buffers->leases);
 
@@ -371,7 +372,7 @@ struct lease *lease_new(struct broker *b, struct client *client, struct buffer *
 		return NULL;
 	lease->client = client;
 	lease->buffer = buffer;
-	lease->since_s = (uint32_t)(age_ms(b) / 1000);
+	lease->since_s = since_s;
 	if (add_to_client(client, lease) < 0) {
 		slab_free(&b->buffers->leases, lease);
 		return NULL;
@@ -379,8 +380,12 @@ struct lease *lease_new(struct broker *b, struct client *client, struct buffer *
 	LIST_INSERT_HEAD(&buffer->leases, lease, of_buffer);
 	buffer->n_leases++;
 	buffer_ref(buffer);
-	table_insert(&b->buffers->lease_table, &lease->key);
 	return lease;
+}
+
+void lease_file(struct broker *b, struct lease *lease)
+{
+	table_insert(&b->buffers->lease_table, &lease->key);
 }
 
 int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, uint32_t mode,
@@ -392,11 +397,12 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 	if (!lease) {
 		if (!account_add(client->account, LIMIT_LEASES, 1))
 			return account_refuse(client->account, LIMIT_LEASES, "", failure);
-		lease = lease_new(b, client, buffer);
+		lease = lease_new(b, client, buffer, (uint32_t)(age_ms(b) / 1000));
 		if (!lease) {
 			account_subtract(client->account, LIMIT_LEASES, 1);
 			return failure_no_memory(failure, "the broker");
 		}
+		lease_file(b, lease);
 	} else if (lease->count == LEASE_COUNT_MAX) {
 		return account_refuse(client->account, LIMIT_LEASES, "", failure);
 	}

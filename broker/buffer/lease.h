@@ -47,7 +47,9 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 struct lease *lease_find(struct broker *b, struct client *client, struct buffer *buffer);
 /* It is there from now on, with no GRANT yet; no limit is looked at. Who gives one says
  * lease_note(). NULL without memory. */
-struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer);
+struct lease *lease_new(struct broker *b, struct client *client, struct buffer *buffer,
+			uint32_t since_s);
+void lease_file(struct broker *b, struct lease *lease); /* from now on it is found */
 /* Gives @count references back, at most lease->count, behind @fence (consumed, may be reached). */
 void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct fence *fence);
 /* Some of the leases of a client that is gone; true when there are none any more. */

@@ -104,7 +104,7 @@ void block_forget(struct block *block)
 /* All of them, to be sorted by where they lie. */
 struct blocks {
 	struct found {
-		uint32_t segment, offset, record;
+		uint32_t offset, segment, record;
 	} * found;
 	size_t n, room;
 };
@@ -115,27 +115,72 @@ static int find_block(void *data, uint32_t record, const void *bytes, size_t siz
 	struct block_record r;
 
 	(void)size;
-	if (all->n == all->room) {
-		size_t room = all->room ? all->room * 2 : 1024;
-		struct found *grown = realloc(all->found, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		all->found = grown;
-		all->room = room;
-	}
+	if (all->n == all->room)
+		return -EBADMSG;
 	memcpy(&r, bytes, sizeof(r));
-	all->found[all->n++] = (struct found){r.segment, r.offset, record};
+	all->found[all->n++] = (struct found){r.offset, r.segment, record};
 	return 0;
 }
 
-static int compare_places(const void *left, const void *right)
+static uint64_t place_of(const struct found *f)
 {
-	const struct found *a = left, *b = right;
+	return (uint64_t)f->segment << 32 | f->offset;
+}
 
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return (a->offset > b->offset) - (a->offset < b->offset);
+/* In the order of this byte of their places, and otherwise as they were. */
+static void sort_by_byte(const struct found *from, struct found *to, size_t n, unsigned byte)
+{
+	size_t next[257] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		next[(place_of(&from[i]) >> 8 * byte & 0xff) + 1]++;
+	for (int i = 1; i < 256; i++)
+		next[i] += next[i - 1];
+	for (size_t i = 0; i < n; i++)
+		to[next[place_of(&from[i]) >> 8 * byte & 0xff]++] = from[i];
+}
+
+/* By their places, the lowest byte first: there may be millions, and few bytes differ. */
+static int sort_blocks(struct blocks *all)
+{
+	uint64_t differ = 0;
+	bool sorted = true;
+	struct found *other;
+
+	for (size_t i = 1; i < all->n; i++) {
+		uint64_t before = place_of(&all->found[i - 1]), place = place_of(&all->found[i]);
+
+		differ |= before ^ place;
+		sorted &= before <= place;
+	}
+	if (sorted)
+		return 0;
+	other = malloc(all->n * sizeof(*other));
+	if (!other)
+		return -ENOMEM;
+	for (unsigned byte = 0; byte < sizeof(differ); byte++) {
+		struct found *from = all->found;
+
+		if ((differ >> 8 * byte & 0xff) == 0)
+			continue;
+		sort_by_byte(from, other, all->n, byte);
+		all->found = other;
+		other = from;
+	}
+	free(other);
+	return 0;
+}
+
+static int find_blocks(struct broker *b, struct blocks *all)
+{
+	int r;
+
+	all->room = journal_count(b->journal, RECORD_BUFFER);
+	all->found = malloc((all->room + 1) * sizeof(*all->found));
+	if (!all->found)
+		return -ENOMEM;
+	r = journal_read(b->journal, RECORD_BUFFER, sizeof(struct block_record), find_block, all);
+	return r < 0 ? r : sort_blocks(all);
 }
 
 static struct fence_set *read_fences(struct broker *b, const struct block_record *r,
@@ -247,12 +292,9 @@ static int restore_segment_blocks(struct broker *b, const struct found *found, s
 int blocks_restore(struct broker *b, restore_buffer *buffer)
 {
 	struct blocks all = {.n = 0};
-	int r =
-	    journal_read(b->journal, RECORD_BUFFER, sizeof(struct block_record), find_block, &all);
+	int r = find_blocks(b, &all);
 	size_t n;
 
-	if (all.n > 0)
-		qsort(all.found, all.n, sizeof(*all.found), compare_places);
 	for (size_t i = 0; r == 0 && i < all.n; i += n) {
 		for (n = 1; i + n < all.n && all.found[i + n].segment == all.found[i].segment;)
 			n++;

@@ -77,6 +77,86 @@ Test(restart, buffers_names_tokens_and_metadata_are_there)
 	share_disconnect(c);
 }
 
+#define SOME 300
+
+static void fill(share_buffer *b, int number)
+{
+	memset(share_ptr(b), number & 0xff, share_size(b));
+}
+
+static void check_filled(share_buffer *b, int number)
+{
+	const unsigned char *bytes = share_ptr(b);
+
+	check_eq(bytes[0], number & 0xff);
+	check_eq(bytes[share_size(b) - 1], number & 0xff);
+}
+
+/* Of many sizes, some in the place of others that were there before: so they lie in another order
+ * than the journal has them. */
+static void allocate_some(share_pool *p, share_buffer **buffers)
+{
+	for (int i = 0; i < SOME; i++)
+		buffers[i] = allocate(p, 1 + (size_t)i * 37, NULL);
+	for (int i = 0; i < SOME; i += 3)
+		share_release(buffers[i], NULL);
+	for (int i = SOME - SOME % 3; i > 0; i -= 3)
+		buffers[i - 3] = allocate(p, 1 + (size_t)i * 11, NULL);
+	for (int i = 0; i < SOME; i++)
+		fill(buffers[i], i);
+}
+
+Test(restart, new_buffers_lie_where_nothing_else_does)
+{
+	share_buffer *buffers[SOME], *more[SOME];
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+
+	allocate_some(p, buffers);
+	broker_kill_serving();
+	allocate_some(p, more);
+	broker_kill_serving();
+	for (int i = 0; i < SOME; i++) {
+		check_filled(buffers[i], i);
+		check_filled(more[i], i);
+		share_release(buffers[i], NULL);
+		share_release(more[i], NULL);
+	}
+	settle(c, s.buffers == 0);
+	broker_kill_serving();
+	settle(c, s.buffers == 0);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
+#define MANY 1100
+
+/* The record of a lease that counts more than a thousand has another form. */
+Test(restart, a_buffer_that_was_found_a_thousand_times_is_given_back_as_often)
+{
+	share_client *c = connect_as("one");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL), *found[MANY];
+
+	check_ok(share_publish(b, "often", NULL));
+	for (int i = 0; i < MANY; i++) {
+		check_ok(share_lookup(c, "often", SHARE_RDONLY, 0, NULL, &found[i]));
+		if (i == MANY / 2)
+			broker_kill_serving();
+	}
+	check_ok(share_unpublish(c, "often"));
+	share_release(b, NULL);
+	broker_kill_serving();
+	for (int i = 1; i < MANY; i++)
+		share_release(found[i], NULL);
+	broker_kill_serving();
+	settle(c, s.buffers == 1);
+	share_release(found[0], NULL);
+	settle(c, s.buffers == 0);
+	share_pool_close(p);
+	share_disconnect(c);
+}
+
 static void on_lookup(share_buffer *b, int error, void *data)
 {
 	check_ok(error);
