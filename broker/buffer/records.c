@@ -60,12 +60,46 @@ struct lease_record {
 	uint32_t since_s;
 };
 
+/* The same of nearly all; it is known by its size. */
+struct small_lease {
+	uint32_t buffer;
+	uint32_t slot : 20;
+	uint32_t count : 10;
+	uint32_t mode : 2;
+	uint32_t since_s;
+};
+_Static_assert(sizeof(struct small_lease) == 12, "a million leases are a million of these");
+#define SMALL_SLOTS (UINT32_C(1) << 20)
+#define SMALL_COUNT (UINT32_C(1) << 10)
+
 void lease_note(struct lease *lease)
 {
+	struct journal *j = lease->client->broker->journal;
 	const struct lease_record r = {lease->client->slot, lease->buffer->index, lease->count,
 				       lease->mode, lease->since_s};
+	const struct small_lease small = {r.buffer, r.slot & (SMALL_SLOTS - 1),
+					  r.count & (SMALL_COUNT - 1), r.mode, r.since_s};
 
-	journal_put(lease->client->broker->journal, RECORD_LEASE, &lease->record, &r, sizeof(r));
+	if (r.slot < SMALL_SLOTS && r.count < SMALL_COUNT)
+		journal_put(j, RECORD_LEASE, &lease->record, &small, sizeof(small));
+	else
+		journal_put(j, RECORD_LEASE, &lease->record, &r, sizeof(r));
+}
+
+static bool lease_record_read(const void *bytes, size_t size, struct lease_record *out)
+{
+	struct small_lease small;
+
+	if (size == sizeof(small)) {
+		memcpy(&small, bytes, sizeof(small));
+		*out = (struct lease_record){small.slot, small.buffer, small.count, small.mode,
+					     small.since_s};
+		return true;
+	}
+	if (size < sizeof(*out))
+		return false;
+	memcpy(out, bytes, sizeof(*out));
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -145,8 +179,8 @@ static int read_lease(void *data, uint32_t record, const void *bytes, size_t siz
 	struct client *c;
 	struct lease *lease, *oldest;
 
-	(void)size;
-	memcpy(&copy, bytes, sizeof(copy));
+	if (!lease_record_read(bytes, size, &copy))
+		return -EBADMSG;
 	c = copy.slot < clients->n_slots ? clients->by_slot[copy.slot] : NULL;
 	buffer = find(b, copy.buffer);
 	if (!c || !buffer || copy.count == 0 || copy.mode == 0)
@@ -210,7 +244,7 @@ int buffers_restore(struct broker *b)
 		r = journal_read(j, RECORD_METADATA, sizeof(struct metadata_record), read_metadata,
 				 b);
 	if (r == 0)
-		r = journal_read(j, RECORD_LEASE, sizeof(struct lease_record), read_lease, b);
+		r = journal_read(j, RECORD_LEASE, sizeof(struct small_lease), read_lease, b);
 	if (r == 0)
 		r = file_all_leases(b);
 	if (r < 0)

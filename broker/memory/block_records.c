@@ -23,23 +23,83 @@
 #include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
+#include "broker/memory/reuse.h"
 #include "broker/memory/segment.h"
 
 /* Of a block: one with more is never used again as long as its segment lasts. */
 #define FENCES_MAX  4000
 #define FENCES_LOST UINT32_MAX
 
-/* Fences follow. 40 bytes, as there may be millions. */
-struct block_record {
-	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
-	uint32_t generation;
-	uint32_t segment, offset, units;
-	uint32_t payer, tag, n_fences;
-	uint64_t size;
+/* There may be millions, so where work runs on none of it, and the numbers are small enough, this
+ * is all that is said. It is known by its size, which no other record of a block has. */
+struct small_record {
+	uint32_t index, generation;
+	uint32_t offset, units, payer;
+	uint32_t segment : 20;
+	uint32_t writers : 2; /* which tag it has */
+	uint32_t size_high : 10;
+	uint32_t size_low;
 };
-_Static_assert(sizeof(struct block_record) == 40, "a million blocks are a million of these");
+_Static_assert(sizeof(struct small_record) == 28, "a million blocks are a million of these");
+_Static_assert(sizeof(struct block_record) >= 40, "what is small is so in comparison");
+
+enum { WRITERS_NONE, WRITERS_PAYER, WRITERS_MIXED };
+#define SMALL_SEGMENTS  (UINT32_C(1) << 20)
+#define SMALL_SIZE_BITS 42
 
 #define GATED UINT32_MAX
+
+static bool make_small(const struct block_record *r, struct small_record *out)
+{
+	bool of_payer = r->payer != RECORD_NOBODY && r->tag == reuse_tag(r->payer);
+
+	*out = (struct small_record){
+	    .index = r->index,
+	    .generation = r->generation,
+	    .offset = r->offset,
+	    .units = r->units,
+	    .payer = r->payer,
+	    .segment = r->segment & (SMALL_SEGMENTS - 1),
+	    .writers = of_payer ? WRITERS_PAYER
+		       : r->tag ? WRITERS_MIXED
+				: WRITERS_NONE,
+	    .size_high = r->size >> 32 & 0x3ff,
+	    .size_low = (uint32_t)r->size,
+	};
+	return r->n_fences == 0 && r->segment < SMALL_SEGMENTS && r->size >> SMALL_SIZE_BITS == 0 &&
+	       (of_payer || !r->tag || r->tag == SUBALLOCATOR_TAG_MIXED);
+}
+
+static void read_small(const struct small_record *r, struct block_record *out)
+{
+	*out = (struct block_record){
+	    .index = r->index,
+	    .generation = r->generation,
+	    .segment = r->segment,
+	    .offset = r->offset,
+	    .units = r->units,
+	    .payer = r->payer,
+	    .tag = r->writers == WRITERS_PAYER   ? reuse_tag(r->payer)
+		   : r->writers == WRITERS_MIXED ? SUBALLOCATOR_TAG_MIXED
+						 : 0,
+	    .size = (uint64_t)r->size_high << 32 | r->size_low,
+	};
+}
+
+bool block_record_read(const void *bytes, size_t size, struct block_record *out)
+{
+	struct small_record small;
+
+	if (size == sizeof(small)) {
+		memcpy(&small, bytes, sizeof(small));
+		read_small(&small, out);
+		return small.writers <= WRITERS_MIXED;
+	}
+	if (size < sizeof(*out))
+		return false;
+	memcpy(out, bytes, sizeof(*out));
+	return true;
+}
 
 static uint32_t add_fences(struct fence_record *out, uint32_t n, const struct fence_set *set)
 {
@@ -62,7 +122,9 @@ static uint32_t add_fences(struct fence_record *out, uint32_t n, const struct fe
 static void put(struct block *block, struct block_record *r, const struct fence_set *pending)
 {
 	static struct fence_record fences[FENCES_MAX];
+	struct journal *j = block_pool(block)->broker->journal;
 	struct iovec parts[] = {{r, sizeof(*r)}, {fences, 0}};
+	struct small_record small;
 
 	r->segment = segment_of(block)->index;
 	r->offset = block->offset;
@@ -74,8 +136,10 @@ static void put(struct block *block, struct block_record *r, const struct fence_
 	}
 	if (r->n_fences != FENCES_LOST)
 		parts[1].iov_len = r->n_fences * sizeof(*fences);
-	journal_put_parts(block_pool(block)->broker->journal, RECORD_BUFFER, &block->record, parts,
-			  2);
+	if (make_small(r, &small))
+		journal_put(j, RECORD_BUFFER, &block->record, &small, sizeof(small));
+	else
+		journal_put_parts(j, RECORD_BUFFER, &block->record, parts, 2);
 }
 
 void block_note(struct block *block, const struct block_use *use, const struct account *payer)
@@ -114,10 +178,8 @@ static int find_block(void *data, uint32_t record, const void *bytes, size_t siz
 	struct blocks *all = data;
 	struct block_record r;
 
-	(void)size;
-	if (all->n == all->room)
+	if (all->n == all->room || !block_record_read(bytes, size, &r))
 		return -EBADMSG;
-	memcpy(&r, bytes, sizeof(r));
 	all->found[all->n++] = (struct found){r.offset, r.segment, record};
 	return 0;
 }
@@ -179,7 +241,7 @@ static int find_blocks(struct broker *b, struct blocks *all)
 	all->found = malloc((all->room + 1) * sizeof(*all->found));
 	if (!all->found)
 		return -ENOMEM;
-	r = journal_read(b->journal, RECORD_BUFFER, sizeof(struct block_record), find_block, all);
+	r = journal_read(b->journal, RECORD_BUFFER, sizeof(struct small_record), find_block, all);
 	return r < 0 ? r : sort_blocks(all);
 }
 
@@ -251,13 +313,12 @@ static int restore_block(struct broker *b, struct segment *s, uint32_t record, s
 	int e;
 
 	bytes = journal_bytes(b->journal, record, &size);
-	memcpy(&r, bytes, sizeof(r));
-	e = cut_out(s->pool, &r, free, &block);
+	e = block_record_read(bytes, size, &r) ? cut_out(s->pool, &r, free, &block) : -EBADMSG;
 	if (e < 0)
 		return e;
 	block->record = record;
 	block->tag = r.tag;
-	if (r.n_fences != FENCES_LOST &&
+	if (r.n_fences > 0 && r.n_fences != FENCES_LOST &&
 	    r.n_fences > (size - sizeof(r)) / sizeof(struct fence_record))
 		return -EBADMSG;
 	fences = read_fences(b, &r, bytes + sizeof(r));

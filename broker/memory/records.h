@@ -2,6 +2,7 @@
 #ifndef BROKER_MEMORY_RECORDS_H
 #define BROKER_MEMORY_RECORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,17 @@ struct block_use {
 	uint64_t size;
 	const struct fence_set *pending;
 };
+/* Of a block; of one with n_fences, these follow (struct fence_record). The journal has less of
+ * most blocks: see block_records.c. */
+struct block_record {
+	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
+	uint32_t generation;
+	uint32_t segment, offset, units;
+	uint32_t payer, tag, n_fences;
+	uint64_t size;
+};
+/* False: it is none. */
+bool block_record_read(const void *bytes, size_t size, struct block_record *out);
 void block_note(struct block *block, const struct block_use *use, const struct account *payer);
 /* One that work still runs on and nobody holds. */
 void block_note_gated(struct block *block);

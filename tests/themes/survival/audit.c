@@ -48,11 +48,9 @@
 #include "broker/names/watch.h"
 #include "tests/themes/survival/audit.h"
 
-#define FEW       1000 /* buffers and events */
-#define ONE_IN    64   /* commits, of a broker with more */
-#define FENCES    28   /* where their number is in the record of a block, and where they are */
-#define FENCES_AT 40
-#define ALL_LOST  UINT32_MAX
+#define FEW      1000       /* buffers and events */
+#define ONE_IN   64         /* commits, of a broker with more */
+#define ALL_LOST UINT32_MAX /* number of fences in the record of a block */
 
 static struct broker *broker;
 static bool auditing;
@@ -61,34 +59,36 @@ static uint32_t found[RECORD_TYPES];
 /* ------------------------------------------------------------------------------------------- */
 /* What is noted while it looks                                                                */
 
-static uint32_t u32_at(const unsigned char *bytes, size_t at)
+/* Of the record of a block. */
+static bool has_fence(const unsigned char *record, uint32_t n, const unsigned char *fence)
 {
-	uint32_t n;
+	const unsigned char *fences = record + sizeof(struct block_record);
 
-	memcpy(&n, bytes + at, sizeof(n));
-	return n;
-}
-
-static bool has_fence(const unsigned char *record, const unsigned char *fence)
-{
-	for (uint32_t i = 0; i < u32_at(record, FENCES); i++)
-		if (memcmp(record + FENCES_AT + i * sizeof(struct fence_record), fence,
+	for (uint32_t i = 0; i < n; i++)
+		if (memcmp(fences + i * sizeof(struct fence_record), fence,
 			   sizeof(struct fence_record)) == 0)
 			return true;
 	return false;
 }
 
-static bool is_same_block(const unsigned char *record, const unsigned char *now)
+static bool is_same_block(const unsigned char *record, size_t size, const unsigned char *now,
+			  size_t now_size)
 {
-	uint32_t n = u32_at(now, FENCES);
+	const unsigned char *fences = now + sizeof(struct block_record);
+	struct block_record was, is;
+	uint32_t n_was, n_is;
 
-	if (memcmp(record, now, FENCES) != 0 ||
-	    memcmp(record + FENCES + 4, now + FENCES + 4, FENCES_AT - FENCES - 4) != 0)
+	if (!block_record_read(record, size, &was) || !block_record_read(now, now_size, &is))
 		return false;
-	if (u32_at(record, FENCES) == ALL_LOST || n == ALL_LOST)
-		return u32_at(record, FENCES) == ALL_LOST;
-	for (uint32_t i = 0; i < n; i++)
-		if (!has_fence(record, now + FENCES_AT + i * sizeof(struct fence_record)))
+	n_was = was.n_fences;
+	n_is = is.n_fences;
+	was.n_fences = is.n_fences = 0;
+	if (memcmp(&was, &is, sizeof(was)) != 0)
+		return false;
+	if (n_was == ALL_LOST || n_is == ALL_LOST)
+		return n_was == ALL_LOST;
+	for (uint32_t i = 0; i < n_is; i++)
+		if (!has_fence(record, n_was, fences + i * sizeof(struct fence_record)))
 			return false;
 	return true;
 }
@@ -112,8 +112,8 @@ static void compare(const struct journal *j, enum record_type type, uint32_t rec
 		size += parts[i].iov_len;
 	}
 	bytes = journal_bytes(j, record, &room);
-	if (size > room ||
-	    (type == RECORD_BUFFER ? !is_same_block(bytes, now) : memcmp(bytes, now, room) != 0)) {
+	if (type == RECORD_BUFFER ? !is_same_block(bytes, room, now, size)
+				  : size > room || memcmp(bytes, now, room) != 0) {
 		size = 0;
 		while (size < room && bytes[size] == now[size])
 			size++;
