@@ -13,7 +13,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -256,11 +255,39 @@ static bool take_signal(int fd, struct life *life, int *status)
 	return false;
 }
 
-static void wait_for(unsigned ms)
+/* Less when there is a signal, which may say that there is to be no other broker. */
+static void wait_for(unsigned ms, int signal_fd)
 {
-	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+	struct pollfd fds = {signal_fd, POLLIN, 0};
 
-	nanosleep(&t, NULL);
+	if (ms > 0)
+		poll(&fds, 1, (int)ms);
+}
+
+/* KEEPER_NONE: this goes on, whether there is a broker now or is yet to be tried again. Ended when
+ * it is told to end and there can be none to tell. */
+static enum keeper_result start_broker(struct keeper *k, struct life *life, int signal_fd,
+				       int *status)
+{
+	pid_t pid;
+
+	k->broker = fd_close(k->broker);
+	wait_for(life->wait_ms, signal_fd);
+	life->serves = false;
+	pid = fork_broker(k);
+	if (pid == 0)
+		return KEEPER_BROKER;
+	if (pid < 0) {
+		log_error("cannot fork a broker: %s", strerror(-pid));
+		life->wait_ms = WAIT_FIRST_MS;
+		take_signal(signal_fd, life, status);
+		*status = 1;
+		return life->end ? KEEPER_ENDED : KEEPER_NONE;
+	}
+	life->broker = pid;
+	if (life->end)
+		kill(pid, life->end);
+	return KEEPER_NONE;
 }
 
 static enum keeper_result keep_brokers(struct keeper *k, int signal_fd, int *status)
@@ -271,19 +298,10 @@ static enum keeper_result keep_brokers(struct keeper *k, int signal_fd, int *sta
 		struct pollfd fds[] = {{signal_fd, POLLIN, 0}, {k->broker, POLLIN, 0}};
 
 		if (life.broker == 0) {
-			k->broker = fd_close(k->broker);
-			wait_for(life.wait_ms);
-			life.serves = false;
-			life.broker = fork_broker(k);
-			if (life.broker == 0)
-				return KEEPER_BROKER;
-			if (life.broker < 0) {
-				log_error("cannot fork a broker: %s", strerror(-life.broker));
-				life.broker = 0;
-				life.wait_ms = WAIT_FIRST_MS;
-			} else if (life.end) {
-				kill(life.broker, life.end);
-			}
+			enum keeper_result r = start_broker(k, &life, signal_fd, status);
+
+			if (r != KEEPER_NONE)
+				return r;
 			continue;
 		}
 		if (poll(fds, k->broker < 0 ? 1 : 2, -1) < 0)

@@ -71,7 +71,7 @@ static void expect_dead(void)
 	plan->request = 0;
 }
 
-#define each_point(point) \
+#define each_point(point)                        \
 	enum fatal_point point = FATAL_RECEIVED; \
 	point < FATAL_POINTS;                    \
 	point++
