@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
@@ -304,7 +305,7 @@ static void note_ids(struct broker *b)
 	    .started_ms = b->started_ms,
 	};
 
-	if (memcmp(&now, &b->ids, sizeof(now)) == 0)
+	if (memcmp(&now, &b->ids, sizeof(now)) == 0 || MUTATION(numbers_not_noted))
 		return;
 	b->ids = now;
 	journal_put(b->journal, RECORD_IDS, &b->ids_record, &now, sizeof(now));
@@ -316,6 +317,8 @@ void broker_commit(struct broker *b)
 
 	do {
 		note_ids(b);
+		if (MUTATION(said_before_it_counts))
+			connections_flush(b);
 		journal_commit(b->journal);
 		closing = kept_waiting();
 		connections_flush(b);

@@ -53,8 +53,8 @@ pid_t __wrap_fork(void)
 static void start(void)
 {
 	log_set_level(LOG_LEVEL_ERROR);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		      0);
+	shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	cr_assert(shared != MAP_FAILED && pipe(descriptors) == 0);
 }
 
@@ -68,13 +68,12 @@ static void stop(void)
 TestSuite(keeper, .init = start, .fini = stop, .timeout = 60);
 
 /* In a broker: one that finds something wrong says what, and ends. */
-#define expect(condition)                                            \
-	do {                                                         \
-		if (!(condition)) {                                  \
-			strncpy(shared->failed, #condition,          \
-				sizeof(shared->failed) - 1);         \
-			_exit(1);                                    \
-		}                                                    \
+#define expect(condition)                                                                \
+	do {                                                                             \
+		if (!(condition)) {                                                      \
+			strncpy(shared->failed, #condition, sizeof(shared->failed) - 1); \
+			_exit(1);                                                        \
+		}                                                                        \
 	} while (0)
 
 static void __attribute__((noreturn)) die(void)
