@@ -280,8 +280,10 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		kept_sweep();
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));
-		if (b->journal && journal_is_old(b->journal))
-			_exit(EXIT_FAILURE); /* half of it is there: nobody can take that apart */
+		/* half of it may be there, which nobody can take apart; but what the journal has to
+		 * say is there for the next one, unless there is none that can be trusted */
+		if (keeper && keeper->generation > 1 && (b->journal || r != -EBADMSG))
+			_exit(KEEPER_TRY_AGAIN);
 		broker_free(b);
 		return r;
 	}
@@ -352,10 +354,14 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
 	if (r == 0 && journal_is_old(b->journal)) {
-		restore_requests(b);
+		r = restore_requests(b);
 		/* what this one knows is how the file was when the keeper was started */
-		if (b->config->file)
+		if (r == 0 && b->config->file)
 			reload_on_signal(b);
+	}
+	if (r < 0 && b->generation > 1) {
+		log_error("cannot serve: %s", strerror(-r));
+		_exit(KEEPER_TRY_AGAIN);
 	}
 	if (r == 0)
 		r = serve(b);

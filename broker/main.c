@@ -368,6 +368,8 @@ static int run(const struct arguments *a, struct config *config)
 		return status == 0 ? 0 : -EIO;
 	case KEEPER_BROKER:
 		l.fd = kept_take(KEPT_LISTENER);
+		if (l.fd < 0 && kept_look(KEPT_LISTENER) >= 0)
+			_exit(KEEPER_TRY_AGAIN); /* no memory to take anything */
 		return serve(a, config, &l, &keeper, descriptors_before);
 	case KEEPER_NONE:
 		break;

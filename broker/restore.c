@@ -117,10 +117,14 @@ static void handle_unhandled(struct broker *b)
 	request_handle(c, inbox->packet, size, &none);
 }
 
-void restore_requests(struct broker *b)
+int restore_requests(struct broker *b)
 {
-	unanswered_restore(b);
+	int r = unanswered_restore(b);
+
+	if (r < 0)
+		return r;
 	broker_commit(b);
 	handle_unhandled(b);
 	broker_commit(b);
+	return 0;
 }

@@ -149,7 +149,10 @@ static bool listen_to(struct keeper *k, struct life *life)
 		life->serves = true;
 	fd_list_close(&fds);
 	m.word = (uint32_t)-r;
-	packet_send(k->broker, &m, sizeof(m), NULL, 0, true);
+	/* the broker waits for it: the kernel may have no memory for it yet */
+	do
+		r = packet_send(k->broker, &m, sizeof(m), NULL, 0, true);
+	while ((r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
 	return true;
 }
 
@@ -212,19 +215,29 @@ static bool too_many_deaths(struct life *life)
 static bool look_after(struct life *life, int status, int *result)
 {
 	bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	bool again = WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_TRY_AGAIN;
 
 	life->broker = 0;
-	if (WIFEXITED(status)) {
+	if (WIFEXITED(status) && !again) {
 		*result = WEXITSTATUS(status);
 		return true;
 	}
 	*result = 1;
-	if (!life->serves && killed)
+	if (!life->serves && (killed || again))
 		life->wait_ms = life->wait_ms ? life->wait_ms * 2 : WAIT_FIRST_MS;
 	else
 		life->wait_ms = 0;
+	if (again && life->wait_ms > WAIT_LAST_MS) {
+		log_error("no broker can take over what there was: giving up");
+		return true;
+	}
 	if (life->wait_ms > WAIT_LAST_MS)
 		life->wait_ms = WAIT_LAST_MS;
+	if (again) {
+		log_warning("a broker could not take over: the next one tries in %u ms",
+			    life->wait_ms);
+		return false;
+	}
 	if (!killed && too_many_deaths(life)) {
 		log_error("the broker has died %d times in %d seconds (signal %d): giving up",
 			  DEATHS_MAX + 1, DEATHS_MS / 1000, WTERMSIG(status));

@@ -21,6 +21,10 @@ struct keeper {
 	unsigned generation; /* of brokers: the first one is 1 */
 };
 
+/* The exit code of a broker that cannot take over now, for want of memory or descriptors, and has
+ * changed nothing: another one is to try, a little later. */
+#define KEEPER_TRY_AGAIN 75
+
 /*
  * Takes @listen_fd over, as KEPT_LISTENER. Returns in each broker that it forks, with what that
  * has; and in the keeper, when a broker has ended by itself: true, and @status is what the process

@@ -48,7 +48,7 @@ static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 
 	do
 		r = packet_send(mine.socket, m, sizeof(*m), fds, n_fds, true);
-	while (r == -ETOOMANYREFS && usleep(1000) == 0);
+	while ((r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
 	if (r == 0)
 		r = packet_receive(mine.socket, m, &size, &none, true);
 	if (r < 0) {

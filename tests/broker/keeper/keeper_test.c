@@ -260,3 +260,16 @@ Test(keeper, that_is_told_to_end_while_there_can_be_no_process_ends)
 	cr_assert_eq(keep(do_nothing), 1);
 	cr_assert_eq(shared->brokers, 0);
 }
+
+static void try_again(struct keeper *k)
+{
+	(void)k;
+	if (shared->brokers < 3)
+		_exit(KEEPER_TRY_AGAIN);
+}
+
+Test(keeper, starts_another_broker_when_one_cannot_take_over_now)
+{
+	cr_assert_eq(keep(try_again), 0);
+	cr_assert_eq(shared->brokers, 3);
+}
