@@ -51,6 +51,9 @@ void broker_kill_serving(void);
 /* The same, and there is no broker until the keeper is let go on. */
 void broker_kill_serving_for_now(void);
 void broker_let_keeper_go_on(void);
+/* SIGSTOP and SIGCONT for the keeper alone: its broker serves. */
+void broker_freeze_keeper(void);
+void broker_thaw_keeper(void);
 
 /* SIGKILL, with a keeper for that too, and waits for its end. Nothing is expected of it then. */
 void broker_kill(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The broker dies, and the next one is out of memory, or the system says no to it: whichever call it
- * is, a broker goes on from what there was, if not this one then the next. And when there is no
+ * The broker dies, and the next one is out of memory, or the system says no to it: whichever call
+ * it is, a broker goes on from what there was, if not this one then the next. And when there is no
  * memory for the journal, the broker says so and serves on; when it dies then, everybody is told.
  */
 
@@ -96,8 +96,8 @@ static void expect_all_is_there(void)
 	share_token token;
 	share_buffer *found;
 
-	settle(the.client, s.clients == 2 && s.buffers == 1 && s.leases == 1 && s.names == 1 &&
-			       s.tokens == 0);
+	settle(the.client,
+	       s.clients == 2 && s.buffers == 1 && s.leases == 1 && s.names == 1 && s.tokens == 0);
 	pass_on();
 	check_ok(share_lookup(the.other, "name", SHARE_RDONLY, 0, NULL, &found));
 	check_eq(((const unsigned char *)share_ptr(found))[SIZE - 1], 0x5a);
@@ -148,9 +148,8 @@ Test(restart_failure, any_mapping)
 
 Test(restart_failure, any_new_descriptor)
 {
-	fail_one_after_the_other(FAILING_SOCKET | FAILING_DUP | FAILING_EPOLL | FAILING_EVENTFD |
-				     FAILING_OPEN,
-				 EMFILE);
+	fail_one_after_the_other(
+	    FAILING_SOCKET | FAILING_DUP | FAILING_EPOLL | FAILING_EVENTFD | FAILING_OPEN, EMFILE);
 }
 
 Test(restart_failure, any_event_of_the_loop)
