@@ -241,6 +241,13 @@ static int open_journal(struct broker *b, const struct keeper *keeper)
 	return r;
 }
 
+/* What the journal has to say is there for the next one. */
+static void let_another_one_try(const struct keeper *keeper)
+{
+	if (keeper && keeper->generation > 1)
+		_exit(KEEPER_TRY_AGAIN);
+}
+
 int broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
 {
 	struct broker *b = make_house();
@@ -248,6 +255,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 
 	if (!b) {
 		log_error("cannot start: %s", strerror(ENOMEM));
+		let_another_one_try(keeper);
 		return -ENOMEM;
 	}
 	b->config = config;
@@ -280,10 +288,10 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		kept_sweep();
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));
-		/* half of it may be there, which nobody can take apart; but what the journal has to
-		 * say is there for the next one, unless there is none that can be trusted */
-		if (keeper && keeper->generation > 1 && (b->journal || r != -EBADMSG))
-			_exit(KEEPER_TRY_AGAIN);
+		/* half of it may be there, which nobody can take apart; nobody can do better when
+		 * it is the journal itself that cannot be trusted */
+		if (b->journal || r != -EBADMSG)
+			let_another_one_try(keeper);
 		broker_free(b);
 		return r;
 	}
