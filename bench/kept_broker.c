@@ -55,8 +55,8 @@ void kept_broker_start(struct kept_broker *b, const char *config)
 	int listener = make_listener(b), lifeline = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	char program[PATH_MAX], listen_text[16], lifeline_text[16];
 	const char *arguments[] = {
-	    program,         "--keep",      "--log-level=error",        "--listen-fd", listen_text,
-	    "--lifeline-fd", lifeline_text, config ? "--config" : NULL, config,        NULL};
+	    program,       "--log-level=error",        "--listen-fd", listen_text, "--lifeline-fd",
+	    lifeline_text, config ? "--config" : NULL, config,        NULL};
 
 	must_system(lifeline >= 0, "pidfd_open");
 	find_program(program);

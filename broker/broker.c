@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
@@ -245,6 +246,13 @@ static int open_journal(struct broker *b, const struct keeper *keeper)
 	return r;
 }
 
+/* What the journal has to say is there for the next one. */
+static void let_another_one_try(const struct keeper *keeper)
+{
+	if (keeper && keeper->generation > 1)
+		_exit(KEEPER_TRY_AGAIN);
+}
+
 int broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
 {
 	struct broker *b = make_house();
@@ -252,6 +260,7 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 
 	if (!b) {
 		log_error("cannot start: %s", strerror(ENOMEM));
+		let_another_one_try(keeper);
 		return -ENOMEM;
 	}
 	b->config = config;
@@ -287,8 +296,10 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 		kept_sweep();
 	if (r < 0) {
 		log_error("cannot start: %s", strerror(-r));
-		if (b->journal && journal_is_old(b->journal))
-			_exit(EXIT_FAILURE); /* half of it is there: nobody can take that apart */
+		/* half of it may be there, which nobody can take apart; nobody can do better when
+		 * it is the journal itself that cannot be trusted */
+		if (b->journal || r != -EBADMSG)
+			let_another_one_try(keeper);
 		broker_free(b);
 		return r;
 	}
@@ -313,7 +324,7 @@ static void note_ids(struct broker *b)
 	    .started_ms = b->started_ms,
 	};
 
-	if (memcmp(&now, &b->ids, sizeof(now)) == 0)
+	if (memcmp(&now, &b->ids, sizeof(now)) == 0 || MUTATION(numbers_not_noted))
 		return;
 	b->ids = now;
 	journal_put(b->journal, RECORD_IDS, &b->ids_record, &now, sizeof(now));
@@ -325,6 +336,8 @@ void broker_commit(struct broker *b)
 
 	do {
 		note_ids(b);
+		if (MUTATION(said_before_it_counts))
+			connections_flush(b);
 		journal_commit(b->journal);
 		closing = kept_waiting();
 		connections_flush(b);
@@ -359,7 +372,11 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
 	if (r == 0 && journal_is_old(b->journal))
-		restore_requests(b);
+		r = restore_requests(b);
+	if (r < 0 && b->generation > 1) {
+		log_error("cannot serve: %s", strerror(-r));
+		_exit(KEEPER_TRY_AGAIN);
+	}
 	if (r == 0)
 		r = serve(b);
 	if (r < 0)

@@ -305,7 +305,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 		 const struct keeper *keeper)
 {
 	struct broker *broker;
-	int r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
+	int listener, r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
 
 	if (r == 0)
 		r = broker_new(config, keeper, &broker);
@@ -317,8 +317,13 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 		say_why(keeper);
 	else
 		say_start(config, l->fd, broker, keeper->descriptors_before);
-	r = broker_run(broker, a->goes_on ? kept_take(KEPT_LISTENER) : l->fd, a->lifeline_fd,
-		       a->drain_ms);
+	listener = l->fd;
+	if (a->goes_on) {
+		listener = kept_take(KEPT_LISTENER);
+		if (listener < 0 && kept_look(KEPT_LISTENER) >= 0)
+			_exit(KEEPER_TRY_AGAIN); /* no memory to take anything */
+	}
+	r = broker_run(broker, listener, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);
 	return r;
 }
@@ -370,8 +375,11 @@ __attribute__((visibility("default"))) int KEEPER_MAIN_SYMBOL(struct keeper *kee
 		log_open();
 	signal(SIGPIPE, SIG_IGN);
 	config_reader_init();
-	if (load(&a, &config) != 0) {
-		if (a.remove && !keeper->rehearses)
+	r = load(&a, &config);
+	if (r != 0) {
+		if (a.goes_on)
+			return r < 0 ? KEEPER_TRY_AGAIN : 2;
+		if (a.remove)
 			remove_path(a.remove);
 		return 2;
 	}

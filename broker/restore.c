@@ -129,12 +129,17 @@ static void handle_unhandled(struct broker *b)
 	request_handle(c, inbox->packet, size, &none);
 }
 
-void restore_requests(struct broker *b)
+int restore_requests(struct broker *b)
 {
+	int r;
+
 	b->asks_again = true;
-	unanswered_restore(b);
+	r = unanswered_restore(b);
+	if (r < 0)
+		return r;
 	broker_commit(b);
 	handle_unhandled(b);
 	broker_commit(b);
 	b->asks_again = false;
+	return 0;
 }

@@ -8,7 +8,7 @@ struct broker;
 
 /* All that it had. 0 or negative errno, with a line in the log. */
 int restore_all(struct broker *b);
-/* And what it was asked, and had not answered. */
-void restore_requests(struct broker *b);
+/* And what it was asked, and had not answered. 0 or negative errno, and nothing of it counts. */
+int restore_requests(struct broker *b);
 
 #endif

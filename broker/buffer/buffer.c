@@ -412,7 +412,8 @@ int lease_grant(struct broker *b, struct client *client, struct buffer *buffer, 
 		reuse_mark_writer(buffer->block, client->peer.uid);
 	if (buffer->block->tag != tag)
 		buffer_note(buffer);
-	lease_note(lease);
+	if (!MUTATION(lease_not_noted))
+		lease_note(lease);
 	*out = lease;
 	return 0;
 }
@@ -439,7 +440,8 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	LIST_REMOVE(lease, of_buffer);
 	buffer->n_leases--;
 	remove_from_client(client, lease);
-	journal_drop(b->journal, &lease->record);
+	if (!MUTATION(lease_not_dropped))
+		journal_drop(b->journal, &lease->record);
 	slab_free(&b->buffers->leases, lease);
 	account_subtract(client->account, LIMIT_LEASES, 1);
 	drop(b, buffer, client->account);

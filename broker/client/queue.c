@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -159,7 +160,8 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 	if (c->client->version >= WIRE_VERSION_NUMBERS)
 		q->size = wire_put_number(q->data, size, number);
 	add(c, q);
-	queued_note(c, q);
+	if (!MUTATION(answer_not_noted))
+		queued_note(c, q);
 	return 0;
 }
 

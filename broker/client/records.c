@@ -14,6 +14,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -118,7 +119,7 @@ static int go_on(struct client *c, int socket)
 		return r;
 	if (c->state == CLIENT_ENDING)
 		client_end_again(c);
-	else
+	else if (!MUTATION(deaths_unnoticed))
 		r = turn_start(&b->clients->turns, account_turns(c->account), &c->death,
 			       c->peer.pidfd, EPOLLIN);
 	if (r == 0 && !c->connection && c->state == CLIENT_READY)

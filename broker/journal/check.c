@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/mutation.h"
 #include "broker/journal/inside.h"
 
 static int distrust(char *why, size_t size, const char *what, uint64_t where)
@@ -115,7 +116,8 @@ static int read_chunk(struct journal *j, struct chunk *chunk, char *why, size_t 
 			entry_file(j, chunk, entry);
 			continue;
 		}
-		if (sum != (sum & 1 ? entry_sum(type, place, entry + 4, chunk->entry_size - 4)
+		if (!MUTATION(sum_not_compared) &&
+		    sum != (sum & 1 ? entry_sum(type, place, entry + 4, chunk->entry_size - 4)
 				    : entry_sum_in_place(type, place)))
 			return distrust(why, why_size, "a record is damaged",
 					(uint64_t)place * PLACE_UNIT);
@@ -159,7 +161,8 @@ static int check_inbox(struct journal *j, char *why, size_t why_size)
 
 	if (inbox->header.msg_len == 0 || inbox->header.msg_len > sizeof(inbox->packet))
 		return 0;
-	j->has_unhandled = inbox->number != j->handled;
+	j->has_unhandled =
+	    (inbox->number != j->handled || MUTATION(inbox_handled_twice)) && !MUTATION(inbox_lost);
 	if (inbox->check != inbox_check(inbox))
 		return distrust(why, why_size, "what was received is damaged",
 				offsetof(struct head, inbox));
@@ -181,7 +184,8 @@ int journal_check(struct journal *j, char *why, size_t why_size)
 		r = check_group(j, g, committed, why, why_size);
 	}
 	if (r == 0) {
-		group_apply(j, g, false);
+		if (!MUTATION(group_not_applied_again))
+			group_apply(j, g, false);
 		j->handled = g->handled;
 	}
 	while (r == 0 && (chunk = chunk_next(j, chunk)))

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/mutation.h"
 #include "broker/journal/inside.h"
 
 struct group *group_of(const struct journal *j, uint64_t number)
@@ -208,6 +209,8 @@ void journal_commit(struct journal *j)
 		return;
 	g->handled = j->has_unhandled ? j->handled : j->head->inbox.number;
 	g->size = (uint64_t)(j->end - g->operations);
+	if (MUTATION(applied_before_it_counts))
+		group_apply(j, g, false);
 	group_seal(g);
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&j->head->committed, g->number, memory_order_release);

@@ -15,7 +15,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -279,7 +278,10 @@ static bool listen_to_broker(struct keeping *k)
 	else
 		r = -EMFILE; /* there was no room for what came with it */
 	m.word = (uint32_t)-r;
-	packet_send(k->keeper.broker, &m, sizeof(m), NULL, 0, true);
+	/* the broker waits for it: the kernel may have no memory for it yet */
+	do
+		r = packet_send(k->keeper.broker, &m, sizeof(m), NULL, 0, true);
+	while ((r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
 	return true;
 }
 
@@ -316,20 +318,20 @@ static void fall_back(struct keeping *k)
 	log_error("the broker of the new program has ended before it served: the old one goes on");
 }
 
-static void delay_next(struct keeping *k)
+/* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. */
+static void delay_next(struct keeping *k, bool may_get_better)
 {
-	if (k->serves)
+	if (k->serves || !may_get_better)
 		k->wait_ms = 0;
 	else
 		k->wait_ms = k->wait_ms ? k->wait_ms * 2 : WAIT_FIRST_MS;
-	if (k->wait_ms > WAIT_LAST_MS)
-		k->wait_ms = WAIT_LAST_MS;
 }
 
 /* False: there is to be no other one. */
 static bool look_after(struct keeping *k, int status)
 {
 	bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	bool again = WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_TRY_AGAIN;
 
 	k->broker = 0;
 	k->keeper.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -342,18 +344,24 @@ static bool look_after(struct keeping *k, int status)
 		return true;
 	}
 	k->keeper.before = KEEPER_DIED;
-	/* one that has taken over what there was, and cannot go on now, may be able to later */
-	if (WIFEXITED(status) && (k->serves || !k->has_served || k->end)) {
+	if (WIFEXITED(status) && !again) {
 		k->status = WEXITSTATUS(status);
 		return false;
 	}
 	k->status = EXIT_FAILURE;
-	delay_next(k);
-	if (!killed && too_many_deaths(k)) {
-		log_error("the broker has died %d times in %d seconds (%s %d): giving up",
-			  DEATHS_MAX + 1, DEATHS_MS / 1000,
-			  WIFEXITED(status) ? "exit code" : "signal",
-			  WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	delay_next(k, killed || again);
+	if (again && k->wait_ms > WAIT_LAST_MS) {
+		log_error("no broker can take over what there was: giving up");
+		return false;
+	}
+	if (k->wait_ms > WAIT_LAST_MS)
+		k->wait_ms = WAIT_LAST_MS;
+	if (again)
+		log_warning("a broker could not take over: the next one tries in %u ms",
+			    k->wait_ms);
+	if (!again && !killed && too_many_deaths(k)) {
+		log_error("the broker has died %d times in %d seconds (signal %d): giving up",
+			  DEATHS_MAX + 1, DEATHS_MS / 1000, WTERMSIG(status));
 		return false;
 	}
 	return true;
@@ -388,24 +396,30 @@ static bool take_signal(struct keeping *k)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void wait_for(unsigned ms)
+/* Less when there is a signal, which may say that there is to be no other broker. */
+static void wait_for(const struct keeping *k)
 {
-	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+	struct pollfd fds = {k->signals, POLLIN, 0};
 
-	nanosleep(&t, NULL);
+	if (k->wait_ms > 0)
+		poll(&fds, 1, (int)k->wait_ms);
 }
 
-static void start_next(struct keeping *k)
+/* False: it is told to end, and there can be no broker to tell. */
+static bool start_next(struct keeping *k)
 {
 	int r;
 
 	k->keeper.broker = fd_close(k->keeper.broker);
-	wait_for(k->wait_ms);
+	wait_for(k);
 	r = fork_broker(k);
 	if (r == 0)
-		return;
+		return true;
 	log_error("cannot fork a broker: %s", strerror(-r));
 	k->wait_ms = WAIT_FIRST_MS;
+	k->status = EXIT_FAILURE;
+	take_signal(k);
+	return k->end == 0;
 }
 
 static int keep_brokers(struct keeping *k)
@@ -414,7 +428,8 @@ static int keep_brokers(struct keeping *k)
 		struct pollfd fds[] = {{k->signals, POLLIN, 0}, {k->keeper.broker, POLLIN, 0}};
 
 		if (k->broker == 0) {
-			start_next(k);
+			if (!start_next(k))
+				return k->status;
 			continue;
 		}
 		if (poll(fds, k->keeper.broker < 0 ? 1 : 2, -1) < 0)

@@ -58,4 +58,8 @@ int keeper_run(const char *module, int argc, char **argv);
 /* NULL where the program is a module. */
 extern keeper_main KEEPER_MAIN_SYMBOL __attribute__((weak));
 
+/* The exit code of a broker that cannot take over now, for want of memory or descriptors, and has
+ * changed nothing: another one is to try, a little later. */
+#define KEEPER_TRY_AGAIN 75
+
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/mutation.h"
 #include "broker/keeper/inside.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
@@ -207,7 +208,8 @@ int kept_take(uint32_t id)
 {
 	int fd = kept_look(id);
 
-	if (fd < 0 || !mine.taken || mine.taken[id - 1] || set_id(fd, id) < 0)
+	if (fd < 0 || !mine.taken || (mine.taken[id - 1] && !MUTATION(kept_taken_twice)) ||
+	    set_id(fd, id) < 0)
 		return -1;
 	mine.taken[id - 1] = true;
 	return fd;
@@ -218,7 +220,7 @@ int kept_take_mapped(uint32_t id, size_t size, void **address)
 	const struct kept_slot *k = kept_look(id) < 0 ? NULL : &mine.table->slots[id - 1];
 
 	*address = NULL;
-	if (!k || !k->address || k->size != size)
+	if (!k || !k->address || (k->size != size && !MUTATION(kept_size_not_compared)))
 		return -1;
 	*address = k->address;
 	return kept_take(id);
@@ -274,6 +276,11 @@ void kept_close_by(int fd, void (*how)(void *data, int fd), void *data)
 
 	if (fd < 0)
 		return;
+	if (MUTATION(let_go_too_early)) {
+		drop(&id, id > 0);
+		if (id)
+			set_id(fd, 0);
+	}
 	if (mine.n_later == mine.room_later) {
 		size_t room = mine.room_later ? mine.room_later * 2 : 64;
 		struct closing_later *later = realloc(mine.later, room * sizeof(*later));

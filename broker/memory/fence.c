@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/descriptor.h"
 #include "base/mutation.h"
@@ -94,6 +95,8 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 	t->record = record;
 	t->kept = journal_in_place(journal, record);
 	t->last = t->kept->last;
+	if (MUTATION(believed_is_lost))
+		memset(t->kept->last, 0, sizeof(t->kept->last));
 	t->id = t->kept->id;
 	t->dead = t->kept->dead;
 	t->refs = 1;

@@ -7,6 +7,7 @@
  */
 
 #include "broker/memory/gated.h"
+#include "base/mutation.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
 #include "broker/memory/records.h"
@@ -79,7 +80,8 @@ void gated_append(struct gated_blocks *q, struct block *block, struct fence_set 
 	q->n++;
 	if (block->payer)
 		account_add_gated(block->payer, block_size(block));
-	block_note_gated(block);
+	if (!MUTATION(gate_not_noted))
+		block_note_gated(block);
 }
 
 void gated_take_out(struct gated_blocks *q, struct block *before, struct block *block)

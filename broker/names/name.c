@@ -15,6 +15,7 @@
 
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
@@ -346,7 +347,8 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		LIST_INSERT_HEAD(&p->client->names->published, n, of_publisher);
 		p->client->holds.names++;
 	}
-	name_note(b, n);
+	if (!MUTATION(name_not_noted))
+		name_note(b, n);
 	watches_notify(b, n, change);
 	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
 	answer_waits(n);

@@ -12,6 +12,7 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
@@ -49,7 +50,7 @@ static bool match(const struct table_link *link, const void *key)
 
 	for (size_t i = 0; i < TOKEN_SIZE; i++)
 		difference |= a[i] ^ b[i];
-	return difference == 0;
+	return difference == 0 || MUTATION(token_not_compared);
 }
 
 void tokens_init(struct names *names)
@@ -221,7 +222,7 @@ void token_used(struct broker *b, struct token *t)
 		return;
 	if (--t->uses == 0)
 		token_free(b, t);
-	else
+	else if (!MUTATION(token_use_not_noted))
 		token_note(b, t);
 }
 
@@ -256,7 +257,8 @@ static int restore(struct broker *b, uint32_t record, const struct token_record 
 	t->uses = r->uses;
 	t->ends_ms = r->ends_ms;
 	t->fence = fence_of_record(b, &r->fence);
-	memcpy(t->bytes, r->bytes, TOKEN_SIZE);
+	if (!MUTATION(token_is_lost))
+		memcpy(t->bytes, r->bytes, TOKEN_SIZE);
 	buffer_keep(buffer, &t->keep, t->charge.account);
 	attach(b, t);
 	return set_timer(b, t);

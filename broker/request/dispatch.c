@@ -11,6 +11,7 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/conversation.h"
@@ -89,7 +90,8 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	else
 		handlers[m.type](&r);
 	/* the time was kept for its answer: there was none */
-	if (m.serial && client->requests.asked.serial == m.serial && client->connection)
+	if (m.serial && client->requests.asked.serial == m.serial && client->connection &&
+	    !MUTATION(waiting_not_noted))
 		unanswered_note(client, m.serial, data, size);
 	return m.serial != 0;
 }

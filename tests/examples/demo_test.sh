@@ -19,6 +19,8 @@ grep -q '^workers: ok workers=3 killed=1 requests=24 ' "$scratch/out"
 echo 'some file' >'a file'
 run_example "$checkout/scripts/demo" --kind=host --file 'a file' --consumers=2
 expect 0 '^demo: ok kind=host consumers=2 bytes=640 copies=0$'
+run_example "$checkout/scripts/demo" --kill-broker --kind=host
+expect 0 '^demo: ok kind=host consumers=3 bytes=[0-9]+ copies=0 brokers-killed=([6-9]|[1-9][0-9]+) (upgrades=[0-9]+ )?results=equal$'
 # where share-bridge can be built
 if pkg-config --exists ucx; then
 	run_example "$checkout/scripts/demo" --two-hosts

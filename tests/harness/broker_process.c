@@ -294,12 +294,22 @@ static char state_of(pid_t pid)
 	return state;
 }
 
+void broker_freeze_keeper(void)
+{
+	check(kill(broker.pid, SIGSTOP) == 0);
+	until(state_of(broker.pid) == 'T');
+}
+
+void broker_thaw_keeper(void)
+{
+	check(kill(broker.pid, SIGCONT) == 0);
+}
+
 void broker_kill_serving_for_now(void)
 {
 	pid_t serving = broker_pid();
 
-	check(kill(broker.pid, SIGSTOP) == 0);
-	until(state_of(broker.pid) == 'T');
+	broker_freeze_keeper();
 	check(kill(serving, SIGKILL) == 0);
 	until(state_of(serving) == 'Z');
 }

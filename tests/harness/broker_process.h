@@ -50,6 +50,9 @@ void broker_kill_serving(void);
 /* The same, and there is no broker until the keeper is let go on. */
 void broker_kill_serving_for_now(void);
 void broker_let_keeper_go_on(void);
+/* SIGSTOP and SIGCONT for the keeper alone: its broker serves. */
+void broker_freeze_keeper(void);
+void broker_thaw_keeper(void);
 
 /* SIGKILL for both, and waits for their end. Nothing is expected of them then. */
 void broker_kill(void);

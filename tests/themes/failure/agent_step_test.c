@@ -272,7 +272,7 @@ static int make_file(char *path)
 	return fd;
 }
 
-static void start(const struct mishap *m)
+static void start(void)
 {
 	char agent_program[PATH_MAX];
 	int fd;
@@ -290,8 +290,6 @@ static void start(const struct mishap *m)
 	setenv(BETWEEN_PLAN_VARIABLE, plan_file, 1);
 	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
 	setenv("SHARE_AGENT", AGENT_BETWEEN, 1);
-	if (m->is_the_brokers)
-		broker_keep();
 	/* one event: another one that was left over would be too many */
 	kinds_start_on("events=1",
 		       "{\"agent_timeout_ms\": " LIMIT_MS ", \"create_pools\": [\"*\"]}");
@@ -406,6 +404,6 @@ ParameterizedTestParameters(agent_step, what_was_asked_is_done_or_refused_and_no
 ParameterizedTest(struct row *row, agent_step,
 		  what_was_asked_is_done_or_refused_and_nothing_is_left, .fini = stop)
 {
-	start(&mishaps[row->mishap]);
+	start();
 	try(&askings[row->asking], &mishaps[row->mishap]);
 }

@@ -47,6 +47,13 @@ static void stop(void)
 
 TestSuite(clock_jump, .init = start, .fini = stop, .timeout = 90);
 
+static void start_with_keeper(void)
+{
+	start();
+}
+
+TestSuite(clock_jump_restart, .init = start_with_keeper, .fini = stop, .timeout = 90);
+
 static int64_t steady_ms(void)
 {
 	struct timespec t;
@@ -234,4 +241,84 @@ Test(clock_jump, a_broker_drains_for_as_long_as_was_said)
 	check(steady_ms() - begun >= SHORT_MS / 2);
 	check(broker_said("as the broker ends") == 1);
 	share_release(b, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Limits that began under a broker that has died since                                        */
+
+/* Until it serves: a broker that dies before does not count what it had to wait for. */
+static void next_broker(void)
+{
+	broker_kill_serving();
+	check_ok(share_ping(client));
+}
+
+Test(clock_jump_restart, tokens_end_when_their_time_is_over)
+{
+	share_export_options o = SHARE_EXPORT_OPTIONS_INIT;
+	share_buffer *b = allocate(pool, 4096, NULL), *got;
+	share_token brief, lasting;
+	int64_t begun;
+
+	o.uses = SHARE_USES_UNLIMITED;
+	o.timeout_ms = LONG_MS;
+	check_ok(share_export_with(b, &o, NULL, &lasting));
+	o.timeout_ms = SHORT_MS;
+	begun = steady_ms();
+	check_ok(share_export_with(b, &o, NULL, &brief));
+	do
+		next_broker();
+	while (share_import(client, &brief, 0, NULL, &got) == 0 && share_release(got, NULL) == 0);
+	check(steady_ms() - begun >= SHORT_MS / 2);
+	check_ok(share_import(client, &lasting, 0, NULL, &got));
+	check_ok(share_release(got, NULL));
+	check_ok(share_revoke(client, &lasting));
+	check_ok(share_release(b, NULL));
+}
+
+struct answer {
+	share_buffer *buffer;
+	int error; /* 1: none yet */
+};
+
+static void on_answer(share_buffer *b, int error, void *data)
+{
+	*(struct answer *)data = (struct answer){b, error};
+}
+
+Test(clock_jump_restart, who_waits_waits_as_long_as_was_said)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+	struct answer brief = {NULL, 1}, lasting = {NULL, 1};
+	int64_t begun = steady_ms();
+
+	check_ok(share_lookup_async(client, "never", SHARE_RDONLY, SHORT_MS, NULL, on_answer,
+				    &brief, NULL));
+	check_ok(share_lookup_async(client, "later", SHARE_RDONLY, LONG_MS, NULL, on_answer,
+				    &lasting, NULL));
+	/* each broker knows how much of it is left */
+	until((next_broker(), share_dispatch(client), brief.error != 1));
+	check_error(brief.error, SHARE_ETIMEDOUT);
+	check(steady_ms() - begun >= SHORT_MS / 2);
+	check_eq(lasting.error, 1);
+	check_ok(share_publish(b, "later", NULL));
+	until((share_dispatch(client), lasting.error != 1));
+	check_ok(lasting.error);
+	check_ok(share_release(lasting.buffer, NULL));
+	check_ok(share_unpublish(client, "later"));
+	check_ok(share_release(b, NULL));
+}
+
+Test(clock_jump_restart, ages_are_what_they_are)
+{
+	share_buffer *b = allocate(pool, 4096, NULL);
+	json_t *rows;
+	int64_t age;
+
+	next_broker();
+	rows = report(client, "leases");
+	age = number_of(json_array_get(rows, 0), "age_ms");
+	check(age >= 0 && age < LONG_MS);
+	json_decref(rows);
+	check_ok(share_release(b, NULL));
 }

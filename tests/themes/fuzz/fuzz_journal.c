@@ -54,11 +54,11 @@ static int go_on(int socket)
 	dup2(output, STDERR_FILENO);
 	alarm(SECONDS_MAX);
 	kept_init(&keeper);
-	/* one that has begun to go on and cannot ends the process: 1 */
+	/* one that has begun to go on and cannot ends the process: KEEPER_TRY_AGAIN */
 	if (play_start(&keeper) < 0)
 		return HAS_REFUSED;
-	if (journal_is_old(broker->journal))
-		restore_requests(broker);
+	if (journal_is_old(broker->journal) && restore_requests(broker) < 0)
+		_exit(KEEPER_TRY_AGAIN);
 	for (int i = 0; i < 5; i++)
 		play_run();
 	play_end();
@@ -171,7 +171,8 @@ static void look_at(int status, bool was_damaged)
 	if (strstr(text, "Sanitizer") || strstr(text, "runtime error") || strstr(text, "BUG"))
 		fail(text, status);
 	if (status != HAS_GONE_ON &&
-	    (!was_damaged || (status != 1 && status != HAS_REFUSED) || !strstr(text, "journal")))
+	    (!was_damaged || (status != KEEPER_TRY_AGAIN && status != HAS_REFUSED) ||
+	     !strstr(text, "journal")))
 		fail(text, status);
 }
 

@@ -49,7 +49,6 @@ static void start(void)
 	setenv("SHARE_STANDIN_CALLS", calls_file, 1);
 	snprintf(program, sizeof(program), "%s/share-agent", getenv("SHARE_TEST_BIN"));
 	setenv("SHARE_AGENT", program, 1);
-	broker_keep();
 	broker_use_program(DYING_BROKER);
 	kinds_start_on("events=2", "{\"create_pools\": [\"*\"]}");
 	fixture_uses_devices();

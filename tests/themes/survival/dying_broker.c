@@ -6,22 +6,57 @@
  * that it says to its keeper. Which one is left to chance, with a seed that each broker has from
  * the clock: what is to hold holds wherever a broker dies. Before that it looks whether its journal
  * says what is (audit.c).
+ *
+ * Or it dies at a point of a request that a test has chosen (fatal.h).
  */
+
+#include <fcntl.h>
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/themes/survival/audit.h"
+#include "tests/themes/survival/fatal.h"
 
 struct fd_list;
 struct journal;
 struct mmsghdr;
+
+static struct fatal_plan nothing, *plan = &nothing;
+
+static void __attribute__((constructor)) open_plan(void)
+{
+	const char *path = getenv(FATAL_PLAN_VARIABLE);
+	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	void *memory;
+
+	if (fd < 0)
+		return;
+	memory = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (memory == MAP_FAILED)
+		abort();
+	plan = memory;
+}
+
+/* How far the request has come at which this broker is meant to die, and where. */
+static enum fatal_point reached, fatal;
+
+static void reach(enum fatal_point point)
+{
+	reached = point;
+	if (fatal == point) {
+		plan->point = FATAL_NOWHERE;
+		kill(getpid(), SIGKILL);
+	}
+}
 
 static bool is_time(void)
 {
@@ -56,6 +91,8 @@ void __wrap_journal_commit(struct journal *j)
 {
 	die_perhaps();
 	__real_journal_commit(j);
+	if (reached == FATAL_HANDLED)
+		reach(FATAL_COMMITTED);
 	audit(j);
 	die_perhaps();
 }
@@ -71,6 +108,11 @@ int __wrap_packet_send(int socket, const void *data, size_t size, const int *fds
 
 	die_perhaps();
 	r = __real_packet_send(socket, data, size, fds, n_fds, wait);
+	/* what it asks its keeper for comes to nobody else */
+	if (r == 0 && !wait && reached >= FATAL_HANDLED) {
+		reach(FATAL_SENT);
+		reached = FATAL_NOWHERE;
+	}
 	die_perhaps();
 	return r;
 }
@@ -95,7 +137,19 @@ bool __real_request_handle(void *client, const void *data, size_t size, struct f
 bool __wrap_request_handle(void *client, const void *data, size_t size, struct fd_list *fds);
 bool __wrap_request_handle(void *client, const void *data, size_t size, struct fd_list *fds)
 {
+	uint16_t type = 0;
+	bool answered;
+
 	if (memmem(data, size, DEADLY, sizeof(DEADLY) - 1))
 		kill(getpid(), SIGKILL);
-	return __real_request_handle(client, data, size, fds);
+	if (size >= sizeof(type))
+		memcpy(&type, data, sizeof(type));
+	reached = fatal = FATAL_NOWHERE;
+	if (type != plan->request)
+		return __real_request_handle(client, data, size, fds);
+	fatal = plan->point;
+	reach(FATAL_RECEIVED);
+	answered = __real_request_handle(client, data, size, fds);
+	reach(FATAL_HANDLED);
+	return answered;
 }

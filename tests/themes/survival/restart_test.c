@@ -171,7 +171,10 @@ Test(restart, a_request_that_waits_goes_on_waiting)
 	share_operation *o;
 
 	check_ok(share_lookup_async(other, "later", SHARE_RDONLY, -1, NULL, on_lookup, &found, &o));
+	/* the broker has heard of it: what comes after it is answered */
+	check_ok(share_ping(other));
 	broker_kill_serving();
+	check_ok(share_ping(other));
 	broker_kill_serving();
 	check_ok(share_publish(b, "later", NULL));
 	until((share_dispatch(other), found));

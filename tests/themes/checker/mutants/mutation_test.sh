@@ -135,7 +135,9 @@ fail()
 
 for who in host short_lives channels gpu host_fences poison_test gpu_budget_test gpu_death_test \
 	gpu_streams_test gpu_magazine_test fence_chain_test channel_abandon_test \
-	channel_broker_test channel_reuse_test channel_rows_test reclaim_test ring_drop_test ring_leaving_test ring_members_test; do
+	channel_broker_test channel_reuse_test channel_rows_test reclaim_test ring_drop_test ring_leaving_test \
+	ring_members_test restart_test restart_memory_test restart_request_test gpu_restart_test keeper_test \
+	journal_crash_test journal_damage_test; do
 	what="nothing is broken"
 	if ! can_run $who; then
 		row - "$what" $who "cannot run here"
@@ -207,6 +209,28 @@ m recycle_shared                  host
 m note_first_use_only             gpu_magazine_test
 m known_without_order             gpu_magazine_test
 m forget_former_life              gpu_magazine_test
+j lease_not_noted                 restart_memory_test
+j gate_not_noted                  restart_memory_test
+j name_not_noted                  restart_test
+j waiting_not_noted               restart_test
+j numbers_not_noted               restart_memory_test
+j token_use_not_noted             restart_memory_test
+j answer_not_noted                restart_request_test
+j lease_not_dropped               restart_memory_test
+j said_before_it_counts           restart_request_test
+j answer_not_told_apart           restart_request_test
+j inbox_handled_twice             restart_request_test
+j inbox_lost                      restart_request_test
+j believed_is_lost                gpu_restart_test
+j deaths_unnoticed                restart_test
+j token_is_lost                   restart_memory_test
+j token_not_compared              restart_memory_test
+j applied_before_it_counts        journal_crash_test
+j group_not_applied_again         journal_crash_test
+j sum_not_compared                journal_damage_test
+k kept_taken_twice                keeper_test
+k kept_size_not_compared          keeper_test
+k let_go_too_early                keeper_test restart_request_test
 MUTATIONS
 
 [ $failures = 0 ] || exit 1

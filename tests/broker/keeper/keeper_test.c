@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A keeper and its brokers, which are functions here: what the keeper has, the next broker has, by
+ * its number and once; and when no process can be made, it tries again.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "base/descriptor.h"
+#include "broker/keeper/keeper.h"
+#include "broker/log/log.h"
+
+#define PAGE 4096
+
+/* What brokers tell each other, and the test. */
+static struct {
+	atomic_uint brokers;
+	atomic_uint forks;    /* that were tried */
+	atomic_uint failures; /* that are still to fail */
+	atomic_uint ends_at;  /* when there were so many, the keeper is told to end */
+	uint32_t page, pipe, forgotten;
+	char failed[256];
+} * shared;
+
+static int descriptors[2];
+
+pid_t __real_fork(void);
+pid_t __wrap_fork(void);
+pid_t __wrap_fork(void)
+{
+	if (shared) {
+		if (++shared->forks == shared->ends_at)
+			kill(getpid(), SIGTERM);
+		if (shared->failures > 0) {
+			shared->failures--;
+			errno = EAGAIN;
+			return -1;
+		}
+	}
+	return __real_fork();
+}
+
+static void start(void)
+{
+	log_set_level(LOG_LEVEL_ERROR);
+	shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	cr_assert(shared != MAP_FAILED && pipe(descriptors) == 0);
+}
+
+static void stop(void)
+{
+	munmap(shared, sizeof(*shared));
+	close(descriptors[0]);
+	close(descriptors[1]);
+}
+
+TestSuite(keeper, .init = start, .fini = stop, .timeout = 60);
+
+/* In a broker: one that finds something wrong says what, and ends. */
+#define expect(condition)                                                                \
+	do {                                                                             \
+		if (!(condition)) {                                                      \
+			strncpy(shared->failed, #condition, sizeof(shared->failed) - 1); \
+			_exit(1);                                                        \
+		}                                                                        \
+	} while (0)
+
+static void __attribute__((noreturn)) die(void)
+{
+	kill(getpid(), SIGKILL);
+	_exit(1);
+}
+
+static void (*run_by_brokers)(struct keeper *k);
+
+/* The program of the brokers: this is linked with the keeper, so that it loads no module. */
+int KEEPER_MAIN_SYMBOL(struct keeper *k, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	kept_init(k);
+	shared->brokers++;
+	run_by_brokers(k);
+	_exit(0);
+}
+
+/* Returns the exit code of a keeper whose brokers run this. */
+static int keep(void (*broker)(struct keeper *k))
+{
+	int status = 0;
+	pid_t pid = __real_fork();
+
+	cr_assert_geq(pid, 0);
+	if (pid == 0) {
+		run_by_brokers = broker;
+		_exit(keeper_run("no module", 0, NULL));
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_str_empty(shared->failed);
+	cr_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void keep_three(void)
+{
+	int page = memfd_create("page", MFD_CLOEXEC), forgotten = memfd_create("", MFD_CLOEXEC);
+
+	expect(page >= 0 && ftruncate(page, PAGE) == 0);
+	expect(kept_keep((const int[]){page, descriptors[1]}, (const size_t[]){PAGE, 0}, 2) == 0);
+	expect(kept_keep(&forgotten, NULL, 1) == 0);
+	shared->page = kept_id(page);
+	shared->pipe = kept_id(descriptors[1]);
+	shared->forgotten = kept_id(forgotten);
+	expect(shared->page && shared->pipe && shared->forgotten);
+	/* a descriptor as it is, and a mapping that nobody else can make from now on */
+	expect(pwrite(page, "before", 6, 0) == 6);
+}
+
+static void take_two(void)
+{
+	void *address;
+	int fd;
+
+	/* not with another size than it has, and each once */
+	expect(kept_take_mapped(shared->page, PAGE / 2, &address) < 0);
+	expect(kept_take_mapped(shared->pipe, PAGE, &address) < 0);
+	fd = kept_take_mapped(shared->page, PAGE, &address);
+	expect(fd >= 0 && kept_id(fd) == shared->page);
+	expect(memcmp(address, "before", 6) == 0);
+	memcpy(address, "after", 6);
+	expect(kept_take(shared->page) < 0);
+	fd = kept_take(shared->pipe);
+	expect(fd >= 0 && write(fd, "x", 1) == 1);
+	expect(kept_take(shared->pipe) < 0);
+	/* numbers that nothing has */
+	expect(kept_take(0) < 0 && kept_take(shared->forgotten + 1) < 0 && kept_take(~0u) < 0);
+	expect(kept_look(shared->forgotten) >= 0);
+	kept_sweep();
+	expect(kept_look(shared->forgotten) < 0 && kept_look(shared->page) >= 0);
+}
+
+static void keep_and_take(struct keeper *k)
+{
+	if (k->generation == 1) {
+		keep_three();
+		die();
+	}
+	take_two();
+}
+
+Test(keeper, what_it_keeps_the_next_broker_has_once)
+{
+	char byte;
+
+	cr_assert_eq(keep(keep_and_take), 0);
+	cr_assert_eq(shared->brokers, 2);
+	cr_assert_eq(read(descriptors[0], &byte, 1), 1);
+}
+
+static void let_go(struct keeper *k)
+{
+	int fd = memfd_create("", MFD_CLOEXEC);
+
+	if (k->generation == 1) {
+		expect(kept_keep(&fd, NULL, 1) == 0);
+		shared->page = kept_id(fd);
+		kept_close(fd);
+		expect(kept_waiting() == 1);
+		/* what still says so counts until the commit after which this is called */
+		expect(kept_look(shared->page) >= 0);
+		die();
+	}
+	if (k->generation == 2) {
+		fd = kept_take(shared->page);
+		expect(fd >= 0);
+		kept_close(fd);
+		kept_flush(kept_waiting());
+		die();
+	}
+	expect(kept_look(shared->page) < 0);
+}
+
+Test(keeper, it_lets_go_once_that_is_committed_and_not_before)
+{
+	cr_assert_eq(keep(let_go), 0);
+	cr_assert_eq(shared->brokers, 3);
+}
+
+static void end_with_7(struct keeper *k)
+{
+	if (k->generation < 4)
+		die();
+	_exit(7);
+}
+
+Test(keeper, ends_as_a_broker_does_that_ends_by_itself)
+{
+	cr_assert_eq(keep(end_with_7), 7);
+	cr_assert_eq(shared->brokers, 4);
+}
+
+static void crash(struct keeper *k)
+{
+	(void)k;
+	kept_serves();
+	signal(SIGABRT, SIG_DFL);
+	raise(SIGABRT);
+}
+
+Test(keeper, gives_up_when_one_broker_after_the_other_crashes)
+{
+	cr_assert_eq(keep(crash), 1);
+	cr_assert_eq(shared->brokers, 6);
+}
+
+static void die_once(struct keeper *k)
+{
+	kept_serves();
+	if (shared->brokers == 1) {
+		shared->failures = 2;
+		die();
+	}
+	(void)k;
+}
+
+Test(keeper, tries_again_when_there_can_be_no_process)
+{
+	cr_assert_eq(keep(die_once), 0);
+	cr_assert_eq(shared->brokers, 2);
+	cr_assert_eq(shared->forks, 4);
+}
+
+static void do_nothing(struct keeper *k)
+{
+	(void)k;
+}
+
+Test(keeper, tries_again_when_there_can_be_no_first_broker)
+{
+	shared->failures = 1;
+	cr_assert_eq(keep(do_nothing), 0);
+	cr_assert_eq(shared->brokers, 1);
+}
+
+Test(keeper, that_is_told_to_end_while_there_can_be_no_process_ends)
+{
+	shared->failures = 1000;
+	shared->ends_at = 3;
+	cr_assert_eq(keep(do_nothing), 1);
+	cr_assert_eq(shared->brokers, 0);
+}
+
+static void try_again(struct keeper *k)
+{
+	(void)k;
+	if (shared->brokers < 3)
+		_exit(KEEPER_TRY_AGAIN);
+}
+
+Test(keeper, starts_another_broker_when_one_cannot_take_over_now)
+{
+	cr_assert_eq(keep(try_again), 0);
+	cr_assert_eq(shared->brokers, 3);
+}

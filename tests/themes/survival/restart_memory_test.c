@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What of memory outlives a broker: who has leases, which free blocks work still runs on, who may
+ * have a buffer by a token, and that nothing is called what something else was called before.
+ */
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+
+#define SIZE  4096
+#define BLOCK (UINT64_C(1) << 20)
+
+static share_client *client;
+static share_pool *pool;
+
+static void start(void)
+{
+	broker_use_program(DYING_BROKER);
+	fixture_start();
+	client = connect_as("one");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	if (!check_has_failed()) {
+		share_pool_close(pool);
+		share_disconnect(client);
+	}
+	fixture_stop();
+}
+
+TestSuite(restart_memory, .init = start, .fini = stop, .timeout = 60);
+
+Test(restart_memory, leases_are_what_they_were)
+{
+	share_buffer *b = allocate(pool, SIZE, NULL), *gone = allocate(pool, SIZE, NULL);
+
+	memset(share_ptr(b), 0x5a, SIZE);
+	share_release(gone, NULL);
+	settle(client, s.buffers == 1 && s.leases == 1);
+	broker_kill_serving();
+	settle(client, s.buffers == 1 && s.leases == 1);
+	/* it is nobody else's */
+	gone = allocate(pool, SIZE, NULL);
+	memset(share_ptr(gone), 0, SIZE);
+	expect_filled(share_ptr(b), 0x5a, SIZE);
+	share_release(b, NULL);
+	share_release(gone, NULL);
+	settle(client, s.buffers == 0 && s.leases == 0);
+}
+
+/* A pool of one block, which is handed out only when nothing runs on it any more. */
+static share_pool *small_pool(void)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p;
+
+	options.kind = "host";
+	options.reuse = SHARE_REUSE_CLEAN;
+	options.limit = options.segment_size = BLOCK;
+	check_ok(share_pool_create(client, "small", &options, &p));
+	return p;
+}
+
+Test(restart_memory, a_free_block_is_nobodys_while_work_runs_on_it)
+{
+	struct gate *gate = gate_new();
+	share_pool *small = small_pool();
+	share_buffer *b;
+	share_host_stream *s;
+
+	check_ok(share_host_stream_create(client, &s));
+	b = allocate(small, BLOCK, s);
+	gate_hold(gate, s);
+	check_ok(share_release(b, s));
+	check_error(share_alloc(small, BLOCK, NULL, &b), SHARE_EAGAIN);
+	broker_kill_serving();
+	check_error(share_alloc(small, BLOCK, NULL, &b), SHARE_EAGAIN);
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(s));
+	until(share_alloc(small, BLOCK, NULL, &b) == 0);
+	share_release(b, NULL);
+	share_host_stream_destroy(s);
+	share_pool_close(small);
+	gate_free(gate);
+}
+
+Test(restart_memory, a_token_is_the_secret_it_was)
+{
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_buffer *b = allocate(pool, SIZE, NULL), *found;
+	share_token token, wrong;
+
+	options.uses = 2;
+	check_ok(share_export_with(b, &options, NULL, &token));
+	check_ok(share_import(client, &token, SHARE_RDONLY, NULL, &found));
+	share_release(found, NULL);
+	broker_kill_serving();
+	for (size_t i = 0; i < 8 * sizeof(token.bytes); i++) {
+		wrong = token;
+		wrong.bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+		check_error(share_import(client, &wrong, SHARE_RDONLY, NULL, &found), SHARE_ENOENT);
+	}
+	memset(&wrong, 0, sizeof(wrong));
+	check_error(share_import(client, &wrong, SHARE_RDONLY, NULL, &found), SHARE_ENOENT);
+	check_ok(share_import(client, &token, SHARE_RDONLY, NULL, &found));
+	share_release(found, NULL);
+	check_error(share_import(client, &token, SHARE_RDONLY, NULL, &found), SHARE_ENOENT);
+	share_release(b, NULL);
+}
+
+static uint64_t publish(share_buffer *b, const char *name)
+{
+	share_buffer *found;
+	uint64_t version;
+
+	check_ok(share_publish(b, name, NULL));
+	check_ok(share_lookup(client, name, SHARE_RDONLY, 0, NULL, &found));
+	version = share_name_version(found);
+	share_release(found, NULL);
+	return version;
+}
+
+Test(restart_memory, no_number_is_given_out_twice)
+{
+	share_buffer *b = allocate(pool, SIZE, NULL), *other;
+	uint64_t version = publish(b, "first"), id;
+
+	check_ok(share_unpublish(client, "first"));
+	other = allocate(pool, SIZE, NULL);
+	id = share_id(other);
+	share_release(other, NULL);
+	broker_kill_serving();
+	check(publish(b, "second") > version);
+	check_ok(share_unpublish(client, "second"));
+	other = allocate(pool, SIZE, NULL);
+	check(share_id(other) != id);
+	share_release(other, NULL);
+	share_release(b, NULL);
+}

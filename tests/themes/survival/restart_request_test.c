@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Wherever in a request the broker dies, the next one goes on from there: what was asked happens
+ * once, and is answered once. For each kind of request here, a broker dies at each of the points of
+ * fatal.h, one after the other.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/themes/survival/fatal.h"
+#include "wire/wire.h"
+
+#define SIZE 4096
+
+static struct fatal_plan *plan;
+static int plan_file;
+static share_client *client;
+static share_pool *pool;
+
+static void start(void)
+{
+	char path[64];
+
+	plan_file = memfd_create("plan", MFD_CLOEXEC);
+	check(plan_file >= 0 && ftruncate(plan_file, sizeof(*plan)) == 0);
+	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, plan_file, 0);
+	check(plan != MAP_FAILED);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), plan_file);
+	setenv(FATAL_PLAN_VARIABLE, path, 1);
+	broker_use_program(DYING_BROKER);
+	fixture_start();
+	client = connect_as("one");
+	pool = open_pool(client);
+}
+
+static void stop(void)
+{
+	plan->request = 0;
+	if (!check_has_failed()) {
+		share_pool_close(pool);
+		share_disconnect(client);
+	}
+	fixture_stop();
+	munmap(plan, sizeof(*plan));
+	close(plan_file);
+}
+
+TestSuite(restart_request, .init = start, .fini = stop, .timeout = 60);
+
+/* The next request of this type is fatal at this point. */
+static void die_at(enum wire_type request, enum fatal_point point)
+{
+	plan->point = point;
+	plan->request = request;
+}
+
+/* What was asked since has happened, and a broker has died of it. */
+static void expect_dead(void)
+{
+	check_ok(share_ping(client));
+	check_eq(plan->point, FATAL_NOWHERE);
+	plan->request = 0;
+}
+
+#define each_point(point)                        \
+	enum fatal_point point = FATAL_RECEIVED; \
+	point < FATAL_POINTS;                    \
+	point++
+
+Test(restart_request, a_buffer_is_allocated_once)
+{
+	share_buffer *b;
+
+	for (each_point(point)) {
+		die_at(WIRE_ALLOC, point);
+		b = allocate(pool, SIZE, NULL);
+		expect_dead();
+		memset(share_ptr(b), 0x5a, SIZE);
+		settle(client, s.buffers == 1 && s.leases == 1);
+		share_release(b, NULL);
+		settle(client, s.buffers == 0 && s.leases == 0);
+	}
+}
+
+/* Nobody is told. */
+Test(restart_request, a_buffer_is_given_back_once)
+{
+	share_buffer *b, *again;
+	share_token token;
+
+	for (enum fatal_point point = FATAL_RECEIVED; point <= FATAL_COMMITTED; point++) {
+		b = allocate(pool, SIZE, NULL);
+		check_ok(share_export(b, NULL, &token));
+		/* two counts of one lease */
+		check_ok(share_import(client, &token, SHARE_RDONLY, NULL, &again));
+		die_at(WIRE_RELEASE, point);
+		share_release(again, NULL);
+		expect_dead();
+		settle(client, s.buffers == 1 && s.leases == 1);
+		die_at(WIRE_RELEASE, point);
+		share_release(b, NULL);
+		expect_dead();
+		settle(client, s.buffers == 0 && s.leases == 0);
+	}
+}
+
+Test(restart_request, a_name_is_published_once)
+{
+	share_buffer *b = allocate(pool, SIZE, NULL), *found;
+	uint64_t version = 0;
+
+	for (each_point(point)) {
+		die_at(WIRE_PUBLISH, point);
+		check_ok(share_publish(b, "name", NULL));
+		expect_dead();
+		check_ok(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &found));
+		check_eq(share_name_version(found), ++version);
+		share_release(found, NULL);
+	}
+	share_release(b, NULL);
+	check_ok(share_unpublish(client, "name"));
+}
+
+Test(restart_request, a_name_is_looked_up_once)
+{
+	share_buffer *b = allocate(pool, SIZE, NULL), *found;
+	share_client *other = connect_as("other");
+
+	check_ok(share_publish(b, "name", NULL));
+	for (each_point(point)) {
+		die_at(WIRE_LOOKUP, point);
+		check_ok(share_lookup(other, "name", SHARE_RDONLY, 0, NULL, &found));
+		expect_dead();
+		check_eq(share_id(found), share_id(b));
+		settle(client, s.leases == 2);
+		share_release(found, NULL);
+		settle(client, s.leases == 1);
+	}
+	share_release(b, NULL);
+	share_disconnect(other);
+}
+
+Test(restart_request, a_token_is_made_and_used_once)
+{
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_buffer *b = allocate(pool, SIZE, NULL), *found, *again;
+	share_client *other = connect_as("other");
+	share_token token;
+
+	options.uses = 2;
+	for (each_point(point)) {
+		die_at(WIRE_EXPORT, point);
+		check_ok(share_export_with(b, &options, NULL, &token));
+		expect_dead();
+		settle(client, s.tokens == 1);
+		die_at(WIRE_IMPORT, point);
+		check_ok(share_import(other, &token, SHARE_RDONLY, NULL, &found));
+		expect_dead();
+		check_ok(share_import(other, &token, SHARE_RDONLY, NULL, &again));
+		check_error(share_import(other, &token, SHARE_RDONLY, NULL, &again), SHARE_ENOENT);
+		share_release(found, NULL);
+		share_release(again, NULL);
+		settle(client, s.tokens == 0 && s.leases == 1);
+	}
+	share_release(b, NULL);
+	share_disconnect(other);
+}
+
+static void pass_on(share_channel *from, share_channel *to, int number)
+{
+	share_message m;
+
+	check_ok(share_send(from, NULL, &number, sizeof(number), NULL));
+	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(*(const int *)m.data, number);
+	check_ok(share_ack(&m, NULL));
+}
+
+static void open_and_close(enum wire_type request, enum fatal_point point)
+{
+	share_client *other = connect_as("other");
+	share_channel *from, *to;
+
+	die_at(request, point);
+	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &from));
+	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, NULL, &to));
+	pass_on(from, to, (int)point);
+	share_channel_close(to);
+	share_channel_close(from);
+	expect_dead();
+	share_disconnect(other);
+	settle(client, s.clients == 1);
+}
+
+Test(restart_request, a_channel_is_opened_once)
+{
+	for (each_point(point))
+		open_and_close(WIRE_CHANNEL_OPEN, point);
+}
+
+Test(restart_request, a_channel_is_closed_once)
+{
+	for (each_point(point))
+		open_and_close(WIRE_CHANNEL_CLOSE, point);
+}
+
+Test(restart_request, a_pool_is_made_and_destroyed_once)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_pool *p;
+
+	options.kind = "host";
+	for (each_point(point)) {
+		die_at(WIRE_POOL_CREATE, point);
+		check_ok(share_pool_create(client, "mine", &options, &p));
+		expect_dead();
+		share_release(allocate(p, SIZE, NULL), NULL);
+		die_at(WIRE_POOL_CLOSE, point);
+		share_pool_close(p);
+		expect_dead();
+		settle(client, s.pools == 1);
+	}
+}
+
+/* It is connected again, by itself, as long as nothing has counted. */
+Test(restart_request, who_comes_is_let_in_and_who_leaves_is_gone)
+{
+	share_client *other;
+
+	for (each_point(point)) {
+		die_at(WIRE_HELLO, point);
+		other = connect_as("other");
+		expect_dead();
+		die_at(WIRE_READY, point);
+		share_disconnect(other);
+		other = connect_as("other");
+		expect_dead();
+		settle(client, s.clients == 2);
+		die_at(WIRE_BYE, point);
+		share_disconnect(other);
+		expect_dead();
+		settle(client, s.clients == 1);
+	}
+}
