@@ -16,9 +16,9 @@
 #include "bench/bench.h"
 #include "bench/kept_broker.h"
 
-static void find_program(char program[PATH_MAX])
+static void find_program(const char *wished, char program[PATH_MAX])
 {
-	const char *said = getenv("SHARE_BROKER");
+	const char *said = wished ? wished : getenv("SHARE_BROKER");
 	ssize_t n;
 
 	if (said && *said) {
@@ -50,7 +50,7 @@ static int make_listener(struct kept_broker *b)
 	return fd;
 }
 
-void kept_broker_start(struct kept_broker *b, const char *config)
+void kept_broker_start(struct kept_broker *b, const char *wished, const char *config)
 {
 	int listener = make_listener(b), lifeline = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	char program[PATH_MAX], listen_text[16], lifeline_text[16];
@@ -59,13 +59,16 @@ void kept_broker_start(struct kept_broker *b, const char *config)
 	    lifeline_text, config ? "--config" : NULL, config,        NULL};
 
 	must_system(lifeline >= 0, "pidfd_open");
-	find_program(program);
+	find_program(wished, program);
 	snprintf(listen_text, sizeof(listen_text), "%d", listener);
 	snprintf(lifeline_text, sizeof(lifeline_text), "%d", lifeline);
 	b->keeper = fork();
 	must_system(b->keeper >= 0, "fork");
 	if (b->keeper == 0) {
 		setsid(); /* as brokers have; see ping_pong_start() */
+		/* another program than share-broker has its own reasons to complain */
+		if (wished)
+			dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
 		fcntl(listener, F_SETFD, 0);
 		fcntl(lifeline, F_SETFD, 0);
 		execv(program, (char *const *)(uintptr_t)arguments);

@@ -17,8 +17,9 @@ struct kept_broker {
 	char socket[PATH_MAX + 16];
 };
 
-/* @config may be NULL. It serves when this returns. */
-void kept_broker_start(struct kept_broker *b, const char *config);
+/* @program: NULL for share-broker. @config may be NULL. What is asked of it is answered when it has
+ * started. */
+void kept_broker_start(struct kept_broker *b, const char *program, const char *config);
 void kept_broker_stop(struct kept_broker *b);
 
 /* The process that serves @c just now. */

@@ -2,7 +2,9 @@
 
 /*
  * The broker is killed, and its keeper forks the next one: how long nobody is served, by how much
- * the next broker has to remember, and how much of a journal each buffer takes.
+ * the next broker has to remember, and how much of a journal each buffer takes. Then, in files of
+ * their own: who is made to wait meanwhile (survival_pause.c), and what writing the journal costs
+ * as long as nobody dies (survival_cost.c).
  *
  * The clients are a crowd that was there before, and one more, which allocates: its connection is
  * the old one, too.
@@ -14,6 +16,7 @@
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "bench/kept_broker.h"
+#include "bench/survival.h"
 
 #define PROCESSES     10
 #define PROCESSES_ALL (PROCESSES + 1) /* the last one is one client, with the first buffers */
@@ -61,13 +64,13 @@ static void restarts(const struct run *run, share_client *c, share_pool *pool, c
 	samples_done(&took);
 }
 
-/* The last, larger steps are left out of a quick run. */
+/* A quick run has a tenth of the clients, and ends with a hundredth of the buffers. */
 static void all_restarts(const struct run *run, share_client *c, share_pool *pool,
 			 const struct worker *workers)
 {
 	uint32_t connections = run->quick ? 10 : 100;
-	int64_t before = broker_number(c, "journal_bytes");
 	uint32_t buffers = FIRST_BUFFERS;
+	int64_t before;
 
 	crowd_connect(&workers[PROCESSES], 1, c, 1);
 	crowd_fill(&workers[PROCESSES], 1, FIRST_BUFFERS);
@@ -91,7 +94,7 @@ static void all_restarts(const struct run *run, share_client *c, share_pool *poo
 			 1000);
 	}
 	figure_report(&(struct figure){
-	    "survival.journal", "bytes of the journal for a buffer and its lease", "B",
+	    "survival.journal.bytes", "bytes of the journal for a buffer and its lease", "B",
 	    (double)(broker_number(c, "journal_bytes") - before) / (buffers - FIRST_BUFFERS), NONE,
 	    64});
 }
@@ -106,7 +109,7 @@ static void measure_restarts(const struct run *run)
 
 	crowd_start(workers, PROCESSES_ALL);
 	crowd_write_config(config_path);
-	kept_broker_start(&broker, config_path);
+	kept_broker_start(&broker, NULL, config_path);
 	must(share_connect(broker.socket, &c), "share_connect");
 	pool = make_pool(c);
 	all_restarts(run, c, pool, workers);
@@ -121,6 +124,8 @@ static void measure_restarts(const struct run *run)
 void bench_survival(const struct run *run)
 {
 	measure_restarts(run);
+	survival_pause(run);
+	survival_cost(run);
 	/* An upgrade's longest delayed request belongs here, once a broker can be exchanged for
 	 * another program. */
 }
