@@ -9,8 +9,8 @@
  * Others hold so many buffers that the next broker needs a while: who had to wait for it would be
  * seen to.
  *
- * This is not about who gets the cores while the next broker works: a step is made every 100 us, and
- * who makes it has a real-time priority where that is allowed (root).
+ * This is not about who gets the cores while the next broker works: a step is made every 100 us,
+ * and who makes it has a real-time priority where that is allowed (root).
  */
 
 #include <sched.h>
@@ -71,7 +71,8 @@ static share_channel *open_channel(share_client *c, int role)
 	return ch;
 }
 
-/* As many as a late consumer can make the producer need: who keeps too few asks the broker for more. */
+/* As many as a late consumer can make the producer need: who keeps too few asks the broker for
+ * more. */
 static void stock_up(share_pool *pool)
 {
 	share_buffer *buffers[STOCK];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A broker whose journal has ended before it serves anybody: what share-bench's "survival" compares the
- * broker with. It is linked from all that share-broker is (see CMakeLists.txt), and these are the
- * journal's own functions (broker/journal/journal.h).
+ * A broker whose journal has ended before it serves anybody: what share-bench's "survival" compares
+ * the broker with. It is linked from all that share-broker is (see CMakeLists.txt), and these are
+ * the journal's own functions (broker/journal/journal.h).
  */
 
 #include <errno.h>

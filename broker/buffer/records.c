@@ -218,7 +218,7 @@ static int file_leases(struct broker *b, struct buffer *buffer, const struct buf
  * and so it is done for many at a time. */
 static int file_all_leases(struct broker *b)
 {
-	const struct buffer **last = calloc(b->clients->n_slots + 1, sizeof(*last));
+	const struct buffer **last = calloc(b->clients->n_slots + 1, sizeof(const struct buffer *));
 	uint32_t end = slab_end(&b->buffers->slab);
 	int r = last ? 0 : -ENOMEM;
 
