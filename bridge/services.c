@@ -57,6 +57,13 @@ static void end_free(struct end *s)
 	free(s);
 }
 
+/* As long as there is an errand, it is looked at, whatever else happens or does not. */
+static void keep_looking(struct end *s)
+{
+	if (s->n > 0 && !evtimer_pending(s->look, NULL))
+		timer_in(s->look, LOOK_MS);
+}
+
 struct errand *errand_add(struct end *s, uint64_t id)
 {
 	struct errand *e = calloc(1, sizeof(*e));
@@ -67,6 +74,7 @@ struct errand *errand_add(struct end *s, uint64_t id)
 	e->id = id;
 	TAILQ_INSERT_TAIL(&s->errands, e, in_end);
 	s->n++;
+	keep_looking(s);
 	return e;
 }
 
@@ -193,8 +201,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd, (void)what;
 	look(s);
-	if (s->n > 0)
-		timer_in(s->look, LOOK_MS);
+	keep_looking(s);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -344,8 +351,6 @@ const char *services_content(struct link *l, const struct data_header *h, struct
 	e->header = *h;
 	if (!receive(e, p))
 		data_keep(p, &e->parcel);
-	if (s->n > 0)
-		timer_in(s->look, LOOK_MS);
 	return NULL;
 }
 

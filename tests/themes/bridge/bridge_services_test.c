@@ -146,6 +146,43 @@ Test(bridge_services, who_gives_a_call_up_gives_it_up_over_there)
 	sides_end(&s);
 }
 
+#define SERVICES 8
+
+/* A bridge finds these calls as it opens, and hears of nothing new before they are given up.
+ * Whether it finds a call at once or a moment later is a matter of chance, so there are some. */
+Test(bridge_services, who_called_before_the_bridge_came_can_give_up_too)
+{
+	struct sides s;
+	share_service *callers[SERVICES], *workers[SERVICES];
+	share_pending *p[SERVICES];
+	share_message m[SERVICES];
+	char names[SERVICES][8];
+	const char *options[2 * SERVICES + 1] = {NULL};
+
+	sides_begin(&s);
+	for (int i = 0; i < SERVICES; i++) {
+		snprintf(names[i], sizeof(names[i]), "s%d", i);
+		options[2 * i] = "--import-service";
+		options[2 * i + 1] = names[i];
+		check_ok(share_service_open(s.far, names[i], SHARE_WORKER, NULL, &workers[i]));
+		check_ok(share_service_open(s.near, names[i], SHARE_CALLER, NULL, &callers[i]));
+		p[i] = ask(callers[i], NULL, "what");
+	}
+	far_start(&s, OPTIONS("--export-service", "*"));
+	near_start(&s, options);
+	for (int i = 0; i < SERVICES; i++)
+		take(workers[i], &m[i]);
+	for (int i = 0; i < SERVICES; i++)
+		share_call_cancel(p[i]);
+	for (int i = 0; i < SERVICES; i++) {
+		until(share_request_status(&m[i]) == SHARE_ECANCELED);
+		check_ok(share_ack(&m[i], NULL));
+		share_service_close(callers[i]);
+		share_service_close(workers[i]);
+	}
+	sides_end(&s);
+}
+
 /* However long it takes until the worker has it: a call whose time is over on the way is asked
  * again, with twice the time. */
 static share_pending *ask_for_a_while(share_service *caller, share_service *worker,
