@@ -29,6 +29,8 @@ void errand_finish(struct errand *e)
 	TAILQ_REMOVE(&s->errands, e, in_end);
 	s->n--;
 	s->done++;
+	if (!s->desk && s->n == 0)
+		event_del(s->readable);
 	e->end = NULL;
 	share_call_cancel(e->call);
 	e->call = NULL;
@@ -75,6 +77,9 @@ struct errand *errand_add(struct end *s, uint64_t id)
 	TAILQ_INSERT_TAIL(&s->errands, e, in_end);
 	s->n++;
 	keep_looking(s);
+	/* Who asks nobody does not look for answers, and the descriptor would stay readable. */
+	if (!s->desk && s->n == 1)
+		event_add(s->readable, NULL);
 	return e;
 }
 
@@ -232,7 +237,7 @@ static struct end *make(struct link *l, const char *name, uint32_t which, bool d
 		s->readable = event_new(b->base, share_service_get_fd(s->service),
 					EV_READ | EV_PERSIST, on_readable, s);
 	}
-	if (!s->look || !s->readable || event_add(s->readable, NULL) != 0) {
+	if (!s->look || !s->readable || (desk && event_add(s->readable, NULL) != 0)) {
 		say("service '%s': %s", name, share_error_detail());
 		end_free(s);
 		return NULL;

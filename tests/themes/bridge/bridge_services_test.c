@@ -341,3 +341,49 @@ Test(bridge_services, a_lost_link_ends_the_calls_on_both_sides_and_later_ones_go
 	share_service_close(worker);
 	sides_end(&s);
 }
+
+static bool is_asleep(const struct bridge_process *p)
+{
+	char path[64], text[512] = "", *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)p->pid);
+	f = fopen(path, "r");
+	check(f && fgets(text, sizeof(text), f));
+	fclose(f);
+	end = strrchr(text, ')'); /* of the program's name */
+	return end && end[2] == 'S';
+}
+
+/* What a bridge has to do takes a moment; one that never sleeps is never seen asleep. */
+static void until_it_sleeps(const struct bridge_process *p)
+{
+	int asleep = 0;
+
+	until((asleep = is_asleep(p) ? asleep + 1 : 0) == 20);
+}
+
+Test(bridge_services, a_bridge_that_nobody_asks_sleeps)
+{
+	struct sides s;
+	share_service *caller, *worker;
+	share_pending *p;
+	share_message m, answer;
+
+	sides_begin(&s);
+	worker = open_service(s.far, SHARE_WORKER);
+	start_both(&s);
+	until_it_sleeps(&s.far_bridge);
+	until_it_sleeps(&s.near_bridge);
+	caller = open_service(s.near, SHARE_CALLER);
+	p = ask(caller, NULL, "what");
+	take(worker, &m);
+	check_ok(share_reply(&m, NULL, "yes", 3, NULL));
+	check_ok(share_call_finish(p, -1, NULL, &answer));
+	check_ok(share_ack(&answer, NULL));
+	until_it_sleeps(&s.far_bridge);
+	until_it_sleeps(&s.near_bridge);
+	share_service_close(caller);
+	share_service_close(worker);
+	sides_end(&s);
+}
