@@ -331,6 +331,25 @@ static struct end *find_end(struct link *l, const struct data_header *h)
 	return NULL;
 }
 
+/* UCX promises no order: a cancellation may come before the request, which is large, say. */
+static void cancel(struct end *s, struct errand *e, uint64_t id)
+{
+	if (e && !e->sending)
+		errand_finish(e);
+	else if (!e)
+		s->early[s->n_early++ % EARLY] = id;
+}
+
+static bool is_canceled(struct end *s, uint64_t id)
+{
+	for (size_t i = 0; i < EARLY; i++)
+		if (s->early[i] == id) {
+			s->early[i] = 0;
+			return true;
+		}
+	return false;
+}
+
 const char *services_content(struct link *l, const struct data_header *h, struct parcel *p)
 {
 	struct end *s = find_end(l, h);
@@ -340,13 +359,15 @@ const char *services_content(struct link *l, const struct data_header *h, struct
 	    h->n_more > SHARE_REQUEST_DATA_MAX)
 		return "its request or answer makes no sense";
 	if (h->kind == DATA_CANCEL) {
-		if (e && !e->sending)
-			errand_finish(e);
+		if (s)
+			cancel(s, e, h->id);
 		return NULL;
 	}
 	if (h->kind == DATA_REQUEST) {
 		if (e || (s && s->n >= AT_ONCE))
 			return "it asks too much at a time";
+		if (s && is_canceled(s, h->id))
+			return NULL;
 		e = s ? errand_add(s, h->id) : NULL;
 		if (!e)
 			refuse(l, h);

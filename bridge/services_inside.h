@@ -17,6 +17,7 @@
  * have in common) know of each other. */
 
 #define AT_ONCE 64 /* requests of one desk that are not answered */
+#define EARLY   64 /* cancellations that are remembered until what they are about has come */
 
 /* One request: at a desk the message that is to be answered, over there the call. */
 struct errand {
@@ -40,7 +41,10 @@ struct end {
 	share_service *service;
 	struct event *readable, *look;
 	TAILQ_HEAD(, errand) errands;
+	uint64_t early[EARLY]; /* at a counter: requests that were canceled and have not come, or
+				* that were answered at the same time */
 	uint64_t done;
+	unsigned n_early;
 	uint32_t which; /* as the desk's side calls it */
 	unsigned n;
 	bool desk;

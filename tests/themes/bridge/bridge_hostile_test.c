@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <share/channel.h>
+#include <share/service.h>
 
 #include "tests/themes/bridge/bridge_peer.h"
 
@@ -280,6 +281,40 @@ Test(bridge_hostile, who_wants_too_much_at_a_time_loses_the_link)
 	}
 	peer_expect_hung_up(&p);
 	until(bridge_said(&s.far_bridge, "it wants too much at a time") == 1);
+	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+/* UCX promises no order. The worker sees the other request alone. */
+Test(bridge_hostile, a_cancellation_that_comes_before_its_request_is_heeded)
+{
+	struct sides s;
+	struct peer p;
+	struct data_header h = {.which = 9};
+	share_service *worker;
+	share_message m;
+
+	begin(&s);
+	check_ok(share_service_open(s.far, "s", SHARE_WORKER, NULL, &worker));
+	check(peer_connect(&p, &s));
+	peer_greet(&p);
+	peer_say(&p, "{\"say\":\"call\",\"which\":9,\"name\":\"s\"}");
+	peer_hear_word(&p, "called");
+	memcpy(h.secret, p.secret, DATA_SECRET);
+	h.id = 1;
+	h.kind = DATA_CANCEL;
+	peer_send(&p, &h, BARE, NULL, 0);
+	h.kind = DATA_REQUEST;
+	peer_send(&p, &h, BARE, NULL, 0);
+	h.id = 2;
+	h.n_more = 1;
+	h.more[0] = 'b';
+	peer_send(&p, &h, BARE + 1, NULL, 0);
+	check_ok(share_next_request(worker, HARNESS_LIMIT_MS, NULL, &m));
+	check(m.data_size == 1 && m.data[0] == 'b');
+	check_ok(share_ack(&m, NULL));
+	share_service_close(worker);
 	peer_close(&p);
 	expect_served(&s, 2);
 	sides_end(&s);
