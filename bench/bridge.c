@@ -230,6 +230,11 @@ static double processor_us(pid_t pid)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
+static double bridges_us(const struct pair *p)
+{
+	return processor_us(p->here.bridge) + processor_us(p->there.bridge);
+}
+
 static void fill(share_buffer *b, uint64_t seed)
 {
 	uint64_t *words = share_ptr(b);
@@ -262,7 +267,7 @@ static struct bridge_cost send_round(struct pair *p, const struct load *l, share
 
 	for (unsigned i = 0; i < l->buffers; i++)
 		fill(buffers[i], seed + i);
-	cpu = processor_us(p->here.bridge) + processor_us(p->there.bridge);
+	cpu = bridges_us(p);
 	begin = now_us();
 	for (unsigned i = 0; i < l->buffers; i++) {
 		snprintf(name, sizeof(name), "bench/%s/%u", l->name, i);
@@ -270,7 +275,7 @@ static struct bridge_cost send_round(struct pair *p, const struct load *l, share
 	}
 	await(p, l->buffers);
 	begin = now_us() - begin;
-	cpu = processor_us(p->here.bridge) + processor_us(p->there.bridge) - cpu;
+	cpu = bridges_us(p) - cpu;
 	for (unsigned i = 0; i < l->buffers; i++) {
 		snprintf(name, sizeof(name), "bench/%s/%u", l->name, i);
 		must_equal(p, name, seed + i, l->size);
@@ -391,9 +396,9 @@ static void measure_messages(struct pair *p, const struct run *run)
 	unsigned rounds = run->quick ? 3 : 15, n = run->quick ? 200 : 2000;
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	struct series own = {0};
-	struct samples asleep = {0}, polls = {0};
+	struct samples asleep = {0}, polls = {0}, cpu = {0};
 	share_channel *out, *in;
-	double value;
+	double value, before;
 
 	options.pool = POOL;
 	options.mode = SHARE_QUEUE; /* so the first message waits until the bridge has come */
@@ -403,8 +408,10 @@ static void measure_messages(struct pair *p, const struct run *run)
 	for (unsigned i = 0; i < n; i++)
 		one_way(out, in);
 	for (unsigned r = 0; r < rounds; r++) {
+		before = bridges_us(p);
 		for (unsigned i = 0; i < n; i++)
 			samples_add(&own.round, one_way(out, in));
+		samples_add(&cpu, (bridges_us(p) - before) / n);
 		series_end_round(&own);
 		add(&asleep, bridge_perftest("ucp_am_lat", MESSAGE, n, true));
 		add(&polls, bridge_perftest("ucp_am_lat", MESSAGE, n, false));
@@ -417,6 +424,8 @@ static void measure_messages(struct pair *p, const struct run *run)
 	report("message", ".polling", "the same; ucp_am_lat that polls", "us", value,
 	       median_or_none(&polls), NONE);
 	report("message", ".p99", "the same", "us", samples_median(&own.p99s), NONE, NONE);
+	report("message", ".cpu", "processor time for a message, both bridges", "us",
+	       median_or_none(&cpu), NONE, NONE);
 	series_done(&own);
 }
 
