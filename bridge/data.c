@@ -6,8 +6,10 @@
  * priority that runs after all others whenever anything was sent or received.
  */
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <openssl/crypto.h>
 #include <ucp/api/ucp.h>
@@ -19,6 +21,13 @@
 #define AM_ID  1
 #define BARE   offsetof(struct data_header, more)
 #define ROUNDS 64 /* of progress before others have their turn */
+
+/* After a message that is small, the next one is waited for awake: for about as long as an answer
+ * takes over a fast network, and not where that was in vain a few times, but now and then. */
+#define AWAKE_NS UINT64_C(50000)
+#define SMALL    UINT64_C(65536)
+#define VAIN     4
+#define AGAIN    64
 
 struct data {
 	ucp_context_h context;
@@ -41,6 +50,9 @@ struct data_end {
 	size_t address_size;
 	struct event *readable, *idle;
 	TAILQ_HEAD(, transfer) transfers; /* under way */
+	uint64_t awake_until;             /* on the clock of now_ns(); 0: it may sleep */
+	bool has_waited;                  /* since then */
+	unsigned in_vain;
 };
 
 const void *data_address(const struct link *l, size_t *size)
@@ -54,16 +66,64 @@ static void work(struct data_end *d)
 	event_active(d->idle, 0, 0);
 }
 
-/* Who sends all the time does not keep the loop from the others. */
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* What somebody may answer, or have more of. Large content is worth its sleep. */
+static bool is_talk(const struct data_header *h)
+{
+	return h->size <= SMALL &&
+	       (h->kind == DATA_MESSAGE || h->kind == DATA_REQUEST || h->kind == DATA_ANSWER);
+}
+
+/* A message comes or goes. To be woken for the next one would cost more than all else that happens
+ * to it. */
+static void stay_awake(struct data_end *d, const struct data_header *h)
+{
+	if (!is_talk(h))
+		return;
+	if (d->awake_until != 0 && d->has_waited)
+		d->in_vain = 0;
+	else if (d->in_vain >= VAIN && d->in_vain++ % AGAIN != 0)
+		return;
+	d->awake_until = now_ns() + AWAKE_NS;
+	d->has_waited = false;
+}
+
+static bool is_awake(struct data_end *d)
+{
+	if (d->awake_until == 0)
+		return false;
+	d->has_waited = true;
+	if (now_ns() < d->awake_until) {
+		sched_yield(); /* to whom the message is for, say, where there are few processors */
+		return true;
+	}
+	d->awake_until = 0;
+	d->in_vain++;
+	return false;
+}
+
+/* Who sends all the time does not keep the loop from the others. Nor does who stays awake: they are
+ * looked at each time. */
 static void on_idle(evutil_socket_t fd, short what, void *arg)
 {
 	struct data_end *d = arg;
 
 	(void)fd, (void)what;
-	for (int i = 0; i < ROUNDS; i++)
-		if (ucp_worker_progress(d->worker) == 0 &&
-		    ucp_worker_arm(d->worker) != UCS_ERR_BUSY)
+	for (int i = 0; i < ROUNDS; i++) {
+		if (ucp_worker_progress(d->worker) > 0)
+			continue;
+		if (is_awake(d))
+			break;
+		if (ucp_worker_arm(d->worker) != UCS_ERR_BUSY)
 			return;
+	}
 	work(d);
 }
 
@@ -144,6 +204,7 @@ void data_send(struct link *l, const struct data_header *h, const void *memory, 
 	t = begin(d, done, arg);
 	if (!t)
 		return;
+	stay_awake(d, h);
 	t->header = *h;
 	memcpy(t->header.secret, link_secret_of_peer(l), DATA_SECRET);
 	l->traffic.out += h->size;
@@ -216,6 +277,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t n, void *wh
 	    CRYPTO_memcmp(link_own_secret(d->link), h.secret, DATA_SECRET) != 0)
 		return UCS_OK;
 	d->link->traffic.in += size;
+	stay_awake(d, &h);
 	link_content(d->link, &h, &p);
 	return p.taken && size > 0 ? UCS_INPROGRESS : UCS_OK;
 }
