@@ -2,9 +2,10 @@
 
 /*
  * Handing over to a broker of another program. Between two requests this one stops, and the keeper
- * has the new program go through all that a restart does, with copies of the journal and of all pages:
- * nobody sees what comes of that. If the new one can do it, this one ends, and the next is of that
- * program; else this one goes on, and says why. Who has asked is answered by whoever serves then.
+ * has the new program go through all that a restart does, with copies of the journal and of all
+ * pages: nobody sees what comes of that. If the new one can do it, this one ends, and the next is
+ * of that program; else this one goes on, and says why. Who has asked is answered by whoever serves
+ * then.
  */
 
 #include "broker/upgrade.h"

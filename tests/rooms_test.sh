@@ -68,7 +68,7 @@ knows()
 		echo "broker/*.h broker/config broker/client broker/journal broker/keeper broker/device broker/memory broker/channel broker/names"
 		;;
 	broker/report)
-		echo "broker/*.h broker/journal broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
+		echo "broker/*.h broker/journal broker/keeper broker/client broker/device broker/memory broker/buffer broker/channel broker/names"
 		;;
 	'broker/*.c')
 		echo "broker/*.h broker/config broker/log broker/journal broker/keeper broker/client broker/monitor broker/device"

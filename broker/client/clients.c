@@ -80,8 +80,8 @@ void clients_catch_up(struct broker *b)
 	event_active(b->clients->waker, EV_TIMEOUT, 0);
 	connections_catch_up(b);
 	clients_look_at_ended(b);
-	/* who is taken apart in this turn of the loop has to be said to end, by a record that counts,
-	 * before a page of its says so */
+	/* who is taken apart in this turn of the loop has to be said to end, by a record that
+	 * counts, before a page of its says so */
 	broker_commit(b);
 	event_active(b->clients->reaper, EV_TIMEOUT, 0);
 }

@@ -50,6 +50,7 @@ keeper_main *module_load(int fd, const char *path)
 		fprintf(stderr,
 			"share-broker: error: this program is not for the keeper that runs (it has "
 			"no " KEEPER_MAIN "): it takes a restart\n");
-	memcpy(&program, &symbol, sizeof(program)); /* POSIX lets a pointer to data be one to code */
+	memcpy(&program, &symbol,
+	       sizeof(program)); /* POSIX lets a pointer to data be one to code */
 	return program;
 }

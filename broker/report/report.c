@@ -25,6 +25,7 @@
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
+#include "broker/keeper/keeper.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -131,8 +132,9 @@ void report_status(struct page *p)
 	    p,
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-		"version", SHARE_VERSION, "pid", report_integer(getpid()), "uptime_ms",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"version", SHARE_VERSION, "pid", report_integer(getpid()), "keeper",
+		report_integer(b->keeper ? b->keeper->pid : 0), "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
 		"quarantined", report_integer(quarantined), "pools", report_integer(pools),
 		"segments", report_integer(slab_live(&b->memory->segments)), "segment_bytes",

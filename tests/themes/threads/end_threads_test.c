@@ -134,7 +134,7 @@ static void each_thread_may_have_a_broker_of_its_own(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static pid_t broker;
+static pid_t keeper;        /* of the broker: it dies with that */
 static atomic_uint at_work; /* how many times somebody was served */
 static atomic_uint told;    /* look-ups that were told of the end */
 
@@ -142,7 +142,7 @@ static int find_pid(const char *json, void *data)
 {
 	json_t *row = json_loads(json, 0, NULL);
 
-	*(pid_t *)data = (pid_t)number_of(row, "pid");
+	*(pid_t *)data = (pid_t)number_of(row, "keeper");
 	json_decref(row);
 	return 0;
 }
@@ -243,7 +243,7 @@ static void kill_it(void *data, unsigned index)
 
 	(void)index;
 	until(atomic_load(&at_work) >= enough);
-	check(kill(broker, SIGKILL) == 0);
+	check(kill(keeper, SIGKILL) == 0);
 }
 
 static void kill_the_broker(unsigned enough)
@@ -254,7 +254,7 @@ static void kill_the_broker(unsigned enough)
 	check_ok(share_connect("embedded", &client));
 	check_ok(share_connect(share_address(client), &second));
 	check_ok(share_pool_open(client, "default", &pool));
-	check_ok(share_inspect(client, "status", find_pid, &broker));
+	check_ok(share_inspect(client, "status", find_pid, &keeper));
 	check_ok(share_watch_names(client, NULL, ignore_change, NULL, &w));
 	atomic_store(&at_work, 0);
 	atomic_store(&told, 0);
@@ -312,7 +312,7 @@ static void wait_for_the_giver(void *data, unsigned index)
 static void kill_it_and_end(void *data, unsigned index)
 {
 	(void)data, (void)index;
-	check(kill(broker, SIGKILL) == 0);
+	check(kill(keeper, SIGKILL) == 0);
 	until(share_ping(second) == SHARE_EDISCONNECTED);
 	atomic_store(&may_end, true);
 }
@@ -324,7 +324,7 @@ static void fences_of_the_living_outlive_the_broker(void)
 
 	check_ok(share_connect("embedded", &client));
 	check_ok(share_connect(share_address(client), &second));
-	check_ok(share_inspect(client, "status", find_pid, &broker));
+	check_ok(share_inspect(client, "status", find_pid, &keeper));
 	check_ok(share_host_stream_create(client, &s));
 	check_ok(share_host_stream_launch(s, work_until_told, NULL));
 	check_ok(share_fence_record(client, s, &fence));
