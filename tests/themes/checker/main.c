@@ -42,7 +42,7 @@ static const struct argp_option described[] = {
     {"kill", OPTION_KILL, "STEPS", OPTION_ARG_OPTIONAL,
      "kill a random process, or the agent, each so many steps (60), more or less", 0},
     {"kill-broker", OPTION_KILL_BROKER, "PERCENT", 0,
-     "of those who are killed: the broker, which has to have a keeper", 0},
+     "of those who are killed: the broker; one in four hands over to the next one instead", 0},
     {"freeze", OPTION_FREEZE, "MILLISECONDS", 0,
      "stop the broker now and then, for so long at most", 0},
     {"hang-up", OPTION_HANG_UP, NULL, 0, "have some processes hang up and live on", 0},
@@ -238,12 +238,12 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 		       atomic_load(&board->set_aside), atomic_load(&board->stale));
 	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
 	       " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
-	       " times; killed: %u processes, %u agents, %u brokers; hung up: %" PRIu64 ": %s\n",
+	       " times; killed: %u processes, %u agents, %u brokers, and %u handed over; hung up: %" PRIu64 ": %s\n",
 	       o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
 	       atomic_load(&board->reads), atomic_load(&board->words),
 	       atomic_load(&board->discarded), atomic_load(&board->kernels),
 	       atomic_load(&board->full), supervisor_kills(s), supervisor_agent_kills(s),
-	       supervisor_broker_kills(s), atomic_load(&board->hang_ups),
+	       supervisor_broker_kills(s), supervisor_upgrades(s), atomic_load(&board->hang_ups),
 	       ending == ENDING_WELL      ? "ok"
 	       : ending == ENDING_STUCK   ? "stuck"
 	       : ending == ENDING_SKIPPED ? "skipped"

@@ -44,7 +44,7 @@ struct supervisor {
 	struct process processes[WORKERS_MAX];
 	pid_t dead[2 * WORKERS_MAX]; /* of which the broker may not know */
 	unsigned n_dead;
-	unsigned running, kills, agent_kills, broker_kills;
+	unsigned running, kills, agent_kills, broker_kills, upgrades;
 	uint64_t next_kill;   /* at this many steps */
 	uint64_t next_freeze; /* likewise */
 	int64_t thaw_ms;      /* when the broker goes on; 0: it is not stopped */
@@ -64,6 +64,11 @@ static int64_t now_ms(void)
 unsigned supervisor_kills(const struct supervisor *s)
 {
 	return s->kills;
+}
+
+unsigned supervisor_upgrades(const struct supervisor *s)
+{
+	return s->upgrades;
 }
 
 unsigned supervisor_broker_kills(const struct supervisor *s)
@@ -176,11 +181,18 @@ static pid_t find_agent(const struct supervisor *s)
 	return found;
 }
 
-/* The next one answers, whoever asks. */
+/* The next one answers, whoever asks. At times it is asked to hand over instead. */
 static void kill_broker(struct supervisor *s)
 {
-	if (kill(s->broker, SIGKILL) == 0)
+	if (dice_hit(&s->dice, 25)) {
+		if (share_upgrade(s->client, NULL, NULL) != 0) {
+			fprintf(stderr, "not upgraded: %s\n", share_error_detail());
+			exit(1);
+		}
+		s->upgrades++;
+	} else if (kill(s->broker, SIGKILL) == 0) {
 		s->broker_kills++;
+	}
 	if (share_inspect(s->client, "status", find_broker, &s->broker) != 0) {
 		fprintf(stderr, "no broker goes on: %s\n", share_error_detail());
 		exit(1);
