@@ -57,7 +57,7 @@ is_upgraded()
 	[[ $(dpkg-query -W -f '${Version}' share-broker) == *-2 ]] || fail "it was not upgraded"
 	cmp /tmp/broker.json /etc/share/broker.json || fail "the configuration is not the administrator's"
 	[[ $(systemctl show -P MainPID share-broker.service) == "$pid" ]] || fail "the broker was restarted"
-	grep -q 'systemctl restart share-broker.service' /tmp/upgrade.log || fail "nobody says what is left to do"
+	grep -q 'goes on from version' /tmp/upgrade.log || fail "the new program does not go on"
 	user sharectl status >/dev/null
 	systemctl restart share-broker.service
 	user sharectl status | grep '^pid '

@@ -9,7 +9,6 @@
 #include "pages/timeline.h"
 
 /* What the journal has of memory: whoever changes something notes it. */
-
 struct account;
 struct accounts;
 struct block;
@@ -35,8 +34,7 @@ struct block_use {
 	uint64_t size;
 	const struct fence_set *pending;
 };
-/* Of a block; of one with n_fences, these follow (struct fence_record). The journal has less of
- * most blocks: see block_records.c. */
+/* Of a block; n_fences of struct fence_record follow. Most have less: see block_records.c. */
 struct block_record {
 	uint32_t index; /* of the buffer; UINT32_MAX: nobody holds it, and work runs on it */
 	uint32_t generation;
@@ -63,12 +61,11 @@ struct timelines_record {
 	uint64_t last[TIMELINE_SLOTS];
 };
 
-/* From their record. Without a client, and without its pidfd, until they are given to one. */
+/* From their record; without a client and its pidfd, until they are given to one. */
 int timelines_again(struct journal *journal, uint32_t record, struct accounts *accounts,
 		    struct timelines **out);
 /* The keeper has the page from now on. */
 void timelines_kept(struct timelines *t);
-
 /* A fence of a name or a token, as their records have it. Zeros: reached, and there is none. */
 struct fence_record {
 	uint64_t page, value;
@@ -82,8 +79,7 @@ struct fence fence_of_record(struct broker *b, const struct fence_record *r);
 int timelines_restore(struct broker *b);
 struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
 int pools_restore(struct broker *b);
-/* When all is there: what the dead broker had waited for, to end a pool or to return a segment, is
- * of no broker any more. */
+/* When all is there: what the dead broker had waited for is of no broker any more. */
 void pools_restored(struct broker *b);
 /* The agents are told which segments there are: see agent_tell_known(). 0 or -ENOMEM. */
 int segments_tell_known(struct broker *b);
@@ -94,8 +90,7 @@ int blocks_restore(struct broker *b, restore_buffer *buffer);
 /* All that has fences has been read. */
 int timelines_restored(struct broker *b);
 
-/* No user has this number. */
-#define RECORD_NOBODY UINT32_MAX
+#define RECORD_NOBODY UINT32_MAX /* no user has this number */
 uint32_t record_user(const struct account *a);
 /* A reference; NULL: it is nobody, or there is no memory. */
 struct account *account_of_record(struct broker *b, uint32_t uid);
