@@ -348,20 +348,13 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 	link_fail(arg, ucs_status_string(status));
 }
 
-/*
- * With error handling for a peer that dies, UCX wants memory whose key can be made invalid before
- * it has others write into it. TCP has no such thing: it would send in small pieces, and copy each
- * once more over there. Here nobody needs it. A link that is lost ends with its worker, whose
- * connections are closed then, so nothing is written any more; what was under way is finished by
- * data_end(); and the silence of a peer is noticed on TLS.
- */
 int data_connect(struct link *l, const void *address)
 {
 	ucp_ep_params_t params = {
 	    .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
 			  UCP_EP_PARAM_FIELD_ERR_HANDLER,
 	    .address = address,
-	    .err_mode = UCP_ERR_HANDLING_MODE_NONE,
+	    .err_mode = UCP_ERR_HANDLING_MODE_PEER,
 	    .err_handler = {on_error, l},
 	};
 
@@ -371,6 +364,22 @@ int data_connect(struct link *l, const void *address)
 	return 0;
 }
 
+static void close_endpoint(struct data_end *d)
+{
+	ucp_request_param_t param = {
+	    .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+	    .flags = UCP_EP_CLOSE_FLAG_FORCE,
+	};
+	ucs_status_ptr_t request = ucp_ep_close_nbx(d->endpoint, &param);
+
+	d->endpoint = NULL;
+	if (!UCS_PTR_IS_PTR(request))
+		return;
+	while (ucp_request_check_status(request) == UCS_INPROGRESS)
+		ucp_worker_progress(d->worker);
+	ucp_request_free(request);
+}
+
 void data_end(struct link *l)
 {
 	struct data_end *d = l->data;
@@ -378,7 +387,8 @@ void data_end(struct link *l)
 
 	if (!d)
 		return;
-	d->endpoint = NULL; /* the worker's end is its end, too */
+	if (d->endpoint)
+		close_endpoint(d);
 	if (d->address)
 		ucp_worker_release_address(d->worker, d->address);
 	if (d->readable)

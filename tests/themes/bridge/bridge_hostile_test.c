@@ -83,13 +83,13 @@ static const char *const before[] = {
     "{\"say\":1}",
     "{\"say\":\"want\",\"id\":1,\"name\":\"w\"}",
     "{\"say\":\"hello\"}",
-    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
+    "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
     "\"\"}",
-    "{\"say\":\"hello\",\"version\":2,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
     "\"\"}",
-    "{\"say\":\"hello\",\"version\":2,\"site\":\"a/"
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"a/"
     "b\",\"run\":\"\",\"secret\":\"\",\"address\":\"\"}",
-    "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"00\",\"address\":"
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"00\",\"address\":"
     "\"\"}",
 };
 

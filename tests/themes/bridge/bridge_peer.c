@@ -60,6 +60,17 @@ bool peer_connect(struct peer *p, const struct sides *s)
 
 void peer_close(struct peer *p)
 {
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+				     .flags = UCP_EP_CLOSE_FLAG_FORCE};
+
+	if (p->endpoint) {
+		ucs_status_ptr_t r = ucp_ep_close_nbx(p->endpoint, &force);
+
+		while (UCS_PTR_IS_PTR(r) && ucp_request_check_status(r) == UCS_INPROGRESS)
+			ucp_worker_progress(p->worker);
+		if (UCS_PTR_IS_PTR(r))
+			ucp_request_free(r);
+	}
 	if (p->worker) {
 		ucp_worker_release_address(p->worker, p->address);
 		ucp_worker_destroy(p->worker);
@@ -130,7 +141,9 @@ void peer_greet(struct peer *p)
 							UCP_AM_HANDLER_PARAM_FIELD_CB,
 					  .id = 1,
 					  .cb = hear_nothing};
-	ucp_ep_params_t ep = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+	ucp_ep_params_t ep = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+					    UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+			      .err_mode = UCP_ERR_HANDLING_MODE_PEER};
 	char hello[20000], *at;
 	unsigned char address[8192];
 	int n;
@@ -144,7 +157,7 @@ void peer_greet(struct peer *p)
 	at = strstr(p->line, "\"address\":\"") + 11;
 	unhex(at, address, strcspn(at, "\"") / 2);
 	n = snprintf(hello, sizeof(hello),
-		     "{\"say\":\"hello\",\"version\":2,\"site\":\"peer\",\"run\":\"1\",\"secret\":"
+		     "{\"say\":\"hello\",\"version\":1,\"site\":\"peer\",\"run\":\"1\",\"secret\":"
 		     "\"00112233445566778899aabbccddeeff\",\"address\":\"");
 	for (size_t i = 0; i < p->address_size; i++)
 		n += snprintf(hello + n, sizeof(hello) - (size_t)n, "%02x",
