@@ -238,7 +238,8 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 		       atomic_load(&board->set_aside), atomic_load(&board->stale));
 	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
 	       " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
-	       " times; killed: %u processes, %u agents, %u brokers, and %u handed over; hung up: %" PRIu64 ": %s\n",
+	       " times; killed: %u processes, %u agents, %u brokers, and %u handed over; hung up: "
+	       "%" PRIu64 ": %s\n",
 	       o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
 	       atomic_load(&board->reads), atomic_load(&board->words),
 	       atomic_load(&board->discarded), atomic_load(&board->kernels),
