@@ -47,6 +47,25 @@ static double restart(share_client *c, share_pool *pool)
 	return (end - at) / 1e3;
 }
 
+/* From one broker to the next of the program that is on the disk: whatever anybody asks of it
+ * meanwhile waits no longer than this. */
+static void upgrades(const struct run *run, share_client *c, const char *figure)
+{
+	struct samples took = {NULL, 0, 0};
+	char name[64];
+
+	for (int i = 0; i < (run->quick ? 2 : 5); i++) {
+		double begun = now_us();
+
+		must(share_upgrade(c, NULL, NULL), "share_upgrade");
+		samples_add(&took, (now_us() - begun) / 1e3);
+	}
+	snprintf(name, sizeof(name), "survival.upgrade.%s", figure);
+	figure_report(&(struct figure){name, "the longest that a request waits for an upgrade",
+				       "ms", samples_percentile(&took, 100), NONE, NONE});
+	samples_done(&took);
+}
+
 static void restarts(const struct run *run, share_client *c, share_pool *pool, const char *figure,
 		     const char *what, double target)
 {
@@ -56,6 +75,7 @@ static void restarts(const struct run *run, share_client *c, share_pool *pool, c
 
 	for (int i = 0; i < n; i++)
 		samples_add(&took, restart(c, pool));
+	upgrades(run, c, figure);
 	snprintf(name, sizeof(name), "survival.restart.%s", figure);
 	figure_report(&(struct figure){name, what, "ms", samples_median(&took), NONE, target});
 	snprintf(name, sizeof(name), "survival.restart.%s.worst", figure);
@@ -126,6 +146,4 @@ void bench_survival(const struct run *run)
 	measure_restarts(run);
 	survival_pause(run);
 	survival_cost(run);
-	/* An upgrade's longest delayed request belongs here, once a broker can be exchanged for
-	 * another program. */
 }

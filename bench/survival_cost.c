@@ -7,6 +7,9 @@
  * does counts, also what it does after its answer.
  */
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "bench/kept_broker.h"
 #include "bench/survival.h"
 
@@ -109,6 +112,11 @@ void survival_cost(const struct run *run)
 	static struct subject written, unwritten;
 	pid_t brokers[2];
 
+	if (access(UNWRITTEN_BROKER, X_OK) != 0) {
+		fprintf(stderr, "share-bench: survival.journal: SKIPPED: there is no %s here\n",
+			UNWRITTEN_BROKER);
+		return;
+	}
 	start(&written, NULL);
 	start(&unwritten, UNWRITTEN_BROKER);
 	brokers[0] = kept_broker_serving(written.client);

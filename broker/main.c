@@ -304,13 +304,22 @@ static void say_why(const struct keeper *keeper)
 static int serve(struct arguments *a, struct config *config, const struct listening *l,
 		 const struct keeper *keeper)
 {
+	int listener, listening = a->goes_on ? kept_look(KEPT_LISTENER) : l->fd;
+	struct sockaddr_un address;
+	/* where it has made a socket */
+	const char *path = l->lock >= 0 && listening >= 0 ? address_of(listening, &address) : NULL;
 	struct broker *broker;
-	int listener, r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
+	int r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
 
 	if (r == 0)
 		r = broker_new(config, keeper, &broker);
-	if (r < 0 || keeper->rehearses)
+	if (keeper->rehearses)
 		return r;
+	if (r < 0) {
+		if (path)
+			unlink(path);
+		return r;
+	}
 	broker->made_socket = l->lock >= 0;
 	give_up_rights();
 	if (a->goes_on)
@@ -325,6 +334,8 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	}
 	r = broker_run(broker, listener, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);
+	if (path)
+		unlink(path);
 	return r;
 }
 

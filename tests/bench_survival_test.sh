@@ -30,6 +30,7 @@ TMPDIR=$scratch/tmp share-bench --quick --json survival >"$scratch/out" 2>"$scra
 for clients in 1k 1k.clients 10k.clients; do
 	has "survival.restart.$clients" null
 	has "survival.restart.$clients.worst" null
+	has "survival.upgrade.$clients" null
 done
 has survival.journal.bytes null
 for steps in channel alloc; do

@@ -218,10 +218,16 @@ def test_the_configuration_is_read_again(tmp_path):
 def test_the_broker_is_upgraded(client, pool):
     with pool.alloc(64) as a:
         before = client.inspect("status")["pid"]
-        done = client.upgrade()
-        assert done["pid"] == client.inspect("status")["pid"] != before
-        assert done["from"] == done["to"] == client.inspect("status")["version"]
-        assert client.lookup is not None and a.nbytes == 64
+        try:
+            done = client.upgrade()
+        except libshare.NotSupported as error:
+            # in a wheel
+            assert "one file" in str(error) and client.inspect("status")["pid"] == before
+        else:
+            assert done["pid"] == client.inspect("status")["pid"] != before
+            assert done["from"] == done["to"] == client.inspect("status")["version"]
+        a.publish("outlives-an-upgrade")
+        client.unpublish("outlives-an-upgrade")
 
 
 def test_host_streams_order_what_is_shared(client, broker, pool):

@@ -47,20 +47,23 @@ broker()
 	printf 'set pagination off\nset debuginfod enabled off\nset confirm off\nhandle SIGTERM nostop pass\n'
 	look death 4 '%d %u %u %lu'
 	look reclaim 3 '%lu %lu %lu'
-	printf 'run\n'
+	printf 'printf "it is watched\\n"\ncontinue\n'
 }
 
 broker >"$scratch/broker.gdb"
 program >"$scratch/program.gdb"
 export SHARE_SOCKET=$scratch/s
-gdb -nx -batch -x "$scratch/broker.gdb" --args share-broker --socket "$SHARE_SOCKET" \
-	>"$scratch/broker.out" 2>&1 </dev/null &
-gdb=$!
-trap 'kill "$gdb" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+share-broker --socket "$SHARE_SOCKET" 2>"$scratch/broker.log" &
+keeper=$!
+trap 'kill "$keeper" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 until_true sharectl status >/dev/null 2>&1
+serving=$(sharectl status | awk '$1 == "pid" { print $2 }')
+gdb -nx -batch -x "$scratch/broker.gdb" -p "$serving" >"$scratch/broker.out" 2>&1 </dev/null &
+gdb=$!
+until_true grep -q '^it is watched' "$scratch/broker.out"
 gdb -nx -batch -x "$scratch/program.gdb" --args cli-probed >"$scratch/program.out" 2>&1 </dev/null
 until_true grep -q '^probe reclaim' "$scratch/broker.out"
-kill "$(sharectl status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')"
+kill "$serving"
 wait "$gdb" || true
 
 probe()

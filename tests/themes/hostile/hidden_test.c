@@ -419,11 +419,22 @@ Test(hidden, what_is_not_for_a_user_answers_to_its_number_as_if_it_never_was)
 
 /* What names nothing of others': what is the connection's own, or its user's. */
 static const enum wire_type own[] = {
-    WIRE_HELLO,           WIRE_READY,           WIRE_PING,          WIRE_BYE,
-    WIRE_CANCEL,          WIRE_WATCH,           WIRE_UNWATCH,       WIRE_TRIMMED,
-    WIRE_EVENT_CREATE,    WIRE_EVENT_OPEN,      WIRE_EVENT_RELEASE, WIRE_RELOAD,
-    WIRE_CHANNEL_DRAINED, WIRE_SEGMENT_RETIRED, /* is the end of who says it of another's, whether
-						   there or not */
+    WIRE_HELLO,
+    WIRE_READY,
+    WIRE_PING,
+    WIRE_BYE,
+    WIRE_CANCEL,
+    WIRE_WATCH,
+    WIRE_UNWATCH,
+    WIRE_TRIMMED,
+    WIRE_EVENT_CREATE,
+    WIRE_EVENT_OPEN,
+    WIRE_EVENT_RELEASE,
+    WIRE_RELOAD,
+    WIRE_UPGRADE,
+    WIRE_CHANNEL_DRAINED,
+    WIRE_SEGMENT_RETIRED, /* is the end of who says it of another's, whether
+       there or not */
 };
 
 static bool is_in_a_table(enum wire_type type)
