@@ -34,7 +34,7 @@ serves()
 # unshare takes no signal while its child runs
 stop_broker()
 {
-	pkill -P "$broker" share-broker || kill "$broker" 2>/dev/null || true
+	pkill -P "$broker" 'share-(broker|keeper)' || kill "$broker" 2>/dev/null || true
 }
 
 ends()

@@ -245,7 +245,7 @@ static void expect_met(const struct asking *a, const struct mishap *m)
 	if (is_met)
 		until(share_ping(client) == 0 && plan->met > 0);
 	if (m->is_the_brokers) {
-		until(!is_met || broker_said("the next one goes on") > 0);
+		until(!is_met || broker_said("this one goes on") > 0);
 		check(broker_said("another one takes over") == 0);
 		return;
 	}

@@ -112,12 +112,12 @@ static void expect_all_is_there(void)
 /* How many calls of that kind there were until one had taken over. */
 static unsigned long restart(unsigned what, int error, unsigned long nth)
 {
-	int before = broker_said("taken over from the broker before");
+	int before = broker_said("taken over in");
 	unsigned long calls;
 
 	failing_plan_set(plan, what, nth, error, false);
 	broker_kill_serving();
-	until(broker_said("taken over from the broker before") > before);
+	until(broker_said("taken over in") > before);
 	calls = plan->count;
 	failing_plan_set(plan, FAILING_NOTHING, 0, 0, false);
 	expect_all_is_there();
