@@ -43,12 +43,12 @@ expect 1 '^$'
 grep -q 'no broker answers' "$scratch/err"
 unset SHARE_SOCKET
 
-# the broker is killed
+# the broker is killed, and what would start another one
 run_example share-run -- sh -c '
 	service & service=$!
 	service_client 1 || exit 2
 	for process in /proc/[0-9]*; do
-		read -r name <"$process/comm" && [ "$name" = share-broker ] &&
+		read -r name <"$process/comm" && [ "$name" = share-keeper ] &&
 			grep -qzxF -- "$SHARE_SOCKET" $process/cmdline &&
 			kill -KILL "${process#/proc/}"
 	done 2>/dev/null
