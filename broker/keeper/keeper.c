@@ -33,6 +33,12 @@
 /* No longer: who serves meanwhile waits for it, and so do all that it serves. */
 #define REHEARSAL_MS 10000
 
+#ifdef __SANITIZE_ADDRESS__
+#define WITHOUT_LEAK_CHECK 1
+#else
+#define WITHOUT_LEAK_CHECK 0
+#endif
+
 struct keeping {
 	struct keeper keeper; /* as the next broker gets it */
 	const char *path;     /* of the module */
@@ -92,9 +98,12 @@ static void __attribute__((noreturn)) become_broker(struct keeping *k, int modul
 	program = module_load(module, k->path);
 	close_own(k);
 	r = program ? program(&k->keeper, k->argc, k->argv) : EXIT_FAILURE;
-	if (k->keeper.rehearses) {
+	/* What rehearses has half of what is somebody else's, and takes nothing down. And GCC 12's
+	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module since.
+	 */
+	if (k->keeper.rehearses || WITHOUT_LEAK_CHECK) {
 		fflush(NULL);
-		_exit(r); /* half of it is somebody else's: nothing is taken down */
+		_exit(r);
 	}
 	exit(r);
 }
