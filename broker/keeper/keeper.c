@@ -99,7 +99,8 @@ static void __attribute__((noreturn)) become_broker(struct keeping *k, int modul
 	close_own(k);
 	r = program ? program(&k->keeper, k->argc, k->argv) : EXIT_FAILURE;
 	/* What rehearses has half of what is somebody else's, and takes nothing down. And GCC 12's
-	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module since.
+	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module
+	 * since.
 	 */
 	if (k->keeper.rehearses || WITHOUT_LEAK_CHECK) {
 		fflush(NULL);
