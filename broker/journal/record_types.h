@@ -8,7 +8,7 @@
 enum record_type {
 	RECORD_NONE = 0,
 	RECORD_IDS = 1,    /* one: numbers that are never given out twice */
-	RECORD_CONFIG = 2, /* one: the text of the configuration */
+	RECORD_CONFIG = 2, /* none: the keeper has the configuration (KEPT_CONFIG) */
 	RECORD_CLIENT = 3,
 	RECORD_TIMELINES = 4,
 	RECORD_POOL = 5,
