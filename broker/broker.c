@@ -250,7 +250,7 @@ static int open_journal(struct broker *b, const struct keeper *keeper)
 static void let_another_one_try(const struct keeper *keeper)
 {
 	if (keeper && keeper->generation > 1)
-		_exit(KEEPER_TRY_AGAIN);
+		kept_end(KEEPER_TRY_AGAIN);
 }
 
 int broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
@@ -349,6 +349,20 @@ void broker_commit(struct broker *b)
 	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
 }
 
+static void on_keeper(evutil_socket_t fd, short what, void *data)
+{
+	(void)fd, (void)what, (void)data;
+	kept_hear();
+}
+
+static int watch_keeper(struct broker *b)
+{
+	if (kept_socket() < 0)
+		return 0;
+	b->of_keeper = event_new(b->base, kept_socket(), EV_READ | EV_PERSIST, on_keeper, NULL);
+	return b->of_keeper && event_add(b->of_keeper, NULL) == 0 ? 0 : -ENOMEM;
+}
+
 static int serve(struct broker *b)
 {
 	int r;
@@ -371,11 +385,13 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 
 	if (r == 0)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
+	if (r == 0)
+		r = watch_keeper(b);
 	if (r == 0 && journal_is_old(b->journal))
 		r = restore_requests(b);
 	if (r < 0 && b->generation > 1) {
 		log_error("cannot serve: %s", strerror(-r));
-		_exit(KEEPER_TRY_AGAIN);
+		kept_end(KEEPER_TRY_AGAIN);
 	}
 	if (r == 0)
 		r = serve(b);
@@ -409,6 +425,8 @@ void broker_free(struct broker *b)
 	buffers_done(b);
 	memory_done(b);
 	accounts_free(b->accounts);
+	if (b->of_keeper)
+		event_free(b->of_keeper);
 	if (b->catch_up)
 		event_free(b->catch_up);
 	if (b->look_again)

@@ -70,7 +70,8 @@ struct broker {
 	struct upgrade *upgrade;
 	struct event *catch_up; /* a timer that is always set, so that setting it takes no memory */
 	struct event *look_again;
-	unsigned look_delay_ms;  /* longer while nothing gets free */
+	unsigned look_delay_ms; /* longer while nothing gets free */
+	struct event *of_keeper;
 	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* an agent's, being read */

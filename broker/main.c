@@ -288,8 +288,11 @@ static void say_why(const struct keeper *keeper)
 	case KEEPER_FIRST:
 		break;
 	case KEEPER_DIED:
-		log_warning("the broker before has died (signal %d); this one goes on",
-			    keeper->signal);
+		if (keeper->signal)
+			log_warning("the broker before has died (signal %d); this one goes on",
+				    keeper->signal);
+		else /* its keeper has died as well */
+			log_warning("the broker before has died; this one goes on");
 		break;
 	case KEEPER_HANDED_OVER:
 		log_info("version " SHARE_VERSION " goes on from version %s",
@@ -330,7 +333,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	if (a->goes_on) {
 		listener = kept_take(KEPT_LISTENER);
 		if (listener < 0 && kept_look(KEPT_LISTENER) >= 0)
-			_exit(KEEPER_TRY_AGAIN); /* no memory to take anything */
+			kept_end(KEEPER_TRY_AGAIN); /* no memory to take anything */
 	}
 	r = broker_run(broker, listener, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);

@@ -14,15 +14,19 @@ struct kept_slot {
 	_Atomic int fd; /* in the keeper, and so in brokers that it forks later; -1: it is free */
 	void *address;  /* of its mapping; NULL: it has none */
 	size_t size;
+	uint64_t serial; /* of the message that it came with; 0: one of enum kept_fixed */
 };
 
 struct kept_table {
 	uint32_t room;
-	_Atomic uint32_t n; /* that were ever in use: those after it are free */
+	_Atomic uint32_t n;         /* that were ever in use: those after it are free */
+	_Atomic int keeper, deputy; /* processes; 0: there is none */
+	_Atomic int
+	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
 	struct kept_slot slots[];
 };
 
-/* What a broker says. Each is answered with the same. */
+/* What a broker says. Each is answered with the same, and the same serial. */
 enum kept_word {
 	KEPT_KEEP = 1,
 	KEPT_DROP,
@@ -31,8 +35,12 @@ enum kept_word {
 	KEPT_HAND_OVER, /* to that one; @text is the version of who says so, and ends */
 };
 
+/* A message of the keeper's with serial 0 is no answer. The first one says that the broker may
+ * begin, as the keeper has written down that there is one. Each other one comes from a deputy that
+ * goes on for a keeper that died: what was asked and has no answer yet is to be asked again. */
 struct kept_message {
-	uint32_t word; /* enum kept_word; of an answer: 0 or errno */
+	uint64_t serial; /* the broker's, and each higher than the one before */
+	uint32_t word;   /* enum kept_word; of an answer: 0 or errno */
 	uint32_t n;
 	uint32_t ids[KEPT_AT_ONCE];   /* 0: any that is free */
 	uint64_t sizes[KEPT_AT_ONCE]; /* bytes to be mapped for writing, 0: none */

@@ -36,19 +36,20 @@ struct keeper {
 	struct kept_table *table;
 	int journal;                 /* a memfd */
 	int broker;                  /* its socket to the broker: of a broker, to the keeper */
+	uint64_t serial;             /* of the last message that was answered */
 	unsigned generation;         /* of brokers: the first one is 1 */
 	pid_t pid;                   /* of the process that was started */
 	uint64_t descriptors_before; /* RLIMIT_NOFILE as it was then */
 	enum keeper_before before;
-	int signal;              /* that the one before died of; 0: of none */
+	int signal;              /* that the one before died of; 0: of none that is known */
 	char version_before[32]; /* of the one that has handed over */
 	bool rehearses;          /* it only finds out whether it could go on, and changes nothing */
 };
 
 /* What a module has under this name: the broker's main program. A keeper that is linked with one
  * has no module, and brokers of no other program. */
-#define KEEPER_MAIN_SYMBOL share_broker_main_1
-#define KEEPER_MAIN        "share_broker_main_1"
+#define KEEPER_MAIN_SYMBOL share_broker_main_2
+#define KEEPER_MAIN        "share_broker_main_2"
 typedef int keeper_main(struct keeper *k, int argc, char **argv);
 
 /* Forks brokers until one ends by itself. What the process is to end with. Of a broker that ends,

@@ -29,6 +29,7 @@ struct closing_later {
 static struct {
 	struct kept_table *table;
 	int socket;
+	uint64_t serial; /* of the last message */
 	bool rehearses;
 	uint32_t *ids; /* by descriptor */
 	int n_ids;
@@ -53,6 +54,7 @@ void kept_init(const struct keeper *k)
 {
 	mine.table = k->table;
 	mine.socket = k->broker;
+	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
@@ -66,34 +68,92 @@ static bool passes(int error)
 	return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS || error == -ETOOMANYREFS;
 }
 
-/* The keeper answers everything, and waits for nobody. What cannot be said to it for as long as
- * TRIES is not said: an error. */
+static void __attribute__((noreturn)) end_with_keeper(int error)
+{
+	/* others than the keeper cannot tell a broker without one from one that goes on */
+	log_error("the keeper is gone: %s", strerror(-error));
+	_exit(EXIT_FAILURE);
+}
+
+/* What cannot be said for as long as TRIES is not said: an error. */
+static int say(const struct kept_message *m, const int *fds, size_t n_fds)
+{
+	int r, tries = 0;
+
+	while (passes(r = packet_send(mine.socket, m, sizeof(*m), fds, n_fds, true)) &&
+	       tries++ < TRIES)
+		usleep(1000);
+	if (r < 0 && !passes(r))
+		end_with_keeper(r);
+	if (r < 0)
+		log_error("the keeper cannot be told what to keep: %s", strerror(-r));
+	return r;
+}
+
+/* False: there is nothing. Of another size it is one with serial 0. */
+static bool hear(struct kept_message *m, bool wait)
+{
+	struct fd_list none;
+	size_t size = sizeof(*m);
+	int r;
+
+	while (passes(r = packet_receive(mine.socket, m, &size, &none, wait)) && wait) {
+		usleep(1000);
+		size = sizeof(*m);
+	}
+	if (r < 0 && !passes(r))
+		end_with_keeper(r);
+	if (r == 0 && size != sizeof(*m))
+		m->serial = 0;
+	return r == 0;
+}
+
+/* The keeper answers everything, and waits for nobody. One that has died over it is asked again, by
+ * the same number. */
 static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 {
-	size_t size = sizeof(*m);
-	struct fd_list none;
-	int r, tries = 0;
+	struct kept_message answer;
+	int r;
 
 	if (mine.rehearses)
 		return 0;
-	while (passes(r = packet_send(mine.socket, m, size, fds, n_fds, true)) && tries++ < TRIES)
-		usleep(1000);
-	if (passes(r)) {
-		log_error("the keeper cannot be told what to keep: %s", strerror(-r));
-		return r;
+	m->serial = ++mine.serial;
+	r = say(m, fds, n_fds);
+	while (r == 0 && hear(&answer, true)) {
+		if (answer.serial == m->serial) {
+			*m = answer;
+			return -(int)m->word;
+		}
+		if (answer.serial == 0)
+			r = say(m, fds, n_fds);
 	}
-	while (r == 0 && passes(r = packet_receive(mine.socket, m, &size, &none, true))) {
-		usleep(1000);
-		size = sizeof(*m);
-		r = 0;
-	}
-	if (r < 0) {
-		/* it ends with its keeper, as others than that cannot tell it from one that goes on
-		 */
-		log_error("the keeper is gone: %s", strerror(-r));
-		_exit(EXIT_FAILURE);
-	}
-	return size == sizeof(*m) ? -(int)m->word : -EPROTO;
+	return r;
+}
+
+int kept_socket(void)
+{
+	return mine.table && !mine.rehearses ? mine.socket : -1;
+}
+
+/* Nothing is asked right now, so none of it is an answer that somebody waits for. */
+void kept_hear(void)
+{
+	struct kept_message m;
+
+	while (hear(&m, false)) {}
+}
+
+pid_t kept_by(pid_t *deputy)
+{
+	*deputy = mine.table ? atomic_load(&mine.table->deputy) : 0;
+	return mine.table ? atomic_load(&mine.table->keeper) : 0;
+}
+
+void kept_end(int code)
+{
+	if (!mine.rehearses)
+		atomic_store(&mine.table->ended, code);
+	_exit(code);
 }
 
 void kept_serves(void)
@@ -123,7 +183,7 @@ void kept_hand_over(const char *version)
 
 	snprintf(m.text, sizeof(m.text), "%s", version);
 	ask(&m, NULL, 0);
-	_exit(EXIT_SUCCESS);
+	kept_end(EXIT_SUCCESS);
 }
 
 static int set_id(int fd, uint32_t id)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * What the keeper (broker/keeper/keeper.h) keeps for the next broker: descriptors, and mappings
@@ -33,6 +34,14 @@ struct keeper;
 
 /* The broker's end of the socket to the keeper, which is kept open to its end. */
 void kept_init(const struct keeper *k);
+/* That socket, or -1: when it can be read, and only then, kept_hear() is called. It does not return
+ * when the keeper is gone for good, with its deputy: the broker has ended then. */
+int kept_socket(void);
+void kept_hear(void);
+/* The processes that are keeper and deputy right now; 0: there is none. */
+pid_t kept_by(pid_t *deputy);
+/* Ends the process, so that the keeper knows that it did so itself. */
+void kept_end(int code) __attribute__((noreturn));
 /* It serves: if it dies from now on, the next one is started at once. */
 void kept_serves(void);
 /* Whether another broker could go on, of the program that is on the disk now: 0, or negative errno

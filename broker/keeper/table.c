@@ -29,6 +29,7 @@ struct kept_table *table_new(void)
 	for (uint32_t i = 0; i < KEPT_FIXED; i++)
 		atomic_store(&t->slots[i].fd, -1);
 	atomic_store(&t->n, KEPT_FIXED);
+	atomic_store(&t->ended, -1);
 	return t;
 }
 
@@ -41,6 +42,7 @@ static uint32_t find_free(const struct kept_table *t)
 	return first_free;
 }
 
+/* In this order, as a keeper that dies in between is followed by one that does all of it again. */
 static void let_go(struct kept_table *t, uint32_t id)
 {
 	struct kept_slot *k;
@@ -59,7 +61,7 @@ static void let_go(struct kept_table *t, uint32_t id)
 	fd_close(fd);
 }
 
-static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size)
+static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size, uint64_t serial)
 {
 	struct kept_slot *k = &t->slots[at];
 
@@ -67,6 +69,7 @@ static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size)
 		return -EMFILE;
 	k->address = NULL;
 	k->size = size;
+	k->serial = serial;
 	if (size > 0) {
 		/* a forked broker is to have it as well, so no MADV_DONTFORK */
 		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -81,13 +84,26 @@ static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size)
 	return 0;
 }
 
-/* The slot for what is to have this number. */
-static uint32_t slot_for(struct kept_table *t, uint32_t id)
+/* Never without either of the two: what the next broker goes on with is among these. */
+static void replace(struct kept_table *t, uint32_t id, int fd)
 {
-	if (id == 0 || id > KEPT_FIXED)
-		return find_free(t);
-	let_go(t, id);
-	return id - 1;
+	fd_close(atomic_exchange(&t->slots[id - 1].fd, fd));
+}
+
+static int keep_any(struct kept_table *t, struct kept_message *m, uint32_t i, int fd)
+{
+	uint32_t at;
+	int r;
+
+	if (m->ids[i] > 0 && m->ids[i] <= KEPT_FIXED) {
+		replace(t, m->ids[i], fd);
+		return 0;
+	}
+	at = find_free(t);
+	r = keep_one(t, at, fd, m->sizes[i], m->serial);
+	if (r == 0)
+		m->ids[i] = at + 1;
+	return r;
 }
 
 int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds)
@@ -95,19 +111,27 @@ int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds
 	int r = fds->n == m->n ? 0 : -EMFILE;
 
 	for (uint32_t i = 0; r == 0 && i < m->n; i++) {
-		uint32_t at = slot_for(t, m->ids[i]);
-
-		r = keep_one(t, at, fds->fds[i], m->sizes[i]);
+		r = keep_any(t, m, i, fds->fds[i]);
 		if (r == 0) {
 			fds->fds[i] = -1;
-			m->ids[i] = at + 1;
 			continue;
 		}
 		while (i-- > 0)
-			let_go(t, m->ids[i]);
+			if (m->ids[i] > KEPT_FIXED)
+				let_go(t, m->ids[i]);
 		break;
 	}
 	return r;
+}
+
+void table_repair(struct kept_table *t, uint64_t serial)
+{
+	uint32_t n = atomic_load(&t->n);
+
+	first_free = KEPT_FIXED;
+	for (uint32_t i = KEPT_FIXED; i < n; i++)
+		if (t->slots[i].serial > serial)
+			let_go(t, i + 1);
 }
 
 void table_drop(struct kept_table *t, const struct kept_message *m)

@@ -15,6 +15,9 @@ struct kept_table *table_new(void);
  * taken from them. */
 int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds);
 void table_drop(struct kept_table *t, const struct kept_message *m);
+/* After a keeper that may have died over a message: what came with one that has a higher number
+ * than the last one that was answered is let go. It will come again. */
+void table_repair(struct kept_table *t, uint64_t serial);
 bool table_has(const struct kept_table *t, int fd);
 
 #endif

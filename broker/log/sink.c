@@ -38,8 +38,15 @@ void log_sink_open(void)
 		sink = SINK_SOCKET;
 		return;
 	}
+	if (own >= 0)
+		close(own);
 	own = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	sink = own >= 0 ? SINK_OWN : SINK_ASKED;
+}
+
+int log_sink_descriptor(void)
+{
+	return own;
 }
 
 static ssize_t write_once(const char *line, size_t size)

@@ -25,7 +25,7 @@
 #include "broker/client/request.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
-#include "broker/keeper/keeper.h"
+#include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
@@ -113,6 +113,7 @@ void report_status(struct page *p)
 {
 	struct broker *b = p->r->broker;
 	uint64_t segment_bytes = 0, used = 0, pools = 0, quarantined = 0;
+	pid_t deputy, keeper = kept_by(&deputy);
 	const struct pool *pool;
 	int64_t oldest = -1;
 
@@ -131,10 +132,10 @@ void report_status(struct page *p)
 	report_add(
 	    p,
 	    json_pack(
-		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "keeper",
-		report_integer(b->keeper ? b->keeper->pid : 0), "uptime_ms",
+		(json_int_t)keeper, "deputy", (json_int_t)deputy, "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
 		"quarantined", report_integer(quarantined), "pools", report_integer(pools),
 		"segments", report_integer(slab_live(&b->memory->segments)), "segment_bytes",

@@ -139,8 +139,8 @@ static void connection_free(struct connection *n)
 {
 	if (!n)
 		return;
+	embedded_stop(n->embedded, n->socket);
 	fd_close(n->socket);
-	embedded_stop(n->embedded);
 	free(n->later);
 	free(n->address);
 	free(n->packet);

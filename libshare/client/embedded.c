@@ -248,7 +248,7 @@ int embedded_start(const char *config, struct embedded **out)
 	fd_close(listener);
 	fd_close(own);
 	if (r != 0) {
-		embedded_stop(e);
+		embedded_stop(e, -1);
 		return r;
 	}
 	*out = e;
@@ -260,7 +260,22 @@ const char *embedded_address(const struct embedded *e)
 	return e->socket;
 }
 
-void embedded_stop(struct embedded *e)
+/* Its first process was killed, and others go on with the service, which one cannot know by their
+ * numbers. They are of the session that the first one has begun, and no process gets the number of
+ * a session that somebody is of: a broker that has not hung up is. */
+static void stop_those_left(const struct embedded *e, int connection)
+{
+	struct pollfd hung_up = {.fd = connection};
+
+	if (connection < 0 || poll(&hung_up, 1, 0) != 0)
+		return;
+	kill(-e->pid, SIGCONT);
+	kill(-e->pid, SIGTERM);
+	while (poll(&hung_up, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+void embedded_stop(struct embedded *e, int connection)
 {
 	struct pollfd ended = {.events = POLLIN};
 	siginfo_t ignored;
@@ -279,6 +294,7 @@ void embedded_stop(struct embedded *e)
 		/* ours by now, if this process adopts orphans: the first one of a container */
 		waitid(P_PIDFD, (id_t)e->pidfd, &ignored, WEXITED | WNOHANG);
 		fd_close(e->pidfd);
+		stop_those_left(e, connection);
 	}
 	/* the broker does this, unless it was killed */
 	if (e->directory[0]) {

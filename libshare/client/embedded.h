@@ -8,6 +8,7 @@ struct embedded;
  * NULL. Once this returns, connections are accepted. 0 or an error. */
 int embedded_start(const char *config, struct embedded **out);
 const char *embedded_address(const struct embedded *e);
-void embedded_stop(struct embedded *e); /* NULL is fine; waits until it has ended */
+/* Waits until it has ended. @connection is one to it, or -1. NULL is fine. */
+void embedded_stop(struct embedded *e, int connection);
 
 #endif

@@ -36,7 +36,8 @@ const char broker_default_config[] =
     "\"mode\": \"rw\"}]}]}";
 
 static struct {
-	pid_t pid; /* 0: none runs */
+	pid_t pid;    /* of the keeper; 0: none runs */
+	pid_t orphan; /* the broker whose keeper was killed */
 	pid_t owner;
 	int log;
 	int lifeline;
@@ -114,8 +115,8 @@ static bool is_called(pid_t pid, const char *name)
 	return strcmp(found, name) == 0;
 }
 
-/* The child of a keeper, which has agents of dead brokers as well; 0: there is none right now. */
-static pid_t find_serving(void)
+/* The keeper has its deputy, brokers, and agents of dead brokers. 0: there is no such child. */
+static pid_t find_child(const char *name)
 {
 	char path[64];
 	FILE *file;
@@ -124,11 +125,41 @@ static pid_t find_serving(void)
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)broker.pid, (int)broker.pid);
 	file = fopen(path, "re");
 	while (file && (fscanf(file, "%d", &pid) == 1 || (pid = 0)))
-		if (is_called(pid, "share-broker"))
+		if (is_called(pid, name))
 			break;
 	if (file)
 		fclose(file);
 	return pid;
+}
+
+/* As the third word of /proc/PID/stat; 0: there is no such process. */
+static char state_of(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (file)
+		fclose(file);
+	return state;
+}
+
+static bool is_dead(pid_t pid)
+{
+	char state = state_of(pid);
+
+	return state == 0 || state == 'Z' || state == 'X';
+}
+
+/* 0: there is none right now. */
+static pid_t find_serving(void)
+{
+	pid_t pid = find_child("share-broker");
+
+	return pid == 0 && broker.orphan && !is_dead(broker.orphan) ? broker.orphan : pid;
 }
 
 pid_t broker_pid(void)
@@ -137,11 +168,6 @@ pid_t broker_pid(void)
 
 	until((pid = find_serving()) > 0);
 	return pid;
-}
-
-pid_t broker_keeper(void)
-{
-	return broker.pid;
 }
 
 int broker_descriptors(void)
@@ -279,21 +305,6 @@ static int wait_for_end(void)
 	return status;
 }
 
-/* As the third word of /proc/PID/stat. */
-static char state_of(pid_t pid)
-{
-	char path[64], state = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-		state = 0;
-	if (file)
-		fclose(file);
-	return state;
-}
-
 void broker_freeze_keeper(void)
 {
 	check(kill(broker.pid, SIGSTOP) == 0);
@@ -330,14 +341,63 @@ void broker_kill_serving(void)
 	until(find_serving() > 0 && find_serving() != before);
 }
 
+/* The processes of a keeper that is dead become the test's. */
+static void kill_keeper(pid_t serving)
+{
+	pid_t deputy = 0;
+
+	until((deputy = find_child("share-keeper")) > 0);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	kill(broker.pid, SIGKILL);
+	if (serving > 0)
+		kill(serving, SIGKILL);
+	wait_for_end();
+	broker.pid = deputy;
+	until(find_child("share-keeper") > 0);
+}
+
+void broker_kill_keeper(void)
+{
+	broker.orphan = broker_pid();
+	kill_keeper(0);
+}
+
+void broker_kill_keeper_and_serving(void)
+{
+	kill_keeper(broker_pid());
+	until(find_serving() > 0);
+}
+
+void broker_kill_keepers(void)
+{
+	pid_t deputy;
+
+	broker_freeze_keeper(); /* so that it has no other deputy when this one dies */
+	deputy = find_child("share-keeper");
+	if (deputy > 0)
+		kill(deputy, SIGKILL);
+	kill(broker.pid, SIGKILL);
+	wait_for_end();
+}
+
+void broker_kill_all(pid_t keeper, pid_t deputy, pid_t serving)
+{
+	kill(keeper, SIGSTOP); /* so that it starts no other one for those that die now */
+	if (deputy > 0)
+		kill(deputy, SIGKILL);
+	if (serving > 0)
+		kill(serving, SIGKILL);
+	kill(keeper, SIGKILL);
+}
+
 void broker_kill(void)
 {
 	pid_t serving = find_serving();
 
-	kill(broker.pid, SIGKILL);
+	broker_kill_all(broker.pid, find_child("share-keeper"), serving);
 	wait_for_end();
 	if (serving > 0)
-		until(kill(serving, 0) < 0);
+		until(is_dead(serving));
 }
 
 void broker_freeze(void)

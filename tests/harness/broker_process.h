@@ -42,8 +42,7 @@ const char *broker_config(void); /* the path */
 const char *broker_socket(void);
 /* How many it has when there is one client, and nothing else. */
 int broker_descriptors(void);
-pid_t broker_pid(void);    /* of the one that serves now */
-pid_t broker_keeper(void); /* of the process that was started */
+pid_t broker_pid(void); /* of the one that serves now */
 
 /* SIGKILL for that one, and not for its keeper: it is dead, and there is the next one. */
 void broker_kill_serving(void);
@@ -54,8 +53,17 @@ void broker_let_keeper_go_on(void);
 void broker_freeze_keeper(void);
 void broker_thaw_keeper(void);
 
-/* SIGKILL for both, and waits for their end. Nothing is expected of them then. */
+/* SIGKILL for the keeper alone, or with its broker: its deputy goes on. Not where a sanitizer
+ * leaves it without one. */
+void broker_kill_keeper(void);
+void broker_kill_keeper_and_serving(void);
+
+/* SIGKILL for the keeper and its deputy: the broker ends by itself. */
+void broker_kill_keepers(void);
+/* SIGKILL for all three, and waits for their end. Nothing is expected of them then. */
 void broker_kill(void);
+/* The same for others than these, without waiting. 0: there is none of that. */
+void broker_kill_all(pid_t keeper, pid_t deputy, pid_t serving);
 /* SIGSTOP and SIGCONT: a broker that answers nothing for a while. Stopped once it returns. */
 void broker_freeze(void);
 void broker_thaw(void);

@@ -236,19 +236,20 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 		       atomic_load(&board->sent), atomic_load(&board->received),
 		       atomic_load(&board->again), atomic_load(&board->lost),
 		       atomic_load(&board->set_aside), atomic_load(&board->stale));
-	printf("%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
-	       " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
-	       " times; killed: %u processes, %u agents, %u brokers, and %u handed over; hung up: "
-	       "%" PRIu64 ": %s\n",
-	       o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
-	       atomic_load(&board->reads), atomic_load(&board->words),
-	       atomic_load(&board->discarded), atomic_load(&board->kernels),
-	       atomic_load(&board->full), supervisor_kills(s), supervisor_agent_kills(s),
-	       supervisor_broker_kills(s), supervisor_upgrades(s), atomic_load(&board->hang_ups),
-	       ending == ENDING_WELL      ? "ok"
-	       : ending == ENDING_STUCK   ? "stuck"
-	       : ending == ENDING_SKIPPED ? "skipped"
-					  : "wrong");
+	printf(
+	    "%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
+	    " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
+	    " times; killed: %u processes, %u agents, %u brokers, %u keepers, and %u handed over; "
+	    "hung up: %" PRIu64 ": %s\n",
+	    o->kind, o->steps && steps > o->steps ? o->steps : steps, atomic_load(&board->fills),
+	    atomic_load(&board->reads), atomic_load(&board->words), atomic_load(&board->discarded),
+	    atomic_load(&board->kernels), atomic_load(&board->full), supervisor_kills(s),
+	    supervisor_agent_kills(s), supervisor_broker_kills(s), supervisor_keeper_kills(s),
+	    supervisor_upgrades(s), atomic_load(&board->hang_ups),
+	    ending == ENDING_WELL      ? "ok"
+	    : ending == ENDING_STUCK   ? "stuck"
+	    : ending == ENDING_SKIPPED ? "skipped"
+				       : "wrong");
 }
 
 static int run(struct options *o)

@@ -44,12 +44,12 @@ struct supervisor {
 	struct process processes[WORKERS_MAX];
 	pid_t dead[2 * WORKERS_MAX]; /* of which the broker may not know */
 	unsigned n_dead;
-	unsigned running, kills, agent_kills, broker_kills, upgrades;
+	unsigned running, kills, agent_kills, broker_kills, keeper_kills, upgrades;
 	uint64_t next_kill;   /* at this many steps */
 	uint64_t next_freeze; /* likewise */
 	int64_t thaw_ms;      /* when the broker goes on; 0: it is not stopped */
 	int64_t end_ms;
-	pid_t broker;
+	pid_t broker, keeper, deputy;
 	enum ending ending;
 };
 
@@ -69,6 +69,11 @@ unsigned supervisor_kills(const struct supervisor *s)
 unsigned supervisor_upgrades(const struct supervisor *s)
 {
 	return s->upgrades;
+}
+
+unsigned supervisor_keeper_kills(const struct supervisor *s)
+{
+	return s->keeper_kills;
 }
 
 unsigned supervisor_broker_kills(const struct supervisor *s)
@@ -122,8 +127,11 @@ static void start_worker(struct supervisor *s, unsigned index)
 static int find_broker(const char *json, void *data)
 {
 	json_t *row = json_loads(json, 0, NULL);
+	struct supervisor *s = data;
 
-	*(pid_t *)data = (pid_t)json_integer_value(json_object_get(row, "pid"));
+	s->broker = (pid_t)json_integer_value(json_object_get(row, "pid"));
+	s->keeper = (pid_t)json_integer_value(json_object_get(row, "keeper"));
+	s->deputy = (pid_t)json_integer_value(json_object_get(row, "deputy"));
 	json_decref(row);
 	return 0;
 }
@@ -147,7 +155,7 @@ struct supervisor *supervisor_start(struct board *board, int board_fd, share_cli
 	s = (struct supervisor){.board = board, .board_fd = board_fd, .client = client};
 	s.dice = dice_new(board->options.seed, WORKERS_MAX, 0);
 	pipe_new(s.tokens);
-	if (share_inspect(client, "status", find_broker, &s.broker) != 0)
+	if (share_inspect(client, "status", find_broker, &s) != 0)
 		exit(1);
 	s.end_ms =
 	    board->options.seconds ? now_ms() + board->options.seconds * INT64_C(1000) : INT64_MAX;
@@ -181,22 +189,51 @@ static pid_t find_agent(const struct supervisor *s)
 	return found;
 }
 
+static void upgrade(struct supervisor *s)
+{
+	if (share_upgrade(s->client, NULL, NULL) != 0) {
+		fprintf(stderr, "not upgraded: %s\n", share_error_detail());
+		exit(1);
+	}
+	s->upgrades++;
+}
+
+/* One of those two, or both at once, and in any order, at times with a moment between them. A
+ * broker that a sanitizer is in has a keeper without a deputy. */
+static void kill_some(struct supervisor *s)
+{
+	bool keeper = s->deputy > 0 && dice_hit(&s->dice, 40);
+	bool broker = !keeper || dice_hit(&s->dice, 50);
+	bool first = dice_hit(&s->dice, 50);
+
+	if (broker && first)
+		s->broker_kills += kill(s->broker, SIGKILL) == 0;
+	if (keeper && broker)
+		usleep((useconds_t)dice_roll(&s->dice, 4) * (useconds_t)dice_roll(&s->dice, 1000));
+	if (keeper)
+		s->keeper_kills +=
+		    kill(dice_hit(&s->dice, 20) ? s->deputy : s->keeper, SIGKILL) == 0;
+	if (broker && !first)
+		s->broker_kills += kill(s->broker, SIGKILL) == 0;
+}
+
 /* The next one answers, whoever asks. At times it is asked to hand over instead. */
 static void kill_broker(struct supervisor *s)
 {
-	if (dice_hit(&s->dice, 25)) {
-		if (share_upgrade(s->client, NULL, NULL) != 0) {
-			fprintf(stderr, "not upgraded: %s\n", share_error_detail());
+	pid_t keeper = s->keeper, deputy = s->deputy;
+	unsigned killed = s->keeper_kills;
+
+	if (dice_hit(&s->dice, 25))
+		upgrade(s);
+	else
+		kill_some(s);
+	do {
+		if (share_inspect(s->client, "status", find_broker, s) != 0) {
+			fprintf(stderr, "no broker goes on: %s\n", share_error_detail());
 			exit(1);
 		}
-		s->upgrades++;
-	} else if (kill(s->broker, SIGKILL) == 0) {
-		s->broker_kills++;
-	}
-	if (share_inspect(s->client, "status", find_broker, &s->broker) != 0) {
-		fprintf(stderr, "no broker goes on: %s\n", share_error_detail());
-		exit(1);
-	}
+	} while (s->keeper_kills != killed &&
+		 (s->deputy == 0 || (s->keeper == keeper && s->deputy == deputy)));
 }
 
 static void kill_somebody(struct supervisor *s)

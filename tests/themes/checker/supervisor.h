@@ -21,6 +21,7 @@ enum ending supervisor_run(struct supervisor *s);
 unsigned supervisor_kills(const struct supervisor *s);
 unsigned supervisor_agent_kills(const struct supervisor *s);
 unsigned supervisor_broker_kills(const struct supervisor *s);
+unsigned supervisor_keeper_kills(const struct supervisor *s); /* or of its deputy */
 unsigned supervisor_upgrades(const struct supervisor *s);
 
 /* What the broker says, on stderr, for those who look into a failure. */

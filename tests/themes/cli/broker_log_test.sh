@@ -22,7 +22,7 @@ normalise()
 
 end_all()
 {
-	[[ -z ${pid-} ]] || kill -KILL "$pid" 2>/dev/null || true
+	[[ -z ${pid-} ]] || kill_service "$pid"
 	rm -rf "$scratch"
 }
 trap end_all EXIT

@@ -97,6 +97,20 @@ is_dead()
 	[[ ! -e /proc/$1 ]] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null
 }
 
+# kill_service PID...: of a keeper, its deputy and its broker as well, as the others would go on.
+kill_service()
+{
+	local keeper all pid
+	for keeper; do
+		kill -STOP "$keeper" 2>/dev/null || continue
+		read -r -a all <"/proc/$keeper/task/$keeper/children" || true
+		kill -KILL "${all[@]}" "$keeper" 2>/dev/null || true
+		for pid in "${all[@]}" "$keeper"; do
+			until is_dead "$pid"; do sleep 0.01; done
+		done
+	done
+}
+
 is_empty()
 {
 	[[ -z $(ls -A "$1") ]] || ls -AR "$1"

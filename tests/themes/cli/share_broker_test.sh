@@ -89,9 +89,7 @@ fi
 started=()
 end_all()
 {
-	for pid in "${started[@]}"; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
+	kill_service "${started[@]}"
 	rm -rf "$scratch"
 }
 trap end_all EXIT
@@ -130,9 +128,7 @@ check "a second one is refused there" exits 1 share-broker --socket "$socket" 2>
 check "because a broker is there" grep -q 'a broker is serving there already' "$scratch/err"
 check "the first one still serves" answers "$socket"
 
-# Its first thread may be seen dead while another one still has the lock: all of it has to be.
-kill -KILL "$first"
-wait "$first" || true
+kill_service "$first"
 check "its socket is left" test -S "$socket"
 start "$socket"
 check "a stale socket is replaced" until_true answers "$socket"

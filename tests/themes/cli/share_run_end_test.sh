@@ -61,7 +61,7 @@ is_alive()
 
 kill_broker()
 {
-	kill -KILL "$(sharectl status | awk '$1 == "keeper" { print $2 }')"
+	kill_service "$(sharectl status | awk '$1 == "keeper" { print $2 }')"
 	until_true is_lost
 	exit 5
 }

@@ -85,9 +85,7 @@ esac
 pids=()
 end_all()
 {
-	for pid in "${pids[@]}"; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
+	kill_service "${pids[@]}"
 	rm -rf "$scratch"
 }
 trap end_all EXIT

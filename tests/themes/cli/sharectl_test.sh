@@ -13,10 +13,10 @@ user=$(id -un 2>/dev/null || id -u)
 normalise()
 {
 	normalise_common |
-		sed -E -e 's/^((pid|keeper|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
+		sed -E -e 's/^((pid|keeper|deputy|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
 			-e 's/^((uptime|oldest_lease) +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
 			-e 's/^(journal_bytes +)[0-9.]+[KM]iB$/\1N/' \
-			-e 's/"(pid|keeper|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/"(pid|keeper|deputy|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
 			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
 			-e "s/ $user\$/ USER/"

@@ -145,7 +145,7 @@ done
 
 share-broker --socket "$scratch/s" 2>/dev/null &
 broker=$!
-trap 'kill -KILL "$broker" 2>/dev/null || true; rm -rf "$scratch" || true' EXIT
+trap 'kill_service "$broker"; rm -rf "$scratch" || true' EXIT
 until_true sharectl --socket "$scratch/s" status >/dev/null 2>&1
 watch "$scratch/gone" --socket "$scratch/s"
 kill -TERM "$broker"

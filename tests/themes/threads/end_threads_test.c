@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "tests/harness/broker_process.h"
 #include "tests/themes/threads/threads.h"
 
 static struct crew crew;
@@ -134,17 +135,27 @@ static void each_thread_may_have_a_broker_of_its_own(void)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static pid_t keeper;        /* of the broker: it dies with that */
+static struct {
+	pid_t keeper, deputy, serving;
+} broker;
 static atomic_uint at_work; /* how many times somebody was served */
 static atomic_uint told;    /* look-ups that were told of the end */
 
-static int find_pid(const char *json, void *data)
+static int find_processes(const char *json, void *data)
 {
 	json_t *row = json_loads(json, 0, NULL);
 
-	*(pid_t *)data = (pid_t)number_of(row, "keeper");
+	(void)data;
+	broker.keeper = (pid_t)number_of(row, "keeper");
+	broker.deputy = (pid_t)number_of(row, "deputy");
+	broker.serving = (pid_t)number_of(row, "pid");
 	json_decref(row);
 	return 0;
+}
+
+static void kill_all(void)
+{
+	broker_kill_all(broker.keeper, broker.deputy, broker.serving);
 }
 
 static bool served(int r)
@@ -243,7 +254,7 @@ static void kill_it(void *data, unsigned index)
 
 	(void)index;
 	until(atomic_load(&at_work) >= enough);
-	check(kill(keeper, SIGKILL) == 0);
+	kill_all();
 }
 
 static void kill_the_broker(unsigned enough)
@@ -254,7 +265,7 @@ static void kill_the_broker(unsigned enough)
 	check_ok(share_connect("embedded", &client));
 	check_ok(share_connect(share_address(client), &second));
 	check_ok(share_pool_open(client, "default", &pool));
-	check_ok(share_inspect(client, "status", find_pid, &keeper));
+	check_ok(share_inspect(client, "status", find_processes, NULL));
 	check_ok(share_watch_names(client, NULL, ignore_change, NULL, &w));
 	atomic_store(&at_work, 0);
 	atomic_store(&told, 0);
@@ -312,7 +323,7 @@ static void wait_for_the_giver(void *data, unsigned index)
 static void kill_it_and_end(void *data, unsigned index)
 {
 	(void)data, (void)index;
-	check(kill(keeper, SIGKILL) == 0);
+	kill_all();
 	until(share_ping(second) == SHARE_EDISCONNECTED);
 	atomic_store(&may_end, true);
 }
@@ -324,7 +335,7 @@ static void fences_of_the_living_outlive_the_broker(void)
 
 	check_ok(share_connect("embedded", &client));
 	check_ok(share_connect(share_address(client), &second));
-	check_ok(share_inspect(client, "status", find_pid, &keeper));
+	check_ok(share_inspect(client, "status", find_processes, NULL));
 	check_ok(share_host_stream_create(client, &s));
 	check_ok(share_host_stream_launch(s, work_until_told, NULL));
 	check_ok(share_fence_record(client, s, &fence));

@@ -136,7 +136,7 @@ fail()
 for who in host short_lives channels gpu host_fences poison_test gpu_budget_test gpu_death_test \
 	gpu_streams_test gpu_magazine_test fence_chain_test channel_abandon_test \
 	channel_broker_test channel_reuse_test channel_rows_test reclaim_test ring_drop_test ring_leaving_test \
-	ring_members_test restart_test restart_memory_test restart_request_test gpu_restart_test keeper_test \
+	ring_members_test restart_test restart_memory_test restart_request_test gpu_restart_test keeper_test deputy_test \
 	journal_crash_test journal_damage_test; do
 	what="nothing is broken"
 	if ! can_run $who; then
@@ -231,6 +231,10 @@ j sum_not_compared                journal_damage_test
 k kept_taken_twice                keeper_test
 k kept_size_not_compared          keeper_test
 k let_go_too_early                keeper_test restart_request_test
+k begins_unknown                  deputy_test
+k asked_twice_done_twice          deputy_test
+k unanswered_is_kept              deputy_test
+k strays_stay_open                deputy_test
 MUTATIONS
 
 [ $failures = 0 ] || exit 1
