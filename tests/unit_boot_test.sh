@@ -86,12 +86,20 @@ is_reloaded()
 
 is_killed()
 {
-	local pid
+	local pid broker
 	pid=$(property MainPID)
+	broker=$(user sharectl status | grep '^pid ')
 	kill -KILL "$pid"
 	until [[ $(property MainPID) != "$pid" ]]; do sleep 0.05; done
+	[[ $(user sharectl status | grep '^keeper ') == "keeper             $(property MainPID)" ]] ||
+		fail "systemd does not know who is keeper"
+	[[ $(user sharectl status | grep '^pid ') == "$broker" ]] || fail "the broker went with its keeper"
+	[[ $(property ActiveState) == active ]] || fail "the service is $(property ActiveState)"
+	[[ $(property NRestarts) == 0 ]] || fail "the service was started again"
+	pid=$(property MainPID)
+	systemctl kill --kill-who=all --signal=KILL share-broker.service
+	until [[ $(property NRestarts) == 1 ]]; do sleep 0.05; done
 	user sharectl status | grep '^pid '
-	[[ $(property NRestarts) == 1 ]] || fail "the broker was not started again"
 }
 
 is_stopped()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "broker/keeper/inside.h"
+#include "broker/keeper/keeper.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -26,66 +26,17 @@
 #include "base/process.h"
 #include "broker/keeper/deputy.h"
 #include "broker/keeper/module.h"
+#include "broker/keeper/state.h"
 #include "broker/keeper/table.h"
 #include "broker/log/log.h"
-#include "broker/log/sink.h"
 #include "wire/packet.h"
 
-/* So many brokers may end so soon, for no reason from outside, before it gives up. */
-#define DEATHS_MAX    5
+/* KEEPER_DEATHS_MAX brokers may end so soon, for no reason from outside, before it gives up. */
 #define DEATHS_MS     30000
 #define WAIT_FIRST_MS 100
 #define WAIT_LAST_MS  10000
-/* No longer: who serves meanwhile waits for it, and so do all that it serves. */
-#define REHEARSAL_MS 10000
-
-#ifdef __SANITIZE_ADDRESS__
-#define WITHOUT_LEAK_CHECK 1
-#else
-#define WITHOUT_LEAK_CHECK 0
-#endif
-
-/* Its own descriptors, besides those that it keeps. */
-enum own {
-	OWN_SIGNALS,
-	OWN_LOG,
-	OWN_SELF,          /* a pidfd of this process, for its deputy */
-	OWN_MODULE,        /* what brokers are made of */
-	OWN_MODULE_BEFORE, /* the one before, until a broker of the new one serves */
-	OWN_MODULE_NEXT,   /* that was found good, and is handed over to */
-	OWN_JOURNAL,
-	OWN_SOCKET, /* to the broker */
-	OWN_BROKER, /* a pidfd of it */
-	N_OWN
-};
-
-/* A keeper may be killed at any instruction, and its deputy goes on. So there are two of these, one
- * of which counts (now). Whatever happens is done to a copy, which counts instead from one store
- * on; and a descriptor is closed only when it is in neither. What a keeper that died had begun then
- * did not happen: descriptors that it had opened are closed, a broker that it had forked ends,
- * and what it was asked it is asked again. */
-struct state {
-	struct keeper keeper; /* as the next broker gets it */
-	int own[N_OWN];       /* -1: there is none */
-	bool is_over;
-	bool hands_over;
-
-	pid_t broker;                /* 0: there is none */
-	bool serves, has_served;     /* it; or any */
-	int end;                     /* the signal by which it was told to end, 0: it was not */
-	uint64_t deaths[DEATHS_MAX]; /* when, the last ones in a ring */
-	unsigned n_deaths;
-	unsigned wait_ms;
-	int status; /* what this process is to end with */
-
-	enum { SAYS_NOTHING, SAYS_IT_IS_THERE, SAYS_ANSWER } says; /* once this state counts */
-	struct kept_message answer;                                /* the last one */
-};
 
 static struct {
-	const char *path; /* of the module */
-	int argc;
-	char **argv;
 	struct state states[2];
 	atomic_uint now; /* the one that counts */
 } keeping;
@@ -149,163 +100,6 @@ static void close_all_but_own(const struct state *s)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* Processes                                                                                   */
-
-/* The keeper first writes down that there is this broker. If it dies before, its deputy does not
- * know of it, and starts another one. */
-static void wait_until_known(int socket)
-{
-	struct kept_message m;
-	struct fd_list none;
-	size_t size = sizeof(m);
-	int r;
-
-	do
-		r = packet_receive(socket, &m, &size, &none, true);
-	while (r == -EINTR || r == -ENOMEM || r == -ENOBUFS);
-	if (r < 0)
-		_exit(EXIT_FAILURE);
-}
-
-/* In the child, with its keeper as it gets it. SIGTERM and others wait until its loop takes them
- * (broker/ending.c). */
-static void __attribute__((noreturn)) become_broker(struct state *s, int module)
-{
-	keeper_main *program;
-	sigset_t set;
-	int r;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	prctl(PR_SET_NAME, "share-broker");
-	program = module_load(module, keeping.path);
-	/* what is the keeper's and of no use to a broker */
-	for (int i = 0; i < N_OWN; i++)
-		if (i != OWN_JOURNAL && (i != OWN_LOG || !KEEPER_MAIN_SYMBOL))
-			fd_close(s->own[i]);
-	if (!s->keeper.rehearses && !MUTATION(begins_unknown))
-		wait_until_known(s->keeper.broker);
-	r = program ? program(&s->keeper, keeping.argc, keeping.argv) : EXIT_FAILURE;
-	/* What rehearses has half of what is somebody else's, and takes nothing down. And GCC 12's
-	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module
-	 * since.
-	 */
-	if (s->keeper.rehearses || WITHOUT_LEAK_CHECK) {
-		fflush(NULL);
-		_exit(r);
-	}
-	atomic_store(&s->keeper.table->ended, r);
-	exit(r);
-}
-
-static int fork_broker(struct state *s)
-{
-	int ends[2], pidfd;
-	pid_t pid;
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-		return -errno;
-	s->keeper.generation++;
-	s->keeper.serial = s->answer.serial;
-	atomic_store(&s->keeper.table->ended, -1);
-	pid = fork();
-	if (pid == 0) {
-		fd_close(ends[0]);
-		/* who stops the service from a terminal means the keeper, which tells its broker */
-		setpgid(0, 0);
-		s->keeper.broker = ends[1];
-		become_broker(s, s->own[OWN_MODULE]);
-	}
-	fd_close(ends[1]);
-	pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0) { /* a child that there is ends, as nobody says that it may begin */
-		s->keeper.generation--;
-		fd_close(ends[0]);
-		return -EAGAIN;
-	}
-	s->own[OWN_SOCKET] = ends[0];
-	s->own[OWN_BROKER] = pidfd;
-	s->broker = pid;
-	s->serves = s->hands_over = false;
-	s->says = SAYS_IT_IS_THERE;
-	if (s->end)
-		kill(pid, s->end);
-	return 0;
-}
-
-/* Without an answer in time it is none. What it has said on stderr is the reason. */
-static int wait_for_rehearsal(pid_t pid)
-{
-	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd ended = {pidfd, POLLIN, 0};
-	int status, r;
-
-	do
-		r = poll(&ended, 1, REHEARSAL_MS);
-	while (r < 0 && errno == EINTR);
-	if (r <= 0)
-		kill(pid, SIGKILL);
-	if (waitpid(pid, &status, 0) != pid)
-		return -ECHILD;
-	if (r <= 0)
-		return -ETIMEDOUT;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECANCELED;
-}
-
-/* Of several lines the first one that is not empty. */
-static void read_reason(int fd, char text[static KEPT_TEXT])
-{
-	ssize_t n = pread(fd, text, KEPT_TEXT - 1, 0);
-
-	text[n > 0 ? n : 0] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-}
-
-static void __attribute__((noreturn))
-become_rehearsal(struct state *s, int module, int said, pid_t keeper)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != keeper)
-		_exit(EXIT_FAILURE);
-	dup2(said, STDOUT_FILENO);
-	dup2(said, STDERR_FILENO);
-	s->keeper.rehearses = true;
-	s->keeper.generation++;
-	become_broker(s, module);
-}
-
-static int rehearse(struct state *s, char why[static KEPT_TEXT])
-{
-	_cleanup_fd_ int module = module_open(keeping.path), said = -1;
-	pid_t keeper = getpid(), pid;
-	int r;
-
-	why[0] = '\0';
-	if (KEEPER_MAIN_SYMBOL) {
-		snprintf(why, KEPT_TEXT, "this share-broker is one file, and takes a restart");
-		return -ENOTSUP;
-	}
-	said = memfd_create("share-rehearsal", MFD_CLOEXEC);
-	if (module < 0 || said < 0) {
-		r = module < 0 ? module : -errno;
-		snprintf(why, KEPT_TEXT, "%s: %s", keeping.path, strerror(-r));
-		return r;
-	}
-	pid = fork();
-	if (pid == 0)
-		become_rehearsal(s, module, said, keeper);
-	r = pid < 0 ? -EAGAIN : wait_for_rehearsal(pid);
-	if (r < 0) {
-		read_reason(said, why);
-		return r;
-	}
-	s->own[OWN_MODULE_NEXT] = module;
-	module = -1;
-	return 0;
-}
-
-/* ------------------------------------------------------------------------------------------- */
 /* What its broker says                                                                        */
 
 static void has_taken_over(struct state *s)
@@ -329,7 +123,7 @@ static int handle(struct state *s, struct kept_message *m, struct fd_list *fds)
 		has_taken_over(s);
 		return 0;
 	case KEPT_REHEARSE:
-		return rehearse(s, m->text);
+		return broker_rehearse(s, m->text);
 	case KEPT_HAND_OVER:
 		s->hands_over = s->own[OWN_MODULE_NEXT] >= 0;
 		m->text[sizeof(s->keeper.version_before) - 1] = '\0';
@@ -403,8 +197,8 @@ static struct end end_of_other(const struct kept_table *t)
 
 static bool too_many_deaths(struct state *s)
 {
-	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % DEATHS_MAX];
-	bool many = s->n_deaths >= DEATHS_MAX && now - *oldest < DEATHS_MS;
+	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % KEEPER_DEATHS_MAX];
+	bool many = s->n_deaths >= KEEPER_DEATHS_MAX && now - *oldest < DEATHS_MS;
 
 	*oldest = now;
 	s->n_deaths++;
@@ -472,7 +266,7 @@ static bool follow(struct state *s, const struct end *end)
 			    s->wait_ms);
 	if (!again && !killed && too_many_deaths(s)) {
 		log_error("the broker has died %d times in %d seconds (signal %d): giving up",
-			  DEATHS_MAX + 1, DEATHS_MS / 1000, end->signal);
+			  KEEPER_DEATHS_MAX + 1, DEATHS_MS / 1000, end->signal);
 		return false;
 	}
 	return true;
@@ -535,7 +329,7 @@ static void start_next(struct state *s)
 	int r;
 
 	wait_for(s);
-	r = fork_broker(s);
+	r = broker_fork(s);
 	if (r == 0)
 		return;
 	log_error("cannot fork a broker: %s", strerror(-r));
@@ -672,18 +466,16 @@ static rlim_t raise_descriptor_limit(void)
 
 int keeper_run(const char *module, int argc, char **argv)
 {
-	struct state s = {.keeper = {.broker = -1, .pid = getpid()}};
+	struct state s = {
+	    .keeper = {.broker = -1, .pid = getpid()}, .path = module, .argc = argc, .argv = argv};
 	sigset_t set;
 
-	keeping.path = module;
-	keeping.argc = argc;
-	keeping.argv = argv;
 	memset(s.own, -1, sizeof(s.own));
 	s.keeper.descriptors_before = raise_descriptor_limit();
 	handled_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	s.own[OWN_SIGNALS] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	s.own[OWN_LOG] = log_sink_descriptor();
+	s.own[OWN_LOG] = log_descriptor();
 	s.own[OWN_MODULE] = module_open(module);
 	s.own[OWN_JOURNAL] = s.keeper.journal = memfd_create("share-journal", MFD_CLOEXEC);
 	s.keeper.table = table_new();

@@ -19,7 +19,8 @@
  * program that was replaced on the disk counts from the next upgrade on: until then brokers are
  * made of the file that the keeper has open.
  *
- * It speaks with nobody but its broker, takes nothing apart, and takes no memory once it runs.
+ * It speaks with nobody but its broker, takes nothing apart, and takes no memory once it runs. When
+ * it is killed, its deputy (broker/keeper/deputy.h) goes on in its place.
  */
 
 /* What has become of the broker before this one. */

@@ -18,6 +18,8 @@ void log_set_level(enum log_level level);
 /* From now on the lines are a log: with priorities if stderr leads to the journal, else with the
  * time. Before, they are what a program says to who has called it. */
 void log_open(void);
+/* What it then writes to; -1: stderr itself. Who closes what it does not know has to keep this. */
+int log_descriptor(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

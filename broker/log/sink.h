@@ -7,8 +7,7 @@
 
 /* From now on a line that stderr has no room for is given up, rather than waited with. */
 void log_sink_open(void);
-/* What it writes to, if that is not stderr itself; or -1. Who closes what it does not know keeps
- * this. */
+/* What it writes to; -1: stderr itself. */
 int log_sink_descriptor(void);
 /* Whether the line, with its newline at the end, was written. */
 bool log_sink_write(const char *line, size_t size);

@@ -88,8 +88,7 @@ WRAP(long, syscall, (long number, long a, long b, long c), (number, a, b, c))
 WRAP(int, packet_send,
      (int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait),
      (socket, data, size, fds, n_fds, wait))
-WRAP(int, packet_receive,
-     (int socket, void *data, size_t *size, struct fd_list *fds, bool wait),
+WRAP(int, packet_receive, (int socket, void *data, size_t *size, struct fd_list *fds, bool wait),
      (socket, data, size, fds, wait))
 
 int __real_clone(int (*f)(void *), void *stack, int flags, void *data);

@@ -119,7 +119,8 @@ Test(keeper_death, a_broker_of_a_dead_keeper_hands_over)
 	finish(&w);
 }
 
-/* The fixture looks at the exit code, which comes from the deputy, and at the broker's descriptors. */
+/* The fixture looks at the exit code, which comes from the deputy, and at the broker's descriptors.
+ */
 Test(keeper_death, a_broker_of_a_dead_keeper_ends_as_it_would_otherwise)
 {
 	broker_kill_keeper();

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The processes that a keeper forks: brokers, and those that only find out whether they could be
+ * one. */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/descriptor.h"
+#include "base/mutation.h"
+#include "broker/keeper/module.h"
+#include "broker/keeper/state.h"
+#include "wire/packet.h"
+
+/* No longer: who serves meanwhile waits for it, and so do all that it serves. */
+#define REHEARSAL_MS 10000
+
+#ifdef __SANITIZE_ADDRESS__
+#define WITHOUT_LEAK_CHECK 1
+#else
+#define WITHOUT_LEAK_CHECK 0
+#endif
+
+/* The keeper first writes down that there is this broker. If it dies before, its deputy does not
+ * know of it, and starts another one. */
+static void wait_until_known(int socket)
+{
+	struct kept_message m;
+	struct fd_list none;
+	size_t size = sizeof(m);
+	int r;
+
+	do
+		r = packet_receive(socket, &m, &size, &none, true);
+	while (r == -EINTR || r == -ENOMEM || r == -ENOBUFS);
+	if (r < 0)
+		_exit(EXIT_FAILURE);
+}
+
+/* In the child, with its keeper as it gets it. SIGTERM and others wait until its loop takes them
+ * (broker/ending.c). */
+static void __attribute__((noreturn)) become_broker(struct state *s, int module)
+{
+	keeper_main *program;
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	prctl(PR_SET_NAME, "share-broker");
+	program = module_load(module, s->path);
+	/* what is the keeper's and of no use to a broker */
+	for (int i = 0; i < N_OWN; i++)
+		if (i != OWN_JOURNAL && (i != OWN_LOG || !KEEPER_MAIN_SYMBOL))
+			fd_close(s->own[i]);
+	if (!s->keeper.rehearses && !MUTATION(begins_unknown))
+		wait_until_known(s->keeper.broker);
+	r = program ? program(&s->keeper, s->argc, s->argv) : EXIT_FAILURE;
+	/* What rehearses has half of what is somebody else's, and takes nothing down. And GCC 12's
+	 * LeakSanitizer crashes at the end of a process that was forked and has loaded a module
+	 * since.
+	 */
+	if (s->keeper.rehearses || WITHOUT_LEAK_CHECK) {
+		fflush(NULL);
+		_exit(r);
+	}
+	atomic_store(&s->keeper.table->ended, r);
+	exit(r);
+}
+
+int broker_fork(struct state *s)
+{
+	int ends[2], pidfd;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	s->keeper.generation++;
+	s->keeper.serial = s->answer.serial;
+	atomic_store(&s->keeper.table->ended, -1);
+	pid = fork();
+	if (pid == 0) {
+		fd_close(ends[0]);
+		/* who stops the service from a terminal means the keeper, which tells its broker */
+		setpgid(0, 0);
+		s->keeper.broker = ends[1];
+		become_broker(s, s->own[OWN_MODULE]);
+	}
+	fd_close(ends[1]);
+	pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0) { /* a child that there is ends, as nobody says that it may begin */
+		s->keeper.generation--;
+		fd_close(ends[0]);
+		return -EAGAIN;
+	}
+	s->own[OWN_SOCKET] = ends[0];
+	s->own[OWN_BROKER] = pidfd;
+	s->broker = pid;
+	s->serves = s->hands_over = false;
+	s->says = SAYS_IT_IS_THERE;
+	if (s->end)
+		kill(pid, s->end);
+	return 0;
+}
+
+/* Without an answer in time it is none. What it has said on stderr is the reason. */
+static int wait_for_rehearsal(pid_t pid)
+{
+	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd ended = {pidfd, POLLIN, 0};
+	int status, r;
+
+	do
+		r = poll(&ended, 1, REHEARSAL_MS);
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		kill(pid, SIGKILL);
+	if (waitpid(pid, &status, 0) != pid)
+		return -ECHILD;
+	if (r <= 0)
+		return -ETIMEDOUT;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECANCELED;
+}
+
+/* Of several lines the first one that is not empty. */
+static void read_reason(int fd, char text[static KEPT_TEXT])
+{
+	ssize_t n = pread(fd, text, KEPT_TEXT - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+}
+
+static void __attribute__((noreturn))
+become_rehearsal(struct state *s, int module, int said, pid_t keeper)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != keeper)
+		_exit(EXIT_FAILURE);
+	dup2(said, STDOUT_FILENO);
+	dup2(said, STDERR_FILENO);
+	s->keeper.rehearses = true;
+	s->keeper.generation++;
+	become_broker(s, module);
+}
+
+int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
+{
+	_cleanup_fd_ int module = module_open(s->path), said = -1;
+	pid_t keeper = getpid(), pid;
+	int r;
+
+	why[0] = '\0';
+	if (KEEPER_MAIN_SYMBOL) {
+		snprintf(why, KEPT_TEXT, "this share-broker is one file, and takes a restart");
+		return -ENOTSUP;
+	}
+	said = memfd_create("share-rehearsal", MFD_CLOEXEC);
+	if (module < 0 || said < 0) {
+		r = module < 0 ? module : -errno;
+		snprintf(why, KEPT_TEXT, "%s: %s", s->path, strerror(-r));
+		return r;
+	}
+	pid = fork();
+	if (pid == 0)
+		become_rehearsal(s, module, said, keeper);
+	r = pid < 0 ? -EAGAIN : wait_for_rehearsal(pid);
+	if (r < 0) {
+		read_reason(said, why);
+		return r;
+	}
+	s->own[OWN_MODULE_NEXT] = module;
+	module = -1;
+	return 0;
+}
