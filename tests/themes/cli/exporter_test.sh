@@ -20,7 +20,7 @@ start_broker()
 	broker=$!
 	started+=("$broker")
 	until_true sharectl --socket="$socket" --json status >/dev/null 2>&1
-	serving=$(pgrep -P "$broker")
+	serving=$(pgrep -x -P "$broker" share-broker)
 }
 
 # start_exporter [LISTEN [COMMAND...]]: COMMAND becomes it
