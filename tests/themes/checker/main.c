@@ -182,9 +182,9 @@ static int create_pool(share_client *client, const struct options *o, share_pool
 
 	options.kind = o->kind;
 	options.limit = o->pool_size;
-	options.segment_size = o->pool_size / 2;
+	/* half of the runs have segments come and go, and agents that are asked for them */
+	options.segment_size = o->pool_size / (o->seed & 1 ? 4 : 2);
 	options.reuse = o->reuse;
-	/* half of the runs have segments come and go */
 	options.release_threshold = o->seed & 1 ? SHARE_KEEP_NONE : o->pool_size;
 	r = share_pool_create(client, "checker", &options, out);
 	if (r == SHARE_ENODEV || r == SHARE_ENOTSUP) {
