@@ -214,7 +214,16 @@ int __wrap_packet_receive(int socket, void *data, size_t *size, struct fd_list *
 #define BUFFER   (UINT64_C(1) << 32)
 #define SEGMENT  (UINT64_C(1) << 32)
 
-static const struct channel_shape shape = {CHANNEL_QUEUE, 1, 2, 4, 64, 2, 2, 2};
+static const struct channel_shape shape = {
+    .mode = CHANNEL_QUEUE,
+    .when_full = SHARE_FULL_BLOCK,
+    .depth = 2,
+    .in_flight = 4,
+    .data_max = 64,
+    .rows = 2,
+    .consumers = 2,
+    .deliveries = 2,
+};
 
 static void say(uint8_t who, struct wire_message m)
 {
@@ -257,17 +266,14 @@ static void poke(uint8_t who, const void *page, const void *at, const void *data
 static void send_and_acknowledge(void)
 {
 	static _Alignas(64) unsigned char page[1 << 16];
-	const struct {
-		uint64_t buffer;
-		uint32_t version;
-	} token = {BUFFER, 1};
+	const struct channel_ticket ticket = {.buffer = BUFFER, .version = 1};
 	const uint64_t consumer = CONSUMER, producer = PRODUCER,
 		       ack[2] = {UINT64_C(1) << 32 | 3, 2};
 	struct channel_row *row = channel_row_at(page, &shape, 0);
 
 	expect(channel_ring_size(&shape) <= sizeof(page) &&
 	       channel_ledger_size(&shape) <= sizeof(page));
-	poke(0, page, channel_token_at(page, &shape, 0), &token, sizeof(token));
+	poke(0, page, channel_ticket_at(page, &shape, 0), &ticket, sizeof(ticket));
 	poke(0, page, channel_admission_at(page, &shape, 0), &consumer, sizeof(consumer));
 	poke(1, page, row, &producer, sizeof(producer));
 	poke(1, page, &row->acks[0], ack, sizeof(ack));
