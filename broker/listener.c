@@ -232,52 +232,13 @@ static void on_turn(struct turn *turn, uint32_t events)
 	}
 }
 
-int listener_new(struct broker *b, int socket, struct listener **out)
-{
-	struct listener *l = calloc(1, sizeof(*l));
-	int r;
-
-	if (!l) {
-		fd_close(socket);
-		return -ENOMEM;
-	}
-	l->broker = b;
-	l->socket = socket;
-	packet_refuse_fds(socket);
-	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
-	l->turn.serve = on_turn;
-	r = l->back_off ? turn_start(&b->clients->turns, &l->turns, &l->turn, socket, EPOLLIN)
-			: -ENOMEM;
-	if (r < 0) {
-		listener_free(l);
-		return r;
-	}
-	*out = l;
-	return 0;
-}
-
 static void start_closing(void *closing, int fd)
 {
 	closing_start(closing, fd);
 }
 
-/* Nobody finds it any more. The lock goes later, so nobody can have put another one there. */
-static void remove_socket(int fd)
+static void take_apart(struct listener *l)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	socklen_t size = sizeof(address) - 1;
-
-	if (getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.sun_path[0])
-		unlink(address.sun_path);
-}
-
-void listener_free(struct listener *l)
-{
-	if (!l)
-		return;
-	if (l->broker->made_socket)
-		remove_socket(l->socket);
 	turn_end(&l->turn);
 	user_turns_done(&l->turns);
 	if (l->back_off)
@@ -291,4 +252,53 @@ void listener_free(struct listener *l)
 	}
 	fd_close(l->reserve);
 	free(l);
+}
+
+static int begin(struct listener *l, struct broker *b, int socket)
+{
+	l->broker = b;
+	l->socket = socket;
+	packet_refuse_fds(socket);
+	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->back_off = event_new(b->base, -1, 0, on_back_off, l);
+	l->turn.serve = on_turn;
+	return l->back_off ? turn_start(&b->clients->turns, &l->turns, &l->turn, socket, EPOLLIN)
+			   : -ENOMEM;
+}
+
+int listener_new(struct broker *b, int socket, struct listener **out)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+	int r = l ? begin(l, b, socket) : -ENOMEM;
+
+	if (r == 0) {
+		*out = l;
+		return 0;
+	}
+	/* a broker that comes after another one leaves it to the next */
+	if (b->made_socket && b->generation == 1)
+		listener_remove(socket);
+	if (l)
+		take_apart(l);
+	else
+		fd_close(socket);
+	return r;
+}
+
+void listener_remove(int socket)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof(address) - 1;
+
+	if (getsockname(socket, (struct sockaddr *)&address, &size) == 0 && address.sun_path[0])
+		unlink(address.sun_path);
+}
+
+void listener_free(struct listener *l)
+{
+	if (!l)
+		return;
+	if (l->broker->made_socket)
+		listener_remove(l->socket);
+	take_apart(l);
 }

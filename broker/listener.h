@@ -19,6 +19,11 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 int listener_new(struct broker *b, int socket, struct listener **out);
 /* Listens, whether or not it is backing off. */
 void listener_resume(struct listener *l);
+/* NULL is fine. If this service has made the socket, nobody finds it any more: listener_remove().
+ */
 void listener_free(struct listener *l);
+/* Its path, of a socket that there is no listener for. The lock of listener_bind() is still held,
+ * so nobody can have put another one there. */
+void listener_remove(int socket);
 
 #endif

@@ -308,9 +308,6 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 		 const struct keeper *keeper)
 {
 	int listener, listening = a->goes_on ? kept_look(KEPT_LISTENER) : l->fd;
-	struct sockaddr_un address;
-	/* where it has made a socket */
-	const char *path = l->lock >= 0 && listening >= 0 ? address_of(listening, &address) : NULL;
 	struct broker *broker;
 	int r = a->goes_on ? 0 : hand_to_keeper(a, config, l);
 
@@ -319,8 +316,8 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	if (keeper->rehearses)
 		return r;
 	if (r < 0) {
-		if (path)
-			unlink(path);
+		if (l->lock >= 0)
+			listener_remove(listening);
 		return r;
 	}
 	broker->made_socket = l->lock >= 0;
@@ -337,8 +334,6 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	}
 	r = broker_run(broker, listener, a->lifeline_fd, a->drain_ms);
 	broker_free(broker);
-	if (path)
-		unlink(path);
 	return r;
 }
 
