@@ -16,6 +16,9 @@ extern const char broker_default_config[];
 
 /* @config: JSON text; NULL: the one above. */
 void broker_start(const char *config);
+/* The same of one that may not come to serve, or has clients at once: nobody connects to it, and at
+ * its end its descriptors are not compared. */
+void broker_begin(const char *config);
 
 /*
  * Expects that nothing is left in the broker once all clients have gone (objects, descriptors),

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who does what, in this order; each is a process, which is killed in the end. */
+
+#include "tests/themes/survival/recorded_scenario.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+#include <share/event.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/memory.h"
+#include "tests/harness/raw.h"
+#include "tests/standin/calls.h"
+#include "tests/support/visit.h"
+#include "tests/themes/pools/conformance.h"
+
+#define SIZE 5000
+
+static char faults_file[] = "/tmp/share-faults-XXXXXX", calls_file[] = "/tmp/share-calls-XXXXXX";
+static struct standin_calls *calls;
+static share_pool *scrubbed;
+static pid_t second_agent;
+
+static struct child *all[8];
+static unsigned n_children;
+
+static struct child *begin(child_function function, const char *until)
+{
+	struct child *child = child_start(function, NULL);
+
+	child_wait(child, until);
+	all[n_children++] = child;
+	return child;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* The giver: names, tokens, metadata, events, work that does not end, a channel                */
+
+static void never_ends(void *data)
+{
+	(void)data;
+	for (;;)
+		pause();
+}
+
+static void on_lookup(share_buffer *b, int error, void *data)
+{
+	(void)b, (void)error, (void)data;
+}
+
+static void on_name(const share_name_event *e, void *data)
+{
+	(void)e, (void)data;
+}
+
+static share_channel *open_channel(share_client *c, int role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.depth = 4;
+	check_ok(share_channel_open(c, "channel", role, &options, &ch));
+	return ch;
+}
+
+static void publish_filled(share_pool *p, const char *name, int value)
+{
+	share_buffer *b = allocate(p, SIZE, NULL);
+
+	buffer_fill(b, value);
+	check_ok(share_metadata_set(b, "{\"is\": \"metadata\"}"));
+	check_ok(share_publish(b, name, NULL));
+}
+
+/* A free block that work runs on, and a name whose content is not there yet. */
+static void leave_work(share_client *c, share_pool *p)
+{
+	share_host_stream *s;
+	share_buffer *b;
+
+	check_ok(share_host_stream_create(c, &s));
+	b = allocate(p, 3 * SIZE, s);
+	check_ok(share_host_stream_launch(s, never_ends, NULL));
+	check_ok(share_release(b, s));
+	b = allocate(p, SIZE, NULL);
+	check_ok(share_publish(b, "not there yet", s));
+}
+
+static void wait_and_watch(share_client *c)
+{
+	share_operation *o;
+	share_watch *w;
+
+	check_ok(share_lookup_async(c, "later", SHARE_RDONLY, -1, NULL, on_lookup, NULL, &o));
+	check_ok(share_watch_names(c, "na", on_name, NULL, &w));
+}
+
+static void use_device(share_client *c)
+{
+	share_pool_options options = OPTIONS;
+	share_event_options named = SHARE_EVENT_OPTIONS_INIT;
+	share_event *e;
+	share_pool *p;
+	share_buffer *b;
+
+	options.kind = "vmm";
+	options.segment_size = UNIT;
+	check_ok(share_pool_create(c, "device", &options, &p));
+	b = allocate(p, SIZE, NULL);
+	buffer_fill(b, 0x77);
+	check_ok(share_publish(b, "on the device", NULL));
+	named.name = "event";
+	check_ok(share_event_create(c, &named, &e));
+}
+
+static void gives(struct child *self, void *data)
+{
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_client *c = child_connect("giver");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL);
+	share_channel *ch;
+	share_token token;
+
+	(void)data;
+	publish_filled(p, "named", 0x11);
+	publish_filled(p, "named", 0x5a); /* its second version */
+	publish_filled(p, "other", 0x3c);
+	leave_work(c, p);
+	wait_and_watch(c);
+	use_device(c);
+	buffer_fill(b, 0x66);
+	options.uses = 3;
+	check_ok(share_export_with(b, &options, NULL, &token));
+	ch = open_channel(c, SHARE_PRODUCER);
+	child_point_with(self, "given", &token, sizeof(token));
+	check_ok(share_send(ch, b, "x", 1, NULL));
+	child_point(self, "sent");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Others                                                                                      */
+
+static void takes(struct child *self, void *data)
+{
+	share_client *c = child_connect("taker");
+	share_buffer *b, *on_device;
+	share_message m;
+	share_channel *ch;
+
+	(void)data;
+	check_ok(share_lookup(c, "named", SHARE_RDONLY, 0, NULL, &b));
+	check_ok(share_lookup(c, "on the device", SHARE_RDWR, 0, NULL, &on_device));
+	ch = open_channel(c, SHARE_CONSUMER);
+	child_point(self, "here");
+	check_ok(share_recv(ch, -1, NULL, &m));
+	child_point(self, "received"); /* and not acknowledged */
+}
+
+/* Its message is kept by the broker: nobody has received it. */
+static void sends_and_dies(struct child *self, void *data)
+{
+	share_client *c = child_connect("dies");
+	share_pool *p = open_pool(c);
+	share_channel *ch = open_channel(c, SHARE_PRODUCER);
+
+	(void)data;
+	check_ok(share_send(ch, allocate(p, SIZE, NULL), NULL, 0, NULL));
+	child_point(self, "sent");
+}
+
+static void hangs_up(struct child *self, void *data)
+{
+	static struct raw r;
+
+	(void)data;
+	child_become(ALICE, 0);
+	raw_open(&r, "hung up");
+	raw_alloc(&r, raw_pool(&r, "default"), SIZE);
+	raw_hang_up(&r);
+	child_point(self, "hung up");
+}
+
+/* Asks, and hears nothing: what it is answered waits. */
+static void does_not_listen(struct child *self, void *data)
+{
+	struct wire_message m = {.type = WIRE_QUERY};
+	static struct raw r;
+	int e;
+
+	(void)data;
+	raw_open(&r, "does not listen");
+	m.query.what = raw_text("users");
+	do {
+		m.serial++;
+		e = raw_send(&r, &m);
+	} while (e == 0);
+	check_eq(e, -EAGAIN);
+	child_point(self, "full");
+}
+
+/* What alice has left is zeroed for him first, which does not end: not with him, either. */
+static void bob_waits(struct child *self, void *data)
+{
+	share_client *c;
+	share_buffer *b;
+
+	(void)data;
+	child_become(BOB, 0);
+	c = child_connect("bob");
+	child_point(self, "here");
+	share_alloc(open_test(c), UNIT, NULL, &b);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void make_file(char *path)
+{
+	int fd = mkostemp(path, O_CLOEXEC);
+
+	check(fd >= 0);
+	close(fd);
+}
+
+void scenario_prepare(void)
+{
+	char program[4096];
+
+	skip_unless_standin();
+	skip_unless_root();
+	make_file(faults_file);
+	make_file(calls_file);
+	calls = standin_calls_open(calls_file);
+	check(calls);
+	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
+	setenv("SHARE_STANDIN_CALLS", calls_file, 1);
+	standin_configure("devices=2");
+	snprintf(program, sizeof(program), "%s/share-agent", getenv("SHARE_TEST_BIN"));
+	setenv("SHARE_AGENT", program, 1);
+}
+
+static void let_zeroing_hang(void)
+{
+	FILE *file = fopen(faults_file, "we");
+
+	check(file && fputs("cuMemsetD8Async hang\n", file) >= 0 && fclose(file) == 0);
+}
+
+/* An event, which goes back at once: it has one of its own then. */
+static void start_second_agent(share_client *c)
+{
+	share_event_options options = SHARE_EVENT_OPTIONS_INIT;
+	json_t *rows = report(c, "devices"), *row = json_array_get(rows, 1);
+	share_event *e;
+
+	options.device = json_string_value(json_object_get(row, "device"));
+	check_ok(share_event_create(c, &options, &e));
+	share_event_release(e);
+	json_decref(rows);
+	rows = report(c, "agents");
+	second_agent = (pid_t)number_of(json_array_get(rows, 1), "agent");
+	check(second_agent > 0);
+	json_decref(rows);
+}
+
+static json_t *hexadecimal(const share_token *token)
+{
+	char text[2 * sizeof(token->bytes) + 1];
+
+	for (size_t i = 0; i < sizeof(token->bytes); i++)
+		sprintf(text + 2 * i, "%02x", token->bytes[i]);
+	return json_string(text);
+}
+
+json_t *scenario_play(share_client *looks_on)
+{
+	struct child *giver, *taker, *dies, *bob;
+	share_token token;
+
+	scrubbed = scrubbed_pool(looks_on, "vmm");
+	start_second_agent(looks_on);
+	giver = all[n_children++] = child_start(gives, NULL);
+	child_wait_with(giver, "given", &token, sizeof(token));
+	taker = begin(takes, "here");
+	child_go(giver);
+	child_wait(giver, "sent");
+	child_go(taker);
+	child_wait(taker, "received");
+	dies = child_start(sends_and_dies, NULL);
+	child_wait(dies, "sent");
+	child_kill(dies);
+	settle(looks_on, s.clients == 3);
+	visit(ALICE, UNIT, 0, 0xaa);
+	let_zeroing_hang();
+	bob = child_start(bob_waits, NULL);
+	child_wait(bob, "here");
+	child_go(bob);
+	until(standin_called(calls, cuMemsetD8Async) > 0);
+	child_kill(bob);
+	begin(hangs_up, "hung up");
+	begin(does_not_listen, "full");
+	until(used_of(looks_on, "unsent") > 0);
+	settle(looks_on, s.clients == 5 && s.quarantined == 1);
+	return json_pack("{s:[[s,i,i],[s,i,i]], s:[o]}", "filled", "named", SIZE, 0x5a, "other",
+			 SIZE, 0x3c, "tokens", hexadecimal(&token));
+}
+
+void scenario_end(share_client *looks_on)
+{
+	pid_t before = broker_pid();
+
+	check(kill(second_agent, SIGKILL) == 0);
+	until(broker_pid() != before && share_ping(looks_on) == 0);
+}
+
+void scenario_done(void)
+{
+	while (n_children > 0)
+		child_kill(all[--n_children]);
+	broker_kill();
+	share_pool_close(scrubbed);
+	unlink(faults_file);
+	unlink(calls_file);
+}

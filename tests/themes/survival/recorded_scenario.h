@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_THEMES_SURVIVAL_RECORDED_SCENARIO_H
+#define TESTS_THEMES_SURVIVAL_RECORDED_SCENARIO_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+#include <share/share.h>
+
+/* Clients that have something of everything that the journal has records of, over the stand-in
+ * driver. Root only. Who adds a type of record, or a part of one, adds it here. */
+
+#define SCENARIO_CONFIG                                                                       \
+	"{\"agent_timeout_ms\": 600000, \"create_pools\": [\"*\"], \"pools\": [{\"name\": "   \
+	"\"default\", \"kind\": \"host\", \"limit\": \"64MiB\", \"segment_size\": \"1MiB\", " \
+	"\"release_threshold\": 0, \"reuse\": \"gate\", \"access\": [{\"user\": \"*\", "      \
+	"\"mode\": \"rw\"}]}]}"
+
+/* Before the broker is started. */
+void scenario_prepare(void);
+/* All of it, as long as this process lives. {"filled": [[name, bytes, value], ...], "tokens":
+ * [hexadecimal, ...]}: which content leads from there to where. */
+json_t *scenario_play(share_client *looks_on);
+/* The last of it: an agent ends, and the broker dies of that. */
+void scenario_end(share_client *looks_on);
+void scenario_done(void);
+
+#endif
