@@ -6,13 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+#include <event2/event.h>
 
+#include "broker/broker.h"
+#include "broker/client/clients.h"
 #include "broker/listener.h"
 
 static char directory[64], path[80], lock_path[96], secret[80];
@@ -106,4 +110,41 @@ Test(listener, one_that_listens_and_has_no_room_for_more_is_left_alone)
 	cr_assert_eq(listener_bind(path, 0666, &lock_fd, error, sizeof(error)), -EADDRINUSE);
 	cr_assert_not_null(strstr(error, "a broker is serving there already"));
 	cr_assert_eq(access(path, F_OK), 0);
+}
+
+/* The system has no room for what a broker waits for. */
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+	struct sockaddr_un address;
+	socklen_t size = sizeof(address);
+
+	if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		return __real_epoll_ctl(epoll, what, fd, event);
+	errno = ENOSPC;
+	return -1;
+}
+
+static void expect_path(unsigned generation, bool is_there)
+{
+	struct clients clients = {.n = 0};
+	struct broker b = {.clients = &clients, .made_socket = true, .generation = generation};
+	struct listener *l;
+	int fd = listener_bind(path, 0666, &lock_fd, error, sizeof(error));
+
+	b.base = event_base_new();
+	cr_assert(fd >= 0 && turns_init(&clients.turns, b.base) == 0);
+	cr_assert_eq(listener_new(&b, fd, &l), -ENOSPC);
+	cr_assert_eq(access(path, F_OK) == 0, is_there);
+	close(fd);
+	close(lock_fd);
+	turns_done(&clients.turns);
+	event_base_free(b.base);
+}
+
+Test(listener, whose_broker_cannot_wait_for_it_leaves_the_path_to_the_next_broker_if_there_is_one)
+{
+	expect_path(1, false);
+	expect_path(2, true);
 }
