@@ -258,9 +258,11 @@ static void __attribute__((noreturn)) become_broker(int listener, int lifeline)
 	setenv("SHARE_ABORT_ON_BUG", "1", 1);
 	/* the stand-in's processes open each other's memory; a test can have it otherwise */
 	setenv("SHARE_DUMPABLE", "1", 0);
-	if (broker.program)
+	if (broker.program) { /* which has no agent beside it */
+		snprintf(path, sizeof(path), "%s/share-agent", directory ? directory : ".");
+		setenv("SHARE_AGENT", path, 0);
 		snprintf(path, sizeof(path), "%s", broker.program);
-	else
+	} else
 		snprintf(path, sizeof(path), "%s/share-broker", directory ? directory : ".");
 	snprintf(listen_fd, sizeof(listen_fd), "%d", listener);
 	snprintf(lifeline_fd, sizeof(lifeline_fd), "%d", lifeline);

@@ -25,6 +25,8 @@
 
 #include <share/event.h>
 
+#include "tests/harness/plan.h"
+#include "tests/support/drivers.h"
 #include "tests/support/visit.h"
 #include "tests/themes/failure/between.h"
 #include "tests/themes/pools/conformance.h"
@@ -35,7 +37,7 @@ TestSuite(agent_step, .timeout = 180);
 /* An agent has to start and to answer in this time, on a busy machine, too. */
 #define LIMIT_MS "3000"
 
-static char plan_file[] = "/tmp/share-plan-XXXXXX", faults_file[] = "/tmp/share-faults-XXXXXX";
+static char plan_file[] = "/tmp/share-plan-XXXXXX";
 static struct between_plan *plan;
 static share_client *client;
 static share_pool *pool;
@@ -205,21 +207,13 @@ static const struct mishap mishaps[] = {
 
 #define N_MISHAPS (sizeof(mishaps) / sizeof(mishaps[0]))
 
-static void driver_does(const char *faults)
-{
-	int fd = open(faults_file, O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	check(fd >= 0 && write(fd, faults, strlen(faults)) == (ssize_t)strlen(faults));
-	close(fd);
-}
-
 static void begin(const struct asking *a, const struct mishap *m)
 {
 	char line[128];
 
 	if (!m->signal) {
 		snprintf(line, sizeof(line), "%s fail CUDA_ERROR_ECC_UNCORRECTABLE\n", a->call);
-		driver_does(line);
+		drivers_do(line);
 		return;
 	}
 	plan->victim = m->is_the_brokers ? broker_pid() : 0;
@@ -232,7 +226,7 @@ static void begin(const struct asking *a, const struct mishap *m)
 static void end(void)
 {
 	plan->request = 0;
-	driver_does("");
+	drivers_do("");
 }
 
 /* It happens at all, if perhaps behind the answer that the program has. Segments end when this
@@ -264,14 +258,6 @@ static bool is_heard_of(const struct asking *a, const struct mishap *m)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int make_file(char *path)
-{
-	int fd = mkostemp(path, O_CLOEXEC);
-
-	check(fd >= 0);
-	return fd;
-}
-
 static void start(void)
 {
 	char agent_program[PATH_MAX];
@@ -279,16 +265,15 @@ static void start(void)
 
 	skip_unless_standin();
 	skip_unless_root();
-	fd = make_file(plan_file);
-	check(ftruncate(fd, sizeof(*plan)) == 0);
-	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	check(plan != MAP_FAILED);
+	/* not by /proc, as plan_new() has it: agents have fewer rights than this process */
+	fd = mkostemp(plan_file, O_CLOEXEC);
+	check(fd >= 0 && ftruncate(fd, sizeof(*plan)) == 0);
+	plan = plan_map(fd, sizeof(*plan));
 	close(fd);
-	close(make_file(faults_file));
+	drivers_prepare();
 	snprintf(agent_program, sizeof(agent_program), "%s/share-agent", getenv("SHARE_TEST_BIN"));
 	setenv(BETWEEN_AGENT_VARIABLE, agent_program, 1);
 	setenv(BETWEEN_PLAN_VARIABLE, plan_file, 1);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
 	setenv("SHARE_AGENT", AGENT_BETWEEN, 1);
 	/* one event: another one that was left over would be too many */
 	kinds_start_on("events=1",
@@ -303,7 +288,7 @@ static void stop(void)
 	fixture_stop();
 	munmap(plan, sizeof(*plan));
 	unlink(plan_file);
-	unlink(faults_file);
+	drivers_done();
 }
 
 /* Of the only device, as it is now. */

@@ -39,7 +39,6 @@ static void start(void)
 static void stop(void)
 {
 	fixture_stop();
-	sweep_done();
 }
 
 TestSuite(broker_failure, .init = start, .fini = stop, .timeout = 3600);

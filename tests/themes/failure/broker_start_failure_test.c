@@ -20,13 +20,14 @@
 
 #include <criterion/criterion.h>
 
+#include "tests/harness/plan.h"
 #include "tests/themes/failure/failing.h"
 
 #define HANG_S 60 /* ends a broker that hangs: no other meaning */
 #define STEP   4  /* from one failure to the next, without SHARE_TEST_FULL=1 */
 
 static char directory[] = "/tmp/share-start-XXXXXX";
-static char config[64], socket_path[64], lock_path[80], plan_path[64];
+static char config[64], socket_path[64], lock_path[80];
 static struct failing_plan *plan;
 static int log_file, lifeline;
 
@@ -44,7 +45,7 @@ static const char text[] =
 
 static void prepare(void)
 {
-	int file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), pipe_ends[2];
+	int pipe_ends[2];
 	FILE *f;
 
 	cr_assert(mkdtemp(directory));
@@ -53,11 +54,7 @@ static void prepare(void)
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
 	f = fopen(config, "we");
 	cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
-	cr_assert(file >= 0 && ftruncate(file, sizeof(*plan)) == 0);
-	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	cr_assert(plan != MAP_FAILED);
-	snprintf(plan_path, sizeof(plan_path), "/proc/%d/fd/%d", (int)getpid(), file);
-	setenv(FAILING_PLAN_VARIABLE, plan_path, 1);
+	plan = plan_new(FAILING_PLAN_VARIABLE, sizeof(*plan));
 	log_file = memfd_create("log", MFD_CLOEXEC);
 	cr_assert(log_file >= 0 && pipe2(pipe_ends, O_CLOEXEC) == 0);
 	close(pipe_ends[1]);

@@ -10,7 +10,6 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <event2/event.h>
 #include <jansson.h>
 
+#include "tests/harness/plan.h"
 #include "tests/themes/failure/failing.h"
 
 #ifndef SO_PEERPIDFD
@@ -26,16 +26,10 @@
 
 static void __attribute__((constructor)) follow_the_plan(void)
 {
-	const char *path = getenv(FAILING_PLAN_VARIABLE);
-	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
-	void *plan;
+	struct failing_plan *plan = plan_open(FAILING_PLAN_VARIABLE, sizeof(*plan));
 
-	if (fd < 0)
+	if (!plan)
 		return;
-	plan = mmap(NULL, sizeof(struct failing_plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (plan == MAP_FAILED)
-		abort();
 	failing_plan = plan;
 	event_set_mem_functions(failing_malloc, failing_realloc, free);
 	json_set_alloc_funcs(failing_malloc, free);

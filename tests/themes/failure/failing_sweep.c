@@ -2,16 +2,15 @@
 
 /* The broker whose calls fail, the processes that meet it, and the witness. */
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/plan.h"
 #include "tests/support/visit.h"
 #include "tests/themes/failure/failing_sweep.h"
 #include "tests/themes/failure/scenario.h"
@@ -20,7 +19,6 @@
 #define HANG_S    60 /* ends a scenario that hangs: no other meaning */
 #define PLAN_ROOM 4096
 
-static int plan_file = -1;
 struct failing_plan *sweep_plan;
 
 /* What a process of a scenario tells the test. */
@@ -30,25 +28,9 @@ static struct outcome {
 
 void sweep_prepare(void)
 {
-	char path[PATH_MAX];
-
-	plan_file = memfd_create("plan", MFD_CLOEXEC);
-	check(plan_file >= 0 && ftruncate(plan_file, PLAN_ROOM) == 0);
-	sweep_plan = mmap(NULL, PLAN_ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, plan_file, 0);
-	check(sweep_plan != MAP_FAILED);
+	sweep_plan = plan_new(FAILING_PLAN_VARIABLE, PLAN_ROOM);
 	outcome = (struct outcome *)((char *)sweep_plan + PLAN_ROOM / 2);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), plan_file);
-	setenv(FAILING_PLAN_VARIABLE, path, 1);
-	/* it is not beside this broker */
-	snprintf(path, sizeof(path), "%s/share-agent", getenv("SHARE_TEST_BIN"));
-	setenv("SHARE_AGENT", path, 1);
 	broker_use_program(FAILING_BROKER);
-}
-
-void sweep_done(void)
-{
-	munmap(sweep_plan, PLAN_ROOM);
-	close(plan_file);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -18,9 +18,8 @@
 /* Returns how many of its own calls failed; scenario_disconnects() says the rest. */
 typedef int (*sweep_scenario)(void);
 
-/* Before the fixture's start: brokers are such whose calls fail. And after its stop. */
+/* Before the fixture's start: brokers are such whose calls fail. */
 void sweep_prepare(void);
-void sweep_done(void);
 
 /* What fails in the broker, for tests that say so themselves. */
 extern struct failing_plan *sweep_plan;

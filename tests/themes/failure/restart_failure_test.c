@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/plan.h"
 #include "tests/themes/failure/failing.h"
 
 #define SIZE  4096
@@ -24,7 +24,6 @@
 #define FIRST 10
 
 static struct failing_plan *plan;
-static int plan_file;
 
 static struct {
 	share_client *client, *other;
@@ -47,14 +46,7 @@ static void pass_on(void)
 
 static void start(void)
 {
-	char path[64];
-
-	plan_file = memfd_create("plan", MFD_CLOEXEC);
-	check(plan_file >= 0 && ftruncate(plan_file, sizeof(*plan)) == 0);
-	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, plan_file, 0);
-	check(plan != MAP_FAILED);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), plan_file);
-	setenv(FAILING_PLAN_VARIABLE, path, 1);
+	plan = plan_new(FAILING_PLAN_VARIABLE, sizeof(*plan));
 	broker_use_program(FAILING_BROKER);
 	fixture_start();
 	the.client = connect_as("one");
@@ -85,8 +77,6 @@ static void stop(void)
 	if (!check_has_failed())
 		give_up();
 	fixture_stop();
-	munmap(plan, sizeof(*plan));
-	close(plan_file);
 }
 
 TestSuite(restart_failure, .init = start, .fini = stop, .timeout = 600);
@@ -200,8 +190,6 @@ static void stop_without_broker(void)
 	if (!check_has_failed())
 		give_up();
 	fixture_stop();
-	munmap(plan, sizeof(*plan));
-	close(plan_file);
 }
 
 Test(restart_failure_journal, a_broker_without_one_serves_on_and_is_lost_when_it_dies,

@@ -7,12 +7,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "libshare/client/client.h"
 #include "tests/harness/fixture.h"
+#include "tests/support/drivers.h"
 #include "tests/support/gpu_work.h"
 #include "tests/support/kinds.h"
 #include "wire/wire.h"
@@ -121,25 +121,6 @@ Test(gpu_signal, rule_5_threads_that_signal_one_stream_make_values_that_only_gro
 /* ------------------------------------------------------------------------------------------- */
 /* A driver that does not take a signal                                                        */
 
-static char faults_file[] = "/tmp/share-faults-XXXXXX";
-
-static void driver_does(const char *faults)
-{
-	int fd = open(faults_file, O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	check(fd >= 0 && write(fd, faults, strlen(faults)) == (ssize_t)strlen(faults));
-	close(fd);
-}
-
-static void prepare_faults(void)
-{
-	int fd = mkostemp(faults_file, O_CLOEXEC);
-
-	check(fd >= 0);
-	close(fd);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
-}
-
 /* Nobody waits for a value that was never to be written: not who gets the next fence, nor the end
  * of the client. */
 Test(gpu_signal, rule_5_a_signal_that_the_driver_refuses_is_an_error_and_leaves_no_gap)
@@ -150,21 +131,21 @@ Test(gpu_signal, rule_5_a_signal_that_the_driver_refuses_is_an_error_and_leaves_
 	void *stream;
 
 	skip_unless_standin();
-	prepare_faults();
+	drivers_prepare();
 	gpu_use();
 	stream = gpu_stream();
 	b = gpu_allocate(c, stream);
 	check_ok(share_fence_record(c, stream, &next));
-	driver_does("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
+	drivers_do("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
 	check(share_fence_record(c, stream, &fence) < 0);
 	check_detail("CUDA_ERROR_OUT_OF_MEMORY");
 	check_eq(fence.timeline, 17);
 	check(share_publish(b, "work", stream) < 0);
-	driver_does("");
+	drivers_do("");
 	check_ok(share_fence_record(c, stream, &fence));
 	check_eq(fence.value, next.value + 1);
 	check_ok(share_fence_synchronize(c, &fence, -1));
-	driver_does("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
+	drivers_do("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
 	check(share_fence_record(c, stream, &fence) < 0);
 	/* what it cannot put a fence behind, a release waits for */
 	gpu_fill(stream, b, 1);
@@ -172,8 +153,8 @@ Test(gpu_signal, rule_5_a_signal_that_the_driver_refuses_is_an_error_and_leaves_
 	check(!gpu_is_busy(stream));
 	share_disconnect(c);
 	settle(gpu_client, s.clients == 1 && s.quarantined == 0);
-	driver_does("");
-	unlink(faults_file);
+	drivers_do("");
+	drivers_done();
 	gpu_stream_destroy(stream);
 }
 
@@ -185,23 +166,23 @@ Test(gpu_signal, rule_5_a_wait_that_the_driver_refuses_is_made_when_it_is_asked_
 	void *busy, *stream;
 
 	skip_unless_standin();
-	prepare_faults();
+	drivers_prepare();
 	gpu_use();
 	busy = gpu_stream();
 	stream = gpu_stream();
 	b = gpu_allocate(gpu_client, busy);
 	gpu_hold(busy, FIRST);
 	check_ok(share_fence_record(gpu_client, busy, &fence));
-	driver_does("cuStreamWaitValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
+	drivers_do("cuStreamWaitValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
 	check_error(share_fence_wait(gpu_client, &fence, stream), SHARE_ENOMEM);
-	driver_does("");
+	drivers_do("");
 	check_ok(share_fence_wait(gpu_client, &fence, stream));
 	check_eq(gpu_stats(gpu_client).waits, 1);
 	gpu_expect_held(stream, FIRST);
 	gpu_open(FIRST);
 	check_ok(share_release(b, stream));
 	gpu_wait(stream);
-	unlink(faults_file);
+	drivers_done();
 	gpu_stream_destroy(busy);
 	gpu_stream_destroy(stream);
 }
@@ -229,14 +210,14 @@ Test(gpu_signal, rule_8_dispatch_does_not_wait_for_what_takes_a_page_that_does_n
 	share_buffer *b;
 
 	skip_unless_standin();
-	prepare_faults();
+	drivers_prepare();
 	gpu_use();
 	busy = gpu_stream();
 	stream = gpu_stream();
 	b = gpu_allocate(gpu_client, busy);
 	gpu_hold(busy, FIRST);
 	check_ok(share_publish(b, "work", busy));
-	driver_does("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
+	drivers_do("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
 	check_ok(share_lookup_async(c, "work", SHARE_RDONLY, -1, stream, take, &answer, NULL));
 	check_ok(share_ping(c));
 	check_eq(share_dispatch(c), 1);
@@ -247,12 +228,12 @@ Test(gpu_signal, rule_8_dispatch_does_not_wait_for_what_takes_a_page_that_does_n
 	check_eq(gpu_ordered(answer.buffer), SHARE_ORDERED_BY_HOST);
 	check_eq(gpu_stats(c).waits, 0);
 	check_ok(share_release(answer.buffer, stream));
-	driver_does("");
+	drivers_do("");
 	check_ok(share_unpublish(gpu_client, "work"));
 	check_ok(share_release(b, busy));
 	gpu_wait(busy);
 	share_disconnect(c);
-	unlink(faults_file);
+	drivers_done();
 	gpu_stream_destroy(busy);
 	gpu_stream_destroy(stream);
 }
@@ -266,7 +247,7 @@ Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not
 	share_client *c;
 
 	skip_unless_standin();
-	prepare_faults();
+	drivers_prepare();
 	options.flags = SHARE_CONNECT_NEVER_BLOCK;
 	check_ok(share_connect_with(broker_socket(), &options, &c));
 	gpu_use();
@@ -278,14 +259,14 @@ Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not
 	gpu_hold(busy, FIRST);
 	check_ok(share_fence_record(gpu_client, busy, &fence));
 	gpu_wait(stream);
-	driver_does("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
+	drivers_do("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
 	check_ok(share_lookup(c, "work", SHARE_RDONLY, 0, NULL, &others));
 	check_ok(share_fence_record(c, stream, &done));
 	check_eq(done.timeline, 0);
 	check_eq(gpu_stats(c).host_signals, 1);
 	/* which is not to block */
 	check_error(share_fence_wait(c, &fence, stream), SHARE_EAGAIN);
-	driver_does("");
+	drivers_do("");
 	check_ok(share_fence_wait(c, &fence, stream));
 	gpu_expect_held(stream, FIRST);
 	gpu_open(FIRST);
@@ -296,7 +277,7 @@ Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not
 	gpu_wait(busy);
 	gpu_wait(stream);
 	share_disconnect(c);
-	unlink(faults_file);
+	drivers_done();
 	gpu_stream_destroy(busy);
 	gpu_stream_destroy(stream);
 }

@@ -19,7 +19,7 @@
 #include "base/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
-#include "tests/standin/calls.h"
+#include "tests/support/drivers.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -29,7 +29,6 @@ static const char config[] =
     "              \"release_threshold\": 0},"
     "             {\"name\": \"auto\", \"limit\": \"64MiB\", \"release_threshold\": 0}]}";
 
-static char faults_file[] = "/tmp/share-faults-XXXXXX";
 static share_client *client;
 
 struct looked_into {
@@ -37,22 +36,9 @@ struct looked_into {
 	bool dumpable;
 };
 
-/* What the driver does from now on, in all processes. */
-static void driver_does(const char *faults)
-{
-	int fd = open(faults_file, O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	check(fd >= 0 && write(fd, faults, strlen(faults)) == (ssize_t)strlen(faults));
-	close(fd);
-}
-
 static void start_on(const char *machine)
 {
-	int fd = mkostemp(faults_file, O_CLOEXEC);
-
-	check(fd >= 0);
-	close(fd);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
+	drivers_prepare();
 	standin_configure(machine);
 	fixture_start_with(config);
 	client = connect_as("test");
@@ -99,7 +85,7 @@ static void stop(void)
 	if (is_standin())
 		fixture_uses_devices();
 	fixture_stop();
-	unlink(faults_file);
+	drivers_done();
 }
 
 /* One suite: Criterion leaks memory of its own with several that run in parallel. */
@@ -313,15 +299,15 @@ Device(a_refusal_of_the_driver_reaches_the_caller_by_its_name)
 	share_pool *p = pool_of("vmm");
 	share_buffer *b;
 
-	driver_does("cuMemCreate fail CUDA_ERROR_NOT_SUPPORTED\n");
+	drivers_do("cuMemCreate fail CUDA_ERROR_NOT_SUPPORTED\n");
 	check_error(share_alloc(p, 1, NULL, &b), SHARE_ENOTSUP);
 	detail_says("cuMemCreate");
 	detail_says("CUDA_ERROR_NOT_SUPPORTED");
-	driver_does("cuMemExportToShareableHandle fail CUDA_ERROR_INVALID_VALUE\n");
+	drivers_do("cuMemExportToShareableHandle fail CUDA_ERROR_INVALID_VALUE\n");
 	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
 	detail_says("cuMemExportToShareableHandle");
 	detail_says("CUDA_ERROR_INVALID_VALUE");
-	driver_does("");
+	drivers_do("");
 	b = allocate(p, 1, NULL);
 	check_ok(share_release(b, NULL));
 	share_pool_close(p);
@@ -387,12 +373,12 @@ Device(an_agent_that_hangs_is_replaced_and_holds_up_nobody_else)
 
 	use(p);
 	before = agent();
-	driver_does("cuMemCreate hang\n");
+	drivers_do("cuMemCreate hang\n");
 	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
 	detail_says("did not answer within 3000 ms");
 	check_ok(share_pool_open(client, "default", &host));
 	use(host);
-	driver_does("");
+	drivers_do("");
 	use(p);
 	check(agent() != before);
 	share_pool_close(host);
@@ -404,10 +390,10 @@ Device(an_agent_that_dies_in_the_driver_is_replaced)
 	share_pool *p = pool_of("vmm");
 	share_buffer *b;
 
-	driver_does("cuMemCreate die\n");
+	drivers_do("cuMemCreate die\n");
 	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
 	detail_says("the agent has ended");
-	driver_does("");
+	drivers_do("");
 	use(p);
 	share_pool_close(p);
 }
@@ -420,11 +406,11 @@ Device(a_broken_driver_costs_an_agent_and_no_more)
 
 	use(p);
 	before = agent();
-	driver_does("cuMemCreate fail CUDA_ERROR_ECC_UNCORRECTABLE\n");
+	drivers_do("cuMemCreate fail CUDA_ERROR_ECC_UNCORRECTABLE\n");
 	check_error(share_alloc(p, 1, NULL, &b), SHARE_EDEVICE);
 	detail_says("CUDA_ERROR_ECC_UNCORRECTABLE");
 	check(agent() != before);
-	driver_does("");
+	drivers_do("");
 	use(p);
 	share_pool_close(p);
 }
@@ -523,12 +509,12 @@ Device(what_one_agent_had_to_destroy_means_nothing_to_the_next)
 	char out[6] = "";
 
 	child_wait(child, "asking");
-	driver_does("cuMemPoolCreate hang\n");
+	drivers_do("cuMemPoolCreate hang\n");
 	child_go(child);
 	until(reserved("later") > 0);
 	check_ok(share_release(b, NULL));
 	settle(client, s.segments == 0);
-	driver_does("");
+	drivers_do("");
 	check_eq(kill(agent(), SIGKILL), 0);
 	child_wait(child, "given");
 	check_ok(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &seen));
@@ -544,10 +530,10 @@ Device(looking_for_devices_that_hangs_fails_within_its_limit_and_is_tried_again)
 {
 	share_pool *p;
 
-	driver_does("cuInit hang\n");
+	drivers_do("cuInit hang\n");
 	check_error(create("vmm", NULL, &p), SHARE_EDEVICE);
 	detail_says("did not answer");
-	driver_does("");
+	drivers_do("");
 	/* the answer is kept for a second */
 	for (struct deadline d = deadline_in(HARNESS_LIMIT_MS); create("vmm", NULL, &p) != 0;)
 		check(deadline_pause(&d));
@@ -579,7 +565,7 @@ Device(a_look_that_hangs_keeps_nobody_from_the_devices_that_are_known)
 	share_pool *p = pool_of("vmm");
 
 	share_pool_close(p);
-	driver_does("cuInit hang\n");
+	drivers_do("cuInit hang\n");
 	raw_open(&r, "curious one");
 	start_look(&r);
 	check_ok(create("vmm", NULL, &p));
@@ -589,7 +575,7 @@ Device(a_look_that_hangs_keeps_nobody_from_the_devices_that_are_known)
 	check_eq(r.m.type, WIRE_ERROR);
 	check_ok(create("vmm", NULL, &p));
 	share_pool_close(p);
-	driver_does("");
+	drivers_do("");
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
 	raw_close(&r);
 }
@@ -644,7 +630,7 @@ Device(who_dies_while_its_agent_hangs_leaves_nothing_behind)
 {
 	struct child *child;
 
-	driver_does("cuMemCreate hang\n");
+	drivers_do("cuMemCreate hang\n");
 	child = child_start(asks_and_waits, NULL);
 	child_wait(child, "asking");
 	child_go(child);
@@ -657,12 +643,12 @@ Device(who_dies_before_its_segment_is_made_leaves_nothing_behind)
 {
 	struct child *child;
 
-	driver_does("cuMemCreate hang\n");
+	drivers_do("cuMemCreate hang\n");
 	child = child_start(asks_and_waits, NULL);
 	child_wait(child, "asking");
 	child_go(child);
 	settle(client, agent() > 0);
-	driver_does("");
+	drivers_do("");
 	child_kill(child);
 	settle(client, s.clients == 1 && s.pools == 2 && s.segments == 0);
 }

@@ -8,38 +8,24 @@
  */
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/drivers.h"
 #include "tests/support/visit.h"
 #include "tests/themes/pools/conformance.h"
 
 TestSuite(scrub_failure, .timeout = 60);
 
-static char faults_file[] = "/tmp/share-faults-XXXXXX";
 static share_client *client;
-
-static void driver_does(const char *faults)
-{
-	int fd = open(faults_file, O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	check(fd >= 0 && write(fd, faults, strlen(faults)) == (ssize_t)strlen(faults));
-	close(fd);
-}
 
 static void start_failing(void)
 {
-	int fd;
-
 	skip_unless_standin();
 	skip_unless_root();
-	fd = mkostemp(faults_file, O_CLOEXEC);
-	check(fd >= 0);
-	close(fd);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
+	drivers_prepare();
 	/* An agent that takes over has to start and to answer in this time, on a busy machine, too.
 	 */
 	kinds_start_on("", "{\"agent_timeout_ms\": 5000, \"create_pools\": [\"*\"]}");
@@ -50,7 +36,7 @@ static void start_failing(void)
 static void stop_failing(void)
 {
 	fixture_stop();
-	unlink(faults_file);
+	drivers_done();
 }
 
 static void bob_is_refused(struct child *self, void *data)
@@ -80,9 +66,9 @@ static void expect_refused(const char *kind, const char *fault, const char *says
 
 	visit(ALICE, UNIT, 0, 0xaa);
 	before = agent(client);
-	driver_does(fault);
+	drivers_do(fault);
 	child_finish(child_start(bob_is_refused, (void *)(uintptr_t)says));
-	driver_does("");
+	drivers_do("");
 	settle(client, s.buffers == 0);
 	visit(ALICE, UNIT, left, 0xaa);
 	visit(BOB, UNIT, 0, 0xbb);
@@ -125,9 +111,9 @@ FailingTest(memory_that_cannot_be_imported_is_not_handed_out)
 	share_pool *p = scrubbed_pool(client, "vmm");
 
 	visit(ALICE, UNIT, 0, 0xaa);
-	driver_does("cuMemImportFromShareableHandle fail CUDA_ERROR_INVALID_VALUE\n");
+	drivers_do("cuMemImportFromShareableHandle fail CUDA_ERROR_INVALID_VALUE\n");
 	child_finish(child_start(bob_is_refused, (void *)(uintptr_t) "CUDA_ERROR_INVALID_VALUE"));
-	driver_does("");
+	drivers_do("");
 	/* nothing was begun: it is back at once */
 	visit(BOB, UNIT, 0, 0xbb);
 	all_end(client, p);
@@ -179,10 +165,10 @@ FailingTest(what_a_killed_agent_was_zeroing_is_nobodys_until_that_process_has_en
 		all_end(client, p);
 		cr_skip_test("an agent cannot be traced here");
 	}
-	driver_does("cuMemsetD8Async hang\n");
+	drivers_do("cuMemsetD8Async hang\n");
 	child_finish(
 	    child_start(bob_is_refused, (void *)(uintptr_t) "did not answer within 5000 ms"));
-	driver_does("");
+	drivers_do("");
 	check(waitpid(dying, &status, __WALL) == dying);
 	if (!WIFSTOPPED(status) || status >> 16 != PTRACE_EVENT_EXIT) {
 		settle(client, s.buffers == 0);
@@ -202,7 +188,7 @@ static void die_waiting(const char *kind)
 	struct child *bob;
 
 	visit(ALICE, UNIT, 0, 0xaa);
-	driver_does("cuMemsetD8Async hang\n");
+	drivers_do("cuMemsetD8Async hang\n");
 	bob = child_start(bob_asks, NULL);
 	child_wait(bob, "asking");
 	child_go(bob);
@@ -212,7 +198,7 @@ static void die_waiting(const char *kind)
 	/* who has died does not keep the agent from writing zeros: it is nobody's until that ends
 	 */
 	child_finish(child_start(alice_is_refused, NULL));
-	driver_does("");
+	drivers_do("");
 	settle(client, s.buffers == 0);
 	visit(BOB, UNIT, 0, 0xbb);
 	all_end(client, p);

@@ -12,43 +12,22 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <share/event.h>
 
-#include "tests/standin/calls.h"
+#include "tests/support/drivers.h"
 #include "tests/support/visit.h"
 #include "tests/themes/pools/conformance.h"
 
 static share_client *client;
-static char faults_file[] = "/tmp/share-faults-XXXXXX", calls_file[] = "/tmp/share-calls-XXXXXX";
-static struct standin_calls *calls;
-
-static void make_file(char *path)
-{
-	int fd = mkostemp(path, O_CLOEXEC);
-
-	check(fd >= 0);
-	close(fd);
-}
 
 static void start(void)
 {
-	char program[4096];
-
 	skip_unless_standin();
-	make_file(faults_file);
-	make_file(calls_file);
-	calls = standin_calls_open(calls_file);
-	check(calls);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
-	setenv("SHARE_STANDIN_CALLS", calls_file, 1);
-	snprintf(program, sizeof(program), "%s/share-agent", getenv("SHARE_TEST_BIN"));
-	setenv("SHARE_AGENT", program, 1);
+	drivers_prepare();
 	broker_use_program(DYING_BROKER);
 	kinds_start_on("events=2", "{\"create_pools\": [\"*\"]}");
 	fixture_uses_devices();
@@ -59,8 +38,7 @@ static void stop(void)
 {
 	share_disconnect(client);
 	fixture_stop();
-	unlink(faults_file);
-	unlink(calls_file);
+	drivers_done();
 }
 
 TestSuite(agent_restart, .init = start, .fini = stop, .timeout = 120);
@@ -209,22 +187,15 @@ static void asks_and_waits(struct child *self, void *data)
 	share_alloc(p, UNIT, NULL, &b);
 }
 
-static void driver_does(const char *faults)
-{
-	FILE *file = fopen(faults_file, "we");
-
-	check(file && fputs(faults, file) >= 0 && fclose(file) == 0);
-}
-
 Test(agent_restart, a_pool_that_waited_for_a_segment_only_ends)
 {
 	struct child *child;
 
-	driver_does("cuMemCreate hang\n");
+	drivers_do("cuMemCreate hang\n");
 	child = child_start(asks_and_waits, NULL);
 	child_wait(child, "asking");
 	child_go(child);
-	until(standin_called(calls, cuMemCreate) > 0);
+	until(standin_called(drivers_calls, cuMemCreate) > 0);
 	child_kill(child);
 	settle(client, s.clients == 1 && s.pools == 2);
 	kill_broker();
@@ -411,9 +382,9 @@ Test(agent_restart, without_them_it_ends_in_the_middle_of_a_call)
 	p = make_pool("vmm");
 	share_event_release(create(NULL));
 	pidfd = watch_agent();
-	driver_does("cuMemCreate hang\n");
+	drivers_do("cuMemCreate hang\n");
 	child = child_start(asks_for_what_never_comes, NULL);
-	until(standin_called(calls, cuMemCreate) > 0);
+	until(standin_called(drivers_calls, cuMemCreate) > 0);
 	broker_kill();
 	expect_end(pidfd);
 	child_finish(child);

@@ -10,18 +10,16 @@
  * Or it dies at a point of a request that a test has chosen (fatal.h).
  */
 
-#include <fcntl.h>
-
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/harness/plan.h"
 #include "tests/themes/survival/audit.h"
 #include "tests/themes/survival/fatal.h"
 
@@ -33,17 +31,10 @@ static struct fatal_plan nothing, *plan = &nothing;
 
 static void __attribute__((constructor)) open_plan(void)
 {
-	const char *path = getenv(FATAL_PLAN_VARIABLE);
-	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
-	void *memory;
+	void *memory = plan_open(FATAL_PLAN_VARIABLE, sizeof(*plan));
 
-	if (fd < 0)
-		return;
-	memory = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (memory == MAP_FAILED)
-		abort();
-	plan = memory;
+	if (memory)
+		plan = memory;
 }
 
 /* How far the request has come at which this broker is meant to die, and where. */

@@ -5,10 +5,6 @@
  * was killed stays done, though the one who knew it is dead as well.
  */
 
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tests/harness/fixture.h"
 #include "tests/support/gpu_work.h"
 
@@ -16,11 +12,6 @@ enum { SOON };
 
 static void start(void)
 {
-	char agent[PATH_MAX];
-
-	/* it is not beside this broker */
-	snprintf(agent, sizeof(agent), "%s/share-agent", getenv("SHARE_TEST_BIN"));
-	setenv("SHARE_AGENT", agent, 0);
 	broker_use_program(DYING_BROKER);
 	gpu_work_start();
 }

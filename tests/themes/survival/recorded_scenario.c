@@ -15,14 +15,12 @@
 #include "tests/harness/fixture.h"
 #include "tests/harness/memory.h"
 #include "tests/harness/raw.h"
-#include "tests/standin/calls.h"
+#include "tests/support/drivers.h"
 #include "tests/support/visit.h"
 #include "tests/themes/pools/conformance.h"
 
 #define SIZE 5000
 
-static char faults_file[] = "/tmp/share-faults-XXXXXX", calls_file[] = "/tmp/share-calls-XXXXXX";
-static struct standin_calls *calls;
 static share_pool *scrubbed;
 static pid_t second_agent;
 
@@ -219,36 +217,12 @@ static void bob_waits(struct child *self, void *data)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void make_file(char *path)
-{
-	int fd = mkostemp(path, O_CLOEXEC);
-
-	check(fd >= 0);
-	close(fd);
-}
-
 void scenario_prepare(void)
 {
-	char program[4096];
-
 	skip_unless_standin();
 	skip_unless_root();
-	make_file(faults_file);
-	make_file(calls_file);
-	calls = standin_calls_open(calls_file);
-	check(calls);
-	setenv("SHARE_STANDIN_FAULTS", faults_file, 1);
-	setenv("SHARE_STANDIN_CALLS", calls_file, 1);
+	drivers_prepare();
 	standin_configure("devices=2");
-	snprintf(program, sizeof(program), "%s/share-agent", getenv("SHARE_TEST_BIN"));
-	setenv("SHARE_AGENT", program, 1);
-}
-
-static void let_zeroing_hang(void)
-{
-	FILE *file = fopen(faults_file, "we");
-
-	check(file && fputs("cuMemsetD8Async hang\n", file) >= 0 && fclose(file) == 0);
 }
 
 /* An event, which goes back at once: it has one of its own then. */
@@ -296,11 +270,11 @@ json_t *scenario_play(share_client *looks_on)
 	child_kill(dies);
 	settle(looks_on, s.clients == 3);
 	visit(ALICE, UNIT, 0, 0xaa);
-	let_zeroing_hang();
+	drivers_do("cuMemsetD8Async hang\n");
 	bob = child_start(bob_waits, NULL);
 	child_wait(bob, "here");
 	child_go(bob);
-	until(standin_called(calls, cuMemsetD8Async) > 0);
+	until(standin_called(drivers_calls, cuMemsetD8Async) > 0);
 	child_kill(bob);
 	begin(hangs_up, "hung up");
 	begin(does_not_listen, "full");
@@ -324,6 +298,5 @@ void scenario_done(void)
 		child_kill(all[--n_children]);
 	broker_kill();
 	share_pool_close(scrubbed);
-	unlink(faults_file);
-	unlink(calls_file);
+	drivers_done();
 }

@@ -6,35 +6,25 @@
  * fatal.h, one after the other.
  */
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/plan.h"
 #include "tests/themes/survival/fatal.h"
 #include "wire/wire.h"
 
 #define SIZE 4096
 
 static struct fatal_plan *plan;
-static int plan_file;
 static share_client *client;
 static share_pool *pool;
 
 static void start(void)
 {
-	char path[64];
-
-	plan_file = memfd_create("plan", MFD_CLOEXEC);
-	check(plan_file >= 0 && ftruncate(plan_file, sizeof(*plan)) == 0);
-	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, plan_file, 0);
-	check(plan != MAP_FAILED);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), plan_file);
-	setenv(FATAL_PLAN_VARIABLE, path, 1);
+	plan = plan_new(FATAL_PLAN_VARIABLE, sizeof(*plan));
 	broker_use_program(DYING_BROKER);
 	fixture_start();
 	client = connect_as("one");
@@ -49,8 +39,6 @@ static void stop(void)
 		share_disconnect(client);
 	}
 	fixture_stop();
-	munmap(plan, sizeof(*plan));
-	close(plan_file);
 }
 
 TestSuite(restart_request, .init = start, .fini = stop, .timeout = 60);
