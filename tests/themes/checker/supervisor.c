@@ -155,6 +155,7 @@ struct supervisor *supervisor_start(struct board *board, int board_fd, share_cli
 	s = (struct supervisor){.board = board, .board_fd = board_fd, .client = client};
 	s.dice = dice_new(board->options.seed, WORKERS_MAX, 0);
 	pipe_new(s.tokens);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (share_inspect(client, "status", find_broker, &s) != 0)
 		exit(1);
 	s.end_ms =
@@ -386,6 +387,27 @@ static void set_ending(struct supervisor *s, enum ending ending)
 	atomic_store(&s->board->stop, true);
 }
 
+static bool is_worker(const struct supervisor *s, pid_t pid)
+{
+	for (unsigned i = 0; i < s->board->options.processes; i++)
+		if (s->processes[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Brokers and keepers whose parent was killed. Whose they would be otherwise may not care for them.
+ */
+static void bury_orphans(const struct supervisor *s)
+{
+	siginfo_t ended = {.si_pid = 0};
+
+	while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid > 0 &&
+	       !is_worker(s, ended.si_pid)) {
+		waitpid(ended.si_pid, NULL, 0);
+		ended.si_pid = 0;
+	}
+}
+
 /* Who did not say goodbye is dead, and the broker will find out. */
 static void remember_dead(struct supervisor *s, unsigned index, pid_t pid, bool said_goodbye)
 {
@@ -434,6 +456,7 @@ static void reap(struct supervisor *s)
 		    waitpid(s->processes[i].pid, &status, WNOHANG) == s->processes[i].pid)
 			worker_ended(s, i, status);
 	}
+	bury_orphans(s);
 }
 
 /* Those of which the broker knows nothing any more. */
