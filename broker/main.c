@@ -289,14 +289,15 @@ static void say_why(const struct keeper *keeper)
 		break;
 	case KEEPER_DIED:
 		if (keeper->signal)
-			log_warning("the broker before has died (signal %d); this one goes on",
-				    keeper->signal);
-		else /* its keeper has died as well */
-			log_warning("the broker before has died; this one goes on");
+			log_warning("broker %d has died (signal %d); this one goes on",
+				    (int)keeper->broker_before, keeper->signal);
+		else
+			log_warning("broker %d has died, and its keeper as well; this one goes on",
+				    (int)keeper->broker_before);
 		break;
 	case KEEPER_HANDED_OVER:
-		log_info("version " SHARE_VERSION " goes on from version %s",
-			 keeper->version_before);
+		log_info("version " SHARE_VERSION " goes on from version %s, broker %d from %d",
+			 keeper->version_before, (int)getpid(), (int)keeper->broker_before);
 		break;
 	case KEEPER_FELL_BACK:
 		log_error("the new version could not go on; version " SHARE_VERSION " does");

@@ -77,8 +77,7 @@ void upgrade_if_asked(struct broker *b)
 		return;
 	if (kept_rehearse(why) == 0)
 		kept_hand_over(SHARE_VERSION);
-	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s",
-		 why[0] ? why : "it gave no answer in time");
+	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s", why);
 	log_error("not upgraded: %s", text);
 	deferred_fail(&b->upgrade->waits, SHARE_ENOTSUP, text);
 	broker_commit(b);

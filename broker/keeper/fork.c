@@ -115,8 +115,8 @@ int broker_fork(struct state *s)
 	return 0;
 }
 
-/* Without an answer in time it is none. What it has said on stderr is the reason. */
-static int wait_for_rehearsal(pid_t pid)
+/* Without an answer in time it is none. */
+static int wait_for_rehearsal(pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd ended = {pidfd, POLLIN, 0};
@@ -129,18 +129,31 @@ static int wait_for_rehearsal(pid_t pid)
 		kill(pid, SIGKILL);
 	if (waitpid(pid, &status, 0) != pid)
 		return -ECHILD;
-	if (r <= 0)
+	if (r <= 0) {
+		snprintf(why, KEPT_TEXT, "it gave no answer within %d s", REHEARSAL_MS / 1000);
 		return -ETIMEDOUT;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECANCELED;
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (WIFEXITED(status))
+		snprintf(why, KEPT_TEXT, "it ended with exit code %d", WEXITSTATUS(status));
+	else
+		snprintf(why, KEPT_TEXT, "it died of signal %d (%s)", WTERMSIG(status),
+			 sigdescr_np(WTERMSIG(status)));
+	return -ECANCELED;
 }
 
-/* Of several lines the first one that is not empty. */
+/* Of several lines the first one; @text stays as it is if there is none. */
 static void read_reason(int fd, char text[static KEPT_TEXT])
 {
-	ssize_t n = pread(fd, text, KEPT_TEXT - 1, 0);
+	char said[KEPT_TEXT];
+	ssize_t n = pread(fd, said, sizeof(said) - 1, 0);
 
-	text[n > 0 ? n : 0] = '\0';
-	text[strcspn(text, "\n")] = '\0';
+	if (n <= 0)
+		return;
+	said[n] = '\0';
+	said[strcspn(said, "\n")] = '\0';
+	strcpy(text, said);
 }
 
 static void __attribute__((noreturn))
@@ -176,7 +189,11 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 	pid = fork();
 	if (pid == 0)
 		become_rehearsal(s, module, said, keeper);
-	r = pid < 0 ? -EAGAIN : wait_for_rehearsal(pid);
+	if (pid < 0) {
+		snprintf(why, KEPT_TEXT, "no process can be made for it");
+		return -EAGAIN;
+	}
+	r = wait_for_rehearsal(pid, why);
 	if (r < 0) {
 		read_reason(said, why);
 		return r;

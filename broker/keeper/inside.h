@@ -21,6 +21,7 @@ struct kept_table {
 	uint32_t room;
 	_Atomic uint32_t n;         /* that were ever in use: those after it are free */
 	_Atomic int keeper, deputy; /* processes; 0: there is none */
+	_Atomic uint32_t brokers_died, brokers_upgraded, keepers_died; /* so far */
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
 	struct kept_slot slots[];

@@ -77,6 +77,9 @@ static void commit(const struct state *s)
 	for (int i = 0; i < N_OWN; i++)
 		if (keeping.states[before].own[i] >= 0 && !is_own(s, keeping.states[before].own[i]))
 			fd_close(keeping.states[before].own[i]);
+	atomic_store(&s->keeper.table->brokers_died, s->brokers_died);
+	atomic_store(&s->keeper.table->brokers_upgraded, s->brokers_upgraded);
+	atomic_store(&s->keeper.table->keepers_died, s->keepers_died);
 }
 
 /* What this process was started with is the first broker's to keep or not: the socket, say, that it
@@ -108,6 +111,7 @@ static void has_taken_over(struct state *s)
 	if (!s->has_served)
 		close_all_but_own(s);
 	s->has_served = true;
+	s->brokers_upgraded += s->own[OWN_MODULE_BEFORE] >= 0;
 	s->own[OWN_MODULE_BEFORE] = -1;
 }
 
@@ -215,13 +219,29 @@ static void change_module(struct state *s)
 	s->keeper.before = KEEPER_HANDED_OVER;
 }
 
-static void fall_back(struct state *s)
+/* How it has ended, for the log. */
+static const char *say(const struct end *end)
+{
+	static char text[64];
+
+	if (end->by_itself)
+		snprintf(text, sizeof(text), "has ended with exit code %d", end->code);
+	else if (end->signal)
+		snprintf(text, sizeof(text), "has died of signal %d (%s)", end->signal,
+			 sigdescr_np(end->signal));
+	else
+		snprintf(text, sizeof(text), "has died");
+	return text;
+}
+
+static void fall_back(struct state *s, const struct end *end)
 {
 	s->own[OWN_MODULE] = s->own[OWN_MODULE_BEFORE];
 	s->own[OWN_MODULE_BEFORE] = -1;
 	s->wait_ms = 0;
 	s->keeper.before = KEEPER_FELL_BACK;
-	log_error("the broker of the new program has ended before it served: the old one goes on");
+	log_error("the broker of the new program %s before it served: the old one goes on",
+		  say(end));
 }
 
 /* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. */
@@ -245,18 +265,23 @@ static bool follow(struct state *s, const struct end *end)
 		return true;
 	}
 	if (s->own[OWN_MODULE_BEFORE] >= 0 && !killed) {
-		fall_back(s);
+		fall_back(s, end);
 		return true;
 	}
 	s->keeper.before = KEEPER_DIED;
 	if (end->by_itself && !again) {
 		s->status = end->code;
+		if (s->has_served && end->code != 0)
+			log_error("the broker %s: the service ends", say(end));
 		return false;
 	}
+	s->brokers_died++;
 	s->status = EXIT_FAILURE;
 	delay_next(s, killed || again);
 	if (again && s->wait_ms > WAIT_LAST_MS) {
-		log_error("no broker can take over what there was: giving up");
+		log_error(
+		    "no broker can take over what there was: giving up, and all clients are "
+		    "disconnected");
 		return false;
 	}
 	if (s->wait_ms > WAIT_LAST_MS)
@@ -265,8 +290,10 @@ static bool follow(struct state *s, const struct end *end)
 		log_warning("a broker could not take over: the next one tries in %u ms",
 			    s->wait_ms);
 	if (!again && !killed && too_many_deaths(s)) {
-		log_error("the broker has died %d times in %d seconds (signal %d): giving up",
-			  KEEPER_DEATHS_MAX + 1, DEATHS_MS / 1000, end->signal);
+		log_error(
+		    "%d brokers have died in %d seconds, and the last one %s: giving up, and "
+		    "all clients are disconnected",
+		    KEEPER_DEATHS_MAX + 1, DEATHS_MS / 1000, say(end));
 		return false;
 	}
 	return true;
@@ -274,6 +301,7 @@ static bool follow(struct state *s, const struct end *end)
 
 static void has_ended(struct state *s, struct end end)
 {
+	s->keeper.broker_before = s->broker;
 	s->broker = 0;
 	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;
 	s->is_over = !follow(s, &end);
@@ -287,9 +315,10 @@ static void collect(struct state *s)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == atomic_load(&t->deputy))
+		if (pid == atomic_load(&t->deputy)) {
+			log_warning("deputy %d has died; there is another one", (int)pid);
 			atomic_store(&t->deputy, 0);
-		else if (pid == s->broker)
+		} else if (pid == s->broker)
 			has_ended(s, end_of_child(status));
 	}
 	if (s->broker == 0 || poll(&(struct pollfd){s->own[OWN_BROKER], POLLIN, 0}, 1, 0) != 1)
@@ -440,6 +469,7 @@ static void go_on_for_another(void)
 	if (s.has_served && !MUTATION(strays_stay_open))
 		close_all_but_own(&s);
 	s.says = SAYS_IT_IS_THERE;
+	s.keepers_died++;
 	commit(&s);
 	speak(&s);
 	if (!s.is_over) {

@@ -42,6 +42,7 @@ struct keeper {
 	pid_t pid;                   /* of the process that was started */
 	uint64_t descriptors_before; /* RLIMIT_NOFILE as it was then */
 	enum keeper_before before;
+	pid_t broker_before;
 	int signal;              /* that the one before died of; 0: of none that is known */
 	char version_before[32]; /* of the one that has handed over */
 	bool rehearses;          /* it only finds out whether it could go on, and changes nothing */

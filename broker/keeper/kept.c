@@ -71,7 +71,10 @@ static bool passes(int error)
 static void __attribute__((noreturn)) end_with_keeper(int error)
 {
 	/* others than the keeper cannot tell a broker without one from one that goes on */
-	log_error("the keeper is gone: %s", strerror(-error));
+	log_error(
+	    "keeper and deputy have died (%s): this broker ends, and all its clients are "
+	    "disconnected",
+	    strerror(-error));
 	_exit(EXIT_FAILURE);
 }
 
@@ -143,10 +146,19 @@ void kept_hear(void)
 	while (hear(&m, false)) {}
 }
 
-pid_t kept_by(pid_t *deputy)
+void kept_history(struct kept_history *out)
 {
-	*deputy = mine.table ? atomic_load(&mine.table->deputy) : 0;
-	return mine.table ? atomic_load(&mine.table->keeper) : 0;
+	const struct kept_table *t = mine.table;
+
+	*out = (struct kept_history){.keeper = 0};
+	if (t)
+		*out = (struct kept_history){
+		    .keeper = atomic_load(&t->keeper),
+		    .deputy = atomic_load(&t->deputy),
+		    .brokers_died = atomic_load(&t->brokers_died),
+		    .brokers_upgraded = atomic_load(&t->brokers_upgraded),
+		    .keepers_died = atomic_load(&t->keepers_died),
+		};
 }
 
 void kept_end(int code)

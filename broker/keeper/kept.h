@@ -38,8 +38,13 @@ void kept_init(const struct keeper *k);
  * when the keeper is gone for good, with its deputy: the broker has ended then. */
 int kept_socket(void);
 void kept_hear(void);
-/* The processes that are keeper and deputy right now; 0: there is none. */
-pid_t kept_by(pid_t *deputy);
+
+struct kept_history {
+	pid_t keeper, deputy;                                  /* right now; 0: there is none */
+	uint32_t brokers_died, brokers_upgraded, keepers_died; /* since the first keeper began */
+};
+void kept_history(struct kept_history *out);
+
 /* Ends the process, so that the keeper knows that it did so itself. */
 void kept_end(int code) __attribute__((noreturn));
 /* It serves: if it dies from now on, the next one is started at once. */

@@ -45,6 +45,7 @@ struct state {
 	unsigned n_deaths;
 	unsigned wait_ms;
 	int status; /* what this process is to end with */
+	uint32_t brokers_died, brokers_upgraded, keepers_died;
 
 	enum { SAYS_NOTHING, SAYS_IT_IS_THERE, SAYS_ANSWER } says; /* once this state counts */
 	struct kept_message answer;                                /* the last one */

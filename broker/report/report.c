@@ -113,10 +113,11 @@ void report_status(struct page *p)
 {
 	struct broker *b = p->r->broker;
 	uint64_t segment_bytes = 0, used = 0, pools = 0, quarantined = 0;
-	pid_t deputy, keeper = kept_by(&deputy);
+	struct kept_history history;
 	const struct pool *pool;
 	int64_t oldest = -1;
 
+	kept_history(&history);
 	LIST_FOREACH (pool, &b->memory->pools, link) {
 		pools++;
 		segment_bytes += pool->extent.reserved;
@@ -133,9 +134,9 @@ void report_status(struct page *p)
 	    p,
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "keeper",
-		(json_int_t)keeper, "deputy", (json_int_t)deputy, "uptime_ms",
+		(json_int_t)history.keeper, "deputy", (json_int_t)history.deputy, "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
 		"quarantined", report_integer(quarantined), "pools", report_integer(pools),
 		"segments", report_integer(slab_live(&b->memory->segments)), "segment_bytes",
@@ -150,7 +151,10 @@ void report_status(struct page *p)
 		report_integer(b->counters.requests), "connections",
 		report_integer(b->counters.clients), "dropped", report_integer(b->counters.dropped),
 		"quarantines", report_integer(b->counters.quarantined), "poisonings",
-		report_integer(b->counters.poisoned), "oldest_lease_ms", age_or_null(oldest)));
+		report_integer(b->counters.poisoned), "brokers_died",
+		report_integer(history.brokers_died), "brokers_upgraded",
+		report_integer(history.brokers_upgraded), "keepers_died",
+		report_integer(history.keepers_died), "oldest_lease_ms", age_or_null(oldest)));
 }
 
 /* Whether @at says of a stream of @c's that it stands still, for a fence of @owner's. What @c may

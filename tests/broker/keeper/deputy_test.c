@@ -244,10 +244,13 @@ static void go_on(const struct keeper *k)
 static void expect_nothing_else(void)
 {
 	const unsigned wanted = 2 + 3 + 6 + KEPT_FIXED + 1;
-	pid_t deputy;
+	struct kept_history h;
 
-	while (kept_by(&deputy) != shared->keeper || deputy == 0 || count_descriptors() == 0)
+	do {
 		usleep(1000);
+		kept_history(&h);
+	} while (h.keeper != shared->keeper || h.deputy == 0 || count_descriptors() == 0);
+	expect(h.brokers_died == 2 && h.brokers_upgraded == 0 && h.keepers_died >= shared->deaths);
 	for (int tries = 0; count_descriptors() != wanted && tries < 1000; tries++)
 		usleep(1000);
 	expect(count_descriptors() == wanted);

@@ -165,10 +165,16 @@ Test(upgrade_to_an_odd_one, that_does_not_understand_what_there_is_is_refused)
 	expect_refusal("the journal is of a version that this broker does not read");
 }
 
+Test(upgrade_to_an_odd_one, that_ends_is_refused)
+{
+	start_with_odd_one("ends");
+	expect_refusal("cannot go on: it ended with exit code 3");
+}
+
 Test(upgrade_to_an_odd_one, that_crashes_is_refused)
 {
 	start_with_odd_one("crashes");
-	expect_refusal("cannot go on");
+	expect_refusal("cannot go on: it died of signal 9");
 }
 
 /* The program of before has all that there was. */
@@ -186,6 +192,7 @@ Test(upgrade_to_an_odd_one, that_dies_all_the_same_leads_back_to_the_old_one)
 	for (int i = 0; i < 3; i++) {
 		check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
 		check_detail("could not go on");
+		check_eq(broker_said("has ended with exit code 3 before it served"), i + 1);
 		check_ok(share_lookup(c, "thing", SHARE_RDONLY, 0, NULL, &found));
 		share_release(found, NULL);
 	}
