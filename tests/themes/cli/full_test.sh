@@ -16,6 +16,11 @@ answers()
 	sharectl --socket "$1" --json status >/dev/null 2>&1
 }
 
+row()
+{
+	sharectl --socket "$full/s" status | awk -v name="$1" '$1 == name { print $2 }'
+}
+
 # Not a byte, nor a name; nor a byte of the page that the log ends in.
 fill()
 {
@@ -51,6 +56,10 @@ in_small_file_system()
 		wait "$HOLD_PID" 2>/dev/null || true
 	done
 	check "the first one serves" answers "$full/s"
+	kill -KILL "$(row pid)" "$(row deputy)"
+	check "when it is killed, the next one goes on" answers "$full/s"
+	check "and one of the same program from that" sharectl --socket "$full/s" upgrade >"$scratch/upgrade"
+	check "a broker has died" same "$(row brokers_died)" 1
 	rm "$full/filler"
 	coproc HOLD { SHARE_SOCKET=$full/s exec cli-hold 1; }
 	read -r -u "${HOLD[0]}" _
