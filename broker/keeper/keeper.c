@@ -472,6 +472,10 @@ int keeper_run(const char *module, int argc, char **argv)
 
 	memset(s.own, -1, sizeof(s.own));
 	s.keeper.descriptors_before = raise_descriptor_limit();
+	/* of a log that nobody reads any more; of a terminal that stops who writes from another
+	 * group than the one in its foreground, as brokers do */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
 	handled_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	s.own[OWN_SIGNALS] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -34,13 +34,13 @@ struct state {
 	const char *path;     /* of the module */
 	int argc;
 	char **argv;
-	int own[N_OWN]; /* -1: there is none */
-	bool is_over;   /* there is to be no other broker */
+	int own[N_OWN];  /* -1: there is none */
+	bool is_over;    /* there is to be no other broker */
 	bool hands_over; /* the broker, to OWN_MODULE_NEXT */
 
-	pid_t broker;                /* 0: there is none */
-	bool serves, has_served;     /* it; or any */
-	int end;                     /* the signal by which it was told to end, 0: it was not */
+	pid_t broker;            /* 0: there is none */
+	bool serves, has_served; /* it; or any */
+	int end;                 /* the signal by which it was told to end, 0: it was not */
 	uint64_t deaths[KEEPER_DEATHS_MAX]; /* when, the last ones in a ring */
 	unsigned n_deaths;
 	unsigned wait_ms;

@@ -5,9 +5,11 @@
  * does at each of its steps is seen in tests/broker/keeper/deputy_test.c.
  */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <share/channel.h>
 
@@ -166,6 +168,37 @@ Test(keeper_death, without_a_deputy_the_broker_ends)
 	until(share_ping(c) == SHARE_EDISCONNECTED);
 	share_disconnect(c);
 }
+
+/* ------------------------------------------------------------------------------------------- */
+
+static int log_ends[2];
+
+static void start_with_pipe(void)
+{
+	check(pipe2(log_ends, O_CLOEXEC) == 0);
+	broker_log_to(log_ends[1]);
+	fixture_start();
+}
+
+/* As "share-broker 2>&1 | logger", whose logger has ended. */
+Test(keeper_death_log, that_nobody_reads_any_more_ends_nobody, .init = start_with_pipe,
+     .fini = fixture_stop, .timeout = 120)
+{
+	struct at_work w = begin();
+	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	/* closed, but for its number, as descriptors are counted in the end */
+	check(nothing >= 0 && dup3(nothing, log_ends[0], O_CLOEXEC) == log_ends[0]);
+	check(close(nothing) == 0);
+	for (int i = 0; i < 3; i++) {
+		broker_kill_keeper();
+		broker_kill_serving();
+		go_on(&w);
+	}
+	finish(&w);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 /* It is started by the library, and ends with the connection that has started it. */
 Test(keeper_death, a_private_broker_ends_when_it_is_told_to)
