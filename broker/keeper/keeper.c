@@ -492,6 +492,7 @@ int keeper_run(const char *module, int argc, char **argv)
 	prctl(PR_SET_NAME, "share-keeper");
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();
+	log_lock_nothing();
 	become_keeper(s.keeper.table);
 	return keep_brokers();
 }

@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -112,6 +113,16 @@ int __wrap_kill(pid_t pid, int signal)
 	if (shared->has_deputy && getpid() == shared->keeper && signal == SIGKILL)
 		shared->has_deputy = false;
 	return __real_kill(pid, signal);
+}
+
+/* It locks something in the C library, which a keeper that is killed then leaves locked. */
+struct tm *__real_localtime_r(const time_t *seconds, struct tm *out);
+struct tm *__wrap_localtime_r(const time_t *seconds, struct tm *out);
+struct tm *__wrap_localtime_r(const time_t *seconds, struct tm *out)
+{
+	if (shared && shared->has_deputy && getpid() == shared->keeper)
+		strcpy(shared->failed, "a keeper has called localtime_r()");
+	return __real_localtime_r(seconds, out);
 }
 
 int __real_prctl(int option, unsigned long a);
@@ -285,7 +296,6 @@ int KEEPER_MAIN_SYMBOL(struct keeper *k, int argc, char **argv)
 
 static void start(void)
 {
-	log_set_level(LOG_LEVEL_ERROR);
 	setenv("SHARE_DUMPABLE", "1", 1);
 	unsetenv("NOTIFY_SOCKET");
 	/* keepers that others have forked become this process's children */
@@ -306,6 +316,7 @@ TestSuite(deputy, .init = start, .fini = stop, .timeout = 120);
 /* Returns how many calls the keepers have made. */
 static unsigned live_and_die(unsigned at, unsigned every)
 {
+	bool with_log = at == 60; /* one is enough to read */
 	int status, of_keeper = -1;
 	pid_t pid;
 
@@ -314,8 +325,16 @@ static unsigned live_and_die(unsigned at, unsigned every)
 	shared->dies_every = every;
 	pid = __real_fork();
 	cr_assert_geq(pid, 0);
-	if (pid == 0)
+	if (pid == 0) {
+		log_set_level(with_log ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR);
+		if (with_log) { /* to a file, for which it needs no other descriptor */
+			_cleanup_fd_ int file = memfd_create("log", MFD_CLOEXEC);
+
+			dup2(file, STDERR_FILENO);
+			log_open();
+		}
 		_exit(keeper_run("no module", 0, NULL));
+	}
 	while ((pid = __real_waitpid(-1, &status, 0)) > 0)
 		if (pid == shared->keeper)
 			of_keeper = status;
