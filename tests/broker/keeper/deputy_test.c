@@ -234,10 +234,20 @@ static void begin(const struct keeper *k)
 	keep_fixed('b');
 }
 
+/* As much as a process may have by default, nearly: a broker may have been forked by a deputy. */
+static void use_stack(void)
+{
+	volatile char bytes[7 * 1024 * 1024];
+
+	for (size_t i = 0; i < sizeof(bytes); i += PAGE)
+		bytes[i] = 1;
+}
+
 static void go_on(const struct keeper *k)
 {
 	void *address;
 
+	use_stack();
 	expect_fixed('b');
 	expect(count_kept(k->table) == 2);
 	expect(kept_take_mapped(shared->page, PAGE, &address) >= 0);
