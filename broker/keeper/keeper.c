@@ -395,14 +395,17 @@ static int keep_brokers(void)
 }
 
 /* systemd knows the service by the process that it has started, and would send signals to that
- * one. */
-static void tell_service_manager(void)
+ * one. If that is not the one that was a keeper first, the service is somebody else's, who has
+ * started a private broker. */
+static void tell_service_manager(pid_t started)
 {
-	const char *path = getenv("NOTIFY_SOCKET");
+	const char *path = getenv("NOTIFY_SOCKET"), *pid = getenv("SYSTEMD_EXEC_PID");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_fd_ int fd = -1;
 	char text[32];
 
+	if (!pid || strtol(pid, NULL, 10) != started)
+		return;
 	if (!path || strlen(path) >= sizeof(address.sun_path))
 		return;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -444,7 +447,7 @@ static void go_on_for_another(void)
 	speak(&s);
 	if (!s.is_over) {
 		log_warning("keeper %d has died; its deputy goes on", (int)before);
-		tell_service_manager();
+		tell_service_manager(s.keeper.pid);
 	}
 	_exit(keep_brokers());
 }
