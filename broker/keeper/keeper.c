@@ -309,8 +309,9 @@ static void take_signal(struct state *s)
 		return;
 	if (info.ssi_signo != SIGHUP)
 		s->end = (int)info.ssi_signo;
+	/* its number may be another's by now, if it is no child of this process */
 	if (s->broker > 0)
-		kill(s->broker, (int)info.ssi_signo);
+		syscall(SYS_pidfd_send_signal, s->own[OWN_BROKER], info.ssi_signo, NULL, 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -85,7 +85,7 @@ WRAP(void *, mmap, (void *at, size_t size, int protection, int flags, int fd, of
      (at, size, protection, flags, fd, offset))
 WRAP(int, munmap, (void *at, size_t size), (at, size))
 WRAP(ssize_t, read, (int fd, void *out, size_t size), (fd, out, size))
-WRAP(long, syscall, (long number, long a, long b, long c), (number, a, b, c))
+WRAP(long, syscall, (long number, long a, long b, long c, long d), (number, a, b, c, d))
 WRAP(int, packet_send,
      (int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait),
      (socket, data, size, fds, n_fds, wait))
