@@ -7,15 +7,20 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/process.h"
 
-#define STACK_SIZE (256 * 1024)
+/* As large as that of any process: what a deputy forks when it is keeper runs on it, a whole
+ * broker. */
+#define STACK_SIZE (8 * 1024 * 1024)
+/* Of pages of any size. Below it there is what the keeper knows. */
+#define GUARD_SIZE (64 * 1024)
 
 /* One is the deputy's, and the other one, if it is used at all, that of a deputy that goes on as
  * keeper. A process has them from its start, so that no memory is needed for the next deputy. */
-static char stacks[2][STACK_SIZE] __attribute__((aligned(64)));
+static char stacks[2][STACK_SIZE] __attribute__((aligned(GUARD_SIZE)));
 static unsigned next_stack;
 
 static struct {
@@ -46,6 +51,7 @@ pid_t deputy_start(int pidfd, void (*go_on)(void))
 		return -ENOTSUP;
 	watch.pidfd = pidfd;
 	watch.go_on = go_on;
+	mprotect(stacks[next_stack], GUARD_SIZE, PROT_NONE);
 	pid = clone(stand_by, stacks[next_stack] + STACK_SIZE,
 		    CLONE_VM | CLONE_FILES | CLONE_FS | SIGCHLD, NULL);
 	return pid < 0 ? -errno : pid;

@@ -338,8 +338,9 @@ static void take_signal(struct state *s)
 		return;
 	if (info.ssi_signo != SIGHUP)
 		s->end = (int)info.ssi_signo;
+	/* its number may be another's by now, if it is no child of this process */
 	if (s->broker > 0)
-		kill(s->broker, (int)info.ssi_signo);
+		syscall(SYS_pidfd_send_signal, s->own[OWN_BROKER], info.ssi_signo, NULL, 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -424,14 +425,17 @@ static int keep_brokers(void)
 }
 
 /* systemd knows the service by the process that it has started, and would send signals to that
- * one. */
-static void tell_service_manager(void)
+ * one. If that is not the one that was a keeper first, the service is somebody else's, who has
+ * started a private broker. */
+static void tell_service_manager(pid_t started)
 {
-	const char *path = getenv("NOTIFY_SOCKET");
+	const char *path = getenv("NOTIFY_SOCKET"), *pid = getenv("SYSTEMD_EXEC_PID");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_fd_ int fd = -1;
 	char text[32];
 
+	if (!pid || strtol(pid, NULL, 10) != started)
+		return;
 	if (!path || strlen(path) >= sizeof(address.sun_path))
 		return;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -474,7 +478,7 @@ static void go_on_for_another(void)
 	speak(&s);
 	if (!s.is_over) {
 		log_warning("keeper %d has died; its deputy goes on", (int)before);
-		tell_service_manager();
+		tell_service_manager(s.keeper.pid);
 	}
 	_exit(keep_brokers());
 }
@@ -502,6 +506,10 @@ int keeper_run(const char *module, int argc, char **argv)
 
 	memset(s.own, -1, sizeof(s.own));
 	s.keeper.descriptors_before = raise_descriptor_limit();
+	/* of a log that nobody reads any more; of a terminal that stops who writes from another
+	 * group than the one in its foreground, as brokers do */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
 	handled_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	s.own[OWN_SIGNALS] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -518,6 +526,7 @@ int keeper_run(const char *module, int argc, char **argv)
 	prctl(PR_SET_NAME, "share-keeper");
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();
+	log_lock_nothing();
 	become_keeper(s.keeper.table);
 	return keep_brokers();
 }

@@ -3,6 +3,7 @@
 /* The program share-broker: it finds the module that is the broker's own program, and is its
  * keeper. All arguments are the module's. */
 
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 
@@ -40,10 +42,25 @@ static bool find_module(char out[PATH_MAX])
 	return false;
 }
 
+/* Nothing else gets the numbers of stdin, stdout and stderr: a line of the log would be written to
+ * the journal, or to a client. */
+static bool open_standard(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	fd_close(fd);
+	return fd >= 0;
+}
+
 int main(int argc, char **argv)
 {
 	char module[PATH_MAX];
 
+	if (!open_standard())
+		return EXIT_FAILURE;
 	if (!KEEPER_MAIN_SYMBOL && !find_module(module)) {
 		fprintf(stderr,
 			"share-broker: its module share-broker.so is neither beside it nor in "

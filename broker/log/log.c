@@ -42,6 +42,8 @@ static const char priorities[] = {
 
 static enum log_level log_level = LOG_LEVEL_INFO;
 static enum { FORM_PLAIN, FORM_DATED, FORM_JOURNAL } form = FORM_PLAIN;
+static bool locks_nothing;
+static long offset_then; /* seconds, of when that began */
 
 int log_level_from_name(const char *name)
 {
@@ -76,7 +78,45 @@ int log_descriptor(void)
 void log_open(void)
 {
 	form = is_of_journal(STDERR_FILENO) ? FORM_JOURNAL : FORM_DATED;
+	locks_nothing = false;
 	log_sink_open();
+}
+
+void log_lock_nothing(void)
+{
+	time_t now = time(NULL);
+	struct tm local = {0};
+
+	if (localtime_r(&now, &local))
+		offset_then = local.tm_gmtoff;
+	locks_nothing = true;
+}
+
+/* What gmtime_r() does, which locks what localtime_r() does. Years are counted from March, and in
+ * turns of 400, after which all days are the same again. */
+static struct tm break_down(int64_t seconds, long offset)
+{
+	int64_t day = seconds / 86400 + 719468; /* since 1 March of the year 0 */
+	int64_t turn = day / 146097, in_turn = day % 146097;
+	int64_t year = (in_turn - in_turn / 1460 + in_turn / 36524 - in_turn / 146096) / 365;
+	int64_t in_year = in_turn - (365 * year + year / 4 - year / 100);
+	int month = (int)((5 * in_year + 2) / 153); /* March is 0 */
+
+	return (struct tm){.tm_sec = (int)(seconds % 60),
+			   .tm_min = (int)(seconds / 60 % 60),
+			   .tm_hour = (int)(seconds / 3600 % 24),
+			   .tm_mday = (int)(in_year - (153 * month + 2) / 5 + 1),
+			   .tm_mon = (month + 2) % 12,
+			   .tm_year = (int)(turn * 400 + year + (month >= 10) - 1900),
+			   .tm_gmtoff = offset};
+}
+
+static bool find_local(time_t now, struct tm *out)
+{
+	if (!locks_nothing)
+		return localtime_r(&now, out);
+	*out = break_down((int64_t)now + offset_then, offset_then);
+	return true;
 }
 
 /* "2026-11-22T14:03:07.123+0100 " */
@@ -87,7 +127,7 @@ static int write_time(char *out, size_t size)
 	struct tm local;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	if (!localtime_r(&now.tv_sec, &local) ||
+	if (!find_local(now.tv_sec, &local) ||
 	    !strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local) ||
 	    !strftime(offset, sizeof(offset), "%z", &local))
 		return 0;

@@ -18,6 +18,10 @@ void log_set_level(enum log_level level);
 /* From now on the lines are a log: with priorities if stderr leads to the journal, else with the
  * time. Before, they are what a program says to who has called it. */
 void log_open(void);
+/* From now on, until log_open(), lines have the offset from UTC that holds now, and nothing in the
+ * C library is locked for them: one who is killed over a line would leave that locked for who goes
+ * on with the same memory. */
+void log_lock_nothing(void);
 /* What it then writes to; -1: stderr itself. Who closes what it does not know has to keep this. */
 int log_descriptor(void);
 

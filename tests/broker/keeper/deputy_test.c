@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -84,7 +85,7 @@ WRAP(void *, mmap, (void *at, size_t size, int protection, int flags, int fd, of
      (at, size, protection, flags, fd, offset))
 WRAP(int, munmap, (void *at, size_t size), (at, size))
 WRAP(ssize_t, read, (int fd, void *out, size_t size), (fd, out, size))
-WRAP(long, syscall, (long number, long a, long b, long c), (number, a, b, c))
+WRAP(long, syscall, (long number, long a, long b, long c, long d), (number, a, b, c, d))
 WRAP(int, packet_send,
      (int socket, const void *data, size_t size, const int *fds, size_t n_fds, bool wait),
      (socket, data, size, fds, n_fds, wait))
@@ -112,6 +113,16 @@ int __wrap_kill(pid_t pid, int signal)
 	if (shared->has_deputy && getpid() == shared->keeper && signal == SIGKILL)
 		shared->has_deputy = false;
 	return __real_kill(pid, signal);
+}
+
+/* It locks something in the C library, which a keeper that is killed then leaves locked. */
+struct tm *__real_localtime_r(const time_t *seconds, struct tm *out);
+struct tm *__wrap_localtime_r(const time_t *seconds, struct tm *out);
+struct tm *__wrap_localtime_r(const time_t *seconds, struct tm *out)
+{
+	if (shared && shared->has_deputy && getpid() == shared->keeper)
+		strcpy(shared->failed, "a keeper has called localtime_r()");
+	return __real_localtime_r(seconds, out);
 }
 
 int __real_prctl(int option, unsigned long a);
@@ -223,10 +234,20 @@ static void begin(const struct keeper *k)
 	keep_fixed('b');
 }
 
+/* As much as a process may have by default, nearly: a broker may have been forked by a deputy. */
+static void use_stack(void)
+{
+	volatile char bytes[7 * 1024 * 1024];
+
+	for (size_t i = 0; i < sizeof(bytes); i += PAGE)
+		bytes[i] = 1;
+}
+
 static void go_on(const struct keeper *k)
 {
 	void *address;
 
+	use_stack();
 	expect_fixed('b');
 	expect(count_kept(k->table) == 2);
 	expect(kept_take_mapped(shared->page, PAGE, &address) >= 0);
@@ -288,7 +309,6 @@ int KEEPER_MAIN_SYMBOL(struct keeper *k, int argc, char **argv)
 
 static void start(void)
 {
-	log_set_level(LOG_LEVEL_ERROR);
 	setenv("SHARE_DUMPABLE", "1", 1);
 	unsetenv("NOTIFY_SOCKET");
 	/* keepers that others have forked become this process's children */
@@ -309,6 +329,7 @@ TestSuite(deputy, .init = start, .fini = stop, .timeout = 120);
 /* Returns how many calls the keepers have made. */
 static unsigned live_and_die(unsigned at, unsigned every)
 {
+	bool with_log = at == 60; /* one is enough to read */
 	int status, of_keeper = -1;
 	pid_t pid;
 
@@ -317,8 +338,16 @@ static unsigned live_and_die(unsigned at, unsigned every)
 	shared->dies_every = every;
 	pid = __real_fork();
 	cr_assert_geq(pid, 0);
-	if (pid == 0)
+	if (pid == 0) {
+		log_set_level(with_log ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR);
+		if (with_log) { /* to a file, for which it needs no other descriptor */
+			_cleanup_fd_ int file = memfd_create("log", MFD_CLOEXEC);
+
+			dup2(file, STDERR_FILENO);
+			log_open();
+		}
 		_exit(keeper_run("no module", 0, NULL));
+	}
 	while ((pid = __real_waitpid(-1, &status, 0)) > 0)
 		if (pid == shared->keeper)
 			of_keeper = status;

@@ -6,12 +6,15 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -94,6 +97,22 @@ int KEEPER_MAIN_SYMBOL(struct keeper *k, int argc, char **argv)
 	_exit(0);
 }
 
+static const char *terminal_of_keeper; /* NULL: it has that of the test, if any */
+
+/* In a session of its own, in whose foreground it is. */
+static void have_terminal(void)
+{
+	struct termios mode;
+	int fd;
+
+	setsid();
+	fd = open(terminal_of_keeper, O_RDWR | O_CLOEXEC);
+	expect(fd >= 0 && tcgetattr(fd, &mode) == 0);
+	mode.c_lflag |= TOSTOP;
+	expect(tcsetattr(fd, TCSANOW, &mode) == 0);
+	expect(dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+}
+
 /* Returns the exit code of a keeper whose brokers run this. */
 static int keep(void (*broker)(struct keeper *k))
 {
@@ -103,6 +122,8 @@ static int keep(void (*broker)(struct keeper *k))
 	cr_assert_geq(pid, 0);
 	if (pid == 0) {
 		run_by_brokers = broker;
+		if (terminal_of_keeper)
+			have_terminal();
 		_exit(keeper_run("no module", 0, NULL));
 	}
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
@@ -273,4 +294,25 @@ Test(keeper, starts_another_broker_when_one_cannot_take_over_now)
 {
 	cr_assert_eq(keep(try_again), 0);
 	cr_assert_eq(shared->brokers, 3);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+static void write_to_terminal(struct keeper *k)
+{
+	if (k->generation > 1)
+		return;
+	expect(write(STDERR_FILENO, "x", 1) == 1);
+	expect(tcgetpgrp(STDERR_FILENO) != getpgrp());
+	die();
+}
+
+Test(keeper, its_brokers_write_to_a_terminal_that_stops_others)
+{
+	int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	cr_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+	terminal_of_keeper = ptsname(terminal);
+	cr_assert_eq(keep(write_to_terminal), 0);
+	cr_assert_eq(shared->brokers, 2);
 }

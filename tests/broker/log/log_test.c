@@ -6,8 +6,10 @@
  */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -214,4 +216,43 @@ Test(log, does_not_count_what_its_level_leaves_out)
 	say(1000, 1000);
 	log_warning_of(1000, "but this");
 	cr_assert_str_eq(written(), "share-broker: warning: but this\n");
+}
+
+static time_t now; /* 0: the real one */
+
+int __real_clock_gettime(clockid_t id, struct timespec *out);
+int __wrap_clock_gettime(clockid_t id, struct timespec *out);
+int __wrap_clock_gettime(clockid_t id, struct timespec *out)
+{
+	if (id != CLOCK_REALTIME || now == 0)
+		return __real_clock_gettime(id, out);
+	*out = (struct timespec){now, 0};
+	return 0;
+}
+
+/* From 1970 to 2128, some four days and an odd time apart. */
+static void expect_same_times(const char *zone)
+{
+	char expected[48], found[48];
+
+	setenv("TZ", zone, 1);
+	tzset();
+	for (now = 86400; now < INT64_C(5000000000); now += 360007) {
+		struct tm local;
+
+		log_lock_nothing();
+		log_error("x");
+		snprintf(found, sizeof(found), "%.28s", written());
+		cr_assert(localtime_r(&now, &local) &&
+			  strftime(expected, sizeof(expected), "%Y-%m-%dT%H:%M:%S.000%z", &local));
+		cr_assert_str_eq(found, expected);
+	}
+}
+
+Test(log, has_the_same_times_without_locks)
+{
+	log_open();
+	expect_same_times("UTC0");
+	expect_same_times("XXX-5:45");
+	expect_same_times("XXX+11");
 }

@@ -5,9 +5,15 @@
  * does at each of its steps is seen in tests/broker/keeper/deputy_test.c.
  */
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <share/channel.h>
 
@@ -167,15 +173,102 @@ Test(keeper_death, without_a_deputy_the_broker_ends)
 	share_disconnect(c);
 }
 
-/* It is started by the library, and ends with the connection that has started it. */
+/* ------------------------------------------------------------------------------------------- */
+
+static int log_ends[2];
+
+static void start_with_pipe(void)
+{
+	check(pipe2(log_ends, O_CLOEXEC) == 0);
+	broker_log_to(log_ends[1]);
+	fixture_start();
+}
+
+/* As "share-broker 2>&1 | logger", whose logger has ended. */
+Test(keeper_death_log, that_nobody_reads_any_more_ends_nobody, .init = start_with_pipe,
+     .fini = fixture_stop, .timeout = 120)
+{
+	struct at_work w = begin();
+	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	/* closed, but for its number, as descriptors are counted in the end */
+	check(nothing >= 0 && dup3(nothing, log_ends[0], O_CLOEXEC) == log_ends[0]);
+	check(close(nothing) == 0);
+	for (int i = 0; i < 3; i++) {
+		broker_kill_keeper();
+		broker_kill_serving();
+		go_on(&w);
+	}
+	finish(&w);
+}
+
+static char script[64];
+
+static void start_closed(void)
+{
+	FILE *file;
+
+	snprintf(script, sizeof(script), "/tmp/share-closed-%d", (int)getpid());
+	file = fopen(script, "we");
+	check(file && fprintf(file, "#!/bin/sh\nexec '%s/share-broker' \"$@\" <&- >&- 2>&-\n",
+			      getenv("SHARE_TEST_BIN")) > 0);
+	check(fclose(file) == 0 && chmod(script, 0755) == 0);
+	broker_use_program(script);
+	fixture_start();
+}
+
+static void stop_closed(void)
+{
+	fixture_stop();
+	unlink(script);
+}
+
+/* Else the journal would have the number of stderr, and lines of the log in it. */
+Test(keeper_death_closed, stdin_stdout_and_stderr_are_nothing_else, .init = start_closed,
+     .fini = stop_closed, .timeout = 120)
+{
+	struct at_work w = begin();
+
+	broker_kill_serving();
+	go_on(&w);
+	broker_kill_keeper_and_serving();
+	go_on(&w);
+	check_ok(share_upgrade(w.c, NULL, NULL));
+	finish(&w);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Whose manager is behind the socket that is returned, at an address that the kernel makes. */
+static int be_a_service(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof(address);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char text[sizeof(address.sun_path) + 1];
+
+	check(fd >= 0 &&
+	      bind(fd, (const struct sockaddr *)&address, sizeof(address.sun_family)) == 0);
+	check(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+	snprintf(text, sizeof(text), "@%s", address.sun_path + 1);
+	setenv("NOTIFY_SOCKET", text, 1);
+	snprintf(text, sizeof(text), "%d", (int)getpid());
+	setenv("SYSTEMD_EXEC_PID", text, 1);
+	return fd;
+}
+
+/* It is started by the library, tells the manager of the program's service nothing, and ends with
+ * the connection that has started it. */
 Test(keeper_death, a_private_broker_ends_when_it_is_told_to)
 {
 	char program[4096];
 	share_client *c, *other;
 	pid_t found[2], before;
+	int manager;
 
 	snprintf(program, sizeof(program), "%s/share-broker", getenv("SHARE_TEST_BIN"));
 	setenv("SHARE_BROKER", program, 1);
+	manager = be_a_service();
 	check_ok(share_connect("embedded", &c));
 	check_ok(share_connect(share_address(c), &other));
 	check_ok(share_inspect(c, "status", find_processes, found));
@@ -188,4 +281,6 @@ Test(keeper_death, a_private_broker_ends_when_it_is_told_to)
 	share_disconnect(c);
 	check_eq(share_ping(other), SHARE_EDISCONNECTED);
 	share_disconnect(other);
+	check(recv(manager, program, sizeof(program), MSG_DONTWAIT) < 0);
+	close(manager);
 }
