@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <share/share.h>
@@ -72,11 +73,15 @@ void handle_upgrade(struct request *request)
 void upgrade_if_asked(struct broker *b)
 {
 	char why[KEPT_TEXT], text[KEPT_TEXT + 64];
+	int r;
 
 	if (TAILQ_EMPTY(&b->upgrade->waits))
 		return;
-	if (kept_rehearse(why) == 0)
-		kept_hand_over(SHARE_VERSION);
+	r = kept_rehearse(why);
+	if (r == 0) {
+		r = kept_hand_over(SHARE_VERSION);
+		snprintf(why, sizeof(why), "its keeper was not told: %s", strerror(-r));
+	}
 	snprintf(text, sizeof(text), "the program on the disk cannot go on: %s", why);
 	log_error("not upgraded: %s", text);
 	deferred_fail(&b->upgrade->waits, SHARE_ENOTSUP, text);

@@ -35,6 +35,9 @@
 #define DEATHS_MS     30000
 #define WAIT_FIRST_MS 100
 #define WAIT_LAST_MS  10000
+/* Keepers that die so soon, one after the other, are followed later and later. */
+#define QUICK_MS   2000
+#define QUICK_MANY 5
 
 static struct {
 	struct state states[2];
@@ -170,8 +173,10 @@ static void speak(const struct state *s)
 
 	if (s->says == SAYS_NOTHING || s->own[OWN_SOCKET] < 0)
 		return;
+	/* Without waiting: there is room for an answer, and a broker that has read none of many
+	 * words of deputies reads the first ones. */
 	do
-		r = packet_send(s->own[OWN_SOCKET], m, sizeof(*m), NULL, 0, true);
+		r = packet_send(s->own[OWN_SOCKET], m, sizeof(*m), NULL, 0, false);
 	while ((r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
 }
 
@@ -463,6 +468,7 @@ static void go_on_for_another(void)
 	struct state s = keeping.states[keeping.now];
 	struct kept_table *t = s.keeper.table;
 	pid_t before = atomic_load(&t->keeper);
+	uint64_t now = clock_ms();
 
 	become_keeper(t);
 	s.own[OWN_SELF] = -1;
@@ -474,11 +480,16 @@ static void go_on_for_another(void)
 		close_all_but_own(&s);
 	s.says = SAYS_IT_IS_THERE;
 	s.keepers_died++;
+	s.quick_deaths = now - s.keeper_since_ms < QUICK_MS ? s.quick_deaths + 1 : 0;
+	s.keeper_since_ms = now;
 	commit(&s);
 	speak(&s);
 	if (!s.is_over) {
 		log_warning("keeper %d has died; its deputy goes on", (int)before);
 		tell_service_manager(s.keeper.pid);
+		/* should keepers die by themselves: brokers serve meanwhile */
+		if (s.quick_deaths > QUICK_MANY)
+			usleep(1000U << (s.quick_deaths < 10 ? s.quick_deaths : 10));
 	}
 	_exit(keep_brokers());
 }

@@ -189,12 +189,15 @@ int kept_rehearse(char why[static KEPT_TEXT])
 	return r;
 }
 
-void kept_hand_over(const char *version)
+int kept_hand_over(const char *version)
 {
 	struct kept_message m = {.word = KEPT_HAND_OVER};
+	int r;
 
 	snprintf(m.text, sizeof(m.text), "%s", version);
-	ask(&m, NULL, 0);
+	r = ask(&m, NULL, 0);
+	if (r < 0)
+		return r;
 	kept_end(EXIT_SUCCESS);
 }
 

@@ -52,8 +52,9 @@ void kept_serves(void);
 /* Whether another broker could go on, of the program that is on the disk now: 0, or negative errno
  * and @why. It takes as long as a restart, in which nothing may happen. */
 int kept_rehearse(char why[static KEPT_TEXT]);
-/* The next broker is to be of that program, and this one, whose version is given, ends. */
-void kept_hand_over(const char *version) __attribute__((noreturn));
+/* The next broker is to be of that program, and this one, whose version is given, ends: it returns
+ * only when the keeper cannot be told so. Negative errno. */
+int kept_hand_over(const char *version);
 
 /* The keeper has all of these from now on; @sizes may be NULL. 0 or negative errno. */
 int kept_keep(const int *fds, const size_t *sizes, size_t n);

@@ -46,6 +46,8 @@ struct state {
 	unsigned wait_ms;
 	int status; /* what this process is to end with */
 	uint32_t brokers_died, brokers_upgraded, keepers_died;
+	unsigned quick_deaths;    /* of keepers, one after the other */
+	uint64_t keeper_since_ms; /* this one */
 
 	enum { SAYS_NOTHING, SAYS_IT_IS_THERE, SAYS_ANSWER } says; /* once this state counts */
 	struct kept_message answer;                                /* the last one */

@@ -61,22 +61,49 @@ static void let_go(struct kept_table *t, uint32_t id)
 	fd_close(fd);
 }
 
+/* Where something is about to be mapped: it is known before, so that a deputy can undo it. */
+static struct {
+	void *_Atomic address;
+	size_t size;
+} about_to_map;
+
+static int map(int fd, size_t size, void **out)
+{
+	void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p;
+
+	if (place == MAP_FAILED)
+		return -errno;
+	about_to_map.size = size;
+	atomic_store(&about_to_map.address, place);
+	/* a forked broker is to have it as well, so no MADV_DONTFORK */
+	p = mmap(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (p == MAP_FAILED) {
+		int r = -errno;
+
+		munmap(place, size);
+		atomic_store(&about_to_map.address, NULL);
+		return r;
+	}
+	*out = p;
+	atomic_store(&about_to_map.address, NULL);
+	return 0;
+}
+
 static int keep_one(struct kept_table *t, uint32_t at, int fd, uint64_t size, uint64_t serial)
 {
 	struct kept_slot *k = &t->slots[at];
 
 	if (at >= t->room)
 		return -EMFILE;
+	atomic_store(&k->fd, -1); /* one that was never in use has 0 there */
 	k->address = NULL;
 	k->size = size;
 	k->serial = serial;
 	if (size > 0) {
-		/* a forked broker is to have it as well, so no MADV_DONTFORK */
-		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		int r = map(fd, size, &k->address);
 
-		if (p == MAP_FAILED)
-			return -errno;
-		k->address = p;
+		if (r < 0)
+			return r;
 	}
 	atomic_store(&k->fd, fd);
 	if (at == atomic_load(&t->n))
@@ -129,8 +156,15 @@ void table_repair(struct kept_table *t, uint64_t serial)
 	uint32_t n = atomic_load(&t->n);
 
 	first_free = KEPT_FIXED;
+	if (atomic_load(&about_to_map.address))
+		munmap(atomic_exchange(&about_to_map.address, NULL), about_to_map.size);
+	/* behind the last one there may be what was about to be kept */
+	if (n < t->room && t->slots[n].serial > serial)
+		atomic_store(&t->n, ++n);
+	/* a mapping without a descriptor was being let go, and nothing was mapped since */
 	for (uint32_t i = KEPT_FIXED; i < n; i++)
-		if (t->slots[i].serial > serial)
+		if (t->slots[i].serial > serial ||
+		    (t->slots[i].address && atomic_load(&t->slots[i].fd) < 0))
 			let_go(t, i + 1);
 }
 

@@ -122,16 +122,19 @@ static bool find_local(time_t now, struct tm *out)
 /* "2026-11-22T14:03:07.123+0100 " */
 static int write_time(char *out, size_t size)
 {
-	char date[32], offset[8];
 	struct timespec now;
 	struct tm local;
+	long minutes;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	if (!find_local(now.tv_sec, &local) ||
-	    !strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local) ||
-	    !strftime(offset, sizeof(offset), "%z", &local))
+	if (!find_local(now.tv_sec, &local))
 		return 0;
-	return snprintf(out, size, "%s.%03ld%s ", date, now.tv_nsec / 1000000, offset);
+	minutes = labs(local.tm_gmtoff) / 60;
+	/* strftime() may lock what localtime_r() locks */
+	return snprintf(out, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03ld%c%02ld%02ld ",
+			local.tm_year + 1900, local.tm_mon + 1, local.tm_mday, local.tm_hour,
+			local.tm_min, local.tm_sec, now.tv_nsec / 1000000,
+			local.tm_gmtoff < 0 ? '-' : '+', minutes / 60, minutes % 60);
 }
 
 static int write_head(char *out, size_t size, enum log_level level)
