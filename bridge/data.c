@@ -26,6 +26,10 @@
 #define SMALL    UINT64_C(65536)
 #define VAIN     4
 #define AGAIN    64
+#define FEW      4 /* processors that whoever is woken has to share with who stays awake */
+
+/* The default of UCX is 8 to 64 KiB, and each costs a system call on both sides. */
+#define SEGMENT "256k"
 
 /* The transports of CUDA of UCX do not always wake up who sleeps. */
 #define LOOK_US 1000
@@ -76,7 +80,8 @@ static bool is_awake(struct data_end *d)
 		return false;
 	d->has_waited = true;
 	if (now_ns() < d->awake_until) {
-		sched_yield(); /* to whom the message is for, say, where there are few processors */
+		if (d->data->few)
+			sched_yield(); /* to whom the message is for, say */
 		return true;
 	}
 	d->awake_until = 0;
@@ -421,6 +426,19 @@ static bool takes_cuda(ucp_context_h context)
 	       (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA));
 }
 
+void data_prepare(void)
+{
+	setenv("UCX_TCP_TX_SEG_SIZE", SEGMENT, 0);
+	setenv("UCX_TCP_RX_SEG_SIZE", SEGMENT, 0);
+}
+
+static bool has_few_processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) <= FEW;
+}
+
 int data_open(struct bridge *b)
 {
 	ucp_params_t params = {
@@ -444,6 +462,7 @@ int data_open(struct bridge *b)
 		say("UCX does not start: %s", ucs_status_string(s));
 		return -1;
 	}
+	b->data->few = has_few_processors();
 	b->data->cuda = b->settings->cuda && takes_cuda(b->data->context);
 	if (b->settings->cuda && !b->data->cuda)
 		say("UCX has no transports of CUDA here: memory of GPUs is staged");

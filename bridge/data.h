@@ -58,6 +58,8 @@ enum data_flags {
 	DATA_IN_PIECES = 1 << 1,  /* the memory comes later */
 };
 
+/* Says to UCX, by the environment, what this has not said; so there may be no threads yet. */
+void data_prepare(void);
 int data_open(struct bridge *b);
 void data_close(struct bridge *b);
 /* What memory of the pool's device is allocated with (staging.h). */

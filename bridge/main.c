@@ -168,6 +168,7 @@ int main(int argc, char **argv)
 	int r;
 
 	settings_read(&settings, argc, argv);
+	data_prepare();
 	TAILQ_INIT(&b.links);
 	signal(SIGPIPE, SIG_IGN);
 	r = prepare(&b) == 0 ? serve(&b) : -1;
