@@ -42,6 +42,7 @@ void bench_channel_churn(const struct run *run);
 void bench_channel_peers(const struct run *run);
 void bench_channel_gpu(const struct run *run);
 void bench_bridge(const struct run *run);
+void bench_bridge_gpu(const struct run *run);
 void bench_survival(const struct run *run);
 
 /* ------------------------------------------------------------------------------------------- */

@@ -15,9 +15,10 @@ void bridge_transport(void);
 unsigned bridge_free_port(void);
 
 /* A test of ucx_perftest: microseconds for each of @n messages of @size bytes. Returns NONE if
- * there is no such program or no such test, or it fails. @asleep: both sides sleep until something
- * comes. */
-double bridge_perftest(const char *test, uint64_t size, unsigned n, bool asleep);
+ * there is no such program or no such test, or it fails. @memory: of what type, if not of the host.
+ * @asleep: both sides sleep until something comes. */
+double bridge_perftest(const char *memory, const char *test, uint64_t size, unsigned n,
+		       bool asleep);
 
 struct bridge_cost {
 	double us;     /* for each buffer */

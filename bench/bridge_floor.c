@@ -123,7 +123,7 @@ static double ask_server(const char *const client[], pid_t server, bool latency)
 	return figure;
 }
 
-double bridge_perftest(const char *test, uint64_t size, unsigned n, bool asleep)
+double bridge_perftest(const char *memory, const char *test, uint64_t size, unsigned n, bool asleep)
 {
 	char port[16], bytes[32], times[16], warm[16], name[32];
 	bool latency = strstr(test, "_lat") != NULL;
@@ -144,6 +144,8 @@ double bridge_perftest(const char *test, uint64_t size, unsigned n, bool asleep)
 				      "-v",
 				      "-E",
 				      asleep ? "sleep" : "poll",
+				      memory ? "-m" : NULL,
+				      memory,
 				      NULL};
 	double figure;
 	pid_t pid;

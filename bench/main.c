@@ -62,6 +62,7 @@ static const struct benchmark {
      false},
     {"bridge", bench_bridge, "buffers and messages from broker to broker, against UCX and TCP",
      true},
+    {"bridge-gpu", bench_bridge_gpu, "memory of GPUs from broker to broker, against UCX", true},
 };
 
 #define N_BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))

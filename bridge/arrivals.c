@@ -106,7 +106,7 @@ static void arrived(struct name_in *n, struct reach *reach)
 {
 	share_buffer *b = reach->buffer;
 
-	if (reach_written(reach) != 0 || name_in_describe(n, b) != 0) {
+	if (name_in_describe(n, b) != 0) {
 		give_up(n, true);
 	} else if (name_in_publish(n, b) != 0) {
 		give_up(n, false);
@@ -148,7 +148,7 @@ const char *names_in_content(struct link *l, const struct data_header *h, struct
 	if (h->size != share_size(n->arrival->reach.buffer))
 		return "content is of another size than was said";
 	n->arriving = true;
-	data_receive(p, n->arrival->reach.memory, on_received, n->arrival);
+	data_receive(p, &n->arrival->reach, on_received, n->arrival);
 	return NULL;
 }
 
@@ -184,16 +184,13 @@ static json_t *describe(struct name_in *n, json_t *o, bool *loop)
 /* Memory for what is to come. 0 or a negative error. */
 static int make_room(struct name_in *n, uint64_t size)
 {
-	share_buffer *buffer;
 	int r;
 
 	n->arrival = calloc(1, sizeof(*n->arrival));
 	if (!n->arrival)
 		return SHARE_ENOMEM;
 	n->arrival->name = n;
-	r = share_alloc(name_in_bridge(n)->pool, size, NULL, &buffer);
-	if (r == 0)
-		r = reach_to_write(buffer, &n->arrival->reach);
+	r = reach_allocate(name_in_bridge(n), size, &n->arrival->reach);
 	if (r != 0)
 		say("'%s' of %s has to wait: %s", n->local, n->of->link->site,
 		    share_error_detail());

@@ -18,9 +18,9 @@
  * client of its broker, and holds what an ordinary client holds: when it dies, its leases and names
  * go.
  *
- * There is one thread. The parts, from below: settings (what the operator said), data (UCX, which
- * carries all content), link (one peer: TLS carries what is said about content), names_in and
- * names_out, channels, services, status.
+ * There is one thread. The parts, from below: settings (what the operator said), staging (copies
+ * between GPUs and the host), data (UCX, which carries all content), link (one peer: TLS carries
+ * what is said about content), names_in and names_out, channels, services, status.
  */
 
 struct data;
@@ -36,6 +36,7 @@ struct bridge {
 	struct event_base *base;
 	share_client *client;
 	share_pool *pool;
+	int ordinal; /* of the pool's device; -1: it has memory of the host */
 	struct event *broker_event;
 	struct data *data;
 	struct names_out *names_out;
@@ -55,6 +56,7 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 
 /* How long ago something was, on a clock that nobody sets. */
 uint64_t now_ms(void);
+uint64_t now_ns(void);
 
 void timer_in(struct event *timer, uint32_t ms);
 

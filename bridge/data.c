@@ -9,13 +9,11 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <openssl/crypto.h>
-#include <ucp/api/ucp.h>
 
 #include "bridge/bridge.h"
-#include "bridge/data.h"
+#include "bridge/data_inside.h"
 #include "bridge/link.h"
 
 #define AM_ID  1
@@ -28,10 +26,13 @@
 #define SMALL    UINT64_C(65536)
 #define VAIN     4
 #define AGAIN    64
+#define FEW      4 /* processors that whoever is woken has to share with who stays awake */
 
-struct data {
-	ucp_context_h context;
-};
+/* The default of UCX is 8 to 64 KiB, and each costs a system call on both sides. */
+#define SEGMENT "256k"
+
+/* The transports of CUDA of UCX do not always wake up who sleeps. */
+#define LOOK_US 1000
 
 struct transfer {
 	TAILQ_ENTRY(transfer) in_end;
@@ -39,20 +40,6 @@ struct transfer {
 	struct data_header header;
 	data_done done;
 	void *arg;
-};
-
-/* This end of a link. */
-struct data_end {
-	struct link *link;
-	ucp_worker_h worker;
-	ucp_ep_h endpoint;
-	ucp_address_t *address;
-	size_t address_size;
-	struct event *readable, *idle;
-	TAILQ_HEAD(, transfer) transfers; /* under way */
-	uint64_t awake_until;             /* on the clock of now_ns(); 0: it may sleep */
-	bool has_waited;                  /* since then */
-	unsigned in_vain;
 };
 
 const void *data_address(const struct link *l, size_t *size)
@@ -64,14 +51,6 @@ const void *data_address(const struct link *l, size_t *size)
 static void work(struct data_end *d)
 {
 	event_active(d->idle, 0, 0);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 /* What somebody may answer, or have more of. Large content is worth its sleep. */
@@ -101,7 +80,8 @@ static bool is_awake(struct data_end *d)
 		return false;
 	d->has_waited = true;
 	if (now_ns() < d->awake_until) {
-		sched_yield(); /* to whom the message is for, say, where there are few processors */
+		if (d->data->few)
+			sched_yield(); /* to whom the message is for, say */
 		return true;
 	}
 	d->awake_until = 0;
@@ -113,6 +93,7 @@ static bool is_awake(struct data_end *d)
  * looked at each time. */
 static void on_idle(evutil_socket_t fd, short what, void *arg)
 {
+	const struct timeval later = {.tv_usec = LOOK_US};
 	struct data_end *d = arg;
 
 	(void)fd, (void)what;
@@ -121,8 +102,11 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 			continue;
 		if (is_awake(d))
 			break;
-		if (ucp_worker_arm(d->worker) != UCS_ERR_BUSY)
+		if (ucp_worker_arm(d->worker) != UCS_ERR_BUSY) {
+			if (d->cuda && !TAILQ_EMPTY(&d->transfers))
+				evtimer_add(d->later, &later);
 			return;
+		}
 	}
 	work(d);
 }
@@ -135,12 +119,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------------------------------- */
 /* Sending and receiving                                                                       */
-
-static void tell(data_done done, int error, void *arg)
-{
-	if (done)
-		done(error, arg);
-}
 
 static void finish(struct transfer *t, ucs_status_t status)
 {
@@ -164,7 +142,7 @@ static void on_received(void *request, ucs_status_t status, size_t length, void 
 
 static struct transfer *begin(struct data_end *d, data_done done, void *arg)
 {
-	struct transfer *t = calloc(1, sizeof(*t));
+	struct transfer *t = d->ending || !d->endpoint ? NULL : calloc(1, sizeof(*t));
 
 	if (!t) {
 		tell(done, -1, arg);
@@ -187,76 +165,77 @@ static void follow(struct transfer *t, ucs_status_ptr_t request)
 		finish(t, UCS_OK);
 }
 
-void data_send(struct link *l, const struct data_header *h, const void *memory, data_done done,
-	       void *arg)
+/* Pieces and memory of devices are received where they belong, or in a slot: what UCX hands over
+ * with the header would have to be copied there. */
+void data_put(struct data_end *d, const struct data_header *h, const void *memory, size_t size,
+	      bool on_device, data_done done, void *arg)
 {
-	struct data_end *d = l->data;
-	struct transfer *t;
 	ucp_request_param_t param = {
-	    .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+	    .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+			    UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
 	    .cb.send = on_sent,
+	    .memory_type = on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
+	    .flags = on_device || h->kind == DATA_PIECE ? UCP_AM_SEND_FLAG_RNDV : 0,
 	};
+	struct transfer *t = begin(d, done, arg);
 
-	if (!d || !d->endpoint) {
-		tell(done, -1, arg);
-		return;
-	}
-	t = begin(d, done, arg);
 	if (!t)
 		return;
-	stay_awake(d, h);
 	t->header = *h;
-	memcpy(t->header.secret, link_secret_of_peer(l), DATA_SECRET);
-	l->traffic.out += h->size;
+	memcpy(t->header.secret, link_secret_of_peer(d->link), DATA_SECRET);
+	d->link->traffic.out += size;
 	param.user_data = t;
-	follow(t, ucp_am_send_nbx(d->endpoint, AM_ID, &t->header, BARE + h->n_more, memory, h->size,
+	follow(t, ucp_am_send_nbx(d->endpoint, AM_ID, &t->header, BARE + h->n_more, memory, size,
 				  &param));
 }
 
-void data_receive(struct parcel *p, void *to, data_done done, void *arg)
+void data_fetch(struct data_end *d, void *what, void *to, size_t size, bool on_device,
+		data_done done, void *arg)
 {
 	ucp_request_param_t param = {
-	    .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+	    .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+			    UCP_OP_ATTR_FIELD_MEMORY_TYPE,
 	    .cb.recv_am = on_received,
+	    .memory_type = on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
 	};
-	struct transfer *t = begin(p->from, done, arg);
+	struct transfer *t = begin(d, done, arg);
 
-	if (!t)
+	if (!t) {
+		data_let_go(d, what);
 		return;
-	param.user_data = t;
-	p->taken = p->kept || !p->here;
-	if (!p->here && p->size > 0) {
-		p->kept = false;
-		follow(t, ucp_am_recv_data_nbx(p->from->worker, p->what, to, p->size, &param));
-	} else {
-		if (p->size > 0)
-			memcpy(to, p->what, p->size);
-		data_drop(p);
-		finish(t, UCS_OK);
 	}
+	param.user_data = t;
+	follow(t, ucp_am_recv_data_nbx(d->worker, what, to, size, &param));
 }
 
-void data_keep(struct parcel *p, struct parcel *kept)
+void data_let_go(struct data_end *d, void *what)
 {
-	p->taken = true;
-	*kept = *p;
-	kept->kept = true;
-}
-
-void data_drop(struct parcel *kept)
-{
-	if (kept->kept && kept->size > 0)
-		ucp_am_data_release(kept->from->worker, kept->what);
-	kept->kept = false;
+	if (d->worker)
+		ucp_am_data_release(d->worker, what);
 }
 
 static bool read_header(const void *bytes, size_t n, size_t size, struct data_header *out)
 {
+	bool later;
+
 	if (n < BARE || n > sizeof(*out))
 		return false;
 	memset(out, 0, sizeof(*out));
 	memcpy(out, bytes, n);
-	return out->n_more == n - BARE && out->size == size;
+	later = out->flags & DATA_IN_PIECES;
+	return out->n_more == n - BARE && (later ? size == 0 && out->size > 0 : out->size == size);
+}
+
+static const char *dispatch(struct data_end *d, const struct data_header *h, struct parcel *p)
+{
+	if (h->kind == DATA_PIECE)
+		return p->in_pieces ? "a piece of it comes in pieces" : pieces_hear(d, h, p);
+	if (h->kind == DATA_GO)
+		return pieces_hear_go(d, h);
+	link_content(d->link, h, p);
+	if (p->in_pieces && !p->taken)
+		pieces_refuse(d, p->number);
+	return NULL;
 }
 
 /* Whoever finds the port can send; only the peer knows the secret. */
@@ -264,6 +243,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t n, void *wh
 			       const ucp_am_recv_param_t *param)
 {
 	struct data_end *d = arg;
+	const char *wrong;
 	struct data_header h;
 	struct parcel p = {
 	    .from = d,
@@ -278,7 +258,14 @@ static ucs_status_t on_message(void *arg, const void *header, size_t n, void *wh
 		return UCS_OK;
 	d->link->traffic.in += size;
 	stay_awake(d, &h);
-	link_content(d->link, &h, &p);
+	if (h.flags & DATA_IN_PIECES) {
+		p.in_pieces = true;
+		p.size = h.size;
+		p.number = h.number;
+	}
+	wrong = dispatch(d, &h, &p);
+	if (wrong)
+		link_fail(d->link, wrong);
 	return p.taken && size > 0 ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -309,14 +296,15 @@ static const char *start_worker(struct data_end *d)
 	};
 	int fd;
 
-	if (ucp_worker_create(b->data->context, &params, &d->worker) != UCS_OK)
+	if (ucp_worker_create(d->data->context, &params, &d->worker) != UCS_OK)
 		return "no worker";
 	if (ucp_worker_get_address(d->worker, &d->address, &d->address_size) != UCS_OK ||
 	    ucp_worker_get_efd(d->worker, &fd) != UCS_OK || set_handler(d) != 0)
 		return "the transports have no way to wake up who sleeps";
 	d->readable = event_new(b->base, fd, EV_READ | EV_PERSIST, on_readable, d);
 	d->idle = event_new(b->base, -1, EV_PERSIST, on_idle, d);
-	if (!d->readable || !d->idle || event_priority_set(d->idle, 1) != 0 ||
+	d->later = evtimer_new(b->base, on_readable, d);
+	if (!d->readable || !d->idle || !d->later || event_priority_set(d->idle, 1) != 0 ||
 	    event_add(d->readable, NULL) != 0)
 		return "no memory";
 	return NULL;
@@ -330,7 +318,10 @@ int data_begin(struct link *l)
 	if (!d)
 		return -1;
 	d->link = l;
+	d->data = link_bridge(l)->data;
+	d->cuda = d->data->cuda;
 	TAILQ_INIT(&d->transfers);
+	pieces_begin(d);
 	wrong = start_worker(d);
 	if (wrong) {
 		say("UCX does not serve a link: %s", wrong);
@@ -348,7 +339,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 	link_fail(arg, ucs_status_string(status));
 }
 
-int data_connect(struct link *l, const void *address)
+int data_connect(struct link *l, const void *address, bool wants_pieces)
 {
 	ucp_ep_params_t params = {
 	    .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -358,10 +349,21 @@ int data_connect(struct link *l, const void *address)
 	    .err_handler = {on_error, l},
 	};
 
+	l->data->wants_pieces = wants_pieces;
 	if (ucp_ep_create(l->data->worker, &params, &l->data->endpoint) != UCS_OK)
 		return -1;
 	work(l->data);
 	return 0;
+}
+
+/* UCX 1.22 did not always get a new connection to work when one was lost in the middle of a
+ * transfer by its transports of CUDA. Others go on without them. */
+static void distrust_cuda(struct data_end *d)
+{
+	if (!d->cuda || !d->link->traffic.gpu || TAILQ_EMPTY(&d->transfers))
+		return;
+	say("a link was lost while UCX moved memory of GPUs: from now on it is staged");
+	d->data->cuda = false;
 }
 
 static void close_endpoint(struct data_end *d)
@@ -387,24 +389,55 @@ void data_end(struct link *l)
 
 	if (!d)
 		return;
+	d->ending = true;
+	distrust_cuda(d);
+	/* Copies that go on by themselves use memory that others may have afterwards. */
+	staging_settle(d->data->staging, d);
+	if (d->worker)
+		pieces_drop(d);
 	if (d->endpoint)
 		close_endpoint(d);
 	if (d->address)
 		ucp_worker_release_address(d->worker, d->address);
 	if (d->readable)
 		event_free(d->readable);
+	if (d->later)
+		event_free(d->later);
 	if (d->worker)
 		ucp_worker_destroy(d->worker);
+	d->worker = NULL;
 	/* What the worker has not finished it does not touch any more. */
 	l->data = NULL;
 	while ((t = TAILQ_FIRST(&d->transfers)) != NULL)
 		finish(t, UCS_ERR_CANCELED);
+	pieces_end(d);
 	if (d->idle)
 		event_free(d->idle);
 	free(d);
 }
 
 /* ------------------------------------------------------------------------------------------- */
+
+static bool takes_cuda(ucp_context_h context)
+{
+	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+	return ucp_context_query(context, &attr) == UCS_OK &&
+	       (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA));
+}
+
+void data_prepare(void)
+{
+	setenv("UCX_TCP_TX_SEG_SIZE", SEGMENT, 0);
+	setenv("UCX_TCP_RX_SEG_SIZE", SEGMENT, 0);
+}
+
+static bool has_few_processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) <= FEW;
+}
 
 int data_open(struct bridge *b)
 {
@@ -416,7 +449,9 @@ int data_open(struct bridge *b)
 	ucs_status_t s;
 
 	b->data = calloc(1, sizeof(*b->data));
-	if (!b->data)
+	if (b->data)
+		b->data->staging = staging_open(b->base);
+	if (!b->data || !b->data->staging)
 		return -1;
 	s = ucp_config_read(NULL, NULL, &config);
 	if (s == UCS_OK) {
@@ -427,13 +462,30 @@ int data_open(struct bridge *b)
 		say("UCX does not start: %s", ucs_status_string(s));
 		return -1;
 	}
+	b->data->few = has_few_processors();
+	b->data->cuda = b->settings->cuda && takes_cuda(b->data->context);
+	if (b->settings->cuda && !b->data->cuda)
+		say("UCX has no transports of CUDA here: memory of GPUs is staged");
 	return 0;
 }
 
 void data_close(struct bridge *b)
 {
-	if (b->data && b->data->context)
+	if (!b->data)
+		return;
+	if (b->data->context)
 		ucp_cleanup(b->data->context);
+	staging_close(b->data->staging);
 	free(b->data);
 	b->data = NULL;
+}
+
+void *data_gate(struct bridge *b)
+{
+	return staging_gate(b->data->staging, b->ordinal);
+}
+
+bool data_wants_pieces(const struct link *l)
+{
+	return link_bridge(l)->ordinal >= 0 && !l->data->cuda;
 }

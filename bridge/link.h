@@ -24,6 +24,7 @@ struct names_out_link;
 struct link_traffic {
 	uint64_t in, out; /* bytes of content */
 	uint32_t rtt_us;  /* of what is said; 0: not known yet */
+	const char *gpu;  /* how memory of GPUs goes: "cuda" or "staged"; NULL: there was none */
 };
 
 struct link {

@@ -10,6 +10,7 @@
 
 #include <openssl/rand.h>
 
+#include "base/failure.h"
 #include "bridge/bridge.h"
 #include "bridge/channels.h"
 #include "bridge/data.h"
@@ -18,6 +19,7 @@
 #include "bridge/names.h"
 #include "bridge/services.h"
 #include "bridge/status.h"
+#include "memory/stream.h"
 
 void say(const char *format, ...)
 {
@@ -36,6 +38,14 @@ uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 void timer_in(struct event *timer, uint32_t ms)
@@ -62,6 +72,22 @@ static void on_broker(evutil_socket_t fd, short what, void *arg)
 	event_base_loopbreak(b->base);
 }
 
+/* Which device the memory for what comes in is on. */
+static int find_ordinal(struct bridge *b)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	struct failure failure;
+	int r = share_pool_get_info(b->pool, &info);
+
+	b->ordinal = -1;
+	if (r == 0 && info.device) {
+		r = memory_device_ordinal(info.device, &b->ordinal, &failure);
+		if (r != 0)
+			say("the pool '%s' cannot be used: %s", b->settings->pool, failure.text);
+	}
+	return r;
+}
+
 static int connect_to_broker(struct bridge *b)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
@@ -78,6 +104,8 @@ static int connect_to_broker(struct bridge *b)
 		say("%s", share_error_detail());
 		return -1;
 	}
+	if (find_ordinal(b) != 0)
+		return -1;
 	b->broker_event =
 	    event_new(b->base, share_get_fd(b->client), EV_READ | EV_PERSIST, on_broker, b);
 	return b->broker_event && event_add(b->broker_event, NULL) == 0 ? 0 : -1;
@@ -140,6 +168,7 @@ int main(int argc, char **argv)
 	int r;
 
 	settings_read(&settings, argc, argv);
+	data_prepare();
 	TAILQ_INIT(&b.links);
 	signal(SIGPIPE, SIG_IGN);
 	r = prepare(&b) == 0 ? serve(&b) : -1;

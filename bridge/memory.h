@@ -4,23 +4,23 @@
 
 #include <share/share.h>
 
-/*
- * The memory of a buffer, for UCX: where it is, or that of a GPU as a copy in the memory of this
- * process.
- */
+struct bridge;
+
+/* A buffer and where it is. Zeroed memory has none. */
 struct reach {
 	share_buffer *buffer; /* the reach has a reference */
-	void *memory;
-	void *copy; /* NULL: none is needed */
+	void *memory;         /* of the host, or of a device */
+	int ordinal;          /* of the device; -1: the host */
+	void *stream;         /* after whose work it is released */
 };
 
-/* Each takes over the reference, also when it fails. 0 or a negative error. */
-int reach_to_read(share_buffer *buffer, struct reach *out);
-int reach_to_write(share_buffer *buffer, struct reach *out);
+/* Takes over the reference. */
+void reach_of(share_buffer *buffer, struct reach *out);
+/* Allocates in the bridge's pool. A device may use the memory when it has passed its gate
+ * (staging.h). 0 or a negative error. */
+int reach_allocate(struct bridge *b, uint64_t size, struct reach *out);
 
-/* What was received is in the buffer afterwards. 0 or a negative error. */
-int reach_written(struct reach *r);
-/* Gives the buffer to the caller, who releases it. */
+/* Gives the buffer to the caller, who releases it. What was received is in it. */
 share_buffer *reach_take(struct reach *r);
 void reach_end(struct reach *r);
 

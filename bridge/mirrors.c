@@ -148,7 +148,7 @@ static void on_received(int error, void *arg)
 		return;
 	}
 	/* What is not here as a whole comes again with the next link. */
-	in->here = !error && reach_written(&in->reach) == 0;
+	in->here = !error;
 	in->lost = !in->here;
 	if (in->here)
 		deliver(in->mirror);
@@ -159,17 +159,11 @@ static void on_received(int error, void *arg)
 /* false: there is no memory at this time. */
 static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
 {
-	share_buffer *b;
-	int r;
-
 	if (!(in->header.flags & DATA_HAS_BUFFER)) {
 		in->here = true;
 		return true;
 	}
-	r = share_alloc(m->bridge->pool, in->header.size, NULL, &b);
-	if (r == 0)
-		r = reach_to_write(b, &in->reach);
-	if (r != 0) {
+	if (reach_allocate(m->bridge, in->header.size, &in->reach) != 0) {
 		if (!m->complained)
 			say("channel '%s' has to wait: %s", m->name, share_error_detail());
 		m->complained = true;
@@ -177,7 +171,7 @@ static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
 	}
 	m->complained = false;
 	in->receiving = true;
-	data_receive(p, in->reach.memory, on_received, in);
+	data_receive(p, &in->reach, on_received, in);
 	return true;
 }
 

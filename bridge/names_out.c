@@ -203,16 +203,14 @@ static void offer(struct transfer *t)
 	json_t *tensor = tensor_of(t->buffer);
 	share_buffer *b = t->buffer;
 
-	t->buffer = NULL;
-	if (!path || reach_to_read(b, &t->reach) != 0) {
-		if (!path)
-			share_release(b, NULL);
+	if (!path) {
 		json_decref(metadata);
 		json_decref(tensor);
-		json_decref(path);
-		fail(t, path != NULL);
+		fail(t, false);
 		return;
 	}
+	t->buffer = NULL;
+	reach_of(b, &t->reach);
 	bare = json_copy(metadata);
 	json_decref(metadata);
 	json_object_del(bare, "bridge");
@@ -311,6 +309,6 @@ const char *names_out_hear_ready(struct link *l, json_t *o)
 	}
 	h.size = share_size(t->reach.buffer);
 	t->sending = true;
-	data_send(l, &h, t->reach.memory, on_sent, t);
+	data_send(l, &h, &t->reach, on_sent, t);
 	return NULL;
 }

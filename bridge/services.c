@@ -34,6 +34,11 @@ void errand_finish(struct errand *e)
 	e->end = NULL;
 	share_call_cancel(e->call);
 	e->call = NULL;
+	if (e->holding) {
+		share_cancel(e->holding);
+		e->holding = NULL;
+		e->sending = false;
+	}
 	data_drop(&e->parcel);
 	if (!e->sending && !e->receiving)
 		free_errand(e);
@@ -112,7 +117,7 @@ static void on_sent(int error, void *arg)
 		errand_finish(e);
 }
 
-void errand_send(struct errand *e, enum data_kind kind, int status)
+static void send_now(struct errand *e, enum data_kind kind, int status)
 {
 	struct data_header h = {
 	    .kind = kind, .which = e->end->which, .id = e->id, .status = status};
@@ -121,16 +126,37 @@ void errand_send(struct errand *e, enum data_kind kind, int status)
 	if (m->channel && status == 0) {
 		h.n_more = m->data_size;
 		memcpy(h.more, m->data, m->data_size);
-		if (m->buffer && reach_to_read(share_retain(m->buffer), &e->sent) == 0) {
+		if (m->buffer) {
+			reach_of(share_retain(m->buffer), &e->sent);
 			h.flags = DATA_HAS_BUFFER;
 			h.size = share_size(m->buffer);
-		} else if (m->buffer) {
-			h.status = SHARE_ENOMEM;
-			h.n_more = 0;
 		}
 	}
 	e->sending = true;
-	data_send(e->end->link, &h, e->sent.memory, on_sent, e);
+	data_send(e->end->link, &h, &e->sent, on_sent, e);
+}
+
+static void on_good(int status, void *arg)
+{
+	struct errand *e = arg;
+
+	share_cancel(e->holding);
+	e->holding = NULL;
+	send_now(e, e->kind, status);
+}
+
+/* On a GPU the work of who has sent it may still be under way. */
+void errand_send(struct errand *e, enum data_kind kind, int status)
+{
+	share_buffer *b = status == 0 && e->message.channel ? e->message.buffer : NULL;
+
+	e->kind = kind;
+	if (b)
+		status = share_buffer_status(b);
+	if (status == SHARE_EAGAIN && share_buffer_watch(b, on_good, e, &e->holding) == 0)
+		e->sending = true;
+	else
+		send_now(e, kind, status == SHARE_EAGAIN ? SHARE_ENOMEM : status);
 }
 
 static void act(struct errand *e)
@@ -144,7 +170,6 @@ static void act(struct errand *e)
 static void on_received(int error, void *arg)
 {
 	struct errand *e = arg;
-	int r;
 
 	e->receiving = false;
 	if (!e->end) {
@@ -155,28 +180,21 @@ static void on_received(int error, void *arg)
 	if (error)
 		return; /* the link is lost, and with it the errand */
 	e->here = true;
-	r = reach_written(&e->received);
-	if (r != 0)
-		e->header.status = r;
 	act(e);
 }
 
 /* false: there is no memory at this time. The errand may be over afterwards. */
 static bool receive(struct errand *e, struct parcel *p)
 {
-	struct bridge *b = e->end->bridge;
-	share_buffer *buffer;
-
 	if (!(e->header.flags & DATA_HAS_BUFFER)) {
 		e->here = true;
 		act(e);
 		return true;
 	}
-	if (share_alloc(b->pool, e->header.size, NULL, &buffer) != 0 ||
-	    reach_to_write(buffer, &e->received) != 0)
+	if (reach_allocate(e->end->bridge, e->header.size, &e->received) != 0)
 		return false;
 	e->receiving = true;
-	data_receive(p, e->received.memory, on_received, e);
+	data_receive(p, &e->received, on_received, e);
 	return true;
 }
 

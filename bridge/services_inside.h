@@ -29,6 +29,8 @@ struct errand {
 	struct parcel parcel;
 	struct data_header header; /* of what has come */
 	struct reach sent, received;
+	share_operation *holding; /* until what is sent is good */
+	enum data_kind kind;      /* of what is sent then */
 	bool sending, receiving, here;
 };
 

@@ -33,6 +33,7 @@ enum {
 	OPTION_PREFIX,
 	OPTION_GRACE,
 	OPTION_TIMEOUT,
+	OPTION_GPU,
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +48,11 @@ static const struct argp_option options[] = {
     {"import", OPTION_IMPORT, "PATTERN[=POLICY]", 0,
      "Have these names of peers: eager (default), or on demand", 2},
     {"pool", 'p', "NAME", 0, "Allocate in this pool (default)", 2},
+    {"gpu", OPTION_GPU, "WAY", 0,
+     "Memory of GPUs goes by memory of the host (staged, default), or by the transports of CUDA "
+     "that "
+     "UCX may have (cuda)",
+     2},
     {"prefix", OPTION_PREFIX, "TEXT", 0, "Put this in front of each name that comes in", 2},
     {"grace", OPTION_GRACE, "SECONDS", 0,
      "Names of a lost peer go after this time, and are marked stale before (30)", 2},
@@ -135,6 +141,9 @@ static bool set(struct settings *s, int key, const char *value)
 		return *value && add_import(&s->in, value);
 	case 'p':
 		return keep(&s->pool, value);
+	case OPTION_GPU:
+		s->cuda = strcmp(value, "cuda") == 0;
+		return s->cuda || strcmp(value, "staged") == 0;
 	case OPTION_PREFIX:
 		return strlen(value) < SHARE_NAME_MAX && keep(&s->prefix, value);
 	case OPTION_GRACE:

@@ -35,6 +35,7 @@ struct settings {
 	struct patterns in, out; /* names */
 	struct patterns channels_in, channels_out;
 	struct patterns services_in, services_out;
+	bool cuda;           /* UCX takes memory of GPUs as it is, if it can */
 	uint32_t grace_ms;   /* for which the names of a lost link stay, marked stale */
 	uint32_t timeout_ms; /* a peer that says nothing for so long is lost */
 	unsigned char key[32];

@@ -29,7 +29,9 @@ struct source {
 	share_channel *channel;
 	struct event *readable;
 	TAILQ_HEAD(, outgoing) outgoing;
-	uint64_t next; /* sequence of the next message */
+	share_message held; /* until the work of who has sent it is done; those after it wait */
+	share_operation *holding; /* NULL: none is held */
+	uint64_t next;            /* sequence of the next message */
 	uint64_t taken;
 	uint32_t which; /* as the peer calls it */
 	uint32_t depth;
@@ -58,6 +60,9 @@ static void source_free(struct source *s)
 
 	while ((m = TAILQ_FIRST(&s->outgoing)) != NULL)
 		finish(m);
+	share_cancel(s->holding);
+	if (s->held.channel)
+		share_ack(&s->held, NULL);
 	if (s->readable)
 		event_free(s->readable);
 	share_channel_close(s->channel);
@@ -90,9 +95,11 @@ static void send_on(struct outgoing *m)
 	    .deliveries = m->message.deliveries,
 	};
 
+	if (!s->link)
+		return; /* it is sent with the next one */
 	memcpy(h.more, m->message.data, m->message.data_size);
 	m->sending = true;
-	data_send(s->link, &h, m->reach.memory, on_sent, m);
+	data_send(s->link, &h, &m->reach, on_sent, m);
 }
 
 /* 0, or a negative error: its content is not to be had, so nobody gets it. */
@@ -100,14 +107,14 @@ static int add(struct source *s, share_message *message, int error)
 {
 	struct outgoing *m = error ? NULL : calloc(1, sizeof(*m));
 
-	if (!m ||
-	    (message->buffer && reach_to_read(share_retain(message->buffer), &m->reach) != 0)) {
+	if (!m) {
 		say("a message of channel '%s' is lost: %s", s->name,
-		    error ? share_strerror(error) : share_error_detail());
-		free(m);
+		    share_strerror(error ? error : SHARE_ENOMEM));
 		share_ack(message, NULL);
 		return error ? error : SHARE_ENOMEM;
 	}
+	if (message->buffer)
+		reach_of(share_retain(message->buffer), &m->reach);
 	m->message = *message;
 	m->source = s;
 	m->sequence = s->next++;
@@ -133,13 +140,49 @@ static void end(struct source *s)
 	source_free(s);
 }
 
+static void pump(struct source *s);
+static void listen_to(struct source *s);
+
+static void on_good(int status, void *arg)
+{
+	struct source *s = arg;
+	share_message m = s->held;
+
+	share_cancel(s->holding);
+	s->holding = NULL;
+	s->held = (share_message){0};
+	add(s, &m, status);
+	pump(s);
+	listen_to(s);
+}
+
+/* On a GPU the work of who has sent it may still be under way. */
+static bool hold(struct source *s, const share_message *m)
+{
+	if (!m->buffer || share_buffer_status(m->buffer) != SHARE_EAGAIN ||
+	    share_buffer_watch(m->buffer, on_good, s, &s->holding) != 0)
+		return false;
+	s->held = *m;
+	event_del(s->readable);
+	return true;
+}
+
+static bool may_receive(const struct source *s)
+{
+	return s->link && !s->holding && s->next - s->taken < s->depth;
+}
+
 /* Receives what there is credit for. */
 static void pump(struct source *s)
 {
-	while (s->link && s->next - s->taken < s->depth) {
+	while (may_receive(s)) {
 		share_message m = {0};
 		int r = share_recv(s->channel, 0, NULL, &m);
 
+		if (r == 0 && hold(s, &m))
+			return;
+		if (r == 0 && m.buffer)
+			r = share_buffer_status(m.buffer);
 		if (r == 0 || m.channel) {
 			add(s, &m, r);
 		} else if (r == SHARE_ESTALE) { /* it was left behind: others have what it had */
@@ -157,7 +200,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	struct source *s = arg;
 
 	(void)fd, (void)what;
-	if (s->next - s->taken < s->depth)
+	if (may_receive(s))
 		pump(s);
 	else
 		event_del(s->readable); /* until something was taken */
@@ -165,7 +208,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void listen_to(struct source *s)
 {
-	if (s->readable && s->link && s->next - s->taken < s->depth)
+	if (s->readable && may_receive(s))
 		event_add(s->readable, NULL);
 }
 
@@ -332,7 +375,7 @@ void sources_down(struct link *l)
 		s->which = 0;
 		event_del(s->readable);
 		/* What is lost in a broadcast is what consumers lose that are away. */
-		if (!s->queue || TAILQ_EMPTY(&s->outgoing))
+		if (!s->queue || (TAILQ_EMPTY(&s->outgoing) && !s->holding))
 			source_free(s);
 	}
 }
@@ -347,6 +390,7 @@ void sources_close(struct bridge *b)
 		/* Not acknowledged: they go to others when this process has ended. */
 		TAILQ_FOREACH (m, &s->outgoing, in_source)
 			m->message.channel = NULL;
+		s->held.channel = NULL;
 		source_free(s);
 	}
 }

@@ -20,7 +20,7 @@
 #include "bridge/names.h"
 #include "bridge/services.h"
 
-#define VERSION 1
+#define VERSION 2
 
 static json_int_t now_us(void)
 {
@@ -60,9 +60,10 @@ void talk_begin(struct link *l)
 	address = data_address(l, &size);
 	hex = hex_make(address, size);
 	secret = hex_make(i->own_secret, DATA_SECRET);
-	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s}", "say", "hello", "version", VERSION,
-			      "site", i->bridge->settings->site, "run", i->bridge->run, "address",
-			      hex ? hex : "", "secret", secret ? secret : ""));
+	link_say(l, json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:b}", "say", "hello", "version",
+			      VERSION, "site", i->bridge->settings->site, "run", i->bridge->run,
+			      "address", hex ? hex : "", "secret", secret ? secret : "", "pieces",
+			      data_wants_pieces(l)));
 	free(hex);
 	free(secret);
 }
@@ -87,11 +88,12 @@ static const char *hear_hello(struct link *l, json_t *o)
 	struct link_inside *i = l->inside;
 	const char *site, *run, *address, *secret;
 	unsigned char bytes[8192];
-	int version;
+	int version, pieces;
 	size_t n;
 
-	if (json_unpack(o, "{s:i, s:s, s:s, s:s, s:s}", "version", &version, "site", &site, "run",
-			&run, "address", &address, "secret", &secret) != 0)
+	if (json_unpack(o, "{s:i, s:s, s:s, s:s, s:s, s:b}", "version", &version, "site", &site,
+			"run", &run, "address", &address, "secret", &secret, "pieces",
+			&pieces) != 0)
 		return "its hello is incomplete";
 	if (version != VERSION)
 		return "it is of another version";
@@ -107,7 +109,7 @@ static const char *hear_hello(struct link *l, json_t *o)
 	snprintf(l->site, sizeof(l->site), "%s", site);
 	snprintf(l->run, sizeof(l->run), "%s", run);
 	link_take_over(l);
-	if (data_connect(l, bytes) != 0)
+	if (data_connect(l, bytes, pieces) != 0)
 		return "UCX does not reach it";
 	come_up(l);
 	return NULL;

@@ -8,6 +8,7 @@
 #include <share/error.h>
 
 #include "base/failure.h"
+#include "memory/copier.h"
 #include "memory/importer.h"
 #include "memory/mark.h"
 #include "memory/stream.h"
@@ -196,4 +197,59 @@ int memory_mark_wait_inside(struct memory_marks *k, const struct memory_mark *m,
 void memory_mark_free(struct memory_marks *k, struct memory_mark *m)
 {
 	(void)k, (void)m;
+}
+
+int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *failure)
+{
+	(void)ordinal, (void)out;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_copier_close(struct memory_copier *c)
+{
+	(void)c;
+}
+
+void *memory_copier_stream(struct memory_copier *c)
+{
+	(void)c;
+	return NULL;
+}
+
+int memory_copier_stay(struct memory_copier *c, struct failure *failure)
+{
+	(void)c;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copier_to_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
+			  struct failure *failure)
+{
+	(void)c, (void)to, (void)from, (void)size;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copier_from_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
+			    struct failure *failure)
+{
+	(void)c, (void)to, (void)from, (void)size;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct failure *failure)
+{
+	(void)c, (void)p;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
+			  struct failure *failure)
+{
+	(void)c, (void)p;
+	return failure_set(failure, SHARE_ENODEV, MEMORY_WITHOUT_CUDA);
+}
+
+void memory_copier_forget(struct memory_copier *c, struct memory_point *p)
+{
+	(void)c, (void)p;
 }

@@ -5,7 +5,8 @@
 #
 #   base                    knows nothing of ours; wire, pages, memory -> base; ring -> pages, base
 #   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
-#   tools, bridge, examples, bench, python  -> <share/...> and themselves; bench also those below, for its floors
+#   tools, bridge, examples, bench, python  -> <share/...> and themselves; bench also those below, for its
+#              floors, and bridge memory and base, for copies that go on beside it
 #   docs                    -> wire, pages and memory, whose tables it prints
 #   include/share           -> <share/...>
 #   tests                   -> everything; nothing -> tests
@@ -42,7 +43,8 @@ neighbours()
 	ring) echo "ring base pages" ;;
 	wire | pages) echo "$1 base" ;;
 	memory) echo "memory base" ;;
-	base | tools | bridge | examples | python) echo "$1" ;;
+	base | tools | examples | python) echo "$1" ;;
+	bridge) echo "bridge base memory" ;;
 	bench) echo "bench base wire pages memory" ;;
 	docs) echo "docs base wire pages memory" ;;
 	tests) echo "$rooms" ;;

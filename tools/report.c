@@ -342,6 +342,7 @@ static const struct column bridge_columns[] = {
     {"PID",      "pid",       show_count,   RIGHT},
     {"PEER",     "peer",      show_text,    LEFT},
     {"UP",       "up",        show_yes_no,  LEFT},
+    {"GPU",      "gpu",       show_text,    LEFT},
     {"RTT",      "rtt_us",    show_microseconds, RIGHT},
     {"NAMES",    "names",     show_count,   RIGHT},
     {"STALE",    "stale",     show_count,   RIGHT},

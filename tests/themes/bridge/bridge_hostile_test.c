@@ -83,13 +83,15 @@ static const char *const before[] = {
     "{\"say\":1}",
     "{\"say\":\"want\",\"id\":1,\"name\":\"w\"}",
     "{\"say\":\"hello\"}",
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":\"\","
+    "\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":2,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
+    "\"\",\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":2,\"site\":\"a/"
+    "b\",\"run\":\"\",\"secret\":\"\",\"address\":\"\",\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"00\",\"address\":"
+    "\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
-    "\"\"}",
-    "{\"say\":\"hello\",\"version\":1,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
-    "\"\"}",
-    "{\"say\":\"hello\",\"version\":1,\"site\":\"a/"
-    "b\",\"run\":\"\",\"secret\":\"\",\"address\":\"\"}",
-    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"00\",\"address\":"
     "\"\"}",
 };
 
@@ -209,8 +211,8 @@ Test(bridge_hostile, content_that_nobody_asked_for_gets_nowhere)
 	static unsigned char memory[100000];
 
 	begin(&s);
-	for (uint32_t kind = 0; kind < 8; kind++)
-		for (int way = 0; way < 6; way++) {
+	for (uint32_t kind = 0; kind < 10; kind++)
+		for (int way = 0; way < 8; way++) {
 			struct data_header h = {.kind = kind, .which = 1, .id = 1};
 			size_t n = BARE, size = 0;
 
@@ -227,6 +229,10 @@ Test(bridge_hostile, content_that_nobody_asked_for_gets_nowhere)
 				h.n_more = UINT32_MAX;
 			else if (way == 5)
 				h.size = size = sizeof(memory), h.flags = DATA_HAS_BUFFER;
+			else if (way == 6)
+				h.size = UINT64_MAX, h.flags = DATA_HAS_BUFFER | DATA_IN_PIECES;
+			else if (way == 7) /* it is in pieces, and there is something */
+				h.size = size = sizeof(memory), h.flags = DATA_IN_PIECES;
 			peer_send(&p, &h, n, memory, size);
 			peer_close(&p);
 		}

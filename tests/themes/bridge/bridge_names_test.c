@@ -240,23 +240,6 @@ Test(bridge_names, many_and_large_ones_arrive_whole_while_they_are_replaced)
 	sides_end(&s);
 }
 
-/* What `sharectl bridges` says, all of it. */
-static bool sharectl_says(share_client *c, const char *options, const char *text)
-{
-	char command[512], line[4096];
-	bool said = false;
-	FILE *out;
-
-	snprintf(command, sizeof(command), "%s/sharectl --socket=%s %s bridges",
-		 getenv("SHARE_TEST_BIN"), share_address(c), options);
-	out = popen(command, "r");
-	check(out != NULL);
-	while (fgets(line, sizeof(line), out))
-		said |= strstr(line, text) != NULL;
-	check_eq(pclose(out), 0);
-	return said;
-}
-
 Test(bridge_names, sharectl_shows_the_link_on_both_sides)
 {
 	struct sides s;
@@ -266,13 +249,13 @@ Test(bridge_names, sharectl_shows_the_link_on_both_sides)
 	content_publish(s.far, "w/2", 100000, 1);
 	far_start(&s, OPTIONS("--export", "*"));
 	near_start(&s, OPTIONS("--import", "*"));
-	until(sharectl_says(s.near, "--json", "\"peer\":\"far\""));
-	until(sharectl_says(s.near, "--json", "\"names\":2,\"stale\":0,\"coming\":0"));
-	until(sharectl_says(s.near, "--json", "\"bytes_in\":200000"));
-	until(sharectl_says(s.far, "--json", "\"bytes_out\":200000"));
-	check(sharectl_says(s.near, "", "STALE"));
+	until(sharectl_bridges_say(s.near, "--json", "\"peer\":\"far\""));
+	until(sharectl_bridges_say(s.near, "--json", "\"names\":2,\"stale\":0,\"coming\":0"));
+	until(sharectl_bridges_say(s.near, "--json", "\"bytes_in\":200000"));
+	until(sharectl_bridges_say(s.far, "--json", "\"bytes_out\":200000"));
+	check(sharectl_bridges_say(s.near, "", "STALE"));
 	bridge_kill(&s.far_bridge);
-	until(sharectl_says(s.near, "--json", "\"names\":2,\"stale\":2"));
+	until(sharectl_bridges_say(s.near, "--json", "\"names\":2,\"stale\":2"));
 	sides_end(&s);
 }
 

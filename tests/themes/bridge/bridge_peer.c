@@ -157,12 +157,12 @@ void peer_greet(struct peer *p)
 	at = strstr(p->line, "\"address\":\"") + 11;
 	unhex(at, address, strcspn(at, "\"") / 2);
 	n = snprintf(hello, sizeof(hello),
-		     "{\"say\":\"hello\",\"version\":1,\"site\":\"peer\",\"run\":\"1\",\"secret\":"
+		     "{\"say\":\"hello\",\"version\":2,\"site\":\"peer\",\"run\":\"1\",\"secret\":"
 		     "\"00112233445566778899aabbccddeeff\",\"address\":\"");
 	for (size_t i = 0; i < p->address_size; i++)
 		n += snprintf(hello + n, sizeof(hello) - (size_t)n, "%02x",
 			      ((unsigned char *)p->address)[i]);
-	snprintf(hello + n, sizeof(hello) - (size_t)n, "\"}");
+	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":false}");
 	peer_say(p, hello);
 	peer_hear_word(p, "listed");
 	ep.address = (ucp_address_t *)address;

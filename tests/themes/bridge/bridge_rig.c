@@ -53,12 +53,15 @@ void sides_end(struct sides *s)
 
 static void run(const char **arguments)
 {
+	const char *transports = getenv("SHARE_TEST_UCX_TLS");
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/share-bridge", getenv("SHARE_TEST_BIN"));
 	arguments[0] = path;
-	setenv("UCX_TLS", "tcp,self", 1);
-	setenv("UCX_NET_DEVICES", "lo", 1);
+	setenv("UCX_TLS", transports ? transports : "tcp,self", 1);
+	setenv("UCX_NET_DEVICES", "lo", 0);
+	if (getenv("SHARE_TEST_BRIDGE_PRELOAD"))
+		setenv("LD_PRELOAD", getenv("SHARE_TEST_BRIDGE_PRELOAD"), 1);
 	/* What UCX leaves when it ends is not ours. */
 	setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
 	execv(path, (char *const *)(uintptr_t)arguments);
@@ -78,6 +81,13 @@ static void start(struct bridge_process *p, const char **arguments)
 		dup2(log, STDERR_FILENO);
 		run(arguments);
 	}
+}
+
+const char *bridge_gpu_way(void)
+{
+	const char *said = getenv("SHARE_TEST_GPU_WAY");
+
+	return said ? said : "staged";
 }
 
 static void add(const char **arguments, size_t *n, const char *const *options)
@@ -135,9 +145,11 @@ void far_start(struct sides *s, const char *const *options)
 					      s->key,
 					      "--timeout",
 					      "60",
+					      "--gpu",
+					      bridge_gpu_way(),
 					      "--listen",
 					      *s->place ? s->place : "127.0.0.1:0"};
-	size_t n = 11;
+	size_t n = 13;
 
 	add(arguments, &n, options);
 	start(&s->far_bridge, arguments);
@@ -155,9 +167,11 @@ void near_start(struct sides *s, const char *const *options)
 					      s->key,
 					      "--timeout",
 					      "60",
+					      "--gpu",
+					      bridge_gpu_way(),
 					      "--peer",
 					      *s->way ? s->way : s->place};
-	size_t n = 11;
+	size_t n = 13;
 
 	add(arguments, &n, options);
 	start(&s->near_bridge, arguments);
@@ -267,4 +281,20 @@ char *metadata_at(share_client *c, const char *name, const char *key)
 	}
 	check_ok(share_release(b, NULL));
 	return value;
+}
+
+bool sharectl_bridges_say(share_client *c, const char *options, const char *text)
+{
+	char command[512], line[4096];
+	bool said = false;
+	FILE *out;
+
+	snprintf(command, sizeof(command), "%s/sharectl --socket=%s %s bridges",
+		 getenv("SHARE_TEST_BIN"), share_address(c), options);
+	out = popen(command, "r");
+	check(out != NULL);
+	while (fgets(line, sizeof(line), out))
+		said |= strstr(line, text) != NULL;
+	check_eq(pclose(out), 0);
+	return said;
 }

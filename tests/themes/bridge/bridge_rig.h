@@ -35,6 +35,9 @@ void near_start(struct sides *s, const char *const *options);
 void bridge_stop(struct bridge_process *p);
 void bridge_kill(struct bridge_process *p);
 
+/* --gpu of both bridges: what SHARE_TEST_GPU_WAY says, or "staged". */
+const char *bridge_gpu_way(void);
+
 /* How many lines of its log have @text in them. */
 int bridge_said(const struct bridge_process *p, const char *text);
 
@@ -50,5 +53,8 @@ bool content_at(share_client *c, const char *name, uint64_t size, unsigned seed)
 /* The value of a key of "bridge" in the metadata of a name: the text of its JSON, for free(); NULL
  * when there is none. */
 char *metadata_at(share_client *c, const char *name, const char *key);
+
+/* Whether `sharectl bridges`, with these options before it, says this in a line. */
+bool sharectl_bridges_say(share_client *c, const char *options, const char *text);
 
 #endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Copies that go on by themselves. The stream is a non-blocking one, so that the legacy default
+ * stream, which others may make wait for long, does not hold it up.
+ */
+
+#include <stdlib.h>
+
+#include <share/error.h>
+
+#include "base/failure.h"
+#include "memory/copier.h"
+#include "memory/cuda/driver.h"
+
+struct memory_copier {
+	const struct cuda *cu;
+	int ordinal;
+	CUcontext context; /* the primary context, which is kept */
+	CUstream stream;
+};
+
+static int enter(const struct memory_copier *c, struct failure *failure)
+{
+	CUresult result = c->cu->CtxPushCurrent(c->context);
+
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuCtxPushCurrent", result);
+}
+
+/* Leaves the context, and says what the call between has come to. */
+static int leave(const struct memory_copier *c, const char *call, CUresult result,
+		 struct failure *failure)
+{
+	CUcontext popped;
+
+	c->cu->CtxPopCurrent(&popped);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, call, result);
+}
+
+static int open_stream(struct memory_copier *c, struct failure *failure)
+{
+	CUresult result = c->cu->DevicePrimaryCtxRetain(&c->context, c->ordinal);
+	int r;
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(failure, "cuDevicePrimaryCtxRetain", result);
+	r = enter(c, failure);
+	if (r == 0) {
+		result = c->cu->StreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
+		r = leave(c, "cuStreamCreate", result, failure);
+	}
+	if (r != 0)
+		c->cu->DevicePrimaryCtxRelease(c->ordinal);
+	return r;
+}
+
+int memory_copier_open(int ordinal, struct memory_copier **out, struct failure *failure)
+{
+	struct memory_copier *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return failure_set(failure, SHARE_ENOMEM, "this process is out of memory");
+	c->ordinal = ordinal;
+	r = cuda_get(&c->cu, failure);
+	if (r == 0)
+		r = open_stream(c, failure);
+	if (r != 0) {
+		free(c);
+		return r;
+	}
+	*out = c;
+	return 0;
+}
+
+void memory_copier_close(struct memory_copier *c)
+{
+	struct failure ignored;
+
+	if (!c)
+		return;
+	if (enter(c, &ignored) == 0)
+		leave(c, "cuStreamDestroy", c->cu->StreamDestroy(c->stream), &ignored);
+	c->cu->DevicePrimaryCtxRelease(c->ordinal);
+	free(c);
+}
+
+void *memory_copier_stream(struct memory_copier *c)
+{
+	return c->stream;
+}
+
+int memory_copier_stay(struct memory_copier *c, struct failure *failure)
+{
+	return enter(c, failure);
+}
+
+int memory_copier_to_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
+			  struct failure *failure)
+{
+	int r = enter(c, failure);
+
+	if (r != 0)
+		return r;
+	return leave(c, "cuMemcpyDtoHAsync",
+		     c->cu->MemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, size, c->stream),
+		     failure);
+}
+
+int memory_copier_from_host(struct memory_copier *c, void *to, const void *from, uint64_t size,
+			    struct failure *failure)
+{
+	int r = enter(c, failure);
+
+	if (r != 0)
+		return r;
+	return leave(c, "cuMemcpyHtoDAsync",
+		     c->cu->MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, from, size, c->stream),
+		     failure);
+}
+
+int memory_copier_set(struct memory_copier *c, struct memory_point *p, struct failure *failure)
+{
+	CUresult result = CUDA_SUCCESS;
+	CUevent event = p->event;
+	int r = enter(c, failure);
+
+	if (r != 0)
+		return r;
+	if (!event) {
+		result = c->cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+		if (result != CUDA_SUCCESS)
+			return leave(c, "cuEventCreate", result, failure);
+		p->event = event;
+	}
+	return leave(c, "cuEventRecord", c->cu->EventRecord(event, c->stream), failure);
+}
+
+int memory_copier_reached(struct memory_copier *c, const struct memory_point *p,
+			  struct failure *failure)
+{
+	CUresult result;
+	int r = enter(c, failure);
+
+	if (r != 0)
+		return r;
+	result = c->cu->EventQuery(p->event);
+	if (result != CUDA_ERROR_NOT_READY)
+		return leave(c, "cuEventQuery", result, failure);
+	leave(c, NULL, CUDA_SUCCESS, failure);
+	return SHARE_EAGAIN;
+}
+
+void memory_copier_forget(struct memory_copier *c, struct memory_point *p)
+{
+	struct failure ignored;
+
+	if (p->event && enter(c, &ignored) == 0)
+		leave(c, "cuEventDestroy", c->cu->EventDestroy(p->event), &ignored);
+	p->event = NULL;
+}
