@@ -391,6 +391,7 @@ void broker_kill_keepers(void)
 
 void broker_kill_all(pid_t keeper, pid_t deputy, pid_t serving)
 {
+	check(keeper > 1);
 	kill(keeper, SIGSTOP); /* so that it starts no other one for those that die now */
 	if (deputy > 0)
 		kill(deputy, SIGKILL);

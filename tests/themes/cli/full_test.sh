@@ -56,7 +56,7 @@ in_small_file_system()
 		wait "$HOLD_PID" 2>/dev/null || true
 	done
 	check "the first one serves" answers "$full/s"
-	kill -KILL "$(row pid)" "$(row deputy)"
+	kill -KILL "$(row pid)"
 	check "when it is killed, the next one goes on" answers "$full/s"
 	check "and one of the same program from that" sharectl --socket "$full/s" upgrade >"$scratch/upgrade"
 	check "a broker has died" same "$(row brokers_died)" 1

@@ -102,7 +102,8 @@ kill_service()
 {
 	local keeper all pid
 	for keeper; do
-		kill -STOP "$keeper" 2>/dev/null || continue
+		# 0 would be everybody here
+		((keeper > 1)) && kill -STOP "$keeper" 2>/dev/null || continue
 		read -r -a all <"/proc/$keeper/task/$keeper/children" || true
 		kill -KILL "${all[@]}" "$keeper" 2>/dev/null || true
 		for pid in "${all[@]}" "$keeper"; do
