@@ -226,9 +226,10 @@ static const struct metric metrics[] = {
     {"share_clients", GAUGE, NULL, "Clients, with those in quarantine.", "status", "clients", NULL, NULL},
     {"share_quarantined_clients", GAUGE, NULL, "Clients that lost their connection while their process lives.",
      "status", "quarantined", NULL, NULL},
-    {"share_connections", COUNTER, NULL, "Connections since the broker started.", "status", "connections", NULL, NULL},
-    {"share_quarantines", COUNTER, NULL, "Clients that were put into quarantine.", "status", "quarantines", NULL, NULL},
-    {"share_poisonings", COUNTER, NULL, "Clients that died without a goodbye, so that their fences were poisoned.",
+    {"share_connections", COUNTER, NULL, "Connections; from 0 with each broker.", "status", "connections", NULL, NULL},
+    {"share_quarantines", COUNTER, NULL, "Clients that were put into quarantine; from 0 with each broker.",
+     "status", "quarantines", NULL, NULL},
+    {"share_poisonings", COUNTER, NULL, "Clients that died without a goodbye, so that their fences were poisoned; from 0 with each broker.",
      "status", "poisonings", NULL, NULL},
     {"share_broker_deaths", COUNTER, NULL, "Brokers of this service that died, and were followed by another one.",
      "status", "brokers_died", NULL, NULL},
@@ -236,7 +237,7 @@ static const struct metric metrics[] = {
      "status", "brokers_upgraded", NULL, NULL},
     {"share_keeper_deaths", COUNTER, NULL, "Keepers of this service that died, and were followed by their deputy.",
      "status", "keepers_died", NULL, NULL},
-    {"share_protocol_violations", COUNTER, NULL, "Connections that were ended because they broke the protocol.",
+    {"share_protocol_violations", COUNTER, NULL, "Connections that were ended because they broke the protocol; from 0 with each broker.",
      "status", "dropped", NULL, NULL},
     {"share_buffers", GAUGE, NULL, "Buffers in all pools.", "status", "buffers", NULL, NULL},
     {"share_leases", GAUGE, NULL, "Leases of all clients.", "status", "leases", NULL, NULL},
@@ -315,12 +316,12 @@ static const struct metric metrics[] = {
     {"share_channel_lost", COUNTER, NULL, "Messages that were dropped before a consumer received them.",
      "channels", "lost", of_channel, print_members},
 
-    {"share_requests", COUNTER, NULL, "Requests that have arrived, by message of the protocol.",
+    {"share_requests", COUNTER, NULL, "Requests that have arrived, by message of the protocol; from 0 with each broker.",
      "requests", "arrived", of_request, NULL},
-    {"share_request_errors", COUNTER, NULL, "Requests that were answered with an error.",
+    {"share_request_errors", COUNTER, NULL, "Requests that were answered with an error; from 0 with each broker.",
      "requests", "refused", of_request, print_by_error},
     {"share_request_duration_seconds", HISTOGRAM, "seconds",
-     "From the arrival of a request to its answer, unless it waits for other programs.",
+     "From the arrival of a request to its answer, unless it waits for other programs; from 0 with each broker.",
      "requests", "total_ns", of_request, print_histogram},
 };
 /* clang-format on */
@@ -370,7 +371,7 @@ void metrics_print(FILE *out, const json_t *snapshot, double now)
 		fprintf(out, "share_oldest_lease_age_seconds %.3f\n",
 			(double)json_integer_value(oldest) / 1000);
 	print_head(out, "share_start_time_seconds", GAUGE, "seconds",
-		   "When the broker started, in seconds since 1970.");
+		   "When the service started, in seconds since 1970; brokers that go on keep it.");
 	fprintf(out, "share_start_time_seconds %.3f\n",
 		now - (double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000);
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {

@@ -186,6 +186,8 @@ int share_channel_open(share_client *c, const char *name, int role,
  * @retval SHARE_ETIMEDOUT  some messages still wait; share_channel_get_stats() tells how many
  * @retval SHARE_EAGAIN     the same, and the time limit was 0
  * @retval SHARE_EACCES     not a producer
+ * @retval SHARE_EDISCONNECTED  some still wait, there is no consumer, and the broker is gone, so
+ *                              that none can come
  */
 int share_channel_flush(share_channel *ch, int timeout_ms);
 
@@ -221,6 +223,8 @@ void share_channel_close(share_channel *ch);
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
+ * @retval SHARE_EDISCONNECTED  with SHARE_FULL_BLOCK: no room and no consumer, and the broker is
+ *                              gone, so that none can come
  */
 int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
 	       void *stream);
@@ -239,6 +243,7 @@ int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
+ * @retval SHARE_EDISCONNECTED  as share_send()
  */
 int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
 	       void *stream);

@@ -37,6 +37,9 @@ static int flush_unlocking(struct sender *sender, int64_t deadline)
 
 		if (left == 0)
 			return SHARE_ETIMEDOUT;
+		r = sender_look_for_broker(sender);
+		if (r < 0)
+			return r;
 		if (members_are_out_of_date(sender->members))
 			r = members_sync_until_unlocking(sender->members, deadline);
 		else

@@ -105,6 +105,9 @@ void channel_delist(share_channel *ch);
 /* Learns who takes part, if that has changed. 0, an error, or 1 when the broker has not answered by
  * @deadline: the next one who asks goes on waiting for the answer. */
 int members_sync_until_unlocking(struct members *members, int64_t deadline);
+/* Before a producer waits for room, or for somebody to come: 0, or SHARE_EDISCONNECTED when the
+ * broker is gone and there is no consumer. If that was not known, members are out of date now. */
+int sender_look_for_broker(struct sender *sender);
 /* Waits for an answer that nobody wants any more, when the channel ends. */
 void members_sync_done(struct members *members);
 

@@ -178,6 +178,12 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 			continue;
 		if (r == -EAGAIN)
 			sender_want_tickets(sender);
+		if (r == -EAGAIN && s->waits) {
+			int lost = sender_look_for_broker(sender);
+
+			if (lost != 0)
+				return lost;
+		}
 		if (r == -EAGAIN && !s->waits)
 			r = arm_unlocking(sender, m, s);
 		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)

@@ -272,6 +272,35 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 	return r;
 }
 
+/* Who was left behind, and fences that are not reached, keep tickets and nothing else. */
+static bool somebody_may_make_room(const struct sender *sender)
+{
+	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
+
+	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
+		const struct channel_peer *p = &sender->members->peers[i];
+
+		if (p->member && !p->over && (!p->left || lacks_tickets))
+			return true;
+	}
+	return lacks_tickets && !STAILQ_EMPTY(&sender->cooling);
+}
+
+/* The count in the control page does not change any more when the broker is gone. What it has said
+ * before may be of somebody who has come. */
+int sender_look_for_broker(struct sender *sender)
+{
+	struct members *members = sender->members;
+	share_client *c = sender->ch->client;
+
+	if (somebody_may_make_room(sender) || !client_sees_loss(c))
+		return 0;
+	if (members->alone)
+		return client_lost(c);
+	members->epoch = atomic_load(&sender->ch->control->epoch) - 1;
+	return 0;
+}
+
 void members_sync_done(struct members *members)
 {
 	struct channel_in_client *ours = &members->ch->in_client;

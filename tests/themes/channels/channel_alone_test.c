@@ -7,6 +7,7 @@
  * nothing before.
  */
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -229,4 +230,122 @@ ConformanceTest(whoever_came_first_knows_who_came_second_though_the_broker_is_go
 {
 	meet(kind, true);
 	meet(kind, false);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* One that has no room, and waits without a time limit. */
+struct blocked {
+	share_channel *ch;
+	int result;
+	pthread_t thread;
+};
+
+static share_channel *join_small(share_client *c, int role, uint32_t mode)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.pool = "default";
+	options.mode = mode;
+	options.depth = 4;
+	check_ok(share_channel_open(c, "small", role, &options, &ch));
+	return ch;
+}
+
+/* Until there is no room, and never. */
+static void *send_for_ever(void *data)
+{
+	struct blocked *b = data;
+
+	do
+		b->result = share_send(b->ch, NULL, NULL, 0, NULL);
+	while (b->result == 0);
+	return NULL;
+}
+
+static void *flush(void *data)
+{
+	struct blocked *b = data;
+
+	b->result = share_channel_flush(b->ch, -1);
+	return NULL;
+}
+
+static void start_blocked(struct blocked *b, share_channel *ch, void *(*what)(void *))
+{
+	b->ch = ch;
+	check_eq(pthread_create(&b->thread, NULL, what, b), 0);
+}
+
+static uint64_t sleeps_of(share_channel *ch)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	check_ok(share_channel_get_stats(ch, &stats));
+	return stats.sleeps;
+}
+
+static void expect_disconnected(struct blocked *b)
+{
+	check_eq(pthread_join(b->thread, NULL), 0);
+	check_eq(b->result, SHARE_EDISCONNECTED);
+}
+
+TestSuite(alone, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
+
+Test(alone, who_waits_for_room_is_told_that_nobody_can_come_any_more)
+{
+	static const uint32_t modes[] = {SHARE_QUEUE, SHARE_BROADCAST};
+
+	for (unsigned i = 0; i < 2; i++) {
+		share_client *c = connect_as("producer");
+		share_channel *ch = join_small(c, SHARE_PRODUCER, modes[i]);
+		struct blocked sends, flushes;
+
+		start_blocked(&sends, ch, send_for_ever);
+		until(sleeps_of(ch) > 0);
+		start_blocked(&flushes, ch, flush);
+		broker_kill();
+		expect_disconnected(&sends);
+		expect_disconnected(&flushes);
+		check_eq(share_send(ch, NULL, NULL, 0, NULL), SHARE_EDISCONNECTED);
+		share_channel_close(ch);
+		share_disconnect(c);
+		broker_stop();
+		broker_start(NULL);
+	}
+}
+
+static void consume_nothing(struct child *self, void *data)
+{
+	share_client *c = child_connect("consumer");
+
+	(void)data;
+	join_small(c, SHARE_CONSUMER, SHARE_QUEUE);
+	child_point(self, "joined");
+}
+
+/* Nobody has told the producer of it but by what it has not read yet. */
+Test(alone, who_waits_for_room_waits_for_a_consumer_as_long_as_that_lives)
+{
+	share_client *c = connect_as("producer");
+	share_channel *ch = join_small(c, SHARE_PRODUCER, SHARE_QUEUE);
+	struct child *consumer;
+	struct blocked sends;
+
+	for (unsigned i = 0; i < 4; i++)
+		check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	consumer = child_start(consume_nothing, NULL);
+	child_wait(consumer, "joined");
+	broker_kill();
+	/* what waited is in the lane of the consumer, and this waits for room there */
+	start_blocked(&sends, ch, send_for_ever);
+	until(sleeps_of(ch) > 0);
+	child_kill(consumer);
+	expect_disconnected(&sends);
+	share_channel_close(ch);
+	share_disconnect(c);
+	broker_stop();
+	broker_start(NULL);
 }
