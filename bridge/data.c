@@ -426,6 +426,21 @@ static bool takes_cuda(ucp_context_h context)
 	       (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA));
 }
 
+static bool may_take_cuda(const struct bridge *b)
+{
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+
+	/* links of such memory did not come back, on H100s with UCX 1.22 (docs/gpu-results.md) */
+	if (share_pool_get_info(b->pool, &info) != 0 || strcmp(info.kind, "mempool") == 0) {
+		say("memory of GPUs is staged, as the pool is of kind mempool");
+		return false;
+	}
+	if (takes_cuda(b->data->context))
+		return true;
+	say("UCX has no transports of CUDA here: memory of GPUs is staged");
+	return false;
+}
+
 void data_prepare(void)
 {
 	setenv("UCX_TCP_TX_SEG_SIZE", SEGMENT, 0);
@@ -463,9 +478,8 @@ int data_open(struct bridge *b)
 		return -1;
 	}
 	b->data->few = has_few_processors();
-	b->data->cuda = b->settings->cuda && takes_cuda(b->data->context);
-	if (b->settings->cuda && !b->data->cuda)
-		say("UCX has no transports of CUDA here: memory of GPUs is staged");
+	if (b->settings->cuda)
+		b->data->cuda = may_take_cuda(b);
 	return 0;
 }
 
