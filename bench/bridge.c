@@ -63,17 +63,17 @@ static void add(struct samples *s, double value)
 }
 
 /* On a busy machine it is faster when it sleeps, else when it polls. */
-static double fastest(const char *test, uint64_t size, unsigned n)
+static double fastest(const char *test, uint64_t size, unsigned n, unsigned how)
 {
-	return fmin(bridge_perftest(NULL, test, size, n, false),
-		    bridge_perftest(NULL, test, size, n, true));
+	return fmin(bridge_perftest(NULL, test, size, n, how),
+		    bridge_perftest(NULL, test, size, n, how | BRIDGE_ASLEEP));
 }
 
 /* The ratio is one of times: what 0.9 times the throughput takes is 1.11 times the time. */
 static void measure_load(struct bridge_pair *p, const struct load *l)
 {
-	struct samples own = {0}, own_cpu = {0}, am = {0}, put = {0}, tag = {0}, tcp = {0},
-		       tcp_cpu = {0};
+	struct samples own = {0}, own_cpu = {0}, am = {0}, errors = {0}, put = {0}, tag = {0},
+		       tcp = {0}, tcp_cpu = {0};
 	share_buffer *buffers[BUFFERS];
 	double value, kib = (double)l->size / 1024;
 	char what[128];
@@ -92,10 +92,11 @@ static void measure_load(struct bridge_pair *p, const struct load *l)
 		add(&own_cpu, cost.cpu_us);
 		add(&tcp, floor.us);
 		add(&tcp_cpu, floor.cpu_us);
-		add(&am, fastest("ucp_am_bw", l->size, l->messages));
-		add(&tag, fastest("tag_bw", l->size, l->messages));
+		add(&am, fastest("ucp_am_bw", l->size, l->messages, 0));
+		add(&errors, fastest("ucp_am_bw", l->size, l->messages, BRIDGE_ERRORS));
+		add(&tag, fastest("tag_bw", l->size, l->messages, 0));
 		if (r == 0 && l->puts)
-			add(&put, fastest("ucp_put_bw", l->size, l->messages / 10 + 1));
+			add(&put, fastest("ucp_put_bw", l->size, l->messages / 10 + 1, 0));
 	}
 	for (unsigned i = 0; i < l->buffers; i++)
 		must(share_release(buffers[i], NULL), "share_release");
@@ -103,6 +104,9 @@ static void measure_load(struct bridge_pair *p, const struct load *l)
 	snprintf(what, sizeof(what), "a buffer, published to published: %.0f MiB/s; ucp_am_bw",
 		 (double)l->size / (double)MIB / value * 1e6);
 	report(l->name, "", what, "us", value, median_or_none(&am), 1 / 0.9);
+	report(l->name, ".errors",
+	       "the same; ucp_am_bw with error handling (-e), as a bridge has it", "us", value,
+	       median_or_none(&errors), NONE);
 	report(l->name, ".tag", "the same; tag_bw", "us", value, median_or_none(&tag), NONE);
 	if (l->puts)
 		report(l->name, ".put", "the same; ucp_put_bw", "us", value, median_or_none(&put),
@@ -170,8 +174,8 @@ static void measure_messages(struct bridge_pair *p, const struct run *run)
 			samples_add(&own.round, one_way(out, in));
 		samples_add(&cpu, (bridge_pair_cpu_us(p) - before) / n);
 		series_end_round(&own);
-		add(&asleep, bridge_perftest(NULL, "ucp_am_lat", MESSAGE, n, true));
-		add(&polls, bridge_perftest(NULL, "ucp_am_lat", MESSAGE, n, false));
+		add(&asleep, bridge_perftest(NULL, "ucp_am_lat", MESSAGE, n, BRIDGE_ASLEEP));
+		add(&polls, bridge_perftest(NULL, "ucp_am_lat", MESSAGE, n, 0));
 	}
 	share_channel_close(in);
 	share_channel_close(out);
@@ -205,7 +209,7 @@ void bench_bridge(const struct run *run)
 		return;
 	}
 	bridge_transport();
-	if (isnan(bridge_perftest(NULL, "ucp_am_lat", MESSAGE, 10, false)))
+	if (isnan(bridge_perftest(NULL, "ucp_am_lat", MESSAGE, 10, 0)))
 		fprintf(stderr,
 			"bridge: there is no ucx_perftest (package ucx-utils) that works: its "
 			"figures are missing\n");

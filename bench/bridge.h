@@ -15,10 +15,12 @@ void bridge_transport(void);
 unsigned bridge_free_port(void);
 
 /* A test of ucx_perftest: microseconds for each of @n messages of @size bytes. Returns NONE if
- * there is no such program or no such test, or it fails. @memory: of what type, if not of the host.
- * @asleep: both sides sleep until something comes. */
+ * there is no such program or no such test, or it fails. @memory: of what type, if not of the
+ * host. */
 double bridge_perftest(const char *memory, const char *test, uint64_t size, unsigned n,
-		       bool asleep);
+		       unsigned how);
+#define BRIDGE_ASLEEP 1u /* both sides sleep until something comes */
+#define BRIDGE_ERRORS 2u /* with error handling, as a bridge needs it: that has ways of its own */
 
 struct bridge_cost {
 	double us;     /* for each buffer */

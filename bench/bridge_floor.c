@@ -123,30 +123,19 @@ static double ask_server(const char *const client[], pid_t server, bool latency)
 	return figure;
 }
 
-double bridge_perftest(const char *memory, const char *test, uint64_t size, unsigned n, bool asleep)
+double bridge_perftest(const char *memory, const char *test, uint64_t size, unsigned n,
+		       unsigned how)
 {
 	char port[16], bytes[32], times[16], warm[16], name[32];
 	bool latency = strstr(test, "_lat") != NULL;
 	const char *const server[] = {"ucx_perftest", "-p", port, NULL};
-	const char *const client[] = {"ucx_perftest",
-				      "127.0.0.1",
-				      "-p",
-				      port,
-				      "-t",
-				      name,
-				      "-s",
-				      bytes,
-				      "-n",
-				      times,
-				      "-w",
-				      warm,
-				      "-f",
-				      "-v",
-				      "-E",
-				      asleep ? "sleep" : "poll",
-				      memory ? "-m" : NULL,
-				      memory,
-				      NULL};
+	const char *client[] = {
+	    "ucx_perftest", "127.0.0.1", "-p", port,
+	    "-t",           name,        "-s", bytes,
+	    "-n",           times,       "-w", warm,
+	    "-f",           "-v",        "-E", how & BRIDGE_ASLEEP ? "sleep" : "poll",
+	    NULL,           NULL,        NULL, NULL};
+	size_t last = 0;
 	double figure;
 	pid_t pid;
 
@@ -155,6 +144,14 @@ double bridge_perftest(const char *memory, const char *test, uint64_t size, unsi
 	snprintf(times, sizeof(times), "%u", n);
 	snprintf(warm, sizeof(warm), "%u", n / 10 + 1);
 	snprintf(name, sizeof(name), "%s", test);
+	while (client[last])
+		last++;
+	if (how & BRIDGE_ERRORS)
+		client[last++] = "-e";
+	if (memory) {
+		client[last++] = "-m";
+		client[last++] = memory;
+	}
 	pid = start(server, -1);
 	figure = ask_server(client, pid, latency);
 	kill(pid, SIGKILL);

@@ -32,9 +32,9 @@ struct way {
 static double perftest(const struct way *w, const struct load *l)
 {
 	if (w->memory) /* each takes seconds to start */
-		return bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, false);
-	return fmin(bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, false),
-		    bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, true));
+		return bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, 0);
+	return fmin(bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, 0),
+		    bridge_perftest(w->memory, "ucp_am_bw", l->size, l->messages, BRIDGE_ASLEEP));
 }
 
 static void measure(struct bridge_pair *p, const struct way *w, const struct load *l)
@@ -111,7 +111,7 @@ void bench_bridge_gpu(const struct run *run)
 	bridge_transport();
 	if (!transports || !strstr(transports, "cuda"))
 		measure_way(run, &staged);
-	else if (bridge_perftest(cuda.memory, "ucp_am_bw", 4096, 10, false) > 0)
+	else if (bridge_perftest(cuda.memory, "ucp_am_bw", 4096, 10, 0) > 0)
 		measure_way(run, &cuda);
 	else
 		fprintf(stderr,

@@ -32,6 +32,7 @@ floor='[0-9]'
 ! grep -q 'no ucx_perftest' "$scratch/err" || floor=null
 for size in 4MiB 256MiB; do
 	has "bridge.$size" "$floor"
+	has "bridge.$size.errors" "$floor"
 	has "bridge.$size.tag" "$floor"
 	has "bridge.$size.tcp" '[0-9]'
 	has "bridge.$size.cpu" '.'
