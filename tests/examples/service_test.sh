@@ -43,14 +43,18 @@ expect 1 '^$'
 grep -q 'no broker answers' "$scratch/err"
 unset SHARE_SOCKET
 
-# the broker is killed, and what would start another one
+# The broker is killed, and what would start another one: all are stopped first, as a deputy whose
+# keeper has died has another deputy at once.
 run_example share-run -- sh -c '
 	service & service=$!
 	service_client 1 || exit 2
+	keepers=
 	for process in /proc/[0-9]*; do
 		read -r name <"$process/comm" && [ "$name" = share-keeper ] &&
 			grep -qzxF -- "$SHARE_SOCKET" $process/cmdline &&
-			kill -KILL "${process#/proc/}"
+			keepers="$keepers ${process#/proc/}"
 	done 2>/dev/null
+	kill -STOP $keepers
+	kill -KILL $keepers
 	wait $service; echo "code=$?"'
 expect 0 '^code=1$'
