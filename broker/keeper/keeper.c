@@ -3,6 +3,7 @@
 #include "broker/keeper/keeper.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -85,24 +86,50 @@ static void commit(const struct state *s)
 	atomic_store(&s->keeper.table->keepers_died, s->keepers_died);
 }
 
+/* By number: whether this is one of the keeper's. So many cannot be open, and looking each number
+ * up in the table would take seconds where there are many clients. */
+static uint64_t stays[TABLE_ROOM_MAX / 64 + 1];
+static atomic_bool in_use; /* and so it was when a keeper died */
+
+static void let_stay(int fd, int *last)
+{
+	if (fd >= 0 && fd < TABLE_ROOM_MAX)
+		stays[fd / 64] |= UINT64_C(1) << fd % 64;
+	if (fd > *last)
+		*last = fd;
+}
+
+static void close_between(int first, int last)
+{
+	if (first <= last)
+		syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0);
+}
+
 /* What this process was started with is the first broker's to keep or not: the socket, say, that it
  * is to listen on, which nobody is to find open when the broker has closed it. And what a keeper
  * that has died had just opened is nobody's. */
 static void close_all_but_own(const struct state *s)
 {
 	const struct kept_table *t = s->keeper.table;
-	int last = STDERR_FILENO;
+	int last = STDERR_FILENO, first = STDERR_FILENO + 1;
 
+	if (in_use)
+		memset(stays, 0, sizeof(stays));
+	in_use = true;
 	for (int i = 0; i < N_OWN; i++)
-		if (s->own[i] > last)
-			last = s->own[i];
+		let_stay(s->own[i], &last);
 	for (uint32_t i = 0; i < atomic_load(&t->n); i++)
-		if (atomic_load(&t->slots[i].fd) > last)
-			last = atomic_load(&t->slots[i].fd);
-	for (int fd = STDERR_FILENO + 1; fd < last; fd++)
-		if (!is_own(s, fd) && !table_has(t, fd))
-			close(fd);
-	syscall(SYS_close_range, (unsigned)last + 1, ~0U, 0);
+		let_stay(atomic_load(&t->slots[i].fd), &last);
+	for (int fd = first; fd <= last && fd < TABLE_ROOM_MAX; fd++) {
+		if (!(stays[fd / 64] >> fd % 64 & 1))
+			continue;
+		close_between(first, fd - 1);
+		first = fd + 1;
+	}
+	close_between(last + 1, INT_MAX);
+	for (int fd = 0; fd <= last && fd < TABLE_ROOM_MAX; fd += 64)
+		stays[fd / 64] = 0;
+	in_use = false;
 }
 
 /* ------------------------------------------------------------------------------------------- */

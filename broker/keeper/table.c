@@ -8,18 +8,16 @@
 
 #include "base/descriptor.h"
 
-#define ROOM_MAX (UINT32_C(1) << 20) /* descriptors */
-
 static uint32_t first_free = KEPT_FIXED; /* no slot before it is free */
 
 struct kept_table *table_new(void)
 {
-	struct rlimit limit = {.rlim_cur = ROOM_MAX};
+	struct rlimit limit = {.rlim_cur = TABLE_ROOM_MAX};
 	struct kept_table *t;
 	uint64_t room;
 
 	getrlimit(RLIMIT_NOFILE, &limit);
-	room = limit.rlim_cur > ROOM_MAX ? ROOM_MAX : limit.rlim_cur;
+	room = limit.rlim_cur > TABLE_ROOM_MAX ? TABLE_ROOM_MAX : limit.rlim_cur;
 	room += KEPT_FIXED;
 	t = mmap(NULL, sizeof(*t) + room * sizeof(struct kept_slot), PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -172,14 +170,4 @@ void table_drop(struct kept_table *t, const struct kept_message *m)
 {
 	for (uint32_t i = 0; i < m->n; i++)
 		let_go(t, m->ids[i]);
-}
-
-bool table_has(const struct kept_table *t, int fd)
-{
-	uint32_t n = atomic_load(&t->n);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (atomic_load(&t->slots[i].fd) == fd)
-			return true;
-	return false;
 }

@@ -2,12 +2,12 @@
 #ifndef BROKER_KEEPER_TABLE_H
 #define BROKER_KEEPER_TABLE_H
 
-#include <stdbool.h>
-
 #include "broker/keeper/inside.h"
 #include "wire/packet.h"
 
 /* The keeper's side of what it keeps. */
+
+#define TABLE_ROOM_MAX (1 << 20) /* descriptors */
 
 /* Room for as many descriptors as the process may have. NULL: there is no memory for that. */
 struct kept_table *table_new(void);
@@ -18,6 +18,5 @@ void table_drop(struct kept_table *t, const struct kept_message *m);
 /* After a keeper that may have died over a message: what came with one that has a higher number
  * than the last one that was answered is let go. It will come again. */
 void table_repair(struct kept_table *t, uint64_t serial);
-bool table_has(const struct kept_table *t, int fd);
 
 #endif
