@@ -240,27 +240,36 @@ Test(bridge_hostile, content_that_nobody_asked_for_gets_nowhere)
 	sides_end(&s);
 }
 
+/* Has the bridge ask for "in/x", and says that it has so many bytes: the number of the transfer. */
+static uint64_t offer_name(struct peer *p, uint64_t size)
+{
+	unsigned long long id;
+	char text[160];
+
+	peer_say(p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
+	peer_hear_word(p, "want");
+	id = strtoull(strstr(p->line, "\"id\":") + 5, NULL, 10);
+	snprintf(
+	    text, sizeof(text),
+	    "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":%llu,\"path\":[\"peer\"]}", id,
+	    (unsigned long long)size);
+	peer_say(p, text);
+	peer_hear_word(p, "ready");
+	return id;
+}
+
 Test(bridge_hostile, content_of_another_size_than_was_said_ends_the_link)
 {
 	struct sides s;
 	struct peer p;
 	struct data_header h = {.kind = DATA_NAME, .size = 100};
 	unsigned char memory[100] = {0};
-	char text[160], *at;
 	share_buffer *b;
 
 	begin(&s);
 	check(peer_connect(&p, &s));
 	peer_greet(&p);
-	peer_say(&p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
-	peer_hear_word(&p, "want");
-	at = strstr(p.line, "\"id\":") + 5;
-	h.id = strtoull(at, NULL, 10);
-	snprintf(text, sizeof(text),
-		 "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":50,\"path\":[\"peer\"]}",
-		 (unsigned long long)h.id);
-	peer_say(&p, text);
-	peer_hear_word(&p, "ready");
+	h.id = offer_name(&p, 50);
 	memcpy(h.secret, p.secret, DATA_SECRET);
 	peer_send(&p, &h, BARE, memory, sizeof(memory));
 	peer_expect_hung_up(&p);
@@ -321,6 +330,64 @@ Test(bridge_hostile, a_cancellation_that_comes_before_its_request_is_heeded)
 	check(m.data_size == 1 && m.data[0] == 'b');
 	check_ok(share_ack(&m, NULL));
 	share_service_close(worker);
+	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+static share_channel *open_impatient(share_client *c)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.mode = SHARE_BROADCAST;
+	options.depth = 2;
+	options.stall_ms = 1;
+	check_ok(share_channel_open(c, "c", SHARE_PRODUCER, &options, &ch));
+	return ch;
+}
+
+static uint64_t left_behind(share_channel *ch)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	check_ok(share_channel_get_stats(ch, &stats));
+	return stats.left_behind;
+}
+
+/* The bridge notices it as it goes on for a peer that has taken something at last. */
+Test(bridge_hostile, a_channel_that_leaves_the_bridge_behind_is_closed)
+{
+	struct data_header h = {.kind = DATA_TAKEN, .which = 9};
+	share_channel *ch;
+	struct sides s;
+	struct peer p;
+	char text[80];
+
+	begin(&s);
+	ch = open_impatient(s.far);
+	check(peer_connect(&p, &s));
+	peer_greet(&p);
+	memcpy(h.secret, p.secret, DATA_SECRET);
+	peer_say(&p, "{\"say\":\"open\",\"which\":9,\"name\":\"c\"}");
+	peer_hear_word(&p, "opened");
+	h.id = strtoull(strstr(p.line, "\"next\":") + 7, NULL, 10);
+	snprintf(text, sizeof(text), "{\"say\":\"begin\",\"which\":9,\"next\":%llu}",
+		 (unsigned long long)h.id);
+	peer_say(&p, text);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	peer_hear_content(&p, DATA_MESSAGE);
+	peer_hear_content(&p, DATA_MESSAGE);
+	/* as many as there is room for, and one */
+	for (int i = 0; i < 3; i++)
+		check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	check_eq(left_behind(ch), 1);
+	h.id += 2;
+	peer_send(&p, &h, BARE, NULL, 0);
+	peer_hear_word(&p, "closed");
+	until(bridge_said(&s.far_bridge, "has left the bridge behind") == 1);
+	share_channel_close(ch);
 	peer_close(&p);
 	expect_served(&s, 2);
 	sides_end(&s);
