@@ -19,6 +19,7 @@
 TestSuite(bridge_hostile, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define PIECE        (UINT64_C(1) << 20)
 
 /* Whether the bridge still does what it is for. */
 static void expect_served(struct sides *s, unsigned seed)
@@ -331,6 +332,47 @@ Test(bridge_hostile, a_cancellation_that_comes_before_its_request_is_heeded)
 	check_ok(share_ack(&m, NULL));
 	share_service_close(worker);
 	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+/* Each byte of it is written once, or the peer has lost its link. */
+Test(bridge_hostile, a_piece_that_comes_twice_does_not_stand_for_another)
+{
+	static const struct {
+		uint64_t offset, size;
+	} second[] = {{0, PIECE}, {PIECE / 2, PIECE}, {PIECE, PIECE / 2}, {PIECE + 1, PIECE - 1}};
+	static unsigned char memory[PIECE];
+	struct sides s;
+	struct peer p;
+
+	begin(&s);
+	for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
+		struct data_header h = {0};
+		share_buffer *b;
+
+		check(peer_connect(&p, &s));
+		peer_greet(&p);
+		memcpy(h.secret, p.secret, DATA_SECRET);
+		h.id = offer_name(&p, 2 * PIECE);
+		h.kind = DATA_NAME;
+		h.flags = DATA_IN_PIECES;
+		h.number = 1;
+		h.size = 2 * PIECE;
+		peer_send(&p, &h, BARE, NULL, 0);
+		peer_hear_content(&p, DATA_GO);
+		h.kind = DATA_PIECE;
+		h.flags = 0;
+		h.size = PIECE;
+		peer_send(&p, &h, BARE, memory, PIECE);
+		h.offset = second[i].offset;
+		h.size = second[i].size;
+		peer_send(&p, &h, BARE, memory, h.size);
+		peer_expect_hung_up(&p);
+		until(bridge_said(&s.far_bridge, "a piece that has no place") == (int)i + 1);
+		check_error(share_lookup(s.far, "in/x", SHARE_RDONLY, 0, NULL, &b), SHARE_ENOENT);
+		peer_close(&p);
+	}
 	expect_served(&s, 2);
 	sides_end(&s);
 }
