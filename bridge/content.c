@@ -105,6 +105,8 @@ struct landing {
 
 static void finish(struct landing *l, int error)
 {
+	if (error)
+		link_fail(l->end->link, DATA_LOST);
 	tell(l->done, error, l->arg);
 	free(l->copy);
 	free(l);

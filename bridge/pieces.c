@@ -268,6 +268,8 @@ void pieces_refuse(struct data_end *d, uint64_t number)
 
 static void end_inbound(struct inbound *in, int error)
 {
+	if (error)
+		link_fail(in->end->link, DATA_LOST);
 	TAILQ_REMOVE(&in->end->pieces.in, in, next);
 	tell(in->done, error, in->arg);
 	free(in);

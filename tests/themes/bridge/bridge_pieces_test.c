@@ -19,6 +19,7 @@
 #include "tests/themes/pools/conformance.h"
 
 #include "tests/harness/status.h"
+#include "tests/support/drivers.h"
 #include "tests/themes/bridge/bridge_relay.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
@@ -270,6 +271,53 @@ ConformanceTest(a_link_that_is_lost_in_between_begins_anew)
 		expect(b.sides.near, name, LARGE, version);
 	}
 	relay_stop(&relay);
+	finish(&b);
+}
+
+static void with_faults(void)
+{
+	drivers_prepare();
+	kinds_start();
+}
+
+static void without_faults(void)
+{
+	fixture_stop();
+	drivers_done();
+}
+
+/* By itself, and in pieces. */
+Test(faults, what_a_device_does_not_take_comes_again, .init = with_faults, .fini = without_faults,
+     .timeout = 240)
+{
+	static const struct {
+		uint64_t size;
+		const char *fault, *said;
+	} steps[] = {
+	    {4096, "cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED", "a copy cannot be made"},
+	    {2 * PIECE, "cuEventQuery fail CUDA_ERROR_LAUNCH_FAILED", "a copy has failed"},
+	};
+	struct between b;
+
+	skip_unless_standin();
+	skip_unless_possible("vmm");
+	if (strcmp(bridge_gpu_way(), "staged") != 0)
+		cr_skip_test("UCX does what would have to fail");
+	begin(&b, "vmm", "vmm");
+	start_near(&b);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		share_buffer *buffer = allocate(b.far, steps[i].size, NULL);
+		char name[16];
+
+		snprintf(name, sizeof(name), "w%zu", i);
+		fill(buffer, i);
+		drivers_do(steps[i].fault);
+		check_ok(share_publish(buffer, name, NULL));
+		check_ok(share_release(buffer, NULL));
+		until(bridge_said(&b.sides.near_bridge, steps[i].said) > 0);
+		drivers_do("");
+		expect(b.sides.near, name, steps[i].size, i);
+	}
 	finish(&b);
 }
 
