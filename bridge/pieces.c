@@ -168,6 +168,8 @@ static int begin_piece(struct outbound *o)
 	o->at += p->size;
 	o->busy++;
 	d->pieces.n_out++;
+	TAILQ_REMOVE(&d->pieces.out, o, next);
+	TAILQ_INSERT_TAIL(&d->pieces.out, o, next); /* others have their turn */
 	if (!is_staged(d, o->ordinal)) {
 		send_piece(p);
 	} else if (copy_piece(p) != 0) {

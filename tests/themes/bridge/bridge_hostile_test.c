@@ -434,3 +434,45 @@ Test(bridge_hostile, a_channel_that_leaves_the_bridge_behind_is_closed)
 	expect_served(&s, 2);
 	sides_end(&s);
 }
+
+/* Asks for it, and is told that it comes in pieces. */
+static void want(struct peer *p, const char *name, uint64_t id)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "{\"say\":\"want\",\"id\":%u,\"name\":\"%s\"}", (unsigned)id,
+		 name);
+	peer_say(p, text);
+	peer_hear_word(p, "content");
+	snprintf(text, sizeof(text), "{\"say\":\"ready\",\"id\":%u,\"take\":true}", (unsigned)id);
+	peer_say(p, text);
+	peer_hear_content(p, DATA_NAME);
+}
+
+/* No more pieces are sent than were heard here, so it is known what the bridge has begun. */
+Test(bridge_hostile, what_is_large_does_not_hold_up_what_is_small)
+{
+	struct sides s;
+	struct peer p;
+
+	begin(&s);
+	content_publish(s.far, "large", 32 * PIECE, 1);
+	content_publish(s.far, "small", PIECE, 2);
+	check(peer_connect(&p, &s));
+	p.wants_pieces = true;
+	peer_greet(&p);
+	want(&p, "large", 1);
+	want(&p, "small", 2);
+	for (uint64_t number = 1; number <= 2; number++) {
+		struct data_header h = {.kind = DATA_GO, .number = number};
+
+		memcpy(h.secret, p.secret, DATA_SECRET);
+		peer_send(&p, &h, BARE, NULL, 0);
+	}
+	while (p.pieces[2] == 0)
+		peer_hear_content(&p, DATA_PIECE);
+	check(p.pieces[1] < 32);
+	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}

@@ -137,6 +137,8 @@ static ucs_status_t hear(void *arg, const void *header, size_t n, void *data, si
 	memcpy(&h, header, BARE);
 	if (h.kind <= DATA_GO)
 		p->heard[h.kind]++;
+	if (h.kind == DATA_PIECE && h.number < 4)
+		p->pieces[h.number]++;
 	return UCS_OK;
 }
 
@@ -178,7 +180,8 @@ void peer_greet(struct peer *p)
 	for (size_t i = 0; i < p->address_size; i++)
 		n += snprintf(hello + n, sizeof(hello) - (size_t)n, "%02x",
 			      ((unsigned char *)p->address)[i]);
-	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":false}");
+	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":%s}",
+		 p->wants_pieces ? "true" : "false");
 	peer_say(p, hello);
 	peer_hear_word(p, "listed");
 	ep.address = (ucp_address_t *)address;

@@ -26,6 +26,8 @@ struct peer {
 	size_t address_size;
 	ucp_ep_h endpoint;
 	unsigned heard[DATA_GO + 1]; /* by UCX, of each kind, and not asked for yet */
+	unsigned pieces[4];          /* that came, of the first contents */
+	bool wants_pieces;           /* as it says in its hello */
 };
 
 /* As both sides have it, unless a test changes it. */
