@@ -241,24 +241,6 @@ Test(bridge_hostile, content_that_nobody_asked_for_gets_nowhere)
 	sides_end(&s);
 }
 
-/* Has the bridge ask for "in/x", and says that it has so many bytes: the number of the transfer. */
-static uint64_t offer_name(struct peer *p, uint64_t size)
-{
-	unsigned long long id;
-	char text[160];
-
-	peer_say(p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
-	peer_hear_word(p, "want");
-	id = strtoull(strstr(p->line, "\"id\":") + 5, NULL, 10);
-	snprintf(
-	    text, sizeof(text),
-	    "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":%llu,\"path\":[\"peer\"]}", id,
-	    (unsigned long long)size);
-	peer_say(p, text);
-	peer_hear_word(p, "ready");
-	return id;
-}
-
 Test(bridge_hostile, content_of_another_size_than_was_said_ends_the_link)
 {
 	struct sides s;
@@ -270,7 +252,7 @@ Test(bridge_hostile, content_of_another_size_than_was_said_ends_the_link)
 	begin(&s);
 	check(peer_connect(&p, &s));
 	peer_greet(&p);
-	h.id = offer_name(&p, 50);
+	h.id = peer_offer(&p, 50);
 	memcpy(h.secret, p.secret, DATA_SECRET);
 	peer_send(&p, &h, BARE, memory, sizeof(memory));
 	peer_expect_hung_up(&p);
@@ -354,7 +336,7 @@ Test(bridge_hostile, a_piece_that_comes_twice_does_not_stand_for_another)
 		check(peer_connect(&p, &s));
 		peer_greet(&p);
 		memcpy(h.secret, p.secret, DATA_SECRET);
-		h.id = offer_name(&p, 2 * PIECE);
+		h.id = peer_offer(&p, 2 * PIECE);
 		h.kind = DATA_NAME;
 		h.flags = DATA_IN_PIECES;
 		h.number = 1;

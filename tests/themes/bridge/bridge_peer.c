@@ -198,3 +198,20 @@ void peer_send(struct peer *p, struct data_header *h, size_t n, const void *memo
 	if (UCS_PTR_IS_PTR(r))
 		ucp_request_free(r);
 }
+
+uint64_t peer_offer(struct peer *p, uint64_t size)
+{
+	unsigned long long id;
+	char text[160];
+
+	peer_say(p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
+	peer_hear_word(p, "want");
+	id = strtoull(strstr(p->line, "\"id\":") + 5, NULL, 10);
+	snprintf(
+	    text, sizeof(text),
+	    "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":%llu,\"path\":[\"peer\"]}", id,
+	    (unsigned long long)size);
+	peer_say(p, text);
+	peer_hear_word(p, "ready");
+	return id;
+}

@@ -20,6 +20,7 @@
 
 #include "tests/harness/status.h"
 #include "tests/support/drivers.h"
+#include "tests/themes/bridge/bridge_peer.h"
 #include "tests/themes/bridge/bridge_relay.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
@@ -383,4 +384,34 @@ ConformanceTest(sharectl_says_how_it_goes)
 	until(sharectl_bridges_say(b.sides.near, "--json", is_host(kind) ? "\"gpu\":null" : text));
 	until(sharectl_bridges_say(b.sides.far, "--json", is_host(kind) ? "\"gpu\":null" : text));
 	finish(&b);
+}
+
+/* The bridge would need as much memory of the host as the peer likes to send. */
+Test(hostile, who_sends_much_as_a_whole_to_a_gpu_loses_the_link, .init = kinds_start,
+     .fini = fixture_stop, .timeout = 240)
+{
+	static unsigned char memory[100000];
+	struct data_header h = {.kind = DATA_NAME, .size = sizeof(memory)};
+	share_pool *pool;
+	struct sides s;
+	struct peer p;
+
+	skip_unless_possible("vmm");
+	if (strcmp(bridge_gpu_way(), "staged") != 0)
+		cr_skip_test("UCX takes it as a whole");
+	sides_begin(&s);
+	peer_read_key(&s);
+	pool = conformance_pool(s.far, "vmm", OPTIONS);
+	far_start(&s, (const char *const[]){"--pool", "test", "--import", "in/*", NULL});
+	check(peer_connect(&p, &s));
+	peer_greet(&p);
+	h.id = peer_offer(&p, sizeof(memory));
+	memcpy(h.secret, p.secret, DATA_SECRET);
+	peer_send(&p, &h, BARE, memory, sizeof(memory));
+	peer_expect_hung_up(&p);
+	until(bridge_said(&s.far_bridge, "it sends too much as a whole") == 1);
+	peer_close(&p);
+	bridge_stop(&s.far_bridge);
+	share_pool_close(pool);
+	sides_end(&s);
 }
