@@ -86,6 +86,8 @@ static const char *const before[] = {
     "{\"say\":\"hello\"}",
     "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":\"\","
     "\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
+    "\"\"}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
     "\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"a/"
@@ -143,6 +145,7 @@ Test(bridge_hostile, who_breaks_the_rules_before_hello_loses_the_link)
 		peer_expect_hung_up(&p);
 		peer_close(&p);
 	}
+	check_eq(bridge_said(&s.far_bridge, "it is of another version"), 2);
 	expect_served(&s, 2);
 	sides_end(&s);
 }
