@@ -105,6 +105,8 @@ struct landing {
 
 static void finish(struct landing *l, int error)
 {
+	if (error)
+		link_fail(l->end->link, DATA_LOST);
 	tell(l->done, error, l->arg);
 	free(l->copy);
 	free(l);
@@ -166,9 +168,11 @@ static void on_gate(int error, void *arg)
 static void land(struct parcel *p, const struct reach *to, data_done done, void *arg)
 {
 	struct data_end *d = p->from;
-	struct landing *l = calloc(1, sizeof(*l));
+	bool may = d->cuda || p->size <= LITTLE; /* the rest was to come in pieces */
+	struct landing *l = may ? calloc(1, sizeof(*l)) : NULL;
 
 	if (!l) {
+		link_fail(d->link, may ? DATA_LOST : "it sends too much as a whole");
 		data_drop(p);
 		tell(done, -1, arg);
 		return;

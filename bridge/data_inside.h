@@ -72,6 +72,10 @@ void data_fetch(struct data_end *d, void *what, void *to, size_t size, bool on_d
 /* Nobody wants it any more, or it has been read. */
 void data_let_go(struct data_end *d, void *what);
 
+/* Why a link ends when a device does not do what it should: whoever waits for the content begins
+ * anew with the next link. */
+#define DATA_LOST "what it sent could not be received"
+
 #define LITTLE UINT64_C(65536) /* for which it is not worth while to ask first */
 
 /* pieces.c */

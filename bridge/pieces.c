@@ -38,13 +38,14 @@ struct outbound {
 struct inbound {
 	TAILQ_ENTRY(inbound) next;
 	struct data_end *end;
-	uint64_t number, size, begun, here;
+	uint64_t number, size, here;
 	char *to;
 	int ordinal;
 	unsigned busy;
 	bool going, failed;
 	data_done done;
 	void *arg;
+	unsigned char begun[]; /* a bit for each PIECE bytes: what comes twice has no place */
 };
 
 /* Of the one or of the other. */
@@ -167,6 +168,8 @@ static int begin_piece(struct outbound *o)
 	o->at += p->size;
 	o->busy++;
 	d->pieces.n_out++;
+	TAILQ_REMOVE(&d->pieces.out, o, next);
+	TAILQ_INSERT_TAIL(&d->pieces.out, o, next); /* others have their turn */
 	if (!is_staged(d, o->ordinal)) {
 		send_piece(p);
 	} else if (copy_piece(p) != 0) {
@@ -267,6 +270,8 @@ void pieces_refuse(struct data_end *d, uint64_t number)
 
 static void end_inbound(struct inbound *in, int error)
 {
+	if (error)
+		link_fail(in->end->link, DATA_LOST);
 	TAILQ_REMOVE(&in->end->pieces.in, in, next);
 	tell(in->done, error, in->arg);
 	free(in);
@@ -289,7 +294,7 @@ static void on_gate(int error, void *arg)
 void pieces_receive(struct data_end *d, uint64_t number, uint64_t size, const struct reach *to,
 		    data_done done, void *arg)
 {
-	struct inbound *in = d->ending ? NULL : calloc(1, sizeof(*in));
+	struct inbound *in = d->ending ? NULL : calloc(1, sizeof(*in) + size / PIECE / 8 + 1);
 
 	if (!in) {
 		pieces_refuse(d, number);
@@ -411,11 +416,22 @@ static void place_here(struct piece *p, struct parcel *parcel)
 		on_here_placed(-1, p);
 }
 
+/* It begins and ends where pieces do. */
 static bool fits(const struct inbound *in, const struct data_header *h)
 {
 	return h->size > 0 && (h->size <= PIECE || !is_staged(in->end, in->ordinal)) &&
-	       h->offset <= in->size && h->size <= in->size - h->offset &&
-	       h->size <= in->size - in->begun;
+	       h->offset % PIECE == 0 && h->offset <= in->size && h->size <= in->size - h->offset &&
+	       (h->size % PIECE == 0 || h->size == in->size - h->offset);
+}
+
+static bool is_new(struct inbound *in, const struct data_header *h)
+{
+	for (uint64_t i = h->offset / PIECE; i * PIECE < h->offset + h->size; i++) {
+		if (in->begun[i / 8] & 1U << i % 8)
+			return false;
+		in->begun[i / 8] |= (unsigned char)(1U << i % 8);
+	}
+	return true;
 }
 
 const char *pieces_hear(struct data_end *d, const struct data_header *h, struct parcel *parcel)
@@ -426,7 +442,7 @@ const char *pieces_hear(struct data_end *d, const struct data_header *h, struct 
 	TAILQ_FOREACH (in, &d->pieces.in, next)
 		if (in->number == h->number && in->going)
 			break;
-	if (!in || !fits(in, h))
+	if (!in || !fits(in, h) || !is_new(in, h))
 		return "it sends a piece that has no place";
 	if (d->pieces.n_waiting == SLOTS)
 		return "it sends too many pieces at a time";
@@ -434,7 +450,6 @@ const char *pieces_hear(struct data_end *d, const struct data_header *h, struct 
 	if (!p)
 		return "no memory";
 	*p = (struct piece){.in = in, .offset = h->offset, .size = h->size, .what = parcel->what};
-	in->begun += p->size;
 	in->busy++;
 	if (parcel->here) {
 		place_here(p, parcel);

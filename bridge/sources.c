@@ -141,7 +141,6 @@ static void end(struct source *s)
 }
 
 static void pump(struct source *s);
-static void listen_to(struct source *s);
 
 static void on_good(int status, void *arg)
 {
@@ -153,7 +152,6 @@ static void on_good(int status, void *arg)
 	s->held = (share_message){0};
 	add(s, &m, status);
 	pump(s);
-	listen_to(s);
 }
 
 /* On a GPU the work of who has sent it may still be under way. */
@@ -172,7 +170,7 @@ static bool may_receive(const struct source *s)
 	return s->link && !s->holding && s->next - s->taken < s->depth;
 }
 
-/* Receives what there is credit for. */
+/* Receives what there is credit for, and then waits for more. The source may be over afterwards. */
 static void pump(struct source *s)
 {
 	while (may_receive(s)) {
@@ -190,6 +188,7 @@ static void pump(struct source *s)
 			end(s);
 			return;
 		} else if (r != SHARE_EPIPE && r != SHARE_EOWNERDEAD) {
+			event_add(s->readable, NULL);
 			return;
 		}
 	}
@@ -204,12 +203,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		pump(s);
 	else
 		event_del(s->readable); /* until something was taken */
-}
-
-static void listen_to(struct source *s)
-{
-	if (s->readable && may_receive(s))
-		event_add(s->readable, NULL);
 }
 
 struct shape {
@@ -341,7 +334,6 @@ const char *source_begin(struct link *l, uint32_t which, uint64_t next)
 		if (!m->sending && m->sequence >= next)
 			send_on(m);
 	pump(s);
-	listen_to(s);
 	return NULL;
 }
 
@@ -359,7 +351,6 @@ const char *source_taken(struct link *l, const struct data_header *h)
 		return "it has taken messages that it was not sent";
 	take_until(s, h->id);
 	pump(s);
-	listen_to(s);
 	return NULL;
 }
 

@@ -91,12 +91,12 @@ static const char *hear_hello(struct link *l, json_t *o)
 	int version, pieces;
 	size_t n;
 
+	if (json_unpack(o, "{s:i}", "version", &version) == 0 && version != VERSION)
+		return "it is of another version"; /* whatever else that one says */
 	if (json_unpack(o, "{s:i, s:s, s:s, s:s, s:s, s:b}", "version", &version, "site", &site,
 			"run", &run, "address", &address, "secret", &secret, "pieces",
 			&pieces) != 0)
 		return "its hello is incomplete";
-	if (version != VERSION)
-		return "it is of another version";
 	if (!*site || strlen(site) >= sizeof(l->site) || strchr(site, '/'))
 		return "its site has no proper name";
 	if (strcmp(site, i->bridge->settings->site) == 0)

@@ -19,6 +19,7 @@
 TestSuite(bridge_hostile, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define PIECE        (UINT64_C(1) << 20)
 
 /* Whether the bridge still does what it is for. */
 static void expect_served(struct sides *s, unsigned seed)
@@ -85,6 +86,8 @@ static const char *const before[] = {
     "{\"say\":\"hello\"}",
     "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":\"\","
     "\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":1,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
+    "\"\"}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"far\",\"run\":\"\",\"secret\":\"\",\"address\":"
     "\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"a/"
@@ -142,6 +145,7 @@ Test(bridge_hostile, who_breaks_the_rules_before_hello_loses_the_link)
 		peer_expect_hung_up(&p);
 		peer_close(&p);
 	}
+	check_eq(bridge_said(&s.far_bridge, "it is of another version"), 2);
 	expect_served(&s, 2);
 	sides_end(&s);
 }
@@ -246,21 +250,12 @@ Test(bridge_hostile, content_of_another_size_than_was_said_ends_the_link)
 	struct peer p;
 	struct data_header h = {.kind = DATA_NAME, .size = 100};
 	unsigned char memory[100] = {0};
-	char text[160], *at;
 	share_buffer *b;
 
 	begin(&s);
 	check(peer_connect(&p, &s));
 	peer_greet(&p);
-	peer_say(&p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
-	peer_hear_word(&p, "want");
-	at = strstr(p.line, "\"id\":") + 5;
-	h.id = strtoull(at, NULL, 10);
-	snprintf(text, sizeof(text),
-		 "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":50,\"path\":[\"peer\"]}",
-		 (unsigned long long)h.id);
-	peer_say(&p, text);
-	peer_hear_word(&p, "ready");
+	h.id = peer_offer(&p, 50);
 	memcpy(h.secret, p.secret, DATA_SECRET);
 	peer_send(&p, &h, BARE, memory, sizeof(memory));
 	peer_expect_hung_up(&p);
@@ -321,6 +316,147 @@ Test(bridge_hostile, a_cancellation_that_comes_before_its_request_is_heeded)
 	check(m.data_size == 1 && m.data[0] == 'b');
 	check_ok(share_ack(&m, NULL));
 	share_service_close(worker);
+	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+/* Each byte of it is written once, or the peer has lost its link. */
+Test(bridge_hostile, a_piece_that_comes_twice_does_not_stand_for_another)
+{
+	static const struct {
+		uint64_t offset, size;
+	} second[] = {{0, PIECE}, {PIECE / 2, PIECE}, {PIECE, PIECE / 2}, {PIECE + 1, PIECE - 1}};
+	static unsigned char memory[PIECE];
+	struct sides s;
+	struct peer p;
+
+	begin(&s);
+	for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
+		struct data_header h = {0};
+		share_buffer *b;
+
+		check(peer_connect(&p, &s));
+		peer_greet(&p);
+		memcpy(h.secret, p.secret, DATA_SECRET);
+		h.id = peer_offer(&p, 2 * PIECE);
+		h.kind = DATA_NAME;
+		h.flags = DATA_IN_PIECES;
+		h.number = 1;
+		h.size = 2 * PIECE;
+		peer_send(&p, &h, BARE, NULL, 0);
+		peer_hear_content(&p, DATA_GO);
+		h.kind = DATA_PIECE;
+		h.flags = 0;
+		h.size = PIECE;
+		peer_send(&p, &h, BARE, memory, PIECE);
+		h.offset = second[i].offset;
+		h.size = second[i].size;
+		peer_send(&p, &h, BARE, memory, h.size);
+		peer_expect_hung_up(&p);
+		until(bridge_said(&s.far_bridge, "a piece that has no place") == (int)i + 1);
+		check_error(share_lookup(s.far, "in/x", SHARE_RDONLY, 0, NULL, &b), SHARE_ENOENT);
+		peer_close(&p);
+	}
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+static share_channel *open_impatient(share_client *c)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.mode = SHARE_BROADCAST;
+	options.depth = 2;
+	options.stall_ms = 1;
+	check_ok(share_channel_open(c, "c", SHARE_PRODUCER, &options, &ch));
+	return ch;
+}
+
+static uint64_t left_behind(share_channel *ch)
+{
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
+
+	check_ok(share_channel_get_stats(ch, &stats));
+	return stats.left_behind;
+}
+
+/* The bridge notices it as it goes on for a peer that has taken something at last. */
+Test(bridge_hostile, a_channel_that_leaves_the_bridge_behind_is_closed)
+{
+	struct data_header h = {.kind = DATA_TAKEN, .which = 9};
+	share_channel *ch;
+	struct sides s;
+	struct peer p;
+	char text[80];
+
+	begin(&s);
+	ch = open_impatient(s.far);
+	check(peer_connect(&p, &s));
+	peer_greet(&p);
+	memcpy(h.secret, p.secret, DATA_SECRET);
+	peer_say(&p, "{\"say\":\"open\",\"which\":9,\"name\":\"c\"}");
+	peer_hear_word(&p, "opened");
+	h.id = strtoull(strstr(p.line, "\"next\":") + 7, NULL, 10);
+	snprintf(text, sizeof(text), "{\"say\":\"begin\",\"which\":9,\"next\":%llu}",
+		 (unsigned long long)h.id);
+	peer_say(&p, text);
+	for (int i = 0; i < 2; i++)
+		check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	peer_hear_content(&p, DATA_MESSAGE);
+	peer_hear_content(&p, DATA_MESSAGE);
+	/* as many as there is room for, and one */
+	for (int i = 0; i < 3; i++)
+		check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	check_eq(left_behind(ch), 1);
+	h.id += 2;
+	peer_send(&p, &h, BARE, NULL, 0);
+	peer_hear_word(&p, "closed");
+	until(bridge_said(&s.far_bridge, "has left the bridge behind") == 1);
+	share_channel_close(ch);
+	peer_close(&p);
+	expect_served(&s, 2);
+	sides_end(&s);
+}
+
+/* Asks for it, and is told that it comes in pieces. */
+static void want(struct peer *p, const char *name, uint64_t id)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "{\"say\":\"want\",\"id\":%u,\"name\":\"%s\"}", (unsigned)id,
+		 name);
+	peer_say(p, text);
+	peer_hear_word(p, "content");
+	snprintf(text, sizeof(text), "{\"say\":\"ready\",\"id\":%u,\"take\":true}", (unsigned)id);
+	peer_say(p, text);
+	peer_hear_content(p, DATA_NAME);
+}
+
+/* No more pieces are sent than were heard here, so it is known what the bridge has begun. */
+Test(bridge_hostile, what_is_large_does_not_hold_up_what_is_small)
+{
+	struct sides s;
+	struct peer p;
+
+	begin(&s);
+	content_publish(s.far, "large", 32 * PIECE, 1);
+	content_publish(s.far, "small", PIECE, 2);
+	check(peer_connect(&p, &s));
+	p.wants_pieces = true;
+	peer_greet(&p);
+	want(&p, "large", 1);
+	want(&p, "small", 2);
+	for (uint64_t number = 1; number <= 2; number++) {
+		struct data_header h = {.kind = DATA_GO, .number = number};
+
+		memcpy(h.secret, p.secret, DATA_SECRET);
+		peer_send(&p, &h, BARE, NULL, 0);
+	}
+	while (p.pieces[2] == 0)
+		peer_hear_content(&p, DATA_PIECE);
+	check(p.pieces[1] < 32);
 	peer_close(&p);
 	expect_served(&s, 2);
 	sides_end(&s);

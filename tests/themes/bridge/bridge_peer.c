@@ -126,11 +126,27 @@ static void unhex(const char *text, unsigned char *out, size_t n)
 	}
 }
 
-static ucs_status_t hear_nothing(void *arg, const void *header, size_t n, void *data, size_t size,
-				 const ucp_am_recv_param_t *param)
+static ucs_status_t hear(void *arg, const void *header, size_t n, void *data, size_t size,
+			 const ucp_am_recv_param_t *param)
 {
-	(void)arg, (void)header, (void)n, (void)data, (void)size, (void)param;
+	struct data_header h;
+	struct peer *p = arg;
+
+	(void)data, (void)size, (void)param;
+	check(n >= BARE);
+	memcpy(&h, header, BARE);
+	if (h.kind <= DATA_GO)
+		p->heard[h.kind]++;
+	if (h.kind == DATA_PIECE && h.number < 4)
+		p->pieces[h.number]++;
 	return UCS_OK;
+}
+
+void peer_hear_content(struct peer *p, enum data_kind kind)
+{
+	while (p->heard[kind] == 0)
+		ucp_worker_progress(p->worker);
+	p->heard[kind]--;
 }
 
 void peer_greet(struct peer *p)
@@ -138,9 +154,11 @@ void peer_greet(struct peer *p)
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM};
 	ucp_worker_params_t worker = {0};
 	ucp_am_handler_param_t handler = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-							UCP_AM_HANDLER_PARAM_FIELD_CB,
+							UCP_AM_HANDLER_PARAM_FIELD_CB |
+							UCP_AM_HANDLER_PARAM_FIELD_ARG,
 					  .id = 1,
-					  .cb = hear_nothing};
+					  .cb = hear,
+					  .arg = p};
 	ucp_ep_params_t ep = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
 					    UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
 			      .err_mode = UCP_ERR_HANDLING_MODE_PEER};
@@ -162,7 +180,8 @@ void peer_greet(struct peer *p)
 	for (size_t i = 0; i < p->address_size; i++)
 		n += snprintf(hello + n, sizeof(hello) - (size_t)n, "%02x",
 			      ((unsigned char *)p->address)[i]);
-	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":false}");
+	snprintf(hello + n, sizeof(hello) - (size_t)n, "\",\"pieces\":%s}",
+		 p->wants_pieces ? "true" : "false");
 	peer_say(p, hello);
 	peer_hear_word(p, "listed");
 	ep.address = (ucp_address_t *)address;
@@ -178,4 +197,21 @@ void peer_send(struct peer *p, struct data_header *h, size_t n, const void *memo
 		ucp_worker_progress(p->worker);
 	if (UCS_PTR_IS_PTR(r))
 		ucp_request_free(r);
+}
+
+uint64_t peer_offer(struct peer *p, uint64_t size)
+{
+	unsigned long long id;
+	char text[160];
+
+	peer_say(p, "{\"say\":\"name\",\"name\":\"in/x\",\"version\":5}");
+	peer_hear_word(p, "want");
+	id = strtoull(strstr(p->line, "\"id\":") + 5, NULL, 10);
+	snprintf(
+	    text, sizeof(text),
+	    "{\"say\":\"content\",\"id\":%llu,\"version\":5,\"size\":%llu,\"path\":[\"peer\"]}", id,
+	    (unsigned long long)size);
+	peer_say(p, text);
+	peer_hear_word(p, "ready");
+	return id;
 }

@@ -25,6 +25,9 @@ struct peer {
 	ucp_address_t *address;
 	size_t address_size;
 	ucp_ep_h endpoint;
+	unsigned heard[DATA_GO + 1]; /* by UCX, of each kind, and not asked for yet */
+	unsigned pieces[4];          /* that came, of the first contents */
+	bool wants_pieces;           /* as it says in its hello */
 };
 
 /* As both sides have it, unless a test changes it. */
@@ -42,6 +45,10 @@ void peer_say(struct peer *p, const char *text);
 void peer_hear_word(struct peer *p, const char *word);
 /* Pings are answered by nobody here. */
 void peer_expect_hung_up(struct peer *p);
+/* Has the bridge ask for "in/x", and says that it has so many bytes: the number of the transfer. */
+uint64_t peer_offer(struct peer *p, uint64_t size);
+/* By UCX: the next of this kind. */
+void peer_hear_content(struct peer *p, enum data_kind kind);
 void peer_send(struct peer *p, struct data_header *h, size_t n, const void *memory, size_t size);
 
 #endif

@@ -19,6 +19,8 @@
 #include "tests/themes/pools/conformance.h"
 
 #include "tests/harness/status.h"
+#include "tests/support/drivers.h"
+#include "tests/themes/bridge/bridge_peer.h"
 #include "tests/themes/bridge/bridge_relay.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
@@ -273,6 +275,53 @@ ConformanceTest(a_link_that_is_lost_in_between_begins_anew)
 	finish(&b);
 }
 
+static void with_faults(void)
+{
+	drivers_prepare();
+	kinds_start();
+}
+
+static void without_faults(void)
+{
+	fixture_stop();
+	drivers_done();
+}
+
+/* By itself, and in pieces. */
+Test(faults, what_a_device_does_not_take_comes_again, .init = with_faults, .fini = without_faults,
+     .timeout = 240)
+{
+	static const struct {
+		uint64_t size;
+		const char *fault, *said;
+	} steps[] = {
+	    {4096, "cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED", "a copy cannot be made"},
+	    {2 * PIECE, "cuEventQuery fail CUDA_ERROR_LAUNCH_FAILED", "a copy has failed"},
+	};
+	struct between b;
+
+	skip_unless_standin();
+	skip_unless_possible("vmm");
+	if (strcmp(bridge_gpu_way(), "staged") != 0)
+		cr_skip_test("UCX does what would have to fail");
+	begin(&b, "vmm", "vmm");
+	start_near(&b);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		share_buffer *buffer = allocate(b.far, steps[i].size, NULL);
+		char name[16];
+
+		snprintf(name, sizeof(name), "w%zu", i);
+		fill(buffer, i);
+		drivers_do(steps[i].fault);
+		check_ok(share_publish(buffer, name, NULL));
+		check_ok(share_release(buffer, NULL));
+		until(bridge_said(&b.sides.near_bridge, steps[i].said) > 0);
+		drivers_do("");
+		expect(b.sides.near, name, steps[i].size, i);
+	}
+	finish(&b);
+}
+
 /* Of the host, in KiB. */
 static long memory_of(pid_t pid)
 {
@@ -335,4 +384,34 @@ ConformanceTest(sharectl_says_how_it_goes)
 	until(sharectl_bridges_say(b.sides.near, "--json", is_host(kind) ? "\"gpu\":null" : text));
 	until(sharectl_bridges_say(b.sides.far, "--json", is_host(kind) ? "\"gpu\":null" : text));
 	finish(&b);
+}
+
+/* The bridge would need as much memory of the host as the peer likes to send. */
+Test(hostile, who_sends_much_as_a_whole_to_a_gpu_loses_the_link, .init = kinds_start,
+     .fini = fixture_stop, .timeout = 240)
+{
+	static unsigned char memory[100000];
+	struct data_header h = {.kind = DATA_NAME, .size = sizeof(memory)};
+	share_pool *pool;
+	struct sides s;
+	struct peer p;
+
+	skip_unless_possible("vmm");
+	if (strcmp(bridge_gpu_way(), "staged") != 0)
+		cr_skip_test("UCX takes it as a whole");
+	sides_begin(&s);
+	peer_read_key(&s);
+	pool = conformance_pool(s.far, "vmm", OPTIONS);
+	far_start(&s, (const char *const[]){"--pool", "test", "--import", "in/*", NULL});
+	check(peer_connect(&p, &s));
+	peer_greet(&p);
+	h.id = peer_offer(&p, sizeof(memory));
+	memcpy(h.secret, p.secret, DATA_SECRET);
+	peer_send(&p, &h, BARE, memory, sizeof(memory));
+	peer_expect_hung_up(&p);
+	until(bridge_said(&s.far_bridge, "it sends too much as a whole") == 1);
+	peer_close(&p);
+	bridge_stop(&s.far_bridge);
+	share_pool_close(pool);
+	sides_end(&s);
 }

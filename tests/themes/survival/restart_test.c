@@ -317,6 +317,39 @@ static int ignore_change(const char *json, void *data)
 }
 
 /* The keeper has the configuration as it was at the start. */
+/* What could not be sent comes to nobody later. */
+Test(restart, who_waits_for_room_waits_for_the_next_broker_too)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_client *c = connect_as("producer"), *other = connect_as("consumer");
+	share_channel *out, *in;
+	share_message m;
+	int n;
+
+	options.mode = SHARE_QUEUE;
+	options.depth = 4;
+	options.send_timeout_ms = 1;
+	check_ok(share_channel_open(c, "q", SHARE_PRODUCER, &options, &out));
+	for (n = 0; n < 4; n++)
+		check_ok(share_send(out, NULL, &n, sizeof(n), NULL));
+	broker_kill_serving_for_now();
+	check_error(share_send(out, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
+	check_error(share_channel_flush(out, 1), SHARE_ETIMEDOUT);
+	broker_let_keeper_go_on();
+	check_ok(share_channel_open(other, "q", SHARE_CONSUMER, &options, &in));
+	for (n = 0; n < 4; n++) {
+		check_ok(share_recv(in, HARNESS_LIMIT_MS, NULL, &m));
+		check(m.data_size == sizeof(n) && memcmp(m.data, &n, sizeof(n)) == 0);
+		check_ok(share_ack(&m, NULL));
+	}
+	check_ok(share_channel_flush(out, HARNESS_LIMIT_MS));
+	check_error(share_recv(in, 0, NULL, &m), SHARE_EAGAIN);
+	share_channel_close(in);
+	share_channel_close(out);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
 Test(restart, a_configuration_that_was_read_again_stays_in_force)
 {
 	share_client *c = connect_as("one");
