@@ -106,6 +106,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 static struct job *spare_job(struct staging *s, struct memory_copier *stream)
 {
+	struct failure failure;
 	struct job *j;
 
 	TAILQ_FOREACH (j, &s->spare, next)
@@ -116,8 +117,15 @@ static struct job *spare_job(struct staging *s, struct memory_copier *stream)
 		return j;
 	}
 	j = calloc(1, sizeof(*j));
-	if (j)
-		j->stream = stream;
+	if (!j)
+		return NULL;
+	j->stream = stream;
+	/* it has its event before anything is enqueued that could not be followed without */
+	if (memory_copier_set(stream, &j->point, &failure) != 0) {
+		say("copies cannot be followed: %s", failure.text);
+		free(j);
+		return NULL;
+	}
 	return j;
 }
 
