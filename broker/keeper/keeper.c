@@ -55,9 +55,9 @@ static void handled_signals(sigset_t *set)
 	sigaddset(set, SIGCHLD);
 }
 
-static struct kept_table *table(void)
+static const struct state *current(void)
 {
-	return keeping.states[keeping.now].keeper.table;
+	return &keeping.states[keeping.now];
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -438,8 +438,8 @@ static int keep_brokers(void)
 {
 	pid_t deputy;
 
-	while (!keeping.states[keeping.now].is_over) {
-		struct state s = keeping.states[keeping.now];
+	while (!current()->is_over) {
+		struct state s = *current();
 
 		s.says = SAYS_NOTHING;
 		have_deputy(&s);
@@ -450,10 +450,10 @@ static int keep_brokers(void)
 		commit(&s);
 		speak(&s);
 	}
-	deputy = atomic_load(&table()->deputy);
+	deputy = atomic_load(&current()->keeper.table->deputy);
 	if (deputy > 0 && kill(deputy, SIGKILL) == 0)
 		waitpid(deputy, NULL, 0);
-	return keeping.states[keeping.now].status;
+	return current()->status;
 }
 
 /* systemd knows the service by the process that it has started, and would send signals to that
@@ -492,7 +492,7 @@ static void become_keeper(struct kept_table *t)
 /* In the deputy, whose keeper has died. */
 static void go_on_for_another(void)
 {
-	struct state s = keeping.states[keeping.now];
+	struct state s = *current();
 	struct kept_table *t = s.keeper.table;
 	pid_t before = atomic_load(&t->keeper);
 	uint64_t now = clock_ms();

@@ -26,9 +26,9 @@ enum own {
 
 /* A keeper may be killed at any instruction, and its deputy goes on. So there are two of these, one
  * of which counts (now). Whatever happens is done to a copy, which counts instead from one store
- * on; and a descriptor is closed only when it is in neither. What a keeper that died had begun then
- * did not happen: descriptors that it had opened are closed, a broker that it had forked ends,
- * and what it was asked it is asked again. */
+ * on; and a descriptor is closed only once the state that counts lacks it. What a keeper that died
+ * had begun then did not happen: descriptors that it had opened are closed, a broker that it had
+ * forked ends, and what it was asked it is asked again. */
 struct state {
 	struct keeper keeper; /* as the next broker gets it */
 	const char *path;     /* of the module */

@@ -379,13 +379,8 @@ void broker_kill_keeper_and_serving(void)
 
 void broker_kill_keepers(void)
 {
-	pid_t deputy;
-
-	broker_freeze_keeper(); /* so that it has no other deputy when this one dies */
-	deputy = find_child("share-keeper");
-	if (deputy > 0)
-		kill(deputy, SIGKILL);
-	kill(broker.pid, SIGKILL);
+	broker_freeze_keeper(); /* so that the deputy that is found is the last one */
+	broker_kill_all(broker.pid, find_child("share-keeper"), 0);
 	wait_for_end();
 }
 
