@@ -14,11 +14,6 @@
 #include "bridge/link.h"
 #include "bridge/memory.h"
 
-static bool is_staged(const struct data_end *d, const struct reach *r)
-{
-	return r->ordinal >= 0 && !d->cuda;
-}
-
 /* Memory of a device comes or goes: for those who look at the link, and for UCX. */
 static void note(struct data_end *d, const struct reach *r)
 {
@@ -82,7 +77,7 @@ void data_send(struct link *l, const struct data_header *h, const struct reach *
 	note(d, from);
 	if (pieces_have_to(d, h->size, from))
 		pieces_send(d, h, from, done, arg);
-	else if (is_staged(d, from))
+	else if (is_staged(d, from->ordinal))
 		send_copy(d, h, from, done, arg);
 	else
 		data_put(d, h, from->memory, h->size, from->ordinal >= 0, done, arg);

@@ -501,5 +501,5 @@ void *data_gate(struct bridge *b)
 
 bool data_wants_pieces(const struct link *l)
 {
-	return link_bridge(l)->ordinal >= 0 && !l->data->cuda;
+	return is_staged(l->data, link_bridge(l)->ordinal);
 }

@@ -63,6 +63,12 @@ static inline void tell(data_done done, int error, void *arg)
 		done(error, arg);
 }
 
+/* Memory of a device that UCX does not take as it is goes by pinned memory. */
+static inline bool is_staged(const struct data_end *d, int ordinal)
+{
+	return ordinal >= 0 && !d->cuda;
+}
+
 /* What goes with a header as it is. @done always comes, perhaps before this returns. */
 void data_put(struct data_end *d, const struct data_header *h, const void *memory, size_t size,
 	      bool on_device, data_done done, void *arg);

@@ -58,11 +58,6 @@ struct piece {
 	void *what; /* as long as it was not received */
 };
 
-static bool is_staged(const struct data_end *d, int ordinal)
-{
-	return ordinal >= 0 && !d->cuda;
-}
-
 void pieces_begin(struct data_end *d)
 {
 	TAILQ_INIT(&d->pieces.out);
