@@ -2,10 +2,10 @@
 
 /*
  * A producer with one broker, a consumer with the other, a bridge for each and a relay between
- * them, while all of these are killed, stopped, delayed and cut off in an order that a seed gives.
- * What comes over is whole, each version by itself and none older than the one before; it goes on
- * after each mishap; who is slow costs the other side no more memory than the channel is deep; and
- * at the end nothing is left on either side.
+ * them, while all of these are killed, the brokers as well, stopped, delayed and cut off in an
+ * order that a seed gives. What comes over is whole, each version by itself and none older than the
+ * one before; it goes on after each mishap; who is slow costs the other side no more memory than
+ * the channel is deep; and at the end nothing is left on either side.
  *
  * SHARE_TEST_SEED is another order; `scripts/soak --bridges` tries many.
  */
@@ -29,7 +29,7 @@ TestSuite(bridge_chaos, .init = fixture_start, .fini = fixture_stop, .timeout = 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define DEPTH        8
 #define NAMES        4
-#define STEPS        24
+#define STEPS        30
 #define SEED         17
 #define WAIT_MS      20  /* for what may not come, before others have their turn */
 #define SIZE_MAX_    200 /* KiB */
@@ -241,6 +241,27 @@ static void kill_both(struct chaos *c)
 	start_near(c);
 }
 
+/* SIGKILL for the one that serves now; its keeper starts the next one, which has all of it. */
+static void kill_broker(share_client *client)
+{
+	json_t *rows = report(client, "status");
+	int64_t pid = number_of(json_array_get(rows, 0), "pid");
+
+	json_decref(rows);
+	check(pid > 1);
+	check(kill((pid_t)pid, SIGKILL) == 0);
+}
+
+static void kill_far_broker(struct chaos *c)
+{
+	kill_broker(c->sides.far);
+}
+
+static void kill_near_broker(struct chaos *c)
+{
+	kill_broker(c->sides.near);
+}
+
 static void cut(struct chaos *c)
 {
 	relay_cut(&c->relay);
@@ -275,7 +296,8 @@ static void stop_consumer(struct chaos *c)
 }
 
 static void (*const mishaps[])(struct chaos *) = {
-    kill_producer, kill_consumer, kill_far, kill_near, kill_both, cut, delay, stop_consumer,
+    kill_producer,   kill_consumer,    kill_far, kill_near, kill_both,
+    kill_far_broker, kill_near_broker, cut,      delay,     stop_consumer,
 };
 
 static void expect_progress(struct chaos *c)
