@@ -21,18 +21,21 @@
 
 #include "tests/harness/child.h"
 #include "tests/harness/status.h"
+#include "tests/themes/bridge/bridge_cable.h"
 #include "tests/themes/bridge/bridge_relay.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 TestSuite(bridge_chaos, .init = fixture_start, .fini = fixture_stop, .timeout = 300);
 
-#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define DEPTH        8
-#define NAMES        4
-#define STEPS        30
-#define SEED         17
-#define WAIT_MS      20  /* for what may not come, before others have their turn */
-#define SIZE_MAX_    200 /* KiB */
+#define OPTIONS(...)  ((const char *const[]){__VA_ARGS__, NULL})
+#define DEPTH         8
+#define NAMES         4
+#define STEPS         30
+#define CABLE_STEPS   20
+#define CABLE_TIMEOUT "2" /* seconds, after which a peer that is silent is lost */
+#define SEED          17
+#define WAIT_MS       20  /* for what may not come, before others have their turn */
+#define SIZE_MAX_     200 /* KiB */
 
 /* What the processes tell each other. */
 struct board {
@@ -187,6 +190,7 @@ static void consume(struct child *self, void *data)
 struct chaos {
 	struct sides sides;
 	struct relay relay;
+	struct cable cable;
 	struct child *producer, *consumer;
 	struct board *board;
 	uint64_t random;
@@ -202,12 +206,16 @@ static uint64_t draw(struct chaos *c)
 
 static void start_far(struct chaos *c)
 {
-	far_start(&c->sides, OPTIONS("--export", "n*", "--export-channel", "q"));
+	far_start(&c->sides, c->sides.cable ? OPTIONS("--export", "n*", "--export-channel", "q",
+						      "--timeout", CABLE_TIMEOUT)
+					    : OPTIONS("--export", "n*", "--export-channel", "q"));
 }
 
 static void start_near(struct chaos *c)
 {
-	near_start(&c->sides, OPTIONS("--import", "n*", "--import-channel", "q"));
+	near_start(&c->sides, c->sides.cable ? OPTIONS("--import", "n*", "--import-channel", "q",
+						       "--timeout", CABLE_TIMEOUT)
+					     : OPTIONS("--import", "n*", "--import-channel", "q"));
 }
 
 static void kill_producer(struct chaos *c)
@@ -295,10 +303,47 @@ static void stop_consumer(struct chaos *c)
 	check(kill(c->consumer->pid, SIGCONT) == 0);
 }
 
-static void (*const mishaps[])(struct chaos *) = {
-    kill_producer,   kill_consumer,    kill_far, kill_near, kill_both,
-    kill_far_broker, kill_near_broker, cut,      delay,     stop_consumer,
-};
+/* A network as it may be from now on. */
+static void change_network(struct chaos *c)
+{
+	struct cable_state *state = c->cable.state;
+
+	state->delay_us = (uint32_t)(draw(c) % 5000);
+	state->lost = (uint32_t)(draw(c) % 10000);
+	state->bytes_per_ms = 2000 + (uint32_t)(draw(c) % 100000);
+}
+
+/* Nothing passes any more, and the links are not lost by that. */
+static void cut_network(struct chaos *c)
+{
+	uint64_t dropped = c->cable.state->dropped;
+
+	c->cable.state->cut = true;
+	until(c->cable.state->dropped > dropped + 8);
+	c->cable.state->cut = false;
+}
+
+/* Nothing passes any more until both have noticed. */
+static void cut_network_for_long(struct chaos *c)
+{
+	int far = bridge_said(&c->sides.far_bridge, ": near at");
+	int near = bridge_said(&c->sides.near_bridge, ": far at");
+
+	c->cable.state->cut = true;
+	until(bridge_said(&c->sides.far_bridge, ": near at") > far);
+	until(bridge_said(&c->sides.near_bridge, ": far at") > near);
+	c->cable.state->cut = false;
+}
+
+typedef void (*mishap)(struct chaos *);
+
+#define MISHAPS_ANYWHERE                                                               \
+	kill_producer, kill_consumer, kill_far, kill_near, kill_both, kill_far_broker, \
+	    kill_near_broker, stop_consumer
+
+static const mishap of_a_relay[] = {MISHAPS_ANYWHERE, cut, delay};
+static const mishap of_a_cable[] = {MISHAPS_ANYWHERE, change_network, change_network, cut_network,
+				    cut_network_for_long};
 
 static void expect_progress(struct chaos *c)
 {
@@ -314,7 +359,7 @@ static uint64_t seed(void)
 	return said && atoll(said) > 0 ? (uint64_t)atoll(said) : SEED;
 }
 
-static void begin(struct chaos *c)
+static void begin(struct chaos *c, bool on_a_cable)
 {
 	struct board *board =
 	    mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -326,9 +371,15 @@ static void begin(struct chaos *c)
 	sides_begin(&c->sides);
 	snprintf(board->far, sizeof(board->far), "%s", share_address(c->sides.far));
 	snprintf(board->near, sizeof(board->near), "%s", share_address(c->sides.near));
+	if (on_a_cable) {
+		cable_start(&c->cable);
+		c->sides.cable = &c->cable;
+	}
 	start_far(c);
-	relay_start(&c->relay, c->sides.place);
-	snprintf(c->sides.way, sizeof(c->sides.way), "%s", c->relay.place);
+	if (!on_a_cable) {
+		relay_start(&c->relay, c->sides.place);
+		snprintf(c->sides.way, sizeof(c->sides.way), "%s", c->relay.place);
+	}
 	start_near(c);
 	c->producer = child_start(produce, board);
 	c->consumer = child_start(consume, board);
@@ -341,22 +392,40 @@ static void finish(struct chaos *c)
 	child_kill(c->consumer);
 	bridge_stop(&c->sides.near_bridge);
 	bridge_stop(&c->sides.far_bridge);
-	relay_stop(&c->relay);
+	if (c->sides.cable)
+		cable_stop(&c->cable);
+	else
+		relay_stop(&c->relay);
 	settle(c->sides.near, s.buffers == 0 && s.leases == 0 && s.names == 0 && s.clients == 1);
 	settle(c->sides.far, s.buffers == 0 && s.leases == 0 && s.names == 0 && s.clients == 1);
 	sides_end(&c->sides);
 	munmap(c->board, sizeof(*c->board));
 }
 
+static void go_through(struct chaos *c, const mishap *mishaps, size_t n, unsigned steps)
+{
+	expect_progress(c);
+	for (unsigned i = 0; i < steps; i++) {
+		mishaps[draw(c) % n](c);
+		expect_progress(c);
+	}
+	finish(c);
+}
+
 Test(bridge_chaos, whatever_happens_what_comes_over_is_whole_and_it_goes_on)
 {
 	struct chaos c;
 
-	begin(&c);
-	expect_progress(&c);
-	for (unsigned i = 0; i < STEPS; i++) {
-		mishaps[draw(&c) % (sizeof(mishaps) / sizeof(mishaps[0]))](&c);
-		expect_progress(&c);
-	}
-	finish(&c);
+	begin(&c, false);
+	go_through(&c, of_a_relay, sizeof(of_a_relay) / sizeof(of_a_relay[0]), STEPS);
+}
+
+Test(bridge_chaos, the_same_over_a_network_that_delays_loses_and_breaks)
+{
+	struct chaos c;
+
+	if (!cable_is_possible())
+		cr_skip_test("this user may not make networks");
+	begin(&c, true);
+	go_through(&c, of_a_cable, sizeof(of_a_cable) / sizeof(of_a_cable[0]), CABLE_STEPS);
 }

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "tests/themes/bridge/bridge_cable.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 #define OPTIONS_MAX 64
@@ -69,7 +70,8 @@ static void run(const char **arguments)
 	_exit(127);
 }
 
-static void start(struct bridge_process *p, const char **arguments)
+/* @network: 0: that of the test. */
+static void start(struct bridge_process *p, const char **arguments, int network)
 {
 	int log;
 
@@ -79,6 +81,10 @@ static void start(struct bridge_process *p, const char **arguments)
 	if (p->pid == 0) {
 		log = open(p->log, O_WRONLY | O_APPEND);
 		dup2(log, STDERR_FILENO);
+		if (network) {
+			cable_enter(network);
+			setenv("UCX_NET_DEVICES", "cable", 1);
+		}
 		run(arguments);
 	}
 }
@@ -136,6 +142,7 @@ static void read_place(struct sides *s)
  * again, when it was there before: near does not know another one. */
 void far_start(struct sides *s, const char *const *options)
 {
+	const char *place = *s->place ? s->place : s->cable ? "192.0.2.1:0" : "127.0.0.1:0";
 	const char *arguments[OPTIONS_MAX] = {"",
 					      "--socket",
 					      share_address(s->far),
@@ -148,11 +155,11 @@ void far_start(struct sides *s, const char *const *options)
 					      "--gpu",
 					      bridge_gpu_way(),
 					      "--listen",
-					      *s->place ? s->place : "127.0.0.1:0"};
+					      place};
 	size_t n = 13;
 
 	add(arguments, &n, options);
-	start(&s->far_bridge, arguments);
+	start(&s->far_bridge, arguments, s->cable ? s->cable->far_network : 0);
 	read_place(s);
 }
 
@@ -174,7 +181,7 @@ void near_start(struct sides *s, const char *const *options)
 	size_t n = 13;
 
 	add(arguments, &n, options);
-	start(&s->near_bridge, arguments);
+	start(&s->near_bridge, arguments, s->cable ? s->cable->near_network : 0);
 }
 
 static int end(struct bridge_process *p, int signal)

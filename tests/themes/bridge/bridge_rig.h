@@ -11,6 +11,8 @@
  * private broker and a bridge that connects. Far exports everything that is asked for.
  */
 
+struct cable;
+
 struct bridge_process {
 	pid_t pid;
 	char log[64];
@@ -22,13 +24,15 @@ struct sides {
 	char key[64];
 	char place[64]; /* HOST:PORT of the far bridge, as soon as it listens */
 	char way[64];   /* HOST:PORT by which the near bridge reaches it, if that is another */
+	const struct cable *cable; /* NULL: both are in the network of the test */
 };
 
 /* Two connections, and a key. */
 void sides_begin(struct sides *s);
 void sides_end(struct sides *s);
 
-/* @options: up to a NULL; the broker, the site and the key are said for them. */
+/* @options: up to a NULL; the broker, the site and the key are said for them. On a cable, each is
+ * at its end of it. */
 void far_start(struct sides *s, const char *const *options);
 void near_start(struct sides *s, const char *const *options);
 /* SIGTERM, and expects a good end; SIGKILL. */
