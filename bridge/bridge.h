@@ -48,11 +48,14 @@ struct bridge {
 	void *tls_server, *tls_client; /* SSL_CTX */
 	char run[33];                  /* tells this run of the program from others */
 	json_t *awaited;               /* names that somebody waits for, with "demand" */
-	bool lost;                     /* the broker is */
+	bool lost;                     /* the broker is, or the device */
 	uint64_t last_id;              /* of transfers and the like; never used again */
 };
 
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
+
+/* What the bridge cannot be without is lost: it ends with an error, to be started again. */
+void bridge_give_up(struct bridge *b);
 
 /* How long ago something was, on a clock that nobody sets. */
 uint64_t now_ms(void);

@@ -465,7 +465,7 @@ int data_open(struct bridge *b)
 
 	b->data = calloc(1, sizeof(*b->data));
 	if (b->data)
-		b->data->staging = staging_open(b->base);
+		b->data->staging = staging_open(b);
 	if (!b->data || !b->data->staging)
 		return -1;
 	s = ucp_config_read(NULL, NULL, &config);

@@ -58,7 +58,12 @@ void timer_in(struct event *timer, uint32_t ms)
 	}
 }
 
-/* Without a broker there is nothing to bridge. Whoever started this starts it again. */
+void bridge_give_up(struct bridge *b)
+{
+	b->lost = true;
+	event_base_loopbreak(b->base);
+}
+
 static void on_broker(evutil_socket_t fd, short what, void *arg)
 {
 	struct bridge *b = arg;
@@ -68,8 +73,7 @@ static void on_broker(evutil_socket_t fd, short what, void *arg)
 		return;
 	say("the broker is lost");
 	event_del(b->broker_event);
-	b->lost = true;
-	event_base_loopbreak(b->base);
+	bridge_give_up(b);
 }
 
 /* Which device the memory for what comes in is on. */

@@ -44,12 +44,21 @@ struct job {
 };
 
 struct staging {
+	struct bridge *bridge;
 	SLIST_HEAD(, device) devices;
 	SLIST_HEAD(, slot) slots;
 	TAILQ_HEAD(jobs, job) jobs, spare; /* spare ones keep their events */
 	struct event *look, *later;
 	uint64_t moved_ns; /* when a job was last begun or done */
 };
+
+/* Errors of a device that stay are those of this process, and the next one does not have them. */
+static void complain(struct staging *s, const char *what, const struct failure *failure)
+{
+	say("%s: %s", what, failure->text);
+	if (failure->fatal)
+		bridge_give_up(s->bridge);
+}
 
 /* ------------------------------------------------------------------------------------------- */
 /* Jobs                                                                                        */
@@ -78,7 +87,7 @@ static struct job *find_done(struct staging *s, const void *owner, int *error)
 		if (*error == SHARE_EAGAIN)
 			continue;
 		if (*error != 0)
-			say("a copy has failed: %s", failure.text);
+			complain(s, "a copy has failed", &failure);
 		return j;
 	}
 	return NULL;
@@ -122,7 +131,7 @@ static struct job *spare_job(struct staging *s, struct memory_copier *stream)
 	j->stream = stream;
 	/* it has its event before anything is enqueued that could not be followed without */
 	if (memory_copier_set(stream, &j->point, &failure) != 0) {
-		say("copies cannot be followed: %s", failure.text);
+		complain(s, "copies cannot be followed", &failure);
 		free(j);
 		return NULL;
 	}
@@ -137,7 +146,7 @@ static int follow(struct staging *s, struct job *j, bool gate, staging_done done
 	int r = memory_copier_set(j->stream, &j->point, &failure);
 
 	if (r != 0) {
-		say("a copy cannot be followed: %s", failure.text);
+		complain(s, "a copy cannot be followed", &failure);
 		TAILQ_INSERT_HEAD(&s->spare, j, next);
 		return r;
 	}
@@ -202,7 +211,7 @@ static struct device *find_device(struct staging *s, int ordinal)
 	for (size_t i = 0; i < STREAMS && r == 0; i++)
 		r = memory_copier_open(ordinal, &d->streams[i], &failure);
 	if (r != 0) {
-		say("device %d cannot be used: %s", ordinal, failure.text);
+		complain(s, "the device cannot be used", &failure);
 		close_device(d);
 		return NULL;
 	}
@@ -238,7 +247,7 @@ static int finish_copy(struct staging *s, struct job *j, int r, const struct fai
 {
 	if (r == 0)
 		return follow(s, j, false, done, arg, owner);
-	say("a copy cannot be made: %s", failure->text);
+	complain(s, "a copy cannot be made", failure);
 	TAILQ_INSERT_HEAD(&s->spare, j, next);
 	return r;
 }
@@ -329,16 +338,17 @@ void *slot_memory(struct slot *slot)
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct staging *staging_open(struct event_base *base)
+struct staging *staging_open(struct bridge *b)
 {
 	struct staging *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
+	s->bridge = b;
 	TAILQ_INIT(&s->jobs);
 	TAILQ_INIT(&s->spare);
-	s->look = event_new(base, -1, EV_PERSIST, on_look, s);
-	s->later = evtimer_new(base, on_look, s);
+	s->look = event_new(b->base, -1, EV_PERSIST, on_look, s);
+	s->later = evtimer_new(b->base, on_look, s);
 	if (!s->look || !s->later || event_priority_set(s->look, 1) != 0) {
 		staging_close(s);
 		return NULL;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct event_base;
+struct bridge;
 
 /*
  * Memory of GPUs, and the pinned memory of the host by which it is copied. A device gets three
@@ -16,7 +16,7 @@ struct event_base;
 struct staging;
 
 /* NULL: no memory. */
-struct staging *staging_open(struct event_base *base);
+struct staging *staging_open(struct bridge *b);
 void staging_close(struct staging *s);
 
 /* What to allocate device memory with. NULL: its device cannot be used. */

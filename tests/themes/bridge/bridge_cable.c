@@ -34,7 +34,7 @@ struct packet {
 };
 
 struct direction {
-	int from, to;	  /* TUN devices */
+	int from, to;     /* TUN devices */
 	uint64_t free_ns; /* when what was let in before has passed, at this rate */
 	unsigned first, n;
 	struct packet waiting[WAITING_MAX];
@@ -58,8 +58,8 @@ static uint32_t one_of_a_million(void)
 	return (uint32_t)(x % 1000000);
 }
 
-/* One packet comes out of a device. It waits for those before it, for its own time at this rate, and
- * for the delay. */
+/* One packet comes out of a device. It waits for those before it, for its own time at this rate,
+ * and for the delay. */
 static void let_in(struct direction *d, struct cable_state *state)
 {
 	uint32_t rate = state->bytes_per_ms;

@@ -18,7 +18,7 @@
 struct cable_state {
 	_Atomic bool cut;
 	_Atomic uint32_t delay_us;
-	_Atomic uint32_t lost;	 /* of a million packets */
+	_Atomic uint32_t lost;         /* of a million packets */
 	_Atomic uint32_t bytes_per_ms; /* 0: no limit */
 	_Atomic uint64_t carried, dropped;
 };
@@ -34,7 +34,8 @@ bool cable_is_possible(void);
 void cable_start(struct cable *c);
 void cable_stop(struct cable *c);
 
-/* For a child before exec(): it is in that network, and /sys shows its devices, as UCX looks there. */
+/* For a child before exec(): it is in that network, and /sys shows its devices, as UCX looks there.
+ */
 void cable_enter(int network);
 
 #endif

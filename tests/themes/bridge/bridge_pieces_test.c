@@ -287,6 +287,26 @@ static void without_faults(void)
 	drivers_done();
 }
 
+static void skip_unless_staged(void)
+{
+	skip_unless_standin();
+	skip_unless_possible("vmm");
+	if (strcmp(bridge_gpu_way(), "staged") != 0)
+		cr_skip_test("UCX does what would have to fail");
+}
+
+/* From when its content is sent, drivers do this. */
+static void publish_with(share_pool *pool, const char *name, uint64_t size, uint64_t seed,
+			 const char *fault)
+{
+	share_buffer *buffer = allocate(pool, size, NULL);
+
+	fill(buffer, seed);
+	drivers_do(fault);
+	check_ok(share_publish(buffer, name, NULL));
+	check_ok(share_release(buffer, NULL));
+}
+
 /* By itself, and in pieces. */
 Test(faults, what_a_device_does_not_take_comes_again, .init = with_faults, .fini = without_faults,
      .timeout = 240)
@@ -295,29 +315,53 @@ Test(faults, what_a_device_does_not_take_comes_again, .init = with_faults, .fini
 		uint64_t size;
 		const char *fault, *said;
 	} steps[] = {
-	    {4096, "cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED", "a copy cannot be made"},
-	    {2 * PIECE, "cuEventQuery fail CUDA_ERROR_LAUNCH_FAILED", "a copy has failed"},
+	    {4096, "cuMemcpyHtoDAsync fail CUDA_ERROR_OUT_OF_MEMORY", "a copy cannot be made"},
+	    {2 * PIECE, "cuEventQuery fail CUDA_ERROR_OUT_OF_MEMORY", "a copy has failed"},
 	};
 	struct between b;
 
-	skip_unless_standin();
-	skip_unless_possible("vmm");
-	if (strcmp(bridge_gpu_way(), "staged") != 0)
-		cr_skip_test("UCX does what would have to fail");
+	skip_unless_staged();
 	begin(&b, "vmm", "vmm");
 	start_near(&b);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		share_buffer *buffer = allocate(b.far, steps[i].size, NULL);
 		char name[16];
 
 		snprintf(name, sizeof(name), "w%zu", i);
-		fill(buffer, i);
-		drivers_do(steps[i].fault);
-		check_ok(share_publish(buffer, name, NULL));
-		check_ok(share_release(buffer, NULL));
+		publish_with(b.far, name, steps[i].size, i, steps[i].fault);
 		until(bridge_said(&b.sides.near_bridge, steps[i].said) > 0);
 		drivers_do("");
 		expect(b.sides.near, name, steps[i].size, i);
+	}
+	finish(&b);
+}
+
+/* Whoever starts it again has a bridge that works, which one that went on would not be. */
+Test(faults, an_error_of_a_device_that_stays_ends_the_bridge, .init = with_faults,
+     .fini = without_faults, .timeout = 240)
+{
+	static const char *const faults[] = {
+	    "cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED",
+	    "cuEventQuery fail CUDA_ERROR_ILLEGAL_ADDRESS",
+	};
+	struct between b;
+
+	skip_unless_staged();
+	begin(&b, "vmm", "vmm");
+	for (unsigned i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "w%u", i);
+		start_near(&b);
+		publish_with(b.far, name, 2 * PIECE, i, faults[i]);
+		bridge_expect_end(&b.sides.near_bridge, EXIT_FAILURE);
+		drivers_do("");
+	}
+	start_near(&b);
+	for (unsigned i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "w%u", i);
+		expect(b.sides.near, name, 2 * PIECE, i);
 	}
 	finish(&b);
 }

@@ -211,6 +211,17 @@ void bridge_stop(struct bridge_process *p)
 	unlink(p->log);
 }
 
+void bridge_expect_end(struct bridge_process *p, int code)
+{
+	int status;
+
+	check(waitpid(p->pid, &status, 0) == p->pid);
+	p->pid = 0;
+	check(WIFEXITED(status));
+	check_eq(WEXITSTATUS(status), code);
+	unlink(p->log);
+}
+
 void bridge_kill(struct bridge_process *p)
 {
 	end(p, SIGKILL);
