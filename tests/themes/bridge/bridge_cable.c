@@ -128,9 +128,9 @@ static void carry(struct direction *directions, struct cable_state *state)
 }
 
 /* The address or netmask of a device, for ioctl(). */
-static bool set_address(int s, struct ifreq *r, unsigned long what, uint32_t address)
+static bool set_address(int s, struct ifreq *r, unsigned long what, const char *address)
 {
-	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address)};
 
 	memcpy(&r->ifr_addr, &in, sizeof(in));
 	return ioctl(s, what, r) == 0;
@@ -144,7 +144,7 @@ static bool set_up(int s, struct ifreq *r)
 
 /* A new network, of which the calling thread is a part afterwards, with a device "cable" of this
  * address. Its TUN descriptor, or -1. */
-static int make_network(uint32_t address)
+static int make_network(const char *address)
 {
 	struct ifreq r = {.ifr_name = "cable"}, lo = {.ifr_name = "lo"};
 	int s, tun;
@@ -156,7 +156,8 @@ static int make_network(uint32_t address)
 	r.ifr_flags = IFF_TUN | IFF_NO_PI;
 	if (s < 0 || tun < 0 || ioctl(tun, TUNSETIFF, &r) != 0 ||
 	    !set_address(s, &r, SIOCSIFADDR, address) ||
-	    !set_address(s, &r, SIOCSIFNETMASK, 0xfffffffc) || !set_up(s, &r) || !set_up(s, &lo)) {
+	    !set_address(s, &r, SIOCSIFNETMASK, "255.255.255.252") || !set_up(s, &r) ||
+	    !set_up(s, &lo)) {
 		if (tun >= 0)
 			close(tun);
 		tun = -1;
@@ -178,7 +179,7 @@ bool cable_is_possible(void)
 
 	check(pid >= 0);
 	if (pid == 0)
-		_exit(make_network(0xc0000201) >= 0 ? 0 : 1);
+		_exit(make_network(CABLE_FAR) >= 0 ? 0 : 1);
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
@@ -190,9 +191,9 @@ void cable_start(struct cable *c)
 	*c = (struct cable){.state = mmap(NULL, sizeof(*c->state), PROT_READ | PROT_WRITE,
 					  MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
 	check(directions && before >= 0 && c->state != MAP_FAILED);
-	check((tuns[0] = make_network(0xc0000201)) >= 0);
+	check((tuns[0] = make_network(CABLE_FAR)) >= 0);
 	c->far_network = own_network();
-	check((tuns[1] = make_network(0xc0000202)) >= 0);
+	check((tuns[1] = make_network(CABLE_NEAR)) >= 0);
 	c->near_network = own_network();
 	check(setns(before, CLONE_NEWNET) == 0 && c->far_network >= 0 && c->near_network >= 0);
 	for (int i = 0; i < 2; i++) {

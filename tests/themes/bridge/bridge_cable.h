@@ -14,6 +14,9 @@
  * TUN devices.
  */
 
+#define CABLE_FAR  "192.0.2.1"
+#define CABLE_NEAR "192.0.2.2"
+
 /* How the cable is, in both directions. May be changed at any time. */
 struct cable_state {
 	_Atomic bool cut;

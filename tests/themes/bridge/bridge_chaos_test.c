@@ -374,6 +374,7 @@ static void begin(struct chaos *c, bool on_a_cable)
 	if (on_a_cable) {
 		cable_start(&c->cable);
 		c->sides.cable = &c->cable;
+		snprintf(c->sides.place, sizeof(c->sides.place), CABLE_FAR ":7700");
 	}
 	start_far(c);
 	if (!on_a_cable) {

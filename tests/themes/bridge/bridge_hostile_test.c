@@ -70,10 +70,7 @@ Test(bridge_hostile, who_has_connected_and_says_nothing_is_hung_up_on)
 	fd = peer_connect_to(s.place);
 	check(read(fd, &c, 1) <= 0);
 	close(fd);
-	bridge_stop(&s.far_bridge);
-	unlink(s.key);
-	share_disconnect(s.near);
-	share_disconnect(s.far);
+	sides_end(&s);
 }
 
 /* What is wrong before hello, and what is wrong after it. */

@@ -5,7 +5,7 @@
  * the size, also to and from memory of the host; a link that is lost and a receiver that is slow
  * leave nothing half done and nothing behind. Where there are two GPUs, it goes from one to the
  * other. And the same where UCX takes memory of GPUs itself, as a library says that does the copies
- * in its place (with a stand-in driver alone: a real one has a real UCX, see scripts/test-bridge).
+ * in its place (with a stand-in driver alone: a real one has a real UCX).
  */
 
 #include <signal.h>

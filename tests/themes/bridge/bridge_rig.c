@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,22 @@ static void temporary(char *path, size_t room, const char *what)
 	close(fd);
 }
 
+/* A port of the loopback device that nobody gets who does not ask for it. One who may use it again,
+ * as bridges may, can listen there. */
+static void reserve(struct sides *s)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(at);
+	int yes = 1;
+
+	s->reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	check(s->reserved >= 0 &&
+	      setsockopt(s->reserved, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+	      bind(s->reserved, (struct sockaddr *)&at, size) == 0 &&
+	      getsockname(s->reserved, (struct sockaddr *)&at, &size) == 0);
+	snprintf(s->place, sizeof(s->place), "127.0.0.1:%u", ntohs(at.sin_port));
+}
+
 void sides_begin(struct sides *s)
 {
 	FILE *key;
@@ -36,6 +54,7 @@ void sides_begin(struct sides *s)
 	setenv("SHARE_BROKER", broker, 0);
 	*s = (struct sides){.far = connect_as("far")};
 	check_ok(share_connect("embedded", &s->near));
+	reserve(s);
 	temporary(s->key, sizeof(s->key), "key");
 	key = fopen(s->key, "w");
 	check(key != NULL);
@@ -48,6 +67,7 @@ void sides_end(struct sides *s)
 	bridge_stop(&s->near_bridge);
 	bridge_stop(&s->far_bridge);
 	unlink(s->key);
+	close(s->reserved);
 	share_disconnect(s->near);
 	share_disconnect(s->far);
 }
@@ -127,22 +147,9 @@ int bridge_said(const struct bridge_process *p, const char *text)
 	return n;
 }
 
-static void read_place(struct sides *s)
-{
-	char *log, *at;
-
-	until(bridge_said(&s->far_bridge, "listens at ") > 0);
-	log = log_of(&s->far_bridge);
-	at = strstr(log, "listens at ") + strlen("listens at ");
-	snprintf(s->place, sizeof(s->place), "%.*s", (int)strcspn(at, "\n"), at);
-	free(log);
-}
-
-/* On a busy machine a peer may be silent for long, and is lost where a test says so. The same place
- * again, when it was there before: near does not know another one. */
+/* On a busy machine a peer may be silent for long, and is lost where a test says so. */
 void far_start(struct sides *s, const char *const *options)
 {
-	const char *place = *s->place ? s->place : s->cable ? "192.0.2.1:0" : "127.0.0.1:0";
 	const char *arguments[OPTIONS_MAX] = {"",
 					      "--socket",
 					      share_address(s->far),
@@ -155,12 +162,12 @@ void far_start(struct sides *s, const char *const *options)
 					      "--gpu",
 					      bridge_gpu_way(),
 					      "--listen",
-					      place};
+					      s->place};
 	size_t n = 13;
 
 	add(arguments, &n, options);
 	start(&s->far_bridge, arguments, s->cable ? s->cable->far_network : 0);
-	read_place(s);
+	until(bridge_said(&s->far_bridge, "listens at ") > 0);
 }
 
 void near_start(struct sides *s, const char *const *options)

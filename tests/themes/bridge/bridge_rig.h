@@ -22,8 +22,9 @@ struct sides {
 	share_client *far, *near;
 	struct bridge_process far_bridge, near_bridge;
 	char key[64];
-	char place[64]; /* HOST:PORT of the far bridge, as soon as it listens */
+	char place[64]; /* HOST:PORT of the far bridge */
 	char way[64];   /* HOST:PORT by which the near bridge reaches it, if that is another */
+	int reserved;   /* has that port for as long as no bridge does, e.g. between two of them */
 	const struct cable *cable; /* NULL: both are in the network of the test */
 };
 
