@@ -27,7 +27,7 @@ struct source {
 	char *name;
 	char site[64];
 	share_channel *channel;
-	struct event *readable;
+	struct event *readable, *grace;
 	TAILQ_HEAD(, outgoing) outgoing;
 	share_message held; /* until the work of who has sent it is done; those after it wait */
 	share_operation *holding; /* NULL: none is held */
@@ -65,6 +65,8 @@ static void source_free(struct source *s)
 		share_ack(&s->held, NULL);
 	if (s->readable)
 		event_free(s->readable);
+	if (s->grace)
+		event_free(s->grace);
 	share_channel_close(s->channel);
 	TAILQ_REMOVE(&s->bridge->channels->sources, s, in_all);
 	s->bridge->channels->n_sources--;
@@ -240,6 +242,32 @@ static bool read_shape(struct source *s, json_t **out)
 	return mode && s->depth > 0;
 }
 
+static bool has_link(const struct bridge *b)
+{
+	const struct link *l;
+
+	TAILQ_FOREACH (l, &b->links, in_bridge)
+		if (l->up)
+			return true;
+	return false;
+}
+
+/* The peer has stayed away, and other consumers get what was meant for it once this process has
+ * ended: a message that was received cannot be given back. Other peers are not let down for that.
+ */
+static void on_grace(evutil_socket_t fd, short what, void *arg)
+{
+	struct source *s = arg;
+
+	(void)fd, (void)what;
+	if (has_link(s->bridge)) {
+		timer_in(s->grace, s->bridge->settings->grace_ms);
+		return;
+	}
+	say("%s has stayed away: messages of channel '%s' go to other consumers", s->site, s->name);
+	bridge_give_up(s->bridge);
+}
+
 static struct source *find(struct bridge *b, const char *site, const char *name)
 {
 	struct source *s;
@@ -270,7 +298,8 @@ static struct source *make(struct link *l, const char *name)
 	}
 	s->readable = event_new(b->base, share_channel_get_fd(s->channel), EV_READ | EV_PERSIST,
 				on_readable, s);
-	if (!s->readable) {
+	s->grace = evtimer_new(b->base, on_grace, s);
+	if (!s->readable || !s->grace) {
 		source_free(s);
 		return NULL;
 	}
@@ -330,6 +359,7 @@ const char *source_begin(struct link *l, uint32_t which, uint64_t next)
 	if (next > s->next)
 		return "it begins where nothing is";
 	s->link = l;
+	event_del(s->grace);
 	TAILQ_FOREACH (m, &s->outgoing, in_source)
 		if (!m->sending && m->sequence >= next)
 			send_on(m);
@@ -368,6 +398,8 @@ void sources_down(struct link *l)
 		/* What is lost in a broadcast is what consumers lose that are away. */
 		if (!s->queue || (TAILQ_EMPTY(&s->outgoing) && !s->holding))
 			source_free(s);
+		else
+			timer_in(s->grace, s->bridge->settings->grace_ms);
 	}
 }
 

@@ -372,3 +372,39 @@ Test(bridge_channels, consumers_are_told_when_the_peer_stays_away)
 	share_channel_close(a);
 	sides_end(&s);
 }
+
+/* The bridge ends by itself, and what it had not got rid of is there for others. */
+Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
+{
+	struct sides s;
+	share_channel *ch, *other;
+	share_pool *pool;
+	share_message m;
+
+	sides_begin(&s);
+	pool = open_pool(s.far);
+	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
+	far_start(&s, OPTIONS("--export-channel", "*", "--grace", "0.2"));
+	near_start(&s, OPTIONS("--import-channel", "q"));
+	until(bridge_said(&s.near_bridge, "channel 'q' of far is open") > 0);
+	for (unsigned n = 0; n < 3; n++)
+		send_number(ch, pool, n);
+	other = open_mirror(s.near); /* whoever wants them there has them within reach */
+	check_eq(receive(other, &m), 0);
+	bridge_kill(&s.near_bridge);
+	bridge_expect_end(&s.far_bridge, EXIT_FAILURE);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(other);
+
+	other = open_channel(s.far, SHARE_CONSUMER, SHARE_QUEUE);
+	for (unsigned n = 0; n < 3; n++) {
+		check_eq(receive(other, &m), n);
+		check_eq(m.deliveries, 2);
+		check_ok(share_ack(&m, NULL));
+	}
+	until(in_flight(ch) == 0);
+	share_channel_close(ch);
+	share_channel_close(other);
+	share_pool_close(pool);
+	sides_end(&s);
+}
