@@ -150,7 +150,7 @@ static int serve(struct bridge *b)
 	    data_open(b) == 0 && names_out_open(b) == 0 && channels_open(b) == 0 &&
 	    services_open(b) == 0 && status_open(b) == 0 && links_start(b) == 0) {
 		say("serves as %s", b->settings->site);
-		r = event_base_dispatch(b->base) >= 0 && !b->lost ? 0 : -1;
+		r = !b->lost && event_base_dispatch(b->base) >= 0 && !b->lost ? 0 : -1;
 	}
 	links_stop(b);
 	status_close(b);

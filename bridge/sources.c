@@ -398,7 +398,8 @@ void sources_down(struct link *l)
 		/* What is lost in a broadcast is what consumers lose that are away. */
 		if (!s->queue || (TAILQ_EMPTY(&s->outgoing) && !s->holding))
 			source_free(s);
-		else
+		else if (!evtimer_pending(s->grace,
+					  NULL)) /* it counts from when the first link ended */
 			timer_in(s->grace, s->bridge->settings->grace_ms);
 	}
 }
