@@ -323,15 +323,22 @@ static void cut_network(struct chaos *c)
 	c->cable.state->cut = false;
 }
 
+/* Whether a bridge has a link, by its log. */
+static bool is_linked(const struct bridge_process *p, const char *site)
+{
+	char up[32], down[32];
+
+	snprintf(up, sizeof(up), "linked to %s at", site);
+	snprintf(down, sizeof(down), ": %s at", site);
+	return bridge_said(p, up) > bridge_said(p, down);
+}
+
 /* Nothing passes any more until both have noticed. */
 static void cut_network_for_long(struct chaos *c)
 {
-	int far = bridge_said(&c->sides.far_bridge, ": near at");
-	int near = bridge_said(&c->sides.near_bridge, ": far at");
-
 	c->cable.state->cut = true;
-	until(bridge_said(&c->sides.far_bridge, ": near at") > far);
-	until(bridge_said(&c->sides.near_bridge, ": far at") > near);
+	until(!is_linked(&c->sides.far_bridge, "near"));
+	until(!is_linked(&c->sides.near_bridge, "far"));
 	c->cable.state->cut = false;
 }
 
