@@ -336,7 +336,10 @@ int data_begin(struct link *l)
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
 	(void)ep;
-	link_fail(arg, ucs_status_string(status));
+	char why[128];
+
+	snprintf(why, sizeof(why), "content does not pass (UCX: %s)", ucs_status_string(status));
+	link_fail(arg, why);
 }
 
 int data_connect(struct link *l, const void *address, bool wants_pieces)

@@ -24,6 +24,7 @@
 #define OUT_MAX   (64u << 20) /* what a peer that does not read is sent at most */
 #define AGAIN_MAX 5000
 #define LINKS_MAX 64 /* that others have made */
+#define ANEW      "it has connected anew, or another bridge has the same --site"
 
 struct bridge *link_bridge(const struct link *l)
 {
@@ -38,6 +39,11 @@ const unsigned char *link_own_secret(const struct link *l)
 const unsigned char *link_secret_of_peer(const struct link *l)
 {
 	return l->inside->peers_secret;
+}
+
+const char *link_why(const struct link *l)
+{
+	return !l->up && *l->inside->last ? l->inside->last : NULL;
 }
 
 void link_fail(struct link *l, const char *why)
@@ -82,6 +88,20 @@ static void forget(struct link *l)
 	free(l);
 }
 
+/* Who connects tries again and again, and says why it failed once for each reason. */
+static void tell_end(struct link *l)
+{
+	struct link_inside *i = l->inside;
+
+	if (l->up)
+		say("the link to %s at %s is lost: %s", l->site, l->address, i->why);
+	else if (!i->host_and_port)
+		say("no link to %s%s%s: %s", l->site, *l->site ? " at " : "", l->address, i->why);
+	else if (strcmp(i->why, i->last) != 0)
+		say("no link to %s: %s; it is tried again", l->address, i->why);
+	snprintf(i->last, sizeof(i->last), "%s", i->why);
+}
+
 static void drop(struct link *l)
 {
 	struct link_inside *i = l->inside;
@@ -89,8 +109,7 @@ static void drop(struct link *l)
 
 	if (!i->tls)
 		return;
-	if (was_up || !i->host_and_port)
-		say("%s%s%s: %s", l->site, *l->site ? " at " : "", l->address, i->why);
+	tell_end(l);
 	l->up = false;
 	bufferevent_free(i->tls);
 	i->tls = NULL;
@@ -117,10 +136,10 @@ void link_take_over(struct link *l)
 		if (other == l || strcmp(other->site, l->site) != 0)
 			continue;
 		if (other->inside->host_and_port) {
-			link_fail(other, "it has connected anew");
+			link_fail(other, ANEW);
 			continue;
 		}
-		snprintf(other->inside->why, sizeof(other->inside->why), "it has connected anew");
+		snprintf(other->inside->why, sizeof(other->inside->why), ANEW);
 		drop(other);
 		names_in_move(other, l);
 		forget(other);
@@ -131,15 +150,16 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 {
 	struct link *l = arg;
 	struct link_inside *i = l->inside;
+	bool was_up = l->up;
 
 	(void)fd, (void)what;
 	drop(l);
 	if (i->host_and_port) {
 		timer_in(i->again, i->again_ms);
 		i->again_ms = i->again_ms * 2 < AGAIN_MAX ? i->again_ms * 2 : AGAIN_MAX;
-	} else if (names_in_is_empty(l)) {
+	} else if (!was_up && names_in_is_empty(l)) {
 		forget(l);
-	} else { /* its names are kept for their time of grace, as the peer may come back */
+	} else { /* what it had is kept for the time of grace, as the peer may come back */
 		timer_in(i->again, i->bridge->settings->grace_ms + 1000);
 	}
 }
@@ -321,7 +341,7 @@ void links_stop(struct bridge *b)
 	if (b->listener)
 		evconnlistener_free(b->listener);
 	while ((l = TAILQ_FIRST(&b->links)) != NULL) {
-		snprintf(l->inside->why, sizeof(l->inside->why), "the end");
+		snprintf(l->inside->why, sizeof(l->inside->why), "this bridge ends");
 		drop(l);
 		forget(l);
 	}

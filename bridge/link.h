@@ -40,6 +40,9 @@ struct link {
 	bool up;
 };
 
+/* Why it is not up; NULL: nothing has gone wrong yet. */
+const char *link_why(const struct link *l);
+
 /* Starts to listen and to connect. */
 int links_start(struct bridge *b);
 void links_stop(struct bridge *b);

@@ -23,6 +23,7 @@ struct link_inside {
 	struct event *beat, *failing;
 	const char *host_and_port; /* NULL: the other side connects */
 	char why[160];             /* it is lost, and what is left to do comes from the loop */
+	char last[160];            /* why it was lost, or not made, the last time */
 	uint32_t again_ms;
 	uint64_t heard_ms;
 	bool greeted;

@@ -105,7 +105,7 @@ static int connect_to_broker(struct bridge *b)
 		return -1;
 	}
 	if (share_pool_open(b->client, b->settings->pool, &b->pool) != 0) {
-		say("%s", share_error_detail());
+		say("%s (--pool says where what comes in is)", share_error_detail());
 		return -1;
 	}
 	if (find_ordinal(b) != 0)

@@ -345,6 +345,9 @@ const char *mirror_closed(struct link *l, uint32_t which)
 		return "it closed what nobody asked for";
 	if (m->channel)
 		close_channel(m);
+	else if (!m->complained)
+		say("channel '%s' is not to be had of %s; it is asked for again", m->name, l->site);
+	m->complained = true;
 	timer_in(m->again, AGAIN_MS);
 	return NULL;
 }
@@ -386,6 +389,7 @@ int mirrors_up(struct link *l)
 			return -1;
 		m->link = l;
 		event_del(m->grace);
+		m->complained = false;
 		ask(m);
 	}
 	return 0;

@@ -176,7 +176,7 @@ static const char *set_from_file(struct settings *s, const char *name, const jso
 	while (o->name && strcmp(o->name, name) != 0)
 		o++;
 	if (!o->name || o->key == 'c')
-		return "is unknown";
+		return "is unknown: the keys are the long options (share-bridge --help)";
 	if (json_is_array(value)) {
 		json_array_foreach (value, i, one)
 			if (!json_is_string(one) || !set(s, o->key, json_string_value(one)))
@@ -219,6 +219,16 @@ struct reading {
 	bool file_only; /* the first of two passes: what is said on the command line comes later */
 };
 
+static void refuse(struct argp_state *state, int key, const char *value)
+{
+	const struct argp_option *o = options;
+
+	while (o->name && o->key != key)
+		o++;
+	argp_error(state, "--%s takes %s, and '%s' is none", o->name ? o->name : "?",
+		   o->name && o->arg ? o->arg : "nothing", value);
+}
+
 static error_t parse(int key, char *value, struct argp_state *state)
 {
 	struct reading *r = state->input;
@@ -242,7 +252,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		if (!value)
 			return ARGP_ERR_UNKNOWN;
 		if (!r->file_only && !set(r->settings, key, value))
-			argp_error(state, "'%s' makes no sense there", value);
+			refuse(state, key, value);
 		return 0;
 	}
 }

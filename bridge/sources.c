@@ -264,7 +264,8 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 		timer_in(s->grace, s->bridge->settings->grace_ms);
 		return;
 	}
-	say("%s has stayed away: messages of channel '%s' go to other consumers", s->site, s->name);
+	say("%s has stayed away: this bridge ends, so that others get its messages of channel '%s'",
+	    s->site, s->name);
 	bridge_give_up(s->bridge);
 }
 

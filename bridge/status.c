@@ -27,13 +27,13 @@ static json_t *describe_link(const struct link *l)
 	unsigned here, stale, coming;
 
 	names_in_count(l, &here, &stale, &coming);
-	return json_pack("{s:s, s:s, s:b, s:s?, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "peer",
-			 *l->site ? l->site : "?", "address", l->address, "up", l->up, "gpu",
-			 l->traffic.gpu, "names", (int)here, "stale", (int)stale, "coming",
-			 (int)coming, "bytes_in", (json_int_t)l->traffic.in, "bytes_out",
-			 (json_int_t)l->traffic.out, "rtt_us", (json_int_t)l->traffic.rtt_us,
-			 "channels", channels_describe(link_bridge(l), l), "services",
-			 services_describe(link_bridge(l), l));
+	return json_pack(
+	    "{s:s, s:s, s:b, s:s?, s:s?, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "peer",
+	    *l->site ? l->site : l->address, "address", l->address, "up", l->up, "why", link_why(l),
+	    "gpu", l->traffic.gpu, "names", (int)here, "stale", (int)stale, "coming", (int)coming,
+	    "bytes_in", (json_int_t)l->traffic.in, "bytes_out", (json_int_t)l->traffic.out,
+	    "rtt_us", (json_int_t)l->traffic.rtt_us, "channels",
+	    channels_describe(link_bridge(l), l), "services", services_describe(link_bridge(l), l));
 }
 
 static char *describe(const struct bridge *b)

@@ -108,11 +108,14 @@ void tls_describe(struct bufferevent *tls, short what, char *out, size_t room)
 	int error = EVUTIL_SOCKET_ERROR();
 	unsigned long e = bufferevent_get_openssl_error(tls);
 	const char *reason = e ? ERR_reason_error_string(e) : NULL;
+	int dns = bufferevent_socket_get_dns_error(tls);
 
 	if (what & BEV_EVENT_TIMEOUT)
 		snprintf(out, room, "it is silent");
 	else if (reason)
 		snprintf(out, room, "no proof that both sides have the same key: %s", reason);
+	else if (dns)
+		snprintf(out, room, "its address: %s", evutil_gai_strerror(dns));
 	else if (what & BEV_EVENT_EOF)
 		snprintf(out, room, "the connection was closed");
 	else

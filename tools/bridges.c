@@ -49,22 +49,33 @@ static json_t *read_state(share_client *client, const char *name)
 	return state;
 }
 
+/* @link NULL: the bridge has none at this time. */
+static int tell_row(json_t *state, json_t *link, int (*each)(const char *json, void *data),
+		    void *data)
+{
+	json_t *row = json_pack("{s:O?, s:O?}", "site", json_object_get(state, "site"), "pid",
+				json_object_get(state, "pid"));
+	char *text = NULL;
+	int r;
+
+	if (row && (!link || json_object_update(row, link) == 0))
+		text = json_dumps(row, JSON_COMPACT);
+	json_decref(row);
+	r = text ? each(text, data) : ENOMEM;
+	free(text);
+	return r;
+}
+
 static int tell(json_t *state, int (*each)(const char *json, void *data), void *data)
 {
-	json_t *link;
+	json_t *link, *links = json_object_get(state, "links");
 	size_t i;
 	int r = 0;
 
-	json_array_foreach (json_object_get(state, "links"), i, link) {
-		json_t *row = json_pack("{s:O?, s:O?}", "site", json_object_get(state, "site"),
-					"pid", json_object_get(state, "pid"));
-		char *text = NULL;
-
-		if (row && json_object_update(row, link) == 0)
-			text = json_dumps(row, JSON_COMPACT);
-		json_decref(row);
-		r = text ? each(text, data) : ENOMEM;
-		free(text);
+	if (json_array_size(links) == 0)
+		return tell_row(state, NULL, each, data);
+	json_array_foreach (links, i, link) {
+		r = tell_row(state, link, each, data);
 		if (r != 0)
 			return r;
 	}

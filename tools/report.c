@@ -351,6 +351,7 @@ static const struct column bridge_columns[] = {
     {"OUT",      "bytes_out", show_size,    RIGHT},
     {"CHANNELS", "channels",  show_credits, CUT},
     {"SERVICES", "services",  show_calls,   CUT},
+    {"WHY NOT",  "why",       show_text,    CUT},
 };
 
 /* The members of "status" that are times or sizes, and not plain numbers. */

@@ -329,7 +329,7 @@ static bool is_linked(const struct bridge_process *p, const char *site)
 	char up[32], down[32];
 
 	snprintf(up, sizeof(up), "linked to %s at", site);
-	snprintf(down, sizeof(down), ": %s at", site);
+	snprintf(down, sizeof(down), "the link to %s at", site);
 	return bridge_said(p, up) > bridge_said(p, down);
 }
 

@@ -274,3 +274,34 @@ Test(bridge_names, the_end_of_a_bridge_takes_its_names_and_memory_with_it)
 	until((status_read(s.near, &now), now.buffers == 0 && now.leases == 0 && now.names == 0));
 	sides_end(&s);
 }
+
+/* Both sides say what there is and what is not, in the log and in reports. */
+Test(bridge_names, a_peer_that_is_not_there_is_told_of_and_tried_again)
+{
+	struct sides s;
+
+	sides_begin(&s);
+	near_start(&s, OPTIONS("--import", "*"));
+	until(bridge_said(&s.near_bridge, "Connection refused; it is tried again") == 1);
+	until(sharectl_bridges_say(s.near, "--no-headings", "Connection refused"));
+	far_start(&s, OPTIONS("--export", "*"));
+	until(sharectl_bridges_say(s.far, "--no-headings", "near"));
+	check_eq(bridge_said(&s.near_bridge, "Connection refused"), 1);
+	until(!sharectl_bridges_say(s.near, "--no-headings", "Connection refused"));
+
+	bridge_kill(&s.near_bridge);
+	until(sharectl_bridges_say(s.far, "--no-headings", " no "));
+	check(sharectl_bridges_say(s.far, "--no-headings", "near"));
+	sides_end(&s);
+}
+
+/* A bridge without a link is there, too. */
+Test(bridge_names, a_bridge_that_nobody_has_connected_to_is_shown)
+{
+	struct sides s;
+
+	sides_begin(&s);
+	far_start(&s, OPTIONS("--export", "*"));
+	until(sharectl_bridges_say(s.far, "--no-headings", "far "));
+	sides_end(&s);
+}
