@@ -20,9 +20,10 @@
 #define BARE   offsetof(struct data_header, more)
 #define ROUNDS 64 /* of progress before others have their turn */
 
-/* After a message that is small, the next one is waited for awake: for about as long as an answer
- * takes over a fast network, and not where that was in vain a few times, but now and then. */
-#define AWAKE_NS UINT64_C(50000)
+/* What comes next after a small message, or of content that is under way, is waited for awake: for
+ * about as long as it takes over a fast network, and not where that was in vain a few times, but
+ * now and then. */
+#define AWAKE_NS UINT64_C(100000)
 #define SMALL    UINT64_C(65536)
 #define VAIN     4
 #define AGAIN    64
@@ -53,19 +54,17 @@ static void work(struct data_end *d)
 	event_active(d->idle, 0, 0);
 }
 
-/* What somebody may answer, or have more of. Large content is worth its sleep. */
+/* What somebody may answer, or have more of. */
 static bool is_talk(const struct data_header *h)
 {
 	return h->size <= SMALL &&
 	       (h->kind == DATA_MESSAGE || h->kind == DATA_REQUEST || h->kind == DATA_ANSWER);
 }
 
-/* A message comes or goes. To be woken for the next one would cost more than all else that happens
- * to it. */
-static void stay_awake(struct data_end *d, const struct data_header *h)
+/* Something comes or goes. To be woken for what comes next would cost more than all else that
+ * happens to a message, and much of what a segment costs. */
+static void stay_awake(struct data_end *d)
 {
-	if (!is_talk(h))
-		return;
 	if (d->awake_until != 0 && d->has_waited)
 		d->in_vain = 0;
 	else if (d->in_vain >= VAIN && d->in_vain++ % AGAIN != 0)
@@ -98,8 +97,11 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd, (void)what;
 	for (int i = 0; i < ROUNDS; i++) {
-		if (ucp_worker_progress(d->worker) > 0)
+		if (ucp_worker_progress(d->worker) > 0) {
+			if (!TAILQ_EMPTY(&d->transfers))
+				stay_awake(d);
 			continue;
+		}
 		if (is_awake(d))
 			break;
 		if (ucp_worker_arm(d->worker) != UCS_ERR_BUSY) {
@@ -257,7 +259,8 @@ static ucs_status_t on_message(void *arg, const void *header, size_t n, void *wh
 	    CRYPTO_memcmp(link_own_secret(d->link), h.secret, DATA_SECRET) != 0)
 		return UCS_OK;
 	d->link->traffic.in += size;
-	stay_awake(d, &h);
+	if (is_talk(&h))
+		stay_awake(d);
 	if (h.flags & DATA_IN_PIECES) {
 		p.in_pieces = true;
 		p.size = h.size;
