@@ -242,6 +242,11 @@ static bool read_shape(struct source *s, json_t **out)
 	return mode && s->depth > 0;
 }
 
+static bool is_done(const struct source *s)
+{
+	return TAILQ_EMPTY(&s->outgoing) && !s->holding;
+}
+
 static bool has_link(const struct bridge *b)
 {
 	const struct link *l;
@@ -262,6 +267,10 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	(void)fd, (void)what;
 	if (has_link(s->bridge)) {
 		timer_in(s->grace, s->bridge->settings->grace_ms);
+		return;
+	}
+	if (is_done(s)) { /* what was held for it is lost, so nobody gets it */
+		source_free(s);
 		return;
 	}
 	say("%s has stayed away: messages of channel '%s' go to other consumers", s->site, s->name);
@@ -390,16 +399,19 @@ void sources_down(struct link *l)
 
 	for (s = TAILQ_FIRST(&link_bridge(l)->channels->sources); s; s = next) {
 		next = TAILQ_NEXT(s, in_all);
-		if (s->link != l && (s->link || strcmp(s->site, l->site) != 0))
+		if (s->link != l && (s->link || strcmp(s->site, l->site) != 0)) {
+			/* This peer has its own time to come back before the bridge may end. */
+			if (evtimer_pending(s->grace, NULL))
+				timer_in(s->grace, s->bridge->settings->grace_ms);
 			continue;
+		}
 		s->link = NULL;
 		s->which = 0;
 		event_del(s->readable);
 		/* What is lost in a broadcast is what consumers lose that are away. */
-		if (!s->queue || (TAILQ_EMPTY(&s->outgoing) && !s->holding))
+		if (!s->queue || is_done(s))
 			source_free(s);
-		else if (!evtimer_pending(s->grace,
-					  NULL)) /* it counts from when the first link ended */
+		else if (!evtimer_pending(s->grace, NULL)) /* it counts from the first link's end */
 			timer_in(s->grace, s->bridge->settings->grace_ms);
 	}
 }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <share/channel.h>
 
@@ -407,5 +408,47 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 	share_channel_close(ch);
 	share_channel_close(other);
 	share_pool_close(pool);
+	sides_end(&s);
+}
+
+static int64_t clock_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* One peer has stayed away for long, and another one is lost just then. That one has the whole time
+ * to come back, too. */
+Test(bridge_channels, a_peer_that_stays_away_takes_no_grace_from_another)
+{
+	const int64_t grace_ms = 2000;
+	struct sides s;
+	struct bridge_process third;
+	share_channel *ch, *a;
+	share_message m;
+	int64_t lost;
+
+	sides_begin(&s);
+	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
+	far_start(&s, OPTIONS("--export-channel", "*", "--grace", "2"));
+	near_start(&s, OPTIONS("--site", "third"));
+	third = s.near_bridge;
+	near_start(&s, OPTIONS("--import-channel", "q"));
+	until(bridge_said(&s.far_bridge, "linked to third") > 0);
+	a = open_mirror(s.near);
+	check_ok(share_send(ch, NULL, "words", 5, NULL));
+	check_ok(share_recv(a, HARNESS_LIMIT_MS, NULL, &m));
+	bridge_kill(&s.near_bridge);
+	lost = clock_ms();
+	until(clock_ms() > lost + grace_ms * 3 / 4);
+	lost = clock_ms();
+	bridge_kill(&third);
+	bridge_expect_end(&s.far_bridge, EXIT_FAILURE, "near has stayed away");
+	check(clock_ms() >= lost + grace_ms);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(a);
+	share_channel_close(ch);
 	sides_end(&s);
 }
