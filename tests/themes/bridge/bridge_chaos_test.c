@@ -313,7 +313,7 @@ static void change_network(struct chaos *c)
 	state->bytes_per_ms = 2000 + (uint32_t)(draw(c) % 100000);
 }
 
-/* Nothing passes any more, and the links are not lost by that. */
+/* Some packets do not pass, which most links survive. */
 static void cut_network(struct chaos *c)
 {
 	uint64_t dropped = c->cable.state->dropped;
@@ -323,15 +323,19 @@ static void cut_network(struct chaos *c)
 	c->cable.state->cut = false;
 }
 
-/* Nothing passes any more until both have noticed. */
+/* As far as it has noticed. */
+static bool is_linked(const struct bridge_process *p, const char *linked, const char *lost)
+{
+	return bridge_said(p, linked) > bridge_said(p, lost);
+}
+
+/* Nothing passes any more until both have noticed. One may have lost the link before, as a network
+ * that loses packets is slow. */
 static void cut_network_for_long(struct chaos *c)
 {
-	int far = bridge_said(&c->sides.far_bridge, ": near at");
-	int near = bridge_said(&c->sides.near_bridge, ": far at");
-
 	c->cable.state->cut = true;
-	until(bridge_said(&c->sides.far_bridge, ": near at") > far);
-	until(bridge_said(&c->sides.near_bridge, ": far at") > near);
+	until(!is_linked(&c->sides.far_bridge, "linked to near at", ": near at"));
+	until(!is_linked(&c->sides.near_bridge, "linked to far at", ": far at"));
 	c->cable.state->cut = false;
 }
 
