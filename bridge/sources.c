@@ -23,7 +23,9 @@ struct outgoing {
 struct source {
 	TAILQ_ENTRY(source) in_all;
 	struct bridge *bridge;
-	struct link *link; /* NULL: it is lost, and what was not taken waits for it */
+	struct link *opened; /* by which the mirror has asked for it; NULL: it is lost */
+	struct link *
+	    link; /* that link, once the mirror is ready; until then all that was not taken waits */
 	char *name;
 	char site[64];
 	share_channel *channel;
@@ -242,6 +244,11 @@ static bool read_shape(struct source *s, json_t **out)
 	return mode && s->depth > 0;
 }
 
+static bool is_done(const struct source *s)
+{
+	return TAILQ_EMPTY(&s->outgoing) && !s->holding;
+}
+
 static bool has_link(const struct bridge *b)
 {
 	const struct link *l;
@@ -262,6 +269,10 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	(void)fd, (void)what;
 	if (has_link(s->bridge)) {
 		timer_in(s->grace, s->bridge->settings->grace_ms);
+		return;
+	}
+	if (is_done(s)) { /* what was held for it is lost, so nobody gets it */
+		source_free(s);
 		return;
 	}
 	say("%s has stayed away: this bridge ends, so that others get its messages of channel '%s'",
@@ -330,7 +341,8 @@ const char *source_open(struct link *l, uint32_t which, const char *name)
 			s = make(l, name);
 	}
 	if (s && !read_shape(s, &shape)) {
-		source_free(s);
+		if (is_done(s)) /* else what it has waits until the mirror asks again */
+			source_free(s);
 		s = NULL;
 	}
 	if (!s) {
@@ -339,6 +351,7 @@ const char *source_open(struct link *l, uint32_t which, const char *name)
 		return NULL;
 	}
 	s->link = NULL;
+	s->opened = l;
 	s->which = which;
 	json_object_del(shape, "members");
 	link_say(l, json_pack("{s:s, s:I, s:I, s:o}", "say", "opened", "which", (json_int_t)which,
@@ -353,7 +366,7 @@ const char *source_begin(struct link *l, uint32_t which, uint64_t next)
 	struct source *s;
 
 	TAILQ_FOREACH (s, &link_bridge(l)->channels->sources, in_all)
-		if (!s->link && s->which == which && strcmp(s->site, l->site) == 0)
+		if (!s->link && s->opened == l && s->which == which)
 			break;
 	if (!s)
 		return NULL; /* it was closed meanwhile */
@@ -373,7 +386,7 @@ const char *source_taken(struct link *l, const struct data_header *h)
 	struct source *s;
 
 	TAILQ_FOREACH (s, &link_bridge(l)->channels->sources, in_all)
-		if (s->which == h->which && strcmp(s->site, l->site) == 0)
+		if (s->opened == l && s->which == h->which)
 			break;
 	if (!s)
 		return NULL; /* it was closed meanwhile */
@@ -391,16 +404,19 @@ void sources_down(struct link *l)
 
 	for (s = TAILQ_FIRST(&link_bridge(l)->channels->sources); s; s = next) {
 		next = TAILQ_NEXT(s, in_all);
-		if (s->link != l && (s->link || strcmp(s->site, l->site) != 0))
+		if (s->opened != l) {
+			/* This peer has its own time to come back before the bridge may end. */
+			if (evtimer_pending(s->grace, NULL))
+				timer_in(s->grace, s->bridge->settings->grace_ms);
 			continue;
-		s->link = NULL;
+		}
+		s->opened = s->link = NULL;
 		s->which = 0;
 		event_del(s->readable);
 		/* What is lost in a broadcast is what consumers lose that are away. */
-		if (!s->queue || (TAILQ_EMPTY(&s->outgoing) && !s->holding))
+		if (!s->queue || is_done(s))
 			source_free(s);
-		else if (!evtimer_pending(s->grace,
-					  NULL)) /* it counts from when the first link ended */
+		else if (!evtimer_pending(s->grace, NULL)) /* it counts from the first link's end */
 			timer_in(s->grace, s->bridge->settings->grace_ms);
 	}
 }

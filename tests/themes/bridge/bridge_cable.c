@@ -178,8 +178,12 @@ bool cable_is_possible(void)
 	int status;
 
 	check(pid >= 0);
-	if (pid == 0)
-		_exit(make_network(CABLE_FAR) >= 0 ? 0 : 1);
+	if (pid == 0) {
+		if (make_network(CABLE_FAR) < 0)
+			_exit(1);
+		cable_enter(own_network()); /* containers may refuse to mount alone */
+		_exit(0);
+	}
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
@@ -187,6 +191,7 @@ void cable_start(struct cable *c)
 {
 	struct direction *directions = calloc(2, sizeof(*directions));
 	int before = own_network(), tuns[2];
+	pid_t test = getpid();
 
 	*c = (struct cable){.state = mmap(NULL, sizeof(*c->state), PROT_READ | PROT_WRITE,
 					  MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
@@ -204,6 +209,8 @@ void cable_start(struct cable *c)
 	check(c->pid >= 0);
 	if (c->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != test) /* it has died before that */
+			_exit(1);
 		carry(directions, c->state);
 		_exit(1);
 	}

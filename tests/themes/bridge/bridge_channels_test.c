@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <share/channel.h>
 
@@ -379,32 +380,75 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 	struct sides s;
 	share_channel *ch, *other;
 	share_pool *pool;
-	share_message m;
+	share_message m[3];
 
 	sides_begin(&s);
 	pool = open_pool(s.far);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	far_start(&s, OPTIONS("--export-channel", "*", "--grace", "0.2"));
 	near_start(&s, OPTIONS("--import-channel", "q"));
-	until(bridge_said(&s.near_bridge, "channel 'q' of far is open") > 0);
+	other = open_mirror(s.near);
 	for (unsigned n = 0; n < 3; n++)
 		send_number(ch, pool, n);
-	other = open_mirror(s.near); /* whoever wants them there has them within reach */
-	check_eq(receive(other, &m), 0);
+	for (unsigned n = 0; n < 3; n++) /* so the bridge has them all, and none is done with */
+		check_eq(receive(other, &m[n]), n);
 	bridge_kill(&s.near_bridge);
-	bridge_expect_end(&s.far_bridge, EXIT_FAILURE);
-	check_ok(share_ack(&m, NULL));
+	bridge_expect_end(&s.far_bridge, EXIT_FAILURE, "near has stayed away");
+	for (unsigned n = 0; n < 3; n++)
+		check_ok(share_ack(&m[n], NULL));
 	share_channel_close(other);
 
 	other = open_channel(s.far, SHARE_CONSUMER, SHARE_QUEUE);
 	for (unsigned n = 0; n < 3; n++) {
-		check_eq(receive(other, &m), n);
-		check_eq(m.deliveries, 2);
-		check_ok(share_ack(&m, NULL));
+		check_eq(receive(other, &m[n]), n);
+		check_eq(m[n].deliveries, 2);
+		check_ok(share_ack(&m[n], NULL));
 	}
 	until(in_flight(ch) == 0);
 	share_channel_close(ch);
 	share_channel_close(other);
 	share_pool_close(pool);
+	sides_end(&s);
+}
+
+static int64_t clock_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* One peer has stayed away for long, and another one is lost just then. That one has the whole time
+ * to come back, too. */
+Test(bridge_channels, a_peer_that_stays_away_takes_no_grace_from_another)
+{
+	const int64_t grace_ms = 2000;
+	struct sides s;
+	struct bridge_process third;
+	share_channel *ch, *a;
+	share_message m;
+	int64_t lost;
+
+	sides_begin(&s);
+	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
+	far_start(&s, OPTIONS("--export-channel", "*", "--grace", "2"));
+	near_start(&s, OPTIONS("--site", "third"));
+	third = s.near_bridge;
+	near_start(&s, OPTIONS("--import-channel", "q"));
+	until(bridge_said(&s.far_bridge, "linked to third") > 0);
+	a = open_mirror(s.near);
+	check_ok(share_send(ch, NULL, "words", 5, NULL));
+	check_ok(share_recv(a, HARNESS_LIMIT_MS, NULL, &m));
+	bridge_kill(&s.near_bridge);
+	lost = clock_ms();
+	until(clock_ms() > lost + grace_ms * 3 / 4);
+	lost = clock_ms();
+	bridge_kill(&third);
+	bridge_expect_end(&s.far_bridge, EXIT_FAILURE, "near has stayed away");
+	check(clock_ms() >= lost + grace_ms);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(a);
+	share_channel_close(ch);
 	sides_end(&s);
 }

@@ -313,7 +313,7 @@ static void change_network(struct chaos *c)
 	state->bytes_per_ms = 2000 + (uint32_t)(draw(c) % 100000);
 }
 
-/* Nothing passes any more, and the links are not lost by that. */
+/* Some packets do not pass, which most links survive. */
 static void cut_network(struct chaos *c)
 {
 	uint64_t dropped = c->cable.state->dropped;
@@ -323,7 +323,7 @@ static void cut_network(struct chaos *c)
 	c->cable.state->cut = false;
 }
 
-/* Whether a bridge has a link, by its log. */
+/* Whether a bridge has a link, as far as it has noticed. */
 static bool is_linked(const struct bridge_process *p, const char *site)
 {
 	char up[32], down[32];
@@ -333,7 +333,8 @@ static bool is_linked(const struct bridge_process *p, const char *site)
 	return bridge_said(p, up) > bridge_said(p, down);
 }
 
-/* Nothing passes any more until both have noticed. */
+/* Nothing passes any more until both have noticed. One may have lost the link before, as a network
+ * that loses packets is slow. */
 static void cut_network_for_long(struct chaos *c)
 {
 	c->cable.state->cut = true;

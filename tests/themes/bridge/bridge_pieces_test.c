@@ -339,9 +339,11 @@ Test(faults, what_a_device_does_not_take_comes_again, .init = with_faults, .fini
 Test(faults, an_error_of_a_device_that_stays_ends_the_bridge, .init = with_faults,
      .fini = without_faults, .timeout = 240)
 {
-	static const char *const faults[] = {
-	    "cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED",
-	    "cuEventQuery fail CUDA_ERROR_ILLEGAL_ADDRESS",
+	static const struct {
+		const char *fault, *said;
+	} faults[] = {
+	    {"cuMemcpyHtoDAsync fail CUDA_ERROR_LAUNCH_FAILED", "a copy cannot be made"},
+	    {"cuEventQuery fail CUDA_ERROR_ILLEGAL_ADDRESS", "a copy has failed"},
 	};
 	struct between b;
 
@@ -352,8 +354,8 @@ Test(faults, an_error_of_a_device_that_stays_ends_the_bridge, .init = with_fault
 
 		snprintf(name, sizeof(name), "w%u", i);
 		start_near(&b);
-		publish_with(b.far, name, 2 * PIECE, i, faults[i]);
-		bridge_expect_end(&b.sides.near_bridge, EXIT_FAILURE);
+		publish_with(b.far, name, 2 * PIECE, i, faults[i].fault);
+		bridge_expect_end(&b.sides.near_bridge, EXIT_FAILURE, faults[i].said);
 		drivers_do("");
 	}
 	start_near(&b);

@@ -201,14 +201,10 @@ static int end(struct bridge_process *p, int signal)
 	return status;
 }
 
-void bridge_stop(struct bridge_process *p)
+static void expect_exit(const struct bridge_process *p, int status, int code, const char *said)
 {
-	int status;
-
-	if (p->pid == 0)
-		return;
-	status = end(p, SIGTERM);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != code ||
+	    (said && bridge_said(p, said) == 0)) {
 		char *log = log_of(p);
 
 		fprintf(stderr, "---- a bridge's log ----\n%s----\n", log);
@@ -218,15 +214,19 @@ void bridge_stop(struct bridge_process *p)
 	unlink(p->log);
 }
 
-void bridge_expect_end(struct bridge_process *p, int code)
+void bridge_stop(struct bridge_process *p)
+{
+	if (p->pid)
+		expect_exit(p, end(p, SIGTERM), 0, NULL);
+}
+
+void bridge_expect_end(struct bridge_process *p, int code, const char *said)
 {
 	int status;
 
 	check(waitpid(p->pid, &status, 0) == p->pid);
 	p->pid = 0;
-	check(WIFEXITED(status));
-	check_eq(WEXITSTATUS(status), code);
-	unlink(p->log);
+	expect_exit(p, status, code, said);
 }
 
 void bridge_kill(struct bridge_process *p)

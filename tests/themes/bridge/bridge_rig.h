@@ -39,8 +39,8 @@ void near_start(struct sides *s, const char *const *options);
 /* SIGTERM, and expects a good end; SIGKILL. */
 void bridge_stop(struct bridge_process *p);
 void bridge_kill(struct bridge_process *p);
-/* Waits for one that ends by itself, with this exit code. */
-void bridge_expect_end(struct bridge_process *p, int code);
+/* Waits for one that ends by itself, with this exit code, and has said this. */
+void bridge_expect_end(struct bridge_process *p, int code, const char *said);
 
 /* --gpu of both bridges: what SHARE_TEST_GPU_WAY says, or "staged". */
 const char *bridge_gpu_way(void);
