@@ -338,9 +338,9 @@ int data_begin(struct link *l)
 /* UCX has noticed before the link did. */
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-	(void)ep;
 	char why[128];
 
+	(void)ep;
 	snprintf(why, sizeof(why), "content does not pass (UCX: %s)", ucs_status_string(status));
 	link_fail(arg, why);
 }

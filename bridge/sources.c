@@ -23,9 +23,8 @@ struct outgoing {
 struct source {
 	TAILQ_ENTRY(source) in_all;
 	struct bridge *bridge;
-	struct link *opened; /* by which the mirror has asked for it; NULL: it is lost */
-	struct link *
-	    link; /* that link, once the mirror is ready; until then all that was not taken waits */
+	struct link *opened; /* by which the mirror has asked for it; NULL: that is lost */
+	struct link *link;   /* the same, once the mirror is ready; until then messages wait */
 	char *name;
 	char site[64];
 	share_channel *channel;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
@@ -199,6 +200,7 @@ static struct device *find_device(struct staging *s, int ordinal)
 {
 	struct failure failure;
 	struct device *d;
+	char what[64];
 	int r = 0;
 
 	SLIST_FOREACH(d, &s->devices, next)
@@ -211,7 +213,8 @@ static struct device *find_device(struct staging *s, int ordinal)
 	for (size_t i = 0; i < STREAMS && r == 0; i++)
 		r = memory_copier_open(ordinal, &d->streams[i], &failure);
 	if (r != 0) {
-		complain(s, "the device cannot be used", &failure);
+		snprintf(what, sizeof(what), "device %d cannot be used", ordinal);
+		complain(s, what, &failure);
 		close_device(d);
 		return NULL;
 	}

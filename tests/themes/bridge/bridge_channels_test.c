@@ -29,17 +29,6 @@ static share_channel *open_channel(share_client *c, int role, uint32_t mode)
 	return ch;
 }
 
-/* As far as the bridge has made it. */
-static share_channel *open_mirror(share_client *c)
-{
-	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
-	share_channel *ch = NULL;
-
-	options.flags = SHARE_CHANNEL_EXISTING;
-	until(share_channel_open(c, "q", SHARE_CONSUMER, &options, &ch) == 0);
-	return ch;
-}
-
 static void send_number(share_channel *ch, share_pool *pool, unsigned n)
 {
 	share_buffer *b = allocate(pool, 1 + n % 7 * 3000, NULL);
@@ -92,8 +81,8 @@ Test(bridge_channels, a_broadcast_reaches_all_consumers_of_the_mirror_in_order)
 	pool = open_pool(s.far);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_BROADCAST);
 	start_both(&s);
-	a = open_mirror(s.near);
-	b = open_mirror(s.near);
+	a = mirror_open(s.near);
+	b = mirror_open(s.near);
 	until(bridge_said(&s.near_bridge, "channel 'q' of far is open") > 0);
 	for (unsigned n = 0; n < 100; n++) {
 		send_number(ch, pool, n);
@@ -116,7 +105,7 @@ Test(bridge_channels, messages_without_memory_pass_too)
 	sides_begin(&s);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	start_both(&s);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	for (unsigned n = 0; n < 3 * DEPTH; n++) {
 		check_ok(share_send(ch, NULL, "words", 5, NULL));
 		check_ok(share_recv(a, HARNESS_LIMIT_MS, NULL, &m));
@@ -140,7 +129,7 @@ Test(bridge_channels, a_message_of_a_queue_is_done_with_when_it_is_over_there)
 	pool = open_pool(s.far);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	start_both(&s);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	send_number(ch, pool, 1);
 	send_number(ch, pool, 2);
 	check_eq(receive(a, &first), 1);
@@ -174,7 +163,7 @@ Test(bridge_channels, who_is_slow_over_there_has_no_more_than_the_channel_is_dee
 	options.when_full = SHARE_FULL_FAIL;
 	check_ok(share_channel_open(s.far, "q", SHARE_PRODUCER, &options, &ch));
 	start_both(&s);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	check_eq((send_number(ch, pool, sent++), receive(a, &m)), 0);
 	for (;;) {
 		int r;
@@ -215,7 +204,7 @@ Test(bridge_channels, a_lost_link_loses_and_doubles_nothing)
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	far_start(&s, OPTIONS("--export-channel", "*", "--timeout", "0.4"));
 	near_start(&s, OPTIONS("--import-channel", "q", "--timeout", "0.4"));
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	for (unsigned round = 0; round < 5; round++) {
 		struct bridge_process *p = round % 2 ? &s.far_bridge : &s.near_bridge;
 		struct bridge_process *other = round % 2 ? &s.near_bridge : &s.far_bridge;
@@ -276,7 +265,7 @@ Test(bridge_channels, a_bridge_that_dies_loses_nothing)
 	pool = open_pool(s.far);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	start_both(&s);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	for (n = 0; n < DEPTH; n++)
 		send_number(ch, pool, n);
 	seen[receive(a, &m)] = true;
@@ -342,7 +331,7 @@ Test(bridge_channels, deliveries_go_on_where_they_were)
 	die_with_one();
 	send_number(ch, pool, 2);
 	start_both(&s);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	for (unsigned i = 0; i < 2; i++) {
 		unsigned n = receive(a, &m);
 
@@ -366,7 +355,7 @@ Test(bridge_channels, consumers_are_told_when_the_peer_stays_away)
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_BROADCAST);
 	far_start(&s, OPTIONS("--export-channel", "*"));
 	near_start(&s, OPTIONS("--import-channel", "q", "--grace", "0.2"));
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	bridge_kill(&s.far_bridge);
 	check_error(share_recv(a, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
 	share_channel_close(ch);
@@ -387,7 +376,7 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
 	far_start(&s, OPTIONS("--export-channel", "*", "--grace", "0.2"));
 	near_start(&s, OPTIONS("--import-channel", "q"));
-	other = open_mirror(s.near);
+	other = mirror_open(s.near);
 	for (unsigned n = 0; n < 3; n++)
 		send_number(ch, pool, n);
 	for (unsigned n = 0; n < 3; n++) /* so the bridge has them all, and none is done with */
@@ -437,7 +426,7 @@ Test(bridge_channels, a_peer_that_stays_away_takes_no_grace_from_another)
 	third = s.near_bridge;
 	near_start(&s, OPTIONS("--import-channel", "q"));
 	until(bridge_said(&s.far_bridge, "linked to third") > 0);
-	a = open_mirror(s.near);
+	a = mirror_open(s.near);
 	check_ok(share_send(ch, NULL, "words", 5, NULL));
 	check_ok(share_recv(a, HARNESS_LIMIT_MS, NULL, &m));
 	bridge_kill(&s.near_bridge);

@@ -204,18 +204,22 @@ static uint64_t draw(struct chaos *c)
 	return c->random;
 }
 
+/* Only a cable makes a peer silent without an end of the connection. */
+static const char *timeout(const struct chaos *c)
+{
+	return c->sides.cable ? CABLE_TIMEOUT : "60";
+}
+
 static void start_far(struct chaos *c)
 {
-	far_start(&c->sides, c->sides.cable ? OPTIONS("--export", "n*", "--export-channel", "q",
-						      "--timeout", CABLE_TIMEOUT)
-					    : OPTIONS("--export", "n*", "--export-channel", "q"));
+	far_start(&c->sides,
+		  OPTIONS("--export", "n*", "--export-channel", "q", "--timeout", timeout(c)));
 }
 
 static void start_near(struct chaos *c)
 {
-	near_start(&c->sides, c->sides.cable ? OPTIONS("--import", "n*", "--import-channel", "q",
-						       "--timeout", CABLE_TIMEOUT)
-					     : OPTIONS("--import", "n*", "--import-channel", "q"));
+	near_start(&c->sides,
+		   OPTIONS("--import", "n*", "--import-channel", "q", "--timeout", timeout(c)));
 }
 
 static void kill_producer(struct chaos *c)

@@ -237,6 +237,16 @@ void bridge_kill(struct bridge_process *p)
 
 /* ------------------------------------------------------------------------------------------- */
 
+share_channel *mirror_open(share_client *c)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch = NULL;
+
+	options.flags = SHARE_CHANNEL_EXISTING;
+	until(share_channel_open(c, "q", SHARE_CONSUMER, &options, &ch) == 0);
+	return ch;
+}
+
 static unsigned char byte_of(unsigned seed, uint64_t at)
 {
 	uint64_t x = (at + 1) * UINT64_C(0x9e3779b97f4a7c15) + seed;

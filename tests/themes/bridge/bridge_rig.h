@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/fixture.h"
 
 /*
@@ -47,6 +49,9 @@ const char *bridge_gpu_way(void);
 
 /* How many lines of its log have @text in them. */
 int bridge_said(const struct bridge_process *p, const char *text);
+
+/* The mirror of the channel "q", for a consumer, as soon as the bridge has made it. */
+share_channel *mirror_open(share_client *c);
 
 /* All bytes, which say what they are: the same seed is the same content. */
 void content_fill(share_buffer *b, unsigned seed);
