@@ -18,7 +18,7 @@ def blocks(document):
 
 @pytest.mark.parametrize("document", ["README.md", "docs/python.md"])
 def test_what_is_shown_runs(document):
-    shown = blocks(document)
+    shown = [block for block in blocks(document) if "libshare.torch" not in block]
     assert shown
     # the pieces of a document go on where the one before ended
     done = subprocess.run([sys.executable, "-c", "\n".join(shown)], text=True, cwd="/",
@@ -27,3 +27,29 @@ def test_what_is_shown_runs(document):
     assert done.stderr == ""
     if document == "README.md":
         assert done.stdout == "(1080, 1920, 3) {'n': 7}\n"
+
+
+TORCH = """
+client = libshare.connect("embedded")
+pool = client.pool("frames", kind="host", limit="64MiB")
+model = torch.nn.Linear(4, 2)
+with torch.device("meta"):
+    worker_model = torch.nn.Linear(4, 2)
+"""
+TORCH_GPU = """
+pool = client.pool("frames-gpu", kind="vmm", limit="64MiB")
+model, x = model.cuda(), torch.ones(3, 4, device="cuda")
+"""
+
+
+def test_what_is_shown_of_torch_runs():
+    torch = pytest.importorskip("torch")
+    shown = [block for block in blocks("docs/python.md") if "libshare.torch" in block]
+    host = [block for block in shown if "torch.cuda" not in block]
+    assert host and len(host) < len(shown)
+    program = ["import libshare, libshare.torch, torch", TORCH, *host, "assert model.weight.equal(worker_model.weight)"]
+    if torch.cuda.is_available():
+        program += [TORCH_GPU] + [block for block in shown if "torch.cuda" in block]
+    done = subprocess.run([sys.executable, "-c", "\n".join(program)], text=True, cwd="/",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
