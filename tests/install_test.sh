@@ -159,12 +159,12 @@ int main(void)
 	return !same;
 }
 END
-cat >"$scratch/project/CMakeLists.txt" <<'END'
+cat >"$scratch/project/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.22)
 project(stranger C)
-find_package(share 0.1 REQUIRED)
 add_executable(package-shared program.c)
-target_link_libraries(package-shared PRIVATE share::share)
+$(sed -nE 's/^    ((find_package|target_link_libraries)\()/\1/p' "${SHARE_TEST_SOURCE:?is not set}/README.md" |
+	sed 's/(prog /(package-shared /')
 add_executable(package-static program.c)
 target_link_libraries(package-static PRIVATE share::static)
 END
