@@ -2,13 +2,40 @@
 #
 # share_target(NAME): the flags every target of ours carries. Nothing here is global, so a target
 # that needs others (a test that wraps malloc, a CUDA example) says so itself.
+#
+# What is compiled names no folder of this machine: sources are called as in the tree (base/clock.c),
+# and the build's folder is the root of the tree. So an object is the same, byte for byte, in each
+# build folder and each copy of the tree, and what ccache has from one it has for all. A debugger that
+# is started in the root finds the sources.
+
+# ccache, if it is there, compiles nothing twice. To share what it has with other folders and copies
+# of the tree, it gives paths to the compiler that start at the build's folder.
+option(SHARE_CCACHE "Compile by way of ccache, where there is one" ON)
+find_program(SHARE_CCACHE_PROGRAM ccache)
+mark_as_advanced(SHARE_CCACHE_PROGRAM)
+if(SHARE_CCACHE AND SHARE_CCACHE_PROGRAM)
+  foreach(language C CXX)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER
+        env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${SHARE_CCACHE_PROGRAM})
+    endif()
+  endforeach()
+endif()
+
+file(RELATIVE_PATH SHARE_UP ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+if(NOT SHARE_UP)
+  set(SHARE_UP ./)
+endif()
 
 function(share_target name)
   target_compile_options(${name} PRIVATE
     -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wundef -Wcast-align -Wcast-qual -Wwrite-strings
     -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wpointer-arith
     -Wformat=2 -Wimplicit-fallthrough -Wno-gnu-zero-variadic-macro-arguments
-    -fvisibility=hidden -fno-common)
+    -fvisibility=hidden -fno-common
+    # the last one that fits counts
+    -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${SHARE_UP}=
+    -ffile-prefix-map=${CMAKE_BINARY_DIR}=.)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
   if(SHARE_WERROR)
     target_compile_options(${name} PRIVATE -Werror)

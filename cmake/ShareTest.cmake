@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: MIT
 #
-# share_add_test(NAME SOURCES file... [LIBRARIES target...] [LABELS label...] [TIMEOUT seconds])
-#   A Criterion program, built and registered with CTest.
+# share_add_test(NAME [OPTIMIZED] SOURCES file... [LIBRARIES target...] [LABELS label...]
+#                [TIMEOUT seconds])
+#   A Criterion program, built and registered with CTest. The first source is the test's own; the
+#   others may be those of other tests, too. OPTIMIZED: see share_test_target().
+#
+# share_shared_sources(OUT source...)
+#   What stands for these in the sources of a program: each is compiled once for all tests, so it has
+#   no flags of one of them.
+#
+# share_test_target(NAME)
+#   The flags of a test's own code, in place of share_target(). It runs for a moment, and compiling it
+#   takes longer than that, so nobody optimises it. Where an inline function of a header is what is
+#   tested, the test has to be OPTIMIZED: it is compiled like the programs that are installed.
 #
 # share_add_program_test(NAME COMMAND command... [NEEDS target...] [LABELS label...]
 #                        [TIMEOUT seconds])
@@ -70,23 +81,62 @@ function(share_add_program_test name)
   set_property(TEST ${name} PROPERTY ENVIRONMENT ${environment})
 endfunction()
 
+function(share_test_target name)
+  share_target(${name})
+  if(CMAKE_BUILD_TYPE MATCHES "Rel")
+    target_compile_options(${name} PRIVATE "SHELL:-O0 -U_FORTIFY_SOURCE") # which wants to be optimised
+  endif()
+endfunction()
+
+function(share_shared_sources out)
+  set(objects)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(source ${source} ABSOLUTE)
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
+    string(REGEX REPLACE "\\.c$" "" name ${name})
+    string(MAKE_C_IDENTIFIER ${name} name)
+    if(NOT TARGET ${name})
+      add_library(${name} OBJECT ${source})
+      target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+      target_link_libraries(${name} PRIVATE share-headers PkgConfig::JANSSON
+        $<TARGET_NAME_IF_EXISTS:PkgConfig::CRITERION>)
+      if(SHARE_CUDA_INCLUDE_DIR)
+        target_include_directories(${name} SYSTEM PRIVATE ${SHARE_CUDA_INCLUDE_DIR})
+      endif()
+      if(name MATCHES "^tests_" AND NOT name MATCHES "^tests_(themes_fuzz|ring)_")
+        share_test_target(${name})
+      else()
+        share_target(${name})
+      endif()
+    endif()
+    list(APPEND objects $<TARGET_OBJECTS:${name}>)
+  endforeach()
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
 function(share_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMIZED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
-      "share_add_test(${name}): needs SOURCES, LIBRARIES, LABELS and TIMEOUT only")
+      "share_add_test(${name}): needs OPTIMIZED, SOURCES, LIBRARIES, LABELS and TIMEOUT only")
   endif()
   if(SHARE_SANITIZE MATCHES "thread")
     return()
   endif()
 
-  add_executable(${name} ${arg_SOURCES})
+  list(POP_FRONT arg_SOURCES own)
+  if(SHARE_SANITIZE MATCHES "address")
+    list(APPEND arg_SOURCES ${PROJECT_SOURCE_DIR}/tests/harness/leaks.c)
+  endif()
+  share_shared_sources(shared ${arg_SOURCES})
+  add_executable(${name} ${own} ${shared})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} PkgConfig::CRITERION)
-  if(SHARE_SANITIZE MATCHES "address")
-    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/harness/leaks.c)
+  if(arg_OPTIMIZED)
+    share_target(${name})
+  else()
+    share_test_target(${name})
   endif()
-  share_target(${name})
   # Not among the programs that are installed.
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
