@@ -43,7 +43,6 @@ static uint64_t adopt(struct ring_producer *p, uint32_t consumer, bool oldest)
 		if (t->list != 0 || t->sequence != start - 1 || !has_room_for_fence(p, t))
 			break;
 		t->pending |= RING_BIT(consumer);
-		t->unclaimed = false;
 	}
 	return start;
 }
@@ -138,6 +137,16 @@ void ring_deliver_backlog(struct ring_producer *p)
 /* ------------------------------------------------------------------------------------------- */
 /* Going                                                                                       */
 
+/* Once for each that has come. After the last one, what is sent is for who comes next. */
+static void stop_counting(struct ring_producer *p, uint32_t consumer)
+{
+	if (!(p->consumers.admitted & RING_BIT(consumer)) && !MUTATION(stops_counting_twice))
+		return;
+	p->consumers.admitted &= ~RING_BIT(consumer);
+	if (p->consumers.admitted == 0)
+		p->lanes[0].base = p->lanes[0].tail;
+}
+
 /* Queue: it is not the one to acknowledge this any more. */
 static void give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 {
@@ -226,15 +235,13 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 
 	safe = safe || MUTATION(left_behind_is_gone);
 	if ((p->consumers.admitted | p->consumers.leaving) & RING_BIT(consumer)) {
-		p->consumers.admitted &= ~RING_BIT(consumer);
+		stop_counting(p, consumer);
 		p->consumers.leaving &= ~RING_BIT(consumer);
 		atomic_store_explicit(&peer->admission->left_behind, peer->owner->member,
 				      memory_order_release);
 		if (safe || order_with(p))
 			taken = ring_taken(p, consumer);
 		part_from(p, consumer, taken, safe ? SAFE : LEFT_BEHIND);
-		if (p->consumers.admitted == 0)
-			p->lanes[0].base = p->lanes[0].tail;
 		l->limit = 0;
 		if (!safe) {
 			channel_add(&p->header->left_behind, 1);
@@ -248,6 +255,22 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 		ring_deliver_backlog(p);
 }
 
+static bool receives_no_more(const struct ring_producer *p, uint32_t consumer)
+{
+	return atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
+				    memory_order_acquire);
+}
+
+void ring_notice_desertion(struct ring_producer *p)
+{
+	uint64_t admitted = p->consumers.admitted;
+
+	/* mostly a look at one of them, which does receive */
+	if (admitted != 0 && receives_no_more(p, (uint32_t)__builtin_ctzll(admitted)) &&
+	    !MUTATION(send_to_who_has_left))
+		ring_notice_leaving(p, admitted);
+}
+
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 {
 	bool any = false;
@@ -255,15 +278,12 @@ bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers)
 	for (uint64_t who = consumers & p->consumers.admitted; who; who &= who - 1) {
 		uint32_t consumer = (uint32_t)__builtin_ctzll(who);
 
-		if (!atomic_load_explicit(&p->peers[consumer].ledger->receives_no_more,
-					  memory_order_acquire))
+		if (!receives_no_more(p, consumer))
 			continue;
 		any = true;
-		p->consumers.admitted &= ~RING_BIT(consumer);
+		stop_counting(p, consumer);
 		p->consumers.leaving |= RING_BIT(consumer);
 		part_from(p, consumer, ring_taken(p, consumer), LEAVES);
-		if (p->consumers.admitted == 0)
-			p->lanes[0].base = p->lanes[0].tail;
 		p->lanes[channel_lane_of(&p->shape, consumer)].limit = 0;
 	}
 	if (any && ring_is_queue(p))

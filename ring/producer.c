@@ -181,6 +181,8 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
 	}
+	if (p->shape.mode == CHANNEL_BROADCAST)
+		ring_notice_desertion(p);
 	r = ring_find_room(p, target, &lane);
 	if (r == -EAGAIN && ring_notice_leaving(p, p->consumers.admitted))
 		r = ring_find_room(p, target, &lane);
@@ -199,7 +201,6 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 	}
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		p->tickets[ticket].pending = p->consumers.admitted;
-		p->tickets[ticket].unclaimed = p->consumers.admitted == 0;
 	} else {
 		p->tickets[ticket].pending = RING_BIT(target);
 		p->tickets[ticket].consumer = (uint8_t)target;
@@ -374,15 +375,13 @@ void ring_producer_awake(struct ring_producer *p)
 	ring_sleeper_awake(&p->sleeper);
 }
 
-/* Broadcast: sent to nobody. The newest are, if any. */
-static uint32_t unclaimed(const struct ring_producer *p)
+/* The newest are, if any. */
+static uint32_t count_unclaimed(const struct ring_producer *p)
 {
 	uint32_t n = 0;
 
-	if (p->shape.mode != CHANNEL_BROADCAST)
-		return 0;
-	for (uint16_t t = p->lists[0].last; t != TICKET_NONE && p->tickets[t].unclaimed;
-	     t = p->tickets[t].previous)
+	for (uint16_t t = p->lists[0].last;
+	     t != TICKET_NONE && ring_is_unclaimed(p, &p->tickets[t]); t = p->tickets[t].previous)
 		n++;
 	return n;
 }
@@ -397,7 +396,7 @@ static uint32_t only_for_who_comes(const struct ring_producer *p)
 
 		if (p->shape.history == 0 || !ring_is_history(p, t))
 			break;
-		n += t->pending == 0 && !t->unclaimed;
+		n += t->pending == 0 && !ring_is_unclaimed(p, t);
 	}
 	return n;
 }
@@ -407,7 +406,7 @@ static bool is_under_way(const struct ring_producer *p, const struct ring_ticket
 {
 	if (t->list >= LIST_DONE || t->set_aside || t->acknowledged)
 		return false;
-	return ring_is_queue(p) || t->pending != 0 || t->unclaimed;
+	return ring_is_queue(p) || t->pending != 0 || ring_is_unclaimed(p, t);
 }
 
 static uint64_t count_done(const struct ring_producer *p)
@@ -428,6 +427,6 @@ void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer
 	out->set_aside = p->header->set_aside;
 	out->left_behind = p->header->left_behind;
 	out->in_flight = p->shape.in_flight - p->n_free - only_for_who_comes(p);
-	out->waiting = p->lists[LIST_BACKLOG].n + unclaimed(p);
+	out->waiting = p->lists[LIST_BACKLOG].n + count_unclaimed(p);
 	out->done = count_done(p);
 }

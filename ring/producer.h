@@ -40,7 +40,6 @@ struct ring_ticket {
 	uint8_t list;
 	uint8_t n_fences; /* in `fences`: of those who have acknowledged it */
 	uint8_t consumer; /* not in broadcast: whose lane it is in */
-	bool unclaimed;   /* broadcast: nobody was there when it was sent */
 	bool acknowledged, retained, set_aside;
 };
 
@@ -56,7 +55,7 @@ struct ring_lane {
 	uint64_t tail;
 	uint64_t limit; /* there is room up to here, as far as we know */
 	uint64_t head;
-	uint64_t base; /* broadcast without consumers: what is from here on nobody has */
+	uint64_t base; /* broadcast without consumers: what was sent from here on is unclaimed */
 };
 
 struct ring_peer {
@@ -120,6 +119,13 @@ static inline bool ring_is_queue(const struct ring_producer *p)
 	return p->shape.mode == CHANNEL_QUEUE;
 }
 
+/* Broadcast: it was sent when nobody was there, and waits for the first that comes. */
+static inline bool ring_is_unclaimed(const struct ring_producer *p, const struct ring_ticket *t)
+{
+	return p->shape.mode == CHANNEL_BROADCAST && p->consumers.admitted == 0 &&
+	       t->sequence >= p->lanes[0].base;
+}
+
 /* Broadcast: it stays though all have acknowledged it, for those who come. */
 static inline bool ring_is_history(const struct ring_producer *p, const struct ring_ticket *t)
 {
@@ -173,6 +179,9 @@ uint32_t ring_choose(struct ring_producer *p, bool with_room);
 /* Those of @consumers that receive no more: others get what they have not taken. Whether there was
  * any. */
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers);
+/* Broadcast, before a message is sent: whether all have left by now, so that it waits for the next
+ * one. */
+void ring_notice_desertion(struct ring_producer *p);
 /* All tickets are in use: drops what no one has taken, so that reclaiming gives one back. */
 void ring_drop_for_ticket(struct ring_producer *p);
 

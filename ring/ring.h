@@ -79,9 +79,9 @@ void ring_producer_identify(struct ring_producer *p, uint64_t member);
 void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe);
 
 /* That a consumer receives no more (ring_consumer_receives_no_more()) is seen when there is no
- * room, in ring_producer_wake() by whoever has just got something, and in ring_producer_reclaim()
- * with `all`. It counts no longer then, but what it has taken stays its own, unless it is
- * dismissed. */
+ * room, in ring_producer_wake() by whoever has just got something, in ring_producer_reclaim()
+ * with `all`, and before a broadcast is sent if that leaves nobody. It counts no longer then, but
+ * what it has taken stays its own, unless it is dismissed. */
 
 /* What @member, in slot @consumer (CHANNEL_MEMBERS_MAX: in none any more), may still use: what it
  * has not acknowledged, or has with a fence. @bits: bit by ticket, zeros for all `in_flight`. */

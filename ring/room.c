@@ -73,7 +73,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	struct ring_lane *l = &p->lanes[lane];
 	uint16_t ticket = l->tickets[sequence & p->mask];
 	struct ring_ticket *t = &p->tickets[ticket];
-	bool dropped = false;
+	bool dropped = ring_is_unclaimed(p, t);
 
 	l->head = sequence + 1;
 	if (l->base < l->head)
@@ -93,9 +93,6 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 		if (p->shape.mode != CHANNEL_BROADCAST && p->peers[consumer].load > 0)
 			p->peers[consumer].load--;
 	}
-	if (t->unclaimed)
-		dropped = true;
-	t->unclaimed = false;
 	if (dropped)
 		channel_add(&p->header->dropped, 1);
 	ring_finish_if_through(p, ticket);

@@ -103,7 +103,7 @@ bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket)
 	else if (t->list >= CHANNEL_MEMBERS_MAX)
 		through = false;
 	else if (p->shape.mode == CHANNEL_BROADCAST)
-		through = t->pending == 0 && !t->unclaimed && !ring_is_history(p, t);
+		through = t->pending == 0 && !ring_is_unclaimed(p, t) && !ring_is_history(p, t);
 	else
 		through = !(t->pending & RING_BIT(t->consumer));
 	if (through)

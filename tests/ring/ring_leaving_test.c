@@ -168,3 +168,146 @@ Test(ring_leaving, who_is_sent_to_by_name_is_not_there_any_more)
 	sends_to(3, 0);
 	uses(0, 3);
 }
+
+/* How one that receives no more, and has something, is gone for good. */
+static void acknowledges_and_goes(uint32_t consumer)
+{
+	acks(consumer);
+	ring_producer_dismiss(producers[0], consumer, true);
+}
+
+static void dies(uint32_t consumer)
+{
+	ring_producer_dismiss(producers[0], consumer, true);
+}
+
+static void is_left_behind_and_goes(uint32_t consumer)
+{
+	ring_producer_dismiss(producers[0], consumer, false);
+	acknowledges_and_goes(consumer);
+}
+
+static void is_left_to_the_broker(uint32_t consumer)
+{
+	ring_producer_abandon(producers[0], consumer);
+}
+
+static void (*const goings[])(uint32_t consumer) = {
+    acknowledges_and_goes,
+    dies,
+    is_left_behind_and_goes,
+    is_left_to_the_broker,
+};
+#define GOINGS (sizeof(goings) / sizeof(goings[0]))
+
+/* The only consumer has left with message 0, which is the last that was received. */
+static void leaves_with_one(uint32_t when_full)
+{
+	rig(CHANNEL_BROADCAST, when_full, 1);
+	sends(0);
+	receives(0, 0);
+	leaves(0);
+}
+
+Test(ring_leaving, a_broadcast_that_is_sent_when_all_have_left_waits_for_the_next)
+{
+	rig(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 2);
+	sends(0);
+	uses(0, 0);
+	leaves(1);
+	sends(1);
+	uses(0, 1);
+	leaves(0);
+	sends(2);
+	ring_producer_wake(producers[0]);
+	so_many_come_back(2);
+	cr_assert_eq(stats().waiting, 1);
+	consumer_comes(2, false);
+	uses(2, 2);
+	comes_back(2);
+}
+
+Test(ring_leaving, what_is_sent_to_nobody_waits_though_the_last_one_goes_for_good_after_that)
+{
+	for (size_t how = 0; how < GOINGS; how++) {
+		leaves_with_one(SHARE_FULL_BLOCK);
+		for (uint64_t i = 1; i < 4; i++)
+			sends(i);
+		goings[how](0);
+		sends(4);
+		comes_back(0);
+		nothing_comes_back();
+		cr_assert_eq(stats().waiting, 4);
+		consumer_comes(1, false);
+		cr_assert_eq(stats().waiting, 0);
+		for (uint64_t i = 1; i < 5; i++)
+			uses(1, i);
+		receives_nothing(1);
+		so_many_come_back(4);
+		cr_assert_eq(stats().in_flight, 0);
+		cr_assert_eq(stats().done, 5);
+	}
+}
+
+Test(ring_leaving, that_the_last_one_goes_for_good_makes_no_room_for_what_waits)
+{
+	for (size_t how = 0; how < GOINGS; how++) {
+		leaves_with_one(SHARE_FULL_BLOCK);
+		for (uint64_t i = 1; i < 5; i++)
+			sends(i);
+		cr_assert_eq(try_send(0, 5, 0), -EAGAIN);
+		goings[how](0);
+		comes_back(0);
+		cr_assert_eq(try_send(0, 5, 0), -EAGAIN);
+		consumer_comes(1, false);
+		uses(1, 1);
+		sends(5);
+	}
+}
+
+Test(ring_leaving, what_waits_is_dropped_like_anything_though_the_last_one_goes_for_good)
+{
+	for (size_t how = 0; how < GOINGS; how++) {
+		leaves_with_one(SHARE_FULL_DROP);
+		for (uint64_t i = 1; i < 5; i++)
+			sends(i);
+		goings[how](0);
+		comes_back(0);
+		sends(5);
+		comes_back(1);
+		cr_assert_eq(stats().dropped, 1);
+		cr_assert_eq(stats().waiting, 4);
+		consumer_comes(1, false);
+		for (uint64_t i = 2; i < 6; i++)
+			uses(1, i);
+		so_many_come_back(4);
+	}
+}
+
+Test(ring_leaving, consumers_come_and_go_with_something_in_hand_for_ever)
+{
+	uint64_t number = 0;
+
+	rig(CHANNEL_BROADCAST, SHARE_FULL_BLOCK, 0);
+	for (uint32_t round = 0; round < 100; round++) {
+		uint32_t consumer = round % RIG_CONSUMERS;
+
+		sends(number);
+		sends(number + 1);
+		consumer_comes(consumer, round % 2);
+		receives(consumer, number);
+		leaves(consumer); /* the second one goes to nobody */
+		comes_back(number + 1);
+		sends(number + 2);
+		goings[round % GOINGS](consumer);
+		comes_back(number);
+		consumer = (consumer + 1) % RIG_CONSUMERS;
+		consumer_comes(consumer, false);
+		uses(consumer, number + 2);
+		comes_back(number + 2);
+		leaves(consumer);
+		ring_producer_dismiss(producers[0], consumer, true);
+		cr_assert_eq(stats().in_flight, 0);
+		number += 3;
+	}
+}

@@ -54,6 +54,10 @@ void rig(uint32_t mode, uint32_t when_full, uint32_t n)
 	shape.mode = mode;
 	shape.when_full = when_full;
 	cr_assert(channel_shape_is_valid(&shape));
+	for (uint32_t i = 0; i < RIG_CONSUMERS; i++) {
+		ring_consumer_free(consumers[i]);
+		consumers[i] = NULL;
+	}
 	producer_comes(0);
 	for (uint32_t i = 0; i < n; i++)
 		consumer_comes(i, false);

@@ -151,6 +151,75 @@ Test(channel_leaving, a_sender_that_waits_for_its_room_goes_on)
 	finish(p, a, &held);
 }
 
+/* The last one leaves with message 0, three are sent, and it goes for good. */
+static share_channel *open_deserted(uint32_t from, share_channel **next)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
+	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_message held;
+
+	send_number(p, 0);
+	held = hold_one(a);
+	share_channel_close(a);
+	for (uint32_t i = 1; i < 4; i++)
+		send_number(p, i);
+	check_eq(channel_stats(p).waiting, 3);
+	check_ok(share_ack(&held, NULL));
+	until(channel_stats(p).consumers == 0);
+	check_eq(channel_stats(p).waiting, 3);
+	o.depth = 8;
+	o.from = from;
+	*next = open_channel(third, SHARE_CONSUMER, &o);
+	return p;
+}
+
+static void what_was_sent_to_nobody_comes(uint32_t from)
+{
+	share_channel *next, *p = open_deserted(from, &next);
+
+	for (uint32_t i = 1; i < 4; i++)
+		expect_number(next, i);
+	expect_nothing(next);
+	until(in_flight(p) == 0);
+	check_eq(channel_stats(p).waiting, 0);
+	check_ok(share_channel_flush(p, 0));
+	share_channel_close(next);
+	share_channel_close(p);
+}
+
+Test(channel_leaving, what_is_sent_to_nobody_waits_though_the_last_one_acknowledges_after_that)
+{
+	what_was_sent_to_nobody_comes(SHARE_FROM_NEWEST);
+	what_was_sent_to_nobody_comes(SHARE_FROM_OLDEST);
+}
+
+Test(channel_leaving, a_channel_has_all_its_room_after_any_number_of_consumers)
+{
+	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
+
+	for (uint32_t i = 0; i < 100; i += 2) {
+		share_channel *a =
+		    open_patient(i % 4 ? other : third, SHARE_CONSUMER, SHARE_BROADCAST);
+		share_message held, waited;
+
+		send_number(p, i);
+		held = hold_one(a);
+		check_eq(held.number, i);
+		share_channel_close(a);
+		send_number(p, i + 1);
+		check_ok(share_ack(&held, NULL));
+		until(channel_stats(p).consumers == 0);
+		a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
+		waited = hold_one(a);
+		check_eq(waited.number, i + 1);
+		share_channel_close(a);
+		check_ok(share_ack(&waited, NULL));
+		until(in_flight(p) == 0);
+	}
+	share_channel_close(p);
+}
+
 Test(channel_leaving, what_it_has_stays_its_own)
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);

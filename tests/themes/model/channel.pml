@@ -23,6 +23,8 @@
  *   Leaving   a consumer says that it receives no more (CLOSE): what it has taken it goes on to
  *             acknowledge, or never does, and the producer goes on (HOLDS); the rest goes to the
  *             other one.
+ *   Joining   in a broadcast, consumer 1 comes at any time (JOIN), and gets what was sent when nobody
+ *             was there. The producer goes on.
  *   Retain    a consumer takes a lease from the broker before it acknowledges.
  *   Take over when the producer has closed the channel or is dead, the broker keeps, for each
  *             consumer, the blocks of all tickets that it may still use; then the leases go. How
@@ -35,14 +37,17 @@
  *   - In a queue every message is acknowledged by somebody, while the producer lives and has not
  *     closed, or is with one who has left and keeps it; it comes a second time only with a mark,
  *     and not when it was acknowledged.
+ *   - What is sent in a broadcast when nobody is there, or all have said that they receive no more,
+ *     waits for the first that comes.
  *   - In the end every block is free, and nobody waits.
  *
- * What is not: the limit of deliveries, joining and the broker's death (membership.pml), hostile
- * pages.
+ * What is not: the limit of deliveries, how the broker tells of who comes, and its death
+ * (membership.pml), hostile pages.
  *
  * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
  * TICKET_AFTER_ENTRY, CLOSE_AND_KEEP, SAFE_AT_HANGUP, WAIT_FOR_LEAVING, LOOK_BEFORE_WORD,
- * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT.
+ * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT,
+ * STOPS_COUNTING_TWICE, SEND_TO_WHO_HAS_LEFT.
  */
 
 #ifndef MESSAGES
@@ -83,9 +88,11 @@ byte expected[TICKETS]; /* who has to acknowledge: bits */
 byte number[TICKETS];   /* of the message, from 1 */
 byte sends[TICKETS];    /* the block */
 byte deliveries[TICKETS];
-bool homeless[TICKETS]; /* nobody is there to get it */
+bool homeless[TICKETS]; /* a queue: nobody is there to get it */
+byte base;              /* a broadcast: nobody is there to get what has a higher number */
 bool magazine[BLOCKS + 1];
 bool counts[CONSUMERS];
+bool known[CONSUMERS]; /* has come, and is not gone for good */
 bool had[CONSUMERS * TICKETS]; /* taken, when that was looked at */
 byte messages;
 bool closed, closed_early;
@@ -100,7 +107,8 @@ byte content[BLOCKS + 1]; /* number of the message */
 byte kept[CONSUMERS];     /* a block with a lease of its own */
 
 /* The broker's. */
-bool lease[BLOCKS + 1], lease_of[CONSUMERS], has_left[CONSUMERS], drained[CONSUMERS];
+bool lease[BLOCKS + 1], lease_of[CONSUMERS];
+bool has_come[CONSUMERS], has_left[CONSUMERS], drained[CONSUMERS];
 bool taken_over, leases_dropped;
 byte keeps[CONSUMERS * TICKETS]; /* a block */
 bool reused[BLOCKS + 1]; /* by somebody else: the end */
@@ -108,6 +116,9 @@ bool reused[BLOCKS + 1]; /* by somebody else: the end */
 /* By message: who received it, whether it was acknowledged. */
 byte seen[MESSAGES + 1]; /* bits */
 bool acknowledged[MESSAGES + 1];
+#ifdef JOIN
+bool is_for_newcomer[MESSAGES + 1];
+#endif
 
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
 bool reused_too_early, wrong_read, unmarked, delivered_again, message_lost, something_left;
@@ -117,7 +128,13 @@ bool reused_too_early, wrong_read, unmarked, delivered_again, message_lost, some
 #define BIT(i)              (1 << (i))
 #define ACKNOWLEDGED(c, i)  (ack[AT(c, i)] == version[i])
 #define MISSING(c, i)       ((expected[i] & BIT(c)) && !ACKNOWLEDGED(c, i))
-#define ALL_ACKNOWLEDGED(i) (!homeless[i] && !MISSING(0, i) && !MISSING(1, i))
+#define NOBODY_COUNTS       (!counts[0] && !counts[1])
+#ifdef BROADCAST
+#define IS_HOMELESS(i) (NOBODY_COUNTS && number[i] > base)
+#else
+#define IS_HOMELESS(i) homeless[i]
+#endif
+#define ALL_ACKNOWLEDGED(i) (!IS_HOMELESS(i) && !MISSING(0, i) && !MISSING(1, i))
 
 /* The fence of an acknowledgement: reached, or its owner is dead. */
 #define OVER(c, i)   (work[AT(c, i)] == 0 || gone[c + 1])
@@ -186,8 +203,7 @@ inline enter(i)
 	if
 	:: counts[1] -> hand_to(1, i)
 	:: else
-	fi;
-	homeless[i] = !counts[0] && !counts[1]
+	fi
 #else
 	homeless[i] = false;
 	if
@@ -196,6 +212,25 @@ inline enter(i)
 	:: !counts[0] && !counts[1] -> homeless[i] = true
 	fi
 #endif
+}
+
+/* It gets what nobody has, in order. */
+inline adopt(c, i)
+{
+	if
+	:: state[i] == SENT && IS_HOMELESS(i) -> hand_to(c, i)
+	:: else
+	fi
+}
+
+inline admit(c)
+{
+	if
+	:: number[0] < number[1] -> adopt(c, 0); adopt(c, 1)
+	:: else -> adopt(c, 1); adopt(c, 0)
+	fi;
+	known[c] = true;
+	counts[c] = true
 }
 
 inline publish()
@@ -268,9 +303,27 @@ inline empty_lane(c)
 	od
 }
 
+/* Once for each that has come. After the last one, what is sent is for who comes next. */
+inline stop_counting(c)
+{
+	if
+#ifdef STOPS_COUNTING_TWICE
+	:: true ->
+#else
+	:: counts[c] ->
+#endif
+		counts[c] = false;
+		base = (NOBODY_COUNTS -> messages : base)
+#ifndef STOPS_COUNTING_TWICE
+	:: else
+#endif
+	fi
+}
+
 inline dismiss(c, safe)
 {
-	counts[c] = false;
+	stop_counting(c);
+	known[c] = known[c] && !(safe);
 	left_behind[c] = true;
 	hand_on(c, 0, safe);
 	hand_on(c, 1, safe);
@@ -304,12 +357,28 @@ inline notice_leaving(c)
 #ifndef LOOK_BEFORE_WORD
 	look_how_far(c);
 #endif
-	counts[c] = false;
+	stop_counting(c);
 	part_from(c, 0);
 	part_from(c, 1);
 	empty_lane(c);
 	had[AT(c, 0)] = false;
 	had[AT(c, 1)] = false
+}
+
+/* Before a message is sent. */
+inline look_who_is_there()
+{
+#ifdef JOIN
+	is_for_newcomer[messages + 1] = !counts[0] || receives_no_more[0] || counts[1];
+#endif
+#if defined(BROADCAST) && defined(CLOSE) && !defined(SEND_TO_WHO_HAS_LEFT)
+	if
+	:: counts[0] && receives_no_more[0] -> notice_leaving(0)
+	:: else
+	fi
+#else
+	skip
+#endif
 }
 
 #ifdef SAFE_AT_HANGUP
@@ -322,9 +391,6 @@ inline notice_leaving(c)
 
 #define HAS_SAID_GOODBYE(c) (has_left[c] && !stopped[c + 1])
 
-/* Does it still count, or is something of it still waited for? */
-#define MATTERS(c) (counts[c] || MISSING(c, 0) && state[0] == SENT || MISSING(c, 1) && state[1] == SENT)
-
 inline drop_leases()
 {
 	d_step {
@@ -336,23 +402,27 @@ inline drop_leases()
 	}
 }
 
+#if defined(HOLDS) || defined(JOIN)
+#define PRODUCER_STAYS
+#endif
+
 proctype producer()
 {
 	byte mine, ticket, pending;
 
 	{
-#ifdef HOLDS
+#ifdef PRODUCER_STAYS
 end:
 #endif
 		do
-		:: atomic { messages < MESSAGES && magazine[1] -> take_block(1) };
+		:: atomic { messages < MESSAGES && magazine[1] -> look_who_is_there(); take_block(1) };
 			if
 			:: atomic { state[0] == FREE -> take_ticket(0) }
 			:: atomic { state[1] == FREE -> take_ticket(1) }
 			fi;
 			publish()
 #if BLOCKS > 1
-		:: atomic { messages < MESSAGES && magazine[2] -> take_block(2) };
+		:: atomic { messages < MESSAGES && magazine[2] -> look_who_is_there(); take_block(2) };
 			if
 			:: atomic { state[0] == FREE -> take_ticket(0) }
 			:: atomic { state[1] == FREE -> take_ticket(1) }
@@ -366,10 +436,13 @@ end:
 		:: d_step { state[1] == SENT && ALL_ACKNOWLEDGED(1) -> reclaim(1) }
 		:: d_step { IS_COOL(0) -> retire(0) }
 		:: d_step { IS_COOL(1) -> retire(1) }
-		:: atomic { IS_DEAD(0) && MATTERS(0) -> dismiss(0, true) }
-		:: atomic { IS_DEAD(1) && MATTERS(1) -> dismiss(1, true) }
-		:: atomic { HAS_SAID_GOODBYE(0) && MATTERS(0) -> dismiss(0, true) }
-		:: atomic { HAS_SAID_GOODBYE(1) && MATTERS(1) -> dismiss(1, true) }
+#ifdef JOIN
+		:: atomic { has_come[1] && !known[1] -> admit(1) }
+#endif
+		:: atomic { IS_DEAD(0) && known[0] -> dismiss(0, true) }
+		:: atomic { IS_DEAD(1) && known[1] -> dismiss(1, true) }
+		:: atomic { HAS_SAID_GOODBYE(0) && known[0] -> dismiss(0, true) }
+		:: atomic { HAS_SAID_GOODBYE(1) && known[1] -> dismiss(1, true) }
 #if defined(CLOSE) && !defined(WAIT_FOR_LEAVING)
 #ifdef LOOK_BEFORE_WORD
 		:: d_step { counts[0] -> look_how_far(0) }
@@ -383,7 +456,7 @@ end:
 		:: atomic { counts[0] -> dismiss(0, false) }
 #endif
 #endif
-#ifndef HOLDS
+#ifndef PRODUCER_STAYS
 		:: messages == MESSAGES -> break
 #endif
 		od;
@@ -481,7 +554,10 @@ proctype consumer(byte me)
 	byte ticket, copy, what, marks;
 
 	{
-#ifdef HOLDS
+#ifdef JOIN
+		has_come[me] = true;
+#endif
+#ifdef PRODUCER_STAYS
 end:
 #endif
 		do
@@ -631,6 +707,12 @@ proctype end_of_the_run()
 {
 	timeout ->
 	d_step {
+#ifdef JOIN
+		MUST(state[0] == FREE && state[1] == FREE, something_left);
+		for (k : 1 .. MESSAGES) {
+			MUST(acknowledged[k] || !is_for_newcomer[k], message_lost)
+		}
+#else
 #ifndef HOLDS
 		MUST(reused[1], something_left);
 #if BLOCKS > 1
@@ -643,13 +725,18 @@ proctype end_of_the_run()
 		for (k : 1 .. MESSAGES) {
 			MUST(stopped[0] || closed_early || acknowledged[k] || KEPT(k), message_lost)
 		}
+#endif
 	}
 }
 
 init {
 	atomic {
 		counts[0] = true;
+		known[0] = true;
+#ifndef JOIN
 		counts[1] = true;
+		known[1] = true;
+#endif
 		lease[1] = true;
 		magazine[1] = true;
 #if BLOCKS > 1
