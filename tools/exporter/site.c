@@ -26,6 +26,7 @@
 #include <event2/listener.h>
 
 #include "tools/exporter/answer.h"
+#include "tools/exporter/connections.h"
 #include "tools/exporter/site.h"
 #include "tools/exporter/view.h"
 #include "tools/metrics.h"
@@ -51,6 +52,7 @@ struct site {
 	struct event_base *base;
 	struct evhttp *http;
 	struct evconnlistener *listener;
+	struct connections *connections;
 	struct viewer *viewer;
 	int ready; /* an eventfd: the viewer has something */
 	struct event *on_ready;
@@ -204,16 +206,18 @@ static bool is_for_us(const struct site *s, const struct evhttp_request *r)
 {
 	const char *host = evhttp_request_get_host((struct evhttp_request *)(uintptr_t)r);
 	struct in6_addr address;
-	char bare[64];
+	char inside[64];
 	size_t n;
 
 	if (!s->is_local || !host)
 		return true;
-	snprintf(bare, sizeof(bare), "%s", host[0] == '[' ? host + 1 : host);
-	n = strcspn(bare, "]");
-	bare[n] = '\0';
-	return strcmp(bare, "localhost") == 0 || inet_pton(AF_INET, bare, &address) == 1 ||
-	       inet_pton(AF_INET6, bare, &address) == 1;
+	n = strlen(host);
+	if (host[0] != '[')
+		return strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, &address) == 1;
+	if (n - 2 >= sizeof(inside) || host[n - 1] != ']')
+		return false;
+	snprintf(inside, sizeof(inside), "%.*s", (int)n - 2, host + 1);
+	return inet_pton(AF_INET6, inside, &address) == 1;
 }
 
 static void on_request(struct evhttp_request *r, void *data)
@@ -221,6 +225,7 @@ static void on_request(struct evhttp_request *r, void *data)
 	const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(r));
 	struct site *s = data;
 
+	connections_asked(s->connections, r);
 	if (!is_for_us(s, r))
 		answer_text(r, 403, "this is served to 'localhost' and to addresses only\n");
 	else if (!path || strcmp(path, "/") == 0)
@@ -318,6 +323,9 @@ static int set_up(struct site *s, const struct site_options *options)
 	evhttp_set_max_body_size(s->http, BODY_MAX);
 	evhttp_set_timeout(s->http, IDLE_SECONDS);
 	evhttp_set_gencb(s->http, on_request, s);
+	s->connections = connections_new(s->base, s->http);
+	if (!s->connections)
+		return -ENOMEM;
 	s->viewer = viewer_new(options->address, tell, s);
 	return s->viewer ? listen_at(s, options) : -ENOMEM;
 }
@@ -353,6 +361,7 @@ bool site_free(struct site *s)
 		on_limit(-1, 0, TAILQ_FIRST(&s->waiting));
 	if (s->http)
 		evhttp_free(s->http);
+	connections_free(s->connections);
 	if (s->on_ready)
 		event_free(s->on_ready);
 	if (s->ready >= 0)

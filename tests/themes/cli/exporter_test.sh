@@ -133,7 +133,20 @@ is_shared()
 	((after - before < 40 * 8 / 2))
 }
 
+# A request that never ends, a byte at a time, to an exporter that lives as long as this test.
+drips()
+{
+	trap '' PIPE
+	exec {dripping}<>"/dev/tcp/127.0.0.1/$1"
+	while printf x >&"$dripping" 2>/dev/null; do
+		sleep 0.5
+	done
+}
+
 start_broker
+start_exporter
+drips "$port" &
+dripper=$!
 start_exporter
 
 check "it says where it serves" grep -q 'serves at http://127.0.0.1:[1-9]' "$scratch/exporter.log"
@@ -163,6 +176,9 @@ check "other paths are not there" same "$(status GET /etc/passwd)" 404
 check "nothing can be changed" same "$(status POST /metrics)" 501
 check "HEAD has no body" same "$(ask HEAD /metrics | sed '1,/^$/d')" ""
 check "a site that calls itself this host is refused" same "$(status GET /metrics attacker.example)" 403
+for host in '127.0.0.1]evil.example' '[::1]evil.example' '[::1' '[evil.example]' '['; do
+	check "and so is one called $host" same "$(status GET /metrics "$host")" 403
+done
 check "addresses are not" same "$(status GET /healthz 127.0.0.1:9756)" 200
 check "and not those of IPv6" same "$(status GET /healthz '[::1]:9756')" 200
 check "many readers cost as much as one" is_shared "$(queries)"
@@ -257,6 +273,23 @@ check "a request that has no end is refused" is_refused "$(printf '%100000s' | t
 check "and the next one is answered" answers
 kill "$exporter"
 wait "$exporter" || true
+
+# Requests that are never whole, more than there are descriptors for.
+keep_nobody_out()
+{
+	local one
+
+	for ((i = 0; i < 400; i++)); do
+		exec {one}<>"/dev/tcp/127.0.0.1/$port" && printf 'GET /' >&"$one" || return 1
+		answers || return 1
+	done 2>/dev/null
+}
+
+start_exporter :0 prlimit --nofile=300
+check "connections that say nothing keep nobody out" bash -c "$(declare -f ask body answers keep_nobody_out); port=$port; keep_nobody_out"
+kill "$exporter"
+wait "$exporter" || true
+check "who takes too long for a request is hung up on" wait "$dripper"
 
 start_exporter 0.0.0.0:0
 check "elsewhere than at the loopback device, hosts have names" \
