@@ -52,7 +52,11 @@ struct bridge {
 	uint64_t last_id;              /* of transfers and the like; never used again */
 };
 
+/* A line of the log; @format is a text of the program, as lines are counted by it. */
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
+
+/* Whether it has a control character, which would be printed as "\x1b" and the like. */
+bool say_has_control(const char *text);
 
 /* What the bridge cannot be without is lost: it ends with an error, to be started again. */
 void bridge_give_up(struct bridge *b);

@@ -21,10 +21,11 @@
 #include "bridge/services.h"
 #include "bridge/tls.h"
 
-#define OUT_MAX   (64u << 20) /* what a peer that does not read is sent at most */
-#define AGAIN_MAX 5000
-#define LINKS_MAX 64 /* that others have made */
-#define ANEW      "it has connected anew, or another bridge has the same --site"
+#define OUT_MAX       (64u << 20) /* what a peer that does not read is sent at most */
+#define AGAIN_MAX     5000
+#define PEERS_MAX     64 /* that have connected and have the key */
+#define STRANGERS_MAX 64 /* that have connected, and have not shown yet that they have it */
+#define ANEW          "it has connected anew, or another bridge has the same --site"
 
 struct bridge *link_bridge(const struct link *l)
 {
@@ -114,7 +115,7 @@ static void drop(struct link *l)
 	bufferevent_free(i->tls);
 	i->tls = NULL;
 	*i->why = 0;
-	i->greeted = false;
+	i->greeted = i->proven = false;
 	event_del(i->beat);
 	event_del(i->failing);
 	if (was_up) {
@@ -173,6 +174,7 @@ static void on_tls(struct bufferevent *tls, short what, void *arg)
 	char why[160];
 
 	if (what & BEV_EVENT_CONNECTED) {
+		l->inside->proven = true;
 		l->inside->heard_ms = now_ms();
 		talk_begin(l);
 	} else if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) {
@@ -254,6 +256,31 @@ static struct link *make(struct bridge *b, const char *address)
 	return l;
 }
 
+/* Strangers keep nobody out: the eldest of them gives its place to the next. */
+static bool make_room(struct bridge *b)
+{
+	struct link *l, *eldest = NULL;
+	size_t peers = 0, strangers = 0;
+
+	TAILQ_FOREACH (l, &b->links, in_bridge) {
+		struct link_inside *i = l->inside;
+
+		if (i->host_and_port || *i->why)
+			continue;
+		if (!i->tls || i->proven) {
+			peers++;
+			continue;
+		}
+		strangers++;
+		if (!eldest)
+			eldest = l;
+	}
+	if (strangers >= STRANGERS_MAX)
+		link_fail(eldest,
+			  "others have connected since, and it has not shown that it has the key");
+	return peers < PEERS_MAX;
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
 		      int n, void *arg)
 {
@@ -261,12 +288,9 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	struct bufferevent *tls;
 	struct link *l;
 	char host[96] = "?", port[16] = "?", address[128];
-	size_t made = 0;
 
 	(void)listener;
-	TAILQ_FOREACH (l, &b->links, in_bridge)
-		made += !l->inside->host_and_port;
-	tls = made < LINKS_MAX ? tls_server(b, fd) : NULL;
+	tls = make_room(b) ? tls_server(b, fd) : NULL;
 	if (!tls) {
 		evutil_closesocket(fd);
 		return;

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "bridge/data.h"
+#include "bridge/settings.h"
 
 /*
  * A peer: a connection of TLS, by which the two sides know each other (both have the key, and
@@ -34,7 +35,7 @@ struct link {
 	struct names_in *names_in; /* it outlives connections: names of a lost link go stale */
 	struct names_out_link *names_out;
 	struct link_traffic traffic;
-	char site[64]; /* of the peer, as soon as it has said so */
+	char site[SITE_MAX + 1]; /* of the peer, as soon as it has said so */
 	char address[128];
 	char run[33]; /* of the program over there */
 	bool up;

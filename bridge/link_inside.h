@@ -26,6 +26,7 @@ struct link_inside {
 	char last[160];            /* why it was lost, or not made, the last time */
 	uint32_t again_ms;
 	uint64_t heard_ms;
+	bool proven; /* it has the key; before that it is a stranger */
 	bool greeted;
 };
 

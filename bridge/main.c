@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,6 @@
 #include "bridge/services.h"
 #include "bridge/status.h"
 #include "memory/stream.h"
-
-void say(const char *format, ...)
-{
-	va_list args;
-
-	fprintf(stderr, "share-bridge: ");
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-}
 
 uint64_t now_ms(void)
 {

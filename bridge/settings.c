@@ -15,7 +15,7 @@
 #include <openssl/evp.h>
 #include <share/share.h>
 
-#include "bridge/settings.h"
+#include "bridge/bridge.h"
 
 #define KEY_MIN 16 /* bytes: fewer can be guessed */
 #define KEY_MAX 4096
@@ -117,6 +117,13 @@ static bool keep(char **to, const char *text)
 	return true;
 }
 
+bool settings_is_site(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 0 && n <= SITE_MAX && strcspn(name, "/") == n && !say_has_control(name);
+}
+
 /* One thing that can be said in a file as on the command line. false: it makes no sense. */
 static bool set(struct settings *s, int key, const char *value)
 {
@@ -124,7 +131,7 @@ static bool set(struct settings *s, int key, const char *value)
 	case 's':
 		return keep(&s->broker, value);
 	case OPTION_SITE:
-		return strlen(value) <= 63 && !strchr(value, '/') && keep(&s->site, value);
+		return settings_is_site(value) && keep(&s->site, value);
 	case 'l':
 		return strrchr(value, ':') && keep(&s->listen, value);
 	case OPTION_PEER:

@@ -8,6 +8,8 @@
 
 /* What the operator said, by options and by the file of --config. */
 
+#define SITE_MAX 63 /* bytes of a site's name */
+
 enum policy {
 	POLICY_EAGER = 1, /* each version travels as soon as it is announced, the newest first */
 	POLICY_DEMAND,    /* a name travels when somebody waits for it, and from then on eagerly */
@@ -44,6 +46,9 @@ struct settings {
 /* Reads the command line, the file, and the key. Says what is wrong and ends the program. */
 void settings_read(struct settings *s, int argc, char **argv);
 void settings_free(struct settings *s);
+
+/* Whether a site can be called so: without "/" and control characters. */
+bool settings_is_site(const char *name);
 
 /* The first pattern that a name matches, or NULL. */
 const struct pattern *patterns_match(const struct patterns *p, const char *name);

@@ -103,19 +103,33 @@ static bool has_demand(const struct patterns *p)
 	return false;
 }
 
+/* Somebody else may have the first name, as numbers of processes can be guessed. */
+static void publish(const struct bridge *b)
+{
+	char name[SHARE_NAME_MAX + 1];
+	int n = snprintf(name, sizeof(name), "bridge/%s/%d", b->settings->site, (int)getpid());
+	int r = share_publish(b->status->buffer, name, NULL);
+
+	if (r == SHARE_EACCES) {
+		snprintf(name + n, sizeof(name) - (size_t)n, "-%.8s", b->run);
+		r = share_publish(b->status->buffer, name, NULL);
+	}
+	if (r != 0)
+		say("sharectl bridges does not show this bridge, as '%s' cannot be published: %s",
+		    name, share_error_detail());
+}
+
 int status_open(struct bridge *b)
 {
 	struct status *s = b->status = calloc(1, sizeof(*s));
-	char name[SHARE_NAME_MAX + 1];
 
 	if (!s)
 		return -1;
-	snprintf(name, sizeof(name), "bridge/%s/%d", b->settings->site, (int)getpid());
-	if (share_alloc(b->pool, 1, NULL, &s->buffer) != 0 ||
-	    share_publish(s->buffer, name, NULL) != 0) {
-		say("'%s' cannot be published: %s", name, share_error_detail());
+	if (share_alloc(b->pool, 1, NULL, &s->buffer) != 0) {
+		say("there is no memory for the bridge's state: %s", share_error_detail());
 		return -1;
 	}
+	publish(b);
 	s->again = evtimer_new(b->base, on_again, b);
 	s->look = evtimer_new(b->base, on_look, b);
 	if (!s->again || !s->look)

@@ -97,7 +97,7 @@ static const char *hear_hello(struct link *l, json_t *o)
 			"run", &run, "address", &address, "secret", &secret, "pieces",
 			&pieces) != 0)
 		return "its hello is incomplete";
-	if (!*site || strlen(site) >= sizeof(l->site) || strchr(site, '/'))
+	if (!settings_is_site(site))
 		return "its site has no proper name";
 	if (strcmp(site, i->bridge->settings->site) == 0)
 		return "both sides are called alike: give one of them another --site";

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * How many connections the exporter has, and for how long. libevent limits how long a connection may
- * say nothing, but not how long a request may take: somebody who sends a byte of a header now and
- * then would stay for good, and enough of these would take all descriptors. So a request has to be
- * there, and its answer has to be read, within a time limit; and when there are too many connections
- * the one that has had most of its time makes room for the next.
+ * How many connections the exporter has, and for how long. libevent limits how long a connection
+ * may say nothing, but not how long a request may take: somebody who sends a byte of a header now
+ * and then would stay for good, and enough of these would take all descriptors. So a request has to
+ * be there, and its answer has to be read, within a time limit; and when there are too many
+ * connections the one that has had most of its time makes room for the next.
  *
  * libevent does not say when it is done with a connection. So this has a reference of its own on
- * each, and drops it when the callbacks are gone, as they are once libevent has let go. Until then the
- * descriptor stays open: libevent would take another one with its number for the one it still has.
+ * each, and drops it when the callbacks are gone, as they are once libevent has let go. Until then
+ * the descriptor stays open: libevent would take another one with its number for the one it still
+ * has.
  */
 
 #include <stdbool.h>
@@ -31,8 +32,8 @@ struct connection {
 	TAILQ_ENTRY(connection) link;
 	struct bufferevent *stream;
 	unsigned since; /* how many looks there had been */
-	bool asks;   /* its request has come, and is not answered yet */
-	bool ending; /* it was hung up */
+	bool asks;      /* its request has come, and is not answered yet */
+	bool ending;    /* it was hung up */
 };
 
 struct connections {

@@ -73,6 +73,72 @@ Test(bridge_hostile, who_has_connected_and_says_nothing_is_hung_up_on)
 	sides_end(&s);
 }
 
+#define STRANGERS 200 /* the bridge has places for fewer */
+
+Test(bridge_hostile, strangers_keep_no_peer_out_and_do_not_fill_the_log)
+{
+	struct sides s;
+	int fds[STRANGERS];
+
+	sides_begin(&s);
+	far_start(&s, OPTIONS("--export", "*"));
+	for (int i = 0; i < STRANGERS; i++)
+		fds[i] = peer_connect_to(s.place);
+	near_start(&s, OPTIONS("--import", "*"));
+	expect_served(&s, 1);
+	for (int i = 0; i < STRANGERS; i++)
+		close(fds[i]);
+	until(bridge_said(&s.far_bridge, "more of this within a minute is left out") == 1);
+	sides_end(&s);
+}
+
+/* The names that the next bridges would have. */
+static void takes_names(struct child *self, void *data)
+{
+	share_client *c;
+	share_buffer *b;
+	char name[64];
+
+	(void)data;
+	child_become(4711, 0);
+	c = child_connect("squatter");
+	b = allocate(open_pool(c), 1, NULL);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "bridge/far/%d", (int)getpid() + i);
+		check_ok(share_publish(b, name, NULL));
+	}
+	child_point(self, "taken");
+	check_ok(share_release(b, NULL));
+	share_disconnect(c);
+}
+
+static void start_for_all(void)
+{
+	fixture_start_with(
+	    "{\"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": "
+	    "\"64MiB\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}");
+}
+
+TestSuite(bridge_among_users, .init = start_for_all, .fini = fixture_stop, .timeout = 120);
+
+Test(bridge_among_users, who_has_taken_its_name_does_not_keep_a_bridge_from_serving)
+{
+	struct child *other;
+	struct sides s;
+
+	skip_unless_root();
+	other = child_start(takes_names, NULL);
+	child_wait(other, "taken");
+	sides_begin(&s);
+	far_start(&s, OPTIONS("--export", "*"));
+	near_start(&s, OPTIONS("--import", "w"));
+	expect_served(&s, 1);
+	until(sharectl_bridges_say(s.far, "", "near"));
+	sides_end(&s);
+	child_go(other);
+	child_finish(other);
+}
+
 /* What is wrong before hello, and what is wrong after it. */
 static const char *const before[] = {
     "",
@@ -89,6 +155,8 @@ static const char *const before[] = {
     "\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"a/"
     "b\",\"run\":\"\",\"secret\":\"\",\"address\":\"\",\"pieces\":false}",
+    "{\"say\":\"hello\",\"version\":2,\"site\":\"a\\u001b[2J\",\"run\":\"\",\"secret\":\"\","
+    "\"address\":\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"00\",\"address\":"
     "\"\",\"pieces\":false}",
     "{\"say\":\"hello\",\"version\":2,\"site\":\"x\",\"run\":\"\",\"secret\":\"\",\"address\":"
