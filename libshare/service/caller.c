@@ -338,6 +338,19 @@ static uint32_t workers(share_service *s)
 	return channel_get_stats(s->requests, &stats) == 0 ? stats.consumers : 1;
 }
 
+static int fail_late(share_service *s)
+{
+	uint32_t n = workers(s);
+
+	if (n == 0)
+		return fail(SHARE_ETIMEDOUT,
+			    "no worker takes part in the service, so nobody has answered");
+	return fail(SHARE_ETIMEDOUT,
+		    "no worker has answered in time, and the service has %u: sharectl channels "
+		    "shows what they have",
+		    n);
+}
+
 /* With SHARE_EAGAIN and SHARE_EINVAL the call stays. */
 static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
@@ -362,8 +375,7 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 		p->answer.channel = NULL; /* it is the caller's now */
 	put_call(p);
 	if (r == SHARE_ETIMEDOUT)
-		return fail(r, "no worker has answered in time%s",
-			    workers(s) == 0 ? ": none takes part in the service" : "");
+		return fail_late(s);
 	if (r == 0)
 		*out = answer;
 	return r;

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Looks whether a dashboard is what Grafana takes, and whether each metric and each label that it asks
-for is among those that were served.
+"""Looks whether a dashboard is what Grafana takes, and whether each metric and each label that it and the
+alert rules ask for is among those that were served. Where promtool is, it reads the rules, too.
 
-usage: dashboard.py DASHBOARD METRICS
+usage: dashboard.py DASHBOARD RULES METRICS
 """
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 
 with open(sys.argv[1], encoding="utf-8") as file:
     dashboard = json.load(file)
 with open(sys.argv[2], encoding="utf-8") as file:
+    rules = file.read()
+with open(sys.argv[3], encoding="utf-8") as file:
     served = file.read()
 wrong = []
 
@@ -62,6 +66,28 @@ for panel in panels:
             for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
                 require(label in known or label == "UUID", f"{panel['title']}: no metric of it has {label}")
 
+# The rules, a member of each alert a line; they were written so that this is all that has to be known of YAML.
+alerts = re.split(r"^      - alert: ", rules, flags=re.MULTILINE)[1:]
+require(len(alerts) >= 10, "there are few alerts")
+for alert in alerts:
+    name = alert.split("\n", 1)[0]
+    expression = re.search(r"^        expr: (.+)$", alert, re.MULTILINE)
+    require(re.fullmatch("Share[A-Za-z]+", name), f"an alert is called {name}")
+    require(expression, f"{name} asks nothing")
+    require(re.search(r"severity: (critical|warning|info) }$", alert, re.MULTILINE), f"{name} has no severity")
+    for part in "summary", "description":
+        require(re.search(rf"^          {part}: .*\.\"?$", alert, re.MULTILINE), f"{name} has no {part}")
+    if not expression:
+        continue
+    queries.append(expression[1])
+    known = set().union(*(labels.get(n) or set() for n in re.findall(r"share_\w+", expression[1])))
+    if all(labels.get(n) is not None for n in re.findall(r"share_\w+", expression[1])):
+        for label in re.findall(r"\$labels\.(\w+)", alert):
+            require(label in known | {"instance"}, f"{name}: no metric of it has {label}")
+if shutil.which("promtool"):
+    checked = subprocess.run(["promtool", "check", "rules", sys.argv[2]], capture_output=True, text=True)
+    require(checked.returncode == 0, f"promtool: {checked.stdout}{checked.stderr}")
+
 asked = set()
 for query in queries:
     asked |= set(re.findall(r"share_\w+", query))
@@ -76,5 +102,5 @@ for name in sorted(asked - set(labels)):
 
 for line in wrong:
     print(line)
-print(f"{len(panels)} panels ask for {len(asked)} metrics, {len(wrong)} things are wrong")
+print(f"{len(panels)} panels and {len(alerts)} alerts ask for {len(asked)} metrics, {len(wrong)} things are wrong")
 sys.exit(bool(wrong) or len(asked) < 20)

@@ -161,8 +161,8 @@ hold=$HOLD_PID
 read -r _ <&"${HOLD[0]}"
 ! sharectl --socket="$socket" unpublish nothing 2>/dev/null
 until_true serves_channels
-check "Grafana's dashboard asks for what there is" python3 -B "$cli/dashboard.py" \
-	"$SHARE_TEST_SOURCE/packaging/grafana.json" "$scratch/metrics"
+check "Grafana's dashboard and the alert rules ask for what there is" python3 -B "$cli/dashboard.py" \
+	"$SHARE_TEST_SOURCE"/packaging/{grafana.json,alerts.yaml} "$scratch/metrics"
 exec {HOLD[1]}>&-
 wait "$hold"
 check "the page is served" same "$(header / Content-Type)" "text/html; charset=utf-8"
