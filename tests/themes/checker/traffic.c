@@ -40,7 +40,9 @@ void traffic_step(struct worker *w)
 	unsigned channel = any_channel(w);
 	uint64_t what = dice_roll(&w->dice, 100);
 
-	if (what < 40) {
+	if (dice_hit(&w->dice, 10)) {
+		deserted_step(w);
+	} else if (what < 40) {
 		if (!t->sending[channel].channel)
 			send_open(w, channel);
 		else
@@ -134,6 +136,7 @@ static void flush(struct worker *w)
 void traffic_end(struct worker *w)
 {
 	acknowledge_all(w);
+	deserted_end(w);
 	if (!w->lost && w->board->options.channels > 0 && atomic_load(&w->board->wrong) == 0)
 		flush(w);
 	for (unsigned i = 0; i < CHANNELS; i++) {

@@ -65,7 +65,17 @@ struct loan {
 };
 #define LOANS_MAX 6
 
+/* A channel that nobody else knows. */
+#define DESERTED_HELD 3
+struct deserted {
+	share_channel *producer, *consumer; /* NULL: none */
+	uint64_t sent, next;                /* numbers: to be sent, to be received */
+	share_message held[DESERTED_HELD];
+	unsigned n_held;
+};
+
 struct traffic {
+	struct deserted deserted;
 	struct sending sending[CHANNELS];
 	struct receiving receiving[CHANNELS];
 	struct loan loans[LOANS_MAX];
@@ -100,6 +110,10 @@ void receive_close(struct worker *w, unsigned channel);
 bool receive_some(struct worker *w, unsigned channel, int timeout_ms);
 void receive_read(struct worker *w, struct loan *l);
 void receive_acknowledge(struct worker *w, unsigned loan);
+
+/* deserted.c */
+void deserted_step(struct worker *w);
+void deserted_end(struct worker *w);
 
 /* record.c: the rules. Those that say no have reported it. */
 uint64_t record_departures(struct board *b, unsigned channel); /* before a sender comes */

@@ -201,8 +201,8 @@ c give_row_away                   channel_rows_test
 c abandon_without_keeping         channel_abandon_test
 c recycle_abandoned               ring_members_test
 c hand_on_what_is_held            ring_leaving_test
-c stops_counting_twice            ring_leaving_test
-c send_to_who_has_left            ring_leaving_test
+c stops_counting_twice            ring_leaving_test channels
+c send_to_who_has_left            ring_leaving_test channels
 c take_what_was_dropped           ring_drop_test
 r reclaim_without_order           reclaim_test
 r reclaim_before_messages         reclaim_test
