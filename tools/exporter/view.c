@@ -17,6 +17,7 @@
 #include "tools/exporter/view.h"
 #include "tools/metrics.h"
 #include "tools/snapshot.h"
+#include "tools/value.h"
 
 struct viewer {
 	pthread_t thread;
@@ -68,10 +69,28 @@ static struct body print_metrics(const json_t *snapshot)
 	return body;
 }
 
+/* Rows with a uid get the user's name, as people know it. */
+static void name_users(json_t *rows)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row) {
+		char *name = show_user(row, "uid", true);
+
+		if (name && json_object_get(row, "uid"))
+			json_object_set_new(row, "user", json_string(name));
+		free(name);
+		name_users(json_object_get(row, "users"));
+	}
+}
+
 static struct body print_state(json_t *state, bool up)
 {
 	struct body body = {.up = up};
 
+	name_users(json_object_get(state, "clients"));
+	name_users(json_object_get(state, "pools"));
 	json_object_set_new(state, "now", json_real(now()));
 	body.bytes = json_dumps(state, JSON_COMPACT);
 	body.size = body.bytes ? strlen(body.bytes) : 0;

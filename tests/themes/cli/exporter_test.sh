@@ -170,6 +170,7 @@ check "with a number of its own" has_a_number_of_its_own
 check "which is used once" has_a_number_of_its_own
 check "the page asks nobody else" asks_nobody_else
 check "the state is JSON" same "$(header /state.json Content-Type)" "application/json"
+check "with the names of users" grep -q "\"uid\":$(id -u),.*\"user\":\"$(id -un)\"" <(body /state.json)
 check "nothing is to be taken for something else" same "$(header /metrics X-Content-Type-Options)" nosniff
 check "it says that it is there" same "$(body /healthz)" ok
 check "other paths are not there" same "$(status GET /etc/passwd)" 404
