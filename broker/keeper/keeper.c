@@ -32,10 +32,6 @@
 #include "broker/log/log.h"
 #include "wire/packet.h"
 
-/* KEEPER_DEATHS_MAX brokers may end so soon, for no reason from outside, before it gives up. */
-#define DEATHS_MS     30000
-#define WAIT_FIRST_MS 100
-#define WAIT_LAST_MS  10000
 /* Keepers that die so soon, one after the other, are followed later and later. */
 #define QUICK_MS   2000
 #define QUICK_MANY 5
@@ -208,136 +204,7 @@ static void speak(const struct state *s)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* How brokers end                                                                             */
-
-struct end {
-	bool by_itself; /* else it was killed, or has crashed */
-	int code;       /* what it has ended with by itself */
-	int signal;     /* that it has died of; 0: nobody knows */
-};
-
-static struct end end_of_child(int status)
-{
-	return (struct end){.by_itself = WIFEXITED(status),
-			    .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-			    .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
-}
-
-/* Of one that an earlier keeper has forked the kernel says nothing but that it has ended. */
-static struct end end_of_other(const struct kept_table *t)
-{
-	int code = atomic_load(&t->ended);
-
-	return (struct end){.by_itself = code >= 0, .code = code};
-}
-
-static bool too_many_deaths(struct state *s)
-{
-	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % KEEPER_DEATHS_MAX];
-	bool many = s->n_deaths >= KEEPER_DEATHS_MAX && now - *oldest < DEATHS_MS;
-
-	*oldest = now;
-	s->n_deaths++;
-	return many;
-}
-
-/* The next broker is of that program; if it cannot, then of this one. */
-static void change_module(struct state *s)
-{
-	s->own[OWN_MODULE_BEFORE] = s->own[OWN_MODULE];
-	s->own[OWN_MODULE] = s->own[OWN_MODULE_NEXT];
-	s->own[OWN_MODULE_NEXT] = -1;
-	s->wait_ms = 0;
-	s->keeper.before = KEEPER_HANDED_OVER;
-}
-
-/* How it has ended, for the log. */
-static const char *say(const struct end *end)
-{
-	static char text[64];
-
-	if (end->by_itself)
-		snprintf(text, sizeof(text), "has ended with exit code %d", end->code);
-	else if (end->signal)
-		snprintf(text, sizeof(text), "has died of signal %d (%s)", end->signal,
-			 sigdescr_np(end->signal));
-	else
-		snprintf(text, sizeof(text), "has died");
-	return text;
-}
-
-static void fall_back(struct state *s, const struct end *end)
-{
-	s->own[OWN_MODULE] = s->own[OWN_MODULE_BEFORE];
-	s->own[OWN_MODULE_BEFORE] = -1;
-	s->wait_ms = 0;
-	s->keeper.before = KEEPER_FELL_BACK;
-	log_error("the broker of the new program %s before it served: the old one goes on",
-		  say(end));
-}
-
-/* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. */
-static void delay_next(struct state *s, bool may_get_better)
-{
-	if (s->serves || !may_get_better)
-		s->wait_ms = 0;
-	else
-		s->wait_ms = s->wait_ms ? s->wait_ms * 2 : WAIT_FIRST_MS;
-}
-
-/* False: there is to be no other one. */
-static bool follow(struct state *s, const struct end *end)
-{
-	bool again = end->by_itself && end->code == KEEPER_TRY_AGAIN;
-	bool killed = !end->by_itself && (end->signal == SIGKILL || end->signal == 0);
-
-	s->keeper.signal = end->signal;
-	if (s->hands_over) {
-		change_module(s);
-		return true;
-	}
-	if (s->own[OWN_MODULE_BEFORE] >= 0 && !killed) {
-		fall_back(s, end);
-		return true;
-	}
-	s->keeper.before = KEEPER_DIED;
-	if (end->by_itself && !again) {
-		s->status = end->code;
-		if (s->has_served && end->code != 0)
-			log_error("the broker %s: the service ends", say(end));
-		return false;
-	}
-	s->brokers_died++;
-	s->status = EXIT_FAILURE;
-	delay_next(s, killed || again);
-	if (again && s->wait_ms > WAIT_LAST_MS) {
-		log_error(
-		    "no broker can take over what there was: giving up, and all clients are "
-		    "disconnected");
-		return false;
-	}
-	if (s->wait_ms > WAIT_LAST_MS)
-		s->wait_ms = WAIT_LAST_MS;
-	if (again)
-		log_warning("a broker could not take over: the next one tries in %u ms",
-			    s->wait_ms);
-	if (!again && !killed && too_many_deaths(s)) {
-		log_error(
-		    "%d brokers have died in %d seconds, and the last one %s: giving up, and "
-		    "all clients are disconnected",
-		    KEEPER_DEATHS_MAX + 1, DEATHS_MS / 1000, say(end));
-		return false;
-	}
-	return true;
-}
-
-static void has_ended(struct state *s, struct end end)
-{
-	s->keeper.broker_before = s->broker;
-	s->broker = 0;
-	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;
-	s->is_over = !follow(s, &end);
-}
+/* What happens to it                                                                          */
 
 /* Agents of brokers that have died are among its children. */
 static void collect(struct state *s)
@@ -351,14 +218,14 @@ static void collect(struct state *s)
 			log_warning("deputy %d has died; there is another one", (int)pid);
 			atomic_store(&t->deputy, 0);
 		} else if (pid == s->broker)
-			has_ended(s, end_of_child(status));
+			broker_has_ended(s, &status);
 	}
 	if (s->broker == 0 || poll(&(struct pollfd){s->own[OWN_BROKER], POLLIN, 0}, 1, 0) != 1)
 		return;
 	/* it is no child of this process if an earlier keeper has forked it */
 	pid = waitpid(s->broker, &status, WNOHANG);
 	if (pid != 0)
-		has_ended(s, pid > 0 ? end_of_child(status) : end_of_other(t));
+		broker_has_ended(s, pid > 0 ? &status : NULL);
 }
 
 static void take_signal(struct state *s)

@@ -9,6 +9,7 @@
 #include "broker/keeper/inside.h"
 
 #define KEEPER_DEATHS_MAX 5
+#define WAIT_FIRST_MS     100
 
 /* Its own descriptors, besides those that it keeps. */
 enum own {
@@ -55,6 +56,8 @@ struct state {
 
 /* Forks a broker, which begins once it is told to. 0 or negative errno. */
 int broker_fork(struct state *s);
+/* It has, as waitpid() says in @status; NULL: it is no child of this process. */
+void broker_has_ended(struct state *s, const int *status);
 /* Whether there is a module that could go on: 0, and it is OWN_MODULE_NEXT; or negative errno and
  * @why. */
 int broker_rehearse(struct state *s, char why[static KEPT_TEXT]);
