@@ -12,6 +12,7 @@
 
 #include <event2/event.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
@@ -72,6 +73,7 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 	event_add(b->catch_up, &never);
 	event_active(b->look_again, EV_TIMEOUT, 0);
 	event_active(b->gpu_watch, EV_TIMEOUT, 0);
+	event_active(b->alive, EV_TIMEOUT, 0);
 	event_active(b->channels->work, EV_TIMEOUT, 0);
 	LIST_FOREACH (p, &b->memory->pools, link)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
@@ -161,6 +163,23 @@ void broker_watch_gpus(struct broker *b)
 		broker_set_timer(b, b->gpu_watch, &gpu_look);
 }
 
+/* The keeper sees that the loop goes round when there is nothing to do, too. */
+static void on_alive(evutil_socket_t fd, short what, void *data)
+{
+	struct broker *b = data;
+	unsigned ms = kept_look_ms();
+	const struct timeval delay = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
+
+	(void)fd, (void)what;
+	broker_set_timer(b, b->alive, &delay);
+}
+
+void broker_hangs_after(struct broker *b, unsigned ms)
+{
+	kept_hang_after(ms);
+	event_active(b->alive, EV_TIMEOUT, 0);
+}
+
 /* An eighth is for the broker itself: agents, what waits to be sent or closed. The others are
  * shared between users (broker/client/account.h); the configuration's pools, whose segments cost
  * two and are nobody's, have half of all at most. */
@@ -214,7 +233,9 @@ static int make_timers(struct broker *b)
 	b->catch_up = event_new(b->base, -1, EV_PERSIST, on_catch_up, b);
 	b->look_again = event_new(b->base, -1, 0, on_look_again, b);
 	b->gpu_watch = event_new(b->base, -1, 0, on_gpu_watch, b);
-	if (!b->catch_up || !b->look_again || !b->gpu_watch || event_add(b->catch_up, &never) < 0)
+	b->alive = event_new(b->base, -1, 0, on_alive, b);
+	if (!b->catch_up || !b->look_again || !b->gpu_watch || !b->alive ||
+	    event_add(b->catch_up, &never) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -276,6 +297,8 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	b->base = event_base_new();
 	if (r == 0)
 		r = b->base ? make_timers(b) : -ENOMEM;
+	if (r == 0)
+		broker_hangs_after(b, config->hang_ms);
 	if (r == 0)
 		r = clients_init(b, &broker_rooms);
 	if (r == 0)
@@ -372,6 +395,7 @@ static int serve(struct broker *b)
 	kept_serves();
 	do {
 		r = event_base_loop(b->base, EVLOOP_ONCE);
+		beat();
 		broker_commit(b);
 		upgrade_if_asked(b);
 	} while (r == 0 && !event_base_got_break(b->base));
@@ -433,6 +457,8 @@ void broker_free(struct broker *b)
 		event_free(b->look_again);
 	if (b->gpu_watch)
 		event_free(b->gpu_watch);
+	if (b->alive)
+		event_free(b->alive);
 	monitors_done(b);
 	clients_done(b);
 	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */

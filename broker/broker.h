@@ -72,6 +72,7 @@ struct broker {
 	struct event *look_again;
 	unsigned look_delay_ms; /* longer while nothing gets free */
 	struct event *of_keeper;
+	struct event *alive;     /* a timer that is always set: the loop goes round */
 	struct event *gpu_watch; /* while GPUs are to signal fences that we know of */
 
 	unsigned char packet[WIRE_PACKET_MAX];  /* an agent's, being read */
@@ -94,6 +95,9 @@ void broker_commit(struct broker *b);
 
 /* Drops all clients and frees everything. NULL is fine. */
 void broker_free(struct broker *b);
+
+/* The keeper kills it if its loop does not go round for so long; 0: never. */
+void broker_hangs_after(struct broker *b, unsigned ms);
 
 /* Memory that could be returned waits for a fence: look at all pools again in a moment. */
 void broker_look_again(struct broker *b);

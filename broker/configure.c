@@ -200,6 +200,7 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 		return r;
 	}
 	change_pools(b, lists);
+	broker_hangs_after(b, b->config->hang_ms);
 	accounts_reconfigure(b->accounts);
 	names_access_changed(b);
 	config_free(file);

@@ -288,7 +288,10 @@ static void say_why(const struct keeper *keeper)
 	case KEEPER_FIRST:
 		break;
 	case KEEPER_DIED:
-		if (keeper->signal)
+		if (keeper->hung)
+			log_warning("broker %d has hung, and was killed; this one goes on",
+				    (int)keeper->broker_before);
+		else if (keeper->signal)
 			log_warning("broker %d has died (signal %d); this one goes on",
 				    (int)keeper->broker_before, keeper->signal);
 		else

@@ -15,6 +15,7 @@
 
 #include <share/share.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -92,8 +93,10 @@ int restore_all(struct broker *b)
 	int r = 0;
 
 	accounts_without_limits(b->accounts, true);
-	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
+	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+		beat();
 		r = rooms[i](b);
+	}
 	if (r == 0)
 		buffers_restored(b);
 	if (r == 0)

@@ -13,6 +13,7 @@
 
 #include <event2/event.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "broker/broker.h"
@@ -301,6 +302,7 @@ int unanswered_restore(struct broker *b)
 	if (all.n > 0)
 		qsort(all.asked, all.n, sizeof(*all.asked), compare_asked);
 	for (size_t i = 0; i < all.n; i++) {
+		beat();
 		if (r == 0)
 			r = ask_again(b, &all.asked[i]);
 		free(all.asked[i].packet);

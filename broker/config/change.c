@@ -375,7 +375,9 @@ int config_compare(const struct config *now, const struct config *file, struct c
 	if (r == 0)
 		r = compare_ms(out, "agent_timeout_ms", now->agent_timeout_ms,
 			       file->agent_timeout_ms);
-	return r ? r : compare_ms(out, "drain_ms", now->drain_ms, file->drain_ms);
+	if (r == 0)
+		r = compare_ms(out, "drain_ms", now->drain_ms, file->drain_ms);
+	return r ? r : compare_ms(out, "hang_ms", now->hang_ms, file->hang_ms);
 }
 
 static size_t count_leaving(const struct config *now, const struct config *file)

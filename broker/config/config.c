@@ -38,6 +38,11 @@
 /* For who finishes what it has in hand; and not so long that a restart would be put off. */
 #define DRAIN_DEFAULT 2000
 
+/* Longer than anything that a broker does in one piece, on a busy machine, too. */
+#define HANG_DEFAULT 15000
+#define HANG_MIN     1000
+#define HANG_MAX     600000
+
 static const struct principal root_user = {.type = PRINCIPAL_USER, .id = 0};
 
 static struct principal own_user(void)
@@ -87,6 +92,7 @@ static struct config *config_new(void)
 	c->default_pool_limit = half_of_memory();
 	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
 	c->drain_ms = DRAIN_DEFAULT;
+	c->hang_ms = HANG_DEFAULT;
 	c->limits = config_standard_limits();
 	return c;
 }
@@ -188,11 +194,25 @@ static int read_time_limit(const struct config_reader *r, const struct config_pa
 	return 0;
 }
 
+static int read_hang(const struct config_reader *r, const struct config_path *path,
+		     const json_t *document, struct config *c)
+{
+	int e = read_time_limit(r, path, document, 0, HANG_MAX, &c->hang_ms);
+
+	if (e == 0 && c->hang_ms > 0 && c->hang_ms < HANG_MIN)
+		e = config_fail(r, path,
+				"%u ms are too few for a busy machine (at least %d, or 0: "
+				"never)",
+				c->hang_ms, HANG_MIN);
+	return e;
+}
+
 static int read_document(const struct config_reader *r, json_t *document, struct config *c)
 {
 	static const char *const keys[] = {
-	    "socket", "socket_mode",        "admins",           "create_pools", "limits",   "users",
-	    "pools",  "default_pool_limit", "agent_timeout_ms", "names",        "drain_ms",
+	    "socket",           "socket_mode", "admins",   "create_pools",
+	    "limits",           "users",       "pools",    "default_pool_limit",
+	    "agent_timeout_ms", "names",       "drain_ms", "hang_ms",
 	};
 	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
 	char shown[SIZE_TEXT_MAX];
@@ -230,6 +250,8 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 	if (e == 0)
 		e = read_time_limit(r, CONFIG_KEY(NULL, "drain_ms"), document, 0,
 				    CONFIG_DRAIN_MAX_MS, &c->drain_ms);
+	if (e == 0)
+		e = read_hang(r, CONFIG_KEY(NULL, "hang_ms"), document, c);
 	if (e != 0)
 		return e;
 

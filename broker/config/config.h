@@ -10,10 +10,8 @@
 #include "broker/config/name_owner.h"
 #include "broker/config/pool.h"
 
-/*
- * What the operator decided: docs/configuration.md. Never changed; one that is read again replaces
- * it.
- */
+/* What the operator decided: docs/configuration.md. Never changed; one that is read again replaces
+ * it. */
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */
 /** Below what service managers wait until they kill: 90 seconds. */
@@ -76,6 +74,7 @@ struct config {
 	uint64_t default_pool_limit;
 	unsigned agent_timeout_ms; /* for each request to an agent */
 	unsigned drain_ms;         /* for clients, when the broker is told to end */
+	unsigned hang_ms;          /* until a broker that hangs is replaced; 0: it never is */
 };
 
 /** Without a file: one pool "default" for the broker's own user. Returns 0 or -ENOMEM. */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/beat.h"
 #include "base/mutation.h"
 #include "broker/journal/inside.h"
 
@@ -188,8 +189,10 @@ int journal_check(struct journal *j, char *why, size_t why_size)
 			group_apply(j, g, false);
 		j->handled = g->handled;
 	}
-	while (r == 0 && (chunk = chunk_next(j, chunk)))
+	while (r == 0 && (chunk = chunk_next(j, chunk))) {
+		beat();
 		r = read_chunk(j, chunk, why, why_size);
+	}
 	if (r == 0)
 		r = check_inbox(j, why, why_size);
 	return r;

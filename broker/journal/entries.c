@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/beat.h"
 #include "broker/journal/inside.h"
 
 /* ------------------------------------------------------------------------------------------- */
@@ -214,6 +215,7 @@ int journal_read(struct journal *j, enum record_type type, size_t least, journal
 	int r = 0;
 
 	while (r >= 0 && (chunk = chunk_next(j, chunk))) {
+		beat(); /* it has some thousand records at most */
 		for (uint32_t i = 0; r >= 0 && chunk->type == type && i < chunk->n; i++) {
 			unsigned char *entry = chunk->entries + (size_t)i * chunk->entry_size;
 			uint32_t sum = entry_sum_now(entry);

@@ -22,6 +22,7 @@ struct end {
 	bool by_itself; /* else it was killed, or has crashed */
 	int code;       /* what it has ended with by itself */
 	int signal;     /* that it has died of; 0: nobody knows */
+	bool hung;      /* the keeper has killed it for that, which counts as a crash */
 };
 
 static struct end end_of_child(int status)
@@ -39,10 +40,13 @@ static struct end end_of_other(const struct kept_table *t)
 	return (struct end){.by_itself = code >= 0, .code = code};
 }
 
-static bool too_many_deaths(struct state *s)
+/* The time in which they hung does not count: how long that is depends on the configuration. */
+static bool too_many_deaths(struct state *s, bool hung)
 {
 	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % KEEPER_DEATHS_MAX];
-	bool many = s->n_deaths >= KEEPER_DEATHS_MAX && now - *oldest < DEATHS_MS;
+	unsigned hang_ms = hung ? atomic_load(&s->keeper.table->hang_ms) : 0;
+	bool many = s->n_deaths >= KEEPER_DEATHS_MAX &&
+		    now - *oldest < DEATHS_MS + (uint64_t)hang_ms * KEEPER_DEATHS_MAX;
 
 	*oldest = now;
 	s->n_deaths++;
@@ -64,7 +68,9 @@ static const char *say(const struct end *end)
 {
 	static char text[64];
 
-	if (end->by_itself)
+	if (end->hung)
+		snprintf(text, sizeof(text), "has hung");
+	else if (end->by_itself)
 		snprintf(text, sizeof(text), "has ended with exit code %d", end->code);
 	else if (end->signal)
 		snprintf(text, sizeof(text), "has died of signal %d (%s)", end->signal,
@@ -97,9 +103,10 @@ static void delay_next(struct state *s, bool may_get_better)
 static bool follow(struct state *s, const struct end *end)
 {
 	bool again = end->by_itself && end->code == KEEPER_TRY_AGAIN;
-	bool killed = !end->by_itself && (end->signal == SIGKILL || end->signal == 0);
+	bool killed = !end->by_itself && !end->hung && (end->signal == SIGKILL || end->signal == 0);
 
 	s->keeper.signal = end->signal;
+	s->keeper.hung = end->hung;
 	if (s->hands_over) {
 		change_module(s);
 		return true;
@@ -129,11 +136,11 @@ static bool follow(struct state *s, const struct end *end)
 	if (again)
 		log_warning("a broker could not take over: the next one tries in %u ms",
 			    s->wait_ms);
-	if (!again && !killed && too_many_deaths(s)) {
+	if (!again && !killed && too_many_deaths(s, end->hung)) {
 		log_error(
-		    "%d brokers have died in %d seconds, and the last one %s: giving up, and "
+		    "%d brokers have died in a short time, and the last one %s: giving up, and "
 		    "all clients are disconnected",
-		    KEEPER_DEATHS_MAX + 1, DEATHS_MS / 1000, say(end));
+		    KEEPER_DEATHS_MAX + 1, say(end));
 		return false;
 	}
 	return true;
@@ -143,6 +150,7 @@ void broker_has_ended(struct state *s, const int *status)
 {
 	struct end end = status ? end_of_child(*status) : end_of_other(s->keeper.table);
 
+	end.hung = s->hangs && !end.by_itself;
 	s->keeper.broker_before = s->broker;
 	s->broker = 0;
 	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;

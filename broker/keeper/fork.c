@@ -108,7 +108,7 @@ int broker_fork(struct state *s)
 	s->own[OWN_SOCKET] = ends[0];
 	s->own[OWN_BROKER] = pidfd;
 	s->broker = pid;
-	s->serves = s->hands_over = false;
+	s->serves = s->hands_over = s->hangs = false;
 	s->says = SAYS_IT_IS_THERE;
 	if (s->end)
 		kill(pid, s->end);

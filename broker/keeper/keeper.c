@@ -27,6 +27,7 @@
 #include "base/process.h"
 #include "broker/keeper/deputy.h"
 #include "broker/keeper/module.h"
+#include "broker/keeper/silence.h"
 #include "broker/keeper/state.h"
 #include "broker/keeper/table.h"
 #include "broker/log/log.h"
@@ -228,6 +229,34 @@ static void collect(struct state *s)
 		broker_has_ended(s, pid > 0 ? &status : NULL);
 }
 
+/* What is seen of the broker that there is. Each keeper begins anew. */
+static struct silence silence;
+
+static void listen_for_beats(const struct state *s)
+{
+	silence_begin(&silence, atomic_load(&s->keeper.table->beat), clock_ms());
+}
+
+/* That it is to die is written down first: if this keeper is killed now, its deputy knows why the
+ * broker has died. That it is dead says the pidfd, and only then there is another one. */
+static void look_at_broker(struct state *s)
+{
+	const struct kept_table *t = s->keeper.table;
+	unsigned hang_ms = atomic_load(&t->hang_ms);
+
+	if (s->broker == 0 || !silence_look(&silence, atomic_load(&t->beat), hang_ms, clock_ms()))
+		return;
+	s->hangs |= silence_is_fatal(&silence, "broker", s->broker, hang_ms);
+	if (s->hangs && MUTATION(followed_before_dead))
+		broker_has_ended(s, NULL);
+}
+
+static void kill_hanging(const struct state *s)
+{
+	if (s->broker > 0 && s->hangs)
+		syscall(SYS_pidfd_send_signal, s->own[OWN_BROKER], SIGKILL, NULL, 0);
+}
+
 static void take_signal(struct state *s)
 {
 	struct signalfd_siginfo info;
@@ -259,6 +288,7 @@ static void start_next(struct state *s)
 
 	wait_for(s);
 	r = broker_fork(s);
+	listen_for_beats(s);
 	if (r == 0)
 		return;
 	log_error("cannot fork a broker: %s", strerror(-r));
@@ -274,7 +304,7 @@ static void wait_and_handle(struct state *s)
 			       {s->own[OWN_BROKER], POLLIN, 0},
 			       {s->own[OWN_SOCKET], POLLIN, 0}};
 
-	if (poll(fds, 3, -1) < 0)
+	if (poll(fds, 3, (int)silence_look_ms(atomic_load(&s->keeper.table->hang_ms))) < 0)
 		return;
 	if (fds[2].revents)
 		listen_to_broker(s);
@@ -282,6 +312,7 @@ static void wait_and_handle(struct state *s)
 		take_signal(s);
 	if (fds[0].revents || fds[1].revents)
 		collect(s);
+	look_at_broker(s);
 }
 
 static void go_on_for_another(void);
@@ -316,6 +347,7 @@ static int keep_brokers(void)
 			wait_and_handle(&s);
 		commit(&s);
 		speak(&s);
+		kill_hanging(&s);
 	}
 	deputy = atomic_load(&current()->keeper.table->deputy);
 	if (deputy > 0 && kill(deputy, SIGKILL) == 0)
@@ -365,6 +397,7 @@ static void go_on_for_another(void)
 	uint64_t now = clock_ms();
 
 	become_keeper(t);
+	listen_for_beats(&s);
 	s.own[OWN_SELF] = -1;
 	if (!s.is_over)
 		have_deputy(&s);

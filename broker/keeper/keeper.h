@@ -44,14 +44,15 @@ struct keeper {
 	enum keeper_before before;
 	pid_t broker_before;
 	int signal;              /* that the one before died of; 0: of none that is known */
+	bool hung;               /* the one before, which the keeper has killed for that */
 	char version_before[32]; /* of the one that has handed over */
 	bool rehearses;          /* it only finds out whether it could go on, and changes nothing */
 };
 
 /* What a module has under this name: the broker's main program. A keeper that is linked with one
  * has no module, and brokers of no other program. */
-#define KEEPER_MAIN_SYMBOL share_broker_main_2
-#define KEEPER_MAIN        "share_broker_main_2"
+#define KEEPER_MAIN_SYMBOL share_broker_main_3
+#define KEEPER_MAIN        "share_broker_main_3"
 typedef int keeper_main(struct keeper *k, int argc, char **argv);
 
 /* Forks brokers until one ends by itself. What the process is to end with. Of a broker that ends,

@@ -12,9 +12,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/beat.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
 #include "broker/keeper/inside.h"
+#include "broker/keeper/silence.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
 
@@ -56,6 +58,9 @@ void kept_init(const struct keeper *k)
 	mine.socket = k->broker;
 	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
+	/* of one that rehearses nobody waits for a beat but for its end */
+	if (!mine.rehearses)
+		beat_at(&k->table->beat);
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
 		if (atomic_load(&k->table->slots[i].fd) >= 0 && k->table->slots[i].address)
@@ -159,6 +164,17 @@ void kept_history(struct kept_history *out)
 		    .brokers_upgraded = atomic_load(&t->brokers_upgraded),
 		    .keepers_died = atomic_load(&t->keepers_died),
 		};
+}
+
+void kept_hang_after(unsigned ms)
+{
+	if (mine.table && !mine.rehearses)
+		atomic_store(&mine.table->hang_ms, ms);
+}
+
+unsigned kept_look_ms(void)
+{
+	return silence_look_ms(mine.table ? atomic_load(&mine.table->hang_ms) : 0);
 }
 
 void kept_end(int code)

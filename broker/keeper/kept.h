@@ -47,6 +47,12 @@ void kept_history(struct kept_history *out);
 
 /* Ends the process, so that the keeper knows that it did so itself. */
 void kept_end(int code) __attribute__((noreturn));
+/* A broker that does not call beat() (base/beat.h) for so long hangs, and the keeper kills it; 0:
+ * it is never killed for that. Until a broker has said something else it is KEPT_HANG_MS. */
+#define KEPT_HANG_MS 15000
+void kept_hang_after(unsigned ms);
+/* How often the keeper looks, in milliseconds. */
+unsigned kept_look_ms(void);
 /* It serves: if it dies from now on, the next one is started at once. */
 void kept_serves(void);
 /* Whether another broker could go on, of the program that is on the disk now: 0, or negative errno

@@ -41,6 +41,7 @@ struct state {
 
 	pid_t broker;            /* 0: there is none */
 	bool serves, has_served; /* it; or any */
+	bool hangs;              /* it, and is to die of that */
 	int end;                 /* the signal by which it was told to end, 0: it was not */
 	uint64_t deaths[KEEPER_DEATHS_MAX]; /* when, the last ones in a ring */
 	unsigned n_deaths;

@@ -28,6 +28,7 @@ struct kept_table *table_new(void)
 		atomic_store(&t->slots[i].fd, -1);
 	atomic_store(&t->n, KEPT_FIXED);
 	atomic_store(&t->ended, -1);
+	atomic_store(&t->hang_ms, KEPT_HANG_MS);
 	return t;
 }
 

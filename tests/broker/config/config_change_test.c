@@ -138,6 +138,7 @@ static const struct {
      "{\"default_pool_limit\": \"2GiB\", \"pools\": []}", "default_pool_limit: 1GiB -> 2GiB\n"},
     {"{}", "{\"agent_timeout_ms\": 500}", "agent_timeout_ms: 30000 -> 500\n"},
     {"{}", "{\"drain_ms\": 500}", "drain_ms: 2000 -> 500\n"},
+    {"{}", "{\"hang_ms\": 0}", "hang_ms: 15000 -> 0\n"},
 
     {"{\"pools\": []}", POOL(""), "pools[\"frames\"]: added\n"},
     {POOL(""), "{\"pools\": []}",

@@ -145,6 +145,7 @@ Test(config, everything_that_can_be_said_is_read)
 	    "  ],\n"
 	    "  \"agent_timeout_ms\": 2500,\n"
 	    "  \"drain_ms\": 0,\n"
+	    "  \"hang_ms\": 1000,\n"
 	    "  \"default_pool_limit\": \"1.5GiB\"\n"
 	    "}\n");
 	const gid_t groups[] = {70044};
@@ -170,6 +171,7 @@ Test(config, everything_that_can_be_said_is_read)
 
 	cr_assert_eq(c->agent_timeout_ms, 2500);
 	cr_assert_eq(c->drain_ms, 0);
+	cr_assert_eq(c->hang_ms, 1000);
 
 	cr_assert_eq(c->n_pools, 3);
 	const struct pool_config *p = &c->pools[0];
@@ -217,6 +219,11 @@ Test(config, the_broker_drains_for_less_than_service_managers_wait)
 		     "FILE:1: drain_ms: 60001 is not a time limit (0 to 60000 ms)");
 	expect_error("{\"drain_ms\": -1}",
 		     "FILE:1: drain_ms: -1 is not a time limit (0 to 60000 ms)");
+	expect_error("{\"hang_ms\": 600001}",
+		     "FILE:1: hang_ms: 600001 is not a time limit (0 to 600000 ms)");
+	expect_error("{\"hang_ms\": 999}",
+		     "FILE:1: hang_ms: 999 ms are too few for a busy machine (at least 1000, or "
+		     "0: never)");
 }
 
 Test(config, no_pool_is_larger_than_what_a_process_can_map)
@@ -359,11 +366,11 @@ Test(config, an_unknown_key_is_an_error_with_a_suggestion)
 	expect_error("{\"colour\": 1}",
 		     "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
 		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
-		     "names, drain_ms)");
+		     "names, drain_ms, hang_ms)");
 	expect_error("{\"\\u001b[2J\": 1}",
 		     "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
 		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
-		     "names, drain_ms)");
+		     "names, drain_ms, hang_ms)");
 }
 
 Test(config, a_value_of_the_wrong_type_is_an_error)

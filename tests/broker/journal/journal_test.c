@@ -13,6 +13,7 @@
 
 #include <criterion/criterion.h>
 
+#include "base/beat.h"
 #include "base/descriptor.h"
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
@@ -446,4 +447,36 @@ Test(journal, whose_making_was_cut_short_is_made_again)
 	journal_commit(j);
 	reopen();
 	cr_assert_str_eq(string_of(record), "one");
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+#define MANY       50000
+#define BEAT_EVERY 10000 /* records, or fewer */
+
+static int read_nothing(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	(void)data, (void)record, (void)bytes, (void)size;
+	return 0;
+}
+
+/* Its keeper does not take a broker for one that hangs, however much there is to read. */
+Test(journal, to_open_and_read_a_large_one_shows_that_it_goes_on)
+{
+	static uint32_t records[MANY];
+	atomic_uint beats = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		put_string(&records[i], "thing");
+		if (i % 1000 == 0)
+			journal_commit(j);
+	}
+	journal_commit(j);
+	beat_at(&beats);
+	reopen();
+	cr_assert_geq(beats, MANY / BEAT_EVERY);
+	beats = 0;
+	cr_assert_eq(journal_read(j, RECORD_NAME, 1, read_nothing, NULL), 0);
+	cr_assert_geq(beats, MANY / BEAT_EVERY);
+	beat_at(NULL);
 }

@@ -2,17 +2,23 @@
 
 /*
  * A keeper and its brokers, which are functions here: what the keeper has, the next broker has, by
- * its number and once; and when no process can be made, it tries again.
+ * its number and once; when no process can be made, it tries again; and a broker that hangs is
+ * killed and followed.
  */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -28,9 +34,12 @@
 /* What brokers tell each other, and the test. */
 static struct {
 	atomic_uint brokers;
-	atomic_uint forks;    /* that were tried */
-	atomic_uint failures; /* that are still to fail */
-	atomic_uint ends_at;  /* when there were so many, the keeper is told to end */
+	atomic_uint forks;      /* that were tried */
+	atomic_uint failures;   /* that are still to fail */
+	atomic_uint ends_at;    /* when there were so many, the keeper is told to end */
+	atomic_uint polls;      /* of the keeper: at least so often it has looked */
+	atomic_uint slow_kills; /* so many of its SIGKILLs do nothing yet */
+	atomic_int step;
 	uint32_t page, pipe, forgotten;
 	char failed[256];
 } * shared;
@@ -53,8 +62,33 @@ pid_t __wrap_fork(void)
 	return __real_fork();
 }
 
+int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	if (shared)
+		shared->polls++;
+	return __real_poll(fds, n, ms);
+}
+
+/* One that is killed is not dead at once: the kernel may be busy with it. */
+long __real_syscall(long number, long a, long b, long c, long d, long e);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e)
+{
+	if (shared && number == SYS_pidfd_send_signal && b == SIGKILL && shared->slow_kills > 0) {
+		shared->slow_kills--;
+		return 0;
+	}
+	return __real_syscall(number, a, b, c, d, e);
+}
+
+static int output; /* of the keeper */
+
 static void start(void)
 {
+	setenv("SHARE_DUMPABLE", "1", 1); /* so that one can be traced */
+	output = memfd_create("output", MFD_CLOEXEC);
 	log_set_level(LOG_LEVEL_ERROR);
 	shared =
 	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -63,6 +97,7 @@ static void start(void)
 
 static void stop(void)
 {
+	close(output);
 	munmap(shared, sizeof(*shared));
 	close(descriptors[0]);
 	close(descriptors[1]);
@@ -124,6 +159,8 @@ static int keep(void (*broker)(struct keeper *k))
 		run_by_brokers = broker;
 		if (terminal_of_keeper)
 			have_terminal();
+		else
+			dup2(output, STDERR_FILENO);
 		_exit(keeper_run("no module", 0, NULL));
 	}
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
@@ -315,4 +352,137 @@ Test(keeper, its_brokers_write_to_a_terminal_that_stops_others)
 	terminal_of_keeper = ptsname(terminal);
 	cr_assert_eq(keep(write_to_terminal), 0);
 	cr_assert_eq(shared->brokers, 2);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Short enough to wait for, and long enough for who begins on a busy machine. */
+#define HANG_MS 1500
+#define LOOKS   15 /* at least, in that time */
+
+static bool has_said(const char *text)
+{
+	char said[4096];
+	ssize_t n = pread(output, said, sizeof(said) - 1, 0);
+
+	said[n > 0 ? n : 0] = '\0';
+	return strstr(said, text) != NULL;
+}
+
+static void __attribute__((noreturn)) hang(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the keeper */
+	for (;;)
+		pause();
+}
+
+static void hang_once(struct keeper *k)
+{
+	if (k->generation == 1) {
+		shared->slow_kills = 3;
+		kept_hang_after(HANG_MS);
+		kept_serves();
+		hang();
+	}
+	kept_hang_after(0);
+	expect(shared->slow_kills == 0);
+	expect(k->hung && k->before == KEEPER_DIED);
+}
+
+Test(keeper, kills_a_broker_that_hangs_and_starts_the_next_one_when_it_is_dead)
+{
+	cr_assert_eq(keep(hang_once), 0);
+	cr_assert_eq(shared->brokers, 2);
+	cr_assert(has_said("it hangs, and is killed"));
+}
+
+static void hang_always(struct keeper *k)
+{
+	(void)k;
+	kept_hang_after(HANG_MS / 5);
+	kept_serves();
+	hang();
+}
+
+Test(keeper, gives_up_when_one_broker_after_the_other_hangs)
+{
+	cr_assert_eq(keep(hang_always), 1);
+	cr_assert_eq(shared->brokers, 6);
+	cr_assert(has_said("and the last one has hung: giving up"));
+}
+
+/* Enough of them for a broker that does not beat to be taken for one that hangs, twice. */
+static void wait_for_looks(void)
+{
+	unsigned n = shared->polls + 2 * LOOKS + 1;
+
+	while (shared->polls < n)
+		usleep(1000);
+}
+
+static void trace(pid_t pid)
+{
+	if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0) {
+		shared->step = -1;
+		_exit(0);
+	}
+	shared->step = 1;
+	while (shared->step < 2)
+		usleep(1000);
+	wait_for_looks();
+	kept_hang_after(0);
+	_exit(0);
+}
+
+/* It does not beat from the second step on. */
+static void be_traced(struct keeper *k)
+{
+	pid_t self = getpid(), tracer;
+
+	(void)k;
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+	tracer = __real_fork();
+	if (tracer == 0)
+		trace(self);
+	while (shared->step == 0)
+		usleep(1000);
+	if (shared->step > 0) {
+		kept_hang_after(HANG_MS / 5);
+		shared->step = 2;
+	}
+	while (waitpid(tracer, NULL, 0) < 0) {}
+}
+
+Test(keeper, leaves_a_broker_alone_that_is_traced)
+{
+	cr_assert_eq(keep(be_traced), 0);
+	if (shared->step < 0)
+		cr_skip_test("a process may not trace another one here");
+	cr_assert_eq(shared->brokers, 1);
+	cr_assert_not(has_said("hangs"));
+}
+
+/* Who has a child that borrows its place waits for it in state D. */
+static void be_in_the_kernel(struct keeper *k)
+{
+	pid_t child;
+
+	(void)k;
+	kept_hang_after(HANG_MS);
+	child = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+	if (child == 0) {
+		while (!has_said("(state D"))
+			usleep(1000);
+		wait_for_looks();
+		kept_hang_after(0);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
+Test(keeper, reports_a_broker_that_the_kernel_holds_and_does_not_replace_it)
+{
+	cr_assert_eq(keep(be_in_the_kernel), 0);
+	cr_assert_eq(shared->brokers, 1);
+	cr_assert_not(has_said("is killed"));
 }

@@ -26,7 +26,9 @@ static void start(void)
 {
 	skip_unless_standin();
 	skip_unless_root();
-	kinds_start_on("", "{\"agent_timeout_ms\": " LIMIT_MS ", \"create_pools\": [\"*\"]}");
+	/* and it may stand still for as long as it likes */
+	kinds_start_on("", "{\"hang_ms\": 0, \"agent_timeout_ms\": " LIMIT_MS
+			   ", \"create_pools\": [\"*\"]}");
 	fixture_uses_devices();
 	client = connect_as("test");
 }

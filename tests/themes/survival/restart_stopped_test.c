@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A broker that stands still is not dead: nothing is started in its place. And a keeper that stands
- * still only lets those wait for whom it has to keep something.
+ * A broker that stands still is not dead: nothing is started in its place, until it has stood still
+ * for hang_ms. Then it is killed, and the next one goes on. And a keeper that stands still only
+ * lets those wait for whom it has to keep something.
  */
 
 #include <string.h>
@@ -28,16 +29,32 @@ static void pass_on(void)
 	check_ok(share_ack(&m, NULL));
 }
 
-static void start(void)
+#define CONFIG(hang_ms)                                                                    \
+	"{\"hang_ms\": " hang_ms                                                           \
+	", \"pools\": [{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"64MiB\", " \
+	"\"segment_size\": \"1MiB\", \"release_threshold\": 0, \"access\": [{\"user\": "   \
+	"\"*\", \"mode\": \"rw\"}]}]}"
+
+static void start_with(const char *config)
 {
 	broker_use_program(DYING_BROKER);
-	fixture_start();
+	fixture_start_with(config);
 	client = connect_as("one");
 	other = connect_as("two");
 	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &from));
 	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, NULL, &to));
 	pass_on();
 	pass_on();
+}
+
+static void start(void)
+{
+	start_with(CONFIG("0"));
+}
+
+static void start_to_hang(void)
+{
+	start_with(CONFIG("2000"));
 }
 
 static void stop(void)
@@ -52,6 +69,7 @@ static void stop(void)
 }
 
 TestSuite(restart_stopped, .init = start, .fini = stop, .timeout = 60);
+TestSuite(restart_hung, .init = start_to_hang, .fini = stop, .timeout = 60);
 
 static void comes_and_allocates(struct child *self, void *data)
 {
@@ -98,7 +116,7 @@ static void finish_both(struct child *both[2])
 	settle(client, s.clients == 2 && s.buffers == 0);
 }
 
-Test(restart_stopped, a_broker_that_stands_still_is_not_replaced)
+Test(restart_stopped, a_broker_that_stands_still_for_a_while_is_not_replaced)
 {
 	pid_t pid = broker_pid();
 	struct child *both[2];
@@ -114,6 +132,23 @@ Test(restart_stopped, a_broker_that_stands_still_is_not_replaced)
 	finish_both(both);
 	check_eq(broker_pid(), pid);
 	check_eq(broker_said("has died"), 0);
+}
+
+Test(restart_hung, a_broker_that_stands_still_for_long_is_killed_and_replaced)
+{
+	pid_t pid = broker_pid();
+	struct child *both[2];
+
+	start_both(both);
+	broker_freeze();
+	child_go(both[0]);
+	child_go(both[1]);
+	for (int i = 0; i < 100; i++)
+		pass_on();
+	finish_both(both);
+	check(broker_pid() != pid);
+	check_eq(broker_said("it hangs, and is killed"), 1);
+	check_eq(broker_said("has hung, and was killed; this one goes on"), 1);
 }
 
 Test(restart_stopped, a_broker_that_dies_while_it_stands_still_is_replaced)

@@ -234,6 +234,7 @@ k kept_taken_twice                keeper_test
 k kept_size_not_compared          keeper_test
 k let_go_too_early                keeper_test restart_request_test
 k begins_unknown                  deputy_test
+k followed_before_dead            keeper_test
 k asked_twice_done_twice          deputy_test
 k unanswered_is_kept              deputy_test
 k strays_stay_open                deputy_test

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "broker/keeper/silence.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/log/log.h"
+
+/* As often as this, and more often if less time is given. */
+#define LOOK_MS   1000
+#define LOOKS_MIN 15
+#define LATE_MS   500
+
+unsigned silence_look_ms(unsigned hang_ms)
+{
+	unsigned ms = hang_ms / LOOKS_MIN;
+
+	return ms == 0 || ms > LOOK_MS ? LOOK_MS : ms;
+}
+
+void silence_begin(struct silence *s, unsigned beat, uint64_t now_ms)
+{
+	*s = (struct silence){.beat = beat, .looked_ms = now_ms};
+}
+
+bool silence_look(struct silence *s, unsigned beat, unsigned hang_ms, uint64_t now_ms)
+{
+	unsigned every = silence_look_ms(hang_ms);
+	uint64_t passed = now_ms - s->looked_ms;
+
+	if (passed < every)
+		return false;
+	if (hang_ms == 0 || beat != s->beat || passed > every + LATE_MS) {
+		silence_begin(s, beat, now_ms);
+		return false;
+	}
+	s->looked_ms = now_ms;
+	return ++s->looks >= hang_ms / every;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What it is doing                                                                            */
+
+/* An empty text where /proc does not say it. */
+static void read_of(pid_t pid, const char *file, char *out, size_t size)
+{
+	char path[64];
+	ssize_t n = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, out, size - 1);
+		close(fd);
+	}
+	out[n > 0 ? n : 0] = '\0';
+}
+
+/* What follows @key in /proc/PID/status; an empty text if that is not there. */
+static const char *find(const char *status, const char *key)
+{
+	const char *line = strstr(status, key);
+
+	return line ? line + strlen(key) + strspn(line + strlen(key), " \t") : "";
+}
+
+bool silence_is_fatal(struct silence *s, const char *who, pid_t pid, unsigned hang_ms)
+{
+	char status[2048], where[64];
+	char state;
+
+	read_of(pid, "status", status, sizeof(status));
+	read_of(pid, "wchan", where, sizeof(where));
+	state = find(status, "\nState:")[0];
+	if (!state)
+		state = '?';
+	if (!where[0] || strcmp(where, "0") == 0)
+		strcpy(where, "?");
+	if (strtol(find(status, "\nTracerPid:"), NULL, 10) != 0) {
+		s->looks = 0;
+		return false;
+	}
+	if (state != 'D') {
+		log_error(
+		    "%s %d has not moved for %u ms (state %c, wchan %s): it hangs, and is "
+		    "killed",
+		    who, (int)pid, hang_ms, state, where);
+		return true;
+	}
+	if (!s->is_reported)
+		log_error(
+		    "%s %d has not moved for %u ms (state D, wchan %s): the kernel does not "
+		    "let it go, so it cannot be replaced now",
+		    who, (int)pid, hang_ms, where);
+	s->is_reported = true;
+	return false;
+}
