@@ -14,6 +14,9 @@
 #include "broker/keeper/state.h"
 #include "broker/log/log.h"
 
+/* So many brokers of a new program may be killed before one of them serves: that nobody kills them
+ * for what they do cannot be known. */
+#define KILLS_MAX 3
 /* KEEPER_DEATHS_MAX brokers may end so soon, for no reason from outside, before it gives up. */
 #define DEATHS_MS    30000
 #define WAIT_LAST_MS 10000
@@ -60,6 +63,7 @@ static void change_module(struct state *s)
 	s->own[OWN_MODULE] = s->own[OWN_MODULE_NEXT];
 	s->own[OWN_MODULE_NEXT] = -1;
 	s->wait_ms = 0;
+	s->n_killed = 0;
 	s->keeper.before = KEEPER_HANDED_OVER;
 }
 
@@ -80,14 +84,27 @@ static const char *say(const struct end *end)
 	return text;
 }
 
+/* Whether brokers of the new program have been tried enough. Another one is tried if this one was
+ * killed, by whomever. */
+static bool is_given_up(struct state *s, bool killed)
+{
+	return s->own[OWN_MODULE_BEFORE] >= 0 && (!killed || ++s->n_killed == KILLS_MAX);
+}
+
 static void fall_back(struct state *s, const struct end *end)
 {
 	s->own[OWN_MODULE] = s->own[OWN_MODULE_BEFORE];
 	s->own[OWN_MODULE_BEFORE] = -1;
 	s->wait_ms = 0;
 	s->keeper.before = KEEPER_FELL_BACK;
-	log_error("the broker of the new program %s before it served: the old one goes on",
-		  say(end));
+	if (s->n_killed == KILLS_MAX)
+		log_error(
+		    "%d brokers of the new program were killed before they served: the old "
+		    "one goes on",
+		    KILLS_MAX);
+	else
+		log_error("the broker of the new program %s before it served: the old one goes on",
+			  say(end));
 }
 
 /* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. */
@@ -111,7 +128,7 @@ static bool follow(struct state *s, const struct end *end)
 		change_module(s);
 		return true;
 	}
-	if (s->own[OWN_MODULE_BEFORE] >= 0 && !killed) {
+	if (is_given_up(s, killed)) {
 		fall_back(s, end);
 		return true;
 	}

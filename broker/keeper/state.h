@@ -45,6 +45,7 @@ struct state {
 	int end;                 /* the signal by which it was told to end, 0: it was not */
 	uint64_t deaths[KEEPER_DEATHS_MAX]; /* when, the last ones in a ring */
 	unsigned n_deaths;
+	unsigned n_killed; /* of the new program, before one of them served */
 	unsigned wait_ms;
 	int status; /* what this process is to end with */
 	uint32_t brokers_died, brokers_upgraded, keepers_died;

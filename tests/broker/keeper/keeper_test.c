@@ -283,6 +283,19 @@ Test(keeper, gives_up_when_one_broker_after_the_other_crashes)
 	cr_assert_eq(shared->brokers, 6);
 }
 
+static void be_killed_often(struct keeper *k)
+{
+	kept_serves();
+	if (k->generation < 12)
+		die();
+}
+
+Test(keeper, starts_another_broker_however_often_they_are_killed)
+{
+	cr_assert_eq(keep(be_killed_often), 0);
+	cr_assert_eq(shared->brokers, 12);
+}
+
 static void die_once(struct keeper *k)
 {
 	kept_serves();

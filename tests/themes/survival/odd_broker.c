@@ -2,8 +2,8 @@
 
 /*
  * A share-broker that cannot go on from the one before, in the way that $SHARE_TEST_ODD says:
- * "refuses" with a reason, "crashes" while it finds out, or "dies" though it had found out that it
- * could.
+ * "refuses" with a reason, "crashes" while it finds out; or "dies", "is killed" or "hangs" though
+ * it had found out that it could.
  */
 
 #include <errno.h>
@@ -28,6 +28,10 @@ int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct
 	}
 	if (strcmp(how, "crashes") == 0)
 		raise(SIGKILL); /* for one, as others leave a core */
+	if (strcmp(how, "is killed") == 0 && !keeper->rehearses)
+		raise(SIGKILL);
+	if (strcmp(how, "hangs") == 0 && !keeper->rehearses)
+		raise(SIGSTOP);
 	if (strcmp(how, "ends") == 0 || !keeper->rehearses)
 		_exit(3);
 	return __real_broker_new(config, keeper, out);

@@ -18,6 +18,7 @@
 #define SIZE 4096
 
 static char folder[64], program[128], module[128];
+static const char *config; /* NULL: as ever */
 
 static void copy(const char *from, const char *to)
 {
@@ -43,7 +44,7 @@ static void start(void)
 	copy(BROKER, program);
 	copy(BROKER ".so", module);
 	broker_use_program(program);
-	fixture_start();
+	fixture_start_with(config);
 }
 
 static void stop(void)
@@ -177,22 +178,20 @@ Test(upgrade_to_an_odd_one, that_crashes_is_refused)
 	expect_refusal("cannot go on: it died of signal 9");
 }
 
-/* The program of before has all that there was. */
-Test(upgrade_to_an_odd_one, that_dies_all_the_same_leads_back_to_the_old_one)
+/* The program of before has all that there was, and the log says @why. */
+static void expect_old_one(const char *why)
 {
-	share_client *c;
+	share_client *c = connect_as("one");
 	share_pool *p;
 	share_buffer *b, *found;
 
-	start_with_odd_one("dies");
-	c = connect_as("one");
 	p = open_pool(c);
 	b = allocate(p, SIZE, NULL);
 	check_ok(share_publish(b, "thing", NULL));
 	for (int i = 0; i < 3; i++) {
 		check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
 		check_detail("could not go on");
-		check_eq(broker_said("has ended with exit code 3 before it served"), i + 1);
+		check_eq(broker_said(why), i + 1);
 		check_ok(share_lookup(c, "thing", SHARE_RDONLY, 0, NULL, &found));
 		share_release(found, NULL);
 	}
@@ -200,6 +199,28 @@ Test(upgrade_to_an_odd_one, that_dies_all_the_same_leads_back_to_the_old_one)
 	share_release(b, NULL);
 	share_pool_close(p);
 	share_disconnect(c);
+}
+
+Test(upgrade_to_an_odd_one, that_dies_all_the_same_leads_back_to_the_old_one)
+{
+	start_with_odd_one("dies");
+	expect_old_one("has ended with exit code 3 before it served: the old one goes on");
+}
+
+/* Three times in a row. Whoever has killed it might not kill the next one. */
+Test(upgrade_to_an_odd_one, that_is_killed_again_and_again_leads_back_to_the_old_one)
+{
+	start_with_odd_one("is killed");
+	expect_old_one("3 brokers of the new program were killed before they served");
+}
+
+Test(upgrade_to_an_odd_one, that_hangs_leads_back_to_the_old_one)
+{
+	config =
+	    "{\"hang_ms\": 1500, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
+	    "\"limit\": \"64MiB\", \"release_threshold\": 0}]}";
+	start_with_odd_one("hangs");
+	expect_old_one("has hung before it served: the old one goes on");
 }
 
 /* Though another program is on the disk by now. */
