@@ -181,6 +181,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		return NULL;
 	}
 	c->broker = b;
+	TAILQ_INIT(&c->requests.unanswered);
 	if (!identify(c, socket))
 		goto refuse;
 	c->account = account_get(b->accounts, c->peer.uid);
@@ -276,7 +277,7 @@ void client_send(struct client *c, const struct wire_message *m, const int *fds,
 	r = connection_send(c->connection, m, fds, n_fds);
 	if (m->serial)
 		count_answer(c, m->serial);
-	if (m->serial && !LIST_EMPTY(&c->requests.unanswered))
+	if (m->serial && !TAILQ_EMPTY(&c->requests.unanswered))
 		unanswered_done(c, m->serial);
 	if (r == -EDQUOT)
 		client_hang_up(c, SHARE_EQUOTA, "it does not read what it is sent");

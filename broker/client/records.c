@@ -150,6 +150,7 @@ static int restore_client(struct broker *b, uint32_t record, const struct client
 		return -ENOMEM;
 	}
 	c->broker = b;
+	TAILQ_INIT(&c->requests.unanswered);
 	c->id = r->id;
 	c->record = record;
 	c->state = r->state;
@@ -204,13 +205,13 @@ void unanswered_note(struct client *c, uint32_t serial, const void *packet, size
 		return;
 	u->serial = serial;
 	journal_put_parts(c->broker->journal, RECORD_WAITING, &u->record, parts, 2);
-	LIST_INSERT_HEAD(&c->requests.unanswered, u, of_client);
+	TAILQ_INSERT_TAIL(&c->requests.unanswered, u, of_client);
 }
 
 static void unanswered_free(struct client *c, struct unanswered *u)
 {
 	journal_drop(c->broker->journal, &u->record);
-	LIST_REMOVE(u, of_client);
+	TAILQ_REMOVE(&c->requests.unanswered, u, of_client);
 	free(u);
 }
 
@@ -218,7 +219,7 @@ void unanswered_done(struct client *c, uint32_t serial)
 {
 	struct unanswered *u;
 
-	LIST_FOREACH (u, &c->requests.unanswered, of_client) {
+	TAILQ_FOREACH (u, &c->requests.unanswered, of_client) {
 		if (u->serial == serial) {
 			unanswered_free(c, u);
 			return;
@@ -228,8 +229,8 @@ void unanswered_done(struct client *c, uint32_t serial)
 
 void unanswered_drop(struct client *c)
 {
-	while (!LIST_EMPTY(&c->requests.unanswered))
-		unanswered_free(c, LIST_FIRST(&c->requests.unanswered));
+	while (!TAILQ_EMPTY(&c->requests.unanswered))
+		unanswered_free(c, TAILQ_FIRST(&c->requests.unanswered));
 }
 
 /* Copies: to handle one changes the records. */
@@ -288,7 +289,7 @@ static int ask_again(struct broker *b, const struct asked *a)
 	}
 	u->serial = a->r.serial;
 	u->record = a->record;
-	LIST_INSERT_HEAD(&c->requests.unanswered, u, of_client);
+	TAILQ_INSERT_TAIL(&c->requests.unanswered, u, of_client);
 	b->clients->rooms->ask_again(c, a->packet, a->r.size, a->r.since_ms);
 	return 0;
 }

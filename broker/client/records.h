@@ -15,7 +15,7 @@ struct clients;
 /* A request that is not answered yet. If the broker dies, the next one handles it again from the
  * start, as broker/client/deferred.h says of others. */
 struct unanswered {
-	LIST_ENTRY(unanswered) of_client;
+	TAILQ_ENTRY(unanswered) of_client; /* in the order in which they were asked */
 	uint32_t serial;
 	uint32_t record;
 };

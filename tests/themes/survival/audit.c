@@ -199,7 +199,7 @@ static void audit_client(struct client *c)
 		possession_note(c, i);
 	TAILQ_FOREACH (lease, &c->buffers->leases, of_client)
 		lease_note(lease);
-	LIST_FOREACH (u, &c->requests.unanswered, of_client)
+	TAILQ_FOREACH (u, &c->requests.unanswered, of_client)
 		found[RECORD_WAITING]++;
 	if (!c->connection)
 		return;
