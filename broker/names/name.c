@@ -108,17 +108,23 @@ static void free_if_unused(struct broker *b, struct name *n)
 	free(n);
 }
 
+/* With a buffer of @pool that is published, or is to be. */
+static struct access_object name_object(const struct name *n, const struct access_object *pool)
+{
+	return (struct access_object){.kind = OBJECT_NAME,
+				      .name = n->text,
+				      .size = n->size,
+				      .is_owned = true,
+				      .owner = n->uid,
+				      .pool = pool};
+}
+
 bool name_may(const struct name *n, const struct client *client, enum access_right right)
 {
 	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+	const struct access_object what = name_object(n, &pool);
 
-	return client_may(client, right,
-			  &(struct access_object){.kind = OBJECT_NAME,
-						  .name = n->text,
-						  .size = n->size,
-						  .is_owned = true,
-						  .owner = n->uid,
-						  .pool = &pool});
+	return client_may(client, right, &what);
 }
 
 /* @client: who did it; NULL: nobody who holds the buffer, so only whose it was is told. */
@@ -126,20 +132,15 @@ static void tell(struct broker *b, const struct name *n, const char *action,
 		 const struct client *client)
 {
 	const struct access_object pool = pool_object(buffer_pool(n->buffer));
+	const struct access_object what = name_object(n, &pool);
 
 	if (monitors_any(b))
-		monitors_tell(b,
-			      &(struct notice){.action = action,
-					       .what = &(struct access_object){.kind = OBJECT_NAME,
-									       .name = n->text,
-									       .size = n->size,
-									       .is_owned = true,
-									       .owner = n->uid,
-									       .pool = &pool},
-					       .client = client,
-					       .uid = n->uid,
-					       .buffer = buffer_id(n->buffer),
-					       .size = n->buffer->size});
+		monitors_tell(b, &(struct notice){.action = action,
+						  .what = &what,
+						  .client = client,
+						  .uid = n->uid,
+						  .buffer = buffer_id(n->buffer),
+						  .size = n->buffer->size});
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -252,14 +253,9 @@ static void clear(struct broker *b, struct name *n)
 static bool may_publish(const struct name *n, const struct publication *p)
 {
 	const struct access_object pool = pool_object(buffer_pool(p->buffer));
+	const struct access_object what = name_object(n, &pool);
 
-	return client_may(p->client, RIGHT_PUBLISH,
-			  &(struct access_object){.kind = OBJECT_NAME,
-						  .name = n->text,
-						  .size = n->size,
-						  .is_owned = true,
-						  .owner = n->uid,
-						  .pool = &pool});
+	return client_may(p->client, RIGHT_PUBLISH, &what);
 }
 
 static int may_replace(const struct name *n, const struct publication *p, struct failure *failure)
@@ -418,14 +414,12 @@ static int fail_late(const struct wait *w, struct failure *failure)
 /* It is nobody's business but the client's what it waits for. */
 static void tell_wait(struct broker *b, const struct name *n, const struct client *client)
 {
+	const struct access_object what = name_object(n, NULL);
+
 	if (monitors_any(b))
-		monitors_tell(b,
-			      &(struct notice){.action = "wait",
-					       .what = &(struct access_object){.kind = OBJECT_NAME,
-									       .name = n->text,
-									       .size = n->size},
-					       .is_private = true,
-					       .client = client});
+		monitors_tell(
+		    b, &(struct notice){
+			   .action = "wait", .what = &what, .is_private = true, .client = client});
 }
 
 static const struct wait_kind for_name = {WIRE_LOOKUP, wait_leave, fail_late};
