@@ -79,7 +79,6 @@ static void on_catch_up(evutil_socket_t fd, short what, void *data)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 	devices_look_at_agents(b);
 	clients_catch_up(b);
-	monitors_catch_up(b);
 	if (b->listener)
 		listener_resume(b->listener);
 }
@@ -304,8 +303,6 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	if (r == 0)
 		r = channels_init(b);
 	if (r == 0)
-		r = monitors_init(b);
-	if (r == 0)
 		r = reload_new(b, &b->reload);
 	if (r == 0)
 		r = upgrade_new(&b->upgrade);
@@ -459,7 +456,6 @@ void broker_free(struct broker *b)
 		event_free(b->gpu_watch);
 	if (b->alive)
 		event_free(b->alive);
-	monitors_done(b);
 	clients_done(b);
 	/* if it is killed now, the next one ends as well, and finds nothing that it cannot take */
 	if (b->journal)

@@ -16,7 +16,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/deferred.h"
-#include "broker/client/wait.h"
 #include "broker/device/ipc_event.h"
 #include "broker/memory/client_memory.h"
 #include "broker/monitor/monitor.h"
@@ -99,8 +98,13 @@ static bool tell_of_reclaim(struct client *c, int *budget)
 
 /* What it waits for, and what it gave to others. */
 static client_step *const at_hang_up[] = {
-    client_drop_deferred, client_abandon_scrubs, client_drop_waits,    client_drop_monitor,
-    client_drop_watches,  client_unpublish,      client_revoke_tokens, NULL,
+    client_drop_deferred,
+    client_abandon_scrubs,
+    client_drop_monitor,
+    client_drop_watches,
+    client_unpublish,
+    client_revoke_tokens,
+    NULL,
 };
 
 /* The others: what is in flight in channels must be known before it is let go. */

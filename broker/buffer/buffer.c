@@ -87,7 +87,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	block->payer = NULL;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
-	LIST_INIT(&buffer->waits);
+	buffer->reclaims = NULL;
 	buffer_note(buffer);
 	*out = buffer;
 	return 0;
@@ -231,7 +231,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 	if (--buffer->refs > 0) {
 		if (!by || by == buffer->charge.account)
 			charge_holder(buffer);
-		if (!LIST_EMPTY(&buffer->waits))
+		if (buffer->reclaims)
 			reclaim_look(b, buffer);
 		return;
 	}
@@ -430,11 +430,11 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 	lease->count -= count & LEASE_COUNT_MAX;
 	if (lease->count > 0) {
 		lease_note(lease);
-		if (!LIST_EMPTY(&buffer->waits))
+		if (buffer->reclaims)
 			reclaim_look(b, buffer);
 		return;
 	}
-	if (!LIST_EMPTY(&buffer->waits))
+	if (buffer->reclaims)
 		reclaim_give_up(buffer, client);
 	table_remove(&b->buffers->lease_table, &lease->key);
 	LIST_REMOVE(lease, of_buffer);

@@ -54,7 +54,7 @@ struct buffer {
 	struct charge
 	    charge; /* bytes: to whoever allocated it, or keeps it since that one does not */
 	struct metadata *metadata;
-	LIST_HEAD(, wait) waits; /* for everybody else to have given it up */
+	struct reclaims *reclaims; /* requests that wait for everybody else to have given it up */
 };
 
 /* All of them, and what is being zeroed before somebody gets it. */

@@ -7,7 +7,9 @@
  * says what the others have left running, as to anybody who gets the buffer for writing.
  */
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <share/share.h>
 
@@ -17,23 +19,38 @@
 #include "broker/buffer/lease.h"
 #include "broker/buffer/reclaim.h"
 #include "broker/client/client.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/client/wait.h"
 #include "broker/config/text.h"
 
-static void wait_leave(struct wait *w)
+/* Those that wait for one buffer; it has room for no more than a pointer. */
+struct reclaims {
+	struct deferred_list list;
+	struct buffer *buffer;
+};
+
+static void free_if_empty(struct reclaims *all)
 {
-	LIST_REMOVE(w, of_buffer);
+	if (!TAILQ_EMPTY(&all->list))
+		return;
+	all->buffer->reclaims = NULL;
+	free(all);
 }
 
-static int fail_late(const struct wait *w, struct failure *failure)
+static void left(struct broker *b, struct deferred_list *list)
 {
-	(void)w;
+	(void)b;
+	free_if_empty((void *)((char *)list - offsetof(struct reclaims, list)));
+}
+
+static int fail_late(const struct wire_message *asked, struct failure *failure)
+{
+	(void)asked;
 	return failure_set(failure, SHARE_ETIMEDOUT,
 			   "others still had the buffer when the time was over");
 }
 
-static const struct wait_kind for_sole_lease = {WIRE_RECLAIM, wait_leave, fail_late};
+static const struct wait_kind for_sole_lease = {fail_late, left};
 
 static bool is_sole(const struct lease *lease)
 {
@@ -50,31 +67,19 @@ static int answer(struct broker *b, const struct lease *lease, uint32_t serial,
 
 void reclaim_look(struct broker *b, struct buffer *buffer)
 {
-	struct lease *lease = LIST_FIRST(&buffer->leases);
-	struct wait *w = LIST_FIRST(&buffer->waits);
-	struct failure failure;
-	uint32_t serial;
-	int r;
+	const struct lease *lease = LIST_FIRST(&buffer->leases);
 
 	/* what waits is the holder's: a wait ends with the lease */
-	if (!w || !lease || !is_sole(lease))
+	if (!lease || !is_sole(lease))
 		return;
-	serial = w->serial;
-	wait_free(w);
-	r = answer(b, lease, serial, &failure);
-	if (r != 0)
-		request_reply_error(lease->client, WIRE_RECLAIM, serial, r, failure.text);
+	deferred_wake_later(b, &buffer->reclaims->list);
+	free_if_empty(buffer->reclaims);
 }
 
 void reclaim_give_up(struct buffer *buffer, const struct client *client)
 {
-	struct wait *w, *next;
-
-	for (w = LIST_FIRST(&buffer->waits); w; w = next) {
-		next = LIST_NEXT(w, of_buffer);
-		if (w->client == client)
-			wait_end(w, SHARE_ESTALE, "the buffer was given back meanwhile");
-	}
+	deferred_fail_client(&buffer->reclaims->list, client, SHARE_ESTALE,
+			     "the buffer was given back meanwhile");
 }
 
 static void say_who_has_it(struct request *r, const struct lease *lease)
@@ -90,13 +95,29 @@ static void say_who_has_it(struct request *r, const struct lease *lease)
 		     text_plural(rest), text_plural(rest));
 }
 
+static void wait_for_others(struct request *r, struct buffer *buffer)
+{
+	struct reclaims *all = buffer->reclaims;
+
+	if (!all) {
+		all = malloc(sizeof(*all));
+		if (!all) {
+			request_fail_memory(r);
+			return;
+		}
+		TAILQ_INIT(&all->list);
+		all->buffer = buffer;
+		buffer->reclaims = all;
+	}
+	if (!request_wait(r, &all->list, &for_sole_lease, r->m->reclaim.timeout))
+		free_if_empty(all);
+}
+
 void handle_reclaim(struct request *r)
 {
 	const struct wire_reclaim *m = &r->m->reclaim;
 	struct lease *lease;
-	struct wait *w;
 	struct failure failure;
-	int e;
 
 	if (m->timeout < -1) {
 		request_fail(r, SHARE_EINVAL, "unknown time limit %d", m->timeout);
@@ -105,18 +126,12 @@ void handle_reclaim(struct request *r)
 	lease = request_lease(r, m->buffer);
 	if (!lease)
 		return;
-	if (is_sole(lease)) {
-		e = answer(r->broker, lease, r->m->serial, &failure);
-	} else if (m->timeout == 0) {
-		say_who_has_it(r, lease);
-		return;
-	} else {
-		e = wait_new(r->client, &for_sole_lease, r->m->serial, m->timeout, &w, &failure);
-		if (e == 0) {
-			w->buffer = lease->buffer;
-			LIST_INSERT_HEAD(&lease->buffer->waits, w, of_buffer);
-		}
-	}
-	if (e != 0)
+	if (!is_sole(lease)) {
+		if (m->timeout == 0)
+			say_who_has_it(r, lease);
+		else
+			wait_for_others(r, lease->buffer);
+	} else if (answer(r->broker, lease, r->m->serial, &failure) != 0) {
 		request_fail_with(r, &failure);
+	}
 }

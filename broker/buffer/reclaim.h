@@ -6,7 +6,8 @@ struct broker;
 struct buffer;
 struct client;
 
-/* Somebody has given up what he had of the buffer: answers a RECLAIM if it is due. */
+/* Of a buffer that requests wait for (buffer->reclaims). */
+/* Somebody has given up what he had of it: a RECLAIM is answered soon if it is due. */
 void reclaim_look(struct broker *b, struct buffer *buffer);
 /* The client has given up its lease: what it waits for will not come. */
 void reclaim_give_up(struct buffer *buffer, const struct client *client);

@@ -134,7 +134,7 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	buffer->metadata = NULL;
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
-	LIST_INIT(&buffer->waits);
+	buffer->reclaims = NULL;
 	if (account &&
 	    pool_charge_take(block_pool(block), &buffer->charge, account, block_size(block)) != 0) {
 		account_unref(account);

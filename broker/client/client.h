@@ -46,7 +46,6 @@ struct admission {
 struct client_requests {
 	struct unfinished *unfinished; /* one that takes more than a turn */
 	LIST_HEAD(, deferred) deferred;
-	LIST_HEAD(, wait) waits;
 	struct timed_request asked;          /* the one that is being handled now */
 	TAILQ_HEAD(, unanswered) unanswered; /* all of these, as the journal has them */
 	uint32_t goodbye; /* serial of BYE, to be answered when all is released */

@@ -19,8 +19,7 @@ struct event;
 struct fd_list;
 struct wire_message;
 
-/* Some of what a client has is let go, at the cost of so much of @budget; true when that was all.
- */
+/* Some of what a client has is let go, at a cost of @budget; true when that was all. */
 typedef bool client_step(struct client *c, int *budget);
 /* What becomes of the budget when there was no memory: trying again at once is of no use. */
 #define BUDGET_NO_MEMORY INT_MIN
@@ -41,8 +40,10 @@ struct client_rooms {
 	int (*restore)(struct client *c);
 	/* What it had asked of another broker, which had not answered. */
 	void (*ask_again)(struct client *c, const void *packet, size_t size, uint64_t since_ms);
-	/* What was deferred, since @since_ms. */
-	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms);
+	/* What was deferred, since @since_ms; @again is that it, if it has waited (request_wait()).
+	 */
+	void (*handle_again)(struct client *c, const struct wire_message *m, uint64_t since_ms,
+			     struct deferred *again);
 	/* It has read all that it was sent. */
 	void (*caught_up)(struct client *c);
 	/* Its state is another one. */
@@ -57,8 +58,7 @@ struct client_rooms {
 	client_step *const *at_hang_up, *const *at_death;
 };
 
-/* All clients, and what serves them in turn. Slots are small and used again, identifiers are not.
- */
+/* All clients, and what serves them. Slots are small and used again, identifiers are not. */
 struct clients {
 	const struct client_rooms *rooms;
 	struct client **by_slot;

@@ -12,6 +12,7 @@
 #include <share/share.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -19,8 +20,9 @@
 #include "broker/client/deferred.h"
 #include "broker/client/request.h"
 
-/* How many are handled again in a turn of the loop: some answers are reports of many pages. */
-#define WAKE_TURN 64
+/* How many are handled again in a turn of the loop: some answers are pages of reports, and others
+ * are to wait for no more than that. */
+#define WAKE_TURN 16
 
 /* What it costs to handle one again, in the bytes that are charged for it. */
 #define AGAIN_BYTES 512
@@ -28,8 +30,10 @@
 struct deferred {
 	TAILQ_ENTRY(deferred) link;
 	LIST_ENTRY(deferred) of_client;
-	struct deferred_list *list;
+	struct deferred_list *list; /* NULL: it is being handled again */
 	struct client *client;
+	const struct wait_kind *kind; /* NULL: it waits for no other client */
+	struct event *timer;          /* NULL: it has no time limit */
 	struct charge charge;
 	uint64_t since_ms; /* 0: it has waited for nobody but agents */
 	uint64_t deferred_ms;
@@ -39,33 +43,93 @@ struct deferred {
 	unsigned char packet[];
 };
 
-void request_defer(struct request *r, struct deferred_list *list)
+static void put_in(struct deferred *p, struct deferred_list *list)
+{
+	p->list = list;
+	TAILQ_INSERT_TAIL(list, p, link);
+	LIST_INSERT_HEAD(&p->client->requests.deferred, p, of_client);
+}
+
+/* Its packet is copied, and nothing paid for. NULL: answered, as there is no memory. */
+static struct deferred *deferred_new(struct request *r)
 {
 	struct broker *b = r->broker;
 	size_t size = wire_encode(r->m, b->scratch, sizeof(b->scratch));
-	struct deferred *p = size > 0 ? malloc(sizeof(*p) + size) : NULL;
+	struct deferred *p = size > 0 ? calloc(1, sizeof(*p) + size) : NULL;
 
 	if (!p) {
 		request_fail_memory(r);
-		return;
-	}
-	p->charge = (struct charge){0};
-	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT,
-			 sizeof(*p) + size + AGAIN_BYTES)) {
-		free(p);
-		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
-		return;
+		return NULL;
 	}
 	memcpy(p->packet, b->scratch, size);
 	p->size = size;
 	p->asked = r->client->requests.asked;
-	p->list = list;
 	p->client = r->client;
 	p->deferred_ms = clock_ms();
 	p->for_agent = r->waits_for_agent;
 	p->since_ms = r->deferred_ms || p->for_agent ? r->deferred_ms : p->deferred_ms;
-	TAILQ_INSERT_TAIL(list, p, link);
-	LIST_INSERT_HEAD(&r->client->requests.deferred, p, of_client);
+	return p;
+}
+
+/* It is in no list. */
+static void deferred_free(struct deferred *p)
+{
+	if (p->timer)
+		event_free(p->timer);
+	charge_return(&p->charge);
+	free(p);
+}
+
+void request_defer(struct request *r, struct deferred_list *list)
+{
+	struct deferred *p = deferred_new(r);
+
+	if (!p)
+		return;
+	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT,
+			 sizeof(*p) + p->size + AGAIN_BYTES)) {
+		deferred_free(p);
+		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
+		return;
+	}
+	put_in(p, list);
+}
+
+static void on_time_limit(evutil_socket_t fd, short what, void *data);
+
+/* False without memory. */
+static bool set_time_limit(struct deferred *p, int timeout)
+{
+	uint64_t waited = clock_ms() - p->since_ms;
+	int left = waited < (uint64_t)timeout ? timeout - (int)waited : 1;
+	struct timeval limit = {left / 1000, left % 1000 * 1000};
+
+	p->timer = event_new(p->client->broker->base, -1, 0, on_time_limit, p);
+	return p->timer && event_add(p->timer, &limit) == 0;
+}
+
+bool request_wait(struct request *r, struct deferred_list *list, const struct wait_kind *kind,
+		  int timeout)
+{
+	struct deferred *p = r->again ? r->again : deferred_new(r);
+
+	if (!p)
+		return false;
+	if (!r->again) {
+		p->kind = kind;
+		if (!charge_take(&p->charge, r->client->account, LIMIT_WAITS, 1)) {
+			deferred_free(p);
+			request_fail_quota(r, LIMIT_WAITS, "");
+			return false;
+		}
+		if (timeout > 0 && !set_time_limit(p, timeout)) {
+			deferred_free(p);
+			request_fail_memory(r);
+			return false;
+		}
+	}
+	put_in(p, list);
+	return true;
 }
 
 bool deferred_has(const struct deferred_list *list, const struct client *client)
@@ -80,15 +144,20 @@ bool deferred_has(const struct deferred_list *list, const struct client *client)
 
 static void take_out(struct deferred *p)
 {
-	TAILQ_REMOVE(p->list, p, link);
+	struct broker *b = p->client->broker;
+	struct deferred_list *list = p->list;
+
+	p->list = NULL;
+	TAILQ_REMOVE(list, p, link);
 	LIST_REMOVE(p, of_client);
-	charge_return(&p->charge);
+	if (p->kind && p->kind->left && list != &b->clients->woken)
+		p->kind->left(b, list);
 }
 
-static void deferred_free(struct deferred *p)
+/* The time that a request takes is counted, but not what it waits for other clients. */
+static struct timed_request timed(const struct deferred *p)
 {
-	take_out(p);
-	free(p);
+	return p->kind ? (struct timed_request){.serial = 0} : p->asked;
 }
 
 /* What an agent takes is not of the time that it may wait for others. */
@@ -105,23 +174,23 @@ void deferred_wake_first(struct broker *b, struct deferred_list *list)
 	struct wire_message m;
 	struct client *client;
 	uint64_t since_ms, begun;
-	struct timed_request asked, other;
+	struct timed_request other;
 
 	if (!p)
 		return;
 	begun = turns_begin(&b->clients->turns);
 	client = p->client;
 	since_ms = since(p);
-	asked = p->asked;
-	if (wire_decode(&m, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
-		m.type = WIRE_NOTHING;
 	take_out(p);
+	if (!p->kind) /* it is paid for again if it is deferred again */
+		charge_return(&p->charge);
 	other = client->requests.asked;
-	client->requests.asked = asked;
-	if (m.type != WIRE_NOTHING)
-		b->clients->rooms->handle_again(client, &m, since_ms);
+	client->requests.asked = timed(p);
+	if (wire_decode(&m, WIRE_TO_BROKER, p->packet, p->size, 0) == 0)
+		b->clients->rooms->handle_again(client, &m, since_ms, p->kind ? p : NULL);
 	client->requests.asked = other;
-	free(p);
+	if (!p->list)
+		deferred_free(p);
 	turns_count(&b->clients->turns, account_turns(client->account), begun);
 }
 
@@ -131,7 +200,7 @@ static bool wake_some(struct broker *b, struct deferred_list *list, const struct
 	bool more = last;
 
 	/* clients, and so their deferred requests, never end while a handler runs */
-	for (int left = WAKE_TURN; more && left > 0; left--) {
+	for (int left = WAKE_TURN; more && (left > 0 || MUTATION(wake_all_at_once)); left--) {
 		more = TAILQ_FIRST(list) != last;
 		deferred_wake_first(b, list);
 	}
@@ -162,12 +231,11 @@ void deferred_on_waker(evutil_socket_t fd, short what, void *data)
 	wake_rest_later(b);
 }
 
-void deferred_wake(struct broker *b, struct deferred_list *list)
+/* Up to and with @last, to be handled again in turns of the loop. */
+static void move_to_woken(struct broker *b, struct deferred_list *list, const struct deferred *last)
 {
-	struct deferred *last = TAILQ_LAST(list, deferred_list), *p = NULL;
+	struct deferred *p;
 
-	if (!wake_some(b, list, last))
-		return;
 	do {
 		p = TAILQ_FIRST(list);
 		TAILQ_REMOVE(list, p, link);
@@ -177,15 +245,43 @@ void deferred_wake(struct broker *b, struct deferred_list *list)
 	wake_rest_later(b);
 }
 
+void deferred_wake(struct broker *b, struct deferred_list *list)
+{
+	const struct deferred *last = TAILQ_LAST(list, deferred_list);
+
+	if (wake_some(b, list, last))
+		move_to_woken(b, list, last);
+}
+
+void deferred_wake_later(struct broker *b, struct deferred_list *list)
+{
+	if (!TAILQ_EMPTY(list))
+		move_to_woken(b, list, TAILQ_LAST(list, deferred_list));
+}
+
 static void fail(struct deferred *p, int error, const char *text)
 {
 	struct client *client = p->client;
-	struct timed_request asked = p->asked, other = client->requests.asked;
+	struct timed_request other = client->requests.asked;
 
-	deferred_free(p);
-	client->requests.asked = asked;
-	request_reply_error(client, asked.type, asked.serial, error, text);
+	take_out(p);
+	client->requests.asked = timed(p);
+	request_reply_error(client, p->asked.type, p->asked.serial, error, text);
 	client->requests.asked = other;
+	deferred_free(p);
+}
+
+static void on_time_limit(evutil_socket_t fd, short what, void *data)
+{
+	struct deferred *p = data;
+	struct wire_message asked;
+	struct failure failure;
+
+	(void)fd, (void)what;
+	if (wire_decode(&asked, WIRE_TO_BROKER, p->packet, p->size, 0) != 0)
+		return;
+	p->kind->fail_late(&asked, &failure);
+	fail(p, failure.error, failure.text);
 }
 
 void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
@@ -200,6 +296,29 @@ void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id,
 		fail(p, error, text);
 }
 
+void deferred_fail_client(struct deferred_list *list, const struct client *client, int error,
+			  const char *text)
+{
+	struct deferred *p, *next;
+
+	for (p = TAILQ_FIRST(list); p; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->client == client)
+			fail(p, error, text);
+	}
+}
+
+void deferred_cancel(struct client *client, uint32_t serial)
+{
+	struct deferred *p;
+
+	LIST_FOREACH (p, &client->requests.deferred, of_client)
+		if (p->kind && p->asked.serial == serial)
+			break;
+	if (p)
+		fail(p, SHARE_ECANCELED, "the request was canceled");
+}
+
 void deferred_fail(struct deferred_list *list, int error, const char *text)
 {
 	while (!TAILQ_EMPTY(list))
@@ -208,10 +327,14 @@ void deferred_fail(struct deferred_list *list, int error, const char *text)
 
 bool client_drop_deferred(struct client *c, int *budget)
 {
+	struct deferred *p;
+
 	for (; *budget > 0; --*budget) {
 		if (LIST_EMPTY(&c->requests.deferred))
 			return true;
-		deferred_free(LIST_FIRST(&c->requests.deferred));
+		p = LIST_FIRST(&c->requests.deferred);
+		take_out(p);
+		deferred_free(p);
 	}
 	return false;
 }

@@ -11,14 +11,27 @@
 struct broker;
 struct client;
 struct deferred;
+struct failure;
 struct request;
+struct wire_message;
 
 /*
- * Requests that cannot be answered yet, as an agent has to do something first. They are kept as
- * they came, in order, and handled again from the start when what they wait for may have happened.
- * Charged to their client as bytes that it has not read, and for the work of that.
+ * Requests that cannot be answered yet, as an agent or another client has to do something first.
+ * They are kept as they came, in order, and handled again from the start when what they wait for
+ * may have happened. Charged to their client as bytes that it has not read, and for the work of
+ * that; what waits for other clients counts as one that waits.
  */
 TAILQ_HEAD(deferred_list, deferred);
+
+/* What a request waits for that has a time limit: a LOOKUP for its name to be published, a RECLAIM
+ * for everybody else to give up the buffer, a MONITOR for something to tell. */
+struct wait_kind {
+	/* Says what has not happened in time, of what was asked: SHARE_ETIMEDOUT. */
+	int (*fail_late)(const struct wire_message *asked, struct failure *failure);
+	/* A request has left the list, but by being woken: the last thing that is done with the
+	 * list. NULL: whose it is does not care. */
+	void (*left)(struct broker *b, struct deferred_list *list);
+};
 
 /* One of them, for as long as it is deferred. */
 struct deferred_id {
@@ -29,19 +42,33 @@ struct deferred_id {
 /* The handler that calls this has not answered and returns. */
 void request_defer(struct request *r, struct deferred_list *list);
 
+/* The same for @timeout milliseconds since it was asked, or until CANCEL ends it; -1: without a
+ * limit. False if it was answered, as there is no room for it; one that waits again has its room.
+ */
+bool request_wait(struct request *r, struct deferred_list *list, const struct wait_kind *kind,
+		  int timeout);
+
 /* The same for one that waits for nothing, but is long: it goes on in a later turn of the loop. */
 void request_go_on_later(struct request *r);
 
 /* All that are in the list now are handled again, the first of them at once, many over some turns
  * of the loop; they may be deferred once more. */
 void deferred_wake(struct broker *b, struct deferred_list *list);
-/* The same for the first alone; it is deferred as the last. */
+/* The same, all over some turns of the loop, each in its user's time: none of the time of who wakes
+ * them. The list is empty then. */
+void deferred_wake_later(struct broker *b, struct deferred_list *list);
+/* As deferred_wake() for the first alone; it is deferred as the last. */
 void deferred_wake_first(struct broker *b, struct deferred_list *list);
 /* All are answered with an error. */
 void deferred_fail(struct deferred_list *list, int error, const char *text);
 /* Or only that one, if it is there. */
 void deferred_fail_one(struct deferred_list *list, const struct deferred_id *id, int error,
 		       const char *text);
+/* Or those of that client. */
+void deferred_fail_client(struct deferred_list *list, const struct client *client, int error,
+			  const char *text);
+/* Ends the client's request that waits (request_wait()) with this serial. */
+void deferred_cancel(struct client *client, uint32_t serial);
 
 /* From the loop. */
 void deferred_on_waker(int fd, short what, void *broker);

@@ -14,14 +14,16 @@
 
 struct broker;
 struct client;
+struct deferred;
 
 /* One message of a client, being handled. */
 struct request {
 	struct broker *broker;
 	struct client *client;
 	const struct wire_message *m;
-	uint64_t deferred_ms; /* since when it has waited for others; 0: it has not */
-	bool waits_for_agent; /* what it is deferred for now */
+	uint64_t deferred_ms;   /* since when it has waited for others; 0: it has not */
+	bool waits_for_agent;   /* what it is deferred for now */
+	struct deferred *again; /* that it was while it waited; NULL: it has not */
 };
 
 /*

@@ -7,14 +7,12 @@
  * from the loop: who does what is told would pay for it otherwise, however many are told.
  */
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <event2/event.h>
 #include <jansson.h>
 #include <share/share.h>
 
@@ -22,22 +20,19 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/client/wait.h"
 #include "broker/config/text.h"
 #include "broker/monitor/monitor.h"
 
 #define ROOM     60000 /* bytes of rows */
 #define ROOM_END 128   /* of the row that says how many are missing */
 #define ROW_MAX  4096  /* bytes of one, more than all texts come to that there can be in it */
-#define TURN     16    /* who waited is told, before others get their turns */
 
 struct monitor {
 	LIST_ENTRY(monitor) link;
-	TAILQ_ENTRY(monitor) to_tell;
 	struct client *client;
-	struct wait *wait; /* NULL: no request waits */
-	bool has_news;     /* for that: it is among those to be told */
+	struct deferred_list waits; /* a request, if one waits for something to tell */
 	struct charge charge, charge_room;
 	uint64_t lost;
 	/* what is told */
@@ -49,8 +44,6 @@ struct monitor {
 	size_t size;
 	char rows[ROOM + ROOM_END];
 };
-
-static const struct timeval at_once = {0, 0};
 
 static json_int_t now_ms(void)
 {
@@ -206,70 +199,19 @@ void monitors_tell(struct broker *b, const struct notice *n)
 			size = describe(n, row);
 		described = true;
 		add(m, row, size);
-		if (!m->wait || m->has_news)
-			continue;
-		m->has_news = true;
-		TAILQ_INSERT_TAIL(&b->monitors->to_tell, m, to_tell);
-		broker_set_timer(b, b->monitors->teller, &at_once);
+		deferred_wake_later(b, &m->waits);
 	}
-}
-
-static void on_teller(evutil_socket_t fd, short what, void *data)
-{
-	struct broker *b = data;
-	struct monitor *m;
-
-	(void)fd, (void)what;
-	for (int left = TURN; left > 0 && (m = TAILQ_FIRST(&b->monitors->to_tell)); left--) {
-		uint64_t begun = turns_begin(&b->clients->turns);
-		uint32_t serial = m->wait->serial;
-
-		wait_free(m->wait);
-		answer(m, serial);
-		turns_count(&b->clients->turns, account_turns(m->client->account), begun);
-	}
-	/* a timer, not an active event: the loop looks at its sockets first */
-	if (!TAILQ_EMPTY(&b->monitors->to_tell))
-		broker_set_timer(b, b->monitors->teller, &at_once);
-}
-
-int monitors_init(struct broker *b)
-{
-	TAILQ_INIT(&b->monitors->to_tell);
-	b->monitors->teller = event_new(b->base, -1, 0, on_teller, b);
-	return b->monitors->teller ? 0 : -ENOMEM;
-}
-
-void monitors_catch_up(struct broker *b)
-{
-	event_active(b->monitors->teller, EV_TIMEOUT, 0);
-}
-
-void monitors_done(struct broker *b)
-{
-	if (b->monitors->teller)
-		event_free(b->monitors->teller);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void leave(struct wait *w)
+static int fail_late(const struct wire_message *asked, struct failure *failure)
 {
-	struct monitor *m = w->client->monitor;
-
-	if (m->has_news)
-		TAILQ_REMOVE(&w->client->broker->monitors->to_tell, m, to_tell);
-	m->has_news = false;
-	m->wait = NULL;
-}
-
-static int fail_late(const struct wait *w, struct failure *failure)
-{
-	(void)w;
+	(void)asked;
 	return failure_set(failure, SHARE_ETIMEDOUT, "nothing has happened within the time limit");
 }
 
-static const struct wait_kind for_notice = {WIRE_MONITOR, leave, fail_late};
+static const struct wait_kind for_notice = {fail_late, NULL};
 
 static int monitor_new(struct client *client, struct failure *failure)
 {
@@ -288,6 +230,7 @@ static int monitor_new(struct client *client, struct failure *failure)
 		free(m);
 		return r;
 	}
+	TAILQ_INIT(&m->waits);
 	m->client = client;
 	client->monitor = m;
 	LIST_INSERT_HEAD(&client->broker->monitors->list, m, link);
@@ -303,8 +246,6 @@ bool client_drop_monitor(struct client *c, int *budget)
 	(void)budget;
 	if (!m)
 		return true;
-	if (m->wait)
-		wait_free(m->wait);
 	c->monitor = NULL;
 	LIST_REMOVE(m, link);
 	c->broker->clients->n_told--;
@@ -329,7 +270,6 @@ void handle_monitor(struct request *r)
 	const struct wire_monitor *wanted = &r->m->monitor;
 	struct client *c = r->client;
 	struct failure failure;
-	int e = 0;
 
 	if (wanted->flags & ~(uint32_t)SHARE_MONITOR_USER || wanted->timeout < -1 ||
 	    !text_is_utf8(wanted->pool.data, wanted->pool.size) ||
@@ -339,20 +279,18 @@ void handle_monitor(struct request *r)
 			     wanted->flags, wanted->timeout);
 		return;
 	}
-	if (c->monitor && c->monitor->wait) {
+	if (c->monitor && !r->again && !TAILQ_EMPTY(&c->monitor->waits)) {
 		request_fail(r, SHARE_EBUSY, "another thread of this client waits for the same");
 		return;
 	}
-	if (!c->monitor)
-		e = monitor_new(c, &failure);
-	if (e == 0) {
-		choose(c->monitor, wanted);
-		if (c->monitor->size > 0 || c->monitor->lost > 0 || wanted->timeout == 0)
-			answer(c->monitor, r->m->serial);
-		else
-			e = wait_new(c, &for_notice, r->m->serial, wanted->timeout,
-				     &c->monitor->wait, &failure);
-	}
-	if (e != 0)
+	if (!c->monitor && monitor_new(c, &failure) != 0) {
 		request_fail_with(r, &failure);
+		return;
+	}
+	if (!r->again)
+		choose(c->monitor, wanted);
+	if (c->monitor->size > 0 || c->monitor->lost > 0 || wanted->timeout == 0)
+		answer(c->monitor, r->m->serial);
+	else
+		request_wait(r, &c->monitor->waits, &for_notice, wanted->timeout);
 }

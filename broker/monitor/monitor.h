@@ -17,19 +17,11 @@
  */
 
 struct client;
-struct event;
 struct monitor;
 
 struct monitors {
 	LIST_HEAD(, monitor) list;
-	TAILQ_HEAD(, monitor) to_tell; /* those that wait, and for which there is something */
-	struct event *teller;
 };
-
-int monitors_init(struct broker *b); /* 0 or -ENOMEM */
-void monitors_done(struct broker *b);
-/* A timer could not be set. */
-void monitors_catch_up(struct broker *b);
 
 /* Something that has happened. What is 0 or NULL is not told. */
 struct notice {

@@ -2,12 +2,13 @@
 
 /*
  * Names, and look-ups that wait for one. A name holds a reference on its buffer; replacing it is
- * one assignment in one thread, so nobody can see half of it. Look-ups are answered in the order
- * in which they came.
+ * one assignment in one thread, so nobody can see half of it. Look-ups that wait are answered in
+ * the order in which they came, after who publishes.
  */
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,9 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/deferred.h"
 #include "broker/client/records.h"
 #include "broker/client/request.h"
-#include "broker/client/wait.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
@@ -169,34 +170,13 @@ static int answer(struct name *n, struct client *client, uint32_t serial, uint32
 	return r;
 }
 
-/* Those who may not find it wait on: for them it is not there. */
-static void answer_waits(struct name *n)
-{
-	struct failure failure;
-	struct wait *w, *next;
-
-	for (w = TAILQ_FIRST(&n->waits); w; w = next) {
-		struct client *client = w->client;
-		uint32_t serial = w->serial;
-		int r;
-
-		next = TAILQ_NEXT(w, of_name);
-		if (!name_may(n, client, RIGHT_READ))
-			continue;
-		r = answer(n, client, serial, w->mode, &failure);
-		wait_free(w);
-		if (r != 0)
-			request_reply_error(client, WIRE_LOOKUP, serial, r, failure.text);
-	}
-}
-
 void names_access_changed(struct broker *b)
 {
 	struct name *n;
 
 	RB_FOREACH(n, name_tree, &b->names->tree)
 	if (n->buffer)
-		answer_waits(n);
+		deferred_wake_later(b, &n->waits);
 }
 
 /* The tensor follows, and then the text. */
@@ -347,7 +327,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 		name_note(b, n);
 	watches_notify(b, n, change);
 	tell(b, n, change == SHARE_REPLACED ? "replace" : "publish", p->client);
-	answer_waits(n);
+	deferred_wake_later(b, &n->waits);
 	return 0;
 }
 
@@ -399,16 +379,16 @@ int name_unpublish_by(struct broker *b, struct client *client, const void *text,
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void wait_leave(struct wait *w)
+static void left(struct broker *b, struct deferred_list *list)
 {
-	TAILQ_REMOVE(&w->name->waits, w, of_name);
-	free_if_unused(w->client->broker, w->name);
+	free_if_unused(b, (void *)((char *)list - offsetof(struct name, waits)));
 }
 
-static int fail_late(const struct wait *w, struct failure *failure)
+static int fail_late(const struct wire_message *asked, struct failure *failure)
 {
-	return failure_set(failure, SHARE_ETIMEDOUT, "'%s' was not published within the time limit",
-			   w->name->text);
+	return failure_set(failure, SHARE_ETIMEDOUT,
+			   "'%.*s' was not published within the time limit",
+			   (int)asked->lookup.name.size, (const char *)asked->lookup.name.data);
 }
 
 /* It is nobody's business but the client's what it waits for. */
@@ -422,33 +402,28 @@ static void tell_wait(struct broker *b, const struct name *n, const struct clien
 			   .action = "wait", .what = &what, .is_private = true, .client = client});
 }
 
-static const struct wait_kind for_name = {WIRE_LOOKUP, wait_leave, fail_late};
+static const struct wait_kind for_name = {fail_late, left};
 
-int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
-		 size_t size, uint32_t mode, int timeout, struct failure *failure)
+/* Whoever may not find it waits on when it is published: for him it is not there. */
+int name_look_up(struct request *r, struct failure *failure)
 {
-	struct name *n = find(b, text, size);
-	struct wait *w;
-	int r;
+	const struct wire_lookup *m = &r->m->lookup;
+	struct broker *b = r->broker;
+	struct name *n = find(b, m->name.data, m->name.size);
 
-	if (n && n->buffer && name_may(n, client, RIGHT_READ))
-		return answer(n, client, serial, mode, failure);
-	if (n && n->buffer)
-		hide(n, client);
-	if (timeout == 0)
-		return absent(text, size, failure);
-	n = find_or_add(b, text, size);
+	if (n && n->buffer && name_may(n, r->client, RIGHT_READ))
+		return answer(n, r->client, r->m->serial, m->mode, failure);
+	if (n && n->buffer && !r->deferred_ms)
+		hide(n, r->client);
+	if (m->timeout == 0)
+		return absent(m->name.data, m->name.size, failure);
+	n = find_or_add(b, m->name.data, m->name.size);
 	if (!n)
 		return failure_no_memory(failure, "the broker");
-	r = wait_new(client, &for_name, serial, timeout, &w, failure);
-	if (r != 0) {
+	if (!request_wait(r, &n->waits, &for_name, m->timeout))
 		free_if_unused(b, n);
-		return r;
-	}
-	w->name = n;
-	w->mode = mode;
-	TAILQ_INSERT_TAIL(&n->waits, w, of_name);
-	tell_wait(b, n, client);
+	else if (!r->deferred_ms)
+		tell_wait(b, n, r->client);
 	return 0;
 }
 

@@ -39,7 +39,7 @@ struct name {
 	struct metadata *tensor; /* for those who look it up; NULL: none */
 	struct charge charge;
 	struct keep keep;
-	TAILQ_HEAD(, wait) waits; /* in the order they came */
+	struct deferred_list waits; /* in the order they came */
 	uint32_t record;
 	size_t size;
 	char text[]; /* NUL-terminated too */
@@ -60,9 +60,8 @@ struct publication {
 /* All return 0 or a SHARE_E..., for which @failure has the reason, when nothing has changed. */
 int name_publish(struct broker *b, const struct publication *p, uint64_t *version,
 		 struct failure *failure);
-/* Answers now, or later when @timeout is not 0. */
-int name_look_up(struct broker *b, struct client *client, uint32_t serial, const void *text,
-		 size_t size, uint32_t mode, int timeout, struct failure *failure);
+/* A LOOKUP is answered now, or waits. */
+int name_look_up(struct request *r, struct failure *failure);
 int name_unpublish_by(struct broker *b, struct client *client, const void *text, size_t size,
 		      struct failure *failure);
 

@@ -10,8 +10,8 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
 #include "broker/client/client.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
-#include "broker/client/wait.h"
 #include "broker/config/text.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
@@ -112,15 +112,14 @@ void handle_lookup(struct request *r)
 			     m->timeout);
 		return;
 	}
-	e = name_look_up(r->broker, r->client, r->m->serial, m->name.data, m->name.size, m->mode,
-			 m->timeout, &failure);
+	e = name_look_up(r, &failure);
 	if (e != 0)
 		request_fail_with(r, &failure);
 }
 
 void handle_cancel(struct request *r)
 {
-	wait_cancel(r->client, r->m->cancel.lookup);
+	deferred_cancel(r->client, r->m->cancel.lookup);
 }
 
 void handle_watch(struct request *r)

@@ -52,7 +52,7 @@ static bool may_lack_serial(const struct wire_description *d)
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
-	struct request r = {client->broker, client, &m, 0, false};
+	struct request r = {client->broker, client, &m, 0, false, NULL};
 	const struct wire_description *d;
 	char why[128];
 	int fault;
@@ -96,22 +96,13 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	return m.serial != 0;
 }
 
-void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms)
+void request_handle_again(struct client *client, const struct wire_message *m, uint64_t since_ms,
+			  struct deferred *again)
 {
-	struct request r = {client->broker, client, m, since_ms, false};
+	struct request r = {client->broker, client, m, since_ms, false, again};
 
 	if (client->state == CLIENT_READY && client->connection)
 		handlers[m->type](&r);
-}
-
-/* What is left of the time limit that it had then. */
-static int32_t left_of(int32_t timeout, uint64_t since_ms)
-{
-	uint64_t waited = clock_ms() - since_ms;
-
-	if (timeout <= 0)
-		return timeout;
-	return waited < (uint64_t)timeout ? timeout - (int32_t)waited : 1;
 }
 
 void request_ask_again(struct client *client, const void *packet, size_t size, uint64_t since_ms)
@@ -121,23 +112,10 @@ void request_ask_again(struct client *client, const void *packet, size_t size, u
 	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0 ||
 	    !is_allowed(client, wire_describe(m.type)))
 		return;
-	switch (m.type) {
-	case WIRE_BYE:
-	case WIRE_CHANNEL_CLOSE:
-		return; /* who is at it has a record of its own, and the serial of this is in it */
-	case WIRE_LOOKUP:
-		m.lookup.timeout = left_of(m.lookup.timeout, since_ms);
-		break;
-	case WIRE_RECLAIM:
-		m.reclaim.timeout = left_of(m.reclaim.timeout, since_ms);
-		break;
-	case WIRE_MONITOR:
-		m.monitor.timeout = left_of(m.monitor.timeout, since_ms);
-		break;
-	default:
-		break;
-	}
+	/* who is at one of these has a record of its own, and the serial of this is in it */
+	if (m.type == WIRE_BYE || m.type == WIRE_CHANNEL_CLOSE)
+		return;
 	client->requests.asked = (struct timed_request){m.serial, m.type, clock_ns()};
-	request_handle_again(client, &m, since_ms);
+	request_handle_again(client, &m, since_ms, NULL);
 	client->requests.asked.serial = 0;
 }

@@ -24,6 +24,8 @@
 #define WATCHERS 200
 #define LEASES   1000
 #define QUERIES  8
+#define AT_ONCE  64  /* packets that a socket has room for */
+#define WOKEN    128 /* look-ups that are answered in some turns of the broker's loop */
 
 static const char config[] =
     "{\"limits\": {\"connections\": 400}, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
@@ -300,6 +302,87 @@ Test(fairness, who_publishes_does_not_wait_until_all_who_ask_what_happens_are_to
 	child_finish(other);
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
 	raw_close(&r);
+}
+
+/* Of one connection, each for the same name. */
+static void look_up_many(struct child *self, void *data)
+{
+	const unsigned *n = data;
+	struct wire_message m = {.type = WIRE_LOOKUP}, ping = {.type = WIRE_PING};
+	struct raw r;
+	uint32_t *serials = calloc(*n, sizeof(*serials));
+
+	check(serials != NULL);
+	raw_open(&r, "waits");
+	m.lookup.mode = SHARE_RDONLY;
+	m.lookup.timeout = -1;
+	m.lookup.name = raw_text("shown");
+	for (unsigned i = 0; i < *n; i++) {
+		m.serial = serials[i] = ++r.serial;
+		check_eq(raw_send(&r, &m), 0);
+		if (i % AT_ONCE == AT_ONCE - 1)
+			raw_ask(&r, &ping, WIRE_DONE);
+	}
+	raw_ask(&r, &ping, WIRE_DONE);
+	child_point(self, "wait");
+	/* all of them are answered in the end, in the order in which they came */
+	for (unsigned i = 0; i < *n; i++) {
+		check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+		check_eq(r.m.type, WIRE_GRANT);
+		check_eq(r.m.serial, serials[i]);
+		fd_list_close(&r.fds);
+	}
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+	free(serials);
+}
+
+static void publish_before(unsigned n)
+{
+	struct wire_message publish = {.type = WIRE_PUBLISH}, query = {.type = WIRE_QUERY};
+	struct child *waiters;
+	char cursor[16];
+	struct raw r;
+
+	raw_open(&r, "publishes");
+	publish.publish.buffer = raw_alloc(&r, raw_pool(&r, "default"), 4096);
+	fd_list_close(&r.fds);
+	publish.publish.size = 4096;
+	publish.publish.name = raw_text("shown");
+	snprintf(cursor, sizeof(cursor), "%u", (unsigned)getuid() * LIMIT_KINDS + LIMIT_WAITS);
+	query.query.what = raw_text("users");
+	query.query.cursor = raw_text(cursor);
+	waiters = child_start(look_up_many, &n);
+	child_wait(waiters, "wait");
+	raw_ask(&r, &query, WIRE_REPORT);
+	check_eq(said(&r, "used"), n);
+	broker_freeze();
+	publish.serial = ++r.serial;
+	query.serial = ++r.serial;
+	check_eq(raw_send(&r, &publish), 0);
+	check_eq(raw_send(&r, &query), 0);
+	broker_thaw();
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_PUBLISHED);
+	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	/* by then some were answered, in the few turns that it takes to handle both */
+	check(said(&r, "used") > n - WOKEN);
+	child_go(waiters);
+	child_finish(waiters);
+	raw_ask(&r, &query, WIRE_REPORT);
+	check_eq(said(&r, "used"), 0);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
+Test(fairness, who_publishes_does_not_wait_until_250_who_look_it_up_are_answered)
+{
+	publish_before(250);
+}
+
+Test(fairness, who_publishes_does_not_wait_until_4000_who_look_it_up_are_answered)
+{
+	publish_before(4000);
 }
 
 static void holds_many(struct child *self, void *data)

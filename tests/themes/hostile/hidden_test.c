@@ -511,6 +511,58 @@ Test(hidden, who_waits_for_a_name_finds_it_once_it_is_for_him)
 	leave(&r);
 }
 
+/* Woken for what is not for him, he waits as before. */
+static void bob_waits_in_vain(struct child *self, void *data)
+{
+	static struct raw r;
+	struct wire_message m = {.type = WIRE_LOOKUP}, ping = {.type = WIRE_PING},
+			    cancel = {.type = WIRE_CANCEL};
+	uint32_t first;
+
+	(void)data;
+	child_become(BOB, 0);
+	raw_open(&r, "bob");
+	m.lookup.name = raw_text("left");
+	m.lookup.mode = SHARE_RDONLY;
+	m.lookup.timeout = -1;
+	m.serial = first = ++r.serial;
+	check_eq(raw_send(&r, &m), 0);
+	raw_ask(&r, &ping, WIRE_DONE);
+	m.lookup.timeout = 200;
+	m.serial = ++r.serial;
+	check_eq(raw_send(&r, &m), 0);
+	child_point(self, "waits");
+	/* his second ends by its time limit, which his first does not have; and it can be canceled
+	 */
+	check(raw_receive(&r, HARNESS_LIMIT_MS) == RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_ERROR);
+	check_eq(r.m.serial, m.serial);
+	check_eq(r.m.error.error, SHARE_ETIMEDOUT);
+	cancel.cancel.lookup = first;
+	check_eq(raw_send(&r, &cancel), 0);
+	check(raw_receive(&r, HARNESS_LIMIT_MS) == RAW_MESSAGE);
+	check_eq(r.m.type, WIRE_ERROR);
+	check_eq(r.m.serial, first);
+	check_eq(r.m.error.error, SHARE_ECANCELED);
+	raw_close(&r);
+}
+
+Test(hidden, who_waits_for_a_name_that_others_find_waits_on)
+{
+	static struct raw r;
+	struct child *bob;
+
+	skip_unless_root();
+	raw_open(&r, "root");
+	bob = child_start(bob_waits_in_vain, NULL);
+	child_wait(bob, "waits");
+	publish(&r, raw_alloc(&r, raw_pool(&r, "hidden"), 512), raw_text("left"));
+	publish(&r, raw_alloc(&r, raw_pool(&r, "hidden"), 512), raw_text("left"));
+	child_go(bob);
+	child_finish(bob);
+	leave(&r);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 #define MANY 10000 /* more than are looked at for one page of a report, and more than for two */

@@ -135,7 +135,7 @@ fail()
 
 for who in host short_lives channels gpu host_fences poison_test gpu_budget_test gpu_death_test \
 	gpu_streams_test gpu_magazine_test fence_chain_test channel_abandon_test \
-	channel_broker_test channel_reuse_test channel_rows_test reclaim_test ring_drop_test ring_leaving_test \
+	channel_broker_test channel_reuse_test channel_rows_test fairness_test reclaim_test ring_drop_test ring_leaving_test \
 	ring_members_test restart_test restart_memory_test restart_request_test gpu_restart_test keeper_test deputy_test \
 	journal_crash_test journal_damage_test; do
 	what="nothing is broken"
@@ -211,6 +211,7 @@ m recycle_shared                  host
 m note_first_use_only             gpu_magazine_test
 m known_without_order             gpu_magazine_test
 m forget_former_life              gpu_magazine_test
+l wake_all_at_once                fairness_test
 j lease_not_noted                 restart_memory_test
 j gate_not_noted                  restart_memory_test
 j name_not_noted                  restart_test
