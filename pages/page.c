@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/mapping.h"
 #include "pages/page.h"
 
 #define SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
@@ -53,8 +54,8 @@ int page_map(int fd, size_t size, bool writable, void **out)
 		return -errno;
 	if (st.st_size < 0 || (size_t)st.st_size < size)
 		return -EINVAL;
-	p = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED)
+	p = mapping_make(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd);
+	if (!p)
 		return -errno;
 	if (writable)
 		madvise(p, size, MADV_DONTFORK);

@@ -18,11 +18,12 @@
 # faces() has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# And three things that one room (or file) only knows: libevent the broker (and the exporter, which serves
-# HTTP with it, and the bridge), SCM_RIGHTS
-# wire/packet.c, CUDA memory/cuda, the examples and bench/driver*; and libshare, which programs with more
-# rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
-# an event loop, so these three are not asked of them. Comments may say anything.
+# And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
+# HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
+# well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda, the examples and
+# bench/driver*; and libshare, which programs with more rights than who has started them link as
+# well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or an event
+# loop, so these four are not asked of them. Comments may say anything.
 #
 # The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
 # would find nothing here.
@@ -152,6 +153,14 @@ offences()
 	grep -nE "$3" | while IFS=: read -r line text; do
 		echo "$1:$line: $2: $text"
 	done || true
+}
+
+# Each call of mmap() in FILE that is for more than private memory of zeros, on a line of its own.
+shared_mappings()
+{
+	grep -qw mmap "$1" || return 0
+	code_of "$1" | tr '\n' ' ' | { grep -oE '\bmmap *\([^;]*' || true; } |
+		sed -E '/MAP_PRIVATE[^,]*MAP_ANONYMOUS/d'
 }
 
 includes()
@@ -304,6 +313,9 @@ check()
 				code_of "$file" |
 				offences "$file" "the environment may be a stranger's: secure_getenv()" \
 					'(^|[^_[:alnum:]])getenv *\('
+			[[ $file == base/mapping.c || $room == bench || $room == examples ]] ||
+				shared_mappings "$file" |
+				offences "$file" "only base/mapping.c maps what others have as well" 'mmap'
 			[[ $file == memory/cuda/* || $room == examples || $file == bench/driver* ]] && continue
 			# a text may name what the code must not call
 			code_of "$file" | sed '/# *include/!s/"[^"]*"/""/g' |
@@ -352,7 +364,12 @@ make_offences()
 	echo 'int r = cuInit(0);' >memory/bad2.c
 	echo 'int inner;' >broker/client/bad_inside.h
 
+	echo 'p = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);' | tee libshare/bad6.c >broker/log/bad2.c
+	echo 'p = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);' >base/bad.c
+
 	echo 'path = secure_getenv("PATH");' >libshare/good.c
+	printf '%s\n' 'p = mmap(NULL, 1,' 'PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);' >libshare/good2.c
+	echo 'p = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);' | tee base/mapping.c >bench/good3.c
 	echo 'path = getenv("PATH");' >broker/good4.c
 	printf '%s\n' '#include <share/share.h>' '#include <stdio.h>' '#include <sys/types.h>' |
 		tee tools/good.c examples/good.c bench/good.c broker/good.c python/good.c >/dev/null

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/mapping.h"
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 
@@ -92,12 +93,10 @@ static int map(struct journal *j)
 
 	if (fstat(j->fd, &st) < 0)
 		return -errno;
-	memory = mmap(NULL, JOURNAL_MAX, PROT_READ | PROT_WRITE,
-		      MAP_NORESERVE | (j->is_copy ? MAP_PRIVATE : MAP_SHARED), j->fd, 0);
-	if (memory == MAP_FAILED)
+	memory = mapping_make(NULL, JOURNAL_MAX, PROT_READ | PROT_WRITE,
+			      MAP_NORESERVE | (j->is_copy ? MAP_PRIVATE : MAP_SHARED), j->fd);
+	if (!memory)
 		return -errno;
-	/* tokens are secrets */
-	madvise(memory, JOURNAL_MAX, MADV_DONTDUMP);
 	j->memory = memory;
 	j->head = memory;
 	j->size = (uint64_t)st.st_size;

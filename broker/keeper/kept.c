@@ -14,6 +14,7 @@
 
 #include "base/beat.h"
 #include "base/descriptor.h"
+#include "base/mapping.h"
 #include "base/mutation.h"
 #include "broker/keeper/inside.h"
 #include "broker/keeper/silence.h"
@@ -43,10 +44,10 @@ static struct {
 /* Whatever is written to pages of clients and channels is written to copies from now on. */
 static void map_privately(struct kept_slot *k)
 {
-	void *p = mmap(k->address, k->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-		       atomic_load(&k->fd), 0);
+	void *p = mapping_make(k->address, k->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+			       atomic_load(&k->fd));
 
-	if (p == MAP_FAILED) {
+	if (!p) {
 		log_error("what is kept cannot be mapped: %s", strerror(errno));
 		_exit(EXIT_FAILURE);
 	}

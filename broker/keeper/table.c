@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/descriptor.h"
+#include "base/mapping.h"
 
 static uint32_t first_free = KEPT_FIXED; /* no slot before it is free */
 
@@ -19,9 +20,9 @@ struct kept_table *table_new(void)
 	getrlimit(RLIMIT_NOFILE, &limit);
 	room = limit.rlim_cur > TABLE_ROOM_MAX ? TABLE_ROOM_MAX : limit.rlim_cur;
 	room += KEPT_FIXED;
-	t = mmap(NULL, sizeof(*t) + room * sizeof(struct kept_slot), PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (t == MAP_FAILED)
+	t = mapping_make(NULL, sizeof(*t) + room * sizeof(struct kept_slot), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	if (!t)
 		return NULL;
 	t->room = (uint32_t)room;
 	for (uint32_t i = 0; i < KEPT_FIXED; i++)
@@ -75,8 +76,8 @@ static int map(int fd, size_t size, void **out)
 	about_to_map.size = size;
 	atomic_store(&about_to_map.address, place);
 	/* a forked broker is to have it as well, so no MADV_DONTFORK */
-	p = mmap(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-	if (p == MAP_FAILED) {
+	p = mapping_make(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd);
+	if (!p) {
 		int r = -errno;
 
 		munmap(place, size);

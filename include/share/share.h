@@ -36,6 +36,9 @@ extern "C" {
  * process that calls exec itself, without share_disconnect() before, keeps all that it held, in
  * quarantine, until it ends.
  *
+ * Core dumps: the dump of a process has no shared memory (MADV_DONTDUMP), as that is others' as
+ * well. SHARE_DUMP=mine in the environment adds the blocks of host memory that it may write.
+ *
  * A lost broker: every call that needs it answers SHARE_EDISCONNECTED at once, in threads that
  * were waiting too. Memory already mapped stays readable (and writable) until it is released. The
  * connection is lost as well when this process has no room for a descriptor that the broker sends
@@ -749,7 +752,8 @@ typedef struct share_recipe {
 	}
 
 /**
- * How to reach a buffer without this library.
+ * How to reach a buffer without this library. A program that maps host memory by it does what the
+ * library does: madvise() with MADV_DONTDUMP and MADV_DONTFORK.
  *
  * @param b    the buffer
  * @param out  the recipe, which was set to SHARE_RECIPE_INIT

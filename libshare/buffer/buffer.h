@@ -46,13 +46,13 @@ struct share_buffer {
 	struct memory_mapping *mapping; /* of the segment */
 	uint32_t mode;
 	uint32_t ordered;        /* enum share_ordered */
+	uint32_t dumped;         /* pages that it adds to a core dump: see segment_dump() */
 	struct held_fence giver; /* the hand-over's fence, to tell the status of the data */
 };
 HANDLES_OF(share_buffer, buffer, HANDLE_BUFFER);
 
-/* An object of zeros, in which there is room for a loan as well (libshare/channel/channel.h); or
- * NULL. */
-#define BUFFER_ROOM 240
+/* NULL, or an object of zeros with room for a loan as well (libshare/channel/channel.h). */
+#define BUFFER_ROOM 248
 share_buffer *buffer_new(void);
 
 /* What it is called, told to somebody who must never find another buffer by it. */

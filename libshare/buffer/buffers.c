@@ -18,6 +18,13 @@ static bool wants_magazines(void)
 	return !value || strcmp(value, "0") != 0;
 }
 
+static bool dumps_mine(void)
+{
+	const char *value = secure_getenv("SHARE_DUMP");
+
+	return value && strcmp(value, "mine") == 0;
+}
+
 static int begin(share_client *c, const share_connect_options *options)
 {
 	struct buffers *b = calloc(1, sizeof(*b));
@@ -29,6 +36,7 @@ static int begin(share_client *c, const share_connect_options *options)
 	pthread_mutex_init(&b->magazines.lock, NULL);
 	LIST_INIT(&b->magazines.list);
 	b->magazines.wanted = wants_magazines();
+	b->dumps_mine = dumps_mine();
 	pthread_mutex_init(&b->uses_lock, NULL);
 	LIST_INIT(&b->reclaims.list);
 	c->buffers = b;

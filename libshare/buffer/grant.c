@@ -70,6 +70,7 @@ int buffer_from_grant_unordered(share_client *c, const struct wire_grant *m, sha
 	b->version = m->version;
 	b->mode = m->mode;
 	b->offset = m->offset;
+	segment_dump(b);
 	*out = b;
 	return 0;
 }
@@ -80,6 +81,7 @@ void buffer_free(share_buffer *b)
 
 	fence_drop(c, &b->giver);
 	uses_drop(b);
+	segment_dump_end(b);
 	segment_put(c, b->segment);
 	if (b->home)
 		magazine_unref(b->home);

@@ -52,6 +52,7 @@ struct buffers {
 	struct segments segments;
 	struct magazines magazines;
 	struct reclaims reclaims;
+	bool dumps_mine;           /* see segment_dump() */
 	pthread_mutex_t uses_lock; /* see buffers_lock_uses(); taken before the client's lock */
 	struct cooling cooling;    /* under the same */
 	atomic_bool ending;        /* what is released goes back to the broker at once */

@@ -32,6 +32,7 @@ static void segment_free(struct segment *s)
 {
 	close_side(&s->reading);
 	close_side(&s->writing);
+	free(s->dumped);
 	pthread_mutex_destroy(&s->importing);
 	free(s);
 }

@@ -35,6 +35,7 @@ struct segment {
 	 * go with the last reference. */
 	pthread_mutex_t importing;
 	struct side reading, writing;
+	uint32_t *dumped; /* how many buffers have each of its pages dumped; NULL: none has */
 };
 
 /*
@@ -55,6 +56,11 @@ void segment_is_of(share_client *c, uint64_t id, uint64_t pool);
 
 /* Some segment of GPU memory that this client has mapped; NULL when there is none. */
 struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);
+
+/* dump.c. If this process wants what it may write in its core dumps, @b adds the pages of its block
+ * to them, now that it is in its segment; and takes them out again before it leaves that. */
+void segment_dump(share_buffer *b);
+void segment_dump_end(share_buffer *b);
 
 /* NULL is fine. Without the client's lock, as it may have to be unmapped. */
 void segment_put(share_client *c, struct segment *s);

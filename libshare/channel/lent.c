@@ -55,6 +55,7 @@ void lent_free(struct receiver *receiver, struct lent_buffer *l)
 	uses_drop(b);
 	if (b->giver.page)
 		fence_drop(receiver->ch->client, &b->giver);
+	segment_dump_end(b);
 	segment_put(receiver->ch->client, b->segment);
 	b->segment = NULL;
 	b->mapping = NULL;
@@ -152,20 +153,21 @@ static int fetch(share_channel *ch, share_buffer *b)
 	return r;
 }
 
-static bool is_inside(const share_buffer *b)
+/* Whether it lies in the segment that was found; then it keeps that. */
+static bool is_inside(share_channel *ch, share_buffer *b)
 {
-	return b->offset <= b->segment->size && b->size <= b->segment->size - b->offset;
+	if (b->offset <= b->segment->size && b->size <= b->segment->size - b->offset) {
+		segment_dump(b);
+		return true;
+	}
+	segment_put(ch->client, b->segment);
+	b->segment = NULL;
+	return false;
 }
 
 bool lent_is_mapped(share_channel *ch, share_buffer *b)
 {
-	if (!b->segment && (find(ch, b) != 0 || !b->segment))
-		return false;
-	if (is_inside(b))
-		return true;
-	segment_put(ch->client, b->segment);
-	b->segment = NULL;
-	return false;
+	return b->segment || (find(ch, b) == 0 && b->segment && is_inside(ch, b));
 }
 
 int lent_reach(share_channel *ch, share_buffer *b)
@@ -177,11 +179,8 @@ int lent_reach(share_channel *ch, share_buffer *b)
 	r = find(ch, b);
 	if (r == 0 && !b->segment)
 		r = fetch(ch, b);
-	if (r == 0 && !is_inside(b)) {
-		segment_put(ch->client, b->segment);
-		b->segment = NULL;
+	if (r == 0 && !is_inside(ch, b))
 		r = fail(SHARE_EPROTO, "a producer sent a buffer outside of its segment");
-	}
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include <share/error.h>
 
 #include "base/failure.h"
+#include "base/mapping.h"
 #include "memory/importer.h"
 
 /* Maps @fd at a multiple of MEMORY_ALIGNMENT: offsets in a segment are aligned relative to its
@@ -28,8 +29,8 @@ static void *map_anywhere(int fd, uint64_t size, int protection)
 		return NULL;
 	end = reserved + size + MEMORY_ALIGNMENT;
 	start = reserved + (-(uintptr_t)reserved & (MEMORY_ALIGNMENT - 1));
-	mapped = mmap(start, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
-	if (mapped == MAP_FAILED) {
+	mapped = mapping_make(start, size, protection, MAP_SHARED | MAP_FIXED, fd);
+	if (!mapped) {
 		int saved = errno;
 
 		munmap(reserved, size + MEMORY_ALIGNMENT);
@@ -47,11 +48,9 @@ static void *map_anywhere(int fd, uint64_t size, int protection)
 static void *map_at(uint64_t address, int fd, uint64_t size, int protection)
 {
 	void *wanted = (void *)(uintptr_t)address;
-	void *mapped = mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	void *mapped = mapping_make(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd);
 
-	if (mapped == MAP_FAILED)
-		return NULL;
-	if (mapped != wanted) { /* a kernel before 4.17 takes the address as a hint */
+	if (mapped && mapped != wanted) { /* a kernel before 4.17 takes the address as a hint */
 		munmap(mapped, size);
 		errno = EEXIST;
 		return NULL;
@@ -106,8 +105,7 @@ static int host_make_writable(struct memory_mapping *m, int fd, struct failure *
 
 	if (r < 0)
 		return r;
-	if (mmap(m->address, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-	    MAP_FAILED)
+	if (!mapping_make(m->address, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd))
 		return failure_system(failure, "mapping a segment for writing", errno);
 	madvise(m->address, m->size, MADV_DONTFORK);
 	return 0;
