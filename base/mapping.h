@@ -13,7 +13,8 @@
  */
 
 /* Maps as mmap() does, from the start of @fd. @flags has MAP_FIXED for a mapping that replaces
- * another one, which loses all that madvise() said of it. Returns NULL and sets errno on failure. */
+ * another one, which loses all that madvise() said of it. Returns NULL and sets errno on failure.
+ */
 void *mapping_make(void *address, size_t size, int protection, int flags, int fd);
 
 /* Whether a core dump has this part of a mapping; it consists of whole pages. */

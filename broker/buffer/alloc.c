@@ -83,24 +83,51 @@ static const char *name_for(const struct client *viewer, const struct client *c,
 	return out;
 }
 
-/* Who holds most of a full pool, and where to look. */
+/* What keeps memory of a full pool though no process may hold it, how much, and where to look. */
+static void say_what_keeps(const struct pool *p, char *out, size_t size)
+{
+	static const char *const kinds[] = {
+	    [KEEP_NAME] = "names",
+	    [KEEP_TOKEN] = "tokens",
+	    [KEEP_MESSAGE] = "messages whose producers are gone",
+	};
+	static const char *const reports[] = {
+	    [KEEP_NAME] = "names",
+	    [KEEP_TOKEN] = "tokens",
+	    [KEEP_MESSAGE] = "channels",
+	};
+	char bytes[SIZE_TEXT_MAX];
+	size_t n = 0;
+
+	_Static_assert(sizeof(p->use.kept) / sizeof(p->use.kept[0]) == KEEP_KINDS, "one of each");
+	for (int i = 0; i < KEEP_KINDS && n < size; i++)
+		if (p->use.kept[i] > 0)
+			n += (size_t)snprintf(out + n, size - n, "; %s keep %s (sharectl %s)",
+					      kinds[i], size_round(p->use.kept[i], bytes),
+					      reports[i]);
+	if (p->gated.bytes > 0 && n < size)
+		snprintf(out + n, size - n, "; work still runs on %s that was given back",
+			 size_round(p->gated.bytes, bytes));
+}
+
+/* Who holds most of a full pool, what else keeps memory of it, and where to look. */
 static void say_who_holds(const struct pool *p, const struct client *viewer, char *out, size_t size)
 {
 	const struct stake *s = stake_largest(p);
 	char label[80], bytes[SIZE_TEXT_MAX];
+	size_t n = 0;
 
 	out[0] = '\0';
-	if (p->n_buffers == 0)
-		return;
-	if (!s) {
-		snprintf(out, size,
-			 "; no process holds any of it (sharectl buffers shows what is there, and "
-			 "sharectl names what names keep)");
-		return;
-	}
-	snprintf(out, size, "; %s (pid %d) holds most, %s (sharectl clients shows who else)",
-		 name_for(viewer, s->client, label, sizeof(label)), (int)s->client->peer.pid,
-		 size_round(s->bytes, bytes));
+	if (s)
+		n = (size_t)snprintf(out, size,
+				     "; %s (pid %d) holds most, %s (sharectl clients shows who "
+				     "else)",
+				     name_for(viewer, s->client, label, sizeof(label)),
+				     (int)s->client->peer.pid, size_round(s->bytes, bytes));
+	else if (p->n_buffers > 0)
+		n = (size_t)snprintf(out, size, "; no process holds any of it");
+	if (n < size)
+		say_what_keeps(p, out + n, size - n);
 }
 
 /* Whose work on what is free is waited for in vain. */
@@ -156,7 +183,7 @@ static enum alloc_failure why_refused(int error)
 static void refuse(struct request *r, struct pool *p, int error, const char *detail)
 {
 	struct log_client who = client_in_log(r->client);
-	char text[1024], holds[256] = "";
+	char text[1024], holds[512] = "";
 
 	count_failure(r, p, why_refused(error));
 	if (error == SHARE_ENOMEM && is_worth_a_line(r)) {

@@ -258,15 +258,28 @@ void buffer_unref(struct broker *b, struct buffer *buffer)
 	drop(b, buffer, NULL);
 }
 
-void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account)
+void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
+		 struct account *account)
 {
-	keep->account = account;
+	static const struct keep none;
+	const struct keep *first = LIST_FIRST(&buffer->keeps);
+
+	*keep = (struct keep){.account = account, .kind = kind};
+	memcpy(keep->n, first ? first->n : none.n, sizeof(keep->n));
+	if (keep->n[kind]++ == 0)
+		buffer_pool(buffer)->use.kept[kind] += block_size(buffer->block);
 	LIST_INSERT_HEAD(&buffer->keeps, keep, of_buffer);
 	buffer_ref(buffer);
 }
 
 void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
 {
+	struct keep *first = LIST_FIRST(&buffer->keeps), *next = LIST_NEXT(first, of_buffer);
+
+	if (--first->n[keep->kind] == 0)
+		buffer_pool(buffer)->use.kept[keep->kind] -= block_size(buffer->block);
+	if (keep == first && next)
+		memcpy(next->n, first->n, sizeof(next->n));
 	LIST_REMOVE(keep, of_buffer);
 	drop(b, buffer, keep->account);
 }

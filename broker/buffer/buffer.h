@@ -21,9 +21,11 @@ struct segment;
 
 #define BUFFER_KEEP 8 /* bytes */
 
-/* What keeps a buffer beside leases: a name, a token, a message; embedded in that. */
+/* What keeps a buffer beside leases; embedded in that. */
 struct keep {
 	LIST_ENTRY(keep) of_buffer;
+	enum keep_kind { KEEP_NAME, KEEP_TOKEN, KEEP_MESSAGE, KEEP_KINDS } kind;
+	uint32_t n[KEEP_KINDS];  /* the buffer's first one: how many of each kind there are */
 	struct account *account; /* of whose it is; borrowed */
 };
 
@@ -51,8 +53,7 @@ struct buffer {
 	uint64_t size;             /* as asked for */
 	struct fence_set *pending; /* beside the gate that the block came with */
 	LIST_HEAD(, keep) keeps;
-	struct charge
-	    charge; /* bytes: to whoever allocated it, or keeps it since that one does not */
+	struct charge charge; /* bytes: to whoever allocated it, or keeps it since then */
 	struct metadata *metadata;
 	struct reclaims *reclaims; /* requests that wait for everybody else to have given it up */
 };
@@ -68,8 +69,7 @@ struct buffers {
 
 void buffers_init(struct broker *b);
 void buffers_done(struct broker *b);
-/* Consumes @block on success. The caller holds the first reference. 0, or SHARE_EQUOTA or
- * SHARE_ESYSTEM, of which nobody is told. */
+/* Consumes @block on success. The caller has the first reference. 0, SHARE_EQUOTA, SHARE_ESYSTEM */
 int buffer_new(struct broker *b, struct block *block, uint64_t size, struct account *account,
 	       struct buffer **out);
 struct buffer *buffer_find(struct broker *b, uint64_t id); /* NULL: stale or foreign */
@@ -79,7 +79,8 @@ struct pool *buffer_pool(const struct buffer *buffer);
 void buffer_ref(struct buffer *buffer);
 void buffer_unref(struct broker *b, struct buffer *buffer);
 /* A reference that is @account's, and its end. */
-void buffer_keep(struct buffer *buffer, struct keep *keep, struct account *account);
+void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
+		 struct account *account);
 void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
 
 /* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
@@ -90,7 +91,6 @@ void buffer_tell(struct broker *b, const struct buffer *buffer, const char *acti
 		 const struct client *client, uint64_t count);
 /* Takes @metadata over; NULL removes. */
 void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata);
-
 /* A copy of @size bytes, charged to @account in the place of @old, which stays the caller's and may
  * be NULL. Of none: NULL. 0; or a SHARE_E... number, when nothing has changed. */
 int metadata_new(struct account *account, const void *bytes, uint32_t size, struct metadata *old,

@@ -86,7 +86,7 @@ static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t
 		free(entry);
 		return NULL;
 	}
-	buffer_keep(buffer, &entry->keep, payer);
+	buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
 	entry->kept->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;

@@ -47,12 +47,12 @@ struct pool_extent {
 struct pool_use {
 	uint64_t opens;
 	LIST_HEAD(, stake) stakes; /* what clients hold of it */
+	uint64_t kept[3];          /* bytes that something else keeps, by enum keep_kind */
 	LIST_HEAD(, pool_user) users;
 	uint32_t n_takers; /* users that ask for memory of it */
 };
 
-/* A segment that is being made (pool_grow.c): those of devices are made by agents, which takes its
- * time. */
+/* A segment that is being made (pool_grow.c); an agent takes its time over it. */
 struct pool_growth {
 	bool is_under_way;
 	uint64_t size, least, address;

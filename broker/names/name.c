@@ -312,7 +312,7 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
 	n->uid = p->client->peer.uid;
 	n->charge = charge;
-	buffer_keep(p->buffer, &n->keep, charge.account);
+	buffer_keep(p->buffer, &n->keep, KEEP_NAME, charge.account);
 	buffer_unref(b, p->buffer);
 	n->tensor = tensor;
 	n->fence = *p->fence;
@@ -463,7 +463,7 @@ static int restore(struct broker *b, uint32_t record, const struct name_record *
 	n->uid = r->uid;
 	n->fence = fence_of_record(b, &r->fence);
 	n->publisher = publisher;
-	buffer_keep(buffer, &n->keep, n->charge.account);
+	buffer_keep(buffer, &n->keep, KEEP_NAME, n->charge.account);
 	b->names->n++;
 	if (publisher) {
 		LIST_INSERT_HEAD(&publisher->names->published, n, of_publisher);

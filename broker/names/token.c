@@ -189,7 +189,7 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	t->live = 1;
 	t->index = index;
 	t->buffer = terms->buffer;
-	buffer_keep(t->buffer, &t->keep, t->charge.account);
+	buffer_keep(t->buffer, &t->keep, KEEP_TOKEN, t->charge.account);
 	t->mode = terms->mode;
 	t->uses = terms->uses ? terms->uses : 1;
 	t->fence = *terms->fence;
@@ -259,7 +259,7 @@ static int restore(struct broker *b, uint32_t record, const struct token_record 
 	t->fence = fence_of_record(b, &r->fence);
 	if (!MUTATION(token_is_lost))
 		memcpy(t->bytes, r->bytes, TOKEN_SIZE);
-	buffer_keep(buffer, &t->keep, t->charge.account);
+	buffer_keep(buffer, &t->keep, KEEP_TOKEN, t->charge.account);
 	attach(b, t);
 	return set_timer(b, t);
 }

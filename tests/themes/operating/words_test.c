@@ -13,6 +13,8 @@
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
+#include "tests/support/channel_work.h"
 #include "tests/support/raw_channel.h"
 
 #define KIB    UINT64_C(1024)
@@ -351,9 +353,84 @@ Test(words, what_no_process_holds_is_found_by_its_name)
 	check_ok(share_release(b, NULL));
 	check_ok(share_ping(client)); /* what was said before has been seen */
 	expect_full("3.9MiB", "100KiB",
-		    "no process holds any of it (sharectl buffers shows what is there, and "
-		    "sharectl names what names keep)");
+		    "no process holds any of it; names keep 3.9MiB (sharectl names)");
 	check_ok(share_unpublish(client, "weights"));
+}
+
+static share_buffer *allocate_kib(uint64_t size)
+{
+	return allocate(pool, size * KIB, NULL);
+}
+
+/* Two tokens of one buffer keep it once. */
+Test(words, what_tokens_and_names_keep_is_said_with_how_much_it_is)
+{
+	share_buffer *b[3] = {allocate_kib(2048), allocate_kib(1024), allocate_kib(512)};
+	share_token tokens[3];
+
+	check_ok(share_export(b[0], NULL, &tokens[0]));
+	check_ok(share_export(b[0], NULL, &tokens[1]));
+	check_ok(share_export(b[1], NULL, &tokens[2]));
+	check_ok(share_publish(b[2], "one", NULL));
+	check_ok(share_publish(b[2], "two", NULL));
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(b[i], NULL));
+	check_ok(share_ping(client)); /* what was said before has been seen */
+	expect_full("3.5MiB", "512KiB", "%s",
+		    "no process holds any of it; names keep 512KiB (sharectl names); tokens keep "
+		    "3MiB (sharectl tokens)");
+	check_ok(share_revoke(client, &tokens[0]));
+	check_ok(share_unpublish(client, "one"));
+	expect_full("3.5MiB", "512KiB", "%s",
+		    "no process holds any of it; names keep 512KiB (sharectl names); tokens keep "
+		    "3MiB (sharectl tokens)");
+	broker_kill_serving(); /* the next one counts again */
+	check_ok(share_ping(client));
+	check_ok(share_unpublish(client, "two"));
+	b[0] = allocate_kib(512);
+	b[1] = allocate_kib(512);
+	expect_full("4MiB", "0 bytes",
+		    "this process (pid %d) holds most, 1MiB (sharectl clients shows who else); "
+		    "tokens keep 3MiB (sharectl tokens)",
+		    (int)getpid());
+	check_ok(share_revoke(client, &tokens[1]));
+	check_ok(share_revoke(client, &tokens[2]));
+	check_ok(share_release(b[0], NULL));
+	check_ok(share_release(b[1], NULL));
+}
+
+Test(words, what_messages_and_work_keep_is_said_with_how_much_it_is)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
+	share_client *other = connect_as("consumer");
+	share_channel *consumer = open_channel(other, SHARE_CONSUMER, &o);
+	share_channel *producer = open_channel(client, SHARE_PRODUCER, &o);
+	struct gate *gate = gate_new();
+	share_host_stream *stream;
+	share_buffer *b = allocate_kib(512);
+	share_message m;
+
+	check_ok(share_host_stream_create(client, &stream));
+	check_ok(share_send(producer, b, NULL, 0, NULL));
+	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_release(b, NULL));
+	share_channel_close(producer);
+	b = allocate_kib(256);
+	gate_hold(gate, stream);
+	check_ok(share_release(b, stream));
+	b = allocate_kib(3072);
+	expect_full("3.5MiB", "256KiB",
+		    "this process (pid %d) holds most, 3MiB (sharectl clients shows who else); "
+		    "messages whose producers are gone keep 512KiB (sharectl channels); work still "
+		    "runs on 256KiB that was given back",
+		    (int)getpid());
+	gate_open(gate);
+	check_ok(share_release(b, NULL));
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(consumer);
+	share_disconnect(other);
+	share_host_stream_destroy(stream);
+	gate_free(gate);
 }
 
 static void bob_finds_it_full(struct child *self, void *data)
