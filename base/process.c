@@ -25,8 +25,7 @@
 
 #define PF_EXITING 0x4ul
 
-/* Returns the number of the process, or 0 when it cannot be found out. */
-static long pid_of(int pidfd)
+long process_pid(int pidfd)
 {
 	char path[64], text[512];
 	const char *line;
@@ -47,7 +46,7 @@ static long pid_of(int pidfd)
 static int open_stat(int pidfd)
 {
 	char path[64];
-	long pid = pid_of(pidfd);
+	long pid = process_pid(pidfd);
 
 	if (pid <= 0)
 		return -1;

@@ -33,6 +33,10 @@ enum process_state {
  * it is -1 before the first one, and the caller closes it in the end. */
 enum process_state process_state(int pidfd, int *stat);
 
+/* Returns the number of the process behind @pidfd as this process sees it; 0 when it does not see
+ * it, or /proc is not mounted. */
+long process_pid(int pidfd);
+
 /*
  * From now on no other process of this user can attach to this one, read its memory or take its
  * descriptors, and it leaves no core. The broker and each agent call it for themselves, because

@@ -313,6 +313,11 @@ bool ring_producer_has_plenty(const struct ring_producer *p)
 	return p->n_free >= (p->shape.in_flight - p->shape.history + 1) / 2;
 }
 
+bool ring_producer_is_deserted(const struct ring_producer *p)
+{
+	return p->consumers.admitted == 0;
+}
+
 uint64_t ring_producer_holdups(struct ring_producer *p)
 {
 	return who_must_act(p) & (p->consumers.admitted | p->consumers.leaving);

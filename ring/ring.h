@@ -115,6 +115,9 @@ bool ring_producer_lacks_tickets(const struct ring_producer *p);
 /* Half of the tickets are free: reclaiming is no hurry, unless memory is to come back. */
 bool ring_producer_has_plenty(const struct ring_producer *p);
 
+/* No consumer is there: what is sent, as far as there is room, waits for one to come. */
+bool ring_producer_is_deserted(const struct ring_producer *p);
+
 /* After -EAGAIN: the consumers that would have to do something. */
 uint64_t ring_producer_holdups(struct ring_producer *p);
 /* The consumers that have closed the channel and were yet to acknowledge something, by slot. */

@@ -221,8 +221,10 @@ void share_channel_close(share_channel *ch);
  *                          there is no buffer and `stream` is a CUDA stream, but the client has no
  *                          memory of a GPU mapped at this time
  * @retval SHARE_EACCES     not a producer
- * @retval SHARE_EAGAIN     no room, as share_when_full says
- * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
+ * @retval SHARE_EAGAIN     no room, as share_when_full says; share_error_detail() says whether
+ * there is no consumer
+ * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says; share_error_detail() says
+ * whether there is no consumer, or which process is in the way
  * @retval SHARE_EDISCONNECTED  with SHARE_FULL_BLOCK: no room and no consumer, and the broker is
  *                              gone, so that none can come
  */

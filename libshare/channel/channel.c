@@ -323,19 +323,6 @@ int share_channel_get_fd(share_channel *ch)
 	return r != 0 ? r : channel_get_fd(ch);
 }
 
-static uint32_t count_peers(const struct members *members)
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
-		const struct channel_peer *p = &members->peers[i];
-
-		n += p->member && p->known && !p->left && !p->over &&
-		     (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT);
-	}
-	return n;
-}
-
 int channel_get_stats(share_channel *ch, share_channel_stats *out)
 {
 	struct members *members;
@@ -357,7 +344,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		out->waiting = s.waiting;
 		out->done = s.done;
 		out->producers = 1;
-		out->consumers = count_peers(members);
+		out->consumers = members_count(members);
 	} else {
 		struct ring_consumer_stats s;
 
@@ -365,7 +352,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		out->received = s.received;
 		out->acknowledged = s.acknowledged;
 		out->dropped = s.lost;
-		out->producers = count_peers(members);
+		out->producers = members_count(members);
 		out->consumers = 1;
 	}
 	channel_unlock(ch);

@@ -55,6 +55,7 @@ int share_channel_flush(share_channel *ch, int timeout_ms)
 {
 	RANGE("share_channel_flush", 0);
 	struct sender *sender;
+	bool deserted;
 	int r = channel_resolve_as(&ch, SHARE_PRODUCER);
 
 	if (r == 0 && timeout_ms < -1)
@@ -63,11 +64,13 @@ int share_channel_flush(share_channel *ch, int timeout_ms)
 		return r;
 	sender = sender_lock(ch);
 	r = flush_unlocking(sender, deadline_from(timeout_ms));
+	deserted = ring_producer_is_deserted(sender->ring);
 	channel_unlock(ch);
 	if (r != SHARE_ETIMEDOUT)
 		return r;
-	return timeout_ms == 0 ? fail_constant(SHARE_EAGAIN, "messages wait for consumers")
-			       : fail_constant(SHARE_ETIMEDOUT, "messages wait for consumers");
+	return fail_constant(timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT,
+			     deserted ? "messages wait for a consumer, and the channel has none"
+				      : "messages wait for consumers to have room");
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -41,9 +41,13 @@ static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 		return fail_constant(timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT,
 				     "there is no message of the producers that are known, but the "
 				     "broker has not answered who else has come");
-	return timeout_ms == 0
-		   ? fail_constant(SHARE_EAGAIN, "there is no message")
-		   : fail_constant(SHARE_ETIMEDOUT, "no message came within the time limit");
+	if (timeout_ms == 0)
+		return fail_constant(SHARE_EAGAIN, "there is no message");
+	return fail_constant(SHARE_ETIMEDOUT,
+			     members_count(receiver->members) > 0
+				 ? "no message came within the time limit"
+				 : "no message came within the time limit: the channel has no "
+				   "producer");
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -92,6 +92,8 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver);
 void receiver_become_stale(struct receiver *receiver);
 /* A consumer is dead, or has left, or is the broker's to look after. */
 void sender_dismiss(struct sender *sender, struct channel_peer *p);
+/* How many of the other role are there, as far as this member knows. */
+uint32_t members_count(const struct members *members);
 /* Lets go of all peers when the channel ends. */
 void members_done(struct members *members);
 
@@ -149,6 +151,8 @@ void sender_leave(struct sender *sender, struct channel_peer *p);
 bool sender_leave_stalled_unlocking(struct sender *sender);
 /* There was room, so all clocks stop. */
 void sender_has_room(struct sender *sender);
+/* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
+int sender_no_room(struct sender *sender, bool timed_out);
 /* Says how long to sleep before looking again, of what is @left; -1 is no limit. */
 int sender_slice(const struct sender *sender, int left);
 

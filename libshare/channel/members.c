@@ -358,6 +358,19 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver)
 	return others;
 }
 
+uint32_t members_count(const struct members *members)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
+		const struct channel_peer *p = &members->peers[i];
+
+		n += p->member && p->known && !p->left && !p->over &&
+		     (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT);
+	}
+	return n;
+}
+
 void members_done(struct members *members)
 {
 	for (uint32_t i = 0; i < CHANNEL_MEMBERS_MAX; i++)

@@ -13,10 +13,13 @@
  * user do.
  */
 
+#include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "libshare/channel/inside.h"
+#include "libshare/client/error.h"
 
 #define SLICE_MS         500
 #define COOLING_SLICE_MS 1 /* a GPU wakes nobody up */
@@ -192,6 +195,45 @@ void sender_has_room(struct sender *sender)
 		sender_charge_stall(sender, &sender->members->peers[__builtin_ctzll(leaving)]);
 	sender->patience.full_since = sender->patience.look_at = 0;
 	sender->patience.stalling = 0;
+}
+
+static int no_room_in_time(struct sender *sender, const char *what)
+{
+	uint64_t who = ring_producer_holdups(sender->ring);
+	int others = __builtin_popcountll(who) - 1;
+	char name[32] = "one of them", more[32] = " has";
+	long pid;
+
+	if (!who)
+		return fail_constant(SHARE_ETIMEDOUT,
+				     "the channel had no room within the time limit: memory of "
+				     "messages that consumers are done with is still in use");
+	pid = process_pid(sender->members->peers[__builtin_ctzll(who)].pidfd);
+	if (pid > 0)
+		snprintf(name, sizeof(name), "pid %ld", pid);
+	if (others > 0)
+		snprintf(more, sizeof(more), " and %d other%s have", others, plural(others));
+	return fail(SHARE_ETIMEDOUT,
+		    "the channel had no room within the time limit: of its consumers, %s%s yet to "
+		    "%s",
+		    name, more, what);
+}
+
+int sender_no_room(struct sender *sender, bool timed_out)
+{
+	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
+
+	if (ring_producer_is_deserted(sender->ring))
+		return fail_constant(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
+				     "the channel has no consumer, and no more room for messages "
+				     "that wait for one");
+	if (timed_out)
+		return no_room_in_time(sender,
+				       lacks_tickets ? "acknowledge messages" : "receive messages");
+	return fail_constant(SHARE_EAGAIN,
+			     lacks_tickets
+				 ? "consumers hold on to all messages that may be in flight"
+				 : "consumers have yet to receive as many messages as may wait");
 }
 
 int sender_slice(const struct sender *sender, int left)

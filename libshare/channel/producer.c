@@ -140,17 +140,6 @@ static int arm_unlocking(struct sender *sender, const share_outgoing *m, const s
 	return r;
 }
 
-static int no_room(const share_channel *ch, bool timed_out)
-{
-	if (timed_out)
-		return fail_constant(SHARE_ETIMEDOUT,
-				     "the channel had no room within the time limit");
-	return fail_constant(SHARE_EAGAIN,
-			     ch->shape.when_full == SHARE_FULL_DROP
-				 ? "consumers hold on to all messages that may be in flight"
-				 : "the channel has no room");
-}
-
 static int not_told(void)
 {
 	return fail_constant(SHARE_ETIMEDOUT,
@@ -189,9 +178,9 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 		else if (r == -EAGAIN && (left = deadline_left(deadline)) != 0)
 			r = sleep_unlocking(sender, m, s, left);
 		else if (r == -EAGAIN)
-			return no_room(sender->ch, true);
+			return sender_no_room(sender, true);
 		if (r == -EAGAIN && !s->waits)
-			return no_room(sender->ch, false);
+			return sender_no_room(sender, false);
 		if (r == -ENOENT)
 			return fail(SHARE_ENOENT, "that consumer is not there any more");
 		if (r != -EAGAIN)

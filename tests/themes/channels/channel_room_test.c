@@ -89,6 +89,84 @@ Test(channel_room, a_full_channel_blocks_fails_or_drops_the_oldest)
 	}
 }
 
+/* Every consumer is of this process. */
+static void check_in_the_way(const char *before, const char *after)
+{
+	char part[100];
+
+	snprintf(part, sizeof(part), "%spid %ld %s", before, (long)getpid(), after);
+	check_detail(part);
+}
+
+Test(channel_room, an_error_says_who_is_in_the_way)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	share_channel *p, *c, *second;
+	share_message held[8];
+	uint32_t n = 0;
+
+	o.depth = 4;
+	o.in_flight = 8;
+	o.stall_ms = UINT32_MAX;
+	o.send_timeout_ms = 1;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	until(share_send(p, NULL, &n, sizeof(n), NULL) == 0);
+	for (n = 1; n < 4; n++)
+		send_number(p, n);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
+	check_detail("the channel has no consumer, and no more room");
+	check_error(share_channel_flush(p, 0), SHARE_EAGAIN);
+	check_detail("messages wait for a consumer, and the channel has none");
+
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	until(channel_stats(p).consumers == 1);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
+	check_in_the_way("of its consumers, ", "has yet to receive messages");
+
+	check_eq(share_recv_many(c, HARNESS_LIMIT_MS, NULL, held, 4), 4);
+	for (; n < 8; n++)
+		send_number(p, n);
+	check_eq(share_recv_many(c, HARNESS_LIMIT_MS, NULL, held + 4, 4), 4);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
+	check_in_the_way("of its consumers, ", "has yet to acknowledge messages");
+
+	check_ok(share_ack_many(held, 8, NULL));
+	second = open_channel(other, SHARE_CONSUMER, NULL);
+	until(channel_stats(p).consumers == 2);
+	for (n = 0; n < 4; n++)
+		send_number(p, n);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
+	check_in_the_way("of its consumers, ", "and 1 other have yet to receive messages");
+
+	share_channel_close(p);
+	for (n = 0; n < 4; n++)
+		expect_number(c, n);
+	check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, held), SHARE_EPIPE);
+	until(share_recv(c, 1, NULL, held) == SHARE_ETIMEDOUT &&
+	      strstr(share_error_detail(), "the channel has no producer"));
+	share_channel_close(second);
+	share_channel_close(c);
+}
+
+Test(channel_room, what_does_not_wait_says_as_well_that_nobody_is_there)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_FAIL);
+	share_channel *p, *c;
+	uint32_t n;
+
+	o.depth = 4;
+	p = open_channel(client, SHARE_PRODUCER, &o);
+	for (n = 0; n < 4; n++)
+		send_number(p, n);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_EAGAIN);
+	check_detail("the channel has no consumer, and no more room");
+	c = open_channel(other, SHARE_CONSUMER, NULL);
+	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_EAGAIN);
+	check_detail("consumers have yet to receive as many messages as may wait");
+	share_channel_close(c);
+	share_channel_close(p);
+}
+
 Test(channel_room, what_consumers_hold_on_to_is_never_dropped)
 {
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_DROP);
