@@ -19,8 +19,9 @@ extern "C" {
  * In a broadcast every consumer gets every message. In a queue every message goes to one consumer:
  * the one that has the fewest messages at the time.
  *
- * The messages of one producer arrive in the order in which they were sent (in a queue, that is so
- * at each consumer). There is no order between messages of different producers.
+ * The messages of one producer arrive in the order in which they were sent. In a queue that is so
+ * at each consumer, but for messages that others had before, or left without receiving them. There
+ * is no order between messages of different producers.
  *
  * The buffer of a message is a loan. The consumer has it from share_recv() to share_ack(), and may
  * acknowledge messages in any order. The memory goes back to the producer's pool when all consumers
@@ -65,8 +66,9 @@ enum share_channel_mode {
 	SHARE_QUEUE = 2,     /**< one consumer: the one with the fewest messages at the time */
 };
 
-/** What happens to a message for which there is no room: some consumer has not received `depth`
- * earlier messages, or `in_flight` messages are not acknowledged. */
+/** What happens to a message for which there is no room. Some consumer (in a queue: each) has yet
+ * to receive `depth` earlier messages; or so many wait for a consumer to come; or the memory of
+ * `in_flight` messages is not back. */
 enum share_when_full {
 	SHARE_FULL_BLOCK = 1, /**< wait, up to `send_timeout_ms`: SHARE_ETIMEDOUT */
 	SHARE_FULL_FAIL = 2,  /**< SHARE_EAGAIN */
@@ -75,10 +77,15 @@ enum share_when_full {
 	SHARE_FULL_DROP = 3,
 };
 
-/** Which earlier messages a consumer gets when it opens the channel. */
+/** Which earlier messages a consumer gets when it opens the channel. Of those that are sent while
+ * share_channel_open() runs, it may get the later ones; of those sent after that, it gets each. */
 enum share_from {
-	SHARE_FROM_NEWEST = 0, /**< none of those sent before share_channel_open() returns */
-	SHARE_FROM_OLDEST = 1, /**< those that are still there: `history` of them, or more */
+	/** those that wait for a consumer, as there was none when they were sent: see share_send()
+	 */
+	SHARE_FROM_NEWEST = 0,
+	/** these, and in a broadcast what is still there: of each producer the last `history`
+	 * messages, and more of its last `depth` if somebody has yet to acknowledge them */
+	SHARE_FROM_OLDEST = 1,
 };
 
 /** More about a channel, or about who opens it. */
@@ -209,8 +216,11 @@ void share_channel_close(share_channel *ch);
  * comes after the work that was enqueued on `stream` before.
  *
  * The call never waits for consumers to be done with earlier messages; whether it waits for room is
- * what share_when_full says. If there is no consumer, the message waits for the first one that
- * comes.
+ * what share_when_full says.
+ *
+ * If there is no consumer, the message waits for the first one that comes, whatever that one has
+ * said in `from`. But what was sent in a broadcast while there were consumers does not: it goes to
+ * nobody if these leave or die before they have received it.
  *
  * @param ch         the channel, as a producer
  * @param b          a buffer of the channel's pool; NULL: the data alone
@@ -433,10 +443,11 @@ typedef struct share_channel_stats {
 	uint64_t set_aside;   /**< messages of this producer that were delivered too often */
 	uint64_t left_behind; /**< consumers that this producer gave up waiting for */
 	uint64_t sleeps;      /**< times this member went to sleep */
-	uint32_t in_flight;   /**< messages of this producer whose memory is not back, without
-			       * those that are there for consumers to come (`history`) */
-	uint32_t producers;   /**< as far as this member knows; for a producer 1, itself */
-	uint32_t consumers;   /**< the same */
+	/** Messages of this producer whose memory is not back. Those that wait for a consumer
+	 * count; those that all have acknowledged, and that are kept as `history`, do not. */
+	uint32_t in_flight;
+	uint32_t producers; /**< as far as this member knows; for a producer 1, itself */
+	uint32_t consumers; /**< the same */
 	/** Messages of this producer that wait for a consumer to come or, in a queue, for a
 	 * consumer to have room: see share_channel_flush(). */
 	uint32_t waiting;

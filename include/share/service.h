@@ -49,7 +49,8 @@ enum share_service_role {
 typedef struct share_service_options {
 	size_t size;
 	const char *pool;    /**< of all buffers, of requests and of answers; NULL: "default" */
-	uint32_t depth;      /**< requests of one caller that wait at one worker; 0: 16 */
+	uint32_t depth;      /**< requests of one caller that wait at one worker, or, if there is
+			      * none, for one to come; 0: 16 */
 	uint32_t callers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t workers;    /**< at a time, up to 64; 0: 64 */
 	uint32_t deliveries; /**< a request that so many workers died with fails; 0: 3 */

@@ -55,7 +55,7 @@ class _Pool:
 
         mode: "broadcast": every consumer gets every message; "queue": each goes to one of them.
         when_full: "block" until there is room, "fail" with NotReady, "drop" the oldest. depth: messages not yet
-        received. in_flight: messages not yet acknowledged. data_max: bytes with each, 256 at most.
+        received. in_flight: messages whose memory is not back. data_max: bytes with each, 256 at most.
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
@@ -95,8 +95,8 @@ class _Pool:
     ) -> Consumer:
         """Joins a channel as a consumer. The options are those of producer().
 
-        from_: "newest": what is sent from now on; "oldest": and what is still
-        there, which is the history at least. writable: messages are for writing, too. readonly_ok: see Client.lookup().
+        from_: "newest": what is sent from now on, and what waits because no consumer was there; "oldest": and, in a
+        broadcast, what is still there, which is the history at least. writable: messages are for writing, too. readonly_ok: see Client.lookup().
         """
         member = Consumer(
             self, name_of("channel", name), _one_of(_MODES, "mode", mode),
