@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/beat.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
 #include "broker/keeper/module.h"
@@ -25,6 +26,7 @@
 
 /* No longer: who serves meanwhile waits for it, and so do all that it serves. */
 #define REHEARSAL_MS 10000
+#define SLICE_MS     50 /* so that this keeper is not taken for one that hangs */
 
 #ifdef __SANITIZE_ADDRESS__
 #define WITHOUT_LEAK_CHECK 1
@@ -115,19 +117,34 @@ int broker_fork(struct state *s)
 	return 0;
 }
 
+/* One that was killed may take its time to die, for which nobody waits. */
+#define DEATH_MS 1000
+
+static int wait_for_end(int pidfd, int ms)
+{
+	struct pollfd ended = {pidfd, POLLIN, 0};
+	int r = 0;
+
+	for (; r == 0 && ms > 0; ms -= SLICE_MS) {
+		beat();
+		r = poll(&ended, 1, SLICE_MS);
+		if (r < 0 && errno == EINTR)
+			r = 0;
+	}
+	return r;
+}
+
 /* Without an answer in time it is none. */
 static int wait_for_rehearsal(pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd ended = {pidfd, POLLIN, 0};
-	int status, r;
+	int status = 0, r = wait_for_end(pidfd, REHEARSAL_MS);
 
-	do
-		r = poll(&ended, 1, REHEARSAL_MS);
-	while (r < 0 && errno == EINTR);
-	if (r <= 0)
+	if (r <= 0) {
 		kill(pid, SIGKILL);
-	if (waitpid(pid, &status, 0) != pid)
+		wait_for_end(pidfd, DEATH_MS);
+	}
+	if (waitpid(pid, &status, WNOHANG) != pid && r > 0)
 		return -ECHILD;
 	if (r <= 0) {
 		snprintf(why, KEPT_TEXT, "it gave no answer within %d s", REHEARSAL_MS / 1000);

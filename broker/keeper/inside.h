@@ -22,8 +22,8 @@ struct kept_table {
 	_Atomic uint32_t n;         /* that were ever in use: those after it are free */
 	_Atomic int keeper, deputy; /* processes; 0: there is none */
 	_Atomic uint32_t brokers_died, brokers_upgraded, keepers_died; /* so far */
-	atomic_uint beat;    /* of the broker: base/beat.h */
-	atomic_uint hang_ms; /* one that does not beat for so long hangs; 0: none does */
+	atomic_uint beat, keeper_beat; /* of the broker, and of the keeper: base/beat.h */
+	atomic_uint hang_ms;           /* one that does not beat for so long hangs; 0: none does */
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
 	struct kept_slot slots[];

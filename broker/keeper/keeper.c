@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/mutation.h"
@@ -199,9 +200,10 @@ static void speak(const struct state *s)
 		return;
 	/* Without waiting: there is room for an answer, and a broker that has read none of many
 	 * words of deputies reads the first ones. */
-	do
+	do {
+		beat();
 		r = packet_send(s->own[OWN_SOCKET], m, sizeof(*m), NULL, 0, false);
-	while ((r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
+	} while ((r == -ENOBUFS || r == -ENOMEM) && usleep(1000) == 0);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -277,9 +279,16 @@ static void take_signal(struct state *s)
 static void wait_for(const struct state *s)
 {
 	struct pollfd fds = {s->own[OWN_SIGNALS], POLLIN, 0};
+	unsigned look_ms = silence_look_ms(atomic_load(&s->keeper.table->hang_ms));
 
-	if (s->wait_ms > 0)
-		poll(&fds, 1, (int)s->wait_ms);
+	for (unsigned left = s->wait_ms; left > 0;) {
+		unsigned ms = left < look_ms ? left : look_ms;
+
+		beat();
+		if (poll(&fds, 1, (int)ms) != 0)
+			break;
+		left -= ms;
+	}
 }
 
 static void start_next(struct state *s)
@@ -327,7 +336,13 @@ static void have_deputy(struct state *s)
 		return;
 	if (s->own[OWN_SELF] < 0)
 		s->own[OWN_SELF] = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	pid = s->own[OWN_SELF] < 0 ? -errno : deputy_start(s->own[OWN_SELF], go_on_for_another);
+	pid = s->own[OWN_SELF] < 0
+		  ? -errno
+		  : deputy_start(&(struct deputy_watch){.keeper = getpid(),
+							.pidfd = s->own[OWN_SELF],
+							.beat = &t->keeper_beat,
+							.hang_ms = &t->hang_ms,
+							.go_on = go_on_for_another});
 	atomic_store(&t->deputy, pid > 0 ? pid : 0);
 }
 
@@ -339,6 +354,7 @@ static int keep_brokers(void)
 	while (!current()->is_over) {
 		struct state s = *current();
 
+		beat();
 		s.says = SAYS_NOTHING;
 		have_deputy(&s);
 		if (s.broker == 0)
@@ -384,6 +400,7 @@ static void become_keeper(struct kept_table *t)
 {
 	/* agents outlive the broker that has started them */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	beat_at(&t->keeper_beat);
 	atomic_store(&t->deputy, 0);
 	atomic_store(&t->keeper, getpid());
 }

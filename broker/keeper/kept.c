@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/beat.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/mapping.h"
 #include "base/mutation.h"
@@ -22,6 +24,9 @@
 #include "wire/packet.h"
 
 #define TRIES 200 /* ms */
+/* All else it answers at once. */
+#define REHEARSAL_MS 15000
+#define SLICE_MS     50
 
 struct closing_later {
 	int fd;
@@ -33,6 +38,8 @@ static struct {
 	struct kept_table *table;
 	int socket;
 	uint64_t serial; /* of the last message */
+	uint64_t late;   /* of the one that the keeper has not answered in time; 0: of none */
+	uint32_t late_word;
 	bool rehearses;
 	uint32_t *ids; /* by descriptor */
 	int n_ids;
@@ -99,17 +106,13 @@ static int say(const struct kept_message *m, const int *fds, size_t n_fds)
 	return r;
 }
 
-/* False: there is nothing. Of another size it is one with serial 0. */
-static bool hear(struct kept_message *m, bool wait)
+/* False: there is nothing yet. Of another size it is one with serial 0. */
+static bool hear(struct kept_message *m)
 {
 	struct fd_list none;
 	size_t size = sizeof(*m);
-	int r;
+	int r = packet_receive(mine.socket, m, &size, &none, false);
 
-	while (passes(r = packet_receive(mine.socket, m, &size, &none, wait)) && wait) {
-		usleep(1000);
-		size = sizeof(*m);
-	}
 	if (r < 0 && !passes(r))
 		end_with_keeper(r);
 	if (r == 0 && size != sizeof(*m))
@@ -117,18 +120,87 @@ static bool hear(struct kept_message *m, bool wait)
 	return r == 0;
 }
 
+/* Long after a keeper that stands still has been followed by its deputy. So it has none, or that
+ * one stands still as well. */
+static int64_t patience(uint32_t word)
+{
+	unsigned hang_ms = atomic_load(&mine.table->hang_ms);
+
+	if (hang_ms == 0)
+		hang_ms = KEPT_HANG_MS;
+	return deadline_from((int)(3 * hang_ms) + (word == KEPT_REHEARSE ? REHEARSAL_MS : 0));
+}
+
+/* The same until @deadline, with beats meanwhile: whoever waits for its keeper does not hang. */
+static bool hear_until(struct kept_message *m, int64_t deadline)
+{
+	struct pollfd said = {mine.socket, POLLIN, 0};
+	int left;
+
+	while (!hear(m)) {
+		left = deadline_left(deadline);
+		if (left == 0)
+			return false;
+		beat();
+		poll(&said, 1, left < SLICE_MS ? left : SLICE_MS);
+	}
+	return true;
+}
+
+static bool drop(const uint32_t *ids, size_t n);
+
+/* It was not answered in time, so who wanted it has gone on without. */
+static void take_late(const struct kept_message *answer)
+{
+	uint32_t word = mine.late_word;
+
+	mine.late = 0;
+	log_info("the keeper answers again");
+	if (answer->serial && answer->word == 0 && word == KEPT_KEEP && answer->ids[0] > KEPT_FIXED)
+		drop(answer->ids, answer->n);
+}
+
+/* Nothing is asked right now. A deputy that goes on does not know what its keeper was asked, and
+ * has let go what came with that. */
+static void hear_all(void)
+{
+	struct kept_message m;
+
+	while (hear(&m))
+		if (mine.late && (m.serial == mine.late || m.serial == 0))
+			take_late(&m);
+}
+
+static int give_up_waiting(const struct kept_message *m)
+{
+	log_error(
+	    "the keeper does not answer, and is not followed by its deputy: what has to be "
+	    "kept for the next broker cannot be had until it does");
+	mine.late = m->serial;
+	mine.late_word = m->word;
+	return -ETIMEDOUT;
+}
+
 /* The keeper answers everything, and waits for nobody. One that has died over it is asked again, by
- * the same number. */
+ * the same number. One that has not answered in time is asked nothing before it has. */
 static int ask(struct kept_message *m, const int *fds, size_t n_fds)
 {
 	struct kept_message answer;
+	int64_t deadline;
 	int r;
 
 	if (mine.rehearses)
 		return 0;
+	if (mine.late)
+		hear_all();
+	if (mine.late)
+		return -ETIMEDOUT;
 	m->serial = ++mine.serial;
+	deadline = patience(m->word);
 	r = say(m, fds, n_fds);
-	while (r == 0 && hear(&answer, true)) {
+	while (r == 0) {
+		if (!hear_until(&answer, deadline))
+			return give_up_waiting(m);
 		if (answer.serial == m->serial) {
 			*m = answer;
 			return -(int)m->word;
@@ -147,9 +219,7 @@ int kept_socket(void)
 /* Nothing is asked right now, so none of it is an answer that somebody waits for. */
 void kept_hear(void)
 {
-	struct kept_message m;
-
-	while (hear(&m, false)) {}
+	hear_all();
 }
 
 void kept_history(struct kept_history *out)

@@ -351,13 +351,13 @@ void broker_kill_serving(void)
 }
 
 /* The processes of a keeper that is dead become the test's. */
-static void kill_keeper(pid_t serving)
+static void end_keeper(int signal, pid_t serving)
 {
 	pid_t deputy = 0;
 
 	until((deputy = find_child("share-keeper")) > 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	kill(broker.pid, SIGKILL);
+	kill(broker.pid, signal);
 	if (serving > 0)
 		kill(serving, SIGKILL);
 	wait_for_end();
@@ -368,12 +368,18 @@ static void kill_keeper(pid_t serving)
 void broker_kill_keeper(void)
 {
 	broker.orphan = broker_pid();
-	kill_keeper(0);
+	end_keeper(SIGKILL, 0);
+}
+
+void broker_hang_keeper(void)
+{
+	broker.orphan = broker_pid();
+	end_keeper(SIGSTOP, 0);
 }
 
 void broker_kill_keeper_and_serving(void)
 {
-	kill_keeper(broker_pid());
+	end_keeper(SIGKILL, broker_pid());
 	until(find_serving() > 0);
 }
 

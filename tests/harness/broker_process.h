@@ -56,6 +56,9 @@ void broker_let_keeper_go_on(void);
 void broker_freeze_keeper(void);
 void broker_thaw_keeper(void);
 
+/* SIGSTOP for the keeper alone, until its deputy has killed it for that and goes on. */
+void broker_hang_keeper(void);
+
 /* SIGKILL for the keeper alone, or with its broker: its deputy goes on. Not where a sanitizer
  * leaves it without one. */
 void broker_kill_keeper(void);

@@ -412,7 +412,7 @@ Test(keeper, kills_a_broker_that_hangs_and_starts_the_next_one_when_it_is_dead)
 static void hang_always(struct keeper *k)
 {
 	(void)k;
-	kept_hang_after(HANG_MS / 5);
+	kept_hang_after(HANG_MS);
 	kept_serves();
 	hang();
 }
@@ -460,7 +460,7 @@ static void be_traced(struct keeper *k)
 	while (shared->step == 0)
 		usleep(1000);
 	if (shared->step > 0) {
-		kept_hang_after(HANG_MS / 5);
+		kept_hang_after(HANG_MS);
 		shared->step = 2;
 	}
 	while (waitpid(tracer, NULL, 0) < 0) {}

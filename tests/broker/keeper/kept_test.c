@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* In which order what the keeper has too is closed. The keeper is a thread of the test. */
+/* In which order what the keeper has too is closed, and what a broker does whose keeper does not
+ * answer. The keeper is a thread of the test. */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,7 +43,7 @@ static void *keep(void *data)
 	return NULL;
 }
 
-static void start(void)
+static void start_with(void *(*run_keeper)(void *data))
 {
 	table = calloc(1, sizeof(*table) + ROOM * sizeof(struct kept_slot));
 	cr_assert_not_null(table);
@@ -53,7 +56,12 @@ static void start(void)
 	cr_assert_geq(watched, 0);
 	table->slots[OURS - 1].fd = watched;
 	kept_init(&(struct keeper){.table = table, .broker = ends[1]});
-	cr_assert_eq(pthread_create(&keeper, NULL, keep, NULL), 0);
+	cr_assert_eq(pthread_create(&keeper, NULL, run_keeper, NULL), 0);
+}
+
+static void start(void)
+{
+	start_with(keep);
 }
 
 static void stop(void)
@@ -82,4 +90,64 @@ Test(kept, what_was_taken_is_closed_by_the_keeper_first)
 	pthread_join(keeper, NULL);
 	cr_assert(was_open);
 	cr_assert_lt(fcntl(watched, F_GETFD), 0);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+#define KEPT_AS (KEPT_FIXED + 2)
+
+static atomic_bool answers;
+static atomic_uint dropped;
+
+/* Once it does, it answers everything, and what is to be kept gets a number. */
+static void *keep_late(void *data)
+{
+	struct kept_message m;
+	size_t size = sizeof(m);
+	struct fd_list fds = {.n = 0};
+
+	(void)data;
+	while (!answers)
+		usleep(1000);
+	while (packet_receive(ends[0], &m, &size, &fds, true) == 0) {
+		for (uint32_t i = 0; m.word == KEPT_KEEP && i < m.n; i++)
+			m.ids[i] = KEPT_AS;
+		if (m.word == KEPT_DROP && m.ids[0] == KEPT_AS)
+			dropped += m.n;
+		m.word = 0;
+		fd_list_close(&fds);
+		packet_send(ends[0], &m, sizeof(m), NULL, 0, true);
+	}
+	return NULL;
+}
+
+static void start_late(void)
+{
+	answers = false;
+	start_with(keep_late);
+	kept_hang_after(30);
+}
+
+TestSuite(kept_late, .init = start_late, .fini = stop, .timeout = 30);
+
+Test(kept_late, a_broker_goes_on_without_a_keeper_that_does_not_answer)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	cr_assert_eq(kept_keep(&fd, NULL, 1), -ETIMEDOUT);
+	cr_assert_eq(kept_id(fd), 0);
+	/* this one is not even asked for */
+	cr_assert_eq(kept_keep(&fd, NULL, 1), -ETIMEDOUT);
+	answers = true;
+	/* what came of the first one is let go, as nobody has got it */
+	while (dropped == 0) {
+		kept_hear();
+		usleep(1000);
+	}
+	cr_assert_eq(kept_keep(&fd, NULL, 1), 0);
+	cr_assert_eq(kept_id(fd), KEPT_AS);
+	cr_assert_eq(dropped, 1);
+	fd_close(fd);
+	shutdown(ends[0], SHUT_RDWR);
+	pthread_join(keeper, NULL);
 }

@@ -3,13 +3,15 @@
 /*
  * A broker that stands still is not dead: nothing is started in its place, until it has stood still
  * for hang_ms. Then it is killed, and the next one goes on. And a keeper that stands still only
- * lets those wait for whom it has to keep something.
+ * lets those wait for whom it has to keep something, until its deputy has killed it for that and
+ * goes on.
  */
 
 #include <string.h>
 
 #include <share/channel.h>
 
+#include "base/process.h"
 #include "tests/harness/fixture.h"
 
 #define SEGMENT (UINT64_C(2) << 20) /* more than others have: it has one of its own */
@@ -150,6 +152,25 @@ Test(restart_hung, a_broker_that_stands_still_for_long_is_killed_and_replaced)
 	check_eq(broker_said("it hangs, and is killed"), 1);
 	check_eq(broker_said("has hung, and was killed; this one goes on"), 1);
 }
+
+#if !PROCESS_IS_INSTRUMENTED /* a keeper that is has no deputy */
+Test(restart_hung, a_keeper_that_stands_still_for_long_is_killed_and_its_deputy_goes_on)
+{
+	pid_t pid = broker_pid();
+	struct child *both[2];
+
+	start_both(both);
+	broker_hang_keeper();
+	child_go(both[0]);
+	child_go(both[1]);
+	finish_both(both);
+	check_eq(broker_pid(), pid);
+	check_eq(broker_said("it hangs, and is killed"), 1);
+	check_eq(broker_said("its deputy goes on"), 1);
+	broker_kill_serving();
+	pass_on();
+}
+#endif
 
 Test(restart_stopped, a_broker_that_dies_while_it_stands_still_is_replaced)
 {
