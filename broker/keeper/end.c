@@ -40,7 +40,9 @@ static struct end end_of_other(const struct kept_table *t)
 {
 	int code = atomic_load(&t->ended);
 
-	return (struct end){.by_itself = code >= 0, .code = code};
+	return (struct end){.by_itself = code >= 0,
+			    .code = code,
+			    .signal = code >= 0 ? 0 : atomic_load(&t->crash.signal)};
 }
 
 /* The time in which they hung does not count: how long that is depends on the configuration. */
@@ -168,6 +170,7 @@ void broker_has_ended(struct state *s, const int *status)
 	struct end end = status ? end_of_child(*status) : end_of_other(s->keeper.table);
 
 	end.hung = s->hangs && !end.by_itself;
+	crash_log(&s->keeper.table->crash, "broker", s->broker);
 	s->keeper.broker_before = s->broker;
 	s->broker = 0;
 	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;

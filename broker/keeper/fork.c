@@ -92,6 +92,7 @@ int broker_fork(struct state *s)
 	s->keeper.generation++;
 	s->keeper.serial = s->answer.serial;
 	atomic_store(&s->keeper.table->ended, -1);
+	s->keeper.table->crash = (struct crash){.n = 0};
 	pid = fork();
 	if (pid == 0) {
 		fd_close(ends[0]);
@@ -203,6 +204,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		snprintf(why, KEPT_TEXT, "%s: %s", s->path, strerror(-r));
 		return r;
 	}
+	s->keeper.table->crash_of_rehearsal = (struct crash){.n = 0};
 	pid = fork();
 	if (pid == 0)
 		become_rehearsal(s, module, said, keeper);
@@ -211,6 +213,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		return -EAGAIN;
 	}
 	r = wait_for_rehearsal(pid, why);
+	crash_log(&s->keeper.table->crash_of_rehearsal, "rehearsal", pid);
 	if (r < 0) {
 		read_reason(said, why);
 		return r;

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "broker/keeper/crash.h"
 #include "broker/keeper/keeper.h"
 
 /* What the keeper and its broker have in common: the table, and what they say to each other. Who
@@ -26,6 +27,7 @@ struct kept_table {
 	atomic_uint hang_ms;           /* one that does not beat for so long hangs; 0: none does */
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
+	struct crash crash, crash_of_rehearsal; /* of the broker, or of the last rehearsal */
 	struct kept_slot slots[];
 };
 

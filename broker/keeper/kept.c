@@ -69,6 +69,7 @@ void kept_init(const struct keeper *k)
 	/* of one that rehearses nobody waits for a beat but for its end */
 	if (!mine.rehearses)
 		beat_at(&k->table->beat);
+	crash_report_to(mine.rehearses ? &k->table->crash_of_rehearsal : &k->table->crash);
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
 		if (atomic_load(&k->table->slots[i].fd) >= 0 && k->table->slots[i].address)

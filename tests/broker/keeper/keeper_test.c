@@ -26,6 +26,7 @@
 #include <criterion/criterion.h>
 
 #include "base/descriptor.h"
+#include "base/process.h"
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 
@@ -130,6 +131,15 @@ int KEEPER_MAIN_SYMBOL(struct keeper *k, int argc, char **argv)
 	shared->brokers++;
 	run_by_brokers(k);
 	_exit(0);
+}
+
+static bool has_said(const char *text)
+{
+	char said[4096];
+	ssize_t n = pread(output, said, sizeof(said) - 1, 0);
+
+	said[n > 0 ? n : 0] = '\0';
+	return strstr(said, text) != NULL;
 }
 
 static const char *terminal_of_keeper; /* NULL: it has that of the test, if any */
@@ -269,6 +279,49 @@ Test(keeper, ends_as_a_broker_does_that_ends_by_itself)
 	cr_assert_eq(shared->brokers, 4);
 }
 
+#if !PROCESS_IS_INSTRUMENTED /* then the sanitizer says it */
+static int *volatile nowhere = (int *)0x10;
+
+static void crash_once(struct keeper *k)
+{
+	kept_serves();
+	if (k->generation == 1)
+		*nowhere = 1;
+	expect(k->signal == SIGSEGV && !k->hung);
+}
+
+Test(keeper, logs_where_a_broker_has_crashed)
+{
+	cr_assert_eq(keep(crash_once), 0);
+	cr_assert_eq(shared->brokers, 2);
+	cr_assert(has_said("has crashed: signal 11 (Segmentation fault), address 0x10, at "));
+	cr_assert_not(has_said(", at ?"));
+}
+
+static void use_up_stack(volatile char *above)
+{
+	volatile char more[4096];
+
+	more[0] = above[0];
+	if (more[0]) /* always, which the compiler does not know */
+		use_up_stack(more);
+	more[1] = more[0];
+}
+
+static void overflow_once(struct keeper *k)
+{
+	if (k->generation == 1)
+		use_up_stack((char[]){1});
+}
+
+Test(keeper, logs_where_a_broker_has_crashed_that_had_no_stack_left)
+{
+	cr_assert_eq(keep(overflow_once), 0);
+	cr_assert_eq(shared->brokers, 2);
+	cr_assert(has_said("has crashed: signal 11"));
+}
+#endif
+
 static void crash(struct keeper *k)
 {
 	(void)k;
@@ -372,15 +425,6 @@ Test(keeper, its_brokers_write_to_a_terminal_that_stops_others)
 /* Short enough to wait for, and long enough for who begins on a busy machine. */
 #define HANG_MS 1500
 #define LOOKS   15 /* at least, in that time */
-
-static bool has_said(const char *text)
-{
-	char said[4096];
-	ssize_t n = pread(output, said, sizeof(said) - 1, 0);
-
-	said[n > 0 ? n : 0] = '\0';
-	return strstr(said, text) != NULL;
-}
 
 static void __attribute__((noreturn)) hang(void)
 {

@@ -2,8 +2,8 @@
 
 /*
  * A share-broker that cannot go on from the one before, in the way that $SHARE_TEST_ODD says:
- * "refuses" with a reason, "crashes" while it finds out; or "dies", "is killed" or "hangs" though
- * it had found out that it could.
+ * "refuses" with a reason, is killed ("crashes") or "fails" while it finds out; or "dies", "is
+ * killed" or "hangs" though it had found out that it could.
  */
 
 #include <errno.h>
@@ -15,6 +15,8 @@
 #include "broker/broker.h"
 #include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
+
+static int *volatile nowhere = (int *)0x10;
 
 int __real_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
 int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
@@ -28,6 +30,8 @@ int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct
 	}
 	if (strcmp(how, "crashes") == 0)
 		raise(SIGKILL); /* for one, as others leave a core */
+	if (strcmp(how, "fails") == 0)
+		*nowhere = 1;
 	if (strcmp(how, "is killed") == 0 && !keeper->rehearses)
 		raise(SIGKILL);
 	if (strcmp(how, "hangs") == 0 && !keeper->rehearses)

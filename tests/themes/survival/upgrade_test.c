@@ -13,6 +13,7 @@
 
 #include <share/channel.h>
 
+#include "base/process.h"
 #include "tests/harness/fixture.h"
 
 #define SIZE 4096
@@ -177,6 +178,17 @@ Test(upgrade_to_an_odd_one, that_crashes_is_refused)
 	start_with_odd_one("crashes");
 	expect_refusal("cannot go on: it died of signal 9");
 }
+
+#if !PROCESS_IS_INSTRUMENTED /* then the sanitizer says where */
+Test(upgrade_to_an_odd_one, that_crashes_says_where)
+{
+	start_with_odd_one("fails");
+	expect_refusal("cannot go on: it died of signal 11");
+	check_eq(broker_said("has crashed: signal 11 (Segmentation fault), address 0x10, at "
+			     "share-broker.so+0x"),
+		 3);
+}
+#endif
 
 /* The program of before has all that there was, and the log says @why. */
 static void expect_old_one(const char *why)
