@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# The rooms of the house and who may enter which:
+#
+#   base                    knows nothing of ours; wire, pages, memory -> base; ring -> pages, base
+#   broker, agent, libshare -> base, wire, pages, memory; libshare alone -> ring
+#   tools, bridge, examples, bench, python  -> <share/...> and themselves; bench also those below, for its
+#              floors, and bridge memory and base, for copies that go on beside it
+#   docs                    -> wire, pages and memory, whose tables it prints
+#   include/share           -> <share/...>
+#   tests                   -> everything; nothing -> tests
+#
+# Large rooms have sub-rooms, from below to above, as KNOWS has them: each may include headers of
+# those that are named beside it, and no others. A header that lies in the room itself is for all of
+# it and below it ("broker/*.h"), a source there is above all ("broker/*.c"). From outside only such
+# headers are included. And of the headers of those that it may include, a sub-room includes what
+# FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
+# know of each other is in one header, inside.h.
+#
+# And three things that one room (or file) only knows: libevent the broker (and the exporter, which serves
+# HTTP with it, and the bridge), SCM_RIGHTS
+# wire/packet.c, CUDA memory/cuda, the examples and bench/driver*; and libshare, which programs with more
+# rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
+# an event loop, so these three are not asked of them. Comments may say anything.
+#
+# The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
+# would find nothing here.
+#
+# usage: rooms_test.py [ROOT]             says what is not as it should be
+#        rooms_test.py --arrows [ROOT]    says which sub-rooms know one above, and by how many includes
+
+import collections
+import pathlib
+import re
+import sys
+import tempfile
+
+# The rooms whose headers a room may include.
+NEIGHBOURS = {
+    "agent": "agent base wire pages memory",
+    "base": "base",
+    "bench": "bench base wire pages memory",
+    "bridge": "bridge base memory",
+    "broker": "broker base wire pages memory",
+    "docs": "docs base wire pages memory",
+    "examples": "examples",
+    "include": "",
+    "libshare": "libshare base wire pages ring memory",
+    "memory": "memory base",
+    "pages": "pages base",
+    "python": "python",
+    "ring": "ring base pages",
+    "tests": "agent base bench bridge broker docs examples include libshare memory pages python ring tests tools wire",
+    "tools": "tools",
+    "wire": "wire base",
+}
+
+# The sub-rooms whose headers a sub-room may include, beside its own.
+KNOWS = {
+    "broker/*.h": "broker/config broker/log broker/journal broker/keeper",
+    "broker/journal": "broker/log",
+    "broker/keeper": "broker/log",
+    "broker/log": "broker/config",
+    "broker/client": "broker/*.h broker/config broker/log broker/journal broker/keeper",
+    "broker/monitor": "broker/*.h broker/config broker/client",
+    "broker/device": "broker/*.h broker/log broker/client broker/journal broker/keeper",
+    "broker/memory": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+                     " broker/device broker/journal broker/keeper",
+    "broker/buffer": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+                     " broker/device broker/memory broker/journal broker/keeper",
+    "broker/channel": "broker/suballocator broker/*.h broker/config broker/log broker/client broker/monitor"
+                      " broker/device broker/memory broker/buffer broker/journal broker/keeper",
+    "broker/names": "broker/*.h broker/config broker/log broker/client broker/monitor broker/memory broker/buffer"
+                    " broker/journal broker/keeper",
+    "broker/request": "broker/*.h broker/config broker/client broker/journal broker/keeper broker/device"
+                      " broker/memory broker/channel broker/names",
+    "broker/report": "broker/*.h broker/journal broker/keeper broker/client broker/device broker/memory"
+                     " broker/buffer broker/channel broker/names",
+    "broker/*.c": "broker/*.h broker/config broker/log broker/journal broker/keeper broker/client broker/monitor"
+                  " broker/device broker/memory broker/buffer broker/channel broker/names broker/request"
+                  " broker/report",
+    "libshare/order": "libshare/client",
+    "libshare/buffer": "libshare/client libshare/order",
+    "libshare/channel": "libshare/client libshare/order libshare/buffer",
+    "libshare/*.c": "libshare/client libshare/order libshare/buffer libshare/channel",
+    "libshare/service": "libshare/client libshare/buffer libshare/channel",
+    "memory/host": "memory/*.h",
+    "memory/cuda": "memory/*.h",
+    "memory/*.c": "memory/*.h",
+}
+
+# The headers of a sub-room that others may include: its face. What else it has is for itself. Where
+# nothing is said, all are.
+FACES = {
+    "libshare/client": "client dispatch error inspect operation range room rpc",
+    "libshare/order": "gpu_late order",
+    "libshare/buffer": "buffer segment uses",
+    "libshare/channel": "channel",
+    "libshare/service": "",  # nobody needs one
+    "broker/log": "log",
+    "broker/journal": "generations journal record_types",
+    "broker/keeper": "keeper kept",
+    "broker/config": "access change config reader right size text",
+    "broker/client": "account client clients closer connection conversation deferred peer records request turns wait",
+    "broker/monitor": "monitor",
+    "broker/device": "agent choice device ipc_event",
+    "broker/memory": "client_memory fence memory pool pool_user pools records reuse segment trim",
+    "broker/suballocator": "block suballocator",
+    "broker/buffer": "buffer grant lease records scrub",
+    "broker/names": "names name token",
+    "broker/channel": "channel",
+    "broker/request": "dispatch",
+    "broker/report": "report",
+}
+
+LIBEVENT = re.compile(r"event2/.*|event\.h|evutil\.h")
+ENDINGS = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".in")
+
+
+def code_of(text):
+    """Its lines without comments, line by line as they were."""
+    def blank(found):
+        return " " + "\n" * found[0].count("\n") if found[0].startswith("/*") else ""
+    return re.sub(r"/\*.*?\*/|//[^\n]*", blank, text, flags=re.DOTALL).split("\n")
+
+
+def sub_room(path):
+    """That of a file or header; None where there are none."""
+    room, _, rest = path.partition("/")
+    if room not in ("broker", "libshare", "memory") or not rest:
+        return None
+    return path.rpartition("/")[0] if "/" in rest else f"{room}/*{pathlib.PurePath(path).suffix}"
+
+
+class Tree:
+    """Each file is read once; offence() collects what is wrong."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.offences = []
+        self.code = {}
+        self.includes = {}
+        for room in NEIGHBOURS:
+            for path in sorted((self.root / room).rglob("*")):
+                if path.name.endswith(ENDINGS) and path.is_file():
+                    name = path.relative_to(self.root).as_posix()
+                    self.code[name] = code_of(path.read_text())
+                    self.includes[name] = [found[1] for found in (
+                        re.match(r'\s*#\s*include\s*([<"][^>"]*[>"])', line)
+                        for line in self.code[name]) if found]
+
+    def offence(self, file, what):
+        self.offences.append(f"{file}: {what}")
+
+    def check_include(self, file, room, header):
+        inner = header[1:-1]
+        of = inner.partition("/")[0] if "/" in inner else None
+        if inner.startswith("../") or "/../" in inner:
+            self.offence(file, f"{header} climbs out of its room")
+        elif of == "share":
+            if header[0] != "<":
+                self.offence(file, f"{header} is an installed header: <{inner}>")
+        elif LIBEVENT.fullmatch(inner):
+            if room not in ("broker", "bridge", "examples", "tests") and not file.startswith("tools/exporter/"):
+                self.offence(file, f"{header}: only the broker, the bridge and the exporter know libevent")
+        elif of is None:
+            # examples are installed, and built where there is no such root
+            if header[0] != "<" and room != "examples":
+                self.offence(file, f"{header}: includes start at the root")
+        elif (re.match("memory/.*/", inner) and room not in ("memory", "tests")
+                and not file.startswith("bench/driver")) or (
+                re.match("(broker|libshare)/.*/", inner) and room not in (of, "tests")):
+            self.offence(file, f"{header} is inside of {of}")
+        elif of in NEIGHBOURS and of not in NEIGHBOURS[room].split():
+            self.offence(file, f"{header}: {room} does not know {of}")
+        elif header[0] == '"' and of not in NEIGHBOURS:
+            self.offence(file, f"{header}: there is no such room")
+        elif header[0] == "<" and of in NEIGHBOURS:
+            self.offence(file, f'{header} is not installed: "{inner}"')
+
+    def forbid(self, file, pattern, what, lines=None):
+        for n, line in enumerate(lines or self.code[file], 1):
+            if re.search(pattern, line, re.ASCII):
+                self.offence(file, f"{n}: {what}: {line}")
+
+    def check_words(self, file, room):
+        if file != "wire/packet.c":
+            self.forbid(file, r"\bSCM_RIGHTS\b", "only wire/packet.c passes descriptors")
+        if room == "libshare":
+            self.forbid(file, r"(^|\W)getenv *\(", "the environment may be a stranger's: secure_getenv()")
+        if file.startswith(("memory/cuda/", "bench/driver")) or room == "examples":
+            return
+        # a text may name what the code must not call
+        self.forbid(file, r'include *[<"](cuda|nvml)|\b(cu|cuda)[A-Z][A-Za-z0-9]+\b|\bCU[a-z_][A-Za-z0-9_]*\b',
+                    "only memory/cuda, examples and bench/driver* know CUDA",
+                    [line if re.search("# *include", line) else re.sub('"[^"]*"', '""', line)
+                     for line in self.code[file]])
+        # the doctor asks NVML, without a broker and an agent, what may be wrong with them
+        if file != "tools/doctor/gpus.c":
+            self.forbid(file, '"lib(cuda|nvidia)', "only memory/cuda, examples and the doctor load drivers")
+
+    def between(self):
+        """(from, to, file, header) of each include from one sub-room of a room into another."""
+        for file, headers in self.includes.items():
+            of = sub_room(file)
+            for header in headers:
+                to = sub_room(header[1:-1])
+                if of and to and of != to and of.partition("/")[0] == to.partition("/")[0]:
+                    yield of, to, file, header[1:-1]
+
+    def arrows(self):
+        """Those that the table does not name."""
+        return [arrow for arrow in self.between() if arrow[1] not in KNOWS.get(arrow[0], "").split()]
+
+    def check_faces(self):
+        for _, to, file, header in self.between():
+            name = pathlib.PurePath(header).stem
+            if to in FACES and name not in FACES[to].split():
+                self.offence(file, f'"{header}" is {to}\'s own')
+        for room in sorted({sub_room(file) for file in self.code} - {None}):
+            for name in FACES.get(room, "").split():
+                # split("\n") has one more than there are lines
+                lines = len(self.code.get(f"{room}/{name}.h", "")) - 1
+                if lines > 100:
+                    self.offence(f"{room}/{name}.h", f"{lines} lines; a face has at most 100")
+        for file in self.code:
+            if re.fullmatch(r"(broker|libshare)/\w+/\w*_inside\.h", file):
+                self.offence(file, "a sub-room has one inside, inside.h")
+
+    def check(self):
+        for file, headers in self.includes.items():
+            room = file.partition("/")[0]
+            for header in headers:
+                self.check_include(file, room, header)
+            if room != "tests":
+                self.check_words(file, room)
+        for of, to, file, header in self.arrows():
+            self.offence(file, f'"{header}": {of} does not know {to}')
+        self.check_faces()
+        return self.offences
+
+
+# A tree with an offence in each file called bad* and in the face of broker/log, which is too long,
+# and none in the others.
+OFFENCES = {
+    '#include "wire/wire.h"': "memory/bad.c tools/bad.c examples/bad.c python/bad.c include/share/bad.h",
+    '#include "memory/kind.h"': "wire/bad1.c tools/bad3.c python/bad2.c",
+    '#include "broker/config/text.h"': "wire/bad2.c libshare/bad1.c agent/bad1.c docs/bad.c",
+    '#include "libshare/client/client.h"': "broker/bad1.c bench/bad2.c tools/bad2.c",
+    '#include "tests/tree.h"': "broker/bad2.c examples/bad2.c",
+    "#include <event2/event.h>": "libshare/bad2.c wire/bad3.c agent/bad2.c",
+    "#include <wire/wire.h>": "broker/bad3.c",
+    '#include "../wire/wire.h"': "broker/bad4.c",
+    '#include "wire.h"': "wire/bad4.c",
+    '#include "share/share.h"': "broker/bad5.c",
+    "int type = SCM_RIGHTS; /* why */": "wire/bad5.c",
+    "#include <cuda.h>": "agent/bad3.c python/bad3.c",
+    "int r = cuInit(0);": "libshare/bad3.c memory/bad2.c",
+    "/* a */ CUstream s; /* b */": "broker/bad6.c",
+    'dlopen("libcuda.so.1", RTLD_NOW);': "wire/bad6.c",
+    'path = getenv("PATH");': "libshare/bad4.c broker/good4.c",
+    '#include "broker/broker.h"': "agent/bad4.c",
+    '#include "memory/cuda/driver.h"': "libshare/bad5.c bench/bad4.c memory/host/bad.c bench/driver_good.c",
+    '#include "broker/client/client.h"': "broker/config/bad.c broker/log/bad.c",
+    '#include "broker/names/name.h"': "broker/client/bad.c",
+    '#include "libshare/order/order.h"': "libshare/client/bad.c",
+    '#include "libshare/client/inside.h"': "libshare/order/bad.c",
+    "int inner;": "broker/client/bad_inside.h",
+    'path = secure_getenv("PATH");': "libshare/good.c",
+    "#include <share/share.h>\n#include <stdio.h>\n#include <sys/types.h>":
+        "tools/good.c examples/good.c bench/good.c broker/good.c python/good.c",
+    '#include <event2/event.h>\n#include "wire/wire.h"\n#include "memory/kind.h"': "broker/good2.c",
+    "/*\n * SCM_RIGHTS is passed by others, cuInit() called by others.\n */\n// #include <cuda.h>\n"
+    "int cursor, custom, CURRENT;": "broker/good3.c",
+    "#include <cuda.h>\nCUresult r;\nvoid *cuInit;": "memory/cuda/good.c examples/good2.c",
+    '#include "broker/config/text.h"\nSCM_RIGHTS': "tests/good.c",
+    "SCM_RIGHTS": "wire/packet.c",
+    '#include "wire/wire.h"\n#include "memory/kind.h"': "bench/good2.c",
+    '#include "broker/broker.h"\n#include "broker/log/log.h"': "broker/client/good.c",
+    '#include "libshare/client/client.h"\n#include "libshare/order/inside.h"': "libshare/order/good.c",
+    "\n".join(["int line;"] * 101): "broker/log/log.h broker/log/sink.h",
+    "\n".join(["int line;"] * 100): "broker/client/client.h",
+    "CUresult r;": "bench/bad3.c bench/driver_stream.c bench/driver.c",
+}
+
+
+def try_rules():
+    """What the rules miss in such a tree, and what they find for nothing."""
+    expected = collections.Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        for text, files in OFFENCES.items():
+            for file in files.split():
+                path = pathlib.Path(scratch, file)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text + "\n")
+                if path.name.startswith("bad") or file == "broker/log/log.h":
+                    expected[file] += 1
+        found = collections.Counter(offence.partition(":")[0] for offence in Tree(scratch).check())
+    return ([f"missed: {file}" for file in expected - found]
+            + [f"found for nothing: {file}" for file in found - expected])
+
+
+def main(arguments):
+    only_arrows = arguments[:1] == ["--arrows"]
+    arguments = arguments[only_arrows:]
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent)
+    if only_arrows:
+        counts = collections.Counter(arrow[:2] for arrow in Tree(root).arrows())
+        for (of, to), n in sorted(counts.items()):
+            print(of, to, n)
+        return 0
+    wrong = try_rules()
+    if wrong:
+        print("the rules do not find what they are for:", *wrong, sep="\n")
+        return 1
+    tree = Tree(root)
+    if tree.check() or not tree.code:
+        print(*(tree.offences or [f"{root} is not a tree of ours"]), sep="\n")
+        return 1
+    print("every room keeps to itself")
+    return 0
+
+
+sys.exit(main(sys.argv[1:]))
