@@ -5,8 +5,8 @@
 /*
  * Mutations: places where a rule can be broken on purpose, to see whether a test notices
  * (docs/testing.md). In installed programs and in all other tests MUTATION() is false at compile
- * time; tests/themes/checker builds a broker and a library of its own, in which $SHARE_MUTATION
- * names the one mutation that is on.
+ * time; tests/themes/checker/mutants builds a broker and a library of its own, in which
+ * $SHARE_MUTATION names the one mutation that is on.
  */
 
 #include <stdbool.h>
@@ -16,11 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* the one that is on, as it was when the program was loaded; none: NULL */
+extern const char *mutation_on;
+
 static inline bool mutation_is_on(const char *name)
 {
-	const char *on = getenv("SHARE_MUTATION");
-
-	return on && strcmp(on, name) == 0;
+	return mutation_on && strcmp(mutation_on, name) == 0;
 }
 #define MUTATION(name) mutation_is_on(#name)
 

@@ -18,11 +18,12 @@
 # FACES has, and nothing else. These have at most 100 lines each; and what a sub-room's files alone
 # know of each other is in one header, inside.h.
 #
-# And three things that one room (or file) only knows: libevent the broker (and the exporter, which serves
-# HTTP with it, and the bridge), SCM_RIGHTS
-# wire/packet.c, CUDA memory/cuda, the examples and bench/driver*; and libshare, which programs with more
-# rights than who has started them link as well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or
-# an event loop, so these three are not asked of them. Comments may say anything.
+# And four things that one room (or file) only knows: libevent the broker (and the exporter, which serves
+# HTTP with it, and the bridge), SCM_RIGHTS wire/packet.c, mappings of what other processes have as
+# well base/mapping.c (and the benchmarks and examples), CUDA memory/cuda, the examples and
+# bench/driver*; and libshare, which programs with more rights than who has started them link as
+# well, reads the environment by secure_getenv(). Tests are free to play a hostile peer or an event
+# loop, so these four are not asked of them. Comments may say anything.
 #
 # The rules are first tried on a tree that breaks each of them: a rule that finds nothing there
 # would find nothing here.
@@ -189,6 +190,11 @@ class Tree:
             self.forbid(file, r"\bSCM_RIGHTS\b", "only wire/packet.c passes descriptors")
         if room == "libshare":
             self.forbid(file, r"(^|\W)getenv *\(", "the environment may be a stranger's: secure_getenv()")
+        if file != "base/mapping.c" and room not in ("bench", "examples"):
+            for call in re.findall(r"\bmmap *\([^;]*", " ".join(self.code[file])):
+                # private memory of zeros is for anybody
+                if not re.search("MAP_PRIVATE[^,]*MAP_ANONYMOUS", call):
+                    self.offence(file, f"only base/mapping.c maps what others have as well: {call}")
         if file.startswith(("memory/cuda/", "bench/driver")) or room == "examples":
             return
         # a text may name what the code must not call
@@ -267,6 +273,10 @@ OFFENCES = {
     '#include "libshare/order/order.h"': "libshare/client/bad.c",
     '#include "libshare/client/inside.h"': "libshare/order/bad.c",
     "int inner;": "broker/client/bad_inside.h",
+    "p = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);":
+        "libshare/bad6.c broker/log/bad2.c base/mapping.c bench/good3.c",
+    "p = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);": "base/bad.c",
+    "p = mmap(NULL, 1,\nPROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);": "libshare/good2.c",
     'path = secure_getenv("PATH");': "libshare/good.c",
     "#include <share/share.h>\n#include <stdio.h>\n#include <sys/types.h>":
         "tools/good.c examples/good.c bench/good.c broker/good.c python/good.c",

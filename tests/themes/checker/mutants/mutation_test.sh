@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Breaks the rules one after the other, and expects that it is noticed: by the checker, which finds a
-# wrong word or somebody who does not get on, or by the tests of that rule. And that nothing is
-# noticed where nothing is broken.
+# Breaks the rules, two at a time, and expects that it is noticed: by the checker, which finds a wrong
+# word or somebody who does not get on, or by a test of that rule. And that nothing is noticed where
+# nothing is broken: by the checker, and by those tests that have just failed. (That all the others
+# pass, too, says CTest.)
 #
 # usage: mutation_test.sh MUTANTS AGENT STANDIN
 #
@@ -13,8 +14,9 @@ set -euo pipefail
 
 mutants=$1
 standin=$3
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+whole=$(mktemp -d)
+trap 'rm -rf "$whole"' EXIT
+at_once=2 # each waits half of its time
 export SHARE_TEST_BIN=$mutants/bin SHARE_AGENT=$2
 unset SHARE_BROKER SHARE_MUTATION
 
@@ -57,7 +59,7 @@ host_fences()
 	SHARE_HOST_FENCES=1 LD_LIBRARY_PATH=$standin checker --kind vmm --steps 3000 "$@"
 }
 
-# The tests of a rule, as CTest has them.
+# The tests of a rule, as CTest has them: of_rules PROGRAM [ARGUMENT...]
 of_rules()
 {
 	case $1 in
@@ -67,7 +69,7 @@ of_rules()
 	*magazine* | channel_*) ;;
 	*) export SHARE_MAGAZINES=0 ;;
 	esac
-	"$mutants/$1-mutant" ${SHARE_MUTATION:+--fail-fast}
+	"$mutants/$1-mutant" "${@:2}"
 }
 
 can_run()
@@ -110,7 +112,7 @@ notice()
 	found=
 	while [ -z "$found" ] && [ "$SECONDS" -lt "$end" ]; do
 		case $1 in
-		*_test) run "$limit" of_rules "$1" ;;
+		*_test) run "$limit" of_rules "$1" --fail-fast ;;
 		*) run $((attempt + 30)) "$1" --stuck-after 4 --seed $seed ;;
 		esac
 		found=$(noticed || true)
@@ -124,48 +126,69 @@ row()
 	printf '%-5s %-32s %-20s %s\n' "$@"
 }
 
-failures=0
+# fail WORDS...: ends this job
 fail()
 {
 	echo "FAILED: $*"
 	# without the words that CTest looks for
 	tail -n 30 "$scratch/log" | sed 's/^/    | /; s/BUG:/BUG/; s/Sanitizer/ sanitizer/'
-	failures=$((failures + 1))
+	exit 1
 }
 
-for who in host short_lives channels gpu host_fences poison_test gpu_budget_test gpu_death_test \
-	gpu_streams_test gpu_magazine_test fence_chain_test channel_abandon_test \
-	channel_broker_test channel_reuse_test channel_rows_test fairness_test reclaim_test ring_drop_test ring_leaving_test \
-	ring_members_test restart_test restart_memory_test restart_request_test gpu_restart_test keeper_test deputy_test \
-	journal_crash_test journal_damage_test; do
-	what="nothing is broken"
-	if ! can_run $who; then
-		row - "$what" $who "cannot run here"
-		continue
-	fi
-	start=$SECONDS
-	case $who in
-	*_test) run "$limit" of_rules $who ;;
-	*) run "$limit" $who ;;
-	esac
-	if [ $code = 0 ]; then
-		row - "$what" $who "ok, $((SECONDS - start)) s"
-	else
-		row - "$what" $who "exit code $code"
-		fail "$who without a mutation: exit code $code"
-	fi
-done
+# unbroken WHO
+unbroken()
+{
+	run "$limit" "$1"
+	[ $code = 0 ] || fail "$1 without a mutation: exit code $code"
+	row - "nothing is broken" "$1" "ok, $SECONDS s"
+}
 
+# broken WHO RULE MUTATION
+broken()
+{
+	local test
+
+	SHARE_MUTATION=$3 notice "$1"
+	row "$2" "$3" "$1" "${found:-NOT NOTICED}, $SECONDS s"
+	[ -n "$found" ] || fail "$3 was not noticed by $1 (exit code $code)"
+	[[ $1 == *_test ]] || return 0
+	# that test, and no other, when nothing is broken
+	test=$(sed -nE 's/^(\[FAIL\] |.* The test `)([a-z0-9_]+)::([a-z0-9_]+).*/\2\/\3/p' "$scratch/log" |
+		head -n 1)
+	[ -n "$test" ] || fail "$1 does not say which of its tests noticed $3"
+	run "$limit" of_rules "$1" --filter "$test"
+	if [ $code != 0 ] || ! grep -qE 'Tested: [1-9]' "$scratch/log"; then
+		fail "$1 $test without a mutation: exit code $code"
+	fi
+}
+
+# job FUNCTION WHO ARGUMENT...: beside others. How it ends is in a file, with what it says.
+jobs=0
+job()
+{
+	if ! can_run "$2"; then
+		row "${3:--}" "${4:-nothing is broken}" "$2" "cannot run here"
+		return
+	fi
+	while [ "$(jobs -rp | wc -l)" -ge $at_once ]; do
+		wait -n || true
+	done
+	jobs=$((jobs + 1))
+	scratch=$whole/$jobs
+	mkdir "$scratch"
+	(
+		SECONDS=0
+		("$@") >"$scratch/said" 2>&1 && touch "$scratch/ok"
+		cat "$scratch/said"
+	) &
+}
+
+for who in host short_lives channels gpu host_fences; do
+	job unbroken $who
+done
 while read -r rule mutation who; do
 	for w in $who; do
-		if ! can_run "$w"; then
-			row "$rule" "$mutation" "$w" "cannot run here"
-			continue
-		fi
-		start=$SECONDS
-		SHARE_MUTATION=$mutation notice "$w"
-		row "$rule" "$mutation" "$w" "${found:-NOT NOTICED}, $((SECONDS - start)) s"
-		[ -n "$found" ] || fail "$mutation was not noticed by $w (exit code $code)"
+		job broken "$w" "$rule" "$mutation"
 	done
 done <<'MUTATIONS'
 1 skip_wait                       host
@@ -241,5 +264,10 @@ k unanswered_is_kept              deputy_test
 k strays_stay_open                deputy_test
 MUTATIONS
 
-[ $failures = 0 ] || exit 1
+wait
+well=$(find "$whole" -name ok | wc -l)
+if [ "$well" != $jobs ]; then
+	echo "mutation_test: FAILED: $((jobs - well)) of $jobs"
+	exit 1
+fi
 echo "mutation_test: ok"
