@@ -5,8 +5,11 @@
 # nothing but what is named below. Then they are installed by dpkg in an overlay of this machine that
 # systemd-nspawn boots (harness/boot.sh): the broker serves, a user compiles a program of the -dev
 # package and runs it, an upgrade keeps the configuration and what runs, and after a purge nothing is left.
+# What they have is the same without ccache, and nothing in it can be broken on purpose.
 #
-# usage: package_test.sh SOURCE_DIRECTORY
+# usage: package_test.sh SOURCE_DIRECTORY [MUTANT]
+#
+# MUTANT: a program that can be (tests/themes/checker/mutants), to see whether that would be found.
 
 set -euo pipefail
 
@@ -103,7 +106,8 @@ fi
 # ------------------------------------------------------------------------------------------------
 # Outside
 
-source=${1:?usage: package_test.sh SOURCE_DIRECTORY}
+source=${1:?usage: package_test.sh SOURCE_DIRECTORY [MUTANT]}
+mutant=${2:-}
 command -v dpkg-shlibdeps >/dev/null || skip "there is no dpkg-dev"
 made=$source/build/package-test # which is in the way of nobody, and looked at after a failure
 
@@ -120,6 +124,41 @@ have_every_file_once()
 	grep -vE '^\./(etc/share/broker\.json|usr/share/doc/(lib)?share[a-z0-9-]*/(copyright|changelog\.Debian))$' \
 		"$made/packed" | diff "$made/installed" - ||
 		fail "what is installed (<) and what packages have (>) differ"
+}
+
+# Some sources of each room, compiled by the compiler alone in another copy of the tree and another
+# folder there: what is linked is the same then, byte for byte.
+are_the_same_without_ccache()
+{
+	local copy=$made/copy object command
+
+	mkdir -p "$copy/build/another"
+	(cd "$source" && cp -r agent base broker include libshare memory pages ring tools wire "$copy")
+	cd "$copy/build/another"
+	for object in base/CMakeFiles/share-base.dir/table.c.o broker/CMakeFiles/share-broker-core.dir/journal/journal.c.o \
+		libshare/CMakeFiles/share-objects.dir/{client/embedded,buffer/magazine}.c.o \
+		ring/CMakeFiles/share-ring.dir/consumer.c.o tools/CMakeFiles/sharectl.dir/sharectl.c.o; do
+		command=$(ninja -C "$source/build/package" -t commands "$object" | tail -n 1)
+		command=${command//"$source"/"$copy"}
+		mkdir -p "${object%/*}"
+		CCACHE_DISABLE=1 bash -c "${command//"$copy/build/package"/"$copy/build/another"}" ||
+			fail "$object does not compile elsewhere"
+		cmp "$object" "$source/build/package/$object" || fail "$object is not what the compiler makes of it"
+	done
+	cd "$OLDPWD"
+}
+
+can_be_broken()
+{
+	grep -la SHARE_MUTATION "$@" || { nm -A "$@" 2>/dev/null || true; } | grep '\bmutation_on\b'
+}
+
+cannot_be_broken()
+{
+	local files
+	mapfile -t files < <(find "$made/whole" -type f)
+	! can_be_broken "${files[@]}" || fail "what is installed can be broken on purpose"
+	[[ ! $mutant ]] || can_be_broken "$mutant" >/dev/null || fail "a mutant is not found"
 }
 
 # As nobody uploads these packages to Debian, nobody mails the maintainer there or closes a bug; the
@@ -142,6 +181,8 @@ if [[ ! ${SHARE_UNIT_TEST_MOUNTS:-} ]]; then # that is, not yet in make_root's
 	"$source/scripts/package" "$made/2" 2
 	"$source/scripts/package" "$made/again" 1
 	have_every_file_once
+	are_the_same_without_ccache
+	cannot_be_broken
 	diff -r "$made/1" "$made/again" || fail "the same commit gave other packages"
 	please_lintian
 fi
