@@ -9,7 +9,7 @@
  * Mappings of memory that other processes have as well. A core dump of one process leaves them out
  * (MADV_DONTDUMP): it would write the data of others to the disk, and it would read whatever nobody
  * has touched yet, for which the system takes pages that all pay for. Whoever maps such memory does
- * it through this file; tests/rooms_test.sh looks for others.
+ * it through this file; tests/rooms_test.py looks for others.
  */
 
 /* Maps as mmap() does, from the start of @fd. @flags has MAP_FIXED for a mapping that replaces
