@@ -99,8 +99,11 @@ static void receive(struct worker *w)
 	d->held[d->n_held++] = m;
 	if (d->n_held == DESERTED_HELD || dice_hit(&w->dice, 20))
 		acknowledge(w, (unsigned)dice_roll(&w->dice, d->n_held));
-	if (dice_hit(&w->dice, 50))
+	if (dice_hit(&w->dice, 50)) {
 		leave(w);
+		if (dice_hit(&w->dice, 50))
+			send(w); /* before anybody else has noticed that */
+	}
 }
 
 void deserted_step(struct worker *w)
