@@ -418,6 +418,7 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 		r = serve(b);
 	if (r < 0)
 		log_error("cannot serve: %s", strerror(-r));
+	channels_wake(b);
 	ending_free(b->ending);
 	b->ending = NULL;
 	return r;

@@ -80,11 +80,16 @@ struct channel_ring {
 	/* The producer waits for acknowledgements, on the `bell` of some consumer's ledger, or for
 	 * its own doorbell. */
 	_Alignas(64) _Atomic uint32_t waiting; /* enum channel_sleep and so on */
+	/* Not 0: it has closed the channel, and every message of it is in the ring. It is where
+	 * older libraries have nothing: they leave it 0 and never look at it, and learn of the end
+	 * from the broker alone. */
+	_Atomic uint32_t sends_no_more;
 	/* Counts of messages, and of consumers, for people who look at the channel. They change so
 	 * rarely that they are not in the way of those who look at the above. */
 	_Atomic uint64_t dropped, redelivered, set_aside, left_behind;
 };
 _Static_assert(sizeof(struct channel_ring) == 64, "one cache line");
+_Static_assert(offsetof(struct channel_ring, dropped) == 8, "as in older libraries");
 
 /* From which sequence number of its lane a consumer gets messages. */
 struct channel_admission {

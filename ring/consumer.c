@@ -308,6 +308,30 @@ bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)
 	       !(drops(c) && atomic_load_explicit(&s->lane->head, memory_order_acquire) > s->next);
 }
 
+/* The word is read before it is looked whether there is a message: the last one may have come in
+ * between. One that has left us behind is for ring_consumer_receive() to tell. */
+static bool has_ended(struct ring_consumer *c, uint32_t row)
+{
+	const struct source *s = &c->sources[row];
+
+	if (!atomic_load_explicit(&s->ring->sends_no_more, memory_order_acquire))
+		return false;
+	return (ring_consumer_is_empty(c, row) || MUTATION(end_before_the_last)) &&
+	       !is_left_behind(c, s);
+}
+
+bool ring_consumer_end(struct ring_consumer *c, uint32_t *row)
+{
+	for (uint64_t live = c->live; live; live &= live - 1) {
+		*row = (uint32_t)__builtin_ctzll(live);
+		if (!has_ended(c, *row))
+			continue;
+		c->live &= ~RING_BIT(*row);
+		return true;
+	}
+	return false;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Acknowledging                                                                               */
 

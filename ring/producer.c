@@ -265,6 +265,18 @@ uint64_t ring_producer_wake(struct ring_producer *p)
 	return doorbells;
 }
 
+/* Whoever sleeps is told, without a look at who does: it is done once, so no barrier is spared. A
+ * consumer reads the bell first and the word after that, so either it sees the word, or its bell
+ * has changed. */
+uint64_t ring_producer_sends_no_more(struct ring_producer *p)
+{
+	/* behind all that was sent: whoever sees it sees every message */
+	atomic_store_explicit(&p->header->sends_no_more, 1, memory_order_release);
+	for (uint32_t i = 0; i < channel_lanes(&p->shape); i++)
+		ring_bell(&p->lanes[i].shared->bell);
+	return p->consumers.admitted | p->consumers.lingering;
+}
+
 /* Any ticket may be the one that comes back. */
 static uint64_t who_keeps_tickets(struct ring_producer *p)
 {

@@ -110,6 +110,10 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
  * after admit, dismiss and reclaim, which may deliver what had to wait. */
 uint64_t ring_producer_wake(struct ring_producer *p);
 
+/* Nothing is sent from now on: every consumer is told, asleep or not. Bit by consumer slot: those
+ * whose doorbell is the caller's to ring; all futexes have been rung. */
+uint64_t ring_producer_sends_no_more(struct ring_producer *p);
+
 /* After -EAGAIN: whether reclaiming can help; otherwise consumers have to take something first. */
 bool ring_producer_lacks_tickets(const struct ring_producer *p);
 /* Half of the tickets are free: reclaiming is no hurry, unless memory is to come back. */
@@ -208,6 +212,9 @@ uint64_t ring_consumer_wake(struct ring_consumer *c);
  * producers to be told by their doorbell; a futex has been rung. */
 uint64_t ring_consumer_receives_no_more(struct ring_consumer *c);
 
+/* A producer that has said that it sends no more, and of which everything was received: true, and
+ * its row, once for each. To be asked when there is nothing to receive. */
+bool ring_consumer_end(struct ring_consumer *c, uint32_t *row);
 /* Nothing is left to receive of it now. */
 bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row);
 /* The version of a ticket that was received of this producer, and not acknowledged; 0: none. */

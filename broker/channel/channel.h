@@ -37,7 +37,10 @@ struct channels {
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */
-/* At the end of the broker, when all clients are gone. */
+/* At the end of the broker, before anybody loses the connection: whoever sleeps in a channel looks
+ * again, as nobody can come any more. */
+void channels_wake(struct broker *b);
+/* When all clients are gone. */
 void channels_end(struct broker *b);
 void channels_done(struct broker *b);
 /* A broker that comes after another one: as the journal has them. 0 or negative errno, with a line

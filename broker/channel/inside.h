@@ -123,7 +123,7 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 /* One that is filled in becomes one of the broker's. */
 void channel_attach(struct broker *b, struct channel *ch, struct pool *pool);
 void channel_end_if_unused(struct channel *ch);
-/* Somebody of this role has come or gone: the others are told. */
+/* Somebody of this role has come or gone: the others are told. 0: all are, to look again. */
 void channel_changed(struct channel *ch, uint32_t role);
 /* How many of the role are there: of members, those that are not GONE. */
 uint32_t channel_count(const struct channel *ch, uint32_t role);

@@ -99,6 +99,14 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 		broker_set_timer(b, b->channels->work, &later);
 }
 
+void channels_wake(struct broker *b)
+{
+	struct channel *ch;
+
+	TAILQ_FOREACH (ch, &b->channels->list, link)
+		channel_changed(ch, 0);
+}
+
 /* Everybody is dead by now, so that all claims can end. */
 void channels_end(struct broker *b)
 {

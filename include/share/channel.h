@@ -44,8 +44,11 @@ extern "C" {
  * right to write. Members trust each other as users of one pool do. A consumer that breaks the
  * rules of the channel harms only itself and the producers whose messages it was given.
  *
- * When the last producer closes the channel, the broker tells the consumers. Without a broker they
- * wait until the producer's process ends, and are told then that the producer has died.
+ * When the last producer closes the channel, the consumers are told at once, whether there is a
+ * broker or not. (A producer with an earlier version of this library leaves that to the broker:
+ * without one, consumers are told when its process ends.) Where the broker is gone for good, nobody
+ * can come any more. Whoever waits for somebody else then gets SHARE_EDISCONNECTED, within half a
+ * second, as soon as nobody is left who could do what it waits for.
  *
  * Threads: as everywhere, every function may be called from any thread at any time, but
  * share_channel_close() only when no other call uses the handle. A thread that waits in
@@ -235,7 +238,7 @@ void share_channel_close(share_channel *ch);
  * there is no consumer
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says; share_error_detail() says
  * whether there is no consumer, or which process is in the way
- * @retval SHARE_EDISCONNECTED  with SHARE_FULL_BLOCK: no room and no consumer, and the broker is
+ * @retval SHARE_EDISCONNECTED  no room and no consumer who could make some, and the broker is
  *                              gone, so that none can come
  */
 int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
@@ -290,6 +293,7 @@ typedef struct share_outgoing {
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
+ * @retval SHARE_EDISCONNECTED  as share_send()
  */
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream);
 
@@ -334,6 +338,8 @@ typedef struct share_message {
  * @retval SHARE_EOWNERDEAD  the last producer has died, and all its messages were received; this is
  *                           said once. Or, with a message: the producer of this message died before
  *                           its work was done
+ * @retval SHARE_EDISCONNECTED  there is no message and no producer, and the broker is gone, so that
+ *                              none can come
  * @retval SHARE_ESTALE      this consumer was left behind, and has received what it was sent
  * before: it has to open the channel again. It kept a producer waiting (`stall_ms`), or owes
  * something to too many that are gone (`producers`)

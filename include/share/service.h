@@ -123,6 +123,7 @@ void share_service_close(share_service *s);
  *                          all of them died with it; or the worker that answered died before its
  *                          work was done
  * @retval SHARE_ECANCELED  the worker has acknowledged it without an answer
+ * @retval SHARE_EDISCONNECTED  no worker is there, and the broker is gone, so that none can come
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already
  */
 int share_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
@@ -142,6 +143,7 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
  * @retval SHARE_ETIMEDOUT  there was no room in time
+ * @retval SHARE_EDISCONNECTED  as share_send()
  */
 int share_call_start(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		     int timeout_ms, void *stream, share_pending **out);
@@ -159,6 +161,7 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
  * @retval SHARE_ETIMEDOUT   as share_call()
  * @retval SHARE_EOWNERDEAD  as share_call()
  * @retval SHARE_ECANCELED   as share_call()
+ * @retval SHARE_EDISCONNECTED  as share_call()
  */
 int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_message *out);
 
@@ -182,6 +185,8 @@ void share_call_cancel(share_pending *p);
  * @retval SHARE_EAGAIN      there is no request, and the time limit was 0
  * @retval SHARE_ETIMEDOUT   no request came in time
  * @retval SHARE_EOWNERDEAD  with a request: its caller died before its work was done
+ * @retval SHARE_EDISCONNECTED  there is no request and no caller, and the broker is gone, so that
+ *                              none can come
  * @see share_recv()
  */
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out);

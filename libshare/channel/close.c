@@ -37,7 +37,7 @@ static int flush_unlocking(struct sender *sender, int64_t deadline)
 
 		if (left == 0)
 			return SHARE_ETIMEDOUT;
-		r = sender_look_for_broker(sender);
+		r = members_look_for_broker(sender->members);
 		if (r < 0)
 			return r;
 		if (members_are_out_of_date(sender->members))
@@ -175,16 +175,28 @@ void channel_end(share_channel *ch)
 	client_unref(c);
 }
 
+/* Consumers are told in our own page, as the broker may be gone by the time that they ask it. The
+ * last that this brings into the ring comes before that. */
+static void end_of_messages_unlocking(struct sender *sender)
+{
+	struct members *members = sender->members;
+
+	/* of some who have come we may not know yet, and nobody else tells them */
+	if (members_are_out_of_date(members) && client_sees_loss(sender->ch->client))
+		members_sync_until_unlocking(members, -1);
+	ring_producer_end_history(sender->ring);
+	sender_reclaim_unlocking(sender, true);
+	members_ring_doorbells(members, ring_producer_sends_no_more(sender->ring));
+}
+
 static void close_sender(share_channel *ch)
 {
 	struct sender *sender;
 
 	background_stop(ch);
 	sender = sender_lock(ch);
-	if (sender->ring) {
-		ring_producer_end_history(sender->ring);
-		sender_reclaim_unlocking(sender, true);
-	}
+	if (sender->ring)
+		end_of_messages_unlocking(sender);
 	channel_unlock(ch);
 	leave(ch);
 	drop_references(channel_unshared(ch)->sender);

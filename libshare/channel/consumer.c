@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "base/probe.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/channel/inside.h"
@@ -165,12 +166,14 @@ static int end_of_producers(struct receiver *receiver)
 		if (!p->member || p->over)
 			continue;
 		/* empty, but held: the end of what there is to receive */
-		if (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT || !p->known ||
+		if ((members_is_there(p) && !p->ended) || !p->known ||
 		    !ring_consumer_is_empty(receiver->ring, i))
 			return 0;
-		end = p->state == WIRE_MEMBER_DEAD ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+		end = members_end_of(p);
 	}
 	receiver->had_producers = false;
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++)
+		receiver->members->peers[i].end_told = true;
 	if (end == SHARE_EOWNERDEAD)
 		return fail(end, "the last producer of this channel has died");
 	return fail(end, "the last producer has closed this channel");
@@ -183,6 +186,17 @@ static int look_for_ends_unlocking(struct receiver *receiver)
 	if (receiver_forget_drained_unlocking(receiver))
 		receiver->members->some_gone = true;
 	return end_of_producers(receiver);
+}
+
+/* Producers that say themselves that they have closed the channel. */
+static void note_ends(struct receiver *receiver)
+{
+	uint32_t row;
+
+	while (ring_consumer_end(receiver->ring, &row)) {
+		receiver->members->peers[row].ended = true;
+		receiver->members->some_gone = true;
+	}
 }
 
 /* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
@@ -219,9 +233,25 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 	receiver_wake_producers(receiver);
 	if (++receiver->looks % LOOKS == 0)
 		members_look_for_deaths(receiver->members);
-	/* while the broker takes its time, the last one that we know need not be the last */
-	return receiver->members->some_gone && !receiver->slow ? look_for_ends_unlocking(receiver)
-							       : 0;
+	note_ends(receiver);
+	/* Who has just closed the channel may have done so as somebody else has come, of whom the
+	 * broker has told in the control page before: that is read after the word of the end. While
+	 * the broker takes its time, the last one that we know need not be the last either. */
+	if (!receiver->members->some_gone || receiver->slow ||
+	    (members_are_out_of_date(receiver->members) && !MUTATION(end_without_asking)))
+		return 0;
+	return look_for_ends_unlocking(receiver);
+}
+
+/* There is nothing: whether there may be something later. 0, 1 and a message, or an error. */
+static int look_for_broker_unlocking(struct receiver *receiver, share_message *out)
+{
+	int r = members_look_for_broker(receiver->members);
+
+	if (r != 0 || !members_are_out_of_date(receiver->members))
+		return r;
+	r = look_unlocking(receiver, out);
+	return r == 0 ? members_look_for_broker(receiver->members) : r;
 }
 
 static void sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
@@ -314,6 +344,8 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 {
 	int r = look_unlocking(receiver, out);
 
+	if (r == 0 && timeout_ms != LOOK_ONLY)
+		r = look_for_broker_unlocking(receiver, out);
 	if (r == 0 && timeout_ms != 0 && timeout_ms != LOOK_ONLY)
 		r = spin_unlocking(receiver, out);
 	if (r == 0 && timeout_ms == 0)
@@ -322,6 +354,8 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 		r = sleep_unlocking(receiver, deadline, out);
 		if (r == 0)
 			r = look_unlocking(receiver, out);
+		if (r == 0)
+			r = look_for_broker_unlocking(receiver, out);
 	}
 	return r == 0 ? nothing_yet(receiver, timeout_ms) : r;
 }

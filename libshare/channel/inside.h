@@ -66,6 +66,18 @@ static inline uint32_t members_index_of(const struct members *m, const struct ch
 	return (uint32_t)(p - m->peers);
 }
 
+/* To the broker's knowledge, a moment ago. */
+static inline bool members_is_there(const struct channel_peer *p)
+{
+	return p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT;
+}
+
+/* How a producer went that sends nothing more. */
+static inline int members_end_of(const struct channel_peer *p)
+{
+	return p->state == WIRE_MEMBER_DEAD && !p->ended ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+}
+
 static inline bool members_are_out_of_date(const struct members *m)
 {
 	return !m->alone &&
@@ -107,9 +119,10 @@ void channel_delist(share_channel *ch);
 /* Learns who takes part, if that has changed. 0, an error, or 1 when the broker has not answered by
  * @deadline: the next one who asks goes on waiting for the answer. */
 int members_sync_until_unlocking(struct members *members, int64_t deadline);
-/* Before a producer waits for room, or for somebody to come: 0, or SHARE_EDISCONNECTED when the
- * broker is gone and there is no consumer. If that was not known, members are out of date now. */
-int sender_look_for_broker(struct sender *sender);
+/* Before waiting for others to do something, or for somebody to come: 0, or SHARE_EDISCONNECTED
+ * when the broker is gone and nobody is there who could. If that was not known, members are out of
+ * date now: there may be more to see before that is said. */
+int members_look_for_broker(struct members *members);
 /* Waits for an answer that nobody wants any more, when the channel ends. */
 void members_sync_done(struct members *members);
 

@@ -17,11 +17,6 @@
 #include "libshare/client/error.h"
 #include "pages/page.h"
 
-static bool is_there(const struct channel_peer *p)
-{
-	return p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT;
-}
-
 static size_t page_size_of_peers(const share_channel *ch)
 {
 	return ch->role == SHARE_PRODUCER ? channel_ledger_size(&ch->shape)
@@ -72,9 +67,9 @@ static bool is_dead(const struct channel_peer *p)
 /* A producer of which nothing more is to come, or to be acknowledged. */
 static void detach(struct receiver *receiver, struct channel_peer *p)
 {
-	bool dead = p->state == WIRE_MEMBER_DEAD || (p->state != WIRE_MEMBER_CLOSED && is_dead(p));
-
-	receiver->last_end = dead ? SHARE_EOWNERDEAD : SHARE_EPIPE;
+	if (!p->ended && p->state != WIRE_MEMBER_CLOSED && is_dead(p))
+		p->state = WIRE_MEMBER_DEAD;
+	receiver->last_end = members_end_of(p);
 	if (p->known)
 		ring_consumer_detach(receiver->ring, members_index_of(receiver->members, p));
 	p->known = false;
@@ -181,7 +176,7 @@ int members_apply(struct members *members, struct reply *reply)
 		p->flags = member.flags;
 		if (p->state != WIRE_MEMBER_DEAD)
 			p->state = member.state;
-		members->some_gone |= !is_there(p);
+		members->some_gone |= !members_is_there(p);
 	}
 	return r;
 }
@@ -257,7 +252,7 @@ static void meet_producer(struct receiver *receiver, struct channel_peer *p, uin
 		ring_consumer_attach(receiver->ring, row, p->member, p->map);
 		p->known = true;
 	}
-	if (is_there(p) || has_admitted_us(receiver->ch, p))
+	if (!p->end_told && (members_is_there(p) || has_admitted_us(receiver->ch, p)))
 		receiver->had_producers = true;
 }
 
@@ -339,7 +334,7 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver)
 	for (uint32_t i = 0; i < most_peers(receiver->ch); i++) {
 		struct channel_peer *p = &receiver->members->peers[i];
 
-		if (!p->member || p->over || is_there(p))
+		if (!p->member || p->over || members_is_there(p))
 			continue;
 		if (!p->known || !ring_consumer_is_empty(receiver->ring, i) ||
 		    ring_consumer_held(receiver->ring, i) > 0) {
@@ -365,8 +360,8 @@ uint32_t members_count(const struct members *members)
 	for (size_t i = 0; i < CHANNEL_MEMBERS_MAX; i++) {
 		const struct channel_peer *p = &members->peers[i];
 
-		n += p->member && p->known && !p->left && !p->over &&
-		     (p->state == WIRE_MEMBER_HERE || p->state == WIRE_MEMBER_LEFT);
+		n += p->member && p->known && !p->left && !p->over && !p->ended &&
+		     members_is_there(p);
 	}
 	return n;
 }

@@ -167,11 +167,13 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 			continue;
 		if (r == -EAGAIN)
 			sender_want_tickets(sender);
-		if (r == -EAGAIN && s->waits) {
-			int lost = sender_look_for_broker(sender);
+		if (r == -EAGAIN) {
+			int lost = members_look_for_broker(sender->members);
 
 			if (lost != 0)
 				return lost;
+			if (members_are_out_of_date(sender->members))
+				continue;
 		}
 		if (r == -EAGAIN && !s->waits)
 			r = arm_unlocking(sender, m, s);

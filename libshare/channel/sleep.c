@@ -135,11 +135,16 @@ int channel_open_doorbell(share_channel *ch, int bell)
 {
 	struct epoll_event change = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
 
+	int r;
+
 	if (bell < 0)
 		return -EBADF;
 	ch->doorbell = epoll_create1(EPOLL_CLOEXEC);
 	if (ch->doorbell < 0 || epoll_ctl(ch->doorbell, EPOLL_CTL_ADD, bell, &change) < 0)
 		return -errno;
+	r = rpc_tell_loss(ch->client, ch->doorbell);
+	if (r < 0)
+		return r;
 	/* to begin with it is like one that has rung */
 	epoll_wait(ch->doorbell, &change, 1, 0);
 	return 0;

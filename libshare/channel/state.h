@@ -56,10 +56,10 @@ struct share_channel {
 	bool writable;
 	void *own; /* our page: the ring of a producer, the ledger of a consumer */
 	const struct channel_control *control;
-	int doorbell;      /* an epoll that is readable when our bell has rung */
-	int epoll;         /* has the doorbell, `wakeup`, pidfds of peers and the timer */
-	int wakeup;        /* wakes the background thread of a producer */
-	int room;          /* tells the event loop of a producer that there may be room */
+	int doorbell; /* an epoll that is readable when our bell has rung, or the broker is lost */
+	int epoll;    /* has the doorbell, `wakeup`, pidfds of peers and the timer */
+	int wakeup;   /* wakes the background thread of a producer */
+	int room;     /* tells the event loop of a producer that there may be room */
 	_Atomic int timer; /* for the event loop of a consumer; -1 until that asks */
 	void *owner;
 	void (*before_ack)(void *owner, share_message *m);
@@ -86,6 +86,8 @@ struct channel_peer {
 	bool known;                  /* the ring knows it: it was admitted, or attached */
 	bool left;                   /* a consumer that counts no longer, but may use what it has */
 	bool over;                   /* it is neither looked at nor waited for any more */
+	bool ended;                  /* a producer that sends no more, as its own page says */
+	bool end_told;               /* the program knows that the last of those there has gone */
 	uint32_t uid;                /* its user's */
 	uint32_t patience_ms;        /* how long it may keep us waiting */
 	struct channel_owner *owner; /* of a consumer that is known */

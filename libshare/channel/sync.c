@@ -272,32 +272,54 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 	return r;
 }
 
-/* Who was left behind, and fences that are not reached, keep tickets and nothing else. */
-static bool somebody_may_make_room(const struct sender *sender)
+/* Who was left behind, who has closed the channel and has messages, and fences that are not reached
+ * keep tickets and nothing else. */
+static bool somebody_may_make_room(struct sender *sender)
 {
 	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
+	uint64_t closed = ring_producer_leaving(sender->ring), keep = 0;
 
+	if (lacks_tickets && closed)
+		keep = ring_producer_holdups(sender->ring);
 	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {
 		const struct channel_peer *p = &sender->members->peers[i];
+		bool counts = !p->left && !(closed >> i & 1);
 
-		if (p->member && !p->over && (!p->left || lacks_tickets))
+		if (p->member && !p->over &&
+		    (counts || (lacks_tickets && (p->left || keep >> i & 1))))
 			return true;
 	}
 	return lacks_tickets && !STAILQ_EMPTY(&sender->cooling);
 }
 
+static bool somebody_may_send(const struct receiver *receiver)
+{
+	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++) {
+		const struct channel_peer *p = &receiver->members->peers[i];
+
+		if (p->member && !p->over && !p->ended && members_is_there(p))
+			return true;
+	}
+	return false;
+}
+
+static bool somebody_may_act(struct members *members)
+{
+	return members->sender ? somebody_may_make_room(members->sender)
+			       : somebody_may_send(members->receiver);
+}
+
 /* The count in the control page does not change any more when the broker is gone. What it has said
  * before may be of somebody who has come. */
-int sender_look_for_broker(struct sender *sender)
+int members_look_for_broker(struct members *members)
 {
-	struct members *members = sender->members;
-	share_client *c = sender->ch->client;
+	share_client *c = members->ch->client;
 
-	if (somebody_may_make_room(sender) || !client_sees_loss(c))
+	if (somebody_may_act(members) || !client_sees_loss(c))
 		return 0;
 	if (members->alone)
 		return client_lost(c);
-	members->epoch = atomic_load(&sender->ch->control->epoch) - 1;
+	members->epoch = atomic_load(&members->ch->control->epoch) - 1;
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/clock.h"
 #include "libshare/client/inside.h"
@@ -78,6 +79,13 @@ void rpc_poll(share_client *c)
 	pthread_mutex_lock(&c->lock);
 	poll_unlocking(c);
 	pthread_mutex_unlock(&c->lock);
+}
+
+int rpc_tell_loss(share_client *c, int epoll)
+{
+	struct epoll_event hung_up = {.events = EPOLLET};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, c->connection->socket, &hung_up) < 0 ? -errno : 0;
 }
 
 void rpc_read_rest(share_client *c)

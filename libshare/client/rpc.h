@@ -64,6 +64,9 @@ void rpc_leave_chore(share_client *c);
 /* For those who are not: perhaps nobody is going to read soon. Without the lock. */
 void rpc_do_chores(share_client *c);
 
+/* Has @epoll say, once, when the broker is lost: whoever sleeps on it may wait for what only a
+ * broker could bring. 0 or negative errno. */
+int rpc_tell_loss(share_client *c, int epoll);
 /* Reads what is there without blocking, if nobody else is reading. Without the lock. */
 void rpc_poll(share_client *c);
 /* The broker is lost: what it had sent before is read to the end, of which segments count.

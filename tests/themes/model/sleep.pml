@@ -12,12 +12,17 @@
  * for each number. Between storing and looking there is a full barrier on both sides (or one side's
  * is the kernel's, made to pass by the other): without it the look may come first.
  *
- * What has to hold: nobody sleeps for good while there is something to do. There are no time limits
+ * With ENDS there is no broker, and the producer closes the channel after its last message: it writes a word into its own
+ * page and rings for the consumer, whether that sleeps or not. The consumer reads the word before it
+ * looks whether there is nothing to receive, as the last message may come in between.
+ *
+ * What has to hold: nobody sleeps for good while there is something to do; and who hears of the end
+ * has received everything. There are no time limits
  * here; where the kernel cannot wait on two words, the library's are what EPOCH_UNWATCHED needs.
  *
  * Each of these breaks one rule and has to be found out: NO_BARRIER_IN_SEND, NO_BARRIER_IN_TAKE,
  * NO_BARRIER_IN_SLEEP, NO_LAST_LOOK, BELL_READ_LATE, BELL_UNCHANGED, EPOCH_UNWATCHED, DRAIN_LATE,
- * SAME_NUMBER.
+ * SAME_NUMBER; with ENDS: END_WORD_LATE, END_UNRUNG, END_BEFORE_THE_LAST, END_ONCE_ASLEEP.
  */
 
 #ifndef MESSAGES
@@ -49,16 +54,28 @@ byte rung[2]; /* its own: the last of the other's sleeps that it has rung for */
 bool waits[2];    /* on a futex */
 bool doorbell[2]; /* rung */
 
+/* In the producer's page: it sends no more. */
+bool ended;
+
 /* The broker's, and what each has seen of it. */
 byte epoch, seen[2];
 bool done[2];
 
-bool somebody_sleeps;
+bool somebody_sleeps, message_missed;
 
 #define MUST(condition, failure) failure = !(condition); assert(!failure)
 
 #define HAS_WORK(me) (me == PRODUCER && tail - taken < DEPTH || me == CONSUMER && tail > taken)
 #define NEWS(me)     (epoch != seen[me])
+
+#ifdef ENDS
+#define IS_TO_END(me)   (me == PRODUCER && !ended)
+#define IS_TO_HEAR(me)  (me == CONSUMER && !heard)
+#else
+#define IS_TO_END(me)   false
+#define IS_TO_HEAR(me)  false
+#endif
+#define HAS_ENDED(me)   (IS_TO_HEAR(me) && ended)
 
 inline do_work()
 {
@@ -86,6 +103,35 @@ inline ring_if(how)
 	:: HOW(how) == AWAKE
 	fi;
 	how = AWAKE
+}
+
+/* One ring too many does no harm, so nobody is asked whether he sleeps. */
+inline ring_always()
+{
+#ifndef END_UNRUNG
+	bell[PRODUCER]++;
+	waits[CONSUMER] = false;
+	doorbell[CONSUMER] = true
+#else
+	skip
+#endif
+}
+
+inline say_the_end()
+{
+#ifdef END_WORD_LATE
+	ring_always();
+	ended = true
+#else
+	ended = true;
+	ring_always()
+#endif
+}
+
+/* Nothing more is to come. */
+inline believe_the_end()
+{
+	d_step { MUST(tail == taken, message_missed); heard = true }
 }
 
 #if defined(NO_BARRIER_IN_SEND)
@@ -121,6 +167,7 @@ inline fall_asleep()
 proctype member(byte me; byte left)
 {
 	byte how, value;
+	bool heard;
 
 	do
 	:: left > 0 && HAS_WORK(me) ->
@@ -130,7 +177,19 @@ proctype member(byte me; byte left)
 		fi;
 		ring_if(how)
 	:: NEWS(me) -> seen[me] = epoch
-	:: (left > 0 || !seen[me]) && !(left > 0 && HAS_WORK(me)) && !NEWS(me) ->
+	:: IS_TO_END(me) && left == 0 -> say_the_end()
+	:: HAS_ENDED(me) -> /* now it is looked whether there is nothing */
+		if
+		:: !HAS_WORK(me) -> believe_the_end()
+		:: else
+		fi
+	:: (left > 0 || !seen[me] || IS_TO_HEAR(me)) && !(left > 0 && HAS_WORK(me)) && !NEWS(me) ->
+#ifdef END_BEFORE_THE_LAST
+		if
+		:: HAS_ENDED(me) -> believe_the_end(); goto awake
+		:: else
+		fi;
+#endif
 		if
 		:: how = ON_FUTEX
 		:: how = ON_DOORBELL
@@ -148,6 +207,9 @@ proctype member(byte me; byte left)
 #if !defined(NO_BARRIER_IN_SLEEP) && !defined(NO_LAST_LOOK)
 		if
 		:: left > 0 && HAS_WORK(me) || NEWS(me) -> goto awake
+#ifndef END_ONCE_ASLEEP
+		:: HAS_ENDED(me) -> goto awake
+#endif
 		:: else
 		fi;
 #endif
@@ -157,7 +219,7 @@ proctype member(byte me; byte left)
 		fall_asleep();
 awake:
 		atomic { sleeps[me] = sleeps[me] & ~3; how = AWAKE; value = 0 }
-	:: left == 0 && seen[me] -> break
+	:: left == 0 && seen[me] && !IS_TO_END(me) && !IS_TO_HEAR(me) -> break
 	od;
 	done[me] = true
 }
@@ -181,7 +243,13 @@ proctype end_of_the_run()
 init {
 	atomic {
 		run end_of_the_run();
+#ifdef ENDS
+		epoch = 1;
+		seen[PRODUCER] = 1;
+		seen[CONSUMER] = 1;
+#else
 		run broker();
+#endif
 		run member(PRODUCER, MESSAGES);
 		run member(CONSUMER, MESSAGES)
 	}
