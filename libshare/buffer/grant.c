@@ -24,6 +24,7 @@ int buffer_send_release(share_client *c, uint64_t id, uint32_t count, const shar
 
 static void give_back(share_client *c, uint64_t id)
 {
+	DETAIL_STAYS;
 	buffer_send_release(c, id, 1, &(share_fence){0, 0});
 }
 
@@ -91,6 +92,7 @@ void buffer_free(share_buffer *b)
 
 void buffer_drop(share_buffer *b)
 {
+	DETAIL_STAYS;
 	share_client *c = b->client;
 	uint64_t id = b->id;
 

@@ -173,6 +173,7 @@ int segment_import_if_here(share_client *c, struct segment *s, bool writable,
 
 void segment_import_as_it_came(share_client *c, struct segment *s)
 {
+	DETAIL_STAYS;
 	bool writable;
 
 	pthread_mutex_lock(&s->importing);

@@ -33,6 +33,7 @@ static void lookup_free(share_operation *o)
 /* Not from a delivery. */
 void lookup_drop(share_operation *o)
 {
+	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_RELEASE};
 	struct lookup *l = lookup_of(o);
 

@@ -434,6 +434,7 @@ static void give_back_all(struct magazine *m, bool all)
 
 void magazine_empty(struct magazine *m)
 {
+	DETAIL_STAYS;
 	give_back_all(m, true);
 }
 

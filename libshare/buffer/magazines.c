@@ -253,6 +253,7 @@ void magazines_answer(share_client *c)
 	m.trimmed.asked = asked_to_trim(c);
 	if (atomic_exchange(&c->buffers->magazines.answered, m.trimmed.asked) == m.trimmed.asked)
 		return;
+	DETAIL_STAYS;
 	client_ref(c);
 	/* the message that comes with it may say more than the counter does */
 	rpc_poll(c);

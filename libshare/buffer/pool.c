@@ -268,6 +268,7 @@ int share_pool_destroy(share_client *c, const char *name)
 void share_pool_close(share_pool *p)
 {
 	RANGE("share_pool_close", 0);
+	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_POOL_CLOSE};
 
 	p = pool_take(p);

@@ -104,6 +104,7 @@ void buffers_cooled(share_client *c, bool all)
 
 	if (atomic_load_explicit(&c->buffers->cooling.n, memory_order_relaxed) == 0)
 		return;
+	DETAIL_STAYS;
 	client_ref(c);
 	buffers_lock_uses(c);
 	b = c->buffers->cooling.first;

@@ -405,6 +405,7 @@ int channel_ack_behind(share_message *m, void *stream, const share_buffer *sent,
 
 void channel_ack_unused(share_message *m)
 {
+	DETAIL_STAYS;
 	share_channel *ch = channel_of(m->channel);
 
 	if (ch->role == SHARE_PRODUCER)

@@ -77,6 +77,7 @@ int share_channel_flush(share_channel *ch, int timeout_ms)
 
 static void leave(share_channel *ch)
 {
+	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_CHANNEL_CLOSE};
 
 	m.channel_close.member = ch->member;
@@ -116,6 +117,7 @@ static void receiver_free(struct receiver *receiver)
  * own by the time it answers. */
 static void drop_references(struct sender *sender)
 {
+	DETAIL_STAYS;
 	share_channel *ch = sender->ch;
 	struct channel_aside *a;
 	struct fences fences;
@@ -151,6 +153,7 @@ void receiver_drop_stash(struct receiver *receiver)
 
 void channel_end(share_channel *ch)
 {
+	DETAIL_STAYS;
 	struct members *members = channel_unshared(ch);
 	share_client *c = ch->client;
 
@@ -235,6 +238,7 @@ uint32_t channel_held(share_channel *ch)
 
 void channel_close(share_channel *ch)
 {
+	DETAIL_STAYS;
 	if (ch->role == SHARE_PRODUCER)
 		close_sender(ch);
 	else

@@ -286,6 +286,7 @@ bool sender_collect(struct sender *sender, bool all, size_t limit, struct channe
 
 void channel_give_back(struct channel_returns *r)
 {
+	DETAIL_STAYS;
 	for (size_t i = 0; i < r->n; i++)
 		buffer_release_after(r->returns[i].buffer, &r->returns[i].fences,
 				     r->returns[i].shared);
@@ -294,6 +295,7 @@ void channel_give_back(struct channel_returns *r)
 
 void sender_reclaim_unlocking(struct sender *sender, bool all)
 {
+	DETAIL_STAYS;
 	struct channel_returns returns;
 	bool done;
 

@@ -325,6 +325,7 @@ int members_look_for_broker(struct members *members)
 
 void members_sync_done(struct members *members)
 {
+	DETAIL_STAYS;
 	struct channel_in_client *ours = &members->ch->in_client;
 	share_client *c = members->ch->client;
 

@@ -211,6 +211,7 @@ void client_unref(share_client *c)
 
 	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
 		return;
+	DETAIL_STAYS;
 	/* its GPUs may still use what it has: then it stays mapped, and the broker keeps it for
 	 * this process until that ends */
 	if (!end(c)) {
@@ -225,6 +226,7 @@ void client_unref(share_client *c)
 void share_disconnect(share_client *c)
 {
 	RANGE("share_disconnect", 0);
+	DETAIL_STAYS;
 
 	c = handle_take(c, HANDLE_CLIENT);
 	if (!c)

@@ -14,6 +14,15 @@ int fail_system(int negative_errno, const char *what);
 int fail_remote(int error, const char *text);
 int fail_fork(void);
 
+/* From here to the end of the block, failures are nobody's business: something is given up or
+ * looked after on the way, perhaps since a call has failed or while one succeeds, and the detail
+ * has to stay what it is. Not around what fills in the answer of a call. */
+#define DETAIL_STAYS \
+	__attribute__((cleanup(detail_changes), unused)) const int detail_stays_ = detail_stays()
+
+int detail_stays(void);
+void detail_changes(const int *ignored);
+
 /* A struct of the caller's, which begins with its size: 0, or SHARE_EINVAL with what initialises
  * it. */
 #define struct_check(p, type)             \

@@ -166,6 +166,7 @@ void operation_init_locked(share_operation *o, const struct operation_kind *kind
 /* Without the lock; the caller gives up one reference. */
 static void cancel(share_operation *o)
 {
+	DETAIL_STAYS;
 	share_client *c = o->client;
 	bool dequeued = false;
 

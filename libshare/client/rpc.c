@@ -68,6 +68,7 @@ static bool read_one_unlocking(share_client *c, bool wait, short events)
 
 static void poll_unlocking(share_client *c)
 {
+	DETAIL_STAYS;
 	struct pollfd p = {.fd = c->connection->socket, .events = POLLIN};
 
 	while (!c->connection->reading && !c->lost && poll(&p, 1, 0) > 0)
@@ -188,6 +189,7 @@ static void do_chores_unlocking(share_client *c)
 
 	if (n->doing_chores)
 		return;
+	DETAIL_STAYS;
 	n->doing_chores = true;
 	while (atomic_exchange(&n->chores, false)) {
 		pthread_mutex_unlock(&c->lock);

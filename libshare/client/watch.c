@@ -199,6 +199,7 @@ static bool runs_elsewhere(const share_watch *w)
 
 void share_unwatch(share_watch *w)
 {
+	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_UNWATCH};
 	share_client *c;
 

@@ -31,6 +31,7 @@ HANDLES_OF(share_event, event, HANDLE_EVENT);
 
 static void give_back(share_client *c, uint64_t id)
 {
+	DETAIL_STAYS;
 	struct wire_message m = {.type = WIRE_EVENT_RELEASE};
 
 	m.event_release.event = id;

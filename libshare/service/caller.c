@@ -259,6 +259,7 @@ static int take_call(share_service *s, int64_t deadline, share_pending **out)
 /* Back to those that are free. */
 static void put_call(share_pending *p)
 {
+	DETAIL_STAYS;
 	share_service *s = p->service;
 	share_message answer;
 

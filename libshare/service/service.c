@@ -145,6 +145,7 @@ static int open_channels(share_service *s, const char *name, const share_service
 
 static void service_close(share_service *s)
 {
+	DETAIL_STAYS;
 	service_drop_before(s, true);
 	/* requests that a worker still has: what becomes of them is the channel's business now */
 	if (s->requests && s->role == SHARE_WORKER)

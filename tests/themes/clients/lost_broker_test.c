@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <share/channel.h>
+#include <share/service.h>
 
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
@@ -387,4 +388,62 @@ Test(lost_broker, who_waits_to_be_the_last_holder_is_told)
 	share_channel_close(consumer);
 	share_channel_close(producer);
 	check_error(share_release(sent, NULL), SHARE_EDISCONNECTED);
+}
+
+/* What a call says that has failed is what the program reads after it has given up what it had. */
+Test(lost_broker, giving_up_leaves_the_detail_of_the_call_that_failed)
+{
+	static const char said[] = "a name is 1 to";
+	share_client *c = connect_as("other");
+	share_pool *p = open_pool(c);
+	share_buffer *sent = allocate(p, 4096, NULL);
+	share_channel *producer, *consumer;
+	share_service *caller, *worker;
+	share_operation *lookup;
+	share_host_stream *s;
+	share_pending *call;
+	share_watch *w;
+	share_message m;
+	int error = 1;
+
+	check_ok(share_watch_names(c, "", on_change, NULL, &w));
+	check_ok(share_host_stream_create(c, &s));
+	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &consumer));
+	check_ok(share_channel_open(c, "channel", SHARE_PRODUCER, NULL, &producer));
+	check_ok(share_service_open(c, "service", SHARE_WORKER, NULL, &worker));
+	check_ok(share_service_open(c, "service", SHARE_CALLER, NULL, &caller));
+	check_ok(share_call_start(caller, NULL, "?", 1, 0, NULL, &call));
+	check_ok(share_send(producer, sent, NULL, 0, NULL));
+	check_ok(share_send(producer, sent, NULL, 0, NULL));
+	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_release(sent, NULL));
+	check_ok(
+	    share_lookup_async(c, "never", SHARE_RDONLY, -1, NULL, on_lookup, &error, &lookup));
+	broker_kill();
+
+	check_error(share_unpublish(c, ""), SHARE_EINVAL);
+	check_detail(said);
+	check_ok(share_ack(&m, NULL));
+	check_detail(said);
+	share_call_cancel(call);
+	check_detail(said);
+	share_cancel(lookup);
+	check_detail(said);
+	share_service_close(caller);
+	check_detail(said);
+	share_service_close(worker);
+	check_detail(said);
+	share_channel_close(consumer);
+	check_detail(said);
+	share_channel_close(producer);
+	check_detail(said);
+	share_unwatch(w);
+	check_detail(said);
+	share_host_stream_destroy(s);
+	check_detail(said);
+	share_pool_close(p);
+	check_detail(said);
+	share_disconnect(c);
+	check_detail(said);
+	check_error(share_ping(client), SHARE_EDISCONNECTED);
 }
