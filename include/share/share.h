@@ -30,7 +30,9 @@ extern "C" {
  * another kind is recognised, too. A handle that was given up is recognised as such until some
  * sixteen thousand others of its kind were given out after it.
  *
- * Fork: a handle used in a forked child answers SHARE_EFORK. Shared memory and timelines are not
+ * Fork: a handle used in a forked child answers SHARE_EFORK, but what only tells where to connect
+ * and what was found there (share_address(), share_pool_get_info(), share_id(), share_size(),
+ * share_mode()) works, for the child's own connection. Shared memory and timelines are not
  * inherited by the child (MADV_DONTFORK), as a lease belongs to one process; the child opens its
  * own connection. Children that exec are not concerned: every descriptor is close-on-exec. A
  * process that calls exec itself, without share_disconnect() before, keeps all that it held, in
@@ -179,7 +181,8 @@ int share_connect_with(const char *address, const share_connect_options *options
 void share_disconnect(share_client *c);
 
 /**
- * Where the broker is that a client is connected to.
+ * Where the broker is that a client is connected to. Works in a forked child, too, which connects
+ * there itself.
  *
  * @param c  the connection
  * @return The path of the socket. It belongs to the client.
@@ -390,7 +393,7 @@ typedef struct share_pool_info {
 	}
 
 /**
- * What a pool is like, as it was when it was opened; no request.
+ * What a pool is like, as it was when it was opened; no request. Works in a forked child, too.
  *
  * @param p    the pool
  * @param out  what it is like

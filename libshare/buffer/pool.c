@@ -283,11 +283,10 @@ void share_pool_close(share_pool *p)
 
 int share_pool_get_info(share_pool *p, share_pool_info *out)
 {
-	int r = pool_resolve(&p);
+	const share_pool *found = handle_find(p, HANDLE_POOL);
+	int r = found ? struct_check(out, share_pool_info) : handle_fault(p, HANDLE_POOL);
 
 	if (r == 0)
-		r = struct_check(out, share_pool_info);
-	if (r == 0)
-		*out = p->info;
+		*out = found->info;
 	return r;
 }

@@ -39,7 +39,9 @@ struct array *array_new(struct client *client, share_buffer *b, const share_tens
 	a->client = (struct client *)Py_NewRef((PyObject *)client);
 	client->handle.users++;
 	a->b = b;
-	a->data = (char *)share_ptr(b) + t->offset;
+	/* An Array without elements may begin where its buffer ends. Its address is in the buffer
+	 * all the same, so that the buffer is found by it, and not the one that comes next. */
+	a->data = (char *)share_ptr(b) + (t->offset < share_size(b) ? t->offset : 0);
 	a->stream = stream.p;
 	a->owner = Py_XNewRef(stream.owner);
 	a->generation = process_generation();
@@ -81,7 +83,7 @@ struct array *array_derive(struct array *of, const share_tensor *t)
 	if (!b)
 		return NULL;
 	copy_tensor(&whole, t);
-	whole.offset = (uint64_t)(of->data - (char *)share_ptr(b)) + t->offset;
+	whole.offset = of->t.offset + t->offset;
 	a = array_make(of->client, share_retain(b), &whole, array_home(of), of->on_gpu);
 	array_leave(of);
 	if (a) {
@@ -405,16 +407,19 @@ static PyObject *get_flag(PyObject *o, void *which)
 static PyObject *get_of_buffer(PyObject *o, void *which)
 {
 	struct array *a = (struct array *)o;
+	struct handle h = {
+	    .p = a->b, .what = "array", .generation = a->generation, .closed = a->closed};
 
-	if (!array_is_usable(a))
-		return NULL;
+	/* Only the address means nothing in a forked child, where the memory is not mapped. */
+	if (!handle_is_open(&h) || ((intptr_t)which == 'p' && !handle_is_usable(&h)))
+		return handle_refuse(&h);
 	switch ((intptr_t)which) {
 	case 'i':
 		return PyLong_FromUnsignedLongLong(share_id(a->b));
 	case 'v':
 		return PyLong_FromUnsignedLongLong(share_name_version(a->b));
 	case 'o':
-		return PyLong_FromLongLong((int64_t)(a->data - (char *)share_ptr(a->b)));
+		return PyLong_FromUnsignedLongLong(a->t.offset);
 	default:
 		return PyLong_FromUnsignedLongLong((uintptr_t)a->data);
 	}

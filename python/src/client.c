@@ -90,7 +90,7 @@ static PyObject *get_address(PyObject *o, void *ignored)
 	struct client *self = (struct client *)o;
 
 	(void)ignored;
-	if (!handle_is_usable(&self->handle))
+	if (!handle_is_open(&self->handle))
 		return handle_refuse(&self->handle);
 	return PyUnicode_DecodeFSDefault(share_address(self->handle.p));
 }
@@ -606,7 +606,9 @@ bool client_ready(PyObject *module)
 	};
 	static PyGetSetDef getters[] = {
 	    {"closed", get_closed, NULL, "Whether it was closed.", NULL},
-	    {"address", get_address, NULL, "Path of the broker's socket.", NULL},
+	    {"address", get_address, NULL,
+	     "Path of the broker's socket. It can be read in a forked child, which connects to it.",
+	     NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 	PyType_Slot slots[] = {

@@ -86,6 +86,8 @@ void handle_leave(struct handle *h);
 /* Gives the handle up, now or when its last user leaves. May be called again. */
 void handle_close(struct handle *h);
 bool handle_is_usable(const struct handle *h);
+/* The same for what needs no connection, so that it also works in a forked child. */
+bool handle_is_open(const struct handle *h);
 /* Sets the exception that says why the handle cannot be used, and returns NULL. */
 PyObject *handle_refuse(const struct handle *h);
 

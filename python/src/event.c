@@ -142,7 +142,7 @@ static PyObject *get(PyObject *o, void *which)
 
 	if ((intptr_t)which == 'c')
 		return PyBool_FromLong(!handle_is_usable(&self->handle));
-	if (!handle_is_usable(&self->handle))
+	if (!handle_is_open(&self->handle))
 		return handle_refuse(&self->handle);
 	switch ((intptr_t)which) {
 	case 'h':

@@ -37,14 +37,19 @@ void handle_init(struct handle *h, const char *what, void *p, void (*give_up)(vo
 	    .p = p, .what = what, .generation = process_generation(), .give_up = give_up};
 }
 
+bool handle_is_open(const struct handle *h)
+{
+	return h->p && !h->closed;
+}
+
 bool handle_is_usable(const struct handle *h)
 {
-	return h->p && !h->closed && h->generation == generation;
+	return handle_is_open(h) && h->generation == generation;
 }
 
 PyObject *handle_refuse(const struct handle *h)
 {
-	if (h->generation == generation)
+	if (h->generation == generation || !handle_is_open(h))
 		return raise_closed(h->what ? h->what : "object");
 	PyErr_Format(error_class(SHARE_EFORK),
 		     "%s: this process was forked from the one that made the %s; it has to connect "

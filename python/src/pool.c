@@ -215,20 +215,20 @@ PyDoc_STRVAR(info_doc,
 	     "What was true when it was opened, as a dictionary: name, kind, device (UUID, "
 	     "or None for host\nmemory), limit, segment_size, alignment (bytes), readonly, "
 	     "manage, persistent, same_address,\nreuse ('gate', 'clean' or 'scrub'), reason "
-	     "(why it is of this kind).");
+	     "(why it is of this kind). A forked child can read it.");
 static PyObject *get_info(PyObject *o, PyObject *ignored)
 {
 	static const char *const reuses[] = {"gate", "clean", "scrub"};
 	struct pool *self = (struct pool *)o;
 	share_pool_info info = SHARE_POOL_INFO_INIT;
-	share_pool *p = handle_enter(&self->handle);
 	PyObject *result = NULL;
 	int r;
 
 	(void)ignored;
-	if (!p)
-		return NULL;
-	r = share_pool_get_info(p, &info);
+	if (!handle_is_open(&self->handle))
+		return handle_refuse(&self->handle);
+	/* The GIL is held for all of this, so nobody gives the handle up meanwhile. */
+	r = share_pool_get_info(self->handle.p, &info);
 	if (r == 0)
 		result = Py_BuildValue(
 		    "{szszszsKsKsKsOsOsOsOszsz}", "name", info.name, "kind", info.kind, "device",
@@ -242,7 +242,6 @@ static PyObject *get_info(PyObject *o, PyObject *ignored)
 		    info.reuse < 3 ? reuses[info.reuse] : NULL, "reason", info.reason);
 	else
 		raise_error(r);
-	handle_leave(&self->handle);
 	return result;
 }
 

@@ -339,6 +339,8 @@ def test_closing_ends_the_waits_of_others(client, broker):
 def test_objects_in_a_forked_child_raise_forked(client, pool):
     a = pool.array(np.arange(4))
     s = client.host_stream()
+    said = a.id, a.offset, a.version, a.shape, a.client
+    pool_said = pool.name, pool.kind, pool.info(), pool.on_gpu
     child = os.fork()
     if child == 0:
         uses = (client.ping, lambda: client.lookup("x"), lambda: pool.alloc(1), lambda: memoryview(a), lambda: a[0],
@@ -351,27 +353,27 @@ def test_objects_in_a_forked_child_raise_forked(client, pool):
                 failed += 1
             except libshare.Forked:
                 pass
+        # what needs no connection works, and the child can connect for itself
+        failed += (a.id, a.offset, a.version, a.shape, a.client) != said
+        failed += (pool.name, pool.kind, pool.info(), pool.on_gpu) != pool_said
+        with libshare.connect(client.address) as own:
+            with own.pool(pool.name, create=False) as p:
+                failed += bytes(p.array(b"child")) != b"child"
         a.release()
         s.close()
         pool.close()
-        address = client_address
         client.close()
-        # and the child can connect for itself
-        with libshare.connect(address) as own:
-            with own.pool("child", kind="host") as p:
-                failed += bytes(p.array(b"child")) != b"child"
+        for closed in (lambda: client.address, lambda: pool.name, lambda: a.id):
+            try:
+                closed()
+                failed += 1
+            except libshare.Closed:
+                pass
         os._exit(failed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert np.asarray(a).sum() == 6
     client.ping()
     s.close()
-
-
-@pytest.fixture(autouse=True)
-def remember_address(request):
-    if "client" in request.fixturenames:
-        global client_address
-        client_address = request.getfixturevalue("client").address
 
 
 def test_an_interpreter_that_ends_gives_all_back(broker):

@@ -123,7 +123,6 @@ static void on_reclaim(int status, void *data)
 static void call_everything(void)
 {
 	static const int64_t shape[1] = {1};
-	share_pool_info info = SHARE_POOL_INFO_INIT;
 	share_host_stream *s;
 	share_client *c = client;
 	share_operation *o;
@@ -142,7 +141,6 @@ static void call_everything(void)
 	check_error(share_pool_open(c, "default", &p), SHARE_EFORK);
 	check_error(share_pool_create(c, "new", NULL, &p), SHARE_EFORK);
 	check_error(share_pool_destroy(c, "default"), SHARE_EFORK);
-	check_error(share_pool_get_info(pool, &info), SHARE_EFORK);
 	check_error(share_alloc(pool, 1, NULL, &b), SHARE_EFORK);
 	check_error(share_alloc(pool, 1, stream, &b), SHARE_EFORK);
 	check_error(share_alloc_with(pool, 1, NULL, NULL, &b), SHARE_EFORK);
@@ -229,9 +227,16 @@ Test(fork, shared_memory_is_not_inherited)
 
 static void connect_anew(void)
 {
-	share_client *c = child_connect("child");
+	share_pool_info info = SHARE_POOL_INFO_INIT;
+	share_client *c;
 	share_buffer *b;
+	share_pool *p;
 
+	/* where to, and what to open there, the parent's handles say */
+	check_ok(share_connect(share_address(client), &c));
+	check_ok(share_pool_get_info(pool, &info));
+	check_ok(share_pool_open(c, info.name, &p));
+	share_pool_close(p);
 	check_ok(share_import(c, &token, 0, NULL, &b));
 	check(strcmp(share_ptr(b), "the parent's") == 0);
 	check_ok(share_release(b, NULL));
