@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from . import _core
 from ._core import Array, Client, HostStream, Pool
-from ._dtype import code
+from ._dtype import AS_BYTES, code
 from ._extend import extend
+from ._find import more_than_memory
 from ._size import name_of, nbytes
 
 _PERSISTENT, _SAME_ADDRESS, _OPEN_OR_CREATE = 1, 2, 4
@@ -262,6 +263,10 @@ class _Pool:
 
         dtype: of the source; nothing is converted. To be named where the source has the bits of a
         dtype that NumPy has not (uint16 for bfloat16). Bytes that are something else: view() the copy.
+        Records, dates, strings and numbers of the other byte order have no dtype here: copy their bytes,
+        ``pool.array(x.view("uint8"))``, and read them as ``numpy.asarray(a).view(x.dtype)``.
+
+        ValueError: a dtype that is none here, or a masked array, whose mask would be lost.
         """
         if isinstance(source, Array):
             if dtype is not None and code(dtype) != code(source.dtype):
@@ -269,14 +274,19 @@ class _Pool:
             copy = self.empty(source.shape, source.dtype, **options)
             content: Any = source.tobytes() if source.on_gpu else source
         else:
+            more = more_than_memory(source)
+            if more is not None:
+                raise ValueError(more)
             try:
                 content = memoryview(source)
             except TypeError:
                 raise TypeError(f"what is to be copied needs the buffer protocol, and "
                                 f"{type(source).__name__!r} has it not: np.array() it first") from None
+            except ValueError as e:  # NumPy: of dates, the protocol knows nothing
+                raise ValueError(f"{e}: {AS_BYTES}") from None
             name = _core._dtype_of(content)
             if dtype is None and name is None:
-                raise ValueError(f"there is no dtype for the format {content.format!r}: name one")
+                raise ValueError(f"there is no dtype for the format {content.format!r}: {AS_BYTES}")
             copy = self.empty(content.shape, dtype if dtype is not None else name, **options)
         copy.copy_from(content, *([options["stream"]] if "stream" in options else []))
         return copy

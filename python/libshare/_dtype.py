@@ -12,6 +12,10 @@ _PYTHON = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 _LETTERS = {"i": "int", "u": "uint", "f": "float", "c": "complex", "b": "bool", "V": ""}
 _TYPESTR = re.compile(r"([<>=|]?)([iufcb])(\d+)$")
 
+#: What to do with what has no number here.
+AS_BYTES = "share its bytes, as pool.array(x.view(\"uint8\")), and read them as numpy.asarray(a).view(x.dtype)"
+_SWAPPED = f"convert it (x.astype(x.dtype.newbyteorder(\"=\"))), or {AS_BYTES}"
+
 
 def _from_text(text: str) -> int:
     found = _TYPESTR.match(text)
@@ -19,7 +23,7 @@ def _from_text(text: str) -> int:
         order, letter, size = found.groups()
         native = "<" if sys.byteorder == "little" else ">"
         if order in "<>" and order and order != native and size != "1":
-            raise ValueError(f"{text!r} is of the other byte order")
+            raise ValueError(f"{text!r} is of the other byte order: {_SWAPPED}")
         text = "bool" if letter == "b" else f"{_LETTERS[letter]}{int(size) * 8}"
     return _core.dtype_code(text)
 
@@ -31,7 +35,7 @@ def code(dtype: object) -> int:
     elif isinstance(dtype, type) and dtype in _PYTHON:
         name = _PYTHON[dtype]
     elif getattr(dtype, "byteorder", "=") not in ("=", "|", "<" if sys.byteorder == "little" else ">"):
-        raise ValueError(f"{dtype!r} is of the other byte order")
+        raise ValueError(f"{dtype!r} is of the other byte order: {_SWAPPED}")
     elif isinstance(getattr(dtype, "name", None), str):  # numpy.dtype
         name = dtype.name  # type: ignore[attr-defined]
     elif type(dtype).__module__ == "torch":
@@ -44,5 +48,5 @@ def code(dtype: object) -> int:
         raise TypeError(f"{dtype!r} is no dtype")
     number = _from_text(str(name))
     if number == 0:
-        raise ValueError(f"the library does not know the dtype {dtype!r}")
+        raise ValueError(f"the library does not know the dtype {dtype!r}: {AS_BYTES}")
     return number

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from . import _core
@@ -30,19 +31,66 @@ def _layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | No
     raise TypeError(f"a tensor or an array is needed, not {type(thing).__name__}")
 
 
+def more_than_memory(thing: Any, *, lazy_ok: bool = False) -> str | None:
+    """Why address, dtype, shape and strides are not all that a tensor of a framework is, and what to do
+    about it; None: they are. lazy_ok: it will be copied by its framework, which computes what is lazy."""
+    masked = getattr(sys.modules.get("numpy"), "ma", None)
+    if masked is not None and isinstance(thing, masked.MaskedArray):
+        return "its mask would be lost: hand on filled(), or its data and its mask"
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(thing, torch.Tensor):
+        return None
+    if type(thing).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return (f"a {type(thing).__name__} is made of other tensors: hand on those, or the plain tensor "
+                f"that it makes (to_local(), full_tensor(), to_tensor(), …)")
+    if thing.is_nested:
+        return "a nested tensor is made of others: hand on its values() and offsets(), or to_padded_tensor()"
+    if thing.layout is not torch.strided:
+        return f"its layout is {thing.layout}: hand on to_dense(), or its indices() and values()"
+    if thing.is_quantized:
+        return "a quantised tensor has scales besides: hand on int_repr() and these, or dequantize()"
+    if thing.device.type == "meta":
+        return "it is on the device meta, so it has no values"
+    if not lazy_ok and (thing.is_conj() or thing.is_neg() or thing._is_zerotensor()):
+        return ("its values are computed when it is read (as those of conj() are), and are not what lies in "
+                "its memory: libshare.torch.to_pool() copies them")
+    return None
+
+
+def _address_of_nothing(thing: Any, said: int | None) -> int:
+    """Where a tensor without elements lies: it is a part of a memory that frameworks still know, while it
+    has no address of its own, or one at which another memory begins."""
+    if callable(getattr(thing, "untyped_storage", None)):  # torch
+        return thing.untyped_storage().data_ptr()
+    memory = getattr(getattr(thing, "data", None), "mem", None)
+    if memory is not None:  # CuPy
+        return memory.ptr
+    base = thing
+    while type(getattr(base, "base", None)) is type(thing):  # NumPy
+        base = base.base
+    return said or 0 if base is thing else _layout(base)[0]
+
+
 def array_of(thing: Any) -> Array:
     """The Array that a tensor or an array of a framework lies in: a view of the same memory, with
     its dtype, shape, strides and offset. thing: of torch, CuPy, NumPy, numba, or whatever has
     ``__cuda_array_interface__``; it was made by from_dlpack() of an Array, by an allocator of this
     package, or is a view of such.
 
-    ValueError: it does not lie in a pool, or not in one of a client that is open here.
+    ValueError: it does not lie in a pool, or not in one of a client that is open here; or it is more
+    than what lies there: masked, quantised, conjugated lazily and the like.
     """
     if isinstance(thing, Array):
         return thing
+    more = more_than_memory(thing)
+    if more is not None:
+        raise ValueError(more)
     found = _core._array_of(thing)
-    if found is NotImplemented:
-        found = _core._array_at(*_layout(thing))
+    if found is NotImplemented or (found is None and 0 in thing.shape):
+        address, dtype, shape, strides = _layout(thing)
+        if 0 in shape:
+            address = _address_of_nothing(thing, address)
+        found = _core._array_at(address, dtype, shape, strides)
     if found is not None:
         return found
     raise ValueError(

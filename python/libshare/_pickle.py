@@ -3,6 +3,8 @@
 
 So what carries pickles to other processes (queues and pools of multiprocessing, executors) carries
 Arrays without a copy. Whoever unpickles is connected to the same broker once, for all that comes.
+
+copy.copy() and copy.deepcopy() do not go that way: whoever copies wants memory that nobody else has.
 """
 
 from __future__ import annotations
@@ -49,3 +51,15 @@ class _Array:
     def __reduce__(self) -> Any:
         token = self.export(mode="r" if self.readonly else "rw", timeout=_timeout)
         return _load, (self.client.address, token, self.readonly_ok)
+
+    def __copy__(self) -> Array:
+        """Memory of its own in the same pool, in C order: Pool.array()."""
+        segment = hex(self.info()["segment"])
+        row = next((row for row in self.client.inspect("segments") if row["segment"] == segment), None)
+        if row is None:
+            raise TypeError("the pool of this Array cannot be told: Pool.array(a) makes a copy in another")
+        with self.client.pool(row["pool"], create=False) as pool:
+            return pool.array(self)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()

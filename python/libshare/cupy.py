@@ -36,9 +36,7 @@ def allocator(pool: Pool) -> Callable[[int], Any]:
     if pool.info()["device"] is None:
         raise ValueError("CuPy's arrays are in memory of a GPU")
 
-    def allocate(size: int) -> Any:
-        if size == 0:
-            return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, pool, 0), 0)
+    def allocate(size: int) -> Any:  # also of 0 bytes, so that it can be told whose these are
         return cupy.cuda.MemoryPointer(_Memory(pool, size), 0)
 
     return allocate

@@ -70,6 +70,12 @@ class _IpcHandle(IpcHandle):
         return _receive, (array.client.address,
                           array.export(stream=None, mode="rw", timeout=_pickle._timeout))
 
+    def __copy__(self) -> _IpcHandle:
+        return _IpcHandle(self._array, self._received) if self._array is not None else self
+
+    def __deepcopy__(self, memo: Any) -> _IpcHandle:
+        return self.__copy__()
+
     def open(self, context: Any) -> MemoryPointer:
         array = self._array
         if array is None:

@@ -137,7 +137,7 @@ static share_buffer *enter_piece(struct array *a, uint64_t *offset, uint64_t *si
 	b = array_enter(a);
 	if (!b)
 		return NULL;
-	*offset = (uint64_t)(a->data - (char *)share_ptr(b));
+	*offset = a->t.offset;
 	*size = (uint64_t)array_bytes(a);
 	return b;
 }
@@ -183,9 +183,16 @@ static bool is_of_same_dtype(const struct array *a, PyObject *o, const Py_buffer
 	uint32_t dtype = PyObject_TypeCheck(o, core.array) ? ((struct array *)o)->t.dtype
 							   : dtype_of_buffer(source, &swapped);
 
-	if (dtype == 0 || dtype == SHARE_UINT8 || (dtype == a->t.dtype && !swapped) ||
+	if (dtype == SHARE_UINT8 || (dtype == a->t.dtype && !swapped) ||
 	    (a->t.dtype == SHARE_UINT8 && source->len == (Py_ssize_t)array_bytes(a)))
 		return true;
+	if (dtype == 0) {
+		PyErr_Format(PyExc_TypeError,
+			     "there is no dtype for the source's format '%s': copy its bytes "
+			     "(x.view(\"uint8\")) into an Array of uint8",
+			     source->format ? source->format : "B");
+		return false;
+	}
 	if (swapped) {
 		PyErr_Format(PyExc_TypeError,
 			     "the source is of the other byte order: convert it first "
@@ -200,6 +207,20 @@ static bool is_of_same_dtype(const struct array *a, PyObject *o, const Py_buffer
 	    PyExc_TypeError,
 	    "the source is of %s, not %s: convert it first (x.astype(\"%s\")), or view() it",
 	    share_dtype_name(dtype), wanted, wanted);
+	return false;
+}
+
+/* Returns whether the bytes of the source are all that it is, and sets ValueError if not. Among
+ * what has the buffer protocol, NumPy's masked arrays have a mask besides, which bytes do not show.
+ */
+static bool is_all_bytes(PyObject *source)
+{
+	if (PyBytes_Check(source) || !PyObject_HasAttrString(source, "mask"))
+		return true;
+	PyErr_SetString(
+	    PyExc_ValueError,
+	    "the source is a masked array, whose mask would be lost: copy its filled(), or "
+	    "its data and its mask");
 	return false;
 }
 
@@ -239,6 +260,8 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 
 	if (!args_spread(&s, args, n, names, given) ||
 	    !stream_from(given[1], a->on_gpu, a->ordinal, array_home(a), &stream))
+		return NULL;
+	if (!is_all_bytes(given[0]))
 		return NULL;
 	/* An Array is asked without a format: it knows its dtype, and the buffer protocol may have
 	 * no name for it. */

@@ -15,6 +15,7 @@ PyDoc_STRVAR(
     "in place of\nwhat it led to. Who looks it up is ordered after what was enqueued on the "
     "stream before. The name has a\nreference of its own, and goes when this process ends "
     "unless persistent. Returns its version, larger than\nall earlier ones.\n\n"
+    "The right to a view is the right to its whole buffer.\n\n"
     "mode: at most this for those who look it up. exclusive: FileExistsError rather than "
     "replace.\nexpected_version: Busy unless that is what is replaced.");
 static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
@@ -62,7 +63,8 @@ PyDoc_STRVAR(
     "A token of 32 bytes: the right to import this Array, with its dtype, shape, strides and "
     "offset. It\nhas a reference of its own, and ends after so many uses (0: never), after "
     "timeout seconds (None: never),\nwith Client.revoke(), or with this process. Send it over "
-    "what is private.");
+    "what is private. "
+    "The right to a view is the right to its whole buffer.");
 static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {
@@ -151,7 +153,8 @@ static PyObject *get_metadata(PyObject *o, PyObject *ignored)
 
 PyDoc_STRVAR(status_doc,
 	     "status()\n--\n\n"
-	     "Whether its content is good: True; False while its giver's work still runs. Does "
+	     "Whether the content of its buffer is good: True; False while its giver's work still "
+	     "runs. Does "
 	     "not wait. OwnerDied:\nthe giver died first, and the content means nothing.");
 static PyObject *status(PyObject *o, PyObject *ignored)
 {
@@ -215,10 +218,11 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 
 PyDoc_STRVAR(info_doc,
 	     "info()\n--\n\n"
-	     "Where its buffer lies, as a dictionary: size, segment_size, offset (bytes), "
-	     "kind, device (UUID, or\nNone for host memory), ordinal (of the device here, or "
-	     "-1), segment, ordered ('nothing', 'stream'\nor 'host': how it came after the work "
-	     "of others when it was acquired).");
+	     "Where its whole buffer lies, also for a view of a part, as a dictionary: size, "
+	     "segment_size, offset\n(bytes; Array.offset is to be added), kind, device (UUID, or "
+	     "None for host memory), ordinal (of the\ndevice here, or -1), segment, ordered "
+	     "('nothing', 'stream' or 'host': how it came after the work of\nothers when it was "
+	     "acquired).");
 static PyObject *info(PyObject *o, PyObject *ignored)
 {
 	static const char *const ordered[] = {"nothing", "stream", "host"};
@@ -242,9 +246,10 @@ static PyObject *info(PyObject *o, PyObject *ignored)
 PyDoc_STRVAR(
     recipe_doc,
     "recipe()\n--\n\n"
-    "How to reach the buffer without this library, as a dictionary: kind, fd (the caller's, "
-    "to be\nclosed), readonly, segment_size, offset (bytes), device (UUID or ''), pointer (64 "
-    "bytes, for mempool).\nGood as long as the Array.");
+    "How to reach the Array's first element without this library, as a dictionary: kind, fd "
+    "(the caller's,\nto be closed), readonly, segment_size, offset (bytes), device (UUID or ''), "
+    "pointer (64 bytes, for\nmempool). Good as long as the Array. The fd leads to the whole "
+    "segment, whichever part of it the Array\nis.");
 static PyObject *recipe(PyObject *o, PyObject *ignored)
 {
 	share_recipe got = SHARE_RECIPE_INIT;
@@ -260,11 +265,12 @@ static PyObject *recipe(PyObject *o, PyObject *ignored)
 	array_leave(a);
 	if (r != 0)
 		return raise_error(r);
-	result = Py_BuildValue("{szsisOsKsKszsy#}", "kind", got.kind, "fd", got.fd, "readonly",
-			       got.mode == SHARE_RDWR ? Py_False : Py_True, "segment_size",
-			       (unsigned long long)got.segment_size, "offset",
-			       (unsigned long long)got.offset, "device", got.device, "pointer",
-			       (const char *)got.pointer, (Py_ssize_t)sizeof(got.pointer));
+	result =
+	    Py_BuildValue("{szsisOsKsKszsy#}", "kind", got.kind, "fd", got.fd, "readonly",
+			  got.mode == SHARE_RDWR ? Py_False : Py_True, "segment_size",
+			  (unsigned long long)got.segment_size, "offset",
+			  (unsigned long long)(got.offset + a->t.offset), "device", got.device,
+			  "pointer", (const char *)got.pointer, (Py_ssize_t)sizeof(got.pointer));
 	if (!result)
 		close(got.fd);
 	return result;

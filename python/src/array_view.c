@@ -320,7 +320,7 @@ static PyObject *as_strided(PyObject *o, PyObject *args)
 			     (unsigned long long)extent, size);
 		return NULL;
 	}
-	t.offset = offset - (uint64_t)(a->data - (char *)share_ptr(b));
+	t.offset = offset - a->t.offset;
 	v = array_derive(a, &t);
 	array_leave(a);
 	return (PyObject *)v;

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Arrays over host memory: what they are like, who sees their memory, and how long it stays."""
 
+import copy
 import ctypes
 import gc
+import os
+import pickle
 import hashlib
 import sys
 import threading
@@ -295,6 +298,135 @@ def test_recipe_and_info_say_where_it_lies(pool):
     assert info["kind"] == "host" and info["size"] == 6 and info["offset"] == r["offset"]
     assert info["device"] is None and info["ordinal"] == -1 and info["ordered"] == "nothing"
     assert a.status()
+
+
+def test_copies_have_memory_of_their_own_in_the_same_pool(client, pool, broker):
+    with client.pool("other", kind="host", limit="64MiB"):
+        a = pool.array(np.arange(12, dtype=np.float32).reshape(3, 4))
+        half = pool.array(np.array([1, 2], np.uint16), "bfloat16")
+        clients = len(broker.inspect("clients"))
+        for made in (copy.copy, copy.deepcopy, lambda x: copy.deepcopy({"w": x})["w"]):
+            b, part, c = made(a), made(a.T[1:]), made(half)
+            assert (b.shape, b.dtype, b.readonly) == ((3, 4), "float32", False) and b.id != a.id
+            assert part.shape == (3, 3) and part.contiguous and part.nbytes == part.info()["size"]
+            assert c.dtype == "bfloat16" and c.tobytes() == half.tobytes()
+            a.fill_zero()
+            assert np.array_equal(np.asarray(b), np.arange(12).reshape(3, 4))
+            assert np.array_equal(np.asarray(part), np.arange(12).reshape(3, 4).T[1:])
+            a.copy_from(np.arange(12, dtype=np.float32).reshape(3, 4))
+            rows = {int(row["buffer"], 16): row["pool"] for row in broker.inspect("buffers")}
+            assert {rows[x.id] for x in (b, part, c)} == {"test"}
+        both = copy.deepcopy([a, a])
+        assert both[0] is both[1]
+        a.publish("a")
+        mine = copy.copy(client.lookup("a"))
+        assert not mine.readonly and mine.id != a.id
+        client.unpublish("a")
+        assert len(broker.inspect("clients")) == clients
+
+
+def test_what_cannot_be_copied_says_so(client, pool):
+    for thing in (client, pool, client.host_stream()):
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError):
+                copied(thing)
+    fence = client.record(stream=None)
+    assert (copy.copy(fence).timeline, copy.deepcopy(fence).value) == (fence.timeline, fence.value)
+
+
+def test_the_recipe_of_a_view_leads_to_the_view(pool):
+    import mmap
+
+    pool.empty(5000, "uint8")
+    whole = pool.array(np.random.default_rng(1).integers(0, 256, (64, 64), np.uint8))
+    for part in (whole, whole[16:32], whole[1:, 7], whole.view("uint16")[3], whole[::-1]):
+        r = part.recipe()
+        with mmap.mmap(r["fd"], r["segment_size"], prot=mmap.PROT_READ) as m:
+            assert m[r["offset"]] == np.asarray(part).view(np.uint8).flat[0]
+            if part.contiguous:
+                assert m[r["offset"]:r["offset"] + part.nbytes] == part.tobytes()
+        os.close(r["fd"])
+        assert r["offset"] == part.info()["offset"] + part.offset
+
+
+def test_what_a_view_says_of_its_buffer_is_the_same_for_all_views(client, pool):
+    a = pool.array(np.arange(16))
+    v = a[4:8]
+    assert v.info() == a.info() and v.info()["size"] == 128 and v.id == a.id and v.offset == 32
+    v.metadata = {"of": "the buffer"}
+    assert a.metadata == {"of": "the buffer"}
+    # the right to a view is one to its buffer, as help() says
+    token = v.export()
+    w = client.import_(token)
+    assert np.asarray(w).tolist() == [4, 5, 6, 7]
+    assert np.asarray(w.as_strided((16,), (8,), "int64", 0)).tolist() == list(range(16))
+
+
+def test_arrays_without_elements_are_found_in_their_buffer(client, pool):
+    a = pool.array(np.arange(20, dtype=np.float32).reshape(4, 5))
+    after = pool.array(np.arange(20, dtype=np.float32))  # which begins where the first ends, say
+    at_the_end = a.as_strided((0, 5), (20, 4), "float32", 80)
+    assert at_the_end.offset == 80 and a.ptr <= at_the_end.ptr < a.ptr + 80
+    v = np.asarray(a)
+    behind = np.lib.stride_tricks.as_strided(v, (0, 5))[:, 5:]
+    for empty, shape in ((v[:0], (0, 5)), (v[4:], (0, 5)), (v[:, 5:], (4, 0)), (behind, (0, 0)),
+                         (np.asarray(at_the_end), (0, 5)), (np.from_dlpack(a)[4:], (0, 5)), (v.T[5:].T[:0], (0, 0))):
+        found = libshare.array_of(empty)
+        assert found.id == a.id and found.shape == shape and found.dtype == "float32"
+        found.publish("empty")
+        assert client.lookup("empty").shape == shape
+    none = pool.empty((0, 5), "int16")
+    for made in (np.asarray, np.from_dlpack):
+        found = libshare.array_of(made(none))
+        assert found.id == none.id and found.shape == (0, 5)
+    with pytest.raises(ValueError, match="does not lie in a pool"):
+        libshare.array_of(np.empty((0, 5)))
+    assert np.asarray(after).sum() == 190
+    client.unpublish("empty")
+
+
+UNKNOWN = {
+    "record": np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")]), "dates": np.array(["2026-01-01"], "M8[ns]"),
+    "span": np.array([5], "m8[s]"), "fixed": np.array([b"abc"]), "text": np.array(["abc"]),
+    "big": np.array([1, 2], ">i4"), "long": np.array([1.5], np.longdouble),
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_a_dtype_that_is_none_here_goes_as_bytes_and_the_error_says_so(client, pool, kind):
+    x = UNKNOWN[kind]
+    for refused in (lambda: pool.array(x), lambda: pool.empty(x.shape, x.dtype)):
+        with pytest.raises(ValueError) as e:
+            refused()
+        assert 'pool.array(x.view("uint8"))' in str(e.value) and "numpy.asarray(a).view(x.dtype)" in str(e.value)
+    a = pool.array(x.view("uint8"))
+    assert np.array_equal(np.asarray(a).view(x.dtype), x)
+    a.publish("bytes")
+    assert np.array_equal(np.asarray(client.lookup("bytes")).view(x.dtype), x)
+    client.unpublish("bytes")
+    with pytest.raises(ValueError, match="other byte order|does not know"):
+        libshare.array_of(np.asarray(a).view(x.dtype))
+
+
+def test_a_format_without_a_dtype_fills_bytes_only(pool):
+    pairs = np.array([(1, 2)], [("a", "i4"), ("b", "i4")])
+    for wrong in (pool.empty(1, "float64"), pool.empty((1, 8), "uint8").view("int64")):
+        with pytest.raises(TypeError, match="no dtype for the source's format 'T{"):
+            wrong.copy_from(pairs)
+    a = pool.empty(8, "uint8")
+    a.copy_from(pairs)
+    assert a.tobytes() == pairs.tobytes()
+
+
+def test_masked_arrays_are_refused_wherever_they_come(pool):
+    a = pool.array(np.arange(4))
+    masked = np.ma.masked_array(np.asarray(a), [0, 1, 0, 1])
+    for use in (lambda: libshare.array_of(masked), lambda: pool.array(masked), lambda: a.copy_from(masked),
+                lambda: libshare.array_of(masked[:0])):
+        with pytest.raises(ValueError, match=r"mask would be lost: .*filled\(\)"):
+            use()
+    assert pool.array(masked.filled(7)).tobytes() == np.array([0, 7, 2, 7]).tobytes()
+    assert libshare.array_of(masked.data).id == a.id
 
 
 def test_copies_do_not_turn_numbers_into_others(pool):

@@ -182,6 +182,14 @@ def read_all(address, versions, go, answers):
         answers.put(len(seen))
 
 
+def test_what_is_more_than_its_bytes_is_refused(client, pool):
+    for wrong, words in ((np.ma.masked_array(np.arange(3), [0, 1, 0]), "mask"), (np.arange(3, dtype=">i4"), "byte order"),
+                         (np.array(["2026-01-01"], "M8[D]"), "numpy.asarray")):
+        with pytest.raises(ValueError, match=words):
+            publish_weights(pool, "model", {"w": wrong})
+    assert client.names() == []
+
+
 def test_running_readers_never_see_a_mixture(client, pool, monkeypatch):
     monkeypatch.setitem(libshare.weights._PART_MAX, "host", (1 << 20) + 4096)
     context = multiprocessing.get_context("spawn")
