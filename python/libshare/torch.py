@@ -23,6 +23,7 @@ told so: ``array_of(t).record_stream(s)``.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -32,7 +33,7 @@ from torch.multiprocessing import reductions
 
 from . import _core, _streams
 from ._core import Array, Client, Pool
-from ._find import array_of
+from ._find import array_of, more_than_memory
 from ._pickle import client_of
 from .weights import Source, WeightsError
 from .weights import Weights as _Weights
@@ -47,10 +48,15 @@ _LEGACY = 1  # the default stream's name in DLPack
 
 
 def tensor_of(array: Array) -> torch.Tensor:
-    """The Array as a tensor: the same memory, which it keeps. Of one that is read-only torch cannot
-    be told so; it is refused (BufferError) unless the Array has readonly_ok: a store to it through
-    torch ends the process (host memory) or its context (vmm).
+    """The Array as a tensor: the same memory, which it keeps. Torch does not know memory that is
+    read-only, and a store to it through torch ends the process (host memory) or its context (vmm). So
+    without readonly_ok of the Array, there is a warning for host memory, as torch itself gives it for
+    such arrays of NumPy, and memory of a GPU is refused (BufferError).
     """
+    if array.readonly and not array.readonly_ok and not array.on_gpu:
+        warnings.warn("the Array is read-only, which torch does not heed: a store to this tensor ends the "
+                      "process. Have readonly_ok=True where nothing stores to it, or mode='rw', "
+                      "writable=True", stacklevel=2)
     stream = _streams.of_torch(array.__dlpack_device__()[1]) if array.on_gpu else None
     if stream is None:
         return torch.from_dlpack(array)
@@ -69,7 +75,13 @@ def empty_like(pool: Pool, tensor: torch.Tensor, **stream: Any) -> torch.Tensor:
 
 
 def to_pool(pool: Pool, tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of the tensor in the pool, made on the current stream; from any device."""
+    """A copy of the tensor in the pool, made on the current stream; from any device.
+
+    ValueError: it is more than one memory and its values (sparse, quantised, a subclass of torch's).
+    """
+    more = more_than_memory(tensor, lazy_ok=True)
+    if more is not None:
+        raise ValueError(more)
     copy = empty_like(pool, tensor)
     copy.copy_(tensor.detach(), non_blocking=copy.is_cuda)
     return copy
@@ -103,6 +115,17 @@ def _keep(tensor: torch.Tensor, array: Array) -> None:
         collect()
 
 
+def _lies_in(tensor: torch.Tensor) -> Array:
+    """array_of(), but of mem_pool() also what has no elements: torch asks no allocator for memory then."""
+    try:
+        return array_of(tensor)
+    except ValueError:
+        made = _mem_pools.get(tensor.device.index) if tensor.is_cuda and tensor.numel() == 0 else None
+        if made is None or tensor.untyped_storage().data_ptr() != 0:
+            raise
+        return made[0].empty(tuple(tensor.shape), tensor.dtype)
+
+
 def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
     """Array.publish() for a tensor that lies in a pool, or a view of one: no copy. Returns the
     version.
@@ -110,9 +133,10 @@ def publish(tensor: torch.Tensor, name: str, **options: Any) -> int:
     A tensor of mem_pool() is kept here until no name leads to it and nobody else has it any more, as
     torch would use its memory again; so what is published is never overwritten.
 
-    ValueError: it does not lie in a pool: to_pool() makes a copy that does.
+    ValueError: it does not lie in a pool, or its values are not what lies there (those of conj() are
+    computed when they are read): to_pool() makes a copy of which both is so.
     """
-    array = array_of(tensor)
+    array = _lies_in(tensor)
     version = array.publish(name, **options)
     _keep(tensor, array)
     return version
@@ -203,8 +227,8 @@ def _carry(tensor: torch.Tensor) -> Any:
 
 
 def _reduce(tensor: torch.Tensor) -> Any:
-    ours = tensor.is_cuda and tensor.layout == torch.strided and type(tensor) in (
-        torch.Tensor, torch.nn.Parameter)
+    ours = tensor.is_cuda and type(tensor) in (torch.Tensor, torch.nn.Parameter) and more_than_memory(
+        tensor, lazy_ok=True) is None
     return ours and _carry(tensor) or reductions.reduce_tensor(tensor)
 
 
@@ -236,13 +260,27 @@ def install(pool: Pool, *, timeout: float = 300.0) -> None:
 # Weights
 
 
+def _all_of(module: torch.nn.Module) -> dict[str, Any]:
+    """Its state_dict(), and its buffers that are not persistent; as they are."""
+    return {**dict(module.named_buffers(remove_duplicate=False)), **module.state_dict(keep_vars=True)}
+
+
+def _everything_in(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and tensors: also those that are plain attributes, which are no part of its state."""
+    for of, part in module.named_modules():
+        for held in (part._parameters, part._buffers, vars(part)):
+            for leaf, thing in held.items():
+                if isinstance(thing, torch.Tensor):
+                    yield f"{of}.{leaf}" if of else leaf, thing
+
+
 class _OfTensor(Source):
     def __init__(self, tensor: torch.Tensor):
         self._tensor = tensor.detach()
         super().__init__(
             str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape),
-            (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-            if tensor.numel() else None,
+            (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.is_conj(),
+             tensor.is_neg()) if tensor.numel() else None,
         )
 
     def copy_into(self, to: Array) -> None:
@@ -251,27 +289,40 @@ class _OfTensor(Source):
 
 def publish_weights(pool: Pool, name: str, weights: Any, **options: Any) -> int:
     """weights.publish_weights() for a module, its state_dict(), or .safetensors files. Parameters
-    that are tied stay so: they are there once."""
+    that are tied stay so: they are there once. Of a module, buffers that are not persistent go along,
+    which are not in its state_dict().
+
+    WeightsError: something is no tensor, has no values (on the device meta), or is more than values
+    (sparse, quantised, and the like).
+    """
     if isinstance(weights, torch.nn.Module):
-        weights = weights.state_dict(keep_vars=True)
+        weights = _all_of(weights)
     if isinstance(weights, Mapping):
-        odd = next((n for n, t in weights.items() if not isinstance(t, (torch.Tensor, Source))), None)
-        if odd is not None:
-            raise WeightsError(f"{odd!r} is no tensor: only these can be shared")
+        for n, t in weights.items():
+            if not isinstance(t, (torch.Tensor, Source)):
+                raise WeightsError(f"{n!r} is no tensor: only these can be shared")
+            more = more_than_memory(t, lazy_ok=True)
+            if more is not None:
+                raise WeightsError(f"{n!r} cannot be shared: {more}")
         weights = {n: _OfTensor(t) if isinstance(t, torch.Tensor) else t for n, t in weights.items()}
     return _publish_weights(pool, name, _sources_of(weights), **options)
 
 
 class Weights(Mapping[str, torch.Tensor]):
-    """weights.Weights as tensors. They are read-only memory: to train, copy them."""
+    """weights.Weights as tensors. They are read-only memory: to train, copy them. Names of one tensor
+    (tied parameters) have one here, too."""
 
     def __init__(self, arrays: _Weights):
         self.arrays = arrays
         self.name, self.version, self.metadata = arrays.name, arrays.version, arrays.metadata
         self._tensors: dict[str, torch.Tensor] = {}
+        placed: dict[Any, torch.Tensor] = {}
         for name, array in arrays.items():
             array.readonly_ok = True
-            self._tensors[name] = tensor_of(array)
+            place = (array.ptr, array.dtype, array.shape) if array.size else name
+            if place not in placed:
+                placed[place] = tensor_of(array)
+            self._tensors[name] = placed[place]
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self._tensors[name]
@@ -291,19 +342,57 @@ class Weights(Mapping[str, torch.Tensor]):
         for them. What it had before is let go of, so a running worker changes versions between two
         requests by calling this again. A module made under torch.device("meta") never had any.
 
-        WeightsError: names or shapes are not the module's.
+        Parameters that were tied where they were published are so here, and so are those that are tied
+        here where only one of their names was published. A buffer that is not persistent becomes a copy
+        of its own: modules may store to these.
+
+        WeightsError: names or shapes are not the module's; or something would be left on the device
+        meta, without values. With strict=False that is a warning.
         """
-        own = module.state_dict(keep_vars=True)
+        own = _all_of(module)
         wrong = [f"{n!r} is {tuple(t.shape)} here and {tuple(own[n].shape)} there"
                  for n, t in self.items() if n in own and t.shape != own[n].shape]
         if wrong:
             raise WeightsError("; ".join(wrong[:3]))
+        values = self._values_for(own)
+        left = [n for n, t in _everything_in(module) if t.is_meta and n not in values]
+        if left:
+            why = (f"{', '.join(map(repr, left))}: not among what was published, so this would be left on "
+                   f"the device meta, without values; publish_weights() of the module itself has all of it")
+            if strict:
+                raise WeightsError(why)
+            warnings.warn(why, stacklevel=2)
+        persistent = module.state_dict(keep_vars=True).keys()
         module.requires_grad_(False)
         try:
-            module.load_state_dict(dict(self), strict=strict, assign=True)
+            module.load_state_dict({n: t for n, t in values.items() if n in persistent or n not in own},
+                                   strict=strict, assign=True)
         except RuntimeError as e:
             raise WeightsError(str(e)) from e
+        copies: dict[int, torch.Tensor] = {}
+        for name in own.keys() - persistent:
+            if name in values:
+                of, _, leaf = name.rpartition(".")
+                t = values[name]
+                if id(t) not in copies:
+                    copies[id(t)] = t.clone()
+                module.get_submodule(of)._buffers[leaf] = copies[id(t)]
         return module.requires_grad_(False)
+
+    def _values_for(self, own: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """What a module's names become: for parameters that are one tensor, one Parameter."""
+        values: dict[str, torch.Tensor] = dict(self)
+        named = {id(t): n for n, t in own.items() if n in values and isinstance(t, torch.Tensor)}
+        for name, tensor in own.items():
+            if name not in values and id(tensor) in named:
+                values[name] = values[named[id(tensor)]]
+        made: dict[int, torch.nn.Parameter] = {}
+        for name, tensor in values.items():
+            if isinstance(own.get(name), torch.nn.Parameter):
+                if id(tensor) not in made:
+                    made[id(tensor)] = torch.nn.Parameter(tensor, requires_grad=False)
+                values[name] = made[id(tensor)]
+        return values
 
 
 def attach_weights(client: Client, name: str, **options: Any) -> Weights:
