@@ -85,7 +85,7 @@ struct array *array_derive(struct array *of, const share_tensor *t)
 	copy_tensor(&whole, t);
 	whole.offset = of->t.offset + t->offset;
 	a = array_make(of->client, share_retain(b), &whole, array_home(of), of->on_gpu);
-	array_leave(of);
+	array_leave(of, 0);
 	if (a) {
 		a->ordinal = of->ordinal;
 		a->readonly = of->readonly;
@@ -124,7 +124,7 @@ static void end(struct array *a)
 		PyEval_RestoreThread(state);
 	}
 	if (b)
-		handle_leave(&a->client->handle);
+		handle_leave(&a->client->handle, 0);
 	forget_recorded(a);
 	Py_CLEAR(a->owner);
 }
@@ -161,10 +161,13 @@ share_buffer *array_enter(struct array *a)
 	return a->b;
 }
 
-void array_leave(struct array *a)
+bool array_leave(struct array *a, int r)
 {
+	bool good = no_error(r);
+
 	if (--a->users == 0 && a->closed)
 		end(a);
+	return good;
 }
 
 void array_given(struct array *a)
@@ -274,10 +277,7 @@ bool array_order(struct array *a, void *stream)
 	UNLOCKED(r = order(c, a->stream, stream));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
 		r = order(c, also->stream, stream);
-	array_leave(a);
-	if (r != 0)
-		raise_error(r);
-	return r == 0;
+	return array_leave(a, r);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -116,7 +116,7 @@ void array_release_buffer(PyObject *self, Py_buffer *b)
 	if (a->generation == process_generation())
 		UNLOCKED(owner = release_behind(e->entry.b, e->entry.stream, owner));
 	Py_XDECREF(owner);
-	handle_leave(&e->client->handle);
+	handle_leave(&e->client->handle, 0);
 	free(e);
 }
 
@@ -166,11 +166,9 @@ static PyObject *tobytes(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	if (bytes && size > 0)
 		UNLOCKED(
 		    r = share_copy_to_host(b, offset, PyBytes_AsString(bytes), size, stream.p));
-	array_leave(a);
-	if (r == 0)
-		return bytes;
-	Py_DECREF(bytes);
-	return raise_error(r);
+	if (!array_leave(a, r))
+		Py_CLEAR(bytes);
+	return bytes;
 }
 
 /* Returns whether the bytes of the source are also right for the array, and sets TypeError if not.
@@ -293,10 +291,12 @@ static PyObject *copy_from(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	if (!PyErr_Occurred() && size > 0)
 		UNLOCKED(
 		    r = share_copy_from_host(b, offset, copy ? copy : source.buf, size, stream.p));
-	array_leave(a);
+	array_leave(a, r);
 	free(copy);
 	PyBuffer_Release(&source);
-	return PyErr_Occurred() ? NULL : none_or_raise(r);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(zero_doc,
@@ -326,8 +326,9 @@ static PyObject *fill_zero(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 					 size - done < sizeof(zeros) ? size - done : sizeof(zeros),
 					 stream.p);
 	PyEval_RestoreThread(state);
-	array_leave(a);
-	return none_or_raise(r);
+	if (!array_leave(a, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyMethodDef array_copy_methods[] = {

@@ -53,8 +53,7 @@ static PyObject *publish(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	array_tensor(a, &t);
 	options.tensor = &t;
 	UNLOCKED(r = share_publish_with(b, name, &options, stream.p, &version));
-	array_leave(a);
-	return r != 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(version);
+	return array_leave(a, r) ? PyLong_FromUnsignedLongLong(version) : NULL;
 }
 
 PyDoc_STRVAR(
@@ -104,9 +103,8 @@ static PyObject *export(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 	array_tensor(a, &t);
 	options.tensor = &t;
 	UNLOCKED(r = share_export_with(b, &options, stream.p, &token));
-	array_leave(a);
-	if (r != 0)
-		return raise_error(r);
+	if (!array_leave(a, r))
+		return NULL;
 	return PyBytes_FromStringAndSize((const char *)token.bytes, sizeof(token.bytes));
 }
 
@@ -125,8 +123,9 @@ static PyObject *set_metadata(PyObject *o, PyObject *json)
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_metadata_set(b, text));
-	array_leave(a);
-	return none_or_raise(r);
+	if (!array_leave(a, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *get_metadata(PyObject *o, PyObject *ignored)
@@ -141,11 +140,10 @@ static PyObject *get_metadata(PyObject *o, PyObject *ignored)
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_metadata_get(b, &json));
-	array_leave(a);
+	if (!array_leave(a, r == SHARE_ENOENT ? 0 : r))
+		return NULL;
 	if (r == SHARE_ENOENT)
 		Py_RETURN_NONE;
-	if (r != 0)
-		return raise_error(r);
 	text = PyUnicode_FromString(json);
 	free(json);
 	return text;
@@ -187,6 +185,7 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 	PyObject *given[2], *zero;
 	share_buffer *b;
 	struct wait w;
+	bool others;
 	int r, again;
 
 	if (!args_spread(&s, args, n, names, given) ||
@@ -202,18 +201,12 @@ static PyObject *reclaim(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObj
 		if (!b)
 			return NULL;
 		UNLOCKED(r = share_reclaim(b, wait_slice(&w), stream.p));
-		array_leave(a);
-		if (r != SHARE_ETIMEDOUT && r != SHARE_EBUSY)
-			break;
-		again = wait_again(&w);
+		others = r == SHARE_ETIMEDOUT || r == SHARE_EBUSY;
+		if (!array_leave(a, others ? 0 : r))
+			return NULL;
+		again = others ? wait_again(&w) : 0;
 	} while (again > 0);
-	if (again < 0)
-		return NULL;
-	if (r == SHARE_ETIMEDOUT || r == SHARE_EBUSY)
-		Py_RETURN_FALSE;
-	if (r != 0)
-		return raise_error(r);
-	Py_RETURN_TRUE;
+	return again < 0 ? NULL : PyBool_FromLong(!others);
 }
 
 PyDoc_STRVAR(info_doc,
@@ -262,9 +255,8 @@ static PyObject *recipe(PyObject *o, PyObject *ignored)
 	if (!b)
 		return NULL;
 	UNLOCKED(r = share_get_recipe(b, &got));
-	array_leave(a);
-	if (r != 0)
-		return raise_error(r);
+	if (!array_leave(a, r))
+		return NULL;
 	result =
 	    Py_BuildValue("{szsisOsKsKszsy#}", "kind", got.kind, "fd", got.fd, "readonly",
 			  got.mode == SHARE_RDWR ? Py_False : Py_True, "segment_size",

@@ -311,18 +311,18 @@ static PyObject *as_strided(PyObject *o, PyObject *args)
 		return NULL;
 	size = share_size(b);
 	if (share_tensor_extent(&t, &extent) != 0) {
-		array_leave(a);
-		return raise_error(SHARE_EINVAL);
+		array_leave(a, SHARE_EINVAL);
+		return NULL;
 	}
 	if (extent > size) {
-		array_leave(a);
+		array_leave(a, 0);
 		PyErr_Format(PyExc_ValueError, "the view ends at byte %llu of a buffer of %llu",
 			     (unsigned long long)extent, size);
 		return NULL;
 	}
 	t.offset = offset - a->t.offset;
 	v = array_derive(a, &t);
-	array_leave(a);
+	array_leave(a, 0);
 	return (PyObject *)v;
 }
 

@@ -38,17 +38,16 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 		return NULL;
 	c = handle_enter(&pool->client->handle);
 	if (!c) {
-		handle_leave(&pool->handle);
+		handle_leave(&pool->handle, 0);
 		return NULL;
 	}
 	r = share_pool_get_info(p, &info);
 	options.pool = info.name;
 	if (r == 0)
 		UNLOCKED(r = share_channel_open(c, name, role, &options, &ch));
-	handle_leave(&pool->client->handle);
-	handle_leave(&pool->handle);
-	if (r != 0)
-		return raise_error(r);
+	handle_leave(&pool->client->handle, r);
+	if (!handle_leave(&pool->handle, r))
+		return NULL;
 	self = (struct member *)member_new(
 	    type, pool, role == SHARE_PRODUCER ? "producer" : "consumer", ch, give_up);
 	if (self)
@@ -84,8 +83,7 @@ static PyObject *fileno_(PyObject *o, PyObject *ignored)
 	if (!ch)
 		return NULL;
 	UNLOCKED(r = share_channel_get_fd(ch));
-	handle_leave(&self->handle);
-	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
+	return handle_leave(&self->handle, r) ? PyLong_FromLong(r) : NULL;
 }
 
 PyDoc_STRVAR(stats_doc,
@@ -104,9 +102,8 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 	if (!ch)
 		return NULL;
 	UNLOCKED(r = share_channel_get_stats(ch, &s));
-	handle_leave(&self->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	return Py_BuildValue(
 	    "{sKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
 	    (unsigned long long)s.received, "acknowledged", (unsigned long long)s.acknowledged,
@@ -168,12 +165,12 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 	/* Bytes are copied at once. Only memory can have work on a stream that the caller did not
 	 * name. */
 	if (!stream_from(given[3], self->on_gpu && out.array, -1, home, &stream)) {
-		outgoing_end(&out);
+		outgoing_end(&out, 0);
 		return NULL;
 	}
 	ch = handle_enter(&self->handle);
 	if (!ch) {
-		outgoing_end(&out);
+		outgoing_end(&out, 0);
 		return NULL;
 	}
 	/* Only the single user of an array can give it away. Otherwise it is sent, and the message
@@ -194,17 +191,12 @@ static PyObject *send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject
 		array_given(out.array);
 	else if (give)
 		out.array->closed = false;
-	handle_leave(&self->handle);
-	outgoing_end(&out);
-	if (again < 0)
+	handle_leave(&self->handle, r);
+	if (!outgoing_end(&out, r))
 		return NULL;
-	if (r == 0 && given[5] && given[5] != Py_False && !give && given[0] &&
-	    given[0] != Py_None) {
-		PyObject *done = PyObject_CallMethod(given[0], "release", NULL);
-
-		return done;
-	}
-	return none_or_raise(r);
+	if (given[5] && given[5] != Py_False && !give && given[0] && given[0] != Py_None)
+		return PyObject_CallMethod(given[0], "release", NULL);
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(
@@ -256,15 +248,15 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 			break;
 	}
 	if (ch)
-		handle_leave(&self->handle);
+		handle_leave(&self->handle, sent == 0 ? r : 0);
 	for (Py_ssize_t i = 0; i < ready; i++)
-		outgoing_end(&out[i]);
+		outgoing_end(&out[i], 0);
 	free(out);
 	free(raw);
 	Py_DECREF(list);
 	if (PyErr_Occurred() || again < 0)
 		return NULL;
-	return sent == 0 && r < 0 ? raise_error(r) : PyLong_FromSsize_t(sent);
+	return PyLong_FromSsize_t(sent);
 }
 
 PyDoc_STRVAR(
@@ -289,8 +281,9 @@ static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	do
 		UNLOCKED(r = share_channel_flush(ch, wait_slice(&w)));
 	while (r != 0 && (again = room_again(self, &w, r)) > 0);
-	handle_leave(&self->handle);
-	return again < 0 ? NULL : none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static int take(void *p, int timeout_ms, void *stream, share_message *out)

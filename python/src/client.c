@@ -33,9 +33,9 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (!self)
 		return NULL;
 	UNLOCKED(r = share_connect_with(address, &options, &c));
-	if (r != 0) {
+	if (!no_error(r)) {
 		Py_DECREF(self);
-		return raise_error(r);
+		return NULL;
 	}
 	handle_init(&self->handle, "client", c, give_up);
 	self->next = clients;
@@ -120,9 +120,8 @@ static PyObject *call(PyObject *o, int (*function)(share_client *), bool counts)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = function(c));
-	handle_leave(&self->handle);
-	if (r < 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	if (counts)
 		return PyLong_FromLong(r);
 	Py_RETURN_NONE;
@@ -246,15 +245,12 @@ static PyObject *lookup(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObje
 		if ((r != SHARE_ETIMEDOUT && r != SHARE_ENOENT) || (again = wait_again(&w)) <= 0)
 			break;
 		if (self->handle.closed) {
-			handle_leave(&self->handle);
-			return handle_refuse(&self->handle);
+			handle_refuse(&self->handle);
+			break;
 		}
 	}
-	handle_leave(&self->handle);
-	if (again < 0)
+	if (!handle_leave(&self->handle, !w.once && r == SHARE_ENOENT ? SHARE_ETIMEDOUT : r))
 		return NULL;
-	if (r != 0)
-		return raise_error(!w.once && r == SHARE_ENOENT ? SHARE_ETIMEDOUT : r);
 	a = found(self, b, stream);
 	if (a)
 		((struct array *)a)->readonly_ok = ok;
@@ -277,8 +273,9 @@ static PyObject *unpublish(PyObject *o, PyObject *name)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = share_unpublish(c, text));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 /* Callbacks that fill a list. The library calls them without the GIL, so they take it. */
@@ -337,11 +334,9 @@ static PyObject *fill(PyObject *o, const void *argument,
 	f.state = PyEval_SaveThread();
 	r = function(c, argument, &f);
 	PyEval_RestoreThread(f.state);
-	handle_leave(&self->handle);
-	if (r == 0)
-		return f.list;
-	Py_DECREF(f.list);
-	return PyErr_Occurred() ? NULL : raise_error(r);
+	if (!handle_leave(&self->handle, r) || PyErr_Occurred())
+		Py_CLEAR(f.list);
+	return f.list;
 }
 
 static int list_names(share_client *c, const void *prefix, struct filling *f)
@@ -472,9 +467,8 @@ static PyObject *import(PyObject *o, PyObject *args)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = share_import(c, &token, mode, stream.p, &b));
-	handle_leave(&self->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	a = (struct array *)found(self, b, stream);
 	if (a && !given && !move_to_current(a))
 		Py_CLEAR(a);
@@ -501,8 +495,9 @@ static PyObject *revoke_token(PyObject *o, PyObject *args)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = share_revoke(c, &token));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *by_identifier(PyObject *o, PyObject *number,
@@ -519,8 +514,9 @@ static PyObject *by_identifier(PyObject *o, PyObject *number,
 	if (!c)
 		return NULL;
 	UNLOCKED(r = function(c, id));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *revoke_id(PyObject *o, PyObject *id)
@@ -549,8 +545,9 @@ static PyObject *destroy_pool(PyObject *o, PyObject *name)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = share_pool_destroy(c, text));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(stats_doc,
@@ -567,9 +564,8 @@ static PyObject *fence_stats(PyObject *o, PyObject *ignored)
 	if (!c)
 		return NULL;
 	r = share_fence_get_stats(c, &stats);
-	handle_leave(&self->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	return Py_BuildValue(
 	    "{sKsKsKsKsKsK}", "signals", (unsigned long long)stats.signals, "waits",
 	    (unsigned long long)stats.waits, "waits_saved", (unsigned long long)stats.waits_saved,

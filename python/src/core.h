@@ -64,6 +64,11 @@ PyObject *raise_named(int r, const char *detail);
 PyObject *error_class(int r);
 /* Returns None if @r is no error; else sets its exception and returns NULL. */
 PyObject *none_or_raise(int r);
+/* Returns whether @r is no error; else sets its exception, unless one is set already. An error is
+ * raised before anything is given up: giving up calls the library, too, and can run code of the
+ * program, and share_error_detail() is about the last call that failed. So whatever ends the use of
+ * something takes the result of that use. */
+bool no_error(int r);
 PyObject *raise_closed(const char *what);
 
 /* ------------------------------------------------------------------------------------------- */
@@ -82,7 +87,8 @@ struct handle {
 void handle_init(struct handle *h, const char *what, void *p, void (*give_up)(void *));
 /* Returns the pointer, which stays valid until handle_leave(), or NULL with an exception. */
 void *handle_enter(struct handle *h);
-void handle_leave(struct handle *h);
+/* @r: what the call returned, or 0. Returns no_error(). */
+bool handle_leave(struct handle *h, int r);
 /* Gives the handle up, now or when its last user leaves. May be called again. */
 void handle_close(struct handle *h);
 bool handle_is_usable(const struct handle *h);
@@ -264,7 +270,7 @@ struct array *array_found(struct client *client, share_buffer *b, struct stream 
 struct array *array_derive(struct array *of, const share_tensor *t);
 /* For arrays what handle_enter() and handle_leave() are for handles. */
 share_buffer *array_enter(struct array *a);
-void array_leave(struct array *a);
+bool array_leave(struct array *a, int r);
 bool array_is_usable(struct array *a); /* sets the exception if not */
 /* Notes that the array's reference was given away. */
 void array_given(struct array *a);
@@ -323,9 +329,9 @@ struct message {
 struct message *message_new(struct member *of, struct stream stream, bool is_request);
 /* Frees a message that the library has not filled. */
 void message_discard(struct message *m);
-/* Returns the message for the result @r of a call that may have filled it. After an error it
- * returns NULL with the exception, which has the message as an attribute if the call has filled
- * it. */
+/* Returns the message for the result @r of a call that may have filled it. After an error, whose
+ * exception may be set already, it returns NULL; the exception has the message as an attribute if
+ * the call has filled it. */
 PyObject *message_or_raise(struct message *m, int r);
 /* Acknowledges the message. Returns 0, or -1 with an exception. */
 int message_ack(struct message *m, PyObject *stream);
@@ -340,7 +346,7 @@ struct outgoing {
 /* Prepares what is sent; @array, @meta and @data may be NULL. Returns false with an exception. If
  * it returns true, the caller has to call outgoing_end(). */
 bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObject *data);
-void outgoing_end(struct outgoing *o);
+bool outgoing_end(struct outgoing *o, int r); /* as handle_leave() */
 
 PyObject *member_new(PyTypeObject *type, struct pool *pool, const char *what, void *handle,
 		     void (*give_up)(void *));

@@ -42,6 +42,13 @@ PyObject *none_or_raise(int r)
 	Py_RETURN_NONE;
 }
 
+bool no_error(int r)
+{
+	if (r < 0 && !PyErr_Occurred())
+		raise_error(r);
+	return r >= 0;
+}
+
 PyObject *raise_closed(const char *what)
 {
 	PyErr_Format(core.closed ? core.closed : PyExc_ValueError, "the %s was given up", what);

@@ -49,9 +49,8 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		UNLOCKED(r = share_event_open(c, open, &e));
 	else
 		UNLOCKED(r = share_event_create(c, &options, &e));
-	handle_leave(&client->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&client->handle, r))
+		return NULL;
 	self = (struct event *)PyType_GenericAlloc(type, 0);
 	if (!self) {
 		share_event_release(e);
@@ -93,8 +92,9 @@ static PyObject *on_stream(PyObject *o, PyObject *given, int (*function)(share_e
 	if (!e)
 		return NULL;
 	UNLOCKED(r = function(e, stream.p));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(record_doc,
@@ -130,9 +130,8 @@ static PyObject *export(PyObject *o, PyObject *ignored)
 	if (!e)
 		return NULL;
 	UNLOCKED(r = share_event_export(e, &token));
-	handle_leave(&self->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	return PyBytes_FromStringAndSize((const char *)token.bytes, sizeof(token.bytes));
 }
 

@@ -77,11 +77,9 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 		return NULL;
 	}
 	UNLOCKED(r = share_fence_record(c, stream.p, &self->fence));
-	handle_leave(&client->handle);
-	if (r == 0)
-		return (PyObject *)self;
-	Py_DECREF((PyObject *)self);
-	return raise_error(r);
+	if (!handle_leave(&client->handle, r))
+		Py_CLEAR(self);
+	return (PyObject *)self;
 }
 
 /* Waits for the fence. If @stream is NULL, the calling thread waits, in slices; any other stream is
@@ -116,8 +114,9 @@ static PyObject *wait_for_fence(PyObject *args, bool on_stream)
 	    !handle_enter(&client->handle))
 		return NULL;
 	r = wait_on(client, &fence->fence, stream.p, &w);
-	handle_leave(&client->handle);
-	return PyErr_Occurred() ? NULL : none_or_raise(r);
+	if (!handle_leave(&client->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyObject *fence_wait(PyObject *module, PyObject *args)
@@ -147,9 +146,8 @@ PyObject *fence_query(PyObject *module, PyObject *args)
 	if (!c)
 		return NULL;
 	UNLOCKED(r = share_fence_query(c, &fence->fence));
-	handle_leave(&client->handle);
-	if (r != 0 && r != SHARE_EAGAIN)
-		return raise_error(r);
+	if (!handle_leave(&client->handle, r == SHARE_EAGAIN ? 0 : r))
+		return NULL;
 	return PyBool_FromLong(r == 0);
 }
 

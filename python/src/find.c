@@ -30,13 +30,11 @@ static PyObject *array_at(uint64_t at, share_tensor *t)
 
 		array = (PyObject *)array_make(client, found.b, t, stream, found.on_gpu);
 	} else {
-		UNLOCKED(share_release(found.b, found.stream));
 		if (!client)
 			array = Py_NewRef(Py_None);
-		else if (r != 0)
-			raise_error(r);
-		else
+		else if (no_error(r))
 			PyErr_SetString(PyExc_ValueError, "it goes beyond its buffer");
+		UNLOCKED(share_release(found.b, found.stream));
 	}
 	Py_XDECREF((PyObject *)found.owner);
 	Py_XDECREF((PyObject *)client);

@@ -77,10 +77,13 @@ static void end(struct handle *h)
 		UNLOCKED(h->give_up(p));
 }
 
-void handle_leave(struct handle *h)
+bool handle_leave(struct handle *h, int r)
 {
+	bool good = no_error(r);
+
 	if (--h->users == 0 && h->closed)
 		end(h);
+	return good;
 }
 
 void handle_close(struct handle *h)

@@ -32,7 +32,7 @@ static void *end(void *argument)
 
 	share_host_stream_destroy(held->stream);
 	state = PyGILState_Ensure();
-	handle_leave(&held->client->handle);
+	handle_leave(&held->client->handle, 0);
 	Py_DECREF(held->client);
 	PyGILState_Release(state);
 	free(held);
@@ -77,17 +77,17 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = (struct host_stream *)PyType_GenericAlloc(type, 0);
 	held = malloc(sizeof(*held));
 	if (!self || !held) {
-		handle_leave(&client->handle);
+		handle_leave(&client->handle, 0);
 		Py_XDECREF((PyObject *)self);
 		free(held);
 		return PyErr_NoMemory();
 	}
 	UNLOCKED(r = share_host_stream_create(c, &held->stream));
 	if (r != 0) {
-		handle_leave(&client->handle);
+		handle_leave(&client->handle, r);
 		free(held);
 		Py_DECREF(self);
-		return raise_error(r);
+		return NULL;
 	}
 	held->client = (struct client *)Py_NewRef((PyObject *)client);
 	handle_init(&self->handle, "host stream", held, give_up);
@@ -154,12 +154,11 @@ static PyObject *launch(PyObject *o, PyObject *function)
 	}
 	*job = (struct job){Py_NewRef(function), held->stream};
 	UNLOCKED(r = share_host_stream_launch(held->stream, run, job));
-	if (r != 0) {
-		Py_DECREF(function);
-		free(job);
-	}
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (handle_leave(&self->handle, r))
+		Py_RETURN_NONE;
+	Py_DECREF(function);
+	free(job);
+	return NULL;
 }
 
 PyDoc_STRVAR(synchronize_doc,
@@ -191,8 +190,9 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 			break;
 		r = 0;
 	}
-	handle_leave(&self->handle);
-	return again < 0 ? NULL : none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(close_doc,

@@ -87,10 +87,10 @@ static PyObject *run(struct handle *h, struct loop *l, int (*loop)(const struct 
 	r = loop(l);
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	Py_END_ALLOW_THREADS;
-	handle_leave(h);
-	return r == 0 ? PyFloat_FromDouble((double)(end.tv_sec - start.tv_sec) +
-					   (double)(end.tv_nsec - start.tv_nsec) * 1e-9)
-		      : raise_error(r);
+	if (!handle_leave(h, r))
+		return NULL;
+	return PyFloat_FromDouble((double)(end.tv_sec - start.tv_sec) +
+				  (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
 }
 
 /* Receives and then acknowledges, and returns the seconds of both as a pair. */
@@ -146,6 +146,6 @@ PyObject *measure(PyObject *module, PyObject *args)
 	if (!array_check(with) || !(l.buffer = array_enter((struct array *)with)))
 		return NULL;
 	seconds = run(&((struct member *)of)->handle, &l, send);
-	array_leave((struct array *)with);
+	array_leave((struct array *)with, 0);
 	return seconds;
 }

@@ -97,7 +97,7 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 			break;
 		}
 	}
-	handle_leave(&self->handle);
+	handle_leave(&self->handle, r);
 	if (again < 0 && !m->m.channel) {
 		message_discard(m);
 		return NULL;

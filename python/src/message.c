@@ -45,7 +45,7 @@ static void finish(struct message *m)
 		return;
 	m->done = true;
 	if (m->is_request)
-		handle_leave(&m->of->handle);
+		handle_leave(&m->of->handle, 0);
 }
 
 void message_discard(struct message *m)
@@ -58,13 +58,12 @@ PyObject *message_or_raise(struct message *m, int r)
 {
 	PyObject *type, *value, *trace;
 
-	if (r == 0)
+	if (no_error(r))
 		return (PyObject *)m;
 	if (!m->m.channel) {
 		message_discard(m);
-		return raise_error(r);
+		return NULL;
 	}
-	raise_error(r);
 	PyErr_Fetch(&type, &value, &trace);
 	PyErr_NormalizeException(&type, &value, &trace);
 	if (value && PyObject_SetAttrString(value, "message", (PyObject *)m) < 0)
@@ -126,8 +125,6 @@ static int acknowledge(struct message *m, void *stream)
 		UNLOCKED(r = share_ack(&m->m, stream));
 	if (r == SHARE_EINVAL && stream) /* the stream no longer exists, nor does work on it */
 		UNLOCKED(r = share_ack(&m->m, NULL));
-	if (!m->m.channel)
-		finish(m);
 	return r;
 }
 
@@ -152,7 +149,7 @@ static void dealloc(PyObject *o)
 int message_ack(struct message *m, PyObject *given)
 {
 	struct stream stream;
-	int r;
+	bool good;
 
 	if (!is_usable(m))
 		return -1;
@@ -163,12 +160,11 @@ int message_ack(struct message *m, PyObject *given)
 	if (!stream_from(given, m->of->on_gpu && m->m.buffer, -1, home_of(m), &stream))
 		return -1;
 	m->users++;
-	r = acknowledge(m, stream.p);
+	good = no_error(acknowledge(m, stream.p));
 	m->users--;
-	if (r == 0)
-		return 0;
-	raise_error(r);
-	return -1;
+	if (!m->m.channel)
+		finish(m);
+	return good ? 0 : -1;
 }
 
 PyDoc_STRVAR(
@@ -222,10 +218,12 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 	settle_array(m);
 	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));
 	m->users--;
-	outgoing_end(&out);
+	outgoing_end(&out, r);
 	if (!m->m.channel)
 		finish(m);
-	return none_or_raise(r);
+	if (r != 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(status_doc,

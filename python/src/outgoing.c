@@ -89,13 +89,16 @@ bool outgoing_begin(struct outgoing *o, PyObject *array, PyObject *meta, PyObjec
 	}
 	if ((!o->b || describe(o, has_data || has_meta)) && append_object(o, meta, data))
 		return true;
-	outgoing_end(o);
+	outgoing_end(o, 0);
 	return false;
 }
 
-void outgoing_end(struct outgoing *o)
+bool outgoing_end(struct outgoing *o, int r)
 {
+	bool good = no_error(r);
+
 	if (o->array)
-		array_leave(o->array);
+		array_leave(o->array, 0);
 	o->array = NULL;
+	return good;
 }

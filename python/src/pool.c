@@ -45,9 +45,8 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		UNLOCKED(r = share_pool_open(c, name, &p));
 	else
 		UNLOCKED(r = share_pool_create(c, name, &options, &p));
-	handle_leave(&client->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&client->handle, r))
+		return NULL;
 	self = (struct pool *)PyType_GenericAlloc(type, 0);
 	if (!self) {
 		share_pool_close(p);
@@ -103,9 +102,8 @@ static PyObject *allocate(struct pool *self, const share_tensor *t, uint64_t siz
 	r = options.alignment || stream.p ? SHARE_EAGAIN : share_try_alloc(p, size, &b);
 	if (r == SHARE_EAGAIN)
 		UNLOCKED(r = share_alloc_with(p, size, &options, stream.p, &b));
-	handle_leave(&self->handle);
-	if (r != 0)
-		return raise_error(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
 	return (PyObject *)array_make(self->client, b, t, stream, self->on_gpu);
 }
 
@@ -206,8 +204,9 @@ static PyObject *set_cache(PyObject *o, PyObject *nbytes)
 	if (!p)
 		return NULL;
 	UNLOCKED(r = share_pool_set_cache(p, size));
-	handle_leave(&self->handle);
-	return none_or_raise(r);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(info_doc,

@@ -49,17 +49,16 @@ static PyObject *open_service(PyTypeObject *type, PyObject *args, enum share_ser
 		return NULL;
 	c = handle_enter(&pool->client->handle);
 	if (!c) {
-		handle_leave(&pool->handle);
+		handle_leave(&pool->handle, 0);
 		return NULL;
 	}
 	r = share_pool_get_info(p, &info);
 	options.pool = info.name;
 	if (r == 0)
 		UNLOCKED(r = share_service_open(c, name, role, &options, &s));
-	handle_leave(&pool->client->handle);
-	handle_leave(&pool->handle);
-	if (r != 0)
-		return raise_error(r);
+	handle_leave(&pool->client->handle, r);
+	if (!handle_leave(&pool->handle, r))
+		return NULL;
 	self = (struct member *)member_new(type, pool, role == SHARE_CALLER ? "caller" : "worker",
 					   s, give_up);
 	if (self)
@@ -93,8 +92,7 @@ static PyObject *fileno_(PyObject *o, PyObject *ignored)
 	if (!s)
 		return NULL;
 	UNLOCKED(r = share_service_get_fd(s));
-	handle_leave(&self->handle);
-	return r < 0 ? raise_error(r) : PyLong_FromLong(r);
+	return handle_leave(&self->handle, r) ? PyLong_FromLong(r) : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -106,7 +104,7 @@ static void forget(struct pending *self)
 	if (!self->p)
 		return;
 	self->p = NULL;
-	handle_leave(&self->of->handle);
+	handle_leave(&self->of->handle, 0);
 }
 
 static void cancel_now(struct pending *self)
@@ -159,13 +157,13 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 		home = array_home(out.array);
 	pending = (struct pending *)PyType_GenericAlloc(core.pending, 0);
 	if (!pending || !stream_from(given[3], self->on_gpu, -1, home, &stream)) {
-		outgoing_end(&out);
+		outgoing_end(&out, 0);
 		Py_XDECREF((PyObject *)pending);
 		return NULL;
 	}
 	s = handle_enter(&self->handle);
 	if (!s) {
-		outgoing_end(&out);
+		outgoing_end(&out, 0);
 		Py_DECREF((PyObject *)pending);
 		return NULL;
 	}
@@ -181,13 +179,10 @@ static struct pending *start(struct member *self, PyObject *const *given, const 
 		}
 		wait_a_moment(ROOM_MS);
 	}
-	outgoing_end(&out);
-	if (r != 0) {
+	if (!outgoing_end(&out, r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r)) {
 		pending->p = NULL;
-		handle_leave(&self->handle);
+		handle_leave(&self->handle, 0);
 		Py_DECREF((PyObject *)pending);
-		if (again >= 0)
-			raise_error(r == SHARE_EAGAIN && w && !w->once ? SHARE_ETIMEDOUT : r);
 		return NULL;
 	}
 	/* From now on the pending call is the user of the handle. */
@@ -235,6 +230,7 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 			break;
 	}
 	self->users--;
+	no_error(r == SHARE_EAGAIN && !w->once ? SHARE_ETIMEDOUT : r);
 	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK) {
 		if (self->canceled)
 			cancel_now(self);
@@ -245,7 +241,7 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 		message_discard(m);
 		return NULL;
 	}
-	return message_or_raise(m, r == SHARE_EAGAIN && !w->once ? SHARE_ETIMEDOUT : r);
+	return message_or_raise(m, r);
 }
 
 PyDoc_STRVAR(

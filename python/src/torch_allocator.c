@@ -130,14 +130,14 @@ PyObject *torch_pool(PyObject *module, PyObject *args)
 		return NULL;
 	p = handle_enter(&pool->handle);
 	if (!p) {
-		handle_leave(&pool->client->handle);
+		handle_leave(&pool->client->handle, 0);
 		return NULL;
 	}
 	if (pools[device].pool) {
 		bool same = pools[device].pool == p;
 
-		handle_leave(&pool->handle);
-		handle_leave(&pool->client->handle);
+		handle_leave(&pool->handle, 0);
+		handle_leave(&pool->client->handle, 0);
 		if (same)
 			Py_RETURN_NONE;
 		PyErr_SetString(PyExc_ValueError,

@@ -65,9 +65,11 @@ int wait_slice(const struct wait *w)
 
 int wait_again(const struct wait *w)
 {
-	if (PyErr_CheckSignals() < 0)
-		return -1;
-	return !w->once && left(w, 1) > 0;
+	/* The handler of a signal may call the library. So when the time is over, it is left to the
+	 * interpreter, after the error was raised. */
+	if (w->once || left(w, 1) == 0)
+		return 0;
+	return PyErr_CheckSignals() < 0 ? -1 : 1;
 }
 
 int wait_for(const struct wait *w, const int *fds, size_t n)

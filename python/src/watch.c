@@ -168,7 +168,7 @@ static struct watching *make(PyTypeObject *type, struct client *client)
 		return NULL;
 	self = (struct watching *)PyType_GenericAlloc(type, 0);
 	if (!self) {
-		handle_leave(&client->handle);
+		handle_leave(&client->handle, 0);
 		return NULL;
 	}
 	self->client = (struct client *)Py_NewRef((PyObject *)client);
@@ -184,9 +184,9 @@ static struct watching *make(PyTypeObject *type, struct client *client)
 static PyObject *made(struct watching *self, int r, const char *what, void *p,
 		      void (*give_up)(void *))
 {
-	if (r != 0) {
+	if (!no_error(r)) {
 		Py_DECREF((PyObject *)self);
-		return raise_error(r);
+		return NULL;
 	}
 	handle_init(&self->handle, what, p, give_up);
 	return (PyObject *)self;
@@ -204,7 +204,7 @@ static void dealloc(PyObject *o)
 	if (self->box && (!self->handle.what || self->handle.generation == process_generation()))
 		UNLOCKED(end_box(self->box));
 	Py_XDECREF(self->stream.owner);
-	handle_leave(&self->client->handle);
+	handle_leave(&self->client->handle, 0);
 	Py_DECREF((PyObject *)self->client);
 	PyObject_Free(o);
 	Py_DECREF(type);
@@ -259,13 +259,9 @@ static struct letter *wait_for_letter(struct watching *self, PyObject *timeout)
 		}
 		again = wait_for(&w, fds, 2);
 	}
-	handle_leave(&self->handle);
-	if (!l && !PyErr_Occurred()) {
-		if (r < 0)
-			raise_error(r);
-		else
-			raise_named(w.once ? SHARE_EAGAIN : SHARE_ETIMEDOUT, "nothing has come");
-	}
+	if (!l && r >= 0 && !PyErr_Occurred())
+		raise_named(w.once ? SHARE_EAGAIN : SHARE_ETIMEDOUT, "nothing has come");
+	handle_leave(&self->handle, l ? 0 : r);
 	return l;
 }
 
@@ -347,7 +343,7 @@ static PyObject *create_operation(PyTypeObject *type, PyObject *args, PyObject *
 			UNLOCKED(r = share_buffer_watch(b, known, self->box, &operation));
 	}
 	if (b)
-		array_leave((struct array *)what);
+		array_leave((struct array *)what, self ? r : 0);
 	return self
 		   ? made(self, r, name ? "look-up" : "watch of an array", operation, end_operation)
 		   : NULL;

@@ -535,3 +535,41 @@ def next_of(rx):
         return rx.recv(timeout=0)
     except libshare.NotReady:
         return None
+
+
+class Releases:
+    """A stream; whoever asks for it finds the Array released, as by another thread."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __cuda_stream__(self):
+        self.array.release()
+        return 0, 0
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_an_error_says_what_failed_and_not_what_was_given_up_after(client, pool, published):
+    """What the last user gives up calls the library, which says of that why it takes long."""
+
+    def one():
+        a = pool.array(b"123")
+        if published:
+            a.publish("a")
+        return a, {"stream": Releases(a)}
+
+    with pool.consumer("full", mode="queue", depth=1), pool.producer("full", mode="queue", depth=1) as tx:
+        tx.send(pool.array(b"123"))
+        for timeout in (0, 0.01):
+            a, options = one()
+            with pytest.raises(libshare.TimedOut, match="the channel had no room"):
+                tx.send(a, timeout=timeout, **options)
+            assert a.closed
+    with client.pool("other", kind="host") as other, pool.producer("p") as tx, client.service("s", pool) as caller:
+        for hand_on in (tx.send, caller.start, caller.call):
+            a = other.array(b"123")
+            with pytest.raises(libshare.InvalidArgument, match="pool"):
+                hand_on(a, stream=Releases(a))
+            assert a.closed
+    if published:
+        client.unpublish("a")
