@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How much memory there is for pools. The files of cgroups are those of a folder that a test makes. */
+/* How much memory there is for pools. The files of cgroups are those of a folder that a test makes.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>
