@@ -106,9 +106,11 @@
 	M(REVOKE, revoke, 28, TO_BROKER, 0, 0, 1, DONE, 0,                                         \
 	  "Ends a token. Allowed to the user who made it, and to administrators.")                 \
 	M(METADATA_SET, metadata_set, 29, TO_BROKER, 0, 0, 1, DONE, 0,                             \
-	  "Replaces a buffer's metadata; empty metadata removes it.")                              \
+	  "Replaces a buffer's metadata; empty metadata removes it. The broker does not look at "  \
+	  "it, so clients set nothing but JSON.")                                                  \
 	M(METADATA_GET, metadata_get, 30, TO_BROKER, 0, 0, 1, METADATA, 0,                         \
-	  "Reads a buffer's metadata.")                                                            \
+	  "Reads a buffer's metadata. Whoever may write in the buffer may have set anything, so "  \
+	  "clients look whether it is JSON before they use it.")                                   \
 	M(METADATA, metadata, 31, TO_CLIENT, 0, 0, 1, NOTHING, 0, "A buffer's metadata.")          \
 	M(QUERY, query, 32, TO_BROKER, 0, 0, 1, REPORT, 0, "Asks for one page of a report.")       \
 	M(REPORT, report, 33, TO_CLIENT, 0, 0, 1, NOTHING, 0, "One page of the report.")           \
@@ -350,7 +352,7 @@
 	F(M, u64, buffer, 1, "identifier") \
 	V(M, json, 65536, 1, "a JSON object or array; empty: none")
 #define WIRE_FIELDS_metadata_get(F, V, M) F(M, u64, buffer, 1, "identifier")
-#define WIRE_FIELDS_metadata(F, V, M)     V(M, json, 65536, 1, "a JSON object or array; empty: none")
+#define WIRE_FIELDS_metadata(F, V, M)     V(M, json, 65536, 1, "as it was set; empty: none")
 #define WIRE_FIELDS_query(F, V, M)                                                  \
 	V(M, what, 31, 1, "name of the report, as for share_inspect()")             \
 	V(M, prefix, 255, 1, "of the report on names: only names with this prefix") \

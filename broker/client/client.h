@@ -44,7 +44,6 @@ struct admission {
 
 /* Requests that are not answered yet. */
 struct client_requests {
-	struct unfinished *unfinished; /* one that takes more than a turn */
 	LIST_HEAD(, deferred) deferred;
 	struct timed_request asked;          /* the one that is being handled now */
 	TAILQ_HEAD(, unanswered) unanswered; /* all of these, as the journal has them */

@@ -80,7 +80,6 @@ static enum read_result read_one(struct connection *c)
 static void on_turn(struct turn *turn, uint32_t events)
 {
 	struct connection *c = (void *)((char *)turn - offsetof(struct connection, turn));
-	struct client *client = c->client;
 
 	if (c->waits) {
 		if (events & EPOLLOUT)
@@ -91,35 +90,21 @@ static void on_turn(struct turn *turn, uint32_t events)
 			client_lose(c->client, -EPIPE);
 		return;
 	}
-	if (client->requests.unfinished) {
-		client->requests.unfinished->go_on(client);
-		if (client->connection == c && !client->requests.unfinished && !c->waits)
-			connection_await_more(c);
-		return;
-	}
 	/* After an answer there is rarely more: asking would cost a system call on the way of every
 	 * request. If there is, the loop comes back at once. Every packet may end the connection,
 	 * and with it @c. */
 	for (int i = 0; i < PACKETS_A_TURN; i++)
-		if (read_one(c) != READ_MORE || c->waits || client->requests.unfinished)
+		if (read_one(c) != READ_MORE || c->waits)
 			break;
-	if (client->requests.unfinished && !c->waits)
-		connection_await_more(c);
 }
 
 void connection_drain(struct connection *c)
 {
-	struct client *client = c->client;
 	enum read_result result = READ_MORE;
 
 	/* a socket holds a few hundred messages; if there are more, somebody else has the socket */
-	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++) {
-		while (client->requests.unfinished)
-			client->requests.unfinished->go_on(client);
+	for (int i = 0; i < PACKETS_AT_DEATH && result != READ_NOTHING; i++)
 		result = read_one(c);
-	}
-	while (client->requests.unfinished)
-		client->requests.unfinished->go_on(client);
 }
 
 int connection_new(struct client *client, int socket, struct closing *closing,

@@ -50,8 +50,6 @@ static void close_connection(struct client *c)
 {
 	if (c->connection)
 		c->logged.held = c->holds;
-	if (c->requests.unfinished)
-		c->requests.unfinished->abandon(c);
 	connection_free(c->connection);
 	c->connection = NULL;
 	unanswered_drop(c);

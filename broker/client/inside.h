@@ -77,9 +77,6 @@ int queued_let_wait(struct connection *c, struct queued *q);
 void connection_drop_queue(struct connection *c);
 
 /* sending.c */
-/* What is asked of it next is awaited; or its next turn at once, which is when there is room for
- * the answer of a request that takes more than one. */
-void connection_await_more(struct connection *c);
 /* What the socket takes now of what waits to go out. */
 void connection_flush(struct connection *c);
 void connection_on_retry(evutil_socket_t fd, short what, void *data);

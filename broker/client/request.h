@@ -32,13 +32,6 @@ struct request {
  */
 typedef void (*request_handler)(struct request *r);
 
-/* A request that takes more than a turn: embedded in what that takes, and the client's
- * (requests.unfinished) until it is answered. The connection takes no other request before. */
-struct unfinished {
-	void (*go_on)(struct client *client);   /* the next part; its answer at the end */
-	void (*abandon)(struct client *client); /* nobody waits for it any more */
-};
-
 void request_reply(struct request *r, struct wire_message *m, const int *fds, size_t n_fds);
 void request_done(struct request *r);
 void request_fail(struct request *r, int error, const char *format, ...)

@@ -191,13 +191,6 @@ bool connection_is_idle(const struct connection *c)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* What there is to read; or its next turn at once, which is when there is room for the answer of a
- * request that takes more than one. */
-void connection_await_more(struct connection *c)
-{
-	turn_await(&c->turn, c->client->requests.unfinished ? EPOLLOUT : EPOLLIN);
-}
-
 static void fail(struct connection *c, int error)
 {
 	if (error == -EDQUOT)
@@ -234,7 +227,7 @@ void connection_flush(struct connection *c)
 		fail(c, r);
 	} else if (r == 0 && c->waits) {
 		c->waits = false;
-		connection_await_more(c);
+		turn_await(&c->turn, EPOLLIN);
 		c->client->broker->clients->rooms->caught_up(c->client);
 	}
 }

@@ -775,24 +775,39 @@ int share_get_recipe(share_buffer *b, share_recipe *out);
 
 /**
  * Replaces a buffer's metadata: a JSON text that all holders can read and those with SHARE_RDWR can
- * replace. It is gone with the buffer.
+ * replace. It is gone with the buffer. What every reader understands alike is taken: UTF-8, no key
+ * twice in an object, no NUL in a string, integers of 64 bits, no number beyond a double.
  *
  * @param b     the buffer
  * @param json  up to SHARE_METADATA_MAX bytes; NULL removes it
- * @retval SHARE_EINVAL  not one JSON object or array, too large, or nested deeper than 64
+ * @retval SHARE_EINVAL  not one JSON object or array, too large, or nested deeper than 64:
+ *                       share_error_detail() has line and column
  * @retval SHARE_EACCES  a read-only handle
  * @retval SHARE_EQUOTA  as much metadata as this user may have
  */
 int share_metadata_set(share_buffer *b, const char *json);
 
 /**
- * Reads a buffer's metadata.
+ * Reads a buffer's metadata. The broker keeps what it is given, and a process that does not use
+ * this library may give it anything: so it is checked as share_metadata_set() does. What it says is
+ * for the caller to check, as everybody who may write in the buffer could set it.
  *
  * @param b    the buffer
  * @param out  a string for `free()`
  * @retval SHARE_ENOENT  none was set
+ * @retval SHARE_EPROTO  what was set is no such JSON: share_metadata_get_raw() reads it
  */
 int share_metadata_get(share_buffer *b, char **out);
+
+/**
+ * Reads a buffer's metadata as it is, whatever it is.
+ *
+ * @param b     the buffer
+ * @param out   bytes for `free()`, and a NUL behind them
+ * @param size  how many, without that NUL: 1 to SHARE_METADATA_MAX
+ * @retval SHARE_ENOENT  none was set
+ */
+int share_metadata_get_raw(share_buffer *b, void **out, size_t *size);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Names                                                                                       */

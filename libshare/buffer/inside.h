@@ -138,6 +138,9 @@ int tensor_check_fits(const share_tensor *t, uint64_t size);
 int tensor_for_request(share_buffer *b, const share_tensor *t, unsigned char *room,
 		       struct wire_bytes *out);
 
+/* metadata.c: 0, or @error if that is no JSON that every reader understands alike. */
+int metadata_check(const char *text, size_t size, int error);
+
 /* ------------------------------------------------------------------------------------------- */
 /* name.c and lookup.c: looking a name up, at once or by and by                                */
 

@@ -40,7 +40,8 @@ class _Array:
     @property
     def metadata(self) -> Any:
         """The buffer's metadata, a dictionary or a list that all holders can read and those who may
-        write can replace; None: there is none. Gone with the buffer.
+        write can replace; None: there is none. Gone with the buffer. ProtocolError: somebody has set
+        what is no JSON, which raw_metadata() reads.
         """
         text = self._get_metadata()
         return None if text is None else json.loads(text)

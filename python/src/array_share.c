@@ -149,6 +149,33 @@ static PyObject *get_metadata(PyObject *o, PyObject *ignored)
 	return text;
 }
 
+PyDoc_STRVAR(
+    raw_metadata_doc,
+    "raw_metadata()\n--\n\n"
+    "The bytes of the buffer's metadata as somebody has set them, JSON or not; None: there are "
+    "none.");
+static PyObject *raw_metadata(PyObject *o, PyObject *ignored)
+{
+	struct array *a = (struct array *)o;
+	share_buffer *b = array_enter(a);
+	PyObject *copy;
+	void *bytes;
+	size_t size;
+	int r;
+
+	(void)ignored;
+	if (!b)
+		return NULL;
+	UNLOCKED(r = share_metadata_get_raw(b, &bytes, &size));
+	if (!array_leave(a, r == SHARE_ENOENT ? 0 : r))
+		return NULL;
+	if (r == SHARE_ENOENT)
+		Py_RETURN_NONE;
+	copy = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size);
+	free(bytes);
+	return copy;
+}
+
 PyDoc_STRVAR(status_doc,
 	     "status()\n--\n\n"
 	     "Whether the content of its buffer is good: True; False while its giver's work still "
@@ -273,6 +300,7 @@ PyMethodDef array_share_methods[] = {
     {"export", METHOD(export), METH_FASTCALL | METH_KEYWORDS, export_doc},
     {"_set_metadata", set_metadata, METH_O, NULL},
     {"_get_metadata", get_metadata, METH_NOARGS, NULL},
+    {"raw_metadata", raw_metadata, METH_NOARGS, raw_metadata_doc},
     {"status", status, METH_NOARGS, status_doc},
     {"reclaim", METHOD(reclaim), METH_FASTCALL | METH_KEYWORDS, reclaim_doc},
     {"info", info, METH_NOARGS, info_doc},

@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import hashlib
+import json
 import sys
 import threading
 import weakref
@@ -153,7 +154,7 @@ def test_memory_stays_as_long_as_anything_that_shows_it(pool, broker):
     assert a.closed and not v.closed
     assert x.sum() == 7000 and d.sum() == 7000 and np.asarray(v).sum() == 70
     for use in (lambda: np.asarray(a), lambda: a[0], lambda: a.ptr, lambda: a.publish("x"), lambda: a.export(),
-                lambda: a.tobytes(), lambda: a.__dlpack__(), lambda: a.metadata, lambda: a.recipe(), lambda: a.id,
+                lambda: a.tobytes(), lambda: a.__dlpack__(), lambda: a.metadata, lambda: a.raw_metadata(), lambda: a.recipe(), lambda: a.id,
                 lambda: a.reshape(-1), lambda: a.info(), lambda: a.status(), lambda: a.record_stream(None)):
         with pytest.raises((libshare.Closed, BufferError, TypeError)):
             use()
@@ -273,7 +274,9 @@ def test_buffers_of_all_contiguities(pool):
 def test_metadata_is_json(client, pool):
     a = pool.empty(3)
     assert a.metadata is None
+    assert a.raw_metadata() is None
     a.metadata = {"frame": 7, "é": [1, None]}
+    assert json.loads(a.raw_metadata()) == {"frame": 7, "é": [1, None]}
     a.publish("m")
     read = client.lookup("m").metadata
     assert read["frame"] == 7 and read["é"] == [1, None]

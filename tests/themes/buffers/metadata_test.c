@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
 
 static share_client *client;
 static share_pool *pool;
@@ -163,6 +164,89 @@ Test(metadata, is_nested_no_deeper_than_64)
 	memcpy(text + 198, "\"]", 2);
 	check_ok(share_metadata_set(buffer, text));
 	free(text);
+}
+
+struct text {
+	const char *bytes;
+	size_t size;
+};
+
+/* None is JSON, or is what every reader understands alike. */
+static const struct text no_json[] = {
+#define TEXT(literal)                        \
+	{                                    \
+		literal, sizeof(literal) - 1 \
+	}
+    TEXT("x"),
+    TEXT("1"),
+    TEXT("\"text\""),
+    TEXT("null"),
+    TEXT("{"),
+    TEXT("[1,]"),
+    TEXT("{} x"),
+    TEXT("{\"a\":1,\"a\":2}"),
+    TEXT("[1e999]"),
+    TEXT("[9223372036854775808]"),
+    TEXT("\xff"),
+    TEXT("[\"\xff\"]"),
+    TEXT("[\"\xed\xa0\x80\"]"),
+    TEXT("[\"\\ud800\"]"),
+    TEXT("[\"\\u0000\"]"),
+    TEXT("\0"),
+    TEXT("{}\0"),
+    TEXT("{}\0{}"),
+    TEXT("[\"\0\"]"),
+    TEXT("[NaN]"),
+    TEXT("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+	 "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"),
+#undef TEXT
+};
+
+/* What a process without this library can do that may write in the buffer. */
+Test(metadata, that_is_no_json_is_told_from_json_where_it_is_read)
+{
+	struct wire_message lookup = {.type = WIRE_LOOKUP}, set = {.type = WIRE_METADATA_SET};
+	share_tensor t = SHARE_TENSOR_INIT;
+	struct raw r;
+	char *text = NULL;
+	void *bytes;
+	size_t size;
+
+	check_ok(share_publish(buffer, "name", NULL));
+	raw_open(&r, "hostile");
+	lookup.lookup.mode = SHARE_RDWR;
+	lookup.lookup.name = raw_text("name");
+	raw_ask(&r, &lookup, WIRE_GRANT);
+	fd_list_close(&r.fds);
+	set.metadata_set.buffer = r.m.grant.buffer;
+	for (size_t i = 0; i < sizeof(no_json) / sizeof(no_json[0]); i++) {
+		set.metadata_set.json =
+		    (struct wire_bytes){no_json[i].bytes, (uint32_t)no_json[i].size};
+		raw_ask(&r, &set, WIRE_DONE);
+		check_error(share_metadata_get(buffer, &text), SHARE_EPROTO);
+		check_error(share_tensor_get(buffer, &t), SHARE_EPROTO);
+		check(text == NULL);
+		check_ok(share_metadata_get_raw(buffer, &bytes, &size));
+		check_eq(size, no_json[i].size);
+		check(memcmp(bytes, no_json[i].bytes, size + 1) == 0);
+		free(bytes);
+	}
+	/* and whoever may write can put it right */
+	check_ok(share_metadata_set(buffer, "{}"));
+	expect_metadata(buffer, "{}");
+	check_ok(share_metadata_get_raw(buffer, &bytes, &size));
+	check(size == 2 && memcmp(bytes, "{}", 3) == 0);
+	free(bytes);
+	check_ok(share_metadata_set(buffer, NULL));
+	check_error(share_metadata_get_raw(buffer, &bytes, &size), SHARE_ENOENT);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
+}
+
+Test(metadata, is_refused_with_the_line_and_the_column)
+{
+	check_error(share_metadata_set(buffer, "{\n \"a\": x}"), SHARE_EINVAL);
+	check(strstr(share_error_detail(), "line 2, column 7") != NULL);
 }
 
 Test(metadata, has_64_kib_and_not_a_byte_more)

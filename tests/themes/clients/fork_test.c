@@ -133,6 +133,8 @@ static void call_everything(void)
 	share_fence f;
 	share_pool *p;
 	char *text;
+	void *bytes;
+	size_t size;
 
 	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, shape));
 	check_error(share_ping(c), SHARE_EFORK);
@@ -151,6 +153,7 @@ static void call_everything(void)
 	check_error(share_reclaim_async(buffer, NULL, on_reclaim, NULL, &o), SHARE_EFORK);
 	check_error(share_metadata_set(buffer, "{}"), SHARE_EFORK);
 	check_error(share_metadata_get(buffer, &text), SHARE_EFORK);
+	check_error(share_metadata_get_raw(buffer, &bytes, &size), SHARE_EFORK);
 	check_error(share_tensor_set(buffer, &t), SHARE_EFORK);
 	check_error(share_tensor_get(buffer, &t), SHARE_EFORK);
 	check_error(share_publish(buffer, "name", NULL), SHARE_EFORK);

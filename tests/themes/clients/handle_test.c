@@ -157,6 +157,8 @@ Test(handles, a_buffer_that_was_released_is_good_for_nothing)
 	share_tensor tensor = SHARE_TENSOR_INIT;
 	share_token token;
 	char byte = 0, *text;
+	void *bytes;
+	size_t size;
 
 	check_ok(share_tensor_init(&tensor, SHARE_INT8, 1, shape));
 	check_ok(share_release(b, NULL));
@@ -170,6 +172,7 @@ Test(handles, a_buffer_that_was_released_is_good_for_nothing)
 	check_given_up(share_get_recipe(b, &recipe));
 	check_given_up(share_metadata_set(b, "{}"));
 	check_given_up(share_metadata_get(b, &text));
+	check_given_up(share_metadata_get_raw(b, &bytes, &size));
 	check_given_up(share_tensor_set(b, &tensor));
 	check_given_up(share_tensor_get(b, &tensor));
 	check_given_up(share_publish(b, "name", NULL));

@@ -2,25 +2,18 @@
 
 /*
  * Everything the broker parses as JSON. The first byte says as what the rest is taken: a
- * configuration file, a list of who may use a pool (as clients send it), or a buffer's metadata.
- * What is taken must serve: a broker starts with the configuration, and metadata comes back as it
- * was set. What is not taken comes with a sentence.
+ * configuration file, or a list of who may use a pool (as clients send it). What is taken must
+ * serve: a broker starts with the configuration. What is not taken comes with a sentence.
  */
 
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <event2/event.h>
-
 #include "broker/broker.h"
-#include "broker/client/client.h"
-#include "broker/client/conversation.h"
 #include "broker/config/access.h"
 #include "broker/log/log.h"
 #include "tests/themes/fuzz/fuzz.h"
-#include "wire/packet.h"
 
 static char error[512];
 
@@ -76,79 +69,11 @@ static void parse_access(const uint8_t *data, size_t size)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static struct broker *broker;
-static int to_broker;
-static uint64_t buffer;
-static unsigned char packet[WIRE_PACKET_MAX];
-
-/* The answer, which lies in `packet`. */
-static struct wire_message ask(struct wire_message *m)
-{
-	size_t size;
-	struct wire_message answer;
-	struct fd_list fds;
-
-	m->serial = 1;
-	size = wire_encode(m, packet, sizeof(packet));
-	expect(size > 0 && packet_send(to_broker, packet, size, NULL, 0, false) == 0);
-	event_base_loop(broker->base, EVLOOP_NONBLOCK);
-	broker_commit(broker);
-	size = sizeof(packet);
-	expect(packet_receive(to_broker, packet, &size, &fds, false) == 0);
-	expect(wire_decode(&answer, WIRE_TO_CLIENT, packet, size, fds.n) == 0);
-	fd_list_close(&fds);
-	return answer;
-}
-
-static void start_broker(void)
-{
-	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
-	struct wire_message open = {.type = WIRE_POOL_OPEN}, alloc = {.type = WIRE_ALLOC};
-	static struct config *config;
-	int pair[2];
-
-	expect(config_default(&config) == 0 && broker_new(config, NULL, &broker) == 0);
-	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
-	to_broker = pair[0];
-	client_accept(broker, pair[1], NULL);
-	hello.hello.version = WIRE_VERSION;
-	hello.hello.oldest = WIRE_VERSION_OLDEST;
-	expect(ask(&hello).type == WIRE_WELCOME);
-	expect(ask(&ready).type == WIRE_DONE);
-	open.pool_open.name = (struct wire_bytes){"default", strlen("default")};
-	alloc.alloc.pool = ask(&open).pool.pool;
-	alloc.alloc.size = 1;
-	buffer = ask(&alloc).grant.buffer;
-}
-
-static void set_metadata(const uint8_t *data, size_t size)
-{
-	struct wire_message set = {.type = WIRE_METADATA_SET}, get = {.type = WIRE_METADATA_GET};
-	struct wire_message answer;
-
-	if (size == 0 || size > 65536)
-		return;
-	set.metadata_set.buffer = get.metadata_get.buffer = buffer;
-	set.metadata_set.json = (struct wire_bytes){data, (uint32_t)size};
-	answer = ask(&set);
-	if (answer.type == WIRE_ERROR) {
-		expect(answer.error.detail.size > 0);
-		return;
-	}
-	expect(answer.type == WIRE_DONE);
-	answer = ask(&get);
-	expect(answer.type == WIRE_METADATA && answer.metadata.json.size == size &&
-	       memcmp(answer.metadata.json.data, data, size) == 0);
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
 	setenv("SHARE_ABORT_ON_BUG", "1", 1);
 	log_set_level(LOG_LEVEL_ERROR);
-	start_broker();
 	return 0;
 }
 
@@ -162,9 +87,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 'a':
 		parse_access(data + 1, size - 1);
-		break;
-	case 'm':
-		set_metadata(data + 1, size - 1);
 		break;
 	default:
 		break;

@@ -293,21 +293,6 @@ Test(hostile_requests, a_token_is_imported_in_a_mode_there_is)
 	expect(SHARE_ENOENT, REVOKE, revoke, .token = {token, 32});
 }
 
-Test(hostile_requests, metadata_that_is_no_json)
-{
-	static const char *const texts[] = {
-	    "x",       "1",    "\"text\"",   "null",
-	    "{",       "[1,]", "{} x",       "{\"a\":1,\"a\":2}",
-	    "[1e999]", "\xff", "[\"\xff\"]", "[\"\\u0000\"]",
-	};
-
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		expect(SHARE_EINVAL, METADATA_SET, metadata_set, .buffer = buffer,
-		       .json = raw_text(texts[i]));
-	expect(SHARE_EINVAL, METADATA_SET, metadata_set, .buffer = buffer, .json = {"{}\0{}", 5});
-	expect(SHARE_EINVAL, METADATA_SET, metadata_set, .buffer = buffer, .json = {"\0", 1});
-}
-
 Test(hostile_requests, reports_that_there_are_not)
 {
 	expect(SHARE_EINVAL, QUERY, query, .what = TEXT(""));
