@@ -9,6 +9,10 @@
 #   What stands for these in the sources of a program: each is compiled once for all tests, so it has
 #   no flags of one of them.
 #
+# share_cores(N TEST...)
+#   These keep so many cores busy. CTest starts two tests for each core (scripts/test), as most of them
+#   wait for processes for half of their time.
+#
 # share_test_target(NAME)
 #   The flags of a test's own code, in place of share_target(). It runs for a moment, and compiling it
 #   takes longer than that, so nobody optimises it. Where an inline function of a header is what is
@@ -81,8 +85,14 @@ function(share_add_program_test name)
   set_property(TEST ${name} PROPERTY ENVIRONMENT ${environment})
 endfunction()
 
+find_program(SHARE_LLD ld.lld)
+mark_as_advanced(SHARE_LLD)
+
 function(share_test_target name)
   share_target(${name})
+  if(SHARE_LLD) # takes half of the time; what is installed is linked by the system's linker
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
   if(CMAKE_BUILD_TYPE MATCHES "Rel")
     target_compile_options(${name} PRIVATE "SHELL:-O0 -U_FORTIFY_SOURCE") # which wants to be optimised
   endif()
@@ -112,6 +122,15 @@ function(share_shared_sources out)
     list(APPEND objects $<TARGET_OBJECTS:${name}>)
   endforeach()
   set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
+function(share_cores number)
+  math(EXPR slots "2 * ${number}")
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${slots})
+    endif()
+  endforeach()
 endfunction()
 
 function(share_add_test name)

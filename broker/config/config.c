@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "broker/config/limits.h"
-#include "broker/config/machine.h"
 #include "broker/config/reader.h"
 #include "broker/config/size.h"
 
@@ -56,9 +55,9 @@ static struct principal own_user(void)
 
 static uint64_t half_of_memory(void)
 {
-	uint64_t half = machine_share() / 2;
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
 
-	return half > POOL_MIN_LIMIT ? half : POOL_MIN_LIMIT;
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : GIB;
 }
 
 static int add_self(struct principal_list *list)

@@ -438,29 +438,19 @@ static void go_on_for_another(void)
 	_exit(keep_brokers());
 }
 
-/* As much as this process may let itself have. Returns what it was before. */
-static rlim_t raise_limit(__rlimit_resource_t resource)
+/* Every client and every segment costs some (docs/operating.md): as many as may be had. What the
+ * limit was before. */
+static rlim_t raise_descriptor_limit(void)
 {
 	struct rlimit limit = {0};
 	rlim_t before;
 
-	getrlimit(resource, &limit);
+	getrlimit(RLIMIT_NOFILE, &limit);
 	before = limit.rlim_cur;
 	limit.rlim_cur = limit.rlim_max;
 	if (before < limit.rlim_max)
-		setrlimit(resource, &limit);
+		setrlimit(RLIMIT_NOFILE, &limit);
 	return before;
-}
-
-/* Every client and every segment costs descriptors (docs/operating.md). A journal is a file that is
- * mapped, and has room for more than it ever needs; what is too much for a limit is to fail, and
- * not to kill. */
-static void raise_limits(struct keeper *k)
-{
-	k->descriptors_before = raise_limit(RLIMIT_NOFILE);
-	raise_limit(RLIMIT_FSIZE);
-	raise_limit(RLIMIT_AS);
-	signal(SIGXFSZ, SIG_IGN);
 }
 
 int keeper_run(const char *module, int argc, char **argv)
@@ -470,7 +460,7 @@ int keeper_run(const char *module, int argc, char **argv)
 	sigset_t set;
 
 	memset(s.own, -1, sizeof(s.own));
-	raise_limits(&s.keeper);
+	s.keeper.descriptors_before = raise_descriptor_limit();
 	/* of a log that nobody reads any more; of a terminal that stops who writes from another
 	 * group than the one in its foreground, as brokers do */
 	signal(SIGPIPE, SIG_IGN);
