@@ -29,6 +29,7 @@
 #include "broker/device/device.h"
 #include "broker/ending.h"
 #include "broker/journal/journal.h"
+#include "broker/keeper/blame.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/listener.h"
@@ -367,6 +368,7 @@ void broker_commit(struct broker *b)
 			journal_commit(b->journal);
 		kept_flush(closing);
 	} while (connections_wait_for_flush(b) || kept_waiting() > 0);
+	blame_end();
 }
 
 static void on_keeper(evutil_socket_t fd, short what, void *data)

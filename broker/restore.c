@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
+#include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/memory.h"
@@ -37,7 +39,7 @@
 #include "broker/names/names.h"
 #include "broker/request/dispatch.h"
 
-/* So many brokers may die of a packet, or beside it: the next one does not try. */
+/* So many brokers may crash over a packet: the next one does not try. */
 #define ATTEMPTS_MAX 2
 
 static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
@@ -112,7 +114,12 @@ int restore_all(struct broker *b)
 	return 0;
 }
 
-/* What the dead one had received. */
+static bool has_crashed(const struct keeper *k)
+{
+	return k && (k->hung || (k->signal != 0 && k->signal != SIGKILL));
+}
+
+/* What the dead one had received. If it was killed, that has nothing to do with it. */
 static void handle_unhandled(struct broker *b)
 {
 	struct inbox *inbox = journal_inbox(b->journal);
@@ -123,8 +130,8 @@ static void handle_unhandled(struct broker *b)
 
 	if (!c || !c->connection)
 		return;
-	if (++inbox->attempts >= ATTEMPTS_MAX) {
-		snprintf(why, sizeof(why), "%d brokers have died when they handled this request",
+	if (has_crashed(b->keeper) && ++inbox->attempts >= ATTEMPTS_MAX) {
+		snprintf(why, sizeof(why), "%d brokers have crashed over this request",
 			 ATTEMPTS_MAX);
 		client_hang_up(c, SHARE_EPROTO, why);
 		return;

@@ -101,7 +101,7 @@ FACES = {
     "libshare/service": "",  # nobody needs one
     "broker/log": "log",
     "broker/journal": "generations journal record_types",
-    "broker/keeper": "keeper kept",
+    "broker/keeper": "blame keeper kept",
     "broker/config": "access change config reader right size text",
     "broker/client": "account client clients closer connection conversation deferred peer records request turns wait",
     "broker/monitor": "monitor",

@@ -78,6 +78,14 @@ size_t wire_encode(const struct wire_message *m, void *buffer, size_t size)
 	return (size_t)(variable - out);
 }
 
+void wire_peek(const void *data, size_t size, unsigned *type, uint32_t *serial)
+{
+	const unsigned char *in = data;
+
+	*type = size < WIRE_HEADER_SIZE ? 0 : get_u16(in);
+	*serial = size < WIRE_HEADER_SIZE ? 0 : get_u32(in + 4);
+}
+
 int wire_decode(struct wire_message *m, enum wire_direction direction, const void *data,
 		size_t size, size_t n_fds)
 {

@@ -220,6 +220,9 @@ size_t wire_put_number(void *packet, size_t size, uint64_t number);
  */
 int wire_take_number(const void *packet, size_t *size, uint64_t *number);
 
+/* Type and serial of a packet, as they are; 0 of one that is too short to have them. */
+void wire_peek(const void *data, size_t size, unsigned *type, uint32_t *serial);
+
 /*
  * Reads a packet that came with @n_fds descriptors from a peer that sends in @direction. On success
  * the variable fields of @m point into @data. Returns 0 or an enum wire_fault. The serial is set

@@ -45,6 +45,12 @@ static struct end end_of_other(const struct kept_table *t)
 			    .signal = code >= 0 ? 0 : atomic_load(&t->crash.signal)};
 }
 
+/* Of itself: not killed by anybody else. */
+static bool has_crashed(const struct end *end)
+{
+	return end->hung || (!end->by_itself && end->signal != SIGKILL && end->signal != 0);
+}
+
 /* The time in which they hung does not count: how long that is depends on the configuration. */
 static bool too_many_deaths(struct state *s, bool hung)
 {
@@ -122,7 +128,7 @@ static void delay_next(struct state *s, bool may_get_better)
 static bool follow(struct state *s, const struct end *end)
 {
 	bool again = end->by_itself && end->code == KEEPER_TRY_AGAIN;
-	bool killed = !end->by_itself && !end->hung && (end->signal == SIGKILL || end->signal == 0);
+	bool killed = !end->by_itself && !has_crashed(end);
 
 	s->keeper.signal = end->signal;
 	s->keeper.hung = end->hung;
@@ -171,6 +177,7 @@ void broker_has_ended(struct state *s, const int *status)
 
 	end.hung = s->hangs && !end.by_itself;
 	crash_log(&s->keeper.table->crash, "broker", s->broker);
+	blame_death(&s->keeper.table->blames, has_crashed(&end), clock_ms());
 	s->keeper.broker_before = s->broker;
 	s->broker = 0;
 	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;

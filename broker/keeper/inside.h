@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "broker/keeper/blame.h"
 #include "broker/keeper/crash.h"
 #include "broker/keeper/keeper.h"
 
@@ -28,6 +29,7 @@ struct kept_table {
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
 	struct crash crash, crash_of_rehearsal; /* of the broker, or of the last rehearsal */
+	struct blames blames;
 	struct kept_slot slots[];
 };
 

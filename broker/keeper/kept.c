@@ -67,8 +67,10 @@ void kept_init(const struct keeper *k)
 	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
 	/* of one that rehearses nobody waits for a beat but for its end */
-	if (!mine.rehearses)
+	if (!mine.rehearses) {
 		beat_at(&k->table->beat);
+		blame_at(&k->table->blames);
+	}
 	crash_report_to(mine.rehearses ? &k->table->crash_of_rehearsal : &k->table->crash);
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)

@@ -17,6 +17,7 @@
 #include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/client/request.h"
+#include "broker/keeper/blame.h"
 #include "broker/memory/client_memory.h"
 #include "broker/request/dispatch.h"
 
@@ -49,15 +50,53 @@ static bool may_lack_serial(const struct wire_description *d)
 	return d->reply == WIRE_NOTHING || d->flags & WIRE_SERIAL_OPTIONAL;
 }
 
+/* Who may have brokers crash is to be able to give back what it has, at least, and operators to
+ * look into it. */
+static bool is_refused(const struct client *c, unsigned type)
+{
+	switch (type) {
+	case WIRE_READY:
+	case WIRE_BYE:
+	case WIRE_RELEASE:
+	case WIRE_QUERY:
+	case WIRE_MONITOR:
+		return false;
+	default:
+		return blame_refuses(c->peer.uid, type, clock_coarse_ms()) &&
+		       !client_may(c, RIGHT_MANAGE, &(struct access_object){.kind = OBJECT_BROKER});
+	}
+}
+
+/* It is not even read: that may be what brokers have crashed over. */
+static void refuse(struct client *c, unsigned type, uint32_t serial)
+{
+	static const char why[] =
+	    "brokers have crashed over requests of this type by this user: "
+	    "none of them is tried for some minutes";
+
+	if (serial && type < WIRE_TYPE_COUNT && c->state == CLIENT_READY)
+		request_reply_error(c, (enum wire_type)type, serial, SHARE_ESYSTEM, why);
+	else
+		client_hang_up(c, SHARE_ESYSTEM, why);
+}
+
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
 	struct request r = {client->broker, client, &m, 0, false, NULL};
 	const struct wire_description *d;
 	char why[128];
+	uint32_t serial;
+	unsigned type;
 	int fault;
 
 	client->broker->counters.requests++;
+	wire_peek(data, size, &type, &serial);
+	if (is_refused(client, type)) {
+		refuse(client, type, serial);
+		return serial != 0;
+	}
+	blame_begin(client->peer.uid, type);
 	fault = wire_decode(&m, WIRE_TO_BROKER, data, size, fds->n);
 	if (fault) {
 		client_hang_up(client, SHARE_EPROTO, wire_error_text(fault));
@@ -101,6 +140,7 @@ void request_handle_again(struct client *client, const struct wire_message *m, u
 {
 	struct request r = {client->broker, client, m, since_ms, false, again};
 
+	blame_begin(client->peer.uid, m->type);
 	if (client->state == CLIENT_READY && client->connection)
 		handlers[m->type](&r);
 }
@@ -108,7 +148,14 @@ void request_handle_again(struct client *client, const struct wire_message *m, u
 void request_ask_again(struct client *client, const void *packet, size_t size, uint64_t since_ms)
 {
 	struct wire_message m;
+	uint32_t serial;
+	unsigned type;
 
+	wire_peek(packet, size, &type, &serial);
+	if (is_refused(client, type)) {
+		refuse(client, type, serial);
+		return;
+	}
 	if (wire_decode(&m, WIRE_TO_BROKER, packet, size, 0) != 0 ||
 	    !is_allowed(client, wire_describe(m.type)))
 		return;

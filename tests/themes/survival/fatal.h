@@ -19,7 +19,8 @@ enum fatal_point {
 
 struct fatal_plan {
 	atomic_uint request; /* its type, see wire/messages.h */
-	atomic_uint point;   /* FATAL_NOWHERE once somebody has died there */
+	atomic_uint point;   /* FATAL_NOWHERE once somebody has died there, and */
+	atomic_uint again;   /* so many more have */
 };
 
 /* Where brokers find the file that has it. */

@@ -238,3 +238,16 @@ Test(restart_request, who_comes_is_let_in_and_who_leaves_is_gone)
 		settle(client, s.clients == 1);
 	}
 }
+
+/* Each time by SIGKILL, which is nobody's fault. */
+Test(restart_request, that_was_there_when_brokers_were_killed_is_tried_again_however_often)
+{
+	share_buffer *b;
+
+	plan->again = 6;
+	die_at(WIRE_ALLOC, FATAL_RECEIVED);
+	b = allocate(pool, SIZE, NULL);
+	expect_dead();
+	settle(client, s.buffers == 1 && s.leases == 1);
+	share_release(b, NULL);
+}

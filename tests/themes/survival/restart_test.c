@@ -372,7 +372,7 @@ Test(restart, a_configuration_that_was_read_again_stays_in_force)
 	share_disconnect(c);
 }
 
-/* Each broker that handles it dies; the third does not try. */
+/* Each broker that handles it crashes; the third does not try. */
 Test(restart, a_request_that_kills_brokers_costs_its_client)
 {
 	share_client *c = connect_as("one"), *deadly = connect_as("its client");
@@ -380,9 +380,59 @@ Test(restart, a_request_that_kills_brokers_costs_its_client)
 	share_buffer *b;
 
 	check_error(share_lookup(deadly, "deadly", SHARE_RDONLY, 0, NULL, &b), SHARE_EDISCONNECTED);
-	check_detail("brokers have died");
+	check_detail("brokers have crashed");
 	share_release(allocate(p, SIZE, NULL), NULL);
 	share_pool_close(p);
 	share_disconnect(deadly);
+	share_disconnect(c);
+}
+
+/* Who is no administrator, as this test is. */
+static void asks_again_and_again(struct child *self, void *data)
+{
+	share_buffer *b, *own;
+	share_client *c;
+	share_pool *p;
+
+	(void)data;
+	child_become(4712, 0);
+	c = child_connect("its client");
+	check_error(share_lookup(c, "deadly", SHARE_RDONLY, 0, NULL, &b), SHARE_EDISCONNECTED);
+	check_detail("brokers have crashed");
+	share_disconnect(c);
+	for (int i = 0; i < 10; i++) {
+		c = child_connect("its client");
+		p = open_pool(c);
+		own = allocate(p, SIZE, NULL);
+		check_error(share_lookup(c, "deadly", SHARE_RDONLY, 0, NULL, &b), SHARE_ESYSTEM);
+		check_detail("brokers have crashed over requests of this type");
+		check_error(share_lookup(c, "other", SHARE_RDONLY, 0, NULL, &b), SHARE_ESYSTEM);
+		check_ok(share_inspect(c, "status", ignore_change, NULL));
+		share_release(own, NULL);
+		share_pool_close(p);
+		share_disconnect(c);
+		child_point(self, "again");
+	}
+}
+
+Test(restart, a_request_that_crashes_brokers_is_not_tried_again_when_its_user_comes_again)
+{
+	share_client *c;
+	struct child *child;
+	share_buffer *b;
+
+	skip_unless_root();
+	c = connect_as("one");
+	child = child_start(asks_again_and_again, NULL);
+	for (int i = 0; i < 10; i++) {
+		child_wait(child, "again");
+		/* others are not refused what this user is, nor does another broker forget it */
+		check_error(share_lookup(c, "other", SHARE_RDONLY, 0, NULL, &b), SHARE_ENOENT);
+		if (i % 3 == 0)
+			broker_kill_serving();
+		child_go(child);
+	}
+	child_finish(child);
+	check_eq(broker_said("has died (signal 6)"), 2);
 	share_disconnect(c);
 }
