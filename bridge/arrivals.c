@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bridge/about.h"
 #include "bridge/bridge.h"
 #include "bridge/data.h"
 #include "bridge/link.h"
 #include "bridge/names_in_inside.h"
 
-#define AT_ONCE   8    /* transfers of one peer: each has memory here */
-#define RETRY_MS  1000 /* after one that failed */
-#define PATH_MAX_ 64   /* sites that something came by */
+#define AT_ONCE  8    /* transfers of one peer: each has memory here */
+#define RETRY_MS 1000 /* after one that failed */
 
 static struct name_in *find_transfer(struct names_in *in, uint64_t id, enum state state)
 {
@@ -152,35 +152,6 @@ const char *names_in_content(struct link *l, const struct data_header *h, struct
 	return NULL;
 }
 
-/* The metadata as it will be here; NULL: @o makes no sense, or *@loop. */
-static json_t *describe(struct name_in *n, json_t *o, bool *loop)
-{
-	json_t *metadata = json_object_get(o, "metadata"), *path = json_object_get(o, "path"),
-	       *site;
-	const char *own = name_in_bridge(n)->settings->site;
-	json_t *about;
-	size_t i;
-
-	*loop = false;
-	if (!json_is_array(path) || json_array_size(path) == 0 || json_array_size(path) > PATH_MAX_)
-		return NULL;
-	json_array_foreach (path, i, site) {
-		if (!json_is_string(site))
-			return NULL;
-		if (strcmp(json_string_value(site), own) == 0)
-			*loop = true;
-	}
-	if (*loop)
-		return NULL;
-	about = json_is_object(metadata) ? json_copy(metadata) : json_object();
-	if (json_is_array(metadata))
-		json_object_set(about, "value", metadata);
-	json_object_set_new(
-	    about, "bridge",
-	    json_pack("{s:O, s:I}", "path", path, "version", (json_int_t)n->coming));
-	return about;
-}
-
 /* Memory for what is to come. 0 or a negative error. */
 static int make_room(struct name_in *n, uint64_t size)
 {
@@ -211,7 +182,7 @@ const char *names_in_hear_content(struct link *l, json_t *o)
 	n = find_transfer(l->names_in, (uint64_t)id, ASKED); /* NULL: it has gone meanwhile */
 	if (n) {
 		n->coming = (uint64_t)version;
-		n->about = describe(n, o, &loop);
+		n->about = about_describe(o, name_in_bridge(n)->settings->site, version, &loop);
 		if (!n->about && !loop)
 			return "what it says of content makes no sense";
 		take = !loop && make_room(n, (uint64_t)size) == 0;

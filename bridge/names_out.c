@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bridge/about.h"
 #include "bridge/bridge.h"
 #include "bridge/data.h"
 #include "bridge/hex.h"
@@ -146,36 +147,6 @@ static void fail(struct transfer *t, bool later)
 	end(t);
 }
 
-/* The sites that a buffer came by, with this one; NULL: the peer is among them. */
-static json_t *path_of(const struct transfer *t, const json_t *metadata)
-{
-	const json_t *before = json_object_get(json_object_get(metadata, "bridge"), "path");
-	json_t *path = json_array(), *site;
-	size_t i;
-
-	json_array_foreach (before, i, site) {
-		if (json_is_string(site) && strcmp(json_string_value(site), t->link->site) == 0) {
-			json_decref(path);
-			return NULL;
-		}
-		json_array_append(path, site);
-	}
-	json_array_append_new(path, json_string(link_bridge(t->link)->settings->site));
-	return path;
-}
-
-static json_t *metadata_of(share_buffer *b)
-{
-	char *text;
-	json_t *metadata;
-
-	if (share_metadata_get(b, &text) != 0)
-		return json_null();
-	metadata = json_loads(text, 0, NULL);
-	free(text);
-	return metadata ? metadata : json_null();
-}
-
 static json_t *tensor_of(share_buffer *b)
 {
 	share_tensor tensor = SHARE_TENSOR_INIT;
@@ -198,22 +169,22 @@ static json_t *tensor_of(share_buffer *b)
 /* The peer allocates memory, and says when it is there. */
 static void offer(struct transfer *t)
 {
-	json_t *metadata = metadata_of(t->buffer), *path = path_of(t, metadata), *bare;
+	json_t *metadata = about_read(t->buffer), *bare = about_bare(metadata);
+	json_t *path = about_path(metadata, link_bridge(t->link)->settings->site, t->link->site);
 	uint64_t version = share_name_version(t->buffer), size = share_size(t->buffer);
 	json_t *tensor = tensor_of(t->buffer);
 	share_buffer *b = t->buffer;
 
-	if (!path) {
-		json_decref(metadata);
+	json_decref(metadata);
+	if (!path || !bare) {
+		json_decref(path);
+		json_decref(bare);
 		json_decref(tensor);
 		fail(t, false);
 		return;
 	}
 	t->buffer = NULL;
 	reach_of(b, &t->reach);
-	bare = json_copy(metadata);
-	json_decref(metadata);
-	json_object_del(bare, "bridge");
 	link_say(t->link,
 		 json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "say", "content", "id",
 			   (json_int_t)t->id, "version", (json_int_t)version, "size",

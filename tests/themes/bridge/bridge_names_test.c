@@ -112,6 +112,54 @@ Test(bridge_names, metadata_and_tensor_come_with_it_and_where_it_came_from)
 	sides_end(&s);
 }
 
+static void publish_with(share_client *c, const char *name, const char *metadata)
+{
+	share_pool *pool = open_pool(c);
+	share_buffer *b = allocate(pool, 1, NULL);
+
+	check_ok(share_metadata_set(b, metadata));
+	check_ok(share_publish(b, name, NULL));
+	check_ok(share_release(b, NULL));
+	share_pool_close(pool);
+}
+
+/* @text: @first, then as often as there is room @again, then @last. */
+static void fill(char text[SHARE_METADATA_MAX + 1], const char *first, const char *again,
+		 const char *last)
+{
+	size_t n = strlen(first), end = SHARE_METADATA_MAX - strlen(last);
+
+	memcpy(text, first, n);
+	for (; n + strlen(again) <= end; n += strlen(again))
+		memcpy(text + n, again, strlen(again));
+	strcpy(text + n, last);
+}
+
+/* Everybody who may publish what is exported can say anything there. */
+Test(bridge_names, metadata_that_looks_as_if_a_bridge_had_set_it_does_the_link_no_harm)
+{
+	static char text[SHARE_METADATA_MAX + 1];
+	struct sides s;
+
+	sides_begin(&s);
+	far_start(&s, OPTIONS("--export", "*"));
+	near_start(&s, OPTIONS("--import", "*"));
+	publish_with(s.far, "a", "{\"bridge\": {\"path\": [1, \"\", \"x/y\", null]}}");
+	publish_with(s.far, "b", "{\"bridge\": [7]}");
+	until(is_there(s.near, "a") && is_there(s.near, "b"));
+	/* it has come by many sites; and what is longer when it is written than it was */
+	fill(text, "{\"bridge\": {\"path\": [\"a\"", ",\"a\"", "]}}");
+	publish_with(s.far, "c", text);
+	fill(text, "[1e99", ",1e99", "]");
+	publish_with(s.far, "d", text);
+	content_publish(s.far, "e", 10, 1);
+	until(content_at(s.near, "e", 10, 1));
+	check(!is_there(s.near, "c") && !is_there(s.near, "d"));
+	check_eq(bridge_said(&s.near_bridge, "is lost"), 0);
+	check_eq(bridge_said(&s.far_bridge, "is lost"), 0);
+	sides_end(&s);
+}
+
 Test(bridge_names, nothing_goes_round_in_circles)
 {
 	struct sides s;
