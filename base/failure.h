@@ -29,6 +29,12 @@ int failure_set(struct failure *f, int error, const char *format, ...)
  * it. Returns SHARE_ESYSTEM. */
 int failure_no_memory(struct failure *f, const char *who);
 
+/* Which limit of this process an errno may be about, for the end of a sentence: " (RLIMIT_FSIZE,
+ * ulimit -f, is 1024 KiB)" of EFBIG; of ENOMEM that of addresses, if there is one. Else "". Returns
+ * @out. */
+#define FAILURE_LIMIT_TEXT 80
+const char *failure_limit(int number, char out[FAILURE_LIMIT_TEXT]);
+
 /* Says what an errno means: "@what: No space left on device". Returns SHARE_ENOMEM for errors that
  * say that room is missing, as there may be room later, and SHARE_ESYSTEM for all others. */
 int failure_system(struct failure *f, const char *what, int number);

@@ -23,6 +23,7 @@
 #include "broker/broker.h"
 #include "broker/client/peer.h"
 #include "broker/config/config.h"
+#include "broker/config/machine.h"
 #include "broker/config/reader.h"
 #include "broker/configure.h"
 #include "broker/confine.h"
@@ -359,6 +360,9 @@ static int load(const struct arguments *a, struct config **out)
 	char error[1024];
 	int r;
 
+	/* it was started for those who are in the same cgroup */
+	if (a->lifeline_fd >= 0)
+		machine_follow_cgroup("");
 	if (a->goes_on) {
 		r = configuration_kept(a->config, out, error, sizeof(error));
 	} else if (a->config) {

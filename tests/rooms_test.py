@@ -102,7 +102,7 @@ FACES = {
     "broker/log": "log",
     "broker/journal": "generations journal record_types",
     "broker/keeper": "blame keeper kept",
-    "broker/config": "access change config reader right size text",
+    "broker/config": "access change config machine reader right size text",
     "broker/client": "account client clients closer connection conversation deferred peer records request turns wait",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "broker/config/limits.h"
+#include "broker/config/machine.h"
 #include "broker/config/reader.h"
 #include "broker/config/size.h"
 
@@ -55,9 +56,9 @@ static struct principal own_user(void)
 
 static uint64_t half_of_memory(void)
 {
-	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	uint64_t half = machine_share() / 2;
 
-	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : GIB;
+	return half > POOL_MIN_LIMIT ? half : POOL_MIN_LIMIT;
 }
 
 static int add_self(struct principal_list *list)

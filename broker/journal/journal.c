@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/failure.h"
 #include "base/mapping.h"
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
@@ -106,6 +107,7 @@ static int map(struct journal *j)
 static int open_journal(int fd, bool copy, struct journal **out, char *why, size_t why_size)
 {
 	struct journal *j = calloc(1, sizeof(*j));
+	char limit[FAILURE_LIMIT_TEXT];
 	int r = j ? 0 : -ENOMEM;
 
 	if (r == 0) {
@@ -117,7 +119,7 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 		r = was_made(j) ? open_old(j, why, why_size) : make_new(j);
 	if (r < 0) {
 		if (r != -EBADMSG)
-			snprintf(why, why_size, "%s", strerror(-r));
+			snprintf(why, why_size, "%s%s", strerror(-r), failure_limit(-r, limit));
 		journal_free(j);
 		return r;
 	}

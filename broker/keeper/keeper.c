@@ -438,19 +438,29 @@ static void go_on_for_another(void)
 	_exit(keep_brokers());
 }
 
-/* Every client and every segment costs some (docs/operating.md): as many as may be had. What the
- * limit was before. */
-static rlim_t raise_descriptor_limit(void)
+/* As much as this process may let itself have. Returns what it was before. */
+static rlim_t raise_limit(__rlimit_resource_t resource)
 {
 	struct rlimit limit = {0};
 	rlim_t before;
 
-	getrlimit(RLIMIT_NOFILE, &limit);
+	getrlimit(resource, &limit);
 	before = limit.rlim_cur;
 	limit.rlim_cur = limit.rlim_max;
 	if (before < limit.rlim_max)
-		setrlimit(RLIMIT_NOFILE, &limit);
+		setrlimit(resource, &limit);
 	return before;
+}
+
+/* Every client and every segment costs descriptors (docs/operating.md). A journal is a file that is
+ * mapped, and has room for more than it ever needs; what is too much for a limit is to fail, and
+ * not to kill. */
+static void raise_limits(struct keeper *k)
+{
+	k->descriptors_before = raise_limit(RLIMIT_NOFILE);
+	raise_limit(RLIMIT_FSIZE);
+	raise_limit(RLIMIT_AS);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 int keeper_run(const char *module, int argc, char **argv)
@@ -460,7 +470,7 @@ int keeper_run(const char *module, int argc, char **argv)
 	sigset_t set;
 
 	memset(s.own, -1, sizeof(s.own));
-	s.keeper.descriptors_before = raise_descriptor_limit();
+	raise_limits(&s.keeper);
 	/* of a log that nobody reads any more; of a terminal that stops who writes from another
 	 * group than the one in its foreground, as brokers do */
 	signal(SIGPIPE, SIG_IGN);

@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/config/machine.h"
 #include "broker/config/size.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
@@ -56,10 +57,15 @@ static void take_choice(struct pool *p, const struct choice *choice)
 
 static void say_what_it_is(const struct pool *p)
 {
-	char limit[SIZE_TEXT_MAX];
+	char limit[SIZE_TEXT_MAX], memory[SIZE_TEXT_MAX];
 
 	log_info_of(p->owner, "pool '%s': %s; limit %s", p->name, p->choice.reason,
 		    size_round(p->sizes.limit, limit));
+	if (!p->device && p->sizes.limit > machine_memory())
+		log_warning_of(p->owner,
+			       "pool '%s' may have %s, and this machine has %s of memory and swap: "
+			       "when there is no more, the kernel ends processes",
+			       p->name, limit, size_round(machine_memory(), memory));
 }
 
 static void tell(const struct pool *p, const char *action)
@@ -305,6 +311,15 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 		    p->name, size_exact(size, wanted),
 		    size_round(p->sizes.limit < POOL_BUFFER_MAX ? p->sizes.limit : POOL_BUFFER_MAX,
 			       limit));
+	}
+	if (!p->device && size > machine_memory()) {
+		char wanted[SIZE_EXACT_MAX], memory[SIZE_TEXT_MAX];
+
+		return failure_set(failure, SHARE_ENOMEM,
+				   "this machine has %s of memory and swap, and can never hold a "
+				   "buffer of %s: whoever wrote to all of it would be ended by the "
+				   "kernel",
+				   size_round(machine_memory(), memory), size_exact(size, wanted));
 	}
 	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, failure);
 	if (r != 0)

@@ -15,7 +15,8 @@ extern "C" {
 /**
  * Interprocess events of CUDA, for programs that need a CUipcEventHandle, or an event where a fence
  * would do. They belong to the broker's agent, which never records them, so they outlive every
- * process that uses them: record in one process, wait in others, with share_event_record() and
+ * process that uses them (which needs the same /dev/shm as the broker: the driver keeps them in a
+ * file there): record in one process, wait in others, with share_event_record() and
  * share_event_wait() or by opening the handle with cuIpcOpenEventHandle().
  *
  * Prefer fences (<share/fence.h>). Events have a hazard that no library can take away: when a

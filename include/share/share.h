@@ -19,9 +19,13 @@ extern "C" {
  * libshare: memory shared between processes, owned by a broker.
  *
  * Threads: every function may be called from any thread at any time, on any handle that is not
- * being given up at that moment. The library has no global state besides share_error_detail(),
- * which is per thread. It starts threads for host streams, and for asynchronous look-ups and
- * watches of buffers that have to wait for others' work; all signals are blocked in them.
+ * being given up at that moment. share_error_detail() is each thread's own. What all connections of
+ * a process have in common (the tables of handles, what is known of streams and the CUDA driver) is
+ * locked. The library starts threads for host streams, for asynchronous look-ups and watches that
+ * have to wait for others' work, and for channels and services that need one; all signals are
+ * blocked in them. So it stays in the process once it was loaded: a plug-in that brings it along
+ * can be unloaded and loaded again, with connections open or not. A plug-in that has libshare.a in
+ * it is linked with -Wl,-z,nodelete.
  *
  * Handles: a program that uses a handle which it has given up makes a mistake, and the library
  * recognises it, in every build. Functions that return an int answer SHARE_EINVAL, others NULL or
@@ -430,6 +434,11 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * current context is of another device, that device gets access to the memory. So make that context
  * current which is going to use the memory.
  *
+ * A stream that is being captured into a graph gets only memory on which no work runs any more, as
+ * nothing can be enqueued there; not even what it has worked on itself, of which the library may
+ * learn late that it is done. Where there is no other memory, at hand or in the pool, the answer
+ * is SHARE_ENOTSUP: so acquire buffers before the capture.
+ *
  * The last three errors occur with GPU memory only, here and in every function that acquires a
  * buffer.
  *
@@ -440,7 +449,8 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * @param out     the buffer, to be given up with share_release(). It holds the client, not the pool
  *                handle
  * @retval SHARE_ENOMEM   the pool is full; the detail names its limit, what is in use, the largest
- *                        free block and who holds most
+ *                        free block, who holds most, and what names, tokens, messages and work
+ *                        keep. Or the machine can never hold so much host memory
  * @retval SHARE_EAGAIN   too much unfinished work is still using the memory
  * @retval SHARE_EINVAL   size 0 or an impossible alignment
  * @retval SHARE_EACCES   the pool is read-only for this user

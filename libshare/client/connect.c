@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/failure.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
 #include "libshare/client/range.h"
@@ -150,6 +151,7 @@ static int reach_broker(share_client *c, const char *address, const share_connec
 static int connect_once(const char *address, const share_connect_options *options, bool *again,
 			share_client **out)
 {
+	char file[FAILURE_LIMIT_TEXT], addresses[FAILURE_LIMIT_TEXT];
 	share_client *c = client_new();
 	int r;
 
@@ -163,7 +165,8 @@ static int connect_once(const char *address, const share_connect_options *option
 		r = greet(c, options);
 	if (c->connection->embedded && (r == SHARE_EDISCONNECTED || r == SHARE_ENOBROKER))
 		r = fail(SHARE_ENOBROKER,
-			 "the private broker ended before it served; its reason is on stderr");
+			 "the private broker ended before it served; its reason is on stderr%s%s",
+			 failure_limit(EFBIG, file), failure_limit(ENOMEM, addresses));
 	else if (r == SHARE_EDISCONNECTED && c->connection->lost_error)
 		r = c->connection->lost_error; /* refused, with the reason in the detail */
 	else

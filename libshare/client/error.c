@@ -15,6 +15,7 @@
 
 #include <share/share.h>
 
+#include "base/failure.h"
 #include "libshare/client/error.h"
 
 static _Thread_local char detail[1024];
@@ -90,8 +91,11 @@ int fail_constant(int error, const char *text)
 
 int fail_system(int r, const char *what)
 {
+	char limit[FAILURE_LIMIT_TEXT];
+
 	if (r == -ENOMEM)
-		return fail(SHARE_ENOMEM, "%s: this process is out of memory", what);
+		return fail(SHARE_ENOMEM, "%s: this process is out of memory%s", what,
+			    failure_limit(ENOMEM, limit));
 	return fail(SHARE_ESYSTEM, "%s: %s", what, strerror(-r));
 }
 

@@ -53,6 +53,13 @@ static int open_here(struct memory_ipc_event *e, const unsigned char handle[64],
 	_Static_assert(sizeof(given) == 64, "it came over the wire whole");
 	memcpy(&given, handle, sizeof(given));
 	result = e->cu->IpcOpenEventHandle(&e->event, given);
+	if (result == CUDA_ERROR_MAP_FAILED)
+		return failure_set(
+		    failure, SHARE_EDEVICE,
+		    "cuIpcOpenEventHandle: CUDA_ERROR_MAP_FAILED: the driver keeps "
+		    "the event in a file in /dev/shm, so this process needs the same "
+		    "/dev/shm as the broker (containers: -v /dev/shm:/dev/shm); "
+		    "fences need none");
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(failure, "cuIpcOpenEventHandle", result);
 }
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -280,6 +281,21 @@ Test(memory_host, a_forked_child_has_no_mapping)
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_assert_eq(status, 0);
 	memory_unmap(&m);
+}
+
+Test(memory_host, a_segment_above_the_limit_of_file_sizes_is_refused_with_its_name)
+{
+	struct memory_segment s = {.fd = 77};
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN); /* as the broker does */
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = 1 << 20;
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert_eq(memory_host_exporter.create(SIZE, 0, &s, &failure), SHARE_ENOMEM);
+	cr_assert(strstr(failure.text, "(RLIMIT_FSIZE, ulimit -f, is 1024 KiB)"), "%s",
+		  failure.text);
+	cr_assert_eq(s.fd, 77);
 }
 
 Test(memory_host, impossible_sizes_are_refused_by_the_exporter)

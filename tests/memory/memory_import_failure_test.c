@@ -18,6 +18,7 @@
 
 #include "memory/cuda/driver.h"
 #include "memory/import.h"
+#include "memory/stream.h"
 #include "tests/agent/agent_process.h"
 #include "tests/standin/calls.h"
 
@@ -373,4 +374,22 @@ Test(memory_import_failure, a_failing_copy_is_named)
 	set_faults("", "");
 	memory_unmap(&m);
 	agent_drop_segment(&agent, &s);
+}
+
+/* The driver keeps an event in a file in /dev/shm. */
+Test(memory_import_failure, an_event_without_its_file_says_what_that_takes)
+{
+	struct wire_message m = {.type = WIRE_AGENT_EVENT_CREATE}, answer;
+	struct memory_ipc_event *e = NULL;
+	unsigned char handle[64];
+
+	start("");
+	agent_ask(&agent, &m, WIRE_AGENT_EVENT, &answer, NULL);
+	cr_assert_eq(answer.agent_event.ipc.size, sizeof(handle));
+	memcpy(handle, answer.agent_event.ipc.data, sizeof(handle));
+	set_faults("cuIpcOpenEventHandle", "fail CUDA_ERROR_MAP_FAILED");
+	cr_assert_eq(memory_ipc_event_open(0, NULL, handle, &e, &failure), SHARE_EDEVICE);
+	cr_assert(strstr(failure.text, "the same /dev/shm as the broker"), "%s", failure.text);
+	cr_assert_not(failure.fatal);
+	cr_assert_null(e);
 }

@@ -14,8 +14,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -160,10 +162,18 @@ void examine_limits(struct examination *e)
 	if (limit_of(RLIMIT_AS, limit, sizeof(limit)))
 		found(
 		    e, "address space", NOTE,
-		    "a process that maps more of its pools gets SHARE_ESYSTEM; CUDA does not work",
+		    "a process that maps more of its pools gets SHARE_ENOMEM; CUDA does not work; "
+		    "with less than some 17 GiB a broker that is started from here does not start",
 		    "ulimit -v unlimited", "programs from here may map %s (ulimit -v)", limit);
 	else
 		found(e, "address space", OK, NULL, NULL, "it is not limited (ulimit -v)");
+	if (limit_of(RLIMIT_FSIZE, limit, sizeof(limit)))
+		found(e, "file size", NOTE,
+		      "a broker that is started from here has no larger segments, and with less "
+		      "than 2.1 GiB it does not start",
+		      "ulimit -f unlimited", "files from here may have %s (ulimit -f)", limit);
+	else
+		found(e, "file size", OK, NULL, NULL, "it is not limited (ulimit -f)");
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -263,8 +273,61 @@ static void examine_cgroups(struct examination *e)
 	      *broker ? (*broker_max ? broker_max : "none here") : "", *broker ? ")" : "");
 }
 
+/* Pages of host memory are taken when they are first touched, so nobody notices before. */
+static void examine_pools(struct examination *e)
+{
+	struct sysinfo info = {0};
+	unsigned long long memory;
+	json_t *pools, *pool;
+	size_t i;
+
+	if (!e->client || sysinfo(&info) < 0 || read_report(e->client, "pools", &pools) != 0)
+		return;
+	memory = ((unsigned long long)info.totalram + info.totalswap) * info.mem_unit;
+	json_array_foreach (pools, i, pool) {
+		const char *kind = json_string_value(json_object_get(pool, "kind"));
+		unsigned long long limit =
+		    (unsigned long long)json_integer_value(json_object_get(pool, "limit"));
+
+		if (kind && strcmp(kind, "host") == 0 && limit > memory)
+			found(
+			    e, "pools", NOTE,
+			    "when there is no more, the kernel ends processes, and not those "
+			    "alone that use the pool",
+			    "a lower \"limit\" of the pool",
+			    "pool '%s' may have %llu MiB, and this machine has %llu MiB of memory "
+			    "and swap",
+			    json_string_value(json_object_get(pool, "name")), limit / MIB,
+			    memory / MIB);
+	}
+	json_decref(pools);
+}
+
+/* CUDA's interprocess events go through files there, which who opens one has to see. */
+static void examine_event_files(struct examination *e)
+{
+	char own[4096], broker[64];
+	struct stat a, b;
+
+	snprintf(own, sizeof(own), "%s/dev/shm", e->root);
+	snprintf(broker, sizeof(broker), "/proc/%lld/root/dev/shm", e->broker_pid);
+	if (!e->broker_pid || stat(own, &a) < 0 || stat(broker, &b) < 0)
+		return;
+	if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+		found(e, "interprocess events", NOTE,
+		      "share_event_record() and share_event_wait() fail; memory and fences need no "
+		      "/dev/shm",
+		      "the same /dev/shm for the broker and its programs (-v /dev/shm:/dev/shm)",
+		      "programs from here have another /dev/shm than the broker");
+	else
+		found(e, "interprocess events", OK, NULL, NULL,
+		      "programs from here have the broker's /dev/shm");
+}
+
 void examine_memory(struct examination *e)
 {
+	examine_pools(e);
+	examine_event_files(e);
 	examine_shm(e);
 	examine_huge_pages(e);
 	examine_cgroups(e);

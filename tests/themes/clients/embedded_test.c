@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "tests/harness/fixture.h"
 
 static void start(void)
@@ -165,6 +167,50 @@ static void adopts_orphans(struct child *self, void *data)
 Test(embedded, who_adopts_orphans_is_not_left_with_the_broker)
 {
 	child_finish(child_start(adopts_orphans, NULL));
+}
+
+/* As what a job gets: nobody may raise it again. */
+static void is_limited(struct child *self, void *data)
+{
+	const __rlimit_resource_t resource = data ? RLIMIT_FSIZE : RLIMIT_AS;
+	const struct rlimit small = {(rlim_t)1 << 30, (rlim_t)1 << 30};
+	share_client *c;
+
+	(void)self;
+	check(setrlimit(resource, &small) == 0);
+	check_error(share_connect("embedded", &c), SHARE_ENOBROKER);
+	check_detail(data ? "RLIMIT_FSIZE, ulimit -f, is 1048576 KiB"
+			  : "RLIMIT_AS, ulimit -v, is 1048576 KiB");
+}
+
+Test(embedded, where_a_limit_of_the_process_lets_no_broker_start_the_error_names_it)
+{
+	static char file_sizes;
+
+	child_finish(child_start(is_limited, &file_sizes));
+	if (PROCESS_IS_INSTRUMENTED) /* which takes more addresses than that */
+		return;
+	child_finish(child_start(is_limited, NULL));
+}
+
+/* Which the broker may raise for itself. */
+static void limits_itself(struct child *self, void *data)
+{
+	struct rlimit limit;
+	share_client *c;
+
+	(void)self, (void)data;
+	check(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+	limit.rlim_cur = 1 << 20;
+	check(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	c = embed();
+	check_ok(share_ping(c));
+	share_disconnect(c);
+}
+
+Test(embedded, a_soft_limit_of_the_process_is_none_for_its_broker)
+{
+	child_finish(child_start(limits_itself, NULL));
 }
 
 Test(embedded, a_configuration_that_is_wrong_is_told)

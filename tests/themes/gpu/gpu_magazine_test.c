@@ -407,3 +407,65 @@ Test(gpu_magazine, blocks_at_hand_go_back_with_the_rest)
 	gpu_wait(stream);
 	gpu_stream_destroy(stream);
 }
+
+static void begin_capture(void *stream)
+{
+	GPU_CALL(PFN_cuStreamBeginCapture_v10010, cuStreamBeginCapture_v2, stream,
+		 CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+/* It was not spoilt, and a graph came out. */
+static void end_capture(void *stream)
+{
+	CUgraph graph = NULL;
+
+	GPU_CALL(PFN_cuStreamEndCapture_v10000, cuStreamEndCapture, stream, &graph);
+	check(graph != NULL);
+	GPU_CALL(PFN_cuGraphDestroy_v10000, cuGraphDestroy, graph);
+}
+
+/* Of small blocks, the second comes with one that is kept, and that nobody has worked on. */
+Test(gpu_magazine, a_stream_that_is_captured_gets_what_is_kept_and_nothing_works_on)
+{
+	share_fence_stats before, after;
+	share_buffer *b[3];
+	void *s;
+
+	gpu_use();
+	s = gpu_stream();
+	check_ok(share_alloc(gpu_pool, SMALL, s, &b[0]));
+	check_ok(share_alloc(gpu_pool, SMALL, s, &b[1]));
+	before = now();
+	begin_capture(s);
+	check_ok(share_alloc(gpu_pool, SMALL, s, &b[2]));
+	check_eq(gpu_ordered(b[2]), SHARE_ORDERED_NOTHING);
+	end_capture(s);
+	after = now();
+	check_eq(after.signals, before.signals);
+	check_eq(after.waits, before.waits);
+	for (int i = 0; i < 3; i++)
+		check_ok(share_release(b[i], s));
+	gpu_wait(s);
+	gpu_stream_destroy(s);
+}
+
+/* Elsewhere than in a capture it would get that. */
+Test(gpu_magazine, a_stream_that_is_captured_does_not_get_what_it_is_working_on_itself)
+{
+	share_buffer *b, *none = NULL;
+	void *s;
+
+	gpu_use();
+	s = gpu_stream();
+	b = first_block(s);
+	gpu_hold(s, FIRST);
+	check_ok(share_release(b, s));
+	begin_capture(s);
+	check_error(share_alloc(gpu_pool, GPU_BLOCK, s, &none), SHARE_ENOTSUP);
+	check_detail("captured");
+	check(none == NULL);
+	end_capture(s);
+	gpu_open(FIRST);
+	gpu_wait(s);
+	gpu_stream_destroy(s);
+}

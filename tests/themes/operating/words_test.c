@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <share/channel.h>
@@ -431,6 +432,28 @@ Test(words, what_messages_and_work_keep_is_said_with_how_much_it_is)
 	share_disconnect(other);
 	share_host_stream_destroy(stream);
 	gate_free(gate);
+}
+
+Test(words, what_the_machine_can_never_hold_is_refused_and_a_pool_of_that_size_is_a_warning)
+{
+	share_pool_options o = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b = NULL;
+	struct sysinfo info;
+	uint64_t memory;
+	share_pool *p;
+
+	check(sysinfo(&info) == 0);
+	memory = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
+	o.kind = "host";
+	o.limit = 4 * memory;
+	check_ok(share_pool_create(client, "vast", &o, &p));
+	until(broker_said("warning: pool 'vast' may have") == 1);
+	check_error(share_alloc(p, 2 * memory, NULL, &b), SHARE_ENOMEM);
+	check_detail("of memory and swap, and can never hold a buffer of");
+	check(b == NULL);
+	check_ok(share_alloc(p, MIB, NULL, &b));
+	check_ok(share_release(b, NULL));
+	share_pool_close(p);
 }
 
 static void bob_finds_it_full(struct child *self, void *data)

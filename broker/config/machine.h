@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CONFIG_MACHINE_H
+#define BROKER_CONFIG_MACHINE_H
+
+#include <stdint.h>
+
+/* How much memory there is for pools, in bytes. */
+
+/* Of the machine, with its swap, when it was first asked; UINT64_MAX: the system does not say. For
+ * the broker's own thread. */
+uint64_t machine_memory(void);
+/* What the cgroup of this process may have, and those that it is in: memory.max, or the limit of
+ * version 1. UINT64_MAX: there is no limit. @root: "", or a folder in whose place of / to look. */
+uint64_t machine_cgroup_limit(const char *root);
+
+/* What a broker may take for its own to share out: the memory of the machine without swap; from
+ * machine_follow_cgroup() on, no more than the cgroup of this process may have, as those who use
+ * this broker are in the same one. */
+uint64_t machine_share(void);
+void machine_follow_cgroup(const char *root);
+
+#endif
