@@ -403,7 +403,8 @@ static int serve(struct broker *b)
 
 int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 {
-	/* one that was told to end before it died had given its socket up */
+	/* one that was told to end before it died had given its socket up, if that was a service
+	 * manager's */
 	int r = listen_fd < 0 ? 0 : listener_new(b, listen_fd, &b->listener);
 
 	if (r == 0)

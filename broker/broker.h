@@ -45,8 +45,10 @@ struct broker {
 	unsigned generation;   /* of brokers of this keeper: how many there were, with this one */
 	struct broker_ids ids; /* as the journal has them */
 	uint32_t ids_record;
-	bool made_socket;      /* that it listens on, and removes it */
-	bool has_ended;        /* what clients still use is theirs */
+	bool made_socket; /* that it listens on, and removes it */
+	bool
+	    socket_stays; /* it is a service manager's: who comes there waits for the next broker */
+	bool has_ended;   /* what clients still use is theirs */
 	struct config *config; /* replaced in its place when it is read again */
 	uid_t uid;
 	uint64_t started_ms;

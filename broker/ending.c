@@ -56,19 +56,26 @@ static uint32_t count_waited_for(const struct broker *b)
 	return n;
 }
 
-static void end_now(struct ending *e)
+/* When the waiting begins, and at its end, when it was in vain. */
+static void name_waited_for(const struct broker *b, bool in_vain)
 {
-	struct broker *b = e->broker;
-
-	for (uint32_t i = 0; e->by_ms && i < b->clients->n_slots; i++) {
+	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		const struct client *c = b->clients->by_slot[i];
 		struct log_client who;
 
 		if (!c || !is_waited_for(c))
 			continue;
 		who = client_in_log(c);
-		log_left_holding(&who, &c->holds);
+		log_waited_for(&who, &c->holds, in_vain);
 	}
+}
+
+static void end_now(struct ending *e)
+{
+	struct broker *b = e->broker;
+
+	if (e->by_ms)
+		name_waited_for(b, true);
 	log_stop(e->why, clock_ms() - b->started_ms, b->clients->n);
 	event_base_loopbreak(b->base);
 }
@@ -102,15 +109,18 @@ static void tell_clients(const struct broker *b, unsigned within_ms)
 	}
 }
 
-/* Who comes from now on finds nobody listening, or, where a service manager has made the socket,
- * waits there for the next broker. */
+/* Who comes from now on is refused, but for operators, who may want to see who is waited for. Where
+ * a service manager has made the socket, all wait there for the next broker instead. */
 static void drain(struct ending *e, unsigned limit_ms)
 {
 	struct broker *b = e->broker;
 
 	log_drain(e->why, count_waited_for(b), limit_ms);
-	listener_free(b->listener);
-	b->listener = NULL;
+	name_waited_for(b, false);
+	if (b->socket_stays) {
+		listener_free(b->listener);
+		b->listener = NULL;
+	}
 	e->by_ms = clock_ms() + limit_ms;
 	tell_clients(b, limit_ms);
 	look(e);

@@ -10,9 +10,9 @@ struct ending;
 
 /*
  * Takes signals from now on, and looks at @lifeline_fd (-1: there is none). On SIGTERM and SIGINT
- * the broker drains for at most @drain_ms: it lets nobody in, tells its clients, and ends when
- * nobody holds anything any more. A second signal ends it at once, and so does the lifeline. 0 or
- * -ENOMEM.
+ * the broker drains for at most @drain_ms: it lets nobody in but operators, tells its clients, and
+ * ends when nobody holds anything any more. A second signal ends it at once, and so does the
+ * lifeline. 0 or -ENOMEM.
  */
 int ending_new(struct broker *b, int lifeline_fd, int drain_ms, struct ending **out);
 /* NULL is fine. */

@@ -326,6 +326,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 		return r;
 	}
 	broker->made_socket = l->lock >= 0;
+	broker->socket_stays = l->lock < 0 && a->listen_fd < 0;
 	give_up_rights();
 	if (a->goes_on)
 		say_why(keeper);

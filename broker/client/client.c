@@ -99,37 +99,50 @@ static bool charge_connection(struct client *c, unsigned beyond)
 	return false;
 }
 
+static bool may_operate(const struct client *c)
+{
+	return client_may(c, RIGHT_MANAGE, &the_broker);
+}
+
 static bool admit(struct client *c)
 {
 	enum limit_kind lacks;
 
+	c->admission.for_operator = broker_is_ending(c->broker);
+	if (c->admission.for_operator && !may_operate(c))
+		return false;
 	if (charge_connection(c, 0))
 		return true;
 	connections_look_whether_received(c->broker, c->account);
 	if (charge_connection(c, 0))
 		return true;
 	lacks = c->admission.lacks;
-	c->admission.beyond_limit =
-	    client_may(c, RIGHT_MANAGE, &the_broker) && charge_connection(c, OPERATORS_BEYOND);
+	c->admission.for_operator = may_operate(c) && charge_connection(c, OPERATORS_BEYOND);
 	c->admission.lacks = lacks;
-	return c->admission.beyond_limit;
+	return c->admission.for_operator;
 }
 
-/* Says so to who connects, and in the log. */
-static void refuse_beyond_limit(const struct client *c, int socket)
+/* Says so to who connects; that a limit is reached stands in the log as well. The error is what
+ * there is when no broker serves any more: who tries again then goes on doing so. */
+static void refuse_admission(const struct client *c, int socket)
 {
 	struct failure failure;
 
-	account_refuse(c->account, c->admission.lacks, "", &failure);
+	if (broker_is_ending(c->broker))
+		failure_set(&failure, SHARE_ENOBROKER,
+			    "the broker is about to end, and lets in only administrators' tools; "
+			    "connect to the next one");
+	else
+		account_refuse(c->account, c->admission.lacks, "", &failure);
 	connection_farewell(socket, failure.error, failure.text);
 }
 
 bool client_greets_as(struct client *c, bool operator)
 {
-	if (!c->admission.beyond_limit || operator)
+	if (!c->admission.for_operator || operator)
 		return true;
 	connection_send_rest(c->connection);
-	refuse_beyond_limit(c, connection_socket(c->connection));
+	refuse_admission(c, connection_socket(c->connection));
 	client_hang_up(c, 0, NULL);
 	return false;
 }
@@ -191,7 +204,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 	}
 	account = account_ref(c->account);
 	if (!admit(c)) {
-		refuse_beyond_limit(c, socket);
+		refuse_admission(c, socket);
 		goto refuse;
 	}
 	r = clients_add(b->clients, c);

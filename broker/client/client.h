@@ -38,7 +38,7 @@ enum client_state {
 /* What its connection is charged for. */
 struct admission {
 	struct charge connection, descriptors;
-	bool beyond_limit;     /* an administrator's, for an operator alone */
+	bool for_operator;     /* an administrator's: beyond a limit, or the broker is to end */
 	enum limit_kind lacks; /* what it is beyond */
 };
 

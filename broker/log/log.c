@@ -354,10 +354,12 @@ void log_quarantine_over(const struct log_client *c, const struct holdings *h)
 		    CLIENT_WORDS(c), words_of(h).text);
 }
 
-void log_left_holding(const struct log_client *c, const struct holdings *h)
+void log_waited_for(const struct log_client *c, const struct holdings *h, bool in_vain)
 {
-	log_info_of(c->uid, CLIENT_FORMAT " still holds %s as the broker ends", CLIENT_WORDS(c),
-		    words_of(h).text);
+	log_info_of(c->uid,
+		    in_vain ? CLIENT_FORMAT " still holds %s as the broker ends"
+			    : CLIENT_FORMAT " is waited for: it holds %s",
+		    CLIENT_WORDS(c), words_of(h).text);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -68,8 +68,8 @@ void log_died(const struct log_client *c, const struct holdings *h);
 void log_hung_up(const struct log_client *c, const struct holdings *h);
 void log_quarantine(const struct log_client *c, const struct holdings *h);
 void log_quarantine_over(const struct log_client *c, const struct holdings *h);
-/* And those whom the broker has waited for in vain, at its end. */
-void log_left_holding(const struct log_client *c, const struct holdings *h);
+/* And those whom a broker that is to end waits for, and at its end: has waited for in vain. */
+void log_waited_for(const struct log_client *c, const struct holdings *h, bool in_vain);
 
 /* What clients can have said as often as they like stands in the log once a minute, with how many
  * lines were left out before; and of each user no more than other lines. Zeroed: there was none

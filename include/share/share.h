@@ -109,7 +109,8 @@ enum share_connect_flags {
 	SHARE_CONNECT_NEVER_BLOCK = 1 << 1,
 	/** For tools of operators. A user who is an administrator of the broker, and has as many
 	 * connections as it may, gets one of four additional ones. So `sharectl` can still say
-	 * which processes have all the others, and end them. */
+	 * which processes have all the others, and end them. A broker that is about to end lets in
+	 * nobody else. */
 	SHARE_CONNECT_OPERATOR = 1 << 2,
 };
 

@@ -116,6 +116,10 @@ Test(log, counts_in_proper_english)
 	log_start("1.2.3", "/run/s", "/etc/c", 0, "");
 	log_drain("on SIGTERM", 1, 5000);
 	log_drain("on SIGTERM", 2, 0);
+	log_waited_for(&(struct log_client){3, 7, 1000, "one"}, &(struct holdings){.names = 2},
+		       false);
+	log_waited_for(&(struct log_client){3, 7, 1000, "one"}, &(struct holdings){.names = 2},
+		       true);
 	log_stop("on SIGTERM", 59999, 2);
 	cr_assert_str_eq(
 	    written(),
@@ -127,6 +131,10 @@ Test(log, counts_in_proper_english)
 	    "anything, for 5000 ms at most\n"
 	    "share-broker: info: is to end on SIGTERM, and waits until 2 clients no longer hold "
 	    "anything, for 0 ms at most\n"
+	    "share-broker: info: client 3 (pid 7, uid 1000, 'one') is waited for: it holds 2 "
+	    "names\n"
+	    "share-broker: info: client 3 (pid 7, uid 1000, 'one') still holds 2 names as the "
+	    "broker ends\n"
 	    "share-broker: info: ends on SIGTERM, after 0d 00:00:59; 2 clients connected\n");
 }
 

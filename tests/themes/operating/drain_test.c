@@ -2,8 +2,9 @@
 
 /*
  * The broker is told to end while it has clients: it tells them, serves them as before but begins
- * nothing new, and ends when nobody holds anything any more, when the time is over, or when it is
- * told once more. Where the limit is long, a broker that waited for it would never end here.
+ * nothing new, lets nobody in but operators, and ends when nobody holds anything any more, when the
+ * time is over, or when it is told once more. Where the limit is long, a broker that waited for it
+ * would never end here.
  */
 
 #include <poll.h>
@@ -185,9 +186,49 @@ DrainTest(nothing_new_is_begun)
 		    SHARE_EDISCONNECTED);
 	check_error(share_event_create(h.client, NULL, &e), SHARE_EDISCONNECTED);
 	check_error(share_connect(broker_socket(), &late), SHARE_ENOBROKER);
+	check_detail("about to end");
 	/* and that was all that has happened to it */
 	check_ok(share_ping(h.client));
 	let_go(&h);
+	check_eq(broker_wait(), 0);
+}
+
+/* Who is root here, or the broker's own user. */
+DrainTest(an_operator_gets_in_and_sees_who_is_waited_for)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	struct holder h = hold("holder");
+	share_client *operator;
+	json_t *clients;
+
+	tell_broker_to_end();
+	expect_ending(h.client);
+	options.flags = SHARE_CONNECT_OPERATOR;
+	check_ok(share_connect_with(broker_socket(), &options, &operator));
+	clients = report(operator, "clients");
+	check(row_named(clients, "label", "holder") != NULL);
+	json_decref(clients);
+	/* and is not waited for, though it stays */
+	let_go(&h);
+	check_eq(broker_wait(), 0);
+	check(broker_said("as the broker ends") == 0);
+	check_error(share_ping(operator), SHARE_EDISCONNECTED);
+	share_disconnect(operator);
+}
+
+DrainTest(whom_it_waits_for_is_named_at_once)
+{
+	struct holder one = hold("one"), other = hold("other");
+	share_client *idle = connect_as("idle");
+
+	tell_broker_to_end();
+	expect_ending(one.client);
+	check(broker_said("'one') is waited for: it holds 1 lease (3KiB)") == 1);
+	check(broker_said("'other') is waited for: it holds 1 lease (3KiB)") == 1);
+	check(broker_said("is waited for") == 2);
+	share_disconnect(idle);
+	let_go(&one);
+	let_go(&other);
 	check_eq(broker_wait(), 0);
 }
 
