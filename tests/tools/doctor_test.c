@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -90,6 +91,44 @@ Test(doctor, a_missing_broker_is_bad_and_a_missing_gpu_is_not)
 	cr_expect(about(findings, "MIG") == NULL);
 	json_array_remove(findings, 0);
 	cr_expect(doctor_is_content(findings), "nothing but the broker is bad");
+	json_decref(findings);
+}
+
+#define MAPPED                                                                                 \
+	"7f0000000000-7f0000100000 rw-s 00000000 00:01 4711 /memfd:share-segment (deleted)\n"  \
+	"7f0000200000-7f0000201000 r--s 00000000 00:01 4712 /memfd:share-timeline (deleted)\n" \
+	"7f0000300000-7f0000400000 rw-s 00000000 00:01 4713 /memfd:other (deleted)\n"
+
+Test(doctor, who_has_memory_of_no_broker_is_named_with_its_size)
+{
+	json_t *findings = examine();
+
+	expect(findings, "old memory", "ok", "no program");
+	json_decref(findings);
+	put("/proc/12/comm", "small\n");
+	put("/proc/12/maps", "7f0000200000-7f0000201000 r--s 0 00:01 4712 /memfd:share-timeline\n");
+	put("/proc/34/comm", "with\tmuch\n");
+	put("/proc/34/maps", MAPPED);
+	put("/proc/56/comm", "without\n");
+	put("/proc/56/maps", "7f0000300000-7f0000400000 rw-s 0 00:01 9 /memfd:other (deleted)\n");
+	findings = examine();
+	expect(findings, "old memory", "note", "2 programs have memory of a broker that is gone");
+	expect(findings, "old memory", "note", "34 (with?much, uid ");
+	expect(findings, "old memory", "note", "): 1028 KiB, 12 (small, uid ");
+	json_decref(findings);
+}
+
+/* A process that hangs with its memory locked answers nobody. */
+Test(doctor, who_does_not_answer_is_not_waited_for)
+{
+	json_t *findings;
+	char path[64];
+
+	put("/proc/12/comm", "hangs\n");
+	snprintf(path, sizeof(path), "%s/proc/12/maps", root);
+	cr_assert(eq(int, mkfifo(path, 0600), 0));
+	findings = examine();
+	expect(findings, "old memory", "ok", "not all programs could be looked at in time");
 	json_decref(findings);
 }
 

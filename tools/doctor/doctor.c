@@ -120,6 +120,7 @@ json_t *doctor_examine(const char *root, share_client *client, const char *error
 	    .root = root, .client = client, .error = error, .findings = json_array()};
 
 	examine_broker(&e);
+	examine_old_memory(&e);
 	examine_kernel(&e);
 	examine_limits(&e);
 	examine_memory(&e);

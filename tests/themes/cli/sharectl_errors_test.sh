@@ -49,8 +49,29 @@ without_broker()
 	check "what is bad is the broker" grep -q "^bad .*broker: no broker answers at " "$scratch/doctor"
 }
 
+# Of the broker, its keeper and its deputy nothing is left; a program runs on.
+after_a_loss()
+{
+	local broker
+
+	share-broker --socket "$scratch/s" --config "$cli/broker.json" 2>/dev/null &
+	broker=$!
+	until_true sharectl --socket "$scratch/s" status >/dev/null 2>&1
+	coproc HOLD { SHARE_SOCKET=$scratch/s exec cli-hold; }
+	read -r -u "${HOLD[0]}" _
+	sharectl --socket "$scratch/s" doctor >"$scratch/doctor" || true
+	check "no program has memory of a broker that is gone" grep -q \
+		'^ok .*old memory: no program .* has any of a broker that is gone$' "$scratch/doctor"
+	kill_service "$broker"
+	sharectl --socket "$scratch/s" doctor >"$scratch/doctor" || true
+	check "who has some is named with its size" grep -Eq \
+		"^note .*old memory: 1 program has .* gone: $HOLD_PID \(cli-hold, uid [0-9]+\): [0-9]{4,} KiB$" "$scratch/doctor"
+	kill "$HOLD_PID"
+	rm -f "$scratch"/s*
+}
+
 case ${1-} in
-with_broker | without_broker)
+with_broker | without_broker | after_a_loss)
 	"$1"
 	finish
 	;;
@@ -90,6 +111,10 @@ golden long-path sharectl --socket="/$(printf '%0110d' 0)" status
 check "'embedded' is the name of a socket like any other" \
 	prints_error sharectl --socket=embedded status
 
+# Where other brokers of this machine are out of sight.
+if unshare --pid --fork --mount-proc true 2>/dev/null; then
+	check "after a total loss" unshare --pid --fork --mount-proc "$0" after_a_loss
+fi
 check "with a broker" share-run -- "$0" with_broker
 check "nothing is left behind" is_empty "$TMPDIR"
 finish
