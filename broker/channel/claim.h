@@ -63,7 +63,5 @@ void entry_give_up(struct claim *claim, struct entry *entry);
 /* One that another broker had taken over. 0 or -ENOMEM. */
 int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
 		     bool consumer_pays, uint32_t record);
-/* Whether the buffer is one of them. */
-bool claim_keeps(const struct claim *claim, const struct buffer *buffer);
 
 #endif

@@ -195,7 +195,8 @@ void member_take_over_later(struct member *producer, uint32_t serial);
 /* One claim of a producer that goes on. @tickets: bit by ticket, those that the consumer may still
  * use. 0 or -ENOMEM. */
 int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size);
-/* Whether this buffer is in flight at the producer, wherever that is, and may be the consumer's. */
+/* Whether this buffer is in flight at the producer, wherever that is, and may be the consumer's,
+ * which has not acknowledged it. */
 bool claim_has(const struct claim *claim, struct buffer *buffer);
 
 /* ------------------------------------------------------------------------------------------- */

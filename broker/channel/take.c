@@ -135,16 +135,6 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	free(entry);
 }
 
-bool claim_keeps(const struct claim *claim, const struct buffer *buffer)
-{
-	const struct entry *entry;
-
-	TAILQ_FOREACH (entry, &claim->entries, link)
-		if (entry->kept->buffer == buffer)
-			return true;
-	return false;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */
 
@@ -282,12 +272,30 @@ int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size
 
 /* ------------------------------------------------------------------------------------------- */
 
-static bool ring_has(struct member *producer, uint64_t id)
+/* What the consumer has acknowledged is over for it, though its streams may still use it. */
+static bool is_lent(const struct claim *claim, uint32_t ticket, uint32_t version)
+{
+	return claim_ask_row(claim, ticket, version) == NOT_ACKNOWLEDGED;
+}
+
+static bool keeps(const struct claim *claim, const struct buffer *buffer)
+{
+	const struct entry *entry;
+
+	TAILQ_FOREACH (entry, &claim->entries, link)
+		if (entry->kept->buffer == buffer &&
+		    is_lent(claim, entry->kept->ticket, entry->kept->version))
+			return true;
+	return false;
+}
+
+static bool ring_has(const struct claim *claim, uint64_t id)
 {
 	const struct channel_ticket *t;
 
-	for (uint32_t i = 0; (t = member_next_ticket(producer, &i)); i++)
-		if (atomic_load_explicit(&t->buffer, memory_order_relaxed) == id)
+	for (uint32_t i = 0; (t = member_next_ticket(claim->producer, &i)); i++)
+		if (atomic_load_explicit(&t->buffer, memory_order_acquire) == id &&
+		    is_lent(claim, i, atomic_load_explicit(&t->version, memory_order_relaxed)))
 			return true;
 	return false;
 }
@@ -297,7 +305,7 @@ bool claim_has(const struct claim *claim, struct buffer *buffer)
 	struct member *producer = claim->producer;
 
 	if (claim->taken)
-		return claim_keeps(claim, buffer);
+		return keeps(claim, buffer);
 	return lease_find(producer->channel->broker, producer->client, buffer) &&
-	       ring_has(producer, buffer_id(buffer));
+	       ring_has(claim, buffer_id(buffer));
 }

@@ -431,6 +431,8 @@ Test(channel_broker, what_is_in_flight_can_be_retained_and_nothing_else)
 	check_eq(b.m.grant.size, 100);
 	check_eq(b.m.grant.mode, SHARE_RDONLY);
 	settle(witness, s.leases == 3);
+	party_acknowledge(&consumer, &producer, 3, 1, 0, 0);
+	raw_ask_error(&b, &m, SHARE_ENOENT);
 }
 
 /* ------------------------------------------------------------------------------------------- */
