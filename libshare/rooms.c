@@ -20,6 +20,7 @@ const struct client_room *const client_rooms[] = {
 /* A message in flight has a reference on its buffer, and its consumer a loan of it. */
 const struct buffer_carrier buffer_carrier = {
     .release_loan = channel_release,
+    .name_loan = channel_name_loan,
     .look = senders_look_client_locked,
     .have_looked = senders_have_looked_client_locked,
 };

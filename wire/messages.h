@@ -22,7 +22,7 @@
  * added.
  */
 
-#define WIRE_VERSION        6
+#define WIRE_VERSION        7
 #define WIRE_VERSION_OLDEST 1
 
 /* The version from which on names and tokens carry tensors, and RECLAIM exists. */
@@ -37,6 +37,8 @@
 #define WIRE_VERSION_ENDING 4
 /* The version from which on UPGRADE exists. */
 #define WIRE_VERSION_UPGRADE 6
+/* The version from which on CHANNEL_METADATA exists. */
+#define WIRE_VERSION_CHANNEL_METADATA 7
 /*
  * The version from which on each packet to a client ends with its number: a u64 behind the bytes of
  * the message, WELCOME's own included. Only the farewell (ERROR with serial 0) has none, as nothing
@@ -224,7 +226,10 @@
 	  "for an agent that keeps nothing of the segment.")                                       \
 	M(AGENT_KNOWN, agent_known, 75, TO_AGENT, 0, 0, 5, AGENT_DONE, WIRE_OF_ONE_PROCESS,        \
 	  "Said by a broker that goes on for one that died: which objects of an agent it knows. "  \
-	  "The agent destroys all others of that kind, which nobody will ask for.")
+	  "The agent destroys all others of that kind, which nobody will ask for.")                \
+	M(CHANNEL_METADATA, channel_metadata, 76, TO_BROKER, 0, 0, 7, METADATA, 0,                 \
+	  "A consumer reads the metadata of the buffer of a message that it has not "              \
+	  "acknowledged, or on which it has a lease by now.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                                                \
 	F(M, u32, version, 1, "newest protocol version the client speaks")                        \
@@ -443,6 +448,10 @@
 	F(M, u64, producer, 1, "identifier of the producer's")        \
 	F(M, u64, buffer, 1, "identifier")                            \
 	F(M, u64, size, 1, "bytes, as the message says")
+#define WIRE_FIELDS_channel_metadata(F, V, M)                         \
+	F(M, u64, member, 7, "identifier of the client's membership") \
+	F(M, u64, producer, 7, "identifier of the producer's")        \
+	F(M, u64, buffer, 7, "identifier")
 #define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_upgrade(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)               \

@@ -28,8 +28,11 @@ struct lease *request_lease(struct request *r, uint64_t id)
 	struct lease *lease = buffer ? lease_find(r->broker, r->client, buffer) : NULL;
 
 	if (!lease)
-		request_fail(r, SHARE_ESTALE, "this client does not hold a buffer %llx",
-			     (unsigned long long)id);
+		request_fail(
+		    r, SHARE_ESTALE,
+		    "this client has no lease on a buffer %llx; on a message's it gets one "
+		    "by share_retain(), when it acknowledges the message",
+		    (unsigned long long)id);
 	return lease;
 }
 
@@ -85,18 +88,22 @@ void handle_metadata_set(struct request *r)
 	request_done(r);
 }
 
-void handle_metadata_get(struct request *r)
+void request_tell_metadata(struct request *r, const struct buffer *buffer)
 {
-	struct lease *lease = request_lease(r, r->m->metadata_get.buffer);
+	const struct metadata *metadata = buffer->metadata;
 	struct wire_message m = {.type = WIRE_METADATA};
-	const struct metadata *metadata;
 
-	if (!lease)
-		return;
-	metadata = lease->buffer->metadata;
 	if (metadata)
 		m.metadata.json = (struct wire_bytes){metadata->bytes, metadata->size};
 	request_reply(r, &m, NULL, 0);
+}
+
+void handle_metadata_get(struct request *r)
+{
+	struct lease *lease = request_lease(r, r->m->metadata_get.buffer);
+
+	if (lease)
+		request_tell_metadata(r, lease->buffer);
 }
 
 /* What the memory is and where, for who maps it by plain CUDA. */

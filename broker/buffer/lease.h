@@ -63,6 +63,8 @@ int64_t client_oldest_lease_ms(const struct client *c);
 /* Of requests about buffers. The client's lease, as what it does not hold it cannot name: NULL when
  * answered. */
 struct lease *request_lease(struct request *r, uint64_t buffer);
+/* The answer to a client that has a lease or a loan. */
+void request_tell_metadata(struct request *r, const struct buffer *buffer);
 /* To who allocated it, now that its memory is fit for use. The reference stays the caller's. */
 void request_give_allocated(struct client *client, uint32_t serial, struct buffer *buffer);
 

@@ -16,6 +16,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/buffer/lease.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
@@ -336,32 +337,46 @@ void handle_channel_segment(struct request *r)
 	request_reply(r, &reply, &fd, fd >= 0);
 }
 
+/* The buffer that the producer has lent to this client, and its membership: NULL when answered. */
+static struct buffer *find_loan(struct request *r, uint64_t member, uint64_t producer, uint64_t id,
+				struct member **consumer)
+{
+	struct member *m = find_ready(r, member);
+	struct buffer *buffer = buffer_find(r->broker, id);
+	struct claim *claim;
+
+	if (!m)
+		return NULL;
+	if (m->role != SHARE_CONSUMER) {
+		request_fail(r, SHARE_EINVAL, "producers have what they send");
+		return NULL;
+	}
+	if (!check_access(r, m))
+		return NULL;
+	claim = find_claim(m, SHARE_CONSUMER, producer);
+	if (!claim || !buffer || buffer_pool(buffer) != m->channel->pool ||
+	    !claim_has(claim, buffer)) {
+		request_fail(r, SHARE_ENOENT,
+			     "that producer has no message with a buffer %" PRIx64
+			     " that this consumer has not acknowledged",
+			     id);
+		return NULL;
+	}
+	*consumer = m;
+	return buffer;
+}
+
 void handle_channel_retain(struct request *r)
 {
 	const struct wire_channel_retain *m = &r->m->channel_retain;
-	struct member *member = find_ready(r, m->member);
-	struct claim *claim;
-	struct buffer *buffer;
+	struct member *member;
+	struct buffer *buffer = find_loan(r, m->member, m->producer, m->buffer, &member);
 	struct grant g = {0};
 	struct failure failure;
 	int e;
 
-	if (!member)
+	if (!buffer)
 		return;
-	if (member->role != SHARE_CONSUMER) {
-		request_fail(r, SHARE_EINVAL, "producers have what they send");
-		return;
-	}
-	if (!check_access(r, member))
-		return;
-	claim = find_claim(member, SHARE_CONSUMER, m->producer);
-	buffer = buffer_find(r->broker, m->buffer);
-	if (!claim || !buffer || buffer_pool(buffer) != member->channel->pool ||
-	    !claim_has(claim, buffer)) {
-		request_fail(r, SHARE_ENOENT, "that producer has no message with a buffer %" PRIx64,
-			     m->buffer);
-		return;
-	}
 	/* as magazines have larger blocks than were asked for, the size is the message's, or what
 	 * this consumer says it is */
 	if (!buffer_set_size(buffer, m->size, false)) {
@@ -374,4 +389,18 @@ void handle_channel_retain(struct request *r)
 	e = grant_send(r->broker, r->client, r->m->serial, &g, &failure);
 	if (e != 0)
 		request_fail_with(r, &failure);
+}
+
+/* What it had lent may be leased meanwhile, by another thread, which may have acknowledged the
+ * message and closed the channel since. */
+void handle_channel_metadata(struct request *r)
+{
+	const struct wire_channel_metadata *m = &r->m->channel_metadata;
+	struct buffer *buffer = buffer_find(r->broker, m->buffer);
+	struct member *member;
+
+	if (!buffer || !lease_find(r->broker, r->client, buffer))
+		buffer = find_loan(r, m->member, m->producer, m->buffer, &member);
+	if (buffer)
+		request_tell_metadata(r, buffer);
 }

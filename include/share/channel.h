@@ -27,7 +27,10 @@ extern "C" {
  * acknowledge messages in any order. The memory goes back to the producer's pool when all consumers
  * that got the message have acknowledged it and their streams are done with the work before that;
  * nobody waits for this. A consumer that wants to keep a buffer longer calls share_retain() before
- * the acknowledgement, and share_release() as for any other buffer.
+ * the acknowledgement, and share_release() as for any other buffer. With a loan it can read the
+ * metadata and the tensor as well, and send the buffer on. Changing the metadata, publishing,
+ * exporting and a recipe take more than a loan: they are SHARE_ESTALE for who has nothing else,
+ * until the buffer was retained and the message acknowledged.
  *
  * Consumers come and go at any time. No producer waits any more for a consumer that dies or falls
  * too far behind (`stall_ms`); in a queue, the messages that it had not acknowledged go to others,

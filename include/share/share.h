@@ -771,6 +771,8 @@ typedef struct share_recipe {
  *
  * @param b    the buffer
  * @param out  the recipe, which was set to SHARE_RECIPE_INIT
+ * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
+ *                       the message first
  */
 int share_get_recipe(share_buffer *b, share_recipe *out);
 
@@ -784,6 +786,8 @@ int share_get_recipe(share_buffer *b, share_recipe *out);
  * @retval SHARE_EINVAL  not one JSON object or array, too large, or nested deeper than 64:
  *                       share_error_detail() has line and column
  * @retval SHARE_EACCES  a read-only handle
+ * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
+ *                       the message first
  * @retval SHARE_EQUOTA  as much metadata as this user may have
  */
 int share_metadata_set(share_buffer *b, const char *json);
@@ -793,10 +797,15 @@ int share_metadata_set(share_buffer *b, const char *json);
  * this library may give it anything: so it is checked as share_metadata_set() does. What it says is
  * for the caller to check, as everybody who may write in the buffer could set it.
  *
+ * The consumer of a message reads the metadata of its buffer as well, until it acknowledges the
+ * message. Each call takes a request to the broker, so what a consumer needs with every message
+ * goes better with the message's data.
+ *
  * @param b    the buffer
  * @param out  a string for `free()`
- * @retval SHARE_ENOENT  none was set
- * @retval SHARE_EPROTO  what was set is no such JSON: share_metadata_get_raw() reads it
+ * @retval SHARE_ENOENT   none was set
+ * @retval SHARE_EPROTO   what was set is no such JSON: share_metadata_get_raw() reads it
+ * @retval SHARE_ENOTSUP  the buffer is on loan with a message, and the broker is too old for that
  */
 int share_metadata_get(share_buffer *b, char **out);
 
@@ -806,7 +815,8 @@ int share_metadata_get(share_buffer *b, char **out);
  * @param b     the buffer
  * @param out   bytes for `free()`, and a NUL behind them
  * @param size  how many, without that NUL: 1 to SHARE_METADATA_MAX
- * @retval SHARE_ENOENT  none was set
+ * @retval SHARE_ENOENT   none was set
+ * @retval SHARE_ENOTSUP  as for share_metadata_get()
  */
 int share_metadata_get_raw(share_buffer *b, void **out, size_t *size);
 
@@ -859,6 +869,8 @@ typedef struct share_publish_options {
  * @retval SHARE_EACCES  another user has published the name, or names that begin in this way are
  *                       reserved for others
  * @retval SHARE_EQUOTA  this user has as many names as it may; or, with a tensor, as much metadata
+ * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
+ *                       the message first
  * @see share_lookup(), share_unpublish()
  */
 int share_publish(share_buffer *b, const char *name, void *stream);
@@ -1070,6 +1082,8 @@ typedef struct share_export_options {
  * @param stream  where it was worked on
  * @param out     the token
  * @retval SHARE_EQUOTA  this user has as many tokens as it may; or, with a tensor, as much metadata
+ * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
+ *                       the message first
  * @see share_import()
  */
 int share_export(share_buffer *b, void *stream, share_token *out);

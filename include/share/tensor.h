@@ -151,6 +151,7 @@ int share_tensor_decode(const void *data, size_t size, share_tensor *out);
  * @param t  the tensor
  * @retval SHARE_EINVAL  as share_tensor_extent(); or the tensor does not fit into the buffer
  * @retval SHARE_EACCES  a read-only handle
+ * @retval SHARE_ESTALE  the buffer is on loan, as for share_metadata_set()
  * @retval SHARE_EQUOTA  no more metadata for this user
  * @see share_metadata_set()
  */
@@ -159,12 +160,14 @@ int share_tensor_set(share_buffer *b, const share_tensor *t);
 /**
  * Tells which tensor a buffer is. It is the one that came with the name or the token by which the
  * program got this handle (share_publish_options, share_export_options), and then this takes no
- * request. If none came, it is the one in the metadata. The tensor fits into the buffer.
+ * request. If none came, it is the one in the metadata, also for the consumer of a message, until
+ * it acknowledges the message. The tensor fits into the buffer.
  *
  * @param b    the buffer
  * @param out  the tensor, which was set to SHARE_TENSOR_INIT
- * @retval SHARE_ENOENT  nothing describes it
- * @retval SHARE_EINVAL  what describes it is no proper tensor, or is larger than the buffer
+ * @retval SHARE_ENOENT   nothing describes it
+ * @retval SHARE_EINVAL   what describes it is no proper tensor, or is larger than the buffer
+ * @retval SHARE_ENOTSUP  as share_metadata_get()
  */
 int share_tensor_get(share_buffer *b, share_tensor *out);
 

@@ -81,15 +81,15 @@ bool buffers_are_awaited(share_client *c);
 
 /* What was given up, and can go back to the broker by now, does. */
 void buffers_look_again(share_client *c);
-
 /* Around a look at, or a change of, the uses of a buffer that several threads may have. */
 void buffers_lock_uses(share_client *c);
 void buffers_unlock_uses(share_client *c);
 
 /* What this room needs of channels, which carry buffers. In libshare/rooms.c. */
 struct buffer_carrier {
-	/* buffer_release() of one whose `lent` is set. */
+	/* For a loan: buffer_release(); and between which members it is (false: it is none). */
 	int (*release_loan)(share_buffer *b, void *stream, bool *kept);
+	bool (*name_loan)(share_buffer *b, uint64_t *member, uint64_t *producer);
 	/* Both with the client's lock held. Has all messages in flight looked for, now and as long
 	 * as buffers_are_awaited(); and whether that has been done since. Tells c->arrived. */
 	uint64_t (*look)(share_client *c);

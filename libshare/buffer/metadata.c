@@ -100,14 +100,23 @@ int share_metadata_set(share_buffer *b, const char *json)
 	return rpc(b->client, &m, NULL);
 }
 
-/* @reply: has the answer, which is not empty. */
+/* @reply: has the answer, which is not empty. Of a loan this client may have no lease: the broker
+ * finds it by its message. */
 static int ask(share_buffer *b, struct reply *reply)
 {
-	struct wire_message m = {.type = WIRE_METADATA_GET};
+	struct wire_message m = {.type = WIRE_METADATA_GET, .metadata_get = {.buffer = b->id}};
+	struct wire_channel_metadata lent = {.buffer = b->id};
+	bool loan = buffer_carrier.name_loan(b, &lent.member, &lent.producer);
+	bool old = b->client->version < WIRE_VERSION_CHANNEL_METADATA;
 	int r;
 
-	m.metadata_get.buffer = b->id;
+	if (loan && !old)
+		m = (struct wire_message){.type = WIRE_CHANNEL_METADATA, .channel_metadata = lent};
 	r = rpc(b->client, &m, reply);
+	if (r == SHARE_ESTALE && loan && old)
+		return fail(SHARE_ENOTSUP,
+			    "this broker is too old to tell the metadata of a message's buffer: "
+			    "call share_retain(), and acknowledge the message first");
 	if (r == 0 && reply->m.metadata.json.size == 0)
 		r = fail(SHARE_ENOENT, "the buffer has no metadata");
 	return r;

@@ -20,8 +20,9 @@ extern const struct client_room channel_room;
 /* ------------------------------------------------------------------------------------------- */
 /* For buffers (struct buffer_carrier)                                                         */
 
-/* This is buffer_release() for a buffer whose `lent` is set. */
+/* For a loan: buffer_release(); and between which members it is (false: it is no loan by now). */
 int channel_release(share_buffer *b, void *stream, bool *kept);
+bool channel_name_loan(share_buffer *b, uint64_t *member, uint64_t *producer);
 
 /* Both are called with the client's lock held. The first has the threads of all channels of the
  * client look for what was acknowledged, at once and then with each acknowledgement, as long as

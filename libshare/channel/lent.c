@@ -217,6 +217,21 @@ int channel_retain(share_buffer *b)
 	return rpc_send(ch->client, &m);
 }
 
+bool channel_name_loan(share_buffer *b, uint64_t *member, uint64_t *producer)
+{
+	const struct lent *lent;
+
+	/* as long as it is on loan its message is not given up, and the channel stays */
+	buffers_lock_uses(b->client);
+	lent = atomic_load_explicit(&b->lent, memory_order_relaxed);
+	if (lent) {
+		*member = lent->channel->member;
+		*producer = lent->producer;
+	}
+	buffers_unlock_uses(b->client);
+	return lent;
+}
+
 /* The last of a message that was given up before, while its memory was not. */
 static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 {

@@ -107,6 +107,26 @@ def test_numbers_and_names_that_are_none_are_said_to_be(client, pool):
             wrong()
 
 
+def test_the_memory_of_a_message_tells_its_metadata_and_is_published_when_it_is_kept(pool, broker):
+    with libshare.connect(broker.address) as c, c.pool("test") as p:
+        with p.consumer("c") as rx, pool.producer("c") as tx:
+            a = pool.array(np.arange(10))
+            a.metadata = {"camera": "left"}
+            tx.send(a, give=True)
+            m = rx.recv()
+            kept = m.array
+            assert kept.metadata == {"camera": "left"}
+            for use in (lambda: kept.publish("n"), kept.export, kept.recipe):
+                with pytest.raises(libshare.Stale, match="share_retain"):
+                    use()
+            m.ack()
+            assert kept.metadata == {"camera": "left"}
+            kept.publish("n")
+            assert np.asarray(c.lookup("n")).sum() == 45
+            c.unpublish("n")
+        kept.release()
+
+
 def test_memory_that_somebody_keeps_outlives_its_message(pool, broker):
     pool.set_cache(0)
     with pool.consumer("c") as rx, pool.producer("c") as tx:

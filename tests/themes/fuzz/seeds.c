@@ -294,6 +294,8 @@ static void play_channel(bool closes)
 				     .channel_segment = {CONSUMER, SEGMENT}});
 	say(1, (struct wire_message){.type = WIRE_CHANNEL_RETAIN,
 				     .channel_retain = {CONSUMER, PRODUCER, BUFFER, 50}});
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_METADATA,
+				     .channel_metadata = {CONSUMER, PRODUCER, BUFFER}});
 	say(0, (struct wire_message){.type = WIRE_CHANNEL_ABANDON,
 				     .channel_abandon = {PRODUCER, CONSUMER, {"\377", 1}}});
 	if (closes)

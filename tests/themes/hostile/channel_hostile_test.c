@@ -325,6 +325,9 @@ Test(channel_hostile, requests_about_what_is_not_theirs_are_answered_and_drained
 		m = (struct wire_message){.type = WIRE_CHANNEL_RETAIN};
 		m.channel_retain.member = id;
 		raw_ask_error(&other, &m, SHARE_ESTALE);
+		m = (struct wire_message){.type = WIRE_CHANNEL_METADATA};
+		m.channel_metadata.member = id;
+		raw_ask_error(&other, &m, SHARE_ESTALE);
 	}
 	party_drained(&c, p.id); /* it is alive */
 	party_drained(&c, c.id);

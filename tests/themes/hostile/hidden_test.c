@@ -292,6 +292,7 @@ static const struct {
     PUT(CHANNEL_ABANDON, channel_abandon.member, member, channel_abandon.member = 0),
     PUT_IN(CHANNEL_SEGMENT, channel_segment.segment, segment, channel_segment.member),
     PUT_IN(CHANNEL_RETAIN, channel_retain.buffer, buffer, channel_retain.member),
+    PUT_IN(CHANNEL_METADATA, channel_metadata.buffer, buffer, channel_metadata.member),
     PUT_IN(CHANNEL_ABANDON, channel_abandon.consumer, member, channel_abandon.member),
     PUT(IMPORT, import.token, bytes, import.token.size = 0),
     PUT(REVOKE, revoke.token, bytes, revoke.token.size = 0),
