@@ -154,6 +154,11 @@ int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size
 	return r;
 }
 
+void listener_name_self(int socket)
+{
+	listen(socket, BACKLOG);
+}
+
 static void back_off(struct listener *l)
 {
 	struct timeval delay = {0, BACK_OFF_MS * 1000};

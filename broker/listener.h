@@ -15,6 +15,10 @@ struct listener;
  */
 int listener_bind(const char *path, mode_t mode, int *lock_fd, char *error, size_t error_size);
 
+/* From now on the kernel names this process to who asks whose a connection of it is (SO_PEERCRED):
+ * a broker that hangs can be told by that. */
+void listener_name_self(int socket);
+
 /* Accepts clients from a listening socket, which it takes over. 0 or negative errno. */
 int listener_new(struct broker *b, int socket, struct listener **out);
 /* Listens, whether or not it is backing off. */

@@ -325,6 +325,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 			listener_remove(listening);
 		return r;
 	}
+	listener_name_self(listening);
 	broker->made_socket = l->lock >= 0;
 	broker->socket_stays = l->lock < 0 && a->listen_fd < 0;
 	give_up_rights();

@@ -110,7 +110,8 @@ enum share_connect_flags {
 	/** For tools of operators. A user who is an administrator of the broker, and has as many
 	 * connections as it may, gets one of four additional ones. So `sharectl` can still say
 	 * which processes have all the others, and end them. A broker that is about to end lets in
-	 * nobody else. */
+	 * nobody else. The `timeout_ms` of these is a limit for the answer to each later request as
+	 * well: who has got none by then gets SHARE_ETIMEDOUT, and the connection is lost. */
 	SHARE_CONNECT_OPERATOR = 1 << 2,
 };
 
@@ -122,15 +123,20 @@ typedef struct share_connect_options {
 	const char *label;
 	const char *config; /**< embedded broker only: its configuration file; NULL: the default */
 	uint32_t flags;     /**< enum share_connect_flags */
+	/** How long the broker may take, all in all, until this process is connected; then the call
+	 * fails with SHARE_ETIMEDOUT, and share_error_detail() says which process it is that does
+	 * not answer, and in which state. 0 or -1: no limit. */
+	int64_t timeout_ms;
 } share_connect_options;
-#define SHARE_CONNECT_OPTIONS_INIT                           \
-	{                                                    \
-		sizeof(share_connect_options), NULL, NULL, 0 \
+#define SHARE_CONNECT_OPTIONS_INIT                              \
+	{                                                       \
+		sizeof(share_connect_options), NULL, NULL, 0, 0 \
 	}
 
 /**
- * Connects to a broker. Blocks until it has answered. A process may connect often; each connection
- * holds its own leases.
+ * Connects to a broker. Blocks until it has answered, for as long as that takes:
+ * share_connect_with() takes a time limit. A process may connect often; each connection holds its
+ * own leases.
  *
  * Where the broker is:
  *
@@ -151,6 +157,8 @@ typedef struct share_connect_options {
  * @retval SHARE_EPROTO     no version of the protocol in common
  * @retval SHARE_EACCES     the broker does not let this user connect
  * @retval SHARE_EQUOTA     this user has as many connections as it may
+ * @retval SHARE_ETIMEDOUT  the broker is there and has not answered in `timeout_ms`; it may be
+ * stopped, or hang
  *
  * @par Example
  * @code

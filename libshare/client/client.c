@@ -131,6 +131,8 @@ static struct connection *connection_new(void)
 		return NULL;
 	}
 	n->socket = -1;
+	n->answer_by = -1;
+	n->patience_ms = -1;
 	LIST_INIT(&n->calls);
 	return n;
 }

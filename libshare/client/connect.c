@@ -16,8 +16,11 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
+#include "base/clock.h"
 #include "base/failure.h"
 #include "libshare/client/embedded.h"
 #include "libshare/client/inside.h"
@@ -28,7 +31,36 @@
 #define ATTEMPTS_MAX  8 /* none of them waits: a socket whose broker is to come queues */
 #define SYSTEM_SOCKET "/run/share/broker.sock"
 
-static int connect_socket(const char *path, int *out)
+/* How long connect() may wait for room among those whom the broker has yet to accept. */
+static void limit_connect(int fd, int64_t deadline)
+{
+	int left = deadline_left(deadline);
+	struct timeval time = {left / 1000, left % 1000 * 1000L};
+
+	if (left == 0) /* which would mean no limit */
+		time.tv_usec = 1;
+	if (left >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
+}
+
+static int fail_to_connect(const char *path, int error)
+{
+	struct stat st;
+
+	if (error == EACCES)
+		return fail(SHARE_EACCES, "%s: %s", path, strerror(error));
+	if (error == EAGAIN)
+		return fail(
+		    SHARE_ETIMEDOUT,
+		    "the broker at %s accepts nobody, and thousands wait to be: it hangs; ps -C "
+		    "share-keeper,share-broker shows its processes",
+		    path);
+	if (error == ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return fail(SHARE_ENOBROKER, "no broker answers at %s, which is no socket", path);
+	return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)" ADVICE, path, strerror(error));
+}
+
+static int connect_socket(const char *path, int64_t deadline, int *out)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_fd_ int fd = -1;
@@ -40,13 +72,12 @@ static int connect_socket(const char *path, int *out)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fail_system(-errno, "socket");
-	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-		if (errno == EINTR)
-			continue;
-		if (errno == EACCES)
-			return fail(SHARE_EACCES, "%s: %s", path, strerror(errno));
-		return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)" ADVICE, path,
-			    strerror(errno));
+	for (;;) {
+		limit_connect(fd, deadline);
+		if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+			break;
+		if (errno != EINTR)
+			return fail_to_connect(path, errno);
 	}
 	*out = fd;
 	fd = -1;
@@ -54,7 +85,7 @@ static int connect_socket(const char *path, int *out)
 }
 
 /* The usual places, when no address is given. */
-static int find_broker(const char *address, int *socket, char **path)
+static int find_broker(const char *address, int64_t deadline, int *socket, char **path)
 {
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	char user[PATH_MAX] = "";
@@ -67,10 +98,10 @@ static int find_broker(const char *address, int *socket, char **path)
 	} else if (!address) {
 		place = SYSTEM_SOCKET;
 	}
-	r = connect_socket(place, socket);
-	if (r != 0 && place == user) {
+	r = connect_socket(place, deadline, socket);
+	if (r != 0 && r != SHARE_ETIMEDOUT && place == user) {
 		place = SYSTEM_SOCKET;
-		r = connect_socket(place, socket);
+		r = connect_socket(place, deadline, socket);
 		if (r == SHARE_ENOBROKER)
 			r = fail(r, "no broker answers at %s or %s" ADVICE, user, place);
 	}
@@ -95,7 +126,8 @@ static int start_embedded(share_client *c, const share_connect_options *options)
 	c->connection->address = strdup(embedded_address(c->connection->embedded));
 	if (!c->connection->address)
 		return fail_system(-ENOMEM, "connecting");
-	return connect_socket(c->connection->address, &c->connection->socket);
+	return connect_socket(c->connection->address, c->connection->answer_by,
+			      &c->connection->socket);
 }
 
 static int greet(share_client *c, const share_connect_options *options)
@@ -143,13 +175,19 @@ static int reach_broker(share_client *c, const char *address, const share_connec
 		address = NULL;
 	if (address && strcmp(address, "embedded") == 0)
 		return start_embedded(c, options);
-	return find_broker(address, &c->connection->socket, &c->connection->address);
+	return find_broker(address, c->connection->answer_by, &c->connection->socket,
+			   &c->connection->address);
+}
+
+static int in_int(int64_t ms)
+{
+	return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 /* @again: it was hung up without a word, and the socket is somebody else's than a private
  * broker's. */
-static int connect_once(const char *address, const share_connect_options *options, bool *again,
-			share_client **out)
+static int connect_once(const char *address, const share_connect_options *options, int64_t deadline,
+			bool *again, share_client **out)
 {
 	char file[FAILURE_LIMIT_TEXT], addresses[FAILURE_LIMIT_TEXT];
 	share_client *c = client_new();
@@ -158,6 +196,7 @@ static int connect_once(const char *address, const share_connect_options *option
 	*again = false;
 	if (!c)
 		return fail_system(-ENOMEM, "connecting");
+	c->connection->answer_by = deadline;
 	r = begin(c, options);
 	if (r == 0)
 		r = reach_broker(c, address, options);
@@ -171,6 +210,9 @@ static int connect_once(const char *address, const share_connect_options *option
 		r = c->connection->lost_error; /* refused, with the reason in the detail */
 	else
 		*again = r == SHARE_EDISCONNECTED && c->connection->hung_up;
+	c->connection->answer_by = -1;
+	if (options->flags & SHARE_CONNECT_OPERATOR && options->timeout_ms > 0)
+		c->connection->patience_ms = in_int(options->timeout_ms);
 	if (r == 0)
 		*out = c;
 	else
@@ -184,6 +226,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 	RANGE("share_connect", 0);
 	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
 	share_client *c = NULL;
+	int64_t deadline = -1;
 	int attempts = 0, r;
 	bool again;
 
@@ -198,9 +241,14 @@ int share_connect_with(const char *address, const share_connect_options *options
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
 	if (options->label && strlen(options->label) > SHARE_LABEL_MAX)
 		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
+	if (options->timeout_ms < -1)
+		return fail(SHARE_EINVAL, "%lld ms is no time limit",
+			    (long long)options->timeout_ms);
+	if (options->timeout_ms > 0)
+		deadline = deadline_from(in_int(options->timeout_ms));
 	/* a broker that goes on for one that died does not know who was about to connect */
 	do
-		r = connect_once(address, options, &again, &c);
+		r = connect_once(address, options, deadline, &again, &c);
 	while (again && ++attempts < ATTEMPTS_MAX);
 	if (r == 0)
 		*out = handle_give(c);

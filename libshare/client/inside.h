@@ -18,6 +18,8 @@ struct connection {
 	struct embedded *embedded; /* NULL: the broker is not a private one */
 	unsigned char *packet;     /* of the reading thread, WIRE_PACKET_MAX bytes */
 	bool reading;
+	int64_t answer_by; /* while connecting, a deadline; -1: none */
+	int patience_ms; /* for the answer to a request, after which the broker is lost; -1: none */
 	int64_t ends_by; /* when the broker ends at the latest, as clock_ms(); 0: it has not said */
 	int lost_error;  /* what the broker said why it ended the connection, or 0 */
 	bool hung_up;    /* that was all it said */
@@ -63,6 +65,9 @@ void client_hear_farewell(share_client *c, const struct wire_bytes *detail);
 /* dispatch.c. Has the program's event loop look, though there may be nothing to run. With the lock
  * held. */
 void dispatch_wake(share_client *c);
+
+/* silent.c. SHARE_ETIMEDOUT, with who it is that does not answer at the other end of @socket. */
+int fail_silent(const char *address, int socket, int64_t waited_ms);
 
 /* watch.c. With the lock held. */
 void watch_name_changed(share_client *c, const struct wire_name_event *m);

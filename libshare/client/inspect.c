@@ -127,7 +127,7 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 	m.monitor.uid = options->uid;
 	r = rpc(c, &m, &reply);
 	if (r != 0)
-		return r == SHARE_ETIMEDOUT ? 0 : r;
+		return r == SHARE_ETIMEDOUT && !client_is_lost(c) ? 0 : r;
 	return each_row(&reply.m.report.rows, each, data);
 }
 

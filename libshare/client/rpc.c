@@ -339,10 +339,40 @@ int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadlin
 	return result(c, call);
 }
 
+/* By when @request is to be answered: one that waits for others by when these have had their time.
+ */
+static int64_t answer_deadline(const share_client *c, const struct wire_message *request)
+{
+	const struct connection *n = c->connection;
+
+	if (n->answer_by >= 0 || n->patience_ms < 0)
+		return n->answer_by;
+	if (request->type == WIRE_MONITOR && request->monitor.timeout >= 0)
+		return deadline_from(n->patience_ms) + request->monitor.timeout;
+	return wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS
+		   ? -1
+		   : deadline_from(n->patience_ms);
+}
+
+/* Who has not answered by then is not asked again: its answer could not be told from the next one.
+ */
+static int wait_in_time_unlocking(share_client *c, struct call *call, int64_t deadline)
+{
+	int64_t began = (int64_t)clock_ms();
+	int r = rpc_wait_until_unlocking(c, call, deadline);
+
+	if (r != 1)
+		return r;
+	client_mark_lost(c, "the broker has not answered in time");
+	return fail_silent(c->connection->address, c->connection->socket,
+			   (int64_t)clock_ms() - began);
+}
+
 int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
 	RANGE(wire_describe(request->type)->name, 0);
 	struct call call = {.reply = reply};
+	int64_t deadline;
 	int r;
 
 	if (reply)
@@ -351,8 +381,11 @@ int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 		return fail_fork();
 	call.detail[0] = '\0';
 	pthread_mutex_lock(&c->lock);
+	deadline = answer_deadline(c, request);
 	r = rpc_start_unlocking(c, request, &call);
-	if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
+	if (r == 0 && deadline >= 0)
+		r = wait_in_time_unlocking(c, &call, deadline);
+	else if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
 		r = wait_long_unlocking(c, &call);
 	else if (r == 0)
 		r = rpc_wait_unlocking(c, &call);

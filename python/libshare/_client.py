@@ -44,6 +44,7 @@ def connect(
     config: str | os.PathLike[str] | None = None,
     host_fences: bool = False,
     never_block: bool = False,
+    timeout: float | None = None,
 ) -> Client:
     """Connects to the broker at address.
 
@@ -52,15 +53,20 @@ def connect(
     the path of its socket.
 
     label: how ``sharectl clients`` calls this process. config: of an embedded broker, a file.
-    host_fences, never_block: see SHARE_CONNECT_… in share.h.
+    host_fences, never_block: see SHARE_CONNECT_… in share.h. timeout: how many seconds the broker
+    may take to answer (None: without limit).
 
-    NoBroker: nobody listens there. Denied, QuotaExceeded, ProtocolError.
+    NoBroker: nobody listens there. TimedOut: the broker hangs; the text says which process that is.
+    Denied, QuotaExceeded, ProtocolError.
     """
+    if timeout is not None and not 0 <= timeout < 1e9:
+        raise ValueError(f"timeout is seconds from 0 on, not {timeout!r}")
     client = Client(
         os.fspath(address) if address is not None else None,
         label,
         os.fspath(config) if config is not None else None,
         (_HOST_FENCES if host_fences else 0) | (_NEVER_BLOCK if never_block else 0),
+        0 if timeout is None else max(1, math.ceil(timeout * 1000)),  # for C, 0 is no limit
     )
     _open_clients.add(client)
     return client

@@ -16,19 +16,22 @@ static void give_up(void *p)
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = {(char *)(uintptr_t) "address", (char *)(uintptr_t) "label",
-				(char *)(uintptr_t) "config", (char *)(uintptr_t) "flags", NULL};
+	static char *names[] = {(char *)(uintptr_t) "address",    (char *)(uintptr_t) "label",
+				(char *)(uintptr_t) "config",     (char *)(uintptr_t) "flags",
+				(char *)(uintptr_t) "timeout_ms", NULL};
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
 	const char *address = NULL;
 	struct client *self;
+	long long timeout_ms = 0;
 	unsigned flags = 0;
 	share_client *c;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zzzI:Client", names, &address,
-					 &options.label, &options.config, &flags))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zzzIL:Client", names, &address,
+					 &options.label, &options.config, &flags, &timeout_ms))
 		return NULL;
 	options.flags = flags;
+	options.timeout_ms = timeout_ms;
 	self = (struct client *)PyType_GenericAlloc(type, 0);
 	if (!self)
 		return NULL;

@@ -40,6 +40,11 @@ def test_errors_are_those_that_python_has(client, broker):
         libshare.connect("/nowhere/broker.sock")
     with pytest.raises(TimeoutError, match="nope"):
         client.lookup("nope", timeout=0.01)
+    for timeout in (-1, float("nan"), 1e9):
+        with pytest.raises(ValueError, match="timeout is seconds"):
+            libshare.connect(broker.address, timeout=timeout)
+    with libshare.connect(broker.address, timeout=60) as c:
+        c.ping()
     with pytest.raises(libshare.NotFound):
         client.pool("nope", create=False)
     client.pool("there", kind="host")
@@ -65,6 +70,18 @@ def test_errors_are_those_that_python_has(client, broker):
         client.lookup("x", nope=1)
     with pytest.raises(TypeError):
         client.lookup(3)
+
+
+def test_a_broker_that_hangs_is_named_to_who_connects_with_a_time_limit(broker):
+    pid = broker.inspect("status")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for timeout in (0, 0.05):
+            with pytest.raises(libshare.TimedOut, match=rf"process {pid} \(.*state T"):
+                libshare.connect(broker.address, timeout=timeout)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    broker.ping()
 
 
 def test_pools_say_what_they_are(client):
