@@ -2,7 +2,6 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <openssl/evp.h>
 #include <share/share.h>
 
+#include "base/file.h"
 #include "bridge/bridge.h"
 
 #define KEY_MIN 16 /* bytes: fewer can be guessed */
@@ -201,10 +201,16 @@ static const char *set_from_file(struct settings *s, const char *name, const jso
 static void read_file(struct settings *s, const char *path)
 {
 	json_error_t error;
-	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	int fd = file_open(path);
 	const char *name, *wrong;
-	json_t *value;
+	json_t *root, *value;
 
+	if (fd < 0) {
+		fprintf(stderr, "share-bridge: %s: %s\n", path, file_error(fd));
+		exit(EXIT_FAILURE);
+	}
+	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+	close(fd);
 	if (!json_is_object(root)) {
 		fprintf(stderr, "share-bridge: %s:%d: %s\n", path, root ? 1 : error.line,
 			root ? "not an object" : error.text);
@@ -289,11 +295,11 @@ static void read_key(struct settings *s)
 	unsigned char text[KEY_MAX + 1];
 	struct stat st;
 	ssize_t n;
-	int fd = open(s->key_file, O_RDONLY | O_CLOEXEC);
+	int fd = file_open(s->key_file);
 
-	if (fd < 0 || fstat(fd, &st) != 0)
-		die(s->key_file, strerror(errno));
-	if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0)
+	if (fd < 0)
+		die(s->key_file, file_error(fd));
+	if (fstat(fd, &st) != 0 || (st.st_mode & 077) != 0)
 		die(s->key_file, "others may read it (chmod 600)");
 	n = read(fd, text, sizeof(text));
 	close(fd);

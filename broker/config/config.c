@@ -16,12 +16,12 @@
 #include "broker/config/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "broker/config/limits.h"
 #include "broker/config/machine.h"
 #include "broker/config/reader.h"
@@ -270,11 +270,11 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 /* Reads all there is, up to one byte more than is allowed. */
 static int read_file(const char *path, char *text, size_t *size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = file_open(path);
 	ssize_t n = 1;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	for (*size = 0; n > 0 && *size <= CONFIG_MAX_FILE; *size += (size_t)n) {
 		n = TEMP_FAILURE_RETRY(read(fd, text + *size, CONFIG_MAX_FILE + 1 - *size));
 		if (n < 0) {
@@ -335,7 +335,7 @@ int config_load(const char *path, struct config **out, char *error, size_t error
 	if (e == 0) {
 		e = read_file(path, text, &r.size);
 		if (e < 0)
-			config_fail(&r, NULL, "%s", strerror(-e));
+			config_fail(&r, NULL, "%s", file_error(e));
 	}
 	if (e == 0 && r.size > CONFIG_MAX_FILE)
 		e = config_fail(&r, NULL, "larger than 1 MiB");

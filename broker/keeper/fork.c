@@ -19,6 +19,7 @@
 
 #include "base/beat.h"
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/mutation.h"
 #include "broker/keeper/module.h"
 #include "broker/keeper/state.h"
@@ -201,7 +202,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 	said = memfd_create("share-rehearsal", MFD_CLOEXEC);
 	if (module < 0 || said < 0) {
 		r = module < 0 ? module : -errno;
-		snprintf(why, KEPT_TEXT, "%s: %s", s->path, strerror(-r));
+		snprintf(why, KEPT_TEXT, "%s: %s", s->path, file_error(r));
 		return r;
 	}
 	s->keeper.table->crash_of_rehearsal = (struct crash){.n = 0};

@@ -24,6 +24,7 @@
 #include "base/beat.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/keeper/deputy.h"
@@ -484,7 +485,10 @@ int keeper_run(const char *module, int argc, char **argv)
 	s.keeper.table = table_new();
 	if (s.own[OWN_SIGNALS] < 0 || s.own[OWN_MODULE] < 0 || s.keeper.journal < 0 ||
 	    !s.keeper.table) {
-		log_error("cannot start: %s", strerror(errno));
+		if (s.own[OWN_MODULE] < 0)
+			log_error("cannot start: %s: %s", module, file_error(s.own[OWN_MODULE]));
+		else
+			log_error("cannot start: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
 	keeping.states[keeping.now] = s;

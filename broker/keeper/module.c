@@ -3,22 +3,18 @@
 #include "broker/keeper/module.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+
 int module_open(const char *path)
 {
-	int fd;
-
 	if (KEEPER_MAIN_SYMBOL) /* any descriptor: nothing is read from it */
 		path = "/proc/self/exe";
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
+	return file_open(path);
 }
 
 static bool is_there(int fd, const char *path)

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -43,8 +44,15 @@ struct embedded {
 	int pidfd;
 };
 
+/* A folder can have the name of a program, and may be entered by who may run that. */
 static bool usable(const char *path)
 {
+	struct stat st;
+
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		errno = S_ISDIR(st.st_mode) ? EISDIR : EACCES;
+		return false;
+	}
 	return access(path, X_OK) == 0;
 }
 

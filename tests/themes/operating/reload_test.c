@@ -660,19 +660,25 @@ Test(reload, the_last_of_many_hangups_reads_the_last_file)
 /* ------------------------------------------------------------------------------------------- */
 /* While the file is being read                                                                */
 
-/* Whoever reads it from now on waits for what the test writes. */
+/* A new file, whose reader waits until the test gives up its lease on it. */
+static int slow = -1;
+
 static void make_slow(void)
 {
-	check(unlink(broker_config()) == 0 && mkfifo(broker_config(), 0600) == 0);
+	char path[256];
+
+	signal(SIGIO, SIG_IGN); /* by which the kernel says that somebody waits */
+	snprintf(path, sizeof(path), "%s.slow", broker_config());
+	slow = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	check(slow >= 0 && fcntl(slow, F_SETLEASE, F_WRLCK) == 0);
+	check(rename(path, broker_config()) == 0);
 }
 
 /* Once the broker reads. */
 static int feed(void)
 {
-	int fd = -1;
-
-	until((fd = open(broker_config(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);
-	return fd;
+	until(fcntl(slow, F_GETLEASE) != F_WRLCK);
+	return slow;
 }
 
 static void give(int fd, const char *config)
@@ -732,6 +738,7 @@ Test(reload, who_asks_meanwhile_is_answered_after_another_reading)
 	/* its request, and those with which this is found out */
 	for (int64_t own = 1; status_read(client, &s), s.requests == asked + own; own++)
 		;
+	make_slow();
 	give(fd, "{\"limits\": {\"bytes\": \"8 parsecs\"}}");
 	child_wait_with(first, "has asked", &r, sizeof(r));
 	check_eq(r, SHARE_EINVAL);
@@ -773,6 +780,7 @@ Test(reload, a_hangup_meanwhile_reads_it_once_more)
 	/* a signal has come before what is asked for after it */
 	check_ok(share_ping(client));
 	check_ok(share_ping(client));
+	make_slow();
 	give(fd, CONFIG("\"limits\": {\"bytes\": 4096},", ""));
 	until(broker_said("limits.bytes: none -> 4KiB"));
 	give(feed(), CONFIG("\"limits\": {\"bytes\": 8192},", ""));
