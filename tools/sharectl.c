@@ -39,12 +39,14 @@ struct arguments {
 	size_t n_words;
 	bool yes;
 	int *failed;                   /* how much of the command has failed and was told */
+	int connected;                 /* 0, or why there is no client */
 	const struct command *command; /* not NULL: do that instead */
 	const char *prefix;            /* of names; NULL: show all */
 	const char *sort;              /* the heading of a column; NULL: as the broker has them */
 	bool reverse;
 	bool once;         /* of top */
 	double older_than; /* of leases, in seconds; 0: show all */
+	double timeout;    /* in seconds; 0: none was given */
 	struct report_options options;
 	struct watch_options watch;
 	bool json;
@@ -58,6 +60,7 @@ static int show_metrics(const struct arguments *a, share_client *client);
 static int examine(const struct arguments *a, share_client *client);
 static int watch_live(const struct arguments *a, share_client *client);
 static int watch(const struct arguments *a, share_client *client);
+static int64_t timeout_of(const struct arguments *a);
 
 static const struct command {
 	const char *name;
@@ -75,7 +78,19 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
-enum { OPTION_JSON = 256, OPTION_NO_HEADINGS, OPTION_OLDER_THAN, OPTION_ONCE, OPTION_SORT };
+enum {
+	OPTION_JSON = 256,
+	OPTION_NO_HEADINGS,
+	OPTION_OLDER_THAN,
+	OPTION_ONCE,
+	OPTION_SORT,
+	OPTION_TIMEOUT
+};
+
+/* For an answer of the broker, in milliseconds. An upgrade takes longer by its nature: the new
+ * program has 10 seconds to rehearse, and takes over what may be millions of objects. */
+#define TIMEOUT_MS         5000
+#define UPGRADE_TIMEOUT_MS 60000
 
 static const struct argp_option options[] = {
     {"socket", 's', "PATH", 0, "Ask the broker at PATH", 0},
@@ -87,6 +102,8 @@ static const struct argp_option options[] = {
     {"reverse", 'r', NULL, 0, "Sort the other way round", 0},
     {"sort", OPTION_SORT, "COLUMN", 0,
      "Show the largest numbers of COLUMN first, or texts from A on", 0},
+    {"timeout", OPTION_TIMEOUT, "TIME", 0,
+     "Wait so long for the broker's answer, instead of 5s; let watch end after TIME", 0},
     {"yes", 'y', NULL, 0, "Do it without asking", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -151,7 +168,7 @@ static void check_arguments(const struct arguments *a, struct argp_state *state)
 	if (a->yes && !(a->act && act_asks(a->act)))
 		argp_error(state, "--yes is for commands that ask");
 	if (a->watch.any && !(a->command && a->command->run == watch))
-		argp_error(state, "--count, --name, --pool, --timeout and --user are for watch");
+		argp_error(state, "--count, --name, --pool and --user are for watch");
 	check_rows_wanted(a, state);
 }
 
@@ -189,6 +206,11 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case OPTION_SORT:
 		a->sort = value;
+		return 0;
+	case OPTION_TIMEOUT:
+		a->timeout = duration_read(value);
+		if (a->timeout < 0.001)
+			argp_error(state, "'%s' is no time like 90s, 5m, 2h or 1d", value);
 		return 0;
 	case 'r':
 		a->reverse = true;
@@ -456,7 +478,7 @@ static int show_metrics(const struct arguments *a, share_client *client)
 
 static int examine(const struct arguments *a, share_client *client)
 {
-	json_t *findings = doctor_examine("", client, share_error_detail());
+	json_t *findings = doctor_examine("", client, a->connected, share_error_detail());
 	bool content = doctor_is_content(findings);
 
 	if (a->json)
@@ -476,7 +498,8 @@ static int watch_live(const struct arguments *a, share_client *client)
 					  .reverse = a->reverse,
 					  .exact = a->options.exact,
 					  .json = a->json,
-					  .once = a->once};
+					  .once = a->once,
+					  .timeout_ms = timeout_of(a)};
 
 	int r = top_run(client, &shown);
 
@@ -489,7 +512,39 @@ static int watch_live(const struct arguments *a, share_client *client)
 
 static int watch(const struct arguments *a, share_client *client)
 {
-	return watch_run(client, &a->watch, a->options.headings, a->options.exact, a->json);
+	struct watch_options wanted = a->watch;
+
+	wanted.seconds = a->timeout;
+	return watch_run(client, &wanted, a->options.headings, a->options.exact, a->json);
+}
+
+/* When one was given, it is for all that a command asks; of watch it is another one. */
+static int64_t timeout_of(const struct arguments *a)
+{
+	bool given = a->timeout > 0 && !(a->command && a->command->run == watch);
+
+	return !given ? TIMEOUT_MS : a->timeout < 1e9 ? (int64_t)(a->timeout * 1000) : INT64_MAX;
+}
+
+static int connect_for(const struct arguments *a, int64_t timeout_ms, share_client **out)
+{
+	share_connect_options wanted = SHARE_CONNECT_OPTIONS_INIT;
+
+	wanted.flags = SHARE_CONNECT_OPERATOR;
+	wanted.timeout_ms = timeout_ms;
+	return share_connect_with(a->socket, &wanted, out);
+}
+
+/* Who hangs is not waited for as long as an upgrade may take. */
+static int connect_to_broker(const struct arguments *a, share_client **out)
+{
+	int r = connect_for(a, timeout_of(a), out);
+
+	if (r != 0 || a->timeout > 0 || !a->command || a->command->run != upgrade)
+		return r;
+	share_disconnect(*out);
+	*out = NULL;
+	return connect_for(a, UPGRADE_TIMEOUT_MS, out);
 }
 
 static int run(const struct arguments *a, share_client *client)
@@ -499,7 +554,6 @@ static int run(const struct arguments *a, share_client *client)
 
 int main(int argc, char **argv)
 {
-	share_connect_options connect = SHARE_CONNECT_OPTIONS_INIT;
 	int r, failed = 0;
 	struct arguments a = {.options.headings = true, .failed = &failed};
 	share_client *client = NULL;
@@ -512,8 +566,7 @@ int main(int argc, char **argv)
 	argp_program_version = "sharectl " SHARE_VERSION;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	connect.flags = SHARE_CONNECT_OPERATOR;
-	r = share_connect_with(a.socket, &connect, &client);
+	r = a.connected = connect_to_broker(&a, &client);
 	if (a.command && !a.command->needs_broker)
 		r = 0;
 	if (r == 0 && a.act)

@@ -15,18 +15,16 @@
 
 #include <jansson.h>
 
-#include "tools/duration.h"
 #include "tools/value.h"
 #include "tools/watch.h"
 
-enum { OPTION_COUNT = 512, OPTION_NAME, OPTION_POOL, OPTION_TIMEOUT, OPTION_USER };
+enum { OPTION_COUNT = 512, OPTION_NAME, OPTION_POOL, OPTION_USER };
 
 static const struct argp_option all[] = {
     {NULL, 0, NULL, 0, "What watch shows, and for how long:", 1},
     {"count", OPTION_COUNT, "N", 0, "End after N lines", 0},
     {"name", OPTION_NAME, "PREFIX", 0, "Only names and channels that start so", 0},
     {"pool", OPTION_POOL, "POOL", 0, "Only what happens in POOL", 0},
-    {"timeout", OPTION_TIMEOUT, "TIME", 0, "End after TIME: 90s, 5m, 2h, 1d", 0},
     {"user", OPTION_USER, "USER", 0, "Only what USER does, a name or a number", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -71,11 +69,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPTION_POOL:
 		o->only.pool = value;
 		break;
-	case OPTION_TIMEOUT:
-		o->seconds = duration_read(value);
-		if (o->seconds <= 0)
-			argp_error(state, "'%s' is no time like 90s, 5m, 2h or 1d", value);
-		break;
 	case OPTION_USER:
 		o->only.flags |= SHARE_MONITOR_USER;
 		o->only.uid = read_user(value, state);
@@ -90,6 +83,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 const struct argp watch_argp = {all, parse, NULL, NULL, NULL, NULL, NULL};
 
 /* ------------------------------------------------------------------------------------------- */
+
+/* So long is waited at a time, so that a broker which does not answer any more is noticed. */
+#define SLICE_MS 5000
 
 struct output {
 	uint64_t lines_left; /* 0: no limit */
@@ -212,13 +208,14 @@ int watch_run(share_client *client, const struct watch_options *options, bool he
 			   .json = json};
 	double end = options->seconds > 0 ? now() + options->seconds : 0;
 	share_monitor_options only = options->only;
-	int left = -1, r;
+	int left, r;
 
 	only.size = sizeof(only);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	do {
-		if (end > 0)
-			left = left_of(end);
+		left = end > 0 ? left_of(end) : SLICE_MS;
+		if (left > SLICE_MS)
+			left = SLICE_MS;
 		r = share_monitor(client, &only, left, on_row, &o);
 	} while (r == 0 && left != 0);
 	return o.ended ? 0 : r;

@@ -14,7 +14,7 @@ struct watch_options {
 	share_monitor_options only;
 	uint64_t count; /* lines; 0: no limit */
 	double seconds; /* 0: no limit */
-	bool any;       /* one of these was given */
+	bool any;       /* one of these was given, but for the time */
 };
 
 /* Reads the options that only this command has into a struct watch_options. */

@@ -50,7 +50,7 @@ static void put(const char *path, const char *text)
 
 static json_t *examine(void)
 {
-	return doctor_examine(root, NULL, "no broker answers");
+	return doctor_examine(root, NULL, SHARE_ENOBROKER, "no broker answers");
 }
 
 static const json_t *about(const json_t *findings, const char *subject)

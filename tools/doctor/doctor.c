@@ -81,32 +81,53 @@ int read_report(share_client *client, const char *what, json_t **out)
 
 /* ------------------------------------------------------------------------------------------- */
 
-void examine_broker(struct examination *e)
+static void tell_no_broker(struct examination *e, int error, const char *detail)
 {
-	json_t *rows, *status;
-
-	if (!e->client) {
+	e->client = NULL; /* who does not answer this does not answer the next question, either */
+	if (error == SHARE_ETIMEDOUT)
+		found(
+		    e, "broker", BAD, "programs wait, whatever they ask it",
+		    "wait for hang_ms, or end the process that hangs (kill -KILL): the next "
+		    "broker goes on with all clients; /proc/PID/stack says to root where it hangs",
+		    "%s", detail);
+	else
 		found(e, "broker", BAD, "programs cannot connect",
 		      "start it (systemctl start share-broker.socket), name its socket in "
 		      "SHARE_SOCKET, or run the program under share-run",
-		      "%s", e->error);
-		return;
-	}
-	if (read_report(e->client, "status", &rows) != 0) {
-		found(e, "broker", BAD, "programs cannot use it", NULL, "%s", share_error_detail());
-		json_decref(rows);
-		return;
-	}
+		      "%s", detail);
+}
+
+static void examine_status(struct examination *e)
+{
+	const json_t *status;
+	json_t *rows;
+	int r = read_report(e->client, "status", &rows);
+
 	status = json_array_get(rows, 0);
-	e->broker_pid = json_integer_value(json_object_get(status, "pid"));
-	found(e, "broker", OK, NULL, NULL, "version %s, process %lld, serves at %s",
-	      json_string_value(json_object_get(status, "version")), e->broker_pid,
-	      share_address(e->client));
+	if (r == SHARE_ETIMEDOUT)
+		tell_no_broker(e, r, share_error_detail());
+	else if (r != 0)
+		found(e, "broker", BAD, "programs cannot use it", NULL, "%s", share_error_detail());
+	else
+		found(e, "broker", OK, NULL, NULL, "version %s, process %lld, serves at %s",
+		      json_string_value(json_object_get(status, "version")),
+		      json_integer_value(json_object_get(status, "pid")), share_address(e->client));
+	if (r == 0)
+		e->broker_pid = json_integer_value(json_object_get(status, "pid"));
 	json_decref(rows);
-	if (read_report(e->client, "pools", &rows) == 0 && json_array_size(rows) > 0)
+}
+
+static void examine_permissions(struct examination *e)
+{
+	json_t *rows;
+	int r = read_report(e->client, "pools", &rows);
+	size_t n = json_array_size(rows);
+
+	if (r == SHARE_ETIMEDOUT)
+		tell_no_broker(e, r, share_error_detail());
+	else if (r == 0 && n > 0)
 		found(e, "permissions", OK, NULL, NULL, "this user (uid %u) may use %zu pool%s",
-		      (unsigned)getuid(), json_array_size(rows),
-		      json_array_size(rows) == 1 ? "" : "s");
+		      (unsigned)getuid(), n, n == 1 ? "" : "s");
 	else
 		found(e, "permissions", NOTE, "programs of this user find no pool",
 		      "add the user to the \"access\" of a pool: share-broker.conf(5)",
@@ -114,10 +135,23 @@ void examine_broker(struct examination *e)
 	json_decref(rows);
 }
 
-json_t *doctor_examine(const char *root, share_client *client, const char *error)
+void examine_broker(struct examination *e)
 {
-	struct examination e = {
-	    .root = root, .client = client, .error = error, .findings = json_array()};
+	if (e->client)
+		examine_status(e);
+	else
+		tell_no_broker(e, e->error, e->detail);
+	if (e->broker_pid)
+		examine_permissions(e);
+}
+
+json_t *doctor_examine(const char *root, share_client *client, int error, const char *detail)
+{
+	struct examination e = {.root = root,
+				.client = client,
+				.error = error,
+				.detail = detail,
+				.findings = json_array()};
 
 	examine_broker(&e);
 	examine_old_memory(&e);

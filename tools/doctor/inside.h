@@ -11,7 +11,8 @@
 struct examination {
 	const char *root;
 	share_client *client; /* NULL: there is no broker */
-	const char *error;    /* why there is none */
+	int error;            /* why there is none, */
+	const char *detail;   /* in words */
 	long long broker_pid; /* 0: not known */
 	json_t *findings;
 };

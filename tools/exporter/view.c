@@ -3,7 +3,8 @@
 /*
  * The thread that asks the broker. It is an ordinary client that holds nothing: it connects when it
  * is first asked for something, and again whenever the connection was lost. While the broker hangs,
- * so does this thread, and nothing else.
+ * this thread waits for it a little shorter than those who ask here, so that they are told who
+ * hangs.
  */
 
 #include <pthread.h>
@@ -29,9 +30,15 @@ struct viewer {
 	/* of the thread alone */
 	const char *address;
 	share_client *client;
+	bool lost; /* the broker did not answer the last time, which was said */
 	void (*on_ready)(void *data);
 	void *data;
 };
+
+/* Less than WAIT_SECONDS of site.c. */
+#define TIMEOUT_MS 4000
+
+#define WHY_MAX 1024 /* as much as libshare says */
 
 /* For the page. A million buffers are more than anybody can look at. */
 static const struct snapshot_report state_reports[] = {
@@ -121,21 +128,22 @@ static int connect_to_broker(struct viewer *v)
 		return 0;
 	options.label = "share-exporter";
 	options.flags = SHARE_CONNECT_OPERATOR;
+	options.timeout_ms = TIMEOUT_MS;
 	return share_connect_with(v->address, &options, &v->client);
 }
 
-static int take_snapshot(struct viewer *v, enum view view, json_t **out)
+/* @why: in words, if that fails. */
+static int take_snapshot(struct viewer *v, enum view view, json_t **out, char why[static WHY_MAX])
 {
 	int r = connect_to_broker(v);
 
-	if (r != 0)
-		return r;
-	if (view == VIEW_METRICS)
+	if (r == 0 && view == VIEW_METRICS)
 		r = snapshot_take(v->client, metrics_reports, metrics_n_reports, out);
-	else
+	else if (r == 0)
 		r = snapshot_take(v->client, state_reports,
 				  sizeof(state_reports) / sizeof(state_reports[0]), out);
 	if (r != 0) {
+		snprintf(why, WHY_MAX, "%s", r < 0 ? share_error_detail() : strerror(r));
 		share_disconnect(v->client);
 		v->client = NULL;
 	}
@@ -147,16 +155,21 @@ static struct body make(struct viewer *v, enum view view)
 	bool was_connected = v->client != NULL;
 	json_t *snapshot = NULL;
 	struct body body;
-	char why[512];
-	int r = take_snapshot(v, view, &snapshot);
+	char why[WHY_MAX];
+	int r = take_snapshot(v, view, &snapshot, why);
 
 	/* the broker may have been started again since the last time */
-	if (r != 0 && was_connected)
-		r = take_snapshot(v, view, &snapshot);
+	if (r != 0 && r != SHARE_ETIMEDOUT && was_connected)
+		r = take_snapshot(v, view, &snapshot, why);
 	if (r != 0) {
-		snprintf(why, sizeof(why), "%s", r < 0 ? share_error_detail() : strerror(r));
+		if (!v->lost)
+			fprintf(stderr, "share-exporter: %s\n", why);
+		v->lost = true;
 		return view_without_broker(view, why);
 	}
+	if (v->lost)
+		fputs("share-exporter: the broker answers again\n", stderr);
+	v->lost = false;
 	body = view == VIEW_METRICS ? print_metrics(snapshot) : print_state(snapshot, true);
 	json_decref(snapshot);
 	return body;

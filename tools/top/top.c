@@ -187,6 +187,7 @@ static void connect_again(struct top *t)
 	share_client *client;
 
 	options.flags = SHARE_CONNECT_OPERATOR;
+	options.timeout_ms = t->options->timeout_ms;
 	if (share_connect_with(share_address(t->client), &options, &client) != 0)
 		return;
 	if (t->client != t->given)

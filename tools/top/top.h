@@ -3,6 +3,7 @@
 #define TOOLS_TOP_TOP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <share/share.h>
 
@@ -11,9 +12,10 @@
 struct top_options {
 	const char *sort; /* the heading of a column of clients */
 	bool reverse;
-	bool exact; /* sizes in bytes */
-	bool json;  /* print what is shown as one JSON object, once */
-	bool once;  /* print text, once */
+	bool exact;         /* sizes in bytes */
+	bool json;          /* print what is shown as one JSON object, once */
+	bool once;          /* print text, once */
+	int64_t timeout_ms; /* of the connection, for another one when it was lost */
 };
 
 /* The column by which clients are sorted when nobody says another. */

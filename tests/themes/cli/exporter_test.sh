@@ -197,8 +197,12 @@ check "a broker that comes back is found" until_true is_up 1
 kill -STOP "$serving"
 check "while the broker hangs, it is there" same "$(body /healthz)" ok
 check "and says that nothing comes of it" until_true is_up 0
+check "and which process hangs, and how" \
+	grep -q "process $serving (share-broker) .* is stopped (state T)" <(body /state.json)
+check "in its log, too" grep -q "^share-exporter: .*process $serving (share-broker)" "$scratch/exporter.log"
 kill -CONT "$serving"
 check "when it goes on, so do metrics" until_true is_up 1
+check "which is said each time" same "$(grep -c 'answers again' "$scratch/exporter.log")" 2
 
 check "it ends when it is told to" kill "$exporter"
 check "and ends well" wait "$exporter"
