@@ -37,6 +37,7 @@ struct broker_counters {
 	uint64_t clients;     /* ever connected */
 	uint64_t dropped;     /* for breaking the protocol */
 	uint64_t quarantined; /* that lost their connection and lived on */
+	uint64_t left_behind; /* consumers, in their channels */
 	uint64_t poisoned;    /* whose timelines were poisoned, because they died */
 	struct request_counters by_message[WIRE_TYPE_COUNT];
 };

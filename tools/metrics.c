@@ -231,6 +231,8 @@ static const struct metric metrics[] = {
      "status", "quarantines", NULL, NULL},
     {"share_poisonings", COUNTER, NULL, "Clients that died without a goodbye, so that their fences were poisoned; from 0 with each broker.",
      "status", "poisonings", NULL, NULL},
+    {"share_consumers_left_behind", COUNTER, NULL,
+     "Consumers that were left behind in their channels; from 0 with each broker.", "status", "left_behind", NULL, NULL},
     {"share_broker_deaths", COUNTER, NULL, "Brokers of this service that died, and were followed by another one.",
      "status", "brokers_died", NULL, NULL},
     {"share_broker_upgrades", COUNTER, NULL, "Brokers of this service that handed over to one of another program.",

@@ -187,6 +187,9 @@ bool claims_expel(struct member *producer)
 		m->state = MEMBER_LEFT;
 		m->as_consumer.expelled = true;
 		member_note(m);
+		member_tell_left_behind(m,
+					"it had yet to receive or to acknowledge something of too "
+					"many producers that are gone");
 		any = true;
 	}
 	return any;
@@ -345,6 +348,7 @@ void claim_is_over(struct claim *claim)
 	/* said again, it changes nothing: each time costs a look at everything */
 	if (claim->over)
 		return;
+	claim_tell_left_behind(claim);
 	claim->over = true;
 	claim_note(claim);
 	claim_follow(claim);

@@ -149,6 +149,8 @@ struct member *member_find(const struct client *client, uint64_t id);
 /* It closes the channel, or was PREPARING. A producer goes on until it is taken over: @serial is
  * answered then. True when it is to be answered now. */
 bool member_close(struct member *m, uint32_t serial);
+/* Something has happened to it, for who watches. */
+void member_tell(const struct member *m, const char *action);
 /* Not a member any more: of its client, that is. */
 void member_detach(struct member *m);
 /* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
@@ -223,6 +225,11 @@ void supply_start(struct memory *memory);
 uint64_t claim_unreceived(const struct claim *claim);
 /* How many a consumer has received, and not acknowledged. */
 uint64_t member_held(struct member *consumer);
+/* If the producer waits for the consumer no more, that is logged, told and counted: before the
+ * claim is over or taken over. */
+void claim_tell_left_behind(const struct claim *claim);
+/* The same of a consumer, for another reason. */
+void member_tell_left_behind(struct member *consumer, const char *why);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);

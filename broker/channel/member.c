@@ -123,7 +123,7 @@ static int equip(struct member *m)
 	return kept_keep((const int[]){m->page.fd, m->pidfd, m->doorbell}, NULL, 3);
 }
 
-static void tell(const struct member *m, const char *action)
+void member_tell(const struct member *m, const char *action)
 {
 	const struct channel *ch = m->channel;
 	const struct access_object pool = pool_object(ch->pool);
@@ -143,7 +143,7 @@ static void tell(const struct member *m, const char *action)
 void member_detach(struct member *m)
 {
 	if (m->client && m->state != MEMBER_PREPARING)
-		tell(m, "leave");
+		member_tell(m, "leave");
 	if (m->client) {
 		LIST_REMOVE(m, of_client);
 		m->client->holds.memberships--;
@@ -279,7 +279,7 @@ int member_ready(struct member *m)
 	}
 	m->state = MEMBER_HERE;
 	member_note(m);
-	tell(m, "join");
+	member_tell(m, "join");
 	channel_changed(m->channel, m->role);
 	if (m->role == SHARE_PRODUCER && claims_expel(m))
 		channel_changed(m->channel, SHARE_CONSUMER);
@@ -311,7 +311,10 @@ static void forget(struct member *m)
 static void consumer_goes(struct member *m)
 {
 	struct channel *ch = m->channel;
+	struct claim *claim;
 
+	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
+		claim_tell_left_behind(claim);
 	m->state = MEMBER_GONE;
 	member_detach(m);
 	give_slot_back(m);

@@ -2,17 +2,23 @@
 
 /*
  * A channel as reports show it: what it is like, who takes part, how far each has got, and what
- * those that have gone left behind.
+ * those that have gone left behind; and what the log says of its members.
  *
  * How far somebody has got is read from pages that their owners write as they like, and in which
  * they also count what only they know: it is for people to look at, and nothing here may believe it
  * further than to show it.
  */
 
+#include <stdio.h>
+
 #include <jansson.h>
 #include <share/channel.h>
 
+#include "broker/broker.h"
 #include "broker/channel/claim.h"
+#include "broker/client/client.h"
+#include "broker/config/text.h"
+#include "broker/log/log.h"
 #include "broker/memory/pool.h"
 
 static const char *state_name(const struct member *m)
@@ -146,6 +152,39 @@ uint64_t member_held(struct member *consumer)
 
 	look_at_ledger(consumer, &progress);
 	return progress.held;
+}
+
+void member_tell_left_behind(struct member *consumer, const char *why)
+{
+	struct channel *ch = consumer->channel;
+	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
+	struct log_client who;
+
+	if (!consumer->client || ch->broker->has_ended)
+		return;
+	ch->broker->counters.left_behind++;
+	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
+	who = client_in_log(consumer->client);
+	log_left_behind(&who, text_printable(name, shown, sizeof(shown)), why);
+	member_tell(consumer, "left-behind");
+}
+
+/* Its producer does not wait for the consumer any more, and says so in its ring alone. */
+static bool is_left_behind(const struct claim *claim)
+{
+	const struct channel_admission *a =
+	    channel_admission_at(claim->producer->page.memory, &claim->producer->channel->shape,
+				 claim->consumer->as_consumer.slot);
+
+	return claim_is_admitted(claim) &&
+	       atomic_load_explicit(&a->left_behind, memory_order_relaxed) == claim->consumer->id;
+}
+
+void claim_tell_left_behind(const struct claim *claim)
+{
+	/* once: afterwards it is one of these */
+	if (!claim->taken && !claim->over && is_left_behind(claim))
+		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 
 static bool takes_part(const struct member *m)

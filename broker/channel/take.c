@@ -185,6 +185,7 @@ static bool take(struct claim *claim, int *budget)
 			return false;
 		}
 	}
+	claim_tell_left_behind(claim);
 	claim->taken = true;
 	/* it can know nothing of this producer, nor get anything of it */
 	claim->over |= !claim->told_consumer && !claim_is_admitted(claim);
@@ -264,6 +265,8 @@ int claim_abandon(struct claim *claim, const unsigned char *tickets, size_t size
 			done = take_ticket(claim, i, t, payer_of(claim));
 	while (!done && claim->n > 0)
 		entry_give_up(claim, TAILQ_FIRST(&claim->entries));
+	if (done)
+		claim_tell_left_behind(claim);
 	claim->taken = done;
 	claim_note(claim);
 	claim_follow(claim);

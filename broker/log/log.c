@@ -329,6 +329,12 @@ void log_dropped(const struct log_client *c, uid_t by)
 		    (unsigned)by);
 }
 
+void log_left_behind(const struct log_client *c, const char *channel, const char *why)
+{
+	log_warning_of(c->uid, CLIENT_FORMAT " is left behind in channel '%s': %s", CLIENT_WORDS(c),
+		       channel, why);
+}
+
 void log_died(const struct log_client *c, const struct holdings *h)
 {
 	log_info_of(c->uid, CLIENT_FORMAT " died holding %s", CLIENT_WORDS(c), words_of(h).text);

@@ -87,6 +87,25 @@ static void retire(uint32_t ticket, uint64_t buffer)
 	raw_ask(&a, &m, WIRE_DONE);
 }
 
+static void leave_behind(void)
+{
+	struct channel_admission *admission =
+	    channel_admission_at(producer.page, &producer.shape, consumer.slot);
+
+	atomic_store(&admission->left_behind, consumer.id);
+}
+
+static int64_t left_behind(void)
+{
+	json_t *rows = report(witness, "status");
+	int64_t n = number_of(json_array_get(rows, 0), "left_behind");
+
+	json_decref(rows);
+	return n;
+}
+
+static const char line[] = "'b') is left behind in channel 'c': it kept a producer waiting";
+
 static int64_t kept_buffers(void)
 {
 	json_t *rows = report(witness, "channels");
@@ -128,6 +147,54 @@ Test(channel_abandon, what_it_has_acknowledged_since_is_back_when_it_says_so)
 	party_acknowledge(&consumer, &producer, 1, 1, 0, 0);
 	party_drained(&consumer, producer.id);
 	settle(witness, s.buffers == 0);
+}
+
+Test(channel_abandon, that_one_was_left_behind_is_logged_and_counted_once)
+{
+	put_one(0, 1);
+	abandon(0);
+	check_eq(left_behind(), 0); /* it was not, and now it is too late */
+	party_close(&consumer);
+	party_join(&consumer, &b, "c", SHARE_CONSUMER);
+	party_admit(&producer, &consumer);
+	leave_behind();
+	check_eq(left_behind(), 0);
+	abandon(1);
+	check_eq(left_behind(), 1);
+	abandon(1);
+	party_close(&consumer);
+	check_eq(left_behind(), 1);
+	check(broker_said(line) == 1);
+}
+
+static int count_told(const char *json, void *data)
+{
+	*(int *)data += strstr(json, "\"left-behind\"") && strstr(json, "\"label\":\"b\"");
+	return 0;
+}
+
+Test(channel_abandon, or_when_the_consumer_goes)
+{
+	share_monitor_options all = SHARE_MONITOR_OPTIONS_INIT;
+	int told = 0;
+
+	check_ok(share_monitor(witness, &all, 0, count_told, &told));
+	leave_behind();
+	party_close(&consumer);
+	check_ok(share_monitor(witness, &all, 0, count_told, &told));
+	check_eq(told, 1);
+	check_eq(left_behind(), 1);
+	check(broker_said(line) == 1);
+}
+
+Test(channel_abandon, or_the_producer)
+{
+	leave_behind();
+	party_close(&producer);
+	check_eq(left_behind(), 1);
+	party_close(&consumer);
+	check_eq(left_behind(), 1);
+	check(broker_said(line) == 1);
 }
 
 Test(channel_abandon, only_the_first_time_counts)

@@ -217,6 +217,7 @@ Test(channel_room, a_consumer_that_keeps_a_producer_waiting_is_left_behind)
 	expect_filled(share_ptr(held.buffer), 99, 4096);
 	check_ok(share_ack(&held, NULL));
 	share_channel_close(slow);
+	check(broker_said("is left behind in channel") == 1);
 	slow = open_channel(other, SHARE_CONSUMER, NULL);
 	send_filled(p, pool, 7);
 	expect_message(slow, 7);

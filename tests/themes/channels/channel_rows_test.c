@@ -172,6 +172,7 @@ Test(channel_rows, who_owes_something_to_too_many_is_expelled_and_keeps_what_it_
 	party_sync(&consumer, &l);
 	check_eq(l.n, rows);
 	check(l.expelled);
+	check(broker_said("is left behind in channel 'c': it had yet to receive") == 1);
 	/* its producers are not told of it */
 	party_sync(&producer, &l);
 	check_eq(l.n, 0);
