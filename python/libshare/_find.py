@@ -34,11 +34,11 @@ def _layout(thing: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | No
 def more_than_memory(thing: Any, *, lazy_ok: bool = False) -> str | None:
     """Why address, dtype, shape and strides are not all that a tensor of a framework is, and what to do
     about it; None: they are. lazy_ok: it will be copied by its framework, which computes what is lazy."""
-    masked = getattr(sys.modules.get("numpy"), "ma", None)
-    if masked is not None and isinstance(thing, masked.MaskedArray):
+    # modules that are being imported have not all of their names yet
+    if isinstance(thing, getattr(getattr(sys.modules.get("numpy"), "ma", None), "MaskedArray", ())):
         return "its mask would be lost: hand on filled(), or its data and its mask"
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(thing, torch.Tensor):
+    if not isinstance(thing, getattr(torch, "Tensor", ())):
         return None
     if type(thing).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return (f"a {type(thing).__name__} is made of other tensors: hand on those, or the plain tensor "
