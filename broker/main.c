@@ -39,6 +39,7 @@ struct arguments {
 	const char *socket;
 	const char *remove;
 	int listen_fd;
+	bool got_listen_fd; /* which a broker that goes on does not have under that number */
 	int lifeline_fd;
 	int drain_ms;
 	bool check;
@@ -107,6 +108,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case OPTION_LISTEN_FD:
 		a->listen_fd = parse_fd(state, value);
+		a->got_listen_fd = true;
 		return 0;
 	case OPTION_LIFELINE_FD:
 		a->lifeline_fd = parse_fd(state, value);
@@ -327,7 +329,7 @@ static int serve(struct arguments *a, struct config *config, const struct listen
 	}
 	listener_name_self(listening);
 	broker->made_socket = l->lock >= 0;
-	broker->socket_stays = l->lock < 0 && a->listen_fd < 0;
+	broker->socket_stays = l->lock < 0 && !a->got_listen_fd;
 	give_up_rights();
 	if (a->goes_on)
 		say_why(keeper);
@@ -363,7 +365,7 @@ static int load(const struct arguments *a, struct config **out)
 	int r;
 
 	/* it was started for those who are in the same cgroup */
-	if (a->lifeline_fd >= 0)
+	if ((a->goes_on ? kept_look(KEPT_LIFELINE) : a->lifeline_fd) >= 0)
 		machine_follow_cgroup("");
 	if (a->goes_on) {
 		r = configuration_kept(a->config, out, error, sizeof(error));

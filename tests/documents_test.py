@@ -219,6 +219,7 @@ def run_bridge(block, commands):
         print(f"{block.where()}: no namespaces can be made here")
         return
     scene = Scene()
+    both = None
     try:
         for host in ("gpu1", "gpu2"):
             scene.serve(f"{scene.folder}/{host}")
@@ -231,11 +232,12 @@ def run_bridge(block, commands):
             inside = shlex.quote(f"hostname {host}; exec {command}")
             script.append(f"SHARE_SOCKET=$PWD/{host} unshare --uts bash -c {inside} &")
         script.append("wait")
-        scene.start(*alone, "bash", "-c", "\n".join(script), environment={**scene.environment, "UCX_TLS": "tcp"},
-                    stderr=open(scene.folder + "/log", "w"), start_new_session=True)
+        both = scene.start(*alone, "bash", "-c", "\n".join(script), environment={**scene.environment, "UCX_TLS": "tcp"},
+                           stderr=open(scene.folder + "/log", "w"), start_new_session=True)
         yield from linked(scene, block)
     finally:
-        os.killpg(scene.processes[-1].pid, signal.SIGKILL)
+        if both:
+            os.killpg(both.pid, signal.SIGKILL)
         scene.end()
 
 

@@ -96,8 +96,7 @@ static void judge(struct silence *s, unsigned hang_ms)
 	if (pid > 0)
 		raw_call(SYS_wait4, pid, (long)&status, 0, 0);
 	s->is_reported = status >> 8 == REPORTED;
-	if (!s->is_reported)
-		s->looks = 0;
+	s->looks = 0;
 }
 
 static int stand_by(void *nothing)

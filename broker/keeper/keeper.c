@@ -247,9 +247,10 @@ static void look_at_broker(struct state *s)
 	const struct kept_table *t = s->keeper.table;
 	unsigned hang_ms = atomic_load(&t->hang_ms);
 
-	if (s->broker == 0 || !silence_look(&silence, atomic_load(&t->beat), hang_ms, clock_ms()))
+	if (s->broker == 0 || s->hangs ||
+	    !silence_look(&silence, atomic_load(&t->beat), hang_ms, clock_ms()))
 		return;
-	s->hangs |= silence_is_fatal(&silence, "broker", s->broker, hang_ms);
+	s->hangs = silence_is_fatal(&silence, "broker", s->broker, hang_ms);
 	if (s->hangs && MUTATION(followed_before_dead))
 		broker_has_ended(s, NULL);
 }
@@ -406,6 +407,17 @@ static void become_keeper(struct kept_table *t)
 	atomic_store(&t->keeper, getpid());
 }
 
+/* Its deputy is there already, and looks for beats. */
+static void sleep_ms(unsigned ms)
+{
+	const unsigned piece = 16;
+
+	for (unsigned slept = 0; slept < ms; slept += piece) {
+		beat();
+		usleep(piece * 1000);
+	}
+}
+
 /* In the deputy, whose keeper has died. */
 static void go_on_for_another(void)
 {
@@ -434,7 +446,7 @@ static void go_on_for_another(void)
 		tell_service_manager(s.keeper.pid);
 		/* should keepers die by themselves: brokers serve meanwhile */
 		if (s.quick_deaths > QUICK_MANY)
-			usleep(1000U << (s.quick_deaths < 10 ? s.quick_deaths : 10));
+			sleep_ms(1U << (s.quick_deaths < 10 ? s.quick_deaths : 10));
 	}
 	_exit(keep_brokers());
 }

@@ -498,6 +498,7 @@ void kept_flush(size_t n)
 		if (kept_id(l.fd))
 			set_id(l.fd, 0);
 		l.how(l.data, l.fd);
+		beat(); /* that may have been the last descriptor of much memory */
 	}
 	mine.n_later -= n;
 	memmove(mine.later, mine.later + n, mine.n_later * sizeof(*mine.later));

@@ -92,6 +92,7 @@ bool silence_is_fatal(struct silence *s, const char *who, pid_t pid, unsigned ha
 		    who, (int)pid, hang_ms, state, where);
 		return true;
 	}
+	s->looks = 0; /* once the kernel lets it go, it has all of its time again */
 	if (!s->is_reported)
 		log_error(
 		    "%s %d has not moved for %u ms (state D, wchan %s): the kernel does not "

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 {
 	RANGE("share_connect", 0);
 	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
+	share_connect_options whole = SHARE_CONNECT_OPTIONS_INIT;
 	share_client *c = NULL;
 	int64_t deadline = -1;
 	int attempts = 0, r;
@@ -234,6 +236,12 @@ int share_connect_with(const char *address, const share_connect_options *options
 		options = &defaults;
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
+	/* programs that were compiled before there was a time limit have all but that */
+	if (options->size == offsetof(share_connect_options, timeout_ms)) {
+		memcpy(&whole, options, options->size);
+		whole.size = sizeof(whole);
+		options = &whole;
+	}
 	if (struct_check(options, share_connect_options) != 0)
 		return SHARE_EINVAL;
 	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK |

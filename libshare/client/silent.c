@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,16 +115,30 @@ static int fail_by_process(const char *at_whom, pid_t pid)
 		    wchan, (int)pid);
 }
 
-int fail_silent(const char *address, int socket, int64_t waited_ms)
+/* Another broker may have gone on since @socket was connected: who serves there now. 0: not known.
+ */
+static pid_t find_server(const char *address, int socket_before)
 {
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	struct ucred peer = {.pid = 0};
 	socklen_t size = sizeof(peer);
-	char at_whom[256];
-	pid_t pid = 0;
+	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
-		pid = peer.pid;
+	if (fd >= 0 && strlen(address) < sizeof(at.sun_path)) {
+		strcpy(at.sun_path, address);
+		if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0 &&
+		    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0)
+			return peer.pid;
+	}
+	size = sizeof(peer);
+	return getsockopt(socket_before, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+int fail_silent(const char *address, int socket, int64_t waited_ms)
+{
+	char at_whom[256];
+
 	snprintf(at_whom, sizeof(at_whom), "the broker at %s has not answered for %.3g s", address,
 		 (double)waited_ms / 1000);
-	return fail_by_process(at_whom, pid);
+	return fail_by_process(at_whom, find_server(address, socket));
 }

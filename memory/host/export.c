@@ -17,8 +17,11 @@
 
 #include <share/error.h>
 
+#include "base/beat.h"
 #include "base/failure.h"
 #include "memory/export.h"
+
+#define PIECE (UINT64_C(1) << 30)
 
 /* Opens the memfd once more, before host_create() takes its permissions away; after that nobody can
  * open it again for writing through /proc. */
@@ -74,11 +77,17 @@ static int host_destroy(struct memory_segment *segment, struct failure *failure)
 	return 0;
 }
 
+/* In pieces, as the system needs a second for some gigabytes. */
 int memory_host_zero(const struct memory_segment *segment, uint64_t offset, uint64_t size)
 {
-	if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-		      (off_t)size) < 0)
-		return -errno;
+	for (uint64_t done = 0; done < size; done += PIECE) {
+		uint64_t n = size - done < PIECE ? size - done : PIECE;
+
+		if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			      (off_t)(offset + done), (off_t)n) < 0)
+			return -errno;
+		beat();
+	}
 	return 0;
 }
 

@@ -355,7 +355,9 @@ class Weights(Mapping[str, torch.Tensor]):
         if wrong:
             raise WeightsError("; ".join(wrong[:3]))
         values = self._values_for(own)
-        left = [n for n, t in _everything_in(module) if t.is_meta and n not in values]
+        # a module may keep a buffer under a second name, as a plain attribute
+        same = {id(t): n for n, t in own.items() if n in values and isinstance(t, torch.Tensor)}
+        left = [n for n, t in _everything_in(module) if t.is_meta and n not in values and id(t) not in same]
         if left:
             why = (f"{', '.join(map(repr, left))}: not among what was published, so this would be left on "
                    f"the device meta, without values; publish_weights() of the module itself has all of it")
@@ -377,6 +379,11 @@ class Weights(Mapping[str, torch.Tensor]):
                 if id(t) not in copies:
                     copies[id(t)] = t.clone()
                 module.get_submodule(of)._buffers[leaf] = copies[id(t)]
+        new = _all_of(module)
+        for part in module.modules():
+            for leaf, thing in vars(part).items():
+                if isinstance(thing, torch.Tensor) and id(thing) in same:
+                    vars(part)[leaf] = new[same[id(thing)]]
         return module.requires_grad_(False)
 
     def _values_for(self, own: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -213,7 +213,8 @@ static bool is_of_same_dtype(const struct array *a, PyObject *o, const Py_buffer
  */
 static bool is_all_bytes(PyObject *source)
 {
-	if (PyBytes_Check(source) || !PyObject_HasAttrString(source, "mask"))
+	if (PyBytes_Check(source) || !PyObject_HasAttrString(source, "mask") ||
+	    !PyObject_HasAttrString(source, "filled"))
 		return true;
 	PyErr_SetString(
 	    PyExc_ValueError,

@@ -138,6 +138,7 @@ Test(kept_late, a_broker_goes_on_without_a_keeper_that_does_not_answer)
 	cr_assert_eq(kept_id(fd), 0);
 	/* this one is not even asked for */
 	cr_assert_eq(kept_keep(&fd, NULL, 1), -ETIMEDOUT);
+	kept_hang_after(10000); /* from here on it answers, however long that takes */
 	answers = true;
 	/* what came of the first one is let go, as nobody has got it */
 	while (dropped == 0) {

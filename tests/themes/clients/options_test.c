@@ -177,6 +177,18 @@ Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_does)
 	share_channel_close(from);
 }
 
+Test(options, who_was_compiled_before_there_was_a_time_limit_connects)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	share_client *c;
+
+	options.size = offsetof(share_connect_options, timeout_ms);
+	options.label = "old";
+	options.timeout_ms = -77; /* is not looked at */
+	check_ok(share_connect_with(broker_socket(), &options, &c));
+	share_disconnect(c);
+}
+
 Test(options, a_label_has_its_limit)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;

@@ -71,6 +71,21 @@ Test(silent, so_is_the_broker_that_goes_on_for_one_that_died)
 	share_disconnect(c);
 }
 
+/* Whose connection is to the one before. */
+Test(silent, who_was_connected_before_is_told_of_the_broker_that_serves_now)
+{
+	share_client *c;
+
+	check_ok(connect_in_time(broker_socket(), LONG_MS, &c));
+	broker_kill_serving();
+	check_ok(share_ping(c));
+	broker_freeze();
+	check_error(share_ping(c), SHARE_ETIMEDOUT);
+	check_who(broker_pid(), "it is stopped (state T)");
+	share_disconnect(c);
+	broker_thaw();
+}
+
 Test(silent, a_broker_that_has_died_and_has_no_successor_yet_is_said_to_have_ended)
 {
 	pid_t before = broker_pid();
