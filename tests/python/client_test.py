@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import libshare
-from conftest import until
+from conftest import fork, until
 
 
 def run(program, *arguments, **options):
@@ -358,7 +358,7 @@ def test_objects_in_a_forked_child_raise_forked(client, pool):
     s = client.host_stream()
     said = a.id, a.offset, a.version, a.shape, a.client
     pool_said = pool.name, pool.kind, pool.info(), pool.on_gpu
-    child = os.fork()
+    child = fork()
     if child == 0:
         uses = (client.ping, lambda: client.lookup("x"), lambda: pool.alloc(1), lambda: memoryview(a), lambda: a[0],
                 lambda: a.__dlpack__(), lambda: a.publish("x"), lambda: a.export(), lambda: s.launch(print),

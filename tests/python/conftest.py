@@ -5,6 +5,7 @@ descriptors, which must be the same at the end."""
 import faulthandler
 import gc
 import os
+import threading
 
 import pytest
 
@@ -33,6 +34,22 @@ def until(condition):
     """Waits for a condition; the time limit is that of the test."""
     while not condition():
         os.sched_yield()
+
+
+def _sleeps(thread):
+    try:
+        with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as f:
+            return f.read().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return True  # it has ended
+
+
+def fork():
+    """os.fork() while no other thread runs: one that is in malloc() would leave AddressSanitizer's lock of it to
+    the child for good."""
+    own = str(threading.get_native_id())
+    until(lambda: all(_sleeps(thread) for thread in os.listdir("/proc/self/task") if thread != own))
+    return os.fork()
 
 
 _failed = pytest.StashKey()

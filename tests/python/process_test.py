@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import libshare
-from conftest import until
+from conftest import fork, until
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -119,7 +119,7 @@ def test_a_forked_child_has_a_client_of_its_own(pool):
     a = pool.array(np.arange(4))
     here = pickle.loads(pickle.dumps(a))
     token = pickle.dumps(a)
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             there = pickle.loads(token)
@@ -133,7 +133,7 @@ def test_a_forked_child_has_a_client_of_its_own(pool):
 def test_what_a_forked_child_inherits_may_end_there(broker, client, pool):
     a = pool.array(np.arange(4))
     lent, address = [memoryview(a), np.from_dlpack(a), a.__dlpack__()], broker.address
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             signal.alarm(120)  # who goes round in a circle is to end
