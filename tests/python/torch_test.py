@@ -204,16 +204,15 @@ def test_what_would_stay_on_meta_is_named(client, pool):
         lt.publish_weights(pool, "meta", {"count": here.count})
 
 
-class Rotary(torch.nn.Module):
-    """It keeps its buffer under a second name, which is no part of its state."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("table", torch.arange(8.) * 2, persistent=False)
-        self.original = self.table
-
-
 def test_a_second_name_of_a_buffer_is_no_second_buffer(client, pool):
+    class Rotary(torch.nn.Module):
+        """Its second name is no part of its state."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(8.) * 2, persistent=False)
+            self.original = self.table
+
     lt.publish_weights(pool, "model", Rotary())
     with torch.device("meta"):
         here = Rotary()
