@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import libshare
-from conftest import fork, until
+from conftest import fork, state_of, until
 
 
 def run(program, *arguments, **options):
@@ -75,6 +75,7 @@ def test_errors_are_those_that_python_has(client, broker):
 def test_a_broker_that_hangs_is_named_to_who_connects_with_a_time_limit(broker):
     pid = broker.inspect("status")["pid"]
     os.kill(pid, signal.SIGSTOP)
+    until(lambda: state_of(pid) == "T")  # a signal is taken some time after it was sent
     try:
         for timeout in (0, 0.05):
             with pytest.raises(libshare.TimedOut, match=rf"process {pid} \(.*state T"):

@@ -36,19 +36,21 @@ def until(condition):
         os.sched_yield()
 
 
-def _sleeps(thread):
+def state_of(task):
+    """One letter, as proc(5) has it; None: the process or thread has ended."""
     try:
-        with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as f:
-            return f.read().rpartition(")")[2].split()[0] == "S"
+        with open(f"/proc/{task}/stat", encoding="utf-8", errors="replace") as f:
+            return f.read().rpartition(")")[2].split()[0]
     except OSError:
-        return True  # it has ended
+        return None
 
 
 def fork():
     """os.fork() while no other thread runs: one that is in malloc() would leave AddressSanitizer's lock of it to
     the child for good."""
     own = str(threading.get_native_id())
-    until(lambda: all(_sleeps(thread) for thread in os.listdir("/proc/self/task") if thread != own))
+    until(lambda: all(state_of(f"self/task/{thread}") in ("S", None)
+                      for thread in os.listdir("/proc/self/task") if thread != own))
     return os.fork()
 
 

@@ -115,7 +115,7 @@ is_shared()
 {
 	local before after asks=()
 
-	kill -STOP "$serving"
+	freeze "$serving"
 	for ((i = 0; i < 40; i++)); do
 		body /state.json >"$scratch/body.$i" &
 		asks+=($!)
@@ -194,7 +194,7 @@ check "it is there itself" same "$(body /healthz)" ok
 start_broker
 check "a broker that comes back is found" until_true is_up 1
 
-kill -STOP "$serving"
+freeze "$serving"
 check "while the broker hangs, it is there" same "$(body /healthz)" ok
 check "and says that nothing comes of it" until_true is_up 0
 check "and which process hangs, and how" \
@@ -207,7 +207,7 @@ check "which is said each time" same "$(grep -c 'answers again' "$scratch/export
 check "it ends when it is told to" kill "$exporter"
 check "and ends well" wait "$exporter"
 start_exporter
-kill -STOP "$serving"
+freeze "$serving"
 check "another one asks in vain" is_up 0
 check "it ends as well while the broker hangs" kill "$exporter"
 check "without waiting for it" wait "$exporter"

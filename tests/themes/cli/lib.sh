@@ -97,6 +97,13 @@ is_dead()
 	[[ ! -e /proc/$1 ]] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null
 }
 
+# freeze PID: stopped once it returns, since a signal is taken some time after it was sent
+freeze()
+{
+	kill -STOP "$1" || return
+	until grep -q '^State:[[:space:]]*T' "/proc/$1/status"; do :; done
+}
+
 # kill_service PID...: of a keeper, its deputy and its broker as well, as the others would go on.
 kill_service()
 {

@@ -34,7 +34,7 @@ silent()
 	local command words
 
 	serving=$(sharectl status | sed -n 's/^pid *//p')
-	kill -STOP "$serving"
+	freeze "$serving"
 	trap 'kill -CONT "$serving"' EXIT
 	commands >"$scratch/commands"
 	check "these are all commands" grep -qE '^watch$' "$scratch/commands"
@@ -47,7 +47,7 @@ silent()
 		check "and says who does not answer" names_it "$scratch/err"
 	done <"$scratch/commands"
 	kill -CONT "$serving"
-	kill -STOP "$serving"
+	freeze "$serving"
 
 	check "without --timeout, it ends as well" ends_by_itself status
 	check "and says the same" names_it "$scratch/err"
