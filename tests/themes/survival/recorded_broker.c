@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What makes a dying broker one that can be recorded. With $SHARE_TEST_RECORD_TO the second broker
- * of a keeper writes down what the first one has left, and goes on. The first one dies as soon as
+ * What makes a dying broker one that can be recorded. With $SHARE_TEST_RECORD_TO the third broker
+ * of a keeper writes down what those before have left, and goes on. The test kills the first one,
+ * so part of that was made by a broker that was the next one itself. The second one dies as soon as
  * an agent has ended, as that is written down no longer than that.
  *
  * With $SHARE_TEST_GO_ON_FROM the first broker hands to its keeper what was written down once, has
@@ -23,6 +24,8 @@
 #include "broker/log/log.h"
 #include "tests/themes/survival/recording.h"
 
+#define DIES_OF_AGENT 2
+
 static const struct keeper *keeper;
 
 void __real_kept_init(const struct keeper *k);
@@ -33,7 +36,7 @@ void __wrap_kept_init(const struct keeper *k)
 
 	keeper = k;
 	__real_kept_init(k);
-	if (path && k->generation == 2)
+	if (path && k->generation == DIES_OF_AGENT + 1)
 		recording_write(path, k);
 }
 
@@ -44,7 +47,7 @@ void __wrap_agent_note(struct agent *a)
 	static bool is_dying; /* what looks whether all is noted notes it again */
 
 	__real_agent_note(a);
-	if (is_dying || !getenv(RECORD_TO_VARIABLE) || keeper->generation > 1 ||
+	if (is_dying || !getenv(RECORD_TO_VARIABLE) || keeper->generation != DIES_OF_AGENT ||
 	    journal_count(a->broker->journal, RECORD_CHILD) == 0)
 		return;
 	is_dying = true;

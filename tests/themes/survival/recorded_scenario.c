@@ -19,7 +19,8 @@
 #include "tests/support/visit.h"
 #include "tests/themes/pools/conformance.h"
 
-#define SIZE 5000
+#define SIZE  5000
+#define QUEUE "queue"
 
 static share_pool *scrubbed;
 static pid_t second_agent;
@@ -56,14 +57,23 @@ static void on_name(const share_name_event *e, void *data)
 	(void)e, (void)data;
 }
 
-static share_channel *open_channel(share_client *c, int role)
+static share_channel *open_channel(share_client *c, const char *name, int role)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ch;
 
 	options.depth = 4;
-	check_ok(share_channel_open(c, "channel", role, &options, &ch));
+	options.mode = strcmp(name, QUEUE) == 0 ? SHARE_QUEUE : SHARE_BROADCAST;
+	check_ok(share_channel_open(c, name, role, &options, &ch));
 	return ch;
+}
+
+static void send_filled(share_channel *ch, share_pool *p, int value)
+{
+	share_buffer *b = allocate(p, SIZE, NULL);
+
+	buffer_fill(b, value);
+	check_ok(share_send(ch, b, "x", 1, NULL));
 }
 
 static void publish_filled(share_pool *p, const char *name, int value)
@@ -116,13 +126,20 @@ static void use_device(share_client *c)
 	check_ok(share_event_create(c, &named, &e));
 }
 
-static void gives(struct child *self, void *data)
+static void export_uses(share_buffer *b, uint32_t uses, share_token *token)
 {
 	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+
+	options.uses = uses;
+	check_ok(share_export_with(b, &options, NULL, token));
+}
+
+static void gives(struct child *self, void *data)
+{
 	share_client *c = child_connect("giver");
 	share_pool *p = open_pool(c);
 	share_buffer *b = allocate(p, SIZE, NULL);
-	share_channel *ch;
+	share_channel *ch, *queue;
 	share_token token;
 
 	(void)data;
@@ -133,12 +150,21 @@ static void gives(struct child *self, void *data)
 	wait_and_watch(c);
 	use_device(c);
 	buffer_fill(b, 0x66);
-	options.uses = 3;
-	check_ok(share_export_with(b, &options, NULL, &token));
-	ch = open_channel(c, SHARE_PRODUCER);
+	export_uses(b, 3, &token);
+	ch = open_channel(c, "channel", SHARE_PRODUCER);
+	queue = open_channel(c, QUEUE, SHARE_PRODUCER);
 	child_point_with(self, "given", &token, sizeof(token));
 	check_ok(share_send(ch, b, "x", 1, NULL));
+	send_filled(queue, p, 0x41);
+	send_filled(queue, p, 0x42);
 	child_point(self, "sent");
+	/* to the next broker */
+	send_filled(ch, p, 0x43);
+	send_filled(queue, p, 0x44);
+	publish_filled(p, "after", 0x21);
+	b = allocate(p, SIZE, NULL);
+	export_uses(b, SHARE_USES_UNLIMITED, &token);
+	child_point_with(self, "given again", &token, sizeof(token));
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -149,14 +175,16 @@ static void takes(struct child *self, void *data)
 	share_client *c = child_connect("taker");
 	share_buffer *b, *on_device;
 	share_message m;
-	share_channel *ch;
+	share_channel *ch, *queue;
 
 	(void)data;
 	check_ok(share_lookup(c, "named", SHARE_RDONLY, 0, NULL, &b));
 	check_ok(share_lookup(c, "on the device", SHARE_RDWR, 0, NULL, &on_device));
-	ch = open_channel(c, SHARE_CONSUMER);
+	ch = open_channel(c, "channel", SHARE_CONSUMER);
+	queue = open_channel(c, QUEUE, SHARE_CONSUMER);
 	child_point(self, "here");
 	check_ok(share_recv(ch, -1, NULL, &m));
+	check_ok(share_recv(queue, -1, NULL, &m));
 	child_point(self, "received"); /* and not acknowledged */
 }
 
@@ -165,7 +193,7 @@ static void sends_and_dies(struct child *self, void *data)
 {
 	share_client *c = child_connect("dies");
 	share_pool *p = open_pool(c);
-	share_channel *ch = open_channel(c, SHARE_PRODUCER);
+	share_channel *ch = open_channel(c, "channel", SHARE_PRODUCER);
 
 	(void)data;
 	check_ok(share_send(ch, allocate(p, SIZE, NULL), NULL, 0, NULL));
@@ -254,7 +282,7 @@ static json_t *hexadecimal(const share_token *token)
 json_t *scenario_play(share_client *looks_on)
 {
 	struct child *giver, *taker, *dies, *bob;
-	share_token token;
+	share_token token, again;
 
 	scrubbed = scrubbed_pool(looks_on, "vmm");
 	start_second_agent(looks_on);
@@ -269,6 +297,9 @@ json_t *scenario_play(share_client *looks_on)
 	child_wait(dies, "sent");
 	child_kill(dies);
 	settle(looks_on, s.clients == 3);
+	broker_kill_serving();
+	child_go(giver);
+	child_wait_with(giver, "given again", &again, sizeof(again));
 	visit(ALICE, UNIT, 0, 0xaa);
 	drivers_do("cuMemsetD8Async hang\n");
 	bob = child_start(bob_waits, NULL);
@@ -280,8 +311,9 @@ json_t *scenario_play(share_client *looks_on)
 	begin(does_not_listen, "full");
 	until(used_of(looks_on, "unsent") > 0);
 	settle(looks_on, s.clients == 5 && s.quarantined == 1);
-	return json_pack("{s:[[s,i,i],[s,i,i]], s:[o]}", "filled", "named", SIZE, 0x5a, "other",
-			 SIZE, 0x3c, "tokens", hexadecimal(&token));
+	return json_pack("{s:[[s,i,i],[s,i,i],[s,i,i]], s:[o,o]}", "filled", "named", SIZE, 0x5a,
+			 "other", SIZE, 0x3c, "after", SIZE, 0x21, "tokens", hexadecimal(&token),
+			 hexadecimal(&again));
 }
 
 void scenario_end(share_client *looks_on)
