@@ -81,10 +81,8 @@ static void changed_state(const struct client *c)
 		tell(c, "connect");
 	else if (c->state == CLIENT_QUARANTINED)
 		tell(c, "quarantine");
-	else if (c->state == CLIENT_ENDING && c->requests.goodbye)
-		tell(c, "disconnect");
 	else if (c->state == CLIENT_ENDING)
-		tell(c, c->drained ? "death" : "hang-up");
+		tell(c, monitors_word_for_end(c));
 }
 
 /* The last step. */

@@ -221,7 +221,9 @@ void buffer_tell(struct broker *b, const struct buffer *buffer, const char *acti
 					  .count = count});
 }
 
-static void drop(struct broker *b, struct buffer *buffer, const struct account *by)
+/* @by and @client are who has let it go: NULL where nobody is to pay or to be named for that. */
+static void drop(struct broker *b, struct buffer *buffer, const struct account *by,
+		 const struct client *client)
 {
 	struct fence_set *pending = buffer->pending;
 	struct block *block = buffer->block;
@@ -243,7 +245,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 		log_bug("buffer %llx is freed with leases", (unsigned long long)buffer_id(buffer));
 	PROBE(reclaim, buffer_id(buffer), buffer->size, pool->id);
 	if (monitors_any(b))
-		buffer_tell(b, buffer, "free", NULL, 0);
+		buffer_tell(b, buffer, "free", client, 0);
 	buffer_set_metadata(buffer, NULL);
 	charge = buffer->charge;
 	buffer->charge = (struct charge){0};
@@ -255,7 +257,7 @@ static void drop(struct broker *b, struct buffer *buffer, const struct account *
 
 void buffer_unref(struct broker *b, struct buffer *buffer)
 {
-	drop(b, buffer, NULL);
+	drop(b, buffer, NULL, NULL);
 }
 
 void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
@@ -281,7 +283,7 @@ void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
 	if (keep == first && next)
 		memcpy(next->n, first->n, sizeof(next->n));
 	LIST_REMOVE(keep, of_buffer);
-	drop(b, buffer, keep->account);
+	drop(b, buffer, keep->account, NULL);
 }
 
 struct lease_key {
@@ -457,7 +459,7 @@ void lease_return(struct broker *b, struct lease *lease, uint32_t count, struct 
 		journal_drop(b->journal, &lease->record);
 	slab_free(&b->buffers->leases, lease);
 	account_subtract(client->account, LIMIT_LEASES, 1);
-	drop(b, buffer, client->account);
+	drop(b, buffer, client->account, client);
 }
 
 bool client_return_leases(struct client *c, int *budget)

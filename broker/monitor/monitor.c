@@ -41,6 +41,15 @@ struct monitor {
 	size_t pool_size, prefix_size;
 	char pool[SHARE_NAME_MAX], prefix[SHARE_NAME_MAX];
 
+	/* One row for all that a client had in a pool, as it ends: what the last row is, if it is
+	 * such a one. */
+	struct {
+		uint64_t client, count, size;
+		const char *pool;
+		size_t begins, ends;
+	} freed;
+	uint64_t ended; /* the client of whose end it was told last, for want of another reason */
+
 	size_t size;
 	char rows[ROOM + ROOM_END];
 };
@@ -76,6 +85,7 @@ static void answer(struct monitor *m, uint32_t serial)
 	client_send(m->client, &reply, NULL, 0);
 	m->lost = 0;
 	m->size = 0;
+	m->freed.client = 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -185,8 +195,67 @@ static void add(struct monitor *m, const char *row, size_t size)
 	m->size += size;
 }
 
+/* ------------------------------------------------------------------------------------------- */
+/* What a client leaves                                                                        */
+
+const char *monitors_word_for_end(const struct client *c)
+{
+	return c->requests.goodbye ? "disconnect" : c->drained ? "death" : "hang-up";
+}
+
+/* Who watches a pool hears of no clients; but of an end that frees something there, before that. */
+static void tell_of_end(struct monitor *m, const struct client *c)
+{
+	const struct notice end = {.action = monitors_word_for_end(c),
+				   .client = c,
+				   .count = c->logged.held.leases,
+				   .size = c->logged.held.bytes};
+	char row[ROW_MAX];
+
+	if (m->pool_size == 0 || m->ended == c->id || !may_see(m, &end))
+		return;
+	m->ended = c->id;
+	add(m, row, describe(&end, row));
+}
+
+static void tell_of_freed(struct monitor *m, const struct notice *n)
+{
+	bool goes_on = m->freed.client == n->client->id && m->freed.pool == n->what->name &&
+		       m->freed.ends == m->size && m->lost == 0;
+	struct notice sum = *n;
+	char row[ROW_MAX];
+	size_t size;
+
+	if (goes_on) {
+		sum.buffer = 0;
+		sum.count = m->freed.count + 1;
+		sum.size = m->freed.size + n->size;
+		size = describe(&sum, row);
+		goes_on = size > 0 && size <= ROOM - m->freed.begins;
+	}
+	if (goes_on) {
+		m->size = m->freed.begins;
+	} else {
+		tell_of_end(m, n->client);
+		sum = *n;
+		sum.count = 1;
+		size = describe(n, row);
+		m->freed.begins = m->size;
+	}
+	add(m, row, size);
+	m->freed.client = n->client->id;
+	m->freed.pool = n->what->name;
+	m->freed.count = sum.count;
+	m->freed.size = sum.size;
+	m->freed.ends = m->size;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 void monitors_tell(struct broker *b, const struct notice *n)
 {
+	bool is_left = n->client && n->client->state == CLIENT_ENDING && n->buffer && n->what &&
+		       n->what->kind == OBJECT_POOL;
 	struct monitor *m;
 	char row[ROW_MAX];
 	size_t size = 0;
@@ -195,10 +264,13 @@ void monitors_tell(struct broker *b, const struct notice *n)
 	LIST_FOREACH (m, &b->monitors->list, link) {
 		if (!wants(m, n) || !may_see(m, n))
 			continue;
-		if (!described)
+		if (!described && !is_left)
 			size = describe(n, row);
 		described = true;
-		add(m, row, size);
+		if (is_left)
+			tell_of_freed(m, n);
+		else
+			add(m, row, size);
 		deferred_wake_later(b, &m->waits);
 	}
 }

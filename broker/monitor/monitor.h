@@ -46,6 +46,8 @@ static inline bool monitors_any(const struct broker *b)
 }
 /* Takes no memory that has to be there: who cannot be told is told later how much is missing. */
 void monitors_tell(struct broker *b, const struct notice *n);
+/* The action when this client, which is ENDING, has begun to. */
+const char *monitors_word_for_end(const struct client *c);
 
 /* The client is gone; always true. */
 bool client_drop_monitor(struct client *c, int *budget);

@@ -208,7 +208,7 @@ Test(monitor, is_told_of_a_death_and_of_what_comes_of_it)
 	check_eq(number_of(once("death", pid), "count"), 1);
 	check_eq(number_of(once("death", pid), "size"), 4096);
 	check_text(once("poison", pid), "label", "holder");
-	once("free", 0);
+	check_text(once("free", pid), "label", "holder");
 	check_text(once("reclaim", pid), "label", "holder");
 	check(!seen("disconnect"));
 }
@@ -228,6 +228,55 @@ Test(monitor, is_told_of_quarantine)
 	check(!seen("death"));
 	child_kill(child);
 	once("death", pid);
+}
+
+#define LEFT 100
+
+static void holds_much(struct child *self, void *data)
+{
+	share_client *c = connect_as("holder");
+	share_pool *p = open_pool(c);
+	pid_t pid = getpid();
+
+	(void)data;
+	for (int i = 0; i < LEFT; i++)
+		allocate(p, 4096, NULL);
+	child_point_with(self, "holding", &pid, sizeof(pid));
+	pause();
+}
+
+/* Who watches the pool, and nothing else, sees why it is empty: a death, and not a line for each
+ * buffer. The broker tells of some of them in each turn of its loop, and what was told is not
+ * changed. */
+Test(monitor, of_a_pool_tells_of_the_death_that_has_freed_it)
+{
+	struct child *child = child_start(holds_much, NULL);
+	int64_t freed = 0, bytes = 0;
+	size_t i, first = 0, n = 0;
+	const json_t *row;
+	pid_t pid;
+
+	child_wait_with(child, "holding", &pid, sizeof(pid));
+	only.pool = "default";
+	forget();
+	child_kill(child);
+	settle(client, s.leases == 0);
+	hear(0);
+	check_text(json_array_get(told, 0), "action", "death");
+	check_eq(number_of(once("death", pid), "count"), LEFT);
+	json_array_foreach (told, i, row) {
+		if (strcmp(json_string_value(json_object_get(row, "action")), "free") != 0)
+			continue;
+		first = n++ ? first : i;
+		check_eq(number_of(row, "pid"), pid);
+		check_text(row, "label", "holder");
+		freed += json_object_get(row, "buffer") ? 1 : number_of(row, "count");
+		bytes += number_of(row, "size");
+	}
+	check_eq(freed, LEFT);
+	check_eq(bytes, LEFT * 4096);
+	check_eq(first, 1);
+	check(n < LEFT / 4);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -260,7 +309,7 @@ Test(monitor, is_told_only_of_what_is_asked_for)
 	only.prefix = NULL;
 	only.flags = SHARE_MONITOR_USER;
 	only.uid = getuid();
-	check_eq(seen_of_a_publication(), 3); /* nobody in particular frees */
+	check_eq(seen_of_a_publication(), 3); /* what only a name kept, nobody frees */
 	only.uid = getuid() + 1;
 	check_eq(seen_of_a_publication(), 0);
 	only.flags = 2;
