@@ -24,6 +24,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/keeper/kept.h"
 #include "broker/listener.h"
 #include "broker/log/log.h"
 #include "broker/reload.h"
@@ -142,10 +143,13 @@ static void on_signal(evutil_socket_t fd, short what, void *data)
 	if (limit_ms == DRAIN_AS_CONFIGURED)
 		limit_ms = (int)e->broker->config->drain_ms;
 	e->why = fd == SIGINT ? "on SIGINT" : "on SIGTERM";
-	if (limit_ms == 0 || e->by_ms || count_waited_for(e->broker) == 0)
+	if (limit_ms == 0 || e->by_ms || count_waited_for(e->broker) == 0) {
 		end_now(e);
-	else
-		drain(e, (unsigned)limit_ms);
+		return;
+	}
+	/* whoever has sent it need not have told the keeper */
+	kept_told_to_end(fd);
+	drain(e, (unsigned)limit_ms);
 }
 
 static void on_lifeline(evutil_socket_t fd, short what, void *data)

@@ -142,6 +142,16 @@ bool deferred_has(const struct deferred_list *list, const struct client *client)
 	return false;
 }
 
+bool deferred_waits(const struct client *client, const struct wait_kind *kind)
+{
+	const struct deferred *p;
+
+	LIST_FOREACH (p, &client->requests.deferred, of_client)
+		if (p->kind == kind)
+			return true;
+	return false;
+}
+
 static void take_out(struct deferred *p)
 {
 	struct broker *b = p->client->broker;

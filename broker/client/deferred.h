@@ -75,6 +75,9 @@ void deferred_on_waker(int fd, short what, void *broker);
 
 /* Whether a request of @client's is in the list. */
 bool deferred_has(const struct deferred_list *list, const struct client *client);
+/* Whether one of @client's that waits so is in a list, or has been woken and has yet to be handled
+ * again. */
+bool deferred_waits(const struct client *client, const struct wait_kind *kind);
 
 /* Drops some of its requests unanswered, as it is gone; true when there are none any more. */
 bool client_drop_deferred(struct client *c, int *budget);

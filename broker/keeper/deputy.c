@@ -110,7 +110,7 @@ static int stand_by(void *nothing)
 		hang_ms = atomic_load(watch.hang_ms);
 		if (silence_look(&silence, atomic_load(watch.beat), hang_ms, clock_ms()))
 			judge(&silence, hang_ms);
-	} while (!is_dead(silence_look_ms(hang_ms)));
+	} while (!is_dead(silence_left_ms(&silence, hang_ms, clock_ms())));
 	next_stack = !next_stack;
 	watch.go_on();
 	return 0;

@@ -114,6 +114,8 @@ int broker_fork(struct state *s)
 	s->broker = pid;
 	s->serves = s->hands_over = s->hangs = false;
 	s->says = SAYS_IT_IS_THERE;
+	if (s->end == 0)
+		s->end = atomic_load(&s->keeper.table->told_to_end);
 	if (s->end)
 		kill(pid, s->end);
 	return 0;

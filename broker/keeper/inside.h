@@ -28,6 +28,9 @@ struct kept_table {
 	atomic_uint hang_ms;           /* one that does not beat for so long hangs; 0: none does */
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
+	/* The signal that it was told to end by, which it writes itself; 0: it was not. It stays.
+	 */
+	_Atomic int told_to_end;
 	struct crash crash, crash_of_rehearsal; /* of the broker, or of the last rehearsal */
 	struct blames blames;
 	struct kept_slot slots[];

@@ -137,6 +137,7 @@ static void close_all_but_own(const struct state *s)
 static void has_taken_over(struct state *s)
 {
 	s->serves = true;
+	s->hands_over = false;
 	if (!s->has_served)
 		close_all_but_own(s);
 	s->has_served = true;
@@ -315,7 +316,9 @@ static void wait_and_handle(struct state *s)
 			       {s->own[OWN_BROKER], POLLIN, 0},
 			       {s->own[OWN_SOCKET], POLLIN, 0}};
 
-	if (poll(fds, 3, (int)silence_look_ms(atomic_load(&s->keeper.table->hang_ms))) < 0)
+	unsigned hang_ms = atomic_load(&s->keeper.table->hang_ms);
+
+	if (poll(fds, 3, (int)silence_left_ms(&silence, hang_ms, clock_ms())) < 0)
 		return;
 	if (fds[2].revents)
 		listen_to_broker(s);

@@ -51,8 +51,8 @@ struct keeper {
 
 /* What a module has under this name: the broker's main program. A keeper that is linked with one
  * has no module, and brokers of no other program. */
-#define KEEPER_MAIN_SYMBOL share_broker_main_5
-#define KEEPER_MAIN        "share_broker_main_5"
+#define KEEPER_MAIN_SYMBOL share_broker_main_6
+#define KEEPER_MAIN        "share_broker_main_6"
 typedef int keeper_main(struct keeper *k, int argc, char **argv);
 
 /* Forks brokers until one ends by itself. What the process is to end with. Of a broker that ends,

@@ -159,19 +159,38 @@ static void take_late(const struct kept_message *answer)
 
 	mine.late = 0;
 	log_info("the keeper answers again");
-	if (answer->serial && answer->word == 0 && word == KEPT_KEEP && answer->ids[0] > KEPT_FIXED)
+	if (answer->word != 0)
+		return;
+	if (word == KEPT_KEEP && answer->n > 0 && answer->ids[0] > KEPT_FIXED)
 		drop(answer->ids, answer->n);
+	/* it does: this broker has not ended */
+	if (word == KEPT_HAND_OVER)
+		kept_serves();
 }
 
-/* Nothing is asked right now. A deputy that goes on does not know what its keeper was asked, and
- * has let go what came with that. */
+/* What the keeper was asked may have died with it, or its deputy has yet to read it: then that
+ * answers it, and takes this for the same, asked twice. */
+static void ask_for_answer(void)
+{
+	struct kept_message m = {.serial = mine.late, .word = KEPT_DROP};
+
+	if (!MUTATION(late_is_forgotten))
+		say(&m, NULL, 0);
+	else
+		take_late(&m);
+}
+
+/* Nothing is asked right now. */
 static void hear_all(void)
 {
 	struct kept_message m;
 
-	while (hear(&m))
-		if (mine.late && (m.serial == mine.late || m.serial == 0))
+	while (hear(&m)) {
+		if (mine.late && m.serial == mine.late)
 			take_late(&m);
+		else if (mine.late && m.serial == 0)
+			ask_for_answer();
+	}
 }
 
 static int give_up_waiting(const struct kept_message *m)
@@ -249,6 +268,12 @@ void kept_hang_after(unsigned ms)
 unsigned kept_look_ms(void)
 {
 	return silence_look_ms(mine.table ? atomic_load(&mine.table->hang_ms) : 0);
+}
+
+void kept_told_to_end(int signal)
+{
+	if (mine.table && !mine.rehearses)
+		atomic_store(&mine.table->told_to_end, signal);
 }
 
 void kept_end(int code)

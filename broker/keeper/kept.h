@@ -45,6 +45,9 @@ struct kept_history {
 };
 void kept_history(struct kept_history *out);
 
+/* It is told to end by this signal, and has something to do before: if it dies over that, the next
+ * one is told the same. */
+void kept_told_to_end(int signal);
 /* Ends the process, so that the keeper knows that it did so itself. */
 void kept_end(int code) __attribute__((noreturn));
 /* A broker that does not call beat() (base/beat.h) for so long hangs, and the keeper kills it; 0:

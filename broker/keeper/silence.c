@@ -27,6 +27,14 @@ void silence_begin(struct silence *s, unsigned beat, uint64_t now_ms)
 	*s = (struct silence){.beat = beat, .looked_ms = now_ms};
 }
 
+unsigned silence_left_ms(const struct silence *s, unsigned hang_ms, uint64_t now_ms)
+{
+	unsigned every = silence_look_ms(hang_ms);
+	uint64_t passed = now_ms - s->looked_ms;
+
+	return passed < every ? every - (unsigned)passed : 0;
+}
+
 bool silence_look(struct silence *s, unsigned beat, unsigned hang_ms, uint64_t now_ms)
 {
 	unsigned every = silence_look_ms(hang_ms);

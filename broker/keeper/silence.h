@@ -24,6 +24,8 @@ struct silence {
 unsigned silence_look_ms(unsigned hang_ms);
 /* From now on. */
 void silence_begin(struct silence *s, unsigned beat, uint64_t now_ms);
+/* How long to wait until it is time for the next look: other things may end the wait before. */
+unsigned silence_left_ms(const struct silence *s, unsigned hang_ms, uint64_t now_ms);
 /* A look, if it is time for one. True: it hangs. With @hang_ms 0 nobody does. */
 bool silence_look(struct silence *s, unsigned beat, unsigned hang_ms, uint64_t now_ms);
 

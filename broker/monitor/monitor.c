@@ -351,7 +351,7 @@ void handle_monitor(struct request *r)
 			     wanted->flags, wanted->timeout);
 		return;
 	}
-	if (c->monitor && !r->again && !TAILQ_EMPTY(&c->monitor->waits)) {
+	if (!r->again && deferred_waits(c, &for_notice)) {
 		request_fail(r, SHARE_EBUSY, "another thread of this client waits for the same");
 		return;
 	}

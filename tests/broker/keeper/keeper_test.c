@@ -39,6 +39,7 @@ static struct {
 	atomic_uint failures;   /* that are still to fail */
 	atomic_uint ends_at;    /* when there were so many, the keeper is told to end */
 	atomic_uint polls;      /* of the keeper: at least so often it has looked */
+	atomic_uint least_wait; /* of the keeper, in a poll() of three descriptors */
 	atomic_uint slow_kills; /* so many of its SIGKILLs do nothing yet */
 	atomic_int step;
 	uint32_t page, pipe, forgotten;
@@ -69,6 +70,8 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
 	if (shared)
 		shared->polls++;
+	if (shared && n == 3 && (unsigned)ms < shared->least_wait)
+		shared->least_wait = (unsigned)ms;
 	return __real_poll(fds, n, ms);
 }
 
@@ -466,6 +469,27 @@ Test(keeper, gives_up_when_one_broker_after_the_other_hangs)
 	cr_assert_eq(keep(hang_always), 1);
 	cr_assert_eq(shared->brokers, 6);
 	cr_assert(has_said("and the last one has hung: giving up"));
+}
+
+/* Has something happen at the keeper until that has waited for less than from one look to the next.
+ */
+static void disturb(struct keeper *k)
+{
+	unsigned before = shared->least_wait;
+
+	(void)k;
+	signal(SIGHUP, SIG_IGN); /* the keeper sends it on */
+	kept_serves();
+	while (shared->least_wait >= before) {
+		kill(getppid(), SIGHUP);
+		usleep(1000);
+	}
+}
+
+Test(keeper, looks_at_its_broker_in_time_whatever_else_happens)
+{
+	shared->least_wait = 1000; /* ms from one look to the next, where a broker may hang long */
+	cr_assert_eq(keep(disturb), 0);
 }
 
 /* Enough of them for a broker that does not beat to be taken for one that hangs, twice. */

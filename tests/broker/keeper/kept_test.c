@@ -97,35 +97,86 @@ Test(kept, what_was_taken_is_closed_by_the_keeper_first)
 #define KEPT_AS (KEPT_FIXED + 2)
 
 static atomic_bool answers;
-static atomic_uint dropped;
+static atomic_uint dropped, served;
 
-/* Once it does, it answers everything, and what is to be kept gets a number. */
+static void wait_until_it_answers(void)
+{
+	while (!answers)
+		usleep(1000);
+}
+
+/* It answers everything, what is asked twice as before, and what is to be kept gets a number. */
+static void *answer_all(void)
+{
+	struct kept_message m, last = {.serial = 0};
+	size_t size = sizeof(m);
+	struct fd_list fds = {.n = 0};
+
+	while (packet_receive(ends[0], &m, &size, &fds, true) == 0) {
+		fd_list_close(&fds);
+		if (m.serial != last.serial) {
+			for (uint32_t i = 0; m.word == KEPT_KEEP && i < m.n; i++)
+				m.ids[i] = KEPT_AS;
+			if (m.word == KEPT_DROP && m.ids[0] == KEPT_AS)
+				dropped += m.n;
+			served += m.word == KEPT_SERVES;
+			m.word = 0;
+			last = m;
+		}
+		packet_send(ends[0], &last, sizeof(last), NULL, 0, true);
+	}
+	return NULL;
+}
+
 static void *keep_late(void *data)
+{
+	(void)data;
+	wait_until_it_answers();
+	return answer_all();
+}
+
+/* What a deputy says that goes on. */
+static void say_that_it_is_there(void)
+{
+	static const struct kept_message it_is_there = {.serial = 0};
+
+	packet_send(ends[0], &it_is_there, sizeof(it_is_there), NULL, 0, true);
+}
+
+/* Its keeper has died before it has read what it was asked. */
+static void *go_on_before_it_was_read(void *data)
+{
+	(void)data;
+	wait_until_it_answers();
+	say_that_it_is_there();
+	return answer_all();
+}
+
+/* Its keeper had read that, and done nothing yet. */
+static void *go_on_after_it_was_read(void *data)
 {
 	struct kept_message m;
 	size_t size = sizeof(m);
 	struct fd_list fds = {.n = 0};
 
 	(void)data;
-	while (!answers)
-		usleep(1000);
-	while (packet_receive(ends[0], &m, &size, &fds, true) == 0) {
-		for (uint32_t i = 0; m.word == KEPT_KEEP && i < m.n; i++)
-			m.ids[i] = KEPT_AS;
-		if (m.word == KEPT_DROP && m.ids[0] == KEPT_AS)
-			dropped += m.n;
-		m.word = 0;
-		fd_list_close(&fds);
-		packet_send(ends[0], &m, sizeof(m), NULL, 0, true);
-	}
-	return NULL;
+	wait_until_it_answers();
+	packet_receive(ends[0], &m, &size, &fds, true);
+	fd_list_close(&fds);
+	say_that_it_is_there();
+	return answer_all();
+}
+
+static void begin_late(void *(*run_keeper)(void *data))
+{
+	answers = false;
+	start_with(run_keeper);
+	kept_hang_after(30);
 }
 
 static void start_late(void)
 {
-	answers = false;
-	start_with(keep_late);
-	kept_hang_after(30);
+	begin_late(keep_late);
 }
 
 TestSuite(kept_late, .init = start_late, .fini = stop, .timeout = 30);
@@ -149,6 +200,63 @@ Test(kept_late, a_broker_goes_on_without_a_keeper_that_does_not_answer)
 	cr_assert_eq(kept_id(fd), KEPT_AS);
 	cr_assert_eq(dropped, 1);
 	fd_close(fd);
+	shutdown(ends[0], SHUT_RDWR);
+	pthread_join(keeper, NULL);
+}
+
+/* What is to be kept is asked for in vain, until the deputy of that keeper goes on. */
+static int ask_in_vain(void *(*run_keeper)(void *data))
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	begin_late(run_keeper);
+	cr_assert_eq(kept_keep(&fd, NULL, 1), -ETIMEDOUT);
+	kept_hang_after(10000);
+	answers = true;
+	return fd;
+}
+
+static void expect_kept(int fd)
+{
+	int r;
+
+	while ((r = kept_keep(&fd, NULL, 1)) == -ETIMEDOUT)
+		usleep(1000);
+	cr_assert_eq(r, 0);
+	cr_assert_eq(kept_id(fd), KEPT_AS);
+	fd_close(fd);
+	shutdown(ends[0], SHUT_RDWR);
+	pthread_join(keeper, NULL);
+}
+
+Test(kept_by_deputy, what_it_keeps_late_for_nobody_is_let_go, .fini = stop, .timeout = 30)
+{
+	int fd = ask_in_vain(go_on_before_it_was_read);
+
+	while (dropped == 0) {
+		kept_hear();
+		usleep(1000);
+	}
+	expect_kept(fd);
+	cr_assert_eq(dropped, 1);
+}
+
+Test(kept_by_deputy, what_its_keeper_was_asked_for_is_not_waited_for, .fini = stop, .timeout = 30)
+{
+	expect_kept(ask_in_vain(go_on_after_it_was_read));
+	cr_assert_eq(dropped, 0);
+}
+
+/* Or it would take this broker, whenever it dies, for one that has handed over. */
+Test(kept_late, a_keeper_is_told_that_a_broker_stays_which_it_lets_hand_over_too_late)
+{
+	cr_assert_eq(kept_hand_over("0.1.0"), -ETIMEDOUT);
+	kept_hang_after(10000);
+	answers = true;
+	while (served == 0) {
+		kept_hear();
+		usleep(1000);
+	}
 	shutdown(ends[0], SHUT_RDWR);
 	pthread_join(keeper, NULL);
 }

@@ -54,6 +54,22 @@ Test(silence, lasts_as_long_as_was_said)
 	}
 }
 
+/* However often something else happens, it is looked in time. */
+Test(silence, is_looked_at_in_time_whatever_else_happens)
+{
+	struct silence s;
+	uint64_t now = 1000000, begun = now;
+	unsigned left;
+
+	silence_begin(&s, 7, now);
+	do {
+		left = silence_left_ms(&s, 15000, now);
+		now += left < 900 ? left : 900;
+	} while (!silence_look(&s, 7, 15000, now));
+	cr_assert_eq(now - begun, 15000);
+	cr_assert_eq(silence_left_ms(&s, 15000, now + 5000), 0);
+}
+
 Test(silence, ends_with_a_beat)
 {
 	struct silence s;

@@ -14,6 +14,7 @@
 
 #include "libshare/client/client.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
 #include "wire/wire.h"
 
 #define MANY 2000 /* more than a monitor has room for */
@@ -380,6 +381,48 @@ Test(monitor, waits_until_something_happens)
 	check_ok(share_publish(b, "awaited", NULL));
 	child_finish(child);
 	check_ok(share_release(b, NULL));
+}
+
+static struct wire_message monitor_request(int timeout)
+{
+	return (struct wire_message){.type = WIRE_MONITOR, .monitor = {.timeout = timeout}};
+}
+
+/* And not what is said unasked: that a segment is empty. */
+static void hear_answer(struct raw *r)
+{
+	do
+		check_eq(raw_receive(r, HARNESS_LIMIT_MS), RAW_MESSAGE);
+	while (r->m.serial == 0);
+}
+
+/* What is said without an answer is read together with what follows it. So the broker finds both
+ * before it has come to the one that waits. */
+Test(monitor, of_which_one_waits_gets_no_second_one_when_that_is_just_being_woken)
+{
+	struct wire_message first = monitor_request(-1), second = monitor_request(0), release;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	release = (struct wire_message){.type = WIRE_RELEASE};
+	release.release.buffer = raw_alloc(&r, raw_pool(&r, "default"), 4096);
+	release.release.count = 1;
+	raw_ask(&r, &(struct wire_message){.type = WIRE_MONITOR}, WIRE_REPORT);
+	first.serial = 1001;
+	check_eq(raw_send(&r, &first), 0);
+	until(used_of(client, "waits") == 1);
+	broker_freeze();
+	second.serial = 1002;
+	check_eq(raw_send(&r, &release), 0);
+	check_eq(raw_send(&r, &second), 0);
+	broker_thaw();
+	hear_answer(&r);
+	check(r.m.type == WIRE_ERROR && r.m.serial == second.serial);
+	check_error(r.m.error.error, SHARE_EBUSY);
+	hear_answer(&r);
+	check(r.m.type == WIRE_REPORT && r.m.serial == first.serial);
+	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	raw_close(&r);
 }
 
 /* Which would end the connection. */

@@ -3,7 +3,8 @@
 /*
  * A share-broker that cannot go on from the one before, in the way that $SHARE_TEST_ODD says:
  * "refuses" with a reason, is killed ("crashes") or "fails" while it finds out; or "dies", "is
- * killed" or "hangs" though it had found out that it could.
+ * killed" or "hangs" though it had found out that it could. Or "is told late": it goes on as ever,
+ * but when it hands over, its keeper and that one's deputy stand still until it has given that up.
  */
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 
 #include "broker/broker.h"
 #include "broker/keeper/keeper.h"
+#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 
 static int *volatile nowhere = (int *)0x10;
@@ -24,6 +26,8 @@ int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct
 {
 	const char *how = getenv("SHARE_TEST_ODD");
 
+	if (strcmp(how, "is told late") == 0)
+		return __real_broker_new(config, keeper, out);
 	if (strcmp(how, "refuses") == 0) {
 		log_error("the journal is of a version that this broker does not read");
 		return -EBADMSG;
@@ -39,4 +43,28 @@ int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct
 	if (strcmp(how, "ends") == 0 || !keeper->rehearses)
 		_exit(3);
 	return __real_broker_new(config, keeper, out);
+}
+
+static void stand_still(const struct kept_history *history, int signal)
+{
+	if (history->keeper > 0)
+		kill(history->keeper, signal);
+	if (history->deputy > 0)
+		kill(history->deputy, signal);
+}
+
+int __real_kept_hand_over(const char *version);
+int __wrap_kept_hand_over(const char *version);
+int __wrap_kept_hand_over(const char *version)
+{
+	struct kept_history history;
+	int r;
+
+	if (strcmp(getenv("SHARE_TEST_ODD"), "is told late") != 0)
+		return __real_kept_hand_over(version);
+	kept_history(&history);
+	stand_still(&history, SIGSTOP);
+	r = __real_kept_hand_over(version);
+	stand_still(&history, SIGCONT);
+	return r;
 }

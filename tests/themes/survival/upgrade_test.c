@@ -20,6 +20,7 @@
 
 static char folder[64], program[128], module[128];
 static const char *config; /* NULL: as ever */
+static const char *first = BROKER ".so";
 
 static void copy(const char *from, const char *to)
 {
@@ -43,7 +44,7 @@ static void start(void)
 	snprintf(program, sizeof(program), "%s/share-broker", folder);
 	snprintf(module, sizeof(module), "%s/share-broker.so", folder);
 	copy(BROKER, program);
-	copy(BROKER ".so", module);
+	copy(first, module);
 	broker_use_program(program);
 	fixture_start_with(config);
 }
@@ -249,5 +250,36 @@ Test(upgrade_to_an_odd_one, does_not_happen_by_itself_when_a_broker_is_killed)
 		share_release(allocate(p, SIZE, NULL), NULL);
 	}
 	share_pool_close(p);
+	share_disconnect(c);
+}
+
+static int64_t history(share_client *c, const char *key)
+{
+	json_t *rows = report(c, "status");
+	int64_t n = number_of(json_array_get(rows, 0), key);
+
+	json_decref(rows);
+	return n;
+}
+
+/* Who asked was told that the broker is not upgraded, so it is not when the broker dies some day.
+ */
+Test(upgrade_to_an_odd_one, does_not_happen_later_when_the_keeper_is_told_too_late)
+{
+	share_client *c;
+
+	config =
+	    "{\"hang_ms\": 1000, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
+	    "\"limit\": \"64MiB\", \"release_threshold\": 0}]}";
+	setenv("SHARE_TEST_ODD", "is told late", 1);
+	first = ODD_BROKER ".so";
+	start();
+	c = connect_as("one");
+	check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
+	check_detail("its keeper was not told");
+	until(broker_said("the keeper answers again") == 1);
+	broker_kill_serving();
+	check_eq(history(c, "brokers_died"), 1);
+	check_eq(history(c, "brokers_upgraded"), 0);
 	share_disconnect(c);
 }

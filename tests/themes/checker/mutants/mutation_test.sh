@@ -264,6 +264,7 @@ k followed_before_dead            keeper_test
 k asked_twice_done_twice          deputy_test
 k unanswered_is_kept              deputy_test
 k strays_stay_open                deputy_test
+k late_is_forgotten               kept_test
 MUTATIONS
 
 wait
