@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,11 @@ static void say_why(const struct keeper *keeper)
 	case KEEPER_HANDED_OVER:
 		log_info("version " SHARE_VERSION " goes on from version %s, broker %d from %d",
 			 keeper->version_before, (int)getpid(), (int)keeper->broker_before);
+		if (!keeper->health)
+			log_warning(
+			    "the keeper is of an older version: until the service is started "
+			    "again, a broker that hangs is not killed, and one that crashes does "
+			    "not say where");
 		break;
 	case KEEPER_FELL_BACK:
 		log_error("the new version could not go on; version " SHARE_VERSION " does");
@@ -411,4 +417,14 @@ __attribute__((visibility("default"))) int KEEPER_MAIN_SYMBOL(struct keeper *kee
 		remove_path(a.remove);
 	config_free(config);
 	return r < 0 ? 1 : 0;
+}
+
+/* For a keeper of 0.1.0 as it first was. */
+__attribute__((visibility("default"))) int KEEPER_MAIN_BEFORE(struct keeper *keeper, int argc,
+							      char **argv)
+{
+	struct keeper all = {.health = NULL};
+
+	memcpy(&all, keeper, offsetof(struct keeper, hung));
+	return KEEPER_MAIN_SYMBOL(&all, argc, argv);
 }

@@ -36,13 +36,13 @@ static struct end end_of_child(int status)
 }
 
 /* Of one that an earlier keeper has forked the kernel says nothing but that it has ended. */
-static struct end end_of_other(const struct kept_table *t)
+static struct end end_of_other(const struct keeper *k)
 {
-	int code = atomic_load(&t->ended);
+	int code = atomic_load(&k->table->ended);
 
 	return (struct end){.by_itself = code >= 0,
 			    .code = code,
-			    .signal = code >= 0 ? 0 : atomic_load(&t->crash.signal)};
+			    .signal = code >= 0 ? 0 : atomic_load(&k->health->crash.signal)};
 }
 
 /* Of itself: not killed by anybody else. */
@@ -55,7 +55,7 @@ static bool has_crashed(const struct end *end)
 static bool too_many_deaths(struct state *s, bool hung)
 {
 	uint64_t now = clock_ms(), *oldest = &s->deaths[s->n_deaths % KEEPER_DEATHS_MAX];
-	unsigned hang_ms = hung ? atomic_load(&s->keeper.table->hang_ms) : 0;
+	unsigned hang_ms = hung ? atomic_load(&s->keeper.health->hang_ms) : 0;
 	bool many = s->n_deaths >= KEEPER_DEATHS_MAX &&
 		    now - *oldest < DEATHS_MS + (uint64_t)hang_ms * KEEPER_DEATHS_MAX;
 
@@ -173,11 +173,11 @@ static bool follow(struct state *s, const struct end *end)
 
 void broker_has_ended(struct state *s, const int *status)
 {
-	struct end end = status ? end_of_child(*status) : end_of_other(s->keeper.table);
+	struct end end = status ? end_of_child(*status) : end_of_other(&s->keeper);
 
 	end.hung = s->hangs && !end.by_itself;
-	crash_log(&s->keeper.table->crash, "broker", s->broker);
-	blame_death(&s->keeper.table->blames, has_crashed(&end), clock_ms());
+	crash_log(&s->keeper.health->crash, "broker", s->broker);
+	blame_death(&s->keeper.health->blames, has_crashed(&end), clock_ms());
 	s->keeper.broker_before = s->broker;
 	s->broker = 0;
 	s->own[OWN_SOCKET] = s->own[OWN_BROKER] = -1;

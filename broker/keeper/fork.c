@@ -93,7 +93,7 @@ int broker_fork(struct state *s)
 	s->keeper.generation++;
 	s->keeper.serial = s->answer.serial;
 	atomic_store(&s->keeper.table->ended, -1);
-	s->keeper.table->crash = (struct crash){.n = 0};
+	s->keeper.health->crash = (struct crash){.n = 0};
 	pid = fork();
 	if (pid == 0) {
 		fd_close(ends[0]);
@@ -115,7 +115,7 @@ int broker_fork(struct state *s)
 	s->serves = s->hands_over = s->hangs = false;
 	s->says = SAYS_IT_IS_THERE;
 	if (s->end == 0)
-		s->end = atomic_load(&s->keeper.table->told_to_end);
+		s->end = atomic_load(&s->keeper.health->told_to_end);
 	if (s->end)
 		kill(pid, s->end);
 	return 0;
@@ -207,7 +207,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		snprintf(why, KEPT_TEXT, "%s: %s", s->path, file_error(r));
 		return r;
 	}
-	s->keeper.table->crash_of_rehearsal = (struct crash){.n = 0};
+	s->keeper.health->crash_of_rehearsal = (struct crash){.n = 0};
 	pid = fork();
 	if (pid == 0)
 		become_rehearsal(s, module, said, keeper);
@@ -216,7 +216,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		return -EAGAIN;
 	}
 	r = wait_for_rehearsal(pid, why);
-	crash_log(&s->keeper.table->crash_of_rehearsal, "rehearsal", pid);
+	crash_log(&s->keeper.health->crash_of_rehearsal, "rehearsal", pid);
 	if (r < 0) {
 		read_reason(said, why);
 		return r;

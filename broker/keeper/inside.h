@@ -8,8 +8,8 @@
 #include "broker/keeper/crash.h"
 #include "broker/keeper/keeper.h"
 
-/* What the keeper and its broker have in common: the table, and what they say to each other. Who
- * changes it changes KEEPER_MAIN, as the two may be of different versions. */
+/* What the keeper and its broker have in common: the table, how they fare, and what they say to
+ * each other. The two may be of different versions, which broker/keeper/keeper.h is about. */
 
 /* Shared with the keeper, which alone writes it. */
 struct kept_slot {
@@ -24,16 +24,20 @@ struct kept_table {
 	_Atomic uint32_t n;         /* that were ever in use: those after it are free */
 	_Atomic int keeper, deputy; /* processes; 0: there is none */
 	_Atomic uint32_t brokers_died, brokers_upgraded, keepers_died; /* so far */
-	atomic_uint beat, keeper_beat; /* of the broker, and of the keeper: base/beat.h */
-	atomic_uint hang_ms;           /* one that does not beat for so long hangs; 0: none does */
 	_Atomic int
 	    ended; /* what the broker ends with, which it writes itself; -1: it does not end */
-	/* The signal that it was told to end by, which it writes itself; 0: it was not. It stays.
-	 */
+	struct kept_slot slots[];
+};
+
+/* How the two fare, for the other one. */
+struct kept_health {
+	atomic_uint beat, keeper_beat; /* of the broker, and of the keeper: base/beat.h */
+	atomic_uint hang_ms;           /* one that does not beat for so long hangs; 0: none does */
+	/* The signal that a broker was told to end by, which it writes itself; 0: none was. It
+	 * stays. */
 	_Atomic int told_to_end;
 	struct crash crash, crash_of_rehearsal; /* of the broker, or of the last rehearsal */
 	struct blames blames;
-	struct kept_slot slots[];
 };
 
 /* What a broker says. Each is answered with the same, and the same serial. */

@@ -238,18 +238,18 @@ static struct silence silence;
 
 static void listen_for_beats(const struct state *s)
 {
-	silence_begin(&silence, atomic_load(&s->keeper.table->beat), clock_ms());
+	silence_begin(&silence, atomic_load(&s->keeper.health->beat), clock_ms());
 }
 
 /* That it is to die is written down first: if this keeper is killed now, its deputy knows why the
  * broker has died. That it is dead says the pidfd, and only then there is another one. */
 static void look_at_broker(struct state *s)
 {
-	const struct kept_table *t = s->keeper.table;
-	unsigned hang_ms = atomic_load(&t->hang_ms);
+	const struct kept_health *h = s->keeper.health;
+	unsigned hang_ms = atomic_load(&h->hang_ms);
 
 	if (s->broker == 0 || s->hangs ||
-	    !silence_look(&silence, atomic_load(&t->beat), hang_ms, clock_ms()))
+	    !silence_look(&silence, atomic_load(&h->beat), hang_ms, clock_ms()))
 		return;
 	s->hangs = silence_is_fatal(&silence, "broker", s->broker, hang_ms);
 	if (s->hangs && MUTATION(followed_before_dead))
@@ -282,7 +282,7 @@ static void take_signal(struct state *s)
 static void wait_for(const struct state *s)
 {
 	struct pollfd fds = {s->own[OWN_SIGNALS], POLLIN, 0};
-	unsigned look_ms = silence_look_ms(atomic_load(&s->keeper.table->hang_ms));
+	unsigned look_ms = silence_look_ms(atomic_load(&s->keeper.health->hang_ms));
 
 	for (unsigned left = s->wait_ms; left > 0;) {
 		unsigned ms = left < look_ms ? left : look_ms;
@@ -316,7 +316,7 @@ static void wait_and_handle(struct state *s)
 			       {s->own[OWN_BROKER], POLLIN, 0},
 			       {s->own[OWN_SOCKET], POLLIN, 0}};
 
-	unsigned hang_ms = atomic_load(&s->keeper.table->hang_ms);
+	unsigned hang_ms = atomic_load(&s->keeper.health->hang_ms);
 
 	if (poll(fds, 3, (int)silence_left_ms(&silence, hang_ms, clock_ms())) < 0)
 		return;
@@ -345,8 +345,8 @@ static void have_deputy(struct state *s)
 		  ? -errno
 		  : deputy_start(&(struct deputy_watch){.keeper = getpid(),
 							.pidfd = s->own[OWN_SELF],
-							.beat = &t->keeper_beat,
-							.hang_ms = &t->hang_ms,
+							.beat = &s->keeper.health->keeper_beat,
+							.hang_ms = &s->keeper.health->hang_ms,
 							.go_on = go_on_for_another});
 	atomic_store(&t->deputy, pid > 0 ? pid : 0);
 }
@@ -401,13 +401,13 @@ static void tell_service_manager(pid_t started)
 		       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
 }
 
-static void become_keeper(struct kept_table *t)
+static void become_keeper(const struct keeper *k)
 {
 	/* agents outlive the broker that has started them */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	beat_at(&t->keeper_beat);
-	atomic_store(&t->deputy, 0);
-	atomic_store(&t->keeper, getpid());
+	beat_at(&k->health->keeper_beat);
+	atomic_store(&k->table->deputy, 0);
+	atomic_store(&k->table->keeper, getpid());
 }
 
 /* Its deputy is there already, and looks for beats. */
@@ -429,7 +429,7 @@ static void go_on_for_another(void)
 	pid_t before = atomic_load(&t->keeper);
 	uint64_t now = clock_ms();
 
-	become_keeper(t);
+	become_keeper(&s.keeper);
 	listen_for_beats(&s);
 	s.own[OWN_SELF] = -1;
 	if (!s.is_over)
@@ -498,8 +498,9 @@ int keeper_run(const char *module, int argc, char **argv)
 	s.own[OWN_MODULE] = module_open(module);
 	s.own[OWN_JOURNAL] = s.keeper.journal = memfd_create("share-journal", MFD_CLOEXEC);
 	s.keeper.table = table_new();
+	s.keeper.health = health_new();
 	if (s.own[OWN_SIGNALS] < 0 || s.own[OWN_MODULE] < 0 || s.keeper.journal < 0 ||
-	    !s.keeper.table) {
+	    !s.keeper.table || !s.keeper.health) {
 		if (s.own[OWN_MODULE] < 0)
 			log_error("cannot start: %s: %s", module, file_error(s.own[OWN_MODULE]));
 		else
@@ -511,6 +512,6 @@ int keeper_run(const char *module, int argc, char **argv)
 	if (!PROCESS_IS_INSTRUMENTED)
 		process_hide();
 	log_lock_nothing();
-	become_keeper(s.keeper.table);
+	become_keeper(&s.keeper);
 	return keep_brokers();
 }

@@ -31,8 +31,10 @@ enum keeper_before {
 	KEEPER_FELL_BACK,   /* a broker of a new program could not go on: this is one of the old */
 };
 
-/* What a broker gets. Programs of other versions use it as well: who changes it, or inside.h,
- * gives KEEPER_MAIN another number, and then the keeper has to be started again. */
+/* What a broker gets. Programs of other versions use it as well, so members are only added at the
+ * end. A keeper of before does not have them: then KEEPER_MAIN gets another number, and modules
+ * also have the main program of the number before, which does without. Who changes anything else of
+ * it, or of inside.h, leaves the number before out, and then the keeper has to be started again. */
 struct keeper {
 	struct kept_table *table;
 	int journal;                 /* a memfd */
@@ -44,15 +46,18 @@ struct keeper {
 	enum keeper_before before;
 	pid_t broker_before;
 	int signal;              /* that the one before died of; 0: of none that is known */
-	bool hung;               /* the one before, which the keeper has killed for that */
 	char version_before[32]; /* of the one that has handed over */
 	bool rehearses;          /* it only finds out whether it could go on, and changes nothing */
+	/* not of KEEPER_MAIN_BEFORE */
+	bool hung;                  /* the one before, which the keeper has killed for that */
+	struct kept_health *health; /* NULL: the keeper does not look at that */
 };
 
 /* What a module has under this name: the broker's main program. A keeper that is linked with one
  * has no module, and brokers of no other program. */
-#define KEEPER_MAIN_SYMBOL share_broker_main_6
-#define KEEPER_MAIN        "share_broker_main_6"
+#define KEEPER_MAIN_SYMBOL share_broker_main_7
+#define KEEPER_MAIN        "share_broker_main_7"
+#define KEEPER_MAIN_BEFORE share_broker_main_2
 typedef int keeper_main(struct keeper *k, int argc, char **argv);
 
 /* Forks brokers until one ends by itself. What the process is to end with. Of a broker that ends,
@@ -61,6 +66,7 @@ int keeper_run(const char *module, int argc, char **argv);
 
 /* NULL where the program is a module. */
 extern keeper_main KEEPER_MAIN_SYMBOL __attribute__((weak));
+extern keeper_main KEEPER_MAIN_BEFORE;
 
 /* The exit code of a broker that cannot take over now, for want of memory or descriptors, and has
  * changed nothing: another one is to try, a little later. */

@@ -36,6 +36,7 @@ struct closing_later {
 
 static struct {
 	struct kept_table *table;
+	struct kept_health *health;
 	int socket;
 	uint64_t serial; /* of the last message */
 	uint64_t late;   /* of the one that the keeper has not answered in time; 0: of none */
@@ -62,16 +63,19 @@ static void map_privately(struct kept_slot *k)
 
 void kept_init(const struct keeper *k)
 {
+	static struct kept_health nobodys;
+
 	mine.table = k->table;
+	mine.health = k->health ? k->health : &nobodys;
 	mine.socket = k->broker;
 	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
 	/* of one that rehearses nobody waits for a beat but for its end */
 	if (!mine.rehearses) {
-		beat_at(&k->table->beat);
-		blame_at(&k->table->blames);
+		beat_at(&mine.health->beat);
+		blame_at(&mine.health->blames);
 	}
-	crash_report_to(mine.rehearses ? &k->table->crash_of_rehearsal : &k->table->crash);
+	crash_report_to(mine.rehearses ? &mine.health->crash_of_rehearsal : &mine.health->crash);
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
 		if (atomic_load(&k->table->slots[i].fd) >= 0 && k->table->slots[i].address)
@@ -127,7 +131,7 @@ static bool hear(struct kept_message *m)
  * one stands still as well. */
 static int64_t patience(uint32_t word)
 {
-	unsigned hang_ms = atomic_load(&mine.table->hang_ms);
+	unsigned hang_ms = atomic_load(&mine.health->hang_ms);
 
 	if (hang_ms == 0)
 		hang_ms = KEPT_HANG_MS;
@@ -261,19 +265,19 @@ void kept_history(struct kept_history *out)
 
 void kept_hang_after(unsigned ms)
 {
-	if (mine.table && !mine.rehearses)
-		atomic_store(&mine.table->hang_ms, ms);
+	if (mine.health && !mine.rehearses)
+		atomic_store(&mine.health->hang_ms, ms);
 }
 
 unsigned kept_look_ms(void)
 {
-	return silence_look_ms(mine.table ? atomic_load(&mine.table->hang_ms) : 0);
+	return silence_look_ms(mine.health ? atomic_load(&mine.health->hang_ms) : 0);
 }
 
 void kept_told_to_end(int signal)
 {
-	if (mine.table && !mine.rehearses)
-		atomic_store(&mine.table->told_to_end, signal);
+	if (mine.health && !mine.rehearses)
+		atomic_store(&mine.health->told_to_end, signal);
 }
 
 void kept_end(int code)

@@ -29,8 +29,17 @@ struct kept_table *table_new(void)
 		atomic_store(&t->slots[i].fd, -1);
 	atomic_store(&t->n, KEPT_FIXED);
 	atomic_store(&t->ended, -1);
-	atomic_store(&t->hang_ms, KEPT_HANG_MS);
 	return t;
+}
+
+struct kept_health *health_new(void)
+{
+	struct kept_health *h =
+	    mapping_make(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
+
+	if (h)
+		atomic_store(&h->hang_ms, KEPT_HANG_MS);
+	return h;
 }
 
 static uint32_t find_free(const struct kept_table *t)

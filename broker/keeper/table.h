@@ -11,6 +11,7 @@
 
 /* Room for as many descriptors as the process may have. NULL: there is no memory for that. */
 struct kept_table *table_new(void);
+struct kept_health *health_new(void);
 /* What a broker asks for, and its answer's error: 0 or negative errno. What is kept of @fds is
  * taken from them. */
 int table_keep(struct kept_table *t, struct kept_message *m, struct fd_list *fds);
