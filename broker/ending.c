@@ -104,8 +104,7 @@ static void tell_clients(const struct broker *b, unsigned within_ms)
 	for (uint32_t i = 0; i < b->clients->n_slots; i++) {
 		struct client *c = b->clients->by_slot[i];
 
-		if (c && c->connection && c->state == CLIENT_READY &&
-		    c->version >= WIRE_VERSION_ENDING)
+		if (c && c->connection && c->state == CLIENT_READY)
 			client_send(c, &m, NULL, 0);
 	}
 }

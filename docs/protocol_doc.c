@@ -118,17 +118,15 @@ static void print_flagged(FILE *out, unsigned flag)
 
 static void print_packet_numbers(FILE *out)
 {
-	fprintf(
-	    out,
-	    "Since version %d each packet to a client ends with its number: a u64 behind the "
-	    "bytes of the message. WELCOME, which says that this version is spoken, has one too; "
-	    "only ERROR with serial 0 has none, as nothing comes after it, and what is said "
-	    "before the version is agreed on. The numbers of a connection grow, with gaps. A "
+	fputs(
+	    "From WELCOME on each packet to a client ends with its number: a u64 behind the bytes "
+	    "of the message. Only ERROR with serial 0 has none, as nothing comes after it. "
+	    "The numbers of a connection grow, with gaps. A "
 	    "broker that goes on for one that died sends again what a client may not have "
 	    "received, with the numbers of the first time. So a client throws away a packet, and "
 	    "closes its descriptors, if its number is not greater than that of the packet before, "
 	    "and looks at nothing else of it.\n\n",
-	    WIRE_VERSION_NUMBERS);
+	    out);
 }
 
 static void print_introduction(FILE *out)
@@ -194,8 +192,8 @@ static void print_introduction(FILE *out)
 	    "## Handshake\n\n"
 	    "```\n"
 	    "client                          broker\n"
-	    "HELLO    versions, features  ->\n"
-	    "                             <- WELCOME  version, features, descriptor of a page\n"
+	    "HELLO    versions            ->\n"
+	    "                             <- WELCOME  version, descriptor of a page\n"
 	    "maps the page for writing\n"
 	    "READY                        ->\n"
 	    "                                seals the page: nobody else can ever write it\n"
@@ -209,7 +207,7 @@ static void print_introduction(FILE *out)
 	    out);
 	fprintf(
 	    out,
-	    "## Versions and features\n\n"
+	    "## Versions\n\n"
 	    "This is version %d; the oldest one still spoken is %d. HELLO names the newest and "
 	    "the oldest version the client speaks. WELCOME names the one that is spoken from then "
 	    "on: the newest that both know. If there is none, the answer is ERROR with "
@@ -220,13 +218,9 @@ static void print_introduction(FILE *out)
 	    "- skips what a fixed part has beyond the fields it knows, by the size in the "
 	    "header;\n"
 	    "- ignores bytes behind the last variable field it knows;\n"
-	    "- refuses a fixed part that lacks fields of version 1.\n\n"
+	    "- refuses a fixed part that lacks fields of the oldest version.\n\n"
 	    "A message is sent only if it is of the version spoken, or older: an unknown one ends "
-	    "the connection.\n\n"
-	    "Features are optional parts of the protocol that both sides have to want. HELLO lists "
-	    "the names of those that the client understands, separated by spaces; WELCOME lists "
-	    "those of them that the broker understands too, and only these are used. Unknown names "
-	    "are ignored. There are none yet.\n\n",
+	    "the connection.\n\n",
 	    WIRE_VERSION, WIRE_VERSION_OLDEST);
 }
 

@@ -18,8 +18,8 @@
 
 #define ADD_F(M, type, name, since, text) +SIZE_##type
 #define ADD_V(M, name, max, since, text)  +4
-#define MIN_F(M, type, name, since, text) +((since) <= 1 ? SIZE_##type : 0)
-#define MIN_V(M, name, max, since, text)  +((since) <= 1 ? 4 : 0)
+#define MIN_F(M, type, name, since, text) +((since) <= WIRE_VERSION_OLDEST ? SIZE_##type : 0)
+#define MIN_V(M, name, max, since, text)  +((since) <= WIRE_VERSION_OLDEST ? 4 : 0)
 #define ONE_F(M, type, name, since, text) +1
 #define ONE_V(M, name, max, since, text)  +1
 #define MAX_F(M, type, name, since, text) +0

@@ -185,7 +185,7 @@ struct wire_description {
 	const struct wire_field *fields;
 	uint16_t n_fields;
 	uint16_t fixed_size;     /* of the newest version */
-	uint16_t fixed_size_min; /* of version 1 */
+	uint16_t fixed_size_min; /* of the oldest version */
 	uint8_t direction;
 	uint8_t fds_min, fds_max;
 	uint8_t since;
@@ -206,7 +206,7 @@ const char *wire_error_text(int error);
 size_t wire_encode(const struct wire_message *m, void *buffer, size_t size);
 
 /*
- * The number at the end of a packet to a client, since WIRE_VERSION_NUMBERS (see wire/messages.h):
+ * The number at the end of a packet to a client (see wire/messages.h):
  * no part of the message, so it is taken off before the message is read, which would pass over it.
  */
 #define WIRE_NUMBER_SIZE 8

@@ -284,12 +284,6 @@ void handle_channel_open(struct request *r)
 	const struct wire_channel_open *m = &r->m->channel_open;
 	struct channel *ch;
 
-	if (r->client->version < WIRE_VERSION_CHANNELS) {
-		request_fail(r, SHARE_ENOTSUP,
-			     "channels need a newer libshare: others could not ring this one's "
-			     "doorbell, nor it theirs");
-		return;
-	}
 	if (!request_name(r, &m->name))
 		return;
 	if ((m->role != SHARE_PRODUCER && m->role != SHARE_CONSUMER) ||

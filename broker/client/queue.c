@@ -152,13 +152,11 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 	if (!q)
 		return -ENOMEM;
 	q->number = number;
-	q->size = size;
 	q->fds.n = n_fds;
 	if (n_fds > 0)
 		memcpy(q->fds.fds, fds, n_fds * sizeof(*fds));
 	memcpy(q->data, data, size);
-	if (c->client->version >= WIRE_VERSION_NUMBERS)
-		q->size = wire_put_number(q->data, size, number);
+	q->size = wire_put_number(q->data, size, number);
 	add(c, q);
 	if (!MUTATION(answer_not_noted))
 		queued_note(c, q);
@@ -256,10 +254,8 @@ static void restore_outgoing(struct broker *b, uint32_t record)
 		journal_drop(b->journal, &record);
 		return;
 	}
-	/* one that cannot tell whether it has received this already, or of which a descriptor is
-	 * gone, cannot go on: what it holds is its own until it ends */
-	if (restore_packet(c->connection, record, &r, bytes + sizeof(r), size - sizeof(r)) < 0 ||
-	    c->version < WIRE_VERSION_NUMBERS) {
+	/* one of which a descriptor is gone cannot go on: what it holds is its own until it ends */
+	if (restore_packet(c->connection, record, &r, bytes + sizeof(r), size - sizeof(r)) < 0) {
 		c->connection->waits = true; /* it is sent nothing of that again */
 		client_hang_up(c, 0, NULL);
 	}

@@ -7,8 +7,7 @@
  * objects they are of. */
 enum record_type {
 	RECORD_NONE = 0,
-	RECORD_IDS = 1,    /* one: numbers that are never given out twice */
-	RECORD_CONFIG = 2, /* none: the keeper has the configuration (KEPT_CONFIG) */
+	RECORD_IDS = 1, /* one: numbers that are never given out twice */
 	RECORD_CLIENT = 3,
 	RECORD_TIMELINES = 4,
 	RECORD_POOL = 5,

@@ -27,9 +27,6 @@
 #include "broker/memory/segment.h"
 #include "pages/timeline.h"
 
-/* Optional features of this broker, separated by spaces. None yet. */
-#define FEATURES ""
-
 void handle_hello(struct request *r)
 {
 	const struct wire_hello *hello = &r->m->hello;
@@ -66,7 +63,6 @@ void handle_hello(struct request *r)
 	    .slots = TIMELINE_SLOTS,
 	    .page = c->memory->timelines->id,
 	    .client = c->id,
-	    .features = {FEATURES, sizeof(FEATURES) - 1},
 	};
 	request_reply(r, &m, &c->memory->timelines->fd, 1);
 }

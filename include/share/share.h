@@ -656,7 +656,6 @@ int share_buffer_watch(share_buffer *b, share_status_callback callback, void *da
  *                          acknowledge the message
  * @retval SHARE_EAGAIN     as for share_alloc()
  * @retval SHARE_EQUOTA     this user waits for too much (limit "waits")
- * @retval SHARE_ENOTSUP    the broker is too old
  */
 int share_reclaim(share_buffer *b, int timeout_ms, void *stream);
 
@@ -1196,7 +1195,6 @@ typedef struct share_monitor_options {
  * @param data        what it is called with
  * @return 0, after the time limit as well, what `each` has returned, or a negative error.
  * @retval SHARE_EQUOTA  as many watches, or bytes of messages that wait, as this user may have
- * @retval SHARE_ENOTSUP the broker is older than this call
  */
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
 		  int (*each)(const char *json, void *data), void *data);
@@ -1259,8 +1257,7 @@ int share_reload(share_client *c, int (*each)(const char *json, void *data), voi
  * @param data  what it is called with
  * @return 0, what `each` has returned, or a negative error.
  * @retval SHARE_EACCES   this user is no administrator of the broker
- * @retval SHARE_ENOTSUP  the new program cannot go on, for the reason in share_error_detail(); or
- * the broker is older than this function
+ * @retval SHARE_ENOTSUP  the new program cannot go on, for the reason in share_error_detail()
  * @retval SHARE_EDISCONNECTED  the broker is about to end
  */
 int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data);

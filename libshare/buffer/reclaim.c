@@ -36,8 +36,6 @@ static int check(share_buffer **handle, int timeout_ms, void *stream)
 		return fail(SHARE_EINVAL,
 			    "the buffer is on loan: its producer has it as well, "
 			    "until the message is acknowledged");
-	if (b->client->version < WIRE_VERSION_RECLAIM)
-		return fail(SHARE_ENOTSUP, "this broker is too old to tell who is the last");
 	return stream_check(b->client, b->segment->kind, stream);
 }
 

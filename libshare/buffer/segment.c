@@ -90,7 +90,7 @@ static int add(struct segments *t, const struct wire_grant *m, struct segment **
 	if (!s)
 		return -ENOMEM;
 	s->id = m->segment;
-	atomic_init(&s->pool, m->pool);
+	s->pool = m->pool;
 	s->size = m->segment_size;
 	s->kind = memory_kind_by_id(m->kind);
 	memcpy(&s->recipe, m->recipe.data, sizeof(s->recipe));
@@ -234,13 +234,14 @@ int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, str
 		 struct memory_mapping **mapping)
 {
 	struct segment *s = find_and_ref(c, id);
-	uint64_t is_of = s ? s->pool : 0;
 	int r;
 
 	*out = NULL;
-	if (is_of != pool) {
+	if (!s)
+		return 0;
+	if (s->pool != pool) {
 		segment_put(c, s);
-		return is_of ? fail(SHARE_EPROTO, "a producer sent a buffer of another pool") : 0;
+		return fail(SHARE_EPROTO, "a producer sent a buffer of another pool");
 	}
 	r = segment_import_if_here(c, s, writable, mapping);
 	if (r != 1) {
@@ -249,18 +250,6 @@ int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, str
 	}
 	*out = s;
 	return 0;
-}
-
-void segment_is_of(share_client *c, uint64_t id, uint64_t pool)
-{
-	struct segments *t = &c->buffers->segments;
-	struct segment *s;
-
-	pthread_mutex_lock(&t->lock);
-	s = find(t, id);
-	if (s && !s->pool)
-		s->pool = pool;
-	pthread_mutex_unlock(&t->lock);
 }
 
 /* The segment that has waited longest, with a reference; NULL when so few wait that all may. */

@@ -18,7 +18,7 @@ struct side {
 
 struct segment {
 	uint64_t id;
-	_Atomic uint64_t pool; /* 0: a broker of before version 2 did not say */
+	uint64_t pool;
 	uint64_t size;
 	const struct memory_kind *kind;
 	struct memory_recipe recipe;
@@ -46,13 +46,10 @@ struct segment {
 int segment_get(share_client *c, const struct wire_grant *m, bool writable, struct segment **out,
 		struct memory_mapping **mapping);
 
-/* The same of a segment by its identifier, if it is here, mapped or not, and known to be of this
- * pool; *out is NULL when it is not. */
+/* The same of a segment by its identifier, if it is here, mapped or not; *out is NULL when it is
+ * not. SHARE_EPROTO if it is of another pool. */
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping);
-
-/* The broker says that it is of this pool. */
-void segment_is_of(share_client *c, uint64_t id, uint64_t pool);
 
 /* Some segment of GPU memory that this client has mapped; NULL when there is none. */
 struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);

@@ -152,9 +152,6 @@ int tensor_for_request(share_buffer *b, const share_tensor *t, unsigned char *ro
 	r = tensor_check_fits(t, b->size);
 	if (r != 0)
 		return r;
-	if (b->client->version < WIRE_VERSION_TENSORS)
-		return fail(SHARE_ENOTSUP,
-			    "this broker is too old: tensors do not travel with names and tokens");
 	r = share_tensor_encode(t, room, SHARE_TENSOR_ENCODED_MAX);
 	if (r < 0)
 		return r;

@@ -113,14 +113,10 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 int channel_ask_for_segment(share_channel *ch, uint64_t segment)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_SEGMENT};
-	int r;
 
 	m.channel_segment.member = ch->member;
 	m.channel_segment.segment = segment;
-	r = rpc(ch->client, &m, NULL);
-	if (r == 0)
-		segment_is_of(ch->client, segment, ch->pool);
-	return r;
+	return rpc(ch->client, &m, NULL);
 }
 
 static int find(share_channel *ch, share_buffer *b)

@@ -128,15 +128,15 @@ static void deliver_unasked(share_client *c, const struct wire_message *m, struc
 	}
 }
 
-/* WELCOME says whether there are numbers, and has the first one. */
+/* WELCOME has the first one. */
 static bool is_numbered(share_client *c, const void *packet, size_t size, size_t n_fds)
 {
 	struct connection *n = c->connection;
 	struct wire_message m;
 
-	if (!n->numbered && c->version == 0 &&
-	    wire_decode(&m, WIRE_TO_CLIENT, packet, size, n_fds) == 0 && m.type == WIRE_WELCOME)
-		n->numbered = m.welcome.version >= WIRE_VERSION_NUMBERS;
+	if (!n->numbered)
+		n->numbered = wire_decode(&m, WIRE_TO_CLIENT, packet, size, n_fds) == 0 &&
+			      m.type == WIRE_WELCOME;
 	return n->numbered;
 }
 

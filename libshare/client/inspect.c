@@ -112,8 +112,6 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 		options = &defaults;
 	if (r == 0)
 		r = struct_check(options, share_monitor_options);
-	if (r == 0 && c->version < WIRE_VERSION_MONITOR)
-		r = fail(SHARE_ENOTSUP, "this broker is too old to tell what happens");
 	if (r == 0 && (!each || timeout_ms < -1))
 		r = fail(SHARE_EINVAL, "the callback is NULL, or %d is no time limit", timeout_ms);
 	if (r == 0)
@@ -137,8 +135,6 @@ int share_upgrade(share_client *c, int (*each)(const char *json, void *data), vo
 	struct wire_message m = {.type = WIRE_UPGRADE};
 	int r = client_resolve(&c);
 
-	if (r == 0 && c->version < WIRE_VERSION_UPGRADE)
-		r = fail(SHARE_ENOTSUP, "this broker is too old to be upgraded while it runs");
 	if (r == 0)
 		r = rpc(c, &m, &reply);
 	if (r != 0 || !each)

@@ -73,10 +73,10 @@ static bool has_come_before(struct raw *r)
 	return false;
 }
 
-/* WELCOME says whether there are numbers, and has the first one. */
+/* WELCOME has the first one. */
 static void hear_welcome(struct raw *r)
 {
-	if (r->numbered || r->m.type != WIRE_WELCOME || r->m.welcome.version < WIRE_VERSION_NUMBERS)
+	if (r->numbered || r->m.type != WIRE_WELCOME)
 		return;
 	r->numbered = true;
 	check(!has_come_before(r));
@@ -160,14 +160,9 @@ int raw_farewell(struct raw *r)
 
 void raw_greet(struct raw *r, const char *label)
 {
-	raw_greet_in(r, label, WIRE_VERSION);
-}
-
-void raw_greet_in(struct raw *r, const char *label, uint32_t version)
-{
 	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
 
-	hello.hello.version = version;
+	hello.hello.version = WIRE_VERSION;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
 	hello.hello.label = raw_text(label);
 	raw_ask(r, &hello, WIRE_WELCOME);

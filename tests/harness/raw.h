@@ -16,7 +16,7 @@ struct raw {
 	uint32_t serial;            /* last one used by raw_ask() */
 	uint64_t page_id;           /* of its timelines, after raw_greet() */
 	struct timeline_page *page; /* mapped for writing */
-	bool numbered;              /* it speaks a version of the protocol that has numbers */
+	bool numbered;              /* after WELCOME, packets are */
 	uint64_t last_number;
 	/* the last packet received */
 	struct wire_message m;
@@ -30,8 +30,6 @@ enum raw_event { RAW_MESSAGE, RAW_END, RAW_NOTHING };
 void raw_connect(struct raw *r);
 /* HELLO, WELCOME, READY, DONE. */
 void raw_greet(struct raw *r, const char *label);
-/* The same, as one that speaks an older version of the protocol. */
-void raw_greet_in(struct raw *r, const char *label, uint32_t version);
 /* Both. */
 void raw_open(struct raw *r, const char *label);
 /* The socket, and whatever it got. The mapping of the page stays: processes die with it. */

@@ -348,16 +348,17 @@ Test(codec, the_table_is_sound)
 			cr_assert(isupper((unsigned char)*c) || *c == '_', "%s", d->name);
 		cr_assert_leq(d->fds_min, d->fds_max, "%s", d->name);
 		cr_assert_leq(d->fds_max, WIRE_FDS_MAX, "%s", d->name);
-		cr_assert(d->since >= 1 && d->since <= WIRE_VERSION, "%s", d->name);
+		cr_assert(d->since >= WIRE_VERSION_OLDEST && d->since <= WIRE_VERSION, "%s",
+			  d->name);
 		for (size_t i = 0; i < d->n_fields; i++) {
 			const struct wire_field *f = &d->fields[i];
 
 			/* new fields go last */
-			cr_assert(f->since >= (i ? d->fields[i - 1].since : 1) &&
+			cr_assert(f->since >= (i ? d->fields[i - 1].since : WIRE_VERSION_OLDEST) &&
 				      f->since <= WIRE_VERSION,
 				  "%s.%s", d->name, f->name);
 			fixed += f->size;
-			oldest += f->since == 1 ? f->size : 0;
+			oldest += f->since == WIRE_VERSION_OLDEST ? f->size : 0;
 		}
 		cr_assert_eq(d->fixed_size, fixed, "%s", d->name);
 		cr_assert_eq(d->fixed_size_min, oldest, "%s", d->name);

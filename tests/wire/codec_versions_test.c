@@ -4,7 +4,7 @@
  * Old and new talk to each other: what happens to fields that one side does not know.
  *
  * wire_describe() is wrapped by the linker (see CMakeLists.txt): the table has few fields younger
- * than version 1, and the rules for those have to hold for any that may come.
+ * than the oldest version, and the rules for those have to hold for any that may come.
  */
 
 #include <string.h>
@@ -49,7 +49,7 @@ static size_t encode_older(struct wire_message *m, const struct wire_description
 	return end;
 }
 
-/* As if every field from the @first-th on were of version 2. */
+/* As if every field from the @first-th on were of a later version. */
 static struct wire_description younger(const struct wire_description *d, size_t first)
 {
 	struct wire_description y = *d;

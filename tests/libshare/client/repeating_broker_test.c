@@ -121,7 +121,7 @@ static void say_farewell(int error, const char *why)
 	say(m, 0, -1);
 }
 
-static void welcome(uint32_t version)
+static void welcome(void)
 {
 	struct wire_message m = {.type = WIRE_WELCOME};
 	int fd = timeline_create();
@@ -129,16 +129,16 @@ static void welcome(uint32_t version)
 	cr_assert(fd >= 0);
 	cr_assert(hear(WIRE_HELLO));
 	m.serial = broker.serial;
-	m.welcome.version = version;
+	m.welcome.version = WIRE_VERSION;
 	m.welcome.slots = TIMELINE_SLOTS;
 	m.welcome.page = m.welcome.client = 1;
-	say(m, version < WIRE_VERSION_NUMBERS ? 0 : FIRST, fd);
+	say(m, FIRST, fd);
 	close(fd);
 }
 
 static void greet(void)
 {
-	welcome(WIRE_VERSION);
+	welcome();
 	cr_assert(hear(WIRE_READY));
 	say_done(FIRST + 1);
 }
@@ -222,7 +222,7 @@ Test(repeating_broker, nothing_is_looked_at_before_the_number)
 
 static void repeat_from_the_first(void)
 {
-	welcome(WIRE_VERSION);
+	welcome();
 	cr_assert(hear(WIRE_READY));
 	say((struct wire_message){.type = WIRE_ERROR, .serial = broker.serial}, FIRST, -1);
 	say_done(FIRST + 1);
@@ -277,31 +277,6 @@ Test(repeating_broker, a_farewell_has_no_number_and_is_heard)
 	share_disconnect(c);
 }
 
-/* What is behind the message is of a version that the client does not know. */
-static void serve_as_an_old_one(void)
-{
-	welcome(WIRE_VERSION_NUMBERS - 1);
-	cr_assert(hear(WIRE_READY));
-	say_done(0);
-	cr_assert(hear(WIRE_PING));
-	say_done(5);
-	cr_assert(hear(WIRE_PING));
-	say_done(5);
-	while (hear(WIRE_PING))
-		say_done(0);
-}
-
-Test(repeating_broker, an_older_broker_has_no_numbers)
-{
-	share_client *c;
-
-	start(serve_as_an_old_one);
-	c = connect_to_it();
-	for (int i = 0; i < 3; i++)
-		cr_assert_eq(share_ping(c), 0, "%s", share_error_detail());
-	share_disconnect(c);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 /* Each time later. */
@@ -314,10 +289,10 @@ static void hang_up_in_the_handshake(void)
 		hear(WIRE_HELLO);
 		return;
 	case 3:
-		welcome(WIRE_VERSION);
+		welcome();
 		return;
 	case 4:
-		welcome(WIRE_VERSION);
+		welcome();
 		hear(WIRE_READY);
 		return;
 	default:

@@ -232,22 +232,6 @@ Test(tensor_views, have_to_fit_into_the_buffer)
 	check_error(share_lookup(client, "name", SHARE_RDONLY, 0, NULL, &b), SHARE_ENOENT);
 }
 
-Test(tensor_views, that_an_old_broker_would_lose_are_refused)
-{
-	share_publish_options publish_options = SHARE_PUBLISH_OPTIONS_INIT;
-	share_export_options export_options = SHARE_EXPORT_OPTIONS_INIT;
-	share_tensor t = row(0, 1);
-	share_token token;
-
-	publish_options.tensor = export_options.tensor = &t;
-	check_eq(client_of(client)->version, WIRE_VERSION);
-	client_of(client)->version = 1;
-	check_error(share_publish_with(buffer, "name", &publish_options, NULL, NULL),
-		    SHARE_ENOTSUP);
-	check_error(share_export_with(buffer, &export_options, NULL, &token), SHARE_ENOTSUP);
-	check_ok(share_publish(buffer, "name", NULL));
-}
-
 /* The broker does not know what a tensor is: it is for the library of whoever reads to judge. */
 Test(tensor_views, of_liars_are_refused_and_the_buffer_is_good)
 {

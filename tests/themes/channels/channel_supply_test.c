@@ -120,18 +120,6 @@ Test(channel_supply, all_there_is_comes_with_the_first_sync_and_each_that_is_add
 	goodbye(&r);
 }
 
-/* Its bell could not be rung. */
-Test(channel_supply, older_clients_are_refused)
-{
-	struct wire_message m = party_request("channel", SHARE_CONSUMER);
-	struct raw r;
-
-	raw_connect(&r);
-	raw_greet_in(&r, "consumer", WIRE_VERSION_CHANNELS - 1);
-	raw_ask_error(&r, &m, SHARE_ENOTSUP);
-	goodbye(&r);
-}
-
 Test(channel_supply, who_reads_nothing_gets_no_more_than_so_much_and_the_rest_when_it_asks)
 {
 	struct party p;

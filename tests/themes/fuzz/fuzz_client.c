@@ -236,7 +236,7 @@ static void look_at(size_t size, size_t n_fds)
 	if (size < WIRE_HEADER_SIZE || wire_decode(&m, WIRE_TO_CLIENT, packet, size, n_fds) != 0)
 		return;
 	if (m.type == WIRE_WELCOME)
-		numbered = m.welcome.version >= WIRE_VERSION_NUMBERS;
+		numbered = true;
 	if (m.type == WIRE_CHANNEL)
 		set_channel(&m.channel);
 	if (m.type == WIRE_CHANNEL_MEMBERS && control_page > 0)

@@ -116,7 +116,7 @@ static bool give_away(struct raw *r, const void *data, size_t size, size_t copie
 
 static const unsigned char hello[] = {WIRE_HELLO,
 				      0,
-				      16,
+				      20,
 				      0,
 				      1,
 				      0,
@@ -129,7 +129,11 @@ static const unsigned char hello[] = {WIRE_HELLO,
 				      1,
 				      0,
 				      0,
-				      0, /* label, features */
+				      0, /* label, unused, flags */
+				      0,
+				      0,
+				      0,
+				      0,
 				      0,
 				      0,
 				      0,

@@ -322,6 +322,7 @@ Test(hostile_packets, versions_without_one_in_common_are_refused)
 	    {WIRE_VERSION + 1, WIRE_VERSION + 1},
 	    {WIRE_VERSION, WIRE_VERSION + 1},
 	    {0, 1},
+	    {WIRE_VERSION_OLDEST - 1, 1},
 	    {UINT32_MAX, UINT32_MAX},
 	    {UINT32_MAX, WIRE_VERSION + 1},
 	    {0, 5},
@@ -348,54 +349,21 @@ Test(hostile_packets, a_newer_client_that_knows_our_version_gets_it)
 	hello.hello.version = 1000;
 	hello.hello.oldest = 1;
 	hello.hello.label = (struct wire_bytes){"a\0b\xff\n", 5};
-	hello.hello.features = raw_text("telepathy  time-travel");
+	hello.hello.unused = raw_text("features, as once was thought");
 	raw_ask(&r, &hello, WIRE_WELCOME);
 	check_eq(r.m.welcome.version, WIRE_VERSION);
-	check_eq(r.m.welcome.features.size, 0);
 	raw_close(&r);
-}
-
-/* It says nothing of a tensor, as it knows of none. */
-static size_t publish_as_version_1(unsigned char *out, uint64_t buffer, const char *name)
-{
-	struct wire_message m = {.type = WIRE_PUBLISH, .serial = 77};
-	size_t fixed, size;
-
-	m.publish.buffer = buffer;
-	m.publish.name = raw_text(name);
-	size = wire_encode(&m, out, WIRE_PACKET_MAX);
-	fixed = wire_describe(WIRE_PUBLISH)->fixed_size_min;
-	check(fixed < wire_describe(WIRE_PUBLISH)->fixed_size);
-	memmove(out + WIRE_HEADER_SIZE + fixed, out + size - strlen(name), strlen(name));
-	memcpy(out + 2, &(uint16_t){(uint16_t)fixed}, 2);
-	return WIRE_HEADER_SIZE + fixed + strlen(name);
 }
 
 Test(hostile_packets, an_older_client_is_spoken_to_in_its_version)
 {
-	static unsigned char packet[WIRE_PACKET_MAX];
-	struct wire_message m = {.type = WIRE_HELLO};
+	struct wire_message hello = {.type = WIRE_HELLO};
 	struct raw r;
-	size_t size;
 
 	raw_connect(&r);
-	m.hello.version = 1;
-	m.hello.oldest = 1;
-	raw_ask(&r, &m, WIRE_WELCOME);
-	check_eq(r.m.welcome.version, 1);
-	fd_list_close(&r.fds);
-	raw_ask(&r, &(struct wire_message){.type = WIRE_READY}, WIRE_DONE);
-	size = publish_as_version_1(packet, raw_alloc(&r, raw_pool(&r, "default"), 4096), "name");
-	check_eq(raw_send_bytes(&r, packet, size, NULL, 0), 0);
-	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
-	check_eq(r.m.type, WIRE_PUBLISHED);
-	m = (struct wire_message){.type = WIRE_LOOKUP};
-	m.lookup.mode = SHARE_RDONLY;
-	m.lookup.name = raw_text("name");
-	raw_ask(&r, &m, WIRE_GRANT);
-	check_eq(r.m.grant.tensor.size, 0);
-	fd_list_close(&r.fds);
-	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
+	hello.hello.version = hello.hello.oldest = WIRE_VERSION_OLDEST;
+	raw_ask(&r, &hello, WIRE_WELCOME);
+	check_eq(r.m.welcome.version, WIRE_VERSION_OLDEST);
 	raw_close(&r);
 }
 

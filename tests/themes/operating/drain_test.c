@@ -274,26 +274,6 @@ DrainTest(who_is_in_quarantine_is_not_waited_for)
 	share_disconnect(c);
 }
 
-DrainTest(older_clients_are_not_told_what_they_would_not_understand)
-{
-	struct wire_message ping = {.type = WIRE_PING};
-	struct holder h = hold("told");
-	struct raw r;
-
-	raw_connect(&r);
-	raw_greet_in(&r, "older", WIRE_VERSION_ENDING - 1);
-	raw_alloc(&r, raw_pool(&r, "default"), SIZE);
-	tell_broker_to_end();
-	expect_ending(h.client);
-	/* all are told at once: the next that comes is the answer */
-	raw_ask(&r, &ping, WIRE_DONE);
-	let_go(&h);
-	ping.type = WIRE_BYE;
-	raw_ask(&r, &ping, WIRE_DONE);
-	raw_close(&r);
-	check_eq(broker_wait(), 0);
-}
-
 Test(drain, who_does_not_let_go_in_time_is_named, .init = start_short)
 {
 	struct holder h = hold("stays"), other = hold("stays, too");

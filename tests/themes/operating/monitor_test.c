@@ -424,12 +424,3 @@ Test(monitor, of_which_one_waits_gets_no_second_one_when_that_is_just_being_woke
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
 	raw_close(&r);
 }
-
-/* Which would end the connection. */
-Test(monitor, is_nothing_that_an_older_broker_is_asked_for)
-{
-	client_of(watcher)->version = WIRE_VERSION_MONITOR - 1;
-	check_error(share_monitor(watcher, &only, 0, keep, NULL), SHARE_ENOTSUP);
-	client_of(watcher)->version = WIRE_VERSION;
-	hear(0);
-}

@@ -745,10 +745,6 @@ Test(reclaim, needs_good_arguments)
 	check_error(share_reclaim_async(NULL, NULL, tell, &t, &o), SHARE_EINVAL);
 	check_error(share_reclaim_async(buffer, NULL, NULL, &t, &o), SHARE_EINVAL);
 	check_error(share_reclaim_async(buffer, &t, tell, &t, &o), SHARE_EINVAL);
-	client_of(client)->version = 1;
-	check_error(share_reclaim(buffer, 0, NULL), SHARE_ENOTSUP);
-	check_error(share_reclaim_async(buffer, NULL, tell, &t, &o), SHARE_ENOTSUP);
-	client_of(client)->version = WIRE_VERSION;
 	check(o == NULL);
 	check_eq(t.times, 0);
 }
