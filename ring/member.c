@@ -237,8 +237,10 @@ void ring_producer_dismiss(struct ring_producer *p, uint32_t consumer, bool safe
 	if ((p->consumers.admitted | p->consumers.leaving) & RING_BIT(consumer)) {
 		stop_counting(p, consumer);
 		p->consumers.leaving &= ~RING_BIT(consumer);
-		atomic_store_explicit(&peer->admission->left_behind, peer->owner->member,
-				      memory_order_release);
+		/* who is dead, or has left, reads it no more, and was in nobody's way */
+		if (!safe)
+			atomic_store_explicit(&peer->admission->left_behind, peer->owner->member,
+					      memory_order_release);
 		if (safe || order_with(p))
 			taken = ring_taken(p, consumer);
 		part_from(p, consumer, taken, safe ? SAFE : LEFT_BEHIND);

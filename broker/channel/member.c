@@ -308,13 +308,17 @@ static void forget(struct member *m)
 	channel_end_if_unused(ch);
 }
 
+static void tell_if_left_behind(struct member *m)
+{
+	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
+		claim_tell_left_behind(claim);
+}
+
 static void consumer_goes(struct member *m)
 {
 	struct channel *ch = m->channel;
-	struct claim *claim;
 
-	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
-		claim_tell_left_behind(claim);
+	tell_if_left_behind(m);
 	m->state = MEMBER_GONE;
 	member_detach(m);
 	give_slot_back(m);
@@ -351,6 +355,8 @@ void members_leave(struct client *c)
 		if (m->state == MEMBER_PREPARING) {
 			forget(m);
 		} else if (m->state == MEMBER_HERE) {
+			if (m->role == SHARE_CONSUMER)
+				tell_if_left_behind(m);
 			m->state = MEMBER_LEFT;
 			member_note(m);
 			m->channel->left |= 1u << m->role;

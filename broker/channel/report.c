@@ -182,8 +182,10 @@ static bool is_left_behind(const struct claim *claim)
 
 void claim_tell_left_behind(const struct claim *claim)
 {
-	/* once: afterwards it is one of these */
-	if (!claim->taken && !claim->over && is_left_behind(claim))
+	/* once: afterwards it is one of these; and producers leave everybody whose connection has
+	 * ended */
+	if (!claim->taken && !claim->over && claim->consumer->state == MEMBER_HERE &&
+	    is_left_behind(claim))
 		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 

@@ -340,6 +340,43 @@ static void dies_after(bool producer_first)
 	settle(witness, s.buffers == 0);
 }
 
+/* Producers wait no more for who hangs up, and whether it did keep them waiting is known by then.
+ */
+static void dies_and_is_told(bool slow)
+{
+	struct child *child = child_start(takes_part, NULL);
+	struct channel_admission *admission = NULL;
+	uint64_t id, segment;
+	struct listing l;
+
+	child_wait_with(child, "there", &id, sizeof(id));
+	party_sync(&producer, &l);
+	fd_list_close(&a.fds);
+	for (uint32_t i = 0; i < l.n; i++)
+		if (l.members[i].member == id)
+			admission =
+			    channel_admission_at(producer.page, &producer.shape, l.members[i].slot);
+	check(admission);
+	atomic_store(&admission->consumer, id);
+	put_one(0, 1);
+	segment = a.m.grant.segment;
+	if (slow)
+		atomic_store(&admission->left_behind, id);
+	child_go_with(child, &segment, sizeof(segment));
+	child_wait(child, "hung up");
+	settle(witness, s.quarantined == 1);
+	atomic_store(&admission->left_behind, id);
+	child_kill(child);
+	settle(witness, s.quarantined == 0);
+	check_eq(left_behind(), slow);
+}
+
+Test(channel_abandon, one_that_hung_up_is_logged_as_slow_only_if_it_was_left_behind_before)
+{
+	dies_and_is_told(false);
+	dies_and_is_told(true);
+}
+
 Test(channel_abandon, one_that_hung_up_has_it_until_it_is_dead)
 {
 	dies_after(false);
