@@ -85,6 +85,7 @@ static const struct field admission[] = {
     FIELD(channel_admission, start,
 	  "the first sequence number that it gets; valid once `consumer` says so"),
     FIELD(channel_admission, left_behind, "member who is not waited for any more"),
+    FIELD(channel_admission, lost, "messages that were dropped while no consumer was there"),
 };
 static const struct field lane[] = {
     FIELD(channel_lane, bell, "futex of consumers that sleep; counts"),

@@ -96,6 +96,7 @@ struct channel_admission {
 	_Alignas(64) _Atomic uint64_t consumer; /* member id; another one: not admitted (yet) */
 	_Atomic uint64_t start;                 /* valid once `consumer` says so */
 	_Atomic uint64_t left_behind;           /* member id of who is not waited for any more */
+	_Atomic uint64_t lost; /* messages before `start` that were dropped, as nobody was there */
 };
 
 struct channel_lane {

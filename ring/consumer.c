@@ -142,6 +142,8 @@ static bool is_admitted(const struct ring_consumer *c, struct source *s)
 	if (atomic_load_explicit(&s->admission->consumer, memory_order_acquire) != c->member)
 		return false;
 	s->next = atomic_load_explicit(&s->admission->start, memory_order_relaxed);
+	s->lost = atomic_load_explicit(&s->admission->lost, memory_order_relaxed);
+	channel_add(&c->ledger->lost, s->lost);
 	s->admitted = true;
 	return true;
 }

@@ -69,6 +69,11 @@ void ring_producer_forget_fences(struct ring_producer *p,
 	}
 }
 
+void ring_producer_wait_for(struct ring_producer *p, uint32_t n)
+{
+	p->wait_for = n;
+}
+
 void ring_producer_end_history(struct ring_producer *p)
 {
 	p->shape.history = 0;
@@ -80,9 +85,10 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 	struct ring_peer *peer = &p->peers[consumer];
 	void *page = (void *)(uintptr_t)ledger; /* for looking only */
 	uint32_t lane = channel_lane_of(&p->shape, consumer);
-	uint64_t start;
+	uint64_t start, lost;
 
 	ring_producer_dismiss(p, consumer, true);
+	lost = p->consumers.admitted == 0 && !MUTATION(hide_what_was_dropped) ? p->untold : 0;
 	start =
 	    p->shape.mode == CHANNEL_BROADCAST ? adopt(p, consumer, oldest) : p->lanes[lane].tail;
 	*peer = (struct ring_peer){
@@ -96,7 +102,9 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 	p->lanes[lane].limit = 0;
 	p->consumers.admitted |= RING_BIT(consumer);
 	p->consumers.fresh |= RING_BIT(consumer);
+	p->untold = 0;
 	atomic_store_explicit(&peer->admission->start, start, memory_order_relaxed);
+	atomic_store_explicit(&peer->admission->lost, lost, memory_order_relaxed);
 	atomic_store_explicit(&peer->admission->consumer, owner->member, memory_order_release);
 	if (ring_is_queue(p))
 		ring_deliver_backlog(p);

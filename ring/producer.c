@@ -165,6 +165,15 @@ static bool is_sound(const struct ring_producer *p, const struct ring_message *m
 	       (m->offset | m->size) >> 48 == 0;
 }
 
+/* Whoever has said that it receives no more is not there. */
+static bool lacks_consumers(struct ring_producer *p)
+{
+	if (p->wait_for == 0 || p->shape.mode == CHANNEL_DIRECT)
+		return false;
+	ring_notice_leaving(p, p->consumers.admitted);
+	return (uint32_t)__builtin_popcountll(p->consumers.admitted) < p->wait_for;
+}
+
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference)
 {
@@ -174,15 +183,18 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 
 	if (!is_sound(p, m))
 		return -EINVAL;
-	p->full.for_tickets = p->n_free == 0;
+	p->full.for_consumers = lacks_consumers(p);
+	p->full.for_tickets = !p->full.for_consumers && p->n_free == 0;
 	p->full.target = target;
+	if (p->full.for_consumers)
+		return -EAGAIN;
+	if (p->shape.mode == CHANNEL_BROADCAST)
+		ring_notice_desertion(p);
 	if (p->full.for_tickets) {
-		if (ring_drops(p) && p->lists[LIST_DONE].n == 0)
+		if ((ring_drops(p) || ring_is_deserted_broadcast(p)) && p->lists[LIST_DONE].n == 0)
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
 	}
-	if (p->shape.mode == CHANNEL_BROADCAST)
-		ring_notice_desertion(p);
 	r = ring_find_room(p, target, &lane);
 	if (r == -EAGAIN && ring_notice_leaving(p, p->consumers.admitted))
 		r = ring_find_room(p, target, &lane);
@@ -312,12 +324,19 @@ static uint64_t who_keeps_room(struct ring_producer *p)
 
 static uint64_t who_must_act(struct ring_producer *p)
 {
+	if (p->full.for_consumers)
+		return 0;
 	return p->full.for_tickets ? who_keeps_tickets(p) : who_keeps_room(p);
 }
 
 bool ring_producer_lacks_tickets(const struct ring_producer *p)
 {
-	return p->full.for_tickets || p->n_free == 0;
+	return !p->full.for_consumers && (p->full.for_tickets || p->n_free == 0);
+}
+
+bool ring_producer_lacks_consumers(const struct ring_producer *p)
+{
+	return p->full.for_consumers;
 }
 
 bool ring_producer_has_plenty(const struct ring_producer *p)

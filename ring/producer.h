@@ -91,10 +91,13 @@ struct ring_producer {
 	bool ordered; /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
 
-	struct {                  /* why there was no room last time */
-		bool for_tickets; /* all tickets were in use; otherwise a lane was full */
-		uint32_t target;  /* to whom the message was to go */
+	struct {                    /* why there was no room last time */
+		bool for_consumers; /* fewer are there than `wait_for` */
+		bool for_tickets;   /* all tickets were in use; otherwise a lane was full */
+		uint32_t target;    /* to whom the message was to go */
 	} full;
+	uint32_t wait_for; /* nothing is sent while fewer consumers than this are there */
+	uint64_t untold;   /* broadcast: dropped since the last one left, for who comes to know */
 
 	uint32_t n_free;
 	uint16_t *free;
@@ -124,6 +127,12 @@ static inline bool ring_is_unclaimed(const struct ring_producer *p, const struct
 {
 	return p->shape.mode == CHANNEL_BROADCAST && p->consumers.admitted == 0 &&
 	       t->sequence >= p->lanes[0].base;
+}
+
+/* A broadcast without consumers keeps nobody waiting: what waits goes, the oldest first. */
+static inline bool ring_is_deserted_broadcast(const struct ring_producer *p)
+{
+	return p->shape.mode == CHANNEL_BROADCAST && p->consumers.admitted == 0;
 }
 
 /* Broadcast: it stays though all have acknowledged it, for those who come. */

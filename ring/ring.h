@@ -66,6 +66,8 @@ void ring_producer_forget_fences(struct ring_producer *p,
 				 void *data);
 /* From now on nothing is kept for those who come. */
 void ring_producer_end_history(struct ring_producer *p);
+/* Nothing is sent from now on while fewer consumers than @n are there; not in CHANNEL_DIRECT. */
+void ring_producer_wait_for(struct ring_producer *p, uint32_t n);
 /* Our own member identifier, before anybody is admitted. */
 void ring_producer_identify(struct ring_producer *p, uint64_t member);
 
@@ -98,8 +100,9 @@ void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
  * there is no room; -ENOENT: no such consumer (direct); -EINVAL: too large.
  *
  * When all tickets are in use, a channel that drops the oldest drops it, but its ticket has to be
- * reclaimed and retired first, by the caller: so reclaim and try once more after -EAGAIN. In
- * CHANNEL_DIRECT a consumer that has not acknowledged `depth` messages gets no more.
+ * reclaimed and retired first, by the caller: so reclaim and try once more after -EAGAIN. As long
+ * as no consumer is there, every broadcast drops the oldest. In CHANNEL_DIRECT a consumer that has
+ * not acknowledged `depth` messages gets no more.
  */
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference);
@@ -114,6 +117,8 @@ uint64_t ring_producer_wake(struct ring_producer *p);
  * whose doorbell is the caller's to ring; all futexes have been rung. */
 uint64_t ring_producer_sends_no_more(struct ring_producer *p);
 
+/* After -EAGAIN: fewer consumers are there than are to be. */
+bool ring_producer_lacks_consumers(const struct ring_producer *p);
 /* After -EAGAIN: whether reclaiming can help; otherwise consumers have to take something first. */
 bool ring_producer_lacks_tickets(const struct ring_producer *p);
 /* Half of the tickets are free: reclaiming is no hurry, unless memory is to come back. */

@@ -73,7 +73,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 	struct ring_lane *l = &p->lanes[lane];
 	uint16_t ticket = l->tickets[sequence & p->mask];
 	struct ring_ticket *t = &p->tickets[ticket];
-	bool dropped = ring_is_unclaimed(p, t);
+	bool unclaimed = ring_is_unclaimed(p, t), dropped = unclaimed;
 
 	l->head = sequence + 1;
 	if (l->base < l->head)
@@ -93,6 +93,7 @@ static void drop(struct ring_producer *p, uint32_t lane, uint64_t sequence)
 		if (p->shape.mode != CHANNEL_BROADCAST && p->peers[consumer].load > 0)
 			p->peers[consumer].load--;
 	}
+	p->untold += unclaimed;
 	if (dropped)
 		channel_add(&p->header->dropped, 1);
 	ring_finish_if_through(p, ticket);
@@ -135,8 +136,9 @@ static bool would_be_free(struct ring_producer *p, uint32_t lane, uint64_t seque
  * so many are looked at. What nobody has taken is free for certain. */
 #define LOOK_AT 64
 
-/* Of what all have received, the oldest that all have acknowledged: it is there for who comes. */
-static void drop_from_history(struct ring_producer *p, uint64_t received)
+/* Of what all have received, the oldest that all have acknowledged: it is there for who comes.
+ * Whether there was one. */
+static bool drop_from_history(struct ring_producer *p, uint64_t received)
 {
 	const struct ring_lane *l = &p->lanes[0];
 	uint64_t history = p->shape.history, first = l->tail > history ? l->tail - history : 0;
@@ -148,6 +150,16 @@ static void drop_from_history(struct ring_producer *p, uint64_t received)
 		last++;
 	for (uint64_t sequence = first; last < received && sequence <= last; sequence++)
 		drop(p, 0, sequence);
+	return last < received;
+}
+
+/* Everybody who was there has received the history, so it goes before what nobody has. */
+static void drop_for_nobody(struct ring_producer *p)
+{
+	uint64_t oldest = oldest_in(p, 0);
+
+	if (!drop_from_history(p, oldest) && oldest < p->lanes[0].tail)
+		drop(p, 0, oldest);
 }
 
 static void drop_in_broadcast(struct ring_producer *p)
@@ -193,6 +205,10 @@ static void drop_in_lanes(struct ring_producer *p)
 
 void ring_drop_for_ticket(struct ring_producer *p)
 {
+	if (ring_is_deserted_broadcast(p)) {
+		drop_for_nobody(p);
+		return;
+	}
 	if (p->shape.mode == CHANNEL_BROADCAST) {
 		drop_in_broadcast(p);
 		return;
@@ -277,7 +293,8 @@ int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane)
 		*lane = 0;
 		if (ring_has_room(p, 0))
 			return 0;
-		if (!ring_drops(p))
+		if (!ring_drops(p) && !ring_is_deserted_broadcast(p) &&
+		    !MUTATION(drop_though_somebody_is_there))
 			return -EAGAIN;
 		make_room(p, 0);
 		return 0;

@@ -7,7 +7,8 @@
 The decoder draws each frame straight into memory of a pool and sends it through a channel. The
 detector looks for the ball in that same memory, and sends what it has found, without any memory,
 through a second channel. After a frame was worked on, the decoder gets its memory back, so a few
-buffers serve any number of frames; if the detector is slower, the decoder waits.
+buffers serve any number of frames; if the detector is slower, the decoder waits. It waits for the
+detector to come, too (wait_for): without that the oldest frames would be dropped meanwhile.
 
 The two could also be separate programs, started in any order, if they find the same broker:
 `connect()` without an address looks at $SHARE_SOCKET, and then where a broker of the machine serves.
@@ -34,7 +35,7 @@ def decode(count):
     with (
         libshare.connect(label="decoder") as client,
         client.pool("frames") as pool,
-        pool.producer("camera") as camera,
+        pool.producer("camera", wait_for=1) as camera,
     ):
         for n in range(count):
             frame = pool.empty(SHAPE, np.uint8)

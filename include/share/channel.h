@@ -38,6 +38,13 @@ extern "C" {
  * be received. After the last of them share_recv() says so, once, and then waits for the next
  * producer.
  *
+ * A broadcast without consumers keeps nobody waiting, as in other systems of publishers and
+ * subscribers: the last `depth` messages wait for the first consumer that comes, and older ones are
+ * dropped, which `lost` of its first message says. So a program may publish before anybody listens,
+ * and goes on while its only consumer restarts. Where each message counts, use a queue, or say by
+ * `wait_for` for how many consumers the producer is to wait. A queue without consumers has room for
+ * `depth` messages; what there is no room for waits or fails, as `when_full` says.
+ *
  * The producer itself gives the messages of a dead consumer to others. So once the producer has
  * closed the channel or died, messages that a dying consumer has not acknowledged are lost, and
  * nobody is told. Where every message counts, keep the producer open until `in_flight` of
@@ -73,13 +80,14 @@ enum share_channel_mode {
 };
 
 /** What happens to a message for which there is no room. Some consumer (in a queue: each) has yet
- * to receive `depth` earlier messages; or so many wait for a consumer to come; or the memory of
- * `in_flight` messages is not back. */
+ * to receive `depth` earlier messages; or in a queue so many wait for a consumer to come; or the
+ * memory of `in_flight` messages is not back; or fewer consumers are there than `wait_for`. */
 enum share_when_full {
 	SHARE_FULL_BLOCK = 1, /**< wait, up to `send_timeout_ms`: SHARE_ETIMEDOUT */
 	SHARE_FULL_FAIL = 2,  /**< SHARE_EAGAIN */
 	/** The oldest message that was not received is dropped. When consumers have received all of
-	 * `in_flight` and acknowledged none, there is nothing to drop: SHARE_EAGAIN. */
+	 * `in_flight` and acknowledged none, or fewer are there than `wait_for`, there is nothing
+	 * to drop: SHARE_EAGAIN. */
 	SHARE_FULL_DROP = 3,
 };
 
@@ -108,7 +116,7 @@ enum share_channel_flags {
  * for what the channel has if it exists, and else for the default, which is the last thing in each
  * comment. The first process to open a channel says what it is like; a process that asks for
  * something else later gets SHARE_EEXIST. As any of them may be the first, let all ask for the
- * same. The last four members, from `stall_ms` on, are each process's own.
+ * same. The last five members, from `stall_ms` on, are each process's own.
  */
 typedef struct share_channel_options {
 	size_t size;
@@ -144,10 +152,15 @@ typedef struct share_channel_options {
 	int32_t send_timeout_ms; /**< 0 or -1: no limit. To not wait at all, use SHARE_FULL_FAIL */
 	uint32_t from;           /**< enum share_from */
 	uint32_t flags;          /**< enum share_channel_flags */
+	/** Of a producer: as long as fewer consumers than this are there, it has no room for any
+	 * message, and `when_full` says what happens. So each of so many gets every message, and
+	 * when one of them goes, the producer waits for the next one. A bridge is one consumer. 0:
+	 * none is waited for. */
+	uint32_t wait_for;
 } share_channel_options;
-#define SHARE_CHANNEL_OPTIONS_INIT                                                         \
-	{                                                                                  \
-		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_OPTIONS_INIT                                                            \
+	{                                                                                     \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**
@@ -225,8 +238,10 @@ void share_channel_close(share_channel *ch);
  * what share_when_full says.
  *
  * If there is no consumer, the message waits for the first one that comes, whatever that one has
- * said in `from`. But what was sent in a broadcast while there were consumers does not: it goes to
- * nobody if these leave or die before they have received it.
+ * said in `from`. In a broadcast the last `depth` messages wait so; for a newer one the oldest is
+ * dropped, whatever `when_full` says, unless `wait_for` keeps anything from being sent. What was
+ * sent in a broadcast while there were consumers does not wait: it goes to nobody if these leave or
+ * die before they have received it.
  *
  * @param ch         the channel, as a producer
  * @param b          a buffer of the channel's pool; NULL: the data alone
@@ -238,9 +253,9 @@ void share_channel_close(share_channel *ch);
  *                          memory of a GPU mapped at this time
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says; share_error_detail() says whether
- * there is no consumer
+ * consumers are missing
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says; share_error_detail() says
- * whether there is no consumer, or which process is in the way
+ * whether consumers are missing, or which process is in the way
  * @retval SHARE_EDISCONNECTED  no room and no consumer who could make some, and the broker is
  *                              gone, so that none can come
  */
@@ -304,11 +319,12 @@ int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n,
 typedef struct share_message {
 	share_buffer *buffer; /**< NULL: none. The message's own: share_retain() to keep it */
 	uint64_t number;      /**< of its producer's messages, from 0 */
-	uint64_t lost;       /**< how many messages of that producer were dropped right before it */
-	uint64_t producer;   /**< tells producers apart; never used again */
-	uint32_t deliveries; /**< 1; more when other consumers had the message before, and died or
-				left */
-	uint32_t data_size;  /**< bytes in `data` */
+	uint64_t lost;        /**< how many messages of that producer were dropped right before it,
+				 also while there was no consumer */
+	uint64_t producer;    /**< tells producers apart; never used again */
+	uint32_t deliveries;  /**< 1; more when other consumers had the message before, and died or
+				 left */
+	uint32_t data_size;   /**< bytes in `data` */
 	/** The bytes that came with it. */
 	unsigned char data[SHARE_MESSAGE_DATA_MAX];
 	share_channel *channel; /**< the library's; NULL: there is no message */

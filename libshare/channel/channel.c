@@ -50,6 +50,9 @@ static int check_options(const share_channel_options *o, int role)
 		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
 	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", o->flags);
+	if (o->wait_for > CHANNEL_MEMBERS_MAX)
+		return fail(SHARE_EINVAL, "a channel has at most %d consumers",
+			    CHANNEL_MEMBERS_MAX);
 	if (o->send_timeout_ms < -1)
 		return fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
 	if (o->pool && strlen(o->pool) > SHARE_NAME_MAX)
@@ -102,6 +105,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 	ch->client = client_ref(c);
 	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
 	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
+	ch->wait_for = role == SHARE_PRODUCER ? o->wait_for : 0;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;
 	STAILQ_INIT(&ch->in_client.told);
@@ -171,6 +175,7 @@ static int make_half(share_channel *ch)
 	if (r < 0)
 		return fail_system(r, "opening a channel");
 	ring_producer_identify(sender->ring, ch->member);
+	ring_producer_wait_for(sender->ring, ch->wait_for);
 	return 0;
 }
 
@@ -225,6 +230,10 @@ static int set_up(share_channel *ch, struct reply *reply)
 	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
 	if (!makes_sense(ch))
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");
+	if (ch->wait_for > ch->shape.consumers)
+		return fail(SHARE_EINVAL,
+			    "the channel has at most %u consumers, and never the %u of wait_for",
+			    ch->shape.consumers, ch->wait_for);
 	channel_enlist(ch);
 	r = map_pages(ch, reply);
 	if (r == 0)

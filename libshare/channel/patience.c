@@ -158,7 +158,9 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 	uint64_t holdups;
 	bool any = false;
 
-	if (sender->ch->stall_ms == UINT32_MAX)
+	if (ring_producer_lacks_consumers(sender->ring))
+		sender_has_room(sender); /* who is there is not in the way */
+	if (sender->ch->stall_ms == UINT32_MAX || ring_producer_lacks_consumers(sender->ring))
 		return false;
 	if (!sender->patience.full_since)
 		sender->patience.full_since = now;
@@ -223,7 +225,13 @@ int sender_no_room(struct sender *sender, bool timed_out)
 {
 	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
 
-	if (ring_producer_is_deserted(sender->ring))
+	if (ring_producer_lacks_consumers(sender->ring))
+		return fail(
+		    timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
+		    "this producer waits for %u consumer%s (wait_for), and the channel has %u",
+		    sender->ch->wait_for, plural((int)sender->ch->wait_for),
+		    members_count(sender->members));
+	if (ring_producer_is_deserted(sender->ring) && sender->ch->shape.mode != CHANNEL_BROADCAST)
 		return fail_constant(timed_out ? SHARE_ETIMEDOUT : SHARE_EAGAIN,
 				     "the channel has no consumer, and no more room for messages "
 				     "that wait for one");

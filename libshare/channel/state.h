@@ -53,6 +53,7 @@ struct share_channel {
 	uint32_t slot;
 	uint32_t stall_ms;
 	int send_timeout_ms;
+	uint32_t wait_for;
 	bool writable;
 	void *own; /* our page: the ring of a producer, the ledger of a consumer */
 	const struct channel_control *control;

@@ -279,6 +279,8 @@ static bool somebody_may_make_room(struct sender *sender)
 	bool lacks_tickets = ring_producer_lacks_tickets(sender->ring);
 	uint64_t closed = ring_producer_leaving(sender->ring), keep = 0;
 
+	if (ring_producer_lacks_consumers(sender->ring))
+		return false;
 	if (lacks_tickets && closed)
 		keep = ring_producer_holdups(sender->ring);
 	for (uint32_t i = 0; i < sender->ch->shape.consumers; i++) {

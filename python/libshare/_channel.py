@@ -49,6 +49,7 @@ class _Pool:
         deliveries: int = 0,
         history: int = 0,
         stall: float | None = None,
+        wait_for: int = 0,
         existing: bool = False,
     ) -> Producer:
         """Joins a channel as a producer. Makes the channel if there is none of that name.
@@ -59,8 +60,10 @@ class _Pool:
         producers, consumers: how many at a time. deliveries: in a queue, how often a message is
         tried. history: in a broadcast, how many of its last messages each producer keeps for
         consumers that come later, from "oldest"; their memory stays in use. stall: seconds until a
-        consumer that keeps this producer waiting is left behind; infinity: never. existing: NotFound
-        rather than make it.
+        consumer that keeps this producer waiting is left behind; infinity: never. wait_for: so many
+        consumers have to be there, or there is no room. Without it a broadcast that has none drops its
+        oldest messages, beyond depth, and the next consumer's first message says how many it has lost.
+        existing: NotFound rather than make it.
 
         What is left out is as it is, or the default; who asks for something else gets Exists. Busy:
         there are as many as there may be. Denied: producers have to be allowed to write.
@@ -70,7 +73,7 @@ class _Pool:
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
             count("data_max", data_max), count("producers", producers), count("consumers", consumers),
             count("deliveries", deliveries), count("history", history), _milliseconds(stall), 0,
-            _EXISTING if existing else 0, False,
+            _EXISTING if existing else 0, count("wait_for", wait_for), False,
         )
         _open_members.add(member)
         return member
@@ -103,7 +106,7 @@ class _Pool:
             _one_of(_FULL, "when_full", when_full), count("depth", depth), count("in_flight", in_flight),
             count("data_max", data_max), count("producers", producers), count("consumers", consumers),
             count("deliveries", deliveries), count("history", history), 0, _one_of(_FROM, "from_", from_),
-            (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), readonly_ok,
+            (_WRITABLE if writable else 0) | (_EXISTING if existing else 0), 0, readonly_ok,
         )
         _open_members.add(member)
         return member

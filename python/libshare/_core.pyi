@@ -172,6 +172,7 @@ class Pool(_Closes):
         deliveries: int = 0,
         history: int = 0,
         stall: float | None = None,
+        wait_for: int = 0,
         existing: bool = False,
     ) -> Producer: ...
     def consumer(

@@ -26,11 +26,11 @@ static PyObject *open_channel(PyTypeObject *type, PyObject *args, enum share_rol
 	share_pool *p;
 	int r, ok;
 
-	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
+	if (!PyArg_ParseTuple(args, "O!sIIIIIIIIIIIIIp", core.pool, &pool, &name, &options.mode,
 			      &options.when_full, &options.depth, &options.in_flight,
 			      &options.data_max, &options.producers, &options.consumers,
 			      &options.deliveries, &options.history, &options.stall_ms,
-			      &options.from, &options.flags, &ok))
+			      &options.from, &options.flags, &options.wait_for, &ok))
 		return NULL;
 	options.send_timeout_ms = SLICE_MS;
 	p = handle_enter(&pool->handle);

@@ -38,6 +38,10 @@ def test_frames_of_two_runs_on_one_broker(broker):
     assert "frames" not in [row["pool"] for row in broker.inspect("pools")]
 
 
+def test_a_subscriber_starts_again_while_its_publisher_goes_on():
+    assert said("restart.py", 2) == "restart: ok times=2"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="there is no torch here")
 def test_workers_change_versions_and_go_on_when_one_is_killed():
     assert re.fullmatch(

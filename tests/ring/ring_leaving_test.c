@@ -249,26 +249,10 @@ Test(ring_leaving, what_is_sent_to_nobody_waits_though_the_last_one_goes_for_goo
 	}
 }
 
-Test(ring_leaving, that_the_last_one_goes_for_good_makes_no_room_for_what_waits)
+static void as_much_waits_though_the_last_one_goes_for_good(uint32_t when_full)
 {
 	for (size_t how = 0; how < GOINGS; how++) {
-		leaves_with_one(SHARE_FULL_BLOCK);
-		for (uint64_t i = 1; i < 5; i++)
-			sends(i);
-		cr_assert_eq(try_send(0, 5, 0), -EAGAIN);
-		goings[how](0);
-		comes_back(0);
-		cr_assert_eq(try_send(0, 5, 0), -EAGAIN);
-		consumer_comes(1, false);
-		uses(1, 1);
-		sends(5);
-	}
-}
-
-Test(ring_leaving, what_waits_is_dropped_like_anything_though_the_last_one_goes_for_good)
-{
-	for (size_t how = 0; how < GOINGS; how++) {
-		leaves_with_one(SHARE_FULL_DROP);
+		leaves_with_one(when_full);
 		for (uint64_t i = 1; i < 5; i++)
 			sends(i);
 		goings[how](0);
@@ -278,10 +262,18 @@ Test(ring_leaving, what_waits_is_dropped_like_anything_though_the_last_one_goes_
 		cr_assert_eq(stats().dropped, 1);
 		cr_assert_eq(stats().waiting, 4);
 		consumer_comes(1, false);
-		for (uint64_t i = 2; i < 6; i++)
+		uses(1, 2);
+		cr_assert_eq(message_lost, 1);
+		for (uint64_t i = 3; i < 6; i++)
 			uses(1, i);
 		so_many_come_back(4);
 	}
+}
+
+Test(ring_leaving, as_much_waits_though_the_last_one_goes_for_good)
+{
+	as_much_waits_though_the_last_one_goes_for_good(SHARE_FULL_BLOCK);
+	as_much_waits_though_the_last_one_goes_for_good(SHARE_FULL_DROP);
 }
 
 Test(ring_leaving, consumers_come_and_go_with_something_in_hand_for_ever)

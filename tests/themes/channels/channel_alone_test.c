@@ -241,7 +241,7 @@ struct blocked {
 	pthread_t thread;
 };
 
-static share_channel *join_small(share_client *c, int role, uint32_t mode)
+static share_channel *join_small(share_client *c, int role, uint32_t mode, uint32_t wait_for)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ch;
@@ -249,6 +249,7 @@ static share_channel *join_small(share_client *c, int role, uint32_t mode)
 	options.pool = "default";
 	options.mode = mode;
 	options.depth = 4;
+	options.wait_for = wait_for;
 	check_ok(share_channel_open(c, "small", role, &options, &ch));
 	return ch;
 }
@@ -300,16 +301,20 @@ Test(alone, who_waits_for_room_is_told_that_nobody_can_come_any_more)
 
 	for (unsigned i = 0; i < 2; i++) {
 		share_client *c = connect_as("producer");
-		share_channel *ch = join_small(c, SHARE_PRODUCER, modes[i]);
+		share_channel *ch =
+		    join_small(c, SHARE_PRODUCER, modes[i], modes[i] == SHARE_BROADCAST);
+		share_channel *waits = join_small(c, SHARE_PRODUCER, modes[i], 0);
 		struct blocked sends, flushes;
 
 		start_blocked(&sends, ch, send_for_ever);
 		until(sleeps_of(ch) > 0);
-		start_blocked(&flushes, ch, flush);
+		check_ok(share_send(waits, NULL, NULL, 0, NULL));
+		start_blocked(&flushes, waits, flush);
 		broker_kill();
 		expect_disconnected(&sends);
 		expect_disconnected(&flushes);
 		check_eq(share_send(ch, NULL, NULL, 0, NULL), SHARE_EDISCONNECTED);
+		share_channel_close(waits);
 		share_channel_close(ch);
 		share_disconnect(c);
 		broker_stop();
@@ -322,7 +327,7 @@ static void consume_nothing(struct child *self, void *data)
 	share_client *c = child_connect("consumer");
 
 	(void)data;
-	join_small(c, SHARE_CONSUMER, SHARE_QUEUE);
+	join_small(c, SHARE_CONSUMER, SHARE_QUEUE, 0);
 	child_point(self, "joined");
 }
 
@@ -330,7 +335,7 @@ static void consume_nothing(struct child *self, void *data)
 Test(alone, who_waits_for_room_waits_for_a_consumer_as_long_as_that_lives)
 {
 	share_client *c = connect_as("producer");
-	share_channel *ch = join_small(c, SHARE_PRODUCER, SHARE_QUEUE);
+	share_channel *ch = join_small(c, SHARE_PRODUCER, SHARE_QUEUE, 0);
 	struct child *consumer;
 	struct blocked sends;
 

@@ -242,6 +242,7 @@ Test(channel_end, who_waits_for_room_is_told_that_the_last_consumer_has_gone)
 		struct waiter w;
 
 		o.depth = 4;
+		o.wait_for = 1;
 		from = open_channel(c[0], SHARE_PRODUCER, &o);
 		to = open_channel(c[1], SHARE_CONSUMER, &o);
 		send_number(from, 0);

@@ -2,9 +2,9 @@
 
 /*
  * A broadcast of this worker alone, whose consumers come and go with messages in hand: so it knows
- * exactly what each has to get. What is sent while there is none waits for the next one; what the
- * last one has not received when it leaves goes to nobody; what it has it acknowledges when others
- * have long come and gone.
+ * exactly what each has to get. What is sent while there is none waits for the next one, as far as
+ * there is room, and the next one is told how many were dropped; what the last one has not received
+ * when it leaves goes to nobody; what it has it acknowledges when others have long come and gone.
  */
 
 #include <inttypes.h>
@@ -65,13 +65,17 @@ static void send(struct worker *w)
 
 	doing(w, ACTION_SENDING, 0);
 	r = share_send(d->producer, NULL, &d->sent, sizeof(d->sent), NULL);
-	if (r != (waiting < DEPTH ? 0 : SHARE_EAGAIN))
+	if (r != (waiting < DEPTH || !d->consumer ? 0 : SHARE_EAGAIN))
 		wrong(w,
 		      "a broadcast of %u with %" PRIu64
 		      " messages that nobody has received, and "
 		      "%s consumer, says %s to one more",
 		      DEPTH, waiting, d->consumer ? "a" : "no", share_strerror(r));
 	d->sent += r == 0;
+	if (r == 0 && waiting == DEPTH) {
+		d->next++;
+		d->lost++;
+	}
 }
 
 static void receive(struct worker *w)
@@ -95,7 +99,13 @@ static void receive(struct worker *w)
 		      "a broadcast: the only consumer got message %" PRIu64 ", with %" PRIu64
 		      " in it, where %" PRIu64 " is the next",
 		      m.number, number, d->next);
+	if (m.lost != d->lost)
+		wrong(w,
+		      "a broadcast: message %" PRIu64 " comes with %" PRIu64
+		      " that were lost before it, and not %" PRIu64,
+		      m.number, m.lost, d->lost);
 	d->next++;
+	d->lost = 0;
 	d->held[d->n_held++] = m;
 	if (d->n_held == DESERTED_HELD || dice_hit(&w->dice, 20))
 		acknowledge(w, (unsigned)dice_roll(&w->dice, d->n_held));

@@ -70,6 +70,7 @@ struct loan {
 struct deserted {
 	share_channel *producer, *consumer; /* NULL: none */
 	uint64_t sent, next;                /* numbers: to be sent, to be received */
+	uint64_t lost;                      /* dropped since the last one left */
 	share_message held[DESERTED_HELD];
 	unsigned n_held;
 };

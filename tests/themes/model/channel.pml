@@ -25,6 +25,8 @@
  *             other one.
  *   Joining   in a broadcast, consumer 1 comes at any time (JOIN), and gets what was sent when nobody
  *             was there. The producer goes on.
+ *   Dropping  in a broadcast where nobody is there, a message waits in the only place that there is,
+ *             until a newer one is sent (DROPS); who comes is told how many went so.
  *   Retain    a consumer takes a lease from the broker before it acknowledges.
  *   Take over when the producer has closed the channel or is dead, the broker keeps, for each
  *             consumer, the blocks of all tickets that it may still use; then the leases go. How
@@ -38,7 +40,7 @@
  *     closed, or is with one who has left and keeps it; it comes a second time only with a mark,
  *     and not when it was acknowledged.
  *   - What is sent in a broadcast when nobody is there, or all have said that they receive no more,
- *     waits for the first that comes.
+ *     waits for the first that comes, or that one is told that it was dropped.
  *   - In the end every block is free, and nobody waits.
  *
  * What is not: the limit of deliveries, how the broker tells of who comes, and its death
@@ -47,7 +49,7 @@
  * Each of these breaks one rule and has to be found out: RECYCLE_AT_ONCE, NO_GATE, RETIRE_AT_ACK,
  * TICKET_AFTER_ENTRY, CLOSE_AND_KEEP, SAFE_AT_HANGUP, WAIT_FOR_LEAVING, LOOK_BEFORE_WORD,
  * LEFT_BEHIND_IS_SAFE, NO_REDELIVERY, NO_MARK, IGNORE_RETAINED, DEAD_COUNT,
- * STOPS_COUNTING_TWICE, SEND_TO_WHO_HAS_LEFT.
+ * STOPS_COUNTING_TWICE, SEND_TO_WHO_HAS_LEFT, DROP_WHAT_IS_CLAIMED.
  */
 
 #ifndef MESSAGES
@@ -118,6 +120,10 @@ byte seen[MESSAGES + 1]; /* bits */
 bool acknowledged[MESSAGES + 1];
 #ifdef JOIN
 bool is_for_newcomer[MESSAGES + 1];
+#endif
+#ifdef DROPS
+bool dropped[MESSAGES + 1];
+byte untold, told; /* so many of them who comes is to be told of, and has been */
 #endif
 
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
@@ -225,6 +231,10 @@ inline adopt(c, i)
 
 inline admit(c)
 {
+#ifdef DROPS
+	told = told + (NOBODY_COUNTS -> untold : 0);
+	untold = 0;
+#endif
 	if
 	:: number[0] < number[1] -> adopt(c, 0); adopt(c, 1)
 	:: else -> adopt(c, 1); adopt(c, 0)
@@ -261,6 +271,24 @@ inline reclaim(i)
 	state[i] = (WAS_RETAINED(i) -> COOLING : FREE);
 	buffer[i] = (WAS_RETAINED(i) -> buffer[i] : 0)
 #endif
+}
+
+#ifdef DROP_WHAT_IS_CLAIMED
+#define WAITS(i) (state[i] == SENT && number[i] > base)
+#else
+#define WAITS(i) (state[i] == SENT && IS_HOMELESS(i))
+#endif
+#ifdef DROPS
+#define HAS_ROOM (!WAITS(0) && !WAITS(1))
+#else
+#define HAS_ROOM true
+#endif
+
+inline drop(i)
+{
+	dropped[number[i]] = true;
+	untold++;
+	reclaim(i)
 }
 
 inline retire(i)
@@ -415,14 +443,14 @@ proctype producer()
 end:
 #endif
 		do
-		:: atomic { messages < MESSAGES && magazine[1] -> look_who_is_there(); take_block(1) };
+		:: atomic { messages < MESSAGES && magazine[1] && HAS_ROOM -> look_who_is_there(); take_block(1) };
 			if
 			:: atomic { state[0] == FREE -> take_ticket(0) }
 			:: atomic { state[1] == FREE -> take_ticket(1) }
 			fi;
 			publish()
 #if BLOCKS > 1
-		:: atomic { messages < MESSAGES && magazine[2] -> look_who_is_there(); take_block(2) };
+		:: atomic { messages < MESSAGES && magazine[2] && HAS_ROOM -> look_who_is_there(); take_block(2) };
 			if
 			:: atomic { state[0] == FREE -> take_ticket(0) }
 			:: atomic { state[1] == FREE -> take_ticket(1) }
@@ -438,6 +466,10 @@ end:
 		:: d_step { IS_COOL(1) -> retire(1) }
 #ifdef JOIN
 		:: atomic { has_come[1] && !known[1] -> admit(1) }
+#endif
+#ifdef DROPS
+		:: d_step { messages < MESSAGES && WAITS(0) -> drop(0) }
+		:: d_step { messages < MESSAGES && WAITS(1) -> drop(1) }
 #endif
 		:: atomic { IS_DEAD(0) && known[0] -> dismiss(0, true) }
 		:: atomic { IS_DEAD(1) && known[1] -> dismiss(1, true) }
@@ -710,8 +742,16 @@ proctype end_of_the_run()
 #ifdef JOIN
 		MUST(state[0] == FREE && state[1] == FREE, something_left);
 		for (k : 1 .. MESSAGES) {
+#ifdef DROPS
+			MUST(acknowledged[k] || dropped[k] || !is_for_newcomer[k], message_lost);
+			told = told - (dropped[k] -> 1 : 0)
+#else
 			MUST(acknowledged[k] || !is_for_newcomer[k], message_lost)
+#endif
 		}
+#ifdef DROPS
+		MUST(told == 0 && untold == 0, message_lost)
+#endif
 #else
 #ifndef HOLDS
 		MUST(reused[1], something_left);

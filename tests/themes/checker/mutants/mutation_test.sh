@@ -226,6 +226,8 @@ c recycle_abandoned               ring_members_test
 c hand_on_what_is_held            ring_leaving_test
 c stops_counting_twice            ring_leaving_test channels
 c send_to_who_has_left            ring_leaving_test channels
+c drop_though_somebody_is_there   ring_deserted_test channels
+c hide_what_was_dropped           ring_deserted_test channels
 c end_before_the_last             ring_end_test
 c end_without_asking              channel_end_test
 c take_what_was_dropped           ring_drop_test
