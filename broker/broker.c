@@ -343,6 +343,7 @@ static void note_ids(struct broker *b)
 	    .waiting = b->clients->last_waiting,
 	    .event = b->devices->last_event,
 	    .started_ms = b->started_ms,
+	    .layout = journal_layout(b->journal),
 	};
 
 	if (memcmp(&now, &b->ids, sizeof(now)) == 0 || MUTATION(numbers_not_noted))
@@ -411,6 +412,9 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 		r = ending_new(b, lifeline_fd, drain_ms, &b->ending);
 	if (r == 0)
 		r = watch_keeper(b);
+	/* the program before may not know the layout of what is committed from here on */
+	if (r == 0 && journal_raise_layout(b->journal))
+		kept_serves();
 	if (r == 0 && journal_is_old(b->journal))
 		r = restore_requests(b);
 	if (r < 0 && b->generation > 1) {

@@ -35,6 +35,7 @@ struct broker_ids {
 	uint64_t client, page, pool, address, watch, version, channel, member, claim, waiting;
 	uint64_t event;
 	uint64_t started_ms; /* the first of these brokers */
+	uint64_t layout;     /* of the journal's records */
 };
 
 struct broker {

@@ -58,6 +58,8 @@ static int restore_ids(struct broker *b)
 {
 	int r = journal_read(b->journal, RECORD_IDS, sizeof(b->ids), read_ids, b);
 
+	if (r == 0)
+		r = journal_set_layout(b->journal, b->ids.layout);
 	if (r < 0)
 		log_error("the journal's numbers cannot be read: %s", strerror(-r));
 	if (!b->ids_record)

@@ -32,6 +32,8 @@ function(share_target name)
     -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wundef -Wcast-align -Wcast-qual -Wwrite-strings
     -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wpointer-arith
     -Wformat=2 -Wimplicit-fallthrough -Wno-gnu-zero-variadic-macro-arguments
+    # what writes a record reads it as well, by the types of its members
+    $<$<COMPILE_LANGUAGE:C>:-Werror=incompatible-pointer-types>
     -fvisibility=hidden -fno-common
     # the last one that fits counts
     -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${SHARE_UP}=

@@ -100,7 +100,7 @@ FACES = {
     "libshare/channel": "channel",
     "libshare/service": "",  # nobody needs one
     "broker/log": "log",
-    "broker/journal": "generations journal record_types",
+    "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
     "broker/config": "access change config machine reader right size text",
     "broker/client": "account client clients closer connection conversation deferred peer records request turns wait",

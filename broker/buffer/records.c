@@ -19,6 +19,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/record.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -50,6 +51,40 @@ void metadata_note(struct buffer *buffer)
 
 	journal_put_parts(buffer_pool(buffer)->broker->journal, RECORD_METADATA, &m->record, parts,
 			  2);
+}
+
+void record_buffer(struct record *r, struct buffer **buffer)
+{
+	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
+
+	record_u64(r, &id);
+	if (!record_reads(r))
+		return;
+	*buffer = buffer_find(r->broker, id);
+	if (!*buffer)
+		record_fail(r, -EBADMSG);
+}
+
+void record_metadata(struct record *r, struct metadata **metadata)
+{
+	struct metadata *m = *metadata;
+	const struct iovec bytes = record_rest(r, m ? m->bytes : NULL, m ? m->size : 0, 1);
+
+	if (!record_reads(r) || bytes.iov_len == 0)
+		return;
+	m = malloc(sizeof(*m) + bytes.iov_len);
+	if (!m) {
+		record_fail(r, -ENOMEM);
+		return;
+	}
+	*m = (struct metadata){.size = (uint32_t)bytes.iov_len};
+	memcpy(m->bytes, bytes.iov_base, bytes.iov_len);
+	*metadata = m;
+}
+
+bool metadata_charge(struct metadata *metadata, struct account *account)
+{
+	return !metadata || charge_take(&metadata->charge, account, LIMIT_METADATA, metadata->size);
 }
 
 struct lease_record {

@@ -4,13 +4,25 @@
 
 /* What the journal has of buffers and leases: whoever changes something notes it. */
 
+#include <stdbool.h>
+
+struct account;
 struct broker;
 struct buffer;
 struct lease;
+struct metadata;
+struct record;
 
 void buffer_note(struct buffer *buffer);
 void metadata_note(struct buffer *buffer);
 void lease_note(struct lease *lease);
+
+/* Members of records (broker/journal/record.h): a buffer, which there has to be; and what somebody
+ * wants others to know, or NULL, which is charged to nobody yet when it was read. */
+void record_buffer(struct record *r, struct buffer **buffer);
+void record_metadata(struct record *r, struct metadata **metadata);
+/* False: there is no memory for that. */
+bool metadata_charge(struct metadata *metadata, struct account *account);
 
 /* A broker that comes after another one. 0 or negative errno, with a line in the log. Each buffer
  * has a reference then, for what else leads to it to be made again. */

@@ -26,6 +26,7 @@
 #include "broker/client/end.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/record.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "wire/packet.h"
@@ -36,6 +37,18 @@ static int done(int error, const char *what)
 	if (error < 0)
 		log_error("the journal's %s cannot be made again: %s", what, strerror(-error));
 	return error;
+}
+
+void record_client(struct record *r, struct client **c)
+{
+	uint64_t id = *c ? (*c)->id : 0;
+
+	record_u64(r, &id);
+	if (!record_reads(r) || id == 0)
+		return;
+	*c = clients_find(r->broker->clients, id);
+	if (!*c)
+		record_fail(r, -EBADMSG);
 }
 
 /* ------------------------------------------------------------------------------------------- */

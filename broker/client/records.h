@@ -11,6 +11,7 @@
 struct broker;
 struct client;
 struct clients;
+struct record;
 
 /* A request that is not answered yet. If the broker dies, the next one handles it again from the
  * start, as broker/client/deferred.h says of others. */
@@ -34,6 +35,8 @@ void unanswered_drop(struct client *c);
 /* One that has an identifier and had this slot before. 0 or negative errno. */
 int clients_add_at(struct clients *all, struct client *c, uint32_t slot);
 struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: there is none */
+/* A member of a record (broker/journal/record.h): a client, or NULL. */
+void record_client(struct record *r, struct client **c);
 
 /* A broker that comes after another one. All return 0 or negative errno, with a line in the log. */
 /* The clients, with nothing but their connections and pages. */

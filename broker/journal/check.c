@@ -132,15 +132,19 @@ static int read_chunk(struct journal *j, struct chunk *chunk, char *why, size_t 
 
 static int check_head(const struct journal *j, char *why, size_t why_size)
 {
+	uint32_t last = JOURNAL_VERSION + state_layout();
+
 	if (j->head->magic != JOURNAL_MAGIC)
 		return distrust(why, why_size, "this is no journal", 0);
 	if (j->size < FIRST_CHUNK)
 		return distrust(why, why_size, "the journal is cut off", j->size);
 	if (j->size > JOURNAL_MAX)
 		return distrust(why, why_size, "the journal is too large", j->size);
-	if (j->head->version != JOURNAL_VERSION) {
-		snprintf(why, why_size, "the journal is of version %u, and this broker reads %u",
-			 j->head->version, JOURNAL_VERSION);
+	if (j->head->version < JOURNAL_VERSION || j->head->version > last) {
+		snprintf(why, why_size,
+			 "the journal is of version %u, which another program has written, and "
+			 "this one reads %u at most",
+			 j->head->version, last);
 		return -EBADMSG;
 	}
 	if (j->head->ended) {

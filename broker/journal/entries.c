@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/beat.h"
@@ -134,19 +135,30 @@ uint64_t chunks_word(uint32_t n)
 	return (uint64_t)sum_of(FIRST_CHUNK, &n, sizeof(n)) << 32 | n;
 }
 
-/* All of it is there before anybody writes to it, as a write to memory cannot fail: it kills. */
+/* All of it is there before anybody writes to it, as a write to memory cannot fail: it kills. What
+ * a copy has beyond the file is memory of its own. */
+static int add_memory(struct journal *j, uint64_t size)
+{
+	if (!j->is_copy)
+		return fallocate(j->fd, 0, (off_t)j->size, (off_t)size) < 0 ? -errno : 0;
+	return mmap(j->memory + j->size, size, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
+		   ? -errno
+		   : 0;
+}
+
 int journal_grow(struct journal *j, uint64_t size)
 {
 	uint64_t wanted = (size + GROW_BY - 1) / GROW_BY * GROW_BY;
+	int r;
 
 	if (size <= j->size)
 		return 0;
 	if (wanted > JOURNAL_MAX)
 		return -EFBIG;
-	if (j->is_copy)
-		return -EROFS;
-	if (fallocate(j->fd, 0, (off_t)j->size, (off_t)(wanted - j->size)) < 0)
-		return -errno;
+	r = add_memory(j, wanted - j->size);
+	if (r < 0)
+		return r;
 	j->size = wanted;
 	return 0;
 }

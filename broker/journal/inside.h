@@ -25,7 +25,7 @@
  */
 
 #define JOURNAL_MAGIC   UINT64_C(0x6c616e72756f6a73) /* "sjournal" */
-#define JOURNAL_VERSION 1u
+#define JOURNAL_VERSION 1u /* of layout 0 (record.h), and one more for each after that */
 #define JOURNAL_MAX     (UINT64_C(16) << 30) /* bytes of address space */
 
 /* A group has address space for the most that may happen at once (4096 leases that end, of buffers
@@ -87,9 +87,10 @@ struct journal {
 	uint64_t size;        /* bytes of the file */
 	uint64_t used;        /* bytes of it, with all chunks */
 	uint64_t handled;     /* as the last commit has it */
+	uint32_t layout;      /* of its records */
 	int fd;
 	bool is_old, has_ended;
-	bool is_copy;       /* its memory is this process's alone, and does not grow */
+	bool is_copy;       /* its memory is this process's alone */
 	bool has_unhandled; /* in the inbox, from before: see journal_take_unhandled() */
 	uint32_t free[RECORD_TYPES][CLASSES]; /* places; each free entry has the next one's */
 	uint32_t count[RECORD_TYPES];
@@ -130,6 +131,9 @@ void group_seal(struct group *g);     /* its checksums */
 size_t operation_room(uint32_t size); /* with the bytes */
 /* @filing: entries that become free are given out again. */
 void group_apply(struct journal *j, const struct group *g, bool filing);
+
+/* record.c: of what this program writes: STATE_LAYOUT, but in a test that has the one after it. */
+uint32_t state_layout(void);
 
 /* check.c: 0, or -EBADMSG and @why. */
 int journal_check(struct journal *j, char *why, size_t why_size);

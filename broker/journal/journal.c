@@ -60,7 +60,8 @@ static int make_new(struct journal *j)
 	group_open(j);
 	group_seal(j->open);
 	atomic_store_explicit(&j->head->committed, FIRST_GROUP, memory_order_relaxed);
-	j->head->version = JOURNAL_VERSION;
+	j->layout = state_layout();
+	j->head->version = JOURNAL_VERSION + j->layout;
 	atomic_signal_fence(memory_order_seq_cst);
 	j->head->magic = JOURNAL_MAGIC;
 	return 0;
@@ -151,6 +152,33 @@ void journal_free(struct journal *j)
 bool journal_is_old(const struct journal *j)
 {
 	return j->is_old;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Layouts                                                                                     */
+
+int journal_set_layout(struct journal *j, uint64_t layout)
+{
+	if (layout > state_layout())
+		return -EBADMSG;
+	j->layout = (uint32_t)layout;
+	return 0;
+}
+
+uint32_t journal_layout(const struct journal *j)
+{
+	return j->layout;
+}
+
+/* The version says it before the record does, and counts at once: if the broker is killed in
+ * between, the next one finds records of the older layout, which it can read as well. */
+bool journal_raise_layout(struct journal *j)
+{
+	bool is_older = j->layout < state_layout();
+
+	j->layout = state_layout();
+	j->head->version = JOURNAL_VERSION + j->layout;
+	return is_older;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
  * whenever the broker dies, the next one finds the records as they were at some commit.
  *
  * A record is the journal's copy of an object's state, without pointers. Who changes the object
- * puts the record again.
+ * puts the record again (object.h).
  */
 struct journal;
 struct iovec;
@@ -83,6 +83,14 @@ int journal_read(struct journal *j, enum record_type type, size_t least, journal
 		 void *data);
 /* Of a record that was put, as it was last committed. */
 const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size);
+
+/* The layout of its records (record.h), as one of them, RECORD_IDS, says. 0, or -EBADMSG for one
+ * that this program does not know. */
+int journal_set_layout(struct journal *j, uint64_t layout);
+uint32_t journal_layout(const struct journal *j);
+/* All that is put is of this program's. True: it was an older one, and from now on no program that
+ * does not know this one opens the journal. */
+bool journal_raise_layout(struct journal *j);
 
 /* Bytes of memory that its records have. */
 uint64_t journal_size(const struct journal *j);

@@ -14,6 +14,8 @@
 struct broker;
 struct client;
 struct failure;
+struct fence;
+struct fence_record;
 struct memory_segment;
 
 /* segment.c */
@@ -56,6 +58,9 @@ void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
 void pool_grow_done(struct pool *p);
 
+/* timeline_records.c */
+struct fence_record fence_to_record(const struct fence *f);
+struct fence fence_of_record(struct broker *b, const struct fence_record *r);
 /* Of a broker that comes after another one. 0 or -EBADMSG. */
 int memory_check_died(const struct memory *m);
 

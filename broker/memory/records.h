@@ -19,6 +19,7 @@ struct fence_set;
 struct journal;
 struct open_pool;
 struct pool;
+struct record;
 struct segment;
 struct timelines;
 
@@ -66,14 +67,13 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 		    struct timelines **out);
 /* The keeper has the page from now on. */
 void timelines_kept(struct timelines *t);
-/* A fence of a name or a token, as their records have it. Zeros: reached, and there is none. */
+/* A fence as records have it (journal/record.h). Zeros: reached, and there is none. */
 struct fence_record {
 	uint64_t page, value;
 	uint32_t slot;
 	uint32_t unused;
 };
-struct fence_record fence_to_record(const struct fence *f);
-struct fence fence_of_record(struct broker *b, const struct fence_record *r);
+void record_fence(struct record *r, struct fence *f);
 
 /* A broker that comes after another one. 0 or negative errno, with a line in the log. */
 int timelines_restore(struct broker *b);

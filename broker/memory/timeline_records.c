@@ -12,6 +12,7 @@
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/record.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
@@ -134,4 +135,13 @@ struct fence fence_of_record(struct broker *b, const struct fence_record *r)
 	if (!t || r->slot == 0 || r->slot >= TIMELINE_SLOTS)
 		return (struct fence){0};
 	return (struct fence){timelines_ref(t), r->value, r->slot};
+}
+
+void record_fence(struct record *r, struct fence *f)
+{
+	struct fence_record one = fence_to_record(f);
+
+	record_bytes(r, &one, sizeof(one), sizeof(uint64_t));
+	if (record_reads(r))
+		*f = fence_of_record(r->broker, &one);
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include <share/share.h>
 
@@ -20,13 +19,14 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
+#include "broker/buffer/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/deferred.h"
 #include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
@@ -179,32 +179,15 @@ void names_access_changed(struct broker *b)
 		deferred_wake_later(b, &n->waits);
 }
 
-/* The tensor follows, and then the text. */
-struct name_record {
-	uint64_t buffer, version;
-	uint64_t publisher; /* client, 0: it is persistent */
-	struct fence_record fence;
-	uint32_t mode, uid;
-	uint32_t tensor_size, size;
-};
-
-void name_note(struct broker *b, struct name *n)
+/* It is published: all that it says is there, and its charge. */
+static void attach(struct broker *b, struct name *n)
 {
-	struct name_record r = {
-	    .buffer = buffer_id(n->buffer),
-	    .version = n->version,
-	    .publisher = n->publisher ? n->publisher->id : 0,
-	    .fence = fence_to_record(&n->fence),
-	    .mode = n->mode,
-	    .uid = (uint32_t)n->uid,
-	    .tensor_size = n->tensor ? n->tensor->size : 0,
-	    .size = (uint32_t)n->size,
-	};
-	const struct iovec parts[] = {{&r, sizeof(r)},
-				      {n->tensor ? n->tensor->bytes : NULL, r.tensor_size},
-				      {n->text, n->size}};
-
-	journal_put_parts(b->journal, RECORD_NAME, &n->record, parts, 3);
+	buffer_keep(n->buffer, &n->keep, KEEP_NAME, n->charge.account);
+	b->names->n++;
+	if (!n->publisher)
+		return;
+	LIST_INSERT_HEAD(&n->publisher->names->published, n, of_publisher);
+	n->publisher->holds.names++;
 }
 
 /* The buffer and everything that came with it; the node stays. */
@@ -311,18 +294,13 @@ int name_publish(struct broker *b, const struct publication *p, uint64_t *versio
 	n->mode = p->mode;
 	n->persistent = p->flags & SHARE_PUBLISH_PERSISTENT;
 	n->uid = p->client->peer.uid;
+	n->publisher = n->persistent ? NULL : p->client;
 	n->charge = charge;
-	buffer_keep(p->buffer, &n->keep, KEEP_NAME, charge.account);
-	buffer_unref(b, p->buffer);
 	n->tensor = tensor;
 	n->fence = *p->fence;
 	*p->fence = (struct fence){0};
-	b->names->n++;
-	if (!n->persistent) {
-		n->publisher = p->client;
-		LIST_INSERT_HEAD(&p->client->names->published, n, of_publisher);
-		p->client->holds.names++;
-	}
+	attach(b, n);
+	buffer_unref(b, p->buffer);
 	if (!MUTATION(name_not_noted))
 		name_note(b, n);
 	watches_notify(b, n, change);
@@ -429,61 +407,64 @@ int name_look_up(struct request *r, struct failure *failure)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static bool is_name(struct broker *b, const struct name_record *r)
+static void name_fields(struct record *r, void *object)
 {
-	return r->size > 0 && r->size <= SHARE_NAME_MAX && r->version > 0 &&
-	       r->version <= b->names->last_version &&
-	       (r->mode == SHARE_RDONLY || r->mode == SHARE_RDWR);
+	struct name *n = object;
+
+	record_buffer(r, &n->buffer);
+	record_u64(r, &n->version);
+	record_client(r, &n->publisher);
+	record_fence(r, &n->fence);
+	record_u32(r, &n->mode);
+	record_u32(r, &n->uid);
+	record_metadata(r, &n->tensor);
+	record_rest_of(r, n->text, &n->size);
 }
 
-static int restore(struct broker *b, uint32_t record, const struct name_record *r,
-		   const char *tensor, const char *text)
+static bool is_name(struct broker *b, const struct name *n)
 {
-	struct account *account;
-	struct buffer *buffer = buffer_find(b, r->buffer);
-	struct client *publisher = r->publisher ? clients_find(b->clients, r->publisher) : NULL;
-	struct failure failure;
-	struct name *n;
+	return n->size > 0 && n->size <= SHARE_NAME_MAX && n->version > 0 &&
+	       n->version <= b->names->last_version &&
+	       (n->mode == SHARE_RDONLY || n->mode == SHARE_RDWR) && !find(b, n->text, n->size);
+}
 
-	if (!is_name(b, r) || !buffer || (r->publisher && !publisher) || find(b, text, r->size))
+static int name_attach(struct broker *b, void *object, void **out)
+{
+	struct name *n = object;
+	struct account *account;
+	bool is_charged;
+
+	(void)out;
+	if (!is_name(b, n))
 		return -EBADMSG;
-	account = account_get(b->accounts, r->uid);
-	n = find_or_add(b, text, r->size);
-	if (!account || !n || !charge_take(&n->charge, account, LIMIT_NAMES, 1) ||
-	    metadata_new(account, tensor, r->tensor_size, NULL, &n->tensor, &failure) != 0) {
-		account_unref(account);
-		return -ENOMEM;
-	}
+	account = account_get(b->accounts, n->uid);
+	is_charged = account && charge_take(&n->charge, account, LIMIT_NAMES, 1) &&
+		     metadata_charge(n->tensor, account);
 	account_unref(account);
-	n->record = record;
-	n->buffer = buffer;
-	n->version = r->version;
-	n->mode = r->mode;
-	n->persistent = !publisher;
-	n->uid = r->uid;
-	n->fence = fence_of_record(b, &r->fence);
-	n->publisher = publisher;
-	buffer_keep(buffer, &n->keep, KEEP_NAME, n->charge.account);
-	b->names->n++;
-	if (publisher) {
-		LIST_INSERT_HEAD(&publisher->names->published, n, of_publisher);
-		publisher->holds.names++;
-	}
+	if (!is_charged)
+		return -ENOMEM;
+	n->persistent = !n->publisher;
+	TAILQ_INIT(&n->waits);
+	RB_INSERT(name_tree, &b->names->tree, n);
+	attach(b, n);
 	return 0;
 }
 
-static int read_name(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	const char *rest = (const char *)bytes + sizeof(struct name_record);
-	struct name_record copy;
+static const struct object_kind name_kind = {
+    .type = RECORD_NAME,
+    .name = "name",
+    .size = sizeof(struct name),
+    .record = offsetof(struct name, record),
+    .fields = name_fields,
+    .attach = name_attach,
+};
 
-	memcpy(&copy, bytes, sizeof(copy));
-	if ((uint64_t)copy.tensor_size + copy.size > size - sizeof(copy))
-		return -EBADMSG;
-	return restore(data, record, &copy, rest, rest + copy.tensor_size);
+void name_note(struct broker *b, struct name *n)
+{
+	object_put(b->journal, &name_kind, n);
 }
 
 int names_restore_published(struct broker *b)
 {
-	return journal_read(b->journal, RECORD_NAME, sizeof(struct name_record), read_name, b);
+	return objects_restore(b->journal, &name_kind, b);
 }

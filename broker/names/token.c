@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/uio.h>
 
 #include <event2/event.h>
 
@@ -15,13 +14,13 @@
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/records.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/records.h"
-#include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/token.h"
 
@@ -129,35 +128,20 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 	return r;
 }
 
-/* The tensor follows. */
-struct token_record {
-	uint64_t buffer, maker;
-	uint64_t ends_ms;
-	struct fence_record fence;
-	uint32_t index, generation;
-	uint32_t mode, uses, tensor_size;
-	unsigned char bytes[TOKEN_SIZE];
-	uint32_t unused;
-};
-
-void token_note(struct broker *b, struct token *t)
+static void token_fields(struct record *r, void *object)
 {
-	struct token_record r = {
-	    .buffer = buffer_id(t->buffer),
-	    .maker = t->maker->id,
-	    .ends_ms = t->ends_ms,
-	    .fence = fence_to_record(&t->fence),
-	    .index = t->index,
-	    .generation = t->generation,
-	    .mode = t->mode,
-	    .uses = t->uses,
-	    .tensor_size = t->tensor ? t->tensor->size : 0,
-	};
-	const struct iovec parts[] = {{&r, sizeof(r)},
-				      {t->tensor ? t->tensor->bytes : NULL, r.tensor_size}};
+	struct token *t = object;
 
-	memcpy(r.bytes, t->bytes, TOKEN_SIZE);
-	journal_put_parts(b->journal, RECORD_TOKEN, &t->record, parts, 2);
+	record_buffer(r, &t->buffer);
+	record_client(r, &t->maker);
+	record_u64(r, &t->ends_ms);
+	record_fence(r, &t->fence);
+	record_u32(r, &t->index);
+	record_u32(r, &t->generation);
+	record_u32(r, &t->mode);
+	record_u32(r, &t->uses);
+	record_metadata(r, &t->tensor);
+	record_bytes(r, t->bytes, TOKEN_SIZE, 1);
 }
 
 static void attach(struct broker *b, struct token *t)
@@ -228,50 +212,46 @@ void token_used(struct broker *b, struct token *t)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static bool is_token(const struct token_record *r)
+static bool is_token(struct broker *b, const struct token *t, const struct token *slot)
 {
-	return r->uses > 0 && (r->mode == SHARE_RDONLY || r->mode == SHARE_RDWR);
+	return slot && !slot->live && t->generation > 0 && t->generation <= slot->generation &&
+	       t->maker && t->uses > 0 && (t->mode == SHARE_RDONLY || t->mode == SHARE_RDWR) &&
+	       !token_find(b, t->bytes);
 }
 
-static int restore(struct broker *b, uint32_t record, const struct token_record *r,
-		   const char *tensor)
+static int token_attach(struct broker *b, void *object, void **out)
 {
-	struct token *t = slab_at(&b->names->token_slab, r->index);
-	struct client *maker = clients_find(b->clients, r->maker);
-	struct buffer *buffer = buffer_find(b, r->buffer);
-	struct failure failure;
+	struct token *read = object, *t = slab_at(&b->names->token_slab, read->index);
+	struct account *account;
 
-	if (!t || t->live || !maker || !buffer || !is_token(r) || token_find(b, r->bytes) ||
-	    r->generation == 0 || r->generation > t->generation)
+	if (!is_token(b, read, t))
 		return -EBADMSG;
-	if (!charge_take(&t->charge, maker->account, LIMIT_TOKENS, 1) ||
-	    metadata_new(maker->account, tensor, r->tensor_size, NULL, &t->tensor, &failure) != 0)
-		return -ENOMEM;
-	t->generation = r->generation;
+	*t = *read;
+	*out = t;
 	t->live = 1;
-	t->index = r->index;
-	t->record = record;
-	t->maker = maker;
-	t->buffer = buffer;
-	t->mode = r->mode;
-	t->uses = r->uses;
-	t->ends_ms = r->ends_ms;
-	t->fence = fence_of_record(b, &r->fence);
-	if (!MUTATION(token_is_lost))
-		memcpy(t->bytes, r->bytes, TOKEN_SIZE);
-	buffer_keep(buffer, &t->keep, KEEP_TOKEN, t->charge.account);
+	if (MUTATION(token_is_lost))
+		memset(t->bytes, 0, TOKEN_SIZE);
+	account = t->maker->account;
+	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1) ||
+	    !metadata_charge(t->tensor, account))
+		return -ENOMEM;
+	buffer_keep(t->buffer, &t->keep, KEEP_TOKEN, account);
 	attach(b, t);
 	return set_timer(b, t);
 }
 
-static int read_token(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct token_record copy;
+static const struct object_kind token_kind = {
+    .type = RECORD_TOKEN,
+    .name = "token",
+    .size = sizeof(struct token),
+    .record = offsetof(struct token, record),
+    .fields = token_fields,
+    .attach = token_attach,
+};
 
-	memcpy(&copy, bytes, sizeof(copy));
-	if (copy.tensor_size > size - sizeof(copy))
-		return -EBADMSG;
-	return restore(data, record, &copy, (const char *)bytes + sizeof(copy));
+void token_note(struct broker *b, struct token *t)
+{
+	object_put(b->journal, &token_kind, t);
 }
 
 int tokens_restore(struct broker *b)
@@ -280,8 +260,7 @@ int tokens_restore(struct broker *b)
 	int r = generations_make_slots(&names->token_generations, b->journal, &names->token_slab);
 
 	if (r == 0)
-		r = journal_read(b->journal, RECORD_TOKEN, sizeof(struct token_record), read_token,
-				 b);
+		r = objects_restore(b->journal, &token_kind, b);
 	for (uint32_t i = 0; i < slab_end(&names->token_slab); i++) {
 		const struct token *t = slab_at(&names->token_slab, i);
 

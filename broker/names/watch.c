@@ -8,34 +8,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include <share/share.h>
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/conversation.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
 #include "broker/names/watch.h"
-
-/* The prefix follows. */
-struct watch_record {
-	uint64_t client, id;
-	uint32_t behind, size;
-};
-
-void watch_note(struct broker *b, struct watch *w)
-{
-	struct watch_record r = {w->client->id, w->id, w->behind, (uint32_t)w->size};
-	const struct iovec parts[] = {{&r, sizeof(r)}, {w->prefix, w->size}};
-
-	journal_put_parts(b->journal, RECORD_WATCH, &w->record, parts, 2);
-}
 
 static void set_behind(struct watch *w, bool behind)
 {
@@ -139,40 +124,45 @@ void client_hear_of_changes(struct client *client)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static int restore(struct broker *b, uint32_t record, const struct watch_record *r,
-		   const char *prefix)
+static void watch_fields(struct record *r, void *object)
 {
-	struct client *c = clients_find(b->clients, r->client);
-	struct watch *w = r->size <= SHARE_NAME_MAX ? calloc(1, sizeof(*w) + r->size + 1) : NULL;
+	struct watch *w = object;
 
-	if (c && (watch_find(c, r->id) || r->id > b->names->last_watch || r->size > SHARE_NAME_MAX))
-		c = NULL;
+	record_client(r, &w->client);
+	record_u64(r, &w->id);
+	record_flag(r, &w->behind);
+	record_rest_of(r, w->prefix, &w->size);
+}
 
-	if (!w || !c || !charge_take(&w->charge, c->account, LIMIT_WATCHES, 1)) {
-		free(w);
-		return c ? -ENOMEM : -EBADMSG;
-	}
-	memcpy(w->prefix, prefix, r->size);
-	w->size = r->size;
-	w->client = c;
-	w->id = r->id;
-	w->behind = r->behind;
-	w->record = record;
+static int watch_attach(struct broker *b, void *object, void **out)
+{
+	struct watch *w = object;
+
+	(void)out;
+	if (!w->client || watch_find(w->client, w->id) || w->id > b->names->last_watch ||
+	    w->size > SHARE_NAME_MAX)
+		return -EBADMSG;
+	if (!charge_take(&w->charge, w->client->account, LIMIT_WATCHES, 1))
+		return -ENOMEM;
 	attach(b, w);
 	return 0;
 }
 
-static int read_watch(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct watch_record copy;
+static const struct object_kind watch_kind = {
+    .type = RECORD_WATCH,
+    .name = "watch",
+    .size = sizeof(struct watch),
+    .record = offsetof(struct watch, record),
+    .fields = watch_fields,
+    .attach = watch_attach,
+};
 
-	memcpy(&copy, bytes, sizeof(copy));
-	if (copy.size > size - sizeof(copy))
-		return -EBADMSG;
-	return restore(data, record, &copy, (const char *)bytes + sizeof(copy));
+void watch_note(struct broker *b, struct watch *w)
+{
+	object_put(b->journal, &watch_kind, w);
 }
 
 int watches_restore(struct broker *b)
 {
-	return journal_read(b->journal, RECORD_WATCH, sizeof(struct watch_record), read_watch, b);
+	return objects_restore(b->journal, &watch_kind, b);
 }

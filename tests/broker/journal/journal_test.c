@@ -449,6 +449,31 @@ Test(journal, whose_making_was_cut_short_is_made_again)
 	cr_assert_str_eq(string_of(record), "one");
 }
 
+/* A broker that rehearses has more to say than there was room for, and nobody else sees it. */
+Test(journal, that_is_a_copy_grows_in_memory_of_its_own)
+{
+	static unsigned char bytes[RECORD_SIZE_MAX];
+	static uint32_t records[4 * GROW_BY / RECORD_SIZE_MAX];
+	const size_t n = sizeof(records) / sizeof(records[0]);
+	struct journal *copy;
+	char why[256];
+	size_t size;
+
+	cr_assert_eq(journal_copy(fd, &copy, why, sizeof(why)), 0);
+	memset(bytes, 0x5a, sizeof(bytes));
+	for (size_t i = 0; i < n; i++)
+		journal_put(copy, RECORD_NAME, &records[i], bytes, sizeof(bytes));
+	journal_commit(copy);
+	cr_assert_eq(journal_count(copy, RECORD_NAME), n);
+	for (size_t i = 0; i < n; i++)
+		cr_assert_eq(memcmp(journal_bytes(copy, records[i], &size), bytes, sizeof(bytes)),
+			     0);
+	journal_free(copy);
+	reopen();
+	cr_assert_not(journal_is_old(j));
+	cr_assert_eq(journal_count(j, RECORD_NAME), 0);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 #define MANY       50000

@@ -246,6 +246,7 @@ static void expect_answer(share_client *c)
 /* Brokers that go on                                                                          */
 
 static int stand_ins[2]; /* see STAND_INS_VARIABLE */
+static const char *program = RECORDED_BROKER;
 
 static void begin_from(const char *file)
 {
@@ -255,7 +256,7 @@ static void begin_from(const char *file)
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), stand_ins[0]);
 	setenv(STAND_INS_VARIABLE, path, 1);
 	setenv(GO_ON_FROM_VARIABLE, file, 1);
-	broker_use_program(RECORDED_BROKER);
+	broker_use_program(program);
 	broker_begin(NULL);
 	unsetenv(GO_ON_FROM_VARIABLE);
 	unsetenv(STAND_INS_VARIABLE);
@@ -339,7 +340,7 @@ static void expect_as_listed(char *line)
 }
 
 /* Each file is in the list. */
-Test(recorded, by_versions_before)
+static void expect_all_as_listed(void)
 {
 	FILE *list = fopen(JOURNALS "/list", "re");
 	char line[512];
@@ -357,6 +358,18 @@ Test(recorded, by_versions_before)
 	check(glob(JOURNALS "/*.json", 0, NULL, &found) == 0);
 	check_eq(found.gl_pathc, n);
 	globfree(&found);
+}
+
+Test(recorded, by_versions_before)
+{
+	expect_all_as_listed();
+}
+
+/* Whose records have one member more each. */
+Test(recorded, by_versions_before_a_layout)
+{
+	program = RECORDED_BROKER_OF_NEXT_LAYOUT;
+	expect_all_as_listed();
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -119,6 +119,103 @@ Test(upgrade, nobody_loses_anything)
 	share_disconnect(c);
 }
 
+/* ------------------------------------------------------------------------------------------- */
+/* To a program whose records have one member more each, and back                               */
+
+#define MANY 4000
+#define LONG 252 /* bytes of a name, with which a member more takes more memory */
+
+static const char *long_name(int i)
+{
+	static char text[LONG + 1];
+
+	snprintf(text, sizeof(text), "%0*d", LONG, i);
+	return text;
+}
+
+static void on_change(const share_name_event *event, void *data)
+{
+	*(int *)data += event->change == SHARE_UNPUBLISHED;
+}
+
+/* For its records the journal grows, and so does the copy of it that is rehearsed with. */
+static void leave(share_buffer *b, share_token tokens[2])
+{
+	for (int i = 0; i < MANY; i++)
+		check_ok(share_publish(b, long_name(i), NULL));
+	for (int i = 0; i < 2; i++)
+		check_ok(share_export(b, NULL, &tokens[i]));
+}
+
+static void expect_all(share_client *c, const share_token *token)
+{
+	share_buffer *found;
+
+	for (int i = 0; i < MANY; i += MANY / 10) {
+		check_ok(share_lookup(c, long_name(i), SHARE_RDONLY, 0, NULL, &found));
+		check_eq(((const unsigned char *)share_ptr(found))[SIZE - 1], 0x5a);
+		share_release(found, NULL);
+	}
+	check_ok(share_import(c, token, SHARE_RDONLY, NULL, &found));
+	share_release(found, NULL);
+}
+
+/* From it nobody goes back to a program that knows the older layout alone, also when it dies before
+ * it serves: then the next one is of the same program. */
+static void go_there_and_stay(void)
+{
+	share_client *c = connect_as("one"), *other = connect_as("two");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL);
+	share_token tokens[2];
+	share_watch *w;
+	pid_t before;
+	int gone = 0;
+
+	memset(share_ptr(b), 0x5a, SIZE);
+	leave(b, tokens);
+	check_ok(share_watch_names(other, "", on_change, &gone, &w));
+	copy(BROKER_OF_NEXT_LAYOUT ".so", module);
+	upgrade(c);
+	expect_all(other, &tokens[0]);
+	broker_kill_serving();
+	copy(BROKER ".so", module);
+	before = broker_pid();
+	check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
+	check_detail(
+	    "the journal is of version 2, which another program has written, and this one "
+	    "reads 1 at most");
+	check_eq(broker_pid(), before);
+	expect_all(other, &tokens[1]);
+	check_ok(share_unpublish(c, long_name(0)));
+	until((share_dispatch(other), gone > 0));
+	share_unwatch(w);
+	share_release(b, NULL);
+	share_pool_close(p);
+	share_disconnect(other);
+	share_disconnect(c);
+}
+
+Test(upgrade, to_the_next_layout_loses_nothing_and_is_not_taken_back)
+{
+	go_there_and_stay();
+}
+
+static void start_with_one_that_dies(void)
+{
+	setenv("SHARE_TEST_DIES_UNTIL", "5", 1);
+	start();
+}
+
+TestSuite(upgrade_to_one_that_dies, .init = start_with_one_that_dies, .fini = stop, .timeout = 120);
+
+Test(upgrade_to_one_that_dies, when_it_is_about_to_serve_stays_with_it)
+{
+	go_there_and_stay();
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 /* Who serves afterwards is the same, and so is what there is. */
 static void expect_refusal(const char *why)
 {

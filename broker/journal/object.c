@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Objects to records and back, by what their kinds say. */
+
+#include "broker/journal/object.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "broker/journal/inside.h"
+#include "broker/log/log.h"
+
+static size_t pad(struct record *r)
+{
+	uint64_t zeros = 0;
+
+	record_bytes(r, &zeros, (8 - r->at % 8) % 8, 1);
+	return r->at;
+}
+
+void object_put(struct journal *j, const struct object_kind *kind, void *object)
+{
+	unsigned char bytes[RECORD_FIXED_MAX];
+	struct record r;
+
+	r.bytes = bytes;
+	r.at = 0;
+	r.layout = state_layout();
+	r.is_read = false;
+	r.n_parts = 1;
+	kind->fields(&r, object);
+	r.parts[0] = (struct iovec){bytes, pad(&r)};
+	journal_put_parts(j, kind->type, (uint32_t *)(void *)((char *)object + kind->record),
+			  r.parts, r.n_parts);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct read_object {
+	uint64_t order;
+	uint32_t record;
+	void *object;
+};
+
+struct restoring {
+	struct journal *journal;
+	const struct object_kind *kind;
+	struct broker *broker;
+	size_t fixed;  /* bytes of the members, in records of the journal's layout */
+	bool is_older; /* and that are not all that there are today */
+	struct read_object *all;
+	size_t n, room;
+};
+
+/* 0: there is no memory. */
+static size_t measure(const struct object_kind *kind, uint32_t layout)
+{
+	static unsigned char zeros[RECORD_FIXED_MAX];
+	struct record r = {.bytes = zeros, .layout = layout, .is_read = true, .error = -EAGAIN};
+	void *object = calloc(1, kind->size + 1);
+
+	if (!object)
+		return 0;
+	kind->fields(&r, object);
+	free(object);
+	return pad(&r);
+}
+
+static int attach(const struct restoring *all, uint32_t record, void *object)
+{
+	const struct object_kind *kind = all->kind;
+	void *out = object;
+	int r;
+
+	memcpy((char *)object + kind->record, &record, sizeof(record));
+	r = kind->attach(all->broker, object, &out);
+	if (r < 0)
+		return r;
+	if (out != object)
+		free(object);
+	if (all->is_older)
+		object_put(all->journal, kind, out);
+	return 0;
+}
+
+static int add(struct restoring *all, uint32_t record, void *object)
+{
+	size_t room = all->room ? all->room * 2 : 64;
+	struct read_object *grown = all->all;
+
+	if (all->n == all->room) {
+		grown = reallocarray(all->all, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		all->all = grown;
+		all->room = room;
+	}
+	all->all[all->n++] = (struct read_object){all->kind->order(object), record, object};
+	return 0;
+}
+
+static int read_object(void *data, uint32_t record, const void *bytes, size_t size)
+{
+	struct restoring *all = data;
+	unsigned char *start = (unsigned char *)(uintptr_t)bytes;
+	struct record r = {
+	    .broker = all->broker,
+	    .bytes = start,
+	    .layout = all->journal->layout,
+	    .is_read = true,
+	    .rest = start + all->fixed,
+	    .left = size - all->fixed,
+	};
+	void *object = calloc(1, all->kind->size + r.left + 1), *fitted;
+
+	if (!object)
+		return -ENOMEM;
+	all->kind->fields(&r, object);
+	/* of the rest it has a part at most */
+	fitted = realloc(object, all->kind->size + (size - all->fixed - r.left) + 1);
+	if (!fitted)
+		r.error = -ENOMEM;
+	if (r.error < 0) {
+		free(fitted ? fitted : object);
+		return r.error;
+	}
+	return all->kind->order ? add(all, record, fitted) : attach(all, record, fitted);
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct read_object *a = left, *b = right;
+
+	return (a->order > b->order) - (a->order < b->order);
+}
+
+int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b)
+{
+	struct restoring all = {j, kind, b, .fixed = measure(kind, j->layout)};
+	size_t today = measure(kind, state_layout());
+	int r = all.fixed > 0 && today > 0 ? 0 : -ENOMEM;
+
+	all.is_older = today > all.fixed;
+	if (r == 0)
+		r = journal_read(j, kind->type, all.fixed, read_object, &all);
+	if (all.n > 0)
+		qsort(all.all, all.n, sizeof(*all.all), compare);
+	for (size_t i = 0; r == 0 && i < all.n; i++)
+		r = attach(&all, all.all[i].record, all.all[i].object);
+	free(all.all);
+	if (r < 0)
+		log_error("the journal's record of a %s cannot be taken over: %s", kind->name,
+			  strerror(-r));
+	return r;
+}

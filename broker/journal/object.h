@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_JOURNAL_OBJECT_H
+#define BROKER_JOURNAL_OBJECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "broker/journal/record.h"
+#include "broker/journal/record_types.h"
+
+struct journal;
+
+/* A kind of object that has a record each: what is in it, and what follows from that. */
+struct object_kind {
+	enum record_type type;
+	const char *name; /* "token" */
+	size_t size;      /* of the struct */
+	size_t record;    /* where in it its uint32_t record is */
+	/* By what they are read in order, as what is later may need what was before; NULL: in any
+	 * order. Only of what fields() has read. */
+	uint64_t (*order)(const void *object);
+	/* Names the members: see record.h. It follows no pointers that are among them, as these may
+	 * be NULL while a record is read that makes no sense. */
+	void (*fields)(struct record *r, void *object);
+	/* What the record says is in @object, which is allocated with free(), and all else in it is
+	 * zeros. Finds out whether that can be, and makes what follows from it: charges, lists,
+	 * timers. Where the object is not *out in the end, which is @object, it sets that, and
+	 * @object is freed. 0 or negative errno: then the broker cannot go on. */
+	int (*attach)(struct broker *b, void *object, void **out);
+};
+
+/* The journal says what the object is now, from the next commit on. */
+void object_put(struct journal *j, const struct object_kind *kind, void *object);
+/* All that the journal has of a kind. Those whose records are of an older layout, and have not got
+ * all members, are put again at once. 0 or negative errno, with a line in the log. */
+int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b);
+
+#endif
