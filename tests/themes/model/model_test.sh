@@ -91,7 +91,8 @@ all=("${worlds[@]}" "${mutations[@]}")
 running=0
 for i in "${!all[@]}"; do
 	if ((running++ >= 2)); then
-		wait -n
+		# It fails if both have ended by now. What a search came to is in its row.
+		wait -n || true
 	fi
 	search "$i" "${all[$i]}" &
 done
