@@ -111,6 +111,41 @@ static bool is_known(json_t *rows, const char *key)
 	return false;
 }
 
+/* What rows have under this key, where that are rows themselves; of all rows together. */
+static json_t *rows_under(json_t *rows, const char *key)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		json_array_extend(all, json_object_get(json_array_get(rows, i), key));
+	return all;
+}
+
+/* Of a row what others know, and the same of rows in it. */
+static json_t *known_part(json_t *row, json_t *known)
+{
+	json_t *part = json_object(), *value;
+	const char *key;
+
+	json_object_foreach (row, key, value) {
+		json_t *inner, *parts;
+
+		if (!is_known(known, key))
+			continue;
+		if (!json_is_object(json_array_get(value, 0))) {
+			json_object_set(part, key, value);
+			continue;
+		}
+		inner = rows_under(known, key);
+		parts = json_array();
+		for (size_t i = 0; i < json_array_size(value); i++)
+			json_array_append_new(parts, known_part(json_array_get(value, i), inner));
+		json_object_set_new(part, key, parts);
+		json_decref(inner);
+	}
+	return part;
+}
+
 /* The rows in order, and of each what the other list knows: more can be told today. */
 static char *lines_of(json_t *rows, json_t *known)
 {
@@ -118,13 +153,8 @@ static char *lines_of(json_t *rows, json_t *known)
 	char **lines = calloc(n + 1, sizeof(*lines)), *text;
 
 	for (size_t i = 0; i < n; i++) {
-		json_t *row = json_array_get(rows, i), *one = json_object(), *value;
-		const char *key;
+		json_t *one = known_part(json_array_get(rows, i), known);
 
-		json_object_foreach (row, key, value) {
-			if (is_known(known, key))
-				json_object_set(one, key, value);
-		}
 		lines[i] = json_dumps(one, JSON_SORT_KEYS);
 		size += strlen(lines[i]) + 1;
 		json_decref(one);
