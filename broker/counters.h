@@ -38,6 +38,8 @@ struct broker_counters {
 	uint64_t dropped;     /* for breaking the protocol */
 	uint64_t quarantined; /* that lost their connection and lived on */
 	uint64_t left_behind; /* consumers, in their channels */
+	uint64_t stalls;      /* of producers, in theirs: for more than a second */
+	uint64_t cut_off;     /* members, whose processes lost their connection and lived on */
 	uint64_t poisoned;    /* whose timelines were poisoned, because they died */
 	struct request_counters by_message[WIRE_TYPE_COUNT];
 };

@@ -182,6 +182,19 @@ char *show_holders(const json_t *row, const char *key, bool exact)
 
 /* Shows the counts that are not zero: "(6 in flight, 2 dropped)"; nothing if the broker sends no
  * counts. */
+/* Of the messages in flight: those that somebody has yet to do something with, and who most. */
+static void show_awaited(FILE *out, const json_t *producer)
+{
+	json_int_t n = json_integer_value(json_object_get(producer, "awaited"));
+	const json_t *pid = json_object_get(producer, "awaits");
+
+	if (n == 0)
+		return;
+	fprintf(out, ", %" JSON_INTEGER_FORMAT " awaited", n);
+	if (pid)
+		fprintf(out, " from %" JSON_INTEGER_FORMAT, json_integer_value(pid));
+}
+
 static void show_progress(FILE *out, const json_t *member, bool producer)
 {
 	static const struct {
@@ -201,6 +214,8 @@ static void show_progress(FILE *out, const json_t *member, bool producer)
 			continue;
 		fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", before, n, counts[i].text);
 		before = ", ";
+		if (i == 0)
+			show_awaited(out, member);
 	}
 	if (left_behind != 0 && producer)
 		fprintf(out, "%s%" JSON_INTEGER_FORMAT " left behind", before, left_behind);
@@ -210,8 +225,8 @@ static void show_progress(FILE *out, const json_t *member, bool producer)
 		fputc(')', out);
 }
 
-/* Shows who sends, who receives, and who has left: "4711>(3 in flight) >4712(2 waiting, 1 held)
- * >4713:left". */
+/* Shows who sends, who receives, and who has left: "4711>(3 in flight, 2 awaited from 4712)
+ * >4712(2 waiting, 1 held) >4713:left". */
 char *show_members(const json_t *row, const char *key, bool exact)
 {
 	const json_t *list = json_object_get(row, key);

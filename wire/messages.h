@@ -22,11 +22,13 @@
  * added.
  */
 
-#define WIRE_VERSION        7
+#define WIRE_VERSION        8
 #define WIRE_VERSION_OLDEST 6
 
 /* The version from which on CHANNEL_METADATA exists. */
 #define WIRE_VERSION_CHANNEL_METADATA 7
+/* The version from which on CHANNEL_STALLED exists. */
+#define WIRE_VERSION_CHANNEL_STALLED 8
 /*
  * From WELCOME on each packet to a client ends with its number: a u64 behind the bytes of the
  * message. Only the farewell (ERROR with serial 0) has none, as nothing comes after it. Numbers of
@@ -215,7 +217,10 @@
 	  "The agent destroys all others of that kind, which nobody will ask for.")                \
 	M(CHANNEL_METADATA, channel_metadata, 76, TO_BROKER, 0, 0, 7, METADATA, 0,                 \
 	  "A consumer reads the metadata of the buffer of a message that it has not "              \
-	  "acknowledged, or on which it has a lease by now.")
+	  "acknowledged, or on which it has a lease by now.")                                      \
+	M(CHANNEL_STALLED, channel_stalled, 77, TO_BROKER, 0, 0, 8, NOTHING, 0,                    \
+	  "A producer waits for room in its channel, and there has been none for more than a "     \
+	  "second. Said once until there is some.")
 
 #define WIRE_FIELDS_hello(F, V, M)                                         \
 	F(M, u32, version, 6, "newest protocol version the client speaks") \
@@ -438,6 +443,7 @@
 	F(M, u64, member, 7, "identifier of the client's membership") \
 	F(M, u64, producer, 7, "identifier of the producer's")        \
 	F(M, u64, buffer, 7, "identifier")
+#define WIRE_FIELDS_channel_stalled(F, V, M) F(M, u64, member, 8, "identifier of the membership")
 #define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_upgrade(F, V, M)
 #define WIRE_FIELDS_drop(F, V, M)               \

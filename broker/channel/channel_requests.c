@@ -283,6 +283,14 @@ void handle_channel_abandon(struct request *r)
 		request_done(r);
 }
 
+void handle_channel_stalled(struct request *r)
+{
+	struct member *m = member_find(r->client, r->m->channel_stalled.member);
+
+	if (m && m->role == SHARE_PRODUCER && m->state == MEMBER_HERE)
+		member_tell_stalled(m);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* What messages lie in                                                                        */
 

@@ -77,6 +77,7 @@ struct producer {
 	uint32_t serial;    /* of the CHANNEL_CLOSE to be answered then, 0: none */
 	struct kept **kept; /* by ticket: what was taken over last; NULL: nothing was yet */
 	uint64_t n_kept, bytes_kept;
+	uint64_t stalled_ms; /* when it said last that it waits; 0: never */
 };
 
 struct consumer {
@@ -230,6 +231,9 @@ uint64_t member_held(struct member *consumer);
 void claim_tell_left_behind(const struct claim *claim);
 /* The same of a consumer, for another reason. */
 void member_tell_left_behind(struct member *consumer, const char *why);
+/* A producer waits for room, by its own word: that is logged, told and counted, as far as it may be
+ * true. */
+void member_tell_stalled(struct member *producer);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);

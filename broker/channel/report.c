@@ -9,17 +9,21 @@
  * further than to show it.
  */
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include <jansson.h>
 #include <share/channel.h>
 
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/channel/claim.h"
 #include "broker/client/client.h"
 #include "broker/config/text.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
+
+#define STALL_MS 1000
 
 static const char *state_name(const struct member *m)
 {
@@ -51,16 +55,28 @@ const char *channel_when_full_name(uint32_t when_full)
 /* ------------------------------------------------------------------------------------------- */
 /* How far they have got                                                                       */
 
+static bool takes_part(const struct member *m)
+{
+	return m->state == MEMBER_HERE || m->state == MEMBER_LEFT;
+}
+
 /*
- * Of a producer: messages that it has put into its lanes, those whose memory is not back, and what
- * it has counted itself. Of a consumer: messages that wait for it, those that it has received,
- * those of these that it has not acknowledged, those that were dropped before it came to them, and
- * how many producers have left it behind.
+ * Of a producer: messages that it has put into its lanes, those whose memory is not back, what it
+ * has counted itself, and what it waits for. Of a consumer: messages that wait for it, those that
+ * it has received, those of these that it has not acknowledged, those that were dropped before it
+ * came to them, and how many producers have left it behind.
  */
+struct awaited {
+	uint64_t messages; /* that consumers have yet to receive or to acknowledge */
+	uint64_t consumers;
+	pid_t slowest; /* of these, the one with most; 0: there is none */
+};
+
 struct progress {
 	uint64_t sent, in_flight, dropped, redelivered, set_aside;
 	uint64_t waiting, received, held, lost;
 	uint64_t left_behind;
+	struct awaited awaited;
 };
 
 static uint64_t count_of(const _Atomic uint64_t *count)
@@ -154,19 +170,26 @@ uint64_t member_held(struct member *consumer)
 	return progress.held;
 }
 
+/* @what ends with "in", as the channel's name follows. */
+static void tell(const struct member *m, const char *action, const char *what, const char *why)
+{
+	const struct channel *ch = m->channel;
+	struct log_client who = client_in_log(m->client);
+	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
+
+	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
+	log_in_channel(&who, what, text_printable(name, shown, sizeof(shown)), why);
+	member_tell(m, action);
+}
+
 void member_tell_left_behind(struct member *consumer, const char *why)
 {
-	struct channel *ch = consumer->channel;
-	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
-	struct log_client who;
+	struct broker *b = consumer->channel->broker;
 
-	if (!consumer->client || ch->broker->has_ended)
+	if (!consumer->client || b->has_ended)
 		return;
-	ch->broker->counters.left_behind++;
-	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
-	who = client_in_log(consumer->client);
-	log_left_behind(&who, text_printable(name, shown, sizeof(shown)), why);
-	member_tell(consumer, "left-behind");
+	b->counters.left_behind++;
+	tell(consumer, "left-behind", "is left behind in", why);
 }
 
 /* Its producer does not wait for the consumer any more, and says so in its ring alone. */
@@ -189,9 +212,41 @@ void claim_tell_left_behind(const struct claim *claim)
 		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 
-static bool takes_part(const struct member *m)
+/*
+ * In a broadcast, of which each has the same yet to come, those are waited for that have most.
+ * Otherwise each has its own, and what no lane has room for waits for all of them. Consumers count
+ * what they hold of all producers together, so with several of these it may be less.
+ *
+ * Returns how many places it has looked at.
+ */
+static int look_at_consumers(const struct member *producer, struct progress *out)
 {
-	return m->state == MEMBER_HERE || m->state == MEMBER_LEFT;
+	bool broadcast = producer->channel->shape.mode == CHANNEL_BROADCAST, has_room = false;
+	struct awaited *a = &out->awaited;
+	struct claim *claim;
+	uint64_t most = 0;
+	int looks = 0;
+
+	for (claim = claims_first(producer); claim; claim = claims_next(producer, claim), looks++) {
+		struct progress one = {0};
+		uint64_t n;
+
+		if (!takes_part(claim->consumer) || !claim_is_admitted(claim))
+			continue;
+		compare(claim, &one);
+		if (one.left_behind > 0)
+			continue;
+		has_room |= broadcast || one.waiting < producer->channel->shape.depth;
+		n = one.waiting + member_held(claim->consumer);
+		a->consumers += n > 0;
+		a->messages = !broadcast ? a->messages + n : n > a->messages ? n : a->messages;
+		if (n > most)
+			a->slowest = claim->consumer->pid;
+		most = n > most ? n : most;
+	}
+	if (!has_room || a->messages > out->in_flight)
+		a->messages = out->in_flight;
+	return looks;
 }
 
 /* Returns how many places it has looked at. */
@@ -202,13 +257,41 @@ static int measure(struct member *m, struct progress *out)
 
 	if (m->role == SHARE_PRODUCER) {
 		look_at_ring(m, out);
-		return looks;
+		return looks + look_at_consumers(m, out);
 	}
 	look_at_ledger(m, out);
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim), looks++)
 		if (takes_part(claim->producer))
 			compare(claim, out);
 	return looks;
+}
+
+/* That it waits is its word, and who is waited for that of pages: more often than once a second it
+ * cannot be true. */
+void member_tell_stalled(struct member *producer)
+{
+	uint64_t now = clock_ms();
+	struct progress progress = {0};
+	const struct awaited *a = &progress.awaited;
+	char others[64] = "", why[160];
+
+	if (producer->as_producer.stalled_ms && now < producer->as_producer.stalled_ms + STALL_MS)
+		return;
+	producer->as_producer.stalled_ms = now;
+	producer->channel->broker->counters.stalls++;
+	measure(producer, &progress);
+	if (a->consumers > 1)
+		snprintf(others, sizeof(others), ", and %" PRIu64 " other%s", a->consumers - 1,
+			 a->consumers > 2 ? "s have less" : " has less");
+	if (a->slowest)
+		snprintf(why, sizeof(why), "process %d has most to receive or to acknowledge%s",
+			 (int)a->slowest, others);
+	else
+		snprintf(why, sizeof(why),
+			 channel_count(producer->channel, SHARE_CONSUMER) == 0
+			     ? "there is no consumer"
+			     : "work on messages that were acknowledged is not done");
+	tell(producer, "stall", "has waited for more than a second for room in", why);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -235,6 +318,9 @@ static json_t *member_report(struct member *m, int *looks)
 	if (producer) {
 		add_count(row, "sent", progress.sent);
 		add_count(row, "in_flight", progress.in_flight);
+		add_count(row, "awaited", progress.awaited.messages);
+		if (progress.awaited.slowest)
+			add_count(row, "awaits", (uint64_t)progress.awaited.slowest);
 		add_count(row, "dropped", progress.dropped);
 		add_count(row, "redelivered", progress.redelivered);
 		add_count(row, "set_aside", progress.set_aside);

@@ -201,6 +201,7 @@ static void tell_of_quarantine(struct client *c)
 		broker_set_timer(c->broker, c->timer, &dying);
 		return;
 	}
+	c->broker->counters.cut_off += c->holds.memberships;
 	log_quarantine(&who, &c->holds);
 	c->logged.quarantine_told = true;
 }

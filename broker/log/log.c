@@ -329,10 +329,11 @@ void log_dropped(const struct log_client *c, uid_t by)
 		    (unsigned)by);
 }
 
-void log_left_behind(const struct log_client *c, const char *channel, const char *why)
+void log_in_channel(const struct log_client *c, const char *what, const char *channel,
+		    const char *why)
 {
-	log_warning_of(c->uid, CLIENT_FORMAT " is left behind in channel '%s': %s", CLIENT_WORDS(c),
-		       channel, why);
+	log_warning_of(c->uid, CLIENT_FORMAT " %s channel '%s': %s", CLIENT_WORDS(c), what, channel,
+		       why);
 }
 
 void log_died(const struct log_client *c, const struct holdings *h)

@@ -62,8 +62,9 @@ bool holdings_any(const struct holdings *h);
 void log_violation(const struct log_client *c, const char *what);
 void log_lost(const struct log_client *c, const char *why);
 void log_dropped(const struct log_client *c, uid_t by);
-/* @channel is printable. */
-void log_left_behind(const struct log_client *c, const char *channel, const char *why);
+/* @what ends with "in", and @channel is printable. */
+void log_in_channel(const struct log_client *c, const char *what, const char *channel,
+		    const char *why);
 /* How clients go that do not say goodbye: one line for each that held something, two for one that
  * went through quarantine. */
 void log_died(const struct log_client *c, const struct holdings *h);

@@ -70,6 +70,7 @@ static void work_unlocking(struct sender *sender)
 					     -1); /* tried again with the next send, or look */
 	if (sender->background.wants_tickets)
 		sender_abandon_unlocking(sender);
+	sender_tell_of_stall_unlocking(sender);
 	sender_reclaim_unlocking(sender, true);
 	/* messages of the dead, which others get now; and who was just admitted */
 	sender_watch_backlog_unlocking(sender);

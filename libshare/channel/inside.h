@@ -164,6 +164,8 @@ void sender_leave(struct sender *sender, struct channel_peer *p);
 bool sender_leave_stalled_unlocking(struct sender *sender);
 /* There was room, so all clocks stop. */
 void sender_has_room(struct sender *sender);
+/* Tells the broker, once, when somebody has waited in vain for long. */
+void sender_tell_of_stall_unlocking(struct sender *sender);
 /* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
 int sender_no_room(struct sender *sender, bool timed_out);
 /* Says how long to sleep before looking again, of what is @left; -1 is no limit. */

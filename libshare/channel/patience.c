@@ -26,6 +26,7 @@
 #define LOOK_MS          100
 #define STALLS           2
 #define FORGOTTEN_IN     8
+#define TELL_AFTER_MS    1000
 
 static uint64_t bit_of(const struct sender *sender, const struct channel_peer *p)
 {
@@ -158,12 +159,14 @@ bool sender_leave_stalled_unlocking(struct sender *sender)
 	uint64_t holdups;
 	bool any = false;
 
-	if (ring_producer_lacks_consumers(sender->ring))
+	if (ring_producer_lacks_consumers(sender->ring)) {
 		sender_has_room(sender); /* who is there is not in the way */
-	if (sender->ch->stall_ms == UINT32_MAX || ring_producer_lacks_consumers(sender->ring))
 		return false;
+	}
 	if (!sender->patience.full_since)
 		sender->patience.full_since = now;
+	if (sender->ch->stall_ms == UINT32_MAX)
+		return false;
 	if (!is_time_to_look(sender, now))
 		return false;
 	sender->patience.least_ms = least_patience(sender);
@@ -197,6 +200,25 @@ void sender_has_room(struct sender *sender)
 		sender_charge_stall(sender, &sender->members->peers[__builtin_ctzll(leaving)]);
 	sender->patience.full_since = sender->patience.look_at = 0;
 	sender->patience.stalling = 0;
+	sender->patience.told = false;
+}
+
+/* Whoever waits for it in vain knows, but not those who look after the broker. */
+void sender_tell_of_stall_unlocking(struct sender *sender)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_STALLED};
+	share_client *c = sender->ch->client;
+
+	if (sender->patience.told || !sender->patience.full_since ||
+	    (sender->blocked == 0 && !sender->armed) ||
+	    clock_coarse_ms() - sender->patience.full_since < TELL_AFTER_MS ||
+	    c->version < WIRE_VERSION_CHANNEL_STALLED)
+		return;
+	sender->patience.told = true;
+	m.channel_stalled.member = sender->ch->member;
+	channel_unlock(sender->ch);
+	rpc_send(c, &m);
+	channel_lock(sender->ch);
 }
 
 static int no_room_in_time(struct sender *sender, const char *what)

@@ -200,7 +200,9 @@ static int put_all_unlocking(struct sender *sender, const share_outgoing *messag
 	while (r == 0 && done < n) {
 		r = put(sender, &messages[done], s);
 		if (r == -EAGAIN && done == 0) {
+			sender->blocked += s->waits;
 			r = put_full_unlocking(sender, &messages[0], s);
+			sender->blocked -= s->waits;
 			if (r != 0)
 				return r;
 		} else if (r == -EAGAIN && ring_producer_lacks_tickets(sender->ring)) {

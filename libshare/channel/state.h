@@ -164,6 +164,7 @@ struct patience {
 	uint64_t stalling;  /* bit by slot: consumers whose clocks run */
 	int64_t look_at;    /* when to look at those clocks; 0: nobody is waited for */
 	int64_t full_since; /* when there was no room first; 0: there is some */
+	bool told;          /* that there has been none for long */
 	uint32_t least_ms;  /* the least patience that there is with a consumer */
 	struct channel_user {
 		uint32_t uid;
@@ -194,9 +195,10 @@ struct sender {
 	LIST_HEAD(, channel_owner) owners;
 	struct patience patience;
 	struct background background;
-	bool armed;   /* an event loop waits for room */
-	bool backlog; /* messages wait for consumers to have room */
-	bool awaited; /* somebody wants to be the last to have what is in flight */
+	bool armed;       /* an event loop waits for room */
+	uint32_t blocked; /* threads that wait for room */
+	bool backlog;     /* messages wait for consumers to have room */
+	bool awaited;     /* somebody wants to be the last to have what is in flight */
 	const _Atomic uint32_t *sleeps_on; /* the word on which a sender sleeps; NULL: none does */
 };
 

@@ -173,6 +173,12 @@ static int count_told(const char *json, void *data)
 	return 0;
 }
 
+static int count_stalls(const char *json, void *data)
+{
+	*(int *)data += strstr(json, "\"stall\"") && strstr(json, "\"label\":\"a\"");
+	return 0;
+}
+
 Test(channel_abandon, or_when_the_consumer_goes)
 {
 	share_monitor_options all = SHARE_MONITOR_OPTIONS_INIT;
@@ -195,6 +201,41 @@ Test(channel_abandon, or_the_producer)
 	party_close(&consumer);
 	check_eq(left_behind(), 1);
 	check(broker_said(line) == 1);
+}
+
+static void say_stalled(const struct party *p)
+{
+	struct wire_message m = {.type = WIRE_CHANNEL_STALLED,
+				 .channel_stalled = {.member = p->id}};
+
+	check_eq(raw_send(p->r, &m), 0);
+	raw_ask(p->r, &(struct wire_message){.type = WIRE_PING}, WIRE_DONE);
+}
+
+static int64_t stalls(void)
+{
+	json_t *rows = report(witness, "status");
+	int64_t n = number_of(json_array_get(rows, 0), "stalls");
+
+	json_decref(rows);
+	return n;
+}
+
+/* Whatever it says: more would be more than the time that has passed. */
+Test(channel_abandon, a_producer_waits_for_a_second_before_that_is_counted_again)
+{
+	share_monitor_options all = SHARE_MONITOR_OPTIONS_INIT;
+	int told = 0;
+
+	check_ok(share_monitor(witness, &all, 0, count_stalls, &told));
+	say_stalled(&consumer); /* which waits for nothing */
+	check_eq(stalls(), 0);
+	say_stalled(&producer);
+	say_stalled(&producer);
+	check_eq(stalls(), 1);
+	check_eq(broker_said("'a') has waited for more than a second for room in channel 'c'"), 1);
+	check_ok(share_monitor(witness, &all, 0, count_stalls, &told));
+	check_eq(told, 1);
 }
 
 Test(channel_abandon, only_the_first_time_counts)

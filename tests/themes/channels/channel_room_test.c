@@ -226,6 +226,71 @@ Test(channel_room, a_consumer_that_keeps_a_producer_waiting_is_left_behind)
 	share_channel_close(p);
 }
 
+static int64_t count_of_status(const char *key)
+{
+	json_t *rows = report(other, "status");
+	int64_t n = number_of(json_array_get(rows, 0), key);
+
+	json_decref(rows);
+	return n;
+}
+
+static void sends_until_it_waits(struct child *self, void *data)
+{
+	share_client *c = child_connect("stalls");
+	share_channel *p;
+
+	check_ok(share_channel_open(c, "channel", SHARE_PRODUCER, data, &p));
+	child_point(self, "sends");
+	for (uint32_t i = 0; i < 5; i++)
+		send_number(p, i);
+	share_channel_close(p);
+	share_disconnect(c);
+}
+
+static json_t *producer_in_report(void)
+{
+	json_t *rows = report(other, "channels");
+	json_t *row = json_copy(
+	    row_named(json_object_get(json_array_get(rows, 0), "members"), "role", "producer"));
+
+	json_decref(rows);
+	return row;
+}
+
+Test(channel_room, a_producer_that_waits_for_long_is_logged_and_counted_once)
+{
+	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
+	char why[128];
+	struct child *child;
+	share_channel *slow;
+	json_t *row;
+
+	o.depth = 4;
+	o.in_flight = 64;
+	o.stall_ms = UINT32_MAX;
+	slow = open_channel(other, SHARE_CONSUMER, &o);
+	child = child_start(sends_until_it_waits, &o);
+	child_wait(child, "sends");
+	child_go(child);
+	until(count_of_status("stalls") == 1);
+	snprintf(why, sizeof(why),
+		 "'stalls') has waited for more than a second for room in channel 'channel': "
+		 "process %d has most to receive",
+		 (int)getpid());
+	check_eq(broker_said(why), 1);
+	row = producer_in_report();
+	check_eq(number_of(row, "in_flight"), 4);
+	check_eq(number_of(row, "awaited"), 4);
+	check_eq(number_of(row, "awaits"), getpid());
+	json_decref(row);
+	for (uint32_t i = 0; i < 5; i++)
+		expect_number(slow, i);
+	child_finish(child);
+	share_channel_close(slow);
+	check_eq(count_of_status("stalls"), 1);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 Test(channel_room, an_event_loop_is_told_of_messages)

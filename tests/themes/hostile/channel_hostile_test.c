@@ -329,6 +329,9 @@ Test(channel_hostile, requests_about_what_is_not_theirs_are_answered_and_drained
 		m.channel_metadata.member = id;
 		raw_ask_error(&other, &m, SHARE_ESTALE);
 	}
+	m = (struct wire_message){.type = WIRE_CHANNEL_STALLED};
+	m.channel_stalled.member = p.id; /* somebody else's */
+	check_eq(raw_send(&other, &m), 0);
 	party_drained(&c, p.id); /* it is alive */
 	party_drained(&c, c.id);
 	party_drained(&c, UINT64_MAX);

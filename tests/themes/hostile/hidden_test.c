@@ -434,6 +434,7 @@ static const enum wire_type own[] = {
     WIRE_RELOAD,
     WIRE_UPGRADE,
     WIRE_CHANNEL_DRAINED,
+    WIRE_CHANNEL_STALLED,
     WIRE_SEGMENT_RETIRED, /* is the end of who says it of another's, whether
        there or not */
 };
