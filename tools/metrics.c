@@ -261,6 +261,8 @@ static const struct metric metrics[] = {
     {"share_pool_reserved_bytes", GAUGE, BYTES, "Memory that the pool has taken from the system or a device.",
      "pools", "reserved", of_pool, NULL},
     {"share_pool_used_bytes", GAUGE, BYTES, "Memory of buffers.", "pools", "used", of_pool, NULL},
+    {"share_pool_most_used_bytes", GAUGE, BYTES, "The most that it has been, since the pool was made.", "pools",
+     "most_used", of_pool, NULL},
     {"share_pool_gated_bytes", GAUGE, BYTES, "Memory that was released, and on which work still runs.",
      "pools", "gated", of_pool, NULL},
     {"share_pool_retiring_bytes", GAUGE, BYTES, "Memory of empty segments that clients have not unmapped yet.",

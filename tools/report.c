@@ -189,6 +189,7 @@ static const struct column pool_columns[] = {
     {"DEVICE",       "device",       show_text,       CUT},
     {"REUSE",        "reuse",        show_text,       LEFT},
     {"USED",         "used",         show_size,       RIGHT},
+    {"MOST-USED",    "most_used",    show_size,       RIGHT},
     {"RESERVED",     "reserved",     show_size,       RIGHT},
     {"LIMIT",        "limit",        show_size,       RIGHT},
     {"LARGEST-FREE", "largest_free", show_size,       RIGHT},

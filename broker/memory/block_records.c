@@ -324,7 +324,7 @@ static int restore_block(struct broker *b, struct segment *s, uint32_t record, s
 	fences = read_fences(b, &r, bytes + sizeof(r));
 	if (r.index == GATED)
 		return restore_gated(b, s->pool, block, r.payer, fences);
-	s->pool->extent.used += block_size(block);
+	pool_count_used(s->pool, block_size(block));
 	s->pool->n_buffers++;
 	use = (struct block_use){.index = r.index, .generation = r.generation, .size = r.size};
 	return buffer(b, block, &use, fences, r.payer);

@@ -44,6 +44,8 @@ static inline uint64_t pool_room(const struct pool *p)
 	return p->sizes.limit > p->extent.reserved ? p->sizes.limit - p->extent.reserved : 0;
 }
 
+/* So much more of it is in use, which may be more than ever. */
+void pool_count_used(struct pool *p, uint64_t bytes);
 /* It is destroyed: nobody maps it. */
 void pool_remove_segment(struct pool *p, struct segment *s);
 

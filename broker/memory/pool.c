@@ -12,6 +12,7 @@
 
 #include <share/share.h>
 
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -230,15 +231,32 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 #define COLLECT_FEW  64
 #define COLLECT_MANY 4096
 
+#define MARK_STEPS 64
+
 bool pool_collect(struct broker *b, struct pool *p)
 {
 	return reuse_collect(b, p, COLLECT_MANY);
 }
 
+void pool_count_used(struct pool *p, uint64_t bytes)
+{
+	p->extent.used += bytes;
+	if (p->extent.used > p->extent.most_used)
+		p->extent.most_used = p->extent.used;
+}
+
+/* Each record of it costs as much as a few of buffers, so the next broker knows the mark to a 64th.
+ */
 static void count(struct pool *p, const struct block *block)
 {
-	p->extent.used += block_size(block);
+	uint64_t noted = p->extent.most_noted;
+
+	pool_count_used(p, block_size(block));
 	p->n_buffers++;
+	if (p->extent.most_used <= noted + noted / MARK_STEPS || MUTATION(most_not_noted))
+		return;
+	p->extent.most_noted = p->extent.most_used;
+	pool_note(p);
 }
 
 bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,

@@ -40,7 +40,7 @@ struct pool_extent {
 	uint64_t reserved; /* bytes of segments, made or being made; none of retired host memory */
 	uint64_t retiring; /* bytes of these that clients are yet to unmap */
 	uint64_t dying;    /* bytes of blocks that an agent may write to, until it has ended */
-	uint64_t used;     /* bytes of blocks in use; gated ones are not */
+	uint64_t used, most_used, most_noted; /* bytes in use, not gated: now, at most, noted */
 };
 
 /* Who has the pool open (pool_user.c). */

@@ -70,8 +70,17 @@ struct pool_record {
 	uint64_t granularity, limit, segment_size, alignment, release_threshold;
 	uint64_t failed[ALLOC_FAILURES];
 	char name[256], wished_kind[16], wished_device[64], device[64], reason[512];
-	uint32_t n_access, unused;
+	uint32_t n_access, most_used; /* in MARK_UNITs: it came later */
 };
+
+#define MARK_UNIT 4096
+
+static uint32_t in_units(uint64_t bytes)
+{
+	uint64_t n = bytes / MARK_UNIT;
+
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
 
 void pool_note(struct pool *p)
 {
@@ -91,6 +100,7 @@ void pool_note(struct pool *p)
 	    .alignment = p->sizes.alignment,
 	    .release_threshold = p->sizes.release_threshold,
 	    .n_access = (uint32_t)p->access.n_entries,
+	    .most_used = in_units(p->extent.most_noted),
 	};
 	const struct iovec parts[] = {
 	    {&r, sizeof(r)}, {p->access.entries, p->access.n_entries * sizeof(*p->access.entries)}};
@@ -175,6 +185,7 @@ static int restore_pool(struct broker *b, uint32_t record, const struct pool_rec
 	p->sizes = (struct pool_sizes){r->granularity, r->limit, r->segment_size, r->alignment,
 				       r->release_threshold};
 	memcpy(p->failed, r->failed, sizeof(p->failed));
+	p->extent.most_used = p->extent.most_noted = (uint64_t)r->most_used * MARK_UNIT;
 	return 0;
 }
 

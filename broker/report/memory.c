@@ -73,14 +73,15 @@ void report_pools(struct page *p)
 		if (!report_add(
 			p,
 			json_pack(
-			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			    "{s:o, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 			    "s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:o, s:o}",
 			    "pool", report_text(next->name), "kind", pool_kind_name(next), "reason",
 			    report_text(next->choice.reason), "device", pool_device_name(next),
 			    "retiring", report_integer(next->extent.retiring), "owner",
 			    report_integer(next->owner), "limit", report_integer(next->sizes.limit),
 			    "reserved", report_integer(next->extent.reserved), "used",
-			    report_integer(next->extent.used), "largest_free",
+			    report_integer(next->extent.used), "most_used",
+			    report_integer(next->extent.most_used), "largest_free",
 			    report_integer(pool_largest_free(next)), "segments",
 			    report_integer(next->extent.n_segments), "buffers",
 			    report_integer(next->n_buffers), "segment_size",

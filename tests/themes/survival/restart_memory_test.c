@@ -126,6 +126,30 @@ static uint64_t publish(share_buffer *b, const char *name)
 	return version;
 }
 
+static int64_t of_pool(const char *key)
+{
+	json_t *rows = report(client, "pools");
+	int64_t n = number_of(json_array_get(rows, 0), key);
+
+	json_decref(rows);
+	return n;
+}
+
+Test(restart_memory, the_most_that_a_pool_had_in_use_is_what_it_was)
+{
+	share_buffer *b = allocate(pool, 1 << 16, NULL), *other = allocate(pool, 1 << 16, NULL);
+
+	check_ok(share_release(b, NULL));
+	check_ok(share_release(other, NULL));
+	check_eq(of_pool("most_used"), 1 << 17);
+	broker_kill_serving();
+	check_eq(of_pool("used"), 0);
+	check_eq(of_pool("most_used"), 1 << 17);
+	b = allocate(pool, 1 << 16, NULL);
+	check_eq(of_pool("most_used"), 1 << 17);
+	check_ok(share_release(b, NULL));
+}
+
 Test(restart_memory, no_number_is_given_out_twice)
 {
 	share_buffer *b = allocate(pool, SIZE, NULL), *other;
