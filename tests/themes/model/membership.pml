@@ -22,6 +22,11 @@
  *             of the death.
  *   Queue     a consumer that dies, leaves or is left behind makes the other one get what it has not
  *             acknowledged: marked if it had it, and set aside when that is too often.
+ *   Orphans   (ORPHANS, in queues) what a producer that goes has sent, and nobody has acknowledged.
+ *             The producer's page has a copy of each message, by ticket, and in whose lane it is.
+ *             The broker makes an orphan of each, which is owned by who has it in its lane, or waits.
+ *             An owner that can acknowledge no more gives it back; who is there fetches those that
+ *             wait, one at a time, whatever claim it needs for that.
  *   Joining   consumer 1 comes at any time (JOIN), and so does producer 1 (SECOND); with one row,
  *             when producer 0 is gone.
  *   Broker    it may die (BROKER_DIES). The others go on, and see deaths by pidfds.
@@ -34,6 +39,10 @@
  *   - Who is expelled owes something to each producer in its rows (expelled_for_nothing).
  *   - Every message of a producer that goes on is acknowledged or set aside, and who does not close
  *     receives all that it was sent (message_lost).
+ *   - With ORPHANS that is so of producers that are gone, too: unless nobody is there to receive it.
+ *     Nobody gets what its owner has acknowledged (acknowledged_again), or more often than the
+ *     channel allows (delivered_too_often). One exception: what somebody acknowledges late that was
+ *     left behind with it, another one may have by then, and a producer that is gone sees it not.
  *   - In the end tickets, blocks, claims and rows are back (something_left).
  *
  * What is not: words of shared memory (ring.pml), blocks sent anew while their ticket cools and
@@ -41,13 +50,19 @@
  *
  * Options: BROADCAST; MESSAGES and TICKETS of a producer; ROWS; BLOCKS; MORTAL and LEAVERS are bits of
  * who may die and who may close early: producers 1 and 2, consumers 4 and 8. HOLDS: consumer 0, once
- * it leaves or was left behind, never acknowledges what it has.
+ * it leaves or was left behind, never acknowledges what it has. LOOPS: consumers receive until there
+ * is nothing more to come, and close then. DELIVERIES: as often is a message delivered at most.
  *
  * Each of these breaks one rule and has to be found out. The pair comes first: PAIR_LATE,
  * EPOCH_IGNORED. Take over, then drop: LEASES_FIRST, TAKE_NOTHING, RECYCLE_ABANDONED. Wait: NO_WAIT,
  * NO_FENCE_WAIT, LEFT_BEHIND_IS_SAFE. A claim's end: NOT_QUIET, END_AT_CLOSE, DRAINED_EARLY,
  * ROW_OF_THE_GONE, ANY_ROW. Who goes: NO_EXPEL, EXPEL_ALWAYS, EXPELLED_GETS_NOTHING. Of queues:
- * HAND_ON_HELD, NO_REDELIVERY, NO_MARK. Of deaths: DEAD_COUNT.
+ * HAND_ON_HELD, NO_REDELIVERY, NO_MARK. Of deaths: DEAD_COUNT. Orphans, what is stored in which order:
+ * COPY_AFTER_ENTRY, PLACE_AFTER_ENTRY. R6, they come before the leases go: ORPHANS_AFTER_LEASES,
+ * WAITING_ARE_NONE, ONLY_WAITING_ARE. R7, who cannot acknowledge it gives it back: NO_GIVE_BACK,
+ * DRAINED_IS_DONE, KEEP_UNTAKEN, GIVE_BACK_LEFT, GIVE_BACK_HELD, LOOK_BEFORE_END, NO_ORPHAN_MARK,
+ * ASIDE_NEVER, ENTRY_WITH_ORPHAN. R8, what is acknowledged is noted before a row goes: FORGET_ACKS.
+ * R9, it is told when it is so: TELL_BEFORE_COMMIT, LANE_AGAIN. The end of a loop: END_EARLY.
  */
 
 #ifndef MESSAGES
@@ -68,7 +83,9 @@
 #ifndef LEAVERS
 #define LEAVERS 0
 #endif
+#ifndef DELIVERIES
 #define DELIVERIES 2 /* then it is set aside */
+#endif
 
 #define BIT(i)         (1 << (i))
 #define MEMBER(c)      (2 + (c)) /* of a consumer; a producer's is its own number */
@@ -98,10 +115,21 @@ byte kept[4 * TICKETS], kept_version[4 * TICKETS]; /* blocks */
 byte lease[BLOCKS + 1];                            /* producer + 1 */
 byte epoch;
 bool broker_is_dead;
+#define NONE     0
+#define UNOWNED  1 /* waits */
+#define OWNED(c) (2 + (c))
+byte orphan[2 * TICKETS];
+byte noted[2 * TICKETS]; /* the version of it that somebody has acknowledged whose row has gone */
+byte told[4 * TICKETS];  /* the version that a consumer was told it has fetched */
+#ifdef LOOK_BEFORE_END
+bool stale[4 * TICKETS];
+#endif
 
 /* The producers' pages. */
 bool admitted[4], left_behind[4];
 byte buffer[2 * TICKETS], version[2 * TICKETS];
+bool copied[2 * TICKETS]; /* the copy of the message is that of this version */
+byte placed[2 * TICKETS]; /* in whose lane it is: as owner[] */
 chan lane[4] = [TICKETS] of { byte, byte, byte, byte, byte }; /* ticket, version, block, deliveries, number */
 
 /* The consumers' pages. */
@@ -135,10 +163,12 @@ bool attached[4];
 byte content[BLOCKS + 1];
 byte seen[2 * MESSAGES], meant[2 * MESSAGES];
 bool acknowledged[2 * MESSAGES], aside[2 * MESSAGES], left_open[2 * MESSAGES];
+bool written[2 * MESSAGES], by_owner[2 * MESSAGES]; /* acknowledged by who owned it */
+bool was_expelled[2], has_looped[2];
 
 /* What must never be. Each is asserted where it is set, so that it is reported by its name. */
 bool reused_too_early, message_missed, two_owners, unmarked, delivered_again, expelled_for_nothing;
-bool message_lost, something_left;
+bool message_lost, something_left, acknowledged_again, delivered_too_often;
 
 #define MUST(condition, failure) failure = !(condition); assert(!failure)
 
@@ -170,7 +200,18 @@ hidden byte j; /* within one step */
 	(kept[0] == (b) || kept[1] == (b) || kept[2] == (b) || kept[3] == (b) || kept[4] == (b) || \
 	 kept[5] == (b) || kept[6] == (b) || kept[7] == (b))
 #endif
-#define IS_FREE(b) (!lease[b] && !IS_KEPT(b))
+#ifdef ORPHANS
+#define IS_ORPHANS(b, a) (orphan[a] && buffer[a] == (b))
+#if TICKETS == 1
+#define IS_ORPHANED(b) (IS_ORPHANS(b, 0) || IS_ORPHANS(b, 1))
+#else
+#define IS_ORPHANED(b) \
+	(IS_ORPHANS(b, 0) || IS_ORPHANS(b, 1) || IS_ORPHANS(b, 2) || IS_ORPHANS(b, 3))
+#endif
+#else
+#define IS_ORPHANED(b) false
+#endif
+#define IS_FREE(b) (!lease[b] && !IS_KEPT(b) && !IS_ORPHANED(b))
 
 /* Whoever allocates next would get it. */
 #define CHECK_BLOCKS() \
@@ -214,6 +255,7 @@ hidden byte j; /* within one step */
 
 inline hand_to(p, c, i)
 {
+	placed[T(p, i)] = (c) + 1;
 	pending[T(p, i)] = pending[T(p, i)] | BIT(c);
 	meant[M(p, number[T(p, i)])] = meant[M(p, number[T(p, i)])] | BIT(c);
 	lane[CLAIM(p, c)]!i, version[T(p, i)], buffer[T(p, i)], deliveries[T(p, i)], number[T(p, i)]
@@ -226,7 +268,7 @@ inline deliver(p, i)
 	if
 	:: CAN_GET(p, 0, i) -> hand_to(p, 0, i); owner[T(p, i)] = 1
 	:: CAN_GET(p, 1, i) -> hand_to(p, 1, i); owner[T(p, i)] = 2
-	:: !CAN_GET(p, 0, i) && !CAN_GET(p, 1, i) -> owner[T(p, i)] = NOBODY
+	:: !CAN_GET(p, 0, i) && !CAN_GET(p, 1, i) -> placed[T(p, i)] = NOBODY; owner[T(p, i)] = NOBODY
 	fi
 }
 
@@ -262,11 +304,18 @@ inline adopt(p, c, i)
 	fi
 }
 
+/* The page says so, too: by the time that the ticket is free its owner's row may be gone. */
+inline see_finished(p, i)
+{
+	placed[T(p, i)] = (owner[T(p, i)] == FINISHED -> FINISHED : placed[T(p, i)])
+}
+
 inline observe(p, c, i)
 {
 	pending[T(p, i)] = pending[T(p, i)] & ~BIT(c);
 	answered[T(p, i)] = true;
-	owner[T(p, i)] = (owner[T(p, i)] == (c) + 1 -> FINISHED : owner[T(p, i)])
+	owner[T(p, i)] = (owner[T(p, i)] == (c) + 1 -> FINISHED : owner[T(p, i)]);
+	see_finished(p, i)
 }
 
 /* Queue: it is not the one to acknowledge this any more. */
@@ -289,7 +338,8 @@ inline give_to_others(p, c, i, had)
 #endif
 		deliver(p, i)
 #endif
-	fi
+	fi;
+	see_finished(p, i)
 #else
 	skip
 #endif
@@ -405,6 +455,13 @@ inline fill(p, i)
 	content[mine] = M(p, sent[p]) + 1;
 	deliveries[T(p, i)] = 1;
 	owner[T(p, i)] = NOBODY;
+	placed[T(p, i)] = NOBODY;
+#ifdef COPY_AFTER_ENTRY
+	copied[T(p, i)] = false;
+#else
+	copied[T(p, i)] = true;
+	written[M(p, sent[p])] = true;
+#endif
 	ticket = i
 }
 
@@ -413,6 +470,43 @@ inline send(p)
 	MUST(!IS_LATE(p, 0) && !IS_LATE(p, 1), message_missed);
 	stage[T(p, ticket)] = SENT;
 	enter(p, ticket);
+	ticket = 0;
+	mine = 0;
+	due = 0
+}
+
+/* The same in two steps, as the producer may die between them: in whose lane it is to be is said
+ * before it is there. */
+inline place(p)
+{
+	MUST(!IS_LATE(p, 0) && !IS_LATE(p, 1), message_missed);
+	stage[T(p, ticket)] = SENT;
+	if
+	:: CAN_GET(p, 0, ticket) -> owner[T(p, ticket)] = 1
+	:: CAN_GET(p, 1, ticket) -> owner[T(p, ticket)] = 2
+	:: !CAN_GET(p, 0, ticket) && !CAN_GET(p, 1, ticket)
+	fi;
+#ifndef PLACE_AFTER_ENTRY
+	placed[T(p, ticket)] = owner[T(p, ticket)]
+#endif
+}
+
+inline put(p)
+{
+	if
+	:: owner[T(p, ticket)] ->
+		pending[T(p, ticket)] = BIT(owner[T(p, ticket)] - 1);
+		lane[CLAIM(p, owner[T(p, ticket)] - 1)]!ticket, version[T(p, ticket)], buffer[T(p, ticket)], 1,
+			number[T(p, ticket)]
+	:: else
+	fi;
+	written[M(p, number[T(p, ticket)])] = true
+}
+
+inline end_of_send(p)
+{
+	copied[T(p, ticket)] = true;
+	placed[T(p, ticket)] = owner[T(p, ticket)];
 	ticket = 0;
 	mine = 0;
 	due = 0
@@ -437,6 +531,8 @@ inline retire(p, i)
 	deliveries[T(p, i)] = 0;
 	answered[T(p, i)] = false;
 	retained[T(p, i)] = false;
+	copied[T(p, i)] = false;
+	placed[T(p, i)] = NOBODY;
 	CHECK_BLOCKS()
 }
 
@@ -518,7 +614,13 @@ end:
 #endif
 				fi
 			};
+#ifdef ORPHANS
+			atomic { place(me) };
+			d_step { put(me) };
+			d_step { end_of_send(me) }
+#else
 			atomic { send(me) }
+#endif
 		SEES(0, 0)
 		SEES(1, 0)
 		:: d_step { IS_COOL(me, 0) -> retire(me, 0) }
@@ -554,7 +656,9 @@ end:
 
 #define OTHER(k)          (CLAIM(1 - PRODUCER_OF(k), CONSUMER_OF(k)))
 #define HOLDS_IT(k, i)    (has[C(k, i)] == HELD)
-#define HOLDS_NOTHING(c)  (!ANY(HOLDS_IT, CLAIM(0, c)) && !ANY(HOLDS_IT, CLAIM(1, c)))
+#define WAS_TOLD(k, i)    (told[C(k, i)])
+#define HOLDS_NONE_OF(k)  (!ANY(HOLDS_IT, k) && !ANY(WAS_TOLD, k))
+#define HOLDS_NOTHING(c)  (HOLDS_NONE_OF(CLAIM(0, c)) && HOLDS_NONE_OF(CLAIM(1, c)))
 #define MUST_GO(c)        (standing[MEMBER(c)] == LEFT || left_behind[CLAIM(0, c)] || left_behind[CLAIM(1, c)])
 #define HAS_MORE(k)       (claimed[k] && !over[k] && !left_behind[k] && len(lane[k]) > 0)
 #ifdef EXPELLED_GETS_NOTHING
@@ -575,11 +679,26 @@ end:
 #ifdef DRAINED_EARLY
 #define IS_DRAINED(k) (left_behind[k] || len(lane[k]) == 0)
 #else
-#define IS_DRAINED(k) ((left_behind[k] || len(lane[k]) == 0) && !ANY(HOLDS_IT, k))
+#define IS_DRAINED(k) ((left_behind[k] || len(lane[k]) == 0) && HOLDS_NONE_OF(k))
 #endif
 #define CAN_DRAIN(k)                                                                                  \
 	(attached[k] && claimed[k] && !over[k] && !broker_is_dead && IS_DRAINED(k) && \
 	 (gone[PRODUCER_OF(k)] || standing[PRODUCER_OF(k)] == GONE))
+
+/* What was in the lane is there for good. */
+inline look_at_lane_again(k, i)
+{
+#ifdef LANE_AGAIN
+	if
+	:: version[T(PRODUCER_OF(k), i)] && HAD(k, i) && buffer[T(PRODUCER_OF(k), i)] ->
+		lane[k]!i, version[T(PRODUCER_OF(k), i)], buffer[T(PRODUCER_OF(k), i)], 1,
+			number[T(PRODUCER_OF(k), i)]
+	:: else
+	fi
+#else
+	skip
+#endif
+}
 
 /* The row is about this producer from now on. Who was in it before is gone. */
 inline attach(k)
@@ -591,7 +710,11 @@ inline attach(k)
 	for (j : 0 .. TICKETS - 1) {
 		ack[A(k, j)] = 0
 	}
-	j = 0
+	j = 0;
+	look_at_lane_again(k, 0);
+#if TICKETS > 1
+	look_at_lane_again(k, 1)
+#endif
 }
 
 inline receive(k)
@@ -608,6 +731,12 @@ inline receive(k)
 #else
 	MUST(!seen[which] || marks > 1, unmarked);
 #endif
+	MUST(!by_owner[which], acknowledged_again);
+	MUST(marks <= DELIVERIES, delivered_too_often);
+#ifdef ORPHANS
+	MUST(orphan[T(PRODUCER_OF(k), ticket)] == NONE || orphan[T(PRODUCER_OF(k), ticket)] == OWNED(me),
+	     two_owners);
+#endif
 	seen[which] = seen[which] | BIT(me);
 	ticket = 0;
 	copy = 0;
@@ -616,9 +745,43 @@ inline receive(k)
 	which = 0
 }
 
+/* An orphan, read from the copy. The claim may be new. */
+inline fetch(k, i)
+{
+	if
+	:: !attached[k] -> attach(k)
+	:: else
+	fi;
+	told[C(k, i)] = 0;
+	received[C(k, i)] = version[T(PRODUCER_OF(k), i)];
+	has[C(k, i)] = HELD;
+	has_version[C(k, i)] = version[T(PRODUCER_OF(k), i)];
+	has_block[C(k, i)] = buffer[T(PRODUCER_OF(k), i)];
+	which = content[has_block[C(k, i)]] - 1;
+	MUST(which == M(PRODUCER_OF(k), number[T(PRODUCER_OF(k), i)]), reused_too_early);
+	MUST(!seen[which] || deliveries[T(PRODUCER_OF(k), i)] > 1, unmarked);
+	MUST(!by_owner[which], acknowledged_again);
+	MUST(deliveries[T(PRODUCER_OF(k), i)] <= DELIVERIES, delivered_too_often);
+	seen[which] = seen[which] | BIT(me);
+	which = 0
+}
+
+/* Late: it was left behind with it, and somebody else may have it. */
+#ifdef ORPHANS
+#define IS_OWNER(k, i)                                                  \
+	(orphan[T(PRODUCER_OF(k), i)] == NONE -> !left_behind[k] : \
+		 orphan[T(PRODUCER_OF(k), i)] == OWNED(CONSUMER_OF(k)))
+#else
+#define IS_OWNER(k, i) false
+#endif
+
 /* Its stream goes on with it. */
 inline acknowledge(k, i)
 {
+	if
+	:: IS_OWNER(k, i) -> by_owner[content[has_block[C(k, i)]] - 1] = true
+	:: else
+	fi;
 	has[C(k, i)] = READS;
 	if
 	:: row_is_for[ROW(k)] == PRODUCER_OF(k) + 1 -> ack[A(k, i)] = has_version[C(k, i)]
@@ -627,8 +790,22 @@ inline acknowledge(k, i)
 	acknowledged[content[has_block[C(k, i)]] - 1] = true
 }
 
+/* Of no producer is anything to come, from whomever it came first. */
+#define IS_THERE(p)   (standing[p] == HERE || standing[p] == LEFT)
+#define IS_ORPHAN(p, i) (orphan[T(p, i)] != NONE)
+#define IS_UNOWNED(p, i) (orphan[T(p, i)] == UNOWNED)
+#ifdef END_EARLY
+#define NONE_COMES(p) (!ANY(IS_UNOWNED, p))
+#else
+#define NONE_COMES(p) (!ANY(IS_ORPHAN, p))
+#endif
+#define LOOP_ENDS(c)                                                                       \
+	(!IS_THERE(0) && !IS_THERE(1) && NONE_COMES(0) && NONE_COMES(1) && IS_DRY(c) && \
+	 HOLDS_NOTHING(c) && !broker_is_dead)
+
 inline goes_away(c)
 {
+	was_expelled[c] = was_expelled[c] || standing[MEMBER(c)] == LEFT;
 	standing[MEMBER(c)] = GONE;
 	over[CLAIM(0, c)] = true;
 	over[CLAIM(1, c)] = true;
@@ -639,6 +816,7 @@ inline goes_away(c)
 	epoch++
 }
 
+#define FETCHES(k, i)  :: d_step { told[C(k, i)] -> fetch(k, i) }
 #define CONSUMES(k, i) :: d_step { HOLDS_IT(k, i) && ACKNOWLEDGES(me) -> acknowledge(k, i) }
 
 proctype consumer(byte me)
@@ -659,6 +837,21 @@ end:
 #if TICKETS > 1
 		CONSUMES(CLAIM(0, me), 1)
 		CONSUMES(CLAIM(1, me), 1)
+#endif
+#ifdef ORPHANS
+		FETCHES(CLAIM(0, me), 0)
+		FETCHES(CLAIM(1, me), 0)
+#if TICKETS > 1
+		FETCHES(CLAIM(0, me), 1)
+		FETCHES(CLAIM(1, me), 1)
+#endif
+#endif
+#ifdef LOOPS
+		:: d_step {
+			!receives_no_more[me] && standing[MEMBER(me)] == HERE && LOOP_ENDS(me) ->
+			has_looped[me] = true;
+			receives_no_more[me] = true
+		   }
 #endif
 		:: d_step { CAN_DRAIN(CLAIM(0, me)) -> over[CLAIM(0, me)] = true }
 		:: d_step { CAN_DRAIN(CLAIM(1, me)) -> over[CLAIM(1, me)] = true }
@@ -757,7 +950,8 @@ inline make_claim(k)
 #else
 	:: else ->
 		MUST(!OWES_NOTHING(OTHER(k)), expelled_for_nothing);
-		standing[MEMBER(CONSUMER_OF(k))] = LEFT
+		standing[MEMBER(CONSUMER_OF(k))] = LEFT;
+		was_expelled[CONSUMER_OF(k)] = true
 #endif
 	fi
 }
@@ -800,10 +994,16 @@ inline is_here(m)
  * The broker: who goes.
  */
 
+/* Who has it in its lane has an orphan; of the others, only who was left behind may have it. */
+#ifdef ORPHANS
+#define MAY_HAVE(k) (left_behind[k])
+#else
+#define MAY_HAVE(k) true
+#endif
 #define MAY_USE(k, i)                                             \
 	(IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)]) ->          \
 		 RUNS(k, i, version[T(PRODUCER_OF(k), i)]) :         \
-		 !over[k] && admitted[k])
+		 !over[k] && admitted[k] && MAY_HAVE(k))
 #define HAS_LEASE(k, i) \
 	(buffer[T(PRODUCER_OF(k), i)] && lease[buffer[T(PRODUCER_OF(k), i)]] == PRODUCER_OF(k) + 1)
 
@@ -858,11 +1058,87 @@ inline drop_leases(p)
 	CHECK_BLOCKS()
 }
 
+/* It waits for somebody; or is set aside, when that would be too often. */
+inline give_back(p, i, had)
+{
+	if
+#ifndef ASIDE_NEVER
+	:: (had) && deliveries[T(p, i)] == DELIVERIES ->
+		orphan[T(p, i)] = NONE;
+		aside[M(p, number[T(p, i)])] = true;
+		CHECK_BLOCKS()
+	:: !((had) && deliveries[T(p, i)] == DELIVERIES) ->
+#else
+	:: true ->
+#endif
+#ifndef NO_ORPHAN_MARK
+		deliveries[T(p, i)] = deliveries[T(p, i)] + ((had) -> 1 : 0);
+#endif
+		orphan[T(p, i)] = UNOWNED
+	fi
+}
+
+inline ends_with(p, i)
+{
+	orphan[T(p, i)] = NONE;
+	CHECK_BLOCKS()
+}
+
+#define IN_USE(p, i) (buffer[T(p, i)] && copied[T(p, i)] && placed[T(p, i)] != FINISHED)
+
+/* @c has it in its lane, as far as the page says. */
+inline orphan_of(p, c, i)
+{
+	if
+	:: noted[T(p, i)] == version[T(p, i)] ||
+	   claimed[CLAIM(p, c)] && IS_ACKED(CLAIM(p, c), i, version[T(p, i)])
+#ifdef ONLY_WAITING_ARE
+	:: else
+#else
+	:: else ->
+		if
+		:: claimed[CLAIM(p, c)] && !over[CLAIM(p, c)] ->
+			orphan[T(p, i)] = OWNED(c);
+			kept[C(CLAIM(p, c), i)] = buffer[T(p, i)];
+			kept_version[C(CLAIM(p, c), i)] = version[T(p, i)]
+		:: else -> give_back(p, i, HAD(CLAIM(p, c), i))
+		fi
+#endif
+	fi
+}
+
+inline make_orphan(p, i)
+{
+	if
+	:: IN_USE(p, i) && placed[T(p, i)] == 1 -> orphan_of(p, 0, i)
+	:: IN_USE(p, i) && placed[T(p, i)] == 2 -> orphan_of(p, 1, i)
+#ifndef WAITING_ARE_NONE
+	:: IN_USE(p, i) && placed[T(p, i)] == NOBODY -> orphan[T(p, i)] = UNOWNED
+#endif
+	:: else
+	fi
+}
+
+inline make_orphans(p)
+{
+#ifdef ORPHANS
+	make_orphan(p, 0);
+#if TICKETS > 1
+	make_orphan(p, 1);
+#endif
+#endif
+	skip
+}
+
 inline take_over(p)
 {
 #ifdef LEASES_FIRST
 	d_step { drop_leases(p) };
 #endif
+#ifdef ORPHANS_AFTER_LEASES
+	d_step { drop_leases(p) };
+#endif
+	d_step { make_orphans(p) };
 	d_step { take(CLAIM(p, 0)) };
 	d_step { take(CLAIM(p, 1)) };
 	d_step {
@@ -880,7 +1156,8 @@ inline take_over(p)
 #define IS_DONE_WITH(k, i) \
 	(IS_ACKED(k, i, kept_version[C(k, i)]) -> !RUNS(k, i, kept_version[C(k, i)]) : over[k])
 #endif
-#define GIVES_UP(k, i) (kept[C(k, i)] && IS_DONE_WITH(k, i))
+#define OWNS_ORPHAN(k, i) (orphan[T(PRODUCER_OF(k), i)] == OWNED(CONSUMER_OF(k)))
+#define GIVES_UP(k, i)    (kept[C(k, i)] && IS_DONE_WITH(k, i))
 #define IS_LOUD(k, i)  (IS_ITS_ROW(k) && ack[A(k, i)] && RUNS(k, i, ack[A(k, i)]))
 #ifdef NOT_QUIET
 #define IS_QUIET(k) true
@@ -891,11 +1168,139 @@ inline take_over(p)
 #define ENDS(k)       (claimed[k] && over[k] && HAS_PARTED(k) && ALL(KEEPS_NOT, k) && IS_QUIET(k))
 
 /* It looks again and again. */
-#define LOOKS_AT(k, i)                                                                      \
-	:: d_step {                                                                         \
-		GIVES_UP(k, i) -> kept[C(k, i)] = 0; kept_version[C(k, i)] = 0; CHECK_BLOCKS() \
+#define LOOKS_AT(k, i)                                                                           \
+	:: d_step {                                                                              \
+		GIVES_UP(k, i) && !OWNS_ORPHAN(k, i) -> kept[C(k, i)] = 0; kept_version[C(k, i)] = 0; \
+		CHECK_BLOCKS()                                                                   \
 	   }
-#define LOOKS(k) :: d_step { ENDS(k) -> claimed[k] = false }
+#define LOOKS(k) :: d_step { ENDS(k) && ALL(OWNS_NONE, k) -> note_acks(k); claimed[k] = false }
+
+/* What it has acknowledged while its producer has not looked is to be known when that goes. */
+#define OWNS_NONE(k, i) (!OWNS_ORPHAN(k, i))
+inline note_ack(k, i)
+{
+	if
+	:: standing[PRODUCER_OF(k)] == HERE && IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)]) &&
+	   placed[T(PRODUCER_OF(k), i)] == CONSUMER_OF(k) + 1 ->
+		noted[T(PRODUCER_OF(k), i)] = version[T(PRODUCER_OF(k), i)]
+	:: else
+	fi
+}
+
+inline note_acks(k)
+{
+#if defined(ORPHANS) && !defined(FORGET_ACKS)
+	note_ack(k, 0);
+#if TICKETS > 1
+	note_ack(k, 1);
+#endif
+#endif
+	skip
+}
+
+/* What becomes of an orphan that is owned: its owner has acknowledged it, can do so no more, or is
+ * never going to have it. */
+inline lose_owner(k, i)
+{
+#ifdef NO_GIVE_BACK
+	ends_with(PRODUCER_OF(k), i)
+#else
+	if
+#ifdef DRAINED_IS_DONE
+	:: standing[MEMBER(CONSUMER_OF(k))] != GONE -> ends_with(PRODUCER_OF(k), i)
+	:: standing[MEMBER(CONSUMER_OF(k))] == GONE ->
+#else
+	:: true ->
+#endif
+		give_back(PRODUCER_OF(k), i, HAD(k, i) || told[C(k, i)])
+	fi;
+	told[C(k, i)] = 0
+#endif
+}
+
+#ifdef ENTRY_WITH_ORPHAN
+#define DROP_ENTRY(k, i) kept[C(k, i)] = 0; kept_version[C(k, i)] = 0
+#else
+#define DROP_ENTRY(k, i) skip
+#endif
+#ifdef GIVE_BACK_HELD
+#define TAKES_IT(k, i) false
+#else
+#define TAKES_IT(k, i) (HAD(k, i) || told[C(k, i)])
+#endif
+#ifdef KEEP_UNTAKEN
+#define IS_NOT_TAKEN(k, i) false
+#else
+#define IS_NOT_TAKEN(k, i) (receives_no_more[CONSUMER_OF(k)] && !TAKES_IT(k, i))
+#endif
+#ifdef GIVE_BACK_LEFT
+#define IS_PAST(k) (over[k] || standing[MEMBER(CONSUMER_OF(k))] == LEFT)
+#else
+#define IS_PAST(k) (over[k])
+#endif
+#ifdef LOOK_BEFORE_END
+#define IS_UNACKED(k, i) (stale[C(k, i)])
+#define READS_ROW(k, i) \
+	:: d_step { OWNS_ORPHAN(k, i) && !SEEN_ACKED(k, i) && !stale[C(k, i)] -> stale[C(k, i)] = true }
+#else
+#define IS_UNACKED(k, i) (!SEEN_ACKED(k, i))
+#define READS_ROW(k, i)
+#endif
+#define SEEN_ACKED(k, i) IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)])
+#define LOOKS_AT_ORPHAN(k, i)                                                                 \
+	READS_ROW(k, i)                                                                       \
+	:: d_step {                                                                           \
+		OWNS_ORPHAN(k, i) && SEEN_ACKED(k, i) && !(IS_PAST(k) && IS_UNACKED(k, i)) -> \
+		DROP_ENTRY(k, i); ends_with(PRODUCER_OF(k), i)                                \
+	   }                                                                                  \
+	:: d_step {                                                                           \
+		OWNS_ORPHAN(k, i) && IS_UNACKED(k, i) && (IS_PAST(k) || IS_NOT_TAKEN(k, i)) -> \
+		lose_owner(k, i)                                                              \
+	   }
+
+/* Somebody gets one that waits: with the claim that it has, or a new one. */
+#define HAS_ROW(k) (!(IS_FULL(k)) || GIVES_A_ROW(k))
+#define HAS_CLAIM(k) (claimed[k] && !over[k] || !claimed[k] && HAS_ROW(k))
+#define MAY_FETCH(k)                                                                               \
+	(standing[MEMBER(CONSUMER_OF(k))] == HERE && standing[PRODUCER_OF(k)] == GONE &&          \
+	 !receives_no_more[CONSUMER_OF(k)] && !left_behind[CLAIM(0, CONSUMER_OF(k))] &&           \
+	 !left_behind[CLAIM(1, CONSUMER_OF(k))] && HAS_CLAIM(k))
+
+inline commit_fetch(k, i)
+{
+	if
+	:: !claimed[k] ->
+		make_claim(k);
+		over[k] = false;
+		attached[k] = false;
+		taken[k] = true
+	:: else
+	fi;
+	orphan[T(PRODUCER_OF(k), i)] = OWNED(CONSUMER_OF(k));
+	kept[C(k, i)] = buffer[T(PRODUCER_OF(k), i)];
+	kept_version[C(k, i)] = version[T(PRODUCER_OF(k), i)]
+}
+
+inline tell_fetched(k, i)
+{
+	MUST(!OWNS(CLAIM(PRODUCER_OF(k), 0), i) && !OWNS(CLAIM(PRODUCER_OF(k), 1), i) &&
+		     !told[C(CLAIM(PRODUCER_OF(k), 0), i)] && !told[C(CLAIM(PRODUCER_OF(k), 1), i)],
+	     two_owners);
+	told[C(k, i)] = version[T(PRODUCER_OF(k), i)]
+}
+
+#define CAN_FETCH(k, i) (IS_UNOWNED(PRODUCER_OF(k), i) && !kept[C(k, i)] && MAY_FETCH(k))
+#ifdef TELL_BEFORE_COMMIT
+/* The broker may die in between, and the next one knows nothing of it. */
+#define HANDS_OUT(k, i)                                                       \
+	:: d_step { CAN_FETCH(k, i) -> tell_fetched(k, i) };                  \
+	   if                                                                 \
+	   :: d_step { IS_UNOWNED(PRODUCER_OF(k), i) -> commit_fetch(k, i) }  \
+	   :: skip                                                            \
+	   fi
+#else
+#define HANDS_OUT(k, i) :: d_step { CAN_FETCH(k, i) -> commit_fetch(k, i); tell_fetched(k, i) }
+#endif
 
 proctype broker()
 {
@@ -934,6 +1339,26 @@ end:
 		:: d_step { asked[0] && !kept_for[0] && !forgotten[0] && standing[0] == HERE -> take_asked(0) }
 		:: d_step { asked[2] && !kept_for[2] && !forgotten[2] && standing[1] == HERE -> take_asked(2) }
 #endif
+#ifdef ORPHANS
+		LOOKS_AT_ORPHAN(0, 0)
+		LOOKS_AT_ORPHAN(1, 0)
+		LOOKS_AT_ORPHAN(2, 0)
+		LOOKS_AT_ORPHAN(3, 0)
+		HANDS_OUT(0, 0)
+		HANDS_OUT(1, 0)
+		HANDS_OUT(2, 0)
+		HANDS_OUT(3, 0)
+#if TICKETS > 1
+		LOOKS_AT_ORPHAN(0, 1)
+		LOOKS_AT_ORPHAN(1, 1)
+		LOOKS_AT_ORPHAN(2, 1)
+		LOOKS_AT_ORPHAN(3, 1)
+		HANDS_OUT(0, 1)
+		HANDS_OUT(1, 1)
+		HANDS_OUT(2, 1)
+		HANDS_OUT(3, 1)
+#endif
+#endif
 		LOOKS_AT(0, 0)
 		LOOKS_AT(1, 0)
 		LOOKS_AT(2, 0)
@@ -968,9 +1393,20 @@ end:
 	 stopped[MEMBER(CONSUMER_OF(k))] || left_behind[k] || broker_is_dead)
 #define HAS_GOT(p, c, n) \
 	(!(meant[M(p, n)] & BIT(c)) || (seen[M(p, n)] & BIT(c)) || WAS_LEFT(CLAIM(p, c)))
+/* Whoever is there, or has left because nothing was to come, ought to have got it. */
+#define NEED_NOT_GET(c)                                                                          \
+	(stopped[MEMBER(c)] || standing[MEMBER(c)] == AWAY || was_expelled[c] ||               \
+	 left_behind[CLAIM(0, c)] || left_behind[CLAIM(1, c)] ||                                 \
+	 receives_no_more[c] && !has_looped[c])
+#ifdef ORPHANS
+#define IS_SETTLED(p, n)                                                                \
+	((n) > sent[p] || acknowledged[M(p, n)] || aside[M(p, n)] || !written[M(p, n)] || \
+	 broker_is_dead || MAY_STAY(0) && (seen[M(p, n)] & 1) || NEED_NOT_GET(0) && NEED_NOT_GET(1))
+#else
 #define IS_SETTLED(p, n)                                                                    \
 	(stopped[p] || (n) > sent[p] || acknowledged[M(p, n)] || aside[M(p, n)] || \
 	 left_open[M(p, n)] || MAY_STAY(0))
+#endif
 
 proctype end_of_the_run()
 {
