@@ -296,8 +296,9 @@ static void say_why(const struct keeper *keeper)
 			log_warning("broker %d has hung, and was killed; this one goes on",
 				    (int)keeper->broker_before);
 		else if (keeper->signal)
-			log_warning("broker %d has died (signal %d); this one goes on",
-				    (int)keeper->broker_before, keeper->signal);
+			log_warning("broker %d has died (signal %d, %s); this one goes on",
+				    (int)keeper->broker_before, keeper->signal,
+				    sigdescr_np(keeper->signal));
 		else
 			log_warning("broker %d has died, and its keeper as well; this one goes on",
 				    (int)keeper->broker_before);

@@ -42,7 +42,7 @@ static void collect(struct child *c)
 			log_warning("agent pid %d was killed by signal %d (%s)", (int)c->pid,
 				    WTERMSIG(status), strsignal(WTERMSIG(status)));
 		else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
-			log_warning("agent pid %d ended with code %d", (int)c->pid,
+			log_warning("agent pid %d ended with exit code %d", (int)c->pid,
 				    WEXITSTATUS(status));
 	}
 	forget(c);

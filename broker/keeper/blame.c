@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "broker/log/log.h"
+#include "wire/wire.h"
 
 static struct blames *blames;
 
@@ -65,6 +66,7 @@ static struct blame *find(struct blames *b, uint32_t uid, uint32_t type, uint64_
 void blame_death(struct blames *b, bool crashed, uint64_t now_ms)
 {
 	uint32_t uid = atomic_load(&b->uid), type = atomic_load(&b->type);
+	const struct wire_description *d;
 	struct blame *one;
 
 	atomic_store(&b->type, 0);
@@ -75,7 +77,9 @@ void blame_death(struct blames *b, bool crashed, uint64_t now_ms)
 		*one = (struct blame){.uid = uid, .type = type};
 	one->last_ms = now_ms;
 	one->crashes++;
-	log_error("it was handling a request of type %u of user %u%s", type, uid,
+	d = wire_describe(type);
+	log_error("it was handling a request %s of user %u%s", d ? d->name : "of no known type",
+		  uid,
 		  one->crashes >= BLAME_CRASHES ? ": no such request of this user is tried for 5 "
 						  "minutes"
 						: "");

@@ -433,6 +433,7 @@ Test(restart, a_request_that_crashes_brokers_is_not_tried_again_when_its_user_co
 		child_go(child);
 	}
 	child_finish(child);
-	check_eq(broker_said("has died (signal 6)"), 2);
+	check_eq(broker_said("has died (signal 6, Aborted)"), 2);
+	check_eq(broker_said("it was handling a request LOOKUP of user"), 2);
 	share_disconnect(c);
 }
