@@ -20,6 +20,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/record.h"
 #include "broker/log/log.h"
 #include "memory/kind.h"
 #include "wire/wire.h"
@@ -257,6 +258,20 @@ void devices_free(struct broker *b)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+
+void record_device(struct record *r, struct device **d)
+{
+	char uuid[sizeof((*d)->uuid)] = "";
+
+	if (*d)
+		memcpy(uuid, (*d)->uuid, sizeof(uuid));
+	record_text(r, uuid, sizeof(uuid));
+	if (!record_reads(r) || !*uuid)
+		return;
+	*d = device_find_any(r->broker, uuid);
+	if (!*d)
+		record_fail(r, -EBADMSG);
+}
 
 static bool is_text(const char *text, size_t size)
 {

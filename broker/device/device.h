@@ -13,6 +13,7 @@ struct agent;
 struct broker;
 struct child;
 struct ipc_event;
+struct record;
 
 /* A GPU, as agents describe it. Once seen it stays until the broker ends: pools refer to it. */
 struct device {
@@ -87,5 +88,7 @@ bool child_has_ended(const struct broker *b, pid_t pid);
 struct device *device_find(struct broker *b, const char *uuid);
 /* The same, even then; NULL when it was never found. */
 struct device *device_find_any(struct broker *b, const char *uuid);
+/* A member of a record (broker/journal/record.h): a device, or NULL. */
+void record_device(struct record *r, struct device **d);
 
 #endif

@@ -35,6 +35,8 @@ uint64_t segment_find_address(struct broker *b, uint64_t size);
 void segment_forget_client(struct broker *b, struct segment *s, struct client *client);
 
 /* pool.c */
+/* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
+int pool_begin(struct broker *b, struct pool *p);
 /* What a pool that is asked for these has once it is chosen, on the device that it is on. */
 uint64_t pool_chosen_limit(const struct pool *p, uint64_t limit);
 uint64_t pool_chosen_segment_size(const struct pool *p, uint64_t size);

@@ -81,6 +81,21 @@ static void tell(const struct pool *p, const char *action)
 							  .detail = pool_kind_name(p)});
 }
 
+int pool_begin(struct broker *b, struct pool *p)
+{
+	int r = pool_grow_init(b, p);
+
+	if (r < 0)
+		return r;
+	p->broker = b;
+	suballocator_init(&p->suballocator, &b->memory->blocks);
+	LIST_INIT(&p->extent.segments);
+	LIST_INIT(&p->use.stakes);
+	LIST_INIT(&p->use.users);
+	LIST_INSERT_HEAD(&b->memory->pools, p, link);
+	return 0;
+}
+
 int pool_new(struct broker *b, struct pool_config *config, const struct choice *choice, uid_t owner,
 	     struct account *account, bool persistent, struct pool **out, struct failure *failure)
 {
@@ -88,17 +103,16 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 
 	if (!p)
 		return failure_no_memory(failure, "the broker");
-	if (pool_grow_init(b, p) < 0) {
-		free(p);
-		return failure_no_memory(failure, "the broker");
-	}
 	if (account && !charge_take(&p->charge, account, LIMIT_POOLS, 1)) {
-		pool_grow_done(p);
 		free(p);
 		return account_refuse(account, LIMIT_POOLS, "", failure);
 	}
+	if (pool_begin(b, p) < 0) {
+		charge_return(&p->charge);
+		free(p);
+		return failure_no_memory(failure, "the broker");
+	}
 	p->id = ++b->memory->last_pool;
-	p->broker = b;
 	p->wish.kind = config->kind;
 	p->wish.device = config->device;
 	config->device = NULL;
@@ -115,11 +129,6 @@ int pool_new(struct broker *b, struct pool_config *config, const struct choice *
 	config->name = NULL;
 	p->access = config->access;
 	config->access = (struct access_list){0};
-	suballocator_init(&p->suballocator, &b->memory->blocks);
-	LIST_INIT(&p->extent.segments);
-	LIST_INIT(&p->use.stakes);
-	LIST_INIT(&p->use.users);
-	LIST_INSERT_HEAD(&b->memory->pools, p, link);
 	if (choice) {
 		take_choice(p, choice);
 		say_what_it_is(p);

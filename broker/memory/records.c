@@ -22,6 +22,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
@@ -56,63 +57,103 @@ static int done(int error, const char *what)
 	return error;
 }
 
-static bool is_text(const char *text, size_t size)
-{
-	return strnlen(text, size) < size;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 
-struct pool_record {
-	uint64_t id;
-	uint32_t flags, reuse, owner, payer, kind, configured, persistent, destroyed;
-	uint64_t granularity, limit, segment_size, alignment, release_threshold;
-	uint64_t failed[ALLOC_FAILURES];
-	char name[256], wished_kind[16], wished_device[64], device[64], reason[512];
-	uint32_t n_access, most_used; /* in MARK_UNITs: it came later */
-};
+/* Of whom it is charged to; nobody, if the configuration has made it. */
+static void record_payer(struct record *r, struct charge *charge)
+{
+	uint32_t uid = record_user(charge->account);
+	struct account *account;
+
+	record_u32(r, &uid);
+	if (!record_reads(r) || uid == RECORD_NOBODY)
+		return;
+	account = account_of_record(r->broker, uid);
+	if (!account || !charge_take(charge, account, LIMIT_POOLS, 1))
+		record_fail(r, -ENOMEM);
+	account_unref(account);
+}
+
+static void record_kind(struct record *r, const struct memory_kind **kind)
+{
+	uint32_t id = *kind ? (*kind)->id : 0;
+
+	record_u32(r, &id);
+	if (!record_reads(r) || id == 0)
+		return;
+	*kind = memory_kind_by_id(id);
+	if (!*kind)
+		record_fail(r, -EBADMSG);
+}
+
+static void record_wished_kind(struct record *r, const char **name)
+{
+	const struct memory_kind *kind;
+	char text[16] = "";
+
+	if (*name)
+		snprintf(text, sizeof(text), "%s", *name);
+	record_text(r, text, sizeof(text));
+	if (!record_reads(r))
+		return;
+	kind = memory_kind_by_name(text, strlen(text));
+	*name = kind ? kind->name : "auto";
+}
+
+static void record_access(struct record *r, struct access_list *access)
+{
+	const size_t size = sizeof(struct access_entry);
+	const struct iovec rest = record_rest(r, access->entries, access->n_entries * size, size);
+	struct access_entry entry;
+
+	for (size_t i = 0; record_reads(r) && i < rest.iov_len / size; i++) {
+		memcpy(&entry, (const char *)rest.iov_base + i * size, size);
+		if ((unsigned)entry.who.type > PRINCIPAL_GROUP || entry.mode & ~ACCESS_ALL)
+			record_fail(r, -EBADMSG);
+		else if (access_grant(access, entry.who, entry.mode) < 0)
+			record_fail(r, -ENOMEM);
+	}
+}
 
 #define MARK_UNIT 4096
 
-static uint32_t in_units(uint64_t bytes)
+static void record_mark(struct record *r, struct pool_extent *extent)
 {
-	uint64_t n = bytes / MARK_UNIT;
+	uint64_t in_units = extent->most_noted / MARK_UNIT;
+	uint32_t n = in_units < UINT32_MAX ? (uint32_t)in_units : UINT32_MAX;
 
-	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+	record_u32(r, &n);
+	if (record_reads(r))
+		extent->most_used = extent->most_noted = (uint64_t)n * MARK_UNIT;
 }
 
-void pool_note(struct pool *p)
+static void pool_fields(struct record *r, void *object)
 {
-	struct pool_record r = {
-	    .id = p->id,
-	    .flags = p->flags,
-	    .reuse = p->reuse,
-	    .owner = p->owner,
-	    .payer = record_user(p->charge.account),
-	    .kind = p->choice.kind ? p->choice.kind->id : 0,
-	    .configured = p->configured,
-	    .persistent = p->persistent,
-	    .destroyed = p->destroyed,
-	    .granularity = p->sizes.granularity,
-	    .limit = p->sizes.limit,
-	    .segment_size = p->sizes.segment_size,
-	    .alignment = p->sizes.alignment,
-	    .release_threshold = p->sizes.release_threshold,
-	    .n_access = (uint32_t)p->access.n_entries,
-	    .most_used = in_units(p->extent.most_noted),
-	};
-	const struct iovec parts[] = {
-	    {&r, sizeof(r)}, {p->access.entries, p->access.n_entries * sizeof(*p->access.entries)}};
+	struct pool *p = object;
 
-	memcpy(r.failed, p->failed, sizeof(r.failed));
-	snprintf(r.name, sizeof(r.name), "%s", p->name);
-	snprintf(r.wished_kind, sizeof(r.wished_kind), "%s", p->wish.kind);
-	snprintf(r.wished_device, sizeof(r.wished_device), "%s",
-		 p->wish.device ? p->wish.device : "");
-	snprintf(r.device, sizeof(r.device), "%s", p->device ? p->device->uuid : "");
-	snprintf(r.reason, sizeof(r.reason), "%s", p->choice.reason);
-	journal_put_parts(p->broker->journal, RECORD_POOL, &p->record, parts, 2);
+	record_u64(r, &p->id);
+	record_u32(r, &p->flags);
+	record_u32(r, &p->reuse);
+	record_u32(r, &p->owner);
+	record_payer(r, &p->charge);
+	record_kind(r, &p->choice.kind);
+	record_flag(r, &p->configured);
+	record_flag(r, &p->persistent);
+	record_flag(r, &p->destroyed);
+	record_u64(r, &p->sizes.granularity);
+	record_u64(r, &p->sizes.limit);
+	record_u64(r, &p->sizes.segment_size);
+	record_u64(r, &p->sizes.alignment);
+	record_u64(r, &p->sizes.release_threshold);
+	record_bytes(r, p->failed, sizeof(p->failed), sizeof(p->failed[0]));
+	record_string(r, &p->name, 256);
+	record_wished_kind(r, &p->wish.kind);
+	record_string(r, &p->wish.device, 64);
+	record_device(r, &p->device);
+	record_text(r, p->choice.reason, sizeof(p->choice.reason));
+	record_access(r, &p->access);
+	record_mark(r, &p->extent); /* where older brokers wrote zeros */
 }
 
 static bool is_power_of_two(uint64_t n)
@@ -121,85 +162,42 @@ static bool is_power_of_two(uint64_t n)
 }
 
 /* What others are divided by and reach into: see pool_config_validate(). */
-static bool is_pool(struct broker *b, const struct pool_record *r)
+static bool is_pool(struct broker *b, const struct pool *p)
 {
-	const struct memory_kind *kind = r->kind ? memory_kind_by_id(r->kind) : NULL;
+	const struct memory_kind *kind = p->choice.kind;
 
-	if (!is_text(r->name, sizeof(r->name)) || !is_text(r->device, sizeof(r->device)) ||
-	    !is_text(r->wished_kind, sizeof(r->wished_kind)) ||
-	    !is_text(r->wished_device, sizeof(r->wished_device)) ||
-	    !is_text(r->reason, sizeof(r->reason)))
+	if (kind ? kind->on_device != (p->device != NULL) || !is_power_of_two(p->sizes.granularity)
+		 : p->device != NULL)
 		return false;
-	if (r->kind
-		? !kind || kind->on_device != (*r->device != 0) || !is_power_of_two(r->granularity)
-		: *r->device != 0)
-		return false;
-	return r->id > 0 && r->id <= b->ids.pool && !pool_of_record(b, r->id) && *r->name &&
-	       (r->destroyed || !pool_find(b, r->name, strlen(r->name))) &&
-	       r->reuse <= SHARE_REUSE_SCRUB && r->segment_size > 0 &&
-	       is_power_of_two(r->alignment) && r->alignment >= SUBALLOCATOR_UNIT;
+	return p->id > 0 && p->id <= b->ids.pool && !pool_of_record(b, p->id) && p->name &&
+	       (p->destroyed || !pool_find(b, p->name, strlen(p->name))) &&
+	       p->reuse <= SHARE_REUSE_SCRUB && p->sizes.segment_size > 0 &&
+	       is_power_of_two(p->sizes.alignment) && p->sizes.alignment >= SUBALLOCATOR_UNIT;
 }
 
-static bool is_access(const struct access_entry *entry)
+static int pool_attach(struct broker *b, void *object, void **out)
 {
-	return (unsigned)entry->who.type <= PRINCIPAL_GROUP && (entry->mode & ~ACCESS_ALL) == 0;
-}
+	struct pool *p = object;
 
-static int restore_pool(struct broker *b, uint32_t record, const struct pool_record *r,
-			const struct access_entry *access)
-{
-	const struct memory_kind *wished =
-	    memory_kind_by_name(r->wished_kind, strlen(r->wished_kind));
-	struct account *payer = account_of_record(b, r->payer);
-	struct pool_config config = {
-	    .name = strdup(r->name),
-	    .kind = wished ? wished->name : "auto",
-	    .device = *r->wished_device ? strdup(r->wished_device) : NULL,
-	};
-	struct failure failure;
-	struct pool *p;
-	int e = config.name ? 0 : -ENOMEM;
-
-	for (uint32_t i = 0; e == 0 && i < r->n_access; i++)
-		e = is_access(&access[i])
-			? access_grant(&config.access, access[i].who, access[i].mode)
-			: -EBADMSG;
-	if (e == 0 && pool_new(b, &config, NULL, r->owner, payer, r->persistent, &p, &failure) != 0)
-		e = -ENOMEM;
-	account_unref(payer);
-	pool_config_clear(&config);
-	if (e < 0)
-		return e;
-	p->record = record;
-	p->id = r->id;
-	p->flags = r->flags;
-	p->reuse = r->reuse;
-	p->configured = r->configured;
-	p->destroyed = r->destroyed;
-	p->device = *r->device ? device_find_any(b, r->device) : NULL;
+	(void)out;
+	if (!is_pool(b, p))
+		return -EBADMSG;
 	p->choice.device = p->device;
-	if (*r->device && !p->device)
-		return -EBADMSG;
-	p->choice.kind = r->kind ? memory_kind_by_id(r->kind) : NULL;
-	snprintf(p->choice.reason, sizeof(p->choice.reason), "%s", r->reason);
-	p->sizes = (struct pool_sizes){r->granularity, r->limit, r->segment_size, r->alignment,
-				       r->release_threshold};
-	memcpy(p->failed, r->failed, sizeof(p->failed));
-	p->extent.most_used = p->extent.most_noted = (uint64_t)r->most_used * MARK_UNIT;
-	return 0;
+	return pool_begin(b, p);
 }
 
-static int read_pool(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct pool_record copy;
+static const struct object_kind pool_kind = {
+    .type = RECORD_POOL,
+    .name = "pool",
+    .size = sizeof(struct pool),
+    .record = offsetof(struct pool, record),
+    .fields = pool_fields,
+    .attach = pool_attach,
+};
 
-	memcpy(&copy, bytes, sizeof(copy));
-	if (sizeof(copy) + copy.n_access * sizeof(struct access_entry) > size ||
-	    !is_pool(data, &copy))
-		return -EBADMSG;
-	return restore_pool(
-	    data, record, &copy,
-	    (const struct access_entry *)(const void *)((const char *)bytes + sizeof(copy)));
+void pool_note(struct pool *p)
+{
+	object_put(p->broker->journal, &pool_kind, p);
 }
 
 struct pool *pool_of_record(struct broker *b, uint64_t id)
@@ -427,7 +425,7 @@ static int make_slots(struct broker *b)
 int pools_restore(struct broker *b)
 {
 	struct journal *j = b->journal;
-	int r = journal_read(j, RECORD_POOL, sizeof(struct pool_record), read_pool, b);
+	int r = objects_restore(j, &pool_kind, b);
 
 	b->memory->last_pool = b->ids.pool;
 	if (r == 0)
