@@ -51,6 +51,18 @@ void record_client(struct record *r, struct client **c)
 		record_fail(r, -EBADMSG);
 }
 
+void record_fd(struct record *r, int *fd)
+{
+	uint32_t id = r->is_read ? 0 : kept_id(*fd);
+
+	record_u32(r, &id);
+	if (!record_reads(r))
+		return;
+	*fd = kept_take(id);
+	if (id != 0 && *fd < 0)
+		record_fail(r, -EBADMSG);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Clients                                                                                     */
 

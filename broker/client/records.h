@@ -35,8 +35,10 @@ void unanswered_drop(struct client *c);
 /* One that has an identifier and had this slot before. 0 or negative errno. */
 int clients_add_at(struct clients *all, struct client *c, uint32_t slot);
 struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: there is none */
-/* A member of a record (broker/journal/record.h): a client, or NULL. */
+/* Members of records (broker/journal/record.h): a client, or NULL; and a descriptor that the keeper
+ * has, or -1. */
 void record_client(struct record *r, struct client **c);
+void record_fd(struct record *r, int *fd);
 
 /* A broker that comes after another one. All return 0 or negative errno, with a line in the log. */
 /* The clients, with nothing but their connections and pages. */

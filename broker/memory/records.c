@@ -23,7 +23,6 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
@@ -251,74 +250,69 @@ static int read_open_pool(void *data, uint32_t record, const void *bytes, size_t
 /* ------------------------------------------------------------------------------------------- */
 /* Segments                                                                                    */
 
-struct segment_record {
-	uint64_t pool;
-	uint32_t index, generation, state;
-	uint32_t fd, fd_readonly; /* as the keeper has them */
-	uint32_t incarnation;
-	uint64_t handle;
-	struct memory_recipe recipe;
-};
-
-void segment_note(struct broker *b, struct segment *s)
+static void record_pool(struct record *r, struct pool **p)
 {
-	const struct segment_record r = {
-	    .pool = s->pool->id,
-	    .index = s->index,
-	    .generation = s->generation,
-	    .state = s->state,
-	    .fd = kept_id(s->memory.fd),
-	    .fd_readonly = kept_id(s->memory.fd_readonly),
-	    .incarnation = s->incarnation,
-	    .handle = s->handle,
-	    .recipe = s->memory.recipe,
-	};
+	uint64_t id = *p ? (*p)->id : 0;
 
-	journal_put(b->journal, RECORD_SEGMENT, &s->record, &r, sizeof(r));
+	record_u64(r, &id);
+	if (!record_reads(r))
+		return;
+	*p = pool_of_record(r->broker, id);
+	if (!*p)
+		record_fail(r, -EBADMSG);
+}
+
+static void segment_fields(struct record *r, void *object)
+{
+	struct segment *s = object;
+	uint32_t state = s->state;
+
+	record_pool(r, &s->pool);
+	record_u32(r, &s->index);
+	record_u32(r, &s->generation);
+	record_u32(r, &state);
+	s->state = state;
+	record_fd(r, &s->memory.fd);
+	record_fd(r, &s->memory.fd_readonly);
+	record_u32(r, &s->incarnation);
+	record_u64(r, &s->handle);
+	record_bytes(r, &s->memory.recipe, sizeof(s->memory.recipe), sizeof(uint64_t));
 }
 
 /* One that is active has memory, as large as it says. */
-static bool is_segment(const struct segment *s, const struct pool *p,
-		       const struct segment_record *r)
+static bool is_segment(const struct segment *s, const struct segment *slot)
 {
+	const struct pool *p = s->pool;
 	struct stat st;
 
-	if (!s || !p || !p->choice.kind || s->in_use || r->generation == 0 ||
-	    r->generation > s->generation || r->state > SEGMENT_RETIRING || r->recipe.size == 0)
+	if (!slot || slot->in_use || !p->choice.kind || s->generation == 0 ||
+	    s->generation > slot->generation || (uint32_t)s->state > SEGMENT_RETIRING ||
+	    s->memory.recipe.size == 0)
 		return false;
-	if (r->handle && (!p->device || r->incarnation > agent_incarnation(p->device->agent)))
+	if (s->handle && (!p->device || s->incarnation > agent_incarnation(p->device->agent)))
 		return false;
-	if (r->state == SEGMENT_RETIRING)
+	if (s->state == SEGMENT_RETIRING)
 		return true;
-	return fstat(kept_look(r->fd), &st) == 0 &&
-	       (p->device || (uint64_t)st.st_size == r->recipe.size);
+	return fstat(s->memory.fd, &st) == 0 &&
+	       (p->device || (uint64_t)st.st_size == s->memory.recipe.size);
 }
 
-static int restore_segment(struct broker *b, uint32_t record, const struct segment_record *r)
+static int segment_attach(struct broker *b, void *object, void **out)
 {
-	struct segment *s = slab_at(&b->memory->segments, r->index);
-	struct pool *p = pool_of_record(b, r->pool);
+	struct segment *read = object, *s = slab_at(&b->memory->segments, read->index);
+	struct pool *p = read->pool;
+	uint64_t size = read->memory.recipe.size;
 	struct failure failure;
 	int e;
 
-	if (!is_segment(s, p, r))
+	if (!is_segment(read, s))
 		return -EBADMSG;
-	s->generation = r->generation;
+	*s = *read;
+	*out = s;
 	s->in_use = 1;
-	s->index = r->index;
-	s->record = record;
-	s->pool = p;
-	s->state = r->state;
-	s->incarnation = r->incarnation;
-	s->handle = r->handle;
-	s->memory.recipe = r->recipe;
-	s->memory.fd = kept_take(r->fd);
-	s->memory.fd_readonly = kept_take(r->fd_readonly);
-	if ((r->fd && s->memory.fd < 0) || (r->fd_readonly && s->memory.fd_readonly < 0))
-		return -EBADMSG;
 	if (segment_cost_take(p, &s->cost, &failure) != 0)
 		return -EDQUOT;
-	e = suballocator_add_region(&p->suballocator, &s->region, r->recipe.size);
+	e = suballocator_add_region(&p->suballocator, &s->region, size);
 	if (e < 0)
 		return e == -EINVAL ? -EBADMSG : e;
 	/* of a segment that is empty as well */
@@ -326,22 +320,27 @@ static int restore_segment(struct broker *b, uint32_t record, const struct segme
 	LIST_INSERT_HEAD(&p->extent.segments, s, link);
 	p->extent.n_segments++;
 	if (s->state == SEGMENT_ACTIVE || p->device)
-		p->extent.reserved += r->recipe.size;
+		p->extent.reserved += size;
 	if (s->state == SEGMENT_RETIRING) {
 		suballocator_hold_region(&p->suballocator, &s->region);
 		segment_return_descriptors(b, s);
-		p->extent.retiring += p->device ? r->recipe.size : 0;
+		p->extent.retiring += p->device ? size : 0;
 	}
 	return 0;
 }
 
-static int read_segment(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct segment_record copy;
+static const struct object_kind segment_kind = {
+    .type = RECORD_SEGMENT,
+    .name = "segment",
+    .size = sizeof(struct segment),
+    .record = offsetof(struct segment, record),
+    .fields = segment_fields,
+    .attach = segment_attach,
+};
 
-	(void)size;
-	memcpy(&copy, bytes, sizeof(copy));
-	return restore_segment(data, record, &copy);
+void segment_note(struct broker *b, struct segment *s)
+{
+	object_put(b->journal, &segment_kind, s);
 }
 
 struct possession_record {
@@ -434,7 +433,7 @@ int pools_restore(struct broker *b)
 	if (r == 0)
 		r = make_slots(b);
 	if (r == 0)
-		r = journal_read(j, RECORD_SEGMENT, sizeof(struct segment_record), read_segment, b);
+		r = objects_restore(j, &segment_kind, b);
 	if (r == 0)
 		r = journal_read(j, RECORD_POSSESSION, sizeof(struct possession_record),
 				 read_possession, b);
