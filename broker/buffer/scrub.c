@@ -28,6 +28,7 @@
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
@@ -69,18 +70,11 @@ static int scrub_here(struct buffer *buffer, struct failure *failure)
 	return 0;
 }
 
-struct scrub_record {
-	uint64_t buffer;
-	int32_t writer;
-	uint32_t unused;
-};
+static const struct object_kind scrub_kind;
 
-/* Who waits for it is not in it: the next broker handles that request again, with another block. */
 static void scrub_note(struct scrub *s)
 {
-	const struct scrub_record r = {buffer_id(s->buffer), s->writer, 0};
-
-	journal_put(s->broker->journal, RECORD_SCRUB, &s->record, &r, sizeof(r));
+	object_put(s->broker->journal, &scrub_kind, s);
 }
 
 void scrubs_note(struct broker *b)
@@ -251,39 +245,46 @@ bool client_abandon_scrubs(struct client *c, int *budget)
 
 /* ------------------------------------------------------------------------------------------- */
 
+/* Who waits for it is not in it: the next broker handles that request again, with another block. */
+static void scrub_fields(struct record *r, void *object)
+{
+	struct scrub *s = object;
+
+	record_buffer(r, &s->buffer);
+	record_i32(r, &s->writer);
+}
+
 /* Begun again from its start, for nobody: the agent may be at it, or another one that has not ended
  * yet, and until then the block is nobody's. */
-static int read_scrub(void *data, uint32_t record, const void *bytes, size_t size)
+static int scrub_attach(struct broker *b, void *object, void **out)
 {
-	struct broker *b = data;
-	struct scrub_record r;
-	struct buffer *buffer;
-	struct scrub *s;
+	struct scrub *s = object;
 
-	(void)size;
-	memcpy(&r, bytes, sizeof(r));
-	buffer = buffer_find(b, r.buffer);
-	if (!buffer || !buffer_pool(buffer)->device || r.writer < 0)
+	(void)out;
+	if (!buffer_pool(s->buffer)->device || s->writer < 0)
 		return -EBADMSG;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return -ENOMEM;
 	s->broker = b;
-	s->record = record;
-	s->buffer = buffer;
-	s->writer = r.writer;
-	buffer_ref(buffer);
+	buffer_ref(s->buffer);
 	LIST_INSERT_HEAD(&b->buffers->scrubs, s, link);
 	begin_to_die(s);
 	if (s->writer == 0)
-		return ask(s, buffer_segment(buffer));
+		return ask(s, buffer_segment(s->buffer));
 	broker_look_soon(b);
 	return 0;
 }
 
+static const struct object_kind scrub_kind = {
+    .type = RECORD_SCRUB,
+    .name = "scrub",
+    .size = sizeof(struct scrub),
+    .record = offsetof(struct scrub, record),
+    .fields = scrub_fields,
+    .attach = scrub_attach,
+};
+
 int scrubs_restore(struct broker *b)
 {
-	int r = journal_read(b->journal, RECORD_SCRUB, sizeof(struct scrub_record), read_scrub, b);
+	int r = objects_restore(b->journal, &scrub_kind, b);
 
 	if (r < 0)
 		log_error("the journal's scrubs cannot be made again: %s", strerror(-r));

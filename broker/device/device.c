@@ -19,8 +19,7 @@
 #include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
-#include "broker/journal/journal.h"
-#include "broker/journal/record.h"
+#include "broker/journal/object.h"
 #include "broker/log/log.h"
 #include "memory/kind.h"
 #include "wire/wire.h"
@@ -49,19 +48,15 @@ struct device *device_find(struct broker *b, const char *uuid)
 	return d && !d->gone ? d : NULL;
 }
 
-static struct device *add(struct broker *b, const char *uuid)
+/* It is among the others from now on. 0 or -ENOMEM, when nothing has changed. */
+static int begin(struct broker *b, struct device *d)
 {
-	struct device *d = calloc(1, sizeof(*d)), *last = NULL, *each;
+	struct device *last = NULL, *each;
+	int r = agent_new(b, d->uuid, &d->agent);
 
-	if (!d)
-		return NULL;
+	if (r < 0)
+		return r;
 	d->broker = b;
-	snprintf(d->uuid, sizeof(d->uuid), "%s", uuid);
-	d->gone = d->was_gone = true;
-	if (agent_new(b, uuid, &d->agent) < 0) {
-		free(d);
-		return NULL;
-	}
 	TAILQ_INIT(&d->events);
 	TAILQ_INIT(&d->event_waits);
 	LIST_FOREACH (each, &b->devices->list, link)
@@ -70,6 +65,21 @@ static struct device *add(struct broker *b, const char *uuid)
 		LIST_INSERT_AFTER(last, d, link);
 	else
 		LIST_INSERT_HEAD(&b->devices->list, d, link);
+	return 0;
+}
+
+static struct device *add(struct broker *b, const char *uuid)
+{
+	struct device *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	snprintf(d->uuid, sizeof(d->uuid), "%s", uuid);
+	d->gone = d->was_gone = true;
+	if (begin(b, d) < 0) {
+		free(d);
+		return NULL;
+	}
 	return d;
 }
 
@@ -117,25 +127,6 @@ static void all_described(struct broker *b)
 	b->devices->known = true;
 	LIST_FOREACH (d, &b->devices->list, link)
 		d->gone = !d->found;
-}
-
-struct device_record {
-	uint64_t total, free, granularity;
-	uint32_t ordinal, driver, compute, flags, gone;
-	char uuid[64], name[256], pci[32];
-	uint32_t unused;
-};
-
-void device_note(struct device *d)
-{
-	struct device_record r = {d->total,   d->free,  d->granularity, d->ordinal, d->driver,
-				  d->compute, d->flags, d->gone,        "",         "",
-				  "",         0};
-
-	memcpy(r.uuid, d->uuid, sizeof(r.uuid));
-	memcpy(r.name, d->name, sizeof(r.name));
-	memcpy(r.pci, d->pci, sizeof(r.pci));
-	journal_put(d->broker->journal, RECORD_DEVICE, &d->record, &r, sizeof(r));
 }
 
 static void finish(struct broker *b, int error, const char *text)
@@ -273,45 +264,52 @@ void record_device(struct record *r, struct device **d)
 		record_fail(r, -EBADMSG);
 }
 
-static bool is_text(const char *text, size_t size)
+static void device_fields(struct record *r, void *object)
 {
-	return strnlen(text, size) < size;
+	struct device *d = object;
+
+	record_u64(r, &d->total);
+	record_u64(r, &d->free);
+	record_u64(r, &d->granularity);
+	record_u32(r, &d->ordinal);
+	record_u32(r, &d->driver);
+	record_u32(r, &d->compute);
+	record_u32(r, &d->flags);
+	record_flag(r, &d->gone);
+	record_text(r, d->uuid, sizeof(d->uuid));
+	record_text(r, d->name, sizeof(d->name));
+	record_text(r, d->pci, sizeof(d->pci));
 }
 
-static int read_device(void *data, uint32_t record, const void *bytes, size_t size)
+static int device_attach(struct broker *b, void *object, void **out)
 {
-	struct broker *b = data;
-	struct device_record r;
-	struct device *d;
+	struct device *d = object;
 
-	(void)size;
-	memcpy(&r, bytes, sizeof(r));
-	if (!is_text(r.uuid, sizeof(r.uuid)) || !is_text(r.name, sizeof(r.name)) ||
-	    !is_text(r.pci, sizeof(r.pci)) || r.granularity & (r.granularity - 1) ||
-	    device_find_any(b, r.uuid))
+	(void)out;
+	if (d->granularity & (d->granularity - 1) || device_find_any(b, d->uuid))
 		return -EBADMSG;
-	d = add(b, r.uuid);
-	if (!d)
-		return -ENOMEM;
-	memcpy(d->name, r.name, sizeof(d->name));
-	memcpy(d->pci, r.pci, sizeof(d->pci));
-	d->total = r.total;
-	d->free = r.free;
-	d->granularity = r.granularity;
-	d->ordinal = r.ordinal;
-	d->driver = r.driver;
-	d->compute = r.compute;
-	d->flags = r.flags;
-	d->gone = d->was_gone = r.gone;
-	d->record = record;
+	d->was_gone = d->gone;
 	b->devices->known = true;
-	return 0;
+	return begin(b, d);
+}
+
+static const struct object_kind device_kind = {
+    .type = RECORD_DEVICE,
+    .name = "device",
+    .size = sizeof(struct device),
+    .record = offsetof(struct device, record),
+    .fields = device_fields,
+    .attach = device_attach,
+};
+
+void device_note(struct device *d)
+{
+	object_put(d->broker->journal, &device_kind, d);
 }
 
 int devices_restore(struct broker *b)
 {
-	int r =
-	    journal_read(b->journal, RECORD_DEVICE, sizeof(struct device_record), read_device, b);
+	int r = objects_restore(b->journal, &device_kind, b);
 
 	if (r == 0)
 		r = agents_restore(b);

@@ -5,56 +5,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/records.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
-#include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/log/log.h"
-
-struct event_record {
-	char device[64];
-	uint64_t id, handle;
-	uint32_t incarnation, wedged, uid, name_size; /* the name follows */
-	unsigned char ipc[IPC_EVENT_HANDLE], token[IPC_EVENT_TOKEN];
-};
-
-void event_note(struct ipc_event *e)
-{
-	struct event_record r = {
-	    .id = e->id,
-	    .handle = e->handle,
-	    .incarnation = e->incarnation,
-	    .wedged = e->wedged,
-	    .uid = (uint32_t)e->uid,
-	    .name_size = e->name ? (uint32_t)strlen(e->name) : 0,
-	};
-	const struct iovec parts[] = {{&r, sizeof(r)}, {e->name, r.name_size}};
-
-	memcpy(r.device, e->device->uuid, sizeof(r.device));
-	memcpy(r.ipc, e->ipc, sizeof(r.ipc));
-	memcpy(r.token, e->token, sizeof(r.token));
-	journal_put_parts(e->device->broker->journal, RECORD_EVENT, &e->record, parts, 2);
-}
-
-struct event_lease_record {
-	uint64_t client, event;
-	uint32_t count, unused;
-};
-
-void event_lease_note(struct event_lease *lease)
-{
-	const struct event_lease_record r = {lease->client->id, lease->event->id, lease->count, 0};
-
-	journal_put(lease->client->broker->journal, RECORD_EVENT_LEASE, &lease->record, &r,
-		    sizeof(r));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -97,67 +57,102 @@ static int charge_again(struct broker *b, struct ipc_event *e)
 	return taken ? 0 : -ENOMEM;
 }
 
-static bool is_event(const struct broker *b, const struct device *d, const struct event_record *r,
-		     size_t room)
+static void record_name(struct record *r, char **name)
 {
-	return d && r->name_size <= room && (r->name_size == 0 || r->id) && r->id <= b->ids.event &&
-	       (r->id == 0 || !find(b, r->id)) && r->incarnation <= agent_incarnation(d->agent);
+	const struct iovec text = record_rest(r, *name, *name ? strlen(*name) : 0, 1);
+
+	if (!record_reads(r) || text.iov_len == 0)
+		return;
+	*name = strndup(text.iov_base, text.iov_len);
+	if (!*name)
+		record_fail(r, -ENOMEM);
 }
 
-static int read_event(void *data, uint32_t record, const void *bytes, size_t size)
+static void event_fields(struct record *r, void *object)
 {
-	struct broker *b = data;
-	const char *name = (const char *)bytes + sizeof(struct event_record);
-	struct event_record r;
-	struct device *d = NULL;
-	struct ipc_event *e;
+	struct ipc_event *e = object;
 
-	memcpy(&r, bytes, sizeof(r));
-	if (strnlen(r.device, sizeof(r.device)) < sizeof(r.device))
-		d = device_find_any(b, r.device);
-	if (!is_event(b, d, &r, size - sizeof(r)))
+	record_device(r, &e->device);
+	record_u64(r, &e->id);
+	record_u64(r, &e->handle);
+	record_u32(r, &e->incarnation);
+	record_flag(r, &e->wedged);
+	record_u32(r, &e->uid);
+	record_name(r, &e->name);
+	record_bytes(r, e->ipc, sizeof(e->ipc), 1);
+	record_bytes(r, e->token, sizeof(e->token), 1);
+}
+
+static bool is_event(const struct broker *b, const struct ipc_event *e)
+{
+	return e->device && (!e->name || e->id) && e->id <= b->ids.event &&
+	       (e->id == 0 || !find(b, e->id)) &&
+	       e->incarnation <= agent_incarnation(e->device->agent);
+}
+
+static int event_attach(struct broker *b, void *object, void **out)
+{
+	struct ipc_event *e = object;
+
+	(void)out;
+	if (!is_event(b, e))
 		return -EBADMSG;
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return -ENOMEM;
-	*e = (struct ipc_event){.device = d,
-				.id = r.id,
-				.handle = r.handle,
-				.incarnation = r.incarnation,
-				.wedged = r.wedged,
-				.uid = r.uid,
-				.record = record};
-	memcpy(e->ipc, r.ipc, sizeof(e->ipc));
-	memcpy(e->token, r.token, sizeof(e->token));
-	file(d, e);
-	d->n_leased += e->id != 0;
-	d->n_lost += e->id == 0 && e->wedged && !ipc_event_is_lost(e);
-	if (r.name_size > 0 && !(e->name = strndup(name, r.name_size)))
-		return -ENOMEM;
+	file(e->device, e);
+	e->device->n_leased += e->id != 0;
+	e->device->n_lost += e->id == 0 && e->wedged && !ipc_event_is_lost(e);
 	return charge_again(b, e);
 }
 
-static int read_event_lease(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct broker *b = data;
-	struct event_lease_record r;
-	struct event_lease *lease;
-	struct ipc_event *e;
-	struct client *c;
+static const struct object_kind event_kind = {
+    .type = RECORD_EVENT,
+    .name = "event",
+    .size = sizeof(struct ipc_event),
+    .record = offsetof(struct ipc_event, record),
+    .fields = event_fields,
+    .attach = event_attach,
+};
 
-	(void)size;
-	memcpy(&r, bytes, sizeof(r));
-	c = clients_find(b->clients, r.client);
-	e = r.event ? find(b, r.event) : NULL;
-	if (!c || !e || r.count == 0 || ipc_event_find_lease(c, r.event))
+void event_note(struct ipc_event *e)
+{
+	object_put(e->device->broker->journal, &event_kind, e);
+}
+
+static void lease_fields(struct record *r, void *object)
+{
+	struct event_lease *lease = object;
+	uint64_t id = lease->event ? lease->event->id : 0;
+
+	record_client(r, &lease->client);
+	record_u64(r, &id);
+	record_u32(r, &lease->count);
+	if (record_reads(r) && id != 0)
+		lease->event = find(r->broker, id);
+}
+
+static int lease_attach(struct broker *b, void *object, void **out)
+{
+	struct event_lease *lease = object;
+
+	(void)b, (void)out;
+	if (!lease->client || !lease->event || lease->count == 0 ||
+	    ipc_event_find_lease(lease->client, lease->event->id))
 		return -EBADMSG;
-	lease = ipc_event_lease(e, c);
-	if (!lease)
-		return -ENOMEM;
-	journal_drop(b->journal, &lease->record);
-	lease->record = record;
-	lease->count = r.count;
+	event_lease_attach(lease);
 	return 0;
+}
+
+static const struct object_kind lease_kind = {
+    .type = RECORD_EVENT_LEASE,
+    .name = "lease of an event",
+    .size = sizeof(struct event_lease),
+    .record = offsetof(struct event_lease, record),
+    .fields = lease_fields,
+    .attach = lease_attach,
+};
+
+void event_lease_note(struct event_lease *lease)
+{
+	object_put(lease->client->broker->journal, &lease_kind, lease);
 }
 
 /* Each that is leased has its lease in the same commit. */
@@ -175,11 +170,10 @@ static int expect_leases(const struct broker *b)
 
 int events_restore(struct broker *b)
 {
-	int r = journal_read(b->journal, RECORD_EVENT, sizeof(struct event_record), read_event, b);
+	int r = objects_restore(b->journal, &event_kind, b);
 
 	if (r == 0)
-		r = journal_read(b->journal, RECORD_EVENT_LEASE, sizeof(struct event_lease_record),
-				 read_event_lease, b);
+		r = objects_restore(b->journal, &lease_kind, b);
 	if (r == 0)
 		r = expect_leases(b);
 	if (r < 0)

@@ -245,6 +245,13 @@ struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t i
 	return NULL;
 }
 
+void event_lease_attach(struct event_lease *lease)
+{
+	LIST_INSERT_HEAD(&lease->event->leases, lease, of_event);
+	LIST_INSERT_HEAD(&lease->client->events, lease, of_client);
+	lease->client->holds.events++;
+}
+
 struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
 {
 	struct event_lease *lease;
@@ -260,9 +267,7 @@ struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client)
 			return NULL;
 		lease->event = e;
 		lease->client = client;
-		LIST_INSERT_HEAD(&e->leases, lease, of_event);
-		LIST_INSERT_HEAD(&client->events, lease, of_client);
-		client->holds.events++;
+		event_lease_attach(lease);
 	}
 	lease->count++;
 	event_lease_note(lease);

@@ -59,6 +59,8 @@ struct ipc_event *ipc_event_by_token(struct broker *b, const unsigned char *toke
 
 /* One more lease, or one more count on the client's. NULL without memory. */
 struct event_lease *ipc_event_lease(struct ipc_event *e, struct client *client);
+/* One that is filled in becomes one of its event's and its client's. */
+void event_lease_attach(struct event_lease *lease);
 struct event_lease *ipc_event_find_lease(const struct client *client, uint64_t id);
 /* @count of them back. @died: the process may have left the event recorded and unfinished. */
 void ipc_event_return(struct event_lease *lease, uint32_t count, bool died);

@@ -14,6 +14,11 @@ uint32_t state_layout(void)
 	return STATE_LAYOUT;
 }
 
+void record_i32(struct record *r, int32_t *member)
+{
+	record_bytes(r, member, sizeof(*member), sizeof(*member));
+}
+
 void record_flag(struct record *r, bool *member)
 {
 	uint32_t value = *member;

@@ -84,6 +84,7 @@ static inline void record_u64(struct record *r, uint64_t *member)
 	record_bytes(r, member, sizeof(*member), sizeof(*member));
 }
 
+void record_i32(struct record *r, int32_t *member);
 void record_flag(struct record *r, bool *member); /* 4 bytes */
 /* Of @room bytes, with a NUL and zeros to the end. */
 void record_text(struct record *r, char *text, size_t room);
