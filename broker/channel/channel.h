@@ -18,6 +18,7 @@ struct claim;
 struct client;
 struct event;
 struct member;
+struct restored;
 
 /*
  * Channels, as the rooms above know them: who takes part in one, and what is left of it when
@@ -34,6 +35,7 @@ struct channels {
 	uint64_t n_steps; /* entries given up, rows freed, looks at rows that had no time to end */
 	uint32_t last_claim;
 	struct event *work;
+	struct restored *restored; /* while they are: see records.c */
 };
 
 int channels_init(struct broker *b); /* 0 or -ENOMEM */

@@ -27,6 +27,14 @@ void record_flag(struct record *r, bool *member)
 	*member = value;
 }
 
+void record_flag8(struct record *r, bool *member)
+{
+	uint8_t value = *member;
+
+	record_bytes(r, &value, sizeof(value), sizeof(value));
+	*member = value;
+}
+
 /* The text in the bytes of the record; NULL: it is written, or there is none. */
 static const char *text_of(struct record *r, const char *text, size_t room)
 {

@@ -85,7 +85,8 @@ static inline void record_u64(struct record *r, uint64_t *member)
 }
 
 void record_i32(struct record *r, int32_t *member);
-void record_flag(struct record *r, bool *member); /* 4 bytes */
+void record_flag(struct record *r, bool *member);  /* 4 bytes */
+void record_flag8(struct record *r, bool *member); /* 1 byte */
 /* Of @room bytes, with a NUL and zeros to the end. */
 void record_text(struct record *r, char *text, size_t room);
 /* The same, allocated; NULL is written as "", and read. */

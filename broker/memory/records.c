@@ -59,6 +59,28 @@ static int done(int error, const char *what)
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 
+static struct pool *pool_of_record(struct broker *b, uint64_t id)
+{
+	struct pool *p;
+
+	LIST_FOREACH (p, &b->memory->pools, link)
+		if (p->id == id)
+			return p;
+	return NULL;
+}
+
+void record_pool(struct record *r, struct pool **p)
+{
+	uint64_t id = *p ? (*p)->id : 0;
+
+	record_u64(r, &id);
+	if (!record_reads(r))
+		return;
+	*p = pool_of_record(r->broker, id);
+	if (!*p)
+		record_fail(r, -EBADMSG);
+}
+
 /* Of whom it is charged to; nobody, if the configuration has made it. */
 static void record_payer(struct record *r, struct charge *charge)
 {
@@ -199,16 +221,6 @@ void pool_note(struct pool *p)
 	object_put(p->broker->journal, &pool_kind, p);
 }
 
-struct pool *pool_of_record(struct broker *b, uint64_t id)
-{
-	struct pool *p;
-
-	LIST_FOREACH (p, &b->memory->pools, link)
-		if (p->id == id)
-			return p;
-	return NULL;
-}
-
 struct open_pool_record {
 	uint64_t client, pool, count;
 	uint32_t asks, keeps;
@@ -249,18 +261,6 @@ static int read_open_pool(void *data, uint32_t record, const void *bytes, size_t
 
 /* ------------------------------------------------------------------------------------------- */
 /* Segments                                                                                    */
-
-static void record_pool(struct record *r, struct pool **p)
-{
-	uint64_t id = *p ? (*p)->id : 0;
-
-	record_u64(r, &id);
-	if (!record_reads(r))
-		return;
-	*p = pool_of_record(r->broker, id);
-	if (!*p)
-		record_fail(r, -EBADMSG);
-}
 
 static void segment_fields(struct record *r, void *object)
 {

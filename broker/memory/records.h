@@ -95,6 +95,6 @@ uint32_t record_user(const struct account *a);
 /* A reference; NULL: it is nobody, or there is no memory. */
 struct account *account_of_record(struct broker *b, uint32_t uid);
 struct client *client_of_record(struct broker *b, uint64_t id);
-struct pool *pool_of_record(struct broker *b, uint64_t id);
+void record_pool(struct record *r, struct pool **p); /* a member: one that there is */
 
 #endif
