@@ -75,7 +75,8 @@ static int tell(json_t *state, int (*each)(const char *json, void *data), void *
 	if (json_array_size(links) == 0)
 		return tell_row(state, NULL, each, data);
 	json_array_foreach (links, i, link) {
-		r = tell_row(state, link, each, data);
+		if (json_is_object(link)) /* else no bridge has said it */
+			r = tell_row(state, link, each, data);
 		if (r != 0)
 			return r;
 	}

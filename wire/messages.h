@@ -217,7 +217,7 @@
 	  "The agent destroys all others of that kind, which nobody will ask for.")                \
 	M(CHANNEL_METADATA, channel_metadata, 76, TO_BROKER, 0, 0, 7, METADATA, 0,                 \
 	  "A consumer reads the metadata of the buffer of a message that it has not "              \
-	  "acknowledged, or on which it has a lease by now.")                                      \
+	  "acknowledged, or on which it has a lease by now. As METADATA_GET: it may be anything.") \
 	M(CHANNEL_STALLED, channel_stalled, 77, TO_BROKER, 0, 0, 8, NOTHING, 0,                    \
 	  "A producer waits for room in its channel, and there has been none for more than a "     \
 	  "second. Said once until there is some.")
