@@ -191,11 +191,16 @@ static void asynchronous(struct script *s, enum script_call call, unsigned which
 	}
 }
 
-static void descriptions(share_buffer *b, enum script_call call, unsigned which)
+/* Of a message's buffer, if there is no other. */
+static void descriptions(struct script *s, enum script_call call, unsigned which)
 {
+	const share_message *m = &s->messages[which];
+	share_buffer *b = s->buffers[which];
 	share_tensor t = SHARE_TENSOR_INIT;
 	char *json;
 
+	if (!b && m->channel)
+		b = m->buffer;
 	switch (call) {
 	case SCRIPT_METADATA_SET:
 		share_metadata_set(b, which ? "{\"made\": [\"by\", \"a\", \"script\"]}" : NULL);
@@ -353,7 +358,7 @@ static void call_one(struct script *s, enum script_call call, unsigned which)
 		 call == SCRIPT_TOUCH)
 		handles(s, call, which);
 	else if (call >= SCRIPT_METADATA_SET && call <= SCRIPT_TENSOR_GET)
-		descriptions(s->buffers[which], call, which);
+		descriptions(s, call, which);
 	else if (call == SCRIPT_LIST)
 		share_list(s->client, which % 2 ? "a/" : NULL, each_name, NULL);
 	else if (call == SCRIPT_INSPECT)
