@@ -69,10 +69,18 @@ class Broker(Process):
         self.replace(program)
         with open(folder + "/config", "w", encoding="utf-8") as f:
             json.dump(CONFIG, f)
+        # which ends it with this test, whatever that ends of
+        lifeline, self.end_of_lifeline = os.pipe()
         with open(self.log, "w", encoding="utf-8") as log:
             super().__init__("a broker", [folder + "/share-broker", "--config", folder + "/config", "--socket",
-                                          self.address], stderr=log)
-        until("the broker serves", lambda: os.path.exists(self.address))
+                                          self.address, "--lifeline-fd", str(lifeline)],
+                             stderr=log, pass_fds=(lifeline,))
+        os.close(lifeline)
+        until("the broker serves", self.lets_in)
+
+    def lets_in(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            return s.connect_ex(self.address) == 0
 
     def replace(self, program):
         """As a package does."""
@@ -332,13 +340,17 @@ def downgrade(folder):
 # ----------------------------------------------------------------------------------------------
 # Bridges
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def reserve_port():
+    """A port that nobody gets who does not ask for it. One who may use it again, as bridges may, can listen there."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    return s
 
 
 class Bridge(Process):
+    all = []
+
     def __init__(self, broker, program, site, key, *options):
         self.log = f"{broker.folder}/bridge"
         library = OLD_LIBRARY if program == OLD_BIN else NEW_LIBRARY
@@ -346,6 +358,7 @@ class Bridge(Process):
             super().__init__(f"the bridge of {site}",
                              [program + "/share-bridge", "--socket", broker.address, "--site", site, "--key", key,
                               "--timeout", "60", "--export", "*", "--import", "*", *options], env=library, stderr=log)
+        Bridge.all.append(self.process)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -355,7 +368,8 @@ class Bridge(Process):
 def bridged(folder, far_program, near_program):
     """far: a broker that is upgraded; near: a new one. Their bridges are of either version."""
     os.mkdir(folder)
-    key, place = folder + "/key", f"127.0.0.1:{free_port()}"
+    reserved = reserve_port()
+    key, place = folder + "/key", f"127.0.0.1:{reserved.getsockname()[1]}"
     with open(key, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
         f.write("no secret but for this test\n")
     far, near = Broker(folder + "/far", OLD_BIN), Broker(folder + "/near", NEW_BIN)
@@ -377,6 +391,7 @@ def bridged(folder, far_program, near_program):
     here.leave()
     for bridge in bridges:
         bridge.stop()
+    reserved.close()
     far.stop()
     near.stop()
 
@@ -394,6 +409,8 @@ def main():
             bridged(folder + "/1", OLD_BIN, NEW_BIN)
             bridged(folder + "/2", NEW_BIN, OLD_BIN)
     finally:
+        for process in Bridge.all:
+            process.kill()
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{len(failures)} failed")
     return 1 if failures else 0
