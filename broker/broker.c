@@ -413,7 +413,7 @@ int broker_run(struct broker *b, int listen_fd, int lifeline_fd, int drain_ms)
 	if (r == 0)
 		r = watch_keeper(b);
 	/* the program before may not know the layout of what is committed from here on */
-	if (r == 0 && journal_raise_layout(b->journal))
+	if (r == 0 && journal_raise_layout(b->journal) && !MUTATION(way_back_stays))
 		kept_serves();
 	if (r == 0 && journal_is_old(b->journal))
 		r = restore_requests(b);

@@ -259,6 +259,7 @@ j token_not_compared              restart_memory_test
 j applied_before_it_counts        journal_crash_test
 j group_not_applied_again         journal_crash_test
 j sum_not_compared                journal_damage_test
+j way_back_stays                  upgrade_test
 k kept_taken_twice                keeper_test
 k kept_size_not_compared          keeper_test
 k let_go_too_early                keeper_test restart_request_test
