@@ -11,12 +11,24 @@ import pytest
 
 import libshare
 
+_said = None
+
+
+def pytest_configure():
+    """Nothing that is written is kept back yet, as pytest does while a test runs."""
+    global _said
+    _said = os.dup(2)
+
+
 def patience():
     """From now on: who waits for a condition that never comes is told where."""
-    faulthandler.dump_traceback_later(280, exit=True)
+    faulthandler.dump_traceback_later(280, exit=True, file=_said)
 
 
-patience()
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Each test has this time for itself: all of a file take as long as the machine lets them."""
+    patience()
 
 
 def descriptors():
