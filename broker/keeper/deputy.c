@@ -23,8 +23,10 @@
 #define GUARD_SIZE (64 * 1024)
 
 /* One is the deputy's, and the other one, if it is used at all, that of a deputy that goes on as
- * keeper. A process has them from its start, so that no memory is needed for the next deputy. */
-static char stacks[2][STACK_SIZE] __attribute__((aligned(GUARD_SIZE)));
+ * keeper. A process has them from its start, so that no memory is needed for the next deputy. Where
+ * there is no deputy they are small, as LeakSanitizer reads all of them when a process ends. */
+static char stacks[2][PROCESS_IS_INSTRUMENTED ? GUARD_SIZE : STACK_SIZE]
+    __attribute__((aligned(GUARD_SIZE)));
 static unsigned next_stack;
 
 static struct deputy_watch watch;
