@@ -11,7 +11,11 @@
 #
 # share_cores(N TEST...)
 #   These keep so many cores busy. CTest starts two tests for each core (scripts/test), as most of them
-#   wait for processes for half of their time.
+#   wait for processes for half of their time. One that keeps all cores busy says one less: CTest would
+#   start it when no other runs, which is after all others.
+#
+# share_long(SECONDS TEST...)
+#   These take about so long. CTest starts the longest first, so that none is left alone at the end.
 #
 # share_test_target(NAME)
 #   The flags of a test's own code, in place of share_target(). It runs for a moment, and compiling it
@@ -129,6 +133,14 @@ function(share_cores number)
   foreach(test IN LISTS ARGN)
     if(TEST ${test})
       set_tests_properties(${test} PROPERTIES PROCESSORS ${slots})
+    endif()
+  endforeach()
+endfunction()
+
+function(share_long seconds)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES COST ${seconds})
     endif()
   endforeach()
 endfunction()
