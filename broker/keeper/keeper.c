@@ -248,8 +248,10 @@ static void look_at_broker(struct state *s)
 	const struct kept_health *h = s->keeper.health;
 	unsigned hang_ms = atomic_load(&h->hang_ms);
 
-	if (s->broker == 0 || s->hangs ||
-	    !silence_look(&silence, atomic_load(&h->beat), hang_ms, clock_ms()))
+	/* also while one is dying that was killed, as this says how long to wait for the next look
+	 */
+	if (!silence_look(&silence, atomic_load(&h->beat), hang_ms, clock_ms()) || s->broker == 0 ||
+	    s->hangs)
 		return;
 	s->hangs = silence_is_fatal(&silence, "broker", s->broker, hang_ms);
 	if (s->hangs && MUTATION(followed_before_dead))

@@ -40,6 +40,7 @@ static struct {
 	atomic_uint ends_at;    /* when there were so many, the keeper is told to end */
 	atomic_uint polls;      /* of the keeper: at least so often it has looked */
 	atomic_uint least_wait; /* of the keeper, in a poll() of three descriptors */
+	atomic_uint at_once;    /* so many of those wait for no time at all */
 	atomic_uint slow_kills; /* so many of its SIGKILLs do nothing yet */
 	atomic_int step;
 	uint32_t page, pipe, forgotten;
@@ -72,6 +73,8 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 		shared->polls++;
 	if (shared && n == 3 && (unsigned)ms < shared->least_wait)
 		shared->least_wait = (unsigned)ms;
+	if (shared && n == 3 && ms == 0)
+		shared->at_once++;
 	return __real_poll(fds, n, ms);
 }
 
@@ -436,16 +439,21 @@ static void __attribute__((noreturn)) hang(void)
 		pause();
 }
 
+#define SLOW_KILLS 10
+
+/* Whose death takes a while, for which the keeper does not use all of a core. It may look once more
+ * at once, when it has not run for as long as from one look to the next. */
 static void hang_once(struct keeper *k)
 {
 	if (k->generation == 1) {
-		shared->slow_kills = 3;
+		shared->slow_kills = SLOW_KILLS;
 		kept_hang_after(HANG_MS);
 		kept_serves();
 		hang();
 	}
 	kept_hang_after(0);
 	expect(shared->slow_kills == 0);
+	expect(shared->at_once < SLOW_KILLS / 2);
 	expect(k->hung && k->before == KEEPER_DIED);
 }
 
