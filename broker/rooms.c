@@ -40,6 +40,7 @@ static int begin(struct client *c)
 	c->buffers = &p->buffers;
 	c->names = &p->names;
 	TAILQ_INIT(&c->buffers->leases);
+	TAILQ_INIT(&c->names->tokens);
 	return 0;
 }
 

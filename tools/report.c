@@ -274,6 +274,7 @@ static const struct column token_columns[] = {
     {"CLIENT",    "client",  show_count, RIGHT},
     {"PID",       "pid",     show_count, RIGHT},
     {"USER",      "uid",     show_user,  LEFT},
+    {"LABEL",     "label",   show_text,  CUT},
 };
 
 static const struct column device_columns[] = {

@@ -89,11 +89,13 @@ static void say_what_keeps(const struct pool *p, char *out, size_t size)
 	static const char *const kinds[] = {
 	    [KEEP_NAME] = "names",
 	    [KEEP_TOKEN] = "tokens",
+	    [KEEP_LEFT_TOKEN] = "tokens whose makers are gone",
 	    [KEEP_MESSAGE] = "messages whose producers are gone",
 	};
 	static const char *const reports[] = {
 	    [KEEP_NAME] = "names",
 	    [KEEP_TOKEN] = "tokens",
+	    [KEEP_LEFT_TOKEN] = "tokens",
 	    [KEEP_MESSAGE] = "channels",
 	};
 	char bytes[SIZE_TEXT_MAX];

@@ -274,6 +274,13 @@ void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
 	buffer_ref(buffer);
 }
 
+uint64_t buffer_to_keep(const struct buffer *buffer, enum keep_kind kind)
+{
+	const struct keep *first = LIST_FIRST(&buffer->keeps);
+
+	return first && first->n[kind] > 0 ? 0 : block_size(buffer->block);
+}
+
 void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep)
 {
 	struct keep *first = LIST_FIRST(&buffer->keeps), *next = LIST_NEXT(first, of_buffer);

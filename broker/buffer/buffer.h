@@ -24,7 +24,7 @@ struct segment;
 /* What keeps a buffer beside leases; embedded in that. */
 struct keep {
 	LIST_ENTRY(keep) of_buffer;
-	enum keep_kind { KEEP_NAME, KEEP_TOKEN, KEEP_MESSAGE, KEEP_KINDS } kind;
+	enum keep_kind { KEEP_NAME, KEEP_TOKEN, KEEP_LEFT_TOKEN, KEEP_MESSAGE, KEEP_KINDS } kind;
 	uint32_t n[KEEP_KINDS];  /* the buffer's first one: how many of each kind there are */
 	struct account *account; /* of whose it is; borrowed */
 };
@@ -82,9 +82,9 @@ void buffer_unref(struct broker *b, struct buffer *buffer);
 void buffer_keep(struct buffer *buffer, struct keep *keep, enum keep_kind kind,
 		 struct account *account);
 void buffer_let_go(struct broker *b, struct buffer *buffer, struct keep *keep);
+uint64_t buffer_to_keep(const struct buffer *buffer, enum keep_kind kind); /* 0: it is kept so */
 
-/* How much of it is in use. Who may write in it knows; who may only read makes it no smaller for
- * other holders. False: there is no room for that. 0: leave it. */
+/* How much is in use (0: leave it); who may only read makes it no smaller. False: no such room. */
 bool buffer_set_size(struct buffer *buffer, uint64_t size, bool by_writer);
 /* Tells those who ask what happens that this has happened to it; @client: NULL if nobody did it. */
 void buffer_tell(struct broker *b, const struct buffer *buffer, const char *action,

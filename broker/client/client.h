@@ -65,6 +65,7 @@ struct client {
 	struct peer peer;
 	uint32_t version; /* of the protocol, that both sides speak */
 	bool drained;     /* its process is dead: nothing is sent to it any more */
+	bool forfeits;    /* it was dropped: nothing that it gave outlives it */
 	char label[64];
 	struct account *account;
 	struct admission admission;

@@ -246,6 +246,7 @@ void client_hang_up(struct client *c, int error, const char *why)
 
 	if (!c->connection)
 		return;
+	c->forfeits |= why != NULL && !MUTATION(dropped_keep_tokens);
 	if (why) {
 		c->broker->counters.dropped++;
 		log_violation(&who, why);
@@ -265,6 +266,7 @@ void client_drop(struct client *c, const struct client *by)
 
 	snprintf(why, sizeof(why), "uid %u has dropped this client (sharectl drop-client)",
 		 (unsigned)by->peer.uid);
+	c->forfeits = !MUTATION(dropped_keep_tokens);
 	log_dropped(&who, by->peer.uid);
 	connection_send_rest(c->connection);
 	connection_farewell(connection_socket(c->connection), SHARE_EDISCONNECTED, why);

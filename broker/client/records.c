@@ -66,6 +66,9 @@ void record_fd(struct record *r, int *fd)
 /* ------------------------------------------------------------------------------------------- */
 /* Clients                                                                                     */
 
+/* Beside its state. */
+#define CLIENT_FORFEITS (1u << 31)
+
 struct client_record {
 	uint64_t id;
 	uint32_t slot, uid, version, state;
@@ -82,7 +85,7 @@ void client_note(struct client *c)
 	    .slot = c->slot,
 	    .uid = (uint32_t)c->peer.uid,
 	    .version = c->version,
-	    .state = c->state,
+	    .state = c->state | (c->forfeits ? CLIENT_FORFEITS : 0),
 	    .pid = c->peer.pid,
 	    .socket = c->connection ? kept_id(connection_socket(c->connection)) : 0,
 	    .pidfd = kept_id(c->peer.pidfd),
@@ -153,11 +156,16 @@ static int go_on(struct client *c, int socket)
 	return r;
 }
 
+static enum client_state state_of(const struct client_record *r)
+{
+	return r->state & ~CLIENT_FORFEITS;
+}
+
 /* Its connection is there until it ends or is quarantined. */
 static bool is_client(const struct broker *b, const struct client_record *r)
 {
 	return r->id > 0 && r->id <= b->clients->last_id && !clients_find(b->clients, r->id) &&
-	       r->state >= CLIENT_READY && r->state <= CLIENT_ENDING &&
+	       state_of(r) >= CLIENT_READY && state_of(r) <= CLIENT_ENDING &&
 	       r->version >= WIRE_VERSION_OLDEST && r->version <= WIRE_VERSION &&
 	       strnlen(r->label, sizeof(r->label)) < sizeof(r->label);
 }
@@ -178,7 +186,8 @@ static int restore_client(struct broker *b, uint32_t record, const struct client
 	TAILQ_INIT(&c->requests.unanswered);
 	c->id = r->id;
 	c->record = record;
-	c->state = r->state;
+	c->state = state_of(r);
+	c->forfeits = r->state & CLIENT_FORFEITS;
 	c->version = r->version;
 	c->requests.goodbye = r->goodbye;
 	memcpy(c->label, r->label, sizeof(c->label));

@@ -19,7 +19,7 @@
  * new member comes last, behind `if (record_has(r, LAYOUT))`, with STATE_LAYOUT raised to that
  * number: of an older record it stays zeros.
  */
-#define STATE_LAYOUT 0u
+#define STATE_LAYOUT 1u
 
 #define RECORD_FIXED_MAX 2048u /* bytes of the members */
 #define RECORD_RESTS     4u    /* that have a size of their own */

@@ -92,6 +92,7 @@ int pool_begin(struct broker *b, struct pool *p)
 	LIST_INIT(&p->extent.segments);
 	LIST_INIT(&p->use.stakes);
 	LIST_INIT(&p->use.users);
+	TAILQ_INIT(&p->use.left);
 	LIST_INSERT_HEAD(&b->memory->pools, p, link);
 	return 0;
 }

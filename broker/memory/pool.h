@@ -47,7 +47,8 @@ struct pool_extent {
 struct pool_use {
 	uint64_t opens;
 	LIST_HEAD(, stake) stakes; /* what clients hold of it */
-	uint64_t kept[3];          /* bytes that something else keeps, by enum keep_kind */
+	uint64_t kept[4];          /* bytes that something else keeps, by enum keep_kind */
+	TAILQ_HEAD(, token) left;  /* tokens whose makers are gone, in this order */
 	LIST_HEAD(, pool_user) users;
 	uint32_t n_takers; /* users that ask for memory of it */
 };
@@ -73,10 +74,9 @@ struct pool {
 	uint64_t id;
 	char *name;
 	struct pool_wish wish;
-	uint32_t flags; /* enum share_pool_flags */
-	uint32_t reuse; /* enum share_reuse */
-	struct choice
-	    choice; /* kind NULL: not made yet; the request that opens the pool makes it */
+	uint32_t flags;        /* enum share_pool_flags */
+	uint32_t reuse;        /* enum share_reuse */
+	struct choice choice;  /* kind NULL: not made yet; who opens the pool makes it */
 	struct device *device; /* of the choice */
 	struct pool_sizes sizes;
 	struct access_list access;

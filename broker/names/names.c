@@ -10,8 +10,8 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
+#include "broker/names/inside.h"
 #include "broker/names/name.h"
-#include "broker/names/token.h"
 #include "broker/names/watch.h"
 
 void names_init(struct broker *b)
@@ -26,6 +26,7 @@ void names_end(struct broker *b)
 
 	while ((n = name_next(b, "", 0, true)))
 		name_unpublish(b, n);
+	tokens_end(b);
 }
 
 void names_done(struct broker *b)
@@ -70,9 +71,9 @@ bool client_unpublish(struct client *c, int *budget)
 bool client_revoke_tokens(struct client *c, int *budget)
 {
 	for (; *budget > 0; --*budget) {
-		if (LIST_EMPTY(&c->names->tokens))
+		if (TAILQ_EMPTY(&c->names->tokens))
 			return true;
-		token_free(c->broker, LIST_FIRST(&c->names->tokens));
+		token_lose_maker(c->broker, TAILQ_FIRST(&c->names->tokens));
 	}
 	return false;
 }

@@ -21,6 +21,14 @@ struct name_tree {
 	struct name *rbh_root; /* as <bsd/sys/tree.h> wants it */
 };
 
+#define ENDED_TOKENS 1024 /* that are remembered */
+struct ended_token {
+	unsigned char bytes[16]; /* of its 32, which nobody guesses either */
+	uint64_t pool;
+	uid_t uid;
+	uint32_t how; /* enum token_end */
+};
+
 /* All that leads to buffers: names and watches on them, and tokens. */
 struct names {
 	struct name_tree tree;
@@ -32,10 +40,12 @@ struct names {
 	struct table tokens;
 	struct slab token_slab; /* struct token */
 	struct generations token_generations;
+	struct ended_token ended[ENDED_TOKENS]; /* the last ones, in a circle */
+	uint64_t n_ended;
 };
 
 void names_init(struct broker *b);
-/* Unpublishes what was to outlive its publishers. */
+/* Unpublishes what was to outlive its publishers, and ends the tokens that were to. */
 void names_end(struct broker *b);
 void names_done(struct broker *b);
 /* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
@@ -49,7 +59,7 @@ void names_access_changed(struct broker *b);
 /* What a client has of them. */
 struct client_names {
 	LIST_HEAD(, name) published; /* that go with it */
-	LIST_HEAD(, token) tokens;   /* that it made */
+	TAILQ_HEAD(, token) tokens;  /* that it made, in this order */
 	LIST_HEAD(, watch) watches;
 };
 

@@ -3,6 +3,7 @@
 /* Tokens: secrets that stand for a buffer. Knows nothing of who may import. */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -20,9 +21,10 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/memory/fence.h"
+#include "broker/memory/pool.h"
 #include "broker/memory/records.h"
+#include "broker/names/inside.h"
 #include "broker/names/names.h"
-#include "broker/names/token.h"
 
 #define CONTAINER_OF(pointer, type, member) \
 	((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member)))
@@ -80,7 +82,7 @@ struct token *token_by_id(struct broker *b, uint64_t id)
 
 bool token_is_for(const struct token *t, const struct client *client)
 {
-	return client_answers_for(client, t->maker->peer.uid);
+	return client_answers_for(client, t->was.uid);
 }
 
 static void on_timeout(evutil_socket_t fd, short what, void *data)
@@ -88,7 +90,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *data)
 	struct token *t = data;
 
 	(void)fd, (void)what;
-	token_free(t->maker->broker, t);
+	token_free(buffer_pool(t->buffer)->broker, t, TOKEN_TIMED_OUT);
 }
 
 static int set_timer(struct broker *b, struct token *t)
@@ -106,6 +108,17 @@ static int set_timer(struct broker *b, struct token *t)
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+bool token_limit(struct broker *b, struct token *t, uint64_t ends_ms)
+{
+	if (t->ends_ms == ends_ms)
+		return true;
+	if (t->timer)
+		event_free(t->timer);
+	t->timer = NULL;
+	t->ends_ms = ends_ms;
+	return set_timer(b, t) == 0;
 }
 
 /* All that may fail. */
@@ -131,6 +144,7 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 static void token_fields(struct record *r, void *object)
 {
 	struct token *t = object;
+	uint32_t pid = (uint32_t)t->was.pid;
 
 	record_buffer(r, &t->buffer);
 	record_client(r, &t->maker);
@@ -142,13 +156,44 @@ static void token_fields(struct record *r, void *object)
 	record_u32(r, &t->uses);
 	record_metadata(r, &t->tensor);
 	record_bytes(r, t->bytes, TOKEN_SIZE, 1);
+	if (record_has(r, 1)) {
+		record_u32(r, &t->was.uid);
+		record_u32(r, &pid);
+		record_u32(r, &t->was.group);
+		record_u64(r, &t->was.gone_ms);
+		record_string(r, &t->was.label, sizeof(t->maker->label));
+	}
+	t->was.pid = (pid_t)pid;
+}
+
+/* Those without a maker in the order in which they lost it. */
+static uint64_t token_order(const void *object)
+{
+	const struct token *t = object;
+
+	return t->was.gone_ms;
 }
 
 static void attach(struct broker *b, struct token *t)
 {
-	LIST_INSERT_HEAD(&t->maker->names->tokens, t, of_maker);
-	t->maker->holds.tokens++;
+	if (t->maker) {
+		TAILQ_INSERT_TAIL(&t->maker->names->tokens, t, of_maker);
+		t->maker->holds.tokens++;
+	} else {
+		token_join_left(t);
+	}
 	table_insert(&b->names->tokens, &t->key);
+}
+
+void token_detach(struct token *t)
+{
+	if (t->maker) {
+		TAILQ_REMOVE(&t->maker->names->tokens, t, of_maker);
+		t->maker->holds.tokens--;
+	} else {
+		token_quit_left(t);
+	}
+	t->maker = NULL;
 }
 
 int token_new(struct broker *b, struct client *maker, const struct token_terms *terms,
@@ -161,6 +206,8 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	if (!t)
 		return failure_no_memory(failure, "the broker");
 	t->maker = maker;
+	t->was.uid = maker->peer.uid;
+	t->was.pid = maker->peer.pid;
 	r = fill(b, t, terms, failure);
 	if (r != 0) {
 		metadata_free(t->tensor);
@@ -184,12 +231,13 @@ int token_new(struct broker *b, struct client *maker, const struct token_terms *
 	return 0;
 }
 
-void token_free(struct broker *b, struct token *t)
+void token_free(struct broker *b, struct token *t, enum token_end how)
 {
+	token_remember(b, t, how);
 	journal_drop(b->journal, &t->record);
 	table_remove(&b->names->tokens, &t->key);
-	LIST_REMOVE(t, of_maker);
-	t->maker->holds.tokens--;
+	token_detach(t);
+	free(t->was.label);
 	if (t->timer)
 		event_free(t->timer);
 	fence_done(&t->fence);
@@ -205,7 +253,7 @@ void token_used(struct broker *b, struct token *t)
 	if (t->uses == SHARE_USES_UNLIMITED)
 		return;
 	if (--t->uses == 0)
-		token_free(b, t);
+		token_free(b, t, TOKEN_USED_UP);
 	else if (!MUTATION(token_use_not_noted))
 		token_note(b, t);
 }
@@ -215,8 +263,8 @@ void token_used(struct broker *b, struct token *t)
 static bool is_token(struct broker *b, const struct token *t, const struct token *slot)
 {
 	return slot && !slot->live && t->generation > 0 && t->generation <= slot->generation &&
-	       t->maker && t->uses > 0 && (t->mode == SHARE_RDONLY || t->mode == SHARE_RDWR) &&
-	       !token_find(b, t->bytes);
+	       (t->maker || (t->was.gone_ms > 0 && t->ends_ms > 0)) && t->uses > 0 &&
+	       (t->mode == SHARE_RDONLY || t->mode == SHARE_RDWR) && !token_find(b, t->bytes);
 }
 
 static int token_attach(struct broker *b, void *object, void **out)
@@ -231,13 +279,34 @@ static int token_attach(struct broker *b, void *object, void **out)
 	t->live = 1;
 	if (MUTATION(token_is_lost))
 		memset(t->bytes, 0, TOKEN_SIZE);
-	account = t->maker->account;
-	if (!charge_take(&t->charge, account, LIMIT_TOKENS, 1) ||
+	/* of an older record that is zeros */
+	if (t->maker) {
+		t->was.uid = t->maker->peer.uid;
+		t->was.pid = t->maker->peer.pid;
+		free(t->was.label);
+		t->was.label = NULL;
+	}
+	account = account_get(b->accounts, t->was.uid);
+	if (!account || !charge_take(&t->charge, account, LIMIT_TOKENS, 1) ||
 	    !metadata_charge(t->tensor, account))
 		return -ENOMEM;
-	buffer_keep(t->buffer, &t->keep, KEEP_TOKEN, account);
+	account_unref(account);
+	buffer_keep(t->buffer, &t->keep, t->maker ? KEEP_TOKEN : KEEP_LEFT_TOKEN,
+		    t->charge.account);
 	attach(b, t);
 	return set_timer(b, t);
+}
+
+void tokens_end(struct broker *b)
+{
+	struct names *names = b->names;
+
+	for (uint32_t i = 0; i < slab_end(&names->token_slab); i++) {
+		struct token *t = slab_at(&names->token_slab, i);
+
+		if (t && t->live)
+			token_free(b, t, TOKEN_MAKER_GONE);
+	}
 }
 
 static const struct object_kind token_kind = {
@@ -245,6 +314,7 @@ static const struct object_kind token_kind = {
     .name = "token",
     .size = sizeof(struct token),
     .record = offsetof(struct token, record),
+    .order = token_order,
     .fields = token_fields,
     .attach = token_attach,
 };

@@ -22,7 +22,21 @@ struct event;
 struct metadata;
 struct names;
 
-/* The right to import one buffer. Ends with its last use, its time, its maker, or on demand. */
+/* How a token has ended: for who comes for it later. */
+enum token_end {
+	TOKEN_USED_UP,
+	TOKEN_TIMED_OUT,
+	TOKEN_REVOKED,
+	TOKEN_MAKER_GONE,
+	TOKEN_MAKER_DROPPED,
+	TOKEN_CROWDED_OUT, /* its maker is gone, and there was no room for it */
+	TOKEN_RIGHT_LOST,
+};
+
+/*
+ * The right to import one buffer. Ends with its last use, its time, or on demand; and with its
+ * maker, unless it has a time limit (token_left.c).
+ */
 struct token {
 	/* these two survive in the slab: an identifier is never used twice */
 	uint32_t generation;
@@ -32,8 +46,17 @@ struct token {
 	struct table_link key;
 	unsigned char bytes[TOKEN_SIZE];
 	struct buffer *buffer;
-	struct client *maker;
-	LIST_ENTRY(token) of_maker;
+	struct client *maker; /* NULL: gone */
+	struct {
+		uid_t uid;
+		pid_t pid;
+		/* and once it is gone: */
+		gid_t group;      /* by which this user may use the pool; or NO_GROUP */
+		char *label;      /* allocated */
+		uint64_t gone_ms; /* as clock_ms(), when it went */
+	} was;
+	TAILQ_ENTRY(token) of_maker;
+	TAILQ_ENTRY(token) of_pool; /* of those without a maker */
 	struct event *timer;
 	uint64_t ends_ms; /* as clock_ms(); 0: no time limit */
 	struct fence fence;
@@ -67,7 +90,7 @@ struct token *token_by_id(struct broker *b, uint64_t id); /* NULL: there is none
 bool token_is_for(const struct token *t, const struct client *client);
 /* It was imported: one use less. */
 void token_used(struct broker *b, struct token *t);
-void token_free(struct broker *b, struct token *t);
+void token_free(struct broker *b, struct token *t, enum token_end how);
 /* The journal says what it is now. */
 void token_note(struct broker *b, struct token *t);
 /* Those that the journal has. 0 or negative errno. */

@@ -18,8 +18,8 @@
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 #include "broker/monitor/monitor.h"
+#include "broker/names/inside.h"
 #include "broker/names/names.h"
-#include "broker/names/token.h"
 
 /* As tokens are: to who answers for their user. */
 static void tell_of_export(const struct request *r, const struct buffer *buffer)
@@ -86,22 +86,31 @@ void handle_export(struct request *r)
 /* Of a buffer in a pool that this user may use, or of one's own. */
 static struct token *find(struct request *r, const struct wire_bytes *bytes)
 {
+	const char *how = NULL;
 	struct token *t = NULL;
 	struct failure failure;
 	struct pool *p;
 
 	if (bytes->size == TOKEN_SIZE)
 		t = token_find(r->broker, bytes->data);
+	if (t && token_right_is_lost(t)) {
+		token_free(r->broker, t, TOKEN_RIGHT_LOST);
+		t = NULL;
+	}
 	p = t ? buffer_pool(t->buffer) : NULL;
 	if (t && !token_is_for(t, r->client) && !pool_may(p, r->client, RIGHT_READ)) {
 		pool_refuse(p, r->client, RIGHT_READ, &failure);
 		request_hide(r, "a token does not replace access: %s", failure.text);
 		t = NULL;
 	}
+	if (!t && bytes->size == TOKEN_SIZE)
+		how = token_how_it_ended(r->client, bytes->data);
 	if (!t)
-		request_fail(r, SHARE_ENOENT,
-			     "there is no such token: it was used up, revoked, has timed out, its "
-			     "maker is gone, or this user may not use its pool");
+		request_fail(r, SHARE_ENOENT, "there is no such token%s: %s",
+			     how ? " any more" : "",
+			     how ? how
+				 : "it was used up, revoked, has timed out, its maker is gone, or "
+				   "this user may not use its pool");
 	return t;
 }
 
@@ -153,10 +162,9 @@ void handle_revoke(struct request *r)
 	if (!t)
 		return;
 	if (!token_is_for(t, r->client)) {
-		request_fail(r, SHARE_EACCES, "uid %u made this token",
-			     (unsigned)t->maker->peer.uid);
+		request_fail(r, SHARE_EACCES, "uid %u made this token", (unsigned)t->was.uid);
 		return;
 	}
-	token_free(r->broker, t);
+	token_free(r->broker, t, TOKEN_REVOKED);
 	request_done(r);
 }

@@ -274,15 +274,18 @@ static json_t *describe_token(const struct token *t)
 	uint64_t now = clock_ms(), left = t->ends_ms > now ? t->ends_ms - now : 0;
 
 	return json_pack(
-	    "{s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:I, s:I}", "token",
+	    "{s:o, s:o, s:I, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:o}", "token",
 	    report_identifier(token_id(t)), "buffer", report_identifier(buffer_id(t->buffer)),
 	    "size", report_integer(t->buffer->size), "pool",
 	    report_text(buffer_pool(t->buffer)->name), "mode", t->mode == SHARE_RDWR ? "rw" : "ro",
 	    "uses",
 	    t->uses != SHARE_USES_UNLIMITED ? json_integer(report_integer(t->uses)) : json_null(),
 	    "left_ms", t->ends_ms ? json_integer(report_integer(left)) : json_null(), "client",
-	    report_integer(t->maker->id), "pid", report_integer(t->maker->peer.pid), "uid",
-	    report_integer(t->maker->peer.uid));
+	    t->maker ? json_integer(report_integer(t->maker->id)) : json_null(), "pid",
+	    report_integer(t->was.pid), "uid", report_integer(t->was.uid), "label",
+	    report_text(t->maker       ? t->maker->label
+			: t->was.label ? t->was.label
+				       : ""));
 }
 
 void report_tokens(struct page *p)

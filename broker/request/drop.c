@@ -26,7 +26,7 @@ static void drop_token(struct request *r, uint64_t id)
 		request_fail(r, SHARE_ENOENT, "there is no token 0x%" PRIx64 " of yours", id);
 		return;
 	}
-	token_free(r->broker, t);
+	token_free(r->broker, t, TOKEN_REVOKED);
 	request_done(r);
 }
 

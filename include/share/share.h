@@ -1069,7 +1069,7 @@ typedef struct share_export_options {
 	size_t size;
 	uint32_t mode;              /**< at most this for importers; 0: SHARE_RDONLY */
 	uint32_t uses;              /**< imports until it ends; 0: one; SHARE_USES_UNLIMITED */
-	uint32_t timeout_ms;        /**< it ends after this time; 0: no limit */
+	uint32_t timeout_ms;        /**< it ends after this time; 0: no limit, but with its maker */
 	const share_tensor *tensor; /**< as in share_publish_options, for importers */
 } share_export_options;
 #define SHARE_EXPORT_OPTIONS_INIT                           \
@@ -1082,6 +1082,13 @@ typedef struct share_export_options {
  * buffer may be released at once. The work of the importer comes after the work that was enqueued
  * on `stream` before. The token ends with its last use, with its time limit, by share_revoke(), or
  * with the connection that made it.
+ *
+ * A token with a time limit (`timeout_ms`) outlives the connection and the process that made it,
+ * for an hour at most: its maker may hand it over and end. It stays charged to the user who made
+ * it, and ends when an administrator disconnects the maker or the maker breaks the protocol, and
+ * when somebody wants to import it and that user may not use the pool any more. Of each pool at
+ * most an eighth is kept by tokens whose makers are gone. Beyond that the oldest of them end, and
+ * one for more than that ends with its maker.
  *
  * A token does not widen who may use the pool: importers need access to it themselves.
  *
@@ -1115,7 +1122,8 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
  * @param mode    SHARE_RDONLY or SHARE_RDWR; 0: whatever the token allows
  * @param stream  where the buffer will be used
  * @param out     the buffer, to be given up with share_release()
- * @retval SHARE_ENOENT      no such token (any more), or the pool is not for this user
+ * @retval SHARE_ENOENT      no such token (any more), or the pool is not for this user. If it ended
+ *                           not long ago, share_error_detail() says how, to who may use the pool
  * @retval SHARE_EACCES      the token, or the pool, does not allow that much
  * @retval SHARE_EOWNERDEAD  the exporter died before its work was done
  * @retval SHARE_EAGAIN      for writing: as for share_alloc()

@@ -78,7 +78,7 @@ _core._set_up(
 from . import _array, _channel, _pickle  # noqa: E402
 from ._client import Name, connect  # noqa: E402
 from ._find import array_of  # noqa: E402
-from ._pickle import client_of, set_pickle_timeout  # noqa: E402
+from ._pickle import client_of, set_pickle_timeout, set_pickle_uses  # noqa: E402
 from ._watch import Change  # noqa: E402
 
 __all__ = [
@@ -87,5 +87,5 @@ __all__ = [
     "InvalidArgument", "Message", "Name", "NoBroker", "NoDevice", "NotFound", "NotReady",
     "NotSupported", "Operation", "OutOfMemory", "OwnerDied", "PeerGone", "Pending", "Pool",
     "Producer", "ProtocolError", "QuotaExceeded", "Stale", "SystemCallFailed", "TimedOut", "Watch",
-    "Worker", "array_of", "client_of", "connect", "set_pickle_timeout",
+    "Worker", "array_of", "client_of", "connect", "set_pickle_timeout", "set_pickle_uses",
 ]

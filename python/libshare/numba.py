@@ -68,7 +68,7 @@ class _IpcHandle(IpcHandle):
         if array is None:
             raise ValueError("the handle was closed")
         return _receive, (array.client.address,
-                          array.export(stream=None, mode="rw", timeout=_pickle._timeout))
+                          array.export(stream=None, mode="rw", uses=_pickle._uses, timeout=_pickle._timeout))
 
     def __copy__(self) -> _IpcHandle:
         return _IpcHandle(self._array, self._received) if self._array is not None else self
@@ -94,7 +94,7 @@ class _IpcHandle(IpcHandle):
 
 
 def _receive(address: str, token: bytes) -> _IpcHandle:
-    return _IpcHandle(_pickle.client_of(address).import_(token, stream=None), received=True)
+    return _IpcHandle(_pickle.imported(address, token, stream=None), received=True)
 
 
 class PoolMemoryManager(HostOnlyCUDAMemoryManager):

@@ -31,10 +31,10 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from . import _core, _streams
+from . import _core, _pickle, _streams
 from ._core import Array, Client, Pool
 from ._find import array_of, more_than_memory
-from ._pickle import client_of
+from ._pickle import imported
 from .weights import Source, WeightsError
 from .weights import Weights as _Weights
 from .weights import attach_weights as _attach
@@ -199,7 +199,7 @@ def _as_sent(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torc
 
 def _rebuild(address: str, token: bytes, *kind: bool) -> torch.Tensor:
     _register()  # so that it can be sent on, and back
-    return _as_sent(tensor_of(client_of(address).import_(token)), *kind)
+    return _as_sent(tensor_of(imported(address, token)), *kind)
 
 
 def _rebuild_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, *kind: bool) -> torch.Tensor:
@@ -221,7 +221,7 @@ def _carry(tensor: torch.Tensor) -> Any:
         if _carrier is None:
             return None
         array = array_of(to_pool(_carrier, plain))
-    token = array.export(mode="rw", timeout=_timeout)
+    token = array.export(mode="rw", uses=_pickle._uses, timeout=_timeout)
     _keep(plain, array)
     return _rebuild, (array.client.address, token, *kind)
 

@@ -72,6 +72,66 @@ def test_executors_carry_arrays(pool):
         del results
 
 
+def refused(pickled):
+    with pytest.raises(libshare.NotFound) as told:
+        pickle.loads(pickled)
+    return "\n".join([str(told.value), *getattr(told.value, "__notes__", ())])
+
+
+def test_a_pickle_is_for_as_many_as_it_is_made_for(client, pool):
+    a = pool.array(np.arange(4))
+    for pickled in (pickle.dumps(a.pickled(uses=2)), pickle.dumps([a.pickled(2)])):
+        for _ in range(2):
+            b = pickle.loads(pickled)
+            b = b[0] if isinstance(b, list) else b
+            assert np.array_equal(np.asarray(b), np.arange(4)) and b.id == a.id
+        assert "it was used up" in refused(pickled)
+    assert "Array.pickled(uses=N)" in refused(pickled)
+    libshare.set_pickle_uses(3)
+    try:
+        pickled = pickle.dumps(a)
+    finally:
+        libshare.set_pickle_uses(1)
+    for _ in range(3):
+        assert pickle.loads(pickled).id == a.id
+    assert "it was used up" in refused(pickled)
+    many = pickle.dumps(a.pickled(uses=0))
+    for _ in range(20):
+        assert pickle.loads(many).id == a.id
+    for row in client.inspect("tokens"):
+        client.revoke(row["token"])
+    assert "it was revoked" in refused(many)
+    for wrong in (-1, 1.5, True, 1 << 32):
+        with pytest.raises(ValueError):
+            libshare.set_pickle_uses(wrong)
+        with pytest.raises(ValueError):
+            a.pickled(wrong)
+    del b
+    libshare.client_of(client.address).close()
+
+
+def puts_one(address, name, queue):
+    with libshare.connect(address) as client, client.pool(name) as pool:
+        queue.put(pool.array(np.arange(10)))
+        queue.close()
+        queue.join_thread()
+
+
+def test_what_a_worker_puts_into_a_queue_outlives_it(client, pool):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    worker = context.Process(target=puts_one, args=(client.address, pool.name, queue))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+    a = queue.get()
+    assert np.array_equal(np.asarray(a), np.arange(10))
+    queue.close()
+    queue.join_thread()
+    del a
+    libshare.client_of(client.address).close()
+
+
 def test_a_pickle_is_a_token(client, pool, broker):
     a = pool.array(np.arange(6).reshape(2, 3))
     view = pickle.dumps(a.T)

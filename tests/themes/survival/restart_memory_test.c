@@ -114,6 +114,54 @@ Test(restart_memory, a_token_is_the_secret_it_was)
 	share_release(b, NULL);
 }
 
+static void makes_a_token(struct child *self, void *data)
+{
+	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
+	share_client *c = child_connect("maker");
+	share_pool *p = open_pool(c);
+	share_buffer *b = allocate(p, SIZE, NULL);
+	share_token token;
+
+	(void)data;
+	options.timeout_ms = 600000;
+	options.uses = 2;
+	check_ok(share_export_with(b, &options, NULL, &token));
+	child_point_with(self, "made", &token, sizeof(token));
+}
+
+/* The maker dies before the broker, or both do at once. */
+Test(restart_memory, a_token_outlives_its_maker_and_the_broker)
+{
+	for (int at_once = 0; at_once < 2; at_once++) {
+		struct child *child = child_start(makes_a_token, NULL);
+		share_token token;
+		share_buffer *found;
+		json_t *rows;
+
+		child_wait_with(child, "made", &token, sizeof(token));
+		if (at_once)
+			child_shoot(child);
+		else
+			child_kill(child);
+		if (!at_once)
+			settle(client, s.clients == 1 && s.leases == 0);
+		broker_kill_serving();
+		if (at_once)
+			child_reap(child);
+		settle(client, s.clients == 1 && s.leases == 0 && s.tokens == 1);
+		rows = report(client, "tokens");
+		check(strcmp(json_string_value(json_object_get(json_array_get(rows, 0), "label")),
+			     "maker") == 0);
+		check(json_is_null(json_object_get(json_array_get(rows, 0), "client")));
+		json_decref(rows);
+		for (int i = 0; i < 2; i++) {
+			check_ok(share_import(client, &token, SHARE_RDONLY, NULL, &found));
+			share_release(found, NULL);
+		}
+		settle(client, s.tokens == 0 && s.buffers == 0);
+	}
+}
+
 static uint64_t publish(share_buffer *b, const char *name)
 {
 	share_buffer *found;

@@ -14,6 +14,7 @@
 #include <share/channel.h>
 
 #include "base/process.h"
+#include "broker/journal/record.h"
 #include "tests/harness/fixture.h"
 
 #define SIZE 4096
@@ -168,6 +169,7 @@ static void go_there_and_stay(void)
 	share_pool *p = open_pool(c);
 	share_buffer *b = allocate(p, SIZE, NULL);
 	share_token tokens[2];
+	char detail[150];
 	share_watch *w;
 	pid_t before;
 	int gone = 0;
@@ -182,9 +184,11 @@ static void go_there_and_stay(void)
 	copy(BROKER ".so", module);
 	before = broker_pid();
 	check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
-	check_detail(
-	    "the journal is of version 2, which another program has written, and this one "
-	    "reads 1 at most");
+	snprintf(detail, sizeof(detail),
+		 "the journal is of version %u, which another program has written, and this one "
+		 "reads %u at most",
+		 STATE_LAYOUT + 2, STATE_LAYOUT + 1);
+	check_detail(detail);
 	check_eq(broker_pid(), before);
 	expect_all(other, &tokens[1]);
 	check_ok(share_unpublish(c, long_name(0)));

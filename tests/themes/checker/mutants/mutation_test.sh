@@ -256,6 +256,10 @@ j believed_is_lost                gpu_restart_test
 j deaths_unnoticed                restart_test
 j token_is_lost                   restart_memory_test
 j token_not_compared              restart_memory_test
+j left_not_noted                  restart_memory_test
+t dropped_keep_tokens             token_left_test
+t left_without_limit              token_left_test
+t right_not_looked_at             token_left_test
 j applied_before_it_counts        journal_crash_test
 j group_not_applied_again         journal_crash_test
 j sum_not_compared                journal_damage_test
