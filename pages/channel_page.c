@@ -37,9 +37,9 @@ uint32_t channel_lane_of(const struct channel_shape *s, uint32_t consumer)
 }
 
 /* ------------------------------------------------------------------------------------------- */
-/* A ring: header, admissions, lanes, tickets, entries                                          */
+/* A ring: header, admissions, lanes, tickets, entries, copies                                  */
 
-static size_t entry_size(const struct channel_shape *s)
+size_t channel_entry_size(const struct channel_shape *s)
 {
 	return sizeof(struct channel_entry) + round_up(s->data_max, 64);
 }
@@ -59,9 +59,21 @@ static size_t entries_at(const struct channel_shape *s)
 	return tickets_at(s) + round_up(s->in_flight * sizeof(struct channel_ticket), 64);
 }
 
-size_t channel_ring_size(const struct channel_shape *s)
+static size_t copies_at(const struct channel_shape *s)
 {
-	return round_up(entries_at(s) + (size_t)channel_lanes(s) * s->depth * entry_size(s), PAGE);
+	return entries_at(s) + (size_t)channel_lanes(s) * s->depth * channel_entry_size(s);
+}
+
+bool channel_has_copies(const struct channel_shape *s, enum channel_layout layout)
+{
+	return layout >= CHANNEL_WITH_COPIES && s->mode == CHANNEL_QUEUE;
+}
+
+size_t channel_ring_size(const struct channel_shape *s, enum channel_layout layout)
+{
+	size_t copies = channel_has_copies(s, layout) ? s->in_flight : 0;
+
+	return round_up(copies_at(s) + copies * channel_entry_size(s), PAGE);
 }
 
 /* Pages are aligned to more than anything in them is. */
@@ -92,7 +104,12 @@ struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s
 {
 	size_t index = (size_t)lane * s->depth + (sequence & (s->depth - 1));
 
-	return at(ring, entries_at(s) + index * entry_size(s));
+	return at(ring, entries_at(s) + index * channel_entry_size(s));
+}
+
+struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s, uint32_t ticket)
+{
+	return at(ring, copies_at(s) + ticket * channel_entry_size(s));
 }
 
 /* ------------------------------------------------------------------------------------------- */

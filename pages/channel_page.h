@@ -24,8 +24,20 @@
  * writing the ticket's version into its ledger, together with a fence on one of its own timelines.
  * The ticket is free again when all who got the message have acknowledged it and the fences are
  * reached: until then the ring says which buffer it stands for, so that the broker can look after
- * it when the producer is gone.
+ * it when the producer is gone. In a queue, the ring also has a copy of each message in flight, by
+ * ticket, and says in whose lane it is: a lane's position is used again while what was taken from
+ * it is not acknowledged yet, and what no consumer has room for is in no lane.
  */
+
+/*
+ * What a ring consists of, of a channel that lives: one that a broker before this one has made goes
+ * on as it was. A layout has all that the one before has, in the same places, so that a library
+ * which does not know it reads and writes the rest.
+ */
+enum channel_layout {
+	CHANNEL_WITHOUT_COPIES,
+	CHANNEL_WITH_COPIES, /* in a queue, of the messages in flight */
+};
 
 #define CHANNEL_MEMBERS_MAX    64 /* of each role */
 #define CHANNEL_DEPTH_MAX      4096
@@ -63,7 +75,7 @@ struct channel_control {
 #define CHANNEL_CONTROL_SIZE 4096
 
 /* -------------------------------------------------------------------------------------------
- * A ring: header, an admission for each consumer slot, lanes, tickets, entries.
+ * A ring: header, an admission for each consumer slot, lanes, tickets, entries, copies.
  */
 
 /*
@@ -108,8 +120,10 @@ struct channel_lane {
 
 /* `version` is written last when a ticket is put to use (release), and `buffer` is 0 while it is
  * free. */
+#define CHANNEL_NO_BUFFER UINT64_MAX
 struct channel_ticket {
-	_Atomic uint64_t buffer; /* identifier; 0: none */
+	_Atomic uint64_t buffer; /* identifier; 0: none. Where there are copies, a message without
+				  * one has CHANNEL_NO_BUFFER, as the ticket is in use */
 	_Atomic uint32_t version;
 	_Atomic uint32_t call; /* services: which call this index stands for, 0: none. Has nothing
 				* to do with the ticket beside it */
@@ -131,6 +145,15 @@ struct channel_entry {
 	unsigned char data[];
 };
 _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
+
+/*
+ * A copy is an entry that is found by its ticket, and that nobody reads while its producer goes on.
+ * It is written before its ticket is put to use, and is about what the ticket stands for if both
+ * have the same version. `sequence` is in which position of a lane the message is, + 1, and
+ * `ticket` is whose lane that is; both are written before the entry is, the former last (release).
+ */
+#define CHANNEL_COPY_WAITS    0          /* in no lane, for a consumer to come or to have room */
+#define CHANNEL_COPY_FINISHED UINT64_MAX /* acknowledged, set aside or dropped */
 
 /* 48 bits and 16. */
 #define CHANNEL_PACK(large, small) ((uint64_t)(large) | (uint64_t)(small) << 48)
@@ -177,8 +200,10 @@ static inline void channel_add(_Atomic uint64_t *count, uint64_t n)
 			      memory_order_relaxed);
 }
 
+bool channel_has_copies(const struct channel_shape *s, enum channel_layout layout);
+
 /* Sizes in bytes, of a valid shape. */
-size_t channel_ring_size(const struct channel_shape *s);
+size_t channel_ring_size(const struct channel_shape *s, enum channel_layout layout);
 size_t channel_ledger_size(const struct channel_shape *s);
 
 uint32_t channel_lanes(const struct channel_shape *s);
@@ -193,6 +218,10 @@ struct channel_ticket *channel_ticket_at(void *ring, const struct channel_shape 
 					 uint32_t ticket);
 struct channel_entry *channel_entry_at(void *ring, const struct channel_shape *s, uint32_t lane,
 				       uint64_t sequence);
+/* Only where there are copies. */
+struct channel_entry *channel_copy_at(void *ring, const struct channel_shape *s, uint32_t ticket);
+/* Of an entry, with its data. */
+size_t channel_entry_size(const struct channel_shape *s);
 struct channel_row *channel_row_at(void *ledger, const struct channel_shape *s, uint32_t row);
 
 #endif

@@ -6,7 +6,45 @@
 #include "ring/inside.h"
 #include "ring/ring.h"
 
-/* An entry as its consumers read it, while its producer may write anything into it. */
+/* An entry as it is written, and as others read it while its producer may write anything into it.
+ */
+
+/* All but its sequence number; @ticket: of a copy, whose lane it is in. */
+static inline void ring_entry_store(struct channel_entry *e, const struct ring_message *m,
+				    uint64_t number, uint32_t version, uint16_t ticket,
+				    uint32_t deliveries)
+{
+	ring_store_data(e->data, m->data, m->data_size);
+	ring_store(&e->number, number);
+	ring_store(&e->buffer, m->buffer);
+	ring_store(&e->segment, m->buffer ? m->segment : 0);
+	ring_store(&e->offset_data_size, CHANNEL_PACK(m->buffer ? m->offset : 0, m->data_size));
+	ring_store(&e->size_deliveries, CHANNEL_PACK(m->buffer ? m->size : 0, deliveries));
+	ring_store(&e->value, m->fence.value);
+	ring_store(&e->version, version);
+	ring_store(&e->ticket, ticket);
+	ring_store(&e->timeline, (uint16_t)m->fence.slot);
+}
+
+/* All but its data. */
+static inline void ring_entry_load(const struct channel_entry *e, struct ring_message *out)
+{
+	uint64_t offset_data_size, size_deliveries;
+
+	out->number = ring_load(&e->number);
+	out->buffer = ring_load(&e->buffer);
+	out->segment = ring_load(&e->segment);
+	offset_data_size = ring_load(&e->offset_data_size);
+	size_deliveries = ring_load(&e->size_deliveries);
+	out->fence.value = ring_load(&e->value);
+	out->fence.slot = ring_load(&e->timeline);
+	out->version = ring_load(&e->version);
+	out->ticket = ring_load(&e->ticket);
+	out->offset = CHANNEL_LARGE(offset_data_size);
+	out->data_size = CHANNEL_SMALL(offset_data_size);
+	out->size = CHANNEL_LARGE(size_deliveries);
+	out->deliveries = CHANNEL_SMALL(size_deliveries);
+}
 
 static inline uint64_t ring_sequence_of(const struct channel_entry *e)
 {
@@ -21,24 +59,11 @@ static inline enum ring_entry_state ring_entry_read(const struct channel_entry *
 						    const struct channel_shape *shape,
 						    struct ring_message *out)
 {
-	uint64_t offset_data_size, size_deliveries;
 	bool sound;
 
 	if (ring_sequence_of(e) != sequence)
 		return NOT_THERE;
-	out->number = ring_load(&e->number);
-	out->buffer = ring_load(&e->buffer);
-	out->segment = ring_load(&e->segment);
-	offset_data_size = ring_load(&e->offset_data_size);
-	size_deliveries = ring_load(&e->size_deliveries);
-	out->fence.value = ring_load(&e->value);
-	out->fence.slot = ring_load(&e->timeline);
-	out->version = ring_load(&e->version);
-	out->ticket = ring_load(&e->ticket);
-	out->offset = CHANNEL_LARGE(offset_data_size);
-	out->data_size = CHANNEL_SMALL(offset_data_size);
-	out->size = CHANNEL_LARGE(size_deliveries);
-	out->deliveries = CHANNEL_SMALL(size_deliveries);
+	ring_entry_load(e, out);
 	sound = out->data_size <= shape->data_max && out->ticket < shape->in_flight &&
 		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
 		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));

@@ -9,6 +9,7 @@
 #include <linux/membarrier.h>
 
 #include "base/mutation.h"
+#include "ring/entry.h"
 #include "ring/producer.h"
 
 void ring_producer_identify(struct ring_producer *p, uint64_t member)
@@ -110,17 +111,21 @@ void ring_producer_admit(struct ring_producer *p, uint32_t consumer, struct ring
 		ring_deliver_backlog(p);
 }
 
-void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer)
+void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
+		  const struct ring_message *m, uint32_t deliveries)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
-	const struct ring_message *m = &p->messages[ticket];
+	struct channel_entry *copy = ring_copy_of(p, ticket);
 
 	t->consumer = (uint8_t)consumer;
 	t->pending |= RING_BIT(consumer);
 	p->peers[consumer].load++;
 	p->turn = consumer;
 	ring_append(p, consumer, ticket);
-	ring_put(p, consumer, ticket, m);
+	/* first whose it is, and then that it is there: nobody else is to have it then */
+	ring_store(&copy->ticket, (uint16_t)consumer);
+	atomic_store_explicit(&copy->sequence, p->lanes[consumer].tail + 1, memory_order_release);
+	ring_put(p, consumer, ticket, m, deliveries);
 }
 
 void ring_deliver_backlog(struct ring_producer *p)
@@ -129,6 +134,7 @@ void ring_deliver_backlog(struct ring_producer *p)
 
 	while (backlog->n > 0) {
 		uint16_t ticket = backlog->first;
+		struct ring_message m;
 		uint32_t consumer;
 
 		/* nobody is to get what one who was left behind with it has acknowledged by now */
@@ -138,7 +144,8 @@ void ring_deliver_backlog(struct ring_producer *p)
 		if (consumer == CHANNEL_MEMBERS_MAX)
 			return;
 		ring_unlink(p, ticket);
-		ring_deliver(p, ticket, consumer);
+		ring_read_copy(p, ticket, &m);
+		ring_deliver(p, ticket, consumer, &m, m.deliveries);
 	}
 }
 
@@ -159,17 +166,22 @@ static void stop_counting(struct ring_producer *p, uint32_t consumer)
 static void give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
-	struct ring_message *m = &p->messages[ticket];
+	struct channel_entry *copy = ring_copy_of(p, ticket);
+	uint64_t size_deliveries = ring_load(&copy->size_deliveries);
+	uint32_t deliveries = CHANNEL_SMALL(size_deliveries);
 
 	if (had && MUTATION(lose_what_it_had))
 		t->acknowledged = true;
-	if (t->acknowledged || (had && m->deliveries >= p->shape.deliveries)) {
+	if (t->acknowledged || (had && deliveries >= p->shape.deliveries)) {
 		t->set_aside = !t->acknowledged;
 		ring_finish(p, ticket);
 		return;
 	}
+	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_release);
 	if (had) {
-		m->deliveries += !MUTATION(redeliver_unmarked);
+		deliveries += !MUTATION(redeliver_unmarked);
+		ring_store(&copy->size_deliveries,
+			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
 		channel_add(&p->header->redelivered, 1);
 	}
 	ring_unlink(p, ticket);

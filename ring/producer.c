@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "pages/timeline.h"
+#include "ring/entry.h"
 #include "ring/producer.h"
 
 static void *zeros(size_t n, size_t size)
@@ -19,7 +20,27 @@ static void *zeros(size_t n, size_t size)
 	return calloc(n, size); /* pages that are not used take no memory */
 }
 
-static bool allocate(struct ring_producer *p)
+/* False without memory. */
+static bool find_copies(struct ring_producer *p, enum channel_layout layout)
+{
+	size_t size;
+
+	if (!ring_is_queue(p))
+		return true;
+	p->copy_stride = channel_entry_size(&p->shape);
+	if (channel_has_copies(&p->shape, layout)) {
+		p->copies = (void *)channel_copy_at(p->ring, &p->shape, 0);
+		return true;
+	}
+	size = p->shape.in_flight * p->copy_stride;
+	p->private_copies = aligned_alloc(_Alignof(struct channel_entry), size);
+	if (p->private_copies)
+		memset(p->private_copies, 0, size);
+	p->copies = p->private_copies;
+	return p->copies;
+}
+
+static bool allocate(struct ring_producer *p, enum channel_layout layout)
 {
 	const struct channel_shape *s = &p->shape;
 	uint32_t lanes = channel_lanes(s);
@@ -29,10 +50,7 @@ static bool allocate(struct ring_producer *p)
 	p->free = zeros(s->in_flight, sizeof(*p->free));
 	p->tickets = zeros(s->in_flight, sizeof(*p->tickets));
 	p->fences = zeros((size_t)s->in_flight * s->consumers, sizeof(*p->fences));
-	if (s->mode == CHANNEL_QUEUE)
-		p->messages = zeros(s->in_flight, sizeof(*p->messages));
-	if (!positions || !p->free || !p->tickets || !p->fences ||
-	    (s->mode == CHANNEL_QUEUE && !p->messages))
+	if (!positions || !p->free || !p->tickets || !p->fences || !find_copies(p, layout))
 		return false;
 	for (uint32_t i = 0; i < lanes; i++) {
 		p->lanes[i].tickets = positions + (size_t)i * s->depth;
@@ -49,7 +67,8 @@ static bool allocate(struct ring_producer *p)
 	return true;
 }
 
-int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring_producer **out)
+int ring_producer_new(const struct channel_shape *shape, enum channel_layout layout, void *ring,
+		      struct ring_producer **out)
 {
 	struct ring_producer *p = zeros(1, sizeof(*p));
 
@@ -63,7 +82,7 @@ int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->ordered = ring_can_be_ordered();
 	ring_sleeper_init(&p->sleeper, &p->header->waiting);
-	if (!allocate(p)) {
+	if (!allocate(p, layout)) {
 		ring_producer_free(p);
 		return -ENOMEM;
 	}
@@ -79,14 +98,15 @@ void ring_producer_free(struct ring_producer *p)
 	free(p->free);
 	free(p->tickets);
 	free(p->fences);
-	free(p->messages);
+	free(p->private_copies);
 	free(p);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Sending                                                                                     */
 
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m)
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
+	      uint32_t deliveries)
 {
 	struct ring_lane *l = &p->lanes[lane];
 	struct channel_entry *e = (void *)(l->entries + (l->tail & p->mask) * p->stride);
@@ -101,17 +121,7 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 		atomic_store_explicit(&e->sequence, 0, memory_order_release);
 		atomic_thread_fence(memory_order_release);
 	}
-	ring_store_data(e->data, m->data, m->data_size);
-	ring_store(&e->number, t->number);
-	ring_store(&e->buffer, m->buffer);
-	ring_store(&e->segment, m->buffer ? m->segment : 0);
-	ring_store(&e->offset_data_size, CHANNEL_PACK(m->buffer ? m->offset : 0, m->data_size));
-	ring_store(&e->size_deliveries,
-		   CHANNEL_PACK(m->buffer ? m->size : 0, p->messages ? m->deliveries : 1));
-	ring_store(&e->value, m->fence.value);
-	ring_store(&e->version, t->version);
-	ring_store(&e->ticket, ticket);
-	ring_store(&e->timeline, (uint16_t)m->fence.slot);
+	ring_entry_store(e, m, t->number, t->version, ticket, deliveries);
 	atomic_store_explicit(&e->sequence, l->tail + 1, memory_order_release);
 
 	l->tickets[l->tail & p->mask] = ticket;
@@ -124,7 +134,38 @@ void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const str
 	__builtin_prefetch(e->data, 1);
 }
 
-static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *m, void *reference)
+static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m,
+		      uint32_t deliveries)
+{
+	struct channel_entry *copy = ring_copy_of(p, ticket);
+	const struct ring_ticket *t = &p->tickets[ticket];
+
+	/* nobody reads it now, unlike an entry: the compiler may do this as it likes */
+	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_relaxed);
+	copy->number = t->number;
+	copy->buffer = m->buffer;
+	copy->segment = m->segment;
+	copy->offset_data_size = CHANNEL_PACK(m->offset, m->data_size);
+	copy->size_deliveries = CHANNEL_PACK(m->size, deliveries);
+	copy->value = m->fence.value;
+	copy->version = t->version;
+	copy->ticket = 0;
+	copy->timeline = (uint16_t)m->fence.slot;
+	memcpy(copy->data, m->data, m->data_size);
+}
+
+void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_message *out)
+{
+	const struct channel_entry *copy = ring_copy_of(p, ticket);
+
+	ring_entry_load(copy, out);
+	out->ticket = ticket;
+	ring_load_data(out->data, copy->data, out->data_size);
+}
+
+/* @deliveries: of a queue. */
+static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *m, void *reference,
+			    uint32_t deliveries)
 {
 	uint16_t ticket = p->free[--p->n_free];
 	struct channel_ticket *shared = &p->shared_tickets[ticket];
@@ -141,22 +182,23 @@ static uint16_t take_ticket(struct ring_producer *p, const struct ring_message *
 	    .reference = reference,
 	    .list = LIST_FREE,
 	};
-	atomic_store_explicit(&shared->buffer, m->buffer, memory_order_relaxed);
+	if (p->copies)
+		keep_copy(p, ticket, m, deliveries);
+	/* behind the copy: who finds the ticket in use finds that */
+	atomic_store_explicit(&shared->buffer,
+			      m->buffer || !p->copies || p->private_copies ? m->buffer
+									   : CHANNEL_NO_BUFFER,
+			      memory_order_release);
 	atomic_store_explicit(&shared->version, version, memory_order_release);
 	return ticket;
 }
 
-static void keep_copy(struct ring_producer *p, uint16_t ticket, const struct ring_message *m)
+/* With this one. */
+static uint32_t count_delivery(const struct ring_producer *p, const struct ring_message *m)
 {
-	struct ring_message *copy = &p->messages[ticket];
-
-	memcpy(copy, m, offsetof(struct ring_message, data));
-	memcpy(copy->data, m->data, m->data_size);
-	copy->deliveries =
-	    m->deliveries < p->shape.deliveries ? m->deliveries + 1 : p->shape.deliveries;
-	copy->number = p->tickets[ticket].number;
-	copy->ticket = ticket;
-	copy->version = p->tickets[ticket].version;
+	if (!ring_is_queue(p))
+		return 1;
+	return m->deliveries < p->shape.deliveries ? m->deliveries + 1 : p->shape.deliveries;
 }
 
 static bool is_sound(const struct ring_producer *p, const struct ring_message *m)
@@ -177,7 +219,7 @@ static bool lacks_consumers(struct ring_producer *p)
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference)
 {
-	uint32_t lane;
+	uint32_t lane, deliveries = count_delivery(p, m);
 	uint16_t ticket;
 	int r;
 
@@ -200,15 +242,14 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		r = ring_find_room(p, target, &lane);
 	if (r < 0)
 		return r;
-	ticket = take_ticket(p, m, reference);
+	ticket = take_ticket(p, m, reference, deliveries);
 	p->sent++;
 	ring_sleeper_goes_on(&p->sleeper);
 	if (ring_is_queue(p)) {
-		keep_copy(p, ticket, m);
 		if (lane == LIST_BACKLOG)
 			ring_append(p, LIST_BACKLOG, ticket);
 		else
-			ring_deliver(p, ticket, lane);
+			ring_deliver(p, ticket, lane, m, deliveries);
 		return 0;
 	}
 	if (p->shape.mode == CHANNEL_BROADCAST) {
@@ -219,7 +260,7 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 		p->peers[target].load++;
 	}
 	ring_append(p, lane, ticket);
-	ring_put(p, lane, ticket, m);
+	ring_put(p, lane, ticket, m, deliveries);
 	return 0;
 }
 

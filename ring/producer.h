@@ -104,7 +104,10 @@ struct ring_producer {
 	struct ring_ticket *tickets;
 	struct channel_ticket *shared_tickets;
 	struct ring_owned_fence *fences; /* [ticket][as many as there are consumers] */
-	struct ring_message *messages;   /* by ticket, in a queue */
+	unsigned char *copies;           /* by ticket, in a queue; of the ring, or: */
+	size_t copy_stride;
+	void *private_copies;      /* NULL: they are of the ring */
+	struct ring_message aside; /* the last that was set aside */
 	struct ring_list lists[LISTS];
 	struct ring_lane lanes[CHANNEL_MEMBERS_MAX];
 	struct ring_peer peers[CHANNEL_MEMBERS_MAX];
@@ -173,10 +176,18 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 uint64_t ring_taken(struct ring_producer *p, uint32_t consumer);
 
 /* The message with this ticket goes into a lane, which has room. */
-void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket,
-	      const struct ring_message *m);
-/* Queue: to a consumer that has room; from the backlog to all who have. */
-void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer);
+void ring_put(struct ring_producer *p, uint32_t lane, uint16_t ticket, const struct ring_message *m,
+	      uint32_t deliveries);
+/* Queue: the copy of the message with this ticket; and what is in it. */
+static inline struct channel_entry *ring_copy_of(const struct ring_producer *p, uint16_t ticket)
+{
+	return (void *)(p->copies + ticket * p->copy_stride);
+}
+void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_message *out);
+/* Queue: to a consumer that has room, the message with this ticket, which is @m; from the backlog
+ * to all who have. */
+void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
+		  const struct ring_message *m, uint32_t deliveries);
 void ring_deliver_backlog(struct ring_producer *p);
 
 /* Where the next message goes: a lane that has room, or LIST_BACKLOG. 0, -EAGAIN, -ENOENT. */

@@ -36,8 +36,10 @@ struct ring_message {
 
 struct ring_producer;
 
-/* @ring: mapped for writing, all zeros. 0 or -ENOMEM. */
-int ring_producer_new(const struct channel_shape *shape, void *ring, struct ring_producer **out);
+/* @ring: mapped for writing, all zeros. In a queue whose ring has no copies by its @layout, they
+ * are kept in private memory. 0 or -ENOMEM. */
+int ring_producer_new(const struct channel_shape *shape, enum channel_layout layout, void *ring,
+		      struct ring_producer **out);
 void ring_producer_free(struct ring_producer *p);
 
 /* A consumer, as long as something refers to it: it is the caller's, who keeps it while it is

@@ -81,6 +81,10 @@ void ring_finish(struct ring_producer *p, uint16_t ticket)
 	struct ring_ticket *t = &p->tickets[ticket];
 
 	ring_unlink(p, ticket);
+	/* whoever has acknowledged it may be gone before its ticket is free */
+	if (p->copies)
+		atomic_store_explicit(&ring_copy_of(p, ticket)->sequence, CHANNEL_COPY_FINISHED,
+				      memory_order_release);
 	if (t->pending != 0) {
 		ring_append(p, LIST_LIMBO, ticket);
 		return;
@@ -202,9 +206,12 @@ static bool take_done(struct ring_producer *p, struct ring_return *out)
 	out->ticket = ticket;
 	out->retained = t->retained;
 	out->set_aside = t->set_aside;
-	out->message = t->set_aside ? &p->messages[ticket] : NULL;
-	if (t->set_aside)
+	out->message = NULL;
+	if (t->set_aside) {
+		ring_read_copy(p, ticket, &p->aside);
+		out->message = &p->aside;
 		channel_add(&p->header->set_aside, 1);
+	}
 	out->n = t->n_fences;
 	for (uint32_t i = 0; i < out->n; i++)
 		out->fences[i] = ring_fences_of(p, ticket)[i];

@@ -407,7 +407,7 @@
 	F(M, u64, member, 6, "identifier of the membership")   \
 	F(M, u64, pool, 6, "identifier of the channel's pool") \
 	F(M, u32, slot, 6, "of a consumer; 0")                 \
-	F(M, u32, reserved, 6, "0")                            \
+	F(M, u32, layout, 6, "enum channel_layout")            \
 	V(M, shape, 36, 6, "struct channel_shape")
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 6, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)                    \

@@ -156,6 +156,8 @@ int channel_new(struct broker *b, const void *name, size_t size, struct pool *po
 	}
 	ch->id = ++b->channels->last_channel;
 	ch->shape = *shape;
+	/* what was asked of somebody who has gone is not answered by another one */
+	ch->layout = service ? CHANNEL_WITHOUT_COPIES : CHANNEL_WITH_COPIES;
 	ch->service = service;
 	ch->producers = producers;
 	memcpy(ch->name, name, size);

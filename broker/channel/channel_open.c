@@ -232,6 +232,7 @@ static void join(struct request *r, struct channel *ch)
 	    .pool = ch->pool->id,
 	    .slot = member->as_consumer.slot,
 	    .shape = {&ch->shape, sizeof(ch->shape)},
+	    .layout = ch->layout,
 	};
 	request_reply(r, &reply, (const int[]){member->page.fd, ch->control_fd, member->doorbell},
 		      3);

@@ -40,6 +40,7 @@ struct channel {
 	uint64_t id;
 	struct pool *pool;
 	struct channel_shape shape;
+	enum channel_layout layout;
 	bool service;       /* it is one of a service's two */
 	uint32_t producers; /* at a time */
 	int control_fd;

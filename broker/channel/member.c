@@ -57,7 +57,8 @@ static int make_page(struct member *m)
 	const struct channel_shape *shape = &m->channel->shape;
 	bool ring = m->role == SHARE_PRODUCER;
 
-	m->page.size = ring ? channel_ring_size(shape) : channel_ledger_size(shape);
+	m->page.size =
+	    ring ? channel_ring_size(shape, m->channel->layout) : channel_ledger_size(shape);
 	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
 			 m->page.size + CHANNEL_CONTROL_SIZE))
 		return MEMBER_BYTES_QUOTA;
@@ -257,7 +258,8 @@ int member_attach(struct member *m)
 	if (m->as_producer.closing)
 		TAILQ_INSERT_TAIL(&channels->closing, m, as_producer.link);
 	channels_work_soon(ch->broker);
-	m->page.size = ring ? channel_ring_size(&ch->shape) : channel_ledger_size(&ch->shape);
+	m->page.size =
+	    ring ? channel_ring_size(&ch->shape, ch->layout) : channel_ledger_size(&ch->shape);
 	if (fstat(m->page.fd, &st) < 0 || (uint64_t)st.st_size != m->page.size)
 		return -EBADMSG;
 	if (charge_again(m) < 0)

@@ -101,6 +101,7 @@ static void record_control(struct record *r, struct channel *ch)
 static void channel_fields(struct record *r, void *object)
 {
 	struct channel *ch = object;
+	uint32_t layout = ch->layout;
 
 	record_u64(r, &ch->id);
 	record_pool(r, &ch->pool);
@@ -109,6 +110,9 @@ static void channel_fields(struct record *r, void *object)
 	record_flag(r, &ch->service);
 	record_control(r, ch);
 	record_rest_of(r, ch->name, &ch->size);
+	/* where brokers before this one have had a gap, that is 0: no copies */
+	record_u32(r, &layout);
+	ch->layout = layout;
 }
 
 static uint64_t channel_order(const void *object)
@@ -123,7 +127,7 @@ static int channel_restore(struct broker *b, void *object, void **out)
 	(void)out;
 	if (ch->id == 0 || ch->id > b->channels->last_channel || find_channel(b, ch->id) ||
 	    ch->size == 0 || ch->size > SHARE_NAME_MAX || channel_find(b, ch->name, ch->size) ||
-	    !channel_shape_is_valid(&ch->shape))
+	    !channel_shape_is_valid(&ch->shape) || ch->layout > CHANNEL_WITH_COPIES)
 		return -EBADMSG;
 	channel_attach(b, ch, ch->pool);
 	return 0;

@@ -125,7 +125,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 
 size_t channel_own_page_size(const share_channel *ch)
 {
-	return ch->role == SHARE_PRODUCER ? channel_ring_size(&ch->shape)
+	return ch->role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
 					  : channel_ledger_size(&ch->shape);
 }
 
@@ -169,7 +169,7 @@ static int make_half(share_channel *ch)
 				      &members->receiver->ring);
 		return r < 0 ? fail_system(r, "opening a channel") : 0;
 	}
-	r = ring_producer_new(&ch->shape, ch->own, &sender->ring);
+	r = ring_producer_new(&ch->shape, ch->layout, ch->own, &sender->ring);
 	if (r == 0)
 		r = make_sent(sender, ch->shape.in_flight);
 	if (r < 0)
@@ -216,7 +216,8 @@ static int take_part(share_channel *ch)
 
 static bool makes_sense(const share_channel *ch)
 {
-	return channel_shape_is_valid(&ch->shape) && ch->slot < ch->shape.consumers;
+	return channel_shape_is_valid(&ch->shape) && ch->slot < ch->shape.consumers &&
+	       ch->layout <= CHANNEL_WITH_COPIES;
 }
 
 static int set_up(share_channel *ch, struct reply *reply)
@@ -227,6 +228,7 @@ static int set_up(share_channel *ch, struct reply *reply)
 	ch->member = m->member;
 	ch->pool = m->pool;
 	ch->slot = m->slot;
+	ch->layout = m->layout;
 	memcpy(&ch->shape, m->shape.data, sizeof(ch->shape));
 	if (!makes_sense(ch))
 		return fail(SHARE_EPROTO, "the broker sent a channel that makes no sense");

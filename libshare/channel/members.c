@@ -20,7 +20,7 @@
 static size_t page_size_of_peers(const share_channel *ch)
 {
 	return ch->role == SHARE_PRODUCER ? channel_ledger_size(&ch->shape)
-					  : channel_ring_size(&ch->shape);
+					  : channel_ring_size(&ch->shape, ch->layout);
 }
 
 static uint32_t most_peers(const share_channel *ch)

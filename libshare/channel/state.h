@@ -49,6 +49,7 @@ struct share_channel {
 	bool enlisted; /* the client knows of it */
 	int role;
 	struct channel_shape shape;
+	enum channel_layout layout;
 	uint64_t member, pool;
 	uint32_t slot;
 	uint32_t stall_ms;

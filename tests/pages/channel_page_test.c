@@ -89,7 +89,7 @@ static void *start(size_t size)
 
 static void lay_out_ring(const struct channel_shape *s)
 {
-	void *ring = start(channel_ring_size(s));
+	void *ring = start(channel_ring_size(s, CHANNEL_WITH_COPIES));
 
 	align = 64;
 	claim(ring, ring, sizeof(struct channel_ring));
@@ -101,6 +101,9 @@ static void lay_out_ring(const struct channel_shape *s)
 			claim(ring, channel_entry_at(ring, s, i, j + 5 * (uint64_t)s->depth),
 			      sizeof(struct channel_entry) + s->data_max);
 	}
+	for (uint32_t i = 0; channel_has_copies(s, CHANNEL_WITH_COPIES) && i < s->in_flight; i++)
+		claim(ring, channel_copy_at(ring, s, i),
+		      sizeof(struct channel_entry) + s->data_max);
 	align = 16;
 	for (uint32_t i = 0; i < s->in_flight; i++)
 		claim(ring, channel_ticket_at(ring, s, i), sizeof(struct channel_ticket));
@@ -142,11 +145,34 @@ Test(channel_page, nothing_in_a_ledger_overlaps_or_lies_outside)
 		lay_out_ledger(&shapes[i]);
 }
 
+/* A library that knows no copies finds everything else where it was. */
+Test(channel_page, copies_are_behind_all_that_rings_had_without_them)
+{
+	static _Alignas(64) unsigned char ring[1 << 20];
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		const struct channel_shape *s = &shapes[i];
+		size_t without = channel_ring_size(s, CHANNEL_WITHOUT_COPIES);
+
+		cr_assert(!channel_has_copies(s, CHANNEL_WITHOUT_COPIES));
+		if (s->mode != CHANNEL_QUEUE) {
+			cr_assert_eq(channel_ring_size(s, CHANNEL_WITH_COPIES), without);
+			continue;
+		}
+		cr_assert_gt(channel_ring_size(s, CHANNEL_WITH_COPIES) + 4096,
+			     without + s->in_flight * channel_entry_size(s));
+		cr_assert_geq(
+		    (unsigned char *)channel_copy_at(ring, s, 0),
+		    (unsigned char *)channel_entry_at(ring, s, channel_lanes(s) - 1, s->depth - 1) +
+			channel_entry_size(s));
+	}
+}
+
 Test(channel_page, the_largest_pages_are_of_bounded_size)
 {
 	const struct channel_shape s = {CHANNEL_QUEUE, 1, 4096, 8192, 256, 64, 64, 1, 0};
 
-	cr_assert_lt(channel_ring_size(&s), 96 << 20);
+	cr_assert_lt(channel_ring_size(&s, CHANNEL_WITH_COPIES), 96 << 20);
 	cr_assert_lt(channel_ledger_size(&s), 16 << 20);
 }
 

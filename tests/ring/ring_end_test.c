@@ -70,9 +70,9 @@ Test(ring_end, who_was_never_admitted_hears_the_end_as_well)
 {
 	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
 	rings[1] = aligned_alloc(4096, 1 << 20);
-	cr_assert(rings[1] && channel_ring_size(&shape) <= 1 << 20);
+	cr_assert(rings[1] && channel_ring_size(&shape, CHANNEL_WITH_COPIES) <= 1 << 20);
 	memset(rings[1], 0, 1 << 20);
-	cr_assert_eq(ring_producer_new(&shape, rings[1], &producers[1]), 0);
+	cr_assert_eq(ring_producer_new(&shape, CHANNEL_WITH_COPIES, rings[1], &producers[1]), 0);
 	ring_consumer_attach(consumers[0], 1, 55, rings[1]);
 	hears_nothing(0);
 	ends(1);

@@ -65,10 +65,11 @@ void rig(uint32_t mode, uint32_t when_full, uint32_t n)
 
 void producer_comes(uint32_t slot)
 {
-	rings[slot] = page(channel_ring_size(&shape));
+	rings[slot] = page(channel_ring_size(&shape, CHANNEL_WITH_COPIES));
 	producer_members[slot] = members++;
 	ring_producer_free(producers[slot]);
-	cr_assert_eq(ring_producer_new(&shape, rings[slot], &producers[slot]), 0);
+	cr_assert_eq(ring_producer_new(&shape, CHANNEL_WITH_COPIES, rings[slot], &producers[slot]),
+		     0);
 	ring_producer_identify(producers[slot], producer_members[slot]);
 	for (uint32_t i = 0; i < RIG_CONSUMERS; i++)
 		if (consumers[i]) {

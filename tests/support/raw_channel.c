@@ -22,7 +22,7 @@ struct wire_message party_request(const char *name, uint32_t role)
 
 static size_t page_size(const struct party *p)
 {
-	return p->role == SHARE_PRODUCER ? channel_ring_size(&p->shape)
+	return p->role == SHARE_PRODUCER ? channel_ring_size(&p->shape, p->layout)
 					 : channel_ledger_size(&p->shape);
 }
 
@@ -39,6 +39,7 @@ void party_open(struct party *p, struct raw *r, struct wire_message *open)
 	p->slot = m->slot;
 	check_eq(m->shape.size, sizeof(p->shape));
 	memcpy(&p->shape, m->shape.data, sizeof(p->shape));
+	p->layout = m->layout;
 	check(channel_shape_is_valid(&p->shape));
 	check_eq(r->fds.n, 3);
 	check(page_map(r->fds.fds[0], page_size(p), true, &p->page) == 0);

@@ -18,6 +18,7 @@ struct party {
 	uint32_t row;        /* of a producer, in the ledger of a consumer: set it if it is not 0 */
 	uint32_t sync_flags; /* of its CHANNEL_SYNCs */
 	struct channel_shape shape;
+	enum channel_layout layout;
 	void *page; /* its own, mapped for writing */
 	struct channel_control *control;
 	int bell;     /* as others have it */

@@ -241,7 +241,7 @@ static void bob_tries_the_descriptors(struct child *self, void *data)
 	check_eq(raw_receive(&r, HARNESS_LIMIT_MS), RAW_MESSAGE);
 	check_eq(r.m.type, WIRE_CHANNEL_MEMBERS);
 	check_eq(r.fds.n, 3);
-	expect_read_only(r.fds.fds[0], channel_ring_size(&p.shape));
+	expect_read_only(r.fds.fds[0], channel_ring_size(&p.shape, p.layout));
 	memcpy(&her, r.m.channel_members.members.data, sizeof(her));
 	fd_list_close(&r.fds);
 

@@ -173,7 +173,7 @@ Test(channel_broker, a_page_that_is_ready_takes_no_other_writer)
 	void *page;
 
 	party_open(&producer, &a, &m);
-	size = channel_ring_size(&producer.shape);
+	size = channel_ring_size(&producer.shape, producer.layout);
 	sync.channel_sync.member = ready.channel_ready.member = producer.id;
 	raw_ask_error(&a, &sync, SHARE_EINVAL);
 	check(page_map(producer.page_fd, size, true, &page) == 0);

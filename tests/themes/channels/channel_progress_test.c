@@ -244,7 +244,8 @@ Test(channel_progress, who_is_left_behind_is_named_and_what_others_got_is_counte
 static void write_nonsense(struct party *p, struct party *c, uint64_t seed)
 {
 	uint64_t *ring = p->page, *ledger = c->page;
-	size_t n = channel_ring_size(&p->shape) / 8, m = channel_ledger_size(&c->shape) / 8;
+	size_t n = channel_ring_size(&p->shape, p->layout) / 8,
+	       m = channel_ledger_size(&c->shape) / 8;
 
 	for (size_t i = 0; i < n; i++)
 		ring[i] = seed == UINT64_MAX ? seed : (seed = seed * 6364136223846793005u + 1) >> 7;

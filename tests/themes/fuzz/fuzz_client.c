@@ -223,7 +223,7 @@ static void set_channel(const struct wire_channel *m)
 	memcpy(&shape, m->shape.data, sizeof(shape));
 	if (!channel_shape_is_valid(&shape))
 		return;
-	channel_page_size = channel_ring_size(&shape);
+	channel_page_size = channel_ring_size(&shape, m->layout);
 	if (channel_page_size < channel_ledger_size(&shape))
 		channel_page_size = channel_ledger_size(&shape);
 }

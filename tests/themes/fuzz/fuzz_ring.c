@@ -164,8 +164,8 @@ static void begin(struct input *in)
 	if (shape.mode == CHANNEL_BROADCAST && shape.in_flight > shape.depth)
 		shape.history = input_u8(in) % (shape.depth + 1);
 	expect(channel_shape_is_valid(&shape));
-	ring = page(channel_ring_size(&shape));
-	expect(ring_producer_new(&shape, ring, &producer) == 0);
+	ring = page(channel_ring_size(&shape, CHANNEL_WITH_COPIES));
+	expect(ring_producer_new(&shape, CHANNEL_WITH_COPIES, ring, &producer) == 0);
 	ring_producer_identify(producer, 1);
 	members = 1;
 	n_sent = n_unretired = 0;
@@ -246,7 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		default:
 			if (producer_lies)
-				scribble(&in, ring, channel_ring_size(&shape));
+				scribble(&in, ring, channel_ring_size(&shape, CHANNEL_WITH_COPIES));
 			else
 				scribble(&in, ledgers[i], channel_ledger_size(&shape));
 		}

@@ -136,7 +136,7 @@ static void map_channel(struct end *e, const struct wire_channel *m, int fd)
 	expect(m->shape.size == sizeof(shape));
 	memcpy(&shape, m->shape.data, sizeof(shape));
 	expect(channel_shape_is_valid(&shape));
-	expect(fstat(fd, &st) == 0 && ((size_t)st.st_size == channel_ring_size(&shape) ||
+	expect(fstat(fd, &st) == 0 && ((size_t)st.st_size == channel_ring_size(&shape, m->layout) ||
 				       (size_t)st.st_size == channel_ledger_size(&shape)));
 	/* who said that it was ready before it read this has nothing to write into */
 	if (page_map(fd, (size_t)st.st_size, true, &page) != 0)

@@ -271,7 +271,7 @@ static void send_and_acknowledge(void)
 		       ack[2] = {UINT64_C(1) << 32 | 3, 2};
 	struct channel_row *row = channel_row_at(page, &shape, 0);
 
-	expect(channel_ring_size(&shape) <= sizeof(page) &&
+	expect(channel_ring_size(&shape, CHANNEL_WITH_COPIES) <= sizeof(page) &&
 	       channel_ledger_size(&shape) <= sizeof(page));
 	poke(0, page, channel_ticket_at(page, &shape, 0), &ticket, sizeof(ticket));
 	poke(0, page, channel_admission_at(page, &shape, 0), &consumer, sizeof(consumer));

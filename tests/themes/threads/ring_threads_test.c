@@ -75,8 +75,8 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		struct producing *p = &producing[i];
 
 		*p = (struct producing){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-		rings[i] = page(channel_ring_size(&shape));
-		check(ring_producer_new(&shape, rings[i], &p->ring) == 0);
+		rings[i] = page(channel_ring_size(&shape, CHANNEL_WITH_COPIES));
+		check(ring_producer_new(&shape, CHANNEL_WITH_COPIES, rings[i], &p->ring) == 0);
 		ring_producer_identify(p->ring, 1 + i);
 		for (p->n_free = 0; p->n_free < IN_FLIGHT; p->n_free++)
 			p->free[p->n_free] = p->n_free;
@@ -306,7 +306,7 @@ static void run(void)
 			check_eq(stats.dropped, 0);
 		ring_producer_free(producing[i].ring);
 		close(producing[i].doorbell);
-		munmap(rings[i], channel_ring_size(&shape));
+		munmap(rings[i], channel_ring_size(&shape, CHANNEL_WITH_COPIES));
 	}
 	for (uint32_t k = 0; k < n_consumers; k++) {
 		ring_consumer_free(consuming[k].ring);
