@@ -298,7 +298,7 @@ static void say_why(const struct keeper *keeper)
 		else if (keeper->signal)
 			log_warning("broker %d has died (signal %d, %s); this one goes on",
 				    (int)keeper->broker_before, keeper->signal,
-				    sigdescr_np(keeper->signal));
+				    signal_text(keeper->signal));
 		else
 			log_warning("broker %d has died, and its keeper as well; this one goes on",
 				    (int)keeper->broker_before);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/process.h"
+#include "broker/keeper/keeper.h"
 #include "broker/log/log.h"
 
 #define OWN_FRAMES 2
@@ -95,11 +96,17 @@ static size_t write_frame(const struct crash_frame *f, char *out, size_t size)
 	return n < 0 || (size_t)n >= size ? 0 : (size_t)n;
 }
 
+const char *signal_text(int signal)
+{
+	const char *text = sigdescr_np(signal);
+
+	return text ? text : "?";
+}
+
 void crash_log(const struct crash *c, const char *who, pid_t pid)
 {
 	uint32_t n = c->n < CRASH_FRAMES ? c->n : CRASH_FRAMES;
 	int number = atomic_load(&c->signal);
-	const char *text = sigdescr_np(number);
 	char frames[1024] = "";
 	size_t size = 0;
 
@@ -109,5 +116,5 @@ void crash_log(const struct crash *c, const char *who, pid_t pid)
 		size += write_frame(&c->frames[i], frames + size, sizeof(frames) - size);
 	frames[size] = '\0';
 	log_error("%s %d has crashed: signal %d (%s), address %#" PRIx64 ", at%s", who, (int)pid,
-		  number, text ? text : "?", c->address, n ? frames : " ?");
+		  number, signal_text(number), c->address, n ? frames : " ?");
 }

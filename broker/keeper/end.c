@@ -86,7 +86,7 @@ static const char *say(const struct end *end)
 		snprintf(text, sizeof(text), "has ended with exit code %d", end->code);
 	else if (end->signal)
 		snprintf(text, sizeof(text), "has died of signal %d (%s)", end->signal,
-			 sigdescr_np(end->signal));
+			 signal_text(end->signal));
 	else
 		snprintf(text, sizeof(text), "has died");
 	return text;

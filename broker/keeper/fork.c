@@ -160,7 +160,7 @@ static int wait_for_rehearsal(pid_t pid, char why[static KEPT_TEXT])
 		snprintf(why, KEPT_TEXT, "it ended with exit code %d", WEXITSTATUS(status));
 	else
 		snprintf(why, KEPT_TEXT, "it died of signal %d (%s)", WTERMSIG(status),
-			 sigdescr_np(WTERMSIG(status)));
+			 signal_text(WTERMSIG(status)));
 	return -ECANCELED;
 }
 

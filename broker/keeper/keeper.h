@@ -64,6 +64,9 @@ typedef int keeper_main(struct keeper *k, int argc, char **argv);
  * too: it returns there as well. */
 int keeper_run(const char *module, int argc, char **argv);
 
+/* What a signal is called, as "Aborted"; "?" if it has no name, as those of real time. */
+const char *signal_text(int signal);
+
 /* NULL where the program is a module. */
 extern keeper_main KEEPER_MAIN_SYMBOL __attribute__((weak));
 extern keeper_main KEEPER_MAIN_BEFORE;

@@ -342,6 +342,19 @@ Test(keeper, gives_up_when_one_broker_after_the_other_crashes)
 	cr_assert_eq(shared->brokers, 6);
 }
 
+static void die_of_a_signal_without_a_name(struct keeper *k)
+{
+	(void)k;
+	kept_serves();
+	raise(SIGRTMAX);
+}
+
+Test(keeper, says_so_if_brokers_die_of_a_signal_that_has_no_name)
+{
+	cr_assert_eq(keep(die_of_a_signal_without_a_name), 1);
+	cr_assert(has_said("(?): giving up"));
+}
+
 static void be_killed_often(struct keeper *k)
 {
 	kept_serves();
