@@ -128,9 +128,9 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 			     "you hold, disconnect, and connect to the next one");
 	else
 		handlers[m.type](&r);
-	/* the time was kept for its answer: there was none */
-	if (m.serial && client->requests.asked.serial == m.serial && client->connection &&
-	    !MUTATION(waiting_not_noted))
+	/* the time was kept for its answer: there was none so far */
+	if (m.serial && d->reply != WIRE_NOTHING && client->requests.asked.serial == m.serial &&
+	    client->connection && !MUTATION(waiting_not_noted))
 		unanswered_note(client, m.serial, data, size);
 	return m.serial != 0;
 }

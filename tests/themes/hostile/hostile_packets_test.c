@@ -386,6 +386,41 @@ Test(hostile_packets, a_request_needs_a_serial)
 	}
 }
 
+static int64_t journal_size(void)
+{
+	json_t *rows = report(witness, "status");
+	int64_t size = number_of(json_array_get(rows, 0), "journal_bytes");
+
+	json_decref(rows);
+	return size;
+}
+
+/* A serial asks for an answer, and to these there is none. What is asked for is kept until it is
+ * answered, which would be for ever. */
+Test(hostile_packets, what_has_no_answer_is_not_kept_for_one)
+{
+	static const enum wire_type types[] = {WIRE_CANCEL, WIRE_TRIMMED, WIRE_CHANNEL_STALLED};
+	struct wire_message m = {.serial = 1000}, ping = {.type = WIRE_PING};
+	int64_t before;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	before = journal_size();
+	for (uint32_t i = 0; i < 60000; i++) {
+		m.type = types[i % 3];
+		m.serial++;
+		check_eq(raw_send(&r, &m), 0);
+		if (i % 64 == 0)
+			raw_ask(&r, &ping, WIRE_DONE);
+	}
+	raw_ask(&r, &ping, WIRE_DONE);
+	/* not one record for each; a few chunks it may take for others */
+	check(journal_size() - before < 1 << 20);
+	ping.type = WIRE_BYE;
+	raw_ask(&r, &ping, WIRE_DONE);
+	raw_close(&r);
+}
+
 Test(hostile_packets, what_is_said_after_goodbye_is_not_heard)
 {
 	struct wire_message bye = {.type = WIRE_BYE, .serial = 1},
