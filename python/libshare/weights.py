@@ -18,6 +18,7 @@ import os
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from operator import index
 from typing import Any
 
 from ._core import Array, Client, Pool
@@ -40,6 +41,10 @@ _SAFETENSORS = {
 
 class WeightsError(Error, ValueError):
     """What was found is no weights, or does not fit to what it is loaded into."""
+
+
+#: What comes of reading JSON that others wrote as if it was what it should be.
+_SENSELESS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -113,12 +118,14 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Source]:
             for name, entry in header.items():
                 if name == "__metadata__":
                     continue
-                begin, end = entry["data_offsets"]
+                begin, end = map(index, entry["data_offsets"])
                 if not 0 <= begin <= end <= size - start:
                     raise WeightsError(f"{os.fspath(path)!r}: {name!r} lies outside of the file")
                 found[name] = _OfFile(content, start + begin, end - begin,
-                                      _SAFETENSORS[entry["dtype"]], tuple(entry["shape"]))
-        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as e:
+                                      _SAFETENSORS[entry["dtype"]], tuple(map(index, entry["shape"])))
+        except WeightsError:
+            raise
+        except _SENSELESS as e:
             raise WeightsError(f"{os.fspath(path)!r} is no .safetensors file: {e!r}") from e
     return found
 
@@ -247,9 +254,13 @@ def _manifest_of(last: Array, name: str) -> dict[str, Any]:
                 found = json.loads(last[size - _TAIL.size - length : size - _TAIL.size].tobytes())
                 if isinstance(found, dict):
                     return found
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
     raise WeightsError(f"{name!r} leads to something else than weights")
+
+
+def _no_sense(name: str, e: Exception) -> WeightsError:
+    return WeightsError(f"{name!r} leads to weights that make no sense: {e!r}")
 
 
 def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **stream: Any) -> Weights:
@@ -273,14 +284,16 @@ def attach_weights(client: Client, name: str, *, timeout: float | None = 0, **st
             if any(n.name == name and n.version == last.version for n in client.names(name)):
                 raise
             continue
+        except _SENSELESS as e:
+            raise _no_sense(name, e) from e
         parts.append(whole)
         try:
             arrays = {
                 tensor: parts[part][offset : offset + _bytes(dtype, shape)].view(dtype).reshape(shape)
                 for tensor, dtype, shape, part, offset in manifest["tensors"]
             }
-        except (KeyError, TypeError, ValueError, IndexError) as e:
-            raise WeightsError(f"{name!r} leads to weights that make no sense: {e}") from e
+        except _SENSELESS as e:
+            raise _no_sense(name, e) from e
         return Weights(arrays, client, name, last.version, manifest.get("metadata"))
 
 
