@@ -25,9 +25,10 @@
 #include "broker/config/text.h"
 #include "broker/monitor/monitor.h"
 
-#define ROOM     60000 /* bytes of rows */
-#define ROOM_END 128   /* of the row that says how many are missing */
-#define ROW_MAX  4096  /* bytes of one, more than all texts come to that there can be in it */
+#define ROOM        60000 /* bytes of rows */
+#define ROOM_END    128   /* of the row that says how many are missing */
+#define NUMBERS_MAX 64    /* bytes of two numbers with their keys */
+#define ROW_MAX     4096  /* bytes of one, more than all texts come to that there can be in it */
 
 struct monitor {
 	LIST_ENTRY(monitor) link;
@@ -46,7 +47,7 @@ struct monitor {
 	struct {
 		uint64_t client, count, size;
 		const char *pool;
-		size_t begins, ends;
+		size_t begins, numbers, ends;
 	} freed;
 	uint64_t ended; /* the client of whose end it was told last, for want of another reason */
 
@@ -218,35 +219,48 @@ static void tell_of_end(struct monitor *m, const struct client *c)
 	add(m, row, describe(&end, row));
 }
 
-static void tell_of_freed(struct monitor *m, const struct notice *n)
+/* To the last row, if it is such a one of this client and pool: false if not. What does not change
+ * is written with the second buffer, and from then on only the numbers behind it. */
+static bool add_to_freed(struct monitor *m, const struct notice *n)
 {
-	bool goes_on = m->freed.client == n->client->id && m->freed.pool == n->what->name &&
-		       m->freed.ends == m->size && m->lost == 0;
-	struct notice sum = *n;
+	struct notice who = *n;
 	char row[ROW_MAX];
 	size_t size;
 
-	if (goes_on) {
-		sum.buffer = 0;
-		sum.count = m->freed.count + 1;
-		sum.size = m->freed.size + n->size;
-		size = describe(&sum, row);
-		goes_on = size > 0 && size <= ROOM - m->freed.begins;
+	if (m->freed.client != n->client->id || m->freed.pool != n->what->name ||
+	    m->freed.ends != m->size || m->lost > 0)
+		return false;
+	if (m->freed.count == 1) {
+		who.buffer = who.size = who.count = 0;
+		size = describe(&who, row);
+		if (size == 0 || size + NUMBERS_MAX > ROOM - m->freed.begins)
+			return false;
+		memcpy(m->rows + m->freed.begins, row, size);
+		m->freed.numbers = m->freed.begins + size - strlen("}\n");
 	}
-	if (goes_on) {
-		m->size = m->freed.begins;
-	} else {
-		tell_of_end(m, n->client);
-		sum = *n;
-		sum.count = 1;
-		size = describe(n, row);
-		m->freed.begins = m->size;
-	}
-	add(m, row, size);
+	m->freed.count++;
+	m->freed.size += n->size;
+	m->size =
+	    m->freed.numbers + (size_t)snprintf(m->rows + m->freed.numbers, NUMBERS_MAX,
+						",\"size\":%" PRIu64 ",\"count\":%" PRIu64 "}\n",
+						m->freed.size, m->freed.count);
+	m->freed.ends = m->size;
+	return true;
+}
+
+static void tell_of_freed(struct monitor *m, const struct notice *n)
+{
+	char row[ROW_MAX];
+
+	if (add_to_freed(m, n))
+		return;
+	tell_of_end(m, n->client);
 	m->freed.client = n->client->id;
 	m->freed.pool = n->what->name;
-	m->freed.count = sum.count;
-	m->freed.size = sum.size;
+	m->freed.count = 1;
+	m->freed.size = n->size;
+	m->freed.begins = m->size;
+	add(m, row, describe(n, row));
 	m->freed.ends = m->size;
 }
 
