@@ -47,6 +47,9 @@ def code(dtype: object) -> int:
     else:
         raise TypeError(f"{dtype!r} is no dtype")
     number = _from_text(str(name))
+    if number == 0 and isinstance(dtype, str):
+        raise ValueError(f"the library does not know the dtype {dtype!r}: name one with its size, as \"float64\" or "
+                         f"\"uint8\"; of others, {AS_BYTES}")
     if number == 0:
         raise ValueError(f"the library does not know the dtype {dtype!r}: {AS_BYTES}")
     return number

@@ -52,6 +52,8 @@ def test_dtypes_that_are_none_or_not_ours_are_refused(pool):
                          ([], TypeError), (np.dtype("M8[s]"), ValueError)]:
         with pytest.raises(error):
             pool.empty(3, wrong)
+    with pytest.raises(ValueError, match='with its size, as "float64"'):
+        pool.empty(3, "float")
     assert pool.empty(3, float).dtype == "float64"
     assert pool.empty(3, int).dtype == "int64"
     assert pool.empty(3, bool).dtype == "bool"
