@@ -140,6 +140,11 @@ static const struct number channel_modes[] = {
     NUMBER(CHANNEL_QUEUE, "one consumer does; a lane for each"),
     NUMBER(CHANNEL_DIRECT, "the producer says which: replies of a service; a lane for each"),
 };
+static const struct number channel_layouts[] = {
+    NUMBER(CHANNEL_WITHOUT_COPIES, "a ring has no copies"),
+    NUMBER(CHANNEL_WITH_COPIES,
+	   "in a queue, a ring ends with a copy of each message in flight, by ticket"),
+};
 static const struct number sleeps[] = {
     NUMBER(CHANNEL_AWAKE, "needs no waking"),
     NUMBER(CHANNEL_ON_FUTEX, "sleeps on the bell"),
@@ -208,7 +213,8 @@ static void print_places(FILE *out)
 	    "many lanes (one with CHANNEL_BROADCAST, else `consumers`) times struct channel_lane; "
 	    "`in_flight` times struct channel_ticket, rounded up to 64 bytes; for each lane "
 	    "`depth` "
-	    "entries, each struct channel_entry and `data_max` bytes of data, rounded up to 64 |\n"
+	    "entries, each struct channel_entry and `data_max` bytes of data, rounded up to 64; in "
+	    "a queue of CHANNEL_WITH_COPIES, `in_flight` of the same, by ticket |\n"
 	    "| ledger | struct channel_ledger; `rows` rows, each struct channel_row "
 	    "and `in_flight` times struct channel_ack, rounded up to 64 bytes |\n\n"
 	    "A page's size is rounded up to 4096 bytes. The entry of a sequence number is that at "
@@ -237,6 +243,7 @@ static void print_places(FILE *out)
 	PRINT(channel_row, row);
 	PRINT(channel_ack, ack);
 	print_numbers(out, "enum channel_mode", channel_modes, LENGTH(channel_modes));
+	print_numbers(out, "enum channel_layout", channel_layouts, LENGTH(channel_layouts));
 	print_numbers(out, "enum channel_sleep", sleeps, LENGTH(sleeps));
 }
 
