@@ -56,7 +56,8 @@ struct restoring {
 static size_t measure(const struct object_kind *kind, uint32_t layout)
 {
 	static unsigned char zeros[RECORD_FIXED_MAX];
-	struct record r = {.bytes = zeros, .layout = layout, .is_read = true, .error = -EAGAIN};
+	struct record r = {
+	    .bytes = zeros, .rest = zeros, .layout = layout, .is_read = true, .error = -EAGAIN};
 	void *object = calloc(1, kind->size + 1);
 
 	if (!object)

@@ -17,7 +17,7 @@ normalise()
 			-e "s/\\(pid [0-9]+, $user,/(pid PID, USER,/" \
 			-e 's/process [0-9]+ ends/process PID ends/' -e 's/drop-client [0-9]+/drop-client PID/' \
 			-e 's/ 0d (00:59:[0-9]{2}|01:00:00) / 0d 00:59:SS /' \
-			-e 's/(default [0-9]+) [0-9]+ /\1 PID /' \
+			-e 's/(default [0-9]+) [0-9]+ /\1 PID /' -e "s/( PID) $user /\\1 USER /" \
 			-e 's/"(pid|uid|left_ms)":[0-9]+/"\1":N/g' \
 			-e 's/(client )[0-9]+|(client":)[0-9]+/\1\2N/g'
 }

@@ -21,6 +21,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifdef SANITIZED
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/journal/inside.h"
@@ -42,6 +53,15 @@
 
 static struct kept_table *table;
 static int journal_fd, output;
+
+/* Not by exit(), by which a process of libFuzzer says that it has failed. */
+static _Noreturn void end(int status)
+{
+#ifdef SANITIZED
+	__lsan_do_recoverable_leak_check();
+#endif
+	_exit(status);
+}
 
 /* ------------------------------------------------------------------------------------------- */
 /* The next broker                                                                             */
@@ -106,7 +126,7 @@ static int be_keeper(int socket)
 	expect(pid >= 0);
 	if (pid == 0) {
 		close(ends[0]);
-		exit(go_on(ends[1]));
+		end(go_on(ends[1]));
 	}
 	close(ends[1]);
 	while (serve(ends[0]))
@@ -137,7 +157,7 @@ static int play_and_damage(const uint8_t *data, size_t size)
 	expect(pid >= 0);
 	if (pid == 0) {
 		close(ends[1]);
-		exit(be_keeper(ends[0]));
+		end(be_keeper(ends[0]));
 	}
 	close(ends[0]);
 	keeper.broker = ends[1];

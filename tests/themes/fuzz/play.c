@@ -32,6 +32,7 @@
 #include "broker/memory/pools.h"
 #include "broker/names/name.h"
 #include "broker/names/names.h"
+#include "broker/names/token.h"
 #include "pages/channel_page.h"
 #include "pages/page.h"
 #include "pages/timeline.h"
@@ -392,8 +393,6 @@ static void obey(struct end *e, enum what what, uint16_t size, struct input *in)
 /* All are dead: nothing is left but what was to outlive them. */
 void play_end(void)
 {
-	struct name *n;
-
 	for (uint32_t i = 0; i < broker->clients->n_slots; i++)
 		if (broker->clients->by_slot[i])
 			report_death(broker->clients->by_slot[i]);
@@ -407,11 +406,14 @@ void play_end(void)
 	}
 	expect(TAILQ_EMPTY(&broker->channels->list) && broker->channels->n_members == 0);
 	expect(slab_live(&broker->buffers->leases) == 0);
-	expect(broker->names->tokens.count == 0);
+	for (uint32_t i = 0; i < slab_end(&broker->names->token_slab); i++) {
+		const struct token *t = slab_at(&broker->names->token_slab, i);
+
+		expect(!t || !t->live || (!t->maker && t->ends_ms > 0));
+	}
 	expect(TAILQ_EMPTY(&broker->names->watches));
-	while ((n = name_next(broker, "", 0, true)))
-		name_unpublish(broker, n);
-	expect(broker->names->n == 0);
+	names_end(broker);
+	expect(broker->names->n == 0 && broker->names->tokens.count == 0);
 	expect(slab_live(&broker->buffers->slab) == 0);
 	clock_advance(100);
 	play_run();
