@@ -88,10 +88,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mu
 				  const struct timespec *until);
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
-int __real_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-			  void *(*function)(void *), void *data);
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-			  void *(*function)(void *), void *data);
+int __wrap_thread_start_detached(void *(*function)(void *data), void *data);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Descriptors                                                                                 */
@@ -186,15 +183,8 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 }
 
 /* A thread that nobody joins is one that waits, and waiting takes no time here. */
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
-			  void *(*function)(void *), void *data)
+int __wrap_thread_start_detached(void *(*function)(void *data), void *data)
 {
-	int state = PTHREAD_CREATE_JOINABLE;
-
-	if (attributes)
-		pthread_attr_getdetachstate(attributes, &state);
-	if (state == PTHREAD_CREATE_JOINABLE)
-		return __real_pthread_create(out, attributes, function, data);
 	function(data);
 	return 0;
 }
