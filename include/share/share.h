@@ -1080,8 +1080,8 @@ typedef struct share_export_options {
 /**
  * Makes a token for a buffer: read-only, and for one use. The token holds a reference, so the
  * buffer may be released at once. The work of the importer comes after the work that was enqueued
- * on `stream` before. The token ends with its last use, with its time limit, by share_revoke(), or
- * with the connection that made it.
+ * on `stream` before. The token ends with its last use, with its time limit, by share_revoke(), or,
+ * if it has no time limit, with the connection that made it.
  *
  * A token with a time limit (`timeout_ms`) outlives the connection and the process that made it,
  * for an hour at most: its maker may hand it over and end. It stays charged to the user who made
