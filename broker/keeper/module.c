@@ -26,17 +26,32 @@ static bool is_there(int fd, const char *path)
 }
 
 /* By its name if that still leads there, as what it needs may lie beside it ($ORIGIN). The file
- * that is open may be another one: a package puts a new file in the place of an old one. */
+ * that is open may be another one: a package puts a new file in the place of an old one, also
+ * between a look at the name and the loading, so there is a look after it, too. */
+static void *load(int fd, const char *path)
+{
+	void *module;
+	char by_number[32];
+
+	snprintf(by_number, sizeof(by_number), "/proc/self/fd/%d", fd);
+	if (!is_there(fd, path))
+		return dlopen(by_number, RTLD_NOW | RTLD_LOCAL);
+	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (is_there(fd, path))
+		return module;
+	if (module)
+		dlclose(module);
+	return dlopen(by_number, RTLD_NOW | RTLD_LOCAL);
+}
+
 keeper_main *module_load(int fd, const char *path)
 {
-	char by_number[32];
 	void *module, *symbol = NULL;
 	keeper_main *program;
 
 	if (KEEPER_MAIN_SYMBOL)
 		return KEEPER_MAIN_SYMBOL;
-	snprintf(by_number, sizeof(by_number), "/proc/self/fd/%d", fd);
-	module = dlopen(is_there(fd, path) ? path : by_number, RTLD_NOW | RTLD_LOCAL);
+	module = load(fd, path);
 	if (!module) {
 		fprintf(stderr, "share-broker: error: %s\n", dlerror());
 		return NULL;
