@@ -116,7 +116,7 @@ enum share_channel_flags {
  * for what the channel has if it exists, and else for the default, which is the last thing in each
  * comment. The first process to open a channel says what it is like; a process that asks for
  * something else later gets SHARE_EEXIST. As any of them may be the first, let all ask for the
- * same. The last five members, from `stall_ms` on, are each process's own.
+ * same. The five members from `stall_ms` to `wait_for` are each process's own.
  */
 typedef struct share_channel_options {
 	size_t size;
@@ -157,10 +157,15 @@ typedef struct share_channel_options {
 	 * when one of them goes, the producer waits for the next one. A bridge is one consumer. 0:
 	 * none is waited for. */
 	uint32_t wait_for;
+	/** How many buffers a message carries at most. 1: this version of the library knows no
+	 * messages of several, and answers SHARE_EINVAL for more. */
+	uint32_t buffers;
+	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_channel_options;
-#define SHARE_CHANNEL_OPTIONS_INIT                                                            \
-	{                                                                                     \
-		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_OPTIONS_INIT                                                                \
+	{                                                                                         \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+		    0                                                                             \
 	}
 
 /**

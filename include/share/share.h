@@ -52,9 +52,14 @@ extern "C" {
  *
  * Time limits of functions are in milliseconds: 0 does not wait, -1 waits without limit.
  *
- * Structs with a `size` member are versioned: set it with their SHARE_..._INIT. In options, 0 (or
- * NULL) is the default of every other member, so `{.size = sizeof(share_pool_options)}` means the
- * same. A size that this library does not know is answered with SHARE_EINVAL.
+ * Structs whose memory is the program's begin with `size`: set it with their SHARE_..._INIT. In
+ * options, 0 (or NULL) is the default of every other member, so
+ * `{.size = sizeof(share_pool_options)}` means the same. Such structs grow at their end, and
+ * program and library may be of different versions. What an older program does not know is 0, and
+ * what an older library does not know has to be 0, else the answer is SHARE_EINVAL; in a struct
+ * that the library fills in it is 0 afterwards. In an array the first element's size is that of
+ * all. Structs without a `size` do not grow if the program passes them about (share_fence,
+ * share_token). Those that a callback is shown are the library's, and grow at their end.
  */
 
 #define SHARE_VERSION_MAJOR 0

@@ -132,7 +132,8 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 						       const share_alloc_options *options,
 						       void *stream, share_buffer **out)
 {
-	uint64_t alignment;
+	uint64_t alignment = 0;
+	share_alloc_options o;
 	share_buffer *b;
 	bool as_kept;
 	int r = pool_resolve(&p);
@@ -140,12 +141,13 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0 && options)
-		r = struct_check(options, share_alloc_options);
+		r = struct_in(share_alloc_options, &o, options);
 	if (r == 0 && stream)
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
-	alignment = options ? options->alignment : 0;
+	if (options)
+		alignment = o.alignment;
 	as_kept = p->magazine && is_as_kept(p, alignment);
 	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
 	if (!b)

@@ -14,16 +14,17 @@
 
 int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 {
+	share_buffer_info info;
 	const struct segment *s;
 	int r = buffer_resolve(&b);
 
 	if (r == 0)
-		r = struct_check(out, share_buffer_info);
+		r = struct_check(share_buffer_info, out);
 	if (r != 0)
 		return r;
 	s = b->segment;
-	*out = (share_buffer_info){
-	    .size = sizeof(*out),
+	info = (share_buffer_info){
+	    .size = sizeof(info),
 	    .kind = s->kind->name,
 	    .device = s->kind->on_device ? s->device : NULL,
 	    .ordinal = s->kind->on_device ? b->mapping->ordinal : -1,
@@ -32,6 +33,7 @@ int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 	    .offset = b->offset,
 	    .ordered = b->ordered,
 	};
+	struct_out(share_buffer_info, out, &info);
 	return 0;
 }
 
@@ -59,10 +61,11 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	const struct wire_recipe *got = &reply.m.recipe;
 	const struct memory_kind *kind;
 	struct memory_recipe recipe;
+	share_recipe found;
 	int r = buffer_resolve(&b);
 
 	if (r == 0)
-		r = struct_check(out, share_recipe);
+		r = struct_check(share_recipe, out);
 	if (r != 0)
 		return r;
 	m.recipe_get.buffer = buffer_tell_id(b); /* which makes it known */
@@ -73,8 +76,8 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	if (!kind || got->recipe.size != sizeof(recipe) || reply.fds.n != 1)
 		return fail(SHARE_EPROTO, "the broker sent a recipe this library cannot read");
 	memcpy(&recipe, got->recipe.data, sizeof(recipe));
-	*out = (share_recipe){
-	    .size = sizeof(*out),
+	found = (share_recipe){
+	    .size = sizeof(found),
 	    .kind = kind->name,
 	    .fd = fd_list_take(&reply.fds, 0),
 	    .mode = b->mode,
@@ -82,8 +85,9 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	    .offset = got->offset,
 	};
 	if (kind->on_device)
-		snprintf(out->device, sizeof(out->device), "%s", b->segment->device);
-	_Static_assert(sizeof(out->pointer) == sizeof(recipe.pointer), "the same 64 bytes");
-	memcpy(out->pointer, recipe.pointer, sizeof(out->pointer));
+		snprintf(found.device, sizeof(found.device), "%s", b->segment->device);
+	_Static_assert(sizeof(found.pointer) == sizeof(recipe.pointer), "the same 64 bytes");
+	memcpy(found.pointer, recipe.pointer, sizeof(found.pointer));
+	struct_out(share_recipe, out, &found);
 	return 0;
 }

@@ -113,11 +113,14 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 
 int share_fence_get_stats(share_client *c, share_fence_stats *out)
 {
+	share_fence_stats stats;
 	int r = check(&c, out);
 
 	if (r == 0)
-		r = struct_check(out, share_fence_stats);
-	if (r == 0)
-		order_get_stats(c, out);
-	return r;
+		r = struct_check(share_fence_stats, out);
+	if (r != 0)
+		return r;
+	order_get_stats(c, &stats);
+	struct_out(share_fence_stats, out, &stats);
+	return 0;
 }

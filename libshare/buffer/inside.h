@@ -10,6 +10,7 @@
 #include "libshare/client/dispatch.h"
 #include "libshare/client/operation.h"
 #include "libshare/client/rpc.h"
+#include "libshare/client/struct.h"
 
 /* What the files of this room know of each other. */
 
@@ -130,6 +131,9 @@ void segments_done(struct segments *t);
 
 /* A valid tensor that fits into @size bytes; SHARE_EINVAL otherwise. */
 int tensor_check_fits(const share_tensor *t, uint64_t size);
+/* These two are for the caller's, of whatever size, and for our own. */
+int tensor_read(const share_tensor *from, share_tensor *out);
+int tensor_extent(const share_tensor *t, uint64_t *out);
 
 /*
  * What goes with a name or a token of a buffer: writes @t into @room, of SHARE_TENSOR_ENCODED_MAX

@@ -18,7 +18,7 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 		       void *stream, uint64_t *version)
 {
 	RANGE("share_publish", 0);
-	static const share_publish_options defaults = SHARE_PUBLISH_OPTIONS_INIT;
+	share_publish_options o;
 	struct wire_message m = {.type = WIRE_PUBLISH};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
@@ -26,16 +26,14 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	share_fence fence;
 	int r = buffer_resolve(&b);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0)
-		r = struct_check(options, share_publish_options);
-	if (r == 0 && options->mode)
-		r = mode_check((int)options->mode);
+		r = struct_in(share_publish_options, &o, options);
+	if (r == 0 && o.mode)
+		r = mode_check((int)o.mode);
 	if (r == 0)
 		r = name_check(name);
 	if (r == 0)
-		r = tensor_for_request(b, options->tensor, room, &tensor);
+		r = tensor_for_request(b, o.tensor, room, &tensor);
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
@@ -48,9 +46,9 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	    .buffer = b->id,
 	    .timeline = fence.timeline,
 	    .value = fence.value,
-	    .expected = options->expected_version,
-	    .flags = options->flags,
-	    .mode = (options->mode ? options->mode : SHARE_RDWR) & b->mode,
+	    .expected = o.expected_version,
+	    .flags = o.flags,
+	    .mode = (o.mode ? o.mode : SHARE_RDWR) & b->mode,
 	    .size = b->home ? b->size : 0,
 	    .name = {name, (uint32_t)strlen(name)},
 	    .tensor = tensor,

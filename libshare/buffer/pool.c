@@ -209,39 +209,35 @@ int share_pool_create(share_client *c, const char *name, const share_pool_option
 		      share_pool **out)
 {
 	RANGE("share_pool_create", 0);
-	static const share_pool_options defaults = SHARE_POOL_OPTIONS_INIT;
+	share_pool_options o;
 	struct wire_message m = {.type = WIRE_POOL_CREATE};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	char *access = NULL;
 	int r = client_resolve(&c);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
-		r = struct_check(options, share_pool_options);
+		r = struct_in(share_pool_options, &o, options);
 	if (r == 0)
 		r = name_check(name);
-	if (r == 0 && options->access)
-		r = access_to_wire(options->access, &access);
+	if (r == 0 && o.access)
+		r = access_to_wire(o.access, &access);
 	if (r != 0)
 		return r;
 	m.pool_create = (struct wire_pool_create){
-	    .limit = options->limit,
-	    .segment_size = options->segment_size,
-	    .alignment = options->alignment,
-	    .release_threshold = options->release_threshold,
-	    .flags = options->flags,
-	    .reuse = options->reuse,
+	    .limit = o.limit,
+	    .segment_size = o.segment_size,
+	    .alignment = o.alignment,
+	    .release_threshold = o.release_threshold,
+	    .flags = o.flags,
+	    .reuse = o.reuse,
 	    .name = {name, (uint32_t)strlen(name)},
 	};
-	if (options->kind)
-		m.pool_create.kind =
-		    (struct wire_bytes){options->kind, (uint32_t)strlen(options->kind)};
-	if (options->device)
-		m.pool_create.device =
-		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
+	if (o.kind)
+		m.pool_create.kind = (struct wire_bytes){o.kind, (uint32_t)strlen(o.kind)};
+	if (o.device)
+		m.pool_create.device = (struct wire_bytes){o.device, (uint32_t)strlen(o.device)};
 	if (access)
 		m.pool_create.access = (struct wire_bytes){access, (uint32_t)strlen(access)};
 	r = rpc(c, &m, &reply);
@@ -284,9 +280,9 @@ void share_pool_close(share_pool *p)
 int share_pool_get_info(share_pool *p, share_pool_info *out)
 {
 	const share_pool *found = handle_find(p, HANDLE_POOL);
-	int r = found ? struct_check(out, share_pool_info) : handle_fault(p, HANDLE_POOL);
+	int r = found ? struct_check(share_pool_info, out) : handle_fault(p, HANDLE_POOL);
 
 	if (r == 0)
-		*out = found->info;
+		struct_out(share_pool_info, out, &found->info);
 	return r;
 }

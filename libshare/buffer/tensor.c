@@ -58,13 +58,16 @@ uint32_t share_dtype_from_name(const char *name)
 	return 0;
 }
 
-/* 0, or SHARE_EINVAL: @t is NULL, or its size was not set, or what else is wrong with it. */
+int tensor_read(const share_tensor *from, share_tensor *out)
+{
+	if (!from)
+		return fail(SHARE_EINVAL, "the share_tensor is NULL");
+	return struct_in(share_tensor, out, from);
+}
+
+/* 0, or SHARE_EINVAL: what is wrong with it. */
 static int check(const share_tensor *t)
 {
-	int r = struct_check(t, share_tensor);
-
-	if (r != 0)
-		return r;
 	if (!share_dtype_name(t->dtype))
 		return fail(SHARE_EINVAL, "0x%x is no dtype", t->dtype);
 	if (t->ndim > SHARE_TENSOR_MAX_DIMS)
@@ -81,7 +84,7 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 	share_tensor t = {.size = sizeof(t), .dtype = dtype, .ndim = ndim};
 	int64_t stride = 1;
 	uint64_t extent;
-	int r = struct_check(out, share_tensor);
+	int r = struct_check(share_tensor, out);
 
 	if (r != 0)
 		return r;
@@ -97,20 +100,28 @@ int share_tensor_init(share_tensor *out, uint32_t dtype, uint32_t ndim, const in
 		if (t.shape[i] > 1 && __builtin_mul_overflow(stride, t.shape[i], &stride))
 			return fail(SHARE_EINVAL, "the tensor is larger than 2^63 elements");
 	}
-	r = share_tensor_extent(&t, &extent);
+	r = tensor_extent(&t, &extent);
 	if (r == 0)
-		*out = t;
+		struct_out(share_tensor, out, &t);
 	return r;
 }
 
 int share_tensor_extent(const share_tensor *t, uint64_t *out)
 {
+	share_tensor own;
+	int r = tensor_read(t, &own);
+
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	return r == 0 ? tensor_extent(&own, out) : r;
+}
+
+int tensor_extent(const share_tensor *t, uint64_t *out)
+{
 	int64_t low = 0, high = 0, step;
 	uint64_t item, end, bytes;
 	int r = check(t);
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r != 0)
 		return r;
 	item = (t->dtype & 0xff) / 8;
@@ -141,7 +152,7 @@ int share_tensor_extent(const share_tensor *t, uint64_t *out)
 int tensor_check_fits(const share_tensor *t, uint64_t size)
 {
 	uint64_t extent;
-	int r = share_tensor_extent(t, &extent);
+	int r = tensor_extent(t, &extent);
 
 	if (r == 0 && extent > size)
 		r = fail(SHARE_EINVAL, "the tensor needs %llu byte%s, the buffer has %llu",
@@ -196,18 +207,22 @@ static int load(share_buffer *b, json_t **out)
 int share_tensor_set(share_buffer *b, const share_tensor *t)
 {
 	share_buffer *found = b;
+	share_tensor own;
 	json_t *root;
 	char *text;
 	int r = buffer_resolve(&found);
 
 	if (r == 0)
-		r = tensor_check_fits(t, found->size);
+		r = tensor_read(t, &own);
+	if (r == 0)
+		r = tensor_check_fits(&own, found->size);
 	if (r == 0)
 		r = load(b, &root);
 	if (r != 0)
 		return r;
-	text = json_object_set_new(root, "tensor", to_json(t)) == 0 ? json_dumps(root, JSON_COMPACT)
-								    : NULL;
+	text = json_object_set_new(root, "tensor", to_json(&own)) == 0
+		   ? json_dumps(root, JSON_COMPACT)
+		   : NULL;
 	json_decref(root);
 	if (!text)
 		return fail_system(-ENOMEM, "writing metadata");
@@ -245,7 +260,7 @@ static int from_json(const json_t *json, uint64_t buffer_size, share_tensor *out
 	t.offset = (uint64_t)json_integer_value(json_object_get(json, "offset"));
 	r = tensor_check_fits(&t, buffer_size);
 	if (r == 0)
-		*out = t;
+		struct_out(share_tensor, out, &t);
 	return r;
 }
 
@@ -259,7 +274,7 @@ static int get_own(const share_buffer *b, share_tensor *out)
 		return fail(SHARE_EINVAL, "what came with the buffer is not a tensor");
 	r = r < 0 ? r : tensor_check_fits(&t, b->size);
 	if (r == 0)
-		*out = t;
+		struct_out(share_tensor, out, &t);
 	return r;
 }
 
@@ -270,7 +285,7 @@ int share_tensor_get(share_buffer *b, share_tensor *out)
 	int r = buffer_resolve(&found);
 
 	if (r == 0)
-		r = struct_check(out, share_tensor);
+		r = struct_check(share_tensor, out);
 	if (r == 0 && found->tensor)
 		return get_own(found, out);
 	if (r == 0)

@@ -56,17 +56,15 @@ static unsigned char *put(unsigned char *to, const void *from, size_t size)
 	return to + size;
 }
 
-int share_tensor_encode(const share_tensor *t, void *data, size_t room)
+static int encode(const share_tensor *t, void *data, size_t room)
 {
 	struct head head = {.ndim = 0};
 	unsigned char *to = data;
 	uint64_t extent;
 	unsigned parts;
 	size_t size;
-	int r = share_tensor_extent(t, &extent);
+	int r = tensor_extent(t, &extent);
 
-	if (r == 0 && !data)
-		r = fail(SHARE_EINVAL, "data is NULL");
 	if (r != 0)
 		return r;
 	parts = parts_of(t);
@@ -85,6 +83,16 @@ int share_tensor_encode(const share_tensor *t, void *data, size_t room)
 	if (parts & PART_STRIDES)
 		put(to, t->strides, t->ndim * sizeof(t->strides[0]));
 	return (int)size;
+}
+
+int share_tensor_encode(const share_tensor *t, void *data, size_t room)
+{
+	share_tensor own;
+	int r = tensor_read(t, &own);
+
+	if (r == 0 && !data)
+		r = fail(SHARE_EINVAL, "data is NULL");
+	return r == 0 ? encode(&own, data, room) : r;
 }
 
 static const unsigned char *take(const unsigned char *from, void *to, size_t size)
@@ -113,7 +121,7 @@ static int read_numbers(const struct head *head, const unsigned char *from, shar
 			return r;
 	}
 	out->offset = offset;
-	return share_tensor_extent(out, &extent);
+	return tensor_extent(out, &extent);
 }
 
 int share_tensor_decode(const void *data, size_t size, share_tensor *out)
@@ -121,7 +129,7 @@ int share_tensor_decode(const void *data, size_t size, share_tensor *out)
 	share_tensor t = SHARE_TENSOR_INIT;
 	struct head head;
 	size_t whole;
-	int r = struct_check(out, share_tensor);
+	int r = struct_check(share_tensor, out);
 
 	if (r == 0 && !data && size > 0)
 		r = fail(SHARE_EINVAL, "data is NULL");
@@ -137,22 +145,25 @@ int share_tensor_decode(const void *data, size_t size, share_tensor *out)
 	r = read_numbers(&head, (const unsigned char *)data + sizeof(head), &t);
 	if (r != 0)
 		return r;
-	*out = t;
+	struct_out(share_tensor, out, &t);
 	return (int)whole;
 }
 
 int tensor_for_request(share_buffer *b, const share_tensor *t, unsigned char *room,
 		       struct wire_bytes *out)
 {
+	share_tensor own;
 	int r;
 
 	*out = (struct wire_bytes){NULL, 0};
 	if (!t)
 		return 0;
-	r = tensor_check_fits(t, b->size);
+	r = tensor_read(t, &own);
+	if (r == 0)
+		r = tensor_check_fits(&own, b->size);
 	if (r != 0)
 		return r;
-	r = share_tensor_encode(t, room, SHARE_TENSOR_ENCODED_MAX);
+	r = encode(&own, room, SHARE_TENSOR_ENCODED_MAX);
 	if (r < 0)
 		return r;
 	*out = (struct wire_bytes){room, (uint32_t)r};

@@ -11,7 +11,7 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 		      share_token *out)
 {
 	RANGE("share_export", 0);
-	static const share_export_options defaults = SHARE_EXPORT_OPTIONS_INIT;
+	share_export_options o;
 	struct wire_message m = {.type = WIRE_EXPORT};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	unsigned char room[SHARE_TENSOR_ENCODED_MAX];
@@ -19,19 +19,17 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	share_fence fence;
 	int r = buffer_resolve(&b);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0)
-		r = struct_check(options, share_export_options);
-	if (r == 0 && options->mode)
-		r = mode_check((int)options->mode);
+		r = struct_in(share_export_options, &o, options);
+	if (r == 0 && o.mode)
+		r = mode_check((int)o.mode);
 	/* the broker knows what the process may, by whichever of its handles */
-	if (r == 0 && options->mode & ~b->mode)
+	if (r == 0 && o.mode & ~b->mode)
 		r = fail(SHARE_EACCES, "the handle is read-only, so a token of it can be no more");
 	if (r == 0)
-		r = tensor_for_request(b, options->tensor, room, &tensor);
+		r = tensor_for_request(b, o.tensor, room, &tensor);
 	if (r == 0)
 		r = stream_check(b->client, b->segment->kind, stream);
 	if (r == 0)
@@ -44,9 +42,9 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	    .buffer = b->id,
 	    .timeline = fence.timeline,
 	    .value = fence.value,
-	    .mode = options->mode ? options->mode : SHARE_RDONLY,
-	    .uses = options->uses,
-	    .timeout = options->timeout_ms,
+	    .mode = o.mode ? o.mode : SHARE_RDONLY,
+	    .uses = o.uses,
+	    .timeout = o.timeout_ms,
 	    .size = b->home ? b->size : 0,
 	    .tensor = tensor,
 	};

@@ -44,8 +44,6 @@ static int check_options(const share_channel_options *o, int role)
 	if (role != SHARE_PRODUCER && role != SHARE_CONSUMER)
 		return fail(SHARE_EINVAL, "role %d is neither SHARE_PRODUCER nor SHARE_CONSUMER",
 			    role);
-	if (struct_check(o, share_channel_options) != 0)
-		return SHARE_EINVAL;
 	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
 		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
 	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING))
@@ -53,6 +51,12 @@ static int check_options(const share_channel_options *o, int role)
 	if (o->wait_for > CHANNEL_MEMBERS_MAX)
 		return fail(SHARE_EINVAL, "a channel has at most %d consumers",
 			    CHANNEL_MEMBERS_MAX);
+	if (o->buffers > 1)
+		return fail(SHARE_EINVAL,
+			    "a message carries one buffer, and never the %u of buffers",
+			    o->buffers);
+	if (o->reserved)
+		return fail(SHARE_EINVAL, "the member reserved is not 0");
 	if (o->send_timeout_ms < -1)
 		return fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
 	if (o->pool && strlen(o->pool) > SHARE_NAME_MAX)
@@ -248,23 +252,24 @@ static int set_up(share_channel *ch, struct reply *reply)
 int channel_open(share_client *c, const char *name, int role, uint32_t mode,
 		 const share_channel_options *options, share_channel **out)
 {
-	static const share_channel_options defaults = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel_options o;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	share_channel *ch;
 	int r;
 
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
-	options = options ? options : &defaults;
-	r = check_options(options, role);
+	r = struct_in(share_channel_options, &o, options);
+	if (r == 0)
+		r = check_options(&o, role);
 	if (r == 0 && mode != CHANNEL_DIRECT && (!name || strlen(name) > SHARE_NAME_MAX))
 		r = name_check(name);
 	if (r != 0)
 		return r;
-	ch = channel_new(c, role, options);
+	ch = channel_new(c, role, &o);
 	if (!ch)
 		return fail_system(-ENOMEM, "opening a channel");
-	r = ask(c, name, role, mode, options, &reply);
+	r = ask(c, name, role, mode, &o, &reply);
 	if (r == 0)
 		r = set_up(ch, &reply);
 	if (r != 0) {
@@ -336,37 +341,40 @@ int share_channel_get_fd(share_channel *ch)
 
 int channel_get_stats(share_channel *ch, share_channel_stats *out)
 {
+	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
 	struct members *members;
-	if (struct_check(out, share_channel_stats) != 0)
+
+	if (struct_check(share_channel_stats, out) != 0)
 		return SHARE_EINVAL;
 	members = channel_lock(ch);
-	*out = (share_channel_stats){.size = sizeof(*out), .sleeps = members->sleeps};
+	stats.sleeps = members->sleeps;
 	if (members->sender) {
 		struct ring_producer_stats s;
 
 		sender_reclaim_unlocking(members->sender, true);
 		ring_producer_get_stats(members->sender->ring, &s);
-		out->sent = s.sent;
-		out->dropped = s.dropped;
-		out->redelivered = s.redelivered;
-		out->set_aside = s.set_aside;
-		out->left_behind = s.left_behind;
-		out->in_flight = s.in_flight;
-		out->waiting = s.waiting;
-		out->done = s.done;
-		out->producers = 1;
-		out->consumers = members_count(members);
+		stats.sent = s.sent;
+		stats.dropped = s.dropped;
+		stats.redelivered = s.redelivered;
+		stats.set_aside = s.set_aside;
+		stats.left_behind = s.left_behind;
+		stats.in_flight = s.in_flight;
+		stats.waiting = s.waiting;
+		stats.done = s.done;
+		stats.producers = 1;
+		stats.consumers = members_count(members);
 	} else {
 		struct ring_consumer_stats s;
 
 		ring_consumer_get_stats(members->receiver->ring, &s);
-		out->received = s.received;
-		out->acknowledged = s.acknowledged;
-		out->dropped = s.lost;
-		out->producers = members_count(members);
-		out->consumers = 1;
+		stats.received = s.received;
+		stats.acknowledged = s.acknowledged;
+		stats.dropped = s.lost;
+		stats.producers = members_count(members);
+		stats.consumers = 1;
 	}
 	channel_unlock(ch);
+	struct_out(share_channel_stats, out, &stats);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "libshare/buffer/buffer.h"
 #include "libshare/channel/channel.h"
 #include "libshare/client/rpc.h"
+#include "libshare/client/struct.h"
 #include "libshare/order/order.h"
 
 /*

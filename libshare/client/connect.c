@@ -27,6 +27,7 @@
 #include "libshare/client/inside.h"
 #include "libshare/client/range.h"
 #include "libshare/client/room.h"
+#include "libshare/client/struct.h"
 
 #define ADVICE        "; start share-broker, or run the program under share-run"
 #define ATTEMPTS_MAX  8 /* none of them waits: a socket whose broker is to come queues */
@@ -225,38 +226,28 @@ int share_connect_with(const char *address, const share_connect_options *options
 		       share_client **out)
 {
 	RANGE("share_connect", 0);
-	static const share_connect_options defaults = SHARE_CONNECT_OPTIONS_INIT;
-	share_connect_options whole = SHARE_CONNECT_OPTIONS_INIT;
+	share_connect_options o;
 	share_client *c = NULL;
 	int64_t deadline = -1;
 	int attempts = 0, r;
 	bool again;
 
-	if (!options)
-		options = &defaults;
 	if (!out)
 		return fail(SHARE_EINVAL, "out is NULL");
-	/* programs that were compiled before there was a time limit have all but that */
-	if (options->size == offsetof(share_connect_options, timeout_ms)) {
-		memcpy(&whole, options, options->size);
-		whole.size = sizeof(whole);
-		options = &whole;
-	}
-	if (struct_check(options, share_connect_options) != 0)
+	if (struct_in(share_connect_options, &o, options) != 0)
 		return SHARE_EINVAL;
-	if (options->flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK |
-					 SHARE_CONNECT_OPERATOR))
-		return fail(SHARE_EINVAL, "unknown flags 0x%x", options->flags);
-	if (options->label && strlen(options->label) > SHARE_LABEL_MAX)
+	if (o.flags & ~(uint32_t)(SHARE_CONNECT_HOST_FENCES | SHARE_CONNECT_NEVER_BLOCK |
+				  SHARE_CONNECT_OPERATOR))
+		return fail(SHARE_EINVAL, "unknown flags 0x%x", o.flags);
+	if (o.label && strlen(o.label) > SHARE_LABEL_MAX)
 		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
-	if (options->timeout_ms < -1)
-		return fail(SHARE_EINVAL, "%lld ms is no time limit",
-			    (long long)options->timeout_ms);
-	if (options->timeout_ms > 0)
-		deadline = deadline_from(in_int(options->timeout_ms));
+	if (o.timeout_ms < -1)
+		return fail(SHARE_EINVAL, "%lld ms is no time limit", (long long)o.timeout_ms);
+	if (o.timeout_ms > 0)
+		deadline = deadline_from(in_int(o.timeout_ms));
 	/* a broker that goes on for one that died does not know who was about to connect */
 	do
-		r = connect_once(address, options, deadline, &again, &c);
+		r = connect_once(address, &o, deadline, &again, &c);
 	while (again && ++attempts < ATTEMPTS_MAX);
 	if (r == 0)
 		*out = handle_give(c);

@@ -5,7 +5,6 @@
  * never logs; this is all it says.
  */
 
-#include <ctype.h>
 #include <errno.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -111,28 +110,6 @@ int fail_remote(int error, const char *text)
 	    getpwuid_r(uid, &entry, space, sizeof(space), &found) == 0 && found)
 		return fail(error, "user %s (%u)%s", entry.pw_name, uid, text + n);
 	return fail(error, "%s", text);
-}
-
-int fail_struct(const size_t *size, size_t wanted, const char *type)
-{
-	char init[64];
-	size_t i;
-
-	if (!size)
-		return fail(SHARE_EINVAL, "the %s is NULL", type);
-	for (i = 0; type[i] && i < sizeof(init) - 1; i++)
-		init[i] = (char)toupper((unsigned char)type[i]);
-	init[i] = '\0';
-	if (*size == 0)
-		return fail(
-		    SHARE_EINVAL,
-		    "the %s says that its size is 0: initialise it with %s_INIT, or set its "
-		    "size to sizeof(%s)",
-		    type, init, type);
-	return fail(SHARE_EINVAL,
-		    "the %s says that its size is %zu, and this library's is %zu: initialise it "
-		    "with %s_INIT of this library's headers",
-		    type, *size, wanted, init);
 }
 
 int name_check(const char *name)

@@ -23,14 +23,6 @@ int fail_fork(void);
 int detail_stays(void);
 void detail_changes(const int *ignored);
 
-/* A struct of the caller's, which begins with its size: 0, or SHARE_EINVAL with what initialises
- * it. */
-#define struct_check(p, type)             \
-	((p) && (p)->size == sizeof(type) \
-	     ? 0                          \
-	     : fail_struct((p) ? &(p)->size : NULL, sizeof(type), #type))
-int fail_struct(const size_t *size, size_t wanted, const char *type);
-
 /* A name that the caller gives to something: 0, or SHARE_EINVAL when it cannot be one. */
 int name_check(const char *name);
 

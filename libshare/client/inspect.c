@@ -8,6 +8,7 @@
 
 #include "libshare/client/inspect.h"
 #include "libshare/client/rpc.h"
+#include "libshare/client/struct.h"
 
 /* Each row ends with a line feed, which becomes its NUL. */
 static int each_row(const struct wire_bytes *rows, int (*each)(const char *json, void *data),
@@ -103,26 +104,24 @@ static int read_text(const char *text, struct wire_bytes *out)
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
 		  int (*each)(const char *json, void *data), void *data)
 {
-	static const share_monitor_options defaults = SHARE_MONITOR_OPTIONS_INIT;
+	share_monitor_options o;
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	struct wire_message m = {.type = WIRE_MONITOR};
 	int r = client_resolve(&c);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0)
-		r = struct_check(options, share_monitor_options);
+		r = struct_in(share_monitor_options, &o, options);
 	if (r == 0 && (!each || timeout_ms < -1))
 		r = fail(SHARE_EINVAL, "the callback is NULL, or %d is no time limit", timeout_ms);
 	if (r == 0)
-		r = read_text(options->pool, &m.monitor.pool);
+		r = read_text(o.pool, &m.monitor.pool);
 	if (r == 0)
-		r = read_text(options->prefix, &m.monitor.prefix);
+		r = read_text(o.prefix, &m.monitor.prefix);
 	if (r != 0)
 		return r;
 	m.monitor.timeout = timeout_ms;
-	m.monitor.flags = options->flags;
-	m.monitor.uid = options->uid;
+	m.monitor.flags = o.flags;
+	m.monitor.uid = o.uid;
 	r = rpc(c, &m, &reply);
 	if (r != 0)
 		return r == SHARE_ETIMEDOUT && !client_is_lost(c) ? 0 : r;

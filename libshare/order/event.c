@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libshare/client/rpc.h"
+#include "libshare/client/struct.h"
 #include "libshare/order/inside.h"
 
 #define LAST_SHARED_STREAM 2 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are numbers */
@@ -79,24 +80,20 @@ static int check(share_client **c, const void *out)
 
 int share_event_create(share_client *c, const share_event_options *options, share_event **out)
 {
-	static const share_event_options defaults = SHARE_EVENT_OPTIONS_INIT;
 	struct wire_message m = {.type = WIRE_EVENT_CREATE};
+	share_event_options o;
 	int r = check(&c, out);
 
-	if (!options)
-		options = &defaults;
 	if (r == 0)
-		r = struct_check(options, share_event_options);
-	if (r == 0 && options->name)
-		r = name_check(options->name);
+		r = struct_in(share_event_options, &o, options);
+	if (r == 0 && o.name)
+		r = name_check(o.name);
 	if (r != 0)
 		return r;
-	if (options->device)
-		m.event_create.device =
-		    (struct wire_bytes){options->device, (uint32_t)strlen(options->device)};
-	if (options->name)
-		m.event_create.name =
-		    (struct wire_bytes){options->name, (uint32_t)strlen(options->name)};
+	if (o.device)
+		m.event_create.device = (struct wire_bytes){o.device, (uint32_t)strlen(o.device)};
+	if (o.name)
+		m.event_create.name = (struct wire_bytes){o.name, (uint32_t)strlen(o.name)};
 	return lease(c, &m, out);
 }
 

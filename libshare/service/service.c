@@ -17,6 +17,7 @@
 #include "libshare/buffer/buffer.h"
 #include "libshare/client/error.h"
 #include "libshare/client/range.h"
+#include "libshare/client/struct.h"
 #include "libshare/service/inside.h"
 
 #define DEPTH_DEFAULT     16
@@ -167,15 +168,15 @@ int share_service_open(share_client *c, const char *name, int role,
 		       const share_service_options *options, share_service **out)
 {
 	RANGE("share_service_open", 0);
-	static const share_service_options defaults = SHARE_SERVICE_OPTIONS_INIT;
+	share_service_options o;
 	pthread_condattr_t attributes;
 	share_service *s;
 	int r = client_resolve(&c);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
-	if (r == 0 && options)
-		r = struct_check(options, share_service_options);
+	if (r == 0)
+		r = struct_in(share_service_options, &o, options);
 	if (r != 0)
 		return r;
 	if (role != SHARE_CALLER && role != SHARE_WORKER)
@@ -200,7 +201,7 @@ int share_service_open(share_client *c, const char *name, int role,
 	pthread_condattr_destroy(&attributes);
 	for (s->n_free = 0; s->n_free < CALLS_MAX; s->n_free++)
 		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
-	r = open_channels(s, name, options ? options : &defaults);
+	r = open_channels(s, name, &o);
 	if (r != 0) {
 		service_close(s);
 		return r;

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Structs that the caller initialises: without a size they are refused, by a sentence that names
- * what initialises them, and options of which only the size is said mean what the initialiser
- * means. That the two are the same bytes is headers_test.sh's.
+ * Options of which only the size is said mean what the initialiser means. That the two are the same
+ * bytes is headers_test.sh's; what sizes there may be is structs_test.c's.
  */
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <share/channel.h>
-#include <share/service.h>
 
 #include "tests/harness/fixture.h"
 
@@ -35,75 +32,6 @@ static void stop(void)
 }
 
 TestSuite(options, .init = start, .fini = stop, .timeout = 60);
-
-/* ------------------------------------------------------------------------------------------- */
-
-/* @call uses @s, a struct of this type. */
-#define expect_refused(type, INIT, s, call)                                                     \
-	do {                                                                                    \
-		type s;                                                                         \
-                                                                                                \
-		memset(&s, 0, sizeof(s));                                                       \
-		check_error(call, SHARE_EINVAL);                                                \
-		check_detail("the " #type " says that its size is 0: initialise it with " #INIT \
-			     ", or set its size to sizeof(" #type ")");                         \
-		s.size = sizeof(s) + 8;                                                         \
-		check_error(call, SHARE_EINVAL);                                                \
-		snprintf(text, sizeof(text), "its size is %zu, and this library's is %zu",      \
-			 sizeof(s) + 8, sizeof(s));                                             \
-		check_detail(text);                                                             \
-	} while (0)
-
-static int on_object(const char *json, void *data)
-{
-	(void)json, (void)data;
-	return 0;
-}
-
-Test(options, without_a_size_are_refused_by_the_name_of_their_initialiser)
-{
-	share_buffer *b = allocate(pool, 4096, NULL), *v = NULL;
-	share_service *service = NULL;
-	share_channel *channel = NULL;
-	share_event *event = NULL;
-	share_client *c = NULL;
-	share_pool *p = NULL;
-	share_token token;
-	uint64_t extent;
-	char text[128];
-
-	expect_refused(share_connect_options, SHARE_CONNECT_OPTIONS_INIT, s,
-		       share_connect_with(broker_socket(), &s, &c));
-	expect_refused(share_pool_options, SHARE_POOL_OPTIONS_INIT, s,
-		       share_pool_create(client, "pool", &s, &p));
-	expect_refused(share_pool_info, SHARE_POOL_INFO_INIT, s, share_pool_get_info(pool, &s));
-	expect_refused(share_alloc_options, SHARE_ALLOC_OPTIONS_INIT, s,
-		       share_alloc_with(pool, 1, &s, NULL, &v));
-	expect_refused(share_buffer_info, SHARE_BUFFER_INFO_INIT, s, share_buffer_get_info(b, &s));
-	expect_refused(share_recipe, SHARE_RECIPE_INIT, s, share_get_recipe(b, &s));
-	expect_refused(share_publish_options, SHARE_PUBLISH_OPTIONS_INIT, s,
-		       share_publish_with(b, "name", &s, NULL, NULL));
-	expect_refused(share_export_options, SHARE_EXPORT_OPTIONS_INIT, s,
-		       share_export_with(b, &s, NULL, &token));
-	expect_refused(share_monitor_options, SHARE_MONITOR_OPTIONS_INIT, s,
-		       share_monitor(client, &s, 0, on_object, NULL));
-	expect_refused(share_event_options, SHARE_EVENT_OPTIONS_INIT, s,
-		       share_event_create(client, &s, &event));
-	expect_refused(share_fence_stats, SHARE_FENCE_STATS_INIT, s,
-		       share_fence_get_stats(client, &s));
-	expect_refused(share_tensor, SHARE_TENSOR_INIT, s, share_tensor_extent(&s, &extent));
-	expect_refused(share_tensor, SHARE_TENSOR_INIT, s, share_tensor_get(b, &s));
-	expect_refused(share_channel_options, SHARE_CHANNEL_OPTIONS_INIT, s,
-		       share_channel_open(client, "channel", SHARE_CONSUMER, &s, &channel));
-	expect_refused(share_service_options, SHARE_SERVICE_OPTIONS_INIT, s,
-		       share_service_open(client, "service", SHARE_CALLER, &s, &service));
-	check(!v && !service && !channel && !event && !c && !p);
-	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, NULL, &channel));
-	expect_refused(share_channel_stats, SHARE_CHANNEL_STATS_INIT, s,
-		       share_channel_get_stats(channel, &s));
-	share_channel_close(channel);
-	check_ok(share_release(b, NULL));
-}
 
 /* ------------------------------------------------------------------------------------------- */
 /* What was not 0 once                                                                         */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CLIENT_STRUCT_H
+#define LIBSHARE_CLIENT_STRUCT_H
+
+#include <stddef.h>
+
+/*
+ * Structs of the caller's begin with `size`, which says how much of it the program knows. The
+ * program may be older than the library, and know less; or newer, and know more. As with
+ * openat2(), a member that only one of them knows is 0: that means what was so before.
+ */
+
+/* Where the last member of the first version ends. What follows up to the next multiple of 8 was
+ * padding, with anything in it. A struct that is smaller is a mistake, and no old program. */
+enum struct_first {
+	FIRST_share_connect_options = 28,
+	FIRST_share_pool_options = 72,
+	FIRST_share_pool_info = 84,
+	FIRST_share_alloc_options = 16,
+	FIRST_share_buffer_info = 60,
+	FIRST_share_recipe = 168,
+	FIRST_share_publish_options = 32,
+	FIRST_share_export_options = 32,
+	FIRST_share_monitor_options = 32,
+	FIRST_share_event_options = 24,
+	FIRST_share_fence_stats = 56,
+	FIRST_share_tensor = 280,
+	FIRST_share_channel_options = 68,
+	FIRST_share_channel_stats = 96,
+	FIRST_share_service_options = 32,
+};
+
+/* No struct of a program is larger: a size above this is garbage. */
+#define STRUCT_MAX 4096
+
+struct struct_type {
+	const char *name;
+	size_t size, first;
+};
+#define STRUCT_TYPE(type) (&(struct struct_type){#type, sizeof(type), FIRST_##type})
+
+/* Copies the caller's struct @from to @to, a struct of this library's. NULL is as one of zeros. 0,
+ * or SHARE_EINVAL: the size cannot be, or a member that we do not know is not 0. */
+#define struct_in(type, to, from) \
+	struct_copy_in((type *){to}, (const type *){from}, STRUCT_TYPE(type))
+int struct_copy_in(void *to, const void *from, const struct struct_type *type);
+
+/* A struct that is filled in for the caller, before anything is done: 0, or SHARE_EINVAL. */
+#define struct_check(type, p) struct_check_size((const type *){p}, STRUCT_TYPE(type))
+int struct_check_size(const void *p, const struct struct_type *type);
+
+/* Fills it in, as far as the caller has room. What we do not know becomes 0. */
+#define struct_out(type, to, from) struct_copy_out((type *){to}, (const type *){from}, sizeof(type))
+void struct_copy_out(void *to, const void *from, size_t size);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_THEMES_CLIENTS_PINNED_H
+#define TESTS_THEMES_CLIENTS_PINNED_H
+
+/* Where programs that were compiled with the headers of commit 9e429ec have the members of structs.
+ * PINNED(X): X(struct, member, offset). */
+#define PINNED(X)                                      \
+	X(share_fence_stats, signals, 8)               \
+	X(share_fence_stats, waits, 16)                \
+	X(share_fence_stats, waits_saved, 24)          \
+	X(share_fence_stats, host_signals, 32)         \
+	X(share_fence_stats, host_waits, 40)           \
+	X(share_fence_stats, parked, 48)               \
+	X(share_event_options, device, 8)              \
+	X(share_event_options, name, 16)               \
+	X(share_tensor, dtype, 8)                      \
+	X(share_tensor, ndim, 12)                      \
+	X(share_tensor, offset, 16)                    \
+	X(share_tensor, shape, 24)                     \
+	X(share_tensor, strides, 152)                  \
+	X(share_connect_options, label, 8)             \
+	X(share_connect_options, config, 16)           \
+	X(share_connect_options, flags, 24)            \
+	X(share_pool_options, kind, 8)                 \
+	X(share_pool_options, device, 16)              \
+	X(share_pool_options, limit, 24)               \
+	X(share_pool_options, segment_size, 32)        \
+	X(share_pool_options, alignment, 40)           \
+	X(share_pool_options, release_threshold, 48)   \
+	X(share_pool_options, access, 56)              \
+	X(share_pool_options, flags, 64)               \
+	X(share_pool_options, reuse, 68)               \
+	X(share_pool_info, name, 8)                    \
+	X(share_pool_info, kind, 16)                   \
+	X(share_pool_info, limit, 24)                  \
+	X(share_pool_info, segment_size, 32)           \
+	X(share_pool_info, alignment, 40)              \
+	X(share_pool_info, mode, 48)                   \
+	X(share_pool_info, manage, 52)                 \
+	X(share_pool_info, flags, 56)                  \
+	X(share_pool_info, device, 64)                 \
+	X(share_pool_info, reason, 72)                 \
+	X(share_pool_info, reuse, 80)                  \
+	X(share_alloc_options, alignment, 8)           \
+	X(share_buffer_info, kind, 8)                  \
+	X(share_buffer_info, device, 16)               \
+	X(share_buffer_info, ordinal, 24)              \
+	X(share_buffer_info, segment, 32)              \
+	X(share_buffer_info, segment_size, 40)         \
+	X(share_buffer_info, offset, 48)               \
+	X(share_buffer_info, ordered, 56)              \
+	X(share_recipe, kind, 8)                       \
+	X(share_recipe, fd, 16)                        \
+	X(share_recipe, mode, 20)                      \
+	X(share_recipe, segment_size, 24)              \
+	X(share_recipe, offset, 32)                    \
+	X(share_recipe, device, 40)                    \
+	X(share_recipe, pointer, 104)                  \
+	X(share_publish_options, flags, 8)             \
+	X(share_publish_options, mode, 12)             \
+	X(share_publish_options, expected_version, 16) \
+	X(share_publish_options, tensor, 24)           \
+	X(share_export_options, mode, 8)               \
+	X(share_export_options, uses, 12)              \
+	X(share_export_options, timeout_ms, 16)        \
+	X(share_export_options, tensor, 24)            \
+	X(share_monitor_options, pool, 8)              \
+	X(share_monitor_options, prefix, 16)           \
+	X(share_monitor_options, flags, 24)            \
+	X(share_monitor_options, uid, 28)              \
+	X(share_channel_options, pool, 8)              \
+	X(share_channel_options, mode, 16)             \
+	X(share_channel_options, when_full, 20)        \
+	X(share_channel_options, depth, 24)            \
+	X(share_channel_options, in_flight, 28)        \
+	X(share_channel_options, data_max, 32)         \
+	X(share_channel_options, producers, 36)        \
+	X(share_channel_options, consumers, 40)        \
+	X(share_channel_options, deliveries, 44)       \
+	X(share_channel_options, history, 48)          \
+	X(share_channel_options, stall_ms, 52)         \
+	X(share_channel_options, send_timeout_ms, 56)  \
+	X(share_channel_options, from, 60)             \
+	X(share_channel_options, flags, 64)            \
+	X(share_channel_stats, sent, 8)                \
+	X(share_channel_stats, received, 16)           \
+	X(share_channel_stats, acknowledged, 24)       \
+	X(share_channel_stats, dropped, 32)            \
+	X(share_channel_stats, redelivered, 40)        \
+	X(share_channel_stats, set_aside, 48)          \
+	X(share_channel_stats, left_behind, 56)        \
+	X(share_channel_stats, sleeps, 64)             \
+	X(share_channel_stats, in_flight, 72)          \
+	X(share_channel_stats, producers, 76)          \
+	X(share_channel_stats, consumers, 80)          \
+	X(share_channel_stats, waiting, 84)            \
+	X(share_channel_stats, done, 88)               \
+	X(share_service_options, pool, 8)              \
+	X(share_service_options, depth, 16)            \
+	X(share_service_options, callers, 20)          \
+	X(share_service_options, workers, 24)          \
+	X(share_service_options, deliveries, 28)
+
+#endif

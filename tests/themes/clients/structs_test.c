@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Structs grow: program and library may each be the older one. Which structs there are, and which
+ * functions take them, is read from the headers (structs.sh); a new one does not compile here
+ * before there is a way to call it. Each call is made with a struct that lies right before memory
+ * which nobody may touch, so it is neither read nor written beyond the size that it says it has.
+ */
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <share/channel.h>
+#include <share/service.h>
+
+#include "libshare/client/struct.h"
+#include "tests/harness/fixture.h"
+#include "tests/themes/clients/old_program.h"
+#include "tests/themes/clients/pinned.h"
+#include "tests/themes/clients/structs.h"
+
+static share_client *client;
+static share_pool *pool;
+static share_buffer *buffer;
+static share_channel *channel;
+static unsigned count;
+
+static void start(void)
+{
+	int64_t shape[] = {4};
+	share_tensor t = SHARE_TENSOR_INIT;
+
+	fixture_start();
+	client = connect_as("test");
+	pool = open_pool(client);
+	buffer = allocate(pool, 4096, NULL);
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, shape));
+	check_ok(share_tensor_set(buffer, &t));
+	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &channel));
+}
+
+static void stop(void)
+{
+	share_channel_close(channel);
+	check_ok(share_release(buffer, NULL));
+	share_pool_close(pool);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(structs, .init = start, .fini = stop, .timeout = 60);
+
+/* ------------------------------------------------------------------------------------------- */
+/* A call of each function, which succeeds when the struct at @p is as it was made, and leaves
+ * nothing behind                                                                              */
+
+static const char *new_name(void)
+{
+	static char name[32];
+
+	snprintf(name, sizeof(name), "name-%u", count++);
+	return name;
+}
+
+static int call_share_fence_get_stats(void *p)
+{
+	return share_fence_get_stats(client, p);
+}
+
+/* Where there is no device, that is said after the options were read. */
+static int call_share_event_create(void *p)
+{
+	share_event *event;
+	int r = share_event_create(client, p, &event);
+
+	if (r == 0)
+		share_event_release(event);
+	return r == SHARE_ENODEV ? 0 : r;
+}
+
+static int call_share_tensor_init(void *p)
+{
+	int64_t shape[] = {4};
+
+	return share_tensor_init(p, SHARE_FLOAT32, 1, shape);
+}
+
+static int call_share_tensor_extent(void *p)
+{
+	uint64_t extent;
+
+	return share_tensor_extent(p, &extent);
+}
+
+static int call_share_tensor_encode(void *p)
+{
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX];
+	int r = share_tensor_encode(p, bytes, sizeof(bytes));
+
+	return r > 0 ? 0 : r;
+}
+
+static int call_share_tensor_decode(void *p)
+{
+	unsigned char bytes[SHARE_TENSOR_ENCODED_MAX];
+	share_tensor t = SHARE_TENSOR_INIT;
+	int64_t shape[] = {4};
+	int r;
+
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, shape));
+	r = share_tensor_decode(bytes, (size_t)share_tensor_encode(&t, bytes, sizeof(bytes)), p);
+	return r > 0 ? 0 : r;
+}
+
+static int call_share_tensor_set(void *p)
+{
+	return share_tensor_set(buffer, p);
+}
+
+static int call_share_tensor_get(void *p)
+{
+	return share_tensor_get(buffer, p);
+}
+
+static int call_share_connect_with(void *p)
+{
+	share_client *c;
+	int r = share_connect_with(broker_socket(), p, &c);
+
+	if (r == 0)
+		share_disconnect(c);
+	return r;
+}
+
+static int call_share_pool_create(void *p)
+{
+	share_pool *made;
+	int r = share_pool_create(client, new_name(), p, &made);
+
+	if (r == 0)
+		share_pool_close(made);
+	return r;
+}
+
+static int call_share_pool_get_info(void *p)
+{
+	return share_pool_get_info(pool, p);
+}
+
+static int call_share_alloc_with(void *p)
+{
+	share_buffer *b;
+	int r = share_alloc_with(pool, 4096, p, NULL, &b);
+
+	return r == 0 ? share_release(b, NULL) : r;
+}
+
+static int call_share_buffer_get_info(void *p)
+{
+	return share_buffer_get_info(buffer, p);
+}
+
+static int call_share_get_recipe(void *p)
+{
+	share_recipe recipe = SHARE_RECIPE_INIT;
+	int r = share_get_recipe(buffer, p);
+
+	if (r == 0) {
+		memcpy(&recipe, p, sizeof(recipe));
+		close(recipe.fd);
+	}
+	return r;
+}
+
+static int call_share_publish_with(void *p)
+{
+	const char *name = new_name();
+	int r = share_publish_with(buffer, name, p, NULL, NULL);
+
+	return r == 0 ? share_unpublish(client, name) : r;
+}
+
+static int call_share_export_with(void *p)
+{
+	share_token token;
+	int r = share_export_with(buffer, p, NULL, &token);
+
+	return r == 0 ? share_revoke(client, &token) : r;
+}
+
+static int on_object(const char *json, void *data)
+{
+	(void)json, (void)data;
+	return 0;
+}
+
+static int call_share_monitor(void *p)
+{
+	return share_monitor(client, p, 0, on_object, NULL);
+}
+
+static int call_share_channel_open(void *p)
+{
+	share_channel *opened;
+	int r = share_channel_open(client, new_name(), SHARE_CONSUMER, p, &opened);
+
+	if (r == 0)
+		share_channel_close(opened);
+	return r;
+}
+
+static int call_share_channel_get_stats(void *p)
+{
+	return share_channel_get_stats(channel, p);
+}
+
+static int call_share_service_open(void *p)
+{
+	share_service *service;
+	int r = share_service_open(client, new_name(), SHARE_CALLER, p, &service);
+
+	if (r == 0)
+		share_service_close(service);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* What a program has in one of its structs before the call. */
+static void make_share_tensor(void *p)
+{
+	share_tensor t = SHARE_TENSOR_INIT;
+	int64_t shape[] = {4};
+
+	check_ok(share_tensor_init(&t, SHARE_FLOAT32, 1, shape));
+	memcpy(p, &t, sizeof(t));
+}
+
+enum { IN, OUT };
+
+struct use {
+	const char *type, *function;
+	size_t size, first; /* of this version, and of the first one, with its padding */
+	int (*call)(void *p);
+	int direction;
+};
+
+#define USE(type_, function_, direction_) \
+	{#type_, #function_, sizeof(type_), (FIRST_##type_ + 7) & ~7, call_##function_, direction_},
+static const struct use uses[] = {USES(USE)};
+#define N_USES (sizeof(uses) / sizeof(uses[0]))
+
+/* Memory that ends where nobody may read or write. */
+static unsigned char *before_the_end(size_t size)
+{
+	static unsigned char *pages;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 2 * page;
+
+	if (!pages) {
+		pages = mmap(NULL, n + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			     -1, 0);
+		check(pages != MAP_FAILED && mprotect(pages + n, page, PROT_NONE) == 0);
+	}
+	return pages + n - size;
+}
+
+/* A struct that says it has @said bytes, and has @size; what is behind those we know is @tail. */
+static unsigned char *make(const struct use *u, size_t size, size_t said, int tail)
+{
+	unsigned char *p = before_the_end(size), all[4096] = {0};
+
+	if (strcmp(u->type, "share_tensor") == 0)
+		make_share_tensor(all);
+	memcpy(all, &said, sizeof(said));
+	memcpy(p, all, size);
+	if (size > u->size)
+		memset(p + u->size, tail, size - u->size);
+	return p;
+}
+
+static void refused(const struct use *u, unsigned char *p, const char *why)
+{
+	check_error(u->call(p), SHARE_EINVAL);
+	check_detail(why);
+	check_detail(u->type);
+}
+
+/* What the struct says of itself stays what it was. */
+static void taken(const struct use *u, unsigned char *p, size_t size)
+{
+	size_t said;
+
+	check_result(__FILE__, __LINE__, u->function, u->call(p), 0);
+	memcpy(&said, p, sizeof(said));
+	check_eq(said, size);
+}
+
+Test(structs, that_say_nothing_or_nonsense_are_refused_with_what_initialises_them)
+{
+	char init[128];
+
+	for (const struct use *u = uses; u < uses + N_USES; u++) {
+		snprintf(init, sizeof(init), "initialise it with %s_INIT, or", u->type);
+		for (char *c = strstr(init, "share_"); *c && *c != ','; c++)
+			*c = (char)toupper((unsigned char)*c);
+		refused(u, make(u, u->size, 0, 0), init);
+		for (size_t said = 1; said < u->first; said++)
+			refused(u, make(u, u->size, said, 0), "says that its size is");
+		refused(u, make(u, u->size, STRUCT_MAX + 1, 0), "says that its size is");
+		refused(u, make(u, u->size, SIZE_MAX, 0), "says that its size is");
+	}
+}
+
+Test(structs, of_programs_that_know_less_are_taken_and_not_touched_beyond_their_size)
+{
+	for (const struct use *u = uses; u < uses + N_USES; u++)
+		for (size_t size = u->first; size <= u->size; size++)
+			taken(u, make(u, size, size, 0), size);
+}
+
+Test(structs, of_programs_that_know_more_are_taken_if_they_ask_for_nothing_unknown)
+{
+	for (const struct use *u = uses; u < uses + N_USES; u++)
+		for (size_t more = 1; more <= 128; more += more)
+			taken(u, make(u, u->size + more, u->size + more, 0), u->size + more);
+}
+
+Test(structs, that_ask_for_what_the_library_does_not_know_are_refused_and_say_where)
+{
+	char where[64];
+
+	for (const struct use *u = uses; u < uses + N_USES; u++) {
+		if (u->direction != IN)
+			continue;
+		for (size_t more = 1; more <= 128; more += more) {
+			size_t size = u->size + more;
+			unsigned char *p = make(u, size, size, 0);
+
+			p[size - 1] = 1;
+			snprintf(where, sizeof(where), "the one at byte %zu is not 0", size - 1);
+			refused(u, p, where);
+		}
+	}
+}
+
+Test(structs, that_are_filled_in_have_zeros_in_what_the_library_does_not_know)
+{
+	unsigned char zeros[128] = {0};
+
+	for (const struct use *u = uses; u < uses + N_USES; u++) {
+		size_t size = u->size + sizeof(zeros);
+		unsigned char *p = make(u, size, size, 0xff);
+
+		if (u->direction != OUT)
+			continue;
+		taken(u, p, size);
+		check(memcmp(p + u->size, zeros, sizeof(zeros)) == 0);
+	}
+}
+
+/* A struct ends with a member, so that the next one does not lie where an older program has
+ * anything. In those of the first version what follows the last member is known to be padding. */
+Test(structs, that_programs_fill_in_have_no_padding_behind_what_was_added)
+{
+#define ENDS_WITH(type, member)                                                                \
+	_Static_assert(offsetof(type, member) + sizeof(((type *)0)->member) == sizeof(type) || \
+			   sizeof(type) == ((FIRST_##type + 7) & ~7),                          \
+		       #type " ends with a member")
+	ENDS_WITH(share_connect_options, timeout_ms);
+	ENDS_WITH(share_pool_options, reuse);
+	ENDS_WITH(share_alloc_options, alignment);
+	ENDS_WITH(share_publish_options, tensor);
+	ENDS_WITH(share_export_options, tensor);
+	ENDS_WITH(share_monitor_options, uid);
+	ENDS_WITH(share_event_options, name);
+	ENDS_WITH(share_channel_options, reserved);
+	ENDS_WITH(share_service_options, deliveries);
+}
+
+#define STAYS(type, member, offset) \
+	_Static_assert(offsetof(type, member) == (offset), #type "." #member);
+PINNED(STAYS)
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(structs, within_others_grow_as_well)
+{
+	share_publish_options o = SHARE_PUBLISH_OPTIONS_INIT;
+	struct {
+		share_tensor t;
+		uint64_t more;
+	} newer;
+
+	memset(&newer, 0, sizeof(newer));
+	make_share_tensor(&newer);
+	newer.t.size = sizeof(newer);
+	o.tensor = &newer.t;
+	check_ok(share_publish_with(buffer, "name", &o, NULL, NULL));
+	newer.more = 1;
+	check_error(share_publish_with(buffer, "name", &o, NULL, NULL), SHARE_EINVAL);
+	check_detail("the share_tensor has members that this library");
+	check_ok(share_unpublish(client, "name"));
+}
+
+/* `wait_for` lies where older programs have anything. */
+Test(structs, of_the_first_version_have_nothing_in_their_padding)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	o.size = 72;
+	o.when_full = SHARE_FULL_FAIL;
+	o.wait_for = 0x5a5a5a5a;
+	check_ok(share_channel_open(client, "old", SHARE_PRODUCER, &o, &ch));
+	check_ok(share_send(ch, NULL, "1", 1, NULL)); /* it waits for nobody */
+	share_channel_close(ch);
+	o.size = sizeof(o);
+	o.wait_for = 1;
+	check_ok(share_channel_open(client, "new", SHARE_PRODUCER, &o, &ch));
+	check_error(share_send(ch, NULL, "1", 1, NULL), SHARE_EAGAIN);
+	share_channel_close(ch);
+}
+
+Test(structs, have_members_for_what_is_to_come_that_are_refused)
+{
+	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	o.buffers = 2;
+	check_error(share_channel_open(client, "several", SHARE_PRODUCER, &o, &ch), SHARE_EINVAL);
+	check_detail("a message carries one buffer");
+	o.buffers = 1;
+	o.reserved = 1;
+	check_error(share_channel_open(client, "several", SHARE_PRODUCER, &o, &ch), SHARE_EINVAL);
+	check_detail("reserved");
+	o.reserved = 0;
+	check_ok(share_channel_open(client, "several", SHARE_PRODUCER, &o, &ch));
+	share_channel_close(ch);
+}
+
+Test(structs, of_the_oldest_version_that_counts_work)
+{
+	const char *failed = old_program(broker_socket());
+
+	if (failed)
+		check_failed(__FILE__, __LINE__, "%s: %s", failed, share_error_detail());
+}
