@@ -114,6 +114,7 @@ uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
 /* A free entry is given out again. */
 void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 
+/* chunks.c */
 struct chunk *chunk_of(const struct journal *j, uint32_t place);
 struct chunk *chunk_next(const struct journal *j, struct chunk *chunk); /* the first after NULL */
 uint32_t chunk_sum(const struct journal *j, const struct chunk *chunk);
@@ -121,6 +122,8 @@ uint32_t chunk_entries(uint32_t entry_size); /* that there are in one */
 uint16_t chunk_span(uint32_t entry_size);
 /* The number of chunks with a checksum of its own, as it changes by one store. */
 uint64_t chunks_word(uint32_t n);
+/* One more, all of whose entries are free. 0 or negative errno. */
+int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size);
 /* So much of the file has memory, or negative errno. */
 int journal_grow(struct journal *j, uint64_t size);
 
