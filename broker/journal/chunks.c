@@ -49,12 +49,23 @@ uint64_t chunks_word(uint32_t n)
 	return (uint64_t)sum_of(FIRST_CHUNK, &n, sizeof(n)) << 32 | n;
 }
 
+/* A signal ends fallocate() of memory with EINTR, and so do a stop and a freeze of the cgroup. */
+int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size)
+{
+	int r;
+
+	do
+		r = fallocate(j->fd, 0, (off_t)offset, (off_t)size);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
 /* All of it is there before anybody writes to it, as a write to memory cannot fail: it kills. What
  * a copy has beyond the file is memory of its own. */
 static int add_memory(struct journal *j, uint64_t size)
 {
 	if (!j->is_copy)
-		return fallocate(j->fd, 0, (off_t)j->size, (off_t)size) < 0 ? -errno : 0;
+		return journal_allocate(j, j->size, size);
 	return mmap(j->memory + j->size, size, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
 		   ? -errno

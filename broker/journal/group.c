@@ -27,6 +27,7 @@ static int reserve(struct journal *j, uint64_t size)
 	uint64_t *reserved = &j->reserved[j->open->number & 1];
 	uint64_t offset = (uint64_t)((unsigned char *)j->open - j->memory);
 	uint64_t wanted = (size + GROW_BY - 1) / GROW_BY * GROW_BY;
+	int r;
 
 	if (size <= *reserved)
 		return 0;
@@ -34,11 +35,10 @@ static int reserve(struct journal *j, uint64_t size)
 		return -ENOBUFS;
 	if (j->is_copy)
 		return -EROFS;
-	if (fallocate(j->fd, FALLOC_FL_KEEP_SIZE, (off_t)(offset + *reserved),
-		      (off_t)(wanted - *reserved)) < 0)
-		return -errno;
-	*reserved = wanted;
-	return 0;
+	r = journal_allocate(j, offset + *reserved, wanted - *reserved);
+	if (r == 0)
+		*reserved = wanted;
+	return r;
 }
 
 /* Of a group that does not count any more: what it was larger than others is given back. */

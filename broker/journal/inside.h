@@ -124,6 +124,8 @@ uint16_t chunk_span(uint32_t entry_size);
 uint64_t chunks_word(uint32_t n);
 /* One more, all of whose entries are free. 0 or negative errno. */
 int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size);
+/* So many bytes of the file from @offset on have memory, or negative errno. */
+int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size);
 /* So much of the file has memory, or negative errno. */
 int journal_grow(struct journal *j, uint64_t size);
 

@@ -34,19 +34,18 @@ void journal_end(struct journal *j, int error)
 
 static int get_memory(struct journal *j)
 {
-	off_t groups[] = {HEAD_SIZE, HEAD_SIZE + GROUP_SIZE};
+	int r;
 
 	/* what is left of one whose making was cut short is thrown away */
-	if (ftruncate(j->fd, 0) < 0 || ftruncate(j->fd, (off_t)FIRST_CHUNK) < 0 ||
-	    fallocate(j->fd, 0, 0, (off_t)HEAD_SIZE) < 0)
+	if (ftruncate(j->fd, 0) < 0 || ftruncate(j->fd, (off_t)FIRST_CHUNK) < 0)
 		return -errno;
-	for (int i = 0; i < 2; i++) {
-		if (fallocate(j->fd, 0, groups[i], (off_t)GROUP_KEPT) < 0)
-			return -errno;
+	r = journal_allocate(j, 0, HEAD_SIZE);
+	for (uint64_t i = 0; r == 0 && i < 2; i++) {
+		r = journal_allocate(j, HEAD_SIZE + i * GROUP_SIZE, GROUP_KEPT);
 		j->reserved[i] = GROUP_KEPT;
 	}
 	j->size = FIRST_CHUNK;
-	return journal_grow(j, FIRST_CHUNK + GROW_BY);
+	return r < 0 ? r : journal_grow(j, FIRST_CHUNK + GROW_BY);
 }
 
 static int make_new(struct journal *j)

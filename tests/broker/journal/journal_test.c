@@ -274,12 +274,20 @@ Test(journal, a_commit_may_be_large_and_survives_the_one_after_it)
 /* The end of a journal                                                                        */
 
 static uint64_t memory_left = UINT64_MAX;
+static bool is_interrupted; /* each call, the first time */
 
 int __real_fallocate(int file, int mode, off_t offset, off_t size);
 int __wrap_fallocate(int file, int mode, off_t offset, off_t size);
 int __wrap_fallocate(int file, int mode, off_t offset, off_t size)
 {
+	static bool was_interrupted;
+
 	if (!(mode & FALLOC_FL_PUNCH_HOLE)) {
+		was_interrupted = is_interrupted && !was_interrupted;
+		if (was_interrupted) {
+			errno = EINTR;
+			return -1;
+		}
 		if ((uint64_t)size > memory_left) {
 			errno = ENOMEM;
 			return -1;
@@ -322,6 +330,22 @@ Test(journal, ends_where_there_is_no_memory_for_another_record)
 	journal_drop(j, &records[0]);
 	cr_assert_eq(records[0], 0);
 	expect_ended();
+}
+
+/* As a signal does, and whoever stops or freezes the broker. */
+Test(journal, does_not_end_where_its_growth_is_interrupted)
+{
+	static unsigned char bytes[RECORD_SIZE_MAX];
+	static uint32_t records[100];
+
+	is_interrupted = true;
+	stop();
+	start();
+	for (size_t i = 0; i < 100; i++) /* chunks and a group */
+		journal_put(j, RECORD_BUFFER, &records[i], bytes, sizeof(bytes));
+	journal_commit(j);
+	reopen();
+	cr_assert_eq(journal_count(j, RECORD_BUFFER), 100);
 }
 
 /* The same record over and over takes room in the group, and none in the chunks. */
