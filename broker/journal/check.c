@@ -105,9 +105,16 @@ static int check_chunks(struct journal *j, char *why, size_t why_size)
 	return 0;
 }
 
-static int read_chunk(struct journal *j, struct chunk *chunk, char *why, size_t why_size)
+static int read_chunk(struct journal *j, struct chunk *chunk, uint64_t *data, char *why,
+		      size_t why_size)
 {
 	enum record_type type = (enum record_type)chunk->type;
+	struct chunk_state *s = chunk_state(j, chunk);
+
+	if (chunk_is_hole(j, chunk, data)) {
+		chunk_becomes_hole(j, s);
+		return 0;
+	}
 
 	for (uint32_t i = chunk->n; i-- > 0;) {
 		unsigned char *entry = chunk->entries + (size_t)i * chunk->entry_size;
@@ -123,7 +130,10 @@ static int read_chunk(struct journal *j, struct chunk *chunk, char *why, size_t 
 			return distrust(why, why_size, "a record is damaged",
 					(uint64_t)place * PLACE_UNIT);
 		j->count[type]++;
+		s->live++;
 	}
+	if (s->live == 0)
+		chunk_is_empty(j, s);
 	return 0;
 }
 
@@ -176,7 +186,7 @@ static int check_inbox(struct journal *j, char *why, size_t why_size)
 
 int journal_check(struct journal *j, char *why, size_t why_size)
 {
-	uint64_t committed = 0;
+	uint64_t committed = 0, data = 0;
 	struct chunk *chunk = NULL;
 	struct group *g = NULL;
 	int r = check_head(j, why, why_size);
@@ -195,7 +205,7 @@ int journal_check(struct journal *j, char *why, size_t why_size)
 	}
 	while (r == 0 && (chunk = chunk_next(j, chunk))) {
 		beat();
-		r = read_chunk(j, chunk, why, why_size);
+		r = read_chunk(j, chunk, &data, why, why_size);
 	}
 	if (r == 0)
 		r = check_inbox(j, why, why_size);

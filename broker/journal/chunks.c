@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Chunks of entries. They are added at the end of the file and stay what they are: one with a type,
- * with entries of one size. */
+/*
+ * Chunks of entries. They are added at the end of the file and stay what they are: one with a type,
+ * with entries of one size. When all entries of a chunk are free, their memory can be given back,
+ * but for the chunk's first page, which says what it is. Such a hole reads as free entries do. It
+ * is not written down that it is one, as the file itself has no data there.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "broker/journal/inside.h"
 
@@ -24,6 +30,18 @@ struct chunk *chunk_next(const struct journal *j, struct chunk *chunk)
 	    chunk ? (unsigned char *)chunk + chunk->span * CHUNK_SIZE : j->memory + FIRST_CHUNK;
 
 	return next < j->memory + j->used ? (struct chunk *)(void *)next : NULL;
+}
+
+struct chunk_state *chunk_state(const struct journal *j, const struct chunk *chunk)
+{
+	return &j->chunks[((uint64_t)((const unsigned char *)chunk - j->memory) - FIRST_CHUNK) /
+			  CHUNK_SIZE];
+}
+
+static struct chunk *chunk_with(const struct journal *j, const struct chunk_state *s)
+{
+	return (struct chunk *)(void *)(j->memory + FIRST_CHUNK +
+					(uint64_t)(s - j->chunks) * CHUNK_SIZE);
 }
 
 uint32_t chunk_sum(const struct journal *j, const struct chunk *chunk)
@@ -61,12 +79,12 @@ int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size)
 }
 
 /* All of it is there before anybody writes to it, as a write to memory cannot fail: it kills. What
- * a copy has beyond the file is memory of its own. */
-static int add_memory(struct journal *j, uint64_t size)
+ * a copy has beyond the file's memory is memory of its own. */
+static int add_memory(struct journal *j, uint64_t offset, uint64_t size)
 {
 	if (!j->is_copy)
-		return journal_allocate(j, j->size, size);
-	return mmap(j->memory + j->size, size, PROT_READ | PROT_WRITE,
+		return journal_allocate(j, offset, size);
+	return mmap(j->memory + offset, size, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
 		   ? -errno
 		   : 0;
@@ -81,16 +99,23 @@ int journal_grow(struct journal *j, uint64_t size)
 		return 0;
 	if (wanted > JOURNAL_MAX)
 		return -EFBIG;
-	r = add_memory(j, wanted - j->size);
+	r = add_memory(j, j->size, wanted - j->size);
 	if (r < 0)
 		return r;
 	j->size = wanted;
 	return 0;
 }
 
+static void file_all(struct journal *j, struct chunk *chunk)
+{
+	for (uint32_t i = chunk->n; i-- > 0;)
+		entry_file(j, chunk, chunk->entries + (size_t)i * chunk->entry_size);
+	j->n_empty++;
+}
+
 /* It is there when it is counted. Until then who opens the journal does not look at it, and all its
  * entries are zeros, as nothing else was ever written here. */
-int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size)
+static int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size)
 {
 	struct chunk *chunk = (struct chunk *)(void *)(j->memory + j->used);
 	uint64_t used = j->used + chunk_span(entry_size) * CHUNK_SIZE;
@@ -109,7 +134,112 @@ int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size)
 			      memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
 	j->used = used;
-	for (uint32_t i = chunk->n; i-- > 0;)
-		entry_file(j, chunk, chunk->entries + (size_t)i * entry_size);
+	file_all(j, chunk);
 	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Holes                                                                                       */
+
+struct range {
+	uint64_t offset, size; /* 0: a page is as large as the chunk */
+};
+
+static struct range hole_in(const struct journal *j, const struct chunk *chunk)
+{
+	uint64_t offset = (uint64_t)((const unsigned char *)chunk - j->memory);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size = chunk->span * CHUNK_SIZE;
+
+	return (struct range){offset + page, size > page ? size - page : 0};
+}
+
+void chunk_becomes_hole(struct journal *j, struct chunk_state *s)
+{
+	const struct chunk *chunk = chunk_with(j, s);
+
+	j->given_back += hole_in(j, chunk).size;
+	LIST_INSERT_HEAD(&j->holes[chunk->type][class_of(chunk->entry_size)], s, link);
+}
+
+static void give_back(struct journal *j, struct chunk_state *s)
+{
+	struct range hole = hole_in(j, chunk_with(j, s));
+
+	if (hole.size == 0 || fallocate(j->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					(off_t)hole.offset, (off_t)hole.size) < 0)
+		return;
+	LIST_REMOVE(s, link);
+	s->free = 0;
+	j->n_empty--;
+	chunk_becomes_hole(j, s);
+}
+
+/* A copy's file is somebody else's. */
+void chunk_is_empty(struct journal *j, struct chunk_state *s)
+{
+	if (j->n_empty++ < j->kept_empty || s->is_to_empty || j->is_copy)
+		return;
+	s->is_to_empty = true;
+	s->next_to_empty = j->to_empty;
+	j->to_empty = s;
+}
+
+void chunks_empty(struct journal *j)
+{
+	struct chunk_state *s;
+
+	while ((s = j->to_empty)) {
+		j->to_empty = s->next_to_empty;
+		s->is_to_empty = false;
+		if (s->live == 0 && j->n_empty > j->kept_empty)
+			give_back(j, s);
+	}
+}
+
+/* The entries that begin in the first page are looked at: they may have all that was written. */
+static bool has_live_entry(const struct chunk *chunk, uint64_t size)
+{
+	for (uint32_t i = 0; i < chunk->n; i++) {
+		uint64_t at = sizeof(*chunk) + (uint64_t)i * chunk->entry_size;
+
+		if (at + 4 > size)
+			return false;
+		if (entry_sum_now((const unsigned char *)chunk + at))
+			return true;
+	}
+	return false;
+}
+
+bool chunk_is_hole(const struct journal *j, const struct chunk *chunk, uint64_t *data)
+{
+	struct range hole = hole_in(j, chunk);
+	off_t found;
+
+	if (*data < hole.offset) {
+		found = lseek(j->fd, (off_t)hole.offset, SEEK_DATA);
+		*data = found >= 0 ? (uint64_t)found : errno == ENXIO ? UINT64_MAX : hole.offset;
+	}
+	return hole.size > 0 && *data >= hole.offset + hole.size &&
+	       !has_live_entry(chunk, chunk->span * CHUNK_SIZE - hole.size);
+}
+
+static int fill(struct journal *j, struct chunk_state *s)
+{
+	struct chunk *chunk = chunk_with(j, s);
+	struct range hole = hole_in(j, chunk);
+	int r = add_memory(j, hole.offset, hole.size);
+
+	if (r < 0)
+		return r;
+	LIST_REMOVE(s, link);
+	j->given_back -= hole.size;
+	file_all(j, chunk);
+	return 0;
+}
+
+int chunk_get(struct journal *j, enum record_type type, uint32_t class)
+{
+	struct chunk_state *hole = LIST_FIRST(&j->holes[type][class]);
+
+	return hole ? fill(j, hole) : chunk_add(j, type, size_of_class(class));
 }

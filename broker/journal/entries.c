@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Where records lie. Free entries of a type and size are a list, which is in the entries
- * themselves; it is not trusted but made anew when a journal is opened, from the checksums, which
+ * Where records lie. Free entries of a chunk are a list, which is in the entries themselves; it is
+ * not trusted but made anew when a journal is opened, from the checksums, which
  * are 0 in free ones.
  */
 
@@ -82,10 +82,22 @@ uint32_t entry_sum_in_place(enum record_type type, uint32_t place)
 
 void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry)
 {
-	uint32_t *first = &j->free[chunk->type][class_of(chunk->entry_size)];
+	struct chunk_state *s = chunk_state(j, chunk);
 
-	memcpy(entry + 4, first, 4);
-	*first = entry_place(j, entry);
+	if (!s->free)
+		LIST_INSERT_HEAD(&j->with_free[chunk->type][class_of(chunk->entry_size)], s, link);
+	memcpy(entry + 4, &s->free, 4);
+	s->free = entry_place(j, entry);
+}
+
+void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry)
+{
+	struct chunk_state *s = chunk_state(j, chunk);
+
+	entry_file(j, chunk, entry);
+	j->count[chunk->type]--;
+	if (--s->live == 0)
+		chunk_is_empty(j, s);
 }
 
 /* What is free by what happens in the open group is not filed yet: nobody is given it before the
@@ -93,18 +105,24 @@ void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *ent
 uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 {
 	uint32_t class = class_of(size + 4), place;
+	struct chunk_state *s;
 	int r;
 
 	assert(type > RECORD_NONE && type < RECORD_TYPES && size <= RECORD_SIZE_MAX);
-	if (!j->free[type][class]) {
-		r = chunk_add(j, type, size_of_class(class));
+	if (LIST_EMPTY(&j->with_free[type][class])) {
+		r = chunk_get(j, type, class);
 		if (r < 0) {
 			journal_end(j, -r);
 			return 0;
 		}
 	}
-	place = j->free[type][class];
-	j->free[type][class] = read_u32(entry_at(j, place) + 4);
+	s = LIST_FIRST(&j->with_free[type][class]);
+	place = s->free;
+	s->free = read_u32(entry_at(j, place) + 4);
+	if (!s->free)
+		LIST_REMOVE(s, link);
+	if (s->live++ == 0)
+		j->n_empty--;
 	j->count[type]++;
 	return place;
 }
@@ -127,7 +145,9 @@ int journal_read(struct journal *j, enum record_type type, size_t least, journal
 
 	while (r >= 0 && (chunk = chunk_next(j, chunk))) {
 		beat(); /* it has some thousand records at most */
-		for (uint32_t i = 0; r >= 0 && chunk->type == type && i < chunk->n; i++) {
+		if (chunk->type != type || chunk_state(j, chunk)->live == 0)
+			continue;
+		for (uint32_t i = 0; r >= 0 && i < chunk->n; i++) {
 			unsigned char *entry = chunk->entries + (size_t)i * chunk->entry_size;
 			uint32_t sum = entry_sum_now(entry);
 			size_t head = sum & 1 ? 4 : 8;
@@ -151,7 +171,7 @@ const void *journal_bytes(const struct journal *j, uint32_t record, size_t *size
 
 uint64_t journal_size(const struct journal *j)
 {
-	return j->used - FIRST_CHUNK;
+	return j->used - FIRST_CHUNK - j->given_back;
 }
 
 uint32_t journal_count(const struct journal *j, enum record_type type)

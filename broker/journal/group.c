@@ -187,8 +187,7 @@ void group_apply(struct journal *j, const struct group *g, bool filing)
 		if (!filing || op->sum)
 			continue;
 		chunk = chunk_of(j, op->place);
-		j->count[chunk->type]--;
-		entry_file(j, chunk, entry);
+		entry_free(j, chunk, entry);
 	}
 }
 
@@ -215,7 +214,12 @@ void journal_commit(struct journal *j)
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&j->head->committed, g->number, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
+	/* whoever opens the journal writes to what this group says, and to nothing else */
+	if (!MUTATION(emptied_while_it_counts))
+		chunks_empty(j);
 	group_apply(j, g, true);
+	if (MUTATION(emptied_while_it_counts))
+		chunks_empty(j);
 	atomic_signal_fence(memory_order_seq_cst);
 	j->handled = g->handled;
 	group_open(j);

@@ -3,6 +3,7 @@
 #define BROKER_JOURNAL_INSIDE_H
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "broker/journal/journal.h"
 
@@ -37,6 +38,7 @@
 #define FIRST_CHUNK (HEAD_SIZE + 2 * GROUP_SIZE)
 #define GROW_BY     (UINT64_C(1) << 20)
 #define PLACE_UNIT  8u
+#define EMPTY_KEPT  16u
 
 struct head {
 	uint64_t magic; /* written last: without it the journal was never finished */
@@ -75,6 +77,17 @@ struct chunk {
 	unsigned char entries[];
 };
 
+/* What this process knows of a chunk. */
+struct chunk_state {
+	LIST_ENTRY(chunk_state) link; /* with others of its type and size: open, or holes */
+	struct chunk_state *next_to_empty;
+	uint32_t live; /* its entries that are not free, or are not before the next commit */
+	uint32_t free; /* place of its first free entry; each has the next one's */
+	bool is_to_empty;
+};
+
+LIST_HEAD(chunk_list, chunk_state);
+
 #define CLASSES 64u /* of sizes of entries */
 
 struct journal {
@@ -90,9 +103,14 @@ struct journal {
 	uint32_t layout;      /* of its records */
 	int fd;
 	bool is_old, has_ended;
-	bool is_copy;       /* its memory is this process's alone */
-	bool has_unhandled; /* in the inbox, from before: see journal_take_unhandled() */
-	uint32_t free[RECORD_TYPES][CLASSES]; /* places; each free entry has the next one's */
+	bool is_copy;               /* its memory is this process's alone */
+	bool has_unhandled;         /* in the inbox, from before: see journal_take_unhandled() */
+	struct chunk_state *chunks; /* by their first CHUNK_SIZE bytes */
+	struct chunk_list with_free[RECORD_TYPES][CLASSES], holes[RECORD_TYPES][CLASSES];
+	struct chunk_state *to_empty; /* may become holes with the next commit */
+	uint32_t n_empty;             /* have memory, and no live entries */
+	uint32_t kept_empty;          /* so many of these keep it: EMPTY_KEPT, but in tests */
+	uint64_t given_back;          /* bytes of memory that holes do not have */
 	uint32_t count[RECORD_TYPES];
 };
 
@@ -111,8 +129,9 @@ uint32_t size_of_class(uint32_t class);
 /* The place of a free entry with room for @size bytes, which is nobody else's from now on. 0: the
  * journal has ended. */
 uint32_t entry_take(struct journal *j, enum record_type type, size_t size);
-/* A free entry is given out again. */
+/* A free entry is given out again; of one that was not free until now, entry_free(). */
 void entry_file(struct journal *j, const struct chunk *chunk, unsigned char *entry);
+void entry_free(struct journal *j, const struct chunk *chunk, unsigned char *entry);
 
 /* chunks.c */
 struct chunk *chunk_of(const struct journal *j, uint32_t place);
@@ -122,8 +141,17 @@ uint32_t chunk_entries(uint32_t entry_size); /* that there are in one */
 uint16_t chunk_span(uint32_t entry_size);
 /* The number of chunks with a checksum of its own, as it changes by one store. */
 uint64_t chunks_word(uint32_t n);
-/* One more, all of whose entries are free. 0 or negative errno. */
-int chunk_add(struct journal *j, enum record_type type, uint32_t entry_size);
+struct chunk_state *chunk_state(const struct journal *j, const struct chunk *chunk);
+/* Its entries are all free from now on. */
+void chunk_is_empty(struct journal *j, struct chunk_state *s);
+/* Those that have been empty since before the group that counts now become holes, but for some. */
+void chunks_empty(struct journal *j);
+/* Whether a chunk of a journal that is opened is a hole. @data: where the file had data when this
+ * was asked for the chunk before; 0 before the first one. */
+bool chunk_is_hole(const struct journal *j, const struct chunk *chunk, uint64_t *data);
+void chunk_becomes_hole(struct journal *j, struct chunk_state *s);
+/* A hole or a new chunk gets memory, so that there are free entries. 0 or negative errno. */
+int chunk_get(struct journal *j, enum record_type type, uint32_t class);
 /* So many bytes of the file from @offset on have memory, or negative errno. */
 int journal_allocate(const struct journal *j, uint64_t offset, uint64_t size);
 /* So much of the file has memory, or negative errno. */

@@ -111,6 +111,13 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 	int r = j ? 0 : -ENOMEM;
 
 	if (r == 0) {
+		j->fd = -1;
+		j->kept_empty = EMPTY_KEPT;
+		/* the system gives memory to those that are used */
+		j->chunks = calloc(JOURNAL_MAX / CHUNK_SIZE, sizeof(*j->chunks));
+		r = j->chunks ? 0 : -ENOMEM;
+	}
+	if (r == 0) {
 		j->is_copy = copy;
 		j->fd = fd_dup(fd);
 		r = j->fd < 0 ? j->fd : map(j);
@@ -145,6 +152,7 @@ void journal_free(struct journal *j)
 	if (j->memory)
 		munmap(j->memory, JOURNAL_MAX);
 	fd_close(j->fd);
+	free(j->chunks);
 	free(j);
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -271,6 +272,150 @@ Test(journal, a_commit_may_be_large_and_survives_the_one_after_it)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* What is given up goes back                                                                  */
+
+#define LOTS 100000
+
+static uint32_t lots[LOTS];
+
+/* What there can be beside records and the chunks that are kept. */
+#define OVERHEAD (HEAD_SIZE + 2 * GROUP_KEPT + GROW_BY + EMPTY_KEPT * CHUNK_SIZE)
+
+static uint64_t memory_of(int file)
+{
+	struct stat st;
+
+	cr_assert_eq(fstat(file, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static void put_lots(void)
+{
+	char text[32];
+
+	for (int i = 0; i < LOTS; i++) {
+		snprintf(text, sizeof(text), "thing %d", i);
+		put_string(&lots[i], text);
+		if (i % 1000 == 999)
+			journal_commit(j);
+	}
+}
+
+static void expect_lots(void)
+{
+	char text[32];
+
+	cr_assert_eq(journal_count(j, RECORD_NAME), LOTS);
+	for (int i = 0; i < LOTS; i++) {
+		snprintf(text, sizeof(text), "thing %d", i);
+		cr_assert_str_eq(string_of(lots[i]), text);
+	}
+}
+
+/* All but each @kept-th. */
+static void drop_lots(int kept)
+{
+	for (int i = 0; i < LOTS; i++) {
+		if (i % kept)
+			journal_drop(j, &lots[i]);
+		if (i % 1000 == 999)
+			journal_commit(j);
+	}
+}
+
+static void commit_something(void)
+{
+	uint32_t record = 0;
+
+	journal_put(j, RECORD_TOKEN, &record, "x", 1);
+	journal_drop(j, &record);
+	journal_commit(j);
+}
+
+Test(journal, gives_back_the_memory_of_records_that_are_gone)
+{
+	uint64_t with_all;
+
+	put_lots();
+	with_all = memory_of(fd);
+	cr_assert_geq(with_all, LOTS * sizeof("thing 12345"));
+	drop_lots(LOTS);
+	commit_something();
+	/* a page of each chunk stays */
+	cr_assert_leq(memory_of(fd), OVERHEAD + with_all / 15);
+	cr_assert_leq(journal_size(j), OVERHEAD + with_all / 15);
+	cr_assert_eq(journal_count(j, RECORD_NAME), 1);
+	journal_drop(j, &lots[0]);
+	put_lots();
+	expect_lots();
+	cr_assert_leq(memory_of(fd), with_all + GROW_BY);
+	reopen();
+	expect_lots();
+}
+
+Test(journal, keeps_what_lies_between_what_is_given_back)
+{
+	int kept = LOTS / 10, n = 0;
+
+	put_lots();
+	drop_lots(kept);
+	commit_something();
+	reopen();
+	cr_assert_eq(journal_count(j, RECORD_NAME), LOTS / kept);
+	for (int i = 0; i < LOTS; i += kept) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "thing %d", i);
+		cr_assert_str_eq(string_of(lots[i]), text);
+		n++;
+	}
+	cr_assert_eq(n, LOTS / kept);
+}
+
+/* It would be taken again, without asking whether there is any: who opens a journal writes what was
+ * last committed once more. */
+Test(journal, that_is_opened_takes_no_memory_again)
+{
+	uint64_t before;
+
+	put_lots();
+	for (int i = 0; i < LOTS; i++) {
+		journal_drop(j, &lots[i]);
+		if (i % 1000 != 999)
+			continue;
+		journal_commit(j);
+		before = memory_of(fd);
+		reopen();
+		cr_assert_leq(memory_of(fd), before);
+		cr_assert_eq(journal_count(j, RECORD_NAME), (uint32_t)(LOTS - i - 1));
+	}
+	cr_assert_leq(memory_of(fd), OVERHEAD + LOTS);
+}
+
+/* A broker that rehearses finds holes, and what it puts into them nobody else sees or pays for. */
+Test(journal, whose_copy_fills_holes_stays_as_it_is)
+{
+	struct journal *copy, *mine = j;
+	uint64_t before;
+	char why[256];
+
+	put_lots();
+	drop_lots(LOTS);
+	commit_something();
+	before = memory_of(fd);
+	cr_assert_eq(journal_copy(fd, &copy, why, sizeof(why)), 0);
+	j = copy;
+	journal_drop(j, &lots[0]);
+	put_lots();
+	expect_lots();
+	journal_free(copy);
+	j = mine;
+	cr_assert_eq(memory_of(fd), before);
+	reopen();
+	cr_assert_eq(journal_count(j, RECORD_NAME), 1);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 /* The end of a journal                                                                        */
 
 static uint64_t memory_left = UINT64_MAX;
@@ -329,6 +474,16 @@ Test(journal, ends_where_there_is_no_memory_for_another_record)
 	cr_assert_null(journal_place(j, RECORD_TIMELINES, &place, 8));
 	journal_drop(j, &records[0]);
 	cr_assert_eq(records[0], 0);
+	expect_ended();
+}
+
+Test(journal, ends_where_there_is_no_memory_for_what_was_given_back)
+{
+	put_lots();
+	drop_lots(LOTS);
+	commit_something();
+	memory_left = GROW_BY / 4;
+	put_lots();
 	expect_ended();
 }
 

@@ -262,6 +262,7 @@ t left_without_limit              token_left_test
 t right_not_looked_at             token_left_test
 j applied_before_it_counts        journal_crash_test
 j group_not_applied_again         journal_crash_test
+j emptied_while_it_counts         journal_test
 j sum_not_compared                journal_damage_test
 j way_back_stays                  upgrade_test
 k kept_taken_twice                keeper_test
