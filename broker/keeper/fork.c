@@ -18,16 +18,16 @@
 #include <unistd.h>
 
 #include "base/beat.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/mutation.h"
 #include "broker/keeper/module.h"
+#include "broker/keeper/silence.h"
 #include "broker/keeper/state.h"
 #include "wire/packet.h"
 
-/* No longer: who serves meanwhile waits for it, and so do all that it serves. */
-#define REHEARSAL_MS 10000
-#define SLICE_MS     50 /* so that this keeper is not taken for one that hangs */
+#define SLICE_MS 50 /* so that this keeper is not taken for one that hangs */
 
 #ifdef __SANITIZE_ADDRESS__
 #define WITHOUT_LEAK_CHECK 1
@@ -124,36 +124,57 @@ int broker_fork(struct state *s)
 /* One that was killed may take its time to die, for which nobody waits. */
 #define DEATH_MS 1000
 
-static int wait_for_end(int pidfd, int ms)
+static int wait_a_slice(int pidfd)
 {
 	struct pollfd ended = {pidfd, POLLIN, 0};
-	int r = 0;
+	int r;
 
-	for (; r == 0 && ms > 0; ms -= SLICE_MS) {
-		beat();
-		r = poll(&ended, 1, SLICE_MS);
-		if (r < 0 && errno == EINTR)
-			r = 0;
+	beat();
+	r = poll(&ended, 1, SLICE_MS);
+	return r < 0 && errno == EINTR ? 0 : r;
+}
+
+/* Who serves waits for it, and so do all that it serves. So one that does not get on has the time
+ * of a broker that does not, and one that does has more, as there may be much to take over.
+ * Returns 0 when it takes too long, and says so. */
+static int wait_while_it_gets_on(const struct kept_health *h, int pidfd, char why[static KEPT_TEXT])
+{
+	const unsigned hang_ms = rehearsal_hang_ms(h), most_ms = REHEARSAL_HANGS * hang_ms;
+	const uint64_t begin_ms = clock_ms();
+	struct silence silence;
+	int r;
+
+	silence_begin(&silence, atomic_load(&h->beat_of_rehearsal), begin_ms);
+	while ((r = wait_a_slice(pidfd)) == 0) {
+		if (silence_look(&silence, atomic_load(&h->beat_of_rehearsal), hang_ms,
+				 clock_ms())) {
+			snprintf(why, KEPT_TEXT, "it has not moved for %u ms (hang_ms)", hang_ms);
+			break;
+		}
+		if (clock_ms() - begin_ms >= most_ms) {
+			snprintf(why, KEPT_TEXT, "it was not done after %u ms (%d times hang_ms)",
+				 most_ms, REHEARSAL_HANGS);
+			break;
+		}
 	}
 	return r;
 }
 
 /* Without an answer in time it is none. */
-static int wait_for_rehearsal(pid_t pid, char why[static KEPT_TEXT])
+static int wait_for_rehearsal(const struct kept_health *h, pid_t pid, char why[static KEPT_TEXT])
 {
 	_cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int status = 0, r = wait_for_end(pidfd, REHEARSAL_MS);
+	int status = 0, r = wait_while_it_gets_on(h, pidfd, why);
 
 	if (r <= 0) {
 		kill(pid, SIGKILL);
-		wait_for_end(pidfd, DEATH_MS);
+		for (int ms = 0; ms < DEATH_MS && wait_a_slice(pidfd) == 0; ms += SLICE_MS)
+			;
 	}
 	if (waitpid(pid, &status, WNOHANG) != pid && r > 0)
 		return -ECHILD;
-	if (r <= 0) {
-		snprintf(why, KEPT_TEXT, "it gave no answer within %d s", REHEARSAL_MS / 1000);
+	if (r <= 0)
 		return -ETIMEDOUT;
-	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	if (WIFEXITED(status))
@@ -215,7 +236,7 @@ int broker_rehearse(struct state *s, char why[static KEPT_TEXT])
 		snprintf(why, KEPT_TEXT, "no process can be made for it");
 		return -EAGAIN;
 	}
-	r = wait_for_rehearsal(pid, why);
+	r = wait_for_rehearsal(s->keeper.health, pid, why);
 	crash_log(&s->keeper.health->crash_of_rehearsal, "rehearsal", pid);
 	if (r < 0) {
 		read_reason(said, why);

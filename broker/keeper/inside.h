@@ -7,6 +7,7 @@
 #include "broker/keeper/blame.h"
 #include "broker/keeper/crash.h"
 #include "broker/keeper/keeper.h"
+#include "broker/keeper/kept.h"
 
 /* What the keeper and its broker have in common: the table, how they fare, and what they say to
  * each other. The two may be of different versions, which broker/keeper/keeper.h is about. */
@@ -38,7 +39,19 @@ struct kept_health {
 	_Atomic int told_to_end;
 	struct crash crash, crash_of_rehearsal; /* of the broker, or of the last rehearsal */
 	struct blames blames;
+	atomic_uint beat_of_rehearsal; /* of the last one */
 };
+
+/* A rehearsal hangs as a broker does, but at this time at the latest: who serves waits for it. */
+static inline unsigned rehearsal_hang_ms(const struct kept_health *h)
+{
+	unsigned hang_ms = atomic_load(&h->hang_ms);
+
+	return hang_ms && hang_ms < KEPT_HANG_MS ? hang_ms : KEPT_HANG_MS;
+}
+
+/* It takes at most so many times as long, also one that gets on. */
+#define REHEARSAL_HANGS 3
 
 /* What a broker says. Each is answered with the same, and the same serial. */
 enum kept_word {

@@ -25,8 +25,7 @@
 
 #define TRIES 200 /* ms */
 /* All else it answers at once. */
-#define REHEARSAL_MS 15000
-#define SLICE_MS     50
+#define SLICE_MS 50
 
 struct closing_later {
 	int fd;
@@ -70,11 +69,9 @@ void kept_init(const struct keeper *k)
 	mine.socket = k->broker;
 	mine.serial = k->serial;
 	mine.rehearses = k->rehearses;
-	/* of one that rehearses nobody waits for a beat but for its end */
-	if (!mine.rehearses) {
-		beat_at(&mine.health->beat);
+	beat_at(mine.rehearses ? &mine.health->beat_of_rehearsal : &mine.health->beat);
+	if (!mine.rehearses)
 		blame_at(&mine.health->blames);
-	}
 	crash_report_to(mine.rehearses ? &mine.health->crash_of_rehearsal : &mine.health->crash);
 	mine.taken = calloc(k->table->room, sizeof(*mine.taken));
 	for (uint32_t i = 0; k->rehearses && i < atomic_load(&k->table->n); i++)
@@ -131,11 +128,12 @@ static bool hear(struct kept_message *m)
  * one stands still as well. */
 static int64_t patience(uint32_t word)
 {
-	unsigned hang_ms = atomic_load(&mine.health->hang_ms);
+	unsigned hang_ms = atomic_load(&mine.health->hang_ms), ms;
 
-	if (hang_ms == 0)
-		hang_ms = KEPT_HANG_MS;
-	return deadline_from((int)(3 * hang_ms) + (word == KEPT_REHEARSE ? REHEARSAL_MS : 0));
+	ms = 3 * (hang_ms ? hang_ms : KEPT_HANG_MS);
+	if (word == KEPT_REHEARSE)
+		ms += REHEARSAL_HANGS * rehearsal_hang_ms(mine.health);
+	return deadline_from((int)ms);
 }
 
 /* The same until @deadline, with beats meanwhile: whoever waits for its keeper does not hang. */

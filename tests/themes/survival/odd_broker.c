@@ -2,8 +2,9 @@
 
 /*
  * A share-broker that cannot go on from the one before, in the way that $SHARE_TEST_ODD says:
- * "refuses" with a reason, is killed ("crashes") or "fails" while it finds out; or "dies", "is
- * killed" or "hangs" though it had found out that it could. Or "is told late": it goes on as ever,
+ * "refuses" with a reason, is killed ("crashes"), "fails", "stops" or "never ends" while it finds
+ * out; or "dies", "is killed" or "hangs" though it had found out that it could. Or "is slow", and
+ * can go on. Or "is told late": it goes on as ever,
  * but when it hands over, its keeper and that one's deputy stand still until it has given that up.
  */
 
@@ -13,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/beat.h"
+#include "base/clock.h"
 #include "broker/broker.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
@@ -20,13 +23,29 @@
 
 static int *volatile nowhere = (int *)0x10;
 
+static void get_on(uint64_t ms)
+{
+	uint64_t begin_ms = clock_ms();
+
+	while (clock_ms() - begin_ms < ms) {
+		beat();
+		usleep(10000);
+	}
+}
+
 int __real_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
 int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct broker **out);
 int __wrap_broker_new(struct config *config, const struct keeper *keeper, struct broker **out)
 {
 	const char *how = getenv("SHARE_TEST_ODD");
 
-	if (strcmp(how, "is told late") == 0)
+	if (strcmp(how, "is slow") == 0 && keeper->rehearses)
+		get_on(3500);
+	if (strcmp(how, "never ends") == 0)
+		get_on(UINT64_MAX / 2);
+	if (strcmp(how, "stops") == 0)
+		raise(SIGSTOP);
+	if (strcmp(how, "is told late") == 0 || strcmp(how, "is slow") == 0)
 		return __real_broker_new(config, keeper, out);
 	if (strcmp(how, "refuses") == 0) {
 		log_error("the journal is of a version that this broker does not read");

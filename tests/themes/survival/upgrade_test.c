@@ -328,11 +328,57 @@ Test(upgrade_to_an_odd_one, that_is_killed_again_and_again_leads_back_to_the_old
 	expect_old_one("3 brokers of the new program were killed before they served");
 }
 
+static void hang_after(const char *hang_ms)
+{
+	static char text[160];
+
+	snprintf(text, sizeof(text),
+		 "{\"hang_ms\": %s, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
+		 "\"limit\": \"64MiB\", \"release_threshold\": 0}]}",
+		 hang_ms);
+	config = text;
+}
+
+static void expect_late(const char *why)
+{
+	share_client *c = connect_as("one");
+	pid_t before = broker_pid();
+
+	check_error(share_upgrade(c, NULL, NULL), SHARE_ENOTSUP);
+	check_detail(why);
+	check_eq(broker_pid(), before);
+	share_disconnect(c);
+}
+
+Test(upgrade_to_an_odd_one, that_does_not_move_is_refused)
+{
+	hang_after("1000");
+	start_with_odd_one("stops");
+	expect_late("cannot go on: it has not moved for 1000 ms (hang_ms)");
+}
+
+Test(upgrade_to_an_odd_one, that_never_ends_is_refused)
+{
+	hang_after("1000");
+	start_with_odd_one("never ends");
+	expect_late("cannot go on: it was not done after 3000 ms (3 times hang_ms)");
+}
+
+/* There may be much to take over. */
+Test(upgrade_to_an_odd_one, that_gets_on_has_longer_than_one_that_hangs)
+{
+	share_client *c;
+
+	hang_after("3000");
+	start_with_odd_one("is slow");
+	c = connect_as("one");
+	upgrade(c);
+	share_disconnect(c);
+}
+
 Test(upgrade_to_an_odd_one, that_hangs_leads_back_to_the_old_one)
 {
-	config =
-	    "{\"hang_ms\": 1500, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
-	    "\"limit\": \"64MiB\", \"release_threshold\": 0}]}";
+	hang_after("1500");
 	start_with_odd_one("hangs");
 	expect_old_one("has hung before it served: the old one goes on");
 }
@@ -369,9 +415,7 @@ Test(upgrade_to_an_odd_one, does_not_happen_later_when_the_keeper_is_told_too_la
 {
 	share_client *c;
 
-	config =
-	    "{\"hang_ms\": 1000, \"pools\": [{\"name\": \"default\", \"kind\": \"host\", "
-	    "\"limit\": \"64MiB\", \"release_threshold\": 0}]}";
+	hang_after("1000");
 	setenv("SHARE_TEST_ODD", "is told late", 1);
 	first = ODD_BROKER ".so";
 	start();
