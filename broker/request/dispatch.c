@@ -80,6 +80,16 @@ static void refuse(struct client *c, unsigned type, uint32_t serial)
 		client_hang_up(c, SHARE_ESYSTEM, why);
 }
 
+/* As this broker has understood it: a packet may be longer, which nobody is charged for. */
+static void note_unanswered(struct client *client, const struct wire_message *m)
+{
+	struct broker *b = client->broker;
+	size_t size = wire_encode(m, b->scratch, sizeof(b->scratch));
+
+	if (size > 0)
+		unanswered_note(client, m->serial, b->scratch, size);
+}
+
 bool request_handle(struct client *client, const void *data, size_t size, struct fd_list *fds)
 {
 	struct wire_message m;
@@ -131,7 +141,7 @@ bool request_handle(struct client *client, const void *data, size_t size, struct
 	/* the time was kept for its answer: there was none so far */
 	if (m.serial && d->reply != WIRE_NOTHING && client->requests.asked.serial == m.serial &&
 	    client->connection && !MUTATION(waiting_not_noted))
-		unanswered_note(client, m.serial, data, size);
+		note_unanswered(client, &m);
 	return m.serial != 0;
 }
 

@@ -421,6 +421,30 @@ Test(hostile_packets, what_has_no_answer_is_not_kept_for_one)
 	raw_close(&r);
 }
 
+/* What a newer client says more is not kept with what it asks for, which a hundred bytes are
+ * charged for. */
+Test(hostile_packets, what_waits_is_kept_as_it_was_understood)
+{
+	struct wire_message m = {.type = WIRE_LOOKUP, .serial = 1000}, ping = {.type = WIRE_PING};
+	static unsigned char packet[WIRE_PACKET_MAX];
+	int64_t before;
+	struct raw r;
+
+	raw_open(&r, "raw");
+	before = journal_size();
+	m.lookup.name = raw_text("nobody's");
+	m.lookup.mode = SHARE_RDONLY;
+	m.lookup.timeout = -1;
+	for (int i = 0; i < 100; i++) {
+		m.serial++;
+		check(wire_encode(&m, packet, sizeof(packet)) > 0);
+		check_eq(raw_send_bytes(&r, packet, sizeof(packet), NULL, 0), 0);
+		raw_ask(&r, &ping, WIRE_DONE);
+	}
+	check(journal_size() - before < 1 << 20);
+	raw_close(&r);
+}
+
 Test(hostile_packets, what_is_said_after_goodbye_is_not_heard)
 {
 	struct wire_message bye = {.type = WIRE_BYE, .serial = 1},
