@@ -395,6 +395,11 @@ uint64_t ring_producer_holdups(struct ring_producer *p)
 	return who_must_act(p) & (p->consumers.admitted | p->consumers.leaving);
 }
 
+uint64_t ring_producer_keepers(struct ring_producer *p)
+{
+	return who_keeps_tickets(p);
+}
+
 uint64_t ring_producer_leaving(const struct ring_producer *p)
 {
 	return p->consumers.leaving;

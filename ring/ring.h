@@ -131,6 +131,8 @@ bool ring_producer_is_deserted(const struct ring_producer *p);
 
 /* After -EAGAIN: the consumers that would have to do something. */
 uint64_t ring_producer_holdups(struct ring_producer *p);
+/* The consumers that have yet to acknowledge something, by slot: those that do not count, too. */
+uint64_t ring_producer_keepers(struct ring_producer *p);
 /* The consumers that have closed the channel and were yet to acknowledge something, by slot. */
 uint64_t ring_producer_leaving(const struct ring_producer *p);
 /* Whether a consumer has done anything (taken or acknowledged) since the last call for it. */

@@ -47,8 +47,8 @@ extern "C" {
  *
  * The producer itself gives the messages of a dead consumer to others. So once the producer has
  * closed the channel or died, messages that a dying consumer has not acknowledged are lost, and
- * nobody is told. Where every message counts, keep the producer open until `in_flight` of
- * share_channel_get_stats() is 0.
+ * nobody is told. Where every message counts, call share_channel_drain() before the producer closes
+ * the channel.
  *
  * Users who may use the pool of a channel may take part in the channel; to be a producer takes the
  * right to write. Members trust each other as users of one pool do. A consumer that breaks the
@@ -209,8 +209,8 @@ int share_channel_open(share_client *c, const char *name, int role,
  * Waits until no message of this producer waits for a consumer to come, or in a queue for a
  * consumer to have room (for example after one has died with all its messages). From then on the
  * consumers that are there can receive every message, even if the channel is closed or this process
- * ends. It does not mean that they have received them: they have when `in_flight` of
- * share_channel_get_stats() is 0.
+ * ends. It does not mean that they have received them: that is what share_channel_drain() waits
+ * for.
  *
  * @param ch          the channel, as a producer
  * @param timeout_ms  how long at most; -1: without limit
@@ -221,6 +221,28 @@ int share_channel_open(share_client *c, const char *name, int role,
  *                              that none can come
  */
 int share_channel_flush(share_channel *ch, int timeout_ms);
+
+/**
+ * Waits until every message that this producer has sent before the call is done with: acknowledged
+ * by all who got it, or dropped, or delivered too often. `dropped` and `set_aside` of
+ * share_channel_get_stats() tell of the last two. A message that waits for a consumer is not done
+ * with. It does not wait for the work that consumers had enqueued when they acknowledged: the
+ * memory of the messages may come back later (share_reclaim() waits for that).
+ *
+ * The call ends as soon as the last of these messages is done with. Any number of threads may call
+ * it, and others may send meanwhile; what they send is not waited for.
+ *
+ * @param ch          the channel, as a producer
+ * @param timeout_ms  how long at most; -1: without limit. A consumer that neither acknowledges nor
+ *                    dies is waited for as long as that
+ * @retval SHARE_ETIMEDOUT  some are not done with; share_error_detail() says which process has yet
+ *                          to acknowledge messages, or that they wait for a consumer
+ * @retval SHARE_EAGAIN     the same, and the time limit was 0
+ * @retval SHARE_EACCES     not a producer
+ * @retval SHARE_EDISCONNECTED  some wait for a consumer, and the broker is gone, so that none can
+ *                              come
+ */
+int share_channel_drain(share_channel *ch, int timeout_ms);
 
 /**
  * Leaves a channel, and gives the handle up. The messages that a producer has sent can still be

@@ -166,6 +166,10 @@ bool sender_leave_stalled_unlocking(struct sender *sender);
 void sender_has_room(struct sender *sender);
 /* Tells the broker, once, when somebody has waited in vain for long. */
 void sender_tell_of_stall_unlocking(struct sender *sender);
+/* Words for these consumers (bit by slot, at least one), which have yet to do something: "pid 7 and
+ * 2 others have". */
+#define SENDER_NAME_SIZE 64
+const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE]);
 /* Says who is in the way: SHARE_ETIMEDOUT, or SHARE_EAGAIN. */
 int sender_no_room(struct sender *sender, bool timed_out);
 /* Says how long to sleep before looking again, of what is @left; -1 is no limit. */
@@ -234,6 +238,8 @@ bool channel_hold_given(share_channel *ch, struct ring_fence given, struct held_
 void channel_given_fences(share_channel *ch, struct ring_fence given, struct fences *out);
 /* Where messages wait for consumers to have room, the background thread is told when they have. */
 void sender_watch_backlog_unlocking(struct sender *sender);
+/* Consumers are to ring the doorbell: not only who sleeps for room has to be told. */
+bool sender_wants_doorbell(const struct sender *sender);
 /* The sender is awake, unless somebody else still has to be told. */
 void sender_awake(struct sender *sender);
 

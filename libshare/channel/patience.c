@@ -221,26 +221,33 @@ void sender_tell_of_stall_unlocking(struct sender *sender)
 	channel_lock(sender->ch);
 }
 
+const char *sender_name(const struct sender *sender, uint64_t who, char out[SENDER_NAME_SIZE])
+{
+	long pid = process_pid(sender->members->peers[__builtin_ctzll(who)].pidfd);
+	int others = __builtin_popcountll(who) - 1, n;
+
+	n = pid > 0 ? snprintf(out, SENDER_NAME_SIZE, "pid %ld", pid)
+		    : snprintf(out, SENDER_NAME_SIZE, "one of them");
+	if (others > 0)
+		snprintf(out + n, SENDER_NAME_SIZE - (size_t)n, " and %d other%s have", others,
+			 plural(others));
+	else
+		snprintf(out + n, SENDER_NAME_SIZE - (size_t)n, " has");
+	return out;
+}
+
 static int no_room_in_time(struct sender *sender, const char *what)
 {
 	uint64_t who = ring_producer_holdups(sender->ring);
-	int others = __builtin_popcountll(who) - 1;
-	char name[32] = "one of them", more[32] = " has";
-	long pid;
+	char name[SENDER_NAME_SIZE];
 
 	if (!who)
 		return fail_constant(SHARE_ETIMEDOUT,
 				     "the channel had no room within the time limit: memory of "
 				     "messages that consumers are done with is still in use");
-	pid = process_pid(sender->members->peers[__builtin_ctzll(who)].pidfd);
-	if (pid > 0)
-		snprintf(name, sizeof(name), "pid %ld", pid);
-	if (others > 0)
-		snprintf(more, sizeof(more), " and %d other%s have", others, plural(others));
 	return fail(SHARE_ETIMEDOUT,
-		    "the channel had no room within the time limit: of its consumers, %s%s yet to "
-		    "%s",
-		    name, more, what);
+		    "the channel had no room within the time limit: of its consumers, %s yet to %s",
+		    sender_name(sender, who, name), what);
 }
 
 int sender_no_room(struct sender *sender, bool timed_out)

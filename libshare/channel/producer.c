@@ -97,8 +97,7 @@ static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const
 	}
 	sender->members->asleep = true;
 	sender->members->sleeps++;
-	ring_producer_sleep(sender->ring, sender->armed || sender->backlog || sender->awaited,
-			    &sleep);
+	ring_producer_sleep(sender->ring, sender_wants_doorbell(sender), &sleep);
 	r = put_again_unlocking(sender, m, s);
 	if (r == -EAGAIN && !members_are_out_of_date(sender->members)) {
 		uint32_t epoch = sender->members->epoch;

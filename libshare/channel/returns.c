@@ -327,8 +327,13 @@ void sender_watch_backlog_unlocking(struct sender *sender)
 	members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
 }
 
+bool sender_wants_doorbell(const struct sender *sender)
+{
+	return sender->armed || sender->backlog || sender->awaited || sender->drains > 0;
+}
+
 void sender_awake(struct sender *sender)
 {
-	if (!sender->members->asleep && !sender->armed && !sender->backlog && !sender->awaited)
+	if (!sender->members->asleep && !sender_wants_doorbell(sender))
 		ring_producer_awake(sender->ring);
 }

@@ -201,6 +201,7 @@ struct sender {
 	uint32_t blocked; /* threads that wait for room */
 	bool backlog;     /* messages wait for consumers to have room */
 	bool awaited;     /* somebody wants to be the last to have what is in flight */
+	uint32_t drains;  /* threads that wait for acknowledgements */
 	const _Atomic uint32_t *sleeps_on; /* the word on which a sender sleeps; NULL: none does */
 };
 

@@ -158,6 +158,13 @@ class _Producer:
 
         await _aio.send(lambda: self.send(array, meta, timeout=0, **options), timeout)
 
+    async def drain_async(self, timeout: float | None = None) -> None:
+        """As drain(), for asyncio: waits in another thread, which whoever cancels it waits for."""
+        from . import _aio
+
+        step = 0.1 if timeout is None else min(timeout, 0.1)
+        await _aio.send(lambda: self.drain(step), timeout)
+
 
 @extend(Message)
 class _Message:

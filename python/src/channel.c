@@ -259,6 +259,29 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	return PyLong_FromSsize_t(sent);
 }
 
+static PyObject *wait_for_consumers(PyObject *o, PyObject *const *args, Py_ssize_t n,
+				    PyObject *names, struct signature *s,
+				    int (*wait)(share_channel *ch, int timeout_ms))
+{
+	struct member *self = (struct member *)o;
+	PyObject *given[1];
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0;
+
+	if (!args_spread(s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	do
+		UNLOCKED(r = wait(ch, wait_slice(&w)));
+	while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(
     flush_doc,
     "flush(timeout=None)\n--\n\n"
@@ -267,23 +290,22 @@ PyDoc_STRVAR(
 static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"flush", {"timeout", NULL}, 0, 1, {NULL}};
-	struct member *self = (struct member *)o;
-	PyObject *given[1];
-	share_channel *ch;
-	struct wait w;
-	int r, again = 0;
 
-	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
-		return NULL;
-	ch = handle_enter(&self->handle);
-	if (!ch)
-		return NULL;
-	do
-		UNLOCKED(r = share_channel_flush(ch, wait_slice(&w)));
-	while (r != 0 && (again = room_again(self, &w, r)) > 0);
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return wait_for_consumers(o, args, n, names, &s, share_channel_flush);
+}
+
+PyDoc_STRVAR(
+    drain_doc,
+    "drain(timeout=None)\n--\n\n"
+    "Wait until every message that was sent before is acknowledged by all who got it, or was "
+    "dropped or\ndelivered too often (stats() counts those).\n\n"
+    "TimedOut, NotReady (timeout 0): some are not; the text says which process has yet to "
+    "acknowledge some.");
+static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"drain", {"timeout", NULL}, 0, 1, {NULL}};
+
+	return wait_for_consumers(o, args, n, names, &s, share_channel_drain);
 }
 
 static int take(void *p, int timeout_ms, void *stream, share_message *out)
@@ -451,6 +473,7 @@ bool channel_ready(PyObject *module)
 	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},
 	    {"send_many", METHOD(send_many), METH_FASTCALL | METH_KEYWORDS, send_many_doc},
 	    {"flush", METHOD(flush), METH_FASTCALL | METH_KEYWORDS, flush_doc},
+	    {"drain", METHOD(drain), METH_FASTCALL | METH_KEYWORDS, drain_doc},
 	    {"take_back", take_back, METH_NOARGS, take_back_doc},
 	    {NULL, NULL, 0, NULL},
 	};

@@ -166,12 +166,39 @@ def test_channels_and_services_in_a_loop(client, pool):
         await tx.send_async(pool.array(b"first"))
         with await got as m:
             assert bytes(m.array) == b"first"
+        await tx.drain_async()
         for i in range(50):
             await tx.send_async(None, i)
+        with pytest.raises(libshare.NotReady):
+            await tx.drain_async(0)
+        with pytest.raises(TimeoutError):
+            await tx.drain_async(0.01)
         tx.close()
         assert [m.meta async for m in rx] == list(range(50))
         assert rx.stats()["acknowledged"] == 51
         rx.close()
+
+    run(main())
+
+
+def test_a_producer_drains_while_the_loop_receives(pool):
+    async def main():
+        with pool.consumer("c", mode="queue") as rx, pool.producer("c") as tx:
+            for i in range(3):
+                await tx.send_async(pool.array(b"job"), i)
+            drained = asyncio.ensure_future(tx.drain_async(timeout=60))
+            for i in range(3):
+                assert not drained.done()
+                with await rx.recv_async() as m:
+                    assert m.meta == i
+            await drained
+            assert tx.stats()["in_flight"] == 0
+            await tx.send_async(meta="never received")
+            canceled = asyncio.ensure_future(tx.drain_async())
+            await asyncio.sleep(0)
+            canceled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await canceled
 
     run(main())
 

@@ -2,6 +2,7 @@
 """Channels and services: what travels, how long memory is good, and what becomes of members."""
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -250,6 +251,24 @@ def kill(process):
     process.stdout.close()
 
 
+def test_a_producer_waits_until_all_is_acknowledged(pool):
+    with pool.consumer("q", mode="queue") as rx, pool.producer("q") as tx:
+        tx.drain()
+        for n in range(3):
+            tx.send(pool.array(b"job"), meta=n)
+        with pytest.raises(libshare.NotReady, match=f"pid {os.getpid()} has yet to acknowledge"):
+            tx.drain(0)
+        with pytest.raises(TimeoutError):
+            tx.drain(timeout=0.01)
+        t = threading.Thread(target=lambda: [rx.recv().ack() for _ in range(3)])
+        t.start()
+        tx.drain()
+        t.join()
+        assert rx.stats()["acknowledged"] == 3 and tx.stats()["in_flight"] == 0
+        with pytest.raises(AttributeError):
+            rx.drain()
+
+
 def test_what_kills_its_consumers_is_set_aside(pool, client):
     with pool.producer("q", mode="queue", deliveries=2) as tx:
         tx.send(pool.array(b"poison"), meta={"n": 1})
@@ -406,6 +425,7 @@ def test_closing_ends_the_wait_of_another_thread(pool, client):
 def test_control_c_ends_every_wait(pool, client):
     for role, wait in [("consumer", "member.recv()"), ("consumer", "next(iter(member))"), ("worker", "member.recv()"),
                        ("producer", "[member.send(None) for _ in range(10000)]"), ("producer", "(member.send(None), member.flush())"),
+                       ("producer", "(member.send(None), member.drain())"),
                        ("consumer", "c.service('x', pool).call()"), ("consumer", "next(c.watch('none'))")]:
         name = f"{role}{len(wait)}"
         holds = pool.consumer(name) if "range" in wait else None

@@ -126,6 +126,7 @@ class World:
             lambda: self.of(libshare.Producer).send(self.array(), meta=choose.choice([None, {"n": 1}, object()]), give=choose.random() < 0.3, **self.stream()),
             lambda: self.of(libshare.Producer).send_many([self.array(), (self.array(), 1)], timeout=0) and None,
             lambda: self.of(libshare.Producer).flush(0),
+            lambda: self.of(libshare.Producer).drain(0),
             lambda: self.of(libshare.Producer).take_back(),
             lambda: self.of(libshare.Consumer, libshare.Worker).recv(self.timeout(), **self.stream()),
             lambda: self.of(libshare.Consumer, libshare.Producer).stats() and None,

@@ -273,6 +273,14 @@ static void *flush(void *data)
 	return NULL;
 }
 
+static void *drain(void *data)
+{
+	struct blocked *b = data;
+
+	b->result = share_channel_drain(b->ch, -1);
+	return NULL;
+}
+
 static void start_blocked(struct blocked *b, share_channel *ch, void *(*what)(void *))
 {
 	b->ch = ch;
@@ -304,15 +312,17 @@ Test(alone, who_waits_for_room_is_told_that_nobody_can_come_any_more)
 		share_channel *ch =
 		    join_small(c, SHARE_PRODUCER, modes[i], modes[i] == SHARE_BROADCAST);
 		share_channel *waits = join_small(c, SHARE_PRODUCER, modes[i], 0);
-		struct blocked sends, flushes;
+		struct blocked sends, flushes, drains;
 
 		start_blocked(&sends, ch, send_for_ever);
 		until(sleeps_of(ch) > 0);
 		check_ok(share_send(waits, NULL, NULL, 0, NULL));
 		start_blocked(&flushes, waits, flush);
+		start_blocked(&drains, waits, drain);
 		broker_kill();
 		expect_disconnected(&sends);
 		expect_disconnected(&flushes);
+		expect_disconnected(&drains);
 		check_eq(share_send(ch, NULL, NULL, 0, NULL), SHARE_EDISCONNECTED);
 		share_channel_close(waits);
 		share_channel_close(ch);
@@ -349,6 +359,46 @@ Test(alone, who_waits_for_room_waits_for_a_consumer_as_long_as_that_lives)
 	until(sleeps_of(ch) > 0);
 	child_kill(consumer);
 	expect_disconnected(&sends);
+	share_channel_close(ch);
+	share_disconnect(c);
+	broker_stop();
+	broker_start(NULL);
+}
+
+static void hold_one(struct child *self, void *data)
+{
+	share_client *c = child_connect("consumer");
+	share_channel *ch = join_small(c, SHARE_CONSUMER, SHARE_QUEUE, 0);
+	share_message m;
+
+	(void)data;
+	check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));
+	share_channel_close(ch);
+	child_point(self, "holds");
+	check_ok(share_ack(&m, NULL));
+	child_point(self, "acknowledged");
+}
+
+/* It has closed the channel, so that nobody is there who could receive anything. */
+Test(alone, who_drains_waits_for_a_consumer_as_long_as_that_has_a_message)
+{
+	share_client *c = connect_as("producer");
+	share_channel *ch = join_small(c, SHARE_PRODUCER, SHARE_QUEUE, 0);
+	struct child *consumer;
+
+	check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	consumer = child_start(hold_one, NULL);
+	child_wait(consumer, "holds");
+	broker_kill();
+	check_error(share_channel_drain(ch, 1), SHARE_ETIMEDOUT);
+	check_detail("has yet to acknowledge messages");
+	child_go(consumer);
+	child_wait(consumer, "acknowledged");
+	check_ok(share_channel_drain(ch, HARNESS_LIMIT_MS));
+	/* who dies with a message leaves nobody who could acknowledge it */
+	child_kill(consumer);
+	check_ok(share_send(ch, NULL, NULL, 0, NULL));
+	check_error(share_channel_drain(ch, -1), SHARE_EDISCONNECTED);
 	share_channel_close(ch);
 	share_disconnect(c);
 	broker_stop();

@@ -176,6 +176,7 @@ Test(handle_channel, a_channel_is_given_up_once)
 	check_given_up(share_send(old, NULL, NULL, 0, NULL));
 	check_given_up(share_send_many(old, &(share_outgoing){.data_size = 0}, 1, NULL));
 	check_given_up(share_channel_flush(old, 0));
+	check_given_up(share_channel_drain(old, 0));
 	check_given_up(share_channel_take_back(old, &m));
 }
 

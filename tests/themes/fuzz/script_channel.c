@@ -102,7 +102,10 @@ static void send(struct script *s, enum script_more call, unsigned which)
 	} else if (call == MORE_SEND_MANY) {
 		share_send_many(s->producer, many, 2, stream);
 	} else if (call == MORE_FLUSH) {
-		share_channel_flush(s->producer, SHORT_MS);
+		if (which & 1)
+			share_channel_drain(s->producer, SHORT_MS);
+		else
+			share_channel_flush(s->producer, SHORT_MS);
 	} else if (call == MORE_TAKE_BACK) {
 		share_channel_take_back(s->producer, empty(s, which));
 		look_at(s, &s->messages[which]);
