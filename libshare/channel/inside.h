@@ -7,7 +7,7 @@
 /*
  * What the files of this room share. lock.c has the doors to a channel's state, channel.c opens and
  * close.c ends; members.c and sync.c know who else takes part; producer.c, patience.c, returns.c,
- * abandon.c and background.c are the sender; consumer.c, lent.c and ack.c the receiver;
+ * abandon.c, aside.c and background.c are the sender; consumer.c, lent.c and ack.c the receiver;
  * sleep.c waits for the other side.
  *
  * The rule of the lock. A `struct members *`, `struct sender *` or `struct receiver *` is only had
@@ -286,5 +286,13 @@ int channel_ask_for_segment(share_channel *ch, uint64_t segment);
 bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
 		  struct ring_fence fence, bool retained);
 void receiver_wake_producers(struct receiver *receiver);
+/* To a program that gives up the copy of a message. */
+#define GIVEN_UP "this message was given up before"
+
+/* ------------------------------------------------------------------------------------------- */
+/* aside.c                                                                                     */
+
+/* Gives up one that was taken back: 0 or an error, as share_ack(). */
+int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream);
 
 #endif

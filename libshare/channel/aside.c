@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Messages that were delivered too often: their producer takes them back and has them then. */
+
+#include <stdlib.h>
+
+#include "libshare/buffer/uses.h"
+#include "libshare/channel/inside.h"
+#include "libshare/client/error.h"
+
+/* Takes it from the program; NULL when that has given it up before. */
+static struct channel_aside *find_taken(share_channel *ch, const share_message *m)
+{
+	struct sender *sender = sender_lock(ch);
+	struct channel_aside *a;
+
+	STAILQ_FOREACH (a, &sender->taken, link)
+		if (a->receipt == m->receipt)
+			break;
+	if (a)
+		STAILQ_REMOVE(&sender->taken, a, channel_aside, link);
+	channel_unlock(ch);
+	return a;
+}
+
+/* What was taken back by its producer is its own. */
+int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream)
+{
+	struct sender *sender;
+	struct channel_aside *a = find_taken(ch, m);
+	bool kept = false;
+	int r = 0;
+
+	if (!a)
+		return fail(SHARE_EINVAL, GIVEN_UP);
+	/* else the program has released it before */
+	if (m->buffer && handle_take(m->buffer, HANDLE_BUFFER))
+		r = buffer_release(buffer_of(m->buffer), stream, &kept);
+	sender = sender_lock(ch);
+	if (kept) {
+		handle_keep(buffer_of(m->buffer));
+		STAILQ_INSERT_TAIL(&sender->taken, a, link);
+		channel_unlock(ch);
+		return r;
+	}
+	sender->members->held--;
+	channel_unlock_and_end(ch);
+	free(a);
+	m->channel = NULL;
+	m->buffer = NULL;
+	return r;
+}
+
+int channel_take_back(share_channel *ch, share_message *out)
+{
+	struct sender *sender = sender_lock(ch);
+	struct channel_aside *a;
+	struct held_fence given;
+
+	sender_reclaim_unlocking(sender, true);
+	a = STAILQ_FIRST(&sender->aside);
+	if (a) {
+		STAILQ_REMOVE_HEAD(&sender->aside, link);
+		sender->n_aside--;
+		sender->members->held++;
+		a->receipt = ++sender->n_taken;
+		STAILQ_INSERT_TAIL(&sender->taken, a, link);
+	}
+	channel_unlock(ch);
+	if (!a)
+		return fail(SHARE_EAGAIN, "no message was delivered too often");
+	*out = (share_message){
+	    .buffer = a->buffer ? handle_give_again(a->buffer) : NULL,
+	    .number = a->message.number,
+	    .producer = ch->member,
+	    .deliveries = a->message.deliveries,
+	    .data_size = a->message.data_size,
+	    .channel = handle_of(ch),
+	    .receipt = a->receipt,
+	};
+	for (uint32_t i = 0; i < out->data_size; i++)
+		out->data[i] = a->message.data[i];
+	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
+		buffers_lock_uses(ch->client);
+		uses_add(a->buffer, &given);
+		buffers_unlock_uses(ch->client);
+	}
+	if (a->buffer)
+		buffer_message_over(a->buffer);
+	return 0;
+}
+
+int share_channel_take_back(share_channel *ch, share_message *out)
+{
+	int r;
+
+	if (out)
+		out->channel = NULL;
+	r = channel_resolve_as(&ch, SHARE_PRODUCER);
+	if (r == 0 && !out)
+		r = fail(SHARE_EINVAL, "out is NULL");
+	return r != 0 ? r : channel_take_back(ch, out);
+}
