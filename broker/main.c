@@ -303,6 +303,10 @@ static void say_why(const struct keeper *keeper)
 			log_warning("broker %d has died, and its keeper as well; this one goes on",
 				    (int)keeper->broker_before);
 		break;
+	case KEEPER_TRIED:
+		log_warning("broker %d could not take over; this one goes on",
+			    (int)keeper->broker_before);
+		break;
 	case KEEPER_HANDED_OVER:
 		log_info("version " SHARE_VERSION " goes on from version %s, broker %d from %d",
 			 keeper->version_before, (int)getpid(), (int)keeper->broker_before);

@@ -39,6 +39,7 @@ static bool answer(struct request *request, const struct keeper *keeper)
 	switch (keeper->before) {
 	case KEEPER_FIRST:
 	case KEEPER_DIED:
+	case KEEPER_TRIED:
 		return false;
 	case KEEPER_FELL_BACK:
 		request_fail(request, SHARE_ENOTSUP,

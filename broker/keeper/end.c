@@ -115,13 +115,15 @@ static void fall_back(struct state *s, const struct end *end)
 			  say(end));
 }
 
-/* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. */
-static void delay_next(struct state *s, bool may_get_better)
+/* One that crashes is no longer waited for than one that served: too_many_deaths() ends that. One
+ * that finds out that it cannot take over may have said before that it serves, so that nobody goes
+ * back to the program of before. */
+static void delay_next(struct state *s, bool killed, bool again)
 {
-	if (s->serves || !may_get_better)
-		s->wait_ms = 0;
-	else
+	if (again || (killed && !s->serves))
 		s->wait_ms = s->wait_ms ? s->wait_ms * 2 : WAIT_FIRST_MS;
+	else
+		s->wait_ms = 0;
 }
 
 /* False: there is to be no other one. */
@@ -140,7 +142,7 @@ static bool follow(struct state *s, const struct end *end)
 		fall_back(s, end);
 		return true;
 	}
-	s->keeper.before = KEEPER_DIED;
+	s->keeper.before = again ? KEEPER_TRIED : KEEPER_DIED;
 	if (end->by_itself && !again) {
 		s->status = end->code;
 		if (s->has_served && end->code != 0)
@@ -149,7 +151,7 @@ static bool follow(struct state *s, const struct end *end)
 	}
 	s->brokers_died++;
 	s->status = EXIT_FAILURE;
-	delay_next(s, killed || again);
+	delay_next(s, killed, again);
 	if (again && s->wait_ms > WAIT_LAST_MS) {
 		log_error(
 		    "no broker can take over what there was: giving up, and all clients are "

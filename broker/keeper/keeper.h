@@ -29,6 +29,7 @@ enum keeper_before {
 	KEEPER_DIED,        /* it was killed, or has crashed */
 	KEEPER_HANDED_OVER, /* it has ended for this one, whose program is another one */
 	KEEPER_FELL_BACK,   /* a broker of a new program could not go on: this is one of the old */
+	KEEPER_TRIED,       /* it could not take over then (KEEPER_TRY_AGAIN) */
 };
 
 /* What a broker gets. Programs of other versions use it as well, so members are only added at the

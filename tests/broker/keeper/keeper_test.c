@@ -418,6 +418,24 @@ Test(keeper, starts_another_broker_when_one_cannot_take_over_now)
 	cr_assert_eq(shared->brokers, 3);
 }
 
+/* It has said so before it asked again what was asked of the one before. */
+static void serve_and_try_again(struct keeper *k)
+{
+	expect(k->before == (k->generation == 1 ? KEEPER_FIRST : KEEPER_TRIED));
+	kept_serves();
+	if (shared->brokers < 3)
+		kept_end(KEEPER_TRY_AGAIN);
+}
+
+Test(keeper, waits_longer_and_longer_for_brokers_that_cannot_take_over_though_they_serve)
+{
+	log_set_level(LOG_LEVEL_WARNING);
+	cr_assert_eq(keep(serve_and_try_again), 0);
+	cr_assert_eq(shared->brokers, 3);
+	cr_assert(has_said("the next one tries in 100 ms") &&
+		  has_said("the next one tries in 200 ms"));
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static void write_to_terminal(struct keeper *k)
