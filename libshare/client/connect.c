@@ -59,7 +59,9 @@ static int fail_to_connect(const char *path, int error)
 		    path);
 	if (error == ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
 		return fail(SHARE_ENOBROKER, "no broker answers at %s, which is no socket", path);
-	return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)" ADVICE, path, strerror(error));
+	return fail(SHARE_ENOBROKER, "no broker answers at %s (%s)%s" ADVICE, path, strerror(error),
+		    strchr(path, '/') ? ""
+				      : ", which is a path; \"embedded\" is a broker of one's own");
 }
 
 static int connect_socket(const char *path, int64_t deadline, int *out)

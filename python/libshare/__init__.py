@@ -71,7 +71,7 @@ _core._set_up(
     _dtype.code,
     _streams.current,
     _streams.FRAMEWORKS,
-    _json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode,
+    _json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_dtype.plain).encode,
     _json.loads,
 )
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from ._core import Array
+from ._dtype import plain
 from ._extend import extend
 
 
@@ -32,6 +33,30 @@ class _Array:
             )
         raise TypeError(f"NumPy has no dtype {self.dtype}: view() as another one")
 
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("an Array without dimensions has nothing to iterate over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def _numpy(self) -> Any:
+        if self.on_gpu:
+            raise TypeError(
+                "an Array of a GPU has no values here: cupy.asarray(a), torch.from_dlpack(a) or "
+                "another framework's array of it has them"
+            )
+        import numpy
+
+        return numpy.asarray(self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._numpy()[key] = value
+
+    def __float__(self) -> float:
+        return float(self._numpy())
+
+    def __int__(self) -> int:
+        return int(self._numpy())
+
     @property
     def T(self) -> Array:
         """A view with its dimensions reversed."""
@@ -48,4 +73,4 @@ class _Array:
 
     @metadata.setter
     def metadata(self, value: Any) -> None:
-        self._set_metadata(None if value is None else json.dumps(value, separators=(",", ":")))
+        self._set_metadata(None if value is None else json.dumps(value, separators=(",", ":"), default=plain))

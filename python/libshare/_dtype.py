@@ -53,3 +53,11 @@ def code(dtype: object) -> int:
     if number == 0:
         raise ValueError(f"the library does not know the dtype {dtype!r}: {AS_BYTES}")
     return number
+
+
+def plain(value: Any) -> Any:
+    """What JSON has, for a scalar of NumPy or of another framework."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    hint = ": tolist() makes a list" if hasattr(value, "tolist") else ""
+    raise TypeError(f"this is kept as JSON, which has no {type(value).__name__}{hint}")

@@ -173,14 +173,18 @@ PyDoc_STRVAR(
     "Acknowledge the message: what was enqueued before on the stream may go on using its "
     "memory, nobody\nelse's work touches it before that is done. In any order; the destructor "
     "does the same. Whoever still\nhas the Array keeps it, at the price of a request to the "
-    "broker.");
+    "broker. May be repeated.");
 static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"ack", {"stream", NULL}, 0, 1, {NULL}};
+	struct message *m = (struct message *)o;
 	PyObject *given[1];
 
-	if (!args_spread(&s, args, n, names, given) ||
-	    message_ack((struct message *)o, given[0]) < 0)
+	if (!args_spread(&s, args, n, names, given))
+		return NULL;
+	if (m->done && m->generation == process_generation())
+		Py_RETURN_NONE;
+	if (message_ack(m, given[0]) < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }

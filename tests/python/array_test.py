@@ -30,6 +30,24 @@ def test_numpy_works_in_place(pool):
     assert a.tobytes() == x.tobytes()
 
 
+def test_values_are_set_and_read_as_in_numpy(pool):
+    a = pool.empty((2, 3), np.int32)
+    a[...] = 7
+    a[1, 1:] = [8, 9]
+    assert np.asarray(a).tolist() == [[7, 7, 7], [7, 8, 9]]
+    assert float(a[1, 1]) == 8.0 and int(a[1, 2]) == 9
+    assert [[int(x) for x in row] for row in a] == [[7, 7, 7], [7, 8, 9]]
+    with pytest.raises(TypeError, match="only|size-1|scalar"):
+        float(a)
+    with pytest.raises(TypeError, match="without dimensions"):
+        iter(a[0, 0])
+    with pytest.raises(IndexError):
+        a[2] = 1
+    a.release()
+    with pytest.raises(libshare.Closed):
+        a[0] = 1
+
+
 @pytest.mark.parametrize(
     "name", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bool complex64 complex128".split()
 )
@@ -120,8 +138,6 @@ def test_keys_that_are_none(pool):
     for wrong in ["x", 1.5, True, [0, 1], (..., ...), np.array([True, False, True])]:
         with pytest.raises((TypeError, IndexError)):
             a[wrong]
-    with pytest.raises(TypeError):
-        a[0] = 1
 
 
 def test_reshape_view_transpose(pool):
@@ -277,6 +293,12 @@ def test_metadata_is_json(client, pool):
     a = pool.empty(3)
     assert a.metadata is None
     assert a.raw_metadata() is None
+    with pytest.raises(TypeError, match="as JSON, which has no ndarray: tolist"):
+        a.metadata = {"boxes": np.zeros(2)}
+    with pytest.raises(TypeError, match="as JSON, which has no set"):
+        a.metadata = {"boxes": {1}}
+    a.metadata = {"frame": np.int64(7), "score": np.float32(0.5), "good": np.bool_(True)}
+    assert a.metadata == {"frame": 7, "score": 0.5, "good": True}
     a.metadata = {"frame": 7, "é": [1, None]}
     assert json.loads(a.raw_metadata()) == {"frame": 7, "é": [1, None]}
     a.publish("m")

@@ -38,6 +38,8 @@ def test_errors_are_those_that_python_has(client, broker):
     assert e.value.code == libshare.NotFound.code and e.value.name == "SHARE_ENOENT"
     with pytest.raises(libshare.NoBroker):
         libshare.connect("/nowhere/broker.sock")
+    with pytest.raises(libshare.NoBroker, match='"embedded" is a broker of one'):
+        libshare.connect("embeded")
     with pytest.raises(TimeoutError, match="nope"):
         client.lookup("nope", timeout=0.01)
     for timeout in (-1, float("nan"), 1e9):
