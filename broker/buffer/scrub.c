@@ -256,11 +256,10 @@ static void scrub_fields(struct record *r, void *object)
 
 /* Begun again from its start, for nobody: the agent may be at it, or another one that has not ended
  * yet, and until then the block is nobody's. */
-static int scrub_attach(struct broker *b, void *object, void **out)
+static int scrub_attach(struct broker *b, void *object)
 {
 	struct scrub *s = object;
 
-	(void)out;
 	if (!buffer_pool(s->buffer)->device || s->writer < 0)
 		return -EBADMSG;
 	s->broker = b;

@@ -120,11 +120,10 @@ static uint64_t channel_order(const void *object)
 	return ((const struct channel *)object)->id;
 }
 
-static int channel_restore(struct broker *b, void *object, void **out)
+static int channel_restore(struct broker *b, void *object)
 {
 	struct channel *ch = object;
 
-	(void)out;
 	if (ch->id == 0 || ch->id > b->channels->last_channel || find_channel(b, ch->id) ||
 	    ch->size == 0 || ch->size > SHARE_NAME_MAX || channel_find(b, ch->name, ch->size) ||
 	    !channel_shape_is_valid(&ch->shape) || ch->layout > CHANNEL_WITH_COPIES)
@@ -217,12 +216,11 @@ static bool is_member(const struct broker *b, const struct member *m)
 	return m->page.fd >= 0;
 }
 
-static int member_restore(struct broker *b, void *object, void **out)
+static int member_restore(struct broker *b, void *object)
 {
 	struct restored *all = b->channels->restored;
 	struct member *m = object, **grown;
 
-	(void)out;
 	if (!is_member(b, m))
 		return -EBADMSG;
 	grown = realloc(all->members, (all->n_members + 1) * sizeof(struct member *));
@@ -295,12 +293,11 @@ static bool is_claim(const struct broker *b, const struct claim *claim)
 	       !claim_find(producer, consumer->id);
 }
 
-static int claim_restore(struct broker *b, void *object, void **out)
+static int claim_restore(struct broker *b, void *object)
 {
 	struct restored *all = b->channels->restored;
 	struct claim *claim = object, **grown;
 
-	(void)out;
 	if (!is_claim(b, claim))
 		return -EBADMSG;
 	grown = realloc(all->claims, (all->n_claims + 1) * sizeof(struct claim *));

@@ -281,11 +281,10 @@ static void device_fields(struct record *r, void *object)
 	record_text(r, d->pci, sizeof(d->pci));
 }
 
-static int device_attach(struct broker *b, void *object, void **out)
+static int device_attach(struct broker *b, void *object)
 {
 	struct device *d = object;
 
-	(void)out;
 	if (d->granularity & (d->granularity - 1) || device_find_any(b, d->uuid))
 		return -EBADMSG;
 	d->was_gone = d->gone;

@@ -90,11 +90,10 @@ static bool is_event(const struct broker *b, const struct ipc_event *e)
 	       e->incarnation <= agent_incarnation(e->device->agent);
 }
 
-static int event_attach(struct broker *b, void *object, void **out)
+static int event_attach(struct broker *b, void *object)
 {
 	struct ipc_event *e = object;
 
-	(void)out;
 	if (!is_event(b, e))
 		return -EBADMSG;
 	file(e->device, e);
@@ -129,11 +128,11 @@ static void lease_fields(struct record *r, void *object)
 		lease->event = find(r->broker, id);
 }
 
-static int lease_attach(struct broker *b, void *object, void **out)
+static int lease_attach(struct broker *b, void *object)
 {
 	struct event_lease *lease = object;
 
-	(void)b, (void)out;
+	(void)b;
 	if (!lease->client || !lease->event || lease->count == 0 ||
 	    ipc_event_find_lease(lease->client, lease->event->id))
 		return -EBADMSG;

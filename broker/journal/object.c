@@ -70,18 +70,11 @@ static size_t measure(const struct object_kind *kind, uint32_t layout)
 static int attach(const struct restoring *all, uint32_t record, void *object)
 {
 	const struct object_kind *kind = all->kind;
-	void *out = object;
-	int r;
 
 	memcpy((char *)object + kind->record, &record, sizeof(record));
-	r = kind->attach(all->broker, object, &out);
-	if (r < 0)
-		return r;
-	if (out != object)
-		free(object);
 	if (all->is_older)
-		object_put(all->journal, kind, out);
-	return 0;
+		object_put(all->journal, kind, object);
+	return kind->attach(all->broker, object);
 }
 
 static int add(struct restoring *all, uint32_t record, void *object)

@@ -22,17 +22,18 @@ struct object_kind {
 	/* Names the members: see record.h. It follows no pointers that are among them, as these may
 	 * be NULL while a record is read that makes no sense. */
 	void (*fields)(struct record *r, void *object);
-	/* What the record says is in @object, which is allocated with free(), and all else in it is
-	 * zeros. Finds out whether that can be, and makes what follows from it: charges, lists,
-	 * timers. Where the object is not *out in the end, which is @object, it sets that, and
-	 * @object is freed. 0 or negative errno: then the broker cannot go on. */
-	int (*attach)(struct broker *b, void *object, void **out);
+	/* What the record says is in @object, which is to be freed with free(), and all else in it
+	 * is zeros. Finds out whether that can be, makes what follows from it (charges, lists,
+	 * timers), and has @object from then on. 0 or negative errno: then the broker cannot go on.
+	 */
+	int (*attach)(struct broker *b, void *object);
 };
 
 /* The journal says what the object is now, from the next commit on. */
 void object_put(struct journal *j, const struct object_kind *kind, void *object);
 /* All that the journal has of a kind. Those whose records are of an older layout, and have not got
- * all members, are put again at once. 0 or negative errno, with a line in the log. */
+ * all members, are put again as they were read, before they are attached. 0 or negative errno, with
+ * a line in the log. */
 int objects_restore(struct journal *j, const struct object_kind *kind, struct broker *b);
 
 #endif

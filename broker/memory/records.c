@@ -196,11 +196,10 @@ static bool is_pool(struct broker *b, const struct pool *p)
 	       is_power_of_two(p->sizes.alignment) && p->sizes.alignment >= SUBALLOCATOR_UNIT;
 }
 
-static int pool_attach(struct broker *b, void *object, void **out)
+static int pool_attach(struct broker *b, void *object)
 {
 	struct pool *p = object;
 
-	(void)out;
 	if (!is_pool(b, p))
 		return -EBADMSG;
 	p->choice.device = p->device;
@@ -297,7 +296,7 @@ static bool is_segment(const struct segment *s, const struct segment *slot)
 	       (p->device || (uint64_t)st.st_size == s->memory.recipe.size);
 }
 
-static int segment_attach(struct broker *b, void *object, void **out)
+static int segment_attach(struct broker *b, void *object)
 {
 	struct segment *read = object, *s = slab_at(&b->memory->segments, read->index);
 	struct pool *p = read->pool;
@@ -308,7 +307,7 @@ static int segment_attach(struct broker *b, void *object, void **out)
 	if (!is_segment(read, s))
 		return -EBADMSG;
 	*s = *read;
-	*out = s;
+	free(read);
 	s->in_use = 1;
 	if (segment_cost_take(p, &s->cost, &failure) != 0)
 		return -EDQUOT;

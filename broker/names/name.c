@@ -428,13 +428,12 @@ static bool is_name(struct broker *b, const struct name *n)
 	       (n->mode == SHARE_RDONLY || n->mode == SHARE_RDWR) && !find(b, n->text, n->size);
 }
 
-static int name_attach(struct broker *b, void *object, void **out)
+static int name_attach(struct broker *b, void *object)
 {
 	struct name *n = object;
 	struct account *account;
 	bool is_charged;
 
-	(void)out;
 	if (!is_name(b, n))
 		return -EBADMSG;
 	account = account_get(b->accounts, n->uid);

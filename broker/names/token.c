@@ -144,7 +144,6 @@ static int fill(struct broker *b, struct token *t, const struct token_terms *ter
 static void token_fields(struct record *r, void *object)
 {
 	struct token *t = object;
-	uint32_t pid = (uint32_t)t->was.pid;
 
 	record_buffer(r, &t->buffer);
 	record_client(r, &t->maker);
@@ -158,12 +157,14 @@ static void token_fields(struct record *r, void *object)
 	record_bytes(r, t->bytes, TOKEN_SIZE, 1);
 	if (record_has(r, 1)) {
 		record_u32(r, &t->was.uid);
-		record_u32(r, &pid);
+		record_i32(r, &t->was.pid);
 		record_u32(r, &t->was.group);
 		record_u64(r, &t->was.gone_ms);
 		record_string(r, &t->was.label, sizeof(t->maker->label));
+	} else if (record_reads(r) && t->maker) {
+		t->was.uid = t->maker->peer.uid;
+		t->was.pid = t->maker->peer.pid;
 	}
-	t->was.pid = (pid_t)pid;
 }
 
 /* Those without a maker in the order in which they lost it. */
@@ -267,7 +268,7 @@ static bool is_token(struct broker *b, const struct token *t, const struct token
 	       (t->mode == SHARE_RDONLY || t->mode == SHARE_RDWR) && !token_find(b, t->bytes);
 }
 
-static int token_attach(struct broker *b, void *object, void **out)
+static int token_attach(struct broker *b, void *object)
 {
 	struct token *read = object, *t = slab_at(&b->names->token_slab, read->index);
 	struct account *account;
@@ -275,17 +276,10 @@ static int token_attach(struct broker *b, void *object, void **out)
 	if (!is_token(b, read, t))
 		return -EBADMSG;
 	*t = *read;
-	*out = t;
+	free(read);
 	t->live = 1;
 	if (MUTATION(token_is_lost))
 		memset(t->bytes, 0, TOKEN_SIZE);
-	/* of an older record that is zeros */
-	if (t->maker) {
-		t->was.uid = t->maker->peer.uid;
-		t->was.pid = t->maker->peer.pid;
-		free(t->was.label);
-		t->was.label = NULL;
-	}
 	account = account_get(b->accounts, t->was.uid);
 	if (!account || !charge_take(&t->charge, account, LIMIT_TOKENS, 1) ||
 	    !metadata_charge(t->tensor, account))

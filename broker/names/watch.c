@@ -134,11 +134,10 @@ static void watch_fields(struct record *r, void *object)
 	record_rest_of(r, w->prefix, &w->size);
 }
 
-static int watch_attach(struct broker *b, void *object, void **out)
+static int watch_attach(struct broker *b, void *object)
 {
 	struct watch *w = object;
 
-	(void)out;
 	if (!w->client || watch_find(w->client, w->id) || w->id > b->names->last_watch ||
 	    w->size > SHARE_NAME_MAX)
 		return -EBADMSG;

@@ -92,33 +92,39 @@ static void fields(struct record *r, void *object)
 		record_u64(r, &t->in_layout_2);
 }
 
+static void forget(struct thing *t)
+{
+	free(t->string);
+	free(t);
+}
+
 #define THINGS 100
 
 static struct thing *found[THINGS];
 static size_t n_found;
 
-static int attach(struct broker *b, void *object, void **out)
+static int attach(struct broker *b, void *object)
 {
-	(void)b, (void)out;
+	(void)b;
 	cr_assert_lt(n_found, THINGS);
 	found[n_found++] = object;
 	return 0;
 }
 
-/* What was read is somewhere else. */
-static int attach_copy(struct broker *b, void *object, void **out)
+/* Nothing of it is left. */
+static int attach_and_drop(struct broker *b, void *object)
 {
-	struct thing *copy = malloc(sizeof(*copy));
+	struct thing *t = object;
 
 	(void)b;
-	memcpy(copy, object, sizeof(*copy));
-	*out = found[n_found++] = copy;
+	journal_drop(j, &t->record);
+	forget(t);
 	return 0;
 }
 
-static int attach_nothing(struct broker *b, void *object, void **out)
+static int attach_nothing(struct broker *b, void *object)
 {
-	(void)b, (void)out;
+	(void)b;
 	free(object);
 	return -EBADMSG;
 }
@@ -152,12 +158,6 @@ static struct thing *make(uint64_t number, const char *text)
 	t->string = number % 3 ? strdup("string") : NULL;
 	strcpy(t->text, text);
 	return t;
-}
-
-static void forget(struct thing *t)
-{
-	free(t->string);
-	free(t);
 }
 
 static void put(uint64_t number, const char *text)
@@ -275,9 +275,18 @@ Test(record, of_an_older_layout_is_read_and_put_again_with_all_members)
 	cr_assert_eq(journal_count(j, RECORD_NAME), THINGS);
 }
 
-Test(record, of_an_older_layout_is_put_again_where_its_object_is)
+Test(record, of_an_older_layout_may_be_dropped_when_its_object_is_attached)
 {
-	kind.attach = attach_copy;
+	kind.attach = attach_and_drop;
+	put(1, "");
+	reopen(2);
+	restore();
+	journal_commit(j);
+	cr_assert_eq(journal_count(j, RECORD_NAME), 0);
+}
+
+Test(record, of_an_older_layout_is_put_again_and_is_its_objects)
+{
 	put(1, "");
 	reopen(2);
 	restore();
@@ -289,7 +298,6 @@ Test(record, of_an_older_layout_is_put_again_where_its_object_is)
 	forget_found();
 	reopen(2);
 	cr_assert_eq(journal_count(j, RECORD_NAME), 1);
-	kind.attach = attach;
 	restore();
 	expect(found[0], 1, "", 2);
 	forget_found();
