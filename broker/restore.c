@@ -60,8 +60,6 @@ static int restore_ids(struct broker *b)
 
 	if (r == 0)
 		r = journal_set_layout(b->journal, b->ids.layout);
-	if (r < 0)
-		log_error("the journal's numbers cannot be read: %s", strerror(-r));
 	if (!b->ids_record)
 		return r; /* the broker died before it had done anything */
 	b->clients->last_id = b->ids.client;
@@ -86,21 +84,36 @@ static int agents_go_on(struct broker *b)
 	return r < 0 ? r : segments_tell_known(b);
 }
 
+static const struct room {
+	const char *what;
+	int (*restore)(struct broker *b);
+} rooms[] = {
+    {"numbers", restore_ids},     {"devices", devices_restore},   {"timelines", timelines_restore},
+    {"clients", clients_restore}, {"events", events_restore},     {"pools", pools_restore},
+    {"agents", agents_go_on},     {"buffers", buffers_restore},   {"scrubs", scrubs_restore},
+    {"names", names_restore},     {"channels", channels_restore}, {"answers", outgoing_restore},
+};
+static const struct room requests = {"requests", unanswered_restore};
+
+static int restore(struct broker *b, const struct room *room)
+{
+	int r;
+
+	beat();
+	r = room->restore(b);
+	if (r < 0)
+		log_error("the journal's %s cannot be made again: %s", room->what, strerror(-r));
+	return r;
+}
+
 int restore_all(struct broker *b)
 {
-	static int (*const rooms[])(struct broker * b) = {
-	    restore_ids,    devices_restore, timelines_restore, clients_restore,
-	    events_restore, pools_restore,   agents_go_on,      buffers_restore,
-	    scrubs_restore, names_restore,   channels_restore,  outgoing_restore,
-	};
 	uint64_t begun = clock_ms();
 	int r = 0;
 
 	accounts_without_limits(b->accounts, true);
-	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-		beat();
-		r = rooms[i](b);
-	}
+	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
+		r = restore(b, &rooms[i]);
 	if (r == 0)
 		buffers_restored(b);
 	if (r == 0)
@@ -146,7 +159,7 @@ int restore_requests(struct broker *b)
 	int r;
 
 	b->asks_again = true;
-	r = unanswered_restore(b);
+	r = restore(b, &requests);
 	if (r < 0)
 		return r;
 	broker_commit(b);

@@ -20,7 +20,6 @@
 #include "broker/client/clients.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/record.h"
-#include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
@@ -282,8 +281,6 @@ int buffers_restore(struct broker *b)
 		r = journal_read(j, RECORD_LEASE, sizeof(struct small_lease), read_lease, b);
 	if (r == 0)
 		r = file_all_leases(b);
-	if (r < 0)
-		log_error("the journal's buffers cannot be made again: %s", strerror(-r));
 	return r;
 }
 

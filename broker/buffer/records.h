@@ -24,8 +24,8 @@ void record_metadata(struct record *r, struct metadata **metadata);
 /* False: there is no memory for that. */
 bool metadata_charge(struct metadata *metadata, struct account *account);
 
-/* A broker that comes after another one. 0 or negative errno, with a line in the log. Each buffer
- * has a reference then, for what else leads to it to be made again. */
+/* A broker that comes after another one. 0 or negative errno. Each buffer has a reference then, for
+ * what else leads to it to be made again. */
 int buffers_restore(struct broker *b);
 /* The end of those references: what nothing leads to is free. */
 void buffers_restored(struct broker *b);

@@ -29,7 +29,6 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
 #include "broker/memory/reuse.h"
@@ -283,9 +282,5 @@ static const struct object_kind scrub_kind = {
 
 int scrubs_restore(struct broker *b)
 {
-	int r = objects_restore(b->journal, &scrub_kind, b);
-
-	if (r < 0)
-		log_error("the journal's scrubs cannot be made again: %s", strerror(-r));
-	return r;
+	return objects_restore(b->journal, &scrub_kind, b);
 }

@@ -45,8 +45,8 @@ void channels_wake(struct broker *b);
 /* When all clients are gone. */
 void channels_end(struct broker *b);
 void channels_done(struct broker *b);
-/* A broker that comes after another one: as the journal has them. 0 or negative errno, with a line
- * in the log. */
+/* A broker that comes after another one: as the journal has them. 0 or negative errno.
+ */
 int channels_restore(struct broker *b);
 
 /* The connection of a client has ended: it leaves those that it is in. */

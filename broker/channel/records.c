@@ -22,7 +22,6 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
-#include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/records.h"
@@ -453,7 +452,5 @@ int channels_restore(struct broker *b)
 	b->channels->restored = NULL;
 	free(all.claims);
 	free(all.members);
-	if (r < 0)
-		log_error("the journal's channels cannot be made again: %s", strerror(-r));
 	return r;
 }

@@ -22,7 +22,6 @@
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
-#include "broker/log/log.h"
 #include "wire/messages.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
@@ -272,7 +271,5 @@ int outgoing_restore(struct broker *b)
 	for (size_t i = 0; e == 0 && i < r.n; i++)
 		restore_outgoing(b, r.all[i].record);
 	free(r.all);
-	if (e < 0)
-		log_error("the journal's answers cannot be read: %s", strerror(-e));
 	return e;
 }

@@ -28,16 +28,8 @@
 #include "broker/journal/journal.h"
 #include "broker/journal/record.h"
 #include "broker/keeper/kept.h"
-#include "broker/log/log.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
-
-static int done(int error, const char *what)
-{
-	if (error < 0)
-		log_error("the journal's %s cannot be made again: %s", what, strerror(-error));
-	return error;
-}
 
 void record_client(struct record *r, struct client **c)
 {
@@ -214,9 +206,8 @@ static int read_client(void *data, uint32_t record, const void *bytes, size_t si
 
 int clients_restore(struct broker *b)
 {
-	return done(
-	    journal_read(b->journal, RECORD_CLIENT, sizeof(struct client_record), read_client, b),
-	    "clients");
+	return journal_read(b->journal, RECORD_CLIENT, sizeof(struct client_record), read_client,
+			    b);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -343,5 +334,5 @@ int unanswered_restore(struct broker *b)
 		free(all.asked[i].packet);
 	}
 	free(all.asked);
-	return done(r, "requests");
+	return r;
 }

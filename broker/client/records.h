@@ -40,7 +40,7 @@ struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: th
 void record_client(struct record *r, struct client **c);
 void record_fd(struct record *r, int *fd);
 
-/* A broker that comes after another one. All return 0 or negative errno, with a line in the log. */
+/* A broker that comes after another one. All return 0 or negative errno. */
 /* The clients, with nothing but their connections and pages. */
 int clients_restore(struct broker *b);
 /* When all that they have is there: what was said to them and did not go out, or may not have. */

@@ -314,7 +314,5 @@ int devices_restore(struct broker *b)
 		r = agents_restore(b);
 	if (r == 0)
 		r = children_restore(b);
-	if (r < 0)
-		log_error("the journal's devices cannot be made again: %s", strerror(-r));
 	return r;
 }

@@ -14,7 +14,6 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/object.h"
-#include "broker/log/log.h"
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -175,8 +174,6 @@ int events_restore(struct broker *b)
 		r = objects_restore(b->journal, &lease_kind, b);
 	if (r == 0)
 		r = expect_leases(b);
-	if (r < 0)
-		log_error("the journal's events cannot be made again: %s", strerror(-r));
 	b->devices->last_event = b->ids.event;
 	return r;
 }

@@ -15,7 +15,6 @@
 #include "broker/broker.h"
 #include "broker/client/account.h"
 #include "broker/journal/journal.h"
-#include "broker/log/log.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
@@ -362,7 +361,5 @@ int blocks_restore(struct broker *b, restore_buffer *buffer)
 		r = restore_segment_blocks(b, all.found + i, n, buffer);
 	}
 	free(all.found);
-	if (r < 0)
-		log_error("the journal's blocks cannot be made again: %s", strerror(-r));
 	return r;
 }

@@ -23,7 +23,6 @@
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/log/log.h"
 #include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
@@ -47,13 +46,6 @@ struct account *account_of_record(struct broker *b, uint32_t uid)
 struct client *client_of_record(struct broker *b, uint64_t id)
 {
 	return clients_find(b->clients, id);
-}
-
-static int done(int error, const char *what)
-{
-	if (error < 0)
-		log_error("the journal's %s cannot be made again: %s", what, strerror(-error));
-	return error;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -442,5 +434,5 @@ int pools_restore(struct broker *b)
 		if (s && !s->in_use)
 			slab_free_index(&b->memory->segments, i);
 	}
-	return done(r, "pools");
+	return r;
 }

@@ -75,7 +75,7 @@ struct fence_record {
 };
 void record_fence(struct record *r, struct fence *f);
 
-/* A broker that comes after another one. 0 or negative errno, with a line in the log. */
+/* A broker that comes after another one. 0 or negative errno. */
 int timelines_restore(struct broker *b);
 struct timelines *timelines_find(struct broker *b, uint64_t page); /* borrowed */
 int pools_restore(struct broker *b);

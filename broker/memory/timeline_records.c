@@ -71,8 +71,6 @@ int timelines_restore(struct broker *b)
 	for (size_t i = 1; r == 0 && i < m->n_restored; i++)
 		if (m->restored[i]->id == m->restored[i - 1]->id)
 			r = -EBADMSG;
-	if (r < 0)
-		log_error("the journal's timelines cannot be made again: %s", strerror(-r));
 	return r;
 }
 

@@ -4,8 +4,6 @@
 
 #include "broker/names/names.h"
 
-#include <string.h>
-
 #include "broker/broker.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -46,8 +44,6 @@ int names_restore(struct broker *b)
 		r = tokens_restore(b);
 	if (r == 0)
 		r = watches_restore(b);
-	if (r < 0)
-		log_error("the journal's names cannot be made again: %s", strerror(-r));
 	return r;
 }
 

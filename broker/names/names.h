@@ -49,7 +49,7 @@ void names_init(struct broker *b);
 void names_end(struct broker *b);
 void names_done(struct broker *b);
 /* A broker that comes after another one: names, tokens and watches, as the journal has them. 0 or
- * negative errno, with a line in the log. */
+ * negative errno. */
 int names_restore(struct broker *b);
 /* And who was to be told of changes, and can be told now, is. */
 void names_restored(struct broker *b);
