@@ -406,7 +406,7 @@ void handle_alloc(struct request *r)
 	if (!open->asks || (m->flags & WIRE_ALLOC_KEEPS && !open->keeps)) {
 		open->asks = true;
 		open->keeps = open->keeps || m->flags & WIRE_ALLOC_KEEPS;
-		open_pool_note(r->client, open);
+		open_pool_note(open);
 	}
 	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
 	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;

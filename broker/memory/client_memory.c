@@ -164,6 +164,12 @@ struct open_pool *client_find_pool(const struct client *c, uint64_t id)
 	return NULL;
 }
 
+void client_has_open(struct open_pool *open)
+{
+	LIST_INSERT_HEAD(&open->client->memory->pools, open, link);
+	open->pool->use.opens++;
+}
+
 int client_open_pool(struct client *c, struct pool *pool)
 {
 	struct open_pool *open = client_find_pool(c, pool->id);
@@ -172,21 +178,22 @@ int client_open_pool(struct client *c, struct pool *pool)
 		open = calloc(1, sizeof(*open));
 		if (!open)
 			return -ENOMEM;
+		open->client = c;
 		open->pool = pool;
-		LIST_INSERT_HEAD(&c->memory->pools, open, link);
-		pool->use.opens++;
+		client_has_open(open);
 	}
 	open->count++;
-	open_pool_note(c, open);
+	open_pool_note(open);
 	return 0;
 }
 
-void client_close_pool(struct client *c, struct open_pool *open)
+void client_close_pool(struct open_pool *open)
 {
+	struct client *c = open->client;
 	struct pool *pool = open->pool;
 
 	if (--open->count > 0) {
-		open_pool_note(c, open);
+		open_pool_note(open);
 		return;
 	}
 	journal_drop(c->broker->journal, &open->record);
@@ -246,7 +253,7 @@ bool client_close_pools(struct client *c, int *budget)
 		if (*budget <= 0)
 			return false;
 		LIST_FIRST(&c->memory->pools)->count = 1;
-		client_close_pool(c, LIST_FIRST(&c->memory->pools));
+		client_close_pool(LIST_FIRST(&c->memory->pools));
 	}
 	return true;
 }

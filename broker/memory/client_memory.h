@@ -17,6 +17,7 @@ struct timelines;
 /* A pool that a client has open, perhaps several times. */
 struct open_pool {
 	LIST_ENTRY(open_pool) link;
+	struct client *client;
 	struct pool *pool;
 	uint64_t count;
 	bool asks;  /* for memory of it, or has */
@@ -68,7 +69,8 @@ bool client_may_ask(const struct client *c, const struct client *owner);
 
 struct open_pool *client_find_pool(const struct client *c, uint64_t id);
 int client_open_pool(struct client *c, struct pool *pool); /* 0 or -ENOMEM */
-void client_close_pool(struct client *c, struct open_pool *open);
+void client_has_open(struct open_pool *open);              /* it is among those from now on */
+void client_close_pool(struct open_pool *open);
 
 /* Its process can signal no more: whoever waits for it is released. */
 void client_end_timelines(struct client *c);

@@ -62,6 +62,10 @@ void pool_wake(struct pool *p);
 int pool_grow_init(struct broker *b, struct pool *p); /* 0 or -ENOMEM */
 void pool_grow_done(struct pool *p);
 
+/* client_records.c: of a broker that comes after another one. 0 or negative errno. */
+int open_pools_restore(struct broker *b);
+int possessions_restore(struct broker *b);
+
 /* timeline_records.c */
 struct fence_record fence_to_record(const struct fence *f);
 struct fence fence_of_record(struct broker *b, const struct fence_record *r);

@@ -316,7 +316,7 @@ void handle_pool_close(struct request *r)
 		request_fail(r, SHARE_ESTALE, "this client does not have that pool open");
 		return;
 	}
-	client_close_pool(r->client, open);
+	client_close_pool(open);
 	request_done(r);
 }
 

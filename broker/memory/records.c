@@ -16,19 +16,15 @@
 #include "base/slab.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
-#include "broker/client/client.h"
-#include "broker/client/clients.h"
 #include "broker/client/records.h"
 #include "broker/device/agent.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
-#include "broker/memory/client_memory.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"
 #include "broker/memory/memory.h"
 #include "broker/memory/pool.h"
-#include "broker/memory/pool_user.h"
 #include "broker/memory/pools.h"
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
@@ -41,11 +37,6 @@ uint32_t record_user(const struct account *a)
 struct account *account_of_record(struct broker *b, uint32_t uid)
 {
 	return uid == RECORD_NOBODY ? NULL : account_get(b->accounts, uid);
-}
-
-struct client *client_of_record(struct broker *b, uint64_t id)
-{
-	return clients_find(b->clients, id);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -212,44 +203,6 @@ void pool_note(struct pool *p)
 	object_put(p->broker->journal, &pool_kind, p);
 }
 
-struct open_pool_record {
-	uint64_t client, pool, count;
-	uint32_t asks, keeps;
-};
-
-void open_pool_note(struct client *c, struct open_pool *open)
-{
-	const struct open_pool_record r = {c->id, open->pool->id, open->count, open->asks,
-					   open->keeps};
-
-	journal_put(c->broker->journal, RECORD_OPEN_POOL, &open->record, &r, sizeof(r));
-}
-
-static int read_open_pool(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct broker *b = data;
-	struct open_pool_record copy;
-	struct client *c;
-	struct pool *p;
-	struct open_pool *open;
-
-	(void)size;
-	memcpy(&copy, bytes, sizeof(copy));
-	c = client_of_record(b, copy.client);
-	p = pool_of_record(b, copy.pool);
-	if (!c || !p || copy.count == 0 || client_find_pool(c, p->id))
-		return -EBADMSG;
-	if (client_open_pool(c, p) < 0)
-		return -ENOMEM;
-	open = client_find_pool(c, p->id);
-	journal_drop(b->journal, &open->record);
-	open->record = record;
-	open->count = copy.count;
-	open->keeps = copy.keeps;
-	open->asks = copy.asks;
-	return copy.asks && pool_user_comes(p, c->account) < 0 ? -ENOMEM : 0;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Segments                                                                                    */
 
@@ -334,48 +287,6 @@ void segment_note(struct broker *b, struct segment *s)
 	object_put(b->journal, &segment_kind, s);
 }
 
-struct possession_record {
-	uint64_t client;
-	uint32_t segment, what;
-};
-
-void possession_note(struct client *c, uint32_t index)
-{
-	const struct possession_record r = {c->id, index, c->memory->segments[index].what};
-	uint32_t *record = &c->memory->segments[index].record;
-
-	if (r.what)
-		journal_put(c->broker->journal, RECORD_POSSESSION, record, &r, sizeof(r));
-	else
-		journal_drop(c->broker->journal, record);
-}
-
-static int read_possession(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct broker *b = data;
-	struct possession_record copy;
-	struct client *c;
-	struct segment *s;
-	uint8_t *has;
-
-	(void)size;
-	memcpy(&copy, bytes, sizeof(copy));
-	c = client_of_record(b, copy.client);
-	s = slab_at(&b->memory->segments, copy.segment);
-	if (!c || !s || !s->in_use || copy.what == 0 ||
-	    copy.what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_ASKED))
-		return -EBADMSG;
-	has = client_possession(c, copy.segment);
-	if (!has || *has)
-		return has ? -EBADMSG : -ENOMEM;
-	*has = (uint8_t)copy.what;
-	c->memory->segments[copy.segment].record = record;
-	s->importers += (copy.what & (SEGMENT_READABLE | SEGMENT_WRITABLE)) != 0;
-	s->asked += (copy.what & SEGMENT_ASKED) != 0;
-	c->memory->n_asked += (copy.what & SEGMENT_ASKED) != 0;
-	return 0;
-}
-
 static int tell_known(struct broker *b, struct device *d)
 {
 	uint32_t end = slab_end(&b->memory->segments), n = 0;
@@ -419,15 +330,13 @@ int pools_restore(struct broker *b)
 
 	b->memory->last_pool = b->ids.pool;
 	if (r == 0)
-		r = journal_read(j, RECORD_OPEN_POOL, sizeof(struct open_pool_record),
-				 read_open_pool, b);
+		r = open_pools_restore(b);
 	if (r == 0)
 		r = make_slots(b);
 	if (r == 0)
 		r = objects_restore(j, &segment_kind, b);
 	if (r == 0)
-		r = journal_read(j, RECORD_POSSESSION, sizeof(struct possession_record),
-				 read_possession, b);
+		r = possessions_restore(b);
 	for (uint32_t i = 0; i < slab_end(&b->memory->segments); i++) {
 		struct segment *s = slab_at(&b->memory->segments, i);
 

@@ -24,7 +24,7 @@ struct segment;
 struct timelines;
 
 void pool_note(struct pool *p);
-void open_pool_note(struct client *c, struct open_pool *open);
+void open_pool_note(struct open_pool *open);
 void segment_note(struct broker *b, struct segment *s);
 /* What the client has of the segment with this index. */
 void possession_note(struct client *c, uint32_t index);
@@ -94,7 +94,6 @@ int timelines_restored(struct broker *b);
 uint32_t record_user(const struct account *a);
 /* A reference; NULL: it is nobody, or there is no memory. */
 struct account *account_of_record(struct broker *b, uint32_t uid);
-struct client *client_of_record(struct broker *b, uint64_t id);
 void record_pool(struct record *r, struct pool **p); /* a member: one that there is */
 
 #endif

@@ -194,7 +194,7 @@ static void audit_client(struct client *c)
 	if (c->memory->timelines)
 		audit_timelines(c);
 	LIST_FOREACH (open, &c->memory->pools, link)
-		open_pool_note(c, open);
+		open_pool_note(open);
 	for (uint32_t i = 0; i < c->memory->n_segments; i++)
 		possession_note(c, i);
 	TAILQ_FOREACH (lease, &c->buffers->leases, of_client)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The records of what clients have of memory: pools that are open, and segments. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/slab.h"
+#include "broker/broker.h"
+#include "broker/client/client.h"
+#include "broker/client/records.h"
+#include "broker/journal/journal.h"
+#include "broker/journal/object.h"
+#include "broker/memory/client_memory.h"
+#include "broker/memory/inside.h"
+#include "broker/memory/memory.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pool_user.h"
+#include "broker/memory/records.h"
+#include "broker/memory/segment.h"
+
+static void open_pool_fields(struct record *r, void *object)
+{
+	struct open_pool *open = object;
+
+	record_client(r, &open->client);
+	record_pool(r, &open->pool);
+	record_u64(r, &open->count);
+	record_flag(r, &open->asks);
+	record_flag(r, &open->keeps);
+}
+
+static int open_pool_attach(struct broker *b, void *object)
+{
+	struct open_pool *open = object;
+	struct client *c = open->client;
+
+	(void)b;
+	if (!c || open->count == 0 || client_find_pool(c, open->pool->id))
+		return -EBADMSG;
+	client_has_open(open);
+	return open->asks && pool_user_comes(open->pool, c->account) < 0 ? -ENOMEM : 0;
+}
+
+static const struct object_kind open_pool_kind = {
+    .type = RECORD_OPEN_POOL,
+    .name = "pool that is open",
+    .size = sizeof(struct open_pool),
+    .record = offsetof(struct open_pool, record),
+    .fields = open_pool_fields,
+    .attach = open_pool_attach,
+};
+
+void open_pool_note(struct open_pool *open)
+{
+	object_put(open->pool->broker->journal, &open_pool_kind, open);
+}
+
+int open_pools_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &open_pool_kind, b);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* What a client has of a segment, as its record says it: the client has less of it. */
+struct had {
+	struct client *client;
+	uint32_t segment, what, record;
+};
+
+static void possession_fields(struct record *r, void *object)
+{
+	struct had *had = object;
+
+	record_client(r, &had->client);
+	record_u32(r, &had->segment);
+	record_u32(r, &had->what);
+}
+
+static int possession_attach(struct broker *b, void *object)
+{
+	struct had *had = object;
+	struct client *c = had->client;
+	struct segment *s = slab_at(&b->memory->segments, had->segment);
+	bool maps = had->what & (SEGMENT_READABLE | SEGMENT_WRITABLE);
+	bool asked = had->what & SEGMENT_ASKED;
+	uint8_t *has;
+
+	if (!c || !s || !s->in_use || had->what == 0 ||
+	    had->what > (SEGMENT_READABLE | SEGMENT_WRITABLE | SEGMENT_ASKED))
+		return -EBADMSG;
+	has = client_possession(c, had->segment);
+	if (!has || *has)
+		return has ? -EBADMSG : -ENOMEM;
+	*has = (uint8_t)had->what;
+	c->memory->segments[had->segment].record = had->record;
+	s->importers += maps;
+	s->asked += asked;
+	c->memory->n_asked += asked;
+	free(had);
+	return 0;
+}
+
+static const struct object_kind possession_kind = {
+    .type = RECORD_POSSESSION,
+    .name = "segment that a client has",
+    .size = sizeof(struct had),
+    .record = offsetof(struct had, record),
+    .fields = possession_fields,
+    .attach = possession_attach,
+};
+
+void possession_note(struct client *c, uint32_t index)
+{
+	struct possession *has = &c->memory->segments[index];
+	struct had had = {c, index, has->what, has->record};
+
+	if (had.what)
+		object_put(c->broker->journal, &possession_kind, &had);
+	else
+		journal_drop(c->broker->journal, &had.record);
+	has->record = had.record;
+}
+
+int possessions_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &possession_kind, b);
+}
