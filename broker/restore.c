@@ -88,23 +88,14 @@ static const struct room {
 	const char *what;
 	int (*restore)(struct broker *b);
 } rooms[] = {
-    {"numbers", restore_ids},     {"devices", devices_restore},   {"timelines", timelines_restore},
-    {"clients", clients_restore}, {"events", events_restore},     {"pools", pools_restore},
-    {"agents", agents_go_on},     {"buffers", buffers_restore},   {"scrubs", scrubs_restore},
-    {"names", names_restore},     {"channels", channels_restore}, {"answers", outgoing_restore},
+    {"numbers", restore_ids},         {"devices", devices_restore},
+    {"timelines", timelines_restore}, {"clients", clients_restore},
+    {"events", events_restore},       {"pools", pools_restore},
+    {"agents", agents_go_on},         {"buffers", buffers_restore},
+    {"scrubs", scrubs_restore},       {"names", names_restore},
+    {"channels", channels_restore},   {"answers", outgoing_restore},
+    {"requests", unanswered_restore},
 };
-static const struct room requests = {"requests", unanswered_restore};
-
-static int restore(struct broker *b, const struct room *room)
-{
-	int r;
-
-	beat();
-	r = room->restore(b);
-	if (r < 0)
-		log_error("the journal's %s cannot be made again: %s", room->what, strerror(-r));
-	return r;
-}
 
 int restore_all(struct broker *b)
 {
@@ -112,8 +103,13 @@ int restore_all(struct broker *b)
 	int r = 0;
 
 	accounts_without_limits(b->accounts, true);
-	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
-		r = restore(b, &rooms[i]);
+	for (size_t i = 0; r == 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+		beat();
+		r = rooms[i].restore(b);
+		if (r < 0)
+			log_error("the journal's %s cannot be made again: %s", rooms[i].what,
+				  strerror(-r));
+	}
 	if (r == 0)
 		buffers_restored(b);
 	if (r == 0)
@@ -159,7 +155,7 @@ int restore_requests(struct broker *b)
 	int r;
 
 	b->asks_again = true;
-	r = restore(b, &requests);
+	r = unanswered_ask_again(b);
 	if (r < 0)
 		return r;
 	broker_commit(b);

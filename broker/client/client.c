@@ -60,12 +60,11 @@ int client_limit_handshake(struct client *c)
 	return event_add(c->timer, &limit);
 }
 
-/* Takes @socket and @closing over when it succeeds. */
-static int start(struct client *c, int socket, struct closing *closing)
+/* Takes its socket and @closing over when it succeeds. */
+static int start(struct client *c, struct closing *closing)
 {
-	int r;
+	int r = connection_new(c, closing, &c->connection);
 
-	r = connection_new(c, socket, closing, &c->connection);
 	if (r < 0)
 		return r;
 	c->death.serve = client_on_death;
@@ -142,7 +141,7 @@ bool client_greets_as(struct client *c, bool operator)
 	if (!c->admission.for_operator || operator)
 		return true;
 	connection_send_rest(c->connection);
-	refuse_admission(c, connection_socket(c->connection));
+	refuse_admission(c, c->socket);
 	client_hang_up(c, 0, NULL);
 	return false;
 }
@@ -194,6 +193,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		return NULL;
 	}
 	c->broker = b;
+	c->socket = socket;
 	TAILQ_INIT(&c->requests.unanswered);
 	if (!identify(c, socket))
 		goto refuse;
@@ -214,7 +214,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 		goto refuse;
 	}
 	b->counters.clients++;
-	r = start(c, socket, closing);
+	r = start(c, closing);
 	if (r < 0) {
 		snprintf(why, sizeof(why), "the broker cannot serve you: %s", strerror(-r));
 		refuse(socket, c->peer.uid,

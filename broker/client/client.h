@@ -70,6 +70,7 @@ struct client {
 	struct account *account;
 	struct admission admission;
 	struct connection *connection; /* NULL once it has ended */
+	int socket;                    /* of that; or -1 */
 	struct turn death;             /* of the process */
 	struct event *timer;           /* handshake limit, then the rest of a long release */
 	uint64_t ready_by_ms;          /* the handshake limit */

@@ -29,6 +29,7 @@ int clients_init(struct broker *b, const struct client_rooms *rooms)
 	TAILQ_INIT(&all->ending);
 	TAILQ_INIT(&all->in_flight);
 	TAILQ_INIT(&all->news);
+	TAILQ_INIT(&all->waiting);
 	TAILQ_INIT(&all->woken);
 	all->reaper = event_new(b->base, -1, 0, client_on_reap, b);
 	all->waker = event_new(b->base, -1, 0, deferred_on_waker, b);

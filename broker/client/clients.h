@@ -62,8 +62,7 @@ struct client_rooms {
 struct clients {
 	const struct client_rooms *rooms;
 	struct client **by_slot;
-	uint32_t n_slots;
-	uint32_t n;
+	uint32_t n_slots, n;
 	uint32_t n_told; /* to be told of all that happens (broker/monitor) */
 	uint64_t last_id;
 
@@ -76,6 +75,7 @@ struct clients {
 
 	TAILQ_HEAD(, queued) news; /* what was said to clients and does not count yet, in order */
 	uint64_t last_waiting;
+	TAILQ_HEAD(, waiting) waiting; /* of the broker before, to be handled again */
 	struct queued *spare; /* for a packet when there is no memory; NULL: it is in use */
 	TAILQ_HEAD(, connection) in_flight; /* that descriptors are under way to */
 	size_t max_fds_ahead; /* that a client may leave unread, of what it has not asked for */

@@ -107,8 +107,7 @@ void connection_drain(struct connection *c)
 		result = read_one(c);
 }
 
-int connection_new(struct client *client, int socket, struct closing *closing,
-		   struct connection **out)
+int connection_new(struct client *client, struct closing *closing, struct connection **out)
 {
 	struct connection *c = calloc(1, sizeof(*c));
 	int r;
@@ -118,13 +117,13 @@ int connection_new(struct client *client, int socket, struct closing *closing,
 	c->broker = client->broker;
 	c->account = client->account;
 	c->client = client;
-	c->socket = socket;
+	c->socket = client->socket;
 	c->retry_ms = RETRY_MS;
 	TAILQ_INIT(&c->queue);
 	c->turn.serve = on_turn;
 	c->retry = event_new(client->broker->base, -1, 0, connection_on_retry, c);
 	r = c->retry ? turn_start(&client->broker->clients->turns, account_turns(client->account),
-				  &c->turn, socket, EPOLLIN)
+				  &c->turn, c->socket, EPOLLIN)
 		     : -ENOMEM;
 	if (r < 0) {
 		c->socket = -1;
@@ -175,11 +174,6 @@ void connection_free(struct connection *c)
 	charge_take_beyond(&c->charge, c->account, LIMIT_CONNECTIONS, 1, UINT64_MAX / 2);
 	c->client = NULL;
 	connection_wait_until_received(c);
-}
-
-int connection_socket(const struct connection *c)
-{
-	return c->socket;
 }
 
 void connection_farewell(int socket, int error, const char *detail)

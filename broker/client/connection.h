@@ -17,10 +17,9 @@ struct wire_message;
  * is read, so a client that does not read its replies stops being served and costs no memory.
  */
 
-/* Takes @socket and @closing over when it succeeds. @closing: NULL when nothing but bytes can come
- * in. 0 or negative errno. */
-int connection_new(struct client *client, int socket, struct closing *closing,
-		   struct connection **out);
+/* Takes the client's socket and @closing over when it succeeds. @closing: NULL when nothing but
+ * bytes can come in. 0 or negative errno. */
+int connection_new(struct client *client, struct closing *closing, struct connection **out);
 /* The peer sees its end now. Descriptors that it has not received count until it has, and so does
  * the connection, which keeps its socket. */
 void connection_free(struct connection *c);
@@ -57,6 +56,5 @@ void connection_drain(struct connection *c);
 void connection_send_rest(struct connection *c);
 /* A last word, sent only if it can go out now. */
 void connection_farewell(int socket, int error, const char *detail);
-int connection_socket(const struct connection *c);
 
 #endif

@@ -52,6 +52,7 @@ static void close_connection(struct client *c)
 		c->logged.held = c->holds;
 	connection_free(c->connection);
 	c->connection = NULL;
+	c->socket = -1;
 	unanswered_drop(c);
 	client_note(c);
 }
@@ -251,7 +252,7 @@ void client_hang_up(struct client *c, int error, const char *why)
 		c->broker->counters.dropped++;
 		log_violation(&who, why);
 		connection_send_rest(c->connection);
-		connection_farewell(connection_socket(c->connection), error, why);
+		connection_farewell(c->socket, error, why);
 	}
 	close_connection(c);
 	/* the rest from the loop: whoever is sending to this client may be walking its lists */
@@ -269,7 +270,7 @@ void client_drop(struct client *c, const struct client *by)
 	c->forfeits = !MUTATION(dropped_keep_tokens);
 	log_dropped(&who, by->peer.uid);
 	connection_send_rest(c->connection);
-	connection_farewell(connection_socket(c->connection), SHARE_EDISCONNECTED, why);
+	connection_farewell(c->socket, SHARE_EDISCONNECTED, why);
 	client_hang_up(c, 0, NULL);
 }
 
@@ -284,7 +285,7 @@ void client_lose(struct client *c, int error)
 			 strerror(-error));
 		log_lost(&who, why);
 		connection_send_rest(c->connection);
-		connection_farewell(connection_socket(c->connection), SHARE_ESYSTEM, why);
+		connection_farewell(c->socket, SHARE_ESYSTEM, why);
 	}
 	client_hang_up(c, 0, NULL);
 }

@@ -33,7 +33,7 @@ struct queued {
 	struct charge charge, charge_descriptors;
 	bool waits; /* it did not go out at once: it is paid for, and its descriptors are its own */
 	uint32_t record;
-	uint64_t number;
+	uint64_t client, number;
 	struct fd_list fds;
 	size_t size;
 	unsigned char data[];
@@ -68,7 +68,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 		       size_t n_fds);
 void queued_free(struct connection *c, struct queued *q);
 /* The journal says what it is now. */
-void queued_note(const struct connection *c, struct queued *q);
+void queued_note(struct queued *q);
 struct queued *queued_spare_new(void); /* NULL without memory */
 /* What cannot go out now has to be paid for, and keeps what its descriptors are of. 0 or negative
  * errno. */

@@ -21,17 +21,11 @@
 #include "broker/client/inside.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "wire/messages.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
-
-/* Of a packet: the numbers of its descriptors follow, and then its bytes. */
-struct outgoing_record {
-	uint64_t client; /* identifier */
-	uint64_t number;
-	uint32_t n_fds, size;
-};
 
 void queued_free(struct connection *c, struct queued *q)
 {
@@ -75,33 +69,14 @@ static void add(struct connection *c, struct queued *q)
 	q->is_news = true;
 }
 
-void queued_note(const struct connection *c, struct queued *q)
-{
-	struct outgoing_record r = {.client = c->client->id,
-				    .number = q->number,
-				    .n_fds = (uint32_t)q->fds.n,
-				    .size = (uint32_t)q->size};
-	uint32_t ids[WIRE_FDS_MAX];
-	const struct iovec parts[] = {
-	    {&r, sizeof(r)}, {ids, q->fds.n * sizeof(*ids)}, {q->data, q->size}};
-
-	for (size_t i = 0; i < q->fds.n; i++)
-		ids[i] = kept_id(q->fds.fds[i]);
-	journal_put_parts(c->broker->journal, RECORD_OUTGOING, &q->record, parts, 3);
-}
-
-int queued_let_wait(struct connection *c, struct queued *q)
+/* In their place, and the keeper has them. 0 or negative errno, and nothing has changed. */
+static int own_fds(struct fd_list *fds)
 {
 	struct fd_list own = {.n = 0};
 	int r = 0;
 
-	if (q->waits)
-		return 0;
-	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + q->size) ||
-	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, q->fds.n))
-		return -EDQUOT;
-	for (size_t i = 0; r == 0 && i < q->fds.n; i++) {
-		int fd = fd_dup(q->fds.fds[i]);
+	for (size_t i = 0; r == 0 && i < fds->n; i++) {
+		int fd = fds->fds[i] < 0 ? -EBADF : fd_dup(fds->fds[i]);
 
 		if (fd < 0)
 			r = fd;
@@ -111,14 +86,28 @@ int queued_let_wait(struct connection *c, struct queued *q)
 	for (size_t i = 0; r == 0 && i < own.n; i += KEPT_AT_ONCE)
 		r = kept_keep(own.fds + i, NULL,
 			      own.n - i < KEPT_AT_ONCE ? own.n - i : KEPT_AT_ONCE);
-	if (r < 0) {
-		fd_list_close(&own);
+	for (size_t i = 0; r < 0 && i < own.n; i++)
+		kept_close(own.fds[i]);
+	if (r == 0)
+		*fds = own;
+	return r;
+}
+
+int queued_let_wait(struct connection *c, struct queued *q)
+{
+	int r;
+
+	if (q->waits)
+		return 0;
+	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + q->size) ||
+	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, q->fds.n))
+		return -EDQUOT;
+	r = own_fds(&q->fds);
+	if (r < 0)
 		return r;
-	}
 	q->waits = true;
-	q->fds = own;
-	if (own.n > 0)
-		queued_note(c, q);
+	if (q->fds.n > 0)
+		queued_note(q);
 	return 0;
 }
 
@@ -150,6 +139,7 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 
 	if (!q)
 		return -ENOMEM;
+	q->client = c->client->id;
 	q->number = number;
 	q->fds.n = n_fds;
 	if (n_fds > 0)
@@ -158,118 +148,85 @@ int connection_enqueue(struct connection *c, const void *data, size_t size, cons
 	q->size = wire_put_number(q->data, size, number);
 	add(c, q);
 	if (!MUTATION(answer_not_noted))
-		queued_note(c, q);
+		queued_note(q);
 	return 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-struct restoring {
-	struct outgoing {
-		uint64_t number;
-		uint32_t record;
-	} * all;
-	size_t n;
-};
-
-static int find_outgoing(void *data, uint32_t record, const void *bytes, size_t size)
+/* Those that were read are whoever's they are, or -1. */
+static void record_fds(struct record *r, struct fd_list *fds)
 {
-	struct restoring *r = data;
-	struct outgoing *grown = realloc(r->all, (r->n + 1) * sizeof(*grown));
-	struct outgoing_record one;
+	static uint32_t ids[WIRE_FDS_MAX];
+	struct iovec part;
 
-	(void)size;
-	if (!grown)
-		return -ENOMEM;
-	memcpy(&one, bytes, sizeof(one));
-	r->all = grown;
-	r->all[r->n++] = (struct outgoing){one.number, record};
-	return 0;
-}
-
-static int compare_outgoing(const void *left, const void *right)
-{
-	const struct outgoing *a = left, *b = right;
-
-	return (a->number > b->number) - (a->number < b->number);
-}
-
-/* Descriptors of its own, as what they were of may be gone by now. */
-static int take_fds(struct queued *q, const uint32_t *ids)
-{
-	for (size_t i = 0; i < q->fds.n; i++) {
-		int fd = kept_look(ids[i]);
-
-		q->fds.fds[i] = fd < 0 ? -EBADF : fd_dup(fd);
-		if (q->fds.fds[i] < 0) {
-			q->fds.n = i;
-			return -EBADMSG;
-		}
-	}
-	for (size_t i = 0; i < q->fds.n; i += KEPT_AT_ONCE) {
-		size_t n = q->fds.n - i < KEPT_AT_ONCE ? q->fds.n - i : KEPT_AT_ONCE;
-		int r = kept_keep(q->fds.fds + i, NULL, n);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int restore_packet(struct connection *c, uint32_t record, const struct outgoing_record *r,
-			  const unsigned char *bytes, size_t size)
-{
-	uint32_t ids[WIRE_FDS_MAX];
-	struct queued *q;
-	int e;
-
-	if (r->n_fds > WIRE_FDS_MAX || r->n_fds * sizeof(*ids) + (uint64_t)r->size > size)
-		return -EBADMSG;
-	q = malloc(sizeof(*q) + r->size);
-	if (!q)
-		return -ENOMEM;
-	*q = (struct queued){
-	    .number = r->number, .size = r->size, .fds = {.n = r->n_fds}, .record = record};
-	memcpy(ids, bytes, r->n_fds * sizeof(*ids));
-	memcpy(q->data, bytes + r->n_fds * sizeof(*ids), r->size);
-	e = take_fds(q, ids);
-	q->waits = true;
-	add(c, q);
-	if (e == 0)
-		queued_note(c, q);
-	return e;
-}
-
-static void restore_outgoing(struct broker *b, uint32_t record)
-{
-	struct outgoing_record r;
-	struct client *c;
-	size_t size;
-	const unsigned char *bytes = journal_bytes(b->journal, record, &size);
-
-	memcpy(&r, bytes, sizeof(r));
-	c = clients_find(b->clients, r.client);
-	if (!c || !c->connection) {
-		journal_drop(b->journal, &record);
+	for (size_t i = 0; !r->is_read && i < fds->n; i++)
+		ids[i] = kept_id(fds->fds[i]);
+	part = record_rest(r, ids, fds->n * sizeof(*ids), sizeof(*ids));
+	if (part.iov_len > sizeof(ids))
+		record_fail(r, -EBADMSG);
+	if (!record_reads(r))
 		return;
+	memcpy(ids, part.iov_base, part.iov_len);
+	fds->n = part.iov_len / sizeof(*ids);
+	for (size_t i = 0; i < fds->n; i++)
+		fds->fds[i] = kept_look(ids[i]);
+}
+
+static void queued_fields(struct record *r, void *object)
+{
+	struct queued *q = object;
+
+	record_u64(r, &q->client);
+	record_u64(r, &q->number);
+	record_fds(r, &q->fds);
+	record_rest_of(r, (char *)q->data, &q->size);
+}
+
+static uint64_t queued_order(const void *object)
+{
+	return ((const struct queued *)object)->number;
+}
+
+static int queued_attach(struct broker *b, void *object)
+{
+	struct queued *q = object;
+	struct client *c = clients_find(b->clients, q->client);
+	struct connection *connection = c ? c->connection : NULL;
+
+	/* descriptors of its own, as what they were of may be gone by now */
+	if (connection && own_fds(&q->fds) == 0) {
+		q->waits = true;
+		add(connection, q);
+		queued_note(q);
+		return 0;
 	}
+	journal_drop(b->journal, &q->record);
+	free(q);
 	/* one of which a descriptor is gone cannot go on: what it holds is its own until it ends */
-	if (restore_packet(c->connection, record, &r, bytes + sizeof(r), size - sizeof(r)) < 0) {
-		c->connection->waits = true; /* it is sent nothing of that again */
+	if (connection) {
+		connection->waits = true; /* it is sent nothing of that again */
 		client_hang_up(c, 0, NULL);
 	}
+	return 0;
+}
+
+static const struct object_kind queued_kind = {
+    .type = RECORD_OUTGOING,
+    .name = "packet to a client",
+    .size = sizeof(struct queued),
+    .record = offsetof(struct queued, record),
+    .order = queued_order,
+    .fields = queued_fields,
+    .attach = queued_attach,
+};
+
+void queued_note(struct queued *q)
+{
+	object_put(q->connection->broker->journal, &queued_kind, q);
 }
 
 int outgoing_restore(struct broker *b)
 {
-	struct restoring r = {.n = 0};
-	int e = journal_read(b->journal, RECORD_OUTGOING, sizeof(struct outgoing_record),
-			     find_outgoing, &r);
-
-	if (r.n > 0)
-		qsort(r.all, r.n, sizeof(*r.all), compare_outgoing);
-	for (size_t i = 0; e == 0 && i < r.n; i++)
-		restore_outgoing(b, r.all[i].record);
-	free(r.all);
-	return e;
+	return objects_restore(b->journal, &queued_kind, b);
 }

@@ -26,7 +26,7 @@
 #include "broker/client/end.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/record.h"
+#include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "wire/packet.h"
 #include "wire/wire.h"
@@ -61,49 +61,28 @@ void record_fd(struct record *r, int *fd)
 /* Beside its state. */
 #define CLIENT_FORFEITS (1u << 31)
 
-struct client_record {
-	uint64_t id;
-	uint32_t slot, uid, version, state;
-	int32_t pid;
-	uint32_t socket, pidfd; /* as the keeper has them; no socket: its connection has ended */
-	uint32_t goodbye;
-	char label[64];
-};
-
-void client_note(struct client *c)
+static void client_fields(struct record *r, void *object)
 {
-	struct client_record r = {
-	    .id = c->id,
-	    .slot = c->slot,
-	    .uid = (uint32_t)c->peer.uid,
-	    .version = c->version,
-	    .state = c->state | (c->forfeits ? CLIENT_FORFEITS : 0),
-	    .pid = c->peer.pid,
-	    .socket = c->connection ? kept_id(connection_socket(c->connection)) : 0,
-	    .pidfd = kept_id(c->peer.pidfd),
-	    .goodbye = c->requests.goodbye,
-	};
+	struct client *c = object;
+	uint32_t state = c->state | (c->forfeits ? CLIENT_FORFEITS : 0);
 
-	if (!c->record && c->state != CLIENT_READY)
-		return;
-	memcpy(r.label, c->label, sizeof(r.label));
-	journal_put(c->broker->journal, RECORD_CLIENT, &c->record, &r, sizeof(r));
+	record_u64(r, &c->id);
+	record_u32(r, &c->slot);
+	record_u32(r, &c->peer.uid);
+	record_u32(r, &c->version);
+	record_u32(r, &state);
+	record_i32(r, &c->peer.pid);
+	record_fd(r, &c->socket);
+	record_fd(r, &c->peer.pidfd);
+	record_u32(r, &c->requests.goodbye);
+	record_text(r, c->label, sizeof(c->label));
+	c->state = state & ~CLIENT_FORFEITS;
+	c->forfeits = state & CLIENT_FORFEITS;
 }
 
 void client_forget_record(struct client *c)
 {
 	journal_drop(c->broker->journal, &c->record);
-}
-
-static int restore_peer(struct client *c, const struct client_record *r, int socket)
-{
-	/* its groups, as the kernel remembers them */
-	if (socket >= 0 && peer_identify_again(socket, &c->peer) < 0)
-		return -EBADMSG;
-	c->peer.pid = r->pid;
-	c->peer.uid = r->uid;
-	c->peer.pidfd = kept_take(r->pidfd);
-	return c->peer.pidfd < 0 ? -EBADMSG : 0;
 }
 
 static int charge_again(struct client *c)
@@ -118,7 +97,7 @@ static int charge_again(struct client *c)
 }
 
 /* As a client of this state is. */
-static int go_on(struct client *c, int socket)
+static int go_on(struct client *c)
 {
 	struct broker *b = c->broker;
 	struct closing *closing = NULL;
@@ -128,13 +107,13 @@ static int go_on(struct client *c, int socket)
 	c->timer = event_new(b->base, -1, 0, client_on_timer, c);
 	if (!c->timer)
 		return -ENOMEM;
-	if (socket >= 0) {
-		if (!packet_is_without_fds(socket)) {
+	if (c->socket >= 0) {
+		if (!packet_is_without_fds(c->socket)) {
 			closing = closing_new(b->clients->closer);
 			if (!closing)
 				return -ENOMEM;
 		}
-		r = connection_new(c, socket, closing, &c->connection);
+		r = connection_new(c, closing, &c->connection);
 	}
 	if (r < 0)
 		return r;
@@ -148,89 +127,159 @@ static int go_on(struct client *c, int socket)
 	return r;
 }
 
-static enum client_state state_of(const struct client_record *r)
-{
-	return r->state & ~CLIENT_FORFEITS;
-}
-
 /* Its connection is there until it ends or is quarantined. */
-static bool is_client(const struct broker *b, const struct client_record *r)
+static bool is_client(const struct broker *b, const struct client *c)
 {
-	return r->id > 0 && r->id <= b->clients->last_id && !clients_find(b->clients, r->id) &&
-	       state_of(r) >= CLIENT_READY && state_of(r) <= CLIENT_ENDING &&
-	       r->version >= WIRE_VERSION_OLDEST && r->version <= WIRE_VERSION &&
-	       strnlen(r->label, sizeof(r->label)) < sizeof(r->label);
+	return c->id > 0 && c->id <= b->clients->last_id && !clients_find(b->clients, c->id) &&
+	       c->state >= CLIENT_READY && c->state <= CLIENT_ENDING && c->peer.pidfd >= 0 &&
+	       c->version >= WIRE_VERSION_OLDEST && c->version <= WIRE_VERSION;
 }
 
-static int restore_client(struct broker *b, uint32_t record, const struct client_record *r)
+static int client_attach(struct broker *b, void *object)
 {
-	int socket = kept_take(r->socket), e;
-	struct client *c;
+	struct client *c = object;
+	int r;
 
-	if (!is_client(b, r) || (r->socket && socket < 0))
+	if (!is_client(b, c))
 		return -EBADMSG;
-	c = calloc(1, sizeof(*c));
-	if (!c || b->clients->rooms->begin(c) < 0) {
-		free(c);
-		return -ENOMEM;
-	}
 	c->broker = b;
 	TAILQ_INIT(&c->requests.unanswered);
-	c->id = r->id;
-	c->record = record;
-	c->state = state_of(r);
-	c->forfeits = r->state & CLIENT_FORFEITS;
-	c->version = r->version;
-	c->requests.goodbye = r->goodbye;
-	memcpy(c->label, r->label, sizeof(c->label));
-	e = clients_add_at(b->clients, c, r->slot);
-	if (e == 0)
-		e = restore_peer(c, r, socket);
-	if (e == 0)
-		e = charge_again(c);
-	if (e == 0)
-		e = b->clients->rooms->restore(c);
-	if (e == 0)
-		e = go_on(c, socket);
-	return e;
+	r = b->clients->rooms->begin(c);
+	if (r == 0)
+		r = clients_add_at(b->clients, c, c->slot);
+	/* its groups, as the kernel remembers them */
+	if (r == 0 && c->socket >= 0 && peer_identify_again(c->socket, &c->peer) < 0)
+		r = -EBADMSG;
+	if (r == 0)
+		r = charge_again(c);
+	if (r == 0)
+		r = b->clients->rooms->restore(c);
+	return r == 0 ? go_on(c) : r;
 }
 
-static int read_client(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct client_record copy;
+static const struct object_kind client_kind = {
+    .type = RECORD_CLIENT,
+    .name = "client",
+    .size = sizeof(struct client),
+    .record = offsetof(struct client, record),
+    .fields = client_fields,
+    .attach = client_attach,
+};
 
-	(void)size;
-	memcpy(&copy, bytes, sizeof(copy));
-	return restore_client(data, record, &copy);
+void client_note(struct client *c)
+{
+	if (c->record || c->state == CLIENT_READY)
+		object_put(c->broker->journal, &client_kind, c);
 }
 
 int clients_restore(struct broker *b)
 {
-	return journal_read(b->journal, RECORD_CLIENT, sizeof(struct client_record), read_client,
-			    b);
+	return objects_restore(b->journal, &client_kind, b);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Requests that are not answered                                                              */
 
-struct unanswered_record {
+/* As its record says it: all that is kept of it otherwise is which record that is. */
+struct waiting {
+	TAILQ_ENTRY(waiting) link; /* once it was read */
 	uint64_t client, number, since_ms;
-	uint32_t serial, size; /* of the packet, which follows */
+	uint32_t serial, record;
+	char *packet;
+	size_t size;
+	char read[]; /* the packet, when the record was read */
+};
+
+static void waiting_fields(struct record *r, void *object)
+{
+	struct waiting *w = object;
+
+	record_u64(r, &w->client);
+	record_u64(r, &w->number);
+	record_u64(r, &w->since_ms);
+	record_u32(r, &w->serial);
+	record_rest_of(r, w->packet ? w->packet : w->read, &w->size);
+}
+
+static uint64_t waiting_order(const void *object)
+{
+	return ((const struct waiting *)object)->number;
+}
+
+static bool add(struct client *c, const struct waiting *w)
+{
+	struct unanswered *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return false;
+	u->serial = w->serial;
+	u->record = w->record;
+	TAILQ_INSERT_TAIL(&c->requests.unanswered, u, of_client);
+	return true;
+}
+
+static int waiting_attach(struct broker *b, void *object)
+{
+	struct waiting *w = object;
+
+	TAILQ_INSERT_TAIL(&b->clients->waiting, w, link);
+	return 0;
+}
+
+static const struct object_kind waiting_kind = {
+    .type = RECORD_WAITING,
+    .name = "request",
+    .size = sizeof(struct waiting),
+    .record = offsetof(struct waiting, record),
+    .order = waiting_order,
+    .fields = waiting_fields,
+    .attach = waiting_attach,
 };
 
 void unanswered_note(struct client *c, uint32_t serial, const void *packet, size_t size)
 {
-	const struct unanswered_record r = {c->id, ++c->broker->clients->last_waiting, clock_ms(),
-					    serial, (uint32_t)size};
-	const struct iovec parts[] = {{(void *)(uintptr_t)&r, sizeof(r)},
-				      {(void *)(uintptr_t)packet, size}};
-	struct unanswered *u = calloc(1, sizeof(*u));
+	struct waiting w = {.client = c->id,
+			    .number = ++c->broker->clients->last_waiting,
+			    .since_ms = clock_ms(),
+			    .serial = serial,
+			    .packet = (char *)(uintptr_t)packet,
+			    .size = size};
 
-	if (!u)
-		return;
-	u->serial = serial;
-	journal_put_parts(c->broker->journal, RECORD_WAITING, &u->record, parts, 2);
-	TAILQ_INSERT_TAIL(&c->requests.unanswered, u, of_client);
+	object_put(c->broker->journal, &waiting_kind, &w);
+	if (!add(c, &w))
+		journal_drop(c->broker->journal, &w.record);
+}
+
+int unanswered_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &waiting_kind, b);
+}
+
+static bool ask_again(struct broker *b, struct waiting *w)
+{
+	struct client *c = clients_find(b->clients, w->client);
+
+	if (!c || !c->connection)
+		journal_drop(b->journal, &w->record);
+	else if (add(c, w))
+		b->clients->rooms->ask_again(c, w->read, w->size, w->since_ms);
+	else
+		return false;
+	return true;
+}
+
+int unanswered_ask_again(struct broker *b)
+{
+	struct waiting *w;
+	bool asked = true;
+
+	while (asked && (w = TAILQ_FIRST(&b->clients->waiting))) {
+		beat();
+		TAILQ_REMOVE(&b->clients->waiting, w, link);
+		asked = ask_again(b, w);
+		free(w);
+	}
+	return asked ? 0 : -ENOMEM;
 }
 
 static void unanswered_free(struct client *c, struct unanswered *u)
@@ -256,83 +305,4 @@ void unanswered_drop(struct client *c)
 {
 	while (!TAILQ_EMPTY(&c->requests.unanswered))
 		unanswered_free(c, TAILQ_FIRST(&c->requests.unanswered));
-}
-
-/* Copies: to handle one changes the records. */
-struct asked {
-	struct unanswered_record r;
-	uint32_t record;
-	unsigned char *packet;
-};
-
-struct all_asked {
-	struct asked *asked;
-	size_t n;
-};
-
-static int find_asked(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct all_asked *all = data;
-	struct asked *grown, *one;
-
-	grown = realloc(all->asked, (all->n + 1) * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	all->asked = grown;
-	one = &all->asked[all->n];
-	memcpy(&one->r, bytes, sizeof(one->r));
-	one->record = record;
-	if (one->r.size > size - sizeof(one->r))
-		return -EBADMSG;
-	one->packet = malloc(one->r.size + 1);
-	if (!one->packet)
-		return -ENOMEM;
-	memcpy(one->packet, (const unsigned char *)bytes + sizeof(one->r), one->r.size);
-	all->n++;
-	return 0;
-}
-
-static int compare_asked(const void *left, const void *right)
-{
-	const struct asked *a = left, *b = right;
-
-	return (a->r.number > b->r.number) - (a->r.number < b->r.number);
-}
-
-static int ask_again(struct broker *b, const struct asked *a)
-{
-	struct client *c = clients_find(b->clients, a->r.client);
-	struct unanswered *u = calloc(1, sizeof(*u));
-	uint32_t record = a->record;
-
-	if (!u)
-		return -ENOMEM;
-	if (!c || !c->connection) {
-		journal_drop(b->journal, &record);
-		free(u);
-		return 0;
-	}
-	u->serial = a->r.serial;
-	u->record = a->record;
-	TAILQ_INSERT_TAIL(&c->requests.unanswered, u, of_client);
-	b->clients->rooms->ask_again(c, a->packet, a->r.size, a->r.since_ms);
-	return 0;
-}
-
-int unanswered_restore(struct broker *b)
-{
-	struct all_asked all = {.n = 0};
-	int r = journal_read(b->journal, RECORD_WAITING, sizeof(struct unanswered_record),
-			     find_asked, &all);
-
-	if (all.n > 0)
-		qsort(all.asked, all.n, sizeof(*all.asked), compare_asked);
-	for (size_t i = 0; i < all.n; i++) {
-		beat();
-		if (r == 0)
-			r = ask_again(b, &all.asked[i]);
-		free(all.asked[i].packet);
-	}
-	free(all.asked);
-	return r;
 }

@@ -45,7 +45,9 @@ void record_fd(struct record *r, int *fd);
 int clients_restore(struct broker *b);
 /* When all that they have is there: what was said to them and did not go out, or may not have. */
 int outgoing_restore(struct broker *b);
-/* What they have asked is handled. */
+/* What they have asked, which is handled once what is committed from then on may be of another
+ * layout (broker/journal/record.h). */
 int unanswered_restore(struct broker *b);
+int unanswered_ask_again(struct broker *b);
 
 #endif

@@ -72,7 +72,7 @@ void handle_hello(struct request *r)
 static int keep(struct client *c)
 {
 	struct timelines *t = c->memory->timelines;
-	const int fds[] = {connection_socket(c->connection), c->peer.pidfd, t->fd};
+	const int fds[] = {c->socket, c->peer.pidfd, t->fd};
 	const size_t sizes[] = {0, 0, sizeof(*t->page)};
 	int r = kept_keep(fds, sizes, 3);
 

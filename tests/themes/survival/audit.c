@@ -204,7 +204,7 @@ static void audit_client(struct client *c)
 	if (!c->connection)
 		return;
 	TAILQ_FOREACH (q, &c->connection->queue, link)
-		queued_note(c->connection, q);
+		queued_note(q);
 }
 
 static void audit_memory(struct broker *b)
