@@ -167,8 +167,10 @@ void buffer_set_metadata(struct buffer *buffer, struct metadata *metadata)
 		journal_drop(buffer_pool(buffer)->broker->journal, &buffer->metadata->record);
 	metadata_free(buffer->metadata);
 	buffer->metadata = metadata;
-	if (metadata)
-		metadata_note(buffer);
+	if (!metadata)
+		return;
+	metadata->buffer = buffer->index;
+	metadata_note(buffer);
 }
 
 /* How many holders are looked at for one who is its payer, and how many others. */

@@ -33,7 +33,7 @@ struct keep {
 struct metadata {
 	struct charge charge;
 	uint32_t size;
-	uint32_t record; /* of a buffer's */
+	uint32_t buffer, record; /* of a buffer's: index of that */
 	char bytes[];
 };
 

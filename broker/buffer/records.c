@@ -18,8 +18,9 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/records.h"
 #include "broker/journal/journal.h"
-#include "broker/journal/record.h"
+#include "broker/journal/object.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
@@ -34,22 +35,6 @@ void buffer_note(struct buffer *buffer)
 				      .pending = buffer->pending};
 
 	block_note(buffer->block, &use, buffer->charge.account);
-}
-
-struct metadata_record {
-	uint32_t buffer; /* index */
-	uint32_t payer;
-	uint32_t size; /* of the text, which follows */
-};
-
-void metadata_note(struct buffer *buffer)
-{
-	struct metadata *m = buffer->metadata;
-	struct metadata_record r = {buffer->index, record_user(m->charge.account), m->size};
-	const struct iovec parts[] = {{&r, sizeof(r)}, {m->bytes, m->size}};
-
-	journal_put_parts(buffer_pool(buffer)->broker->journal, RECORD_METADATA, &m->record, parts,
-			  2);
 }
 
 void record_buffer(struct record *r, struct buffer **buffer)
@@ -178,30 +163,41 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	return 0;
 }
 
-static int read_metadata(void *data, uint32_t record, const void *bytes, size_t size)
+static void metadata_fields(struct record *r, void *object)
 {
-	struct broker *b = data;
-	struct metadata_record copy;
-	struct account *payer;
-	struct buffer *buffer;
-	struct metadata *m = NULL;
-	struct failure failure;
+	struct metadata *m = object;
+	size_t size = m->size;
 
-	memcpy(&copy, bytes, sizeof(copy));
-	buffer = find(b, copy.buffer);
-	if (!buffer || buffer->metadata || copy.size == 0 || copy.size > size - sizeof(copy) ||
-	    copy.payer == RECORD_NOBODY)
+	record_u32(r, &m->buffer);
+	record_payer(r, &m->charge);
+	record_rest_of(r, m->bytes, &size);
+	m->size = (uint32_t)size;
+}
+
+static int metadata_attach(struct broker *b, void *object)
+{
+	struct metadata *m = object;
+	struct buffer *buffer = find(b, m->buffer);
+
+	if (!buffer || buffer->metadata || m->size == 0 || !m->charge.account)
 		return -EBADMSG;
-	payer = account_of_record(b, copy.payer);
-	if (payer)
-		metadata_new(payer, (const char *)bytes + sizeof(copy), copy.size, NULL, &m,
-			     &failure);
-	account_unref(payer);
-	if (!m)
-		return -ENOMEM;
-	m->record = record;
 	buffer->metadata = m;
-	return 0;
+	return payer_charge(&m->charge, LIMIT_METADATA, m->size) ? 0 : -ENOMEM;
+}
+
+static const struct object_kind metadata_kind = {
+    .type = RECORD_METADATA,
+    .name = "buffer's metadata",
+    .size = sizeof(struct metadata),
+    .record = offsetof(struct metadata, record),
+    .is_packed = true,
+    .fields = metadata_fields,
+    .attach = metadata_attach,
+};
+
+void metadata_note(struct buffer *buffer)
+{
+	object_put(buffer_pool(buffer)->broker->journal, &metadata_kind, buffer->metadata);
 }
 
 static int read_lease(void *data, uint32_t record, const void *bytes, size_t size)
@@ -275,8 +271,7 @@ int buffers_restore(struct broker *b)
 	if (r == 0)
 		r = blocks_restore(b, restore_buffer_of);
 	if (r == 0)
-		r = journal_read(j, RECORD_METADATA, sizeof(struct metadata_record), read_metadata,
-				 b);
+		r = objects_restore(j, &metadata_kind, b);
 	if (r == 0)
 		r = journal_read(j, RECORD_LEASE, sizeof(struct small_lease), read_lease, b);
 	if (r == 0)

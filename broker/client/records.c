@@ -55,6 +55,37 @@ void record_fd(struct record *r, int *fd)
 		record_fail(r, -EBADMSG);
 }
 
+uint32_t record_user(const struct account *a)
+{
+	return a ? (uint32_t)account_uid(a) : RECORD_NOBODY;
+}
+
+struct account *account_of_record(struct broker *b, uint32_t uid)
+{
+	return uid == RECORD_NOBODY ? NULL : account_get(b->accounts, uid);
+}
+
+void record_payer(struct record *r, struct charge *charge)
+{
+	uint32_t uid = record_user(charge->account);
+
+	record_u32(r, &uid);
+	if (!record_reads(r) || uid == RECORD_NOBODY)
+		return;
+	charge->account = account_of_record(r->broker, uid);
+	if (!charge->account)
+		record_fail(r, -ENOMEM);
+}
+
+bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amount)
+{
+	struct account *payer = charge->account;
+	bool taken = !payer || charge_take(charge, payer, resource, amount);
+
+	account_unref(payer);
+	return taken;
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Clients                                                                                     */
 

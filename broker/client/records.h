@@ -2,9 +2,12 @@
 #ifndef BROKER_CLIENT_RECORDS_H
 #define BROKER_CLIENT_RECORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+#include "broker/client/account.h"
 
 /* What the journal has of clients: who they are, and what they have asked and not been answered. */
 
@@ -39,6 +42,15 @@ struct client *clients_find(const struct clients *all, uint64_t id); /* NULL: th
  * has, or -1. */
 void record_client(struct record *r, struct client **c);
 void record_fd(struct record *r, int *fd);
+
+#define RECORD_NOBODY UINT32_MAX /* no user has this number */
+uint32_t record_user(const struct account *a);
+/* A reference; NULL: it is nobody, or there is no memory. */
+struct account *account_of_record(struct broker *b, uint32_t uid);
+/* A member: whom something is charged to, or nobody. Read, it is charged with nothing before
+ * payer_charge(), which is false without memory. */
+void record_payer(struct record *r, struct charge *charge);
+bool payer_charge(struct charge *charge, enum limit_kind resource, uint64_t amount);
 
 /* A broker that comes after another one. All return 0 or negative errno. */
 /* The clients, with nothing but their connections and pages. */

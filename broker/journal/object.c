@@ -10,11 +10,14 @@
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 
-static size_t pad(struct record *r)
+/* All members of the object. Their size. */
+static size_t do_fields(const struct object_kind *kind, struct record *r, void *object)
 {
 	uint64_t zeros = 0;
 
-	record_bytes(r, &zeros, (8 - r->at % 8) % 8, 1);
+	kind->fields(r, object);
+	if (!kind->is_packed)
+		record_bytes(r, &zeros, (8 - r->at % 8) % 8, 1);
 	return r->at;
 }
 
@@ -28,8 +31,7 @@ void object_put(struct journal *j, const struct object_kind *kind, void *object)
 	r.layout = state_layout();
 	r.is_read = false;
 	r.n_parts = 1;
-	kind->fields(&r, object);
-	r.parts[0] = (struct iovec){bytes, pad(&r)};
+	r.parts[0] = (struct iovec){bytes, do_fields(kind, &r, object)};
 	journal_put_parts(j, kind->type, (uint32_t *)(void *)((char *)object + kind->record),
 			  r.parts, r.n_parts);
 }
@@ -59,12 +61,10 @@ static size_t measure(const struct object_kind *kind, uint32_t layout)
 	struct record r = {
 	    .bytes = zeros, .rest = zeros, .layout = layout, .is_read = true, .error = -EAGAIN};
 	void *object = calloc(1, kind->size + 1);
+	size_t size = object ? do_fields(kind, &r, object) : 0;
 
-	if (!object)
-		return 0;
-	kind->fields(&r, object);
 	free(object);
-	return pad(&r);
+	return size;
 }
 
 static int attach(const struct restoring *all, uint32_t record, void *object)

@@ -16,6 +16,7 @@ struct object_kind {
 	const char *name; /* "token" */
 	size_t size;      /* of the struct */
 	size_t record;    /* where in it its uint32_t record is */
+	bool is_packed;   /* what follows the members does so at once, and not at a multiple of 8 */
 	/* By what they are read in order, as what is later may need what was before; NULL: in any
 	 * order. Only of what fields() has read. */
 	uint64_t (*order)(const void *object);

@@ -14,6 +14,7 @@
 #include "base/slab.h"
 #include "broker/broker.h"
 #include "broker/client/account.h"
+#include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/fence.h"
 #include "broker/memory/inside.h"

@@ -29,16 +29,6 @@
 #include "broker/memory/records.h"
 #include "broker/memory/segment.h"
 
-uint32_t record_user(const struct account *a)
-{
-	return a ? (uint32_t)account_uid(a) : RECORD_NOBODY;
-}
-
-struct account *account_of_record(struct broker *b, uint32_t uid)
-{
-	return uid == RECORD_NOBODY ? NULL : account_get(b->accounts, uid);
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Pools                                                                                       */
 
@@ -62,21 +52,6 @@ void record_pool(struct record *r, struct pool **p)
 	*p = pool_of_record(r->broker, id);
 	if (!*p)
 		record_fail(r, -EBADMSG);
-}
-
-/* Of whom it is charged to; nobody, if the configuration has made it. */
-static void record_payer(struct record *r, struct charge *charge)
-{
-	uint32_t uid = record_user(charge->account);
-	struct account *account;
-
-	record_u32(r, &uid);
-	if (!record_reads(r) || uid == RECORD_NOBODY)
-		return;
-	account = account_of_record(r->broker, uid);
-	if (!account || !charge_take(charge, account, LIMIT_POOLS, 1))
-		record_fail(r, -ENOMEM);
-	account_unref(account);
 }
 
 static void record_kind(struct record *r, const struct memory_kind **kind)
@@ -173,7 +148,7 @@ static bool is_pool(struct broker *b, const struct pool *p)
 	if (kind ? kind->on_device != (p->device != NULL) || !is_power_of_two(p->sizes.granularity)
 		 : p->device != NULL)
 		return false;
-	return p->id > 0 && p->id <= b->ids.pool && !pool_of_record(b, p->id) && p->name &&
+	return p->id > 0 && p->id <= b->memory->last_pool && !pool_of_record(b, p->id) && p->name &&
 	       (p->destroyed || !pool_find(b, p->name, strlen(p->name))) &&
 	       p->reuse <= SHARE_REUSE_SCRUB && p->sizes.segment_size > 0 &&
 	       is_power_of_two(p->sizes.alignment) && p->sizes.alignment >= SUBALLOCATOR_UNIT;
@@ -186,7 +161,7 @@ static int pool_attach(struct broker *b, void *object)
 	if (!is_pool(b, p))
 		return -EBADMSG;
 	p->choice.device = p->device;
-	return pool_begin(b, p);
+	return payer_charge(&p->charge, LIMIT_POOLS, 1) ? pool_begin(b, p) : -ENOMEM;
 }
 
 static const struct object_kind pool_kind = {
@@ -328,7 +303,6 @@ int pools_restore(struct broker *b)
 	struct journal *j = b->journal;
 	int r = objects_restore(j, &pool_kind, b);
 
-	b->memory->last_pool = b->ids.pool;
 	if (r == 0)
 		r = open_pools_restore(b);
 	if (r == 0)

@@ -90,10 +90,6 @@ int blocks_restore(struct broker *b, restore_buffer *buffer);
 /* All that has fences has been read. */
 int timelines_restored(struct broker *b);
 
-#define RECORD_NOBODY UINT32_MAX /* no user has this number */
-uint32_t record_user(const struct account *a);
-/* A reference; NULL: it is nobody, or there is no memory. */
-struct account *account_of_record(struct broker *b, uint32_t uid);
 void record_pool(struct record *r, struct pool **p); /* a member: one that there is */
 
 #endif
