@@ -13,77 +13,80 @@
  */
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/broker.h"
+#include "broker/client/records.h"
 #include "broker/device/agent.h"
 #include "broker/device/child.h"
 #include "broker/device/device.h"
 #include "broker/device/inside.h"
-#include "broker/journal/journal.h"
-#include "broker/keeper/kept.h"
+#include "broker/journal/object.h"
 #include "wire/wire.h"
 
-struct agent_record {
-	char device[64];
-	uint32_t incarnation;
-	int32_t pid;            /* 0: none is running */
-	uint32_t socket, pidfd; /* as the keeper has them */
+static void agent_fields(struct record *r, void *object)
+{
+	struct agent *a = object;
+	int32_t pid = a->process ? a->process->pid : 0;
+	int pidfd = a->process ? a->process->pidfd : -1;
+
+	record_text(r, a->device, sizeof(a->device));
+	record_u32(r, &a->incarnation);
+	record_i32(r, &pid);
+	record_fd(r, &a->socket);
+	record_fd(r, &pidfd);
+	if (!record_reads(r) || pid == 0)
+		return;
+	a->process = child_new(r->broker);
+	if (!a->process) {
+		record_fail(r, -ENOMEM);
+		return;
+	}
+	a->process->pid = pid;
+	a->process->pidfd = pidfd;
+}
+
+static bool is_agent(const struct agent *a)
+{
+	return !a->process || (a->process->pid > 0 && a->process->pidfd >= 0 && a->socket >= 0);
+}
+
+static int agent_attach(struct broker *b, void *object)
+{
+	struct agent *read = object;
+	struct device *d = device_find_any(b, read->device);
+
+	if (!d || d->agent->record || !is_agent(read))
+		return -EBADMSG;
+	d->agent->record = read->record;
+	d->agent->incarnation = read->incarnation;
+	d->agent->process = read->process;
+	d->agent->socket = read->socket;
+	d->agent->is_taken_over = read->process;
+	free(read);
+	return d->agent->process ? agent_listen(d->agent) : 0;
+}
+
+static const struct object_kind agent_kind = {
+    .type = RECORD_AGENT,
+    .name = "agent",
+    .size = sizeof(struct agent),
+    .record = offsetof(struct agent, record),
+    .fields = agent_fields,
+    .attach = agent_attach,
 };
 
 void agent_note(struct agent *a)
 {
-	struct agent_record r = {.incarnation = a->incarnation};
-
 	/* one that looks for devices is not missed: the next broker starts another */
-	if (!a->device[0] || (!a->process && a->incarnation == 0))
-		return;
-	snprintf(r.device, sizeof(r.device), "%s", a->device);
-	if (a->process) {
-		r.pid = a->process->pid;
-		r.pidfd = kept_id(a->process->pidfd);
-		r.socket = kept_id(a->socket);
-	}
-	journal_put(a->broker->journal, RECORD_AGENT, &a->record, &r, sizeof(r));
-}
-
-static int take_over(struct agent *a, const struct agent_record *r)
-{
-	if (r->pid == 0)
-		return 0;
-	a->process = child_new(a->broker);
-	if (!a->process)
-		return -ENOMEM;
-	a->process->pid = r->pid;
-	a->process->pidfd = kept_take(r->pidfd);
-	a->socket = kept_take(r->socket);
-	a->is_taken_over = true;
-	if (r->pid < 0 || a->process->pidfd < 0 || a->socket < 0)
-		return -EBADMSG;
-	return agent_listen(a);
-}
-
-static int read_agent(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct agent_record r;
-	struct device *d = NULL;
-
-	(void)size;
-	memcpy(&r, bytes, sizeof(r));
-	if (strnlen(r.device, sizeof(r.device)) < sizeof(r.device))
-		d = device_find_any(data, r.device);
-	if (!d || d->agent->record)
-		return -EBADMSG;
-	d->agent->record = record;
-	d->agent->incarnation = r.incarnation;
-	return take_over(d->agent, &r);
+	if (a->device[0] && (a->process || a->incarnation > 0))
+		object_put(a->broker->journal, &agent_kind, a);
 }
 
 int agents_restore(struct broker *b)
 {
-	return journal_read(b->journal, RECORD_AGENT, sizeof(struct agent_record), read_agent, b);
+	return objects_restore(b->journal, &agent_kind, b);
 }
 
 /* ------------------------------------------------------------------------------------------- */

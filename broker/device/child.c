@@ -16,8 +16,10 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
+#include "broker/client/records.h"
 #include "broker/device/device.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
 
@@ -54,20 +56,23 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 	collect(data);
 }
 
+/* Before there is a process, so that telling one to end needs no memory. */
+static bool begin(struct broker *b, struct child *c)
+{
+	c->broker = b;
+	c->end = event_new(b->base, -1, 0, on_end, c);
+	return c->end;
+}
+
 struct child *child_new(struct broker *b)
 {
 	struct child *c = calloc(1, sizeof(*c));
 
-	if (!c)
-		return NULL;
-	c->broker = b;
-	c->pidfd = -1;
-	/* before there is a process, so that telling one to end needs no memory */
-	c->end = event_new(b->base, -1, 0, on_end, c);
-	if (!c->end) {
+	if (!c || !begin(b, c)) {
 		free(c);
 		return NULL;
 	}
+	c->pidfd = -1;
 	return c;
 }
 
@@ -75,20 +80,6 @@ void child_free(struct child *c)
 {
 	event_free(c->end);
 	free(c);
-}
-
-struct child_record {
-	int32_t pid;
-	uint32_t pidfd; /* as the keeper has it */
-};
-
-/* Without a keeper there is nobody whom it would help. */
-static void note(struct child *c)
-{
-	const struct child_record r = {c->pid, kept_id(c->pidfd)};
-
-	if (r.pidfd)
-		journal_put(c->broker->journal, RECORD_CHILD, &c->record, &r, sizeof(r));
 }
 
 static void watch(struct child *c)
@@ -100,10 +91,57 @@ static void watch(struct child *c)
 	LIST_INSERT_HEAD(&c->broker->devices->children, c, link);
 }
 
-void child_end(struct child *c)
+static void child_fields(struct record *r, void *object)
+{
+	struct child *c = object;
+
+	record_i32(r, &c->pid);
+	record_fd(r, &c->pidfd);
+}
+
+static void kill_and_watch(struct child *c)
 {
 	syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, 0);
 	watch(c);
+}
+
+static int child_attach(struct broker *b, void *object)
+{
+	struct child *c = object;
+
+	if (c->pid <= 0 || c->pidfd < 0)
+		return -EBADMSG;
+	if (!begin(b, c))
+		return -ENOMEM;
+	/* the one that died had perhaps not come so far */
+	kill_and_watch(c);
+	return 0;
+}
+
+static const struct object_kind child_kind = {
+    .type = RECORD_CHILD,
+    .name = "process that was an agent",
+    .size = sizeof(struct child),
+    .record = offsetof(struct child, record),
+    .fields = child_fields,
+    .attach = child_attach,
+};
+
+/* Without a keeper there is nobody whom it would help. */
+static void note(struct child *c)
+{
+	if (kept_id(c->pidfd))
+		object_put(c->broker->journal, &child_kind, c);
+}
+
+int children_restore(struct broker *b)
+{
+	return objects_restore(b->journal, &child_kind, b);
+}
+
+void child_end(struct child *c)
+{
+	kill_and_watch(c);
 	note(c);
 }
 
@@ -163,35 +201,4 @@ void children_forget(struct broker *b)
 {
 	while (!LIST_EMPTY(&b->devices->children))
 		forget(LIST_FIRST(&b->devices->children));
-}
-
-/* ------------------------------------------------------------------------------------------- */
-
-static int read_child(void *data, uint32_t record, const void *bytes, size_t size)
-{
-	struct broker *b = data;
-	struct child_record r;
-	struct child *c;
-
-	(void)size;
-	memcpy(&r, bytes, sizeof(r));
-	c = child_new(b);
-	if (!c)
-		return -ENOMEM;
-	c->pid = r.pid;
-	c->pidfd = kept_take(r.pidfd);
-	if (r.pid <= 0 || c->pidfd < 0) {
-		child_free(c);
-		return -EBADMSG;
-	}
-	c->record = record;
-	/* the one that died had perhaps not come so far */
-	syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, 0);
-	watch(c);
-	return 0;
-}
-
-int children_restore(struct broker *b)
-{
-	return journal_read(b->journal, RECORD_CHILD, sizeof(struct child_record), read_child, b);
 }
