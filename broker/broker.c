@@ -328,36 +328,12 @@ int broker_new(struct config *config, const struct keeper *keeper, struct broker
 	return 0;
 }
 
-static void note_ids(struct broker *b)
-{
-	const struct broker_ids now = {
-	    .client = b->clients->last_id,
-	    .page = b->memory->last_page,
-	    .pool = b->memory->last_pool,
-	    .address = b->memory->next_address,
-	    .watch = b->names->last_watch,
-	    .version = b->names->last_version,
-	    .channel = b->channels->last_channel,
-	    .member = b->channels->last_member,
-	    .claim = b->channels->last_claim,
-	    .waiting = b->clients->last_waiting,
-	    .event = b->devices->last_event,
-	    .started_ms = b->started_ms,
-	    .layout = journal_layout(b->journal),
-	};
-
-	if (memcmp(&now, &b->ids, sizeof(now)) == 0 || MUTATION(numbers_not_noted))
-		return;
-	b->ids = now;
-	journal_put(b->journal, RECORD_IDS, &b->ids_record, &now, sizeof(now));
-}
-
 void broker_commit(struct broker *b)
 {
 	size_t closing;
 
 	do {
-		note_ids(b);
+		ids_note(b);
 		if (MUTATION(said_before_it_counts))
 			connections_flush(b);
 		journal_commit(b->journal);

@@ -30,21 +30,13 @@ struct names;
 struct reload;
 struct upgrade;
 
-/* The last of each that was given out: none is ever given out twice. */
-struct broker_ids {
-	uint64_t client, page, pool, address, watch, version, channel, member, claim, waiting;
-	uint64_t event;
-	uint64_t started_ms; /* the first of these brokers */
-	uint64_t layout;     /* of the journal's records */
-};
-
 struct broker {
 	struct event_base *base;
 	struct journal *journal;
 	const struct keeper *keeper; /* NULL: it has none */
 	bool asks_again;             /* what the broker before had not answered */
-	unsigned generation;   /* of brokers of this keeper: how many there were, with this one */
-	struct broker_ids ids; /* as the journal has them */
+	unsigned generation;    /* of brokers of this keeper: how many there were, with this one */
+	unsigned char ids[128]; /* numbers, as the journal has them: see restore.c */
 	uint32_t ids_record;
 	bool made_socket; /* that it listens on, and removes it */
 	bool

@@ -8,6 +8,7 @@
 
 #include "broker/restore.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/records.h"
@@ -31,6 +33,7 @@
 #include "broker/device/device.h"
 #include "broker/device/ipc_event.h"
 #include "broker/journal/journal.h"
+#include "broker/journal/record.h"
 #include "broker/keeper/keeper.h"
 #include "broker/keeper/kept.h"
 #include "broker/log/log.h"
@@ -42,38 +45,62 @@
 /* So many brokers may crash over a packet: the next one does not try. */
 #define ATTEMPTS_MAX 2
 
+#define IDS_LEAST 104 /* bytes, as in layout 0 */
+
+/* Of all brokers of a service: the last of each number that was given out, as none is ever given
+ * out twice. This is read first, as it says the layout of what else there is. */
+static void ids_fields(struct record *r, struct broker *b)
+{
+	uint64_t layout = journal_layout(b->journal);
+
+	record_u64(r, &b->clients->last_id);
+	record_u64(r, &b->memory->last_page);
+	record_u64(r, &b->memory->last_pool);
+	record_u64(r, &b->memory->next_address);
+	record_u64(r, &b->names->last_watch);
+	record_u64(r, &b->names->last_version);
+	record_u64(r, &b->channels->last_channel);
+	record_u64(r, &b->channels->last_member);
+	record_u32(r, &b->channels->last_claim);
+	record_u64(r, &b->clients->last_waiting);
+	record_u64(r, &b->devices->last_event);
+	record_u64(r, &b->started_ms); /* the first of them */
+	record_u64(r, &layout);
+	if (r->is_read)
+		r->error = journal_set_layout(b->journal, layout);
+	r->layout = (uint32_t)layout;
+	assert(r->at <= sizeof(b->ids));
+}
+
+void ids_note(struct broker *b)
+{
+	unsigned char now[sizeof(b->ids)];
+	struct record r = {.bytes = now};
+
+	ids_fields(&r, b);
+	if (memcmp(now, b->ids, r.at) == 0 || MUTATION(numbers_not_noted))
+		return;
+	memcpy(b->ids, now, r.at);
+	journal_put(b->journal, RECORD_IDS, &b->ids_record, now, r.at);
+}
+
 static int read_ids(void *data, uint32_t record, const void *bytes, size_t size)
 {
 	struct broker *b = data;
+	struct record r = {.bytes = (unsigned char *)(uintptr_t)bytes, .is_read = true};
 
 	(void)size;
 	if (b->ids_record)
 		return -EBADMSG;
-	memcpy(&b->ids, bytes, sizeof(b->ids));
 	b->ids_record = record;
-	return 0;
+	ids_fields(&r, b);
+	return r.error;
 }
 
+/* None, if the broker died before it had done anything. */
 static int restore_ids(struct broker *b)
 {
-	int r = journal_read(b->journal, RECORD_IDS, sizeof(b->ids), read_ids, b);
-
-	if (r == 0)
-		r = journal_set_layout(b->journal, b->ids.layout);
-	if (!b->ids_record)
-		return r; /* the broker died before it had done anything */
-	b->clients->last_id = b->ids.client;
-	b->clients->last_waiting = b->ids.waiting;
-	b->memory->last_page = b->ids.page;
-	b->memory->last_pool = b->ids.pool;
-	b->memory->next_address = b->ids.address;
-	b->names->last_watch = b->ids.watch;
-	b->names->last_version = b->ids.version;
-	b->channels->last_channel = b->ids.channel;
-	b->channels->last_member = b->ids.member;
-	b->channels->last_claim = (uint32_t)b->ids.claim;
-	b->started_ms = b->ids.started_ms;
-	return r;
+	return journal_read(b->journal, RECORD_IDS, IDS_LEAST, read_ids, b);
 }
 
 /* Before any of them is asked for anything. */

@@ -4,6 +4,9 @@
 
 struct broker;
 
+/* The journal has the numbers as they are now: before each commit. */
+void ids_note(struct broker *b);
+
 /* Taking over what a broker that died had, from the journal and the keeper. */
 
 /* All that it had. 0 or negative errno, with a line in the log. */

@@ -84,7 +84,7 @@ static void event_fields(struct record *r, void *object)
 
 static bool is_event(const struct broker *b, const struct ipc_event *e)
 {
-	return e->device && (!e->name || e->id) && e->id <= b->ids.event &&
+	return e->device && (!e->name || e->id) && e->id <= b->devices->last_event &&
 	       (e->id == 0 || !find(b, e->id)) &&
 	       e->incarnation <= agent_incarnation(e->device->agent);
 }
@@ -174,7 +174,6 @@ int events_restore(struct broker *b)
 		r = objects_restore(b->journal, &lease_kind, b);
 	if (r == 0)
 		r = expect_leases(b);
-	b->devices->last_event = b->ids.event;
 	return r;
 }
 
