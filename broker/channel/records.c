@@ -14,12 +14,12 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
+#include "broker/buffer/records.h"
 #include "broker/channel/claim.h"
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/records.h"
-#include "broker/journal/journal.h"
 #include "broker/journal/object.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
@@ -326,92 +326,80 @@ void claim_note(struct claim *claim)
 /* ------------------------------------------------------------------------------------------- */
 /* What is in claims: no objects of their own                                                  */
 
-struct entry_record {
-	uint64_t buffer;
-	uint32_t claim, ticket, version;
-	uint32_t consumer_pays;
+/* What the record of an entry says. */
+struct taken {
+	struct claim *claim;
+	struct buffer *buffer;
+	uint32_t ticket, version, record;
+	bool consumer_pays;
 };
 
-void entry_note(const struct claim *claim, struct entry *entry)
+static void record_claim(struct record *r, struct claim **claim)
 {
-	const struct entry_record r = {
-	    .buffer = buffer_id(entry->kept->buffer),
-	    .claim = claim->number,
-	    .ticket = entry->kept->ticket,
-	    .version = entry->kept->version,
-	    .consumer_pays = entry->keep.account == claim->consumer->timelines->account,
-	};
+	uint32_t number = *claim ? (*claim)->number : 0;
 
-	journal_put(claim->producer->channel->broker->journal, RECORD_ENTRY, &entry->record, &r,
-		    sizeof(r));
+	record_u32(r, &number);
+	if (record_reads(r))
+		*claim = find_claim(r->broker->channels->restored, number);
+}
+
+static void taken_fields(struct record *r, void *object)
+{
+	struct taken *t = object;
+
+	record_buffer(r, &t->buffer);
+	record_claim(r, &t->claim);
+	record_u32(r, &t->ticket);
+	record_u32(r, &t->version);
+	record_flag(r, &t->consumer_pays);
 }
 
 /* What is of the same ticket comes together, as several consumers may have it; and of those that
  * used a ticket one after the other, the last one comes last. */
-struct found {
-	struct entry_record r;
-	uint32_t record;
-};
-
-struct entries {
-	struct found *found;
-	size_t n, room;
-};
-
-static int find_entry(void *data, uint32_t record, const void *bytes, size_t size)
+static uint64_t taken_order(const void *object)
 {
-	struct entries *all = data;
-	struct found *grown;
+	const struct taken *t = object;
 
-	(void)size;
-	if (all->n == all->room) {
-		all->room = all->room ? all->room * 2 : 64;
-		grown = realloc(all->found, all->room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		all->found = grown;
-	}
-	all->found[all->n].record = record;
-	memcpy(&all->found[all->n].r, bytes, sizeof(struct entry_record));
-	all->n++;
-	return 0;
+	return (uint64_t)t->ticket << 32 | t->version;
 }
 
-static int compare(const void *left, const void *right)
+static int taken_restore(struct broker *b, void *object)
 {
-	const struct entry_record *a = &((const struct found *)left)->r,
-				  *b = &((const struct found *)right)->r;
+	struct taken *t = object;
+	int r;
 
-	if (a->ticket != b->ticket)
-		return a->ticket < b->ticket ? -1 : 1;
-	if (a->version != b->version)
-		return a->version < b->version ? -1 : 1;
-	return (a->buffer > b->buffer) - (a->buffer < b->buffer);
-}
-
-static int restore_entry(struct broker *b, const struct found *f)
-{
-	struct claim *claim = find_claim(b->channels->restored, f->r.claim);
-	struct buffer *buffer = buffer_find(b, f->r.buffer);
-
-	if (!claim || !buffer || f->r.ticket >= claim->producer->channel->shape.in_flight)
+	(void)b;
+	if (!t->claim || t->ticket >= t->claim->producer->channel->shape.in_flight)
 		return -EBADMSG;
-	return claim_keep_again(claim, f->r.ticket, f->r.version, buffer, f->r.consumer_pays,
-				f->record);
+	r = claim_keep_again(t->claim, t->ticket, t->version, t->buffer, t->consumer_pays,
+			     t->record);
+	free(t);
+	return r;
 }
 
-static int restore_entries(struct broker *b)
-{
-	struct entries all = {.n = 0};
-	int r =
-	    journal_read(b->journal, RECORD_ENTRY, sizeof(struct entry_record), find_entry, &all);
+static const struct object_kind taken_kind = {
+    .type = RECORD_ENTRY,
+    .name = "message that was taken over",
+    .size = sizeof(struct taken),
+    .record = offsetof(struct taken, record),
+    .order = taken_order,
+    .fields = taken_fields,
+    .attach = taken_restore,
+};
 
-	if (all.n > 0)
-		qsort(all.found, all.n, sizeof(*all.found), compare);
-	for (size_t i = 0; r == 0 && i < all.n; i++)
-		r = restore_entry(b, &all.found[i]);
-	free(all.found);
-	return r;
+void entry_note(struct claim *claim, struct entry *entry)
+{
+	struct taken t = {
+	    .claim = claim,
+	    .buffer = entry->kept->buffer,
+	    .ticket = entry->kept->ticket,
+	    .version = entry->kept->version,
+	    .record = entry->record,
+	    .consumer_pays = entry->keep.account == claim->consumer->timelines->account,
+	};
+
+	object_put(claim->producer->channel->broker->journal, &taken_kind, &t);
+	entry->record = t.record;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -444,7 +432,7 @@ int channels_restore(struct broker *b)
 	if (r == 0)
 		r = objects_restore(b->journal, &claim_kind, b);
 	if (r == 0)
-		r = restore_entries(b);
+		r = objects_restore(b->journal, &taken_kind, b);
 	if (r == 0 && any_is_unused(b))
 		r = -EBADMSG;
 	for (size_t i = 0; r == 0 && i < all.n_claims; i++)

@@ -12,6 +12,6 @@ struct member;
 void channel_note(struct channel *ch);
 void member_note(struct member *m);
 void claim_note(struct claim *claim);
-void entry_note(const struct claim *claim, struct entry *entry);
+void entry_note(struct claim *claim, struct entry *entry);
 
 #endif
