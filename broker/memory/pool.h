@@ -48,7 +48,7 @@ struct pool_use {
 	uint64_t opens;
 	LIST_HEAD(, stake) stakes; /* what clients hold of it */
 	uint64_t kept[4];          /* bytes that something else keeps, by enum keep_kind */
-	TAILQ_HEAD(, token) left;  /* tokens whose makers are gone, in this order */
+	TAILQ_HEAD(tokens_left, token) left; /* tokens whose makers are gone, in this order */
 	LIST_HEAD(, pool_user) users;
 	uint32_t n_takers; /* users that ask for memory of it */
 };

@@ -51,9 +51,10 @@ struct token {
 		uid_t uid;
 		pid_t pid;
 		/* and once it is gone: */
-		gid_t group;      /* by which this user may use the pool; or NO_GROUP */
-		char *label;      /* allocated */
-		uint64_t gone_ms; /* as clock_ms(), when it went */
+		gid_t group; /* by which this user may use the pool; or NO_GROUP */
+		char *label; /* allocated */
+		uint64_t
+		    gone_ms; /* as clock_ms(), when it went: later than the others of its pool */
 	} was;
 	TAILQ_ENTRY(token) of_maker;
 	TAILQ_ENTRY(token) of_pool; /* of those without a maker */

@@ -103,13 +103,15 @@ void token_quit_left(struct token *t)
 /* False: it ends with its maker. */
 static bool outlive(struct broker *b, struct token *t)
 {
+	const struct token *last = TAILQ_LAST(&buffer_pool(t->buffer)->use.left, tokens_left);
 	uint64_t now = clock_ms();
 
 	t->was.label = strdup(t->maker->label);
 	if (!t->was.label ||
 	    !token_limit(b, t, t->ends_ms < now + HOUR_MS ? t->ends_ms : now + HOUR_MS))
 		return false;
-	t->was.gone_ms = now;
+	/* the next broker puts them in this order */
+	t->was.gone_ms = last && last->was.gone_ms >= now ? last->was.gone_ms + 1 : now;
 	token_detach(t);
 	buffer_ref(t->buffer);
 	buffer_let_go(b, t->buffer, &t->keep);

@@ -80,8 +80,21 @@ struct making {
 	uint32_t n, uses, timeout_ms; /* tokens */
 	size_t size;                  /* of a buffer for each */
 	bool of_one;                  /* buffer, all of them */
+	bool again;                   /* it has made as many before, which were revoked */
 	bool says_goodbye;
 };
+
+static void make_and_revoke(share_client *c, share_pool *p, uint32_t n)
+{
+	share_buffer *b = allocate(p, 4096, NULL);
+	share_token tokens[ROOM + 8];
+
+	for (uint32_t i = 0; i < n; i++)
+		tokens[i] = export_for(b, 1, LIMIT_MS);
+	for (uint32_t i = 0; i < n; i++)
+		check_ok(share_revoke(c, &tokens[i]));
+	check_ok(share_release(b, NULL));
+}
 
 static void makes(struct child *self, void *data)
 {
@@ -91,6 +104,8 @@ static void makes(struct child *self, void *data)
 	share_token tokens[ROOM + 8];
 	share_buffer *b = NULL;
 
+	if (m->again)
+		make_and_revoke(c, p, m->n);
 	for (uint32_t i = 0; i < m->n; i++) {
 		if (!m->of_one || i == 0) {
 			b = allocate(p, m->size, NULL);
@@ -248,6 +263,28 @@ Test(token_left, an_eighth_of_a_pool_is_kept_and_the_oldest_end_first)
 	for (uint32_t i = 5; i < ROOM + 3; i++)
 		expect_import(&tokens[i], 10 + (int)i);
 	settle(client, s.tokens == 0 && s.buffers == 0);
+}
+
+/* Whatever the order of their records is: the ones before have left their places in another one. */
+Test(token_left, the_oldest_is_the_same_after_a_restart)
+{
+	const struct making m = {
+	    .n = ROOM, .uses = 1, .timeout_ms = LIMIT_MS, .size = BLOCK, .again = true};
+	const struct making one = {.n = 1, .uses = 1, .timeout_ms = LIMIT_MS, .size = BLOCK};
+	share_token tokens[ROOM + 8], more[2];
+
+	make(&m, tokens);
+	settle(client, s.tokens == (int64_t)ROOM);
+	broker_kill_serving();
+	for (int i = 0; i < 2; i++) {
+		make(&one, &more[i]);
+		settle(client, s.tokens == (int64_t)ROOM);
+		expect_none(&tokens[i], "keep at most an eighth of a pool");
+	}
+	for (uint32_t i = 2; i < ROOM; i++)
+		expect_import(&tokens[i], 10 + (int)i);
+	for (int i = 0; i < 2; i++)
+		expect_import(&more[i], 10);
 }
 
 Test(token_left, what_is_larger_than_that_ends_with_its_maker)
