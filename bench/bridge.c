@@ -123,7 +123,7 @@ static void measure_load(struct bridge_pair *p, const struct load *l)
 static double one_way(share_channel *out, share_channel *in)
 {
 	unsigned char data[MESSAGE] = {0};
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	double begin = now_us();
 
 	must(share_send(out, NULL, data, sizeof(data), NULL), "share_send");

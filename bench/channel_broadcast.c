@@ -79,7 +79,7 @@ struct order {
 
 static void receive_turn(share_channel *ch)
 {
-	static share_message messages[TURN];
+	static share_message messages[TURN] = {SHARE_MESSAGE_INIT};
 	size_t n = 0;
 
 	while (n < TURN) {

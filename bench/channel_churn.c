@@ -48,6 +48,7 @@ static void start(struct bench *b)
 	b->holder = join(b->client, SHARE_CONSUMER);
 	must(share_alloc(b->pool, SIZE, NULL, &buffer), "share_alloc");
 	must(share_send(b->producer, buffer, NULL, 0, NULL), "share_send");
+	b->held = (share_message)SHARE_MESSAGE_INIT;
 	must(share_recv(b->holder, -1, NULL, &b->held), "share_recv");
 }
 

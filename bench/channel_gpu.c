@@ -122,7 +122,7 @@ static void check(const struct side *s, share_buffer *b, uint32_t word)
 
 static void answer(const struct side *s, const struct order *o)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (uint32_t i = 0; i < o->n; i++) {
 		uint64_t size;
@@ -213,7 +213,7 @@ static void hand_over(const struct side *s, const struct order *o, uint64_t size
 {
 	double start = now_us(), made, end;
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint64_t got = 0;
 
 	must(share_alloc(s->pool, size, s->stream, &b), "share_alloc");

@@ -117,7 +117,7 @@ static void ack_one(share_message *m)
 static void play_trips(const struct channel_side *s, enum channel_way way, uint32_t n)
 {
 	bool spin = way == SPIN;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (way == ASLEEP)
@@ -131,7 +131,7 @@ static void play_trips(const struct channel_side *s, enum channel_way way, uint3
 static void answer_trips(const struct channel_side *s, enum channel_way way, uint32_t n)
 {
 	bool spin = way == SPIN;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (uint32_t i = 0; i < n; i++) {
 		receive_one(s->channels[THERE], spin, i, &m);
@@ -146,7 +146,7 @@ static void play_calls(const struct channel_side *s, bool spin, uint32_t n)
 {
 	unsigned char data[MESSAGE_SIZE] = {0};
 	share_pending *call;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ static void play_calls(const struct channel_side *s, bool spin, uint32_t n)
 
 static void answer_calls(const struct channel_side *s, bool spin, uint32_t n)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -184,7 +184,8 @@ static void send_batches(share_channel *ch, uint32_t n)
 	share_outgoing batch[BATCH];
 
 	for (uint32_t k = 0; k < BATCH; k++)
-		batch[k] = (share_outgoing){NULL, data[k], MESSAGE_SIZE, 0};
+		batch[k] = (share_outgoing){
+		    .size = sizeof(batch[0]), .data = data[k], .data_size = MESSAGE_SIZE};
 	for (uint32_t i = 0; i < n; i += BATCH) {
 		for (uint32_t k = 0; k < BATCH; k++) {
 			uint32_t turn = i + k;
@@ -204,7 +205,7 @@ static void send_batches(share_channel *ch, uint32_t n)
 
 static void receive_batches(share_channel *ch, bool spin, uint32_t n)
 {
-	static share_message batch[BATCH];
+	static share_message batch[BATCH] = {SHARE_MESSAGE_INIT};
 
 	for (uint32_t i = 0; i < n;) {
 		int r = share_recv_many(ch, spin ? 0 : TIMEOUT_MS, NULL, batch, BATCH);

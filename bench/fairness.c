@@ -175,7 +175,7 @@ static void first_message(struct scene *s)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *in, *out;
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	must(share_channel_open(s->other, "bench/channel", SHARE_CONSUMER, &options, &in),
 	     "open a consumer");

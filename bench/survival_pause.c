@@ -103,7 +103,7 @@ static void consume(const char *address, struct pauses *p)
 {
 	share_client *c;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	connect_to_pool(address, &c);
 	ch = open_channel(c, SHARE_CONSUMER);

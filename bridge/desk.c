@@ -28,7 +28,7 @@ static void cancel(struct errand *e)
 void desk_take_requests(struct end *s)
 {
 	while (s->link->up && s->n < AT_ONCE) {
-		share_message m = {0};
+		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_next_request(s->service, 0, NULL, &m);
 		struct errand *e;
 

@@ -102,7 +102,7 @@ static void mirror_free(struct mirror *m)
 static uint64_t count_taken(struct mirror *m)
 {
 	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
-	share_message aside;
+	share_message aside = SHARE_MESSAGE_INIT;
 
 	if (!m->queue)
 		return m->sent;
@@ -179,10 +179,13 @@ static bool receive(struct mirror *m, struct incoming *in, struct parcel *p)
 static int pass_on(struct mirror *m, struct incoming *in)
 {
 	uint32_t before = in->header.deliveries > 0 ? in->header.deliveries - 1 : 0;
-	share_outgoing out = {in->reach.buffer, in->header.more, in->header.n_more,
-			      SHARE_OUTGOING_GIVE};
+	share_outgoing out = SHARE_OUTGOING_INIT;
 	int r;
 
+	out.buffer = in->reach.buffer;
+	out.data = in->header.more;
+	out.data_size = in->header.n_more;
+	out.flags = SHARE_OUTGOING_GIVE;
 	out.flags |= SHARE_OUTGOING_DELIVERED(before < UINT16_MAX ? before : UINT16_MAX);
 	r = share_send_many(m->channel, &out, 1, NULL);
 	if (r < 0)

@@ -79,6 +79,7 @@ struct errand *errand_add(struct end *s, uint64_t id)
 		return NULL;
 	e->end = s;
 	e->id = id;
+	e->message = (share_message)SHARE_MESSAGE_INIT;
 	TAILQ_INSERT_TAIL(&s->errands, e, in_end);
 	s->n++;
 	keep_looking(s);

@@ -152,7 +152,7 @@ static void on_good(int status, void *arg)
 
 	share_cancel(s->holding);
 	s->holding = NULL;
-	s->held = (share_message){0};
+	s->held = (share_message)SHARE_MESSAGE_INIT;
 	add(s, &m, status);
 	pump(s);
 }
@@ -177,7 +177,7 @@ static bool may_receive(const struct source *s)
 static void pump(struct source *s)
 {
 	while (may_receive(s)) {
-		share_message m = {0};
+		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_recv(s->channel, 0, NULL, &m);
 
 		if (r == 0 && hold(s, &m))

@@ -159,7 +159,7 @@ static void finish(share_message *m, struct report *r)
 static void consume(const struct options *o, int number, int ready, struct report *reports)
 {
 	struct report *kept_reports[KEPT], none;
-	share_message kept[KEPT], m;
+	share_message kept[KEPT] = {SHARE_MESSAGE_INIT}, m = SHARE_MESSAGE_INIT;
 	share_channel *frames;
 	share_client *client;
 	int n = 0, r;

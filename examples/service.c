@@ -84,7 +84,7 @@ static void stop_serving(struct server *s)
 static void on_requests(evutil_socket_t fd, short what, void *data)
 {
 	struct server *s = data;
-	share_message request = {.channel = NULL};
+	share_message request = SHARE_MESSAGE_INIT;
 	int r;
 
 	(void)fd, (void)what;

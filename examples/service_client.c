@@ -64,7 +64,7 @@ static void check_answer(share_pending *call, int number)
 {
 	size_t n = make_numbers(number, NULL);
 	int32_t *expected = malloc(n * sizeof(*expected));
-	share_message answer;
+	share_message answer = SHARE_MESSAGE_INIT;
 
 	check(expected != NULL, "out of memory");
 	make_numbers(number, expected);

@@ -139,7 +139,7 @@ static void work(int ready)
 {
 	share_service_options options = SHARE_SERVICE_OPTIONS_INIT;
 	share_buffer *weights, *answer;
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 	share_service *service;
 	share_client *client;
 	share_pool *pool;
@@ -215,7 +215,7 @@ static int ask_all(share_service *service, share_pool *pool, int n, int first, p
 	float request[WIDTH], expected[WIDTH];
 	share_pending *calls[2 * WORKERS_MAX];
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int wrong = 0;
 
 	for (int i = 0; i < n; i++) {

@@ -97,7 +97,7 @@ FACES = {
     "libshare/client": "client dispatch error inspect operation range room rpc struct",
     "libshare/order": "gpu_late order",
     "libshare/buffer": "buffer segment uses",
-    "libshare/channel": "channel",
+    "libshare/channel": "channel message",
     "libshare/service": "",  # nobody needs one
     "broker/log": "log",
     "broker/journal": "generations journal object record record_types",

@@ -44,6 +44,7 @@ static void *open_end(const struct carrier_setup *s, bool first)
 	struct end *e = calloc(1, sizeof(*e));
 
 	must_system(e, "memory for an end");
+	e->message = (share_message)SHARE_MESSAGE_INIT;
 	e->size = first ? s->size : CARRIER_ANSWER;
 	if (e->size > sizeof(e->data))
 		must(share_pool_open(s->client, s->pool, &e->pool), "share_pool_open");

@@ -84,7 +84,7 @@ static void consume(int reports)
 	share_client *client;
 	cudaStream_t stream;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	check(share_connect(NULL, &client), "share_connect");

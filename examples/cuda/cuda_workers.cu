@@ -127,7 +127,7 @@ static void work(int greetings)
 	share_client *client;
 	cudaStream_t stream;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	check(share_connect(NULL, &client), "share_connect");
@@ -226,7 +226,7 @@ static void ask_all(share_service *service, share_pool *pool, int n, int first)
 	share_pending *calls[WORKERS_MAX];
 	float request[COLUMNS], answer[ROWS];
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < n; i++) {
 		check(share_alloc(pool, sizeof(request), NULL, &b), "share_alloc");

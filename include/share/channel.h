@@ -192,6 +192,7 @@ typedef struct share_channel_options {
  * @par Example
  * @code
  * share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+ * share_message m = SHARE_MESSAGE_INIT;
  *
  * options.pool = "frames";
  * options.mode = SHARE_QUEUE;
@@ -318,13 +319,22 @@ enum share_outgoing_flags {
  * allows. It means nothing in a broadcast. `n`: up to 65535 */
 #define SHARE_OUTGOING_DELIVERED(n) ((uint32_t)(n) << 16)
 
-/** A message, for share_send_many(). */
+/** A message, for share_send_many(). Set it to SHARE_OUTGOING_INIT. */
 typedef struct share_outgoing {
+	size_t size;          /**< of an array: the first element's is that of all */
 	share_buffer *buffer; /**< of the channel's pool; NULL: the data alone */
-	const void *data;     /**< what goes with it; may be NULL when there is none */
-	size_t data_size;     /**< its bytes, up to `data_max` of the channel */
-	uint32_t flags;       /**< enum share_outgoing_flags; SHARE_OUTGOING_DELIVERED */
+	/** In the place of `buffer`, which is NULL then, or the first of these. */
+	share_buffer *const *buffers;
+	uint32_t
+	    n_buffers;    /**< in `buffers`, up to `buffers` of the channel; 0: there is `buffer` */
+	uint32_t flags;   /**< enum share_outgoing_flags; SHARE_OUTGOING_DELIVERED */
+	const void *data; /**< what goes with it; may be NULL when there is none */
+	size_t data_size; /**< its bytes, up to `data_max` of the channel */
 } share_outgoing;
+#define SHARE_OUTGOING_INIT                                       \
+	{                                                         \
+		sizeof(share_outgoing), NULL, NULL, 0, 0, NULL, 0 \
+	}
 
 /**
  * Sends as many messages as there is room for, with one signal on the stream and one wake-up.
@@ -334,7 +344,8 @@ typedef struct share_outgoing {
  * @param n         how many
  * @param stream    where their buffers were worked on
  * @return How many were sent, at least 1; or a negative error.
- * @retval SHARE_EINVAL     as share_send() or share_give()
+ * @retval SHARE_EINVAL     as share_send() or share_give(); or a message has more buffers than the
+ *                          channel lets it have
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
@@ -342,22 +353,35 @@ typedef struct share_outgoing {
  */
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream);
 
-/** A message, received. It lives where the caller wants, and is to be given up with share_ack(). */
+/** A message, received. It lives where the caller wants, and is to be given up with share_ack().
+ * Set it to SHARE_MESSAGE_INIT, which says that there is none. */
 typedef struct share_message {
-	share_buffer *buffer; /**< NULL: none. The message's own: share_retain() to keep it */
-	uint64_t number;      /**< of its producer's messages, from 0 */
-	uint64_t lost;        /**< how many messages of that producer were dropped right before it,
-				 also while there was no consumer */
-	uint64_t producer;    /**< tells producers apart; never used again */
-	uint32_t deliveries;  /**< 1; more when other consumers had the message before, and died or
-				 left */
-	uint32_t data_size;   /**< bytes in `data` */
-	/** The bytes that came with it. */
-	unsigned char data[SHARE_MESSAGE_DATA_MAX];
+	size_t size; /**< of an array: the first element's is that of all */
+	/** The first of its buffers; NULL: it has none. The message's own: share_retain() to keep
+	 * it
+	 */
+	share_buffer *buffer;
+	share_buffer *const *buffers; /**< all of them; the library's, until share_ack() */
+	uint32_t n_buffers;           /**< how many there are */
+	uint32_t data_size;           /**< bytes in `data` */
+	/** The bytes that came with it, which are the library's, until share_ack(). Never NULL when
+	 * there is a message. */
+	const unsigned char *data;
+	uint64_t number;     /**< of its producer's messages, from 0 */
+	uint64_t lost;       /**< how many messages of that producer were dropped right before it,
+			      * also while there was no consumer */
+	uint64_t producer;   /**< tells producers apart; never used again */
+	uint32_t deliveries; /**< 1; more when other consumers had the message before, and died or
+			      * left */
+	uint32_t place;      /**< the library's */
 	share_channel *channel; /**< the library's; NULL: there is no message */
 	uint64_t receipt;       /**< the library's */
 	uint64_t after;         /**< the library's */
 } share_message;
+#define SHARE_MESSAGE_INIT                                                               \
+	{                                                                                \
+		sizeof(share_message), NULL, NULL, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, 0 \
+	}
 
 /**
  * Receives the next message. Work that is enqueued on `stream` afterwards comes after the work that
@@ -375,7 +399,8 @@ typedef struct share_message {
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where it will be worked on
- * @param out         the message, to be given back with share_ack()
+ * @param out         the message, which was set to SHARE_MESSAGE_INIT, to be given back with
+ *                    share_ack()
  * @retval SHARE_EAGAIN      there is no message, and the time limit was 0; if the broker has not
  *                           answered who else has come, share_error_detail() says so
  * @retval SHARE_ETIMEDOUT   no message came in time
@@ -415,7 +440,8 @@ int share_try_recv(share_channel *ch, share_message *out);
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where they will be worked on
- * @param out         the messages, to be given back with share_ack() or share_ack_many()
+ * @param out         the messages, the first of which was set to SHARE_MESSAGE_INIT, to be given
+ *                    back with share_ack() or share_ack_many()
  * @param n           how many at most
  * @return How many were received, at least 1; or a negative error, as of share_recv().
  * @see share_recv()

@@ -27,9 +27,8 @@ extern "C" {
  * no worker has taken yet are dropped, and a worker at work can find out with
  * share_request_status().
  *
- * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer; the bytes
- * behind these in the `data` of a share_message are the library's. All who take part must have the
- * right to write in the pool.
+ * A request or an answer carries up to SHARE_REQUEST_DATA_MAX bytes besides its buffer. All who
+ * take part must have the right to write in the pool.
  *
  * Threads: calls of any number of threads can be under way on one handle, and requests can be taken
  * and answered in any.
@@ -80,6 +79,8 @@ typedef struct share_service_options {
  *
  * @par Example
  * @code
+ * share_message m = SHARE_MESSAGE_INIT;
+ *
  * share_service_open(c, "detector", SHARE_CALLER, &options, &s);
  * if (share_call(s, b, &question, sizeof question, 1000, stream, &m) == 0) {
  *         use(m.buffer, m.data);
@@ -89,6 +90,8 @@ typedef struct share_service_options {
  *
  * A worker, of which there may be any number:
  * @code
+ * share_message m = SHARE_MESSAGE_INIT;
+ *
  * share_service_open(c, "detector", SHARE_WORKER, &options, &s);
  * while (share_next_request(s, -1, stream, &m) == 0) {
  *         infer(share_ptr(m.buffer), m.data, share_ptr(answer), stream);

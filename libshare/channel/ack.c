@@ -6,9 +6,13 @@
  * one, the acknowledgement waits until the handle is released.
  */
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
-#include "libshare/channel/inside.h"
+#include "libshare/channel/data.h"
 #include "libshare/client/error.h"
 #include "libshare/client/range.h"
 #include "libshare/order/order.h"
@@ -43,12 +47,12 @@ static int give_up(struct receiver *receiver, share_message *m, struct ring_fenc
 		return 0;
 	held =
 	    receiver_ack(receiver, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	data_drop(receiver, m);
 	if (m->buffer) {
 		lent_free(receiver, lent_of(buffer_of(m->buffer)));
 		held = true;
 	}
-	m->channel = NULL;
-	m->buffer = NULL;
+	message_end(m);
 	receiver->members->held -= held;
 	return held ? 0 : fail(SHARE_EINVAL, GIVEN_UP);
 }
@@ -82,8 +86,11 @@ static int let_go_of_kept(share_message *m, void *stream)
 		return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
 	m->buffer = NULL;
 	m->receipt |= RECEIPT_RETAINED;
-	if (loan)
-		m->channel = NULL;
+	if (loan) {
+		data_drop(receiver_lock(channel_of(m->channel)), m);
+		channel_unlock(channel_of(m->channel));
+		message_end(m);
+	}
 	return r;
 }
 
@@ -238,14 +245,11 @@ static int ack_taken(share_channel *ch, share_message *messages, size_t n, void 
 	return ack_all(ch, messages, n, stream);
 }
 
-int share_ack_many(share_message *messages, size_t n, void *stream)
+static int ack_many(share_message *messages, size_t n, void *stream)
 {
-	RANGE("share_ack", n);
 	share_channel *ch;
-	int r = 0, first = 0;
+	int r, first = 0;
 
-	if (!messages || n == 0)
-		return fail(SHARE_EINVAL, "there are no messages");
 	r = check(messages, n);
 	if (r != 0)
 		return r;
@@ -264,6 +268,40 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 			first = r;
 	}
 	return first;
+}
+
+/* Of a program that has larger messages than we know. */
+static int ack_larger(share_message *messages, size_t n, void *stream)
+{
+	const struct struct_type *type = STRUCT_TYPE(share_message);
+	size_t stride = messages->size;
+	share_message *own = calloc(n, sizeof(*own));
+	int r = own ? 0 : fail_system(-ENOMEM, "acknowledging messages");
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = struct_copy_in_sized(&own[i], (char *)messages + i * stride, stride, type);
+	if (r == 0) {
+		r = ack_many(own, n, stream);
+		for (size_t i = 0; i < n; i++) {
+			own[i].size = stride;
+			memcpy((char *)messages + i * stride, &own[i], sizeof(own[i]));
+		}
+	}
+	free(own);
+	return r;
+}
+
+int share_ack_many(share_message *messages, size_t n, void *stream)
+{
+	RANGE("share_ack", n);
+	int r;
+
+	if (!messages || n == 0)
+		return fail(SHARE_EINVAL, "there are no messages");
+	if (messages->size == sizeof(*messages))
+		return ack_many(messages, n, stream);
+	r = struct_check(share_message, messages);
+	return r != 0 ? r : ack_larger(messages, n, stream);
 }
 
 int share_ack(share_message *m, void *stream)
@@ -301,9 +339,11 @@ static int try_ack(share_channel *ch, share_message *m)
 
 int share_try_ack(share_message *m)
 {
-	int r = m ? check(m, 1) : fail(SHARE_EINVAL, NO_MESSAGE);
+	int r = message_check(m);
 	share_channel *ch;
 
+	if (r == 0)
+		r = check(m, 1);
 	if (r != 0)
 		return r;
 	ch = channel_of(m->channel);

@@ -46,8 +46,7 @@ int sender_ack_taken_back(share_channel *ch, share_message *m, void *stream)
 	sender->members->held--;
 	channel_unlock_and_end(ch);
 	free(a);
-	m->channel = NULL;
-	m->buffer = NULL;
+	message_end(m);
 	return r;
 }
 
@@ -56,6 +55,7 @@ int channel_take_back(share_channel *ch, share_message *out)
 	struct sender *sender = sender_lock(ch);
 	struct channel_aside *a;
 	struct held_fence given;
+	share_message m;
 
 	sender_reclaim_unlocking(sender, true);
 	a = STAILQ_FIRST(&sender->aside);
@@ -69,8 +69,13 @@ int channel_take_back(share_channel *ch, share_message *out)
 	channel_unlock(ch);
 	if (!a)
 		return fail(SHARE_EAGAIN, "no message was delivered too often");
-	*out = (share_message){
-	    .buffer = a->buffer ? handle_give_again(a->buffer) : NULL,
+	a->handle = a->buffer ? handle_give_again(a->buffer) : NULL;
+	m = (share_message){
+	    .size = sizeof(m),
+	    .buffer = a->handle,
+	    .buffers = a->handle ? &a->handle : NULL,
+	    .n_buffers = a->handle != NULL,
+	    .data = a->message.data,
 	    .number = a->message.number,
 	    .producer = ch->member,
 	    .deliveries = a->message.deliveries,
@@ -78,8 +83,7 @@ int channel_take_back(share_channel *ch, share_message *out)
 	    .channel = handle_of(ch),
 	    .receipt = a->receipt,
 	};
-	for (uint32_t i = 0; i < out->data_size; i++)
-		out->data[i] = a->message.data[i];
+	struct_out(share_message, out, &m);
 	if (a->buffer && channel_hold_given(ch, a->given, &given)) {
 		buffers_lock_uses(ch->client);
 		uses_add(a->buffer, &given);
@@ -92,12 +96,9 @@ int channel_take_back(share_channel *ch, share_message *out)
 
 int share_channel_take_back(share_channel *ch, share_message *out)
 {
-	int r;
+	int r = message_begin(out);
 
-	if (out)
-		out->channel = NULL;
-	r = channel_resolve_as(&ch, SHARE_PRODUCER);
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
+	if (r == 0)
+		r = channel_resolve_as(&ch, SHARE_PRODUCER);
 	return r != 0 ? r : channel_take_back(ch, out);
 }

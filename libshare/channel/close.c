@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "libshare/channel/inside.h"
+#include "libshare/channel/data.h"
 #include "libshare/client/error.h"
 #include "libshare/client/range.h"
 #include "pages/page.h"
@@ -179,6 +179,7 @@ static void receiver_free(struct receiver *receiver)
 		receiver->handles = l->next;
 		handle_free(l);
 	}
+	data_free(receiver);
 }
 
 /* What is in flight is the broker's to look after now: ours are only references. It has taken its
@@ -214,6 +215,7 @@ void receiver_drop_stash(struct receiver *receiver)
 		STAILQ_REMOVE_HEAD(&receiver->stash, link);
 		if (s->message.buffer)
 			lent_free(receiver, lent_of(buffer_of(s->message.buffer)));
+		data_drop(receiver, &s->message);
 		receiver->members->held--;
 		free(s);
 	}

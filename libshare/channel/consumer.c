@@ -15,7 +15,7 @@
 #include "base/mutation.h"
 #include "base/probe.h"
 #include "libshare/buffer/segment.h"
-#include "libshare/channel/inside.h"
+#include "libshare/channel/data.h"
 #include "libshare/client/error.h"
 #include "libshare/client/range.h"
 #include "libshare/order/order.h"
@@ -54,6 +54,13 @@ static int nothing_yet(const struct receiver *receiver, int timeout_ms)
 /* ------------------------------------------------------------------------------------------- */
 /* One message out of its ring                                                                 */
 
+static void no_buffer(share_message *m)
+{
+	m->buffer = NULL;
+	m->buffers = NULL;
+	m->n_buffers = 0;
+}
+
 static void fill(struct receiver *receiver, uint32_t row, const struct ring_message *m,
 		 uint64_t lost, share_message *out)
 {
@@ -62,13 +69,13 @@ static void fill(struct receiver *receiver, uint32_t row, const struct ring_mess
 	out->producer = receiver->members->peers[row].member;
 	out->deliveries = m->deliveries;
 	out->data_size = m->data_size;
-	memcpy(out->data, m->data, m->data_size);
 	out->channel = handle_of(receiver->ch);
 	out->receipt = RECEIPT(row, m->ticket, m->version);
+	data_keep(receiver, m->data, out);
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
 		out->after = CHANNEL_PACK(CHANNEL_LARGE(m->fence.value), m->fence.slot);
-	out->buffer = NULL;
+	no_buffer(out);
 }
 
 void receiver_become_stale(struct receiver *receiver)
@@ -89,7 +96,7 @@ static int take(struct receiver *receiver, share_message *out)
 	int r;
 
 	/* before there is a message, which could not be put back */
-	if (!lent_reserve(receiver))
+	if (!lent_reserve(receiver) || !data_reserve(receiver))
 		return fail_system(-ENOMEM, "receiving a message");
 	while ((r = ring_consumer_receive(receiver->ring, &row, &m, &lost)) == -ESTALE)
 		receiver_become_stale(receiver);
@@ -104,10 +111,13 @@ static int take(struct receiver *receiver, share_message *out)
 		if (m.buffer == 0)
 			return 1;
 		l = lent_new(receiver);
-		out->buffer = handle_lend(&l->b);
+		l->handle = handle_lend(&l->b);
+		out->buffer = l->handle;
+		out->buffers = &l->handle;
+		out->n_buffers = 1;
 		if (lent_fill(receiver, l, row, &m))
 			return 1;
-		out->buffer = NULL;
+		no_buffer(out);
 		lent_free(receiver, l);
 		return fail(SHARE_EPROTO, "a producer sent a fence that is none");
 	}
@@ -123,7 +133,7 @@ static int take_from_stash(struct receiver *receiver, share_message *out)
 	int error = s->error;
 
 	STAILQ_REMOVE_HEAD(&receiver->stash, link);
-	*out = s->message;
+	struct_out(share_message, out, &s->message);
 	free(s);
 	return error ? fail(error, "%s", share_strerror(error)) : 1;
 }
@@ -139,9 +149,10 @@ static void stash(share_channel *ch, share_message *m, int error)
 		return;
 	}
 	s->message = *m;
+	s->message.size = sizeof(s->message);
 	s->error = error;
 	m->channel = NULL;
-	m->buffer = NULL;
+	no_buffer(m);
 	receiver = receiver_lock(ch);
 	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
 	if (receiver->members->closed) /* by another thread: nobody would take it */
@@ -384,7 +395,7 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 	receiver = receiver_lock(ch);
 	lent_free(receiver, lent_of(buffer_of(out->buffer)));
 	channel_unlock(ch);
-	out->buffer = NULL;
+	no_buffer(out);
 	return r;
 }
 
@@ -415,12 +426,10 @@ static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, shar
 		   : r;
 }
 
-static int check(const share_channel *ch, int timeout_ms, const void *out)
+static int check(const share_channel *ch, int timeout_ms)
 {
 	int r = channel_check_role(ch, SHARE_CONSUMER);
 
-	if (r == 0 && !out)
-		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0 && timeout_ms < -1)
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds, not %d",
 			 timeout_ms);
@@ -429,7 +438,7 @@ static int check(const share_channel *ch, int timeout_ms, const void *out)
 
 int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 {
-	int r = check(ch, timeout_ms, out);
+	int r = check(ch, timeout_ms);
 
 	if (r == 0)
 		r = receive(ch, timeout_ms, deadline_of(timeout_ms), out);
@@ -444,13 +453,12 @@ void channel_put_back(share_message *m)
 int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_recv", 0);
-	int r;
+	int r = message_begin(out);
 
-	if (out) /* whatever comes of it: who finds none does not take what is there for one */
-		out->channel = NULL;
-	r = channel_resolve(&ch);
 	if (r == 0)
-		r = check(ch, timeout_ms, out);
+		r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, timeout_ms);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)
@@ -471,13 +479,12 @@ static bool is_at_hand(share_channel *ch, const share_message *m)
 int share_try_recv(share_channel *ch, share_message *out)
 {
 	struct receiver *receiver;
-	int r;
+	int r = message_begin(out);
 
-	if (out)
-		out->channel = NULL;
-	r = channel_resolve(&ch);
 	if (r == 0)
-		r = check(ch, 0, out);
+		r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, 0);
 	if (r != 0)
 		return r;
 	receiver = receiver_trylock(ch);
@@ -505,30 +512,40 @@ static void tell_end_again(share_channel *ch)
 	channel_unlock(ch);
 }
 
+/* Of an array whose elements may be larger than ours. */
+static share_message *message_at(share_message *out, size_t i, size_t stride)
+{
+	return (share_message *)(void *)((char *)out + i * stride);
+}
+
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
 	RANGE("share_recv_many", n);
-	size_t done = 0;
-	int r;
+	size_t done = 0, stride;
+	share_message *m = out;
+	int r = n == 0 || n > INT32_MAX ? fail(SHARE_EINVAL, "%zu is no number of messages", n)
+					: message_begin(out);
 
-	if (out && n > 0)
-		out[0].channel = NULL;
-	r = channel_resolve(&ch);
 	if (r == 0)
-		r = check(ch, timeout_ms, out);
-	if (r == 0 && (n == 0 || n > INT32_MAX))
-		r = fail(SHARE_EINVAL, "%zu is no number of messages", n);
+		r = channel_resolve(&ch);
+	if (r == 0)
+		r = check(ch, timeout_ms);
 	if (r == 0)
 		r = stream_check(ch->client, NULL, stream);
 	if (r == 0)
-		r = receive_ordered(ch, timeout_ms, stream, &out[0]);
+		r = receive_ordered(ch, timeout_ms, stream, out);
 	if (r != 1)
 		return r;
-	for (done = 1; r == 1 && done < n; done += r == 1)
-		r = receive_ordered(ch, LOOK_ONLY, stream, &out[done]);
+	stride = out->size;
+	for (done = 1; r == 1 && done < n; done += r == 1) {
+		m = message_at(out, done, stride);
+		m->size = stride;
+		message_begin(m);
+		r = receive_ordered(ch, LOOK_ONLY, stream, m);
+	}
 	/* alone, the next time */
-	if (r < 0 && out[done].channel)
-		stash(ch, &out[done], r);
+	if (r < 0 && m->channel)
+		stash(ch, m, r);
 	else if (r == SHARE_EPIPE || r == SHARE_EOWNERDEAD)
 		tell_end_again(ch);
 	return (int)done;

@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -319,7 +320,7 @@ int channel_send(share_channel *ch, const struct channel_target *to, share_buffe
 		 const void *data, size_t size, void *stream, int timeout_ms,
 		 struct ring_fence *signalled)
 {
-	share_outgoing m = {b, data, size, 0};
+	share_outgoing m = {.buffer = b, .data = data, .data_size = size};
 	int r = send_all(ch, to, &m, 1, stream, timeout_ms, signalled);
 
 	return r > 0 ? 0 : r;
@@ -353,7 +354,7 @@ static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
 int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
 {
 	RANGE("share_send", data_size);
-	share_outgoing m = {b, data, data_size, 0};
+	share_outgoing m = {.buffer = b, .data = data, .data_size = data_size};
 
 	return send_one(ch, &m, stream);
 }
@@ -361,9 +362,54 @@ int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data
 int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
 {
 	RANGE("share_give", data_size);
-	share_outgoing m = {b, data, data_size, SHARE_OUTGOING_GIVE};
+	share_outgoing m = {
+	    .buffer = b, .data = data, .data_size = data_size, .flags = SHARE_OUTGOING_GIVE};
 
 	return send_one(ch, &m, stream);
+}
+
+static bool any_has_list(const share_outgoing *messages, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (messages[i].n_buffers != 0)
+			return true;
+	return false;
+}
+
+/* Messages that say what they are made of in another way, or have larger structs than we know. */
+static int make_plain(const share_outgoing *messages, size_t n, share_outgoing *out)
+{
+	const struct struct_type *type = STRUCT_TYPE(share_outgoing);
+	size_t stride = messages->size;
+
+	for (size_t i = 0; i < n; i++) {
+		share_outgoing *m = &out[i];
+		int r = struct_copy_in_sized(m, (const char *)messages + i * stride, stride, type);
+
+		if (r != 0)
+			return r;
+		if (m->n_buffers > 1)
+			return fail(SHARE_EINVAL,
+				    "a message of this channel carries one buffer, not %u",
+				    m->n_buffers);
+		if (m->n_buffers == 1 && (!m->buffers || (m->buffer && m->buffer != *m->buffers)))
+			return fail(SHARE_EINVAL,
+				    "buffers is NULL, or buffer is not the first of them");
+		if (m->n_buffers == 1)
+			m->buffer = *m->buffers;
+	}
+	return 0;
+}
+
+static int send_plain(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
+{
+	share_outgoing *plain = calloc(n, sizeof(*plain));
+	int r = plain ? make_plain(messages, n, plain) : fail_system(-ENOMEM, "sending messages");
+
+	if (r == 0)
+		r = send_all(ch, NULL, plain, n, stream, timeout_of(ch), NULL);
+	free(plain);
+	return r;
 }
 
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
@@ -373,5 +419,11 @@ int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n,
 
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))
 		r = fail(SHARE_EINVAL, "there are no messages");
-	return r == 0 ? send_all(ch, NULL, messages, n, stream, timeout_of(ch), NULL) : r;
+	if (r == 0 && messages->size != sizeof(*messages))
+		r = struct_check(share_outgoing, messages);
+	if (r != 0)
+		return r;
+	if (messages->size != sizeof(*messages) || any_has_list(messages, n))
+		return send_plain(ch, messages, n, stream);
+	return send_all(ch, NULL, messages, n, stream, timeout_of(ch), NULL);
 }

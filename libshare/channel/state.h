@@ -7,6 +7,7 @@
 
 #include "libshare/buffer/buffer.h"
 #include "libshare/channel/channel.h"
+#include "libshare/channel/message.h"
 #include "libshare/client/rpc.h"
 #include "libshare/client/struct.h"
 #include "libshare/order/order.h"
@@ -155,6 +156,7 @@ struct channel_cooling {
 struct channel_aside {
 	STAILQ_ENTRY(channel_aside) link;
 	share_buffer *buffer;
+	share_buffer *handle; /* for the program, once it was taken back */
 	struct ring_fence given;
 	struct ring_message message;
 	uint64_t receipt; /* of the message that the program has */
@@ -218,7 +220,19 @@ struct lent {
 struct lent_buffer {
 	share_buffer b; /* first: it is freed as one when it is an ordinary one */
 	struct lent lent;
-	struct lent_buffer *next; /* among those that are free */
+	union {
+		share_buffer *handle;     /* the program's, as the only buffer of the message */
+		struct lent_buffer *next; /* among those that are free */
+	};
+};
+
+/* The data of a message that was received and not given up (data.c). */
+struct channel_data {
+	uint64_t receipt, producer; /* of the message; no producer: it is free */
+	uint32_t place;             /* in the receiver's table */
+	struct channel_data *next;  /* among those that are free */
+	unsigned char note[CHANNEL_NOTE_SIZE];
+	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
 };
 
 /* A message that was received, but not handed out: it could not be made ready yet. */
@@ -242,6 +256,9 @@ struct receiver {
 	STAILQ_HEAD(, channel_stashed) stash;
 	struct lent_buffer *handles; /* free ones */
 	uint32_t n_handles;
+	struct channel_data **data; /* all there are: a power of two, or the next above */
+	uint32_t n_data;
+	struct channel_data *free_data;
 };
 
 #endif

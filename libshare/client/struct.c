@@ -51,7 +51,9 @@ int struct_check_size(const void *p, const struct struct_type *type)
 	if (!p)
 		return fail(SHARE_EINVAL, "the %s is NULL", type->name);
 	size = size_of(p);
-	return size < first_size(type) || size > STRUCT_MAX ? fail_size(size, type) : 0;
+	if (size < first_size(type) || size > STRUCT_MAX || size % _Alignof(size_t) != 0)
+		return fail_size(size, type);
+	return 0;
 }
 
 /* A program that is newer than the library wants what the library cannot do. */
@@ -67,20 +69,29 @@ static int check_tail(const unsigned char *p, size_t size, const struct struct_t
 	return 0;
 }
 
+int struct_check_known(const void *p, const struct struct_type *type)
+{
+	int r = struct_check_size(p, type);
+
+	return r == 0 ? check_tail(p, size_of(p), type) : r;
+}
+
 int struct_copy_in(void *to, const void *from, const struct struct_type *type)
 {
-	size_t size;
-	int r;
+	int r = from ? struct_check_size(from, type) : 0;
+
+	if (r != 0)
+		return r;
+	return struct_copy_in_sized(to, from, from ? size_of(from) : type->size, type);
+}
+
+int struct_copy_in_sized(void *to, const void *from, size_t size, const struct struct_type *type)
+{
+	int r = size > type->size ? check_tail(from, size, type) : 0;
 
 	memset(to, 0, type->size);
 	memcpy(to, &type->size, sizeof(type->size));
-	if (!from)
-		return 0;
-	r = struct_check_size(from, type);
-	size = r == 0 ? size_of(from) : 0;
-	if (r == 0 && size > type->size)
-		r = check_tail(from, size, type);
-	if (r != 0)
+	if (r != 0 || !from)
 		return r;
 	if (size > type->size)
 		size = type->size;

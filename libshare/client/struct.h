@@ -28,9 +28,13 @@ enum struct_first {
 	FIRST_share_channel_options = 68,
 	FIRST_share_channel_stats = 96,
 	FIRST_share_service_options = 32,
+	/* without a size in 9e429ec */
+	FIRST_share_message = 96,
+	FIRST_share_outgoing = 48,
 };
 
-/* No struct of a program is larger: a size above this is garbage. */
+/* No struct of a program is larger: a size above this is garbage, as is one that is no multiple of
+ * the alignment. */
 #define STRUCT_MAX 4096
 
 struct struct_type {
@@ -44,10 +48,16 @@ struct struct_type {
 #define struct_in(type, to, from) \
 	struct_copy_in((type *){to}, (const type *){from}, STRUCT_TYPE(type))
 int struct_copy_in(void *to, const void *from, const struct struct_type *type);
+/* The same of a struct that has @size bytes, whatever it says: an element of an array. */
+int struct_copy_in_sized(void *to, const void *from, size_t size, const struct struct_type *type);
 
 /* A struct that is filled in for the caller, before anything is done: 0, or SHARE_EINVAL. */
 #define struct_check(type, p) struct_check_size((const type *){p}, STRUCT_TYPE(type))
 int struct_check_size(const void *p, const struct struct_type *type);
+
+/* The same of a struct that is read where it is. */
+#define struct_check_in(type, p) struct_check_known((const type *){p}, STRUCT_TYPE(type))
+int struct_check_known(const void *p, const struct struct_type *type);
 
 /* Fills it in, as far as the caller has room. What we do not know becomes 0. */
 #define struct_out(type, to, from) struct_copy_out((type *){to}, (const type *){from}, sizeof(type))

@@ -70,7 +70,7 @@ static void deliver(share_service *s, share_message *m, int error)
 static void take_back(share_service *s)
 {
 	struct request_tail tail;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	while (channel_take_back(s->requests, &m) == 0) {
@@ -104,7 +104,7 @@ static int open_again(share_service *s)
  * the channel again. */
 static int receive(share_service *s, int timeout_ms)
 {
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 	int r = channel_receive(s->replies, timeout_ms, &m);
 
 	if (r == SHARE_ESTALE && !m.channel)
@@ -356,7 +356,7 @@ static int fail_late(share_service *s)
 static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
 	share_service *s = p->service;
-	share_message answer = {.channel = NULL};
+	share_message answer = SHARE_MESSAGE_INIT;
 	int64_t deadline;
 	int r;
 
@@ -378,7 +378,7 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 	if (r == SHARE_ETIMEDOUT)
 		return fail_late(s);
 	if (r == 0)
-		*out = answer;
+		struct_out(share_message, out, &answer);
 	return r;
 }
 
@@ -386,17 +386,13 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 {
 	RANGE("share_call_finish", 0);
 	share_pending *taken = handle_take(p, HANDLE_PENDING);
-	int r = 0;
+	int r = message_begin(out);
 
-	if (out)
-		out->channel = NULL;
 	if (!taken)
 		return handle_fault(p, HANDLE_PENDING);
 	if (client_is_forked(taken->client))
 		r = fail_fork();
-	else if (!out)
-		r = fail(SHARE_EINVAL, "out is NULL");
-	else
+	else if (r == 0)
 		r = finish_call(taken, timeout_ms, stream, out);
 	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK)
 		handle_keep(taken);
@@ -415,12 +411,10 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 {
 	RANGE("share_call", data_size);
 	share_pending *p;
-	int r;
+	int r = message_begin(out);
 
-	if (!out)
-		return fail(SHARE_EINVAL, "out is NULL");
-	out->channel = NULL;
-	r = service_resolve_as(&s, SHARE_CALLER);
+	if (r == 0)
+		r = service_resolve_as(&s, SHARE_CALLER);
 	if (r == 0)
 		r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r != 0)

@@ -9,6 +9,7 @@
 #include <share/service.h>
 
 #include "libshare/channel/channel.h"
+#include "libshare/channel/message.h"
 
 /*
  * A service is two channels: requests, a queue from callers to workers, and replies, where each

@@ -18,18 +18,19 @@
 #include "libshare/client/range.h"
 #include "libshare/service/inside.h"
 
-/* Once it was received, the tail lies where no user's data reach. */
-static void keep_tail(share_message *request, const struct request_tail *tail)
+/* Once it was received, the tail is kept with it. */
+static void keep_tail(const share_message *request, const struct request_tail *tail)
 {
-	memcpy(request->data + DATA_MAX, tail, sizeof(*tail));
+	_Static_assert(sizeof(*tail) == CHANNEL_NOTE_SIZE, "it is the note of a request");
+	channel_set_note(request, tail);
 }
 
-static struct request_tail kept_tail(const share_message *request)
+/* 0, or SHARE_EINVAL. */
+static int kept_tail(const share_message *request, struct request_tail *out)
 {
-	struct request_tail tail;
-
-	memcpy(&tail, request->data + DATA_MAX, sizeof(tail));
-	return tail;
+	return channel_get_note(request, out)
+		   ? 0
+		   : fail(SHARE_EINVAL, "this request was given up before");
 }
 
 /* Whether somebody waits, as share_request_status(), but says nothing more. */
@@ -82,7 +83,7 @@ static int receive_any(share_service *s, int timeout_ms, share_message *out)
 static int receive(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
 	int64_t deadline = deadline_from(timeout_ms);
-	share_message raw;
+	share_message raw = SHARE_MESSAGE_INIT;
 	int r;
 
 	for (;;) {
@@ -114,18 +115,16 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 int share_next_request(share_service *s, int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_next_request", 0);
-	share_message m = {.channel = NULL};
-	int r;
+	share_message m = SHARE_MESSAGE_INIT;
+	int r = message_begin(out);
 
-	if (!out)
-		return fail(SHARE_EINVAL, "out is NULL");
-	out->channel = NULL;
-	r = service_resolve_as(&s, SHARE_WORKER);
+	if (r == 0)
+		r = service_resolve_as(&s, SHARE_WORKER);
 	if (r != 0)
 		return r;
 	r = receive(s, timeout_ms, stream, &m);
 	if (m.channel) { /* with an error, too: it says what is wrong with this request */
-		*out = m;
+		struct_out(share_message, out, &m);
 		return r;
 	}
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
@@ -139,14 +138,17 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 
 static share_service *owner_of(const share_message *request)
 {
-	return request && handle_exists(request->channel, HANDLE_CHANNEL) ? channel_owner(request)
-									  : NULL;
+	return handle_exists(request->channel, HANDLE_CHANNEL) ? channel_owner(request) : NULL;
 }
 
 static int check_request(const share_message *request)
 {
-	const share_service *s = owner_of(request);
+	const share_service *s;
+	int r = message_check(request);
 
+	if (r != 0)
+		return r;
+	s = owner_of(request);
 	if (!s)
 		return fail(SHARE_EINVAL, "this is not a request, or its service was closed");
 	return service_check(s, SHARE_WORKER);
@@ -157,10 +159,9 @@ int share_request_status(const share_message *request)
 	struct request_tail tail;
 	int r = check_request(request);
 
-	if (r != 0)
-		return r;
-	tail = kept_tail(request);
-	return explain(status(request, &tail));
+	if (r == 0)
+		r = kept_tail(request, &tail);
+	return r == 0 ? explain(status(request, &tail)) : r;
 }
 
 /* 0: it is on its way. SHARE_ECANCELED, SHARE_EOWNERDEAD: nobody waits. Or another error. */
@@ -194,9 +195,10 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 
 	if (r == 0)
 		r = service_check_data(data, data_size, "an answer");
+	if (r == 0)
+		r = kept_tail(request, &tail);
 	if (r != 0)
 		return r;
-	tail = kept_tail(request);
 	if (tail.call != 0) { /* else it was answered, but could not be acknowledged */
 		told = answer(owner_of(request), request, &tail, REPLY_ANSWER, b, data, data_size,
 			      stream, &signalled);
@@ -212,9 +214,9 @@ int share_reply(share_message *request, share_buffer *b, const void *data, size_
 
 void service_before_ack(void *service, share_message *request)
 {
-	struct request_tail tail = kept_tail(request);
+	struct request_tail tail;
 
-	if (tail.call == 0)
+	if (!channel_get_note(request, &tail) || tail.call == 0)
 		return;
 	/* should the answer not get through, the caller's time limit is left */
 	answer(service, request, &tail, REPLY_NONE, NULL, NULL, 0, NULL, NULL);

@@ -237,7 +237,10 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 			break;
 		if (!outgoing_begin(&out[ready], array, meta, NULL))
 			break;
-		raw[ready] = (share_outgoing){out[ready].b, out[ready].data, out[ready].size, 0};
+		raw[ready] = (share_outgoing){.size = sizeof(raw[0]),
+					      .buffer = out[ready].b,
+					      .data = out[ready].data,
+					      .data_size = out[ready].size};
 	}
 	ch = PyErr_Occurred() ? NULL : handle_enter(&self->handle);
 	while (ch && sent < count) {

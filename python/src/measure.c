@@ -101,6 +101,8 @@ static PyObject *run_both(struct handle *h, struct loop *l)
 	l->messages = calloc(l->n ? l->n : 1, sizeof(*l->messages));
 	if (!l->messages)
 		return PyErr_NoMemory();
+	for (uint64_t i = 0; i < l->n; i++)
+		l->messages[i] = (share_message)SHARE_MESSAGE_INIT;
 	received = run(h, l, receive);
 	if (!received) /* there were fewer than n messages */
 		for (uint64_t i = 0; i < l->n && l->messages[i].channel; i++)

@@ -24,7 +24,7 @@ struct message *message_new(struct member *of, struct stream stream, bool is_req
 		return NULL;
 	}
 	memset(m, 0, offsetof(struct message, m));
-	m->m.channel = NULL;
+	m->m = (share_message)SHARE_MESSAGE_INIT;
 	PyObject_Init((PyObject *)m, core.message);
 	m->of = (struct member *)Py_NewRef((PyObject *)of);
 	/* A request must be answered before its service is given up, so it is a user of the
@@ -33,7 +33,7 @@ struct message *message_new(struct member *of, struct stream stream, bool is_req
 	m->stream = stream.p;
 	m->owner = Py_XNewRef(stream.owner);
 	m->generation = process_generation();
-	m->header = -1;
+	m->header = m->n_kept = -1;
 	m->is_request = is_request;
 	return m;
 }
@@ -87,6 +87,21 @@ static bool is_usable(struct message *m)
 }
 
 static void look(struct message *m, share_tensor *t);
+
+/* The program may read the data of a message that it has given up. */
+static void keep_data(struct message *m)
+{
+	if (m->n_kept >= 0 || !m->m.channel)
+		return;
+	memcpy(m->kept, m->m.data, m->m.data_size);
+	m->n_kept = (int)m->m.data_size;
+}
+
+static size_t bytes_of(const struct message *m, const unsigned char **out)
+{
+	*out = m->n_kept >= 0 ? m->kept : m->m.data;
+	return m->n_kept >= 0 ? (size_t)m->n_kept : m->m.data_size;
+}
 
 /* Gives the Array a reference of its own, if something else than the message refers to it. Looks at
  * the description in the data first, since that can be checked only with the memory that it
@@ -159,6 +174,7 @@ int message_ack(struct message *m, PyObject *given)
 	}
 	if (!stream_from(given, m->of->on_gpu && m->m.buffer, -1, home_of(m), &stream))
 		return -1;
+	keep_data(m);
 	m->users++;
 	good = no_error(acknowledge(m, stream.p));
 	m->users--;
@@ -218,6 +234,7 @@ static PyObject *reply(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObjec
 			 &stream) ||
 	    !outgoing_begin(&out, given[0], given[1], given[2]))
 		return NULL;
+	keep_data(m);
 	m->users++;
 	settle_array(m);
 	UNLOCKED(r = share_reply(&m->m, out.b, out.data, out.size, stream.p));
@@ -252,11 +269,13 @@ static PyObject *status(PyObject *o, PyObject *ignored)
 static void look(struct message *m, share_tensor *t)
 {
 	share_buffer *b = m->m.buffer;
+	const unsigned char *bytes;
+	size_t size = bytes_of(m, &bytes);
 	uint64_t extent;
 	int n;
 
 	m->header = 0;
-	n = b ? share_tensor_decode(m->m.data, m->m.data_size, t) : 0;
+	n = b ? share_tensor_decode(bytes, size, t) : 0;
 	if (n > 0 && share_tensor_extent(t, &extent) == 0 && extent <= share_size(b)) {
 		m->header = n;
 		return;
@@ -295,11 +314,14 @@ static PyObject *get_array(PyObject *o, void *ignored)
 static Py_ssize_t data_of(struct message *m, const char **out)
 {
 	share_tensor t = SHARE_TENSOR_INIT;
+	const unsigned char *bytes;
+	size_t size;
 
 	if (m->header < 0)
 		look(m, &t);
-	*out = (const char *)m->m.data + m->header;
-	return (Py_ssize_t)m->m.data_size - m->header;
+	size = bytes_of(m, &bytes);
+	*out = (const char *)bytes + m->header;
+	return (Py_ssize_t)size - m->header;
 }
 
 static PyObject *get_data(PyObject *o, void *ignored)

@@ -30,7 +30,7 @@ void send_number(share_channel *p, uint32_t number)
 
 uint32_t receive_number(share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint32_t number;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
@@ -47,7 +47,7 @@ void expect_number(share_channel *c, uint32_t number)
 
 void expect_nothing(share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_recv(c, 0, NULL, &m), SHARE_EAGAIN);
 	check(!m.channel);
@@ -71,7 +71,7 @@ void send_filled(share_channel *ch, share_pool *p, int value)
 
 void expect_message(share_channel *c, int value)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	expect_filled(share_ptr(m.buffer), value, 4096);

@@ -57,7 +57,7 @@ int number_in(const share_message *m)
 
 share_message next_of(share_service *s, int number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_next_request(s, FOREVER, NULL, &m));
 	check_eq(number_in(&m), number);
@@ -74,7 +74,7 @@ int answer(share_message *request)
 
 void expect_answer(share_pending *p, int number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_call_finish(p, FOREVER, NULL, &m));
 	check_eq(number_in(&m), 2 * number);
@@ -83,7 +83,7 @@ void expect_answer(share_pending *p, int number)
 
 void expect_failure(share_pending *p, int error)
 {
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_call_finish(p, FOREVER, NULL, &m), error);
 	check(m.channel == NULL);
@@ -91,7 +91,7 @@ void expect_failure(share_pending *p, int error)
 
 void expect_no_request(void)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_next_request(worker, 0, NULL, &m), SHARE_EAGAIN);
 }

@@ -10,6 +10,7 @@
 
 #include <share/channel.h>
 
+#include "tests/harness/fresh.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 TestSuite(bridge_channels, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
@@ -51,7 +52,7 @@ static unsigned receive(share_channel *ch, share_message *m)
 
 static void expect_number(share_channel *ch, unsigned n)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_eq(receive(ch, &m), n);
 	check_ok(share_ack(&m, NULL));
@@ -100,7 +101,7 @@ Test(bridge_channels, messages_without_memory_pass_too)
 {
 	struct sides s;
 	share_channel *ch, *a;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_QUEUE);
@@ -123,7 +124,7 @@ Test(bridge_channels, a_message_of_a_queue_is_done_with_when_it_is_over_there)
 	struct sides s;
 	share_channel *ch, *a;
 	share_pool *pool;
-	share_message first, second;
+	share_message first = SHARE_MESSAGE_INIT, second = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	pool = open_pool(s.far);
@@ -151,7 +152,7 @@ Test(bridge_channels, who_is_slow_over_there_has_no_more_than_the_channel_is_dee
 	share_channel *ch, *a;
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	struct status now;
 	unsigned sent = 0, n;
 	share_buffer *b;
@@ -196,7 +197,7 @@ Test(bridge_channels, a_lost_link_loses_and_doubles_nothing)
 	struct sides s;
 	share_channel *ch, *a;
 	share_pool *pool;
-	share_message held[2];
+	share_message held[2] = {SHARE_MESSAGE_INIT};
 	unsigned next = 0, expected = 0;
 
 	sides_begin(&s);
@@ -213,8 +214,8 @@ Test(bridge_channels, a_lost_link_loses_and_doubles_nothing)
 
 		for (unsigned i = 0; i < DEPTH; i++)
 			send_number(ch, pool, next++);
-		check_eq(receive(a, &held[0]), expected++);
-		check_eq(receive(a, &held[1]), expected++);
+		check_eq(receive(a, fresh(&held[0])), expected++);
+		check_eq(receive(a, fresh(&held[1])), expected++);
 		check(kill(p->pid, SIGSTOP) == 0);
 		until(bridge_said(other, site) > lost);
 		check_ok(share_ack(&held[0], NULL));
@@ -233,7 +234,7 @@ Test(bridge_channels, a_lost_link_loses_and_doubles_nothing)
 /* Whether what was received, if anything was, is new. */
 static bool take_one(share_channel *ch, bool *seen)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	bool is_new = false;
 	unsigned n;
 	int r = share_recv(ch, HARNESS_LIMIT_MS, NULL, &m);
@@ -257,7 +258,7 @@ Test(bridge_channels, a_bridge_that_dies_loses_nothing)
 	struct sides s;
 	share_channel *ch, *a;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	bool seen[3 * DEPTH] = {false};
 	unsigned n, missing = 3 * DEPTH;
 
@@ -296,7 +297,7 @@ static void take_one_and_wait(struct child *self, void *data)
 	share_client *c = child_connect("taker");
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	options.flags = SHARE_CHANNEL_EXISTING;
@@ -322,7 +323,7 @@ Test(bridge_channels, deliveries_go_on_where_they_were)
 	struct sides s;
 	share_channel *ch, *a;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	pool = open_pool(s.far);
@@ -349,7 +350,7 @@ Test(bridge_channels, consumers_are_told_when_the_peer_stays_away)
 {
 	struct sides s;
 	share_channel *ch, *a;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	ch = open_channel(s.far, SHARE_PRODUCER, SHARE_BROADCAST);
@@ -369,7 +370,7 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 	struct sides s;
 	share_channel *ch, *other;
 	share_pool *pool;
-	share_message m[3];
+	share_message m[3] = {SHARE_MESSAGE_INIT};
 
 	sides_begin(&s);
 	pool = open_pool(s.far);
@@ -380,7 +381,7 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 	for (unsigned n = 0; n < 3; n++)
 		send_number(ch, pool, n);
 	for (unsigned n = 0; n < 3; n++) /* so the bridge has them all, and none is done with */
-		check_eq(receive(other, &m[n]), n);
+		check_eq(receive(other, fresh(&m[n])), n);
 	bridge_kill(&s.near_bridge);
 	bridge_expect_end(&s.far_bridge, EXIT_FAILURE, "near has stayed away");
 	for (unsigned n = 0; n < 3; n++)
@@ -389,7 +390,7 @@ Test(bridge_channels, others_get_the_messages_of_a_peer_that_stays_away)
 
 	other = open_channel(s.far, SHARE_CONSUMER, SHARE_QUEUE);
 	for (unsigned n = 0; n < 3; n++) {
-		check_eq(receive(other, &m[n]), n);
+		check_eq(receive(other, fresh(&m[n])), n);
 		check_eq(m[n].deliveries, 2);
 		check_ok(share_ack(&m[n], NULL));
 	}
@@ -416,7 +417,7 @@ Test(bridge_channels, a_peer_that_stays_away_takes_no_grace_from_another)
 	struct sides s;
 	struct bridge_process third;
 	share_channel *ch, *a;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int64_t lost;
 
 	sides_begin(&s);

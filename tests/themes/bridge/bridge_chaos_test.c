@@ -129,7 +129,7 @@ static void produce(struct child *self, void *data)
 /* A bridge, or the producer before it, may have died with it: then it is not good, and said so. */
 static bool receive_one(struct board *board, share_channel *ch)
 {
-	share_message m = {0};
+	share_message m = SHARE_MESSAGE_INIT;
 	int r = share_recv(ch, WAIT_MS, NULL, &m);
 	uint64_t number;
 

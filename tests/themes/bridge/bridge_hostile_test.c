@@ -359,7 +359,7 @@ Test(bridge_hostile, a_cancellation_that_comes_before_its_request_is_heeded)
 	struct peer p;
 	struct data_header h = {.which = 9};
 	share_service *worker;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	begin(&s);
 	check_ok(share_service_open(s.far, "s", SHARE_WORKER, NULL, &worker));

@@ -40,7 +40,7 @@ ConformanceTest(a_name_and_a_channel_pass)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *out, *in = NULL;
 	share_pool *far, *near;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	struct sides s;
 	share_buffer *b;
 

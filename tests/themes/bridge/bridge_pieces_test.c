@@ -215,7 +215,7 @@ ConformanceTest(messages_of_a_channel_come_in_their_order)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *out, *in = NULL;
 	struct between b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	begin(&b, kind, kind);
 	options.pool = "test";

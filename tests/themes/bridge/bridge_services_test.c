@@ -10,6 +10,7 @@
 #include <share/service.h>
 
 #include "tests/harness/child.h"
+#include "tests/harness/fresh.h"
 #include "tests/themes/bridge/bridge_rig.h"
 
 TestSuite(bridge_services, .init = fixture_start, .fini = fixture_stop, .timeout = 120);
@@ -59,7 +60,7 @@ Test(bridge_services, a_question_with_memory_gets_an_answer_with_memory)
 	share_pool *far_pool, *near_pool;
 	share_buffer *b;
 	share_pending *p;
-	share_message m, answer;
+	share_message m = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -96,7 +97,7 @@ Test(bridge_services, calls_are_answered_in_any_order)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p[16];
-	share_message m[16], answer;
+	share_message m[16] = {SHARE_MESSAGE_INIT}, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -108,7 +109,7 @@ Test(bridge_services, calls_are_answered_in_any_order)
 		p[i] = ask(caller, NULL, question);
 	}
 	for (int i = 0; i < 16; i++)
-		take(worker, &m[i]);
+		take(worker, fresh(&m[i]));
 	for (int i = 15; i >= 0; i--) {
 		unsigned char word = m[i].data[0];
 
@@ -129,7 +130,7 @@ Test(bridge_services, who_gives_a_call_up_gives_it_up_over_there)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -155,7 +156,7 @@ Test(bridge_services, who_called_before_the_bridge_came_can_give_up_too)
 	struct sides s;
 	share_service *callers[SERVICES], *workers[SERVICES];
 	share_pending *p[SERVICES];
-	share_message m[SERVICES];
+	share_message m[SERVICES] = {SHARE_MESSAGE_INIT};
 	char names[SERVICES][8];
 	const char *options[2 * SERVICES + 1] = {NULL};
 
@@ -171,7 +172,7 @@ Test(bridge_services, who_called_before_the_bridge_came_can_give_up_too)
 	far_start(&s, OPTIONS("--export-service", "*"));
 	near_start(&s, options);
 	for (int i = 0; i < SERVICES; i++)
-		take(workers[i], &m[i]);
+		take(workers[i], fresh(&m[i]));
 	for (int i = 0; i < SERVICES; i++)
 		share_call_cancel(p[i]);
 	for (int i = 0; i < SERVICES; i++) {
@@ -209,7 +210,7 @@ Test(bridge_services, a_call_whose_time_is_over_is_over_there_too)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m = {0}, answer;
+	share_message m = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -246,7 +247,7 @@ Test(bridge_services, a_caller_that_dies_is_missed_over_there)
 	struct sides s;
 	share_service *worker;
 	struct child *child;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	char address[128];
 
 	sides_begin(&s);
@@ -270,7 +271,7 @@ Test(bridge_services, calls_of_a_bridge_that_dies_go_to_the_next_one)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m, answer;
+	share_message m = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -298,7 +299,7 @@ Test(bridge_services, a_worker_that_does_not_answer_is_told_of)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -318,7 +319,7 @@ Test(bridge_services, a_lost_link_ends_the_calls_on_both_sides_and_later_ones_go
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m, answer;
+	share_message m = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);
@@ -368,7 +369,7 @@ Test(bridge_services, a_bridge_that_nobody_asks_sleeps)
 	struct sides s;
 	share_service *caller, *worker;
 	share_pending *p;
-	share_message m, answer;
+	share_message m = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 
 	sides_begin(&s);
 	worker = open_service(s.far, SHARE_WORKER);

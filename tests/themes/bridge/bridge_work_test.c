@@ -75,7 +75,7 @@ static void expect_names_pass(struct sides *s, const char *name)
 static void expect_sevens(share_channel *in)
 {
 	const unsigned char *bytes;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(in, HARNESS_LIMIT_MS, NULL, &m));
 	check_eq(share_size(m.buffer), GPU_BLOCK);
@@ -106,7 +106,7 @@ Test(bridge_work, the_bridge_waits_for_the_work_and_serves_others_meanwhile)
 	struct child *producer;
 	struct sides s;
 	share_channel *in = begin(&s, &producer);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	expect_names_pass(&s, "a");
 	check_error(share_recv(in, 0, NULL, &m), SHARE_EAGAIN);

@@ -280,7 +280,7 @@ Test(dump_mine, has_a_message_that_its_consumer_may_write)
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
 	share_channel *producer, *consumer;
 	share_pool *p = open_pool(c);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	const char *at;
 
 	o.flags = SHARE_CHANNEL_WRITABLE;

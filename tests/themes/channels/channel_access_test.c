@@ -151,7 +151,7 @@ static void bob_reads(struct child *self, void *data)
 	share_buffer *kept, *written = NULL;
 	share_client *c;
 	share_token token;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	writing.mode = SHARE_RDWR;
@@ -334,7 +334,7 @@ Test(channel_access, consumers_that_write_are_refused_in_a_pool_that_scrubs)
 	share_channel *producer, *reader, *none = NULL;
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
 	share_pool *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	/* on the way to a new channel, and to one that is there */
 	check_error(open_in(client, SHARE_CONSUMER, "scrubbed", SHARE_CHANNEL_WRITABLE, &none),

@@ -101,7 +101,7 @@ static void produce(struct child *self, void *data)
 /* False when it was the last. */
 static bool receive(share_channel *ch, unsigned number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	struct note note;
 	char text[32];
 
@@ -201,7 +201,7 @@ static void meet(const char *kind, bool producer_first)
 	struct note note = {0, 7};
 	share_buffer *b;
 	share_pool *pool;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	pool = conformance_pool(c[!producer_first], kind, OPTIONS);
 	check_ok(share_alloc(pool, UNIT, NULL, &b));
@@ -369,7 +369,7 @@ static void hold_one(struct child *self, void *data)
 {
 	share_client *c = child_connect("consumer");
 	share_channel *ch = join_small(c, SHARE_CONSUMER, SHARE_QUEUE, 0);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));

@@ -48,7 +48,7 @@ static uint32_t remembered(share_channel *p)
 
 static share_message hold_one(share_channel *p, share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 1);
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
@@ -80,7 +80,7 @@ Test(channel_churn, one_that_leaves_a_fence_is_remembered_until_it_is_reached)
 	share_channel *keeper = open_channel(other, SHARE_CONSUMER, NULL);
 	struct gate *gate = gate_new();
 	share_host_stream *stream;
-	share_message held, m;
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(other, &stream));
 	c = open_channel(other, SHARE_CONSUMER, NULL);

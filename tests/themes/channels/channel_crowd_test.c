@@ -62,7 +62,7 @@ static void send_and_close(const share_channel_options *o, int value)
 
 static share_message received(share_channel *c, int value)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	check_eq(m.lost, 0);
@@ -89,7 +89,7 @@ Test(channel_crowd, what_is_held_of_producers_that_are_gone_comes_back_in_any_or
 {
 	share_channel_options o = one_at_a_time();
 	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
-	share_message held[10];
+	share_message held[10] = {SHARE_MESSAGE_INIT};
 
 	for (int i = 0; i < 10; i++) {
 		send_and_close(&o, i);
@@ -110,7 +110,7 @@ Test(channel_crowd, who_owes_something_to_too_many_is_left_behind_and_keeps_what
 {
 	share_channel_options o = few_rows();
 	share_channel *c = open_channel(other, SHARE_CONSUMER, &o), *again, *p;
-	share_message held[MORE_THAN_ROWS], m;
+	share_message held[MORE_THAN_ROWS] = {SHARE_MESSAGE_INIT}, m = SHARE_MESSAGE_INIT;
 	int n = 0;
 
 	for (int i = 0; i < MORE_THAN_ROWS - 1; i++)
@@ -155,7 +155,7 @@ Test(channel_crowd, who_owes_nothing_is_not_left_behind_though_it_never_looks)
 /* That producers are gone, a consumer notices when it looks. */
 static bool only_consumers_are_left(share_channel **c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < CROWD; i++)
 		check(share_recv(c[i], 0, NULL, &m) < 0);

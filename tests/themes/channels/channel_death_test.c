@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/fresh.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
 
@@ -35,13 +36,13 @@ static void take_three(struct child *self, void *data)
 {
 	share_client *c = child_connect("taker");
 	share_channel *ch;
-	share_message m[3];
+	share_message m[3] = {SHARE_MESSAGE_INIT};
 
 	(void)data;
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &ch));
 	child_point(self, "open");
 	for (int i = 0; i < 3; i++)
-		check_ok(share_recv(ch, -1, NULL, &m[i]));
+		check_ok(share_recv(ch, -1, NULL, fresh(&m[i])));
 	check_ok(share_ack(&m[1], NULL));
 	child_point(self, "took three");
 }
@@ -117,7 +118,7 @@ Test(channel_death, what_a_dead_consumer_of_a_queue_had_goes_to_others_and_is_ma
 	c = open_channel(client, SHARE_CONSUMER, NULL);
 	child_kill(child);
 	for (int i = 0; i < 5; i++) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 		int value;
 
 		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
@@ -139,7 +140,7 @@ static void take_one(struct child *self, void *data)
 {
 	share_client *c = child_connect("taker");
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &ch));
@@ -151,7 +152,7 @@ Test(channel_death, what_was_delivered_too_often_is_taken_back)
 {
 	share_channel_options o = options(SHARE_QUEUE, 0);
 	share_channel *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.deliveries = 2;
 	p = open_channel(client, SHARE_PRODUCER, &o);
@@ -181,8 +182,8 @@ Test(channel_death, a_message_that_is_passed_on_keeps_its_deliveries)
 {
 	share_channel_options o = options(SHARE_QUEUE, 0);
 	share_channel *p;
-	share_message m;
-	share_outgoing out = {.data = "words", .data_size = 5};
+	share_message m = SHARE_MESSAGE_INIT;
+	share_outgoing out = {.size = sizeof(out), .data = "words", .data_size = 5};
 
 	o.deliveries = 3;
 	p = open_channel(client, SHARE_PRODUCER, &o);
@@ -205,9 +206,9 @@ Test(channel_death, a_message_that_is_passed_on_keeps_its_deliveries)
 Test(channel_death, what_was_delivered_too_often_elsewhere_is_delivered_once_more)
 {
 	share_channel_options o = options(SHARE_QUEUE, 0);
-	share_outgoing out = {.data = "words", .data_size = 5};
+	share_outgoing out = {.size = sizeof(out), .data = "words", .data_size = 5};
 	share_channel *p, *c;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.deliveries = 3;
 	p = open_channel(client, SHARE_PRODUCER, &o);
@@ -243,7 +244,7 @@ Test(channel_death, what_a_dead_producer_has_sent_is_received_and_then_its_death
 {
 	share_channel *c = open_channel(client, SHARE_CONSUMER, NULL), *p;
 	struct child *child = child_start(send_five, NULL);
-	share_message held, m;
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "open");
 	child_go(child);
@@ -269,7 +270,7 @@ Test(channel_death, a_sleeping_consumer_is_told_of_its_producers_death)
 {
 	share_channel *c = open_channel(client, SHARE_CONSUMER, NULL);
 	struct child *child = child_start(send_five, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "open");
 	check_error(share_recv(c, 1, NULL, &m), SHARE_ETIMEDOUT);
@@ -285,7 +286,7 @@ static void echo(struct child *self, void *data)
 {
 	share_client *c = child_connect("echo");
 	share_channel *in, *out;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	(void)data;
@@ -306,7 +307,7 @@ Test(channel_death, without_a_broker_everybody_goes_on_and_deaths_are_seen)
 	struct child *child = child_start(echo, NULL);
 	share_buffer *b = filled_buffer(pool, 6);
 	unsigned char value = 6;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "open");
 	check_ok(share_channel_open(client, "back", SHARE_CONSUMER, NULL, &back));
@@ -334,7 +335,7 @@ Test(channel_death, while_the_broker_answers_nothing_everybody_goes_on)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL), *back;
 	struct child *child = child_start(echo, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	child_wait(child, "open");
@@ -366,7 +367,7 @@ Test(channel_death, without_a_broker_a_dead_consumer_gives_back_what_it_had)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	struct child *child = child_start(take_three, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "open");
 	child_go(child);

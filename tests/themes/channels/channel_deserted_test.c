@@ -46,7 +46,7 @@ static share_channel_options so(uint32_t mode, uint32_t when_full, uint32_t wait
 
 static void expect_with_lost(share_channel *c, uint64_t number, uint64_t lost)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	check_eq(m.number, number);
@@ -87,7 +87,7 @@ Test(channel_deserted, many_at_once_go_out_as_well)
 {
 	share_channel_options o = so(SHARE_BROADCAST, SHARE_FULL_FAIL, 0);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
-	share_outgoing many[100] = {0};
+	share_outgoing many[100] = {SHARE_OUTGOING_INIT};
 
 	check_eq(share_send_many(p, many, 100, NULL), 100);
 	c = open_channel(other, SHARE_CONSUMER, &o);

@@ -59,7 +59,7 @@ static void start_to_drain(struct drain *d, share_channel *ch)
 
 static share_message receive(share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	return m;
@@ -69,7 +69,7 @@ static void waits_for_the_last(uint32_t mode)
 {
 	share_channel_options o = options(mode, SHARE_FULL_BLOCK);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
-	share_message m[3];
+	share_message m[3] = {SHARE_MESSAGE_INIT};
 	struct drain d[2];
 	char who[64];
 
@@ -116,7 +116,7 @@ Test(channel_drain, what_is_sent_meanwhile_is_not_waited_for)
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 	struct drain d;
 	uint32_t n = 0;
 
@@ -124,7 +124,7 @@ Test(channel_drain, what_is_sent_meanwhile_is_not_waited_for)
 	held = receive(c);
 	start_to_drain(&d, p);
 	while (!atomic_load(&d.over)) {
-		share_message next;
+		share_message next = SHARE_MESSAGE_INIT;
 
 		send_number(p, n++);
 		next = receive(c);
@@ -155,7 +155,7 @@ Test(channel_drain, all_consumers_of_a_broadcast_are_waited_for_but_not_one_that
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
 	struct child *holder = child_start(hold_one, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	until(channel_stats(p).consumers == 1);
 	c = open_channel(other, SHARE_CONSUMER, &o);
@@ -206,7 +206,7 @@ Test(channel_drain, work_that_was_enqueued_before_the_acknowledgement_is_not_wai
 	share_channel *c = open_channel(other, SHARE_CONSUMER, &o);
 	struct gate *gate = gate_new();
 	share_host_stream *stream;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(other, &stream));
 	send_filled(p, pool, 1);

@@ -48,7 +48,7 @@ static int receive(share_channel *ch, bool by_descriptor, share_message *m)
 
 static void expect_end(share_channel *ch, bool by_descriptor, int end)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(receive(ch, by_descriptor, &m), end);
 	check(!m.channel);
@@ -97,7 +97,7 @@ static void attempt(struct round *round)
 	ch = open_channel(c, SHARE_CONSUMER, NULL);
 	child_go(producer);
 	for (unsigned i = 0; i < round->messages; i++) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		check_ok(receive(ch, round->by_descriptor, &m));
 		check_ok(share_ack(&m, NULL));
@@ -136,7 +136,7 @@ struct waiter {
 static void *wait_for_message(void *data)
 {
 	struct waiter *w = data;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	w->result = share_recv(w->ch, -1, NULL, &m);
 	return NULL;
@@ -238,7 +238,7 @@ Test(channel_end, who_waits_for_room_is_told_that_the_last_consumer_has_gone)
 		    options(i & 1 ? SHARE_QUEUE : SHARE_BROADCAST, SHARE_FULL_BLOCK);
 		share_client *c[] = {connect_as("producer"), connect_as("consumer")};
 		share_channel *from, *to;
-		share_message m = {.channel = NULL};
+		share_message m = SHARE_MESSAGE_INIT;
 		struct waiter w;
 
 		o.depth = 4;
@@ -390,7 +390,7 @@ Test(channel_end, is_said_once_whoever_comes_and_goes_after_it)
 	share_client *c[] = {connect_as("producer"), connect_as("consumer")};
 	share_channel *from = open_channel(c[0], SHARE_PRODUCER, NULL);
 	share_channel *to = open_channel(c[1], SHARE_CONSUMER, NULL), *other;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_number(from, 1);
 	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));

@@ -50,7 +50,7 @@ static void waits_for_the_first(uint32_t mode)
 {
 	share_channel_options o = options(mode, SHARE_FULL_BLOCK);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, &o), *c;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	pthread_t thread;
 
 	check_ok(share_channel_flush(p, 0));
@@ -82,7 +82,7 @@ Test(channel_flush, a_queue_waits_for_room)
 {
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
 	share_channel *p, *a, *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	pthread_t thread;
 	unsigned seen = 0;
 

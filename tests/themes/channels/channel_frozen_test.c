@@ -47,7 +47,7 @@ TestSuite(channel_frozen, .init = start, .fini = stop, .timeout = 60);
 
 Test(channel_frozen, receiving_ends_in_time)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_try_recv(c, &m), SHARE_EAGAIN); /* it would ask */
 	expect_number(c, 2);
@@ -120,7 +120,7 @@ Test(channel_frozen, what_comes_from_who_is_known_is_received)
 Test(channel_frozen, an_event_loop_is_told_when_the_broker_goes_on)
 {
 	int fd = share_channel_get_fd(c), r;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint32_t number;
 
 	expect_number(c, 2);
@@ -140,7 +140,7 @@ Test(channel_frozen, an_event_loop_is_told_when_the_broker_goes_on)
 
 Test(channel_frozen, a_channel_that_waits_for_an_answer_can_be_closed)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	expect_number(c, 2);
 	check_error(share_recv(c, 50, NULL, &m), SHARE_ETIMEDOUT);

@@ -33,7 +33,7 @@ Test(channel_goodbye, what_is_still_read_is_not_used_again_when_the_client_is_gi
 	share_host_stream *reading;
 	share_channel *p, *c;
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	check_ok(share_pool_set_cache(pool, BLOCK));

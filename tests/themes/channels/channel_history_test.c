@@ -86,7 +86,7 @@ Test(channel_history, one_after_the_other_gets_the_last_one)
 	send_filled(p, pool, 42);
 	for (int i = 0; i < 20; i++) {
 		share_host_stream *s;
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		until(share_channel_open(other, "channel", SHARE_CONSUMER, &o, &c) == 0);
 		check_ok(share_host_stream_create(other, &s));
@@ -110,7 +110,7 @@ Test(channel_history, work_on_it_is_waited_for)
 	share_buffer *b = allocate(pool, BLOCK, NULL);
 	struct gate *gate = gate_new();
 	share_host_stream *reading;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	check_ok(share_host_stream_create(other, &reading));
@@ -166,7 +166,7 @@ Test(channel_history, it_ends_with_its_producer)
 	share_channel_options o = keeps(2);
 	struct child *producer = child_start(sends_and_stays, NULL);
 	share_channel *c, *late;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(producer, "sent");
 	c = open_channel(other, SHARE_CONSUMER, &o);

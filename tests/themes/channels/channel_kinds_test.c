@@ -30,7 +30,7 @@ static void receive(struct child *self, void *data)
 	share_client *c = child_connect("consumer");
 	share_channel *ch = open_channel(c, SHARE_CONSUMER);
 	share_buffer *kept = NULL;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int n = 0, r;
 
 	(void)data;
@@ -83,7 +83,7 @@ static void sleep_in_channel(struct child *self, void *data)
 {
 	share_client *c = child_connect("consumer");
 	share_channel *ch = open_channel(c, SHARE_CONSUMER);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	child_point(self, "ready");

@@ -44,7 +44,7 @@ static share_channel *open_patient(share_client *c, int role, uint32_t mode)
 
 static share_message hold_one(share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	return m;
@@ -62,7 +62,7 @@ Test(channel_leaving, what_is_sent_afterwards_goes_to_others)
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	send_number(p, 0);
 	held = hold_one(a);
@@ -79,7 +79,7 @@ Test(channel_leaving, what_it_has_not_received_goes_to_others_though_nothing_mor
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
-	share_message held, m;
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
 
 	for (uint32_t i = 0; i < 5; i++)
 		send_number(p, i);
@@ -100,7 +100,7 @@ Test(channel_leaving, a_queue_of_nobody_else_waits_for_the_next_who_comes)
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	send_number(p, 0);
 	send_number(p, 1);
@@ -118,7 +118,7 @@ Test(channel_leaving, a_broadcast_does_not_wait_for_it)
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
 	share_channel *b = open_patient(third, SHARE_CONSUMER, SHARE_BROADCAST);
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	send_number(p, 0);
 	held = hold_one(a);
@@ -135,7 +135,7 @@ Test(channel_leaving, a_sender_that_waits_for_its_room_goes_on)
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	for (uint32_t i = 0; i < 8; i++)
 		send_number(p, i);
@@ -157,7 +157,7 @@ static share_channel *open_deserted(uint32_t from, share_channel **next)
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_BROADCAST);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_BROADCAST);
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	send_number(p, 0);
 	held = hold_one(a);
@@ -201,7 +201,7 @@ Test(channel_leaving, a_channel_has_all_its_room_after_any_number_of_consumers)
 	for (uint32_t i = 0; i < 100; i += 2) {
 		share_channel *a =
 		    open_patient(i % 4 ? other : third, SHARE_CONSUMER, SHARE_BROADCAST);
-		share_message held, waited;
+		share_message held = SHARE_MESSAGE_INIT, waited = SHARE_MESSAGE_INIT;
 
 		send_number(p, i);
 		held = hold_one(a);
@@ -224,7 +224,7 @@ Test(channel_leaving, what_it_has_stays_its_own)
 {
 	share_channel *p = open_patient(client, SHARE_PRODUCER, SHARE_QUEUE);
 	share_channel *a = open_patient(other, SHARE_CONSUMER, SHARE_QUEUE), *b;
-	share_message held;
+	share_message held = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 1);
 	held = hold_one(a);

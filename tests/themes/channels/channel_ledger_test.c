@@ -9,6 +9,7 @@
 
 #include "libshare/channel/inside.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/fresh.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
 
@@ -83,7 +84,7 @@ Test(channel_ledger, garbage_in_a_queues_ledger_harms_nobody_else)
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
 	struct child *child;
 	share_channel *p, *c;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.depth = 8;
 	o.stall_ms = 5;
@@ -118,7 +119,7 @@ Test(channel_ledger, garbage_in_a_queues_ledger_harms_nobody_else)
 static void silent(struct child *self, void *data)
 {
 	share_client *c = child_connect("silent");
-	share_message m[HELD];
+	share_message m[HELD] = {SHARE_MESSAGE_INIT};
 	int values[HELD];
 	share_channel *ch;
 	uint32_t n = 0;
@@ -126,7 +127,7 @@ static void silent(struct child *self, void *data)
 	(void)data;
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &ch));
 	child_point(self, "open");
-	for (; n < HELD && share_recv(ch, -1, NULL, &m[n]) == 0; n++)
+	for (; n < HELD && share_recv(ch, -1, NULL, fresh(&m[n])) == 0; n++)
 		values[n] = *(const unsigned char *)share_ptr(m[n].buffer);
 	child_point_with(self, "holds", &n, sizeof(n));
 	for (uint32_t i = 0; i < n; i++)
@@ -136,7 +137,7 @@ static void silent(struct child *self, void *data)
 
 static void take_all(share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	while (c && share_recv(c, 0, NULL, &m) == 0) {
 		int value = *(const unsigned char *)share_ptr(m.buffer);
@@ -215,7 +216,7 @@ static void endless(struct child *self, void *data)
 	share_client *c = child_connect("endless");
 	share_host_stream *stream;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(c, &stream));
 	check_ok(share_channel_open(c, "channel", SHARE_CONSUMER, NULL, &ch));

@@ -75,7 +75,7 @@ static void expect_rows(share_buffer *b, int64_t rows)
 
 static share_message send_and_receive(share_buffer *b)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_send(producer, b, NULL, 0, NULL));
 	check_ok(share_recv(consumer, FOREVER, NULL, &m));
@@ -94,7 +94,7 @@ static void expect_nothing_of(share_buffer *b)
 static void a_consumer_reads_until_it_acknowledges(uint32_t mode)
 {
 	share_buffer *b, *lent;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	open_both(mode, 0);
 	b = described(pool, 8);
@@ -121,7 +121,7 @@ Test(channel_loan, is_read_until_it_is_acknowledged_in_a_queue)
 Test(channel_loan, is_read_by_the_worker_and_by_the_caller_of_a_service)
 {
 	share_buffer *question = described(pool, 3), *reply = described(worker_pool, 5), *lent;
-	share_message request, got;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	check_ok(share_call_start(caller, question, NULL, 0, FOREVER, NULL, &p));
@@ -142,7 +142,7 @@ Test(channel_loan, is_read_by_the_worker_and_by_the_caller_of_a_service)
 Test(channel_loan, that_was_retained_is_read_by_the_lease)
 {
 	share_buffer *b, *kept;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	open_both(SHARE_BROADCAST, 0);
 	b = described(pool, 8);
@@ -165,7 +165,7 @@ Test(channel_loan, is_read_while_the_message_is_in_hand_whoever_has_left)
 	share_client *gone = connect_as("producer that leaves");
 	share_pool *its = open_pool(gone);
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	producer = open_channel(gone, SHARE_PRODUCER, NULL);
 	consumer = open_channel(working, SHARE_CONSUMER, NULL);
@@ -186,7 +186,7 @@ Test(channel_loan, is_read_while_the_message_is_in_hand_whoever_has_left)
 Test(channel_loan, tells_what_its_producer_says_now)
 {
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	char *json;
 
 	open_both(SHARE_BROADCAST, 0);
@@ -209,7 +209,7 @@ Test(channel_loan, is_not_changed_or_kept_by_its_consumer)
 	share_tensor t = SHARE_TENSOR_INIT;
 	share_buffer *b, *kept;
 	share_token token;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	open_both(SHARE_BROADCAST, SHARE_CHANNEL_WRITABLE);
 	b = described(pool, 8);
@@ -239,7 +239,7 @@ Test(channel_loan, is_not_changed_or_kept_by_its_consumer)
 Test(channel_loan, is_as_good_as_the_lease_of_the_same_connection)
 {
 	share_buffer *b, *found;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	producer = open_channel(asking, SHARE_PRODUCER, NULL);
 	consumer = open_channel(asking, SHARE_CONSUMER, NULL);
@@ -261,7 +261,7 @@ Test(channel_loan, is_not_asked_about_where_the_broker_is_too_old)
 {
 	share_tensor t = SHARE_TENSOR_INIT;
 	share_buffer *b, *kept;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	char *json;
 
 	open_both(SHARE_BROADCAST, 0);
@@ -294,7 +294,7 @@ Test(channel_loan, that_becomes_a_lease_meanwhile_is_read_on)
 {
 	share_buffer *b, *kept;
 	pthread_t thread;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	open_both(SHARE_BROADCAST, 0);
 	b = described(pool, 8);

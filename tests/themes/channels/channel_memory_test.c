@@ -84,7 +84,7 @@ static void consumer_meets_producer(int *what, int nth, int error)
 {
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_number(p, 1);
 	*what = nth;
@@ -116,7 +116,7 @@ Test(channel_memory, one_of_several_that_could_not_be_mapped_is_met_with_all_aft
 {
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_channel *p[4];
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint32_t sum = 0;
 
 	for (uint32_t i = 0; i < 4; i++) {
@@ -139,7 +139,7 @@ Test(channel_memory, an_answer_that_could_not_be_kept_is_asked_for_again)
 {
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_channel *p[MANY];
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < MANY; i++)
 		p[i] = open_channel(client, SHARE_PRODUCER, NULL);

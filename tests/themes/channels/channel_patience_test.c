@@ -71,7 +71,7 @@ TestSuite(channel_patience, .init = start, .fini = stop, .timeout = 60);
 
 static void receive(share_channel *c, share_host_stream *stream)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
 	check_ok(share_ack(&m, stream));

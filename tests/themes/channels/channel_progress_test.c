@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/fresh.h"
 #include "tests/support/channel_work.h"
 #include "tests/support/raw_channel.h"
 
@@ -58,7 +59,7 @@ Test(channel_progress, a_broadcast_shows_what_waits_for_each_consumer_and_what_i
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *first = open_channel(slow, SHARE_CONSUMER, NULL), *late;
-	share_message held[2];
+	share_message held[2] = {SHARE_MESSAGE_INIT};
 
 	expect_progress(0, 0, 0);
 	for (int i = 0; i < 3; i++)
@@ -71,8 +72,8 @@ Test(channel_progress, a_broadcast_shows_what_waits_for_each_consumer_and_what_i
 
 	expect_message(late, 3);
 	expect_progress(1, 0, 0);
-	check_ok(share_recv(first, 0, NULL, &held[0]));
-	check_ok(share_recv(first, 0, NULL, &held[1]));
+	check_ok(share_recv(first, 0, NULL, fresh(&held[0])));
+	check_ok(share_recv(first, 0, NULL, fresh(&held[1])));
 	expect_progress(0, 2, 2);
 	check_ok(share_ack(&held[1], NULL));
 	expect_progress(0, 2, 1);
@@ -90,7 +91,7 @@ Test(channel_progress, a_queue_shows_it_of_each_lane_and_a_dropped_message_is_he
 {
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_DROP);
 	share_channel *p, *c;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.depth = 16;
 	o.in_flight = 4;
@@ -112,11 +113,11 @@ Test(channel_progress, a_consumer_that_keeps_64_of_a_full_ring_is_seen_to)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(slow, SHARE_CONSUMER, NULL);
-	share_message held[64];
+	share_message held[64] = {SHARE_MESSAGE_INIT};
 
 	for (int i = 0; i < 64; i++) {
 		send_number(p, (uint32_t)i);
-		check_ok(share_recv(c, 0, NULL, &held[i]));
+		check_ok(share_recv(c, 0, NULL, fresh(&held[i])));
 	}
 	expect_progress(0, 0, 64);
 	/* as many again, in the same places of the ring */
@@ -146,8 +147,9 @@ Test(channel_progress, very_many_messages_are_counted_too)
 	expect_progress(0, 1, 0); /* the rest of the ring was never written */
 	for (uint32_t i = 1; i < 4096; i++)
 		send_number(p, i);
-	for (int i = 0; i < 4096; i++)
-		check_ok(share_recv(c, 0, NULL, &held[i]));
+	for (int i = 0; i < 4096; i++) {
+		check_ok(share_recv(c, 0, NULL, fresh(&held[i])));
+	}
 	for (uint32_t i = 0; i < 4096; i++)
 		send_number(p, i);
 	expect_progress(0, 4096, 4096);
@@ -174,7 +176,7 @@ Test(channel_progress, what_is_dropped_is_counted_by_who_drops_it_and_by_who_mis
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_DROP);
 	share_channel *p, *c;
 	share_channel_stats s;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.depth = 2;
 	p = open_channel(client, SHARE_PRODUCER, &o);
@@ -199,7 +201,7 @@ Test(channel_progress, who_is_left_behind_is_named_and_what_others_got_is_counte
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
 	share_channel *p, *first, *second;
 	share_channel_stats s;
-	share_message m, again;
+	share_message m = SHARE_MESSAGE_INIT, again = SHARE_MESSAGE_INIT;
 	uint32_t number = 2;
 
 	o.depth = 1;

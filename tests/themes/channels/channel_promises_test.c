@@ -55,7 +55,7 @@ Test(channel_promises, an_event_loop_is_told_when_a_message_that_came_early_is_r
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_buffer *b = allocate(pool, 4096, stream);
 	int fd = share_channel_get_fd(c), r;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	gate_hold(gate, stream);
 	gate_fill(gate, stream, share_ptr(b), 5, 4096);
@@ -78,7 +78,7 @@ Test(channel_promises, an_event_loop_sleeps_until_then)
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_buffer *b = allocate(pool, 4096, stream);
 	int fd = share_channel_get_fd(c), r;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	gate_hold(gate, stream);
 	check_ok(share_give(p, b, NULL, 0, stream));
@@ -115,7 +115,7 @@ Test(channel_promises, the_end_of_a_channel_is_told_to_who_receives_many_at_a_ti
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m[4];
+	share_message m[4] = {SHARE_MESSAGE_INIT};
 
 	send_number(p, 1);
 	send_number(p, 2);
@@ -167,7 +167,7 @@ Test(channel_promises, a_message_leads_to_no_memory_of_another_pool)
 	share_channel *c;
 	share_pool *own;
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.flags = SHARE_CHANNEL_WRITABLE;
 	c = open_channel(other, SHARE_CONSUMER, &o);
@@ -213,7 +213,7 @@ Test(channel_promises, work_of_a_producer_that_died_before_it_was_known_is_not_t
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	struct child *child = child_start(never_fill, gate);
 	share_buffer *kept;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "sent");
 	child_kill(child);
@@ -232,7 +232,7 @@ Test(channel_promises, a_descriptor_that_is_asked_for_late_tells_all_the_same)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	struct pollfd ready = {.events = POLLIN};
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_recv(c, 0, NULL, &m), SHARE_EAGAIN);
 	ready.fd = share_channel_get_fd(c);
@@ -255,7 +255,7 @@ Test(channel_promises, who_must_not_wait_gets_what_is_good_already_and_in_order)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_try_recv(c, &m), SHARE_EAGAIN);
 	check(!m.channel);
@@ -293,7 +293,7 @@ Test(channel_promises, who_must_not_wait_gets_what_is_good_already_and_in_order)
 
 static share_message receive_filled(share_channel *p, share_channel *c)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 1);
 	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));

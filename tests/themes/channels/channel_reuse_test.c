@@ -90,7 +90,7 @@ Test(channel_reuse, what_is_given_goes_back_with_its_acknowledgement)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_pool_set_cache(pool, 0));
 	check_ok(share_give(p, small_buffer(3), "text", 5, NULL));
@@ -134,7 +134,7 @@ Test(channel_reuse, who_could_not_give_something_away_has_it_still)
 Test(channel_reuse, of_a_batch_is_given_what_is_sent)
 {
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
-	share_outgoing out[6] = {0};
+	share_outgoing out[6] = {SHARE_OUTGOING_INIT};
 	share_channel *p, *c;
 
 	o.depth = 4;
@@ -154,7 +154,7 @@ Test(channel_reuse, of_a_batch_is_given_what_is_sent)
 	check_ok(share_release(out[4].buffer, NULL));
 	check_ok(share_release(out[5].buffer, NULL));
 	settle(other, s.buffers == 0);
-	out[0] = (share_outgoing){.flags = 2};
+	out[0] = (share_outgoing){.size = sizeof(out[0]), .flags = 2};
 	check_error(share_send_many(p, out, 1, NULL), SHARE_EINVAL);
 	share_channel_close(c);
 	share_channel_close(p);
@@ -164,7 +164,7 @@ Test(channel_reuse, what_only_a_message_holds_cannot_be_given_away)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL), *on, *end;
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_channel_open(other, "further", SHARE_PRODUCER, NULL, &on));
 	check_ok(share_channel_open(client, "further", SHARE_CONSUMER, NULL, &end));
@@ -187,7 +187,7 @@ Test(channel_reuse, what_is_retained_is_not_used_again_while_somebody_has_it)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_buffer *kept, *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	b = allocate(pool, BLOCK, NULL);
 	memset(share_ptr(b), 6, BLOCK);
@@ -212,7 +212,7 @@ Test(channel_reuse, an_acknowledgement_does_not_speak_for_whoever_gave_the_memor
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_host_stream *receiving;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(other, &receiving));
 	give_busy_block(p);
@@ -239,7 +239,7 @@ static void take_and_die(struct child *self, void *data)
 	share_client *c = child_connect("taker");
 	share_host_stream *s;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	check_ok(share_host_stream_create(c, &s));
@@ -253,7 +253,7 @@ Test(channel_reuse, what_is_given_and_taken_back_comes_after_its_giver)
 	share_channel_options o = options(SHARE_QUEUE, 0);
 	struct child *child;
 	share_channel *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.deliveries = 1;
 	p = open_channel(client, SHARE_PRODUCER, &o);
@@ -289,7 +289,7 @@ Test(channel_reuse, what_many_streams_have_received_comes_after_all_of_them)
 	share_buffer *b;
 	share_host_stream *streams[MANY];
 	share_client *clients[MANY];
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	const char *magazines = getenv("SHARE_MAGAZINES");
 
 	if (magazines && strcmp(magazines, "0") == 0)

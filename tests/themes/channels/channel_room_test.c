@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/fresh.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
 
@@ -68,7 +69,7 @@ Test(channel_room, a_full_channel_blocks_fails_or_drops_the_oldest)
 		else
 			send_number(p, 4);
 		if (when == SHARE_FULL_DROP) {
-			share_message m;
+			share_message m = SHARE_MESSAGE_INIT;
 
 			check_ok(share_recv(c, 0, NULL, &m));
 			check_eq(m.number, 1);
@@ -102,7 +103,7 @@ Test(channel_room, an_error_says_who_is_in_the_way)
 {
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
 	share_channel *p, *c, *second;
-	share_message held[8];
+	share_message held[8] = {SHARE_MESSAGE_INIT};
 	uint32_t n = 0;
 
 	o.depth = 4;
@@ -124,7 +125,7 @@ Test(channel_room, an_error_says_who_is_in_the_way)
 	check_eq(share_recv_many(c, HARNESS_LIMIT_MS, NULL, held, 4), 4);
 	for (; n < 8; n++)
 		send_number(p, n);
-	check_eq(share_recv_many(c, HARNESS_LIMIT_MS, NULL, held + 4, 4), 4);
+	check_eq(share_recv_many(c, HARNESS_LIMIT_MS, NULL, fresh(held + 4), 4), 4);
 	check_error(share_send(p, NULL, &n, sizeof(n), NULL), SHARE_ETIMEDOUT);
 	check_in_the_way("of its consumers, ", "has yet to acknowledge messages");
 
@@ -169,7 +170,7 @@ Test(channel_room, what_consumers_hold_on_to_is_never_dropped)
 {
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_DROP);
 	share_channel *p, *c;
-	share_message m[4];
+	share_message m[4] = {SHARE_MESSAGE_INIT};
 
 	o.depth = 2;
 	o.in_flight = 4;
@@ -177,7 +178,7 @@ Test(channel_room, what_consumers_hold_on_to_is_never_dropped)
 	c = open_channel(other, SHARE_CONSUMER, NULL);
 	for (int i = 0; i < 4; i++) {
 		send_filled(p, pool, i);
-		check_ok(share_recv(c, 0, NULL, &m[i]));
+		check_ok(share_recv(c, 0, NULL, fresh(&m[i])));
 	}
 	check_error(share_send(p, NULL, NULL, 0, NULL), SHARE_EAGAIN);
 	for (int i = 0; i < 4; i++) {
@@ -194,7 +195,7 @@ Test(channel_room, a_consumer_that_keeps_a_producer_waiting_is_left_behind)
 {
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_BLOCK);
 	share_channel *p, *slow, *quick;
-	share_message held, m;
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
 
 	o.depth = 4;
 	o.in_flight = 64;
@@ -298,7 +299,7 @@ Test(channel_room, an_event_loop_is_told_of_messages)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	int fd = share_channel_get_fd(c);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check(fd >= 0);
 	for (uint32_t i = 0; i < 10; i++) {
@@ -387,7 +388,7 @@ Test(channel_room, what_makes_no_sense_is_refused)
 	share_buffer *foreign, *b = allocate(pool, 64, NULL);
 	share_channel *p, *c, *none;
 	share_pool *theirs;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.flags = SHARE_CHANNEL_EXISTING;
 	check_error(share_channel_open(client, "channel", SHARE_CONSUMER, &o, &none), SHARE_ENOENT);
@@ -426,7 +427,7 @@ Test(channel_room, a_forked_child_has_no_part_in_it)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	pid_t child;
 	int status;
 
@@ -471,7 +472,7 @@ Test(channel_room, there_are_only_so_many_of_a_role_and_writing_is_for_those_who
 {
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *p, *c, *none;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	o.consumers = 1;
 	o.producers = 1;

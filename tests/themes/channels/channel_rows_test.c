@@ -324,7 +324,7 @@ Test(channel_rows, who_is_told_of_one_that_has_closed_may_wait_for_its_fences)
 /* Looks who is there, as nothing comes. */
 static bool look(share_channel *ch)
 {
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	int r = share_recv(ch, 10, NULL, &message);
 
 	check(r == SHARE_ETIMEDOUT || r == SHARE_EPIPE);
@@ -409,7 +409,7 @@ static void leave_behind(struct party *p, const struct wire_member *whom)
 Test(channel_rows, what_others_have_sent_comes_before_the_news_that_one_has_left_it_behind)
 {
 	share_client *client = connect_as("consumer");
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	struct party first, second;
 	struct listing l;
 	share_channel *ch;
@@ -437,7 +437,7 @@ Test(channel_rows, however_much_others_send_it_learns_that_one_has_left_it_behin
 	share_client *client = connect_as("consumer"), *other = connect_as("producer");
 	share_channel *ch, *producer_end;
 	struct party first;
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	struct listing l;
 	uint32_t n = 0;
 	int r;
@@ -468,7 +468,7 @@ Test(channel_rows, who_was_left_behind_keeps_the_row_until_it_knows)
 {
 	struct wire_message m = party_request("d", SHARE_PRODUCER);
 	share_client *client = connect_as("consumer");
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	struct party p;
 	struct listing l;
 	share_channel *ch;

@@ -161,7 +161,7 @@ Test(channel_supply, a_consumer_of_many_segments_has_few_descriptors)
 	}
 	check(descriptors_count(0) < before + HELD);
 	for (int i = 0; i < MANY; i += 7) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		check_ok(share_send(p, buffers[i], NULL, 0, NULL));
 		check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/fresh.h"
 #include "tests/harness/gate.h"
 #include "tests/support/channel_work.h"
 
@@ -37,7 +38,7 @@ Test(channel, carries_a_buffer_and_data_and_takes_them_back)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_buffer *b = allocate(pool, 4096, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	memset(share_ptr(b), 7, 4096);
 	check_ok(share_send(p, b, "hello", 6, NULL));
@@ -65,7 +66,7 @@ Test(channel, carries_data_alone)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	unsigned char data[SHARE_MESSAGE_DATA_MAX];
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	memset(data, 3, sizeof(data));
 	check_ok(share_send(p, NULL, data, sizeof(data), NULL));
@@ -137,7 +138,7 @@ Test(channel, several_producers_are_told_apart_and_each_keeps_its_order)
 	for (uint32_t i = 0; i < 30; i++)
 		check_ok(share_send(p[i % 3], NULL, &i, sizeof(i), NULL));
 	for (int i = 0; i < 30; i++) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 		uint32_t n;
 
 		check_ok(share_recv(c, -1, NULL, &m));
@@ -160,7 +161,7 @@ Test(channel, batches_carry_as_many_as_there_is_room_for)
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
 	share_channel *p, *c;
 	share_outgoing out[20];
-	share_message in[32], none;
+	share_message in[32] = {SHARE_MESSAGE_INIT}, none = SHARE_MESSAGE_INIT;
 	uint32_t numbers[20];
 
 	o.depth = 16;
@@ -168,12 +169,13 @@ Test(channel, batches_carry_as_many_as_there_is_room_for)
 	c = open_channel(other, SHARE_CONSUMER, NULL);
 	for (uint32_t i = 0; i < 20; i++) {
 		numbers[i] = i;
-		out[i] = (share_outgoing){NULL, &numbers[i], sizeof(numbers[i]), 0};
+		out[i] = (share_outgoing){
+		    .size = sizeof(out[0]), .data = &numbers[i], .data_size = sizeof(numbers[i])};
 	}
 	check_eq(share_send_many(p, out, 20, NULL), 16);
 	check_error(share_send_many(p, out, 20, NULL), SHARE_EAGAIN);
 	check_eq(share_recv_many(c, 0, NULL, in, 10), 10);
-	check_eq(share_recv_many(c, -1, NULL, in + 10, 22), 6);
+	check_eq(share_recv_many(c, -1, NULL, fresh(in + 10), 22), 6);
 	check_error(share_recv_many(c, 0, NULL, &none, 1), SHARE_EAGAIN);
 	for (uint32_t i = 0; i < 16; i++)
 		check(memcmp(in[i].data, &i, sizeof(i)) == 0);
@@ -187,7 +189,7 @@ Test(channel, messages_are_acknowledged_in_any_order)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m[8];
+	share_message m[8] = {SHARE_MESSAGE_INIT};
 
 	for (int round = 0; round < 50; round++) {
 		for (int i = 0; i < 8; i++) {
@@ -197,7 +199,7 @@ Test(channel, messages_are_acknowledged_in_any_order)
 			check_ok(share_release(b, NULL));
 		}
 		for (int i = 0; i < 8; i++)
-			check_ok(share_recv(c, -1, NULL, &m[i]));
+			check_ok(share_recv(c, -1, NULL, fresh(&m[i])));
 		for (int i = 0; i < 8; i++) {
 			int k = (i * 3 + round) % 8;
 
@@ -214,11 +216,11 @@ Test(channel, memory_is_not_used_again_before_it_is_acknowledged)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message held[4], m;
+	share_message held[4] = {SHARE_MESSAGE_INIT}, m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < 4; i++) {
 		send_filled(p, pool, 100 + i);
-		check_ok(share_recv(c, -1, NULL, &held[i]));
+		check_ok(share_recv(c, -1, NULL, fresh(&held[i])));
 	}
 	for (int i = 0; i < 200; i++) {
 		send_filled(p, pool, i);
@@ -240,7 +242,7 @@ Test(channel, the_receivers_stream_comes_after_the_senders_and_the_next_use_afte
 	share_host_stream *sending, *receiving;
 	struct gate *first = gate_new(), *second = gate_new();
 	share_buffer *b = allocate(pool, 4096, NULL), *next;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(client, &sending));
 	check_ok(share_host_stream_create(other, &receiving));
@@ -280,7 +282,7 @@ Test(channel, what_is_retained_outlives_the_message_and_the_channel)
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
 	share_buffer *kept;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 9);
 	check_ok(share_recv(c, -1, NULL, &m));
@@ -304,7 +306,7 @@ Test(channel, what_is_retained_and_released_before_the_acknowledgement_needs_no_
 	struct status before, after;
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 9);
 	check_ok(share_recv(c, -1, NULL, &m));
@@ -323,7 +325,7 @@ Test(channel, a_message_is_passed_on_through_another_channel)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL), *next_p, *next_c;
-	share_message m, n;
+	share_message m = SHARE_MESSAGE_INIT, n = SHARE_MESSAGE_INIT;
 
 	check_ok(share_channel_open(other, "next", SHARE_PRODUCER, NULL, &next_p));
 	check_ok(share_channel_open(client, "next", SHARE_CONSUMER, NULL, &next_c));
@@ -387,7 +389,7 @@ Test(channel, what_a_closed_producer_has_sent_is_received_and_then_its_end_is_sa
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < 3; i++)
 		send_filled(p, pool, i);
@@ -412,7 +414,7 @@ Test(channel, a_closed_consumer_goes_with_its_last_message)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	send_filled(p, pool, 8);
 	send_filled(p, pool, 9);
@@ -425,30 +427,37 @@ Test(channel, a_closed_consumer_goes_with_its_last_message)
 	share_channel_close(p);
 }
 
+/* What a program has in them that has initialised the first one. */
+static void spoil(share_message *m, size_t n)
+{
+	memset(m, 0xff, n * sizeof(*m));
+	m->size = sizeof(*m);
+}
+
 Test(channel, says_what_is_wrong_with_a_call_and_leaves_no_message)
 {
 	share_channel *p = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *c = open_channel(other, SHARE_CONSUMER, NULL);
-	share_message m[2];
+	share_message m[2] = {SHARE_MESSAGE_INIT};
 
-	memset(m, 0xff, sizeof(m));
+	spoil(m, 2);
 	check_error(share_recv(p, 0, NULL, &m[0]), SHARE_EACCES);
 	check(!m[0].channel);
-	memset(m, 0xff, sizeof(m));
+	spoil(m, 2);
 	check_error(share_recv(c, -2, NULL, &m[0]), SHARE_EINVAL);
 	check_detail("a time limit is -1, 0, or milliseconds, not -2");
 	check(!m[0].channel);
-	memset(m, 0xff, sizeof(m));
+	spoil(m, 2);
 	check_error(share_recv(NULL, 0, NULL, &m[0]), SHARE_EINVAL);
 	check(!m[0].channel);
-	memset(m, 0xff, sizeof(m));
+	spoil(m, 2);
 	check_error(share_recv_many(p, 0, NULL, m, 2), SHARE_EACCES);
 	check(!m[0].channel);
-	memset(m, 0xff, sizeof(m));
+	spoil(m, 2);
 	check_error(share_channel_take_back(c, &m[0]), SHARE_EACCES);
 	check(!m[0].channel);
 	check_error(share_recv(c, 0, NULL, NULL), SHARE_EINVAL);
-	check_detail("out is NULL");
+	check_detail("the share_message is NULL");
 	check_error(share_recv_many(c, 0, NULL, m, 0), SHARE_EINVAL);
 	check_detail("0 is no number of messages");
 	check_error(share_ack(&m[0], NULL), SHARE_EINVAL);

@@ -83,7 +83,7 @@ static void receive(struct worker *w)
 	struct deserted *d = &w->traffic->deserted;
 	bool is_due = d->next < d->sent;
 	uint64_t number = UINT64_MAX;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r;
 
 	doing(w, ACTION_RECEIVING, 0);

@@ -152,7 +152,7 @@ bool receive_some(struct worker *w, unsigned channel, int timeout_ms)
 	struct receiving *c = &w->traffic->receiving[channel];
 	size_t wanted = dice_hit(&w->dice, 70) ? 1 : 1 + dice_roll(&w->dice, AT_ONCE);
 	unsigned stream = any_stream(w);
-	share_message m[AT_ONCE];
+	share_message m[AT_ONCE] = {SHARE_MESSAGE_INIT};
 	struct sent_before before;
 	int r;
 

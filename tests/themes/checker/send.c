@@ -127,7 +127,7 @@ static uint32_t any_flags(struct worker *w)
 void send_held(struct worker *w, unsigned channel, const struct held *h)
 {
 	unsigned char data[SHARE_MESSAGE_DATA_MAX];
-	share_outgoing message = {.buffer = h->buffer, .data = data};
+	share_outgoing message = {.size = sizeof(message), .buffer = h->buffer, .data = data};
 
 	if (may_send(w, channel, 1)) {
 		message.data_size = write_data(w, &w->traffic->sending[channel], 0, h, data);
@@ -179,7 +179,8 @@ void send_some(struct worker *w, unsigned channel)
 		held[made].buffer = NULL;
 		if (!bare && !make(w, &held[made], stream))
 			break;
-		messages[made] = (share_outgoing){.buffer = held[made].buffer, .data = data[made]};
+		messages[made] = (share_outgoing){
+		    .size = sizeof(messages[0]), .buffer = held[made].buffer, .data = data[made]};
 		messages[made].flags = bare ? 0 : any_flags(w);
 		messages[made].data_size =
 		    write_data(w, s, made, bare ? NULL : &held[made], data[made]);
@@ -199,7 +200,7 @@ static bool take_back(struct worker *w, unsigned channel)
 {
 	struct sending *s = &w->traffic->sending[channel];
 	unsigned stream = any_stream(w);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	struct note n;
 	int r;
 

@@ -126,6 +126,7 @@ static share_channel *take_part(const char *name, int role, const share_channel_
 
 static void receive(share_channel *ch, share_message *out)
 {
+	*out = (share_message)SHARE_MESSAGE_INIT;
 	check(share_recv(ch, 0, NULL, out), "receive");
 }
 

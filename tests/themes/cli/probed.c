@@ -22,7 +22,7 @@ int main(void)
 {
 	share_channel *producer, *consumer;
 	share_client *client;
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	share_buffer *buffer;
 	share_pool *pool;
 

@@ -36,7 +36,7 @@ static int libraries(void)
 
 static void *fail(void *unused)
 {
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	share_client *client;
 
 	(void)unused;
@@ -70,7 +70,7 @@ static void exchange(share_client *client, share_buffer *buffer)
 
 static void call(share_client *client)
 {
-	share_message request, answer;
+	share_message request = SHARE_MESSAGE_INIT, answer = SHARE_MESSAGE_INIT;
 	share_service *worker, *caller;
 	share_pending *pending;
 

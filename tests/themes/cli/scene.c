@@ -103,7 +103,7 @@ static void receive_for_ever(const char *label, const char *name, int mode, int 
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_client *client = connect_as(label);
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	options.mode = (uint32_t)mode;
 	options.when_full = (uint32_t)when_full;

@@ -69,7 +69,8 @@ Test(handle_channel, what_a_channel_holds_can_be_given_up_all_the_same)
 Test(handle_channel, a_buffer_is_given_to_a_channel_once)
 {
 	char data[SHARE_MESSAGE_DATA_MAX + 1] = {0};
-	share_outgoing twice[2] = {{.flags = SHARE_OUTGOING_GIVE}, {.flags = SHARE_OUTGOING_GIVE}};
+	share_outgoing twice[2] = {{.size = sizeof(twice[0]), .flags = SHARE_OUTGOING_GIVE},
+				   {.flags = SHARE_OUTGOING_GIVE}};
 	share_buffer *b;
 
 	open_both();
@@ -88,7 +89,7 @@ Test(handle_channel, a_buffer_is_given_to_a_channel_once)
 
 Test(handle_channel, a_messages_buffer_goes_with_the_message)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_buffer *b;
 
 	open_both();
@@ -110,7 +111,7 @@ Test(handle_channel, a_messages_buffer_goes_with_the_message)
 
 Test(handle_channel, a_messages_buffer_that_was_kept_is_released_once)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_buffer *b;
 
 	open_both();
@@ -128,7 +129,7 @@ Test(handle_channel, a_messages_buffer_that_was_kept_is_released_once)
 Test(handle_channel, the_buffer_of_an_old_message_is_known_for_long)
 {
 	share_buffer *old = NULL;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	open_both();
 	for (int i = 0; i < LIVES; i++) {
@@ -150,7 +151,7 @@ Test(handle_channel, the_buffer_of_an_old_message_is_known_for_long)
 Test(handle_channel, a_channel_is_given_up_once)
 {
 	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
-	share_message m, nothing;
+	share_message m = SHARE_MESSAGE_INIT, nothing = SHARE_MESSAGE_INIT;
 	share_channel *old;
 
 	open_both();
@@ -174,7 +175,7 @@ Test(handle_channel, a_channel_is_given_up_once)
 	close_both();
 	share_channel_close(old);
 	check_given_up(share_send(old, NULL, NULL, 0, NULL));
-	check_given_up(share_send_many(old, &(share_outgoing){.data_size = 0}, 1, NULL));
+	check_given_up(share_send_many(old, &(share_outgoing)SHARE_OUTGOING_INIT, 1, NULL));
 	check_given_up(share_channel_flush(old, 0));
 	check_given_up(share_channel_drain(old, 0));
 	check_given_up(share_channel_take_back(old, &m));
@@ -198,7 +199,7 @@ static void expect_one_acknowledgement_for_each(share_message *first, share_mess
 
 Test(handle_channel, a_message_is_given_up_once_and_so_is_its_copy)
 {
-	share_message first, second;
+	share_message first = SHARE_MESSAGE_INIT, second = SHARE_MESSAGE_INIT;
 
 	open_both();
 	for (int i = 0; i < 2; i++) {
@@ -219,7 +220,7 @@ Test(handle_channel, a_message_is_given_up_once_and_so_is_its_copy)
 
 Test(handle_channel, a_message_whose_buffer_was_kept_is_given_up_once)
 {
-	share_message m, copy;
+	share_message m = SHARE_MESSAGE_INIT, copy = SHARE_MESSAGE_INIT;
 	share_buffer *b;
 
 	open_both();
@@ -236,7 +237,7 @@ Test(handle_channel, a_message_whose_buffer_was_kept_is_given_up_once)
 
 Test(handle_channel, a_message_twice_among_several_is_refused)
 {
-	share_message m[3];
+	share_message m[3] = {SHARE_MESSAGE_INIT};
 
 	open_both();
 	for (int i = 0; i < 3; i++)
@@ -253,7 +254,7 @@ Test(handle_channel, a_message_twice_among_several_is_refused)
 
 Test(handle_channel, the_message_of_a_channel_that_has_ended_is_known)
 {
-	share_message m, copy;
+	share_message m = SHARE_MESSAGE_INIT, copy = SHARE_MESSAGE_INIT;
 
 	open_both();
 	send_number(producer, 1);
@@ -270,7 +271,7 @@ Test(handle_channel, the_message_of_a_channel_that_has_ended_is_known)
 static void take_two(struct child *self, void *data)
 {
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	ch = open_channel(child_connect("taker"), SHARE_CONSUMER, NULL);
@@ -283,7 +284,7 @@ static void take_two(struct child *self, void *data)
 Test(handle_channel, a_message_taken_back_is_given_up_once)
 {
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
-	share_message m, copy, more;
+	share_message m = SHARE_MESSAGE_INIT, copy = SHARE_MESSAGE_INIT, more = SHARE_MESSAGE_INIT;
 	struct child *taker;
 	share_buffer *b;
 

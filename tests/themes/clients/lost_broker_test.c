@@ -371,7 +371,7 @@ Test(lost_broker, who_waits_to_be_the_last_holder_is_told)
 	share_buffer *sent = allocate(pool, 4096, NULL);
 	share_channel *producer, *consumer;
 	int errors[2] = {1, 1};
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, NULL, &consumer));
 	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, NULL, &producer));
@@ -403,7 +403,7 @@ Test(lost_broker, giving_up_leaves_the_detail_of_the_call_that_failed)
 	share_host_stream *s;
 	share_pending *call;
 	share_watch *w;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int error = 1;
 
 	check_ok(share_watch_names(c, "", on_change, NULL, &w));

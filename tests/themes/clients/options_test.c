@@ -86,7 +86,7 @@ Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_does)
 	share_channel_options plain = {.size = sizeof(plain), .depth = 1, .in_flight = 1};
 	share_channel *to, *from;
 	pthread_t thread;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *result;
 
 	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, &plain, &from));

@@ -3,7 +3,7 @@
 
 # structs.sh COMPILER INCLUDE: what the public headers have of structs that begin with their size, as
 # two lists in C. STRUCTS(X) has each such struct; USES(X) has each function that takes a pointer to
-# one, and whether the function reads it (IN) or fills it in (OUT).
+# one, and whether the function reads it (IN) or fills it in (OUT): that is `out` in the headers.
 
 set -eu
 
@@ -17,9 +17,9 @@ for type in $types; do
 done
 printf '\n#define USES(X)'
 for type in $types; do
-	echo "$text" | sed -nE "s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?const $type \*.*/\1 IN/p
+	echo "$text" | sed -nE "s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?$type \*out\b.*/\1 OUT/p
 		t
-		s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?$type \*[^*].*/\1 OUT/p" |
+		s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?(const )?$type \*[a-z].*/\1 IN/p" |
 		while read -r function direction; do
 			printf ' \\\n\tX(%s, %s, %s)' "$type" "$function" "$direction"
 		done

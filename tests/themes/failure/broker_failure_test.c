@@ -136,7 +136,7 @@ static void close_without_memory(struct child *self, void *data)
 	share_client *c = connect_as("producer"), *other = connect_as("consumer");
 	share_channel *producer, *consumer;
 	share_pool *pool = open_pool(c);
-	share_message message;
+	share_message message = SHARE_MESSAGE_INIT;
 	share_buffer *b;
 
 	(void)self, (void)data;

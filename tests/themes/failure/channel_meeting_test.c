@@ -110,7 +110,7 @@ static bool producer_meets(unsigned what, int error, unsigned long nth)
 
 static bool consumer_meets(unsigned what, int error, unsigned long nth)
 {
-	share_message none;
+	share_message none = SHARE_MESSAGE_INIT;
 	struct members m;
 	unsigned long calls;
 	int r;

@@ -90,7 +90,7 @@ Test(clock_jump, what_does_not_happen_is_waited_for_as_long_as_was_said)
 	share_channel *consumer, *producer;
 	share_service *caller, *worker;
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	expect_late(share_lookup(client, "nothing", SHARE_RDONLY, SHORT_MS, NULL, &b));
 
@@ -143,7 +143,7 @@ static void finds_and_receives(struct child *self, void *data)
 	share_client *c = child_connect("waits");
 	share_channel *consumer = open_channel(c, SHARE_CONSUMER, NULL);
 	share_buffer *b;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	child_point(self, "asking");

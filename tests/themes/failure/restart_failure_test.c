@@ -35,7 +35,7 @@ static struct {
 
 static void pass_on(void)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	the.sent++;
 	check_ok(share_send(the.from, NULL, &the.sent, sizeof(the.sent), NULL));

@@ -73,7 +73,7 @@ static void send_one(share_channel *ch, share_pool *pool, bool give)
 static void receive_one(share_channel *ch, bool keep)
 {
 	share_buffer *kept;
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	if (!receive(ch, &m))
 		return;
@@ -89,8 +89,8 @@ static void receive_one(share_channel *ch, bool keep)
 
 static void exchange_batch(share_channel *p, share_channel *c)
 {
-	share_outgoing out[BATCH] = {{0}};
-	share_message in[BATCH] = {{.channel = NULL}};
+	share_outgoing out[BATCH] = {SHARE_OUTGOING_INIT};
+	share_message in[BATCH] = {SHARE_MESSAGE_INIT};
 	int n;
 
 	for (int i = 0; i < BATCH; i++) {
@@ -113,7 +113,7 @@ static void use_streams(share_client *client, share_pool *pool, share_channel *p
 {
 	share_host_stream *s = NULL;
 	share_buffer *b = NULL;
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	if (!try(share_host_stream_create(client, &s)))
 		return;
@@ -134,7 +134,7 @@ static void use_channel(share_client *client, share_pool *pool, const char *name
 {
 	share_channel *p = open_end(client, name, SHARE_PRODUCER, mode);
 	share_channel *c = open_end(client, name, SHARE_CONSUMER, mode);
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	if (p && c) {
 		send_one(p, pool, false);
@@ -170,7 +170,7 @@ static share_service *open_service(share_client *c, int role)
 static bool answer(share_service *worker, share_pool *pool)
 {
 	share_buffer *b = NULL;
-	share_message request = {.channel = NULL};
+	share_message request = SHARE_MESSAGE_INIT;
 	bool answered;
 	int r = share_next_request(worker, SOON_MS, NULL, &request);
 
@@ -195,7 +195,7 @@ static void use_service(share_client *c, share_pool *pool)
 	share_service *worker = open_service(c, SHARE_WORKER);
 	share_service *caller = open_service(c, SHARE_CALLER);
 	share_pending *call = NULL, *never = NULL;
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	if (worker && caller &&
 	    try(share_call_start(caller, NULL, "question", 9, 1000, NULL, &call))) {

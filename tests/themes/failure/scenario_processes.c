@@ -70,7 +70,7 @@ static void send_some(share_channel *ch, share_pool *pool, int n)
 /* As far as there is something. A dead sender's may be void, and the last sender gone. */
 static void receive_all(share_channel *ch, int timeout_ms)
 {
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 	int r = 0;
 
 	while (ch && r == 0) {
@@ -103,7 +103,7 @@ static void dies(struct child *self, void *data)
 	share_pool *pool = try_open(c, "default");
 	share_buffer *b = NULL;
 	share_operation *o;
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 	share_token token;
 	share_channel *ch;
 	share_watch *w;
@@ -159,7 +159,7 @@ static void hangs_up(struct child *self, void *data)
 	share_pool *pool = try_open(c, "default");
 	share_buffer *b = NULL;
 	share_channel *ch = try_join(c, SHARE_CONSUMER);
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	if (pool && try(share_alloc(pool, SIZE, NULL, &b)))

@@ -37,7 +37,7 @@ static share_message *empty(struct script *s, unsigned which)
 
 	if (m->channel)
 		share_ack(m, NULL);
-	*m = (share_message){.channel = NULL};
+	*m = (share_message)SHARE_MESSAGE_INIT;
 	return m;
 }
 
@@ -91,7 +91,9 @@ static void send(struct script *s, enum script_more call, unsigned which)
 	static const unsigned char data[64] = "what goes with it";
 	share_buffer *b = s->buffers[which];
 	void *stream = which == 7 ? s->stream : NULL;
-	const share_outgoing many[2] = {{b, data, which, 0}, {NULL, data, sizeof(data), 0}};
+	const share_outgoing many[2] = {
+	    {.size = sizeof(many[0]), .buffer = b, .data = data, .data_size = which},
+	    {.data = data, .data_size = sizeof(data)}};
 	share_channel_stats stats = SHARE_CHANNEL_STATS_INIT;
 
 	if (call == MORE_SEND) {

@@ -26,7 +26,7 @@ static void receives(struct child *self, void *data)
 	share_client *c = child_connect("receiver");
 	struct gpu_reading *reading;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *s;
 
 	(void)data;
@@ -99,7 +99,7 @@ static void receives_many(struct child *self, void *data)
 	share_client *c = child_connect("receiver");
 	share_fence_stats before, after;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *s;
 
 	(void)data;
@@ -167,7 +167,7 @@ static void acknowledges_on_another_stream(struct child *self, void *data)
 {
 	share_client *c = child_connect("receiver");
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *s, *t;
 
 	(void)data;
@@ -232,7 +232,7 @@ static void receives_a_counted_one(struct child *self, void *data)
 {
 	share_client *c = child_connect("receiver");
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *s;
 
 	(void)data;

@@ -48,7 +48,7 @@ static void receives(struct child *self, void *data)
 	share_client *c = child_connect("consumer");
 	struct gpu_reading *reading;
 	share_channel *ch;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	void *s;
 
 	(void)data;

@@ -38,7 +38,7 @@ static void answers_in_turn(struct child *self, void *data)
 {
 	share_client *c = child_connect("worker");
 	share_service *service = open_service(c, SHARE_WORKER);
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 	share_buffer *answer;
 	share_pool *pool;
 	uint64_t signals;
@@ -68,7 +68,7 @@ static void answers_in_turn(struct child *self, void *data)
 
 static void ask(share_service *service, share_buffer *b, void *s)
 {
-	share_message answer;
+	share_message answer = SHARE_MESSAGE_INIT;
 
 	check_ok(share_call(service, b, NULL, 0, FOREVER, s, &answer));
 	check_ok(share_ack(&answer, s));
@@ -118,7 +118,7 @@ static void answers_behind_a_gate(struct child *self, void *data)
 	share_client *c = child_connect("worker");
 	share_service *service = open_service(c, SHARE_WORKER);
 	struct gpu_reading *reading;
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 	share_buffer *answer;
 	share_pool *pool;
 	void *s;
@@ -148,7 +148,7 @@ Test(gpu_service, what_was_asked_with_is_used_again_after_the_stream_that_answer
 {
 	struct child *worker = child_start(answers_behind_a_gate, NULL);
 	share_service *service;
-	share_message answer;
+	share_message answer = SHARE_MESSAGE_INIT;
 	share_pending *call;
 	share_buffer *b;
 	void *s, *t;

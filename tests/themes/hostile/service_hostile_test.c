@@ -49,7 +49,7 @@ Test(service_hostile, an_answer_goes_to_nobody_but_who_asked)
 	share_pending *p = ask_for(caller, 1);
 	const struct channel_target *self = &service_of(caller)->self;
 	struct request_tail tail = {self->member, CALL, 0, (uint16_t)self->slot};
-	share_message m = next_of(worker, 1), none;
+	share_message m = next_of(worker, 1), none = SHARE_MESSAGE_INIT;
 
 	/* the very call that the other one waits for, by its number and all */
 	check_eq(pending_of(p)->call, CALL);
@@ -73,7 +73,7 @@ Test(service_hostile, requests_without_sense_are_dropped)
 	    {0, 0, 1, 0},
 	};
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	channel_set_call(channel_of(requests), 0, CALL);
 	for (size_t i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++)

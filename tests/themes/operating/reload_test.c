@@ -486,7 +486,7 @@ Test(reload, access_and_who_may_create_pools_count_at_once)
 static void alice_receives(struct child *self, void *data)
 {
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_channel *ch;
 	share_client *c;
 	share_buffer *b;

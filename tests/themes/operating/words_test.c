@@ -409,7 +409,7 @@ Test(words, what_messages_and_work_keep_is_said_with_how_much_it_is)
 	struct gate *gate = gate_new();
 	share_host_stream *stream;
 	share_buffer *b = allocate_kib(512);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_host_stream_create(client, &stream));
 	check_ok(share_send(producer, b, NULL, 0, NULL));

@@ -149,7 +149,7 @@ static void bob_does_not_acknowledge(struct child *self, void *data)
 	share_channel_options o = options(SHARE_BROADCAST, SHARE_FULL_FAIL);
 	share_channel *ch;
 	share_client *c;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	child_become(BOB, 0);

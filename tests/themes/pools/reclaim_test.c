@@ -355,7 +355,7 @@ static void receives(struct child *self, void *data)
 	share_channel *ch = open_channel(c, SHARE_CONSUMER, NULL);
 	const char *how = data;
 	share_host_stream *s;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_buffer *kept = NULL;
 
 	check_ok(share_host_stream_create(c, &s));
@@ -444,7 +444,7 @@ static void *reclaims(void *data)
 
 static share_message receive_from(share_channel *producer, share_channel *consumer)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_send(producer, buffer, NULL, 0, NULL));
 	check_ok(share_recv(consumer, HARNESS_LIMIT_MS, NULL, &m));
@@ -561,7 +561,7 @@ Test(reclaim, is_not_for_who_has_it_on_loan)
 {
 	share_channel *producer = open_channel(client, SHARE_PRODUCER, NULL);
 	share_channel *consumer = open_channel(client, SHARE_CONSUMER, NULL);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_buffer *kept;
 
 	check_ok(share_send(producer, buffer, NULL, 0, NULL));

@@ -11,7 +11,7 @@ Test(handle_service, a_service_is_given_up_once)
 	share_service *old_caller = open_service(asking, SHARE_CALLER);
 	share_service *old_worker = open_service(working, SHARE_WORKER), *s;
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < 2; i++) {
 		share_service_close(old_caller);
@@ -34,7 +34,7 @@ Test(handle_service, a_service_is_given_up_once)
 Test(handle_service, a_call_is_given_up_once)
 {
 	share_pending *old = ask_for(caller, 1), *p;
-	share_message m, request;
+	share_message m = SHARE_MESSAGE_INIT, request = SHARE_MESSAGE_INIT;
 
 	check_error(share_call_finish(old, 0, NULL, &m), SHARE_EAGAIN); /* it stays */
 	request = next_of(worker, 1);
@@ -62,7 +62,7 @@ Test(handle_service, a_request_is_answered_once)
 {
 	for (int i = 0; i < 2; i++) {
 		share_buffer *b = i ? allocate(pool, 4096, NULL) : NULL;
-		share_message request, copy;
+		share_message request = SHARE_MESSAGE_INIT, copy = SHARE_MESSAGE_INIT;
 		share_pending *p;
 
 		check_ok(share_call_start(caller, b, &i, sizeof(i), FOREVER, NULL, &p));

@@ -16,7 +16,7 @@ Test(service_call, carries_buffers_and_data_both_ways)
 {
 	share_buffer *question = allocate(pool, 4096, NULL), *reply;
 	char data[SHARE_REQUEST_DATA_MAX];
-	share_message request, got;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	memset(share_ptr(question), 5, 4096);
@@ -48,7 +48,7 @@ Test(service_call, carries_buffers_and_data_both_ways)
 Test(service_call, can_answer_with_the_buffer_of_the_request)
 {
 	share_buffer *question = allocate(pool, 4096, NULL);
-	share_message request, got;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	memset(share_ptr(question), 5, 4096);
@@ -64,7 +64,7 @@ Test(service_call, can_answer_with_the_buffer_of_the_request)
 
 Test(service_call, answers_several_calls_in_any_order)
 {
-	share_message requests[3];
+	share_message requests[3] = {SHARE_MESSAGE_INIT};
 	share_pending *calls[3];
 
 	for (int i = 0; i < 3; i++)
@@ -85,7 +85,7 @@ Test(service_call, gives_each_caller_its_own_answers)
 	share_pending *mine = ask_for(caller, 1), *its = ask_for(other, 2);
 
 	for (int i = 0; i < 2; i++) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		check_ok(share_next_request(worker, FOREVER, NULL, &m));
 		check_ok(answer(&m));
@@ -112,7 +112,7 @@ Test(service_call, keeps_a_request_for_the_first_worker_that_comes)
 
 Test(service_call, ends_a_call_at_its_time_limit_and_drops_the_request)
 {
-	share_message m = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_call(caller, NULL, "x", 1, 10, NULL, &m), SHARE_ETIMEDOUT);
 	check_error(share_call(caller, NULL, "x", 1, 0, NULL, &m), SHARE_ETIMEDOUT);
@@ -123,7 +123,7 @@ Test(service_call, ends_a_call_at_its_time_limit_and_drops_the_request)
 Test(service_call, says_that_there_is_no_answer_yet_and_goes_on)
 {
 	share_pending *p = ask_for(caller, 1);
-	share_message m, none;
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
 
 	check_error(share_call_finish(p, 0, NULL, &none), SHARE_EAGAIN);
 	check(!none.channel);
@@ -189,7 +189,7 @@ Test(service_call, fails_a_call_that_was_acknowledged_without_an_answer)
 
 Test(service_call, limits_calls_and_answers_that_are_held)
 {
-	share_message requests[SHARE_CALLS_MAX], held;
+	share_message requests[SHARE_CALLS_MAX] = {SHARE_MESSAGE_INIT}, held = SHARE_MESSAGE_INIT;
 	share_pending *calls[SHARE_CALLS_MAX], *p;
 
 	for (int i = 0; i < SHARE_CALLS_MAX; i++) {
@@ -218,7 +218,7 @@ Test(service_call, limits_calls_and_answers_that_are_held)
 Test(service_call, waits_for_room_as_long_as_the_call_may_last)
 {
 	share_pending *calls[16], *p; /* the depth */
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	for (int i = 0; i < 16; i++)
 		calls[i] = ask_for(caller, i);
@@ -242,7 +242,7 @@ Test(service_call, refuses_what_makes_no_sense)
 {
 	char much[SHARE_REQUEST_DATA_MAX + 1] = "";
 	share_pending *p = ask_for(caller, 1);
-	share_message m = {.channel = NULL}, none = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
 	share_pending *q;
 
 	check_error(share_call_start(caller, NULL, much, sizeof(much), 0, NULL, &q), SHARE_EINVAL);
@@ -320,7 +320,7 @@ Test(service_call, says_what_is_wrong_with_a_call)
 {
 	static const char data[SHARE_REQUEST_DATA_MAX + 1];
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_call_start(caller, NULL, data, sizeof(data), 0, NULL, &p), SHARE_EINVAL);
 	check_detail("a request carries up to 240 bytes of data, not 241");

@@ -29,7 +29,7 @@ static void callers_come_and_go(void)
 Test(service_crowd, a_worker_that_did_not_look_while_callers_came_and_went_works_on)
 {
 	share_pending *first, *later;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	first = ask_for(caller, 1);
 	m = next_of(worker, 1);
@@ -52,7 +52,7 @@ Test(service_crowd, an_event_loop_goes_on_with_the_same_descriptor)
 {
 	struct pollfd p = {.fd = share_service_get_fd(worker), .events = POLLIN};
 	share_pending *call;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check(p.fd >= 0);
 	check_error(share_next_request(worker, 0, NULL, &m), SHARE_EAGAIN);
@@ -70,7 +70,7 @@ Test(service_crowd, an_event_loop_goes_on_with_the_same_descriptor)
 
 Test(service_crowd, a_caller_that_did_not_look_while_workers_came_and_went_calls_on)
 {
-	share_message held, m;
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
 	share_pending *call;
 
 	call = ask_for(caller, 7);

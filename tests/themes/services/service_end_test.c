@@ -13,14 +13,14 @@ TestSuite(service_end, .init = fixture_start, .fini = fixture_stop, .timeout = 6
 
 static void *wait_for_request(void *data)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	return (void *)(intptr_t)share_next_request(data, -1, NULL, &m);
 }
 
 static void *wait_for_answer(void *data)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	return (void *)(intptr_t)share_call_finish(data, -1, NULL, &m);
 }
@@ -92,7 +92,7 @@ Test(service_end, a_caller_is_told_that_the_last_worker_has_gone)
 		share_service *to = open_service(c[1], SHARE_WORKER);
 		share_pending *p = call(from);
 		pthread_t thread;
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		if (received)
 			m = next_of(to, 1);
@@ -116,7 +116,7 @@ Test(service_end, a_worker_that_is_left_answers)
 	share_service *from = open_service(c[0], SHARE_CALLER);
 	share_service *to = open_service(c[1], SHARE_WORKER);
 	share_service *other = open_service(c[2], SHARE_WORKER);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	broker_kill();
 	share_service_close(to);

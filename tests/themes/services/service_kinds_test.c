@@ -28,7 +28,7 @@ static void work(struct child *self, void *data)
 	share_client *c = child_connect("worker");
 	share_service *s = open_service(c, SHARE_WORKER);
 	unsigned char bytes[SIZE];
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 	share_buffer *reply;
 	share_pool *p;
 	int r;
@@ -62,7 +62,7 @@ ConformanceTest(a_service_answers_with_memory)
 	child_go(worker);
 	for (int i = 0; i < ROUNDS; i++) {
 		share_buffer *question = allocate(p, SIZE, NULL);
-		share_message answer;
+		share_message answer = SHARE_MESSAGE_INIT;
 
 		buffer_fill(question, i);
 		check_ok(share_call(s, question, NULL, 0, FOREVER, NULL, &answer));

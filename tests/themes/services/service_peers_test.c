@@ -22,7 +22,7 @@ Test(service_peers, orders_streams_both_ways)
 	share_host_stream *a, *b;
 	struct gate *g = gate_new();
 	share_buffer *question, *reply;
-	share_message request, got;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	check_ok(share_host_stream_create(asking, &a));
@@ -53,7 +53,7 @@ Test(service_peers, orders_streams_both_ways)
 
 Test(service_peers, waits_with_the_calling_thread_for_work_that_is_not_done)
 {
-	share_message request = {.channel = NULL}, got;
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
 	share_host_stream *a;
 	struct gate *g = gate_new();
 	share_buffer *question;
@@ -91,7 +91,7 @@ Test(service_peers, tells_event_loops)
 {
 	int requests = share_service_get_fd(worker), answers = share_service_get_fd(caller);
 	share_pending *p;
-	share_message m, none;
+	share_message m = SHARE_MESSAGE_INIT, none = SHARE_MESSAGE_INIT;
 
 	expect_no_request(); /* armed */
 	p = ask_for(caller, 1);
@@ -111,7 +111,7 @@ static void *call_often(void *first)
 {
 	for (int i = 0; i < CALLS; i++) {
 		int number = *(int *)first + i;
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		check_ok(share_call(caller, NULL, &number, sizeof(number), FOREVER, NULL, &m));
 		check_eq(number_in(&m), 2 * number);
@@ -123,7 +123,7 @@ static void *call_often(void *first)
 static void *answer_often(void *left)
 {
 	while (atomic_fetch_sub((atomic_int *)left, 1) > 0) {
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		check_ok(share_next_request(worker, FOREVER, NULL, &m));
 		check_ok(answer(&m));
@@ -156,7 +156,7 @@ static void take_one(struct child *self, void *data)
 {
 	share_client *c = child_connect("victim");
 	share_service *s = open_service(c, SHARE_WORKER);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	check_ok(share_next_request(s, FOREVER, NULL, &m));
@@ -176,7 +176,7 @@ static void die_with_it(uint32_t deliveries)
 Test(service_peers, has_a_request_answered_by_another_worker_when_the_first_dies)
 {
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	share_service_close(worker);
 	p = ask_for(caller, 1);
@@ -216,7 +216,7 @@ static void ask_twice(struct child *self, void *data)
 Test(service_peers, drops_requests_of_the_dead_and_tells_who_works_for_them)
 {
 	struct child *victim = child_start(ask_twice, NULL);
-	share_message m, unseen = {.channel = NULL};
+	share_message m = SHARE_MESSAGE_INIT, unseen = SHARE_MESSAGE_INIT;
 	share_pending *p;
 
 	child_wait(victim, "asked");
@@ -282,7 +282,7 @@ static share_service *open_frail(share_client *c, int role)
 static void take_and_wait(struct child *self, void *data)
 {
 	share_service *s = open_frail(child_connect("frail"), SHARE_WORKER);
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	child_point(self, "open");
@@ -302,7 +302,7 @@ struct traffic {
 static void *go_on_asking(void *data)
 {
 	struct traffic *t = data;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	while (!atomic_load(&t->asked_enough)) {
 		check_ok(share_call(t->caller, NULL, NULL, 0, FOREVER, NULL, &m));
@@ -314,7 +314,7 @@ static void *go_on_asking(void *data)
 static void *go_on_answering(void *data)
 {
 	struct traffic *t = data;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	while (!atomic_load(&t->answered_enough))
 		if (share_next_request(t->worker, 20, NULL, &m) == 0)
@@ -328,7 +328,7 @@ Test(service_peers, tells_of_a_worker_that_died_with_a_request_while_others_answ
 	struct child *child = child_start(take_and_wait, NULL);
 	pthread_t asks, answers;
 	share_pending *p;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	child_wait(child, "open");
 	child_go(child);

@@ -49,7 +49,7 @@ static void go_on(const struct at_work *w)
 {
 	share_client *other = connect_as("two");
 	share_buffer *b = allocate(w->p, SIZE, NULL), *found;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_lookup(other, "thing", SHARE_RDONLY, 0, NULL, &found));
 	check_eq(share_id(found), share_id(w->b));

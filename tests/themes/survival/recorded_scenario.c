@@ -174,7 +174,7 @@ static void takes(struct child *self, void *data)
 {
 	share_client *c = child_connect("taker");
 	share_buffer *b, *on_device;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	share_channel *ch, *queue;
 
 	(void)data;

@@ -164,7 +164,7 @@ Test(restart_request, a_token_is_made_and_used_once)
 
 static void pass_on(share_channel *from, share_channel *to, int number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_send(from, NULL, &number, sizeof(number), NULL));
 	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));

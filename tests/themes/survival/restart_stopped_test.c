@@ -22,7 +22,7 @@ static int sent;
 
 static void pass_on(void)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	sent++;
 	check_ok(share_send(from, NULL, &sent, sizeof(sent), NULL));

@@ -275,7 +275,7 @@ Test(restart, memory_that_work_still_ran_on_goes_back_when_it_is_done)
 
 static void pass_on(share_channel *from, share_channel *to, int number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_send(from, NULL, &number, sizeof(number), NULL));
 	check_ok(share_recv(to, HARNESS_LIMIT_MS, NULL, &m));
@@ -288,7 +288,7 @@ Test(restart, channels_go_on_and_members_come_and_go)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_client *c = connect_as("one"), *other = connect_as("two");
 	share_channel *from, *to, *second;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	check_ok(share_channel_open(c, "channel", SHARE_PRODUCER, &options, &from));
 	check_ok(share_channel_open(other, "channel", SHARE_CONSUMER, &options, &to));
@@ -323,7 +323,7 @@ Test(restart, who_waits_for_room_waits_for_the_next_broker_too)
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_client *c = connect_as("producer"), *other = connect_as("consumer");
 	share_channel *out, *in;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int n;
 
 	options.mode = SHARE_QUEUE;

@@ -92,7 +92,7 @@ Test(upgrade, nobody_loses_anything)
 	share_buffer *b = allocate(p, SIZE, NULL), *found = NULL, *later = NULL;
 	share_channel *from, *to;
 	share_operation *o;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	memset(share_ptr(b), 0x5a, SIZE);
 	check_ok(share_publish(b, "thing", NULL));

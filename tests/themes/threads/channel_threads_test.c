@@ -39,7 +39,7 @@ static void send_marked(unsigned index, unsigned i)
 
 static bool receive_marked(void)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint32_t number;
 
 	if (check_one_of(share_recv(traffic.c, 20, NULL, &m), SHARE_ETIMEDOUT) != 0)
@@ -87,7 +87,7 @@ static void one_handle_serves_many_threads(void)
 static void come_and_go(void *data, unsigned index)
 {
 	share_channel_options o = SHARE_CHANNEL_OPTIONS_INIT;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	if (index == 0) {
@@ -129,7 +129,7 @@ static void produce_in_turn(void *data, unsigned index)
 	(void)data;
 	if (index == 0) {
 		unsigned n = 0, ends = 0;
-		share_message m;
+		share_message m = SHARE_MESSAGE_INIT;
 
 		while (n < 3 * steps(10) * 5) {
 			int r = check_one_of(share_recv(traffic.c, -1, NULL, &m), SHARE_EPIPE);
@@ -168,7 +168,7 @@ static struct {
 	share_message message;
 	share_host_stream *stream;
 	pthread_barrier_t ready;
-} parting;
+} parting = {.message = SHARE_MESSAGE_INIT};
 
 static void part(void *data, unsigned index)
 {

@@ -7,6 +7,7 @@
 
 #include <share/service.h>
 
+#include "tests/harness/fresh.h"
 #include "tests/themes/threads/threads.h"
 
 #define THREADS 3
@@ -139,7 +140,7 @@ static void what_calls_back_is_given_up_by_one_of_those_who_try(void)
 /* ------------------------------------------------------------------------------------------- */
 
 static share_channel *channel;
-static share_message messages[32];
+static share_message messages[32] = {SHARE_MESSAGE_INIT};
 #define MESSAGES (sizeof(messages) / sizeof(*messages))
 
 static void acknowledge_all(void *data, unsigned index)
@@ -167,7 +168,7 @@ static void send_and_receive(share_channel *producer, bool memory)
 		if (memory)
 			check_ok(share_alloc(pool, 4096, NULL, &b));
 		check_ok(share_give(producer, b, NULL, 0, NULL));
-		check_ok(share_recv(channel, -1, NULL, &messages[i]));
+		check_ok(share_recv(channel, -1, NULL, fresh(&messages[i])));
 		atomic_store(&given_up[i], 0);
 	}
 }
@@ -202,7 +203,7 @@ static atomic_uint answers;
 
 static void finish_call(void *data, unsigned index)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data, (void)index;
 	if (check_one_of(share_call_finish(call, -1, NULL, &m), SHARE_EINVAL) != 0)
@@ -220,7 +221,7 @@ static void close_service(void *data, unsigned index)
 
 static void a_call_and_a_service_are_given_up_by_one_of_those_who_try(void)
 {
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 
 	start();
 	for (unsigned i = 0; i < steps(10); i++) {

@@ -166,7 +166,7 @@ static void receive(void *data, unsigned index)
 {
 	share_channel *ch = data;
 	uint32_t state = index + 1;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	while (check_one_of(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m), SHARE_EPIPE) == 0) {
 		share_buffer *kept = dice(&state, 3) ? NULL : share_retain(m.buffer);

@@ -53,7 +53,7 @@ static share_pending *ask(uint32_t *state, uint64_t number)
 
 static void expect(share_pending *p, uint64_t number)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	uint64_t got;
 
 	if (check_one_of(share_call_finish(p, FOREVER, NULL, &m), SHARE_ECANCELED) != 0)
@@ -116,7 +116,7 @@ static void answer(share_message *request, uint32_t *state)
 static void work(void *data, unsigned index)
 {
 	uint32_t state = index + 100;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	while (crew_is_busy(&crew))
@@ -142,7 +142,7 @@ static void come_and_go(void *data, unsigned index)
 {
 	uint32_t state = index + 200;
 	share_service *s;
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 
 	(void)data;
 	while (crew_is_busy(&crew)) {

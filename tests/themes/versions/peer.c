@@ -26,6 +26,14 @@
 #define LIMIT_MS 60000
 #define ENDS     16
 
+/* The oldest version has none, and needs none. */
+#ifndef SHARE_MESSAGE_INIT
+#define SHARE_MESSAGE_INIT \
+	{                  \
+		0          \
+	}
+#endif
+
 static share_client *client;
 static share_pool *pool;
 static char said[1024];        /* behind "ok" */
@@ -310,7 +318,10 @@ static int do_recv(const char *name, const char *byte)
 	struct end *e = end_of(name);
 	share_message *m = &e->message;
 	size_t size = strlen(byte);
-	int r = share_recv(e->channel, LIMIT_MS, NULL, m);
+	int r;
+
+	*m = (share_message)SHARE_MESSAGE_INIT;
+	r = share_recv(e->channel, LIMIT_MS, NULL, m);
 
 	/* Python has more before it */
 	if (r == 0 && (m->data_size < size || memcmp(m->data + m->data_size - size, byte, size)))
@@ -358,7 +369,7 @@ static int do_ask(const char *byte, const char *unused)
 
 static int do_work(const char *byte, const char *answer)
 {
-	share_message request;
+	share_message request = SHARE_MESSAGE_INIT;
 	share_buffer *b = filled(answer);
 	int r = b ? share_next_request(service, LIMIT_MS, NULL, &request) : -1;
 
@@ -373,7 +384,7 @@ static int do_work(const char *byte, const char *answer)
 
 static int do_answered(const char *byte, const char *unused)
 {
-	share_message m;
+	share_message m = SHARE_MESSAGE_INIT;
 	int r = share_call_finish(pending, LIMIT_MS, NULL, &m);
 
 	(void)unused;

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The data of messages that the program has: it points there until it acknowledges the message. The
+ * place that was free last is used next, so that it is in the cache. Places stay until the channel
+ * ends, and a message names the one it has; as it is the program's, that is not believed unless the
+ * place says the same.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libshare/channel/data.h"
+#include "libshare/client/error.h"
+
+bool data_grow(struct receiver *receiver)
+{
+	uint32_t n = receiver->n_data;
+	struct channel_data *d, **all;
+
+	if ((n & (n - 1)) == 0) { /* at powers of two: the table is full */
+		all = realloc(receiver->data,
+			      (n ? 2 * (size_t)n : 1) * sizeof(struct channel_data *));
+		if (!all)
+			return false;
+		receiver->data = all;
+	}
+	d = malloc(sizeof(*d));
+	if (!d)
+		return false;
+	*d = (struct channel_data){.place = n};
+	ASAN_POISON_MEMORY_REGION(d->bytes, sizeof(d->bytes));
+	receiver->data[n] = receiver->free_data = d;
+	receiver->n_data++;
+	return true;
+}
+
+void data_free(struct receiver *receiver)
+{
+	for (uint32_t i = 0; i < receiver->n_data; i++) {
+		ASAN_UNPOISON_MEMORY_REGION(receiver->data[i]->bytes,
+					    sizeof(receiver->data[i]->bytes));
+		free(receiver->data[i]);
+	}
+	free(receiver->data);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool channel_get_note(const share_message *m, void *out)
+{
+	share_channel *ch = channel_of(m->channel);
+	const struct channel_data *d;
+
+	d = data_find(receiver_lock(ch), m);
+	if (d)
+		memcpy(out, d->note, sizeof(d->note));
+	channel_unlock(ch);
+	return d;
+}
+
+void channel_set_note(const share_message *m, const void *note)
+{
+	share_channel *ch = channel_of(m->channel);
+	struct channel_data *d = data_find(receiver_lock(ch), m);
+
+	if (d)
+		memcpy(d->note, note, sizeof(d->note));
+	channel_unlock(ch);
+}

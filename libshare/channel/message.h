@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LIBSHARE_CHANNEL_MESSAGE_H
+#define LIBSHARE_CHANNEL_MESSAGE_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include <share/channel.h>
+
+#include "libshare/client/struct.h"
+
+/* Messages in the program's memory. */
+
+/* A message that was received: 0, or SHARE_EINVAL. */
+static inline int message_check(const share_message *m)
+{
+	return m && m->size == sizeof(*m) ? 0 : struct_check_in(share_message, m);
+}
+/* Before a message is received into @out, where there is none yet then, whatever comes of it: so
+ * who finds none does not take what is there for one. 0, or SHARE_EINVAL. */
+static inline int message_begin(share_message *out)
+{
+	int r = out && out->size == sizeof(*out) ? 0 : struct_check(share_message, out);
+
+	if (r != 0)
+		return r;
+	out->channel = NULL;
+	if (out->size > sizeof(*out)) /* a program that knows more */
+		memset(out + 1, 0, out->size - sizeof(*out));
+	return 0;
+}
+
+/* It is none any more. */
+static inline void message_end(share_message *m)
+{
+	m->channel = NULL;
+	m->buffer = NULL;
+	m->buffers = NULL;
+	m->n_buffers = 0;
+	m->data = NULL;
+	m->data_size = 0;
+}
+
+/* A few bytes that the channel's owner keeps with a message that was received, and has data. False:
+ * it was given up. */
+#define CHANNEL_NOTE_SIZE 16
+bool channel_get_note(const share_message *m, void *out);
+void channel_set_note(const share_message *m, const void *note);
+
+#endif
