@@ -20,15 +20,15 @@ trap 'rm -rf "$scratch"' EXIT
 compiler=${CC:-cc}
 fast_compiler=$(command -v tcc || echo "$compiler")
 # At most 2000 MiB each; two run at a time.
-storage=(-DCOLLAPSE -DVECTORSZ=512 -DMEMLIM=2000)
+storage=(-DVECTORSZ=512 -DMEMLIM=2000)
 
 # What is tried: the model | what has to come of it | what it is | for spin | for the compiler.
-# shellcheck disable=SC2034 # the lists use these two
-safety="-O2 -DSAFETY"
+# shellcheck disable=SC2034 # the lists use these three
+plain="-O0 -DSAFETY" # most searches are shorter than a compilation that optimises
 # shellcheck disable=SC2034
-quick="-O1 -DSAFETY"
+safety="-O1 -DSAFETY" # more than that takes longer than it saves
 # shellcheck disable=SC2034
-plain="-O0 -DSAFETY" # most searches are shorter than the compilation
+large="$safety -DCOLLAPSE" # slower by a third or more, and less than half of the memory
 worlds=()
 larger=()
 mutations=()
@@ -59,7 +59,7 @@ result_of()
 search()
 {
 	local folder=$scratch/$1 model expected name world options mutation="" find=() result states
-	local cc=$compiler
+	local cc=$compiler table=24
 
 	IFS='|' read -r model expected name world options <<<"$2"
 	[[ $expected == holds ]] || mutation=-D$name
@@ -68,12 +68,13 @@ search()
 	read -ra world <<<"$world $mutation"
 	read -ra options <<<"$options"
 	[[ ${options[*]} == *-DNP* ]] && find=(-l)
-	[[ ${options[*]} == *-O0* ]] && cc=$fast_compiler
+	# a table for 16 million states takes longer to clear than most searches take
+	[[ ${options[*]} == *-O0* ]] && cc=$fast_compiler table=20
 	# What spin and pan say is in their output; their exit codes say little.
 	{
 		spin "${world[@]}" -a "$here/$model.pml" &&
 			"$cc" -w "${options[@]}" "${storage[@]}" -o pan pan.c &&
-			./pan -m100000 "${find[@]}"
+			./pan -m100000 -w$table "${find[@]}"
 	} >out 2>&1 || true
 	result=$(result_of out)
 	states=$(sed -nE 's/^ *([0-9]+) states, stored.*/\1/p' out)
