@@ -47,6 +47,7 @@ void check_detail_has(const char *file, int line, const char *part);
  * Waiting for something that has to come true, without sleeping for a guessed time: the condition
  * is looked at until it holds. How long that may take is no part of the test; the limit is there so
  * that a test which waits for ever says what it was waiting for.
+ * $SHARE_TEST_LIMIT_MS makes it shorter where a rule is broken on purpose.
  */
 #define HARNESS_LIMIT_MS 30000
 
