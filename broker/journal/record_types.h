@@ -3,8 +3,8 @@
 #define BROKER_JOURNAL_RECORD_TYPES_H
 
 /* The number says which type a record is of in the memory itself: it never changes, and a type that
- * is no more leaves its number unused. What is in the records of a type belongs to the room whose
- * objects they are of. */
+ * is no more leaves its number unused, as 2, 10, 11 and 20 are. What is in the records of a type
+ * belongs to the room whose objects they are of. */
 enum record_type {
 	RECORD_NONE = 0,
 	RECORD_IDS = 1, /* one: numbers that are never given out twice */
@@ -15,8 +15,6 @@ enum record_type {
 	RECORD_SEGMENT = 7,
 	RECORD_POSSESSION = 8, /* of a segment, by a client */
 	RECORD_BUFFER = 9,
-	RECORD_GATED = 10, /* a block that work still runs on */
-	RECORD_FENCES = 11,
 	RECORD_METADATA = 12,
 	RECORD_LEASE = 13,
 	RECORD_NAME = 14,
@@ -25,7 +23,6 @@ enum record_type {
 	RECORD_CHANNEL = 17,
 	RECORD_MEMBER = 18,
 	RECORD_CLAIM = 19,
-	RECORD_KEPT = 20,
 	RECORD_ENTRY = 21,
 	RECORD_WAITING = 22,  /* a request that is not answered yet */
 	RECORD_OUTGOING = 23, /* a packet that has not gone out yet */
