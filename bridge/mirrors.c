@@ -296,7 +296,8 @@ static int open_channel(struct mirror *m, json_t *shape)
 	options.in_flight = number(shape, "in_flight");
 	options.data_max = number(shape, "data_max");
 	options.history = number(shape, "history");
-	options.send_timeout_ms = 1; /* then others have their turn */
+	options.send_timeout_ms = 1;             /* then others have their turn */
+	options.flags = SHARE_CHANNEL_TRANSIENT; /* the source has them, and sends them again */
 	return m->depth > 0 ? share_channel_open(m->bridge->client, m->name, SHARE_PRODUCER,
 						 &options, &m->channel)
 			    : SHARE_EINVAL;

@@ -34,13 +34,14 @@ struct request_counters {
 
 struct broker_counters {
 	uint64_t requests;
-	uint64_t clients;     /* ever connected */
-	uint64_t dropped;     /* for breaking the protocol */
-	uint64_t quarantined; /* that lost their connection and lived on */
-	uint64_t left_behind; /* consumers, in their channels */
-	uint64_t stalls;      /* of producers, in theirs: for more than a second */
-	uint64_t cut_off;     /* members, whose processes lost their connection and lived on */
-	uint64_t poisoned;    /* whose timelines were poisoned, because they died */
+	uint64_t clients;       /* ever connected */
+	uint64_t dropped;       /* for breaking the protocol */
+	uint64_t quarantined;   /* that lost their connection and lived on */
+	uint64_t left_behind;   /* consumers, in their channels */
+	uint64_t stalls;        /* of producers, in theirs: for more than a second */
+	uint64_t cut_off;       /* members, whose processes lost their connection and lived on */
+	uint64_t messages_lost; /* of producers that were gone, and nobody had them */
+	uint64_t poisoned;      /* whose timelines were poisoned, because they died */
 	struct request_counters by_message[WIRE_TYPE_COUNT];
 };
 

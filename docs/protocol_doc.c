@@ -64,11 +64,13 @@ static const struct number when_full[] = {
 static const struct number channel_flags[] = {
     NUMBER(SHARE_CHANNEL_WRITABLE, "a consumer that writes, too"),
     NUMBER(SHARE_CHANNEL_EXISTING, "fail with SHARE_ENOENT rather than make the channel"),
+    NUMBER(SHARE_CHANNEL_TRANSIENT, "a producer whose messages do not outlive it"),
     NUMBER(WIRE_CHANNEL_OLDEST, "a consumer, that becomes a WIRE_MEMBER_OLDEST"),
     NUMBER(WIRE_CHANNEL_SERVICE, "one of the two channels of a service, or SHARE_EEXIST"),
 };
 static const struct number sync_flags[] = {
-    NUMBER(WIRE_CHANNEL_SYNC_AFRESH, "see CHANNEL_SYNC"),
+    NUMBER(WIRE_CHANNEL_SYNC_AFRESH, "what it was told before is lost: all others are new"),
+    NUMBER(WIRE_CHANNEL_SYNC_FETCH, "a consumer that has nothing else to receive"),
 };
 static const struct number hello_flags[] = {
     NUMBER(WIRE_HELLO_OPERATOR, "an administrator's look at what there is, or end of it"),
@@ -82,6 +84,7 @@ static const struct number trim_flags[] = {
 static const struct number dropped[] = {
     NUMBER(WIRE_DROP_CLIENT, "a connection"),
     NUMBER(WIRE_DROP_TOKEN, "a token"),
+    NUMBER(WIRE_DROP_MESSAGES, "messages of a channel"),
 };
 #define ABILITY_NUMBER(NAME, name, id, where, flags, granularity, segment_max, ability, text) \
 	MEMORY_ON_##where({"MEMORY_" #NAME, ability, "can make " #name " segments"}, )

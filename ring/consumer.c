@@ -88,7 +88,8 @@ void ring_consumer_free(struct ring_consumer *c)
 /* ------------------------------------------------------------------------------------------- */
 /* Who sends                                                                                   */
 
-void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring)
+void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring,
+			  bool lane)
 {
 	struct source *s = &c->sources[row];
 	struct channel_row *words = s->row;
@@ -104,22 +105,24 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	}
 	atomic_store_explicit(&words->producer, member, memory_order_release);
 
-	uint32_t lane = channel_lane_of(&c->shape, c->slot);
+	uint32_t at = channel_lane_of(&c->shape, c->slot);
 
 	*s = (struct source){
 	    .member = member,
 	    .ring = ring,
 	    .admission = channel_admission_at(page, &c->shape, c->slot),
-	    .lane = channel_lane_at(page, &c->shape, lane),
-	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, lane, 0),
+	    .lane = channel_lane_at(page, &c->shape, at),
+	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, at, 0),
 	    .row = words,
 	    .versions = s->versions,
 	    .attached = true,
+	    .failed = !lane && !MUTATION(lane_again),
 	    .used = true,
 	};
 	c->stride = ring_stride(page, &c->shape);
 	c->attached |= RING_BIT(row);
-	c->live |= RING_BIT(row);
+	if (!s->failed)
+		c->live |= RING_BIT(row);
 }
 
 void ring_consumer_detach(struct ring_consumer *c, uint32_t row)
@@ -298,6 +301,32 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 			todo = left;
 	}
 	return 0;
+}
+
+bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
+			 struct ring_message *out)
+{
+	struct source *s = &c->sources[row];
+	const struct channel_entry *copy =
+	    channel_copy_at((void *)(uintptr_t)s->ring, &c->shape, ticket);
+	bool sound;
+
+	ring_entry_load(copy, out);
+	sound =
+	    ring_is_sound(out, &c->shape) && out->version == version && s->versions[ticket] == 0;
+	if (!sound) {
+		if (s->versions[ticket] == 0)
+			write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
+		return false;
+	}
+	ring_load_data(out->data, copy->data, out->data_size);
+	out->ticket = ticket;
+	channel_add(&c->ledger->received, 1);
+	s->held++;
+	s->versions[ticket] = version;
+	c->moved |= RING_BIT(row);
+	ring_sleeper_goes_on(&c->sleeper);
+	return true;
 }
 
 bool ring_consumer_is_empty(struct ring_consumer *c, uint32_t row)

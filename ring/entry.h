@@ -51,6 +51,14 @@ static inline uint64_t ring_sequence_of(const struct channel_entry *e)
 	return atomic_load_explicit(&e->sequence, memory_order_acquire);
 }
 
+/* As far as one can see; but for its ticket. */
+static inline bool ring_is_sound(const struct ring_message *m, const struct channel_shape *shape)
+{
+	return m->data_size <= shape->data_max && m->version != 0 &&
+	       m->fence.slot < TIMELINE_SLOTS && m->deliveries > 0 &&
+	       (m->buffer != 0 || (m->segment == 0 && m->offset == 0 && m->size == 0));
+}
+
 enum ring_entry_state { NOT_THERE, NONSENSE, COPIED };
 
 /* Into private memory. What makes no sense is told from what was overwritten while it was read. */
@@ -64,9 +72,7 @@ static inline enum ring_entry_state ring_entry_read(const struct channel_entry *
 	if (ring_sequence_of(e) != sequence)
 		return NOT_THERE;
 	ring_entry_load(e, out);
-	sound = out->data_size <= shape->data_max && out->ticket < shape->in_flight &&
-		out->version != 0 && out->fence.slot < TIMELINE_SLOTS && out->deliveries > 0 &&
-		(out->buffer != 0 || (out->segment == 0 && out->offset == 0 && out->size == 0));
+	sound = ring_is_sound(out, shape) && out->ticket < shape->in_flight;
 	if (sound)
 		ring_load_data(out->data, e->data, out->data_size);
 	atomic_thread_fence(memory_order_acquire);

@@ -124,7 +124,9 @@ void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
 	ring_append(p, consumer, ticket);
 	/* first whose it is, and then that it is there: nobody else is to have it then */
 	ring_store(&copy->ticket, (uint16_t)consumer);
-	atomic_store_explicit(&copy->sequence, p->lanes[consumer].tail + 1, memory_order_release);
+	if (!MUTATION(copy_of_no_lane))
+		atomic_store_explicit(&copy->sequence, p->lanes[consumer].tail + 1,
+				      memory_order_release);
 	ring_put(p, consumer, ticket, m, deliveries);
 }
 
@@ -177,13 +179,14 @@ static void give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 		ring_finish(p, ticket);
 		return;
 	}
-	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_release);
+	/* first how often, and then that nobody has it: else it might come unmarked */
 	if (had) {
 		deliveries += !MUTATION(redeliver_unmarked);
 		ring_store(&copy->size_deliveries,
 			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
 		channel_add(&p->header->redelivered, 1);
 	}
+	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_release);
 	ring_unlink(p, ticket);
 	ring_prepend(p, LIST_BACKLOG, ticket);
 }

@@ -194,8 +194,9 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 void ring_consumer_free(struct ring_consumer *c);
 
 /* A producer has come, about which @row is from now on; it starts from zero. What follows calls the
- * producer by its row. */
-void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring);
+ * producer by its row. @lane: there may be a lane for us; otherwise all that comes is fetched. */
+void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member, const void *ring,
+			  bool lane);
 /* Its ring is not looked at any more. */
 void ring_consumer_detach(struct ring_consumer *c, uint32_t row);
 
@@ -207,6 +208,11 @@ void ring_consumer_detach(struct ring_consumer *c, uint32_t row);
  */
 int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_message *out,
 			  uint64_t *lost);
+
+/* The copy of a message in a queue whose producer is gone, which is ours from now on. False, and it
+ * is acknowledged, when it makes no sense. */
+bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
+			 struct ring_message *out);
 
 /* False, and nothing is written, when this is not held of @member any more. Producers are woken by
  * ring_consumer_wake(). */

@@ -7,7 +7,8 @@
  * Dropping a client does not free its memory: its process could still be using the memory, so the
  * broker keeps it until the process ends. So sharectl first shows what will end and what will stay,
  * and asks. It drops clients by their numbers, which are never used again: whatever connects or
- * ends while the operator thinks, no other client is dropped.
+ * ends while the operator thinks, no other client is dropped. Of a channel it shows how many
+ * messages are lost, and asks as well.
  */
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include <jansson.h>
+#include <share/channel.h>
 
 #include "tools/act.h"
 #include "tools/value.h"
@@ -275,7 +277,7 @@ static void show_client(const json_t *row)
 }
 
 /* Asks the operator. Returns whether to go on. */
-static bool ask(size_t n)
+static bool ask(const char *what)
 {
 	char answer[16];
 
@@ -286,15 +288,12 @@ static bool ask(size_t n)
 			"does it without\n");
 		return false;
 	}
-	if (n == 1)
-		printf("drop this client? [y/N] ");
-	else
-		printf("drop these %zu clients? [y/N] ", n);
+	printf("%s? [y/N] ", what);
 	fflush(stdout);
 	if (fgets(answer, sizeof(answer), stdin) &&
 	    (strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0))
 		return true;
-	puts("nothing is dropped");
+	puts("nothing has happened");
 	return false;
 }
 
@@ -319,11 +318,13 @@ static int drop_all(share_client *c, const json_t *clients)
 
 static int drop_found(share_client *c, const char *word, const json_t *clients, bool yes)
 {
+	size_t n = json_array_size(clients);
+	char what[64] = "drop this client";
 	bool any = false;
 	json_t *row;
 	size_t i;
 
-	if (json_array_size(clients) == 0) {
+	if (n == 0) {
 		fprintf(stderr,
 			"sharectl: %s is no client that you may drop, nor a process that has one\n",
 			word);
@@ -334,7 +335,9 @@ static int drop_found(share_client *c, const char *word, const json_t *clients, 
 		any |= is_connected(row);
 	}
 	/* If none of them is connected, the broker will refuse, so there is no need to ask. */
-	return yes || !any || ask(json_array_size(clients)) ? drop_all(c, clients) : 1;
+	if (n > 1)
+		snprintf(what, sizeof(what), "drop these %zu clients", n);
+	return yes || !any || ask(what) ? drop_all(c, clients) : 1;
 }
 
 static int end_client(share_client *c, const char *word, bool yes)
@@ -360,6 +363,47 @@ static int end_client(share_client *c, const char *word, bool yes)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* Messages of channels                                                                        */
+
+/* What is not listed, or nothing waits in, the broker refuses. */
+static json_int_t show_waiting(share_client *c, const char *channel)
+{
+	json_t *rows = rows_of(c, "channels"), *row;
+	json_int_t n = 0, owned = 0;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		if (strcmp(text_of(row, "channel"), channel) == 0) {
+			n = number_of(row, "waiting");
+			owned = number_of(row, "owned");
+		}
+	json_decref(rows);
+	if (n > 0)
+		printf(
+		    "channel '%s'\n"
+		    "  are lost: %" JSON_INTEGER_FORMAT
+		    " message%s of producers that are gone, which wait for a consumer\n",
+		    channel, n, n == 1 ? "" : "s");
+	if (n > 0 && owned > 0)
+		printf("  stay: %" JSON_INTEGER_FORMAT " message%s that consumers have\n", owned,
+		       owned == 1 ? "" : "s");
+	return n;
+}
+
+static int end_channel(share_client *c, const char *channel, bool yes)
+{
+	json_int_t n = show_waiting(c, channel);
+	int r;
+
+	if (n > 0 && !yes && !ask(n == 1 ? "end this message" : "end these messages"))
+		return 1;
+	r = share_end_channel(c, channel);
+	if (r == 0)
+		printf("what waited in '%s' is lost\n", channel);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 static const char empty[] = "is empty";
 
@@ -370,6 +414,7 @@ static const struct act acts[] = {
      takes_token, end_token},
     {"drop-client", "CLIENT or PID", "is no number of a client or of a process", true, takes_client,
      end_client},
+    {"end-channel", "CHANNEL", empty, true, takes_anything, end_channel},
 };
 
 const struct act *act_find(const char *name)

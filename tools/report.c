@@ -325,6 +325,7 @@ static const struct column channel_columns[] = {
     {"WHEN-FULL", "when_full",      show_text,    LEFT},
     {"DEPTH",     "depth",          show_count,   RIGHT},
     {"IN-FLIGHT", "in_flight",      show_count,   RIGHT},
+    {"WAITING",   "waiting",        show_count,   RIGHT},
     {"LEFT",      "kept_buffers", show_count,   RIGHT},
     {"BYTES",     "kept_bytes",   show_size,    RIGHT},
     {"MEMBERS",   "members",        show_members, CUT},

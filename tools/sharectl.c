@@ -262,13 +262,15 @@ static const struct argp argp = {
     "unpublish NAME...\n"
     "destroy POOL...\n"
     "revoke TOKEN...\n"
-    "drop-client CLIENT|PID...",
+    "drop-client CLIENT|PID...\n"
+    "end-channel CHANNEL...",
     "Shows what a share-broker knows, ends some of it, and has it read its configuration.\v"
     "Commands that end something, of one's own or for administrators:\n"
     "  unpublish    a name leads nowhere any more\n"
     "  destroy      a pool ends with its last buffer\n"
     "  revoke       a token, as tokens shows it, is good for nothing\n"
     "  drop-client  a process loses its connection; asks first\n"
+    "  end-channel  what waits in a queue though its producers are gone is lost; asks first\n"
     "For who looks for what is wrong:\n"
     "  top     pools, channels and clients, live\n"
     "  watch   allocations, hand-overs, deaths and so on, as they happen\n"

@@ -29,6 +29,9 @@
 #define WIRE_VERSION_CHANNEL_METADATA 7
 /* The version from which on CHANNEL_STALLED exists. */
 #define WIRE_VERSION_CHANNEL_STALLED 8
+/* The version from which on the messages of a queue outlive their producer. */
+#define WIRE_VERSION_ORPHANS 8
+
 /*
  * From WELCOME on each packet to a client ends with its number: a u64 behind the bytes of the
  * message. Only the farewell (ERROR with serial 0) has none, as nothing comes after it. Numbers of
@@ -140,7 +143,13 @@
 	  "The client has mapped its page. The broker seals it; from now on it takes part.")       \
 	M(CHANNEL_SYNC, channel_sync, 48, TO_BROKER, 0, 0, 6, CHANNEL_MEMBERS, 0,                  \
 	  "Asks who takes part now. A consumer is sent the segments of the channel's pool that "   \
-	  "it does not have, ahead of the answer.")                                                \
+	  "it does not have, ahead of the answer. One of a queue that has nothing else to "        \
+	  "receive "                                                                               \
+	  "may ask for a message whose producer is gone (WIRE_CHANNEL_SYNC_FETCH): it gets one "   \
+	  "at "                                                                                    \
+	  "a time, as its own, reads it in that producer's ring, among the copies, and "           \
+	  "acknowledges it as any other. `had` counts those that it got: until it does, it is "    \
+	  "given the same one again.")                                                             \
 	M(CHANNEL_MEMBERS, channel_members, 49, TO_CLIENT, 0, 63, 6, NOTHING, WIRE_UNASKED,        \
 	  "The members of the other role. Descriptors: three for each member that has "            \
 	  "CHANNEL_MEMBER_NEW set, in order: its page, its pidfd, and its doorbell. With serial "  \
@@ -168,7 +177,8 @@
 	  "The broker is to read its configuration file again. The REPORT is one page, with an "   \
 	  "object for each change; an ERROR says why the file was refused.")                       \
 	M(DROP, drop, 59, TO_BROKER, 0, 0, 6, DONE, 0,                                             \
-	  "Ends a token, or the connection of another client, by its identifier in a report. "     \
+	  "Ends a token, or the connection of another client, by its identifier in a report, or "  \
+	  "the messages that wait in a channel though their producers are gone, by its name. "     \
 	  "Allowed to its user and to administrators; others get SHARE_ENOENT.")                   \
 	M(RECLAIM, reclaim, 60, TO_BROKER, 0, 0, 6, GRANT, WIRE_WAITS_FOR_OTHERS,                  \
 	  "Gets one more reference on a buffer once only the client's own reference is left: "     \
@@ -412,17 +422,26 @@
 #define WIRE_FIELDS_channel_ready(F, V, M) F(M, u64, member, 6, "identifier of the membership")
 #define WIRE_FIELDS_channel_sync(F, V, M)                    \
 	F(M, u64, member, 6, "identifier of the membership") \
-	F(M, u32, flags, 6, "CHANNEL_SYNC_AFRESH")           \
-	F(M, u32, reserved, 6, "0")
-#define WIRE_FIELDS_channel_members(F, V, M)                                          \
-	F(M, u32, epoch, 6, "of the control page: what this answers")                 \
-	F(M, u32, more, 6, "1: further members or segments did not fit: ask again")   \
-	V(M, members, 4096, 6,                                                        \
-	  "struct wire_member each: all of the other role, but for those "            \
-	  "that did not fit")                                                         \
-	F(M, u64, member, 6, "unasked: of the client's, to which it is said; else 0") \
-	F(M, u32, expelled, 6, "1: the client's, a consumer, gets no more messages")  \
-	F(M, u32, reserved, 6, "0")
+	F(M, u32, flags, 6, "enum wire_channel_sync_flags")  \
+	F(M, u32, had, 6, "of a consumer: orphans that it was given and knows of")
+#define WIRE_FIELDS_channel_members(F, V, M)                                                  \
+	F(M, u32, epoch, 6, "of the control page: what this answers")                         \
+	F(M, u32, more, 6, "1: further members or segments did not fit: ask again")           \
+	V(M, members, 4096, 6,                                                                \
+	  "struct wire_member each: all of the other role, but for those "                    \
+	  "that did not fit")                                                                 \
+	F(M, u64, member, 6, "unasked: of the client's, to which it is said; else 0")         \
+	F(M, u32, expelled, 6, "1: the client's, a consumer, gets no more messages")          \
+	F(M, u32, waiting, 6, "messages of producers that are gone that wait for a consumer") \
+	F(M, u32, others, 8,                                                                  \
+	  "those that others have, and may give back; and producers that are there")          \
+	F(M, u32, given, 8, "1: the client's is given one of them, as follows")               \
+	F(M, u64, producer, 8, "identifier of its producer")                                  \
+	F(M, u32, ticket, 8, "by which its copy is found in the producer's ring")             \
+	F(M, u32, version, 8, "of the ticket")                                                \
+	F(M, u32, deliveries, 8, "of it, with this one")                                      \
+	F(M, u32, reached, 8, "1: the fence in the copy is reached")                          \
+	F(M, u64, lost, 8, "messages of producers that are gone that are lost, in all")
 #define WIRE_FIELDS_channel_close(F, V, M) F(M, u64, member, 6, "identifier of the membership")
 #define WIRE_FIELDS_channel_drained(F, V, M)                          \
 	F(M, u64, member, 6, "identifier of the client's membership") \
@@ -446,10 +465,11 @@
 #define WIRE_FIELDS_channel_stalled(F, V, M) F(M, u64, member, 8, "identifier of the membership")
 #define WIRE_FIELDS_reload(F, V, M)
 #define WIRE_FIELDS_upgrade(F, V, M)
-#define WIRE_FIELDS_drop(F, V, M)               \
-	F(M, u32, what, 6, "enum wire_dropped") \
-	F(M, u32, reserved, 6, "0")             \
-	F(M, u64, id, 6, "identifier, as reports have it")
+#define WIRE_FIELDS_drop(F, V, M)                                          \
+	F(M, u32, what, 6, "enum wire_dropped")                            \
+	F(M, u32, reserved, 6, "0")                                        \
+	F(M, u64, id, 6, "identifier, as reports have it; 0 for messages") \
+	V(M, channel, 255, 8, "for messages: the channel's name; else empty")
 #define WIRE_FIELDS_reclaim(F, V, M)                                                              \
 	F(M, u64, buffer, 6, "identifier")                                                        \
 	F(M, i32, timeout, 6, "milliseconds to wait; 0: do not (SHARE_EBUSY), -1: without limit") \

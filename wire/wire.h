@@ -93,6 +93,7 @@ enum wire_hello_flags {
 enum wire_dropped {
 	WIRE_DROP_CLIENT = 1,
 	WIRE_DROP_TOKEN = 2,
+	WIRE_DROP_MESSAGES = 3, /* that wait in a channel, of producers that are gone */
 };
 
 /* One further buffer of a GRANT. */
@@ -117,6 +118,8 @@ enum wire_member_flags {
 	WIRE_MEMBER_NEW = 1 << 0,      /* its descriptors come along */
 	WIRE_MEMBER_WRITABLE = 1 << 1, /* a consumer that may write */
 	WIRE_MEMBER_OLDEST = 1 << 2,   /* a consumer that also wants older messages */
+	WIRE_MEMBER_FETCHED =
+	    1 << 3, /* a producer that is gone: only what is fetched comes of it */
 };
 struct wire_member {
 	uint64_t member; /* identifier, never used again */
@@ -134,6 +137,7 @@ _Static_assert(sizeof(struct wire_member) == 32, "part of the protocol");
 
 enum wire_channel_sync_flags {
 	WIRE_CHANNEL_SYNC_AFRESH = 1 << 0, /* what was told before is lost: all others are new */
+	WIRE_CHANNEL_SYNC_FETCH = 1 << 1,  /* a consumer that has nothing else to receive */
 };
 
 /* The bits that are missing here say of which kinds of memory a device can make segments: they are

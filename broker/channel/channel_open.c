@@ -14,15 +14,17 @@
 #include "base/descriptor.h"
 #include "broker/broker.h"
 #include "broker/channel/inside.h"
+#include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/request.h"
+#include "broker/config/text.h"
 #include "broker/device/device.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pools.h"
 
-#define FLAGS_KNOWN                                                              \
-	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | WIRE_CHANNEL_OLDEST | \
-	 WIRE_CHANNEL_SERVICE)
+#define FLAGS_KNOWN                                                                  \
+	(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT | \
+	 WIRE_CHANNEL_OLDEST | WIRE_CHANNEL_SERVICE)
 
 #define TEXT_MAX 258 /* a name in quotes */
 
@@ -105,6 +107,22 @@ static bool check_shape(struct request *r, const struct channel_shape *s, uint32
 	return false;
 }
 
+/* There may be nobody who could be asked to do the same. */
+static void fail_unlike(struct request *r, const struct channel *ch, const char *what,
+			const char *is, const char *wanted)
+{
+	uint64_t n = ch->orphans.waiting;
+
+	if (n == 0 || channel_count(ch, SHARE_PRODUCER) + channel_count(ch, SHARE_CONSUMER) > 0)
+		request_fail_unlike(r, what, "channel", ch->name, is, wanted);
+	else
+		request_fail(r, SHARE_EEXIST,
+			     "%s of channel '%s' is %s, not %s, and %" PRIu64
+			     " message%s of producers that are gone wait%s in it for a consumer: "
+			     "receive what waits, or end it (sharectl end-channel)",
+			     what, ch->name, is, wanted, n, text_plural(n), n == 1 ? "s" : "");
+}
+
 /* What others ask for has to be what there is. */
 static bool check_same(struct request *r, const struct channel *ch)
 {
@@ -138,7 +156,7 @@ static bool check_same(struct request *r, const struct channel *ch)
 		snprintf(is, sizeof(is), "'%s'", ch->pool->name);
 		snprintf(wanted, sizeof(wanted), "'%.*s'", (int)m->pool.size,
 			 (const char *)m->pool.data);
-		request_fail_unlike(r, "pool", "channel", ch->name, is, wanted);
+		fail_unlike(r, ch, "pool", is, wanted);
 		return false;
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -146,9 +164,8 @@ static bool check_same(struct request *r, const struct channel *ch)
 			continue;
 		snprintf(is, sizeof(is), "%u", all[i].is);
 		snprintf(wanted, sizeof(wanted), "%u", all[i].wanted);
-		request_fail_unlike(r, all[i].what, "channel", ch->name,
-				    all[i].name ? all[i].name(all[i].is) : is,
-				    all[i].name ? all[i].name(all[i].wanted) : wanted);
+		fail_unlike(r, ch, all[i].what, all[i].name ? all[i].name(all[i].is) : is,
+			    all[i].name ? all[i].name(all[i].wanted) : wanted);
 		return false;
 	}
 	return true;
@@ -226,6 +243,10 @@ static void join(struct request *r, struct channel *ch)
 		fail_member(r, ch, e);
 		channel_end_if_unused(ch);
 		return;
+	}
+	if (!consumer && m->flags & SHARE_CHANNEL_TRANSIENT) {
+		member->as_producer.transient = true;
+		member_note(member);
 	}
 	reply.channel = (struct wire_channel){
 	    .member = member->id,

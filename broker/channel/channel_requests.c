@@ -17,7 +17,7 @@
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/grant.h"
 #include "broker/buffer/lease.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -154,7 +154,8 @@ static void list_other(struct listing *l, const struct member *m, struct claim *
 	    .state = state,
 	    .flags = (uint16_t)((is_new ? WIRE_MEMBER_NEW : 0) |
 				(other->as_consumer.writable ? WIRE_MEMBER_WRITABLE : 0) |
-				(other->as_consumer.oldest ? WIRE_MEMBER_OLDEST : 0)),
+				(other->as_consumer.oldest ? WIRE_MEMBER_OLDEST : 0) |
+				(claim->for_fetch ? WIRE_MEMBER_FETCHED : 0)),
 	    .uid = account_uid(other->timelines->account),
 	    .claim = claim->number,
 	};
@@ -172,6 +173,37 @@ static void forget_told(struct member *m)
 		set_told(claim, m, false);
 }
 
+static uint32_t at_most_u32(uint64_t n)
+{
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+/* Of the orphans of the channel, and one of them: before it is listed who takes part, as that may
+ * take another claim. */
+static void tell_of_orphans(const struct request *r, struct member *m,
+			    struct wire_channel_members *out)
+{
+	const struct wire_channel_sync *asked = &r->m->channel_sync;
+	const struct orphan *o = NULL;
+
+	if (m->role != SHARE_CONSUMER)
+		return;
+	if (asked->flags & WIRE_CHANNEL_SYNC_FETCH && m->state == MEMBER_HERE)
+		o = orphan_fetch(m, asked->had);
+	if (o) {
+		out->given = 1;
+		out->producer = o->producer->id;
+		out->ticket = o->ticket;
+		out->version = o->version;
+		out->deliveries = o->deliveries;
+		out->reached = orphan_is_reached(o);
+	}
+	out->waiting = at_most_u32(m->channel->orphans.waiting);
+	out->others = orphans_of_others(m);
+	orphans_tell_lost(m);
+	out->lost = m->as_consumer.lost;
+}
+
 void handle_channel_sync(struct request *r)
 {
 	struct member *m = find_ready(r, r->m->channel_sync.member);
@@ -182,6 +214,7 @@ void handle_channel_sync(struct request *r)
 		return;
 	if (r->m->channel_sync.flags & WIRE_CHANNEL_SYNC_AFRESH)
 		forget_told(m);
+	tell_of_orphans(r, m, &reply.channel_members);
 	l.no_memory = member_supply(m, &l.more) != 0;
 	for (struct claim *claim = claims_first(m); claim; claim = claims_next(m, claim))
 		list_other(&l, m, claim);
@@ -191,12 +224,11 @@ void handle_channel_sync(struct request *r)
 	}
 	for (uint32_t i = 0; i < l.n; i++)
 		set_told(l.claims[i], m, true);
-	reply.channel_members = (struct wire_channel_members){
-	    .epoch = atomic_load(&m->channel->control->epoch),
-	    .more = l.more,
-	    .expelled = m->as_consumer.expelled,
-	    .members = {l.members, l.n * (uint32_t)sizeof(struct wire_member)},
-	};
+	reply.channel_members.epoch = atomic_load(&m->channel->control->epoch);
+	reply.channel_members.more = l.more;
+	reply.channel_members.expelled = m->as_consumer.expelled;
+	reply.channel_members.members =
+	    (struct wire_bytes){l.members, l.n * (uint32_t)sizeof(struct wire_member)};
 	request_reply(r, &reply, l.fds, l.n_fds);
 }
 

@@ -24,7 +24,7 @@
 
 #include "base/mutation.h"
 #include "broker/broker.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/journal/journal.h"
 #include "pages/timeline.h"
@@ -129,10 +129,11 @@ void claim_attach(struct claim *claim)
 }
 
 /* Without a row there is no claim: see expel(). 0 or -ENOMEM. */
-static int make(struct member *producer, struct member *consumer)
+static int make(struct member *producer, struct member *consumer, struct claim **out)
 {
 	struct claim *claim;
 
+	*out = NULL;
 	if (!free_rows(consumer))
 		free_a_row(consumer);
 	if (!free_rows(consumer))
@@ -146,7 +147,21 @@ static int make(struct member *producer, struct member *consumer)
 	claim->row = (uint32_t)__builtin_ctzll(free_rows(consumer));
 	claim_attach(claim);
 	claim_note(claim);
+	*out = claim;
 	return 0;
+}
+
+struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer)
+{
+	struct claim *claim;
+
+	if (make(producer, consumer, &claim) < 0 || !claim)
+		return NULL;
+	claim->for_fetch = true;
+	claim->next_ticket = CLAIM_FOR_FETCH;
+	claim->taken = true;
+	claim_note(claim);
+	return claim;
 }
 
 /* Of one whose connection has ended consumers may still get something, but not the other way
@@ -162,11 +177,13 @@ static bool is_partner(const struct member *m, const struct member *other)
 int claims_make(struct member *m)
 {
 	struct member *other;
+	struct claim *claim;
 	int r = 0;
 
 	TAILQ_FOREACH (other, &m->channel->members, of_channel)
 		if (r == 0 && is_partner(m, other))
-			r = m->role == SHARE_PRODUCER ? make(m, other) : make(other, m);
+			r = m->role == SHARE_PRODUCER ? make(m, other, &claim)
+						      : make(other, m, &claim);
 	return r;
 }
 
@@ -250,6 +267,13 @@ enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, u
 		   : DONE_WITH;
 }
 
+uint64_t claim_taken(const struct claim *claim)
+{
+	const struct channel_row *row = row_of(claim);
+
+	return row ? atomic_load_explicit(&row->taken, memory_order_acquire) : 0;
+}
+
 /* Each fence in the row is looked at until it is reached, once: the row changes no more. */
 static bool is_quiet(struct claim *claim, int *budget)
 {
@@ -270,6 +294,11 @@ static bool is_quiet(struct claim *claim, int *budget)
 		else if (runs(claim->consumer, ack,
 			      atomic_load_explicit(&ack->word, memory_order_acquire)))
 			return MUTATION(end_too_early);
+		else if (!orphan_note_acknowledged(
+			     claim, claim->next_ack,
+			     (uint32_t)(atomic_load_explicit(&ack->word, memory_order_acquire) >>
+					32)))
+			return false;
 	}
 	return true;
 }
@@ -298,9 +327,12 @@ void claim_follow(struct claim *claim)
 	channels_work_soon(b);
 }
 
-static bool is_done_with(const struct claim *claim, const struct kept *kept)
+static bool is_done_with(struct claim *claim, const struct kept *kept)
 {
-	switch (claim_ask_row(claim, kept->ticket, kept->version)) {
+	enum acknowledgement acknowledged = claim_ask_row(claim, kept->ticket, kept->version);
+
+	orphan_look(claim, kept, acknowledged);
+	switch (acknowledged) {
 	case STILL_RUNS:
 		return false;
 	case DONE_WITH:
@@ -337,10 +369,12 @@ void claim_look(struct claim *claim, int *budget)
 	bool ends = claim->over && has_parted(claim);
 
 	look_at_entries(claim, budget);
-	if (claim->n == 0 && ends && is_quiet(claim, budget))
+	if (claim->n == 0 && ends && is_quiet(claim, budget)) {
+		producer_note_acknowledged(claim->producer);
 		claim_end(claim);
-	else if (claim->n == 0 && !ends)
+	} else if (claim->n == 0 && !ends) {
 		unfollow(claim);
+	}
 }
 
 void claim_is_over(struct claim *claim)

@@ -14,7 +14,7 @@
 /* A buffer that was in flight when it was taken over. It is one of its producer's, however many
  * consumers may still use it. */
 struct kept {
-	struct buffer *buffer;
+	struct buffer *buffer; /* NULL: of an orphan without one */
 	uint32_t version, ticket;
 	uint32_t n_entries;
 };
@@ -38,10 +38,13 @@ struct claim {
 	bool told_consumer; /* and the consumer the producer's */
 	bool over;          /* the consumer will acknowledge nothing more */
 	bool taken;         /* the broker looks after what the consumer may still use */
+	bool for_fetch;     /* it was made for what the consumer fetches, and has no lane */
 	bool followed;
 	uint32_t next_ticket; /* to be taken over */
-	uint32_t next_ack;    /* whose fence is to be looked at, once it is over */
-	uint32_t n;           /* entries */
+#define CLAIM_FOR_FETCH UINT32_MAX
+	uint32_t next_ack;  /* whose fence is to be looked at, once it is over */
+	uint32_t n;         /* entries */
+	uint32_t n_orphans; /* that it owns */
 	TAILQ_HEAD(, entry) entries;
 	uint32_t record;
 };
@@ -53,11 +56,16 @@ enum acknowledgement {
 	DONE_WITH,
 };
 enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
+/* As the consumer says: all below were received, of the lane that it has. */
+uint64_t claim_taken(const struct claim *claim);
 /* Whether the producer has ever let the consumer in, which can have nothing of it otherwise. */
 bool claim_is_admitted(const struct claim *claim);
 /* It is looked at now, and every now and then, until it ends or nothing can be seen of it. */
 void claim_follow(struct claim *claim);
 
+/* The consumer may use this one, at its producer's cost; @buffer may be NULL. False without memory.
+ */
+bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer);
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);
 /* One that another broker had taken over. 0 or -ENOMEM. */

@@ -25,8 +25,10 @@ struct claim;
 struct client;
 struct kept;
 struct pool;
+struct acknowledged;
 struct member;
 struct memory;
+struct orphan;
 struct segment;
 
 /*
@@ -48,6 +50,12 @@ struct channel {
 	TAILQ_HEAD(, member) members;                  /* by identifier */
 	struct member *consumers[CHANNEL_MEMBERS_MAX]; /* by slot, which is free when it is GONE */
 	uint32_t left; /* roles (bits) of which some leave right now */
+	struct {
+		uint64_t waiting, owned;
+		uint64_t lost;        /* since the channel was made */
+		uint64_t untold;      /* of these, as no consumer has asked since */
+		uint64_t deserted_ms; /* since when some wait and no consumer is there; 0: no */
+	} orphans;
 	uint32_t record;
 	size_t size;
 	char name[];
@@ -72,21 +80,33 @@ struct member_page {
 };
 
 struct producer {
-	bool closed;  /* it said so, before it went */
-	bool closing; /* it is being taken over, and is in the broker's list of those */
+	bool closed;    /* it said so, before it went */
+	bool closing;   /* it is being taken over, and is in the broker's list of those */
+	bool transient; /* its messages do not outlive it */
 	TAILQ_ENTRY(member) link;
 	uint32_t serial;    /* of the CHANNEL_CLOSE to be answered then, 0: none */
 	struct kept **kept; /* by ticket: what was taken over last; NULL: nothing was yet */
 	uint64_t n_kept, bytes_kept;
 	uint64_t stalled_ms; /* when it said last that it waits; 0: never */
+
+	struct orphan **orphans; /* by ticket; NULL: there never was one */
+	TAILQ_HEAD(, orphan) waiting;
+	uint32_t n_waiting, n_owned;
+	struct orphan *returned_last;      /* that still waits */
+	uint32_t next_orphan;              /* the ticket that is to be looked at */
+	bool orphans_made;                 /* all have been: a copy says whose a message is */
+	struct acknowledged *acknowledged; /* by who has gone; NULL: nothing */
 };
 
 struct consumer {
 	bool writable, oldest;
 	bool expelled; /* see claim.c */
 	uint32_t slot;
-	uint64_t rows;   /* bit by row of its ledger: those that are some claim's */
-	uint64_t n_paid; /* entries that its user pays for */
+	uint64_t rows;               /* bit by row of its ledger: those that are some claim's */
+	uint64_t n_paid;             /* entries that its user pays for */
+	uint32_t fetched;            /* orphans that it was told it has */
+	uint64_t lost;               /* orphans that it was told are lost */
+	struct orphan *fetched_last; /* NULL: it is not this consumer's any more */
 };
 
 struct member {
@@ -160,8 +180,11 @@ void member_detach(struct member *m);
 size_t member_unwritten(struct member *m, const void *at);
 /* The first of a producer's tickets from @ticket on that may be in use; NULL: there is none. */
 const struct channel_ticket *member_next_ticket(struct member *producer, uint32_t *ticket);
-/* One that is GONE and has no claim is freed. The channel stays: channel_end_if_unused(). */
+/* One that is GONE, and has no claim and no orphan, is freed. The channel stays:
+ * channel_end_if_unused(). */
 void member_free_if_unused(struct member *m);
+/* A consumer says that what it has taken is all that it takes. */
+bool member_receives_no_more(struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
 /* claim.c: what a consumer may have of a producer                                             */
@@ -188,6 +211,8 @@ void claim_is_over(struct claim *claim);
 void claims_are_over(struct member *consumer);
 /* What there is to see by now. It may be gone afterwards, and whose it was. */
 void claim_look(struct claim *claim, int *budget);
+/* Of a producer that is gone, for a consumer that fetches. NULL: without memory, or a row. */
+struct claim *claim_make_for_fetch(struct member *producer, struct member *consumer);
 
 /* ------------------------------------------------------------------------------------------- */
 /* take.c: claims that the broker takes over                                                   */
@@ -235,6 +260,8 @@ void member_tell_left_behind(struct member *consumer, const char *why);
 /* A producer waits for room, by its own word: that is logged, told and counted, as far as it may be
  * true. */
 void member_tell_stalled(struct member *producer);
+/* Whether the producer's ring says that it does not wait for the consumer any more. */
+bool claim_is_left_behind(const struct claim *claim);
 /* Words for the numbers of a shape. */
 const char *channel_mode_name(uint32_t mode);
 const char *channel_when_full_name(uint32_t when_full);

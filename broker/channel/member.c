@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "broker/broker.h"
-#include "broker/channel/inside.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
@@ -160,6 +160,7 @@ static void member_free(struct member *m)
 
 	give_slot_back(m);
 	TAILQ_REMOVE(&ch->members, m, of_channel);
+	producer_end_orphans(m);
 	free(m->as_producer.kept);
 	page_unmap(m->page.memory, m->page.size);
 	kept_close(m->page.fd);
@@ -176,12 +177,20 @@ static void member_free(struct member *m)
 
 void member_free_if_unused(struct member *m)
 {
-	if (m->state == MEMBER_GONE && !claims_first(m))
+	if (m->state == MEMBER_GONE && !claims_first(m) && !producer_has_orphans(m))
 		member_free(m);
 }
 
-int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
-	       struct member **out)
+bool member_receives_no_more(struct member *consumer)
+{
+	const struct channel_ledger *ledger = consumer->page.memory;
+
+	return member_unwritten(consumer, ledger) == 0 &&
+	       atomic_load_explicit(&ledger->receives_no_more, memory_order_acquire);
+}
+
+static int join(struct channel *ch, struct client *client, uint32_t role, bool writable,
+		bool oldest, struct member **out)
 {
 	struct broker *b = ch->broker;
 	struct member *m;
@@ -219,6 +228,19 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 	member_note(m);
 	*out = m;
 	return 0;
+}
+
+/* What is kept for who comes keeps nobody out. The channel itself stays: it has no other member
+ * only if it has none that is gone either. */
+int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
+	       struct member **out)
+{
+	int r = join(ch, client, role, writable, oldest, out);
+
+	while ((r == MEMBER_QUOTA || r == MEMBER_BYTES_QUOTA || r == MEMBER_NO_DESCRIPTORS) &&
+	       orphans_give_way(ch, client->account))
+		r = join(ch, client, role, writable, oldest, out);
+	return r;
 }
 
 /* What @m's user pays for once more. */

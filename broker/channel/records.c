@@ -14,8 +14,7 @@
 
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
-#include "broker/buffer/records.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
@@ -112,6 +111,10 @@ static void channel_fields(struct record *r, void *object)
 	/* where brokers before this one have had a gap, that is 0: no copies */
 	record_u32(r, &layout);
 	ch->layout = layout;
+	if (record_has(r, 1)) {
+		record_u64(r, &ch->orphans.lost);
+		record_u64(r, &ch->orphans.untold);
+	}
 }
 
 static uint64_t channel_order(const void *object)
@@ -170,7 +173,8 @@ static void record_timelines(struct record *r, struct timelines **t)
 static void member_fields(struct record *r, void *object)
 {
 	struct member *m = object;
-	uint32_t state = m->state;
+	uint32_t state = m->state, serial = m->role == SHARE_PRODUCER ? m->as_producer.serial
+								      : m->as_consumer.fetched;
 
 	record_u64(r, &m->id);
 	record_channel(r, &m->channel);
@@ -181,7 +185,9 @@ static void member_fields(struct record *r, void *object)
 	record_u32(r, &m->role);
 	record_u32(r, &state);
 	m->state = state;
-	record_u32(r, &m->as_producer.serial);
+	record_u32(r, &serial); /* of a consumer, how many orphans it has fetched */
+	m->as_producer.serial = m->role == SHARE_PRODUCER ? serial : 0;
+	m->as_consumer.fetched = m->role == SHARE_CONSUMER ? serial : 0;
 	record_u32(r, &m->as_consumer.slot);
 	record_fd(r, &m->page.fd);
 	record_fd(r, &m->pidfd);
@@ -191,6 +197,10 @@ static void member_fields(struct record *r, void *object)
 	record_flag8(r, &m->as_consumer.writable);
 	record_flag8(r, &m->as_consumer.oldest);
 	record_flag8(r, &m->as_consumer.expelled);
+	if (record_has(r, 1)) {
+		record_u64(r, &m->as_consumer.lost);
+		record_flag(r, &m->as_producer.transient);
+	}
 }
 
 static uint64_t member_order(const void *object)
@@ -266,6 +276,7 @@ static void claim_fields(struct record *r, void *object)
 	record_u32(r, &claim->number);
 	record_u32(r, &claim->row);
 	record_u32(r, &claim->next_ticket);
+	claim->for_fetch = claim->next_ticket == CLAIM_FOR_FETCH;
 	record_flag8(r, &claim->told_producer);
 	record_flag8(r, &claim->told_consumer);
 	record_flag8(r, &claim->over);
@@ -334,6 +345,19 @@ struct taken {
 	bool consumer_pays;
 };
 
+/* NULL is there, too. */
+static void record_buffer_or_none(struct record *r, struct buffer **buffer)
+{
+	uint64_t id = *buffer ? buffer_id(*buffer) : 0;
+
+	record_u64(r, &id);
+	if (!record_reads(r) || id == 0)
+		return;
+	*buffer = buffer_find(r->broker, id);
+	if (!*buffer)
+		record_fail(r, -EBADMSG);
+}
+
 static void record_claim(struct record *r, struct claim **claim)
 {
 	uint32_t number = *claim ? (*claim)->number : 0;
@@ -347,7 +371,7 @@ static void taken_fields(struct record *r, void *object)
 {
 	struct taken *t = object;
 
-	record_buffer(r, &t->buffer);
+	record_buffer_or_none(r, &t->buffer);
 	record_claim(r, &t->claim);
 	record_u32(r, &t->ticket);
 	record_u32(r, &t->version);
@@ -403,6 +427,82 @@ void entry_note(struct claim *claim, struct entry *entry)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* Orphans, and what is known of those that are to come                                        */
+
+static void orphan_fields(struct record *r, void *object)
+{
+	struct orphan *o = object;
+	bool owned = o->owner;
+
+	record_member(r, &o->producer);
+	record_u64(r, &o->number);
+	record_buffer_or_none(r, &o->buffer);
+	record_u64(r, &o->position);
+	record_flag(r, &owned);
+	record_claim(r, &o->owner);
+	if (record_reads(r) && owned && !o->owner)
+		record_fail(r, -EBADMSG);
+	record_u32(r, &o->ticket);
+	record_u32(r, &o->version);
+	record_u32(r, &o->deliveries);
+	record_u32(r, &o->fetch);
+}
+
+static uint64_t orphan_order(const void *object)
+{
+	return ((const struct orphan *)object)->number;
+}
+
+static int orphan_restore(struct broker *b, void *object)
+{
+	(void)b;
+	return orphan_attach(object);
+}
+
+static const struct object_kind orphan_kind = {
+    .type = RECORD_ORPHAN,
+    .name = "message of a producer that is gone",
+    .size = sizeof(struct orphan),
+    .record = offsetof(struct orphan, record),
+    .order = orphan_order,
+    .fields = orphan_fields,
+    .attach = orphan_restore,
+};
+
+void orphan_note(struct orphan *o)
+{
+	object_put(o->producer->channel->broker->journal, &orphan_kind, o);
+}
+
+static void acknowledged_fields(struct record *r, void *object)
+{
+	struct acknowledged *a = object;
+
+	record_member(r, &a->producer);
+	record_rest_of(r, (char *)a->versions, &a->size);
+}
+
+static int acknowledged_restore(struct broker *b, void *object)
+{
+	(void)b;
+	return acknowledged_attach(object);
+}
+
+static const struct object_kind acknowledged_kind = {
+    .type = RECORD_ACKNOWLEDGED,
+    .name = "producer's messages that were acknowledged by who is gone",
+    .size = sizeof(struct acknowledged),
+    .record = offsetof(struct acknowledged, record),
+    .fields = acknowledged_fields,
+    .attach = acknowledged_restore,
+};
+
+void acknowledged_note(struct acknowledged *a)
+{
+	object_put(a->producer->channel->broker->journal, &acknowledged_kind, a);
+}
+
+/* ------------------------------------------------------------------------------------------- */
 
 /* What nothing would ever end. */
 static bool any_is_unused(const struct broker *b)
@@ -414,7 +514,7 @@ static bool any_is_unused(const struct broker *b)
 		if (TAILQ_EMPTY(&ch->members))
 			return true;
 		TAILQ_FOREACH (m, &ch->members, of_channel)
-			if (m->state == MEMBER_GONE && !claims_first(m))
+			if (m->state == MEMBER_GONE && !claims_first(m) && !producer_has_orphans(m))
 				return true;
 	}
 	return false;
@@ -433,6 +533,10 @@ int channels_restore(struct broker *b)
 		r = objects_restore(b->journal, &claim_kind, b);
 	if (r == 0)
 		r = objects_restore(b->journal, &taken_kind, b);
+	if (r == 0)
+		r = objects_restore(b->journal, &orphan_kind, b);
+	if (r == 0)
+		r = objects_restore(b->journal, &acknowledged_kind, b);
 	if (r == 0 && any_is_unused(b))
 		r = -EBADMSG;
 	for (size_t i = 0; r == 0 && i < all.n_claims; i++)

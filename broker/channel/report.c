@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "broker/broker.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/client/client.h"
 #include "broker/config/text.h"
 #include "broker/log/log.h"
@@ -193,7 +193,7 @@ void member_tell_left_behind(struct member *consumer, const char *why)
 }
 
 /* Its producer does not wait for the consumer any more, and says so in its ring alone. */
-static bool is_left_behind(const struct claim *claim)
+bool claim_is_left_behind(const struct claim *claim)
 {
 	const struct channel_admission *a =
 	    channel_admission_at(claim->producer->page.memory, &claim->producer->channel->shape,
@@ -208,7 +208,7 @@ void claim_tell_left_behind(const struct claim *claim)
 	/* once: afterwards it is one of these; and producers leave everybody whose connection has
 	 * ended */
 	if (!claim->taken && !claim->over && claim->consumer->state == MEMBER_HERE &&
-	    is_left_behind(claim))
+	    claim_is_left_behind(claim))
 		member_tell_left_behind(claim->consumer, "it kept a producer waiting for too long");
 }
 
@@ -312,6 +312,10 @@ static json_t *member_report(struct member *m, int *looks)
 				"role", producer ? "producer" : "consumer", "state", state_name(m),
 				"writable", (int)(m->as_consumer.writable || producer));
 
+	if (producer && m->state == MEMBER_GONE && producer_has_orphans(m)) {
+		add_count(row, "waiting", m->as_producer.n_waiting);
+		add_count(row, "owned", m->as_producer.n_owned);
+	}
 	if (!takes_part(m))
 		return row;
 	*looks -= measure(m, &progress);
@@ -357,7 +361,8 @@ json_t *channel_report(const struct channel *ch, int *looks)
 		bytes += m->as_producer.bytes_kept;
 	}
 	return json_pack(
-	    "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	    "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+	    "s:I, s:o}",
 	    "channel", json_stringn(ch->name, ch->size), "pool", ch->pool->name, "mode",
 	    channel_mode_name(ch->shape.mode), "when_full",
 	    channel_when_full_name(ch->shape.when_full), "depth", (json_int_t)ch->shape.depth,
@@ -366,5 +371,7 @@ json_t *channel_report(const struct channel *ch, int *looks)
 	    (json_int_t)channel_count(ch, SHARE_PRODUCER), "producers_max",
 	    (json_int_t)ch->producers, "consumers", (json_int_t)channel_count(ch, SHARE_CONSUMER),
 	    "consumers_max", (json_int_t)ch->shape.consumers, "kept_buffers", (json_int_t)buffers,
-	    "kept_bytes", (json_int_t)bytes, "members", members(ch, looks));
+	    "kept_bytes", (json_int_t)bytes, "waiting", (json_int_t)ch->orphans.waiting, "owned",
+	    (json_int_t)ch->orphans.owned, "lost", (json_int_t)ch->orphans.lost, "members",
+	    members(ch, looks));
 }

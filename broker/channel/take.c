@@ -25,7 +25,7 @@
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
 #include "broker/buffer/lease.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -36,6 +36,14 @@
 
 /* ------------------------------------------------------------------------------------------- */
 /* Entries                                                                                     */
+
+static void count_kept(struct producer *p, const struct kept *kept, int n)
+{
+	if (!kept->buffer)
+		return;
+	p->n_kept += (uint64_t)n;
+	p->bytes_kept += (uint64_t)n * block_size(kept->buffer->block);
+}
 
 /* The one of this ticket that there is already, or a new one; NULL without memory. */
 static struct kept *keep(struct member *producer, uint32_t ticket, uint32_t version,
@@ -58,8 +66,7 @@ static struct kept *keep(struct member *producer, uint32_t ticket, uint32_t vers
 	kept->version = version;
 	kept->ticket = ticket;
 	p->kept[ticket] = kept;
-	p->n_kept++;
-	p->bytes_kept += block_size(buffer->block);
+	count_kept(p, kept, 1);
 	return kept;
 }
 
@@ -69,8 +76,7 @@ static void let_go(struct member *producer, struct kept *kept)
 
 	if (p->kept[kept->ticket] == kept)
 		p->kept[kept->ticket] = NULL;
-	p->n_kept--;
-	p->bytes_kept -= block_size(kept->buffer->block);
+	count_kept(p, kept, -1);
 	free(kept);
 }
 
@@ -86,7 +92,9 @@ static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t
 		free(entry);
 		return NULL;
 	}
-	buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
+	entry->keep.account = payer;
+	if (buffer)
+		buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
 	entry->kept->n_entries++;
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
@@ -103,6 +111,11 @@ static bool add_entry(struct claim *claim, uint32_t ticket, uint32_t version, st
 	if (entry)
 		entry_note(claim, entry);
 	return entry;
+}
+
+bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer)
+{
+	return add_entry(claim, ticket, version, buffer, claim->producer->timelines->account);
 }
 
 int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer,
@@ -131,12 +144,21 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	journal_drop(b->journal, &entry->record);
 	if (--entry->kept->n_entries == 0)
 		let_go(claim->producer, entry->kept);
-	buffer_let_go(b, buffer, &entry->keep);
+	if (buffer)
+		buffer_let_go(b, buffer, &entry->keep);
 	free(entry);
 }
 
 /* ------------------------------------------------------------------------------------------- */
 /* Tickets                                                                                     */
+
+/* Where the producer's ring says in whose lane a message is, that is an orphan, and its owner's;
+ * of the others only who was left behind may have it still. */
+static bool has_it_not(const struct claim *claim, uint32_t ticket)
+{
+	return claim->producer->as_producer.orphans_made && !claim_is_left_behind(claim) &&
+	       producer_has_copy(claim->producer, ticket);
+}
 
 /* Takes a reference on what the ticket stands for, if its producer holds that and the consumer may
  * still use it. False without memory. */
@@ -159,7 +181,7 @@ static bool take_ticket(struct claim *claim, uint32_t ticket, const struct chann
 	case DONE_WITH:
 		return true;
 	case NOT_ACKNOWLEDGED:
-		if (claim->over || !claim_is_admitted(claim))
+		if (claim->over || !claim_is_admitted(claim) || has_it_not(claim, ticket))
 			return true;
 		break;
 	case STILL_RUNS:
@@ -188,7 +210,8 @@ static bool take(struct claim *claim, int *budget)
 	claim_tell_left_behind(claim);
 	claim->taken = true;
 	/* it can know nothing of this producer, nor get anything of it */
-	claim->over |= !claim->told_consumer && !claim_is_admitted(claim);
+	claim->over |=
+	    !claim->told_consumer && !claim_is_admitted(claim) && !producer_has_orphans(producer);
 	claim_note(claim);
 	return true;
 }
@@ -203,6 +226,8 @@ bool member_take_over(struct member *m, int *budget)
 	struct client *client = m->client;
 	struct claim *claim;
 
+	if (!orphans_make(m, budget))
+		return false;
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
 		if (!claim->taken && !take(claim, budget))
 			return false;
@@ -210,11 +235,13 @@ bool member_take_over(struct member *m, int *budget)
 		TAILQ_REMOVE(&ch->broker->channels->closing, m, as_producer.link);
 	m->as_producer.closing = false;
 	m->state = MEMBER_GONE;
+	producer_forget_acknowledged(m);
 	member_note(m);
 	/* one that was taken over before may be over by now, and had to wait for its producer */
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
 		claim_follow(claim);
 	member_detach(m);
+	orphans_keep_few(ch);
 	channel_changed(ch, SHARE_PRODUCER);
 	if (done.serial)
 		client_send(client, &done, NULL, 0);

@@ -11,7 +11,7 @@
 #include <event2/event.h>
 
 #include "broker/broker.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
 
@@ -22,6 +22,7 @@
 
 static const struct timeval at_once = {0, 0};
 static const struct timeval later = {0, LOOK_AGAIN_MS * 1000};
+static const struct timeval seldom = {1, 0}; /* whether anybody comes for what waits */
 
 void channels_work_soon(struct broker *b)
 {
@@ -93,10 +94,13 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	/* whoever closes channels without end keeps no memory from coming back */
 	budget = turn;
 	look_at_claims(b, &budget);
+	orphans_look(b);
 	if (at_work || b->channels->n_steps != before)
 		broker_set_timer(b, b->channels->work, &at_once);
 	else if (!TAILQ_EMPTY(&b->channels->closing) || !TAILQ_EMPTY(&b->channels->claims))
 		broker_set_timer(b, b->channels->work, &later);
+	else if (b->channels->n_orphans > 0)
+		broker_set_timer(b, b->channels->work, &seldom);
 }
 
 void channels_wake(struct broker *b)
@@ -113,6 +117,7 @@ void channels_end(struct broker *b)
 	int budget = INT_MAX;
 
 	look_at_claims(b, &budget);
+	orphans_end_all(b);
 	if (!TAILQ_EMPTY(&b->channels->list) || b->channels->n_members > 0)
 		log_bug("channels outlive the broker");
 }

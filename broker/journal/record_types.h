@@ -34,6 +34,8 @@ enum record_type {
 	RECORD_EVENT = 29,
 	RECORD_EVENT_LEASE = 30,
 	RECORD_SCRUB = 31,
+	RECORD_ORPHAN = 32,
+	RECORD_ACKNOWLEDGED = 33, /* of a producer's messages, by consumers that are gone */
 	RECORD_TYPES
 };
 

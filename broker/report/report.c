@@ -134,7 +134,8 @@ void report_status(struct page *p)
 	    p,
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		"s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "keeper",
 		(json_int_t)history.keeper, "deputy", (json_int_t)history.deputy, "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
@@ -154,7 +155,8 @@ void report_status(struct page *p)
 		report_integer(b->counters.poisoned), "left_behind",
 		report_integer(b->counters.left_behind), "stalls",
 		report_integer(b->counters.stalls), "cut_off", report_integer(b->counters.cut_off),
-		"brokers_died", report_integer(history.brokers_died), "brokers_upgraded",
+		"messages_lost", report_integer(b->counters.messages_lost), "brokers_died",
+		report_integer(history.brokers_died), "brokers_upgraded",
 		report_integer(history.brokers_upgraded), "keepers_died",
 		report_integer(history.keepers_died), "oldest_lease_ms", age_or_null(oldest)));
 }

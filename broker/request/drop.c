@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a user may end that another process has made: a token, or a connection. One's own, or
- * anybody's for administrators; of what is others' one does not even learn that it is there. The
+ * What a user may end that another process has made: a token, a connection, or messages. One's own,
+ * or anybody's for administrators; of what is others' one does not even learn that it is there. The
  * rest of what operators end has requests of its own, which are not for them alone.
  */
 
@@ -11,6 +11,7 @@
 #include <share/share.h>
 
 #include "broker/broker.h"
+#include "broker/channel/channel.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
@@ -55,6 +56,17 @@ static void drop_client(struct request *r, uint64_t id)
 	request_done(r);
 }
 
+static void drop_messages(struct request *r, const struct wire_bytes *channel)
+{
+	if (channel_drop_messages(r->broker, channel->data, channel->size, r->client) > 0)
+		request_done(r);
+	else
+		request_fail(r, SHARE_ENOENT,
+			     "there is no channel '%.*s' with messages of yours that wait though "
+			     "their producers are gone",
+			     (int)channel->size, (const char *)channel->data);
+}
+
 void handle_drop(struct request *r)
 {
 	const struct wire_drop *m = &r->m->drop;
@@ -65,6 +77,9 @@ void handle_drop(struct request *r)
 		break;
 	case WIRE_DROP_TOKEN:
 		drop_token(r, m->id);
+		break;
+	case WIRE_DROP_MESSAGES:
+		drop_messages(r, &m->channel);
 		break;
 	default:
 		request_fail(r, SHARE_EINVAL, "the broker does not know what %u is", m->what);

@@ -45,10 +45,14 @@ extern "C" {
  * `wait_for` for how many consumers the producer is to wait. A queue without consumers has room for
  * `depth` messages; what there is no room for waits or fails, as `when_full` says.
  *
- * The producer itself gives the messages of a dead consumer to others. So once the producer has
- * closed the channel or died, messages that a dying consumer has not acknowledged are lost, and
- * nobody is told. Where every message counts, call share_channel_drain() before the producer closes
- * the channel.
+ * The messages of a queue outlive their producer. When it has closed the channel or died, what no
+ * consumer has received stays for who comes next, and what a consumer has that dies or leaves goes
+ * to others, marked by `deliveries`. A consumer that holds nothing hears of the end only when no
+ * other one holds such a message, as it may get that. Without a consumer they wait for an hour;
+ * they count as their producer's user's, are the first to go when that user has no room for more
+ * memberships, and a channel keeps those of at most 64 producers. share_end_channel() ends them.
+ * What was delivered as often as `deliveries` allows is lost, as nobody is there to take it back.
+ * However they are lost, `lost` of the next message that a consumer receives counts them.
  *
  * Users who may use the pool of a channel may take part in the channel; to be a producer takes the
  * right to write. Members trust each other as users of one pool do. A consumer that breaks the
@@ -106,6 +110,9 @@ enum share_from {
 enum share_channel_flags {
 	SHARE_CHANNEL_WRITABLE = 1 << 0, /**< consumers may write, too. Not in pools that scrub */
 	SHARE_CHANNEL_EXISTING = 1 << 1, /**< SHARE_ENOENT rather than make the channel */
+	/** A producer of a queue whose messages do not outlive it, as they are somewhere else as
+	 * well, and come again from there (a bridge's) */
+	SHARE_CHANNEL_TRANSIENT = 1 << 2,
 };
 
 /** Bytes that go with a message, besides its buffer. */
@@ -209,9 +216,10 @@ int share_channel_open(share_client *c, const char *name, int role,
 /**
  * Waits until no message of this producer waits for a consumer to come, or in a queue for a
  * consumer to have room (for example after one has died with all its messages). From then on the
- * consumers that are there can receive every message, even if the channel is closed or this process
- * ends. It does not mean that they have received them: that is what share_channel_drain() waits
- * for.
+ * consumers that are there can receive every message, even if there is no broker any more. A
+ * broadcast needs this before its producer closes the channel, if messages may wait; those of a
+ * queue stay. It does not mean that consumers have received them: that is what
+ * share_channel_drain() waits for.
  *
  * @param ch          the channel, as a producer
  * @param timeout_ms  how long at most; -1: without limit
@@ -246,12 +254,25 @@ int share_channel_flush(share_channel *ch, int timeout_ms);
 int share_channel_drain(share_channel *ch, int timeout_ms);
 
 /**
+ * Ends the messages that wait in a queue for a consumer though their producers are gone. The users
+ * of those producers and administrators may do so. What a consumer has received stays its own, and
+ * so do the channel's members; without any, the channel is gone. The next consumer is told how many
+ * were lost, as a message's `lost`.
+ *
+ * @param c     the connection
+ * @param name  the channel's
+ * @retval SHARE_ENOENT  there is no such channel, or no message in it that this user may end
+ * @retval SHARE_EINVAL  the name is too long, or the broker is an older one
+ */
+int share_end_channel(share_client *c, const char *name);
+
+/**
  * Leaves a channel, and gives the handle up. The messages that a producer has sent can still be
- * received by the consumers that were there. Messages that wait for a consumer to come, or in a
- * queue for one to have room, are lost with the producer: call share_channel_flush() first where
- * that matters. A consumer receives nothing more, and in a queue the messages that it has not
- * received go to others. Messages that it has received stay good until it has acknowledged them; it
- * remains a member until then.
+ * received by the consumers that were there; in a queue, by others as well, and by those that come
+ * later. In a broadcast, messages that wait for a consumer to come are lost with the producer: call
+ * share_channel_flush() first where that matters. A consumer receives nothing more, and in a queue
+ * the messages that it has not received go to others. Messages that it has received stay good until
+ * it has acknowledged them; it remains a member until then.
  *
  * @param ch  the handle; NULL is fine
  */
@@ -367,9 +388,11 @@ typedef struct share_message {
 	/** The bytes that came with it, which are the library's, until share_ack(). Never NULL when
 	 * there is a message. */
 	const unsigned char *data;
-	uint64_t number;     /**< of its producer's messages, from 0 */
-	uint64_t lost;       /**< how many messages of that producer were dropped right before it,
-			      * also while there was no consumer */
+	uint64_t number; /**< of its producer's messages, from 0 */
+	/** How many messages of that producer were dropped right before it, also while there was no
+	 * consumer; in a queue, how many of producers that are gone were lost, and no consumer was
+	 * told. */
+	uint64_t lost;
 	uint64_t producer;   /**< tells producers apart; never used again */
 	uint32_t deliveries; /**< 1; more when other consumers had the message before, and died or
 			      * left */

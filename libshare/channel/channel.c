@@ -46,7 +46,8 @@ static int check_options(const share_channel_options *o, int role)
 			    role);
 	if (o->mode > SHARE_QUEUE || o->when_full > SHARE_FULL_DROP || o->from > SHARE_FROM_OLDEST)
 		return fail(SHARE_EINVAL, "mode, when_full or from is unknown");
-	if (o->flags & ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING))
+	if (o->flags &
+	    ~(uint32_t)(SHARE_CHANNEL_WRITABLE | SHARE_CHANNEL_EXISTING | SHARE_CHANNEL_TRANSIENT))
 		return fail(SHARE_EINVAL, "unknown flags 0x%x", o->flags);
 	if (o->wait_for > CHANNEL_MEMBERS_MAX)
 		return fail(SHARE_EINVAL, "a channel has at most %d consumers",
@@ -73,6 +74,9 @@ static int ask(share_client *c, const char *name, int role, uint32_t mode,
 
 	open->role = (uint32_t)role;
 	open->flags = o->flags;
+	/* an older one lets no messages outlive their producer anyhow */
+	if (c->version < WIRE_VERSION_ORPHANS)
+		open->flags &= ~(uint32_t)SHARE_CHANNEL_TRANSIENT;
 	if (role == SHARE_CONSUMER && o->from == SHARE_FROM_OLDEST)
 		open->flags |= WIRE_CHANNEL_OLDEST;
 	/* programs say it by the options; so it is a service that does */

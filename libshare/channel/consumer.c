@@ -31,6 +31,9 @@
 #define PATIENCE_MS 500
 #define SLOW_MS     20
 
+/* While orphans wait, so many messages of who is there come before one of these is asked for. */
+#define ORPHAN_TURN 16
+
 #define LOOK_ONLY (-2) /* as a time limit: 0, without being asked again */
 #define LOOKS     1024 /* until it is seen that a producer has died, by who never sleeps */
 
@@ -87,6 +90,31 @@ void receiver_become_stale(struct receiver *receiver)
 	receiver->stale = true;
 }
 
+/* It was taken from its ring, and a handle is reserved: 1, or SHARE_EPROTO with a message. */
+static int hand_out(struct receiver *receiver, uint32_t row, const struct ring_message *m,
+		    uint64_t lost, share_message *out)
+{
+	struct lent_buffer *l;
+
+	lost += receiver->orphans.lost - receiver->orphans.lost_told;
+	receiver->orphans.lost_told = receiver->orphans.lost;
+	fill(receiver, row, m, lost, out);
+	PROBE(receive, receiver->ch->member, m->buffer, out->data_size, out->number);
+	receiver->members->held++;
+	if (m->buffer == 0)
+		return 1;
+	l = lent_new(receiver);
+	l->handle = handle_lend(&l->b);
+	out->buffer = l->handle;
+	out->buffers = &l->handle;
+	out->n_buffers = 1;
+	if (lent_fill(receiver, l, row, m))
+		return 1;
+	no_buffer(out);
+	lent_free(receiver, l);
+	return fail(SHARE_EPROTO, "a producer sent a fence that is none");
+}
+
 /* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
 static int take(struct receiver *receiver, share_message *out)
 {
@@ -101,25 +129,9 @@ static int take(struct receiver *receiver, share_message *out)
 	while ((r = ring_consumer_receive(receiver->ring, &row, &m, &lost)) == -ESTALE)
 		receiver_become_stale(receiver);
 	if (r == 1) {
-		struct lent_buffer *l;
-
 		if (receiver->stale)
 			receiver->before_stale--;
-		fill(receiver, row, &m, lost, out);
-		PROBE(receive, receiver->ch->member, m.buffer, out->data_size, out->number);
-		receiver->members->held++;
-		if (m.buffer == 0)
-			return 1;
-		l = lent_new(receiver);
-		l->handle = handle_lend(&l->b);
-		out->buffer = l->handle;
-		out->buffers = &l->handle;
-		out->n_buffers = 1;
-		if (lent_fill(receiver, l, row, &m))
-			return 1;
-		no_buffer(out);
-		lent_free(receiver, l);
-		return fail(SHARE_EPROTO, "a producer sent a fence that is none");
+		return hand_out(receiver, row, &m, lost, out);
 	}
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
@@ -162,9 +174,96 @@ static void stash(share_channel *ch, share_message *m, int error)
 }
 
 /* ------------------------------------------------------------------------------------------- */
+/* Messages of producers that are gone, which the broker gives to who has nothing else          */
+
+void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m)
+{
+	struct channel_stashed *s;
+	struct ring_message message;
+	struct channel_peer *p;
+	uint32_t row = 0;
+
+	receiver->orphans.asked = receiver->orphans.wanted && !m->given;
+	receiver->orphans.wanted = false;
+	receiver->orphans.waiting = m->waiting;
+	receiver->orphans.others = m->others;
+	receiver->orphans.lost = m->lost;
+	if (!m->given || m->more || m->ticket >= receiver->ch->shape.in_flight)
+		return;
+	p = receiver->members->peers;
+	while (row < receiver->ch->shape.rows &&
+	       (p[row].member != m->producer || !p[row].known || p[row].over))
+		row++;
+	/* what cannot be done now is said again */
+	if (row == receiver->ch->shape.rows || !lent_reserve(receiver) || !data_reserve(receiver))
+		return;
+	s = malloc(sizeof(*s));
+	if (!s)
+		return;
+	receiver->orphans.had++;
+	/* whose end is something to tell, though it was gone before we came */
+	receiver->had_producers = true;
+	receiver->members->some_gone = true;
+	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, &message)) {
+		free(s);
+		return;
+	}
+	message.deliveries = m->deliveries;
+	if (m->reached)
+		message.fence = (struct ring_fence){0, 0};
+	s->message = (share_message)SHARE_MESSAGE_INIT;
+	s->error = hand_out(receiver, row, &message, 0, &s->message);
+	s->error = s->error < 0 ? s->error : 0;
+	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
+}
+
+/* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
+ * those we know have not, nor has who wants to know that there is nothing. */
+static int sync_in_time_unlocking(struct receiver *receiver)
+{
+	int r = members_sync_until_unlocking(receiver->members,
+					     deadline_from(receiver->slow ? 0 : PATIENCE_MS));
+
+	receiver->slow = r == 1;
+	return r == 1 ? 0 : r;
+}
+
+/* Who holds something is told of the end nevertheless: it may wait for that to give it back. */
+static bool orphans_may_come(const struct receiver *receiver)
+{
+	if (!channel_has_copies(&receiver->ch->shape, receiver->ch->layout) ||
+	    receiver->members->alone || receiver->stale || receiver->members->held > 0)
+		return false;
+	return !receiver->orphans.asked || receiver->orphans.waiting > 0 ||
+	       (receiver->orphans.others > 0 && !MUTATION(end_early));
+}
+
+/* 1 and a message, 0, or an error. */
+static int ask_for_orphan_unlocking(struct receiver *receiver, share_message *out)
+{
+	int r;
+
+	receiver->orphans.wanted = true;
+	/* anything but what it is */
+	receiver->members->epoch =
+	    atomic_load_explicit(&receiver->ch->control->epoch, memory_order_acquire) - 1;
+	r = sync_in_time_unlocking(receiver);
+	if (r == 0 && !STAILQ_EMPTY(&receiver->stash))
+		r = take_from_stash(receiver, out);
+	return r;
+}
+
+static bool wants_orphan(const struct receiver *receiver)
+{
+	return receiver->orphans.waiting > 0 && !receiver->orphans.asked && !receiver->stale &&
+	       !receiver->members->alone;
+}
+
+/* ------------------------------------------------------------------------------------------- */
 /* Waiting for one                                                                             */
 
-/* The last producer has gone, and this was not said yet. */
+/* The last producer has gone, and this was not said yet; or 1: messages that it or others have left
+ * may yet come to who has none. */
 static int end_of_producers(struct receiver *receiver)
 {
 	int end = receiver->last_end;
@@ -182,6 +281,8 @@ static int end_of_producers(struct receiver *receiver)
 			return 0;
 		end = members_end_of(p);
 	}
+	if (orphans_may_come(receiver))
+		return 1;
 	receiver->had_producers = false;
 	for (uint32_t i = 0; i < receiver->ch->shape.rows; i++)
 		receiver->members->peers[i].end_told = true;
@@ -191,12 +292,25 @@ static int end_of_producers(struct receiver *receiver)
 }
 
 /* Of those that are gone: what is drained, and whether it was the last. */
-static int look_for_ends_unlocking(struct receiver *receiver)
+static int look_for_ends_unlocking(struct receiver *receiver, share_message *out)
 {
+	int r;
+
 	receiver->members->some_gone = false; /* before the lock is given up */
 	if (receiver_forget_drained_unlocking(receiver))
 		receiver->members->some_gone = true;
-	return end_of_producers(receiver);
+	r = end_of_producers(receiver);
+	if (r == 1 && !receiver->orphans.asked) {
+		r = ask_for_orphan_unlocking(receiver, out);
+		if (r == 0)
+			r = end_of_producers(receiver);
+		else if (r == 1)
+			return r;
+	}
+	if (r != 1)
+		return r;
+	receiver->members->some_gone = true; /* it is looked again when the broker says something */
+	return 0;
 }
 
 /* Producers that say themselves that they have closed the channel. */
@@ -210,17 +324,6 @@ static void note_ends(struct receiver *receiver)
 	}
 }
 
-/* Producers that we do not know yet have to wait where the broker takes its time (is stopped, say):
- * those we know have not, nor has who wants to know that there is nothing. */
-static int sync_in_time_unlocking(struct receiver *receiver)
-{
-	int r = members_sync_until_unlocking(receiver->members,
-					     deadline_from(receiver->slow ? 0 : PATIENCE_MS));
-
-	receiver->slow = r == 1;
-	return r == 1 ? 0 : r;
-}
-
 /* What there is without waiting: 1, 0 or an error. */
 static int look_unlocking(struct receiver *receiver, share_message *out)
 {
@@ -232,6 +335,10 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 		r = sync_in_time_unlocking(receiver);
 	else
 		receiver->slow = false;
+	if (r == 0 && !STAILQ_EMPTY(&receiver->stash))
+		return take_from_stash(receiver, out);
+	if (r == 0 && wants_orphan(receiver) && ++receiver->orphans.turn % ORPHAN_TURN == 0)
+		r = ask_for_orphan_unlocking(receiver, out);
 	if (r == 0 && (!receiver->stale || receiver->before_stale > 0))
 		r = take(receiver, out);
 	if (r != 0)
@@ -242,6 +349,11 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 			    "acknowledgements to too many that are gone: it has to open the "
 			    "channel again");
 	receiver_wake_producers(receiver);
+	if (wants_orphan(receiver)) {
+		r = ask_for_orphan_unlocking(receiver, out);
+		if (r != 0)
+			return r;
+	}
 	if (++receiver->looks % LOOKS == 0)
 		members_look_for_deaths(receiver->members);
 	note_ends(receiver);
@@ -251,7 +363,7 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 	if (!receiver->members->some_gone || receiver->slow ||
 	    (members_are_out_of_date(receiver->members) && !MUTATION(end_without_asking)))
 		return 0;
-	return look_for_ends_unlocking(receiver);
+	return look_for_ends_unlocking(receiver, out);
 }
 
 /* There is nothing: whether there may be something later. 0, 1 and a message, or an error. */
@@ -268,7 +380,7 @@ static int look_for_broker_unlocking(struct receiver *receiver, share_message *o
 static void sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
 					int left)
 {
-	int most = receiver->slow ? SLOW_MS : SLICE_MS,
+	int most = receiver->slow || receiver->orphans.waiting > 0 ? SLOW_MS : SLICE_MS,
 	    slice = left >= 0 && left < most ? left : most;
 	struct pollfd p = {.fd = receiver->ch->epoll, .events = POLLIN};
 	uint32_t epoch = receiver->members->epoch;
@@ -283,6 +395,7 @@ static void sleep_for_a_slice_unlocking(struct receiver *receiver, const struct 
 	if (!s->word)
 		channel_drain_doorbell(receiver->ch);
 	channel_lock(receiver->ch);
+	receiver->orphans.asked = false;
 	if (look)
 		members_look_for_deaths(receiver->members);
 }

@@ -102,6 +102,9 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver);
 /* It was left behind, or expelled. What others have sent comes before that is said: as much as
  * there can be of it now, since they may go on sending. */
 void receiver_become_stale(struct receiver *receiver);
+/* What an answer of the broker's says of orphans, once its producers are known; one that it gives
+ * us is received. */
+void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel_members *m);
 /* A consumer is dead, or has left, or is the broker's to look after. */
 void sender_dismiss(struct sender *sender, struct channel_peer *p);
 /* How many of the other role are there, as far as this member knows. */

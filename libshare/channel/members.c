@@ -164,7 +164,9 @@ int members_apply(struct members *members, struct reply *reply)
 		p = peer_for(members, &member);
 		if (!p)
 			return SHARE_EPROTO;
-		if (p->member && p->member != member.member)
+		/* or it is the same one, of which more is to be fetched */
+		if (p->member &&
+		    (p->member != member.member || (p->over && p->claim != member.claim)))
 			peer_is_gone(members, p);
 		if (!p->member && member.flags & WIRE_MEMBER_NEW)
 			r = add_peer(members, p, &member, &reply->fds, &at);
@@ -249,7 +251,8 @@ static bool has_admitted_us(const share_channel *ch, const struct channel_peer *
 static void meet_producer(struct receiver *receiver, struct channel_peer *p, uint32_t row)
 {
 	if (!p->known) {
-		ring_consumer_attach(receiver->ring, row, p->member, p->map);
+		ring_consumer_attach(receiver->ring, row, p->member, p->map,
+				     !(p->flags & WIRE_MEMBER_FETCHED));
 		p->known = true;
 	}
 	if (!p->end_told && (members_is_there(p) || has_admitted_us(receiver->ch, p)))
@@ -336,6 +339,12 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver)
 
 		if (!p->member || p->over || members_is_there(p))
 			continue;
+		/* what waits is mostly of those that we know already */
+		if (receiver->orphans.waiting > 0 && !receiver->stale &&
+		    !receiver->members->alone) {
+			others = true;
+			continue;
+		}
 		if (!p->known || !ring_consumer_is_empty(receiver->ring, i) ||
 		    ring_consumer_held(receiver->ring, i) > 0) {
 			others = true;

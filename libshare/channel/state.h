@@ -253,6 +253,16 @@ struct receiver {
 	bool slow;             /* the broker takes its time to answer */
 	unsigned looks;
 	unsigned in_vain; /* spins for nothing, one after the other */
+	/* What the broker has said last of orphans: messages of producers that are gone. */
+	struct {
+		bool wanted; /* the next question asks for one: there is nothing else */
+		bool asked;  /* so did the last one that was answered, and nothing has changed since
+			      */
+		uint32_t had; /* so many were given to us */
+		uint32_t turn;
+		uint32_t waiting, others;
+		uint64_t lost, lost_told; /* in all; and said to the program, or before it came */
+	} orphans;
 	STAILQ_HEAD(, channel_stashed) stash;
 	struct lent_buffer *handles; /* free ones */
 	uint32_t n_handles;

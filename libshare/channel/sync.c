@@ -155,6 +155,10 @@ static int start_to_ask_unlocking(struct members *members, bool afresh)
 	int r;
 
 	m.channel_sync.member = members->ch->member;
+	if (members->receiver && members->receiver->orphans.wanted) {
+		m.channel_sync.flags = WIRE_CHANNEL_SYNC_FETCH;
+		m.channel_sync.had = members->receiver->orphans.had;
+	}
 	channel_unlock(members->ch);
 	pthread_mutex_lock(&c->lock);
 	ours->answer = (struct reply){.packet = NULL};
@@ -162,7 +166,7 @@ static int start_to_ask_unlocking(struct members *members, bool afresh)
 	STAILQ_FOREACH (t, &ours->told, link)
 		t->after = false; /* the answer that is asked for now */
 	if (afresh || ours->told_lost)
-		m.channel_sync.flags = WIRE_CHANNEL_SYNC_AFRESH;
+		m.channel_sync.flags |= WIRE_CHANNEL_SYNC_AFRESH;
 	r = rpc_start_unlocking(c, &m, &ours->call);
 	ours->told_lost &= r != 0;
 	if (r != 0) /* a broker may have answered before it was all sent */
@@ -188,7 +192,8 @@ static int wait_for_answer_unlocking(struct members *members, int64_t deadline)
 }
 
 /* 0, an error, or 1: there is no answer yet. */
-static int ask_unlocking(struct members *members, uint32_t *epoch, int64_t deadline)
+static int ask_unlocking(struct members *members, struct wire_channel_members *said,
+			 int64_t deadline)
 {
 	struct channel_in_client *ours = &members->ch->in_client;
 	bool more = true;
@@ -210,7 +215,8 @@ static int ask_unlocking(struct members *members, uint32_t *epoch, int64_t deadl
 		more = ours->answer.m.channel_members.more;
 		if (members->receiver && ours->answer.m.channel_members.expelled)
 			receiver_become_stale(members->receiver);
-		*epoch = ours->answer.m.channel_members.epoch;
+		*said = ours->answer.m.channel_members;
+		said->members = (struct wire_bytes){NULL, 0};
 		reply_done(&ours->answer);
 	}
 	return r;
@@ -231,8 +237,8 @@ static int go_on_alone_unlocking(struct members *members)
 /* What became of it is taken note of. */
 static int learn_unlocking(struct members *members, int64_t deadline)
 {
-	uint32_t epoch = 0;
-	int r = ask_unlocking(members, &epoch, deadline);
+	struct wire_channel_members said = {0};
+	int r = ask_unlocking(members, &said, deadline);
 
 	if (r == 1)
 		return r;
@@ -240,7 +246,9 @@ static int learn_unlocking(struct members *members, int64_t deadline)
 		r = members_meet_unlocking(members, members->first);
 	members->afresh = r != 0;
 	if (r == 0)
-		members->epoch = epoch;
+		members->epoch = said.epoch;
+	if (r == 0 && members->receiver)
+		receiver_apply_orphans(members->receiver, &said);
 	return r == SHARE_EDISCONNECTED ? go_on_alone_unlocking(members) : r;
 }
 

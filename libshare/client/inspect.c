@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/channel.h>
+
 #include "libshare/client/inspect.h"
 #include "libshare/client/rpc.h"
 #include "libshare/client/struct.h"
@@ -69,12 +71,23 @@ int share_inspect(share_client *c, const char *what, int (*each)(const char *jso
 	return r != 0 ? r : inspect(c, what, "", each, data);
 }
 
+/* "" in the place of NULL. */
+static int read_text(const char *text, struct wire_bytes *out)
+{
+	*out = (struct wire_bytes){text, text ? (uint32_t)strnlen(text, SHARE_NAME_MAX + 1) : 0};
+	if (out->size <= SHARE_NAME_MAX)
+		return 0;
+	return fail(SHARE_EINVAL, "a name has at most %d bytes", SHARE_NAME_MAX);
+}
+
 /* @c is a handle. */
-static int drop(share_client *c, enum wire_dropped what, uint64_t id)
+static int drop(share_client *c, enum wire_dropped what, uint64_t id, const char *channel)
 {
 	struct wire_message m = {.type = WIRE_DROP};
 	int r = client_resolve(&c);
 
+	if (r == 0)
+		r = read_text(channel, &m.drop.channel);
 	if (r != 0)
 		return r;
 	m.drop.what = what;
@@ -84,21 +97,17 @@ static int drop(share_client *c, enum wire_dropped what, uint64_t id)
 
 int share_revoke_id(share_client *c, uint64_t token)
 {
-	return drop(c, WIRE_DROP_TOKEN, token);
+	return drop(c, WIRE_DROP_TOKEN, token, NULL);
 }
 
 int share_drop_client(share_client *c, uint64_t client)
 {
-	return drop(c, WIRE_DROP_CLIENT, client);
+	return drop(c, WIRE_DROP_CLIENT, client, NULL);
 }
 
-/* "" in the place of NULL. */
-static int read_text(const char *text, struct wire_bytes *out)
+int share_end_channel(share_client *c, const char *name)
 {
-	*out = (struct wire_bytes){text, text ? (uint32_t)strnlen(text, SHARE_NAME_MAX + 1) : 0};
-	if (out->size <= SHARE_NAME_MAX)
-		return 0;
-	return fail(SHARE_EINVAL, "a name has at most %d bytes", SHARE_NAME_MAX);
+	return drop(c, WIRE_DROP_MESSAGES, 0, name);
 }
 
 int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,

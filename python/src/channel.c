@@ -470,7 +470,8 @@ bool channel_ready(PyObject *module)
 	    {"close", member_close, METH_NOARGS,
 	     "close()\n--\n\nLeave the channel. What was sent can still be received by consumers "
 	     "that "
-	     "were there; flush() first\nwhere others matter. May be called again."},
+	     "were there, and in\na queue by others; flush() first where others of a broadcast "
+	     "matter. May be called again."},
 	    {"fileno", fileno_, METH_NOARGS, fileno_doc},
 	    {"stats", stats, METH_NOARGS, stats_doc},
 	    {"send", METHOD(send), METH_FASTCALL | METH_KEYWORDS, send_doc},

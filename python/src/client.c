@@ -532,6 +532,29 @@ static PyObject *drop_client(PyObject *o, PyObject *id)
 	return by_identifier(o, id, share_drop_client);
 }
 
+PyDoc_STRVAR(
+    end_channel_doc,
+    "end_channel(name)\n--\n\n"
+    "End the messages that wait in a queue though their producers are gone. NotFound: there "
+    "are none of this\nuser's.");
+static PyObject *end_channel(PyObject *o, PyObject *name)
+{
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	struct client *self = (struct client *)o;
+	share_client *c;
+	int r;
+
+	if (!text)
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = share_end_channel(c, text));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(destroy_doc,
 	     "destroy_pool(name)\n--\n\n"
 	     "Remove a pool's name. It takes no new buffers, and ends with its last one.");
@@ -593,6 +616,7 @@ bool client_ready(PyObject *module)
 	    {"_revoke", revoke_token, METH_VARARGS, NULL},
 	    {"_revoke_id", revoke_id, METH_O, NULL},
 	    {"_drop", drop_client, METH_O, NULL},
+	    {"end_channel", end_channel, METH_O, end_channel_doc},
 	    {"_reload", reload, METH_NOARGS, NULL},
 	    {"_upgrade", upgrade, METH_NOARGS, NULL},
 	    {"destroy_pool", destroy_pool, METH_O, destroy_doc},

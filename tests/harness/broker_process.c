@@ -449,8 +449,10 @@ static void expect_nothing_left(void)
 	int now, wanted;
 
 	check_ok(share_connect(broker.socket, &c));
-	settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.names == 0 &&
-		      s.tokens == 0 && s.buffer_bytes == 0);
+	settle(c, s.clients == 1);
+	end_messages(c);
+	settle(c, s.buffers == 0 && s.leases == 0 && s.names == 0 && s.tokens == 0 &&
+		      s.buffer_bytes == 0);
 	do {
 		status_read(c, &status);
 		wanted = broker.descriptors + 2 * (int)status.segments + 2 * (int)status.agents;

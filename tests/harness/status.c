@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <share/channel.h>
+
 #include "tests/harness/status.h"
 
 static int collect(const char *json, void *data)
@@ -142,4 +144,19 @@ int64_t used_by(share_client *c, int64_t uid, const char *resource)
 	}
 	json_decref(rows);
 	return used;
+}
+
+static int end_channel(const char *json, void *data)
+{
+	json_t *row = json_loads(json, 0, NULL);
+
+	/* most have no messages that nobody has received, and are gone by now */
+	share_end_channel(data, json_string_value(json_object_get(row, "channel")));
+	json_decref(row);
+	return 0;
+}
+
+void end_messages(share_client *c)
+{
+	check_ok(share_inspect(c, "channels", end_channel, c));
 }

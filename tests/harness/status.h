@@ -39,6 +39,9 @@ int64_t number_of(const json_t *row, const char *key);
 int64_t used_of(share_client *c, const char *resource);
 /* How much a user has, as @c is told; -1: nothing is said of that. Users are listed in order. */
 int64_t used_by(share_client *c, int64_t uid, const char *resource);
+/* Those of queues that wait for a consumer though their producers are gone, as far as they are this
+ * client's to end. */
+void end_messages(share_client *c);
 /* State of the first client of this label, as reports have it; "" when there is none. */
 void client_state(share_client *c, const char *label, char *out, size_t size);
 bool client_state_is(share_client *c, const char *label, const char *state);

@@ -270,6 +270,23 @@ def test_a_producer_waits_until_all_is_acknowledged(pool):
             rx.drain()
 
 
+def test_the_messages_of_a_queue_outlive_their_producer(pool, client):
+    with pool.producer("jobs", mode="queue") as tx:
+        for n in range(4):
+            tx.send(pool.array(bytes([n])), meta=n)
+    with pool.consumer("jobs", mode="queue") as rx:
+        with rx.recv(timeout=10) as m:
+            assert m.meta == 0 and bytes(m.array) == b"\0" and m.deliveries == 1
+        row = next(row for row in client.inspect("channels") if row["channel"] == "jobs")
+        assert row["waiting"] == 3
+        client.end_channel("jobs")
+        with pytest.raises(libshare.NotFound):
+            client.end_channel("jobs")
+    with pytest.raises(TypeError):
+        client.end_channel(1)
+    until(lambda: all(row["channel"] != "jobs" for row in client.inspect("channels")))
+
+
 def test_what_kills_its_consumers_is_set_aside(pool, client):
     with pool.producer("q", mode="queue", deliveries=2) as tx:
         tx.send(pool.array(b"poison"), meta={"n": 1})

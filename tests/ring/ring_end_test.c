@@ -73,7 +73,7 @@ Test(ring_end, who_was_never_admitted_hears_the_end_as_well)
 	cr_assert(rings[1] && channel_ring_size(&shape, CHANNEL_WITH_COPIES) <= 1 << 20);
 	memset(rings[1], 0, 1 << 20);
 	cr_assert_eq(ring_producer_new(&shape, CHANNEL_WITH_COPIES, rings[1], &producers[1]), 0);
-	ring_consumer_attach(consumers[0], 1, 55, rings[1]);
+	ring_consumer_attach(consumers[0], 1, 55, rings[1], true);
 	hears_nothing(0);
 	ends(1);
 	hears_the_end(0, 1);

@@ -74,7 +74,7 @@ void producer_comes(uint32_t slot)
 	for (uint32_t i = 0; i < RIG_CONSUMERS; i++)
 		if (consumers[i]) {
 			ring_consumer_attach(consumers[i], slot, producer_members[slot],
-					     rings[slot]);
+					     rings[slot], true);
 			ring_producer_admit(producers[slot], i, owner(consumer_members[i]),
 					    ledgers[i], slot, false);
 		}
@@ -90,7 +90,8 @@ void consumer_comes(uint32_t slot, bool oldest)
 		     0);
 	for (uint32_t i = 0; i < RIG_PRODUCERS; i++)
 		if (producers[i]) {
-			ring_consumer_attach(consumers[slot], i, producer_members[i], rings[i]);
+			ring_consumer_attach(consumers[slot], i, producer_members[i], rings[i],
+					     true);
 			ring_producer_admit(producers[i], slot, owner(consumer_members[slot]),
 					    ledgers[slot], i, oldest);
 		}

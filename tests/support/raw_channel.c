@@ -115,6 +115,7 @@ void party_sync(struct party *p, struct listing *out)
 
 	m.channel_sync.member = p->id;
 	m.channel_sync.flags = p->sync_flags;
+	m.channel_sync.had = p->had;
 	raw_ask(p->r, &m, WIRE_CHANNEL_MEMBERS);
 	*out = (struct listing){
 	    .epoch = got->epoch,
@@ -122,6 +123,8 @@ void party_sync(struct party *p, struct listing *out)
 	    .expelled = got->expelled,
 	    .n = got->members.size / (uint32_t)sizeof(struct wire_member),
 	};
+	out->said = *got;
+	out->said.members = (struct wire_bytes){NULL, 0};
 	check_eq(got->members.size % sizeof(struct wire_member), 0);
 	memcpy(out->members, got->members.data, got->members.size);
 }
@@ -167,4 +170,31 @@ void party_drained(struct party *consumer, uint64_t producer)
 	m.channel_drained.member = consumer->id;
 	m.channel_drained.producer = producer;
 	check(raw_send(consumer->r, &m) == 0);
+}
+
+void party_put_copy(struct party *producer, uint32_t ticket, uint64_t buffer, uint32_t version,
+		    uint32_t slot, uint64_t sequence)
+{
+	struct channel_entry *copy = channel_copy_at(producer->page, &producer->shape, ticket);
+
+	*copy = (struct channel_entry){
+	    .number = ticket,
+	    .buffer = buffer == CHANNEL_NO_BUFFER ? 0 : buffer,
+	    .size_deliveries = CHANNEL_PACK(0, 1),
+	    .version = version,
+	    .ticket = (uint16_t)slot,
+	};
+	atomic_store(&copy->sequence, sequence);
+	party_put(producer, ticket, buffer, version);
+}
+
+bool party_fetch(struct party *consumer, struct listing *out)
+{
+	uint32_t before = consumer->sync_flags;
+
+	consumer->sync_flags |= WIRE_CHANNEL_SYNC_FETCH;
+	party_sync(consumer, out);
+	consumer->sync_flags = before;
+	consumer->had += out->said.given;
+	return out->said.given;
 }

@@ -17,6 +17,7 @@ struct party {
 	uint32_t role, slot;
 	uint32_t row;        /* of a producer, in the ledger of a consumer: set it if it is not 0 */
 	uint32_t sync_flags; /* of its CHANNEL_SYNCs */
+	uint32_t had;        /* messages that it has fetched, as it says */
 	struct channel_shape shape;
 	enum channel_layout layout;
 	void *page; /* its own, mapped for writing */
@@ -48,6 +49,7 @@ void party_wait_for_ring(struct party *p);
 struct listing {
 	uint32_t epoch, more, expelled, n;
 	struct wire_member members[CHANNEL_MEMBERS_MAX];
+	struct wire_channel_members said; /* without these */
 };
 void party_sync(struct party *p, struct listing *out);
 /* NULL: it is not in it. */
@@ -60,5 +62,13 @@ void party_admit(struct party *producer, const struct party *consumer);
 void party_acknowledge(struct party *consumer, const struct party *producer, uint32_t ticket,
 		       uint32_t version, uint32_t slot, uint64_t value);
 void party_drained(struct party *consumer, uint64_t producer);
+
+/* The same of a message in a queue, with its copy: in this position of the lane of this slot, + 1.
+ */
+void party_put_copy(struct party *producer, uint32_t ticket, uint64_t buffer, uint32_t version,
+		    uint32_t slot, uint64_t sequence);
+/* A message of a producer that is gone, which counts as one that this consumer had; false: there is
+ * none. */
+bool party_fetch(struct party *consumer, struct listing *out);
 
 #endif

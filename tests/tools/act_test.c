@@ -11,6 +11,8 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 
+#include <share/channel.h>
+
 #include "tools/act.h"
 
 static uint64_t dropped[8];
@@ -44,6 +46,12 @@ int share_drop_client(share_client *c, uint64_t client)
 const char *share_error_detail(void)
 {
 	return "";
+}
+
+int share_end_channel(share_client *c, const char *name)
+{
+	(void)c, (void)name;
+	return SHARE_ENOENT;
 }
 
 int share_unpublish(share_client *c, const char *name)

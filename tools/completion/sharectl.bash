@@ -65,6 +65,7 @@ _sharectl()
 			destroy) words=$(_sharectl_values "$sharectl" pools pool) ;;
 			revoke) words=$(_sharectl_values "$sharectl" tokens token) ;;
 			drop-client) words=$(_sharectl_values "$sharectl" clients client) ;;
+			end-channel) words=$(_sharectl_values "$sharectl" channels channel) ;;
 			*) return ;;
 			esac
 		fi

@@ -45,6 +45,7 @@ complete -c sharectl -n '__sharectl_is names unpublish' -a '(__sharectl_values n
 complete -c sharectl -n '__sharectl_is destroy' -a '(__sharectl_values pools pool)'
 complete -c sharectl -n '__sharectl_is revoke' -a '(__sharectl_values tokens token)'
 complete -c sharectl -n '__sharectl_is drop-client' -a '(__sharectl_values clients client)'
+complete -c sharectl -n '__sharectl_is end-channel' -a '(__sharectl_values channels channel)'
 complete -c sharectl -l sort -x -a '(__sharectl_columns)'
 complete -c sharectl -l older-than -x
 complete -c sharectl -l count -x

@@ -105,6 +105,8 @@ Test(channel_progress, a_queue_shows_it_of_each_lane_and_a_dropped_message_is_he
 	expect_progress(0, 3, 1);
 	check_ok(share_ack(&m, NULL));
 	expect_progress(0, 3, 0);
+	for (int i = 4; i < 7; i++) /* else they stay */
+		expect_message(c, i);
 	share_channel_close(c);
 	share_channel_close(p);
 }

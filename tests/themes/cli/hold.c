@@ -4,7 +4,8 @@
  * cli-hold: a client for sharectl to look at. Makes pools, buffers and names that are the same each
  * time, says "ready", and holds them until its stdin ends. With a number as its argument, it holds
  * so many small buffers instead; with "holders", one that many clients have; with "channels", both
- * ends of two channels; with "ends", a little of all that can be taken from it.
+ * ends of two channels; with "ends", a little of all that can be taken from it; with "left", it has
+ * closed a channel whose messages nobody has received.
  *
  * The broker is to be started with tests/themes/cli/broker.json.
  */
@@ -215,6 +216,20 @@ static void hold_what_ends(share_pool *pool)
 	share_release(b, NULL);
 }
 
+/* Three jobs for who comes, whose producer is gone. */
+static void leave_messages(void)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *end;
+
+	options.mode = SHARE_QUEUE;
+	end = take_part("jobs/left", SHARE_PRODUCER, &options);
+	for (int i = 0; i < 3; i++)
+		check(share_send(end, NULL, "", 1, NULL), "send");
+	share_channel_close(end);
+	wait_for_end();
+}
+
 int main(int argc, char **argv)
 {
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
@@ -229,6 +244,8 @@ int main(int argc, char **argv)
 		hold_channels(pool);
 	else if (strcmp(argv[1], "holders") == 0)
 		hold_together(pool);
+	else if (strcmp(argv[1], "left") == 0)
+		leave_messages();
 	else if (strcmp(argv[1], "ends") == 0)
 		hold_what_ends(pool);
 	else

@@ -70,7 +70,7 @@ dropping()
 	check "it was not dropped" has clients '"state":"ready","leases":1'
 	if [[ $(script -qec 'echo works' /dev/null </dev/null 2>&1) == works* ]]; then
 		check "no means no" exits 1 answers n sharectl drop-client "$hold"
-		check "and is said" grep -q 'nothing is dropped' "$scratch/typed"
+		check "and is said" grep -q 'nothing has happened' "$scratch/typed"
 		check "it is not dropped" has clients '"state":"ready","leases":1'
 		check "anything but yes means no" exits 1 answers ja sharectl drop-client "$hold"
 		check "it is still not dropped" has clients '"state":"ready","leases":1'
@@ -94,8 +94,28 @@ dropping()
 	golden drop-nobody sharectl --yes drop-client 999999999 client:0
 }
 
+channels()
+{
+	coproc HOLD { exec cli-hold left; }
+	hold=$HOLD_PID
+	read -r _ <&"${HOLD[0]}"
+	golden end-not-asked sharectl end-channel jobs/left
+	check "it has not ended" has channels '"waiting":3'
+	if [[ $(script -qec 'echo works' /dev/null </dev/null 2>&1) == works* ]]; then
+		check "no means no" exits 1 answers n sharectl end-channel jobs/left
+		check "and is said" grep -q 'nothing has happened' "$scratch/typed"
+		check "it still has not ended" has channels '"waiting":3'
+	else
+		echo "SKIPPED: what is asked in a terminal (there is no script(1))"
+	fi
+	golden end-channel sharectl --yes end-channel jobs/left jobs/left nothing
+	check "it has ended" same "$(sharectl --json channels)" "[]"
+	check "and is counted" has status '"messages_lost":3'
+	end
+}
+
 case ${1-} in
-what_ends | dropping)
+what_ends | dropping | channels)
 	"$1"
 	finish
 	;;
@@ -103,5 +123,6 @@ esac
 
 check "names, tokens and pools end" share-run --config="$cli/broker.json" -- "$0" what_ends
 check "clients are dropped" share-run --config="$cli/broker.json" -- "$0" dropping
+check "channels end" share-run --config="$cli/broker.json" -- "$0" channels
 check "nothing is left behind" is_empty "$TMPDIR"
 finish

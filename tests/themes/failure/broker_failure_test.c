@@ -161,6 +161,8 @@ Test(broker_failure, a_producer_that_closes_does_not_wait_for_memory)
 	share_client *c = connect_as("witness");
 
 	child_finish(child_start(close_without_memory, NULL));
+	settle(c, s.clients == 1);
+	end_messages(c);
 	settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0);
 	share_disconnect(c);
 }

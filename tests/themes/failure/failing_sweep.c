@@ -88,6 +88,8 @@ static void expect_all_is_well(const struct witness *w)
 	check_ok(share_release(b, NULL));
 	share_pool_close(p);
 	share_disconnect(c);
+	settle(w->client, s.clients == w->clients && s.leases == 1);
+	end_messages(w->client);
 	settle(w->client, s.clients == w->clients && s.buffers == 1 && s.leases == 1 &&
 			      s.names == 1 && s.tokens == 0);
 	until(rows_of(w->client, "channels") == 0 && rows_of(w->client, "events") == 0);

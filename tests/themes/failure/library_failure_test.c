@@ -72,6 +72,8 @@ static unsigned long fail_one_after_the_other(enum failing what, int error, bool
 	do {
 		plan.nth++;
 		was_one = run_in_a_child(plan);
+		settle(c, s.clients == 1);
+		end_messages(c);
 		settle(c, s.clients == 1 && s.buffers == 0 && s.leases == 0 && s.names == 0 &&
 			      s.tokens == 0 && s.pools == 1);
 		until(channels(c) == 0);

@@ -155,6 +155,26 @@ static void use_channel(share_client *client, share_pool *pool, const char *name
 	}
 }
 
+/* What waits when its producer is gone comes to who is there next, unless that fails. */
+static void use_queue_of_the_gone(share_client *client, share_pool *pool)
+{
+	share_channel *p = open_end(client, "scenario/left", SHARE_PRODUCER, SHARE_QUEUE), *c;
+
+	if (p) {
+		send_one(p, pool, true);
+		send_one(p, pool, true);
+	}
+	share_channel_close(p);
+	c = open_end(client, "scenario/left", SHARE_CONSUMER, SHARE_QUEUE);
+	if (c) {
+		receive_one(c, false);
+		share_channel_close(c);
+	}
+	/* what is left, or there is nothing */
+	share_end_channel(client, "scenario/left");
+	share_end_channel(client, "scenario/queue");
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 static share_service *open_service(share_client *c, int role)
@@ -219,5 +239,6 @@ void scenario_channels(share_client *c, share_pool *pool)
 {
 	use_channel(c, pool, "scenario/broadcast", SHARE_BROADCAST);
 	use_channel(c, pool, "scenario/queue", SHARE_QUEUE);
+	use_queue_of_the_gone(c, pool);
 	use_service(c, pool);
 }

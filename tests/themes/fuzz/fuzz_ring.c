@@ -54,7 +54,7 @@ static void comes(uint32_t i, bool oldest)
 	ring_consumer_free(consumers[i]);
 	memset(ledgers[i], 0, channel_ledger_size(&shape));
 	expect(ring_consumer_new(&shape, ledgers[i], i, member, &consumers[i]) == 0);
-	ring_consumer_attach(consumers[i], 0, 1, ring);
+	ring_consumer_attach(consumers[i], 0, 1, ring, true);
 	ring_producer_admit(producer, i, owner, ledgers[i], 0, oldest);
 	is_there[i] = true;
 }

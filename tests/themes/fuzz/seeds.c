@@ -279,6 +279,63 @@ static void send_and_acknowledge(void)
 	poke(1, page, &row->acks[0], ack, sizeof(ack));
 }
 
+/* One that the consumer has, and one that waits. */
+static void send_with_copies(void)
+{
+	static _Alignas(64) unsigned char page[1 << 16];
+	const uint64_t consumer = CONSUMER;
+
+	poke(0, page, channel_admission_at(page, &shape, 0), &consumer, sizeof(consumer));
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct channel_ticket ticket = {.buffer = i ? CHANNEL_NO_BUFFER : BUFFER,
+						      .version = 1};
+		struct channel_entry copy = {
+		    .number = i,
+		    .buffer = i ? 0 : BUFFER,
+		    .size_deliveries = CHANNEL_PACK(0, 1),
+		    .version = 1,
+		};
+
+		copy.sequence = i == 0;
+		poke(0, page, channel_copy_at(page, &shape, i), &copy, 60);
+		poke(0, page, channel_ticket_at(page, &shape, i), &ticket, sizeof(ticket));
+	}
+}
+
+static void fetch(uint32_t had)
+{
+	say(1, (struct wire_message){
+		   .type = WIRE_CHANNEL_SYNC,
+		   .channel_sync = {CONSUMER, .flags = WIRE_CHANNEL_SYNC_FETCH, .had = had}});
+}
+
+static void play_orphans(bool acknowledges)
+{
+	static _Alignas(64) unsigned char page[1 << 16];
+	struct channel_row *row = channel_row_at(page, &shape, 0);
+	const uint64_t producer = PRODUCER, ack[2] = {UINT64_C(1) << 32, 0};
+
+	to_broker.size = 0;
+	say(0,
+	    (struct wire_message){.type = WIRE_POOL_OPEN, .pool_open = {.name = {"default", 7}}});
+	join(0, SHARE_PRODUCER, PRODUCER);
+	join(1, SHARE_CONSUMER, CONSUMER);
+	say(0, (struct wire_message){.type = WIRE_ALLOC, .alloc = {.pool = POOL, .size = 100}});
+	send_with_copies();
+	say(0, (struct wire_message){.type = WIRE_CHANNEL_CLOSE, .channel_close = {PRODUCER}});
+	fetch(0);
+	fetch(0);
+	poke(1, page, row, &producer, sizeof(producer));
+	if (acknowledges)
+		poke(1, page, &row->acks[0], ack, sizeof(ack));
+	fetch(1);
+	add_event(&to_broker, 14, 60); /* milliseconds */
+	say(1, (struct wire_message){.type = WIRE_CHANNEL_CLOSE, .channel_close = {CONSUMER}});
+	join(1, SHARE_CONSUMER, CONSUMER + 1);
+	say(1, (struct wire_message){.type = WIRE_DROP,
+				     .drop = {.what = WIRE_DROP_MESSAGES, .channel = {"c", 1}}});
+}
+
 static void play_channel(bool closes)
 {
 	to_broker.size = 0;
@@ -454,5 +511,9 @@ int main(int argc, char **argv)
 	write_broker_seed(argv[1], "channel-closed", 1 << 6, &to_broker);
 	play_channel(false);
 	write_broker_seed(argv[1], "channel-dead", 1 << 6, &to_broker);
+	play_orphans(true);
+	write_broker_seed(argv[1], "orphan-acknowledged", 1 << 6, &to_broker);
+	play_orphans(false);
+	write_broker_seed(argv[1], "orphan-lost", 1 << 6, &to_broker);
 	return 0;
 }

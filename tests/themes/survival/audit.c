@@ -22,7 +22,7 @@
 #include "broker/buffer/lease.h"
 #include "broker/buffer/records.h"
 #include "broker/buffer/scrub.h"
-#include "broker/channel/claim.h"
+#include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
@@ -269,6 +269,7 @@ static void audit_channels(struct broker *b)
 	TAILQ_FOREACH (ch, &b->channels->list, link) {
 		channel_note(ch);
 		TAILQ_FOREACH (m, &ch->members, of_channel) {
+			struct acknowledged *a = m->as_producer.acknowledged;
 			struct claim *claim = claims_first(m);
 			struct entry *entry;
 
@@ -278,6 +279,13 @@ static void audit_channels(struct broker *b)
 				TAILQ_FOREACH (entry, &claim->entries, link)
 					entry_note(claim, entry);
 			}
+			for (uint32_t i = 0; m->as_producer.orphans && i < ch->shape.in_flight; i++)
+				if (m->as_producer.orphans[i])
+					orphan_note(m->as_producer.orphans[i]);
+			if (a && a->is_noted)
+				acknowledged_note(a);
+			else if (a && a->record) /* what is new is noted when a claim ends */
+				found[RECORD_ACKNOWLEDGED]++;
 		}
 	}
 }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <share/channel.h>
@@ -21,11 +22,14 @@
 
 #define SIZE  5000
 #define QUEUE "queue"
+#define LEFT  "queue of the gone"
+
+#define LEFT_VALUE 0x51
 
 static share_pool *scrubbed;
 static pid_t second_agent;
 
-static struct child *all[8];
+static struct child *all[10];
 static unsigned n_children;
 
 static struct child *begin(child_function function, const char *until)
@@ -57,13 +61,13 @@ static void on_name(const share_name_event *e, void *data)
 	(void)e, (void)data;
 }
 
-static share_channel *open_channel(share_client *c, const char *name, int role)
+share_channel *scenario_open(share_client *c, const char *name, int role)
 {
 	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *ch;
 
 	options.depth = 4;
-	options.mode = strcmp(name, QUEUE) == 0 ? SHARE_QUEUE : SHARE_BROADCAST;
+	options.mode = strncmp(name, QUEUE, strlen(QUEUE)) == 0 ? SHARE_QUEUE : SHARE_BROADCAST;
 	check_ok(share_channel_open(c, name, role, &options, &ch));
 	return ch;
 }
@@ -151,8 +155,8 @@ static void gives(struct child *self, void *data)
 	use_device(c);
 	buffer_fill(b, 0x66);
 	export_uses(b, 3, &token);
-	ch = open_channel(c, "channel", SHARE_PRODUCER);
-	queue = open_channel(c, QUEUE, SHARE_PRODUCER);
+	ch = scenario_open(c, "channel", SHARE_PRODUCER);
+	queue = scenario_open(c, QUEUE, SHARE_PRODUCER);
 	child_point_with(self, "given", &token, sizeof(token));
 	check_ok(share_send(ch, b, "x", 1, NULL));
 	send_filled(queue, p, 0x41);
@@ -180,8 +184,8 @@ static void takes(struct child *self, void *data)
 	(void)data;
 	check_ok(share_lookup(c, "named", SHARE_RDONLY, 0, NULL, &b));
 	check_ok(share_lookup(c, "on the device", SHARE_RDWR, 0, NULL, &on_device));
-	ch = open_channel(c, "channel", SHARE_CONSUMER);
-	queue = open_channel(c, QUEUE, SHARE_CONSUMER);
+	ch = scenario_open(c, "channel", SHARE_CONSUMER);
+	queue = scenario_open(c, QUEUE, SHARE_CONSUMER);
 	child_point(self, "here");
 	check_ok(share_recv(ch, -1, NULL, &m));
 	check_ok(share_recv(queue, -1, NULL, &m));
@@ -193,11 +197,67 @@ static void sends_and_dies(struct child *self, void *data)
 {
 	share_client *c = child_connect("dies");
 	share_pool *p = open_pool(c);
-	share_channel *ch = open_channel(c, "channel", SHARE_PRODUCER);
+	share_channel *ch = scenario_open(c, "channel", SHARE_PRODUCER);
 
 	(void)data;
 	check_ok(share_send(ch, allocate(p, SIZE, NULL), NULL, 0, NULL));
 	child_point(self, "sent");
+}
+
+/* Of what it has sent, two wait, and one has gone to who comes now. */
+static void leaves_messages(struct child *self, void *data)
+{
+	share_client *c = child_connect("leaves messages");
+	share_pool *p = open_pool(c);
+	share_channel *ch = scenario_open(c, LEFT, SHARE_PRODUCER);
+
+	(void)data;
+	for (int i = 0; i < 3; i++)
+		send_filled(ch, p, LEFT_VALUE + i);
+	share_channel_close(ch);
+	child_point(self, "closed");
+}
+
+static void has_one_of_them(struct child *self, void *data)
+{
+	share_client *c = child_connect("has one");
+	share_channel *ch = scenario_open(c, LEFT, SHARE_CONSUMER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	check_ok(share_recv(ch, -1, NULL, &m));
+	child_point(self, "received");
+}
+
+#define STOPPED "queue of one that is stopped"
+
+/* Who has acknowledged its message is gone before it has looked. */
+static void is_stopped(struct child *self, void *data)
+{
+	share_client *c = child_connect("is stopped");
+	share_pool *p = open_pool(c);
+	share_channel *ch = scenario_open(c, STOPPED, SHARE_PRODUCER);
+
+	(void)data;
+	child_point(self, "open");
+	send_filled(ch, p, 0x61);
+	send_filled(ch, p, 0x62);
+	child_point(self, "sent");
+}
+
+static void acknowledges_and_goes(struct child *self, void *data)
+{
+	share_client *c = child_connect("acknowledges");
+	share_channel *ch = scenario_open(c, STOPPED, SHARE_CONSUMER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	child_point(self, "open");
+	check_ok(share_recv(ch, -1, NULL, &m));
+	child_point(self, "received");
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(ch);
+	share_disconnect(c);
 }
 
 static void hangs_up(struct child *self, void *data)
@@ -270,6 +330,34 @@ static void start_second_agent(share_client *c)
 	json_decref(rows);
 }
 
+static size_t members_of(share_client *c, const char *channel)
+{
+	json_t *rows = report(c, "channels");
+	size_t n = json_array_size(json_object_get(row_named(rows, "channel", channel), "members"));
+
+	json_decref(rows);
+	return n;
+}
+
+static void leave_messages(share_client *looks_on)
+{
+	struct child *producer = begin(leaves_messages, "closed"), *consumer;
+
+	begin(has_one_of_them, "received");
+	producer = begin(is_stopped, "open");
+	consumer = child_start(acknowledges_and_goes, NULL);
+	child_wait(consumer, "open");
+	child_go(producer);
+	child_wait(producer, "sent");
+	child_go(consumer);
+	child_wait(consumer, "received");
+	check(kill(producer->pid, SIGSTOP) == 0);
+	check(waitpid(producer->pid, NULL, WUNTRACED) == producer->pid);
+	child_go(consumer);
+	child_finish(consumer);
+	until(members_of(looks_on, STOPPED) == 1);
+}
+
 static json_t *hexadecimal(const share_token *token)
 {
 	char text[2 * sizeof(token->bytes) + 1];
@@ -297,6 +385,7 @@ json_t *scenario_play(share_client *looks_on)
 	child_wait(dies, "sent");
 	child_kill(dies);
 	settle(looks_on, s.clients == 3);
+	leave_messages(looks_on);
 	broker_kill_serving();
 	child_go(giver);
 	child_wait_with(giver, "given again", &again, sizeof(again));
@@ -310,10 +399,10 @@ json_t *scenario_play(share_client *looks_on)
 	begin(hangs_up, "hung up");
 	begin(does_not_listen, "full");
 	until(used_of(looks_on, "unsent") > 0);
-	settle(looks_on, s.clients == 5 && s.quarantined == 1);
-	return json_pack("{s:[[s,i,i],[s,i,i],[s,i,i]], s:[o,o]}", "filled", "named", SIZE, 0x5a,
-			 "other", SIZE, 0x3c, "after", SIZE, 0x21, "tokens", hexadecimal(&token),
-			 hexadecimal(&again));
+	settle(looks_on, s.clients == 8 && s.quarantined == 1);
+	return json_pack("{s:[[s,i,i],[s,i,i],[s,i,i]], s:[o,o], s:[s,i,i]}", "filled", "named",
+			 SIZE, 0x5a, "other", SIZE, 0x3c, "after", SIZE, 0x21, "tokens",
+			 hexadecimal(&token), hexadecimal(&again), "left", LEFT, LEFT_VALUE + 1, 2);
 }
 
 void scenario_end(share_client *looks_on)

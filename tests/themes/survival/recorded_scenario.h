@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include <jansson.h>
-#include <share/share.h>
+#include <share/channel.h>
 
 /* Clients that have something of everything that the journal has records of, over the stand-in
  * driver. Root only. Who adds a type of record, or a part of one, adds it here. */
@@ -19,8 +19,11 @@
 /* Before the broker is started. */
 void scenario_prepare(void);
 /* All of it, as long as this process lives. {"filled": [[name, bytes, value], ...], "tokens":
- * [hexadecimal, ...]}: which content leads from there to where. */
+ * [hexadecimal, ...], "left": [channel, value, n]}: which content leads from there to where, and n
+ * messages, with this value and the next ones, that wait for a consumer. */
 json_t *scenario_play(share_client *looks_on);
+/* One of the channels that there are then. */
+share_channel *scenario_open(share_client *c, const char *name, int role);
 /* The last of it: an agent ends, and the broker dies of that. */
 void scenario_end(share_client *looks_on);
 void scenario_done(void);

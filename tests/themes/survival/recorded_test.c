@@ -241,6 +241,28 @@ static void expect_tokens(share_client *c, const json_t *recording)
 	}
 }
 
+/* Of a producer that is gone; older recordings have none. */
+static void expect_messages(share_client *c, const json_t *recording)
+{
+	json_t *left = json_object_get(recording, "left");
+	share_channel *ch;
+	share_message m = SHARE_MESSAGE_INIT;
+	const char *name;
+	int value, n;
+
+	if (!left)
+		return;
+	check(json_unpack(left, "[s,i,i]", &name, &value, &n) == 0);
+	ch = scenario_open(c, name, SHARE_CONSUMER);
+	for (int i = 0; i < n; i++) {
+		check_ok(share_recv(ch, HARNESS_LIMIT_MS, NULL, &m));
+		check_eq(m.deliveries, 1);
+		buffer_expect(m.buffer, value + i);
+		check_ok(share_ack(&m, NULL));
+	}
+	share_channel_close(ch);
+}
+
 /* What is allocated now is nobody else's, and is called what nothing else was called. */
 static void expect_new_ones(share_client *c)
 {
@@ -315,6 +337,7 @@ static void expect_to_go_on(const char *file)
 	c = connect_as("new");
 	expect_content(c, recording);
 	expect_tokens(c, recording);
+	expect_messages(c, recording);
 	expect_new_ones(c);
 	expect_answer(c);
 	share_disconnect(c);

@@ -200,6 +200,115 @@ Test(restart_request, a_channel_is_closed_once)
 		open_and_close(WIRE_CHANNEL_CLOSE, point);
 }
 
+static share_channel *open_queue(share_client *c, int role)
+{
+	share_channel_options options = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *ch;
+
+	options.mode = SHARE_QUEUE;
+	check_ok(share_channel_open(c, "queue", role, &options, &ch));
+	return ch;
+}
+
+static void leave_messages(share_client *c, int n)
+{
+	share_channel *p = open_queue(c, SHARE_PRODUCER);
+
+	for (int i = 0; i < n; i++)
+		check_ok(share_send(p, NULL, &i, sizeof(i), NULL));
+	share_channel_close(p);
+}
+
+static void receive_messages(share_channel *c, int n)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	for (int i = 0; i < n; i++) {
+		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+		check_eq(*(const int *)(const void *)m.data, i);
+		check_eq(m.deliveries, 1);
+		check_eq(m.lost, 0);
+		check_ok(share_ack(&m, NULL));
+	}
+	check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
+}
+
+/* Each SYNC of a consumer that has nothing else asks for one: the first of them, or the last. */
+Test(restart_request, messages_whose_producer_is_gone_come_once)
+{
+	share_client *other = connect_as("other");
+	share_channel *c;
+
+	for (each_point(point)) {
+		die_at(WIRE_CHANNEL_CLOSE, point);
+		leave_messages(other, 3);
+		expect_dead();
+		c = open_queue(client, SHARE_CONSUMER);
+		die_at(WIRE_CHANNEL_SYNC, point);
+		receive_messages(c, 3);
+		expect_dead();
+		share_channel_close(c);
+	}
+	share_disconnect(other);
+}
+
+static void receive_and_die(struct child *self, void *data)
+{
+	share_channel *c = open_queue(child_connect("dies"), SHARE_CONSUMER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	check_ok(share_recv(c, -1, NULL, &m));
+	child_point(self, "received");
+}
+
+/* What gives it back is a death, which is no request; each broker looks at what it has noted. */
+Test(restart_request, a_message_that_a_dead_consumer_had_comes_again_marked)
+{
+	struct child *child;
+	share_channel *c;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	leave_messages(client, 1);
+	child = child_start(receive_and_die, NULL);
+	child_wait(child, "received");
+	broker_kill_serving();
+	child_kill(child);
+	settle(client, s.clients == 1);
+	broker_kill_serving();
+	c = open_queue(client, SHARE_CONSUMER);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(m.deliveries, 2);
+	check_ok(share_ack(&m, NULL));
+	check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
+	share_channel_close(c);
+}
+
+Test(restart_request, messages_whose_producer_is_gone_are_ended_once)
+{
+	share_client *other = connect_as("other");
+	share_channel *keeps = open_queue(client, SHARE_PRODUCER), *c;
+	share_message m = SHARE_MESSAGE_INIT;
+	uint64_t lost = 0;
+	int n = 0;
+
+	for (each_point(point)) {
+		leave_messages(other, 2);
+		die_at(WIRE_DROP, point);
+		check_ok(share_end_channel(client, "queue"));
+		expect_dead();
+		lost += 2;
+	}
+	c = open_queue(other, SHARE_CONSUMER);
+	check_ok(share_send(keeps, NULL, &n, sizeof(n), NULL));
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(m.lost, lost);
+	check_ok(share_ack(&m, NULL));
+	share_channel_close(c);
+	share_channel_close(keeps);
+	share_disconnect(other);
+}
+
 Test(restart_request, a_pool_is_made_and_destroyed_once)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;

@@ -88,7 +88,7 @@ static void begin(uint32_t mode, uint32_t when_full, uint32_t producers, uint32_
 		*c = (struct consuming){.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 		check(ring_consumer_new(&shape, ledgers[i], i, 100 + i, &c->ring) == 0);
 		for (uint32_t k = 0; k < producers; k++) {
-			ring_consumer_attach(c->ring, k, 1 + k, rings[k]);
+			ring_consumer_attach(c->ring, k, 1 + k, rings[k], true);
 			owners[k][i] = (struct ring_owner){.member = 100 + i};
 			ring_producer_admit(producing[k].ring, i, &owners[k][i], ledgers[i], k,
 					    false);

@@ -236,6 +236,13 @@ c hide_what_was_dropped           ring_deserted_test channels
 c end_before_the_last             ring_end_test
 c end_without_asking              channel_end_test
 c take_what_was_dropped           ring_drop_test
+c make_no_orphans                 channel_orphan_test
+c mark_what_was_not_taken         channel_orphan_test
+c forget_acknowledged             channel_orphan_test
+c lane_again                      channel_orphan_test
+c end_early                       channel_orphan_test
+c slot_is_the_owner               orphan_hostile_test
+c copy_of_no_lane                 ring_copies_test
 r reclaim_without_order           reclaim_test
 r reclaim_before_messages         reclaim_test
 m magazine_without_wait           host gpu_magazine_test
@@ -262,6 +269,8 @@ j deaths_unnoticed                restart_test
 j token_is_lost                   restart_memory_test
 j token_not_compared              restart_memory_test
 j left_not_noted                  restart_memory_test
+j fetch_not_noted                 restart_request_test
+j return_not_noted                restart_request_test
 t dropped_keep_tokens             token_left_test
 t left_without_limit              token_left_test
 t right_not_looked_at             token_left_test

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a producer's ring says of a message, by ticket. Each word is read once, and is whatever its
+ * owner liked. */
+
+#include <share/channel.h>
+
+#include "base/mutation.h"
+#include "broker/channel/orphan.h"
+
+#define WORD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out)
+{
+	const struct channel_shape *shape = &producer->channel->shape;
+	const struct channel_ticket *t = channel_ticket_at(producer->page.memory, shape, ticket);
+	const struct channel_entry *e;
+
+	if (!channel_has_copies(shape, producer->channel->layout))
+		return false;
+	e = channel_copy_at(producer->page.memory, shape, ticket);
+	if (member_unwritten(producer, t) > 0 || member_unwritten(producer, e) > 0)
+		return false;
+	out->buffer = atomic_load_explicit(&t->buffer, memory_order_acquire);
+	out->version = atomic_load_explicit(&t->version, memory_order_acquire);
+	out->sequence = atomic_load_explicit(&e->sequence, memory_order_acquire);
+	out->slot = WORD(e->ticket);
+	out->number = WORD(e->number);
+	out->value = WORD(e->value);
+	out->timeline = WORD(e->timeline);
+	out->deliveries = CHANNEL_SMALL(WORD(e->size_deliveries));
+	return out->buffer != 0 && WORD(e->version) == out->version;
+}
+
+bool producer_has_copy(struct member *producer, uint32_t ticket)
+{
+	struct copy copy;
+
+	return copy_ask(producer, ticket, &copy);
+}
+
+/* Who was let into this slot last: a member's identifier, 0: nobody. */
+static uint64_t admitted_to(struct member *producer, uint32_t slot, uint64_t *start)
+{
+	const struct channel_shape *shape = &producer->channel->shape;
+	const struct channel_admission *a;
+	uint64_t consumer;
+
+	if (slot >= shape->consumers)
+		return 0;
+	a = channel_admission_at(producer->page.memory, shape, slot);
+	if (member_unwritten(producer, a) > 0)
+		return 0;
+	consumer = atomic_load_explicit(&a->consumer, memory_order_acquire);
+	*start = WORD(a->start);
+	return consumer;
+}
+
+/* What was in the lane before its consumer was let in was somebody's who has gone. */
+struct claim *copy_owner(struct member *producer, const struct copy *copy)
+{
+	uint64_t start = 0, consumer = admitted_to(producer, copy->slot, &start);
+
+	return consumer && (copy->sequence > start || MUTATION(slot_is_the_owner))
+		   ? claim_find(producer, consumer)
+		   : NULL;
+}
+
+bool copy_was_of(const struct copy *copy, const struct claim *claim)
+{
+	uint64_t start = 0, consumer;
+
+	if (copy->slot != claim->consumer->as_consumer.slot)
+		return false;
+	consumer = admitted_to(claim->producer, copy->slot, &start);
+	return consumer == claim->consumer->id || copy->sequence <= start;
+}
+
+/* A fence that is not reached is left to who waits for it, if its producer lives. */
+bool orphan_is_reached(const struct orphan *o)
+{
+	struct timelines *t = o->producer->timelines;
+	struct copy copy;
+
+	if (!copy_ask(o->producer, o->ticket, &copy) || copy.timeline == 0)
+		return true;
+	return copy.timeline < TIMELINE_SLOTS &&
+	       fence_query(&(struct fence){
+		   .timelines = t, .slot = copy.timeline, .value = copy.value}) == TIMELINE_REACHED;
+}

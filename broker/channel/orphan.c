@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Orphans: what a queue's producer that is gone has sent, and nobody has acknowledged. The message
+ * itself stays in the producer's ring, where there is a copy of it by ticket; its memory is kept
+ * here. The broker reads who has it, and never its data.
+ *
+ * An orphan is owned by the claim of who has it in its lane, or has fetched it, or it waits. Who
+ * can acknowledge nothing more gives it back: what it had is marked then, and is lost when it has
+ * been delivered as often as the channel allows, as there is nobody left to take it back. Who gets
+ * those that wait is in orphan_fetch.c, and what becomes of those that nobody gets in
+ * orphan_lost.c.
+ *
+ * The rules R6 to R10 of tests/themes/model/membership.pml are these.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <share/channel.h>
+
+#include "base/mutation.h"
+#include "broker/broker.h"
+#include "broker/buffer/buffer.h"
+#include "broker/buffer/lease.h"
+#include "broker/channel/orphan.h"
+#include "broker/channel/records.h"
+#include "broker/client/client.h"
+#include "broker/client/clients.h"
+#include "broker/client/conversation.h"
+#include "broker/journal/journal.h"
+#include "broker/memory/pool.h"
+#include "broker/suballocator/block.h"
+
+static struct orphan *find(const struct member *producer, uint32_t ticket)
+{
+	return producer->as_producer.orphans ? producer->as_producer.orphans[ticket] : NULL;
+}
+
+bool producer_has_orphans(const struct member *producer)
+{
+	return producer->as_producer.n_waiting + producer->as_producer.n_owned > 0;
+}
+
+static uint64_t count(const struct channel *ch)
+{
+	return ch->orphans.waiting + ch->orphans.owned;
+}
+
+/* Consumers ask who is there, and so for these. */
+static void tell(struct channel *ch)
+{
+	channel_changed(ch, SHARE_PRODUCER);
+}
+
+static void count_kept(const struct orphan *o, int n)
+{
+	struct producer *p = &o->producer->as_producer;
+
+	if (!o->buffer)
+		return;
+	p->n_kept += (uint64_t)n;
+	p->bytes_kept += (uint64_t)n * block_size(o->buffer->block);
+}
+
+/* One that @returns comes before those that nobody has had yet: mostly several do, in their order.
+ */
+static void wait_for_owner(struct orphan *o, bool returns)
+{
+	struct producer *p = &o->producer->as_producer;
+	struct channel *ch = o->producer->channel;
+
+	if (!returns)
+		TAILQ_INSERT_TAIL(&p->waiting, o, link);
+	else if (p->returned_last && p->returned_last->number < o->number)
+		TAILQ_INSERT_AFTER(&p->waiting, p->returned_last, o, link);
+	else
+		TAILQ_INSERT_HEAD(&p->waiting, o, link);
+	if (returns)
+		p->returned_last = o;
+	count_kept(o, 1);
+	p->n_waiting++;
+	if (ch->orphans.waiting++ == 0)
+		tell(ch);
+}
+
+static void wait_no_more(struct orphan *o)
+{
+	struct producer *p = &o->producer->as_producer;
+
+	if (p->returned_last == o)
+		p->returned_last = NULL;
+	TAILQ_REMOVE(&p->waiting, o, link);
+	count_kept(o, -1);
+	p->n_waiting--;
+	o->producer->channel->orphans.waiting--;
+}
+
+static void set_owner(struct orphan *o, struct claim *claim)
+{
+	struct consumer *c = &claim->consumer->as_consumer;
+
+	if (o->fetch > 0 && o->fetch == c->fetched)
+		c->fetched_last = o;
+	o->owner = claim;
+	claim->n_orphans++;
+	o->producer->as_producer.n_owned++;
+	o->producer->channel->orphans.owned++;
+}
+
+static void lose_owner(struct orphan *o)
+{
+	struct consumer *c = &o->owner->consumer->as_consumer;
+
+	if (c->fetched_last == o)
+		c->fetched_last = NULL;
+	o->owner->n_orphans--;
+	o->owner = NULL;
+	o->producer->as_producer.n_owned--;
+	o->producer->channel->orphans.owned--;
+}
+
+/* Its producer may be unused then. */
+static void end(struct orphan *o)
+{
+	struct member *producer = o->producer;
+	struct channel *ch = producer->channel;
+	struct broker *b = ch->broker;
+
+	if (o->owner)
+		lose_owner(o);
+	else
+		wait_no_more(o);
+	b->channels->n_orphans--;
+	producer->as_producer.orphans[o->ticket] = NULL;
+	journal_drop(b->journal, &o->record);
+	if (o->buffer)
+		buffer_let_go(b, o->buffer, &o->keep);
+	free(o);
+	/* who has waited for the last one hears that there are none */
+	if (count(ch) == 0)
+		tell(ch);
+}
+
+void orphan_lose(struct orphan *o)
+{
+	struct channel *ch = o->producer->channel;
+
+	ch->orphans.lost++;
+	ch->orphans.untold++;
+	channel_note(ch);
+	end(o);
+}
+
+void orphan_give(struct orphan *o, struct claim *claim)
+{
+	wait_no_more(o);
+	o->position = 0;
+	o->fetch = ++claim->consumer->as_consumer.fetched;
+	set_owner(o, claim);
+	if (!MUTATION(fetch_not_noted))
+		orphan_note(o);
+	member_note(claim->consumer);
+}
+
+/* False without memory. */
+static bool prepare(struct member *producer)
+{
+	struct producer *p = &producer->as_producer;
+
+	if (p->orphans)
+		return true;
+	TAILQ_INIT(&p->waiting);
+	p->orphans = calloc(producer->channel->shape.in_flight, sizeof(void *));
+	return p->orphans;
+}
+
+static void attach(struct orphan *o)
+{
+	if (o->buffer)
+		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, o->producer->timelines->account);
+	o->producer->as_producer.orphans[o->ticket] = o;
+	o->producer->channel->broker->channels->n_orphans++;
+}
+
+static bool has_entry(const struct claim *claim, uint32_t ticket, uint32_t version)
+{
+	const struct entry *entry;
+
+	TAILQ_FOREACH (entry, &claim->entries, link)
+		if (entry->kept->ticket == ticket && entry->kept->version == version)
+			return true;
+	return false;
+}
+
+int orphan_attach(struct orphan *o)
+{
+	const struct channel_shape *shape = o->producer ? &o->producer->channel->shape : NULL;
+	struct claim *owner = o->owner;
+
+	if (!shape || o->producer->role != SHARE_PRODUCER || o->ticket >= shape->in_flight ||
+	    o->deliveries == 0 || o->deliveries > shape->deliveries ||
+	    find(o->producer, o->ticket) ||
+	    (owner && (owner->producer != o->producer || !has_entry(owner, o->ticket, o->version))))
+		return -EBADMSG;
+	if (!prepare(o->producer))
+		return -ENOMEM;
+	attach(o);
+	if (owner)
+		set_owner(o, owner);
+	else
+		wait_for_owner(o, false);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* A producer goes                                                                             */
+
+/* Who has it can acknowledge it no more. */
+static void give_back(struct orphan *o, bool had)
+{
+	if (had && o->deliveries >= o->producer->channel->shape.deliveries) {
+		channel_tell_lost(o->producer->channel, 1, o->producer,
+				  "they were delivered as often as the channel allows");
+		orphan_lose(o);
+		return;
+	}
+	o->deliveries += had;
+	o->position = 0;
+	o->fetch = 0;
+	if (o->owner)
+		lose_owner(o);
+	wait_for_owner(o, true);
+	if (!MUTATION(return_not_noted))
+		orphan_note(o);
+}
+
+static uint32_t deliveries_of(const struct member *producer, const struct copy *copy)
+{
+	uint32_t most = producer->channel->shape.deliveries;
+
+	return copy->deliveries == 0 ? 1 : copy->deliveries < most ? copy->deliveries : most;
+}
+
+/* The buffer must be the producer's, as all else that it has; false: it is none of its. */
+static bool find_buffer(struct member *producer, uint64_t id, struct buffer **out)
+{
+	struct broker *b = producer->channel->broker;
+
+	*out = id == CHANNEL_NO_BUFFER ? NULL : buffer_find(b, id);
+	return id == CHANNEL_NO_BUFFER || (*out && buffer_pool(*out) == producer->channel->pool &&
+					   lease_find(b, producer->client, *out));
+}
+
+static bool was_acknowledged(const struct member *producer, const struct claim *claim,
+			     uint32_t ticket, uint32_t version)
+{
+	return producer_has_noted(producer, ticket, version) ||
+	       (claim && claim_ask_row(claim, ticket, version) != NOT_ACKNOWLEDGED);
+}
+
+/* False without memory. */
+static bool make(struct member *producer, uint32_t ticket)
+{
+	struct channel *ch = producer->channel;
+	struct claim *claim = NULL;
+	struct buffer *buffer;
+	struct orphan *o;
+	struct copy copy;
+	bool in_lane, owned, had;
+
+	if (!copy_ask(producer, ticket, &copy) || copy.sequence == CHANNEL_COPY_FINISHED ||
+	    find(producer, ticket)) /* by a broker before this one */
+		return true;
+	in_lane = copy.sequence != CHANNEL_COPY_WAITS;
+	if (in_lane)
+		claim = copy_owner(producer, &copy);
+	if (was_acknowledged(producer, claim, ticket, copy.version) ||
+	    !find_buffer(producer, copy.buffer, &buffer))
+		return true;
+	owned = claim && !claim->over;
+	/* of one whose row has gone nobody knows what it had */
+	had = in_lane && !owned && (!claim || claim_taken(claim) >= copy.sequence);
+	if (had && deliveries_of(producer, &copy) == ch->shape.deliveries) {
+		channel_tell_lost(ch, 1, producer,
+				  "they were delivered as often as the channel allows");
+		ch->orphans.lost++;
+		ch->orphans.untold++;
+		channel_note(ch);
+		return true;
+	}
+	if (owned && !claim_keep(claim, ticket, copy.version, buffer))
+		return false;
+	o = prepare(producer) ? calloc(1, sizeof(*o)) : NULL;
+	if (!o) /* the entry is given up when the claim is over, as any other is */
+		return false;
+	o->producer = producer;
+	o->buffer = buffer;
+	o->ticket = ticket;
+	o->version = copy.version;
+	attach(o);
+	o->number = copy.number;
+	o->deliveries = deliveries_of(producer, &copy) + had;
+	o->position = owned ? copy.sequence : 0;
+	if (owned)
+		set_owner(o, claim);
+	else
+		wait_for_owner(o, false);
+	orphan_note(o);
+	return true;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct orphan *a = *(struct orphan *const *)left, *b = *(struct orphan *const *)right;
+
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+/* They were found by ticket; who gets them gets them in the order in which they were sent. Without
+ * memory they are as they are. */
+static void sort_waiting(struct producer *p)
+{
+	struct orphan **all =
+	    p->n_waiting > 1 ? calloc(p->n_waiting, sizeof(struct orphan *)) : NULL;
+	uint32_t n = 0;
+
+	while (all && n < p->n_waiting) {
+		all[n] = TAILQ_FIRST(&p->waiting);
+		TAILQ_REMOVE(&p->waiting, all[n], link);
+		n++;
+	}
+	if (all)
+		qsort(all, n, sizeof(struct orphan *), compare);
+	for (uint32_t i = 0; i < n; i++)
+		TAILQ_INSERT_TAIL(&p->waiting, all[i], link);
+	free(all);
+}
+
+bool orphans_make(struct member *producer, int *budget)
+{
+	struct producer *p = &producer->as_producer;
+	struct channel *ch = producer->channel;
+
+	if (p->orphans_made || p->transient || !channel_has_copies(&ch->shape, ch->layout) ||
+	    ch->broker->has_ended || MUTATION(make_no_orphans))
+		return true;
+	for (; member_next_ticket(producer, &p->next_orphan); p->next_orphan++, --*budget) {
+		if (*budget > 0 && !make(producer, p->next_orphan)) {
+			client_lose(producer->client, -ENOMEM);
+			*budget = BUDGET_NO_MEMORY;
+		}
+		if (*budget <= 0)
+			return false;
+	}
+	sort_waiting(p);
+	p->orphans_made = true;
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Those who have them                                                                         */
+
+void orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged)
+{
+	struct orphan *o = find(claim->producer, kept->ticket);
+
+	if (!o || o->owner != claim || o->version != kept->version)
+		return;
+	if (acknowledged != NOT_ACKNOWLEDGED)
+		end(o);
+	else if (claim->over)
+		give_back(o, o->position == 0 || claim_taken(claim) >= o->position ||
+				 MUTATION(mark_what_was_not_taken));
+	else if (o->position > 0 && member_receives_no_more(claim->consumer) &&
+		 claim_taken(claim) < o->position)
+		give_back(o, false);
+}
+
+void producer_end_orphans(struct member *producer)
+{
+	free(producer->as_producer.orphans);
+	producer_forget_acknowledged(producer);
+}

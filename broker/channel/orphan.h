@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CHANNEL_ORPHAN_H
+#define BROKER_CHANNEL_ORPHAN_H
+
+#include "broker/channel/claim.h"
+
+/* A message that nobody has acknowledged, of a producer that is gone (orphan.c). */
+struct orphan {
+	TAILQ_ENTRY(orphan) link; /* in its producer's, while it waits */
+	struct member *producer;
+	struct claim *owner;   /* whose entry is of the same ticket and version; NULL: it waits */
+	struct buffer *buffer; /* NULL: none */
+	struct keep keep;
+	uint64_t number;   /* the producer's */
+	uint64_t position; /* in the owner's lane, + 1; 0: in none, it was fetched or waits */
+	uint32_t ticket, version;
+	uint32_t deliveries;
+	uint32_t fetch; /* which one its owner has fetched; 0: none */
+	uint32_t record;
+};
+
+/* By ticket of a producer that is there: a version that was acknowledged by who is gone. */
+struct acknowledged {
+	struct member *producer;
+	bool is_noted;
+	uint32_t record;
+	size_t size; /* of all versions, bytes */
+	uint32_t versions[];
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* copy.c: what the producer says of a message                                                 */
+
+struct copy {
+	uint64_t buffer, number, sequence, value;
+	uint32_t version, slot, timeline, deliveries;
+};
+/* False when this ticket is not in use, or its producer keeps no copies. */
+bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out);
+/* Of who has it in its lane; NULL: nobody, or one who is gone. */
+struct claim *copy_owner(struct member *producer, const struct copy *copy);
+/* Whether it was in that of this claim's consumer, whose slot may be another one's by now. */
+bool copy_was_of(const struct copy *copy, const struct claim *claim);
+bool producer_has_copy(struct member *producer, uint32_t ticket);
+/* What was done with it before it was sent is done. */
+bool orphan_is_reached(const struct orphan *o);
+
+/* ------------------------------------------------------------------------------------------- */
+/* acknowledged.c                                                                              */
+
+bool producer_has_noted(const struct member *producer, uint32_t ticket, uint32_t version);
+/* A consumer that is gone has acknowledged this, and its claim is about to end. False without
+ * memory. */
+bool orphan_note_acknowledged(const struct claim *claim, uint32_t ticket, uint32_t version);
+/* Such a claim ends. */
+void producer_note_acknowledged(const struct member *producer);
+/* All orphans are made, of which it said what is none. */
+void producer_forget_acknowledged(struct member *producer);
+/* What another broker had. 0 or -EBADMSG. */
+int acknowledged_attach(struct acknowledged *a);
+
+/* ------------------------------------------------------------------------------------------- */
+/* orphan.c: how they come, and whose they are                                                 */
+
+/* Makes some of those of a producer that goes, before its leases go; true when those are all. */
+bool orphans_make(struct member *producer, int *budget);
+bool producer_has_orphans(const struct member *producer);
+/* What their owner says of one. */
+void orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
+/* One that waits is the claim's, which has an entry for it. */
+void orphan_give(struct orphan *o, struct claim *claim);
+/* One that waits is lost, which is counted. */
+void orphan_lose(struct orphan *o);
+/* Of a member that is freed. */
+void producer_end_orphans(struct member *producer);
+/* One that another broker had. 0, -EBADMSG or -ENOMEM. */
+int orphan_attach(struct orphan *o);
+
+/* ------------------------------------------------------------------------------------------- */
+/* orphan_fetch.c: who gets them */
+
+/* Gives the consumer one that waits, or the one that it was given last if it @had not heard of
+ * that. NULL: there is none for it now. */
+struct orphan *orphan_fetch(struct member *consumer, uint32_t had);
+/* Those that may yet come to this consumer because somebody else gives them back, and producers
+ * that may leave some. */
+uint32_t orphans_of_others(const struct member *consumer);
+
+/* ------------------------------------------------------------------------------------------- */
+/* orphan_lost.c: those that nobody gets */
+
+/* So many messages of producers that are gone are lost, of this one or (NULL) of several: that is
+ * logged, told and counted. 0: nothing. */
+void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
+		       const char *why);
+/* Those that nobody comes for are lost, every now and then. */
+void orphans_look(struct broker *b);
+/* A producer has left some, and is gone: no more than so many of these are kept for a channel. */
+void orphans_keep_few(struct channel *ch);
+/* Those of this account's oldest producer that has nothing else, to make room for who joins
+ * a channel, which stays, are lost; false: there is none. */
+bool orphans_give_way(struct channel *joined, const struct account *account);
+/* At the end of the broker. */
+void orphans_end_all(struct broker *b);
+/* What is lost that no consumer was told of is told to this one. */
+void orphans_tell_lost(struct member *consumer);
+
+#endif

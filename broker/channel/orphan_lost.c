@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Orphans that nobody gets. They wait for an hour without a consumer, and count as their producer's
+ * user's: when that has no room for more memberships, its oldest ones go. A channel keeps those of
+ * so many producers. What goes is counted and logged, and the next consumer is told.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <share/channel.h>
+
+#include "base/clock.h"
+#include "broker/broker.h"
+#include "broker/channel/orphan.h"
+#include "broker/channel/records.h"
+#include "broker/client/account.h"
+#include "broker/client/client.h"
+#include "broker/config/text.h"
+#include "broker/log/log.h"
+#include "broker/memory/pool.h"
+#include "broker/memory/pools.h"
+#include "broker/monitor/monitor.h"
+
+#define DESERTED_MS   (60 * 60 * 1000)
+#define LOOK_MS       1000
+#define PRODUCERS_MAX 64 /* of a channel, that are gone and have any */
+
+void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
+		       const char *why)
+{
+	const struct access_object pool = pool_object(ch->pool);
+	char name[SHARE_NAME_MAX + 1], shown[SHARE_NAME_MAX + 1];
+	uid_t uid = producer ? account_uid(producer->timelines->account) : LOG_UID_UNKNOWN;
+
+	if (n == 0 || ch->broker->has_ended)
+		return;
+	ch->broker->counters.messages_lost += n;
+	snprintf(name, sizeof(name), "%.*s", (int)ch->size, ch->name);
+	log_warning_of(uid,
+		       "channel '%s' loses %" PRIu64 " message%s of producers that are gone: %s",
+		       text_printable(name, shown, sizeof(shown)), n, text_plural(n), why);
+	if (monitors_any(ch->broker))
+		monitors_tell(
+		    ch->broker,
+		    &(struct notice){.action = "lose-messages",
+				     .what = &(struct access_object){.kind = OBJECT_CHANNEL,
+								     .name = ch->name,
+								     .size = ch->size,
+								     .pool = &pool},
+				     .uid = producer ? uid : NOTICE_NOBODY,
+				     .count = n});
+}
+
+static void lose_waiting(struct member *producer)
+{
+	while (producer->as_producer.n_waiting > 0)
+		orphan_lose(TAILQ_FIRST(&producer->as_producer.waiting));
+}
+
+/* Of producers that are gone, and of those whom @by (NULL: anybody) answers for. Their number. */
+static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, const char *why)
+{
+	uint64_t n = 0;
+	struct member *m, *next;
+
+	for (m = TAILQ_FIRST(&ch->members); m; m = next) {
+		next = TAILQ_NEXT(m, of_channel);
+		if (m->role != SHARE_PRODUCER || m->state != MEMBER_GONE ||
+		    (by && !client_answers_for(by, account_uid(m->timelines->account))))
+			continue;
+		n += m->as_producer.n_waiting;
+		lose_waiting(m);
+		member_free_if_unused(m);
+	}
+	channel_tell_lost(ch, n, NULL, why);
+	return n;
+}
+
+static void look(struct channel *ch, uint64_t now)
+{
+	if (ch->orphans.waiting == 0 || channel_count(ch, SHARE_CONSUMER) > 0) {
+		ch->orphans.deserted_ms = 0;
+		return;
+	}
+	if (ch->orphans.deserted_ms == 0)
+		ch->orphans.deserted_ms = now;
+	if (ch->pool->destroyed)
+		lose_waiting_of(ch, NULL, "their pool was destroyed");
+	else if (now - ch->orphans.deserted_ms >= DESERTED_MS)
+		lose_waiting_of(ch, NULL, "no consumer has come for an hour");
+	channel_end_if_unused(ch);
+}
+
+void orphans_look(struct broker *b)
+{
+	struct channel *ch, *next;
+	uint64_t now = clock_ms();
+
+	if (b->channels->n_orphans == 0 || now - b->channels->looked_ms < LOOK_MS)
+		return;
+	b->channels->looked_ms = now;
+	for (ch = TAILQ_FIRST(&b->channels->list); ch; ch = next) {
+		next = TAILQ_NEXT(ch, link);
+		look(ch, now);
+	}
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Room for others                                                                             */
+
+/* All that it has left waits, and nobody has anything of it. */
+static bool may_go(const struct member *m)
+{
+	return m->role == SHARE_PRODUCER && m->state == MEMBER_GONE &&
+	       m->as_producer.n_waiting > 0 && m->as_producer.n_owned == 0 && !claims_first(m);
+}
+
+static void go(struct member *m, const char *why)
+{
+	channel_tell_lost(m->channel, m->as_producer.n_waiting, m, why);
+	lose_waiting(m);
+	member_free_if_unused(m);
+}
+
+void orphans_keep_few(struct channel *ch)
+{
+	struct member *m, *oldest = NULL;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (m, &ch->members, of_channel) {
+		n +=
+		    m->role == SHARE_PRODUCER && m->state == MEMBER_GONE && producer_has_orphans(m);
+		if (!oldest && may_go(m))
+			oldest = m;
+	}
+	if (n > PRODUCERS_MAX && oldest)
+		go(oldest, "more than 64 producers have left some");
+}
+
+static struct member *oldest_of(const struct channel *ch, const struct account *account)
+{
+	struct member *m;
+
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		if (m->timelines->account == account && may_go(m))
+			return m;
+	return NULL;
+}
+
+bool orphans_give_way(struct channel *joined, const struct account *account)
+{
+	struct member *m = NULL, *other;
+	struct channel *ch;
+
+	TAILQ_FOREACH (ch, &joined->broker->channels->list, link) {
+		other = oldest_of(ch, account);
+		if (other && (!m || other->id < m->id))
+			m = other;
+	}
+	if (!m)
+		return false;
+	ch = m->channel;
+	go(m, "their user has no room for more memberships");
+	if (ch != joined)
+		channel_end_if_unused(ch);
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+uint64_t channel_drop_messages(struct broker *b, const void *name, size_t size,
+			       const struct client *by)
+{
+	struct channel *ch = channel_find(b, name, size);
+	char why[64];
+	uint64_t n;
+
+	if (!ch)
+		return 0;
+	snprintf(why, sizeof(why), "user %u has ended them", (unsigned)by->peer.uid);
+	n = lose_waiting_of(ch, by, why);
+	channel_end_if_unused(ch);
+	return n;
+}
+
+void orphans_end_all(struct broker *b)
+{
+	struct channel *ch, *next;
+
+	for (ch = TAILQ_FIRST(&b->channels->list); ch; ch = next) {
+		next = TAILQ_NEXT(ch, link);
+		if (ch->orphans.waiting > 0)
+			lose_waiting_of(ch, NULL, "");
+		channel_end_if_unused(ch);
+	}
+}
+
+void orphans_tell_lost(struct member *consumer)
+{
+	struct channel *ch = consumer->channel;
+
+	if (ch->orphans.untold == 0)
+		return;
+	consumer->as_consumer.lost += ch->orphans.untold;
+	ch->orphans.untold = 0;
+	channel_note(ch);
+	member_note(consumer);
+}

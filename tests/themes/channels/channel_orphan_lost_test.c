@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Messages of a queue whose producer is gone that nobody gets: for how long they wait and how many
+ * of them, what they give way to, who may end them, and how it is told that they are lost. */
+
+#include <stdatomic.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/plan.h"
+#include "tests/support/channel_work.h"
+
+#define HOUR_MS (60 * 60 * 1000)
+#define ALICE   4711
+
+static _Atomic uint64_t *ahead_ms; /* of the broker's clock */
+static share_client *client, *other;
+
+static void start(void)
+{
+	ahead_ms = plan_new("SHARE_TEST_AHEAD", sizeof(*ahead_ms));
+	broker_use_program(LATER_BROKER);
+	fixture_start_with(
+	    "{\"limits\": {\"channels\": 200}, \"create_pools\": [\"*\"], \"pools\": [{\"name\": "
+	    "\"default\", \"kind\": \"host\", \"limit\": \"64MiB\", \"segment_size\": \"1MiB\", "
+	    "\"release_threshold\": 0, \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}");
+	client = connect_as("one");
+	other = connect_as("other");
+}
+
+static void stop(void)
+{
+	share_disconnect(other);
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(channel_orphan_lost, .init = start, .fini = stop, .timeout = 60);
+
+static share_channel *open_queue(share_client *c, const char *name, int role)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *ch;
+
+	check_ok(share_channel_open(c, name, role, &o, &ch));
+	return ch;
+}
+
+/* From @from on, by a producer that is gone then. */
+static void leave(const char *name, uint32_t from, uint32_t n)
+{
+	share_channel *p = open_queue(client, name, SHARE_PRODUCER);
+
+	for (uint32_t i = 0; i < n; i++)
+		send_number(p, from + i);
+	share_channel_close(p);
+}
+
+/* -1: there is no such channel. */
+static int64_t channel_number(const char *name, const char *key)
+{
+	json_t *rows = report(other, "channels");
+	const json_t *row = row_named(rows, "channel", name);
+	int64_t n = row ? number_of(row, key) : -1;
+
+	json_decref(rows);
+	return n;
+}
+
+static int64_t messages_lost(void)
+{
+	json_t *rows = report(other, "status");
+	int64_t n = number_of(json_array_get(rows, 0), "messages_lost");
+
+	json_decref(rows);
+	return n;
+}
+
+static void expect(share_channel *c, uint32_t number, uint64_t lost)
+{
+	share_message m = SHARE_MESSAGE_INIT;
+
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_eq(*(const uint32_t *)(const void *)m.data, number);
+	check_eq(m.lost, lost);
+	check_ok(share_ack(&m, NULL));
+}
+
+static bool hours_later(const char *name)
+{
+	atomic_fetch_add(ahead_ms, HOUR_MS);
+	return channel_number(name, "waiting") < 0;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+Test(channel_orphan_lost, they_wait_for_an_hour_without_a_consumer)
+{
+	share_pool *pool = open_pool(client);
+	share_channel *p = open_queue(client, "q", SHARE_PRODUCER);
+
+	for (int i = 0; i < 3; i++) {
+		share_buffer *b = filled_buffer(pool, i);
+
+		check_ok(share_give(p, b, NULL, 0, NULL));
+	}
+	share_channel_close(p);
+	check_eq(channel_number("q", "waiting"), 3);
+	check_eq(channel_number("q", "kept_buffers"), 3);
+	check_eq(channel_number("q", "kept_bytes"), 3 * 4096);
+	settle(client, s.buffers == 3 && s.leases == 0);
+	until(hours_later("q"));
+	settle(client, s.buffers == 0);
+	check_eq(messages_lost(), 3);
+	check_eq(broker_said("channel 'q' loses 3 messages of producers that are gone: no consumer "
+			     "has come for an hour"),
+		 1);
+	share_pool_close(pool);
+}
+
+/* The hours of another channel say that the broker has looked. */
+Test(channel_orphan_lost, they_wait_as_long_as_a_consumer_is_there)
+{
+	share_channel *c = open_queue(client, "with", SHARE_CONSUMER);
+
+	leave("with", 1, 2);
+	leave("without", 1, 1);
+	until(hours_later("without"));
+	leave("without", 1, 1);
+	until(hours_later("without"));
+	expect(c, 1, 0);
+	expect(c, 2, 0);
+	share_channel_close(c);
+	check_eq(messages_lost(), 2);
+}
+
+Test(channel_orphan_lost, they_go_with_a_pool_that_is_destroyed_and_that_nobody_receives_from)
+{
+	share_pool_options of_pool = SHARE_POOL_OPTIONS_INIT;
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *p, *c;
+	share_pool *pool;
+
+	o.pool = "mine";
+	of_pool.kind = "host";
+	check_ok(share_pool_create(client, "mine", &of_pool, &pool));
+	check_ok(share_channel_open(other, "q", SHARE_CONSUMER, &o, &c));
+	check_ok(share_channel_open(client, "q", SHARE_PRODUCER, &o, &p));
+	check_ok(share_give(p, filled_buffer(pool, 1), NULL, 0, NULL));
+	check_ok(share_give(p, filled_buffer(pool, 2), NULL, 0, NULL));
+	share_channel_close(p);
+	share_pool_close(pool);
+	check_ok(share_pool_destroy(client, "mine"));
+	/* who is there gets them all the same */
+	expect_message(c, 1);
+	share_channel_close(c);
+	/* both are asked to unmap it, and read that when they say something */
+	settle(client, share_ping(other) == 0 && s.pools == 1);
+	check_eq(messages_lost(), 1);
+	check_eq(
+	    broker_said("channel 'q' loses 1 message of producers that are gone: their pool was "
+			"destroyed"),
+	    1);
+}
+
+Test(channel_orphan_lost, a_channel_keeps_those_of_64_producers)
+{
+	share_channel *c;
+
+	for (uint32_t i = 0; i < 70; i++)
+		leave("q", i, 1);
+	check_eq(channel_number("q", "waiting"), 64);
+	check_eq(channel_number("q", "lost"), 6);
+	check_eq(messages_lost(), 6);
+	check(broker_said("channel 'q' loses 1 message of producers that are gone: more than 64 "
+			  "producers have left some") == 6);
+	c = open_queue(other, "q", SHARE_CONSUMER);
+	expect(c, 6, 6);
+	for (uint32_t i = 7; i < 70; i++)
+		expect(c, i, 0);
+	share_channel_close(c);
+}
+
+/* They count as their producers' user's, and lock nobody out. */
+Test(channel_orphan_lost, they_give_way_when_their_user_has_no_room_for_memberships)
+{
+	share_channel *c;
+	char name[16];
+
+	for (uint32_t i = 0; i < 250; i++) {
+		snprintf(name, sizeof(name), "q%u", i);
+		leave(name, i, 1);
+	}
+	/* the oldest are lost, and no others */
+	check_eq(channel_number("q49", "waiting"), -1);
+	check_eq(channel_number("q50", "waiting"), 1);
+	check_eq(channel_number("q249", "waiting"), 1);
+	check_eq(messages_lost(), 50);
+	c = open_queue(client, "q249", SHARE_CONSUMER); /* of the same user */
+	expect(c, 249, 0);
+	check_eq(messages_lost(), 51);
+	share_channel_close(c);
+}
+
+Test(channel_orphan_lost, what_is_ended_is_told_to_the_next_consumer_once)
+{
+	share_channel *p = open_queue(client, "q", SHARE_PRODUCER), *c, *later;
+
+	check_error(share_end_channel(client, "q"), SHARE_ENOENT);
+	leave("q", 1, 3);
+	check_eq(channel_number("q", "waiting"), 3);
+	check_ok(share_end_channel(client, "q"));
+	check_eq(channel_number("q", "waiting"), 0);
+	check_error(share_end_channel(client, "q"), SHARE_ENOENT);
+	check_detail("there is no channel 'q' with messages of yours that wait");
+	check_error(share_end_channel(client, "none"), SHARE_ENOENT);
+	check_error(share_end_channel(client, NULL), SHARE_ENOENT);
+	check_eq(messages_lost(), 3);
+	c = open_queue(other, "q", SHARE_CONSUMER);
+	send_number(p, 10);
+	expect(c, 10, 3);
+	later = open_queue(other, "q", SHARE_CONSUMER);
+	share_channel_close(c);
+	send_number(p, 11);
+	expect(later, 11, 0);
+	share_channel_close(later);
+	share_channel_close(p);
+}
+
+Test(channel_orphan_lost, what_somebody_has_is_not_ended)
+{
+	share_channel *c;
+	share_message m = SHARE_MESSAGE_INIT;
+
+	leave("q", 1, 3);
+	c = open_queue(other, "q", SHARE_CONSUMER);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	check_ok(share_end_channel(client, "q"));
+	check_eq(*(const uint32_t *)(const void *)m.data, 1);
+	check_ok(share_ack(&m, NULL));
+	check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
+	share_channel_close(c);
+	until(channel_number("q", "waiting") == -1);
+}
+
+static void ends_messages_of_others(struct child *self, void *data)
+{
+	share_client *c;
+
+	(void)self, (void)data;
+	child_become(ALICE, 0);
+	c = child_connect("alice");
+	check_error(share_end_channel(c, "q"), SHARE_ENOENT);
+	share_disconnect(c);
+}
+
+Test(channel_orphan_lost, whose_they_are_and_administrators_may_end_them)
+{
+	struct child *child;
+
+	skip_unless_root();
+	leave("q", 1, 1);
+	child = child_start(ends_messages_of_others, NULL);
+	child_finish(child);
+	check_eq(channel_number("q", "waiting"), 1);
+	check_ok(share_end_channel(client, "q"));
+	check_eq(channel_number("q", "waiting"), -1);
+}
+
+/* Who opens it otherwise cannot ask anybody. */
+Test(channel_orphan_lost, who_opens_it_otherwise_is_told_what_waits)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *ch;
+
+	leave("q", 1, 3);
+	o.depth = 2;
+	check_error(share_channel_open(other, "q", SHARE_CONSUMER, &o, &ch), SHARE_EEXIST);
+	check_detail(
+	    "3 messages of producers that are gone wait in it for a consumer: receive what "
+	    "waits, or end it (sharectl end-channel)");
+	check_ok(share_end_channel(client, "q"));
+	check_ok(share_channel_open(other, "q", SHARE_CONSUMER, &o, &ch));
+	share_channel_close(ch);
+}
+
+static void receive_and_die(struct child *self, void *data)
+{
+	share_channel *c = open_queue(child_connect("consumer"), "q", SHARE_CONSUMER);
+	share_message m = SHARE_MESSAGE_INIT;
+
+	(void)data;
+	check_ok(share_recv(c, -1, NULL, &m));
+	child_point(self, "received");
+}
+
+/* Three times, if nothing else is said. */
+Test(channel_orphan_lost, what_is_delivered_too_often_is_logged_and_told)
+{
+	struct child *child;
+	share_channel *c;
+
+	leave("q", 1, 2);
+	for (int i = 0; i < 3; i++) {
+		child = child_start(receive_and_die, NULL);
+		child_wait(child, "received");
+		child_kill(child);
+		until(channel_number("q", "owned") == 0);
+	}
+	check_eq(messages_lost(), 1);
+	check_eq(broker_said("channel 'q' loses 1 message of producers that are gone: they were "
+			     "delivered as often as the channel allows"),
+		 1);
+	c = open_queue(other, "q", SHARE_CONSUMER);
+	expect(c, 2, 1);
+	share_channel_close(c);
+}
