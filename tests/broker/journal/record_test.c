@@ -255,6 +255,28 @@ Test(record, of_kinds_that_are_in_order_is_read_in_order)
 	forget_found();
 }
 
+/* The members have 52 bytes. */
+Test(record, of_a_kind_that_is_packed_has_what_follows_at_once)
+{
+	for (int packed = 0; packed < 2; packed++) {
+		struct thing *t = make(4, "text");
+		size_t size;
+
+		kind.is_packed = packed;
+		object_put(j, &kind, t);
+		journal_commit(j);
+		cr_assert_str_eq(
+		    (const char *)journal_bytes(j, t->record, &size) + (packed ? 52 : 56), "text");
+		reopen(0);
+		restore();
+		cr_assert_eq(n_found, 1);
+		expect(found[0], 4, "text", 0);
+		journal_drop(j, &found[0]->record);
+		forget_found();
+		forget(t);
+	}
+}
+
 /* ------------------------------------------------------------------------------------------- */
 
 Test(record, of_an_older_layout_is_read_and_put_again_with_all_members)
