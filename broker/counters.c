@@ -32,9 +32,20 @@ uint64_t latency_longest(int class)
 					   : UINT64_MAX;
 }
 
+static enum counted_error place_of(int error)
+{
+	switch (error) {
+#define PLACE(name, number, text) \
+	case number:              \
+		return COUNTED_##name;
+		SHARE_ERRORS(PLACE)
+#undef PLACE
+	default:
+		return COUNTED_OTHER;
+	}
+}
+
 void count_refusal(struct broker_counters *c, enum wire_type type, int error)
 {
-	unsigned number = error < 0 && error > -COUNTED_ERRORS ? (unsigned)-error : 0;
-
-	c->by_message[type].refused[number]++;
+	c->by_message[type].refused[place_of(error)]++;
 }

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include <share/error.h>
+
 #include "wire/wire.h"
 
 /*
@@ -21,9 +23,10 @@ struct latency {
 	uint64_t in_class[LATENCY_CLASSES];
 };
 
-/* The numbers of errors (SHARE_E...) without their sign; those that are new to this file count as
- * the first. */
-#define COUNTED_ERRORS 24
+/* The places of errors (SHARE_E...). */
+#define COUNTED_ERROR(name, number, text) COUNTED_##name,
+enum counted_error { COUNTED_OTHER, SHARE_ERRORS(COUNTED_ERROR) COUNTED_ERRORS };
+#undef COUNTED_ERROR
 
 /* Of one message of the protocol. */
 struct request_counters {

@@ -19,9 +19,12 @@
 #include "pages/timeline.h"
 #include "wire/wire.h"
 
-#define ERROR_NUMBER(name, n, text) {#name, n, text},
+/* On the wire; what they mean is said in <share/error.h>. */
+#define ERROR_TEXT(name, n, text) static const char text_of_##name[] = text;
+SHARE_ERRORS(ERROR_TEXT)
+#define ERROR_NUMBER(name, n) {#name, n, text_of_##name},
 
-static const struct number errors[] = {SHARE_ERRORS(ERROR_NUMBER)};
+static const struct number errors[] = {WIRE_ERRORS(ERROR_NUMBER)};
 static const struct number modes[] = {
     NUMBER(SHARE_RDONLY, "read"),
     NUMBER(SHARE_RDWR, "read and write"),
@@ -368,7 +371,7 @@ static void print_fields(FILE *out, const struct wire_description *d)
 	for (size_t i = 0; i < d->n_fields; i++) {
 		const struct wire_field *f = &d->fields[i];
 
-		fprintf(out, "| %zu | %s", offset, f->type);
+		fprintf(out, "| %zu | %s", offset, f->is_error ? "i32" : f->type);
 		if (f->max)
 			fprintf(out, ", at most %" PRIu32, f->max);
 		fprintf(out, " | `%s` | ", f->name);

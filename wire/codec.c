@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include <share/error.h>
+
 #include "wire/wire.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -36,6 +38,34 @@ static uint32_t get_u32(const unsigned char *p)
 	uint32_t v;
 	memcpy(&v, p, sizeof(v));
 	return v;
+}
+
+/* What the wire does not know, or we do not, is 0: an error nevertheless, of a kind that cannot be
+ * said. */
+static int32_t error_to_wire(int32_t error)
+{
+	switch (error) {
+#define TO(name, number) \
+	case name:       \
+		return number;
+		WIRE_ERRORS(TO)
+#undef TO
+	default:
+		return 0;
+	}
+}
+
+static int32_t error_from_wire(int32_t number_)
+{
+	switch (number_) {
+#define FROM(name, number) \
+	case number:       \
+		return name;
+		WIRE_ERRORS(FROM)
+#undef FROM
+	default:
+		return 0;
+	}
 }
 
 static const unsigned char *body_of(const struct wire_message *m)
@@ -70,6 +100,12 @@ size_t wire_encode(const struct wire_message *m, void *buffer, size_t size)
 			if (bytes.size)
 				memcpy(variable, bytes.data, bytes.size);
 			variable += bytes.size;
+		} else if (f->is_error) {
+			int32_t error;
+
+			memcpy(&error, member, sizeof(error));
+			error = error_to_wire(error);
+			memcpy(fixed, &error, sizeof(error));
 		} else {
 			memcpy(fixed, member, f->size);
 		}
@@ -120,6 +156,10 @@ int wire_decode(struct wire_message *m, enum wire_direction direction, const voi
 				return WIRE_E_TRUNCATED;
 			memcpy(body + f->offset, &bytes, sizeof(bytes));
 			variable += bytes.size;
+		} else if (f->is_error) {
+			int32_t error = error_from_wire((int32_t)get_u32(fixed));
+
+			memcpy(body + f->offset, &error, sizeof(error));
 		} else {
 			memcpy(body + f->offset, fixed, f->size);
 		}

@@ -7,14 +7,21 @@
 
 #include "wire/wire.h"
 
-#define SIZE_u32 4
-#define SIZE_i32 4
-#define SIZE_u64 8
+#define SIZE_u32   4
+#define SIZE_i32   4
+#define SIZE_u64   8
+#define SIZE_error 4
 
-#define FIELD_F(M, type, name, since, text) \
-	{#name, #type, text, SIZE_##type, offsetof(struct wire_##M, name), 0, since},
+#define IS_ERROR_u32   false
+#define IS_ERROR_i32   false
+#define IS_ERROR_u64   false
+#define IS_ERROR_error true
+
+#define FIELD_F(M, type, name, since, text)                                          \
+	{#name, #type, text,           SIZE_##type, offsetof(struct wire_##M, name), \
+	 0,     since, IS_ERROR_##type},
 #define FIELD_V(M, name, max, since, text) \
-	{#name, "bytes", text, 4, offsetof(struct wire_##M, name), max, since},
+	{#name, "bytes", text, 4, offsetof(struct wire_##M, name), max, since, false},
 
 #define ADD_F(M, type, name, since, text) +SIZE_##type
 #define ADD_V(M, name, max, since, text)  +4
@@ -29,7 +36,7 @@
  * which C does not allow. */
 #define FIELDS(NAME, name, ...)                                                                 \
 	static const struct wire_field name##_fields[] = {                                      \
-	    WIRE_FIELDS_##name(FIELD_F, FIELD_V, name){NULL, NULL, NULL, 0, 0, 0, 0}};          \
+	    WIRE_FIELDS_##name(FIELD_F, FIELD_V, name){NULL, NULL, NULL, 0, 0, 0, 0, false}};   \
 	_Static_assert(WIRE_HEADER_SIZE + (0 WIRE_FIELDS_##name(ADD_F, ADD_V, name)) +          \
 			       (0 WIRE_FIELDS_##name(MAX_F, MAX_V, name)) + WIRE_NUMBER_SIZE <= \
 			   WIRE_PACKET_MAX,                                                     \

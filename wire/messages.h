@@ -232,6 +232,31 @@
 	  "A producer waits for room in its channel, and there has been none for more than a "     \
 	  "second. Said once until there is some.")
 
+/* Errors have other numbers on the wire, and in the journal, than in the API: E(name, number).
+ * These never change; new ones are added at the end. */
+#define WIRE_ERRORS(E)              \
+	E(SHARE_EINVAL, -1)         \
+	E(SHARE_ENOMEM, -2)         \
+	E(SHARE_ENOENT, -3)         \
+	E(SHARE_EEXIST, -4)         \
+	E(SHARE_EACCES, -5)         \
+	E(SHARE_EQUOTA, -6)         \
+	E(SHARE_EAGAIN, -7)         \
+	E(SHARE_ETIMEDOUT, -8)      \
+	E(SHARE_ECANCELED, -9)      \
+	E(SHARE_EBUSY, -10)         \
+	E(SHARE_ESTALE, -11)        \
+	E(SHARE_ENOTSUP, -12)       \
+	E(SHARE_EDISCONNECTED, -13) \
+	E(SHARE_EFORK, -14)         \
+	E(SHARE_EOWNERDEAD, -15)    \
+	E(SHARE_EPROTO, -16)        \
+	E(SHARE_ESYSTEM, -17)       \
+	E(SHARE_ENOBROKER, -18)     \
+	E(SHARE_ENODEV, -19)        \
+	E(SHARE_EDEVICE, -20)       \
+	E(SHARE_EPIPE, -21)
+
 #define WIRE_FIELDS_hello(F, V, M)                                         \
 	F(M, u32, version, 6, "newest protocol version the client speaks") \
 	F(M, u32, oldest, 6, "oldest one it speaks")                       \
@@ -246,8 +271,8 @@
 	V(M, unused, 1024, 6, "empty")
 #define WIRE_FIELDS_ready(F, V, M)
 #define WIRE_FIELDS_done(F, V, M)
-#define WIRE_FIELDS_error(F, V, M)                 \
-	F(M, i32, error, 6, "a SHARE_E... number") \
+#define WIRE_FIELDS_error(F, V, M)                                       \
+	F(M, error, error, 6, "why, as a number of the table of errors") \
 	V(M, detail, 1024, 6, "a sentence for a person; UTF-8")
 #define WIRE_FIELDS_ping(F, V, M)
 #define WIRE_FIELDS_bye(F, V, M)
@@ -498,9 +523,9 @@
 	V(M, name, 255, 6, "marketing name")                                                     \
 	V(M, pci, 31, 6, "bus address, \"0000:04:00.0\"")
 #define WIRE_FIELDS_agent_done(F, V, M)
-#define WIRE_FIELDS_agent_failed(F, V, M)                          \
-	F(M, i32, error, 6, "a SHARE_E... number")                 \
-	F(M, u32, fatal, 6, "1: the agent cannot go on, and ends") \
+#define WIRE_FIELDS_agent_failed(F, V, M)                                \
+	F(M, error, error, 6, "why, as a number of the table of errors") \
+	F(M, u32, fatal, 6, "1: the agent cannot go on, and ends")       \
 	V(M, text, 1023, 6, "what failed, with the driver's name for it, and what to do")
 #define WIRE_FIELDS_agent_segment_create(F, V, M)                               \
 	F(M, u64, size, 6, "bytes, a multiple of the granularity")              \

@@ -2,6 +2,7 @@
 #ifndef WIRE_WIRE_H
 #define WIRE_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,9 +39,10 @@ struct wire_bytes {
 	uint32_t size;
 };
 
-#define WIRE_C_u32 uint32_t
-#define WIRE_C_i32 int32_t
-#define WIRE_C_u64 uint64_t
+#define WIRE_C_u32   uint32_t
+#define WIRE_C_i32   int32_t
+#define WIRE_C_u64   uint64_t
+#define WIRE_C_error int32_t /* 0 or SHARE_E...; on the wire it has the number of WIRE_ERRORS */
 
 #define WIRE_MEMBER_F(M, type, name, since, text) WIRE_C_##type name;
 #define WIRE_MEMBER_V(M, name, max, since, text)  struct wire_bytes name;
@@ -175,12 +177,13 @@ enum wire_fault {
 /* The table as data, for the codec, the fuzzer and the documentation. */
 struct wire_field {
 	const char *name;
-	const char *type; /* "u32", "i32", "u64", or "bytes" */
+	const char *type; /* "u32", "i32", "u64", "error", or "bytes" */
 	const char *text;
 	uint16_t size;   /* in the fixed part, bytes */
 	uint16_t offset; /* in the struct, bytes */
 	uint32_t max;    /* largest size of a variable field; 0: the field is fixed */
 	uint16_t since;
+	bool is_error; /* it is one of WIRE_ERRORS */
 };
 
 struct wire_description {

@@ -11,7 +11,7 @@
 #include "broker/client/request.h"
 #include "broker/report/report.h"
 
-#define ERROR_NAME(name, number, text) [-(number)] = #name,
+#define ERROR_NAME(name, number, text) [COUNTED_##name] = #name,
 static const char *const error_names[COUNTED_ERRORS] = {SHARE_ERRORS(ERROR_NAME)};
 
 static json_t *refusals(const struct request_counters *c)

@@ -2,35 +2,37 @@
 #ifndef SHARE_ERROR_H
 #define SHARE_ERROR_H
 
-/* X(name, number, text) */
-#define SHARE_ERRORS(X)                                                     \
-	X(SHARE_EINVAL, -1, "invalid argument")                             \
-	X(SHARE_ENOMEM, -2, "out of memory")                                \
-	X(SHARE_ENOENT, -3, "no such object")                               \
-	X(SHARE_EEXIST, -4, "the object exists already")                    \
-	X(SHARE_EACCES, -5, "permission denied")                            \
-	X(SHARE_EQUOTA, -6, "quota exceeded")                               \
-	X(SHARE_EAGAIN, -7, "not ready yet")                                \
-	X(SHARE_ETIMEDOUT, -8, "time limit reached")                        \
-	X(SHARE_ECANCELED, -9, "canceled")                                  \
-	X(SHARE_EBUSY, -10, "the object is in use")                         \
-	X(SHARE_ESTALE, -11, "the identifier is stale or foreign")          \
-	X(SHARE_ENOTSUP, -12, "not supported")                              \
-	X(SHARE_EDISCONNECTED, -13, "the connection to the broker is lost") \
-	X(SHARE_EFORK, -14, "the handle belongs to the parent process")     \
-	X(SHARE_EOWNERDEAD, -15, "the process that owed this data died")    \
-	X(SHARE_EPROTO, -16, "protocol error")                              \
-	X(SHARE_ESYSTEM, -17, "a system call failed")                       \
-	X(SHARE_ENOBROKER, -18, "no broker could be reached")               \
-	X(SHARE_ENODEV, -19, "no such device, or no driver for it")         \
-	X(SHARE_EDEVICE, -20, "the device or its driver failed")            \
-	X(SHARE_EPIPE, -21, "the other side is gone")
+/* X(name, number, text), in the order in which they were added */
+#define SHARE_ERRORS(X)                                                       \
+	X(SHARE_EINVAL, -22, "invalid argument")                              \
+	X(SHARE_ENOMEM, -12, "out of memory")                                 \
+	X(SHARE_ENOENT, -2, "no such object")                                 \
+	X(SHARE_EEXIST, -17, "the object exists already")                     \
+	X(SHARE_EACCES, -13, "permission denied")                             \
+	X(SHARE_EQUOTA, -4097, "quota exceeded")                              \
+	X(SHARE_EAGAIN, -11, "not ready yet")                                 \
+	X(SHARE_ETIMEDOUT, -110, "time limit reached")                        \
+	X(SHARE_ECANCELED, -125, "canceled")                                  \
+	X(SHARE_EBUSY, -16, "the object is in use")                           \
+	X(SHARE_ESTALE, -116, "the identifier is stale or foreign")           \
+	X(SHARE_ENOTSUP, -95, "not supported")                                \
+	X(SHARE_EDISCONNECTED, -4098, "the connection to the broker is lost") \
+	X(SHARE_EFORK, -4099, "the handle belongs to the parent process")     \
+	X(SHARE_EOWNERDEAD, -130, "the process that owed this data died")     \
+	X(SHARE_EPROTO, -71, "protocol error")                                \
+	X(SHARE_ESYSTEM, -4100, "a system call failed")                       \
+	X(SHARE_ENOBROKER, -4101, "no broker could be reached")               \
+	X(SHARE_ENODEV, -19, "no such device, or no driver for it")           \
+	X(SHARE_EDEVICE, -4102, "the device or its driver failed")            \
+	X(SHARE_EPIPE, -32, "the other side is gone")
 
 /**
  * Why a function has failed. Every function of libshare that can fail returns 0 (or a count) on
- * success and one of these negative numbers on failure. Numbers and names are pinned: they never
- * change meaning, and new ones are added at the end. Outputs are written on success only. The
- * manual has what to do about each.
+ * success and one of these negative numbers on failure. Those whose name is that of an errno are
+ * its negative, as Linux has it on x86-64 and aarch64; the others lie below -4095, where no errno
+ * is. So `strerror(-r)` is right about the former, and share_strerror() about all. Numbers and
+ * names are pinned: they never change meaning, and new ones are added at the end. Outputs are
+ * written on success only. The manual has what to do about each.
  */
 enum share_error {
 	SHARE_OK = 0,

@@ -49,6 +49,9 @@ void check_failed(const char *file, int line, const char *format, ...)
 
 void check_result(const char *file, int line, const char *text, int64_t got, int64_t wanted)
 {
+	if (got < 0 && strcmp(share_error_name((int)got), "SHARE_E?") == 0)
+		check_failed(file, line, "%s: %" PRId64 " is none of the library's errors", text,
+			     got);
 	if (got == wanted)
 		return;
 	check_failed(file, line, "%s: %" PRId64 " %s (%s), not %s", text, got,

@@ -10,6 +10,8 @@
 
 #include <criterion/criterion.h>
 
+#include <share/error.h>
+
 #include "tests/wire/wire_samples.h"
 
 TestSuite(codec, .timeout = 60);
@@ -293,6 +295,34 @@ Test(codec, a_farewell_has_no_number_and_is_beyond_all)
 	cr_assert_eq(wire_take_number(packet, &size, &number), 0);
 	cr_assert_eq(size, before);
 	cr_assert_eq(number, UINT64_MAX);
+}
+
+/* Those of the API are others, and may not be what programs, brokers and journals of other versions
+ * go by. */
+Test(codec, errors_keep_their_numbers_on_the_wire)
+{
+	static const int pinned[] = {
+	    SHARE_EINVAL, SHARE_ENOMEM,  SHARE_ENOENT,        SHARE_EEXIST,    SHARE_EACCES,
+	    SHARE_EQUOTA, SHARE_EAGAIN,  SHARE_ETIMEDOUT,     SHARE_ECANCELED, SHARE_EBUSY,
+	    SHARE_ESTALE, SHARE_ENOTSUP, SHARE_EDISCONNECTED, SHARE_EFORK,     SHARE_EOWNERDEAD,
+	    SHARE_EPROTO, SHARE_ESYSTEM, SHARE_ENOBROKER,     SHARE_ENODEV,    SHARE_EDEVICE,
+	    SHARE_EPIPE,
+	};
+	struct wire_message m = {.type = WIRE_ERROR}, got;
+	size_t size = 0;
+	int32_t number;
+
+	for (int i = 0; i < (int)(sizeof(pinned) / sizeof(pinned[0])); i++) {
+		m.error.error = pinned[i];
+		size = encode(&m, packet);
+		memcpy(&number, packet + WIRE_HEADER_SIZE, sizeof(number));
+		cr_assert_eq(number, -1 - i);
+	}
+	/* one that was added later is an error, but none that we could tell */
+	number = -1000;
+	memcpy(packet + WIRE_HEADER_SIZE, &number, sizeof(number));
+	cr_assert_eq(wire_decode(&got, WIRE_TO_CLIENT, packet, size, 0), 0);
+	cr_assert_eq(got.error.error, 0);
 }
 
 Test(codec, noise_is_refused_or_stays_inside_its_packet)

@@ -8,6 +8,8 @@
 
 #include <criterion/criterion.h>
 
+#include <share/error.h>
+
 #include "tests/wire/wire_samples.h"
 
 unsigned char packet[ROOM];
@@ -72,6 +74,15 @@ void set_bytes(struct wire_message *m, const struct wire_field *f, const void *d
 	memcpy(member(m, f), &(struct wire_bytes){data, size}, sizeof(struct wire_bytes));
 }
 
+static int32_t random_error(void)
+{
+#define ERROR(name, number, text) name,
+	static const int32_t errors[] = {SHARE_ERRORS(ERROR)};
+#undef ERROR
+
+	return errors[random_below(sizeof(errors) / sizeof(errors[0]))];
+}
+
 void fill(struct wire_message *m, unsigned type, uint32_t cap)
 {
 	static unsigned char content[WIRE_PACKET_MAX];
@@ -91,6 +102,8 @@ void fill(struct wire_message *m, unsigned type, uint32_t cap)
 
 			set_bytes(m, f, content + used, size);
 			used += size;
+		} else if (f->is_error) { /* others have no number on the wire */
+			memcpy(member(m, f), &(int32_t){random_error()}, sizeof(int32_t));
 		} else {
 			random_bytes(member(m, f), f->size);
 		}
