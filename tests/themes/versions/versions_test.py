@@ -137,14 +137,12 @@ OLD_LIBRARY = {"LD_LIBRARY_PATH": OLD + "/lib"}
 COMMANDS = {
     "new": [PEER],
     "old": [OLD + "/peer"],
-    "old over the new library": [OLD + "/peer"],
     "new Python": [PYTHON, HERE + "/peer.py"],
     "old Python": [PYTHON, HERE + "/peer.py"],
 }
 ENVIRONMENTS = {
     "new": NEW_LIBRARY,
     "old": OLD_LIBRARY,
-    "old over the new library": NEW_LIBRARY,
     "new Python": {},
     "old Python": {"PYTHONPATH": OLD + "/python"},
 }
@@ -285,7 +283,7 @@ def expect_newcomers(broker, giver):
     giver.ask("send channel-0 34")
     all_do(peers, "recv channel-0 34")
     for peer in peers:
-        if peer.kind in ("new", "old over the new library"):
+        if peer.kind == "new":
             said = peer.ask("lent channel-0")
             check(f"{peer.kind}: the metadata of a message", said == '{"byte":34}', said)
     all_do(peers, "ack channel-0 34")
