@@ -241,11 +241,12 @@ bool member_take_over(struct member *m, int *budget)
 	for (claim = claims_first(m); claim; claim = claims_next(m, claim))
 		claim_follow(claim);
 	member_detach(m);
-	orphans_keep_few(ch);
 	channel_changed(ch, SHARE_PRODUCER);
 	if (done.serial)
 		client_send(client, &done, NULL, 0);
 	member_free_if_unused(m);
+	/* the one that goes may be this one */
+	orphans_keep_few(ch);
 	channel_end_if_unused(ch);
 	return true;
 }

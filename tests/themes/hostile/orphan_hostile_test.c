@@ -355,3 +355,27 @@ Test(orphan_hostile, who_leaves_acknowledges_nothing_of_others)
 	until(channel_number("waiting") == 2);
 	check_ok(share_end_channel(witness, "q"));
 }
+
+/* What all others have left belongs to somebody. So of too many producers the one that goes is the
+ * only one whose messages can be lost. */
+Test(orphan_hostile, of_too_many_producers_the_last_one_may_be_the_one_that_loses_its_messages)
+{
+	struct party c;
+	struct listing l;
+	uint64_t id;
+
+	for (int i = 0; i < 64; i++)
+		leave(1, &id);
+	join_queue(&c, &other, SHARE_CONSUMER);
+	for (int i = 0; i < 64; i++)
+		check(party_fetch(&c, &l));
+	/* for which this one has no row, and gets nothing more */
+	leave(1, &id);
+	check_ok(share_ping(witness));
+	check_eq(channel_number("owned"), 64);
+	check_eq(channel_number("waiting"), 0);
+	check_eq(channel_number("lost"), 1);
+	party_close(&c);
+	until(channel_number("waiting") == 64);
+	check_ok(share_end_channel(witness, "q"));
+}
