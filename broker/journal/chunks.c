@@ -110,7 +110,7 @@ static void file_all(struct journal *j, struct chunk *chunk)
 {
 	for (uint32_t i = chunk->n; i-- > 0;)
 		entry_file(j, chunk, chunk->entries + (size_t)i * chunk->entry_size);
-	j->n_empty++;
+	chunk_is_empty(j, chunk_state(j, chunk));
 }
 
 /* It is there when it is counted. Until then who opens the journal does not look at it, and all its
@@ -161,39 +161,37 @@ void chunk_becomes_hole(struct journal *j, struct chunk_state *s)
 	LIST_INSERT_HEAD(&j->holes[chunk->type][class_of(chunk->entry_size)], s, link);
 }
 
-static void give_back(struct journal *j, struct chunk_state *s)
+static bool give_back(struct journal *j, struct chunk_state *s)
 {
 	struct range hole = hole_in(j, chunk_with(j, s));
 
 	if (hole.size == 0 || fallocate(j->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					(off_t)hole.offset, (off_t)hole.size) < 0)
-		return;
+		return false;
 	LIST_REMOVE(s, link);
 	s->free = 0;
-	j->n_empty--;
+	chunk_is_used(j, s);
 	chunk_becomes_hole(j, s);
+	return true;
+}
+
+void chunk_is_empty(struct journal *j, struct chunk_state *s)
+{
+	TAILQ_INSERT_TAIL(&j->empty, s, of_empty);
+	j->n_empty++;
+}
+
+void chunk_is_used(struct journal *j, struct chunk_state *s)
+{
+	TAILQ_REMOVE(&j->empty, s, of_empty);
+	j->n_empty--;
 }
 
 /* A copy's file is somebody else's. */
-void chunk_is_empty(struct journal *j, struct chunk_state *s)
-{
-	if (j->n_empty++ < j->kept_empty || s->is_to_empty || j->is_copy)
-		return;
-	s->is_to_empty = true;
-	s->next_to_empty = j->to_empty;
-	j->to_empty = s;
-}
-
 void chunks_empty(struct journal *j)
 {
-	struct chunk_state *s;
-
-	while ((s = j->to_empty)) {
-		j->to_empty = s->next_to_empty;
-		s->is_to_empty = false;
-		if (s->live == 0 && j->n_empty > j->kept_empty)
-			give_back(j, s);
-	}
+	while (j->n_empty > j->kept_empty && !j->is_copy && give_back(j, TAILQ_FIRST(&j->empty)))
+		;
 }
 
 /* The entries that begin in the first page are looked at: they may have all that was written. */

@@ -122,7 +122,7 @@ uint32_t entry_take(struct journal *j, enum record_type type, size_t size)
 	if (!s->free)
 		LIST_REMOVE(s, link);
 	if (s->live++ == 0)
-		j->n_empty--;
+		chunk_is_used(j, s);
 	j->count[type]++;
 	return place;
 }

@@ -80,13 +80,13 @@ struct chunk {
 /* What this process knows of a chunk. */
 struct chunk_state {
 	LIST_ENTRY(chunk_state) link; /* with others of its type and size: open, or holes */
-	struct chunk_state *next_to_empty;
+	TAILQ_ENTRY(chunk_state) of_empty;
 	uint32_t live; /* its entries that are not free, or are not before the next commit */
 	uint32_t free; /* place of its first free entry; each has the next one's */
-	bool is_to_empty;
 };
 
 LIST_HEAD(chunk_list, chunk_state);
+TAILQ_HEAD(chunk_queue, chunk_state);
 
 #define CLASSES 64u /* of sizes of entries */
 
@@ -107,10 +107,10 @@ struct journal {
 	bool has_unhandled;         /* in the inbox, from before: see journal_take_unhandled() */
 	struct chunk_state *chunks; /* by their first CHUNK_SIZE bytes */
 	struct chunk_list with_free[RECORD_TYPES][CLASSES], holes[RECORD_TYPES][CLASSES];
-	struct chunk_state *to_empty; /* may become holes with the next commit */
-	uint32_t n_empty;             /* have memory, and no live entries */
-	uint32_t kept_empty;          /* so many of these keep it: EMPTY_KEPT, but in tests */
-	uint64_t given_back;          /* bytes of memory that holes do not have */
+	struct chunk_queue empty; /* have memory, and no live entries; the last one at the end */
+	uint32_t n_empty;
+	uint32_t kept_empty; /* so many of these keep it: EMPTY_KEPT, but in tests */
+	uint64_t given_back; /* bytes of memory that holes do not have */
 	uint32_t count[RECORD_TYPES];
 };
 
@@ -142,9 +142,12 @@ uint16_t chunk_span(uint32_t entry_size);
 /* The number of chunks with a checksum of its own, as it changes by one store. */
 uint64_t chunks_word(uint32_t n);
 struct chunk_state *chunk_state(const struct journal *j, const struct chunk *chunk);
-/* Its entries are all free from now on. */
+/* Its entries are all free from now on; or are not any more. */
 void chunk_is_empty(struct journal *j, struct chunk_state *s);
-/* Those that have been empty since before the group that counts now become holes, but for some. */
+void chunk_is_used(struct journal *j, struct chunk_state *s);
+/* Those that have been empty since before the group that counts now become holes, but for some: who
+ * comes and goes all the time would have to be given memory again each time, so those that have
+ * been empty for longest do. */
 void chunks_empty(struct journal *j);
 /* Whether a chunk of a journal that is opened is a hole. @data: where the file had data when this
  * was asked for the chunk before; 0 before the first one. */

@@ -113,6 +113,7 @@ static int open_journal(int fd, bool copy, struct journal **out, char *why, size
 	if (r == 0) {
 		j->fd = -1;
 		j->kept_empty = EMPTY_KEPT;
+		TAILQ_INIT(&j->empty);
 		/* the system gives memory to those that are used */
 		j->chunks = calloc(JOURNAL_MAX / CHUNK_SIZE, sizeof(*j->chunks));
 		r = j->chunks ? 0 : -ENOMEM;

@@ -417,6 +417,35 @@ Test(journal, whose_copy_fills_holes_stays_as_it_is)
 	cr_assert_eq(journal_count(j, RECORD_NAME), 1);
 }
 
+static unsigned calls; /* of fallocate() */
+
+/* The last record of a kind goes with one commit, and there is one again with a later one. */
+Test(journal, keeps_the_memory_of_what_comes_and_goes_all_the_time)
+{
+	uint32_t lots_of_kinds[EMPTY_KEPT + 4] = {0}, record = 0, other = 0;
+	static const char text[4096];
+	unsigned before;
+
+	for (uint32_t i = 0; i < EMPTY_KEPT + 4; i++)
+		journal_put(j, RECORD_NAME, &lots_of_kinds[i], text,
+			    (size_t)size_of_class(10 + i) - 8);
+	journal_commit(j);
+	for (uint32_t i = 0; i < EMPTY_KEPT + 4; i++)
+		journal_drop(j, &lots_of_kinds[i]);
+	journal_commit(j);
+	before = calls;
+	for (int i = 0; i < 100; i++) {
+		journal_put(j, RECORD_TOKEN, &record, "token", 5);
+		journal_commit(j);
+		journal_drop(j, &record);
+		journal_commit(j);
+		journal_put(j, RECORD_CLIENT, &other, "client", 6);
+		journal_commit(j);
+	}
+	/* at most once each of those that were empty before, and these two new chunks */
+	cr_assert_leq(calls - before, EMPTY_KEPT + 4 + 2);
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* The end of a journal                                                                        */
 
@@ -429,6 +458,7 @@ int __wrap_fallocate(int file, int mode, off_t offset, off_t size)
 {
 	static bool was_interrupted;
 
+	calls++;
 	if (!(mode & FALLOC_FL_PUNCH_HOLE)) {
 		was_interrupted = is_interrupted && !was_interrupted;
 		if (was_interrupted) {
