@@ -52,7 +52,7 @@ static uint64_t admitted_to(struct member *producer, uint32_t slot, uint64_t *st
 	if (member_unwritten(producer, a) > 0)
 		return 0;
 	consumer = atomic_load_explicit(&a->consumer, memory_order_acquire);
-	*start = WORD(a->start);
+	*start = atomic_load_explicit(&a->start, memory_order_relaxed);
 	return consumer;
 }
 
