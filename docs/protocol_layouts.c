@@ -75,10 +75,12 @@ static const struct field ring[] = {
 	channel_ring, waiting,
 	"enum channel_sleep, of the producer; 4 is added while it may sleep, and 8 times a number "
 	"of this sleep"),
-    FIELD(channel_ring, dropped, "messages; a count for people, as the next three"),
+    FIELD(channel_ring, dropped, "messages; a count for people, as the next four"),
     FIELD(channel_ring, redelivered, "messages"),
     FIELD(channel_ring, set_aside, "messages"),
     FIELD(channel_ring, left_behind, "consumers"),
+    FIELD(channel_ring, rejected, "messages, each time"),
+    FIELD(channel_ring, heeds, "1: its producer knows what a rejection is; older ones leave it 0"),
 };
 static const struct field admission[] = {
     FIELD(channel_admission, consumer, "member; another one in its slot is not admitted (yet)"),
@@ -119,9 +121,10 @@ static const struct field ledger[] = {
     FIELD(channel_ledger, sleeping, "enum channel_sleep, of the consumer, as `waiting`"),
     FIELD(channel_ledger, receives_no_more, "not 0: `taken` is final"),
     FIELD(channel_ledger, bell, "futex of producers that wait; counts"),
-    FIELD(channel_ledger, received, "messages; a count for people, as the next two"),
-    FIELD(channel_ledger, acknowledged, "messages"),
+    FIELD(channel_ledger, received, "messages; a count for people, as the next three"),
+    FIELD(channel_ledger, acknowledged, "messages, those that were rejected among them"),
     FIELD(channel_ledger, lost, "messages"),
+    FIELD(channel_ledger, rejected, "messages"),
 };
 static const struct field row[] = {
     FIELD(channel_row, producer, "member it is about; the rest is zero then"),
@@ -131,7 +134,9 @@ static const struct field ack[] = {
     FIELD(
 	channel_ack, word,
 	"version of the ticket times 2^32, flags, and slot of the fence in the consumer's timeline "
-	"page (0: none); flag 2^31: it has a lease of its own now. Written last (release)"),
+	"page (0: none); flag 2^31: it has a lease of its own now; flag 2^30, in a queue: it gives "
+	"the message back, and in place of the slot is which delivery that was. Written last "
+	"(release)"),
     FIELD(channel_ack, value, "of the fence"),
 };
 

@@ -98,7 +98,13 @@ struct channel_ring {
 	_Atomic uint32_t sends_no_more;
 	/* Counts of messages, and of consumers, for people who look at the channel. They change so
 	 * rarely that they are not in the way of those who look at the above. */
-	_Atomic uint64_t dropped, redelivered, set_aside, left_behind;
+	_Atomic uint64_t dropped, redelivered, set_aside, left_behind, rejected;
+	/* What it understands of what consumers write: enum channel_heeds. Older libraries leave it
+	 * 0, and take a rejection for an acknowledgement. */
+	_Atomic uint32_t heeds;
+};
+enum channel_heeds {
+	CHANNEL_HEEDS_REJECTIONS = 1 << 0,
 };
 _Static_assert(sizeof(struct channel_ring) == 64, "one cache line");
 _Static_assert(offsetof(struct channel_ring, dropped) == 8, "as in older libraries");
@@ -173,12 +179,16 @@ struct channel_ledger {
 	_Atomic uint32_t receives_no_more;
 	_Alignas(64) _Atomic uint32_t bell; /* futex of producers that wait; counts */
 	/* Messages, for people who look at the channel; beside what nobody looks at all the time.
-	 */
-	_Atomic uint64_t received, acknowledged, lost;
+	 * Those that were rejected are among the acknowledged. */
+	_Atomic uint64_t received, acknowledged, lost, rejected;
 };
 _Static_assert(sizeof(struct channel_ledger) == 128, "two cache lines");
 
 #define CHANNEL_ACK_RETAINED (UINT64_C(1) << 31) /* the consumer has a lease of its own now */
+/* In a queue: the consumer gives the message back, and its work on it is done. In place of the slot
+ * there is which delivery it means: it may get the same again, by the same ticket and version. */
+#define CHANNEL_ACK_REJECTED (UINT64_C(1) << 30)
+#define CHANNEL_ACK_DELIVERY 0xffffu
 /* version << 32 | flags | slot of the fence in the consumer's timeline page, 0: none */
 struct channel_ack {
 	_Atomic uint64_t word;  /* written last (release) */

@@ -21,6 +21,11 @@
 #include "ring/inside.h"
 #include "ring/ring.h"
 
+/* Of a ticket; @version 0: it is not held. */
+struct held {
+	uint32_t version, deliveries;
+};
+
 struct source {
 	uint64_t member;
 	const struct channel_ring *ring;
@@ -31,8 +36,8 @@ struct source {
 	uint64_t next; /* sequence number */
 	uint64_t lost; /* not told of yet */
 	uint32_t held;
-	uint32_t *versions; /* held, by ticket; 0: not held */
-	uint32_t rung;      /* for which of its sleeps */
+	struct held *tickets;
+	uint32_t rung; /* for which of its sleeps */
 	bool attached, admitted, failed;
 	bool used; /* its row, by this one or another before */
 };
@@ -47,10 +52,11 @@ struct ring_consumer {
 	uint64_t attached; /* by row */
 	uint64_t live;     /* of these, those from whom something may come */
 	uint64_t moved;    /* those who might wait for what we have done */
+	uint64_t rejected; /* those who do not, and are to be told */
 	bool ordered;      /* who sleeps can count on us to pass a barrier */
 	struct ring_sleeper sleeper;
 	struct source sources[CHANNEL_MEMBERS_MAX];
-	uint32_t *versions; /* of all sources */
+	struct held *tickets; /* of all sources */
 };
 
 int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t slot,
@@ -59,8 +65,8 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 	struct ring_consumer *c = calloc(1, sizeof(*c));
 
 	if (c)
-		c->versions = calloc((size_t)shape->rows * shape->in_flight, sizeof(*c->versions));
-	if (!c || !c->versions) {
+		c->tickets = calloc((size_t)shape->rows * shape->in_flight, sizeof(*c->tickets));
+	if (!c || !c->tickets) {
 		free(c);
 		return -ENOMEM;
 	}
@@ -72,7 +78,7 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 	ring_sleeper_init(&c->sleeper, &c->ledger->sleeping);
 	for (uint32_t i = 0; i < shape->rows; i++) {
 		c->sources[i].row = channel_row_at(ledger, shape, i);
-		c->sources[i].versions = c->versions + (size_t)i * shape->in_flight;
+		c->sources[i].tickets = c->tickets + (size_t)i * shape->in_flight;
 	}
 	*out = c;
 	return 0;
@@ -81,7 +87,7 @@ int ring_consumer_new(const struct channel_shape *shape, void *ledger, uint32_t 
 void ring_consumer_free(struct ring_consumer *c)
 {
 	if (c)
-		free(c->versions);
+		free(c->tickets);
 	free(c);
 }
 
@@ -101,7 +107,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	for (uint32_t i = 0; s->used && i < c->shape.in_flight; i++) {
 		atomic_store_explicit(&words->acks[i].word, 0, memory_order_relaxed);
 		atomic_store_explicit(&words->acks[i].value, 0, memory_order_relaxed);
-		s->versions[i] = 0;
+		s->tickets[i].version = 0;
 	}
 	atomic_store_explicit(&words->producer, member, memory_order_release);
 
@@ -114,7 +120,7 @@ void ring_consumer_attach(struct ring_consumer *c, uint32_t row, uint64_t member
 	    .lane = channel_lane_at(page, &c->shape, at),
 	    .entries = (const unsigned char *)channel_entry_at(page, &c->shape, at, 0),
 	    .row = words,
-	    .versions = s->versions,
+	    .tickets = s->tickets,
 	    .attached = true,
 	    .failed = !lane && !MUTATION(lane_again),
 	    .used = true,
@@ -131,6 +137,7 @@ void ring_consumer_detach(struct ring_consumer *c, uint32_t row)
 	c->attached &= ~RING_BIT(row);
 	c->live &= ~RING_BIT(row);
 	c->moved &= ~RING_BIT(row);
+	c->rejected &= ~RING_BIT(row);
 }
 
 static bool is_left_behind(const struct ring_consumer *c, const struct source *s)
@@ -166,17 +173,22 @@ static void set_next(struct ring_consumer *c, struct source *s, uint64_t next)
 	c->moved |= RING_BIT((uint32_t)(s - c->sources));
 }
 
-static void write_ack(struct ring_consumer *c, struct source *s, uint32_t ticket, uint32_t version,
-		      struct ring_fence fence, bool retained)
+static void write_word(struct ring_consumer *c, struct source *s, uint32_t ticket, uint64_t word,
+		       uint64_t value)
 {
 	struct channel_ack *ack = &s->row->acks[ticket];
 
-	atomic_store_explicit(&ack->value, fence.value, memory_order_relaxed);
-	atomic_store_explicit(&ack->word,
-			      (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) |
-				  fence.slot,
-			      memory_order_release);
+	atomic_store_explicit(&ack->value, value, memory_order_relaxed);
+	atomic_store_explicit(&ack->word, word, memory_order_release);
 	c->moved |= RING_BIT((uint32_t)(s - c->sources));
+}
+
+static void write_ack(struct ring_consumer *c, struct source *s, uint32_t ticket, uint32_t version,
+		      struct ring_fence fence, bool retained)
+{
+	write_word(c, s, ticket,
+		   (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) | fence.slot,
+		   fence.value);
 }
 
 static bool drops(const struct ring_consumer *c)
@@ -276,7 +288,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 		int r = receive_from(c, s, out);
 
 		/* to have it twice is nothing that could be acknowledged */
-		if (r > 0 && s->versions[out->ticket] != 0) {
+		if (r > 0 && s->tickets[out->ticket].version != 0) {
 			channel_add(&c->ledger->received, UINT64_MAX);
 			r = -EPROTO;
 		}
@@ -287,7 +299,8 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 				*lost = s->lost;
 				s->lost = 0;
 				s->held++;
-				s->versions[out->ticket] = out->version;
+				s->tickets[out->ticket] =
+				    (struct held){out->version, out->deliveries};
 				ring_sleeper_goes_on(&c->sleeper);
 			} else {
 				s->failed = true;
@@ -304,7 +317,7 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 }
 
 bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
-			 struct ring_message *out)
+			 uint32_t deliveries, struct ring_message *out)
 {
 	struct source *s = &c->sources[row];
 	const struct channel_entry *copy =
@@ -312,10 +325,10 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	bool sound;
 
 	ring_entry_load(copy, out);
-	sound =
-	    ring_is_sound(out, &c->shape) && out->version == version && s->versions[ticket] == 0;
+	sound = ring_is_sound(out, &c->shape) && out->version == version &&
+		s->tickets[ticket].version == 0;
 	if (!sound) {
-		if (s->versions[ticket] == 0)
+		if (s->tickets[ticket].version == 0)
 			write_ack(c, s, ticket, version, (struct ring_fence){0, 0}, false);
 		return false;
 	}
@@ -323,7 +336,8 @@ bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket,
 	out->ticket = ticket;
 	channel_add(&c->ledger->received, 1);
 	s->held++;
-	s->versions[ticket] = version;
+	out->deliveries = deliveries;
+	s->tickets[ticket] = (struct held){version, deliveries};
 	c->moved |= RING_BIT(row);
 	ring_sleeper_goes_on(&c->sleeper);
 	return true;
@@ -366,25 +380,60 @@ bool ring_consumer_end(struct ring_consumer *c, uint32_t *row)
 /* ------------------------------------------------------------------------------------------- */
 /* Acknowledging                                                                               */
 
+/* False if it was given up before, or the program has made it up. */
+static bool let_go(struct source *s, uint64_t member, uint32_t ticket, uint32_t version)
+{
+	if (s->member != member || s->tickets[ticket].version != version || version == 0)
+		return false;
+	s->tickets[ticket].version = 0;
+	s->held--;
+	return true;
+}
+
 bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 		       uint32_t version, struct ring_fence fence, bool retained)
 {
 	struct source *s = &c->sources[row];
 
-	/* it was acknowledged before, or the program has made it up */
-	if (s->member != member || s->versions[ticket] != version || version == 0)
+	if (!let_go(s, member, ticket, version))
 		return false;
-	s->versions[ticket] = 0;
-	s->held--;
 	channel_add(&c->ledger->acknowledged, 1);
 	write_ack(c, s, ticket, version, fence, retained);
 	return true;
 }
 
+bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+			  uint32_t version, bool retained)
+{
+	struct source *s = &c->sources[row];
+	uint32_t delivery = s->tickets[ticket].deliveries & CHANNEL_ACK_DELIVERY;
+
+	if (!let_go(s, member, ticket, version))
+		return false;
+	/* among those that it does not hold any more, for older brokers that look at it */
+	channel_add(&c->ledger->acknowledged, 1);
+	channel_add(&c->ledger->rejected, 1);
+	write_word(c, s, ticket,
+		   (uint64_t)version << 32 | (retained ? CHANNEL_ACK_RETAINED : 0) |
+		       CHANNEL_ACK_REJECTED | delivery,
+		   0);
+	c->rejected |= RING_BIT(row) & c->attached;
+	return true;
+}
+
+bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row)
+{
+	const struct source *s = &c->sources[row];
+
+	return !s->attached || atomic_load_explicit(&s->ring->heeds, memory_order_relaxed) &
+				   CHANNEL_HEEDS_REJECTIONS;
+}
+
 uint32_t ring_consumer_holds(const struct ring_consumer *c, uint32_t row, uint32_t ticket)
 {
-	return row < c->shape.rows && ticket < c->shape.in_flight ? c->sources[row].versions[ticket]
-								  : 0;
+	return row < c->shape.rows && ticket < c->shape.in_flight
+		   ? c->sources[row].tickets[ticket].version
+		   : 0;
 }
 
 uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t row)
@@ -395,10 +444,10 @@ uint32_t ring_consumer_held(const struct ring_consumer *c, uint32_t row)
 /* A futex: one ring is enough for a sleep. Our own bell has changed by then, so that it ends. */
 uint64_t ring_consumer_wake(struct ring_consumer *c)
 {
-	uint64_t doorbells = 0, moved = c->moved & c->attached, who = 0;
+	uint64_t doorbells = c->rejected, moved = c->moved & c->attached, who = 0;
 	bool bell = false;
 
-	c->moved = 0;
+	c->moved = c->rejected = 0;
 	for (; moved; moved &= moved - 1) {
 		uint32_t slot = (uint32_t)__builtin_ctzll(moved);
 
@@ -460,6 +509,7 @@ void ring_consumer_awake(struct ring_consumer *c)
 void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out)
 {
 	out->received = c->ledger->received;
-	out->acknowledged = c->ledger->acknowledged;
+	out->acknowledged = c->ledger->acknowledged - c->ledger->rejected;
 	out->lost = c->ledger->lost;
+	out->rejected = c->ledger->rejected;
 }

@@ -142,7 +142,7 @@ void ring_deliver_backlog(struct ring_producer *p)
 		/* nobody is to get what one who was left behind with it has acknowledged by now */
 		if (p->tickets[ticket].pending != 0 && ring_observe(p, ticket, true))
 			continue;
-		consumer = ring_choose(p, true);
+		consumer = ring_choose(p, true, p->tickets[ticket].refused);
 		if (consumer == CHANNEL_MEMBERS_MAX)
 			return;
 		ring_unlink(p, ticket);
@@ -164,8 +164,7 @@ static void stop_counting(struct ring_producer *p, uint32_t consumer)
 		p->lanes[0].base = p->lanes[0].tail;
 }
 
-/* Queue: it is not the one to acknowledge this any more. */
-static void give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
+void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
 	struct channel_entry *copy = ring_copy_of(p, ticket);
@@ -218,7 +217,7 @@ static void part_from(struct ring_producer *p, uint32_t consumer, uint64_t taken
 		if (parting == SAFE || !had)
 			t->pending &= ~RING_BIT(consumer);
 		if (ring_is_queue(p))
-			give_to_others(p, ticket, had);
+			ring_give_to_others(p, ticket, had);
 		else
 			ring_finish_if_through(p, ticket);
 	}
@@ -230,6 +229,7 @@ static void forget(struct ring_producer *p, uint32_t consumer)
 	for (uint32_t ticket = 0; ticket < p->shape.in_flight; ticket++) {
 		struct ring_ticket *t = &p->tickets[ticket];
 
+		t->refused &= ~RING_BIT(consumer);
 		if (!(t->pending & RING_BIT(consumer)))
 			continue;
 		ring_observe_one(p, (uint16_t)ticket, consumer);

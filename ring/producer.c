@@ -81,6 +81,7 @@ int ring_producer_new(const struct channel_shape *shape, enum channel_layout lay
 	p->stride = ring_stride(ring, shape);
 	p->shared_tickets = channel_ticket_at(ring, shape, 0);
 	p->ordered = ring_can_be_ordered();
+	atomic_store_explicit(&p->header->heeds, CHANNEL_HEEDS_REJECTIONS, memory_order_relaxed);
 	ring_sleeper_init(&p->sleeper, &p->header->waiting);
 	if (!allocate(p, layout)) {
 		ring_producer_free(p);
@@ -508,6 +509,7 @@ void ring_producer_get_stats(const struct ring_producer *p, struct ring_producer
 	out->redelivered = p->header->redelivered;
 	out->set_aside = p->header->set_aside;
 	out->left_behind = p->header->left_behind;
+	out->rejected = p->header->rejected;
 	out->in_flight = p->shape.in_flight - p->n_free - only_for_who_comes(p);
 	out->waiting = p->lists[LIST_BACKLOG].n + count_unclaimed(p);
 	out->done = count_done(p);

@@ -31,6 +31,7 @@ enum {
 
 struct ring_ticket {
 	uint64_t pending;  /* consumers that have it, or will, and have not acknowledged it */
+	uint64_t refused;  /* queue: consumers that have rejected it */
 	uint64_t sequence; /* in its lane */
 	uint64_t number;
 	uint64_t buffer;
@@ -166,10 +167,11 @@ void ring_finish(struct ring_producer *p, uint16_t ticket);
 /* Only if that is so: in a lane, the one it was sent to (in broadcast all) are done with it. */
 bool ring_finish_if_through(struct ring_producer *p, uint16_t ticket);
 
-/* Takes notice of acknowledgements. Stops at the first of those who count that is missing, unless
+/* Takes notice of acknowledgements and rejections. Stops at the first of those who count that is
+ * missing, unless
  * @thoroughly. Whether the ticket has left its lane. */
 bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly);
-/* The one of @consumer: whether it has acknowledged. */
+/* The one of @consumer: whether it has acknowledged, or given it back. */
 bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer);
 
 /* How far a consumer says to have got, if that can be. */
@@ -189,13 +191,16 @@ void ring_read_copy(const struct ring_producer *p, uint16_t ticket, struct ring_
 void ring_deliver(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
 		  const struct ring_message *m, uint32_t deliveries);
 void ring_deliver_backlog(struct ring_producer *p);
+/* Queue: the consumer in whose lane it is is not the one to acknowledge it any more. @had: it had
+ * received it. */
+void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had);
 
 /* Where the next message goes: a lane that has room, or LIST_BACKLOG. 0, -EAGAIN, -ENOENT. */
 int ring_find_room(struct ring_producer *p, uint32_t target, uint32_t *lane);
 bool ring_has_room(struct ring_producer *p, uint32_t lane);
-/* Queue: the least loaded consumer, of those that have room or of all. CHANNEL_MEMBERS_MAX: none.
- */
-uint32_t ring_choose(struct ring_producer *p, bool with_room);
+/* Queue: the least loaded consumer, of those that have room or of all; one of @rather_not only if
+ * there is no other. CHANNEL_MEMBERS_MAX: none. */
+uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_not);
 /* Those of @consumers that receive no more: others get what they have not taken. Whether there was
  * any. */
 bool ring_notice_leaving(struct ring_producer *p, uint64_t consumers);

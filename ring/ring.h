@@ -176,7 +176,7 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 void ring_producer_retire(struct ring_producer *p, uint32_t ticket);
 
 struct ring_producer_stats {
-	uint64_t sent, dropped, redelivered, set_aside, left_behind;
+	uint64_t sent, dropped, redelivered, set_aside, left_behind, rejected;
 	uint32_t in_flight; /* tickets in use, but not those that are there for who comes */
 	uint32_t waiting;   /* of these, for a consumer to come or, in a queue, to have room */
 	uint64_t done;      /* all with a smaller number are acknowledged, or go to nobody */
@@ -212,15 +212,22 @@ int ring_consumer_receive(struct ring_consumer *c, uint32_t *row, struct ring_me
 /* The copy of a message in a queue whose producer is gone, which is ours from now on. False, and it
  * is acknowledged, when it makes no sense. */
 bool ring_consumer_fetch(struct ring_consumer *c, uint32_t row, uint32_t ticket, uint32_t version,
-			 struct ring_message *out);
+			 uint32_t deliveries, struct ring_message *out);
 
 /* False, and nothing is written, when this is not held of @member any more. Producers are woken by
  * ring_consumer_wake(). */
 bool ring_consumer_ack(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
 		       uint32_t version, struct ring_fence fence, bool retained);
-/* Bit by row: the producers that wait on their doorbell. Others have been woken, once a sleep.
- * Due after acknowledging, and when there is nothing (more) to receive: having received makes room,
- * too. Costs nothing if nothing was done since the last call. */
+/* Queue: gives the message back, when all work on it is done: somebody else gets it, or this one
+ * once more. False as above. */
+bool ring_consumer_reject(struct ring_consumer *c, uint32_t row, uint64_t member, uint32_t ticket,
+			  uint32_t version, bool retained);
+/* Whether the producer of this row, if it is there, knows what that means. */
+bool ring_consumer_can_reject(const struct ring_consumer *c, uint32_t row);
+/* Bit by row: the producers that wait on their doorbell, and those to whom something was given
+ * back. Others have been woken, once a sleep. Due after acknowledging, and when there is nothing
+ * (more) to receive: having received makes room, too. Costs nothing if nothing was done since the
+ * last call. */
 uint64_t ring_consumer_wake(struct ring_consumer *c);
 /* Nothing is received from now on: producers give what this one has not taken to others (in a
  * queue), and do not wait for it. What it has taken it goes on to acknowledge. Bit by row: the
@@ -243,7 +250,7 @@ void ring_consumer_sleep(struct ring_consumer *c, bool doorbell, struct ring_sle
 void ring_consumer_awake(struct ring_consumer *c);
 
 struct ring_consumer_stats {
-	uint64_t received, acknowledged, lost;
+	uint64_t received, acknowledged, lost, rejected;
 };
 void ring_consumer_get_stats(const struct ring_consumer *c, struct ring_consumer_stats *out);
 

@@ -35,10 +35,10 @@ bool ring_has_room(struct ring_producer *p, uint32_t lane)
 	return l->tail < l->limit;
 }
 
-uint32_t ring_choose(struct ring_producer *p, bool with_room)
+static uint32_t choose_of(struct ring_producer *p, uint64_t consumers, bool with_room)
 {
-	uint64_t after = p->consumers.admitted & ~((RING_BIT(p->turn) << 1) - 1);
-	uint64_t rest = p->consumers.admitted & ~after;
+	uint64_t after = consumers & ~((RING_BIT(p->turn) << 1) - 1);
+	uint64_t rest = consumers & ~after;
 	uint32_t best = CHANNEL_MEMBERS_MAX;
 
 	for (int half = 0; half < 2; half++, after = rest)
@@ -51,6 +51,20 @@ uint32_t ring_choose(struct ring_producer *p, bool with_room)
 			if (!with_room || ring_has_room(p, consumer))
 				best = consumer;
 		}
+	return best;
+}
+
+uint32_t ring_choose(struct ring_producer *p, bool with_room, uint64_t rather_not)
+{
+	uint64_t admitted = p->consumers.admitted;
+	uint32_t best;
+
+	if (MUTATION(give_back_to_who_rejected))
+		rather_not = 0;
+	best = choose_of(p, admitted & ~rather_not, with_room);
+
+	if (best == CHANNEL_MEMBERS_MAX && admitted & rather_not)
+		best = choose_of(p, admitted, with_room);
 	return best;
 }
 
@@ -237,12 +251,12 @@ static int find_in_queue(struct ring_producer *p, uint32_t *lane)
 
 	look_at_loads(p);
 	ring_deliver_backlog(p);
-	if (backlog->n == 0 && (*lane = ring_choose(p, true)) != CHANNEL_MEMBERS_MAX)
+	if (backlog->n == 0 && (*lane = ring_choose(p, true, 0)) != CHANNEL_MEMBERS_MAX)
 		return 0;
 	if (backlog->n == 0 && p->consumers.admitted != 0) {
 		if (!ring_drops(p))
 			return -EAGAIN;
-		*lane = ring_choose(p, false);
+		*lane = ring_choose(p, false, 0);
 		make_room(p, *lane);
 		return 0;
 	}

@@ -140,6 +140,33 @@ uint64_t ring_taken(struct ring_producer *p, uint32_t consumer)
 	return peer->taken;
 }
 
+/* Given back: it goes to others. Not so, and nothing is said, if it is not this one's any more, or
+ * what is meant is an earlier delivery of what it has now. */
+static bool observe_rejection(struct ring_producer *p, uint16_t ticket, uint32_t consumer,
+			      uint64_t word)
+{
+	struct ring_ticket *t = &p->tickets[ticket];
+	struct ring_peer *peer = &p->peers[consumer];
+	uint64_t size_deliveries;
+
+	if (!ring_is_queue(p) || t->list != consumer)
+		return false;
+	size_deliveries = ring_load(&ring_copy_of(p, ticket)->size_deliveries);
+	if ((word & CHANNEL_ACK_DELIVERY) != CHANNEL_SMALL(size_deliveries) &&
+	    !MUTATION(heed_old_rejection))
+		return false;
+	t->pending &= ~RING_BIT(consumer);
+	t->refused |= RING_BIT(consumer);
+	if (word & CHANNEL_ACK_RETAINED)
+		t->retained = true;
+	peer->acknowledged++;
+	if (peer->load > 0)
+		peer->load--;
+	channel_add(&p->header->rejected, 1);
+	ring_give_to_others(p, ticket, true);
+	return true;
+}
+
 bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consumer)
 {
 	struct ring_ticket *t = &p->tickets[ticket];
@@ -154,6 +181,9 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 		word = (uint64_t)t->version << 32;
 	if (word >> 32 != t->version && !(MUTATION(any_version) && word != 0))
 		return false;
+	if (word & CHANNEL_ACK_REJECTED && !MUTATION(free_before_ack) &&
+	    !MUTATION(rejected_is_acknowledged))
+		return observe_rejection(p, ticket, consumer, word);
 	if (t->n_fences == p->shape.consumers)
 		return false; /* later: there is no room for another fence */
 	t->pending &= ~RING_BIT(consumer);
@@ -180,6 +210,7 @@ bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly)
 	struct ring_ticket *t = &p->tickets[ticket];
 	uint64_t counting = t->pending & p->consumers.admitted,
 		 others = t->pending & ~p->consumers.admitted;
+	uint8_t list = t->list;
 
 	for (; others; others &= others - 1)
 		ring_observe_one(p, ticket, (uint32_t)__builtin_ctzll(others));
@@ -187,7 +218,7 @@ bool ring_observe(struct ring_producer *p, uint16_t ticket, bool thoroughly)
 		if (!ring_observe_one(p, ticket, (uint32_t)__builtin_ctzll(counting)) &&
 		    !thoroughly)
 			return false;
-	return ring_finish_if_through(p, ticket);
+	return ring_finish_if_through(p, ticket) || t->list != list;
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -258,8 +289,11 @@ bool ring_producer_reclaim(struct ring_producer *p, bool all, struct ring_return
 		ring_deliver_backlog(p);
 	if (p->lists[LIST_DONE].n == 0 && all)
 		ring_notice_leaving(p, p->consumers.admitted);
-	if (p->lists[LIST_DONE].n == 0 && !look(p, all))
-		return false;
+	if (p->lists[LIST_DONE].n == 0)
+		look(p, all);
+	/* what was rejected is there now */
+	if (p->lists[LIST_DONE].n == 0 && p->lists[LIST_BACKLOG].n > 0)
+		ring_deliver_backlog(p);
 	return take_done(p, out);
 }
 

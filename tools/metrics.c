@@ -323,6 +323,8 @@ static const struct metric metrics[] = {
      "channels", "redelivered", of_channel, print_members},
     {"share_channel_set_aside", COUNTER, NULL, "Messages of a producer that were delivered too often.",
      "channels", "set_aside", of_channel, print_members},
+    {"share_channel_rejected", COUNTER, NULL, "Messages that a consumer gave back, or of a producer that were given back.",
+     "channels", "rejected", of_channel, print_members},
     {"share_channel_left_behind", GAUGE, NULL, "Consumers that a producer does not wait for any more, and the reverse.",
      "channels", "left_behind", of_channel, print_members},
     {"share_channel_waiting", GAUGE, NULL, "Messages that wait for a consumer: how far it lags.",

@@ -200,9 +200,9 @@ static void show_progress(FILE *out, const json_t *member, bool producer)
 	static const struct {
 		const char *key, *text;
 	} counts[] = {
-	    {"in_flight", "in flight"}, {"waiting", "waiting"}, {"held", "held"},
-	    {"lost", "lost"},           {"dropped", "dropped"}, {"redelivered", "redelivered"},
-	    {"set_aside", "set aside"},
+	    {"in_flight", "in flight"}, {"waiting", "waiting"},   {"held", "held"},
+	    {"lost", "lost"},           {"dropped", "dropped"},   {"redelivered", "redelivered"},
+	    {"set_aside", "set aside"}, {"rejected", "rejected"},
 	};
 	json_int_t left_behind = json_integer_value(json_object_get(member, "left_behind"));
 	const char *before = "(";

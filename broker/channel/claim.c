@@ -232,7 +232,7 @@ static bool runs(const struct member *consumer, const struct channel_ack *ack, u
 	    .value = atomic_load_explicit(&ack->value, memory_order_relaxed),
 	};
 
-	if (!can_be(t, fence.slot, fence.value))
+	if (word & CHANNEL_ACK_REJECTED || !can_be(t, fence.slot, fence.value))
 		return false;
 	if (timeline_is_by_gpu(t->page, fence.slot))
 		broker_watch_gpus(consumer->channel->broker);
@@ -262,6 +262,10 @@ enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, u
 	word = atomic_load_explicit(&row->acks[ticket].word, memory_order_acquire);
 	if (word >> 32 != version)
 		return NOT_ACKNOWLEDGED;
+	/* it may have got the same again since, so this is kept until it is done with the producer
+	 */
+	if (word & CHANNEL_ACK_REJECTED && !MUTATION(free_what_was_rejected))
+		return NOT_ACKNOWLEDGED;
 	return runs(claim->consumer, &row->acks[ticket], word) && !MUTATION(do_not_wait)
 		   ? STILL_RUNS
 		   : DONE_WITH;
@@ -272,6 +276,25 @@ uint64_t claim_taken(const struct claim *claim)
 	const struct channel_row *row = row_of(claim);
 
 	return row ? atomic_load_explicit(&row->taken, memory_order_acquire) : 0;
+}
+
+uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t version)
+{
+	const struct channel_row *row = row_of(claim);
+	uint64_t word;
+
+	if (!row || member_unwritten(claim->consumer, &row->acks[ticket]) > 0)
+		return 0;
+	word = atomic_load_explicit(&row->acks[ticket].word, memory_order_acquire);
+	return word >> 32 == version && word & CHANNEL_ACK_REJECTED
+		   ? (uint32_t)word & CHANNEL_ACK_DELIVERY
+		   : 0;
+}
+
+/* What the word says that its consumer is done with. 0: nothing, as it has given it back. */
+static uint32_t acknowledged_version(uint64_t word)
+{
+	return word & CHANNEL_ACK_REJECTED ? 0 : (uint32_t)(word >> 32);
 }
 
 /* Each fence in the row is looked at until it is reached, once: the row changes no more. */
@@ -294,10 +317,9 @@ static bool is_quiet(struct claim *claim, int *budget)
 		else if (runs(claim->consumer, ack,
 			      atomic_load_explicit(&ack->word, memory_order_acquire)))
 			return MUTATION(end_too_early);
-		else if (!orphan_note_acknowledged(
-			     claim, claim->next_ack,
-			     (uint32_t)(atomic_load_explicit(&ack->word, memory_order_acquire) >>
-					32)))
+		else if (!orphan_note_acknowledged(claim, claim->next_ack,
+						   acknowledged_version(atomic_load_explicit(
+						       &ack->word, memory_order_acquire))))
 			return false;
 	}
 	return true;
@@ -331,7 +353,8 @@ static bool is_done_with(struct claim *claim, const struct kept *kept)
 {
 	enum acknowledgement acknowledged = claim_ask_row(claim, kept->ticket, kept->version);
 
-	orphan_look(claim, kept, acknowledged);
+	if (orphan_look(claim, kept, acknowledged))
+		return true;
 	switch (acknowledged) {
 	case STILL_RUNS:
 		return false;

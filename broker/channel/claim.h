@@ -56,6 +56,8 @@ enum acknowledgement {
 	DONE_WITH,
 };
 enum acknowledgement claim_ask_row(const struct claim *claim, uint32_t ticket, uint32_t version);
+/* Which delivery of it the consumer has given back; 0: none. */
+uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t version);
 /* As the consumer says: all below were received, of the lane that it has. */
 uint64_t claim_taken(const struct claim *claim);
 /* Whether the producer has ever let the consumer in, which can have nothing of it otherwise. */

@@ -361,20 +361,24 @@ bool orphans_make(struct member *producer, int *budget)
 /* ------------------------------------------------------------------------------------------- */
 /* Those who have them                                                                         */
 
-void orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged)
+bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged)
 {
 	struct orphan *o = find(claim->producer, kept->ticket);
 
 	if (!o || o->owner != claim || o->version != kept->version)
-		return;
+		return false;
 	if (acknowledged != NOT_ACKNOWLEDGED)
 		end(o);
-	else if (claim->over)
+	else if (claim_ask_rejected(claim, o->ticket, o->version) == o->deliveries) {
+		give_back(o, true);
+		return true;
+	} else if (claim->over)
 		give_back(o, o->position == 0 || claim_taken(claim) >= o->position ||
 				 MUTATION(mark_what_was_not_taken));
 	else if (o->position > 0 && member_receives_no_more(claim->consumer) &&
 		 claim_taken(claim) < o->position)
 		give_back(o, false);
+	return false;
 }
 
 void producer_end_orphans(struct member *producer)

@@ -66,7 +66,7 @@ int acknowledged_attach(struct acknowledged *a);
 bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
 /* What their owner says of one. */
-void orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
+bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
 /* One that waits is the claim's, which has an entry for it. */
 void orphan_give(struct orphan *o, struct claim *claim);
 /* One that waits is lost, which is counted. */

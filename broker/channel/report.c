@@ -63,8 +63,8 @@ static bool takes_part(const struct member *m)
 /*
  * Of a producer: messages that it has put into its lanes, those whose memory is not back, what it
  * has counted itself, and what it waits for. Of a consumer: messages that wait for it, those that
- * it has received, those of these that it has not acknowledged, those that were dropped before it
- * came to them, and how many producers have left it behind.
+ * it has received, those of these that it has not acknowledged, those that it has given back, those
+ * that were dropped before it came to them, and how many producers have left it behind.
  */
 struct awaited {
 	uint64_t messages; /* that consumers have yet to receive or to acknowledge */
@@ -73,7 +73,7 @@ struct awaited {
 };
 
 struct progress {
-	uint64_t sent, in_flight, dropped, redelivered, set_aside;
+	uint64_t sent, in_flight, dropped, redelivered, set_aside, rejected;
 	uint64_t waiting, received, held, lost;
 	uint64_t left_behind;
 	struct awaited awaited;
@@ -95,6 +95,7 @@ static void look_at_ring(struct member *producer, struct progress *out)
 	out->dropped = count_of(&ring->dropped);
 	out->redelivered = count_of(&ring->redelivered);
 	out->set_aside = count_of(&ring->set_aside);
+	out->rejected = count_of(&ring->rejected);
 	out->left_behind = count_of(&ring->left_behind);
 	if (member_unwritten(producer, lane) == 0)
 		out->in_flight = atomic_load_explicit(&lane->in_flight, memory_order_relaxed);
@@ -118,6 +119,7 @@ static void look_at_ledger(struct member *consumer, struct progress *out)
 	out->received = received;
 	out->held = received > acknowledged ? received - acknowledged : 0;
 	out->lost = count_of(&ledger->lost);
+	out->rejected = count_of(&ledger->rejected);
 }
 
 /* How far the consumer of a claim has got with its producer. */
@@ -328,12 +330,14 @@ static json_t *member_report(struct member *m, int *looks)
 		add_count(row, "dropped", progress.dropped);
 		add_count(row, "redelivered", progress.redelivered);
 		add_count(row, "set_aside", progress.set_aside);
+		add_count(row, "rejected", progress.rejected);
 		add_count(row, "left_behind", progress.left_behind);
 	} else {
 		add_count(row, "waiting", progress.waiting);
 		add_count(row, "received", progress.received);
 		add_count(row, "held", progress.held);
 		add_count(row, "lost", progress.lost);
+		add_count(row, "rejected", progress.rejected);
 		add_count(row, "left_behind", progress.left_behind);
 	}
 	return row;

@@ -34,9 +34,9 @@ extern "C" {
  *
  * Consumers come and go at any time. No producer waits any more for a consumer that dies or falls
  * too far behind (`stall_ms`); in a queue, the messages that it had not acknowledged go to others,
- * marked by `deliveries`. The messages of a producer that has died or closed the channel can still
- * be received. After the last of them share_recv() says so, once, and then waits for the next
- * producer.
+ * marked by `deliveries`. So does a message that a consumer gives back (share_reject()). The
+ * messages of a producer that has died or closed the channel can still be received. After the last
+ * of them share_recv() says so, once, and then waits for the next producer.
  *
  * A broadcast without consumers keeps nobody waiting, as in other systems of publishers and
  * subscribers: the last `depth` messages wait for the first consumer that comes, and older ones are
@@ -394,8 +394,8 @@ typedef struct share_message {
 	 * told. */
 	uint64_t lost;
 	uint64_t producer;   /**< tells producers apart; never used again */
-	uint32_t deliveries; /**< 1; more when other consumers had the message before, and died or
-			      * left */
+	uint32_t deliveries; /**< 1; more when consumers had the message before, and died, left or
+			      * rejected it */
 	uint32_t place;      /**< the library's */
 	share_channel *channel; /**< the library's; NULL: there is no message */
 	uint64_t receipt;       /**< the library's */
@@ -508,9 +508,40 @@ int share_try_ack(share_message *m);
 int share_ack_many(share_message *messages, size_t n, void *stream);
 
 /**
+ * Gives a message of a queue back unacknowledged: another consumer gets it, or this one once more
+ * if no other has room, with `deliveries` + 1. It comes before what is sent later. A message that
+ * has been delivered as often as the channel allows (`deliveries`) is set aside instead, as if a
+ * consumer had died with it: nobody gets it any more, and its producer finds it with
+ * share_channel_take_back(). So a message that every consumer rejects is not passed on for ever.
+ * Both are counted (share_channel_get_stats()).
+ *
+ * Nobody else gets the message before the work that was enqueued on `stream` is done: this call
+ * waits for that, so it is for the exception and not for the rule. If consumers may write in this
+ * channel, the next one finds in the memory what this one has written there.
+ *
+ * As by share_ack(), the message is given up (its `channel` is NULL then) unless the error is
+ * SHARE_EFORK, SHARE_EINVAL, SHARE_ENOTSUP or SHARE_EACCES, and its buffer stays with a program
+ * that has called share_retain() for it. A consumer that was left behind (SHARE_ESTALE) gives
+ * nothing back: others have the message already.
+ *
+ * Once its producer has closed the channel or died, the message waits for whoever has nothing else
+ * to receive, also if that is this consumer. Nobody can take it back then: one that was delivered
+ * too often is lost, which is counted.
+ *
+ * @param m       the message
+ * @param stream  where it was worked on
+ * @retval SHARE_EINVAL   it was given up, or a copy of it was; or not a stream of this client
+ * @retval SHARE_ENOTSUP  it is not a message of a queue, but of a broadcast or a service; or its
+ *                        producer has a library before share_reject(); or the stream is being
+ *                        captured
+ * @retval SHARE_EACCES   it was taken back (share_channel_take_back()): it is its producer's own
+ */
+int share_reject(share_message *m, void *stream);
+
+/**
  * Takes the next message of a queue that was delivered too often: each time to a consumer that died
- * or left before it had acknowledged it. The message is to be acknowledged like one that was
- * received.
+ * or left before it had acknowledged it, or has rejected it. The message is to be acknowledged like
+ * one that was received.
  *
  * @param ch   the channel, as a producer
  * @param out  the message; its `channel` is NULL when there is none
@@ -540,7 +571,7 @@ typedef struct share_channel_stats {
 	/** Messages that this producer dropped for want of room, or that were dropped before this
 	 * consumer got them. */
 	uint64_t dropped;
-	uint64_t redelivered; /**< by this producer to another consumer, as one died or left */
+	uint64_t redelivered; /**< by this producer, as a consumer died, left or rejected it */
 	uint64_t set_aside;   /**< messages of this producer that were delivered too often */
 	uint64_t left_behind; /**< consumers that this producer gave up waiting for */
 	uint64_t sleeps;      /**< times this member went to sleep */
@@ -555,10 +586,12 @@ typedef struct share_channel_stats {
 	/** All messages of this producer with a smaller number are done with: acknowledged by all
 	 * who got them, dropped, or delivered too often. */
 	uint64_t done;
+	uint64_t
+	    rejected; /**< messages of this producer that were given back; or by this consumer */
 } share_channel_stats;
-#define SHARE_CHANNEL_STATS_INIT                                                   \
-	{                                                                          \
-		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define SHARE_CHANNEL_STATS_INIT                                                      \
+	{                                                                             \
+		sizeof(share_channel_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 /**

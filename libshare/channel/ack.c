@@ -4,12 +4,16 @@
  * Acknowledging: one signal on the stream that used the messages, then a word for each into our
  * ledger. A message whose handle is kept is given a lease first; where there is no broker to give
  * one, the acknowledgement waits until the handle is released.
+ *
+ * Rejecting is the same with another word, but the thread waits for the stream: there is no fence
+ * that whoever gets the message next would wait for.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutation.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
 #include "libshare/channel/data.h"
@@ -31,6 +35,15 @@ bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt
 	       ring_consumer_ack(receiver->ring, row, producer, ticket, version, fence, retained);
 }
 
+bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained)
+{
+	uint32_t row = RECEIPT_ROW(receipt), ticket = RECEIPT_TICKET(receipt);
+	uint32_t version = RECEIPT_VERSION(receipt);
+
+	return row < receiver->ch->shape.rows && ticket < receiver->ch->shape.in_flight &&
+	       ring_consumer_reject(receiver->ring, row, producer, ticket, version, retained);
+}
+
 void receiver_wake_producers(struct receiver *receiver)
 {
 	members_ring_doorbells(receiver->members, ring_consumer_wake(receiver->ring));
@@ -38,15 +51,16 @@ void receiver_wake_producers(struct receiver *receiver)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Gives one message up. 0, or SHARE_EINVAL if the program has given up a copy of it before. */
-static int give_up(struct receiver *receiver, share_message *m, struct ring_fence fence)
+/* Gives one message up: it is acknowledged behind @fence, or rejected if that is NULL. 0, or
+ * SHARE_EINVAL if the program has given up a copy of it before. */
+static int give_up(struct receiver *receiver, share_message *m, const struct ring_fence *fence)
 {
-	bool held;
+	bool retained = m->receipt & RECEIPT_RETAINED, held;
 
 	if (!m->channel)
 		return 0;
-	held =
-	    receiver_ack(receiver, m->producer, m->receipt, fence, m->receipt & RECEIPT_RETAINED);
+	held = fence ? receiver_ack(receiver, m->producer, m->receipt, *fence, retained)
+		     : receiver_reject(receiver, m->producer, m->receipt, retained);
 	data_drop(receiver, m);
 	if (m->buffer) {
 		lent_free(receiver, lent_of(buffer_of(m->buffer)));
@@ -69,9 +83,9 @@ static bool is_kept(const share_message *m)
 
 /*
  * A handle that the program keeps gets a lease, and is released as one. Where nobody can give it
- * one, the loan goes on: the message is acknowledged when the handle is released.
+ * one, the loan goes on: the message is acknowledged (or rejected) when the handle is released.
  */
-static int let_go_of_kept(share_message *m, void *stream)
+static int let_go_of_kept(share_message *m, void *stream, bool rejected)
 {
 	share_buffer *b = buffer_of(m->buffer);
 	bool loan = is_loan(m), kept;
@@ -81,6 +95,8 @@ static int let_go_of_kept(share_message *m, void *stream)
 		return 0;
 	if (loan && channel_retain(b) == 0)
 		loan = false;
+	if (loan)
+		lent_of(b)->lent.rejected = rejected;
 	r = buffer_release(b, stream, &kept);
 	if (kept)
 		return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
@@ -166,7 +182,7 @@ static int ack_loans(share_channel *ch, share_message *messages, size_t n, void 
 		return fail(SHARE_EINVAL, GIVEN_UP);
 	}
 	for (size_t i = 0; i < n; i++) {
-		r = give_up(receiver, &messages[i], fence);
+		r = give_up(receiver, &messages[i], &fence);
 		*failed = *failed ? *failed : r;
 	}
 	receiver_wake_producers(receiver);
@@ -185,7 +201,7 @@ static int ack_all(share_channel *ch, share_message *messages, size_t n, void *s
 	}
 	channel_hold(ch);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = let_go_of_kept(&messages[i], stream);
+		r = let_go_of_kept(&messages[i], stream, false);
 	if (r != SHARE_EINVAL && r != SHARE_ENOTSUP) {
 		int later = ack_loans(ch, messages, n, stream, &failed);
 
@@ -321,6 +337,7 @@ static bool is_unused(const share_message *m)
 /* 1: it takes more. A channel that is closed may end with the message. */
 static int try_ack(share_channel *ch, share_message *m)
 {
+	static const struct ring_fence none = {0, 0};
 	struct receiver *receiver;
 	int r = 1;
 
@@ -330,7 +347,7 @@ static int try_ack(share_channel *ch, share_message *m)
 	if (!receiver)
 		return 1;
 	if (!receiver->members->closed) {
-		r = give_up(receiver, m, (struct ring_fence){0, 0});
+		r = give_up(receiver, m, &none);
 		receiver_wake_producers(receiver);
 	}
 	channel_unlock(ch);
@@ -364,7 +381,7 @@ static int ack_behind(share_message *m, struct ring_fence fence)
 	struct receiver *receiver = receiver_lock(ch);
 	int r;
 
-	r = give_up(receiver, m, fence);
+	r = give_up(receiver, m, &fence);
 	receiver_wake_producers(receiver);
 	channel_unlock_and_end(ch);
 	return r;
@@ -405,4 +422,93 @@ void channel_ack_unused(share_message *m)
 		sender_ack_taken_back(ch, m, NULL);
 	else
 		ack_behind(m, (struct ring_fence){0, 0});
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Rejecting                                                                                   */
+
+static int check_reject(share_channel *ch, const share_message *m)
+{
+	struct receiver *receiver;
+	uint32_t row = RECEIPT_ROW(m->receipt);
+	bool can;
+
+	if (ch->role != SHARE_CONSUMER)
+		return fail_constant(SHARE_EACCES,
+				     "a message that was taken back is its producer's own");
+	if (ch->shape.mode != CHANNEL_QUEUE)
+		return fail_constant(SHARE_ENOTSUP,
+				     "only a message of a queue can go to somebody else: of a "
+				     "broadcast, each consumer has its own");
+	if (ch->before_ack)
+		return fail_constant(SHARE_ENOTSUP,
+				     "a request to a service is to be answered, or acknowledged");
+	receiver = receiver_lock(ch);
+	can = row >= ch->shape.rows || ring_consumer_can_reject(receiver->ring, row);
+	channel_unlock(ch);
+	return can ? 0
+		   : fail_constant(SHARE_ENOTSUP,
+				   "the producer of this message has an earlier version of the "
+				   "library, which would take it for acknowledged");
+}
+
+/* Whoever gets the message next may use the memory at once. */
+static int wait_for_work(share_channel *ch, share_message *m, void *stream)
+{
+	const share_buffer *b = buffer_of(m->buffer);
+	bool fatal = false;
+	int r;
+
+	if (!b || MUTATION(reject_at_once))
+		return 0;
+	r = is_loan(m) ? order_uses(m, stream) : 0;
+	if (r == 0)
+		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
+	if (r == 0 || fatal) /* nothing runs on that device any more */
+		return 0;
+	return r == SHARE_ENOTSUP ? r : SHARE_EINVAL;
+}
+
+static int reject_taken(share_channel *ch, share_message *m, void *stream)
+{
+	struct receiver *receiver;
+	int r = 0, failed;
+
+	if (m->buffer)
+		r = stream_check(ch->client, buffer_of(m->buffer)->segment->kind, stream);
+	if (r == 0)
+		r = wait_for_work(ch, m, stream);
+	if (r != 0)
+		return r;
+	channel_hold(ch);
+	failed = let_go_of_kept(m, stream, true);
+	if (failed != SHARE_EINVAL && failed != SHARE_ENOTSUP) {
+		receiver = receiver_lock(ch);
+		r = give_up(receiver, m, NULL);
+		receiver_wake_producers(receiver);
+		channel_unlock(ch);
+	}
+	channel_let_go(ch);
+	return failed != 0 ? failed : r;
+}
+
+int share_reject(share_message *m, void *stream)
+{
+	RANGE("share_reject", 0);
+	share_channel *ch;
+	int r = message_check(m);
+
+	if (r == 0)
+		r = check(m, 1);
+	if (r != 0)
+		return r;
+	ch = channel_of(m->channel);
+	r = check_reject(ch, m);
+	if (r == 0)
+		r = take_all(m, 1);
+	if (r == 0) {
+		r = reject_taken(ch, m, stream);
+		keep_all(m, 1);
+	}
+	return r;
 }

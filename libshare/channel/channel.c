@@ -361,6 +361,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		stats.dropped = s.dropped;
 		stats.redelivered = s.redelivered;
 		stats.set_aside = s.set_aside;
+		stats.rejected = s.rejected;
 		stats.left_behind = s.left_behind;
 		stats.in_flight = s.in_flight;
 		stats.waiting = s.waiting;
@@ -373,6 +374,7 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 		ring_consumer_get_stats(members->receiver->ring, &s);
 		stats.received = s.received;
 		stats.acknowledged = s.acknowledged;
+		stats.rejected = s.rejected;
 		stats.dropped = s.lost;
 		stats.producers = members_count(members);
 		stats.consumers = 1;

@@ -204,11 +204,11 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	/* whose end is something to tell, though it was gone before we came */
 	receiver->had_producers = true;
 	receiver->members->some_gone = true;
-	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, &message)) {
+	if (!ring_consumer_fetch(receiver->ring, row, m->ticket, m->version, m->deliveries,
+				 &message)) {
 		free(s);
 		return;
 	}
-	message.deliveries = m->deliveries;
 	if (m->reached)
 		message.fence = (struct ring_fence){0, 0};
 	s->message = (share_message)SHARE_MESSAGE_INIT;

@@ -288,6 +288,8 @@ int channel_ask_for_segment(share_channel *ch, uint64_t segment);
  * acknowledged before. */
 bool receiver_ack(struct receiver *receiver, uint64_t producer, uint64_t receipt,
 		  struct ring_fence fence, bool retained);
+/* Gives one back, for somebody else: the same. */
+bool receiver_reject(struct receiver *receiver, uint64_t producer, uint64_t receipt, bool retained);
 void receiver_wake_producers(struct receiver *receiver);
 /* To a program that gives up the copy of a message. */
 #define GIVEN_UP "this message was given up before"

@@ -105,6 +105,7 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 	l->lent.row = row;
 	l->lent.ticket = m->ticket;
 	l->lent.version = m->version;
+	l->lent.rejected = false;
 	return set_giver(receiver, l, row, m->fence);
 }
 
@@ -234,17 +235,21 @@ static int end_loan(share_channel *ch, share_buffer *b, void *stream)
 	struct receiver *receiver;
 	struct lent_buffer *l = lent_of(b);
 	share_fence fence = {0, 0};
-	bool fatal;
+	uint64_t receipt = RECEIPT(l->lent.row, l->lent.ticket, l->lent.version);
+	bool rejected = l->lent.rejected, fatal;
 	int r = uses_order(b, stream);
 
-	if (r == 0)
+	if (r == 0 && !rejected)
 		r = stream_signal(ch->client, b->mapping, stream, &fence);
-	if (r != 0)
+	if (r != 0 || rejected)
 		r = stream_synchronize(ch->client, b->mapping, stream, &fatal);
 	receiver = receiver_lock(ch);
-	receiver_ack(receiver, l->lent.producer,
-		     RECEIPT(l->lent.row, l->lent.ticket, l->lent.version),
-		     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value}, false);
+	if (rejected)
+		receiver_reject(receiver, l->lent.producer, receipt, false);
+	else
+		receiver_ack(receiver, l->lent.producer, receipt,
+			     (struct ring_fence){WIRE_TIMELINE_SLOT(fence.timeline), fence.value},
+			     false);
 	lent_free(receiver, l);
 	receiver_wake_producers(receiver);
 	receiver->members->held--;

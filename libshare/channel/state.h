@@ -216,6 +216,7 @@ struct lent {
 	uint64_t producer; /* member */
 	uint64_t segment;
 	uint32_t row, ticket, version;
+	bool rejected; /* the program has rejected the message, and the loan goes on */
 };
 struct lent_buffer {
 	share_buffer b; /* first: it is freed as one when it is an ordinary one */

@@ -89,8 +89,8 @@ static PyObject *fileno_(PyObject *o, PyObject *ignored)
 PyDoc_STRVAR(stats_doc,
 	     "stats()\n--\n\n"
 	     "What came of its messages, as a dictionary of counts: sent, received, "
-	     "acknowledged, dropped,\nredelivered, set_aside, left_behind, sleeps, in_flight, "
-	     "producers, consumers, waiting.");
+	     "acknowledged, dropped,\nredelivered, set_aside, rejected, left_behind, sleeps, "
+	     "in_flight, producers, consumers, waiting.");
 static PyObject *stats(PyObject *o, PyObject *ignored)
 {
 	share_channel_stats s = SHARE_CHANNEL_STATS_INIT;
@@ -105,13 +105,13 @@ static PyObject *stats(PyObject *o, PyObject *ignored)
 	if (!handle_leave(&self->handle, r))
 		return NULL;
 	return Py_BuildValue(
-	    "{sKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
+	    "{sKsKsKsKsKsKsKsKsKsIsIsIsI}", "sent", (unsigned long long)s.sent, "received",
 	    (unsigned long long)s.received, "acknowledged", (unsigned long long)s.acknowledged,
 	    "dropped", (unsigned long long)s.dropped, "redelivered",
 	    (unsigned long long)s.redelivered, "set_aside", (unsigned long long)s.set_aside,
-	    "left_behind", (unsigned long long)s.left_behind, "sleeps",
-	    (unsigned long long)s.sleeps, "in_flight", s.in_flight, "producers", s.producers,
-	    "consumers", s.consumers, "waiting", s.waiting);
+	    "rejected", (unsigned long long)s.rejected, "left_behind",
+	    (unsigned long long)s.left_behind, "sleeps", (unsigned long long)s.sleeps, "in_flight",
+	    s.in_flight, "producers", s.producers, "consumers", s.consumers, "waiting", s.waiting);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -331,7 +331,8 @@ PyDoc_STRVAR(
     take_back_doc,
     "take_back()\n--\n\n"
     "In a queue: the next message that was delivered too often, each time to a consumer that "
-    "died or left\nwith it; None: there is none. To be acknowledged like one that was received.");
+    "died or left\nwith it, or rejected it; None: there is none. To be acknowledged like one that "
+    "was received.");
 static PyObject *take_back(PyObject *o, PyObject *ignored)
 {
 	PyObject *zero = PyLong_FromLong(0), *m;

@@ -322,7 +322,7 @@ struct message {
 	/* How many bytes of the data describe the array; -1: not looked at yet. */
 	int header;
 	int n_kept; /* how much of the data is in `kept`: all, or -1: the library has it */
-	bool is_request, done;
+	bool is_request, done, rejected;
 	share_message m;
 	unsigned char kept[SHARE_MESSAGE_DATA_MAX]; /* once the message was given up */
 };

@@ -161,7 +161,17 @@ static void dealloc(PyObject *o)
 	Py_DECREF(type);
 }
 
-int message_ack(struct message *m, PyObject *given)
+static int reject(struct message *m, void *stream)
+{
+	int r;
+
+	settle_array(m);
+	UNLOCKED(r = share_reject(&m->m, stream));
+	m->rejected = !m->m.channel;
+	return r;
+}
+
+static int give_up(struct message *m, PyObject *given, int (*how)(struct message *m, void *stream))
 {
 	struct stream stream;
 	bool good;
@@ -176,11 +186,16 @@ int message_ack(struct message *m, PyObject *given)
 		return -1;
 	keep_data(m);
 	m->users++;
-	good = no_error(acknowledge(m, stream.p));
+	good = no_error(how(m, stream.p));
 	m->users--;
 	if (!m->m.channel)
 		finish(m);
 	return good ? 0 : -1;
+}
+
+int message_ack(struct message *m, PyObject *given)
+{
+	return give_up(m, given, acknowledge);
 }
 
 PyDoc_STRVAR(
@@ -198,9 +213,27 @@ static PyObject *ack(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject 
 
 	if (!args_spread(&s, args, n, names, given))
 		return NULL;
-	if (m->done && m->generation == process_generation())
+	if (m->done && !m->rejected && m->generation == process_generation())
 		Py_RETURN_NONE;
 	if (message_ack(m, given[0]) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    reject_doc,
+    "reject(stream=...)\n--\n\n"
+    "Of a queue: give the message back. Another consumer gets it, or this one once more if no "
+    "other has room,\nwith `deliveries` + 1; after as many as the channel allows it is set aside "
+    "(Producer.take_back()). Waits\nfor what was enqueued before on the stream.\n\n"
+    "NotSupported: it is of a broadcast or a service, or its producer has an older library.");
+static PyObject *reject_(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+	static struct signature s = {"reject", {"stream", NULL}, 0, 1, {NULL}};
+	PyObject *given[1];
+
+	if (!args_spread(&s, args, n, names, given) ||
+	    give_up((struct message *)o, given[0], reject) < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }
@@ -378,6 +411,7 @@ bool message_ready(PyObject *module)
 {
 	static PyMethodDef methods[] = {
 	    {"ack", METHOD(ack), METH_FASTCALL | METH_KEYWORDS, ack_doc},
+	    {"reject", METHOD(reject_), METH_FASTCALL | METH_KEYWORDS, reject_doc},
 	    {"reply", METHOD(reply), METH_FASTCALL | METH_KEYWORDS, reply_doc},
 	    {"status", status, METH_NOARGS, status_doc},
 	    {NULL, NULL, 0, NULL},
@@ -398,9 +432,10 @@ bool message_ready(PyObject *module)
 	     (void *)(intptr_t)'l'},
 	    {"producer", get_number, NULL, "Tells producers apart; never used again.",
 	     (void *)(intptr_t)'p'},
-	    {"deliveries", get_number, NULL, "1; more when others had it before, and died or left.",
+	    {"deliveries", get_number, NULL,
+	     "1; more when it was had before, by who died, left or rejected it.",
 	     (void *)(intptr_t)'d'},
-	    {"closed", get_closed, NULL, "Whether it was acknowledged.", NULL},
+	    {"closed", get_closed, NULL, "Whether it was acknowledged or rejected.", NULL},
 	    {NULL, NULL, NULL, NULL, NULL},
 	};
 	PyType_Slot slots[] = {

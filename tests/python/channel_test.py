@@ -302,6 +302,39 @@ def test_what_kills_its_consumers_is_set_aside(pool, client):
         taken.clear()
 
 
+def test_a_message_is_given_back(pool):
+    with pool.producer("q", mode="queue") as tx, pool.consumer("q") as rx:
+        tx.send(pool.array(b"job"), meta="hard")
+        m = rx.recv()
+        array = m.array  # kept beyond the message
+        m.reject()
+        assert m.closed and bytes(array) == b"job"
+        for give_up in (m.reject, m.ack):
+            with pytest.raises(libshare.Closed):
+                give_up()
+        del array
+        with pytest.raises(libshare.TimedOut):
+            tx.drain(0.01)
+        for m in rx:  # which acknowledges nothing that was given back
+            assert m.meta == "hard" and m.deliveries in (2, 3)
+            m.reject()
+            if m.deliveries == 3:
+                break
+        tx.drain()
+        with pytest.raises(libshare.NotReady):
+            rx.recv(0)
+        assert tx.stats()["rejected"] == 3 and rx.stats()["rejected"] == 3 and tx.stats()["set_aside"] == 1
+        with tx.take_back() as m:
+            assert bytes(m.array) == b"job"
+            with pytest.raises(libshare.Denied):
+                m.reject()
+    with pool.consumer("b") as rx, pool.producer("b") as tx:
+        tx.send(None, 1)
+        with rx.recv() as m, pytest.raises(libshare.Error, match="only a message of a queue"):
+            m.reject()
+        assert m.closed
+
+
 def test_the_death_and_the_departure_of_a_producer_are_told(pool, client):
     with pool.consumer("c") as rx:
         dies = member("producer", client.address, "c", "member.send(pool.array(b'last')); print('sent', flush=True); input()")

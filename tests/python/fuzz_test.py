@@ -135,6 +135,7 @@ class World:
             lambda: self.of(libshare.Message).meta and None,
             lambda: self.of(libshare.Message).data and None,
             lambda: self.of(libshare.Message).ack(**self.stream()),
+            lambda: self.of(libshare.Message).reject(**self.stream()),
             lambda: self.of(libshare.Message).reply(self.array(), **self.stream()),
             lambda: self.of(libshare.Message).status(),
             lambda: self.of(libshare.Caller).start(self.array(), **self.stream()),

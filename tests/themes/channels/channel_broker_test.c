@@ -575,11 +575,40 @@ Test(channel_broker, a_consumer_that_has_closed_is_asked_too_while_its_work_runs
 	goodbye(&keeper);
 }
 
+/* It may have been given the same again, by the same ticket and version. */
+Test(channel_broker, what_was_rejected_is_kept_until_it_is_acknowledged)
+{
+	struct party gone;
+	struct raw keeper;
+
+	keep_segment(&keeper);
+	join_both();
+	gone = producer;
+	acknowledge_and_go(CHANNEL_ACK_REJECTED | 1, 0);
+	settle(witness, s.buffers == 2);
+	party_acknowledge(&consumer, &gone, 0, 1, 0, 0);
+	settle(witness, s.buffers == 1);
+	goodbye(&keeper);
+}
+
+Test(channel_broker, what_was_rejected_is_kept_as_long_as_its_consumer_is_there)
+{
+	struct raw keeper;
+
+	keep_segment(&keeper);
+	join_both();
+	acknowledge_and_go(CHANNEL_ACK_REJECTED | 1, 0);
+	settle(witness, s.buffers == 2);
+	party_close(&consumer);
+	settle(witness, s.buffers == 1);
+	goodbye(&keeper);
+}
+
 Test(channel_broker, fences_that_no_stream_has_are_none)
 {
 	static const uint64_t wild[][2] = {
 	    {256, 1},
-	    {0x7fffffff, 1},
+	    {0x3fffffff, 1},
 	    {5, 0},
 	    {5, UINT64_C(1) << 40},
 	    {5, TIMELINE_POISON},

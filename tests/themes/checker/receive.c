@@ -75,16 +75,22 @@ void receive_read(struct worker *w, struct loan *l)
 static void acknowledge(struct worker *w, struct loan *l)
 {
 	const share_channel *handle = l->message.channel;
+	bool rejected = dice_hit(&w->dice, channel_sorts[l->channel].rejected);
 	int r;
 
-	fate_acknowledging(w, l->channel, l);
+	if (rejected)
+		record_rejecting(w, l->channel);
+	else
+		fate_acknowledging(w, l->channel, l);
 	doing(w, ACTION_ACKNOWLEDGING, l->stream);
-	r = share_ack(&l->message, w->streams[l->stream]);
+	r = rejected ? share_reject(&l->message, w->streams[l->stream])
+		     : share_ack(&l->message, w->streams[l->stream]);
 	if (r != 0)
-		unexpected(w, "share_ack", r);
+		unexpected(w, rejected ? "share_reject" : "share_ack", r);
 	if (l->message.channel)
-		unexpected(w, "share_ack left the message with its caller", SHARE_EPROTO);
-	fate_acknowledged(w, l->channel, l);
+		unexpected(w, "a message that was given up is its caller's", SHARE_EPROTO);
+	if (!rejected)
+		fate_acknowledged(w, l->channel, l);
 	if (handle != w->traffic->receiving[l->channel].channel && !has_loans(w, handle))
 		record_left(w, l->channel);
 }

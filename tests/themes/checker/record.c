@@ -98,6 +98,11 @@ void record_left(struct worker *w, unsigned channel)
 	atomic_fetch_sub(&w->state->leaving[channel], 1);
 }
 
+void record_rejecting(struct worker *w, unsigned channel)
+{
+	atomic_fetch_add(&w->board->channels[channel].departures, 1);
+}
+
 void record_dying(struct board *b)
 {
 	atomic_fetch_add(&b->dying, 1);

@@ -17,6 +17,7 @@
 struct channel_sort {
 	const char *name;
 	uint32_t mode, when_full, depth, in_flight, deliveries, stall_ms, history;
+	uint32_t rejected; /* per cent of its messages */
 };
 extern const struct channel_sort channel_sorts[CHANNELS];
 
@@ -132,6 +133,8 @@ bool note_check(struct worker *w, unsigned channel, const share_message *m, stru
 /* A consumer of this worker is about to go, and has gone: then the broker knows. */
 void record_leaving(struct worker *w, unsigned channel);
 void record_left(struct worker *w, unsigned channel);
+/* What it gives back comes to somebody late, too. */
+void record_rejecting(struct worker *w, unsigned channel);
 /* A process, whatever it has: about to go, and gone. */
 void record_dying(struct board *b);
 void record_dead(struct board *b);

@@ -328,6 +328,18 @@ static int call_share_ack_many(void *p)
 	return acknowledged(share_ack_many(p, 1, NULL), &m);
 }
 
+/* The channel is a broadcast, so the message stays the program's. */
+static int call_share_reject(void *p)
+{
+	share_message m = receive_one();
+	int r;
+
+	copy_to(p, &m);
+	r = share_reject(p, NULL);
+	check_ok(share_ack(&m, NULL));
+	return r == SHARE_ENOTSUP ? 0 : r;
+}
+
 static int call_share_send_many(void *p)
 {
 	share_message m;

@@ -90,7 +90,9 @@ static void receive(uint32_t i, uint8_t how)
 		return;
 	expect(m.ticket < shape.in_flight && m.version != 0 && m.data_size <= shape.data_max &&
 	       m.fence.slot < 256 && m.offset >> 48 == 0 && m.size >> 48 == 0);
-	if (how % 4 != 0)
+	if (how % 16 == 2)
+		ring_consumer_reject(consumers[i], 0, 1, m.ticket, m.version, how % 32 == 2);
+	else if (how % 4 != 0)
 		ring_consumer_ack(consumers[i], 0, 1, m.ticket, m.version,
 				  (struct ring_fence){how, how}, how % 8 == 1);
 }

@@ -141,7 +141,10 @@ static void receive(struct script *s, enum script_more call, unsigned which)
 		look_at(s, &s->messages[pair + 1]);
 		break;
 	case MORE_ACK:
-		share_ack(m, stream);
+		if (which == 5)
+			share_reject(m, stream);
+		else
+			share_ack(m, stream);
 		break;
 	case MORE_TRY_ACK:
 		share_try_ack(m);

@@ -22,6 +22,8 @@
  *             of the death.
  *   Queue     a consumer that dies, leaves or is left behind makes the other one get what it has not
  *             acknowledged: marked if it had it, and set aside when that is too often.
+ *   Reject    (REJECTS, in queues) a consumer gives back what it has, when its streams are done with
+ *             it: the word in its row says which delivery it means, as it may get the same again.
  *   Orphans   (ORPHANS, in queues) what a producer that goes has sent, and nobody has acknowledged.
  *             The producer's page has a copy of each message, by ticket, and in whose lane it is.
  *             The broker makes an orphan of each, which is owned by who has it in its lane, or waits.
@@ -62,7 +64,8 @@
  * WAITING_ARE_NONE, ONLY_WAITING_ARE. R7, who cannot acknowledge it gives it back: NO_GIVE_BACK,
  * DRAINED_IS_DONE, KEEP_UNTAKEN, GIVE_BACK_LEFT, GIVE_BACK_HELD, LOOK_BEFORE_END, NO_ORPHAN_MARK,
  * ASIDE_NEVER, ENTRY_WITH_ORPHAN. R8, what is acknowledged is noted before a row goes: FORGET_ACKS.
- * R9, it is told when it is so: TELL_BEFORE_COMMIT, LANE_AGAIN. The end of a loop: END_EARLY.
+ * R9, it is told when it is so: TELL_BEFORE_COMMIT, LANE_AGAIN. The end of a loop: END_EARLY. Of what is
+ * rejected: OLD_REJECT, ANY_REJECT, REJECT_IS_ACK, REJECT_WHILE_READING, REJECT_FREES, NOTE_REJECT.
  */
 
 #ifndef MESSAGES
@@ -135,6 +138,7 @@ chan lane[4] = [TICKETS] of { byte, byte, byte, byte, byte }; /* ticket, version
 /* The consumers' pages. */
 byte row_is_for[2 * ROWS]; /* producer + 1 */
 byte ack[2 * ROWS * TICKETS];
+byte rejects[2 * ROWS * TICKETS]; /* which delivery, in the same word; 0: it is acknowledged */
 bool receives_no_more[2];
 
 /* The producers' own. A ticket is free, or stands for a block that is to be sent, or was. */
@@ -157,6 +161,7 @@ byte known[2], sent[2];
 #define READS 2
 byte has[4 * TICKETS], has_version[4 * TICKETS], has_block[4 * TICKETS];
 byte received[4 * TICKETS]; /* version */
+byte has_marks[4 * TICKETS]; /* which delivery of it this is */
 bool attached[4];
 
 /* By block and message: what is in it; who got it, who was sent it. */
@@ -235,7 +240,25 @@ hidden byte j; /* within one step */
 #else
 #define IS_ITS_ROW(k) (row_is_for[ROW(k)] == PRODUCER_OF(k) + 1)
 #endif
-#define IS_ACKED(k, i, v) (IS_ITS_ROW(k) && ack[A(k, i)] == (v))
+#define SAYS(k, i, v) (IS_ITS_ROW(k) && ack[A(k, i)] == (v))
+#ifdef REJECTS
+#define IS_ACKED(k, i, v)    (SAYS(k, i, v) && !rejects[A(k, i)])
+#define IS_REJECTED(k, i, v) (SAYS(k, i, v) && rejects[A(k, i)])
+#else
+#define IS_ACKED(k, i, v)    SAYS(k, i, v)
+#define IS_REJECTED(k, i, v) false
+#endif
+/* Once a broker looks after it. */
+#ifdef REJECT_FREES
+#define IS_FREED(k, i, v) SAYS(k, i, v)
+#else
+#define IS_FREED(k, i, v) IS_ACKED(k, i, v)
+#endif
+#ifdef OLD_REJECT
+#define IS_CURRENT(k, i) true
+#else
+#define IS_CURRENT(k, i) (rejects[A(k, i)] == deliveries[T(PRODUCER_OF(k), i)])
+#endif
 #define RUNS(k, i, v)     (has[C(k, i)] == READS && has_version[C(k, i)] == (v))
 
 /* ---------------------------------------------------------------------------------------------
@@ -245,7 +268,22 @@ hidden byte j; /* within one step */
 #define IS_SENT(p, i)     (stage[T(p, i)] == SENT)
 #define WAITS(p, c, i)    (IS_SENT(p, i) && (pending[T(p, i)] & BIT(c)))
 #define HAD(k, i)         (received[C(k, i)] == version[T(PRODUCER_OF(k), i)])
+#ifdef REJECT_IS_ACK
+#define SEES_ACK(p, c, i) (SAYS(CLAIM(p, c), i, version[T(p, i)]))
+#else
 #define SEES_ACK(p, c, i) (IS_ACKED(CLAIM(p, c), i, version[T(p, i)]))
+#endif
+/* Of who was left behind with it that is nobody's word: it may have got it again since. */
+#ifdef ANY_REJECT
+#define SEES_REJECT(p, c, i) \
+	(!SEES_ACK(p, c, i) && IS_REJECTED(CLAIM(p, c), i, version[T(p, i)]) && \
+	 (owner[T(p, i)] != (c) + 1 || IS_CURRENT(CLAIM(p, c), i)))
+#else
+#define SEES_REJECT(p, c, i) \
+	(!SEES_ACK(p, c, i) && IS_REJECTED(CLAIM(p, c), i, version[T(p, i)]) && \
+	 owner[T(p, i)] == (c) + 1 && IS_CURRENT(CLAIM(p, c), i))
+#endif
+#define SEES_NEITHER(p, c, i) (!SEES_ACK(p, c, i) && !SEES_REJECT(p, c, i))
 #define CAN_GET(p, c, i)  (counts[CLAIM(p, c)] && !(pending[T(p, i)] & BIT(c)))
 
 /* It still has it, and has not been told that it is somebody else's. */
@@ -258,6 +296,7 @@ inline hand_to(p, c, i)
 	placed[T(p, i)] = (c) + 1;
 	pending[T(p, i)] = pending[T(p, i)] | BIT(c);
 	meant[M(p, number[T(p, i)])] = meant[M(p, number[T(p, i)])] | BIT(c);
+	received[C(CLAIM(p, c), i)] = 0; /* of this place in its lane */
 	lane[CLAIM(p, c)]!i, version[T(p, i)], buffer[T(p, i)], deliveries[T(p, i)], number[T(p, i)]
 }
 
@@ -345,6 +384,12 @@ inline give_to_others(p, c, i, had)
 #endif
 }
 
+inline observe_reject(p, c, i)
+{
+	pending[T(p, i)] = pending[T(p, i)] & ~BIT(c);
+	give_to_others(p, c, i, true)
+}
+
 #define LEAVES  0
 #define BEHIND  1
 #define SAFE    2
@@ -353,10 +398,11 @@ inline part_from_ticket(p, c, i, parting)
 {
 	if
 	:: WAITS(p, c, i) && SEES_ACK(p, c, i) -> observe(p, c, i)
-	:: WAITS(p, c, i) && !SEES_ACK(p, c, i) && !HAD(CLAIM(p, c), i) ->
+	:: WAITS(p, c, i) && SEES_REJECT(p, c, i) -> observe_reject(p, c, i)
+	:: WAITS(p, c, i) && SEES_NEITHER(p, c, i) && !HAD(CLAIM(p, c), i) ->
 		pending[T(p, i)] = pending[T(p, i)] & ~BIT(c);
 		give_to_others(p, c, i, false)
-	:: WAITS(p, c, i) && !SEES_ACK(p, c, i) && HAD(CLAIM(p, c), i) ->
+	:: WAITS(p, c, i) && SEES_NEITHER(p, c, i) && HAD(CLAIM(p, c), i) ->
 		if
 #ifdef HAND_ON_HELD
 		:: parting == LEAVES -> give_to_others(p, c, i, true)
@@ -590,7 +636,13 @@ inline close(p)
 #endif
 }
 
+#ifdef REJECTS
+#define SEES(c, i)                                                                          \
+	:: d_step { WAITS(me, c, i) && SEES_ACK(me, c, i) -> observe(me, c, i) }             \
+	:: atomic { WAITS(me, c, i) && SEES_REJECT(me, c, i) -> observe_reject(me, c, i) }
+#else
 #define SEES(c, i) :: d_step { WAITS(me, c, i) && SEES_ACK(me, c, i) -> observe(me, c, i) }
+#endif
 
 proctype producer(byte me)
 {
@@ -708,7 +760,8 @@ inline attach(k)
 	attached[k] = true;
 	row_is_for[ROW(k)] = PRODUCER_OF(k) + 1;
 	for (j : 0 .. TICKETS - 1) {
-		ack[A(k, j)] = 0
+		ack[A(k, j)] = 0;
+		rejects[A(k, j)] = 0
 	}
 	j = 0;
 	look_at_lane_again(k, 0);
@@ -724,6 +777,7 @@ inline receive(k)
 	has[C(k, ticket)] = HELD;
 	has_version[C(k, ticket)] = copy;
 	has_block[C(k, ticket)] = block;
+	has_marks[C(k, ticket)] = marks;
 	which = M(PRODUCER_OF(k), which);
 	MUST(content[block] == which + 1 && !(IS_FREE(block)), reused_too_early);
 #ifdef BROADCAST
@@ -757,6 +811,7 @@ inline fetch(k, i)
 	has[C(k, i)] = HELD;
 	has_version[C(k, i)] = version[T(PRODUCER_OF(k), i)];
 	has_block[C(k, i)] = buffer[T(PRODUCER_OF(k), i)];
+	has_marks[C(k, i)] = deliveries[T(PRODUCER_OF(k), i)];
 	which = content[has_block[C(k, i)]] - 1;
 	MUST(which == M(PRODUCER_OF(k), number[T(PRODUCER_OF(k), i)]), reused_too_early);
 	MUST(!seen[which] || deliveries[T(PRODUCER_OF(k), i)] > 1, unmarked);
@@ -784,10 +839,32 @@ inline acknowledge(k, i)
 	fi;
 	has[C(k, i)] = READS;
 	if
-	:: row_is_for[ROW(k)] == PRODUCER_OF(k) + 1 -> ack[A(k, i)] = has_version[C(k, i)]
+	:: row_is_for[ROW(k)] == PRODUCER_OF(k) + 1 ->
+		ack[A(k, i)] = has_version[C(k, i)];
+		rejects[A(k, i)] = 0
 	:: else
 	fi;
+	has_marks[C(k, i)] = 0;
 	acknowledged[content[has_block[C(k, i)]] - 1] = true
+}
+
+/* Its streams are done with it. */
+inline reject(k, i)
+{
+	if
+	:: row_is_for[ROW(k)] == PRODUCER_OF(k) + 1 ->
+		ack[A(k, i)] = has_version[C(k, i)];
+		rejects[A(k, i)] = has_marks[C(k, i)]
+	:: else
+	fi;
+	has_marks[C(k, i)] = 0;
+	has_version[C(k, i)] = 0;
+#ifdef REJECT_WHILE_READING
+	has[C(k, i)] = READS /* and no fence says how long */
+#else
+	has[C(k, i)] = 0;
+	has_block[C(k, i)] = 0
+#endif
 }
 
 /* Of no producer is anything to come, from whomever it came first. */
@@ -817,7 +894,13 @@ inline goes_away(c)
 }
 
 #define FETCHES(k, i)  :: d_step { told[C(k, i)] -> fetch(k, i) }
+#ifdef REJECTS
+#define CONSUMES(k, i)                                                           \
+	:: d_step { HOLDS_IT(k, i) && ACKNOWLEDGES(me) -> acknowledge(k, i) }     \
+	:: d_step { HOLDS_IT(k, i) && ACKNOWLEDGES(me) -> reject(k, i) }
+#else
 #define CONSUMES(k, i) :: d_step { HOLDS_IT(k, i) && ACKNOWLEDGES(me) -> acknowledge(k, i) }
+#endif
 
 proctype consumer(byte me)
 {
@@ -898,7 +981,8 @@ proctype fate(byte who)
 			:: MEMBER(CONSUMER_OF(j / TICKETS)) == who ->
 				has[j] = 0;
 				has_version[j] = 0;
-				has_block[j] = 0
+				has_block[j] = 0;
+				has_marks[j] = 0
 			:: else
 			fi
 		}
@@ -1001,7 +1085,7 @@ inline is_here(m)
 #define MAY_HAVE(k) true
 #endif
 #define MAY_USE(k, i)                                             \
-	(IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)]) ->          \
+	(IS_FREED(k, i, version[T(PRODUCER_OF(k), i)]) ->          \
 		 RUNS(k, i, version[T(PRODUCER_OF(k), i)]) :         \
 		 !over[k] && admitted[k] && MAY_HAVE(k))
 #define HAS_LEASE(k, i) \
@@ -1151,10 +1235,10 @@ inline take_over(p)
 #define GOES(p) (standing[p] == HERE && (closing[p] || gone[p]))
 
 #ifdef NO_WAIT
-#define IS_DONE_WITH(k, i) (IS_ACKED(k, i, kept_version[C(k, i)]) || over[k])
+#define IS_DONE_WITH(k, i) (IS_FREED(k, i, kept_version[C(k, i)]) || over[k])
 #else
 #define IS_DONE_WITH(k, i) \
-	(IS_ACKED(k, i, kept_version[C(k, i)]) -> !RUNS(k, i, kept_version[C(k, i)]) : over[k])
+	(IS_FREED(k, i, kept_version[C(k, i)]) -> !RUNS(k, i, kept_version[C(k, i)]) : over[k])
 #endif
 #define OWNS_ORPHAN(k, i) (orphan[T(PRODUCER_OF(k), i)] == OWNED(CONSUMER_OF(k)))
 #define GIVES_UP(k, i)    (kept[C(k, i)] && IS_DONE_WITH(k, i))
@@ -1177,10 +1261,15 @@ inline take_over(p)
 
 /* What it has acknowledged while its producer has not looked is to be known when that goes. */
 #define OWNS_NONE(k, i) (!OWNS_ORPHAN(k, i))
+#ifdef NOTE_REJECT
+#define IS_NOTED(k, i) SAYS(k, i, version[T(PRODUCER_OF(k), i)])
+#else
+#define IS_NOTED(k, i) IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)])
+#endif
 inline note_ack(k, i)
 {
 	if
-	:: standing[PRODUCER_OF(k)] == HERE && IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)]) &&
+	:: standing[PRODUCER_OF(k)] == HERE && IS_NOTED(k, i) &&
 	   placed[T(PRODUCER_OF(k), i)] == CONSUMER_OF(k) + 1 ->
 		noted[T(PRODUCER_OF(k), i)] = version[T(PRODUCER_OF(k), i)]
 	:: else
@@ -1247,6 +1336,19 @@ inline lose_owner(k, i)
 #define READS_ROW(k, i)
 #endif
 #define SEEN_ACKED(k, i) IS_ACKED(k, i, version[T(PRODUCER_OF(k), i)])
+/* It uses it no more, and may get it again: so the entry goes, too. */
+#ifdef REJECTS
+#define REJECTED_ORPHAN(k, i)                                                                 \
+	:: d_step {                                                                           \
+		OWNS_ORPHAN(k, i) && IS_REJECTED(k, i, version[T(PRODUCER_OF(k), i)]) &&      \
+		IS_CURRENT(k, i) ->                                                           \
+		kept[C(k, i)] = 0;                                                            \
+		kept_version[C(k, i)] = 0;                                                    \
+		lose_owner(k, i)                                                              \
+	   }
+#else
+#define REJECTED_ORPHAN(k, i)
+#endif
 #define LOOKS_AT_ORPHAN(k, i)                                                                 \
 	READS_ROW(k, i)                                                                       \
 	:: d_step {                                                                           \
@@ -1256,7 +1358,8 @@ inline lose_owner(k, i)
 	:: d_step {                                                                           \
 		OWNS_ORPHAN(k, i) && IS_UNACKED(k, i) && (IS_PAST(k) || IS_NOT_TAKEN(k, i)) -> \
 		lose_owner(k, i)                                                              \
-	   }
+	   }                                                                                  \
+	REJECTED_ORPHAN(k, i)
 
 /* Somebody gets one that waits: with the claim that it has, or a new one. */
 #define HAS_ROW(k) (!(IS_FULL(k)) || GIVES_A_ROW(k))

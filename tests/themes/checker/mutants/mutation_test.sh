@@ -243,6 +243,11 @@ c lane_again                      channel_orphan_test
 c end_early                       channel_orphan_test
 c slot_is_the_owner               orphan_hostile_test
 c copy_of_no_lane                 ring_copies_test
+c rejected_is_acknowledged        ring_reject_test channels
+c heed_old_rejection              ring_reject_test
+c give_back_to_who_rejected       ring_reject_test
+c reject_at_once                  channel_reject_test
+c free_what_was_rejected          channel_broker_test
 r reclaim_without_order           reclaim_test
 r reclaim_before_messages         reclaim_test
 m magazine_without_wait           host gpu_magazine_test
