@@ -52,13 +52,17 @@ static void give_slot_back(struct member *m)
 		*slot = NULL;
 }
 
+static size_t page_size(const struct channel *ch, uint32_t role)
+{
+	return role == SHARE_PRODUCER ? channel_ring_size(&ch->shape, ch->layout)
+				      : channel_ledger_size(&ch->shape);
+}
+
 static int make_page(struct member *m)
 {
-	const struct channel_shape *shape = &m->channel->shape;
 	bool ring = m->role == SHARE_PRODUCER;
 
-	m->page.size =
-	    ring ? channel_ring_size(shape, m->channel->layout) : channel_ledger_size(shape);
+	m->page.size = page_size(m->channel, m->role);
 	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
 			 m->page.size + CHANNEL_CONTROL_SIZE))
 		return MEMBER_BYTES_QUOTA;
@@ -230,6 +234,21 @@ static int join(struct channel *ch, struct client *client, uint32_t role, bool w
 	return 0;
 }
 
+static bool make_room(struct channel *ch, const struct account *a, uint32_t role, int error)
+{
+	switch (error) {
+	case MEMBER_QUOTA:
+		return orphans_give_way(ch, a, LIMIT_CHANNELS, 1);
+	case MEMBER_NO_DESCRIPTORS:
+		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS);
+	case MEMBER_BYTES_QUOTA:
+		return orphans_give_way(ch, a, LIMIT_BYTES,
+					page_size(ch, role) + CHANNEL_CONTROL_SIZE);
+	default:
+		return false;
+	}
+}
+
 /* What is kept for who comes keeps nobody out. The channel itself stays: it has no other member
  * only if it has none that is gone either. */
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
@@ -237,8 +256,7 @@ int member_new(struct channel *ch, struct client *client, uint32_t role, bool wr
 {
 	int r = join(ch, client, role, writable, oldest, out);
 
-	while ((r == MEMBER_QUOTA || r == MEMBER_BYTES_QUOTA || r == MEMBER_NO_DESCRIPTORS) &&
-	       orphans_give_way(ch, client->account))
+	while (make_room(ch, client->account, role, r))
 		r = join(ch, client, role, writable, oldest, out);
 	return r;
 }

@@ -98,8 +98,10 @@ void orphans_look(struct broker *b);
 /* A producer has left some, and is gone: no more than so many of these are kept for a channel. */
 void orphans_keep_few(struct channel *ch);
 /* Those of this account's oldest producer that has nothing else, to make room for who joins
- * a channel, which stays, are lost; false: there is none. */
-bool orphans_give_way(struct channel *joined, const struct account *account);
+ * a channel, which stays, and needs so much of @resource, are lost; false: there is none, or all of
+ * them would not make enough. */
+bool orphans_give_way(struct channel *joined, const struct account *account,
+		      enum limit_kind resource, uint64_t amount);
 /* At the end of the broker. */
 void orphans_end_all(struct broker *b);
 /* What is lost that no consumer was told of is told to this one. */

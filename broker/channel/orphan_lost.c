@@ -149,11 +149,42 @@ static struct member *oldest_of(const struct channel *ch, const struct account *
 	return NULL;
 }
 
-bool orphans_give_way(struct channel *joined, const struct account *account)
+static uint64_t would_return(const struct member *m, enum limit_kind resource)
+{
+	switch (resource) {
+	case LIMIT_CHANNELS:
+		return m->charges.membership.amount;
+	case LIMIT_DESCRIPTORS:
+		return m->charges.descriptors.amount;
+	default:
+		return m->charges.bytes.amount + m->as_producer.bytes_kept;
+	}
+}
+
+/* What nobody gets by it is not lost. */
+static bool is_enough(const struct broker *b, const struct account *account,
+		      enum limit_kind resource, uint64_t amount)
+{
+	uint64_t used = account_used(account, resource) + amount, returned = 0;
+	const struct channel *ch;
+	const struct member *m;
+
+	TAILQ_FOREACH (ch, &b->channels->list, link)
+		TAILQ_FOREACH (m, &ch->members, of_channel)
+			if (m->timelines->account == account && may_go(m))
+				returned += would_return(m, resource);
+	return used <= account_limit(account, resource) ||
+	       used - account_limit(account, resource) <= returned;
+}
+
+bool orphans_give_way(struct channel *joined, const struct account *account,
+		      enum limit_kind resource, uint64_t amount)
 {
 	struct member *m = NULL, *other;
 	struct channel *ch;
 
+	if (!is_enough(joined->broker, account, resource, amount))
+		return false;
 	TAILQ_FOREACH (ch, &joined->broker->channels->list, link) {
 		other = oldest_of(ch, account);
 		if (other && (!m || other->id < m->id))

@@ -15,16 +15,31 @@
 static _Atomic uint64_t *ahead_ms; /* of the broker's clock */
 static share_client *client, *other;
 
-static void start(void)
+static void start_with_limits(const char *limits)
 {
+	char config[512];
+
 	ahead_ms = plan_new("SHARE_TEST_AHEAD", sizeof(*ahead_ms));
 	broker_use_program(LATER_BROKER);
-	fixture_start_with(
-	    "{\"limits\": {\"channels\": 200}, \"create_pools\": [\"*\"], \"pools\": [{\"name\": "
+	snprintf(
+	    config, sizeof(config),
+	    "{\"limits\": {%s}, \"create_pools\": [\"*\"], \"pools\": [{\"name\": "
 	    "\"default\", \"kind\": \"host\", \"limit\": \"64MiB\", \"segment_size\": \"1MiB\", "
-	    "\"release_threshold\": 0, \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}");
+	    "\"release_threshold\": 0, \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}",
+	    limits);
+	fixture_start_with(config);
 	client = connect_as("one");
 	other = connect_as("other");
+}
+
+static void start(void)
+{
+	start_with_limits("\"channels\": 200");
+}
+
+static void start_with_few_bytes(void)
+{
+	start_with_limits("\"channels\": 1000, \"bytes\": \"16MiB\"");
 }
 
 static void stop(void)
@@ -35,6 +50,7 @@ static void stop(void)
 }
 
 TestSuite(channel_orphan_lost, .init = start, .fini = stop, .timeout = 60);
+TestSuite(channel_orphan_few_bytes, .init = start_with_few_bytes, .fini = stop, .timeout = 60);
 
 static share_channel *open_queue(share_client *c, const char *name, int role)
 {
@@ -199,6 +215,35 @@ Test(channel_orphan_lost, they_give_way_when_their_user_has_no_room_for_membersh
 	expect(c, 249, 0);
 	check_eq(messages_lost(), 51);
 	share_channel_close(c);
+}
+
+Test(channel_orphan_few_bytes, they_do_not_give_way_to_what_there_is_no_room_for_anyhow)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *ch;
+
+	for (uint32_t i = 0; i < 10; i++)
+		leave("q", 2 * i, 2);
+	o.depth = 4096;
+	o.in_flight = 8192;
+	o.consumers = 64;
+	check_error(share_channel_open(client, "large", SHARE_PRODUCER, &o, &ch), SHARE_EQUOTA);
+	check_eq(channel_number("q", "waiting"), 20);
+	check_eq(messages_lost(), 0);
+}
+
+Test(channel_orphan_few_bytes, they_give_way_when_their_user_has_no_room_for_a_ring)
+{
+	char name[16];
+	uint32_t n = 0;
+
+	for (; messages_lost() == 0; n++) {
+		snprintf(name, sizeof(name), "q%u", n);
+		leave(name, n, 1);
+	}
+	check_eq(messages_lost(), 1);
+	check_eq(channel_number("q0", "waiting"), -1);
+	check_eq(channel_number("q1", "waiting"), 1);
 }
 
 Test(channel_orphan_lost, what_is_ended_is_told_to_the_next_consumer_once)
