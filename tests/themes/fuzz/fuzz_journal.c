@@ -112,6 +112,19 @@ static bool serve(int socket)
 	return packet_send(socket, &m, sizeof(m), NULL, 0, true) == 0;
 }
 
+/* How it has ended. The fuzzer looks every few seconds how long it takes, by a signal. */
+static int status_of(pid_t pid)
+{
+	int status;
+	pid_t ended;
+
+	do
+		ended = waitpid(pid, &status, 0);
+	while (ended < 0 && errno == EINTR);
+	expect(ended == pid && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 /* Returns how the next broker has ended. */
 static int be_keeper(int socket)
 {
@@ -146,7 +159,7 @@ static int play_and_damage(const uint8_t *data, size_t size)
 	size_t n = size > 0 ? data[size - 1] % DAMAGES_MAX : 0;
 	struct keeper keeper = {.table = table, .journal = journal_fd, .generation = 1};
 	struct input in = {data, data + size - (size > 0)};
-	int ends[2], status;
+	int ends[2];
 	pid_t pid;
 
 	if (n > input_left(&in) / DAMAGE_SIZE)
@@ -169,8 +182,7 @@ static int play_and_damage(const uint8_t *data, size_t size)
 		if (!damage(broker->journal, journal_fd, in.end + i * DAMAGE_SIZE))
 			break;
 	expect(packet_send(ends[1], &next, sizeof(next), NULL, 0, true) == 0);
-	expect(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-	return WEXITSTATUS(status);
+	return status_of(pid);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -219,7 +231,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int status;
 	pid_t pid;
 
 	journal_fd = memfd_create("journal", MFD_CLOEXEC);
@@ -229,8 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	expect(pid >= 0);
 	if (pid == 0)
 		_exit(play_and_damage(data, size));
-	expect(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-	look_at(WEXITSTATUS(status), size > 0 && data[size - 1] % DAMAGES_MAX > 0);
+	look_at(status_of(pid), size > 0 && data[size - 1] % DAMAGES_MAX > 0);
 	close(journal_fd);
 	return 0;
 }
