@@ -649,13 +649,14 @@ def test_an_error_says_what_failed_and_not_what_was_given_up_after(client, pool,
             a.publish("a")
         return a, {"stream": Releases(a)}
 
-    with pool.consumer("full", mode="queue", depth=1), pool.producer("full", mode="queue", depth=1) as tx:
+    with pool.consumer("full", mode="queue", depth=1) as rx, pool.producer("full", mode="queue", depth=1) as tx:
         tx.send(pool.array(b"123"))
         for timeout in (0, 0.01):
             a, options = one()
             with pytest.raises(libshare.TimedOut, match="the channel had no room"):
                 tx.send(a, timeout=timeout, **options)
             assert a.closed
+        rx.recv().ack()  # or it would wait for the next consumer
     with client.pool("other", kind="host") as other, pool.producer("p") as tx, client.service("s", pool) as caller:
         for hand_on in (tx.send, caller.start, caller.call):
             a = other.array(b"123")
