@@ -196,7 +196,7 @@ while read -r rule mutation who; do
 	done
 done <<'MUTATIONS'
 k late_is_forgotten               kept_test
-6 writers_wait_for_the_giver_only short_lives fence_chain_test
+6 writers_wait_for_the_giver_only fence_chain_test
 1 skip_wait                       host
 2 release_without_fence           host
 3 hand_over_without_wait          host
