@@ -398,7 +398,7 @@ static void begin(struct chaos *c, bool on_a_cable)
 	c->consumer = child_start(consume, board);
 }
 
-/* No process that made or used any of it lives any more. */
+/* No process that made or used any of it lives any more. What waits in queues outlives them. */
 static void finish(struct chaos *c)
 {
 	child_kill(c->producer);
@@ -409,8 +409,10 @@ static void finish(struct chaos *c)
 		cable_stop(&c->cable);
 	else
 		relay_stop(&c->relay);
-	settle(c->sides.near, s.buffers == 0 && s.leases == 0 && s.names == 0 && s.clients == 1);
-	settle(c->sides.far, s.buffers == 0 && s.leases == 0 && s.names == 0 && s.clients == 1);
+	settle(c->sides.near, (end_messages(c->sides.near), s.buffers == 0) && s.leases == 0 &&
+				  s.names == 0 && s.clients == 1);
+	settle(c->sides.far, (end_messages(c->sides.far), s.buffers == 0) && s.leases == 0 &&
+				 s.names == 0 && s.clients == 1);
 	sides_end(&c->sides);
 	munmap(c->board, sizeof(*c->board));
 }
