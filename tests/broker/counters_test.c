@@ -49,14 +49,14 @@ Test(counters, errors_are_told_apart_and_unknown_ones_are_counted_too)
 {
 	static struct broker_counters c;
 
-	count_refusal(&c, WIRE_ALLOC, -2);
-	count_refusal(&c, WIRE_ALLOC, -2);
-	count_refusal(&c, WIRE_ALLOC, -21);
-	count_refusal(&c, WIRE_ALLOC, -COUNTED_ERRORS);
+	count_refusal(&c, WIRE_ALLOC, SHARE_ENOENT);
+	count_refusal(&c, WIRE_ALLOC, SHARE_ENOENT);
+	count_refusal(&c, WIRE_ALLOC, SHARE_EQUOTA);
+	count_refusal(&c, WIRE_ALLOC, SHARE_EQUOTA - 1000);
 	count_refusal(&c, WIRE_ALLOC, -1000);
 	count_refusal(&c, WIRE_LOOKUP, 1);
-	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[2], 2);
-	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[21], 1);
-	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[0], 2);
-	cr_assert_eq(c.by_message[WIRE_LOOKUP].refused[0], 1);
+	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[COUNTED_SHARE_ENOENT], 2);
+	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[COUNTED_SHARE_EQUOTA], 1);
+	cr_assert_eq(c.by_message[WIRE_ALLOC].refused[COUNTED_OTHER], 2);
+	cr_assert_eq(c.by_message[WIRE_LOOKUP].refused[COUNTED_OTHER], 1);
 }
