@@ -180,7 +180,7 @@ Test(drop, of_what_the_broker_does_not_know_is_refused)
 	raw_open(&r, "raw");
 	m.drop.id = 1;
 	raw_ask_error(&r, &m, SHARE_EINVAL);
-	m.drop.what = 3;
+	m.drop.what = WIRE_DROP_MESSAGES + 1;
 	raw_ask_error(&r, &m, SHARE_EINVAL);
 	raw_ask(&r, &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);
 	raw_close(&r);
