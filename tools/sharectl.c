@@ -270,7 +270,7 @@ static const struct argp argp = {
     "  destroy      a pool ends with its last buffer\n"
     "  revoke       a token, as tokens shows it, is good for nothing\n"
     "  drop-client  a process loses its connection; asks first\n"
-    "  end-channel  what waits in a queue though its producers are gone is lost; asks first\n"
+    "  end-channel  messages of producers that are gone are lost; asks first\n"
     "For who looks for what is wrong:\n"
     "  top     pools, channels and clients, live\n"
     "  watch   allocations, hand-overs, deaths and so on, as they happen\n"
