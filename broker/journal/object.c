@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/beat.h"
 #include "broker/journal/inside.h"
 #include "broker/log/log.h"
 
@@ -139,8 +140,10 @@ int objects_restore(struct journal *j, const struct object_kind *kind, struct br
 		r = journal_read(j, kind->type, all.fixed, read_object, &all);
 	if (all.n > 0)
 		qsort(all.all, all.n, sizeof(*all.all), compare);
-	for (size_t i = 0; r == 0 && i < all.n; i++)
+	for (size_t i = 0; r == 0 && i < all.n; i++) {
+		beat();
 		r = attach(&all, all.all[i].record, all.all[i].object);
+	}
 	free(all.all);
 	if (r < 0)
 		log_error("the journal's record of a %s cannot be taken over: %s", kind->name,

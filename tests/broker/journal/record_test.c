@@ -4,11 +4,13 @@
  * and records that make no sense are refused. */
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
+#include "base/beat.h"
 #include "base/descriptor.h"
 #include "broker/journal/inside.h"
 #include "broker/journal/object.h"
@@ -240,6 +242,31 @@ Test(record, is_the_same_whatever_was_in_memory_before)
 	for (int i = 0; i < 2; i++)
 		bytes[i] = journal_bytes(j, records[i], &size);
 	cr_assert_eq(memcmp(bytes[0], bytes[1], size), 0);
+}
+
+static atomic_uint beats, beats_before;
+
+static int attach_between_beats(struct broker *b, void *object)
+{
+	(void)b;
+	cr_assert_neq(beats, beats_before);
+	beats_before = beats;
+	forget(object);
+	return 0;
+}
+
+/* There may be millions of them, and whoever does not move is killed. */
+Test(record, those_that_have_an_order_are_taken_over_with_a_beat_for_each)
+{
+	for (uint64_t i = 0; i < THINGS; i++)
+		put(i, "");
+	reopen(0);
+	kind.order = backwards;
+	kind.attach = attach_between_beats;
+	beat_at(&beats);
+	beats_before = beats;
+	restore();
+	beat_at(NULL);
 }
 
 Test(record, of_kinds_that_are_in_order_is_read_in_order)
