@@ -91,12 +91,15 @@ static void claim_end(struct claim *claim)
 }
 
 /* Of a producer that is gone the consumer has received and acknowledged everything, though it has
- * not said so: it may not have looked since. This is what it says itself of all producers. */
+ * not said so: it may not have looked since. This is what it says itself of all producers; of what
+ * it has fetched, each is an entry. */
 static bool owes_nothing(const struct claim *claim)
 {
+	if (claim->producer->state != MEMBER_GONE || claim->n > 0)
+		return false;
 	/* what it receives meanwhile is held before it is no longer to be received */
-	return claim->producer->state == MEMBER_GONE && claim->n == 0 &&
-	       claim_unreceived(claim) == 0 && member_held(claim->consumer) == 0;
+	return claim->for_fetch ||
+	       (claim_unreceived(claim) == 0 && member_held(claim->consumer) == 0);
 }
 
 /* Such a claim gives its row away. */

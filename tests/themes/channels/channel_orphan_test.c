@@ -332,6 +332,33 @@ Test(channel_orphan, they_come_in_the_order_in_which_they_were_sent)
 	share_disconnect(other);
 }
 
+/* With so many messages in flight a consumer has fewer than 10 rows. */
+Test(channel_orphan, who_always_holds_a_message_gets_those_of_more_producers_than_it_has_rows)
+{
+	share_channel_options o = queue();
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
+	share_channel *p, *c;
+
+	o.in_flight = 8192;
+	o.producers = 1;
+	for (int i = 0; i < 20; i++) {
+		p = open_channel(client, SHARE_PRODUCER, &o);
+		send_filled(p, pool, i);
+		share_channel_close(p);
+	}
+	c = open_channel(client, SHARE_CONSUMER, &o);
+	for (int i = 0; i < 20; i++) {
+		check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+		check_eq(*(unsigned char *)share_ptr(m.buffer), i);
+		if (i > 0)
+			check_ok(share_ack(&held, NULL));
+		held = m;
+	}
+	check_ok(share_ack(&held, NULL));
+	expect_end(c, SHARE_EPIPE);
+	share_channel_close(c);
+}
+
 /* Who has them comes with them again. */
 Test(channel_orphan, those_of_a_transient_producer_end_with_it)
 {
