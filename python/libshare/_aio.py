@@ -157,8 +157,11 @@ async def send(try_once: Any, timeout: float | None) -> None:
         attempt = asyncio.get_running_loop().run_in_executor(None, try_once)
         try:
             return await asyncio.shield(attempt)
-        except TimedOut:
-            limit.step()
+        except TimedOut as late:
+            try:
+                limit.step()
+            except TimedOut:
+                raise late from None  # it says what is waited for
         except asyncio.CancelledError:
             with contextlib.suppress(TimedOut):
                 return await attempt

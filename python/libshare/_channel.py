@@ -163,7 +163,8 @@ class _Producer:
         from . import _aio
 
         step = 0.1 if timeout is None else min(timeout, 0.1)
-        await _aio.send(lambda: self.drain(step), timeout)
+        before = self.stats()["sent"]  # each time
+        await _aio.send(lambda: self.drain(step, before=before), timeout)
 
 
 @extend(Message)

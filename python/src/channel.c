@@ -262,29 +262,6 @@ static PyObject *send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
 	return PyLong_FromSsize_t(sent);
 }
 
-static PyObject *wait_for_consumers(PyObject *o, PyObject *const *args, Py_ssize_t n,
-				    PyObject *names, struct signature *s,
-				    int (*wait)(share_channel *ch, int timeout_ms))
-{
-	struct member *self = (struct member *)o;
-	PyObject *given[1];
-	share_channel *ch;
-	struct wait w;
-	int r, again = 0;
-
-	if (!args_spread(s, args, n, names, given) || !wait_begin(&w, given[0]))
-		return NULL;
-	ch = handle_enter(&self->handle);
-	if (!ch)
-		return NULL;
-	do
-		UNLOCKED(r = wait(ch, wait_slice(&w)));
-	while (r != 0 && (again = room_again(self, &w, r)) > 0);
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
-}
-
 PyDoc_STRVAR(
     flush_doc,
     "flush(timeout=None)\n--\n\n"
@@ -293,22 +270,72 @@ PyDoc_STRVAR(
 static PyObject *flush(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
 	static struct signature s = {"flush", {"timeout", NULL}, 0, 1, {NULL}};
+	struct member *self = (struct member *)o;
+	PyObject *given[1];
+	share_channel *ch;
+	struct wait w;
+	int r, again = 0;
 
-	return wait_for_consumers(o, args, n, names, &s, share_channel_flush);
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	do
+		UNLOCKED(r = share_channel_flush(ch, wait_slice(&w)));
+	while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Waits for a slice of the time. What others send between two slices is not waited for. */
+static int drain_slice(share_channel *ch, int timeout_ms, uint64_t before)
+{
+	share_channel_stats now = SHARE_CHANNEL_STATS_INIT;
+	int r = share_channel_drain(ch, timeout_ms);
+
+	return (r == SHARE_ETIMEDOUT || r == SHARE_EAGAIN) &&
+		       share_channel_get_stats(ch, &now) == 0 && now.done >= before
+		   ? 0
+		   : r;
 }
 
 PyDoc_STRVAR(
     drain_doc,
-    "drain(timeout=None)\n--\n\n"
+    "drain(timeout=None, *, before=None)\n--\n\n"
     "Wait until every message that was sent before is acknowledged by all who got it, or was "
-    "dropped or\ndelivered too often (stats() counts those).\n\n"
+    "dropped or\ndelivered too often (stats() counts those). before: of these, those with a "
+    "smaller number (as stats() says\nunder sent).\n\n"
     "TimedOut, NotReady (timeout 0): some are not; the text says which process has yet to "
     "acknowledge some.");
 static PyObject *drain(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
-	static struct signature s = {"drain", {"timeout", NULL}, 0, 1, {NULL}};
+	static struct signature s = {"drain", {"timeout", "before", NULL}, 0, 1, {NULL}};
+	share_channel_stats begun = SHARE_CHANNEL_STATS_INIT;
+	struct member *self = (struct member *)o;
+	PyObject *given[2];
+	share_channel *ch;
+	struct wait w;
+	uint64_t before = UINT64_MAX;
+	int r, again = 0;
 
-	return wait_for_consumers(o, args, n, names, &s, share_channel_drain);
+	if (!args_spread(&s, args, n, names, given) || !wait_begin(&w, given[0]) ||
+	    !arg_uint64(given[1] == Py_None ? NULL : given[1], &before))
+		return NULL;
+	ch = handle_enter(&self->handle);
+	if (!ch)
+		return NULL;
+	UNLOCKED(r = share_channel_get_stats(ch, &begun));
+	if (before > begun.sent)
+		before = begun.sent;
+	if (r == 0)
+		do
+			UNLOCKED(r = drain_slice(ch, wait_slice(&w), before));
+		while (r != 0 && (again = room_again(self, &w, r)) > 0);
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static int take(void *p, int timeout_ms, void *stream, share_message *out)

@@ -171,7 +171,7 @@ def test_channels_and_services_in_a_loop(client, pool):
             await tx.send_async(None, i)
         with pytest.raises(libshare.NotReady):
             await tx.drain_async(0)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="has yet to acknowledge"):
             await tx.drain_async(0.01)
         tx.close()
         assert [m.meta async for m in rx] == list(range(50))
@@ -202,6 +202,24 @@ def test_a_producer_drains_while_the_loop_receives(pool):
             canceled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await canceled
+
+    run(main())
+
+
+def test_who_drains_waits_for_nothing_that_others_send_meanwhile(pool):
+    async def main():
+        with pool.consumer("c", mode="queue") as rx, pool.producer("c") as tx:
+            await tx.send_async(meta="before")
+            drained = asyncio.ensure_future(tx.drain_async(timeout=10))
+            await asyncio.sleep(0)
+            await tx.send_async(meta="meanwhile")
+            # longer than it looks at a time
+            with pytest.raises(TimeoutError):
+                await tx.drain_async(0.3)
+            (await rx.recv_async()).ack()
+            await drained
+            with pytest.raises(libshare.NotReady):
+                await tx.drain_async(0)
 
     run(main())
 

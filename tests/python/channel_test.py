@@ -261,7 +261,12 @@ def test_a_producer_waits_until_all_is_acknowledged(pool):
             tx.drain(0)
         with pytest.raises(TimeoutError):
             tx.drain(timeout=0.01)
-        t = threading.Thread(target=lambda: [rx.recv().ack() for _ in range(3)])
+        rx.recv().ack()
+        tx.drain(before=1)
+        tx.drain(0, before=1)
+        with pytest.raises(libshare.NotReady):
+            tx.drain(0, before=2)
+        t = threading.Thread(target=lambda: [rx.recv().ack() for _ in range(2)])
         t.start()
         tx.drain()
         t.join()
