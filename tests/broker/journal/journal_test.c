@@ -381,6 +381,7 @@ Test(journal, that_is_opened_takes_no_memory_again)
 	uint64_t before;
 
 	put_lots();
+	j->kept_empty = 0; /* so that those go that have become empty last */
 	for (int i = 0; i < LOTS; i++) {
 		journal_drop(j, &lots[i]);
 		if (i % 200 != 199)
@@ -388,6 +389,7 @@ Test(journal, that_is_opened_takes_no_memory_again)
 		journal_commit(j);
 		before = memory_of(fd);
 		reopen();
+		j->kept_empty = 0;
 		cr_assert_leq(memory_of(fd), before);
 		cr_assert_eq(journal_count(j, RECORD_NAME), (uint32_t)(LOTS - i - 1));
 	}
