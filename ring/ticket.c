@@ -181,8 +181,7 @@ bool ring_observe_one(struct ring_producer *p, uint16_t ticket, uint32_t consume
 		word = (uint64_t)t->version << 32;
 	if (word >> 32 != t->version && !(MUTATION(any_version) && word != 0))
 		return false;
-	if (word & CHANNEL_ACK_REJECTED && !MUTATION(free_before_ack) &&
-	    !MUTATION(rejected_is_acknowledged))
+	if (word & CHANNEL_ACK_REJECTED && !MUTATION(rejected_is_acknowledged))
 		return observe_rejection(p, ticket, consumer, word);
 	if (t->n_fences == p->shape.consumers)
 		return false; /* later: there is no room for another fence */

@@ -306,6 +306,7 @@ static bool is_quiet(struct claim *claim, int *budget)
 	const struct channel_shape *shape = &claim->consumer->channel->shape;
 	const struct channel_row *row = row_of(claim);
 	const struct channel_ack *ack;
+	uint64_t word;
 	size_t zeros;
 
 	for (; row && claim->next_ack < shape->in_flight; claim->next_ack++, --*budget) {
@@ -315,14 +316,14 @@ static bool is_quiet(struct claim *claim, int *budget)
 		}
 		ack = &row->acks[claim->next_ack];
 		zeros = member_unwritten(claim->consumer, ack);
-		if (zeros > 0)
+		if (zeros > 0) {
 			claim->next_ack += (uint32_t)((zeros - 1) / sizeof(*ack));
-		else if (runs(claim->consumer, ack,
-			      atomic_load_explicit(&ack->word, memory_order_acquire)))
+			continue;
+		}
+		word = atomic_load_explicit(&ack->word, memory_order_acquire);
+		if (runs(claim->consumer, ack, word))
 			return MUTATION(end_too_early);
-		else if (!orphan_note_acknowledged(claim, claim->next_ack,
-						   acknowledged_version(atomic_load_explicit(
-						       &ack->word, memory_order_acquire))))
+		if (!orphan_note_acknowledged(claim, claim->next_ack, acknowledged_version(word)))
 			return false;
 	}
 	return true;
