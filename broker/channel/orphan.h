@@ -65,7 +65,7 @@ int acknowledged_attach(struct acknowledged *a);
 /* Makes some of those of a producer that goes, before its leases go; true when those are all. */
 bool orphans_make(struct member *producer, int *budget);
 bool producer_has_orphans(const struct member *producer);
-/* What their owner says of one. */
+/* What their owner says of one. True: it has given it back, so it has nothing of it any more. */
 bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgement acknowledged);
 /* One that waits is the claim's, which has an entry for it. */
 void orphan_give(struct orphan *o, struct claim *claim);

@@ -532,6 +532,24 @@ static PyObject *drop_client(PyObject *o, PyObject *id)
 	return by_identifier(o, id, share_drop_client);
 }
 
+static PyObject *by_name(PyObject *o, PyObject *name, int (*function)(share_client *, const char *))
+{
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	struct client *self = (struct client *)o;
+	share_client *c;
+	int r;
+
+	if (!text)
+		return NULL;
+	c = handle_enter(&self->handle);
+	if (!c)
+		return NULL;
+	UNLOCKED(r = function(c, text));
+	if (!handle_leave(&self->handle, r))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(
     end_channel_doc,
     "end_channel(name)\n--\n\n"
@@ -539,20 +557,7 @@ PyDoc_STRVAR(
     "are none of this\nuser's.");
 static PyObject *end_channel(PyObject *o, PyObject *name)
 {
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-	struct client *self = (struct client *)o;
-	share_client *c;
-	int r;
-
-	if (!text)
-		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = share_end_channel(c, text));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return by_name(o, name, share_end_channel);
 }
 
 PyDoc_STRVAR(destroy_doc,
@@ -560,20 +565,7 @@ PyDoc_STRVAR(destroy_doc,
 	     "Remove a pool's name. It takes no new buffers, and ends with its last one.");
 static PyObject *destroy_pool(PyObject *o, PyObject *name)
 {
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-	struct client *self = (struct client *)o;
-	share_client *c;
-	int r;
-
-	if (!text)
-		return NULL;
-	c = handle_enter(&self->handle);
-	if (!c)
-		return NULL;
-	UNLOCKED(r = share_pool_destroy(c, text));
-	if (!handle_leave(&self->handle, r))
-		return NULL;
-	Py_RETURN_NONE;
+	return by_name(o, name, share_pool_destroy);
 }
 
 PyDoc_STRVAR(stats_doc,
