@@ -247,7 +247,7 @@ static int make_accounts(struct broker *b)
 	if (r < 0)
 		return r;
 	accounts_limit_fds(b->accounts, b->n_descriptors);
-	accounts_share_descriptors(b->accounts, b->n_descriptors - b->n_own_descriptors);
+	accounts_share(b->accounts, LIMIT_DESCRIPTORS, b->n_descriptors - b->n_own_descriptors);
 	return 0;
 }
 

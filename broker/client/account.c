@@ -14,6 +14,7 @@
 #include <share/error.h>
 
 #include "broker/client/account.h"
+#include "broker/client/fair_share.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "wire/wire.h"
@@ -35,7 +36,8 @@ struct accounts {
 	LIST_HEAD(, account) list; /* one a user with something to its name, or in debt: few */
 	const struct config *config;
 	size_t fds_in_flight, max_fds, max_fds_of_one;
-	uint64_t descriptors, max_descriptors; /* in use, of all users and of nobody's pools */
+	uint64_t used[LIMIT_KINDS];  /* by all users, and what is nobody's */
+	uint64_t total[LIMIT_KINDS]; /* of what users share; 0: they do not */
 	bool without_limits;
 };
 
@@ -48,7 +50,6 @@ int accounts_new(const struct config *config, struct accounts **out)
 	LIST_INIT(&a->list);
 	a->config = config;
 	accounts_limit_fds(a, 1024);
-	a->max_descriptors = UINT64_MAX / 2;
 	*out = a;
 	return 0;
 }
@@ -79,7 +80,7 @@ void accounts_free(struct accounts *accounts)
 		return;
 	while ((a = LIST_FIRST(&accounts->list)) && a->refs == 0)
 		forget(a);
-	if (a || accounts->descriptors)
+	if (a || accounts->used[LIMIT_DESCRIPTORS])
 		log_bug("an account outlives the broker");
 	free(accounts);
 }
@@ -141,30 +142,29 @@ void account_unref(struct account *a)
 		forget(a);
 }
 
-static uint64_t descriptors_left(const struct accounts *all)
-{
-	return all->max_descriptors > all->descriptors ? all->max_descriptors - all->descriptors
-						       : 0;
-}
-
 uint64_t account_limit(const struct account *a, enum limit_kind resource)
 {
+	const struct fair_share all = {.total = a->all->total[resource],
+				       .used = a->all->used[resource]};
 	uint64_t limit = a->limits->max[resource], most;
 
-	if (resource != LIMIT_DESCRIPTORS)
+	if (all.total == 0)
 		return limit;
-	/* who takes so many more has as many as are left then */
-	most = (a->used[resource] + descriptors_left(a->all)) / 2;
+	most = fair_share_most(&all, a->used[resource]);
 	return limit < most ? limit : most;
+}
+
+static void add(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	a->used[resource] += amount;
+	a->all->used[resource] += amount;
 }
 
 static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
 {
 	if (!a->all->without_limits && (amount > limit || a->used[resource] > limit - amount))
 		return false;
-	a->used[resource] += amount;
-	if (resource == LIMIT_DESCRIPTORS)
-		a->all->descriptors += amount;
+	add(a, resource, amount);
 	return true;
 }
 
@@ -181,14 +181,14 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 		amount = a->used[resource];
 	}
 	a->used[resource] -= amount;
-	if (resource == LIMIT_DESCRIPTORS)
-		a->all->descriptors -= amount;
+	a->all->used[resource] -= amount;
 }
 
 int account_refuse(struct account *a, enum limit_kind resource, const char *also,
 		   struct failure *failure)
 {
 	uint64_t limit = account_limit(a, resource);
+	uint64_t total = a->all->total[resource], used = a->all->used[resource];
 	char bytes[SIZE_TEXT_MAX];
 
 	if (!failure)
@@ -198,8 +198,8 @@ int account_refuse(struct account *a, enum limit_kind resource, const char *also
 			    "uid %u has %" PRIu64 " of the broker's %" PRIu64
 			    " descriptors, and may not have more than it leaves to others, %" PRIu64
 			    " now: raise the broker's RLIMIT_NOFILE%s",
-			    (unsigned)a->uid, a->used[resource], a->all->max_descriptors,
-			    descriptors_left(a->all), also);
+			    (unsigned)a->uid, a->used[resource], total,
+			    total > used ? total - used : 0, also);
 	else if (limit_is_size(resource))
 		failure_set(failure, SHARE_EQUOTA, "uid %u has reached its limit of %s of %s%s",
 			    (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
@@ -245,7 +245,7 @@ void charge_move(struct charge *c, struct account *to)
 {
 	struct account *from = c->account;
 
-	to->used[c->resource] += c->amount;
+	add(to, (enum limit_kind)c->resource, c->amount);
 	c->account = account_ref(to);
 	account_subtract(from, (enum limit_kind)c->resource, c->amount);
 	account_unref(from);
@@ -320,24 +320,24 @@ uint64_t account_used(const struct account *a, enum limit_kind resource)
 	return a->used[resource];
 }
 
-void accounts_share_descriptors(struct accounts *a, uint64_t descriptors)
+void accounts_share(struct accounts *a, enum limit_kind resource, uint64_t total)
 {
-	a->max_descriptors = descriptors;
+	a->total[resource] = total;
 }
 
-uint64_t accounts_descriptors(const struct accounts *a)
+uint64_t accounts_used(const struct accounts *a, enum limit_kind resource)
 {
-	return a->descriptors;
+	return a->used[resource];
 }
 
-void accounts_take_descriptors(struct accounts *a, uint64_t n)
+void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount)
 {
-	a->descriptors += n;
+	a->used[resource] += amount;
 }
 
-void accounts_give_descriptors(struct accounts *a, uint64_t n)
+void accounts_subtract(struct accounts *a, enum limit_kind resource, uint64_t amount)
 {
-	a->descriptors -= n;
+	a->used[resource] -= amount;
 }
 
 struct user_turns *account_turns(struct account *a)

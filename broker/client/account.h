@@ -77,19 +77,15 @@ void account_fds_sent(struct account *a, size_t n);
 void account_fds_received(struct account *a, size_t n);
 uint64_t account_fds_in_flight(const struct account *a);
 
-/*
- * The broker's descriptors, which are everybody's: nobody gets more of them than are left for
- * others. So one user has half of them at most, of two greedy ones each has a third, and whoever
- * comes finds as many as each of those before has.
- */
-void accounts_share_descriptors(struct accounts *a, uint64_t descriptors);
+/* There is so much for all users together, who share it (fair_share.h). */
+void accounts_share(struct accounts *a, enum limit_kind resource, uint64_t total);
 /* For what is nobody's; the caller bounds it. */
-void accounts_take_descriptors(struct accounts *a, uint64_t n);
-void accounts_give_descriptors(struct accounts *a, uint64_t n);
-uint64_t accounts_descriptors(const struct accounts *a); /* in use, with those */
+void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount);
+void accounts_subtract(struct accounts *a, enum limit_kind resource, uint64_t amount);
+uint64_t accounts_used(const struct accounts *a, enum limit_kind resource); /* with that */
 
 uint64_t account_used(const struct account *a, enum limit_kind resource);
-/* Of descriptors, what it is now: others' count as well. */
+/* Of what users share, what it is now: others' count as well. */
 uint64_t account_limit(const struct account *a, enum limit_kind resource);
 /* Its part of the broker's time. */
 struct user_turns *account_turns(struct account *a);

@@ -12,13 +12,11 @@
 
 #include <share/error.h>
 
+#include "broker/client/fair_share.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "broker/memory/pool.h"
 #include "broker/memory/pool_user.h"
-
-/* Of a pool's limit, for those that have less than others. */
-#define RESERVE_PART 8
 
 static struct pool_user *find(const struct pool *p, const struct account *account)
 {
@@ -142,12 +140,13 @@ static uint64_t bytes_of(const struct pool *p, const struct account *account)
 
 bool pool_user_may_have(const struct pool *p, const struct account *account, uint64_t bytes)
 {
-	uint64_t taken = p->extent.used + p->gated.bytes + bytes;
+	const struct fair_share share = {.total = p->sizes.limit,
+					 .used = p->extent.used + p->gated.bytes,
+					 .users = p->use.n_takers > 0 ? p->use.n_takers : 1};
+	uint64_t mine = bytes_of(p, account);
 
 	/* what there is no room for is refused for that */
-	return p->use.n_takers < 2 || taken > p->sizes.limit ||
-	       taken <= p->sizes.limit - p->sizes.limit / RESERVE_PART ||
-	       bytes_of(p, account) + bytes <= p->sizes.limit / p->use.n_takers;
+	return share.used + bytes > share.total || mine + bytes <= fair_share_most(&share, mine);
 }
 
 void pool_user_explain(const struct pool *p, const struct account *account, uint64_t bytes,
@@ -164,6 +163,6 @@ void pool_user_explain(const struct pool *p, const struct account *account, uint
 	    "those who have no more than that",
 	    p->name, (unsigned)account_uid(account), size_round(bytes_of(p, account), has),
 	    size_exact(bytes, wanted), size_round(p->sizes.limit / p->use.n_takers, share),
-	    p->use.n_takers, size_round(p->sizes.limit / RESERVE_PART, rest),
+	    p->use.n_takers, size_round(FAIR_SHARE_RESERVE(p->sizes.limit), rest),
 	    size_round(p->sizes.limit, limit));
 }

@@ -12,10 +12,8 @@
 struct pool;
 
 /*
- * What each user has of a pool, and so what it may have: where several users want memory of a pool,
- * the last eighth of its limit is for those that have no more of it than their share, one of as
- * many parts as there are such users. So nobody takes the last of everything, however fast it is; a
- * user that nobody else wants anything beside has all of it.
+ * What each user has of a pool, and so what it may have, as users share it who are known
+ * (fair_share.h).
  */
 struct pool_user {
 	LIST_ENTRY(pool_user) link;

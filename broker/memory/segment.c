@@ -74,7 +74,7 @@ static int take_nobodys(struct pool *pool, struct segment_cost *out, struct fail
 		    pool->name, b->memory->max_nobodys_segments);
 	b->memory->n_nobodys_segments++;
 	out->n_nobodys = descriptors_of(pool);
-	accounts_take_descriptors(b->accounts, out->n_nobodys);
+	accounts_add(b->accounts, LIMIT_DESCRIPTORS, out->n_nobodys);
 	return 0;
 }
 
@@ -104,7 +104,7 @@ static void return_descriptors(struct broker *b, struct segment_cost *cost)
 	charge_return(&cost->descriptors);
 	if (cost->n_nobodys == 0)
 		return;
-	accounts_give_descriptors(b->accounts, cost->n_nobodys);
+	accounts_subtract(b->accounts, LIMIT_DESCRIPTORS, cost->n_nobodys);
 	b->memory->n_nobodys_segments--;
 	cost->n_nobodys = 0;
 }

@@ -146,7 +146,7 @@ void report_status(struct page *p)
 		"leases", report_integer(slab_live(&b->buffers->leases)), "names",
 		report_integer(b->names->n), "tokens", report_integer(b->names->tokens.count),
 		"agents", report_integer(devices_processes(b)), "descriptors",
-		report_integer(accounts_descriptors(b->accounts)), "descriptors_limit",
+		report_integer(accounts_used(b->accounts, LIMIT_DESCRIPTORS)), "descriptors_limit",
 		report_integer(b->n_descriptors - b->n_own_descriptors), "journal_bytes",
 		report_integer(journal_size(b->journal)), "requests",
 		report_integer(b->counters.requests), "connections",

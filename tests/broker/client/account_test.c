@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is remembered of users who have gone: the time that they owe to others, and no longer. */
+/*
+ * What is remembered of users who have gone: the time that they owe to others, and no longer. And
+ * the rule by which users share what there is.
+ */
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -9,6 +12,7 @@
 #include <event2/event.h>
 
 #include "broker/client/account.h"
+#include "broker/client/fair_share.h"
 
 #define GREEDY 70001
 #define OTHER  70002
@@ -80,4 +84,48 @@ Test(account, who_has_paid_is_forgotten)
 	turns.now_ns += SECOND;
 	visit(OTHER, 0);
 	cr_assert_eq(visit(GREEDY, 0), 0);
+}
+
+/* Takes all that it may have, a little at a time. */
+static uint64_t takes_all(struct fair_share *s, uint64_t mine)
+{
+	while (mine < fair_share_most(s, mine)) {
+		mine++;
+		s->used++;
+	}
+	return mine;
+}
+
+Test(account, of_what_anybody_may_want_each_leaves_as_much_as_it_has)
+{
+	struct fair_share s = {.total = 1200};
+	uint64_t one = 0, two = 0;
+
+	for (int i = 0; i < 1200; i++) {
+		one += fair_share_most(&s, one) > one;
+		s.used = one + two;
+		two += fair_share_most(&s, two) > two;
+		s.used = one + two;
+	}
+	cr_assert(one == 400 && two == 400);
+	s.used = 0;
+	cr_assert_eq(takes_all(&s, 0), 600);
+	cr_assert_eq(takes_all(&s, 0), 300);
+	cr_assert_eq(takes_all(&s, 0), 150);
+	s.used = 1300; /* there was more once */
+	cr_assert_eq(fair_share_most(&s, 100), 50);
+}
+
+Test(account, of_what_few_want_the_last_eighth_is_for_who_has_less_than_its_part)
+{
+	struct fair_share s = {.total = 800, .users = 1};
+
+	cr_assert_eq(takes_all(&s, 0), 800);
+	s = (struct fair_share){.total = 800, .users = 2};
+	cr_assert_eq(takes_all(&s, 0), 700);
+	cr_assert_eq(fair_share_most(&s, 700), 700);
+	cr_assert_eq(fair_share_most(&s, 0), 400);
+	s.used = 800;
+	cr_assert_eq(fair_share_most(&s, 700), 600);
+	cr_assert_eq(fair_share_most(&s, 100), 400);
 }
