@@ -32,7 +32,7 @@ struct channels {
 	TAILQ_HEAD(members_closing, member) closing; /* producers that are being taken over */
 	TAILQ_HEAD(claim_list, claim) claims;        /* to be looked at, now and then */
 	uint32_t n_followed;
-	uint64_t n_steps; /* entries given up, rows freed, looks at rows that had no time to end */
+	uint64_t n_steps; /* entries given up, rows freed, looks that had no time to end */
 	uint32_t last_claim;
 	size_t n_orphans;
 	uint64_t looked_ms; /* whether anybody comes for these */
@@ -56,10 +56,10 @@ void members_leave(struct client *c);
 /* Its client is ending: some of its memberships, true when there are none any more. */
 bool members_end(struct client *c, int *budget);
 
-/* Of the channel of this name, the messages of producers that are gone that wait for a consumer, if
- * @by answers for them, are lost. Their number. */
-uint64_t channel_drop_messages(struct broker *b, const void *name, size_t size,
-			       const struct client *by);
+/* Of the channel of this name, some messages of producers that are gone that wait for a consumer,
+ * if @by answers for them, are lost: *n. True when those were all. */
+bool channel_drop_messages(struct broker *b, const void *name, size_t size, const struct client *by,
+			   uint64_t *n);
 
 /* In the order of identifiers, from the first on (@ch NULL); NULL at the end. */
 const struct channel *channels_next(const struct broker *b, const struct channel *ch);

@@ -16,6 +16,7 @@
 #include "broker/channel/inside.h"
 #include "broker/channel/records.h"
 #include "broker/client/client.h"
+#include "broker/client/deferred.h"
 #include "broker/client/request.h"
 #include "broker/config/text.h"
 #include "broker/device/device.h"
@@ -240,7 +241,10 @@ static void join(struct request *r, struct channel *ch)
 	e = member_new(ch, r->client, m->role, consumer && m->flags & SHARE_CHANNEL_WRITABLE,
 		       consumer && m->flags & WIRE_CHANNEL_OLDEST, &member);
 	if (e != 0) {
-		fail_member(r, ch, e);
+		if (e == MEMBER_LATER)
+			request_go_on_later(r);
+		else
+			fail_member(r, ch, e);
 		channel_end_if_unused(ch);
 		return;
 	}

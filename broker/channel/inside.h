@@ -153,7 +153,14 @@ uint32_t channel_count(const struct channel *ch, uint32_t role);
 /* ------------------------------------------------------------------------------------------- */
 /* member.c */
 
-enum member_error { MEMBER_NO_SLOT = 1, MEMBER_QUOTA, MEMBER_BYTES_QUOTA, MEMBER_NO_DESCRIPTORS };
+/* MEMBER_LATER: what makes room for it is not done yet. */
+enum member_error {
+	MEMBER_NO_SLOT = 1,
+	MEMBER_QUOTA,
+	MEMBER_BYTES_QUOTA,
+	MEMBER_NO_DESCRIPTORS,
+	MEMBER_LATER
+};
 
 /* Its page, a pidfd, its doorbell, and one for the channel's own page, which may be the channel's
  * last member's to keep. */
@@ -268,6 +275,8 @@ const char *channel_when_full_name(uint32_t when_full);
 
 /* ------------------------------------------------------------------------------------------- */
 /* work.c: all this from the loop, a little at a time */
+
+#define CHANNELS_TURN 4096 /* tickets, or messages; about a millisecond */
 
 void channels_on_work(evutil_socket_t fd, short what, void *data); /* data is the broker */
 void channels_work_soon(struct broker *b);

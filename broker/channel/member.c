@@ -234,16 +234,17 @@ static int join(struct channel *ch, struct client *client, uint32_t role, bool w
 	return 0;
 }
 
-static bool make_room(struct channel *ch, const struct account *a, uint32_t role, int error)
+static bool make_room(struct channel *ch, const struct account *a, uint32_t role, int error,
+		      int *budget)
 {
 	switch (error) {
 	case MEMBER_QUOTA:
-		return orphans_give_way(ch, a, LIMIT_CHANNELS, 1);
+		return orphans_give_way(ch, a, LIMIT_CHANNELS, 1, budget);
 	case MEMBER_NO_DESCRIPTORS:
-		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS);
+		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS, budget);
 	case MEMBER_BYTES_QUOTA:
 		return orphans_give_way(ch, a, LIMIT_BYTES,
-					page_size(ch, role) + CHANNEL_CONTROL_SIZE);
+					page_size(ch, role) + CHANNEL_CONTROL_SIZE, budget);
 	default:
 		return false;
 	}
@@ -254,11 +255,12 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 int member_new(struct channel *ch, struct client *client, uint32_t role, bool writable, bool oldest,
 	       struct member **out)
 {
+	int budget = CHANNELS_TURN;
 	int r = join(ch, client, role, writable, oldest, out);
 
-	while (make_room(ch, client->account, role, r))
+	while (make_room(ch, client->account, role, r, &budget))
 		r = join(ch, client, role, writable, oldest, out);
-	return r;
+	return r != 0 && budget <= 0 ? MEMBER_LATER : r;
 }
 
 /* What @m's user pays for once more. */

@@ -94,14 +94,14 @@ uint32_t orphans_of_others(const struct member *consumer);
 void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *producer,
 		       const char *why);
 /* Those that nobody comes for are lost, every now and then. */
-void orphans_look(struct broker *b);
+void orphans_look(struct broker *b, int *budget);
 /* A producer has left some, and is gone: no more than so many of these are kept for a channel. */
-void orphans_keep_few(struct channel *ch);
+void orphans_keep_few(struct channel *ch, int *budget);
 /* Those of this account's oldest producer that has nothing else, to make room for who joins
- * a channel, which stays, and needs so much of @resource, are lost; false: there is none, or all of
- * them would not make enough. */
+ * a channel, which stays, and needs so much of @resource, are lost; false: there is none, all of
+ * them would not make enough, or (*budget is 0) there was no time for all of its messages. */
 bool orphans_give_way(struct channel *joined, const struct account *account,
-		      enum limit_kind resource, uint64_t amount);
+		      enum limit_kind resource, uint64_t amount, int *budget);
 /* At the end of the broker. */
 void orphans_end_all(struct broker *b);
 /* What is lost that no consumer was told of is told to this one. */

@@ -4,9 +4,13 @@
  * Orphans that nobody gets. They wait for an hour without a consumer, and count as their producer's
  * user's: when that has no room for more memberships, its oldest ones go. A channel keeps those of
  * so many producers. What goes is counted and logged, and the next consumer is told.
+ *
+ * There may be 64 times 8192 of them, so they go in several turns of the loop: each takes its
+ * budget along, and what is left then goes in the next one.
  */
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include <share/channel.h>
@@ -53,33 +57,47 @@ void channel_tell_lost(struct channel *ch, uint64_t n, const struct member *prod
 				     .count = n});
 }
 
-static void lose_waiting(struct member *producer)
+/* As many as there is time for; their number. The producer stays, though it may be unused then. */
+static uint64_t lose_waiting(struct member *producer, int *budget)
 {
-	while (producer->as_producer.n_waiting > 0)
+	uint64_t n = 0;
+
+	for (; producer->as_producer.n_waiting > 0 && *budget > 0; --*budget, n++)
 		orphan_lose(TAILQ_FIRST(&producer->as_producer.waiting));
+	return n;
 }
 
-/* Of producers that are gone, and of those whom @by (NULL: anybody) answers for. Their number. */
-static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, const char *why)
+/* Of producers that are gone, and of those whom @by (NULL: anybody) answers for. Their number; all,
+ * if there was time for them. */
+static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, const char *why,
+				int *budget)
 {
 	uint64_t n = 0;
 	struct member *m, *next;
 
-	for (m = TAILQ_FIRST(&ch->members); m; m = next) {
+	for (m = TAILQ_FIRST(&ch->members); m && *budget > 0; m = next) {
 		next = TAILQ_NEXT(m, of_channel);
 		if (m->role != SHARE_PRODUCER || m->state != MEMBER_GONE ||
 		    (by && !client_answers_for(by, account_uid(m->timelines->account))))
 			continue;
-		n += m->as_producer.n_waiting;
-		lose_waiting(m);
+		n += lose_waiting(m, budget);
 		member_free_if_unused(m);
 	}
 	channel_tell_lost(ch, n, NULL, why);
 	return n;
 }
 
-static void look(struct channel *ch, uint64_t now)
+/* There was no time for all. */
+static void look_again(struct broker *b)
 {
+	b->channels->looked_ms = 0;
+	b->channels->n_steps++;
+	channels_work_soon(b);
+}
+
+static void look(struct channel *ch, uint64_t now, int *budget)
+{
+	orphans_keep_few(ch, budget);
 	if (ch->orphans.waiting == 0 || channel_count(ch, SHARE_CONSUMER) > 0) {
 		ch->orphans.deserted_ms = 0;
 		return;
@@ -87,13 +105,13 @@ static void look(struct channel *ch, uint64_t now)
 	if (ch->orphans.deserted_ms == 0)
 		ch->orphans.deserted_ms = now;
 	if (ch->pool->destroyed)
-		lose_waiting_of(ch, NULL, "their pool was destroyed");
+		lose_waiting_of(ch, NULL, "their pool was destroyed", budget);
 	else if (now - ch->orphans.deserted_ms >= DESERTED_MS)
-		lose_waiting_of(ch, NULL, "no consumer has come for an hour");
+		lose_waiting_of(ch, NULL, "no consumer has come for an hour", budget);
 	channel_end_if_unused(ch);
 }
 
-void orphans_look(struct broker *b)
+void orphans_look(struct broker *b, int *budget)
 {
 	struct channel *ch, *next;
 	uint64_t now = clock_ms();
@@ -101,10 +119,12 @@ void orphans_look(struct broker *b)
 	if (b->channels->n_orphans == 0 || now - b->channels->looked_ms < LOOK_MS)
 		return;
 	b->channels->looked_ms = now;
-	for (ch = TAILQ_FIRST(&b->channels->list); ch; ch = next) {
+	for (ch = TAILQ_FIRST(&b->channels->list); ch && *budget > 0; ch = next) {
 		next = TAILQ_NEXT(ch, link);
-		look(ch, now);
+		look(ch, now, budget);
 	}
+	if (*budget <= 0)
+		look_again(b);
 }
 
 /* ------------------------------------------------------------------------------------------- */
@@ -117,14 +137,18 @@ static bool may_go(const struct member *m)
 	       m->as_producer.n_waiting > 0 && m->as_producer.n_owned == 0 && !claims_first(m);
 }
 
-static void go(struct member *m, const char *why)
+/* True if it is gone then; false: there was no time for all that it has left. */
+static bool go(struct member *m, const char *why, int *budget)
 {
-	channel_tell_lost(m->channel, m->as_producer.n_waiting, m, why);
-	lose_waiting(m);
+	channel_tell_lost(m->channel, lose_waiting(m, budget), m, why);
+	if (m->as_producer.n_waiting > 0)
+		return false;
 	member_free_if_unused(m);
+	return true;
 }
 
-void orphans_keep_few(struct channel *ch)
+/* The oldest one, if there are more than a channel keeps; NULL: there are not, or none may go. */
+static struct member *one_too_many(const struct channel *ch)
 {
 	struct member *m, *oldest = NULL;
 	uint32_t n = 0;
@@ -135,8 +159,18 @@ void orphans_keep_few(struct channel *ch)
 		if (!oldest && may_go(m))
 			oldest = m;
 	}
-	if (n > PRODUCERS_MAX && oldest)
-		go(oldest, "more than 64 producers have left some");
+	return n > PRODUCERS_MAX ? oldest : NULL;
+}
+
+void orphans_keep_few(struct channel *ch, int *budget)
+{
+	struct member *m;
+
+	while ((m = one_too_many(ch)))
+		if (!go(m, "more than 64 producers have left some", budget)) {
+			look_again(ch->broker);
+			return;
+		}
 }
 
 static struct member *oldest_of(const struct channel *ch, const struct account *account)
@@ -178,10 +212,11 @@ static bool is_enough(const struct broker *b, const struct account *account,
 }
 
 bool orphans_give_way(struct channel *joined, const struct account *account,
-		      enum limit_kind resource, uint64_t amount)
+		      enum limit_kind resource, uint64_t amount, int *budget)
 {
 	struct member *m = NULL, *other;
 	struct channel *ch;
+	bool gone;
 
 	if (!is_enough(joined->broker, account, resource, amount))
 		return false;
@@ -193,37 +228,39 @@ bool orphans_give_way(struct channel *joined, const struct account *account,
 	if (!m)
 		return false;
 	ch = m->channel;
-	go(m, "their user has no room for more memberships");
+	gone = go(m, "their user has no room for more memberships", budget);
 	if (ch != joined)
 		channel_end_if_unused(ch);
-	return true;
+	return gone;
 }
 
 /* ------------------------------------------------------------------------------------------- */
 
-uint64_t channel_drop_messages(struct broker *b, const void *name, size_t size,
-			       const struct client *by)
+bool channel_drop_messages(struct broker *b, const void *name, size_t size, const struct client *by,
+			   uint64_t *n)
 {
 	struct channel *ch = channel_find(b, name, size);
+	int budget = CHANNELS_TURN;
 	char why[64];
-	uint64_t n;
 
+	*n = 0;
 	if (!ch)
-		return 0;
+		return true;
 	snprintf(why, sizeof(why), "user %u has ended them", (unsigned)by->peer.uid);
-	n = lose_waiting_of(ch, by, why);
+	*n = lose_waiting_of(ch, by, why, &budget);
 	channel_end_if_unused(ch);
-	return n;
+	return budget > 0;
 }
 
 void orphans_end_all(struct broker *b)
 {
 	struct channel *ch, *next;
+	int budget = INT_MAX;
 
 	for (ch = TAILQ_FIRST(&b->channels->list); ch; ch = next) {
 		next = TAILQ_NEXT(ch, link);
 		if (ch->orphans.waiting > 0)
-			lose_waiting_of(ch, NULL, "");
+			lose_waiting_of(ch, NULL, "", &budget);
 		channel_end_if_unused(ch);
 	}
 }

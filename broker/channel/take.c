@@ -246,7 +246,7 @@ bool member_take_over(struct member *m, int *budget)
 		client_send(client, &done, NULL, 0);
 	member_free_if_unused(m);
 	/* the one that goes may be this one */
-	orphans_keep_few(ch);
+	orphans_keep_few(ch, budget);
 	channel_end_if_unused(ch);
 	return true;
 }

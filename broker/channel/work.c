@@ -15,9 +15,8 @@
 #include "broker/client/clients.h"
 #include "broker/log/log.h"
 
-#define TURN          4096 /* tickets; about a millisecond */
-#define CLOSING_LOOKS 512  /* at those of one producer, before the next one's */
-#define LEAST_LOOKS   64   /* at the tickets of one claim */
+#define CLOSING_LOOKS 512 /* at those of one producer, before the next one's */
+#define LEAST_LOOKS   64  /* at the tickets of one claim */
 #define LOOK_AGAIN_MS 50
 
 static const struct timeval at_once = {0, 0};
@@ -85,7 +84,7 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 {
 	struct broker *b = data;
 	uint64_t before = b->channels->n_steps;
-	int turn = clients_turn(b->clients, TURN), budget = turn;
+	int turn = clients_turn(b->clients, CHANNELS_TURN), budget = turn;
 	bool at_work;
 
 	(void)fd, (void)what;
@@ -94,7 +93,8 @@ void channels_on_work(evutil_socket_t fd, short what, void *data)
 	/* whoever closes channels without end keeps no memory from coming back */
 	budget = turn;
 	look_at_claims(b, &budget);
-	orphans_look(b);
+	budget = turn;
+	orphans_look(b, &budget);
 	if (at_work || b->channels->n_steps != before)
 		broker_set_timer(b, b->channels->work, &at_once);
 	else if (!TAILQ_EMPTY(&b->channels->closing) || !TAILQ_EMPTY(&b->channels->claims))

@@ -15,6 +15,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/deferred.h"
 #include "broker/client/records.h"
 #include "broker/client/request.h"
 #include "broker/names/token.h"
@@ -58,7 +59,12 @@ static void drop_client(struct request *r, uint64_t id)
 
 static void drop_messages(struct request *r, const struct wire_bytes *channel)
 {
-	if (channel_drop_messages(r->broker, channel->data, channel->size, r->client) > 0)
+	uint64_t n;
+
+	/* what waits since it was asked first is ended with the others */
+	if (!channel_drop_messages(r->broker, channel->data, channel->size, r->client, &n))
+		request_go_on_later(r);
+	else if (n > 0 || r->deferred_ms)
 		request_done(r);
 	else
 		request_fail(r, SHARE_ENOENT,

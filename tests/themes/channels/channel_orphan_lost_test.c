@@ -8,18 +8,19 @@
 #include "tests/harness/fixture.h"
 #include "tests/harness/plan.h"
 #include "tests/support/channel_work.h"
+#include "tests/themes/channels/later_broker.h"
 
 #define HOUR_MS (60 * 60 * 1000)
 #define ALICE   4711
 
-static _Atomic uint64_t *ahead_ms; /* of the broker's clock */
+static struct later_plan *plan;
 static share_client *client, *other;
 
 static void start_with_limits(const char *limits)
 {
 	char config[512];
 
-	ahead_ms = plan_new("SHARE_TEST_AHEAD", sizeof(*ahead_ms));
+	plan = plan_new(LATER_PLAN_VARIABLE, sizeof(*plan));
 	broker_use_program(LATER_BROKER);
 	snprintf(
 	    config, sizeof(config),
@@ -103,7 +104,7 @@ static void expect(share_channel *c, uint32_t number, uint64_t lost)
 
 static bool hours_later(const char *name)
 {
-	atomic_fetch_add(ahead_ms, HOUR_MS);
+	atomic_fetch_add(&plan->ahead_ms, HOUR_MS);
 	return channel_number(name, "waiting") < 0;
 }
 
@@ -358,4 +359,67 @@ Test(channel_orphan_lost, what_is_delivered_too_often_is_logged_and_told)
 	c = open_queue(other, "q", SHARE_CONSUMER);
 	expect(c, 2, 1);
 	share_channel_close(c);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* Many                                                                                        */
+
+#define MANY    4096 /* of one producer, without a consumer, at most */
+#define A_TURN  4096
+#define OF_ALL  (A_TURN + 512) /* those of others, and of what else goes on, beside them */
+#define AT_ONCE 6
+
+/* By producers of @name that are gone then. */
+static void leave_many(const char *name, int producers)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *p;
+
+	o.depth = MANY;
+	o.in_flight = 2 * MANY;
+	o.consumers = 1;
+	for (int k = 0; k < producers; k++) {
+		check_ok(share_channel_open(client, name, SHARE_PRODUCER, &o, &p));
+		for (uint32_t i = 0; i < MANY; i++)
+			send_number(p, i);
+		share_channel_close(p);
+	}
+	check_eq(channel_number(name, "waiting"), producers * MANY);
+	atomic_store(&plan->most_dropped, 0);
+}
+
+Test(channel_orphan_lost, as_many_as_there_may_be_end_in_turns_when_a_user_ends_them)
+{
+	leave_many("q", AT_ONCE);
+	check_ok(share_end_channel(client, "q"));
+	check_eq(channel_number("q", "waiting"), -1);
+	check_eq(messages_lost(), AT_ONCE * MANY);
+	check(atomic_load(&plan->most_dropped) >= A_TURN);
+	check(atomic_load(&plan->most_dropped) <= OF_ALL);
+}
+
+Test(channel_orphan_lost, as_many_as_there_may_be_end_in_turns_when_nobody_has_come_for_an_hour)
+{
+	leave_many("q", AT_ONCE);
+	leave_many("other", 1);
+	until(hours_later("q") && hours_later("other"));
+	check_eq(messages_lost(), (AT_ONCE + 1) * MANY);
+	check(atomic_load(&plan->most_dropped) >= A_TURN);
+	check(atomic_load(&plan->most_dropped) <= OF_ALL);
+}
+
+/* Each makes room by itself; who joins is answered when there is. */
+Test(channel_orphan_few_bytes, as_many_as_there_may_be_give_way_in_turns)
+{
+	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel *ch;
+
+	leave_many("q", 2);
+	o.depth = MANY;
+	o.in_flight = 2 * MANY;
+	o.consumers = 8;
+	check_ok(share_channel_open(client, "large", SHARE_PRODUCER, &o, &ch));
+	check_eq(messages_lost(), 2 * MANY);
+	check(atomic_load(&plan->most_dropped) <= OF_ALL);
+	share_channel_close(ch);
 }

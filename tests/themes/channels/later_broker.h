@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_THEMES_CHANNELS_LATER_BROKER_H
+#define TESTS_THEMES_CHANNELS_LATER_BROKER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* What a test and its brokers (later_broker.c) say to each other. */
+#define LATER_PLAN_VARIABLE "SHARE_TEST_LATER"
+struct later_plan {
+	_Atomic uint64_t ahead_ms;     /* of the broker's clock */
+	_Atomic uint64_t most_dropped; /* records, in a turn of the broker's loop */
+};
+
+#endif
