@@ -68,6 +68,7 @@ void claim_follow(struct claim *claim);
 /* The consumer may use this one, at its producer's cost; @buffer may be NULL. False without memory.
  */
 bool claim_keep(struct claim *claim, uint32_t ticket, uint32_t version, struct buffer *buffer);
+bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
 /* The consumer is done with this one. */
 void entry_give_up(struct claim *claim, struct entry *entry);
 /* One that another broker had taken over. 0 or -ENOMEM. */

@@ -183,16 +183,6 @@ static void attach(struct orphan *o)
 	o->producer->channel->broker->channels->n_orphans++;
 }
 
-static bool has_entry(const struct claim *claim, uint32_t ticket, uint32_t version)
-{
-	const struct entry *entry;
-
-	TAILQ_FOREACH (entry, &claim->entries, link)
-		if (entry->kept->ticket == ticket && entry->kept->version == version)
-			return true;
-	return false;
-}
-
 int orphan_attach(struct orphan *o)
 {
 	const struct channel_shape *shape = o->producer ? &o->producer->channel->shape : NULL;
@@ -200,8 +190,7 @@ int orphan_attach(struct orphan *o)
 
 	if (!shape || o->producer->role != SHARE_PRODUCER || o->ticket >= shape->in_flight ||
 	    o->deliveries == 0 || o->deliveries > shape->deliveries ||
-	    find(o->producer, o->ticket) ||
-	    (owner && (owner->producer != o->producer || !has_entry(owner, o->ticket, o->version))))
+	    find(o->producer, o->ticket) || (owner && owner->producer != o->producer))
 		return -EBADMSG;
 	if (!prepare(o->producer))
 		return -ENOMEM;
@@ -211,6 +200,23 @@ int orphan_attach(struct orphan *o)
 	else
 		wait_for_owner(o, false);
 	return 0;
+}
+
+bool orphans_have_entries(const struct claim *claim)
+{
+	const struct entry *entry;
+	struct orphan *o;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (entry, &claim->entries, link) {
+		o = find(claim->producer, entry->kept->ticket);
+		if (!o || o->owner != claim || o->has_entry ||
+		    !entry_is_of(entry, o->ticket, o->version))
+			continue;
+		o->has_entry = true;
+		n++;
+	}
+	return n == claim->n_orphans;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct orphan {
 	uint32_t ticket, version;
 	uint32_t deliveries;
 	uint32_t fetch; /* which one its owner has fetched; 0: none */
+	bool has_entry; /* of another broker's: orphans_have_entries() has found it */
 	uint32_t record;
 };
 
@@ -75,6 +76,9 @@ void orphan_lose(struct orphan *o);
 void producer_end_orphans(struct member *producer);
 /* One that another broker had. 0, -EBADMSG or -ENOMEM. */
 int orphan_attach(struct orphan *o);
+/* When all of these are there: whether each one that is the claim's has an entry, without which it
+ * would never end. */
+bool orphans_have_entries(const struct claim *claim);
 
 /* ------------------------------------------------------------------------------------------- */
 /* orphan_fetch.c: who gets them */

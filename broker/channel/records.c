@@ -540,6 +540,9 @@ int channels_restore(struct broker *b)
 	if (r == 0 && any_is_unused(b))
 		r = -EBADMSG;
 	for (size_t i = 0; r == 0 && i < all.n_claims; i++)
+		if (!orphans_have_entries(all.claims[i]))
+			r = -EBADMSG;
+	for (size_t i = 0; r == 0 && i < all.n_claims; i++)
 		claim_follow(all.claims[i]);
 	b->channels->restored = NULL;
 	free(all.claims);

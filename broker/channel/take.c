@@ -131,6 +131,11 @@ int claim_keep_again(struct claim *claim, uint32_t ticket, uint32_t version, str
 	return 0;
 }
 
+bool entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version)
+{
+	return entry->kept->ticket == ticket && entry->kept->version == version;
+}
+
 void entry_give_up(struct claim *claim, struct entry *entry)
 {
 	struct broker *b = claim->producer->channel->broker;

@@ -369,15 +369,22 @@ Test(channel_orphan_lost, what_is_delivered_too_often_is_logged_and_told)
 #define OF_ALL  (A_TURN + 512) /* those of others, and of what else goes on, beside them */
 #define AT_ONCE 6
 
-/* By producers of @name that are gone then. */
-static void leave_many(const char *name, int producers)
+static share_channel_options for_many(void)
 {
 	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
-	share_channel *p;
 
 	o.depth = MANY;
 	o.in_flight = 2 * MANY;
 	o.consumers = 1;
+	return o;
+}
+
+/* By producers of @name that are gone then. */
+static void leave_many(const char *name, int producers)
+{
+	share_channel_options o = for_many();
+	share_channel *p;
+
 	for (int k = 0; k < producers; k++) {
 		check_ok(share_channel_open(client, name, SHARE_PRODUCER, &o, &p));
 		for (uint32_t i = 0; i < MANY; i++)
@@ -411,15 +418,38 @@ Test(channel_orphan_lost, as_many_as_there_may_be_end_in_turns_when_nobody_has_c
 /* Each makes room by itself; who joins is answered when there is. */
 Test(channel_orphan_few_bytes, as_many_as_there_may_be_give_way_in_turns)
 {
-	share_channel_options o = options(SHARE_QUEUE, SHARE_FULL_BLOCK);
+	share_channel_options o = for_many();
 	share_channel *ch;
 
 	leave_many("q", 2);
-	o.depth = MANY;
-	o.in_flight = 2 * MANY;
 	o.consumers = 8;
 	check_ok(share_channel_open(client, "large", SHARE_PRODUCER, &o, &ch));
 	check_eq(messages_lost(), 2 * MANY);
 	check(atomic_load(&plan->most_dropped) <= OF_ALL);
 	share_channel_close(ch);
+}
+
+/* Those that somebody has, too: each has an entry of its owner's. */
+Test(channel_orphan_lost, a_broker_takes_as_many_over_as_there_may_be_with_a_look_at_each)
+{
+	share_channel_options o = for_many();
+	share_message m = SHARE_MESSAGE_INIT;
+	share_channel *p, *c;
+
+	check_ok(share_channel_open(other, "q", SHARE_CONSUMER, &o, &c));
+	check_ok(share_channel_open(client, "q", SHARE_PRODUCER, &o, &p));
+	for (uint32_t i = 0; i < MANY; i++)
+		send_number(p, i);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+	share_channel_close(p);
+	check_eq(channel_number("q", "owned"), MANY);
+	atomic_store(&plan->looks, 0);
+	broker_kill_serving();
+	check_eq(channel_number("q", "owned"), MANY);
+	check(atomic_load(&plan->looks) >= MANY);
+	check(atomic_load(&plan->looks) <= 2 * MANY);
+	check_ok(share_ack(&m, NULL));
+	for (uint32_t i = 1; i < MANY; i++)
+		expect(c, i, 0);
+	share_channel_close(c);
 }

@@ -2,12 +2,15 @@
 
 /* What makes a share-broker one whose clock is ahead, by as many milliseconds as the test says: so
  * that nobody has to wait for an hour. And it counts the records that it drops in a turn of its
- * loop. */
+ * loop, and how often it looks at what a claim has. */
+
+#include <stdbool.h>
 
 #include "tests/themes/channels/later_broker.h"
 
 #include "tests/harness/plan.h"
 
+struct entry;
 struct event_base;
 struct journal;
 
@@ -36,6 +39,14 @@ void __wrap_journal_drop(struct journal *j, uint32_t *record)
 	if (++dropped > atomic_load(&plan->most_dropped))
 		atomic_store(&plan->most_dropped, dropped);
 	__real_journal_drop(j, record);
+}
+
+bool __real_entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
+bool __wrap_entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version);
+bool __wrap_entry_is_of(const struct entry *entry, uint32_t ticket, uint32_t version)
+{
+	atomic_fetch_add(&plan->looks, 1);
+	return __real_entry_is_of(entry, ticket, version);
 }
 
 /* A turn. */

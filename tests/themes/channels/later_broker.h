@@ -10,6 +10,7 @@
 struct later_plan {
 	_Atomic uint64_t ahead_ms;     /* of the broker's clock */
 	_Atomic uint64_t most_dropped; /* records, in a turn of the broker's loop */
+	_Atomic uint64_t looks;        /* at what claims have, for one message */
 };
 
 #endif
