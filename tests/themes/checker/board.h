@@ -68,6 +68,7 @@ struct worker_state {
 	_Atomic uint64_t progress;          /* changes as long as it gets on */
 	_Atomic int action;                 /* enum action */
 	_Atomic int stream;                 /* of that action; -1: none */
+	_Atomic bool kills_itself;          /* it has decided to, and said that it dies */
 	_Atomic uint32_t leaving[CHANNELS]; /* consumers that are about to go, until they have */
 };
 
@@ -93,9 +94,11 @@ struct board {
 	char address[128];        /* of the broker */
 	_Atomic uint64_t claimed; /* steps */
 	_Atomic bool stop;
+	_Atomic bool last; /* all others are gone: what they have left is received */
 	/* what was done, of all workers that ever were */
 	_Atomic uint64_t fills, reads, kernels, words, discarded, full, hang_ups, wrong;
-	_Atomic uint64_t sent, received, again, lost, stale, set_aside;
+	_Atomic uint64_t sent, received, again, lost, stale, set_aside, rejected;
+	_Atomic uint64_t exported, imported, imported_late; /* late: when the maker was dead */
 	_Atomic uint32_t dying; /* processes of which the broker may not know that they are dead */
 	struct worker_state workers[WORKERS_MAX];
 	struct channel_record channels[CHANNELS];
@@ -110,6 +113,7 @@ const char *action_text(int action);
 /* A token on its way from one process to another. */
 struct passed {
 	share_token token;
+	pid_t maker;
 	share_fence fence; /* behind which it is filled */
 	uint64_t buffer, size, serial;
 	uint32_t owner, generation;

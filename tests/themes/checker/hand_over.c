@@ -7,8 +7,11 @@
  */
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -104,10 +107,19 @@ static void publish(struct worker *w, const struct held *h)
 	let_go(w, h->buffer, h->stream);
 }
 
+/* As if the supervisor had: between this and the import, which it would rarely hit. */
+static void kill_itself(struct worker *w)
+{
+	record_dying(w->board);
+	atomic_store(&w->state->kills_itself, true);
+	kill(getpid(), SIGKILL);
+}
+
 static void export_to_anyone(struct worker *w, const struct held *h)
 {
 	share_export_options options = SHARE_EXPORT_OPTIONS_INIT;
 	struct passed m = {
+	    .maker = getpid(),
 	    .buffer = share_id(h->buffer),
 	    .size = share_size(h->buffer),
 	    .serial = h->mark.serial,
@@ -121,7 +133,11 @@ static void export_to_anyone(struct worker *w, const struct held *h)
 	doing(w, ACTION_EXPORTING, h->stream);
 	expect(w, "share_export",
 	       share_export_with(h->buffer, &options, w->streams[h->stream], &m.token));
-	if (!pipe_send(w->tokens[1], &m)) {
+	atomic_fetch_add(&w->board->exported, 1);
+	if (pipe_send(w->tokens[1], &m)) {
+		if (w->board->options.kill && dice_hit(&w->dice, 3))
+			kill_itself(w);
+	} else {
 		int r = share_revoke(w->client, &m.token);
 
 		if (r != 0 && r != SHARE_ENOENT) /* its time was over */
@@ -207,8 +223,20 @@ void look_up(struct worker *w)
 	read_and_let_go(w, b, stream, &mark, &giver, "looked up");
 }
 
+/* A token with a time limit outlives its maker, so there must be another reason why it has ended.
+ */
+static void expect_reason(struct worker *w, const struct passed *m)
+{
+	const char *detail = share_error_detail();
+
+	if (strstr(detail, "it had no time limit") || strstr(detail, "it was revoked") ||
+	    strstr(detail, "was disconnected"))
+		wrong(w, "a token of process %d for %d ms: %s", (int)m->maker, TOKEN_MS, detail);
+}
+
 void import(struct worker *w)
 {
+	bool late;
 	struct held h = {.stream = (unsigned)dice_roll(&w->dice, w->n_streams)};
 	struct passed m;
 	struct job *j;
@@ -217,11 +245,16 @@ void import(struct worker *w)
 	if (!pipe_receive(w->tokens[0], &m))
 		return;
 	doing(w, ACTION_IMPORTING, h.stream);
+	late = kill(m.maker, 0) < 0;
 	r = share_import(w->client, &m.token, 0, w->streams[h.stream], &h.buffer);
+	if (r == SHARE_ENOENT)
+		expect_reason(w, &m);
 	if (r == SHARE_ENOENT || r == SHARE_EOWNERDEAD || r == SHARE_EAGAIN)
 		return;
 	if (r != 0)
 		unexpected(w, "share_import", r);
+	atomic_fetch_add(&w->board->imported, 1);
+	atomic_fetch_add(&w->board->imported_late, late);
 	if (share_id(h.buffer) != m.buffer || share_size(h.buffer) != m.size)
 		unexpected(w, "share_import gave another buffer", SHARE_EPROTO);
 	h.mark = (struct mark){m.serial, m.owner, m.generation};

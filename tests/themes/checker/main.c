@@ -18,7 +18,7 @@
 #include "tests/harness/status.h"
 #include "tests/standin/calls.h"
 #include "tests/themes/checker/supervisor.h"
-#include "tests/themes/checker/worker.h"
+#include "tests/themes/checker/traffic.h"
 
 enum {
 	OPTION_KILL = 256,
@@ -205,6 +205,19 @@ static size_t count_channels(share_client *client)
 	return n;
 }
 
+/* False: a message came to nobody, though its queue keeps it without its producer. */
+static bool tell_missing(struct board *board)
+{
+	uint64_t known, missing;
+
+	fates_count(board, &known, &missing);
+	printf("queues: of the last %" PRIu64 " messages %" PRIu64 " came to nobody\n", known,
+	       missing);
+	if (missing > 0)
+		fprintf(stderr, "WRONG: %" PRIu64 " messages of queues came to nobody\n", missing);
+	return missing == 0;
+}
+
 /* Nobody has anything any more, and the broker knows. */
 static void expect_nothing_left(share_client *client, share_pool *pool)
 {
@@ -233,10 +246,15 @@ static void tell_result(const struct board *board, const struct supervisor *s, e
 	if (o->channels)
 		printf("channels: %" PRIu64 " sent, %" PRIu64 " received, %" PRIu64
 		       " of them again; %" PRIu64 " dropped, %" PRIu64 " set aside, %" PRIu64
-		       " left behind\n",
+		       " rejected, %" PRIu64 " left behind\n",
 		       atomic_load(&board->sent), atomic_load(&board->received),
 		       atomic_load(&board->again), atomic_load(&board->lost),
-		       atomic_load(&board->set_aside), atomic_load(&board->stale));
+		       atomic_load(&board->set_aside), atomic_load(&board->rejected),
+		       atomic_load(&board->stale));
+	printf("tokens: %" PRIu64 " exported, %" PRIu64 " imported, %" PRIu64
+	       " of them when their makers were dead\n",
+	       atomic_load(&board->exported), atomic_load(&board->imported),
+	       atomic_load(&board->imported_late));
 	printf(
 	    "%s: %" PRIu64 " steps, %" PRIu64 " fillings, %" PRIu64 " readings of %" PRIu64
 	    " words, %" PRIu64 " of them void; %" PRIu64 " by kernels; full %" PRIu64
@@ -275,6 +293,8 @@ static int run(struct options *o)
 	}
 	supervisor = supervisor_start(board, fd, client);
 	ending = supervisor_run(supervisor);
+	if (ending == ENDING_WELL && board->options.channels > 0 && !tell_missing(board))
+		ending = ENDING_WRONG;
 	if (ending == ENDING_WELL)
 		expect_nothing_left(client, pool);
 	else

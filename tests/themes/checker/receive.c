@@ -89,7 +89,9 @@ static void acknowledge(struct worker *w, struct loan *l)
 		unexpected(w, rejected ? "share_reject" : "share_ack", r);
 	if (l->message.channel)
 		unexpected(w, "a message that was given up is its caller's", SHARE_EPROTO);
-	if (!rejected)
+	if (rejected)
+		atomic_fetch_add(&w->board->rejected, 1);
+	else
 		fate_acknowledged(w, l->channel, l);
 	if (handle != w->traffic->receiving[l->channel].channel && !has_loans(w, handle))
 		record_left(w, l->channel);

@@ -7,8 +7,8 @@
  *   Broadcast: what is sent after a consumer has come it gets, in order, once; what is missing was
  *   dropped, and the library says how much. When it says that there is nothing, nothing is missing.
  *   Queue: a message comes to one consumer. It comes again only to the next delivery, only when it
- *   was not acknowledged, and only so often; and as long as its sender lives it ends acknowledged
- * or set aside.
+ *   was not acknowledged, and only so often; and whether its sender lives or not it ends
+ *   acknowledged or set aside, or was delivered as often as the channel allows.
  *
  * Senders keep their records on the board, before and after each call; consumers mark what they are
  * about to acknowledge there, and what they have. So anybody may be killed in between. Records are
@@ -393,4 +393,32 @@ uint64_t fate_settled(struct worker *w, unsigned channel, const struct sending *
 	       atomic_load(&r->fates[number % WINDOW]) & (ACKNOWLEDGING | SET_ASIDE))
 		number++;
 	return number;
+}
+
+/* The last ones: of the older ones, what is known may be another one's. Who was killed while it
+ * sent may have begun to write over the first of them. */
+static void count_fates(const struct channel_sort *sort, const struct sender_record *r,
+			uint64_t *known, uint64_t *missing)
+{
+	uint64_t done = atomic_load(&r->done), number = done > WINDOW / 2 ? done - WINDOW / 2 : 0;
+	/* one delivery may be to somebody who is killed before it says so */
+	uint32_t last = UINT32_C(3) << (sort->deliveries - 1);
+
+	for (; number < done; number++) {
+		uint32_t fate = atomic_load(&r->fates[number % WINDOW]);
+
+		*known += 1;
+		*missing += !(fate & (ACKNOWLEDGING | SET_ASIDE | last));
+	}
+}
+
+void fates_count(struct board *b, uint64_t *known, uint64_t *missing)
+{
+	*known = *missing = 0;
+	for (unsigned i = 0; i < CHANNELS; i++)
+		for (unsigned k = 0; channel_sorts[i].mode == SHARE_QUEUE &&
+				     channel_sorts[i].when_full != SHARE_FULL_DROP &&
+				     channel_sorts[i].deliveries > 1 && k < SENDERS;
+		     k++)
+			count_fates(&channel_sorts[i], &b->channels[i].sender[k], known, missing);
 }

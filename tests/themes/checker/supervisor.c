@@ -429,6 +429,13 @@ static void worker_ended(struct supervisor *s, unsigned index, int status)
 	pid = p->pid;
 	s->running--;
 	p->pid = 0;
+	if (atomic_exchange(&s->board->workers[index].kills_itself, false)) {
+		if (p->killed)
+			record_dead(s->board); /* both have said so */
+		else
+			s->kills++;
+		p->killed = true;
+	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
 		set_ending(s, ENDING_SKIPPED);
 		return;
@@ -487,7 +494,8 @@ static void settle_dead(struct supervisor *s)
 	s->n_dead = n;
 }
 
-enum ending supervisor_run(struct supervisor *s)
+/* Until all workers are gone. */
+static void watch(struct supervisor *s)
 {
 	while (s->running > 0) {
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
@@ -514,6 +522,19 @@ enum ending supervisor_run(struct supervisor *s)
 	}
 	if (s->thaw_ms != 0)
 		kill(s->broker, SIGCONT);
+	s->thaw_ms = 0;
+}
+
+enum ending supervisor_run(struct supervisor *s)
+{
+	watch(s);
+	if (s->ending == ENDING_WELL && s->board->options.channels > 0 &&
+	    atomic_load(&s->board->wrong) == 0) {
+		atomic_store(&s->board->stop, true);
+		atomic_store(&s->board->last, true);
+		start_worker(s, 0);
+		watch(s);
+	}
 	if (atomic_load(&s->board->wrong) > 0 && s->ending != ENDING_STUCK)
 		s->ending = ENDING_WRONG;
 	close(s->tokens[0]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "tests/harness/status.h"
 #include "tests/themes/checker/traffic.h"
 
 /* Small, so that they are full often. Only on the hasty one is somebody left behind. */
@@ -111,7 +112,22 @@ static void acknowledge_all(struct worker *w)
 		receive_acknowledge(w, w->traffic->n_loans - 1);
 }
 
-/* What this worker has sent to queues must be dealt with, and it may well be the last one there. */
+/* In queues, of producers that are gone. */
+static bool nothing_is_left(struct worker *w)
+{
+	json_t *rows = report(w->client, "channels"), *row;
+	int64_t n = 0;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		n += number_of(row, "waiting") + number_of(row, "owned") +
+		     number_of(row, "producers");
+	json_decref(rows);
+	return n == 0;
+}
+
+/* What this worker has sent to queues must be dealt with, and it may well be the last one there; or
+ * it is, and what others have sent must be. */
 static void flush(struct worker *w)
 {
 	bool flushed = false;
@@ -128,6 +144,8 @@ static void flush(struct worker *w)
 			flushed = send_is_flushed(w, i) && flushed;
 		}
 		jobs_reap(w);
+		if (atomic_load(&w->board->last))
+			flushed = nothing_is_left(w);
 		if (!flushed)
 			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 	}

@@ -155,5 +155,9 @@ void fate_acknowledged(struct worker *w, unsigned channel, const struct loan *l)
 void fate_set_aside(struct worker *w, unsigned channel, const struct note *n);
 /* From @first on: the first that was not dealt with. */
 uint64_t fate_settled(struct worker *w, unsigned channel, const struct sending *s);
+/* When everybody is gone: how many messages that are known were sent to queues that drop nothing
+ * and deliver more than once, and how many of these nobody has acknowledged, set aside, or had as
+ * often as the channel allows, or once less. */
+void fates_count(struct board *b, uint64_t *known, uint64_t *missing);
 
 #endif
