@@ -69,7 +69,7 @@ static void check_answer(share_pending *call, int number)
 	check(expected != NULL, "out of memory");
 	make_numbers(number, expected);
 	qsort(expected, n, sizeof(*expected), compare);
-	check(share_call_finish(call, -1, NULL, &answer) == 0, "share_call_finish");
+	check(share_call_finish(call, TIMEOUT_MS, NULL, &answer) == 0, "share_call_finish");
 	check(answer.buffer && share_size(answer.buffer) == n * sizeof(*expected) &&
 		  memcmp(share_ptr(answer.buffer), expected, n * sizeof(*expected)) == 0,
 	      "an answer is wrong");

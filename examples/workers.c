@@ -231,7 +231,7 @@ static int ask_all(share_service *service, share_pool *pool, int n, int first, p
 	for (int i = 0; i < n; i++) {
 		make_request(first + i, request);
 		infer(weights, request, expected);
-		check(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
+		check(share_call_finish(calls[i], TIMEOUT_MS, NULL, &m), "share_call_finish");
 		/* The same code computed both in the same order, so every bit has to be the
 		 * same. */
 		wrong += memcmp(share_ptr(m.buffer), expected, VECTOR) != 0;

@@ -108,10 +108,10 @@ standards()
 	done
 }
 
-# Options of which only the size is said are the same as initialised ones, in all of their bytes.
+# Options of which only the size and time limits are said are the same as initialised ones, in all of their bytes.
 options_are_zero()
 {
-	local compiler=$1 macros
+	local compiler=$1 macros limits
 
 	mapfile -t macros < <(sed -nE 's/^#define[[:space:]]+(SHARE_[A-Z_]+_OPTIONS)_INIT\b.*/\1/p' \
 		"$root"/include/share/*.h)
@@ -120,8 +120,9 @@ options_are_zero()
 		printf '#include <share/%s>\n' $(cd "$root/include/share" && echo *.h)
 		printf '#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n\tint r = 0;\n'
 		for macro in "${macros[@]}"; do
-			echo "{ static const ${macro,,} a = ${macro}_INIT, b = {.size = sizeof(b)};"
-			echo "if (memcmp(&a, &b, sizeof(a))) r = !!puts(\"${macro}_INIT is not all 0\"); }"
+			limits=$(cat "$root"/include/share/*.h | sed -nE "/^typedef struct ${macro,,} /,/^\}/s/^\tint[0-9]+_t ([a-z_]*timeout_ms);.*/, .\1 = -1/p")
+			echo "{ static const ${macro,,} a = ${macro}_INIT, b = {.size = sizeof(b)$limits};"
+			echo "if (memcmp(&a, &b, sizeof(a))) r = !!puts(\"${macro}_INIT is not all 0, and -1 in time limits\"); }"
 		done
 		printf '\treturn r;\n}\n'
 	} >"$scratch/options.c"

@@ -307,7 +307,9 @@
 	F(M, u64, size, 6, "bytes")                                          \
 	F(M, u64, alignment, 6, "bytes; 0: the pool's")                      \
 	F(M, u32, count, 6, "how many are wanted, if there is room; 0: one") \
-	F(M, u32, flags, 6, "enum wire_alloc_flags")
+	F(M, u32, flags, 6, "enum wire_alloc_flags")                         \
+	F(M, u32, patience, 8,                                               \
+	  "for so many ms less one it may wait for others' memory and work; 0: for 1000 ms")
 #define WIRE_FIELDS_grant(F, V, M)                                                                 \
 	F(M, u64, buffer, 6, "identifier")                                                         \
 	F(M, u64, size, 6, "bytes asked for when it was allocated")                                \

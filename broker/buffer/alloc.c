@@ -33,15 +33,28 @@
 #include "broker/memory/trim.h"
 #include "broker/monitor/monitor.h"
 
-#define MORE_MAX     63   /* buffers that come along with a GRANT */
-#define WORK_WAIT_MS 1000 /* for work that this user has left running, when it may have no more */
+#define MORE_MAX    63   /* buffers that come along with a GRANT */
+#define PATIENCE_MS 1000 /* of who has not said how long it may wait for others */
+
+static uint64_t waited_ms(const struct request *r)
+{
+	return r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
+}
+
+static uint64_t left_ms(const struct request *r)
+{
+	uint32_t said = r->m->alloc.patience;
+	uint64_t may = said ? said - 1 : PATIENCE_MS, waited = waited_ms(r);
+
+	return waited < may ? may - waited : 0;
+}
 
 /* Clients may have what there is, without using it. They get a moment to give it back, but for one
  * that only wants more for itself to keep. */
 static bool may_wait_for_others(struct request *r, const struct pool *p,
-				const struct account *account, uint64_t waited)
+				const struct account *account)
 {
-	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited >= TRIM_WAIT_MS)
+	if (r->m->alloc.flags & WIRE_ALLOC_KEEPS || waited_ms(r) >= TRIM_WAIT_MS || left_ms(r) == 0)
 		return false;
 	if (!r->deferred_ms)
 		r->deferred_ms = clock_ms();
@@ -50,12 +63,12 @@ static bool may_wait_for_others(struct request *r, const struct pool *p,
 
 /* Its own work that still runs on what it has given back, and is paid for until it is done. In a
  * pool that would hand that out if it were of the right size. */
-static bool may_wait_for_work(struct request *r, const struct pool *p, uint64_t waited)
+static bool may_wait_for_work(struct request *r, const struct pool *p)
 {
 	const struct account *a = r->client->account;
 	uint64_t limit = account_limit(a, LIMIT_BYTES), gated = account_gated(a);
 
-	if (p->reuse != SHARE_REUSE_GATE || waited >= WORK_WAIT_MS || gated == 0 ||
+	if (p->reuse != SHARE_REUSE_GATE || left_ms(r) == 0 || gated == 0 ||
 	    r->m->alloc.size > limit ||
 	    account_used(a, LIMIT_BYTES) - gated > limit - r->m->alloc.size)
 		return false;
@@ -305,11 +318,17 @@ static void defer_for_memory(struct request *r, struct pool *p)
 	request_defer(r, &p->waiting.requests);
 }
 
-static void wait_or_fail_quota(struct request *r, struct pool *p, uint64_t waited)
+static int wait_a_slice(const struct request *r, struct pool *p)
 {
-	if (may_wait_for_work(r, p, waited) ||
-	    may_wait_for_others(r, p, r->client->account, waited)) {
-		pool_wait(p, TRIM_SLICE_MS);
+	uint64_t left = left_ms(r);
+
+	return pool_wait(p, left < TRIM_SLICE_MS ? left : TRIM_SLICE_MS);
+}
+
+static void wait_or_fail_quota(struct request *r, struct pool *p)
+{
+	if (may_wait_for_work(r, p) || may_wait_for_others(r, p, r->client->account)) {
+		wait_a_slice(r, p);
 		request_defer(r, &p->waiting.requests);
 	} else {
 		fail_quota(r, p);
@@ -386,7 +405,7 @@ void handle_alloc(struct request *r)
 	const struct wire_alloc *m = &r->m->alloc;
 	struct open_pool *open = client_find_pool(r->client, m->pool);
 	struct failure failure;
-	uint64_t alignment, waited;
+	uint64_t alignment;
 	struct block *block;
 	struct buffer *buffer;
 	struct pool *p;
@@ -409,12 +428,11 @@ void handle_alloc(struct request *r)
 		open_pool_note(open);
 	}
 	alignment = m->alignment > p->sizes.alignment ? m->alignment : p->sizes.alignment;
-	waited = r->deferred_ms ? clock_ms() - r->deferred_ms : 0;
-	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, waited, &block,
+	e = pool_alloc(r->broker, p, r->client->account, m->size, alignment, left_ms(r), &block,
 		       &failure);
 	if ((e == SHARE_ENOMEM || e == SHARE_EQUOTA || e == POOL_SHARE) &&
-	    may_wait_for_others(r, p, NULL, waited))
-		e = pool_wait(p, TRIM_SLICE_MS);
+	    may_wait_for_others(r, p, NULL))
+		e = wait_a_slice(r, p);
 	if (e == POOL_LATER) {
 		defer_for_memory(r, p);
 		return;
@@ -425,7 +443,7 @@ void handle_alloc(struct request *r)
 	}
 	e = make_buffer(r, p, alignment, block, &buffer);
 	if (e == SHARE_EQUOTA)
-		wait_or_fail_quota(r, p, waited);
+		wait_or_fail_quota(r, p);
 	else if (e != 0)
 		fail_system(r, p, NULL);
 	else

@@ -53,7 +53,7 @@ void pool_remove_segment(struct pool *p, struct segment *s);
 
 /* pool_grow.c: segments come and go. */
 /* One more segment in which @size bytes fit: 0, POOL_LATER or a SHARE_E... number. */
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
 	      struct failure *failure);
 /* Retires empty segments until at most @keep bytes of them are left. */
 void pool_shrink(struct broker *b, struct pool *p, uint64_t keep);

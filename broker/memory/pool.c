@@ -303,13 +303,11 @@ static int find_block(struct broker *b, struct pool *p, struct account *account,
 	return r;
 }
 
-/* How long a user that would have too much waits for its own work. */
-#define OWN_WAIT_MS 1000
-#define IS_FOUND    (-1)
+#define IS_FOUND (-1)
 
 /* What it has given back counts until the work on it is done, and is its own to use again. */
 static int keep_to_share(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-			 uint64_t alignment, uint64_t waited_ms, struct block **out,
+			 uint64_t alignment, uint64_t left_ms, struct block **out,
 			 struct failure *failure)
 {
 	if (pool_user_may_have(p, account, size))
@@ -319,14 +317,14 @@ static int keep_to_share(struct broker *b, struct pool *p, struct account *accou
 		return 0;
 	if (pool_alloc_own(p, account, size, alignment, out))
 		return IS_FOUND;
-	if (account_gated(account) > 0 && waited_ms < OWN_WAIT_MS)
-		return pool_wait(p, OWN_WAIT_MS - waited_ms);
+	if (account_gated(account) > 0 && left_ms > 0)
+		return pool_wait(p, left_ms);
 	pool_user_explain(p, account, size, failure);
 	return POOL_SHARE;
 }
 
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t waited_ms, struct block **out, struct failure *failure)
+	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure)
 {
 	int r;
 
@@ -349,12 +347,12 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 				   "kernel",
 				   size_round(machine_memory(), memory), size_exact(size, wanted));
 	}
-	r = keep_to_share(b, p, account, size, alignment, waited_ms, out, failure);
+	r = keep_to_share(b, p, account, size, alignment, left_ms, out, failure);
 	if (r != 0)
 		return r == IS_FOUND ? 0 : r;
 	r = find_block(b, p, account, size, alignment, out);
 	if (r == SUBALLOCATOR_FULL) {
-		r = pool_grow(b, p, size, waited_ms, failure);
+		r = pool_grow(b, p, size, left_ms, failure);
 		/* it can have no more now: then there is what work of others still runs on */
 		if (p->reuse == SHARE_REUSE_GATE &&
 		    (r == SHARE_ENOMEM || r == SHARE_EQUOTA ||
@@ -365,7 +363,7 @@ int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64
 			return 0;
 		}
 		if (r == SHARE_ENOMEM)
-			r = reuse_wait(p, account, size, waited_ms, failure);
+			r = reuse_wait(p, account, size, left_ms, failure);
 		if (r != 0)
 			return r;
 		r = take(p, size, alignment, out);

@@ -88,7 +88,7 @@ struct pool {
 	struct suballocator suballocator;
 	struct gated_blocks gated;
 	struct pool_extent extent;
-	uint64_t n_buffers;
+	uint64_t n_buffers, wakes_at_ms; /* for which the timer of `waiting` is set */
 	struct pool_use use;
 	struct pool_growth growth;
 	struct pool_waiting waiting;

@@ -27,7 +27,6 @@
 
 /* How long an allocation waits for other processes to unmap segments that were returned, or for an
  * agent that was told to end. */
-#define UNMAP_WAIT_MS 1000
 
 /* How long a device that had no memory left is not asked again by who could do without. */
 #define FULL_MS 250
@@ -320,9 +319,12 @@ int pool_wait(struct pool *p, uint64_t at_most_ms)
 {
 	struct timeval delay = {(time_t)(at_most_ms / 1000),
 				(suseconds_t)(at_most_ms % 1000 * 1000)};
+	uint64_t at_ms = clock_ms() + at_most_ms;
 
-	if (!event_pending(p->waiting.timer, EV_TIMEOUT, NULL))
+	if (!event_pending(p->waiting.timer, EV_TIMEOUT, NULL) || at_ms < p->wakes_at_ms) {
 		broker_set_timer(p->broker, p->waiting.timer, &delay);
+		p->wakes_at_ms = at_ms;
+	}
 	if (p->gated.n > 0)
 		broker_look_soon(p->broker);
 	return POOL_LATER;
@@ -334,7 +336,7 @@ void pool_wake(struct pool *p)
 		event_active(p->waiting.timer, EV_TIMEOUT, 0);
 }
 
-int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_ms,
+int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t left_ms,
 	      struct failure *failure)
 {
 	const struct memory_kind *kind = p->choice.kind;
@@ -359,9 +361,8 @@ int pool_grow(struct broker *b, struct pool *p, uint64_t size, uint64_t waited_m
 	left -= left % p->sizes.granularity;
 	if (left < least) {
 		/* what others have yet to unmap will do, if they do it soon; or an agent to end */
-		if (left + p->extent.retiring + p->extent.dying >= least &&
-		    waited_ms < UNMAP_WAIT_MS)
-			return pool_wait(p, UNMAP_WAIT_MS - waited_ms);
+		if (left + p->extent.retiring + p->extent.dying >= least && left_ms > 0)
+			return pool_wait(p, left_ms);
 		return fail_full(p, size, failure);
 	}
 	if (clock_ms() < p->growth.full_until_ms && p->gated.n > 0) {

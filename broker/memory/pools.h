@@ -58,11 +58,11 @@ int pool_refuse(const struct pool *p, const struct client *client, enum access_r
 
 /*
  * 0, POOL_LATER (defer the request in p->waits), POOL_SHARE (it would be more than its share), or a
- * SHARE_E... number, the last two with a sentence. @waited_ms: how long the request has been
- * deferred already.
+ * SHARE_E... number, the last two with a sentence. @left_ms: how long the request may yet wait for
+ * others.
  */
 int pool_alloc(struct broker *b, struct pool *p, struct account *account, uint64_t size,
-	       uint64_t alignment, uint64_t waited_ms, struct block **out, struct failure *failure);
+	       uint64_t alignment, uint64_t left_ms, struct block **out, struct failure *failure);
 /* The same, of what @account pays for already though it has given it back. False: there is none. */
 bool pool_alloc_own(struct pool *p, struct account *account, uint64_t size, uint64_t alignment,
 		    struct block **out);

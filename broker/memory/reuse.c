@@ -36,7 +36,6 @@
 #include "wire/wire.h"
 
 /* How long an allocation waits for work that others left running. */
-#define USERS_WAIT_MS 1000
 
 /* Looking at a block costs more the more work runs on it. */
 #define FENCES_A_LOOK 16
@@ -132,7 +131,7 @@ bool reuse_collect(struct broker *b, struct pool *p, uint32_t limit)
 	return any;
 }
 
-int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t waited_ms,
+int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uint64_t left_ms,
 	       struct failure *failure)
 {
 	const struct timelines *holder = gated_first_holder(&p->gated, account);
@@ -143,8 +142,8 @@ int reuse_wait(struct pool *p, const struct account *account, uint64_t size, uin
 	if (p->gated.n == 0 || size + p->extent.used > p->sizes.limit ||
 	    (p->reuse == SHARE_REUSE_GATE && !holder && !gated_must_wait(&p->gated)))
 		return SHARE_ENOMEM;
-	if (waited_ms < USERS_WAIT_MS)
-		return pool_wait(p, USERS_WAIT_MS - waited_ms);
+	if (left_ms > 0)
+		return pool_wait(p, left_ms);
 	if (holder)
 		snprintf(who, sizeof(who), "user %u's", (unsigned)account_uid(holder->account));
 	return failure_set(failure, SHARE_EAGAIN,

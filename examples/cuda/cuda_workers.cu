@@ -238,7 +238,7 @@ static void ask_all(share_service *service, share_pool *pool, int n, int first)
 		check(share_release(b, NULL), "share_release"); /* the request keeps it */
 	}
 	for (int i = 0; i < n; i++) {
-		check(share_call_finish(calls[i], -1, NULL, &m), "share_call_finish");
+		check(share_call_finish(calls[i], TIMEOUT_MS, NULL, &m), "share_call_finish");
 		make_request(first + i, request);
 		check(share_copy_to_host(m.buffer, 0, answer, sizeof(answer), NULL),
 		      "share_copy_to_host");

@@ -87,7 +87,8 @@ enum share_channel_mode {
  * to receive `depth` earlier messages; or in a queue so many wait for a consumer to come; or the
  * memory of `in_flight` messages is not back; or fewer consumers are there than `wait_for`. */
 enum share_when_full {
-	SHARE_FULL_BLOCK = 1, /**< wait, up to `send_timeout_ms`: SHARE_ETIMEDOUT */
+	SHARE_FULL_BLOCK = 1, /**< wait, up to `send_timeout_ms`: SHARE_ETIMEDOUT; SHARE_EAGAIN if
+			       * that is 0 */
 	SHARE_FULL_FAIL = 2,  /**< SHARE_EAGAIN */
 	/** The oldest message that was not received is dropped. When consumers have received all of
 	 * `in_flight` and acknowledged none, or fewer are there than `wait_for`, there is nothing
@@ -156,9 +157,11 @@ typedef struct share_channel_options {
 	 * for at most half of what is left of twice `stall_ms`. The count is forgotten in eight
 	 * times as long as it took. 10000; UINT32_MAX: never. */
 	uint32_t stall_ms;
-	int32_t send_timeout_ms; /**< 0 or -1: no limit. To not wait at all, use SHARE_FULL_FAIL */
-	uint32_t from;           /**< enum share_from */
-	uint32_t flags;          /**< enum share_channel_flags */
+	/** With SHARE_FULL_BLOCK: how long a message waits for room at most; 0: it does not. -1: no
+	 * limit, which SHARE_CHANNEL_OPTIONS_INIT says */
+	int32_t send_timeout_ms;
+	uint32_t from;  /**< enum share_from */
+	uint32_t flags; /**< enum share_channel_flags */
 	/** Of a producer: as long as fewer consumers than this are there, it has no room for any
 	 * message, and `when_full` says what happens. So each of so many gets every message, and
 	 * when one of them goes, the producer waits for the next one. A bridge is one consumer. 0:
@@ -169,10 +172,10 @@ typedef struct share_channel_options {
 	uint32_t buffers;
 	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_channel_options;
-#define SHARE_CHANNEL_OPTIONS_INIT                                                                \
-	{                                                                                         \
-		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-		    0                                                                             \
+#define SHARE_CHANNEL_OPTIONS_INIT                                                                 \
+	{                                                                                          \
+		sizeof(share_channel_options), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, \
+		    0                                                                              \
 	}
 
 /**

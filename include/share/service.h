@@ -121,7 +121,8 @@ void share_service_close(share_service *s);
  * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the buffer was worked on, and the answer will be
  * @param out         the answer, to be given back with share_ack()
- * @retval SHARE_ETIMEDOUT  no worker has answered (or was there) in time
+ * @retval SHARE_ETIMEDOUT  no worker has answered (or was there) in time. If the time limit is 0,
+ *                          no worker can have answered: SHARE_EAGAIN
  * @retval SHARE_EOWNERDEAD the request was delivered to as many workers as the service allows, and
  *                          all of them died with it; or the worker that answered died before its
  *                          work was done
@@ -140,8 +141,8 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
  * @param b           what the request is about; NULL: the data alone
  * @param data        what goes with it; may be NULL when there is none
  * @param data_size   its bytes, up to SHARE_REQUEST_DATA_MAX
- * @param timeout_ms  for this call and the answer together; -1: no limit. 0, for event loops: no
- *                    limit for the answer, but this call does not wait for room
+ * @param timeout_ms  how long to wait for room at most; 0 does not, -1: without limit. How long
+ *                    the answer may take, share_call_finish() says
  * @param stream      where the buffer was worked on
  * @param out         the call, to be given up with share_call_finish() or share_call_cancel()
  * @retval SHARE_EAGAIN     there are SHARE_CALLS_MAX already, or no room and the time limit is 0
@@ -156,7 +157,7 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
  * SHARE_EAGAIN, SHARE_EINVAL or SHARE_EFORK.
  *
  * @param p           the call
- * @param timeout_ms  how long to wait at most; -1: as long as share_call_start() said
+ * @param timeout_ms  how long to wait at most; -1: without limit
  * @param stream      where the answer will be worked on
  * @param out         the answer, to be given back with share_ack(); its `channel` is NULL when
  * there is none

@@ -50,16 +50,19 @@ extern "C" {
  * connection is lost as well when this process has no room for a descriptor that the broker sends
  * it (RLIMIT_NOFILE).
  *
- * Time limits of functions are in milliseconds: 0 does not wait, -1 waits without limit.
+ * Time limits are in milliseconds, of functions and in options: 0 does not wait, -1 waits without
+ * limit. A call that does not wait answers SHARE_EAGAIN where one that waits would answer
+ * SHARE_ETIMEDOUT. Limits are for what others do; what the broker alone has to say is always asked,
+ * and takes no time unless it is stopped.
  *
  * Structs whose memory is the program's begin with `size`: set it with their SHARE_..._INIT. In
- * options, 0 (or NULL) is the default of every other member, so
- * `{.size = sizeof(share_pool_options)}` means the same. Such structs grow at their end, and
- * program and library may be of different versions. What an older program does not know is 0, and
- * what an older library does not know has to be 0, else the answer is SHARE_EINVAL; in a struct
- * that the library fills in it is 0 afterwards. In an array the first element's size is that of
- * all. Structs without a `size` do not grow if the program passes them about (share_fence,
- * share_token). Those that a callback is shown are the library's, and grow at their end.
+ * options, 0 (or NULL) is the default of every other member but time limits, for which the
+ * initialiser has -1. Such structs grow at their end, and program and library may be of different
+ * versions. What an older program does not know is as the initialiser has it, and what an older
+ * library does not know has to be 0, else the answer is SHARE_EINVAL; in a struct that the library
+ * fills in it is 0 afterwards. In an array the first element's size is that of all. Structs without
+ * a `size` do not grow if the program passes them about (share_fence, share_token). Those that a
+ * callback is shown are the library's, and grow at their end.
  */
 
 #define SHARE_VERSION_MAJOR 0
@@ -130,12 +133,13 @@ typedef struct share_connect_options {
 	uint32_t flags;     /**< enum share_connect_flags */
 	/** How long the broker may take, all in all, until this process is connected; then the call
 	 * fails with SHARE_ETIMEDOUT, and share_error_detail() says which process it is that does
-	 * not answer, and in which state. 0 or -1: no limit. */
+	 * not answer, and in which state. 0 is over at once, as connecting takes an answer. -1: no
+	 * limit, which SHARE_CONNECT_OPTIONS_INIT says. */
 	int64_t timeout_ms;
 } share_connect_options;
-#define SHARE_CONNECT_OPTIONS_INIT                              \
-	{                                                       \
-		sizeof(share_connect_options), NULL, NULL, 0, 0 \
+#define SHARE_CONNECT_OPTIONS_INIT                               \
+	{                                                        \
+		sizeof(share_connect_options), NULL, NULL, 0, -1 \
 	}
 
 /**
@@ -494,10 +498,17 @@ int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
 typedef struct share_alloc_options {
 	size_t size;
 	uint64_t alignment; /**< of this buffer, at least the pool's; 0: the pool's */
+	/** How long to wait at most where there is no memory that nobody uses: for what others give
+	 * back, for their work on it, and, if `stream` is NULL, for the work on what was found. 0
+	 * does not wait: SHARE_EAGAIN, or the reason why there is no memory. -1, which
+	 * SHARE_ALLOC_OPTIONS_INIT says, is up to a second for memory to be found, and no limit for
+	 * the work on what was found. That a driver makes memory is always waited for. */
+	int32_t timeout_ms;
+	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_alloc_options;
-#define SHARE_ALLOC_OPTIONS_INIT               \
-	{                                      \
-		sizeof(share_alloc_options), 0 \
+#define SHARE_ALLOC_OPTIONS_INIT                      \
+	{                                             \
+		sizeof(share_alloc_options), 0, -1, 0 \
 	}
 
 /**

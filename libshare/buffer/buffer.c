@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
 #include "libshare/buffer/magazine.h"
@@ -24,6 +25,12 @@ static int ask(share_pool *p, struct wire_message *m, struct reply *reply)
 {
 	m->serial = 0;
 	return rpc(p->client, m, reply);
+}
+
+/* As ALLOC says it. */
+static uint32_t patience(int timeout_ms)
+{
+	return timeout_ms < 0 ? 0 : (uint32_t)timeout_ms + 1;
 }
 
 /* What came along with the first goes into the magazine. Where there is no memory for a handle, the
@@ -50,7 +57,7 @@ static void keep_more(share_pool *p, const struct wire_grant *m, uint64_t block)
 
 /* From the broker, for the magazine to keep later. 1: not this size, or there is no room for as
  * much as a magazine's blocks have. */
-static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out)
+static int refill(share_pool *p, uint64_t size, int timeout_ms, void *stream, share_buffer **out)
 {
 	struct wire_message m = {.type = WIRE_ALLOC};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -63,6 +70,7 @@ static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out
 	m.alloc.pool = p->id;
 	m.alloc.size = block;
 	m.alloc.flags = WIRE_ALLOC_KEEPS;
+	m.alloc.patience = patience(timeout_ms);
 	r = ask(p, &m, &reply);
 	if (r == SHARE_ENOMEM || r == SHARE_EQUOTA || r == SHARE_EAGAIN) {
 		magazines_flush(p->client);
@@ -79,7 +87,7 @@ static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out
 	if (r != 0)
 		return r;
 	keep_more(p, &reply.m.grant, block);
-	r = buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	r = buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
 	if (r != 0)
 		return r;
 	(*out)->size = size;
@@ -87,8 +95,8 @@ static int refill(share_pool *p, uint64_t size, void *stream, share_buffer **out
 	return 0;
 }
 
-static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, void *stream,
-			 share_buffer **out)
+static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, int timeout_ms,
+			 void *stream, share_buffer **out)
 {
 	struct wire_message m = {.type = WIRE_ALLOC};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -97,8 +105,9 @@ static int alloc_exactly(share_pool *p, uint64_t size, uint64_t alignment, void 
 	m.alloc.pool = p->id;
 	m.alloc.size = size;
 	m.alloc.alignment = alignment;
+	m.alloc.patience = patience(timeout_ms);
 	r = ask(p, &m, &reply);
-	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, -1, out);
+	return r != 0 ? r : buffer_from_grant(p->client, &reply.m.grant, stream, timeout_ms, out);
 }
 
 /* What is kept has the pool's; whether any other is possible is the broker's to say. */
@@ -109,18 +118,22 @@ static bool is_as_kept(const share_pool *p, uint64_t alignment)
 
 /* What there was none of here. */
 static __attribute__((noinline)) int alloc_from_broker(share_pool *p, uint64_t size,
-						       uint64_t alignment, bool as_kept,
+						       const share_alloc_options *o, bool as_kept,
 						       void *stream, share_buffer **out)
 {
+	int64_t deadline = deadline_from(o ? o->timeout_ms : -1);
 	share_buffer *b;
 	int r = 1;
 
 	if (as_kept) {
 		buffers_cooled(p->client, false);
-		r = refill(p, size, stream, &b);
+		r = refill(p, size, deadline_left(deadline), stream, &b);
 	}
 	if (r == 1)
-		r = alloc_exactly(p, size, alignment, stream, &b);
+		r = alloc_exactly(p, size, o ? o->alignment : 0, deadline_left(deadline), stream,
+				  &b);
+	if (r == SHARE_ETIMEDOUT && o && o->timeout_ms == 0)
+		r = SHARE_EAGAIN;
 	if (r != 0)
 		return r;
 	PROBE(alloc, b->id, b->size, p->id);
@@ -132,7 +145,6 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 						       const share_alloc_options *options,
 						       void *stream, share_buffer **out)
 {
-	uint64_t alignment = 0;
 	share_alloc_options o;
 	share_buffer *b;
 	bool as_kept;
@@ -142,16 +154,18 @@ static inline __attribute__((always_inline)) int alloc(share_pool *p, uint64_t s
 		r = fail(SHARE_EINVAL, "out is NULL");
 	if (r == 0 && options)
 		r = struct_in(share_alloc_options, &o, options);
+	if (r == 0 && options && o.timeout_ms < -1)
+		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
+	if (r == 0 && options && o.reserved)
+		r = fail(SHARE_EINVAL, "the member reserved is not 0");
 	if (r == 0 && stream)
 		r = stream_check(p->client, p->kind, stream);
 	if (r != 0)
 		return r;
-	if (options)
-		alignment = o.alignment;
-	as_kept = p->magazine && is_as_kept(p, alignment);
+	as_kept = p->magazine && is_as_kept(p, options ? o.alignment : 0);
 	b = as_kept ? magazine_take(p->magazine, size, stream) : NULL;
 	if (!b)
-		return alloc_from_broker(p, size, alignment, as_kept, stream, out);
+		return alloc_from_broker(p, size, options ? &o : NULL, as_kept, stream, out);
 	PROBE(alloc, b->id, b->size, p->id);
 	*out = handle_give_anew(b);
 	return 0;

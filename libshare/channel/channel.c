@@ -112,7 +112,7 @@ static share_channel *channel_new(share_client *c, int role, const share_channel
 		return NULL;
 	ch->client = client_ref(c);
 	ch->stall_ms = o->stall_ms ? o->stall_ms : STALL_MS_DEFAULT;
-	ch->send_timeout_ms = o->send_timeout_ms ? o->send_timeout_ms : -1;
+	ch->send_timeout_ms = o->send_timeout_ms;
 	ch->wait_for = role == SHARE_PRODUCER ? o->wait_for : 0;
 	ch->writable = o->flags & SHARE_CHANNEL_WRITABLE;
 	ch->timer = ch->doorbell = ch->epoll = ch->wakeup = ch->room = -1;

@@ -245,7 +245,7 @@ int share_connect_with(const char *address, const share_connect_options *options
 		return fail(SHARE_EINVAL, "a label has at most %d bytes", SHARE_LABEL_MAX);
 	if (o.timeout_ms < -1)
 		return fail(SHARE_EINVAL, "%lld ms is no time limit", (long long)o.timeout_ms);
-	if (o.timeout_ms > 0)
+	if (o.timeout_ms >= 0)
 		deadline = deadline_from(in_int(o.timeout_ms));
 	/* a broker that goes on for one that died does not know who was about to connect */
 	do

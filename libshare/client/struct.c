@@ -89,7 +89,6 @@ int struct_copy_in_sized(void *to, const void *from, size_t size, const struct s
 {
 	int r = size > type->size ? check_tail(from, size, type) : 0;
 
-	memset(to, 0, type->size);
 	memcpy(to, &type->size, sizeof(type->size));
 	if (r != 0 || !from)
 		return r;

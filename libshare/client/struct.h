@@ -4,10 +4,16 @@
 
 #include <stddef.h>
 
+#include <share/channel.h>
+#include <share/event.h>
+#include <share/service.h>
+#include <share/share.h>
+
 /*
  * Structs of the caller's begin with `size`, which says how much of it the program knows. The
- * program may be older than the library, and know less; or newer, and know more. As with
- * openat2(), a member that only one of them knows is 0: that means what was so before.
+ * program may be older than the library, and know less; or newer, and know more. A member that the
+ * program does not know is what the struct's initialiser says: that means what was so before. One
+ * that the library does not know has to be 0, as with openat2().
  */
 
 /* Where the last member of the first version ends. What follows up to the next multiple of 8 was
@@ -43,12 +49,27 @@ struct struct_type {
 };
 #define STRUCT_TYPE(type) (&(struct struct_type){#type, sizeof(type), FIRST_##type})
 
-/* Copies the caller's struct @from to @to, a struct of this library's. NULL is as one of zeros. 0,
- * or SHARE_EINVAL: the size cannot be, or a member that we do not know is not 0. */
-#define struct_in(type, to, from) \
-	struct_copy_in((type *){to}, (const type *){from}, STRUCT_TYPE(type))
+/* Of those that come from programs. */
+#define INIT_share_connect_options SHARE_CONNECT_OPTIONS_INIT
+#define INIT_share_pool_options    SHARE_POOL_OPTIONS_INIT
+#define INIT_share_alloc_options   SHARE_ALLOC_OPTIONS_INIT
+#define INIT_share_publish_options SHARE_PUBLISH_OPTIONS_INIT
+#define INIT_share_export_options  SHARE_EXPORT_OPTIONS_INIT
+#define INIT_share_monitor_options SHARE_MONITOR_OPTIONS_INIT
+#define INIT_share_event_options   SHARE_EVENT_OPTIONS_INIT
+#define INIT_share_tensor          SHARE_TENSOR_INIT
+#define INIT_share_channel_options SHARE_CHANNEL_OPTIONS_INIT
+#define INIT_share_service_options SHARE_SERVICE_OPTIONS_INIT
+
+/* Copies the caller's struct @from to @to, a struct of this library's. NULL is as one that the
+ * initialiser made. 0, or SHARE_EINVAL: the size cannot be, or a member that we do not know is not
+ * 0. */
+#define struct_in(type, to, from)   \
+	(*(to) = (type)INIT_##type, \
+	 struct_copy_in((type *){to}, (const type *){from}, STRUCT_TYPE(type)))
 int struct_copy_in(void *to, const void *from, const struct struct_type *type);
-/* The same of a struct that has @size bytes, whatever it says: an element of an array. */
+/* The same of a struct that has @size bytes, whatever it says: an element of an array. What @from
+ * does not have stays as it is in @to. */
 int struct_copy_in_sized(void *to, const void *from, size_t size, const struct struct_type *type);
 
 /* A struct that is filled in for the caller, before anything is done: 0, or SHARE_EINVAL. */

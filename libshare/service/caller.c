@@ -190,13 +190,6 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 	return r;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-	if (a < 0 || b < 0)
-		return a < 0 ? b : a;
-	return a < b ? a : b;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 
 /* Answers not acknowledged, which take room at those who answer. */
@@ -231,7 +224,7 @@ static share_pending *new_call_locked(share_service *s)
 	return p;
 }
 
-static int take_call(share_service *s, int64_t deadline, share_pending **out)
+static int take_call(share_service *s, share_pending **out)
 {
 	uint64_t held = answers_held(s);
 	share_pending *p;
@@ -245,7 +238,6 @@ static int take_call(share_service *s, int64_t deadline, share_pending **out)
 	}
 	p = new_call_locked(s);
 	if (p) {
-		p->deadline = deadline;
 		p->error = 0;
 		p->waiting = true;
 		s->n_waiting++;
@@ -287,7 +279,6 @@ static void put_call(share_pending *p)
 static int start_call(share_service *s, share_buffer *b, const void *data, size_t data_size,
 		      int timeout_ms, void *stream, share_pending **out)
 {
-	int64_t deadline = timeout_ms == 0 ? -1 : deadline_from(timeout_ms);
 	unsigned char bytes[SHARE_MESSAGE_DATA_MAX];
 	struct request_tail tail;
 	share_pending *p;
@@ -299,7 +290,7 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 	if (r != 0)
 		return r;
 	wait_for_answer(s, NULL, 0); /* so that workers find room */
-	r = take_call(s, deadline, &p);
+	r = take_call(s, &p);
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
@@ -311,7 +302,7 @@ static int start_call(share_service *s, share_buffer *b, const void *data, size_
 			 timeout_ms, NULL);
 	if (r != 0) {
 		put_call(p);
-		return r == SHARE_EAGAIN && timeout_ms != 0 ? fail(SHARE_ETIMEDOUT, "no room") : r;
+		return r;
 	}
 	*out = p;
 	return 0;
@@ -357,11 +348,9 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 {
 	share_service *s = p->service;
 	share_message answer = SHARE_MESSAGE_INIT;
-	int64_t deadline;
-	int r;
+	int64_t deadline = deadline_from(timeout_ms);
+	int r = wait_for_answer(s, p, deadline);
 
-	deadline = earlier(deadline_from(timeout_ms), p->deadline);
-	r = wait_for_answer(s, p, deadline);
 	if (r == 0 && p->error != 0) {
 		r = fail(p->error, "%s", p->detail);
 	} else if (r == 0) {
@@ -370,7 +359,7 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 		if (r == SHARE_EINVAL) /* not a stream */
 			return r;
 	}
-	if (r == SHARE_ETIMEDOUT && timeout_ms == 0 && deadline_left(p->deadline) != 0)
+	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
 		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
 	if (r == 0)
 		p->answer.channel = NULL; /* it is the caller's now */
@@ -410,6 +399,7 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 	       int timeout_ms, void *stream, share_message *out)
 {
 	RANGE("share_call", data_size);
+	int64_t deadline = deadline_from(timeout_ms);
 	share_pending *p;
 	int r = message_begin(out);
 
@@ -419,8 +409,8 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 		r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r != 0)
 		return r;
-	r = finish_call(p, timeout_ms, stream, out);
+	r = finish_call(p, deadline_left(deadline), stream, out);
 	if (r == SHARE_EAGAIN || r == SHARE_EINVAL)
 		put_call(p);
-	return r == SHARE_EAGAIN ? fail(SHARE_ETIMEDOUT, "no worker has answered at once") : r;
+	return r == SHARE_EAGAIN && timeout_ms != 0 ? fail_late(s) : r;
 }

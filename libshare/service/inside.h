@@ -48,7 +48,6 @@ struct share_pending {
 	share_client *client;
 	share_service *service;
 	uint32_t index;
-	int64_t deadline;
 	uint32_t call; /* this and what follows under the lock */
 	bool waiting;  /* for an answer */
 	int error;     /* 0: there is an answer */

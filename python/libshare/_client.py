@@ -66,7 +66,7 @@ def connect(
         label,
         os.fspath(config) if config is not None else None,
         (_HOST_FENCES if host_fences else 0) | (_NEVER_BLOCK if never_block else 0),
-        0 if timeout is None else max(1, math.ceil(timeout * 1000)),  # for C, 0 is no limit
+        -1 if timeout is None else math.ceil(timeout * 1000),
     )
     _open_clients.add(client)
     return client

@@ -22,7 +22,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
 	const char *address = NULL;
 	struct client *self;
-	long long timeout_ms = 0;
+	long long timeout_ms = -1;
 	unsigned flags = 0;
 	share_client *c;
 	int r;

@@ -41,9 +41,9 @@ Test(codec, a_packet_starts_with_type_size_and_serial_in_little_endian)
 	struct wire_message m = {.type = WIRE_ALLOC, .serial = 0x04030201};
 
 	m.alloc.pool = 0x1817161514131211;
-	cr_assert_eq(encode(&m, packet), 8 + 4 * 8);
+	cr_assert_eq(encode(&m, packet), 8 + 4 * 8 + 4);
 	cr_assert_eq(
-	    memcmp(packet, "\x0d\x00\x20\x00\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18", 16),
+	    memcmp(packet, "\x0d\x00\x24\x00\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18", 16),
 	    0);
 }
 

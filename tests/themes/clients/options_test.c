@@ -81,14 +81,15 @@ static uint64_t sleeps_of(share_channel *ch)
 	return stats.sleeps;
 }
 
-Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_does)
+Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_says)
 {
-	share_channel_options plain = {.size = sizeof(plain), .depth = 1, .in_flight = 1};
+	share_channel_options plain = SHARE_CHANNEL_OPTIONS_INIT;
 	share_channel *to, *from;
 	pthread_t thread;
 	share_message m = SHARE_MESSAGE_INIT;
 	void *result;
 
+	plain.depth = plain.in_flight = 1;
 	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, &plain, &from));
 	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, &plain, &to));
 	check_ok(share_send(to, NULL, "1", 1, NULL));
@@ -103,6 +104,34 @@ Test(options, of_a_channel_wait_for_room_without_limit_as_the_initialiser_does)
 	check_ok((int)(intptr_t)result);
 	share_channel_close(to);
 	share_channel_close(from);
+}
+
+Test(options, of_a_channel_with_a_time_limit_of_0_do_not_wait_for_room)
+{
+	share_channel_options plain = SHARE_CHANNEL_OPTIONS_INIT;
+	share_channel *to, *from;
+
+	plain.depth = plain.in_flight = 1;
+	plain.send_timeout_ms = 0;
+	check_ok(share_channel_open(client, "channel", SHARE_CONSUMER, &plain, &from));
+	check_ok(share_channel_open(client, "channel", SHARE_PRODUCER, &plain, &to));
+	check_ok(share_send(to, NULL, "1", 1, NULL));
+	check_error(share_send(to, NULL, "2", 1, NULL), SHARE_EAGAIN);
+	check_eq(sleeps_of(to), 0);
+	share_channel_close(to);
+	share_channel_close(from);
+}
+
+Test(options, a_time_limit_of_0_is_over_before_anybody_is_connected)
+{
+	share_connect_options options = SHARE_CONNECT_OPTIONS_INIT;
+	share_client *c = NULL;
+
+	options.timeout_ms = 0;
+	check_error(share_connect_with(broker_socket(), &options, &c), SHARE_ETIMEDOUT);
+	options.timeout_ms = -1;
+	check_ok(share_connect_with(broker_socket(), &options, &c));
+	share_disconnect(c);
 }
 
 Test(options, who_was_compiled_before_there_was_a_time_limit_connects)

@@ -261,6 +261,40 @@ ConformanceTest(clean_waits_a_second_for_others_and_then_says_what_it_waited_for
 	end(c, p);
 }
 
+/* Asks in a client of libshare's, with a time limit. */
+static int alloc_in_time(share_pool *p, int timeout_ms)
+{
+	share_alloc_options options = SHARE_ALLOC_OPTIONS_INIT;
+	share_buffer *b;
+	int r;
+
+	options.timeout_ms = timeout_ms;
+	r = share_alloc_with(p, UNIT, &options, NULL, &b);
+	return r != 0 ? r : share_release(b, NULL);
+}
+
+ConformanceTest(clean_waits_for_others_for_as_long_as_it_was_said)
+{
+	share_client *c = connect_as("test");
+	share_pool *p = pool_of(c, kind, SHARE_REUSE_CLEAN, UNIT);
+	struct child *worker = start_worker(UNIT), *asker;
+	struct answer at_once;
+
+	/* whoever waits for a second keeps nobody longer than that one has time */
+	asker = start_asker(UNIT, &at_once);
+	check_eq(at_once.type, 0);
+	check_error(alloc_in_time(p, 0), SHARE_EAGAIN);
+	check_error(alloc_in_time(p, 10), SHARE_EAGAIN);
+	check_detail("its last users' work still runs on 2MiB");
+	check_error(alloc_in_time(p, -2), SHARE_EINVAL);
+	check_eq(gated_bytes(c), UNIT);
+	finish_work(worker);
+	check_eq(finish_asker(asker).type, WIRE_GRANT);
+	check_ok(alloc_in_time(p, HARNESS_LIMIT_MS));
+	end_worker(worker);
+	end(c, p);
+}
+
 ConformanceTest(clean_waits_for_nothing_that_could_not_help)
 {
 	share_client *c = connect_as("test");

@@ -115,7 +115,7 @@ Test(service_call, ends_a_call_at_its_time_limit_and_drops_the_request)
 	share_message m = SHARE_MESSAGE_INIT;
 
 	check_error(share_call(caller, NULL, "x", 1, 10, NULL, &m), SHARE_ETIMEDOUT);
-	check_error(share_call(caller, NULL, "x", 1, 0, NULL, &m), SHARE_ETIMEDOUT);
+	check_error(share_call(caller, NULL, "x", 1, 0, NULL, &m), SHARE_EAGAIN);
 	check(m.channel == NULL);
 	expect_no_request();
 }
@@ -215,7 +215,7 @@ Test(service_call, limits_calls_and_answers_that_are_held)
 	}
 }
 
-Test(service_call, waits_for_room_as_long_as_the_call_may_last)
+Test(service_call, waits_for_room_as_long_as_it_was_said)
 {
 	share_pending *calls[16], *p; /* the depth */
 	share_message m = SHARE_MESSAGE_INIT;
@@ -224,6 +224,8 @@ Test(service_call, waits_for_room_as_long_as_the_call_may_last)
 		calls[i] = ask_for(caller, i);
 	check_error(share_call_start(caller, NULL, NULL, 0, 10, NULL, &p), SHARE_ETIMEDOUT);
 	check_error(share_call_start(caller, NULL, NULL, 0, 0, NULL, &p), SHARE_EAGAIN);
+	check_error(share_call(caller, NULL, NULL, 0, 10, NULL, &m), SHARE_ETIMEDOUT);
+	check_error(share_call(caller, NULL, NULL, 0, 0, NULL, &m), SHARE_EAGAIN);
 	m = next_of(worker, 0);
 	p = ask_for(caller, 16);
 	check_ok(answer(&m));
