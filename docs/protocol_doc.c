@@ -427,7 +427,7 @@ static void print_document(FILE *out)
 	    "meaning.\n\n",
 	    out);
 	print_numbers(out, "Errors", errors, LENGTH(errors));
-	print_numbers(out, "enum share_mode", modes, LENGTH(modes));
+	print_numbers(out, "enum share_access", modes, LENGTH(modes));
 	print_numbers(out, "enum share_pool_flags", pool_flags, LENGTH(pool_flags));
 	print_numbers(out, "enum share_publish_flags", publish_flags, LENGTH(publish_flags));
 	print_numbers(out, "enum share_monitor_flags", monitor_flags, LENGTH(monitor_flags));

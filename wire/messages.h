@@ -288,17 +288,17 @@
 	V(M, kind, 31, 6, "kind of memory; empty: auto")                         \
 	V(M, access, 16384, 6, "who may use it, JSON; empty: the creating user") \
 	V(M, device, 63, 6, "UUID as text, \"GPU-...\"; empty: the first that can make it")
-#define WIRE_FIELDS_pool(F, V, M)                                              \
-	F(M, u64, pool, 6, "identifier")                                       \
-	F(M, u64, limit, 6, "bytes of all segments")                           \
-	F(M, u64, segment_size, 6, "bytes")                                    \
-	F(M, u64, alignment, 6, "bytes")                                       \
-	F(M, u32, mode, 6, "enum share_mode: the most that the client may do") \
-	F(M, u32, manage, 6, "1 when the client may destroy it")               \
-	F(M, u32, flags, 6, "enum share_pool_flags")                           \
-	F(M, u32, reuse, 6, "enum share_reuse")                                \
-	V(M, kind, 31, 6, "kind of memory")                                    \
-	V(M, device, 63, 6, "UUID as text, \"GPU-...\"; empty: the host")      \
+#define WIRE_FIELDS_pool(F, V, M)                                                \
+	F(M, u64, pool, 6, "identifier")                                         \
+	F(M, u64, limit, 6, "bytes of all segments")                             \
+	F(M, u64, segment_size, 6, "bytes")                                      \
+	F(M, u64, alignment, 6, "bytes")                                         \
+	F(M, u32, mode, 6, "enum share_access: the most that the client may do") \
+	F(M, u32, manage, 6, "1 when the client may destroy it")                 \
+	F(M, u32, flags, 6, "enum share_pool_flags")                             \
+	F(M, u32, reuse, 6, "enum share_reuse")                                  \
+	V(M, kind, 31, 6, "kind of memory")                                      \
+	V(M, device, 63, 6, "UUID as text, \"GPU-...\"; empty: the host")        \
 	V(M, reason, 511, 6, "why it is of this kind")
 #define WIRE_FIELDS_pool_close(F, V, M)   F(M, u64, pool, 6, "identifier")
 #define WIRE_FIELDS_pool_destroy(F, V, M) V(M, name, 255, 6, "the pool's name")
@@ -317,7 +317,7 @@
 	F(M, u64, segment_size, 6, "bytes")                                                        \
 	F(M, u64, offset, 6, "of the buffer in the segment, bytes")                                \
 	F(M, u64, version, 6, "of the name it was looked up by, or 0")                             \
-	F(M, u32, mode, 6, "enum share_mode of this reference")                                    \
+	F(M, u32, mode, 6, "enum share_access of this reference")                                  \
 	F(M, u32, kind, 6, "enum memory_kind_id of the segment")                                   \
 	F(M, u32, flags, 6, "enum wire_grant_flags")                                               \
 	F(M, u32, reserved, 6, "0")                                                                \
@@ -335,22 +335,22 @@
 	F(M, u64, value, 6, "of that fence")                                                \
 	F(M, u32, count, 6, "references given back; 0 only adds the fence")                 \
 	F(M, u32, reserved, 6, "0")
-#define WIRE_FIELDS_publish(F, V, M)                                                   \
-	F(M, u64, buffer, 6, "identifier")                                             \
-	F(M, u64, timeline, 6, "the fence that readers wait for; 0: none is needed")   \
-	F(M, u64, value, 6, "of that fence")                                           \
-	F(M, u64, expected, 6, "replace only this version; 0: any")                    \
-	F(M, u32, flags, 6, "enum share_publish_flags")                                \
-	F(M, u32, mode, 6, "enum share_mode for those who look it up; 0: SHARE_RDWR")  \
-	F(M, u64, size, 6,                                                             \
-	  "bytes in use, if the client may write or is the only holder; 0: no change") \
-	V(M, name, 255, 6, "the name")                                                 \
-	V(M, tensor, WIRE_TENSOR_MAX, 6,                                               \
+#define WIRE_FIELDS_publish(F, V, M)                                                    \
+	F(M, u64, buffer, 6, "identifier")                                              \
+	F(M, u64, timeline, 6, "the fence that readers wait for; 0: none is needed")    \
+	F(M, u64, value, 6, "of that fence")                                            \
+	F(M, u64, expected, 6, "replace only this version; 0: any")                     \
+	F(M, u32, flags, 6, "enum share_publish_flags")                                 \
+	F(M, u32, mode, 6, "enum share_access for those who look it up; 0: SHARE_RDWR") \
+	F(M, u64, size, 6,                                                              \
+	  "bytes in use, if the client may write or is the only holder; 0: no change")  \
+	V(M, name, 255, 6, "the name")                                                  \
+	V(M, tensor, WIRE_TENSOR_MAX, 6,                                                \
 	  "for those who look it up, by share_tensor_encode(); empty: none")
 #define WIRE_FIELDS_published(F, V, M) F(M, u64, version, 6, "of the name")
 #define WIRE_FIELDS_unpublish(F, V, M) V(M, name, 255, 6, "the name")
 #define WIRE_FIELDS_lookup(F, V, M)                                                              \
-	F(M, u32, mode, 6, "enum share_mode")                                                    \
+	F(M, u32, mode, 6, "enum share_access")                                                  \
 	F(M, i32, timeout, 6, "milliseconds to wait for the name; 0: do not, -1: without limit") \
 	V(M, name, 255, 6, "the name")
 #define WIRE_FIELDS_cancel(F, V, M)   F(M, u32, lookup, 6, "the serial of what waits")
@@ -368,7 +368,7 @@
 	F(M, u64, buffer, 6, "identifier")                                             \
 	F(M, u64, timeline, 6, "the fence that importers wait for; 0: none is needed") \
 	F(M, u64, value, 6, "of that fence")                                           \
-	F(M, u32, mode, 6, "enum share_mode for importers")                            \
+	F(M, u32, mode, 6, "enum share_access for importers")                          \
 	F(M, u32, uses, 6, "imports until it ends; 0: one, all ones: no limit")        \
 	F(M, u32, timeout, 6, "milliseconds until it ends; 0: no limit")               \
 	F(M, u32, reserved, 6, "0")                                                    \
@@ -376,9 +376,9 @@
 	  "bytes in use, if the client may write or is the only holder; 0: no change") \
 	V(M, tensor, WIRE_TENSOR_MAX, 6, "for importers, as that of PUBLISH")
 #define WIRE_FIELDS_token(F, V, M) V(M, token, 32, 6, "32 bytes")
-#define WIRE_FIELDS_import(F, V, M)                                     \
-	F(M, u32, mode, 6, "enum share_mode; 0: what the token allows") \
-	F(M, u32, reserved, 6, "0")                                     \
+#define WIRE_FIELDS_import(F, V, M)                                       \
+	F(M, u32, mode, 6, "enum share_access; 0: what the token allows") \
+	F(M, u32, reserved, 6, "0")                                       \
 	V(M, token, 32, 6, "32 bytes")
 #define WIRE_FIELDS_revoke(F, V, M) V(M, token, 32, 6, "32 bytes")
 #define WIRE_FIELDS_metadata_set(F, V, M)  \
@@ -398,10 +398,10 @@
 #define WIRE_FIELDS_segment_retire(F, V, M)  F(M, u64, segment, 6, "identifier")
 #define WIRE_FIELDS_segment_retired(F, V, M) F(M, u64, segment, 6, "identifier")
 #define WIRE_FIELDS_recipe_get(F, V, M)      F(M, u64, buffer, 6, "identifier")
-#define WIRE_FIELDS_recipe(F, V, M)                                         \
-	F(M, u64, offset, 6, "of the buffer in the segment, bytes")         \
-	F(M, u32, kind, 6, "enum memory_kind_id")                           \
-	F(M, u32, mode, 6, "enum share_mode: what the client holds it for") \
+#define WIRE_FIELDS_recipe(F, V, M)                                           \
+	F(M, u64, offset, 6, "of the buffer in the segment, bytes")           \
+	F(M, u32, kind, 6, "enum memory_kind_id")                             \
+	F(M, u32, mode, 6, "enum share_access: what the client holds it for") \
 	V(M, recipe, 128, 6, "struct memory_recipe of the segment")
 #define WIRE_FIELDS_event_create(F, V, M)                                           \
 	F(M, u32, reserved, 6, "0")                                                 \

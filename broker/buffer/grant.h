@@ -20,7 +20,7 @@ struct metadata;
  */
 struct grant {
 	struct buffer *buffer;
-	uint32_t mode; /* enum share_mode */
+	uint32_t mode; /* enum share_access */
 	bool is_new;   /* it has just allocated it */
 	uint64_t version;
 	const struct fence *hand_over; /* NULL or borrowed */

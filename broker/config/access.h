@@ -11,7 +11,7 @@
 #include "broker/config/principal.h"
 #include "broker/config/reader.h"
 
-/** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_mode's.
+/** What somebody may do with a pool, as bits. ACCESS_READ and ACCESS_WRITE are enum share_access's.
  */
 enum access_mode {
 	ACCESS_READ = 1 << 0,

@@ -19,7 +19,7 @@ enum access_right {
 	RIGHT_MANAGE,  /* to end it, whoever has made it */
 };
 
-/* To use memory in this mode, of enum share_mode. */
+/* To use memory in this mode, of enum share_access. */
 enum access_right access_right_of(unsigned mode);
 
 /* What somebody wants it of. */

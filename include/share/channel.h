@@ -603,7 +603,7 @@ typedef struct share_channel_stats {
  * @param ch   the channel
  * @param out  the figures
  */
-int share_channel_get_stats(share_channel *ch, share_channel_stats *out);
+int share_channel_get_stats(const share_channel *ch, share_channel_stats *out);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

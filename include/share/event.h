@@ -92,7 +92,7 @@ int share_event_import(share_client *c, const share_token *token, share_event **
  * @param out  its token
  * @see share_event_import()
  */
-int share_event_export(share_event *e, share_token *out);
+int share_event_export(const share_event *e, share_token *out);
 
 /**
  * What opens an event without this library.
@@ -100,7 +100,7 @@ int share_event_export(share_event *e, share_token *out);
  * @param e  the event
  * @return 64 bytes: a CUipcEventHandle for `cuIpcOpenEventHandle()`. They belong to the handle.
  */
-const void *share_event_handle(share_event *e);
+const void *share_event_handle(const share_event *e);
 
 /**
  * Which device an event is of.
@@ -108,7 +108,7 @@ const void *share_event_handle(share_event *e);
  * @param e  the event
  * @return UUID, "GPU-...". It belongs to the handle.
  */
-const char *share_event_device(share_event *e);
+const char *share_event_device(const share_event *e);
 
 /**
  * What all processes call an event.
@@ -116,7 +116,7 @@ const char *share_event_device(share_event *e);
  * @param e  the event
  * @return Its identifier, as `sharectl events` shows it.
  */
-uint64_t share_event_id(share_event *e);
+uint64_t share_event_id(const share_event *e);
 
 /**
  * Records an event on a stream. Waits for the event that are enqueued from now on, in whatever

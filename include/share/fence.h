@@ -129,7 +129,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, void *stream);
  * @retval SHARE_EOWNERDEAD  it never will be
  * @retval SHARE_ESTALE      as share_fence_wait()
  */
-int share_fence_query(share_client *c, const share_fence *fence);
+int share_fence_query(const share_client *c, const share_fence *fence);
 
 /**
  * Blocks the calling thread until a fence is reached.
@@ -164,7 +164,7 @@ typedef struct share_fence_stats {
  * @param c    the connection
  * @param out  the figures
  */
-int share_fence_get_stats(share_client *c, share_fence_stats *out);
+int share_fence_get_stats(const share_client *c, share_fence_stats *out);
 
 /**
  * A host stream: a FIFO of functions run by one thread of the library's. They are to host memory

@@ -97,7 +97,7 @@ typedef struct share_operation share_operation;
  * the kernel that stores faults, and its context is lost with it. Memory of kind "mempool" is an
  * exception: nothing enforces that it is only read.
  */
-enum share_mode {
+enum share_access {
 	SHARE_RDONLY = 1, /**< for reading */
 	SHARE_RDWR = 3,   /**< for reading and writing */
 };
@@ -209,7 +209,7 @@ void share_disconnect(share_client *c);
  * @param c  the connection
  * @return The path of the socket. It belongs to the client.
  */
-const char *share_address(share_client *c);
+const char *share_address(const share_client *c);
 
 /**
  * Sends one request and waits for its reply. When it returns 0, the broker is there and has seen
@@ -402,7 +402,7 @@ typedef struct share_pool_info {
 	uint64_t limit;        /**< bytes of all its segments */
 	uint64_t segment_size; /**< bytes */
 	uint64_t alignment;    /**< of every buffer */
-	uint32_t mode;         /**< enum share_mode: what this user may do at most */
+	uint32_t mode;         /**< enum share_access: what this user may do at most */
 	uint32_t manage;       /**< 1 when this user may destroy it */
 	uint32_t flags;        /**< enum share_pool_flags */
 	const char *device;    /**< UUID, NULL for host memory; belongs to the handle */
@@ -420,7 +420,7 @@ typedef struct share_pool_info {
  * @param p    the pool
  * @param out  what it is like
  */
-int share_pool_get_info(share_pool *p, share_pool_info *out);
+int share_pool_get_info(const share_pool *p, share_pool_info *out);
 
 /**
  * Bounds what this process keeps of a pool without using it: released buffers, for allocations to
@@ -584,7 +584,7 @@ share_buffer *share_retain(share_buffer *b);
  * @param b  the buffer
  * @return The address of the first byte; NULL in a forked child.
  */
-void *share_ptr(share_buffer *b);
+void *share_ptr(const share_buffer *b);
 
 /**
  * How large a buffer is.
@@ -592,7 +592,7 @@ void *share_ptr(share_buffer *b);
  * @param b  the buffer
  * @return The bytes that were asked for when it was allocated.
  */
-uint64_t share_size(share_buffer *b);
+uint64_t share_size(const share_buffer *b);
 
 /**
  * What all processes call a buffer.
@@ -600,7 +600,7 @@ uint64_t share_size(share_buffer *b);
  * @param b  the buffer
  * @return Its identifier, which is never used again for another one.
  */
-uint64_t share_id(share_buffer *b);
+uint64_t share_id(const share_buffer *b);
 
 /**
  * How a handle may be used.
@@ -608,7 +608,7 @@ uint64_t share_id(share_buffer *b);
  * @param b  the buffer
  * @return SHARE_RDONLY or SHARE_RDWR; 0 when it was given up.
  */
-int share_mode(share_buffer *b);
+int share_mode(const share_buffer *b);
 
 /**
  * Tells whether the data of a buffer is good: whether the work of the process that handed it over
@@ -620,7 +620,7 @@ int share_mode(share_buffer *b);
  * @retval SHARE_EAGAIN      the giver's work is still running
  * @retval SHARE_EOWNERDEAD  the giver died before its work was done: the content means nothing
  */
-int share_buffer_status(share_buffer *b);
+int share_buffer_status(const share_buffer *b);
 
 /**
  * The type of callbacks of share_buffer_watch() and share_reclaim_async(), which are told the
@@ -723,7 +723,7 @@ typedef struct share_buffer_info {
  * @param b    the buffer
  * @param out  where it lies
  */
-int share_buffer_get_info(share_buffer *b, share_buffer_info *out);
+int share_buffer_get_info(const share_buffer *b, share_buffer_info *out);
 
 /**
  * Copies out of a buffer of any kind, ordered on `stream` like any work on it, and waits for it.
@@ -774,7 +774,7 @@ typedef struct share_recipe {
 	size_t size;
 	const char *kind;          /**< static storage */
 	int fd;                    /**< the caller's, to be closed; close-on-exec */
-	uint32_t mode;             /**< enum share_mode of this handle */
+	uint32_t mode;             /**< enum share_access of this handle */
 	uint64_t segment_size;     /**< bytes */
 	uint64_t offset;           /**< of the buffer in the segment, bytes */
 	char device[64];           /**< UUID, "" for host memory */
@@ -797,7 +797,7 @@ typedef struct share_recipe {
  * @retval SHARE_ESTALE  the buffer is on loan with a message. Call share_retain(), and acknowledge
  *                       the message first
  */
-int share_get_recipe(share_buffer *b, share_recipe *out);
+int share_get_recipe(const share_buffer *b, share_recipe *out);
 
 /**
  * Replaces a buffer's metadata: a JSON text that all holders can read and those with SHARE_RDWR can
@@ -830,7 +830,7 @@ int share_metadata_set(share_buffer *b, const char *json);
  * @retval SHARE_EPROTO   what was set is no such JSON: share_metadata_get_raw() reads it
  * @retval SHARE_ENOTSUP  the buffer is on loan with a message, and the broker is too old for that
  */
-int share_metadata_get(share_buffer *b, char **out);
+int share_metadata_get(const share_buffer *b, char **out);
 
 /**
  * Reads a buffer's metadata as it is, whatever it is.
@@ -841,7 +841,7 @@ int share_metadata_get(share_buffer *b, char **out);
  * @retval SHARE_ENOENT   none was set
  * @retval SHARE_ENOTSUP  as for share_metadata_get()
  */
-int share_metadata_get_raw(share_buffer *b, void **out, size_t *size);
+int share_metadata_get_raw(const share_buffer *b, void **out, size_t *size);
 
 /* ------------------------------------------------------------------------------------------- */
 /* Names                                                                                       */
@@ -959,7 +959,7 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
  * @return The version under which it was looked up; 0 when it came another way.
  * @see share_publish_with()
  */
-uint64_t share_name_version(share_buffer *b);
+uint64_t share_name_version(const share_buffer *b);
 
 /**
  * The type of callbacks of share_lookup_async(), which are told the outcome. They run in

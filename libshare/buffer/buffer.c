@@ -212,18 +212,20 @@ share_buffer *share_retain(share_buffer *b)
 	return b;
 }
 
-void *share_ptr(share_buffer *b)
+void *share_ptr(const share_buffer *b)
 {
-	b = handle_find(b, HANDLE_BUFFER);
-	if (!b || client_is_forked(b->client))
+	const share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	if (!found || client_is_forked(found->client))
 		return NULL;
-	return (char *)b->mapping->address + b->offset;
+	return (char *)found->mapping->address + found->offset;
 }
 
-uint64_t share_size(share_buffer *b)
+uint64_t share_size(const share_buffer *b)
 {
-	b = handle_find(b, HANDLE_BUFFER);
-	return b ? b->size : 0;
+	const share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	return found ? found->size : 0;
 }
 
 uint64_t buffer_tell_id(share_buffer *b)
@@ -233,20 +235,23 @@ uint64_t buffer_tell_id(share_buffer *b)
 	return b->id;
 }
 
-uint64_t share_id(share_buffer *b)
+uint64_t share_id(const share_buffer *b)
 {
-	b = handle_find(b, HANDLE_BUFFER);
-	return b ? buffer_tell_id(b) : 0;
+	share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	return found ? buffer_tell_id(found) : 0;
 }
 
-int share_mode(share_buffer *b)
+int share_mode(const share_buffer *b)
 {
-	b = handle_find(b, HANDLE_BUFFER);
-	return b ? (int)b->mode : 0;
+	const share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	return found ? (int)found->mode : 0;
 }
 
-uint64_t share_name_version(share_buffer *b)
+uint64_t share_name_version(const share_buffer *b)
 {
-	b = handle_find(b, HANDLE_BUFFER);
-	return b ? b->version : 0;
+	const share_buffer *found = handle_find(b, HANDLE_BUFFER);
+
+	return found ? found->version : 0;
 }

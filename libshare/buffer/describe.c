@@ -12,11 +12,12 @@
 
 #include "libshare/buffer/inside.h"
 
-int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
+int share_buffer_get_info(const share_buffer *handle, share_buffer_info *out)
 {
+	share_buffer *b = NULL;
 	share_buffer_info info;
 	const struct segment *s;
-	int r = buffer_resolve(&b);
+	int r = buffer_find(handle, &b);
 
 	if (r == 0)
 		r = struct_check(share_buffer_info, out);
@@ -37,9 +38,10 @@ int share_buffer_get_info(share_buffer *b, share_buffer_info *out)
 	return 0;
 }
 
-int share_buffer_status(share_buffer *b)
+int share_buffer_status(const share_buffer *handle)
 {
-	int r = buffer_resolve(&b);
+	share_buffer *b = NULL;
+	int r = buffer_find(handle, &b);
 
 	if (r != 0)
 		return r;
@@ -54,7 +56,7 @@ int share_buffer_status(share_buffer *b)
 	return fail(SHARE_EOWNERDEAD, "the giver died before its work on this buffer was done");
 }
 
-int share_get_recipe(share_buffer *b, share_recipe *out)
+int share_get_recipe(const share_buffer *handle, share_recipe *out)
 {
 	struct wire_message m = {.type = WIRE_RECIPE_GET};
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
@@ -62,7 +64,8 @@ int share_get_recipe(share_buffer *b, share_recipe *out)
 	const struct memory_kind *kind;
 	struct memory_recipe recipe;
 	share_recipe found;
-	int r = buffer_resolve(&b);
+	share_buffer *b = NULL;
+	int r = buffer_find(handle, &b);
 
 	if (r == 0)
 		r = struct_check(share_recipe, out);

@@ -5,9 +5,9 @@
 /* The public fences. */
 
 /* From a handle to the client. */
-static int check(share_client **c, const void *pointer)
+static int check(const share_client *handle, const void *pointer, share_client **c)
 {
-	int r = client_resolve(c);
+	int r = client_find(handle, c);
 
 	return r == 0 && !pointer ? fail(SHARE_EINVAL, "fence or out is NULL") : r;
 }
@@ -35,7 +35,7 @@ int share_fence_record(share_client *c, void *stream, share_fence *out)
 {
 	struct memory_mapping *m;
 	struct segment *s;
-	int r = check(&c, out);
+	int r = check(c, out, &c);
 
 	if (r == 0)
 		r = find_memory(c, stream, &s, &m);
@@ -52,7 +52,7 @@ int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 	struct memory_mapping *m;
 	struct held_fence f;
 	struct segment *s;
-	int r = check(&c, fence);
+	int r = check(c, fence, &c);
 
 	if (r == 0)
 		r = find_memory(c, stream, &s, &m);
@@ -71,10 +71,11 @@ int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
 	return r;
 }
 
-int share_fence_query(share_client *c, const share_fence *fence)
+int share_fence_query(const share_client *handle, const share_fence *fence)
 {
 	struct held_fence f;
-	int r = check(&c, fence);
+	share_client *c = NULL;
+	int r = check(handle, fence, &c);
 
 	if (r == 0)
 		r = fence_hold(c, fence->timeline, fence->value, &f);
@@ -98,7 +99,7 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 {
 	RANGE("share_fence_synchronize", 0);
 	struct held_fence f;
-	int r = check(&c, fence);
+	int r = check(c, fence, &c);
 
 	if (r == 0 && timeout_ms < -1)
 		r = fail(SHARE_EINVAL, "a time limit is -1, 0, or milliseconds");
@@ -111,10 +112,11 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 	return r;
 }
 
-int share_fence_get_stats(share_client *c, share_fence_stats *out)
+int share_fence_get_stats(const share_client *handle, share_fence_stats *out)
 {
+	share_client *c = NULL;
 	share_fence_stats stats;
-	int r = check(&c, out);
+	int r = check(handle, out, &c);
 
 	if (r == 0)
 		r = struct_check(share_fence_stats, out);

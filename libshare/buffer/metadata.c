@@ -135,11 +135,12 @@ static int copy(const struct wire_bytes *bytes, char **out)
 	return 0;
 }
 
-int share_metadata_get(share_buffer *b, char **out)
+int share_metadata_get(const share_buffer *handle, char **out)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
 	const struct wire_bytes *json = &reply.m.metadata.json;
-	int r = buffer_resolve(&b);
+	share_buffer *b = NULL;
+	int r = buffer_find(handle, &b);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
@@ -150,11 +151,12 @@ int share_metadata_get(share_buffer *b, char **out)
 	return r == 0 ? copy(json, out) : r;
 }
 
-int share_metadata_get_raw(share_buffer *b, void **out, size_t *size)
+int share_metadata_get_raw(const share_buffer *handle, void **out, size_t *size)
 {
 	_cleanup_reply_ struct reply reply = {.packet = NULL};
+	share_buffer *b = NULL;
 	char *bytes;
-	int r = buffer_resolve(&b);
+	int r = buffer_find(handle, &b);
 
 	if (r == 0 && (!out || !size))
 		r = fail(SHARE_EINVAL, "out or size is NULL");

@@ -277,7 +277,7 @@ void share_pool_close(share_pool *p)
 	pool_free(p);
 }
 
-int share_pool_get_info(share_pool *p, share_pool_info *out)
+int share_pool_get_info(const share_pool *p, share_pool_info *out)
 {
 	const share_pool *found = handle_find(p, HANDLE_POOL);
 	int r = found ? struct_check(share_pool_info, out) : handle_fault(p, HANDLE_POOL);

@@ -179,7 +179,7 @@ static json_t *to_json(const share_tensor *t)
 }
 
 /* The buffer's metadata as an object; a new one when there is none. */
-static int load(share_buffer *b, json_t **out)
+static int load(const share_buffer *b, json_t **out)
 {
 	json_t *root;
 	char *text;
@@ -278,11 +278,11 @@ static int get_own(const share_buffer *b, share_tensor *out)
 	return r;
 }
 
-int share_tensor_get(share_buffer *b, share_tensor *out)
+int share_tensor_get(const share_buffer *b, share_tensor *out)
 {
-	share_buffer *found = b;
 	json_t *root, *tensor;
-	int r = buffer_resolve(&found);
+	share_buffer *found = NULL;
+	int r = buffer_find(b, &found);
 
 	if (r == 0)
 		r = struct_check(share_tensor, out);

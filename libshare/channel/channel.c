@@ -384,9 +384,10 @@ int channel_get_stats(share_channel *ch, share_channel_stats *out)
 	return 0;
 }
 
-int share_channel_get_stats(share_channel *ch, share_channel_stats *out)
+int share_channel_get_stats(const share_channel *handle, share_channel_stats *out)
 {
-	int r = channel_resolve(&ch);
+	share_channel *ch = NULL;
+	int r = channel_find(handle, &ch);
 
 	return r != 0 ? r : channel_get_stats(ch, out);
 }

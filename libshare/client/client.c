@@ -18,13 +18,13 @@
 
 #define GUARD_SIZE 4096
 
-int client_resolve(share_client **c)
+int client_find(const share_client *handle, share_client **out)
 {
-	share_client *found = handle_find(*c, HANDLE_CLIENT);
+	share_client *found = handle_find(handle, HANDLE_CLIENT);
 
 	if (!found)
-		return handle_fault(*c, HANDLE_CLIENT);
-	*c = found;
+		return handle_fault(handle, HANDLE_CLIENT);
+	*out = found;
 	return client_is_forked(found) ? fail_fork() : 0;
 }
 
@@ -244,10 +244,11 @@ void share_disconnect(share_client *c)
 	client_unref(c);
 }
 
-const char *share_address(share_client *c)
+const char *share_address(const share_client *c)
 {
-	c = handle_find(c, HANDLE_CLIENT);
-	return c ? c->connection->address : NULL;
+	const share_client *found = handle_find(c, HANDLE_CLIENT);
+
+	return found ? found->connection->address : NULL;
 }
 
 int share_ping(share_client *c)

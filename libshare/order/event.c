@@ -123,9 +123,10 @@ int share_event_import(share_client *c, const share_token *token, share_event **
 	return lease(c, &m, out);
 }
 
-int share_event_export(share_event *e, share_token *out)
+int share_event_export(const share_event *handle, share_token *out)
 {
-	int r = event_resolve(&e);
+	share_event *e = NULL;
+	int r = event_find(handle, &e);
 
 	if (r == 0 && !out)
 		r = fail(SHARE_EINVAL, "out is NULL");
@@ -134,22 +135,25 @@ int share_event_export(share_event *e, share_token *out)
 	return r;
 }
 
-const void *share_event_handle(share_event *e)
+const void *share_event_handle(const share_event *e)
 {
-	e = handle_find(e, HANDLE_EVENT);
-	return e ? e->ipc : NULL;
+	const share_event *found = handle_find(e, HANDLE_EVENT);
+
+	return found ? found->ipc : NULL;
 }
 
-const char *share_event_device(share_event *e)
+const char *share_event_device(const share_event *e)
 {
-	e = handle_find(e, HANDLE_EVENT);
-	return e ? e->device : NULL;
+	const share_event *found = handle_find(e, HANDLE_EVENT);
+
+	return found ? found->device : NULL;
 }
 
-uint64_t share_event_id(share_event *e)
+uint64_t share_event_id(const share_event *e)
 {
-	e = handle_find(e, HANDLE_EVENT);
-	return e ? e->id : 0;
+	const share_event *found = handle_find(e, HANDLE_EVENT);
+
+	return found ? found->id : 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */

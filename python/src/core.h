@@ -140,7 +140,7 @@ bool args_spread(struct signature *s, PyObject *const *args, Py_ssize_t n, PyObj
  * @out is left as it is. */
 bool arg_uint64(PyObject *o, uint64_t *out);
 bool arg_int64(PyObject *o, int64_t *out);
-/* Reads 'r' or 'rw' as enum share_mode. Returns false with an exception. */
+/* Reads 'r' or 'rw' as enum share_access. Returns false with an exception. */
 bool mode_from(PyObject *o, uint32_t *out);
 
 /* ------------------------------------------------------------------------------------------- */
