@@ -15,6 +15,8 @@
 
 #include <jansson.h>
 
+#include <share/admin.h>
+
 #include "bench/bench.h"
 #include "bench/bridge_pair.h"
 

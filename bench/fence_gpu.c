@@ -50,7 +50,7 @@ static share_fence record(const struct gpu *g)
 {
 	share_fence f;
 
-	must(share_fence_record(g->client, g->stream, &f), "share_fence_record");
+	must(share_fence_record(g->client, 0, g->stream, &f), "share_fence_record");
 	return f;
 }
 
@@ -112,7 +112,7 @@ static double wait_ours(struct gpu *g)
 	share_fence f = fence_peer_close_gate(g->peer);
 	double start = now_us(), end;
 
-	must(share_fence_wait(g->client, &f, g->stream), "share_fence_wait");
+	must(share_fence_wait(g->client, &f, 0, g->stream), "share_fence_wait");
 	end = now_us();
 	fence_peer_open_gate(g->peer);
 	driver_stream_synchronize(g->stream);
@@ -167,7 +167,7 @@ static double time_reached(struct gpu *g, const share_fence *f)
 	double start = now_us();
 
 	for (int i = 0; i < LOADS; i++)
-		must(share_fence_wait(g->client, f, g->stream), "share_fence_wait");
+		must(share_fence_wait(g->client, f, 0, g->stream), "share_fence_wait");
 	return (now_us() - start) * 1000 / LOADS;
 }
 
@@ -303,7 +303,7 @@ bool fence_gpu_signals(share_client *c, void *stream)
 	share_fence_stats stats = SHARE_FENCE_STATS_INIT;
 	share_fence f;
 
-	must(share_fence_record(c, stream, &f), "share_fence_record");
+	must(share_fence_record(c, 0, stream, &f), "share_fence_record");
 	must(share_fence_get_stats(c, &stats), "share_fence_get_stats");
 	return stats.signals > 0;
 }

@@ -65,7 +65,7 @@ static share_fence record(struct chain *c)
 {
 	share_fence f;
 
-	must(share_fence_record(c->client, c->stream, &f), "share_fence_record");
+	must(share_fence_record(c->client, -1, c->stream, &f), "share_fence_record");
 	return f;
 }
 

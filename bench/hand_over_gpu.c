@@ -73,7 +73,7 @@ static void give_by_fence(struct side *s)
 {
 	share_fence f;
 
-	must(share_fence_record(s->client, s->stream, &f), "share_fence_record");
+	must(share_fence_record(s->client, 0, s->stream, &f), "share_fence_record");
 	say(s, &f, sizeof(f));
 }
 
@@ -82,7 +82,7 @@ static void take_by_fence(struct side *s)
 	share_fence f;
 
 	hear(s, &f, sizeof(f));
-	must(share_fence_wait(s->client, &f, s->stream), "share_fence_wait");
+	must(share_fence_wait(s->client, &f, 0, s->stream), "share_fence_wait");
 }
 
 static void give_by_name(struct side *s)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <jansson.h>
+#include <share/admin.h>
 #include <share/share.h>
 
 #include "bench/bench.h"

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "bench/kept_broker.h"

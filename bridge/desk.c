@@ -32,11 +32,11 @@ void desk_take_requests(struct end *s)
 		int r = share_next_request(s->service, 0, NULL, &m);
 		struct errand *e;
 
-		if (!m.channel && r != SHARE_EPIPE)
-			return;
-		if (!m.channel)
+		if (r == SHARE_EPIPE)
 			continue;
-		e = r == 0 ? errand_add(s, ++s->bridge->last_id) : NULL;
+		if (r != 0)
+			return;
+		e = m.error == 0 ? errand_add(s, ++s->bridge->last_id) : NULL;
 		if (!e) {
 			share_ack(&m, NULL);
 			continue;

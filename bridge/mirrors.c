@@ -186,7 +186,7 @@ static int pass_on(struct mirror *m, struct incoming *in)
 	out.data = in->header.more;
 	out.data_size = in->header.n_more;
 	out.flags = SHARE_OUTGOING_GIVE;
-	out.flags |= SHARE_OUTGOING_DELIVERED(before < UINT16_MAX ? before : UINT16_MAX);
+	out.deliveries = before < UINT16_MAX ? before : UINT16_MAX;
 	r = share_send_many(m->channel, &out, 1, NULL);
 	if (r < 0)
 		return r;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "bridge/bridge.h"
 #include "bridge/channels_inside.h"
 #include "bridge/link.h"
@@ -180,12 +182,10 @@ static void pump(struct source *s)
 		share_message m = SHARE_MESSAGE_INIT;
 		int r = share_recv(s->channel, 0, NULL, &m);
 
-		if (r == 0 && hold(s, &m))
+		if (r == 0 && m.error == 0 && hold(s, &m))
 			return;
-		if (r == 0 && m.buffer)
-			r = share_buffer_status(m.buffer);
-		if (r == 0 || m.channel) {
-			add(s, &m, r);
+		if (r == 0) {
+			add(s, &m, m.buffer ? share_buffer_status(m.buffer) : m.error);
 		} else if (r == SHARE_ESTALE) { /* it was left behind: others have what it had */
 			say("channel '%s' has left the bridge behind", s->name);
 			end(s);

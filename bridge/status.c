@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "bridge/bridge.h"
 #include "bridge/channels.h"
 #include "bridge/link.h"

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 #include <share/share.h>
 

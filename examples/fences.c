@@ -108,7 +108,7 @@ static void consume(void)
 	check(share_release(fence_buffer, NULL), "share_release");
 
 	/* When the fence of the child's own stream is reached, the result is there. */
-	check(share_fence_record(client, stream, &fence), "share_fence_record");
+	check(share_fence_record(client, -1, stream, &fence), "share_fence_record");
 	check(share_fence_synchronize(client, &fence, TIMEOUT_MS), "share_fence_synchronize");
 	printf("fences: ok sum=%lu\n", sum.total);
 	check(share_release(buffer, stream), "share_release");
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 	check(share_publish(buffer, "data", stream), "share_publish"); /* ordered behind the fill */
 	check(share_release(buffer, stream), "share_release");         /* this too */
 
-	check(share_fence_record(client, stream, &fence), "share_fence_record");
+	check(share_fence_record(client, -1, stream, &fence), "share_fence_record");
 	printf("parent: published, and the work is %s\n",
 	       share_fence_query(client, &fence) == SHARE_EAGAIN ? "still running" : "done");
 	check(share_alloc(pool, sizeof(fence), NULL, &fence_buffer), "share_alloc");

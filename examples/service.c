@@ -90,9 +90,9 @@ static void on_requests(evutil_socket_t fd, short what, void *data)
 	(void)fd, (void)what;
 	/* Takes requests until there is none, because that arms the descriptor. */
 	while ((r = share_next_request(s->service, 0, NULL, &request)) != SHARE_EAGAIN) {
-		if (r == 0) {
+		if (r == 0 && request.error == 0) {
 			answer(s, &request);
-		} else if (request.channel) { /* its memory cannot be reached */
+		} else if (r == 0) { /* its memory cannot be reached */
 			share_ack(&request, NULL);
 		} else if (r != SHARE_EPIPE) { /* SHARE_EPIPE: there are no callers now */
 			stop_serving(s);

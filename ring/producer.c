@@ -217,15 +217,11 @@ static bool lacks_consumers(struct ring_producer *p)
 	return (uint32_t)__builtin_popcountll(p->consumers.admitted) < p->wait_for;
 }
 
-int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
-		       void *reference)
+/* 0, -EAGAIN or -ENOENT. */
+static int find_place(struct ring_producer *p, uint32_t target, uint32_t *lane)
 {
-	uint32_t lane, deliveries = count_delivery(p, m);
-	uint16_t ticket;
 	int r;
 
-	if (!is_sound(p, m))
-		return -EINVAL;
 	p->full.for_consumers = lacks_consumers(p);
 	p->full.for_tickets = !p->full.for_consumers && p->n_free == 0;
 	p->full.target = target;
@@ -238,9 +234,29 @@ int ring_producer_send(struct ring_producer *p, const struct ring_message *m, ui
 			ring_drop_for_ticket(p);
 		return -EAGAIN;
 	}
-	r = ring_find_room(p, target, &lane);
+	r = ring_find_room(p, target, lane);
 	if (r == -EAGAIN && ring_notice_leaving(p, p->consumers.admitted))
-		r = ring_find_room(p, target, &lane);
+		r = ring_find_room(p, target, lane);
+	return r < 0 ? r : 0;
+}
+
+int ring_producer_look_for_room(struct ring_producer *p, uint32_t target)
+{
+	uint32_t lane;
+
+	return find_place(p, target, &lane);
+}
+
+int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
+		       void *reference)
+{
+	uint32_t lane, deliveries = count_delivery(p, m);
+	uint16_t ticket;
+	int r;
+
+	if (!is_sound(p, m))
+		return -EINVAL;
+	r = find_place(p, target, &lane);
 	if (r < 0)
 		return r;
 	ticket = take_ticket(p, m, reference, deliveries);

@@ -108,6 +108,8 @@ void ring_producer_abandon(struct ring_producer *p, uint32_t consumer);
  */
 int ring_producer_send(struct ring_producer *p, const struct ring_message *m, uint32_t target,
 		       void *reference);
+/* Whether that would find room now: 0, -EAGAIN or -ENOENT, as that says. */
+int ring_producer_look_for_room(struct ring_producer *p, uint32_t target);
 
 /* Bit by consumer slot: those that sleep on their doorbell, which is the caller's to ring. Those
  * that sleep on a futex have been woken. Each is told of once a sleep. A load for each consumer

@@ -36,7 +36,10 @@ compare()
 }
 
 # "share/fence.h share_fence_wait"; that there are no more than those of the map is symbols_test's
-mapfile -t functions < <(sed -nE 's/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p' libshare/libshare.map)
+mapfile -t functions < <(
+	sed -nE '/^LIBSHARE_0/,/^\}/s/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p' libshare/libshare.map
+	sed -nE 's/^static inline .*\b(share_[a-z0-9_]+)\(.*/\1/p' include/share/*.h | sort -u
+)
 for function in "${functions[@]}"; do
 	header=$(grep -lE "^[a-z].*\b$function\(" include/share/*.h) || header=include/nowhere
 	echo "${header#include/} $function"

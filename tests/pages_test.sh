@@ -70,7 +70,8 @@ while read -r function; do
 		grep -A1 "^\.It Fa $parameter\$" "$page" | grep -q '^[^.]\|^\.[A-Z][a-z] [^ ]' ||
 			wrong "$page does not tell what $parameter is"
 	done
-done < <(sed -nE 's/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p' "$root/libshare/libshare.map")
+done < <(sed -nE '/^LIBSHARE_0/,/^\}/s/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p' "$root/libshare/libshare.map"
+	sed -nE 's/^static inline .*\b(share_[a-z0-9_]+)\(.*/\1/p' "$root"/include/share/*.h | sort -u)
 
 sed -nE 's/^(typedef )?(struct|enum) (share_[a-z_]+)( share_[a-z_]+;| \{)$/\3/p
 	s/^typedef .*\(\*(share_[a-z_]+)\)\(.*/\1/p' "$root"/include/share/*.h | sort -u |

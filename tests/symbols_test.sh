@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Three lists have to be one: the functions that include/share declares, those that
-# libshare/libshare.map lets out, and those that libshare.so has. What is declared and missing does
-# not link; what is let out and not declared becomes an interface by accident.
+# Three lists have to be one: the functions that include/share declares and does not define, those
+# that libshare/libshare.map lets out, and those that libshare.so has. What is declared and missing
+# does not link; what is let out and not declared becomes an interface by accident. What the headers
+# define themselves is a short form of one of these. There are at most 100. What the extension of the
+# Python package may call has a list and a symbol version of its own: include/share/private.
 #
 # usage: symbols_test.sh LIBSHARE.SO [ROOT]
 
@@ -15,10 +17,11 @@ export LC_ALL=C
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Declarations are what ends with a semicolon once comments and directives are gone.
-declared()
+# HEADER...: declarations are what ends with a semicolon once comments, directives and what is in
+# functions are gone.
+declarations()
 {
-	cat "$root"/include/share/*.h | awk '
+	cat "$@" | awk '
 		BEGIN { RS = "\001" }
 		{
 			while ((start = index($0, "/*"))) {
@@ -28,28 +31,39 @@ declared()
 			gsub(/\\\n/, " ")
 			gsub(/\n[ \t]*#[^\n]*/, "\n")
 			gsub(/\n/, " ")
+			while (match($0, /static inline [^;{}]*\{[^{}]*\}/))
+				$0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
 			gsub(/[;{}]/, "&\n")
 			print
-		}' | grep -v '\btypedef\b' | sed -nE 's/^[^(]*\b(share_[a-z0-9_]+)[[:space:]]*\(.*/\1/p' |
-		sort -u
+		}' | grep -v '\btypedef\b'
 }
 
-# The names between "global:" and "local:", in the order in which they are.
+# From declarations to names.
+names()
+{
+	sed -nE 's/^[^(]*\b(share_[a-z0-9_]+)[[:space:]]*\(.*/\1/p' | sort -u
+}
+
+# VERSION: the names that it has, in the order in which they are.
 mapped()
 {
-	sed -nE '/global:/,/local:/s/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p' \
-		"$root/libshare/libshare.map"
+	sed -nE "/^$1 /,/^\}/s/^[[:space:]]+(share_[a-z0-9_]+);$/\1/p" "$root/libshare/libshare.map"
 }
 
-# Without the version nodes, which are absolute symbols.
+# VERSION: without the version nodes, which are absolute symbols.
 exported()
 {
-	nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u
+	nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sed -n "s/@@$1$//p" | sort -u
 }
 
-declared >"$scratch/declared"
-mapped >"$scratch/mapped"
-exported >"$scratch/exported"
+declarations "$root"/include/share/*.h >"$scratch/all"
+grep -v '\bstatic inline\b' "$scratch/all" | names >"$scratch/declared"
+grep '\bstatic inline\b' "$scratch/all" | names >"$scratch/inlined"
+mapped LIBSHARE_0.1 >"$scratch/mapped"
+exported LIBSHARE_0.1 >"$scratch/exported"
+declarations "$root"/include/share/private/*.h | names >"$scratch/private"
+mapped LIBSHARE_PRIVATE >"$scratch/mapped_private"
+exported LIBSHARE_PRIVATE >"$scratch/exported_private"
 
 failed=0
 compare()
@@ -70,6 +84,23 @@ if ! sort -c "$scratch/mapped"; then
 fi
 compare declared mapped "declared, but not in libshare.map" "in libshare.map, but not declared"
 compare declared exported "declared, but not exported" "exported, but not declared"
+compare private mapped_private "private, but not in libshare.map" "in libshare.map, but not private"
+compare private exported_private "private, but not exported" "exported, but not private"
+if comm -12 "$scratch/inlined" "$scratch/mapped" | grep .; then
+	echo "these are defined in the headers and let out as well"
+	failed=1
+fi
+others=$(nm -D --defined-only "$library" | grep -vE ' A |@@LIBSHARE_(0\.1|PRIVATE)$' || true)
+if [[ -n $others ]]; then
+	echo "let out without a version of ours: $others"
+	failed=1
+fi
+n=$(wc -l <"$scratch/declared")
+if [[ $n -gt 100 ]]; then
+	echo "$n functions are let out, and at most 100 may be: give one an option, or define it in the header"
+	failed=1
+fi
 
-[[ $failed != 0 ]] || echo "$(wc -l <"$scratch/declared") functions, declared, mapped and exported"
+[[ $failed != 0 ]] || echo "$n functions, declared, mapped and exported," \
+	"$(wc -l <"$scratch/inlined") more in the headers, $(wc -l <"$scratch/private") private"
 exit $failed

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <jansson.h>
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tools/act.h"

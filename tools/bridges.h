@@ -2,6 +2,7 @@
 #ifndef TOOLS_BRIDGES_H
 #define TOOLS_BRIDGES_H
 
+#include <share/admin.h>
 #include <share/share.h>
 
 /*

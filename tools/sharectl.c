@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include <jansson.h>
+#include <share/admin.h>
 #include <share/share.h>
 
 #include "tools/act.h"

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include <share/admin.h>
+
 #include "tools/snapshot.h"
 
 struct reading {

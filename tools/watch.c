@@ -15,6 +15,8 @@
 
 #include <jansson.h>
 
+#include <share/admin.h>
+
 #include "tools/value.h"
 #include "tools/watch.h"
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <argp.h>
+#include <share/admin.h>
 #include <share/share.h>
 
 /* What happens at a broker, a line each, as it happens. */

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include <jansson.h>
+#include <share/admin.h>
 #include <share/share.h>
 
 #include "broker/client/account.h"

@@ -257,19 +257,6 @@ int share_channel_flush(share_channel *ch, int timeout_ms);
 int share_channel_drain(share_channel *ch, int timeout_ms);
 
 /**
- * Ends the messages that wait in a queue for a consumer though their producers are gone. The users
- * of those producers and administrators may do so. What a consumer has received stays its own, and
- * so do the channel's members; without any, the channel is gone. The next consumer is told how many
- * were lost, as a message's `lost`.
- *
- * @param c     the connection
- * @param name  the channel's
- * @retval SHARE_ENOENT  there is no such channel, or no message in it that this user may end
- * @retval SHARE_EINVAL  the name is too long, or the broker is an older one
- */
-int share_end_channel(share_client *c, const char *name);
-
-/**
  * Leaves a channel, and gives the handle up. The messages that a producer has sent can still be
  * received by the consumers that were there; in a queue, by others as well, and by those that come
  * later. In a broadcast, messages that wait for a consumer to come are lost with the producer: call
@@ -299,10 +286,9 @@ void share_channel_close(share_channel *ch);
  * @param b          a buffer of the channel's pool; NULL: the data alone
  * @param data       what goes with it; may be NULL when there is none
  * @param data_size  its bytes, up to `data_max` of the channel
- * @param stream     where the buffer was worked on
- * @retval SHARE_EINVAL     the buffer is of another pool or client, or there is too much data; or
- *                          there is no buffer and `stream` is a CUDA stream, but the client has no
- *                          memory of a GPU mapped at this time
+ * @param stream     where the buffer was worked on. Without a buffer, NULL is the calling thread,
+ *                   and what is no share_host_stream of the client is a CUstream
+ * @retval SHARE_EINVAL     the buffer is of another pool or client, or there is too much data
  * @retval SHARE_EACCES     not a producer
  * @retval SHARE_EAGAIN     no room, as share_when_full says; share_error_detail() says whether
  * consumers are missing
@@ -311,8 +297,8 @@ void share_channel_close(share_channel *ch);
  * @retval SHARE_EDISCONNECTED  no room and no consumer who could make some, and the broker is
  *                              gone, so that none can come
  */
-int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
-	       void *stream);
+static inline int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+			     void *stream);
 
 /**
  * Does what share_send() and share_release() do, with one signal on the stream for both: the
@@ -330,18 +316,13 @@ int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data
  * @retval SHARE_ETIMEDOUT  no room in time, as share_when_full says
  * @retval SHARE_EDISCONNECTED  as share_send()
  */
-int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
-	       void *stream);
+static inline int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+			     void *stream);
 
 /** Flags of a message that is sent. */
 enum share_outgoing_flags {
 	SHARE_OUTGOING_GIVE = 1 << 0, /**< as share_give(): if it is sent */
 };
-
-/** A flag of a message that consumers of another queue had `n` times before, and died with or left,
- * for programs that pass messages on: its `deliveries` begin there, with at most what the channel
- * allows. It means nothing in a broadcast. `n`: up to 65535 */
-#define SHARE_OUTGOING_DELIVERED(n) ((uint32_t)(n) << 16)
 
 /** A message, for share_send_many(). Set it to SHARE_OUTGOING_INIT. */
 typedef struct share_outgoing {
@@ -351,13 +332,18 @@ typedef struct share_outgoing {
 	share_buffer *const *buffers;
 	uint32_t
 	    n_buffers;    /**< in `buffers`, up to `buffers` of the channel; 0: there is `buffer` */
-	uint32_t flags;   /**< enum share_outgoing_flags; SHARE_OUTGOING_DELIVERED */
+	uint32_t flags;   /**< enum share_outgoing_flags */
 	const void *data; /**< what goes with it; may be NULL when there is none */
 	size_t data_size; /**< its bytes, up to `data_max` of the channel */
+	/** For programs that pass messages on: so often consumers of another queue had it before,
+	 * and died with it or left, up to 65535. Its `deliveries` begin there, with at most what
+	 * the channel allows. It means nothing in a broadcast. */
+	uint32_t deliveries;
+	uint32_t reserved; /**< 0, else SHARE_EINVAL */
 } share_outgoing;
-#define SHARE_OUTGOING_INIT                                       \
-	{                                                         \
-		sizeof(share_outgoing), NULL, NULL, 0, 0, NULL, 0 \
+#define SHARE_OUTGOING_INIT                                             \
+	{                                                               \
+		sizeof(share_outgoing), NULL, NULL, 0, 0, NULL, 0, 0, 0 \
 	}
 
 /**
@@ -376,6 +362,33 @@ typedef struct share_outgoing {
  * @retval SHARE_EDISCONNECTED  as share_send()
  */
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream);
+
+static inline int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+			     void *stream)
+{
+	share_outgoing m = SHARE_OUTGOING_INIT;
+	int r;
+
+	m.buffer = b;
+	m.data = data;
+	m.data_size = data_size;
+	r = share_send_many(ch, &m, 1, stream);
+	return r > 0 ? 0 : r;
+}
+
+static inline int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size,
+			     void *stream)
+{
+	share_outgoing m = SHARE_OUTGOING_INIT;
+	int r;
+
+	m.buffer = b;
+	m.flags = SHARE_OUTGOING_GIVE;
+	m.data = data;
+	m.data_size = data_size;
+	r = share_send_many(ch, &m, 1, stream);
+	return r > 0 ? 0 : r;
+}
 
 /** A message, received. It lives where the caller wants, and is to be given up with share_ack().
  * Set it to SHARE_MESSAGE_INIT, which says that there is none. */
@@ -399,14 +412,19 @@ typedef struct share_message {
 	uint64_t producer;   /**< tells producers apart; never used again */
 	uint32_t deliveries; /**< 1; more when consumers had the message before, and died, left or
 			      * rejected it */
-	uint32_t place;      /**< the library's */
+	/** 0; or why there is no buffer though the producer has sent one: SHARE_EOWNERDEAD, it died
+	 * before its work on it was done, so that the content means nothing; or one of the errors
+	 * of share_lookup() about reaching the memory */
+	int32_t error;
+	uint32_t place;         /**< the library's */
+	uint32_t reserved;      /**< 0 */
 	share_channel *channel; /**< the library's; NULL: there is no message */
 	uint64_t receipt;       /**< the library's */
 	uint64_t after;         /**< the library's */
 } share_message;
-#define SHARE_MESSAGE_INIT                                                               \
-	{                                                                                \
-		sizeof(share_message), NULL, NULL, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0, 0 \
+#define SHARE_MESSAGE_INIT                                                                     \
+	{                                                                                      \
+		sizeof(share_message), NULL, NULL, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 \
 	}
 
 /**
@@ -418,9 +436,9 @@ typedef struct share_message {
  * does not answer, the call waits for half a second, once; from then on messages are received only
  * from producers that are known already.
  *
- * An error may come with a message: then the `channel` of the message is not NULL, and it is to be
- * acknowledged. The errors of share_lookup() about reaching the memory come in this way. With every
- * other error the `channel` is NULL.
+ * An error never comes with a message. What is wrong with one message is in that message, as its
+ * `error`: it has its number and its data, but no buffer, and is to be acknowledged like any other.
+ * share_error_detail() has the sentence right after the call.
  *
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
@@ -433,35 +451,19 @@ typedef struct share_message {
  * @retval SHARE_EPIPE       the last producer has closed the channel. This is said once: the next
  *                           call waits for a new producer
  * @retval SHARE_EOWNERDEAD  the last producer has died, and all its messages were received; this is
- *                           said once. Or, with a message: the producer of this message died before
- *                           its work was done
+ *                           said once
  * @retval SHARE_EDISCONNECTED  there is no message and no producer, and the broker is gone, so that
  *                              none can come
  * @retval SHARE_ESTALE      this consumer was left behind, and has received what it was sent
  * before: it has to open the channel again. It kept a producer waiting (`stall_ms`), or owes
  * something to too many that are gone (`producers`)
- * @retval SHARE_EACCES      this process is not a consumer. Or, with a message: its memory is out
- *                           of reach, as this user may not use the pool any more
+ * @retval SHARE_EACCES      this process is not a consumer
  */
-int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
+static inline int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out);
 
 /**
- * Receives a message in host memory for the calling thread, if there is one, its data is good, and
- * it can be received without waiting and without asking anybody. It is for programs that hold a
- * lock which others need, such as that of an interpreter.
- *
- * @param ch   the channel, as a consumer
- * @param out  the message, to be given back with share_ack() or share_try_ack()
- * @retval SHARE_EAGAIN  there is no such message. Call share_recv() when the thread may wait: it
- *                       receives the same message
- * @see share_recv() for the other errors
- */
-int share_try_recv(share_channel *ch, share_message *out);
-
-/**
- * Receives the messages that are there already, or waits for the first that comes. A message that
- * comes with an error comes alone, as `out[0]`. With every other error, the `channel` of `out[0]`
- * is NULL.
+ * Receives the messages that are there already, or waits for the first that comes. With an error
+ * the `channel` of `out[0]` is NULL.
  *
  * @param ch          the channel, as a consumer
  * @param timeout_ms  how long to wait at most; -1: without limit
@@ -474,6 +476,13 @@ int share_try_recv(share_channel *ch, share_message *out);
  */
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n);
 
+static inline int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
+{
+	int r = share_recv_many(ch, timeout_ms, stream, out, 1);
+
+	return r > 0 ? 0 : r;
+}
+
 /**
  * Acknowledges a message. Work that was enqueued on `stream` before may go on using the memory, and
  * nobody else's work touches the memory before that work is done. Messages may be acknowledged in
@@ -485,19 +494,7 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
  * @retval SHARE_EINVAL   it was acknowledged, or a copy of it was; or not a stream of this client
  * @retval SHARE_ENOTSUP  the stream is being captured
  */
-int share_ack(share_message *m, void *stream);
-
-/**
- * Acknowledges a message in host memory that the calling thread was the last to use, if that can be
- * done without waiting and without asking anybody: it can when nobody keeps the memory beyond the
- * message, and the channel is open.
- *
- * @param m  the message
- * @retval SHARE_EAGAIN  it cannot be done in this way: call share_ack(). The program still has the
- *                       message
- * @retval SHARE_EINVAL  it was acknowledged, or a copy of it was
- */
-int share_try_ack(share_message *m);
+static inline int share_ack(share_message *m, void *stream);
 
 /**
  * Acknowledges several messages of one channel, with one signal.
@@ -509,6 +506,11 @@ int share_try_ack(share_message *m);
  * @retval SHARE_ENOTSUP  the stream is being captured
  */
 int share_ack_many(share_message *messages, size_t n, void *stream);
+
+static inline int share_ack(share_message *m, void *stream)
+{
+	return share_ack_many(m, 1, stream);
+}
 
 /**
  * Gives a message of a queue back unacknowledged: another consumer gets it, or this one once more

@@ -94,13 +94,33 @@ int share_event_import(share_client *c, const share_token *token, share_event **
  */
 int share_event_export(const share_event *e, share_token *out);
 
+/** What an event is. Set it to SHARE_EVENT_INFO_INIT. */
+typedef struct share_event_info {
+	size_t size;
+	uint64_t id;        /**< what all processes call it, as in `sharectl events` */
+	const char *device; /**< UUID, "GPU-..."; belongs to the handle */
+	const void *handle; /**< 64 bytes, a CUipcEventHandle; they belong to the handle */
+} share_event_info;
+#define SHARE_EVENT_INFO_INIT                           \
+	{                                               \
+		sizeof(share_event_info), 0, NULL, NULL \
+	}
+
+/**
+ * What an event is. No request.
+ *
+ * @param e    the event
+ * @param out  what it is
+ */
+int share_event_get_info(const share_event *e, share_event_info *out);
+
 /**
  * What opens an event without this library.
  *
  * @param e  the event
  * @return 64 bytes: a CUipcEventHandle for `cuIpcOpenEventHandle()`. They belong to the handle.
  */
-const void *share_event_handle(const share_event *e);
+static inline const void *share_event_handle(const share_event *e);
 
 /**
  * Which device an event is of.
@@ -108,7 +128,7 @@ const void *share_event_handle(const share_event *e);
  * @param e  the event
  * @return UUID, "GPU-...". It belongs to the handle.
  */
-const char *share_event_device(const share_event *e);
+static inline const char *share_event_device(const share_event *e);
 
 /**
  * What all processes call an event.
@@ -116,7 +136,31 @@ const char *share_event_device(const share_event *e);
  * @param e  the event
  * @return Its identifier, as `sharectl events` shows it.
  */
-uint64_t share_event_id(const share_event *e);
+static inline uint64_t share_event_id(const share_event *e);
+
+static inline const void *share_event_handle(const share_event *e)
+{
+	share_event_info info = SHARE_EVENT_INFO_INIT;
+
+	share_event_get_info(e, &info);
+	return info.handle;
+}
+
+static inline const char *share_event_device(const share_event *e)
+{
+	share_event_info info = SHARE_EVENT_INFO_INIT;
+
+	share_event_get_info(e, &info);
+	return info.device;
+}
+
+static inline uint64_t share_event_id(const share_event *e)
+{
+	share_event_info info = SHARE_EVENT_INFO_INIT;
+
+	share_event_get_info(e, &info);
+	return info.id;
+}
 
 /**
  * Records an event on a stream. Waits for the event that are enqueued from now on, in whatever

@@ -85,26 +85,30 @@ typedef struct share_fence {
  * Puts a fence behind all work enqueued on a stream so far. It may be sent to other processes by
  * any means; it is valid while this process lives and may be forgotten without clean-up.
  *
- * As no memory says here what the stream is: one that is not a share_host_stream of this client is
- * taken for a CUstream when the client has memory of a GPU mapped. The legacy default stream is
- * CU_STREAM_LEGACY, not NULL.
+ * As no memory says here what the stream is, `ordinal` does: see share_fence.
  *
- * @param c       the connection
- * @param stream  NULL: the calling thread, whose fence is reached already
- * @param out     the fence
- * @retval SHARE_EINVAL   not a stream of this client
+ * @param c        the connection
+ * @param ordinal  -1: as for host memory, so NULL is the calling thread, whose fence is reached
+ *                 already. Else as for memory of the device that CUDA gives this number: NULL is
+ *                 the legacy default stream. A share_host_stream is one with either
+ * @param stream   the stream
+ * @param out      the fence
+ * @retval SHARE_EINVAL   not a stream of this client; for -1, a CUstream
+ * @retval SHARE_ENODEV   there is no such device, or no driver
+ * @retval SHARE_ENOTSUP  the stream is being captured
  * @retval SHARE_EDEVICE  the work on it failed
  */
-int share_fence_record(share_client *c, void *stream, share_fence *out);
+int share_fence_record(share_client *c, int ordinal, void *stream, share_fence *out);
 
 /**
  * Makes a stream wait for a fence, of any process of the same broker. When the owner of the fence
  * dies, the wait ends with the poison: a host stream then goes on, and share_fence_query() tells
  * whether the fence was reached.
  *
- * @param c       the connection
- * @param fence   what to wait for
- * @param stream  NULL: the calling thread; else as for share_fence_record()
+ * @param c        the connection
+ * @param fence    what to wait for
+ * @param ordinal  as for share_fence_record(): which device a CUstream is of; -1: there is none
+ * @param stream   what waits: for -1, NULL is the calling thread
  * @retval SHARE_EOWNERDEAD  the owner died before the fence was reached (this is known now, or came
  *                           out while the caller waited), or before this process first asked;
  *                           nothing is enqueued
@@ -113,7 +117,7 @@ int share_fence_record(share_client *c, void *stream, share_fence *out);
  *                           and belongs to a process of another user that has no pool open which
  *                           this process has open, too
  */
-int share_fence_wait(share_client *c, const share_fence *fence, void *stream);
+int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, void *stream);
 
 /**
  * Whether a fence is reached. Never blocks for the owner.

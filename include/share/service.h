@@ -188,7 +188,6 @@ void share_call_cancel(share_pending *p);
  *                           for new callers
  * @retval SHARE_EAGAIN      there is no request, and the time limit was 0
  * @retval SHARE_ETIMEDOUT   no request came in time
- * @retval SHARE_EOWNERDEAD  with a request: its caller died before its work was done
  * @retval SHARE_EDISCONNECTED  there is no request and no caller, and the broker is gone, so that
  *                              none can come
  * @see share_recv()

@@ -10,8 +10,12 @@
 #include <share/fence.h>
 #include <share/tensor.h>
 
+/* NULL in the functions below, as compilers of C++ can be asked to warn of that. */
 #ifdef __cplusplus
+#define SHARE_NULL nullptr
 extern "C" {
+#else
+#define SHARE_NULL NULL
 #endif
 #pragma GCC visibility push(default)
 
@@ -177,7 +181,7 @@ typedef struct share_connect_options {
  *         errx(1, "%s", share_error_detail());
  * @endcode
  */
-int share_connect(const char *address, share_client **out);
+static inline int share_connect(const char *address, share_client **out);
 
 /**
  * share_connect() with options.
@@ -187,6 +191,11 @@ int share_connect(const char *address, share_client **out);
  */
 int share_connect_with(const char *address, const share_connect_options *options,
 		       share_client **out);
+
+static inline int share_connect(const char *address, share_client **out)
+{
+	return share_connect_with(address, SHARE_NULL, out);
+}
 
 /**
  * Gives the client handle up. The connection ends when the last handle that was made from it (pool,
@@ -492,7 +501,7 @@ int share_pool_set_cache(share_pool *p, uint64_t bytes);
  * share_release(b, NULL);
  * @endcode
  */
-int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
+static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out);
 
 /** How to allocate. Set it to SHARE_ALLOC_OPTIONS_INIT. */
 typedef struct share_alloc_options {
@@ -520,19 +529,10 @@ typedef struct share_alloc_options {
 int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
 		     share_buffer **out);
 
-/**
- * Allocates host memory that this process has at hand: a block of that size which it has released
- * before. It takes no lock, waits for nothing and asks nobody. So it is for threads that must not
- * wait, or that hold a lock of the program at the time. A program that gets SHARE_EAGAIN calls
- * share_alloc() when it may wait.
- *
- * @param p     where from
- * @param size  bytes, at least 1
- * @param out   the buffer, to be given up with share_release() or share_try_release()
- * @retval SHARE_EAGAIN  there is nothing at hand, which is so for sizes of which nothing was
- *                       released yet, and for large ones; or the pool is not of host memory
- */
-int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
+static inline int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
+{
+	return share_alloc_with(p, size, SHARE_NULL, stream, out);
+}
 
 /**
  * Gives one reference to a buffer up. It returns at once (but see share_fence for GPU streams).
@@ -555,18 +555,6 @@ int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
  * @retval SHARE_ENOTSUP        the stream is being captured
  */
 int share_release(share_buffer *b, void *stream);
-
-/**
- * Releases host memory that the calling thread was the last to use, if that can be done without a
- * lock, without waiting and without asking anybody: see share_try_alloc(). It can be done for the
- * last reference to a buffer that this process has allocated and that nobody else has seen, if
- * there is room to keep it at hand.
- *
- * @param b  the buffer
- * @retval SHARE_EAGAIN  it is not so: share_release(). The handle is kept
- * @retval SHARE_EINVAL  it was released already
- */
-int share_try_release(share_buffer *b);
 
 /**
  * Takes one more reference to this handle, for another thread for example. Each reference is given
@@ -896,7 +884,7 @@ typedef struct share_publish_options {
  *                       the message first
  * @see share_lookup(), share_unpublish()
  */
-int share_publish(share_buffer *b, const char *name, void *stream);
+static inline int share_publish(share_buffer *b, const char *name, void *stream);
 
 /**
  * share_publish() with options.
@@ -916,6 +904,11 @@ int share_publish(share_buffer *b, const char *name, void *stream);
  */
 int share_publish_with(share_buffer *b, const char *name, const share_publish_options *options,
 		       void *stream, uint64_t *version);
+
+static inline int share_publish(share_buffer *b, const char *name, void *stream)
+{
+	return share_publish_with(b, name, SHARE_NULL, stream, SHARE_NULL);
+}
 
 /**
  * Removes a name.
@@ -1116,7 +1109,7 @@ typedef struct share_export_options {
  *                       the message first
  * @see share_import()
  */
-int share_export(share_buffer *b, void *stream, share_token *out);
+static inline int share_export(share_buffer *b, void *stream, share_token *out);
 
 /**
  * share_export() with options, which say what the token allows.
@@ -1128,6 +1121,11 @@ int share_export(share_buffer *b, void *stream, share_token *out);
  */
 int share_export_with(share_buffer *b, const share_export_options *options, void *stream,
 		      share_token *out);
+
+static inline int share_export(share_buffer *b, void *stream, share_token *out)
+{
+	return share_export_with(b, SHARE_NULL, stream, out);
+}
 
 /**
  * Gets the buffer that a token stands for. With `stream` NULL and host memory the call waits for
@@ -1160,132 +1158,7 @@ int share_import(share_client *c, const share_token *token, int mode, void *stre
  */
 int share_revoke(share_client *c, const share_token *token);
 
-/* ------------------------------------------------------------------------------------------- */
-/* Inspection                                                                                  */
-
-/**
- * Reports what the broker knows, as JSON objects. Administrators see everything. Other users see
- * what is in the pools that they may use, their own clients, and what they have themselves.
- * Identifiers are hexadecimal strings, but for those of clients, which are numbers.
- *
- * @param c     the connection
- * @param what  "status" (one object), "pools", "segments", "clients", "buffers", "leases",
- *              "names", "tokens", "devices", "events", "channels", "users", "requests" or
- *              "agents" (one object each)
- * @param each  called with each object, which is valid during the call; what it returns stops the
- *              call unless it is 0
- * @param data  what it is called with
- * @return 0, what `each` has returned, or a negative error.
- */
-int share_inspect(share_client *c, const char *what, int (*each)(const char *json, void *data),
-		  void *data);
-
-/** What share_monitor() tells of. */
-enum share_monitor_flags {
-	SHARE_MONITOR_USER = 1, /**< only what the user `uid` does */
-};
-
-/** What share_monitor() tells of, and for how long. Set it to SHARE_MONITOR_OPTIONS_INIT. */
-typedef struct share_monitor_options {
-	size_t size;        /**< sizeof(share_monitor_options) */
-	const char *pool;   /**< only what happens in the pool of that name; NULL: everything */
-	const char *prefix; /**< only what happens to names and channels that start so; NULL: all */
-	uint32_t flags;     /**< enum share_monitor_flags */
-	uint32_t uid;       /**< with SHARE_MONITOR_USER */
-} share_monitor_options;
-#define SHARE_MONITOR_OPTIONS_INIT                              \
-	{                                                       \
-		sizeof(share_monitor_options), NULL, NULL, 0, 0 \
-	}
-
-/**
- * Waits for what happens at the broker, and tells of it: allocations, hand-overs, publications,
- * deaths and so on, as sharectl(1) lists them under "watch". Who sees what is as for
- * share_inspect(). What a process allocates from the memory that it keeps for its next allocations
- * never comes to the broker, and is not told of.
- *
- * The first call of a connection begins to watch and returns at once, after an object whose
- * "action" is "start"; from then on, each call tells of all that has happened since the one before,
- * and waits if that is nothing. What happens while no call waits is kept up to a limit; then an
- * object with the "action" "lost" has the "count" of what is missing. Watching ends with the
- * connection.
- *
- * @param c           the connection, whose calls are made by one thread at a time
- * @param options     NULL: everything. Others than those of the last call hold from now on
- * @param timeout_ms  how long to wait for something to happen
- * @param each        called with a JSON object for each thing, valid during the call: "action" is
- *                    what happened, "time_ms" when, in milliseconds since 1970. What it returns
- *                    stops the call unless it is 0, and what was still to be told is lost
- * @param data        what it is called with
- * @return 0, after the time limit as well, what `each` has returned, or a negative error.
- * @retval SHARE_EQUOTA  as many watches, or bytes of messages that wait, as this user may have
- */
-int share_monitor(share_client *c, const share_monitor_options *options, int timeout_ms,
-		  int (*each)(const char *json, void *data), void *data);
-
-/**
- * Ends a token by its identifier in the report "tokens", which is no secret. The user who made the
- * token and administrators may do so.
- *
- * @param c      the connection
- * @param token  its identifier
- * @retval SHARE_ENOENT  there is none (any more), or it is another user's
- */
-int share_revoke_id(share_client *c, uint64_t token);
-
-/**
- * Ends the connection of another client. The user of that client and administrators may do so. The
- * client's names and tokens, and what it waits for, are gone at once, and its calls fail with
- * SHARE_EDISCONNECTED from then on. The memory that it holds stays its own, in quarantine, until
- * its process ends, as the process could still be using it.
- *
- * @param c       the connection
- * @param client  its identifier in the report "clients"
- * @retval SHARE_ENOENT  there is none (any more), or it is another user's
- * @retval SHARE_ESTALE  it has lost its connection already
- * @retval SHARE_EINVAL  it is this client
- */
-int share_drop_client(share_client *c, uint64_t client);
-
-/**
- * Has the broker read its configuration file again, and waits until it has. Whoever has more than a
- * limit allows now keeps it and gets no more.
- *
- * @param c     the connection, of an administrator of the broker
- * @param each  called with a JSON object for each change, valid during the call: "key" is where in
- *              the file ("limits.bytes", "pools[\"frames\"].limit"), "change" a text ("8GiB ->
- *              16GiB"), and "now" false for what is told but stays as it is, since it cannot change
- *              while the broker runs. What it returns stops the call unless it is 0; the
- *              configuration is in force all the same. May be NULL
- * @param data  what it is called with
- * @return 0, what `each` has returned, or a negative error, after which nothing has changed but
- *         where that says so.
- * @retval SHARE_EACCES   this user is no administrator of the broker
- * @retval SHARE_EINVAL   the file is wrong, in the line that share_error_detail() names
- * @retval SHARE_ENOTSUP  the broker was started without a file
- * @retval SHARE_ESYSTEM  the file cannot be read; or it was, and the broker had no memory to tell
- *                        what is new, which share_error_detail() says then
- */
-int share_reload(share_client *c, int (*each)(const char *json, void *data), void *data);
-
-/**
- * Has the broker hand over to one of the program that is on the disk now (after an upgrade of its
- * package, say), and waits until that serves. All processes keep their connections and all that
- * they hold; their requests wait meanwhile, for about as long as a broker needs to start with what
- * there is. The new program first finds out whether it can go on from where the old one is: if it
- * cannot, the old one goes on, and nothing was changed.
- *
- * @param c     the connection, of an administrator of the broker
- * @param each  called once, with a JSON object, valid during the call: "from" and "to" are the
- *              versions of the two brokers, "pid" is the new one's process. May be NULL
- * @param data  what it is called with
- * @return 0, what `each` has returned, or a negative error.
- * @retval SHARE_EACCES   this user is no administrator of the broker
- * @retval SHARE_ENOTSUP  the new program cannot go on, for the reason in share_error_detail()
- * @retval SHARE_EDISCONNECTED  the broker is about to end
- */
-int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data);
-
+#undef SHARE_NULL
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"
@@ -176,12 +178,6 @@ int share_alloc_with(share_pool *p, uint64_t size, const share_alloc_options *op
 {
 	RANGE("share_alloc", size);
 	return alloc(p, size, options, stream, out);
-}
-
-int share_alloc(share_pool *p, uint64_t size, void *stream, share_buffer **out)
-{
-	RANGE("share_alloc", size);
-	return alloc(p, size, NULL, stream, out);
 }
 
 int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out)

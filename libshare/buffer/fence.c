@@ -12,62 +12,49 @@ static int check(const share_client *handle, const void *pointer, share_client *
 	return r == 0 && !pointer ? fail(SHARE_EINVAL, "fence or out is NULL") : r;
 }
 
-/* Here no buffer says what @stream is: what is no host stream can be a CUstream where this client
- * uses memory of a GPU. Some of that, with a reference, or NULL when it does not matter. */
-static int find_memory(share_client *c, void *stream, struct segment **out,
-		       struct memory_mapping **m)
+/* Here no memory says what @stream is, but the program: NULL in the place of @m for the host. */
+static int find_place(share_client *c, int ordinal, void *stream, struct memory_mapping *place,
+		      const struct memory_mapping **m)
 {
-	int r = stream_check(c, NULL, stream);
-
-	*out = NULL;
-	*m = NULL;
-	if (r != 0 || !stream || host_stream_is(c, stream))
-		return r;
-	*out = segment_on_device(c, m);
-	if (*out)
-		return 0;
-	return fail(SHARE_EINVAL,
-		    "the stream is neither NULL nor a share_host_stream of this "
-		    "client, and it uses no memory of a GPU");
+	if (ordinal < -1)
+		return fail(SHARE_EINVAL, "%d is no device: -1 stands for the host", ordinal);
+	*place = stream_on_device(ordinal);
+	*m = ordinal < 0 ? NULL : place;
+	return stream_check(c, ordinal < 0 ? memory_kind_by_id(MEMORY_HOST) : place->kind, stream);
 }
 
-int share_fence_record(share_client *c, void *stream, share_fence *out)
+int share_fence_record(share_client *c, int ordinal, void *stream, share_fence *out)
 {
-	struct memory_mapping *m;
-	struct segment *s;
+	const struct memory_mapping *m;
+	struct memory_mapping place;
 	int r = check(c, out, &c);
 
 	if (r == 0)
-		r = find_memory(c, stream, &s, &m);
-	if (r != 0)
-		return r;
-	r = stream_signal(c, m, stream, out);
-	segment_put(c, s);
-	return r;
+		r = find_place(c, ordinal, stream, &place, &m);
+	return r != 0 ? r : stream_signal(c, m, stream, out);
 }
 
-int share_fence_wait(share_client *c, const share_fence *fence, void *stream)
+int share_fence_wait(share_client *c, const share_fence *fence, int ordinal, void *stream)
 {
 	RANGE("share_fence_wait", 0);
-	struct memory_mapping *m;
+	struct ordering o = {.n = 1, .timeout_ms = -1};
+	const struct memory_mapping *m;
+	struct memory_mapping place;
 	struct held_fence f;
-	struct segment *s;
 	int r = check(c, fence, &c);
 
 	if (r == 0)
-		r = find_memory(c, stream, &s, &m);
+		r = find_place(c, ordinal, stream, &place, &m);
+	if (r == 0)
+		r = fence_hold(c, fence->timeline, fence->value, &f);
 	if (r != 0)
 		return r;
-	r = fence_hold(c, fence->timeline, fence->value, &f);
-	if (r == 0) {
-		if (fence_state(c, &f) == TIMELINE_DEAD)
-			r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
-		else
-			r = stream_wait(c, m, stream,
-					&(struct ordering){.fences = &f, .n = 1, .timeout_ms = -1});
-		fence_drop(c, &f);
-	}
-	segment_put(c, s);
+	o.fences = &f;
+	if (fence_state(c, &f) == TIMELINE_DEAD)
+		r = fail(SHARE_EOWNERDEAD, "the fence's owner died before it was reached");
+	else
+		r = stream_wait(c, m, stream, &o);
+	fence_drop(c, &f);
 	return r;
 }
 

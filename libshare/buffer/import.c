@@ -181,16 +181,3 @@ void segment_import_as_it_came(share_client *c, struct segment *s)
 	map_if_here(c, s, writable); /* if not now, then when it is needed */
 	pthread_mutex_unlock(&s->importing);
 }
-
-struct memory_mapping *segment_imported(struct segment *s)
-{
-	struct memory_mapping *m = NULL;
-
-	pthread_mutex_lock(&s->importing);
-	if (s->writing.mapping.address)
-		m = &s->writing.mapping;
-	else if (s->reading.mapping.address)
-		m = &s->reading.mapping;
-	pthread_mutex_unlock(&s->importing);
-	return m;
-}

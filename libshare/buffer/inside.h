@@ -112,8 +112,6 @@ int segment_import_if_here(share_client *c, struct segment *s, bool writable,
 			   struct memory_mapping **mapping);
 /* The same in the mode that it came in, as its descriptors say. */
 void segment_import_as_it_came(share_client *c, struct segment *s);
-/* Some mapping of it, or NULL. */
-struct memory_mapping *segment_imported(struct segment *s);
 
 /* segment.c. Enters the descriptors that came with a grant. 0 or negative errno. */
 int grant_arrived(share_client *c, const struct wire_grant *m, struct fd_list *fds);

@@ -62,11 +62,6 @@ int share_publish_with(share_buffer *b, const char *name, const share_publish_op
 	return 0;
 }
 
-int share_publish(share_buffer *b, const char *name, void *stream)
-{
-	return share_publish_with(b, name, NULL, stream, NULL);
-}
-
 int share_unpublish(share_client *c, const char *name)
 {
 	struct wire_message m = {.type = WIRE_UNPUBLISH};

@@ -7,6 +7,8 @@
  * are reached.
  */
 
+#include <share/private/core.h>
+
 #include "base/mutation.h"
 #include "base/probe.h"
 #include "libshare/buffer/inside.h"

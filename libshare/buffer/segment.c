@@ -287,40 +287,6 @@ static void map_ahead(share_client *c)
 	}
 }
 
-/* The first from @at on, with a reference. */
-static struct segment *next_on_device(share_client *c, uint32_t *at)
-{
-	struct segments *t = &c->buffers->segments;
-	struct segment *s = NULL;
-
-	pthread_mutex_lock(&t->lock);
-	for (; !s && *at < t->room; ++*at) {
-		s = t->all[*at];
-		if (s && !s->kind->on_device)
-			s = NULL;
-		if (s)
-			s->refs++;
-	}
-	pthread_mutex_unlock(&t->lock);
-	return s;
-}
-
-struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping)
-{
-	struct memory_mapping *m = NULL;
-	struct segment *s;
-	uint32_t at = 0;
-
-	while ((s = next_on_device(c, &at))) {
-		m = segment_imported(s);
-		if (m)
-			break;
-		segment_put(c, s);
-	}
-	*mapping = m;
-	return s;
-}
-
 /* ------------------------------------------------------------------------------------------- */
 /* Ending                                                                                      */
 

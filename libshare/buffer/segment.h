@@ -51,9 +51,6 @@ int segment_get(share_client *c, const struct wire_grant *m, bool writable, stru
 int segment_find(share_client *c, uint64_t id, uint64_t pool, bool writable, struct segment **out,
 		 struct memory_mapping **mapping);
 
-/* Some segment of GPU memory that this client has mapped; NULL when there is none. */
-struct segment *segment_on_device(share_client *c, struct memory_mapping **mapping);
-
 /* dump.c. If this process wants what it may write in its core dumps, @b adds the pages of its block
  * to them, now that it is in its segment; and takes them out again before it leaves that. */
 void segment_dump(share_buffer *b);

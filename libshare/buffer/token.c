@@ -57,11 +57,6 @@ int share_export_with(share_buffer *b, const share_export_options *options, void
 	return 0;
 }
 
-int share_export(share_buffer *b, void *stream, share_token *out)
-{
-	return share_export_with(b, NULL, stream, out);
-}
-
 int share_import(share_client *c, const share_token *token, int mode, void *stream,
 		 share_buffer **out)
 {

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "base/mutation.h"
 #include "libshare/buffer/segment.h"
 #include "libshare/buffer/uses.h"
@@ -318,11 +320,6 @@ int share_ack_many(share_message *messages, size_t n, void *stream)
 		return ack_many(messages, n, stream);
 	r = struct_check(share_message, messages);
 	return r != 0 ? r : ack_larger(messages, n, stream);
-}
-
-int share_ack(share_message *m, void *stream)
-{
-	return share_ack_many(m, 1, stream);
 }
 
 /* The memory is used by nobody any more, whatever streams there are. */

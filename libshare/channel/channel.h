@@ -66,7 +66,7 @@ int channel_send(share_channel *ch, const struct channel_target *to, share_buffe
 		 struct ring_fence *signalled);
 
 /* These two are the steps of share_recv(): the first receives without ordering anything, the second
- * orders @stream behind the message. An error of the second leaves the message as it is. */
+ * orders @stream behind the message, which an error leaves as it is. What lasts is its own. */
 int channel_receive(share_channel *ch, int timeout_ms, share_message *out);
 int channel_order(share_message *m, void *stream, int timeout_ms);
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "base/clock.h"
 #include "base/mutation.h"
 #include "base/probe.h"
@@ -75,6 +77,8 @@ static void fill(struct receiver *receiver, uint32_t row, const struct ring_mess
 	out->channel = handle_of(receiver->ch);
 	out->receipt = RECEIPT(row, m->ticket, m->version);
 	data_keep(receiver, m->data, out);
+	out->error = 0;
+	out->reserved = 0;
 	out->after = 0;
 	if (m->buffer == 0) /* else its handle has it */
 		out->after = CHANNEL_PACK(CHANNEL_LARGE(m->fence.value), m->fence.slot);
@@ -90,9 +94,9 @@ void receiver_become_stale(struct receiver *receiver)
 	receiver->stale = true;
 }
 
-/* It was taken from its ring, and a handle is reserved: 1, or SHARE_EPROTO with a message. */
-static int hand_out(struct receiver *receiver, uint32_t row, const struct ring_message *m,
-		    uint64_t lost, share_message *out)
+/* It was taken from its ring, and a handle is reserved. */
+static void hand_out(struct receiver *receiver, uint32_t row, const struct ring_message *m,
+		     uint64_t lost, share_message *out)
 {
 	struct lent_buffer *l;
 
@@ -102,20 +106,36 @@ static int hand_out(struct receiver *receiver, uint32_t row, const struct ring_m
 	PROBE(receive, receiver->ch->member, m->buffer, out->data_size, out->number);
 	receiver->members->held++;
 	if (m->buffer == 0)
-		return 1;
+		return;
 	l = lent_new(receiver);
 	l->handle = handle_lend(&l->b);
 	out->buffer = l->handle;
 	out->buffers = &l->handle;
 	out->n_buffers = 1;
 	if (lent_fill(receiver, l, row, m))
-		return 1;
+		return;
 	no_buffer(out);
 	lent_free(receiver, l);
-	return fail(SHARE_EPROTO, "a producer sent a fence that is none");
+	out->error = fail(SHARE_EPROTO, "a producer sent a fence that is none");
 }
 
-/* 1 and a message, 0 when there is none, or an error; SHARE_EPROTO perhaps with one. */
+/* There is a message whose memory is not to be used. */
+static void spoil(share_message *m, int error)
+{
+	share_channel *ch = channel_of(m->channel);
+	struct receiver *receiver;
+
+	if (m->buffer) {
+		receiver = receiver_lock(ch);
+		lent_free(receiver, lent_of(buffer_of(m->buffer)));
+		channel_unlock(ch);
+	}
+	no_buffer(m);
+	m->after = 0;
+	m->error = error;
+}
+
+/* 1 and a message, 0 when there is none, or an error. */
 static int take(struct receiver *receiver, share_message *out)
 {
 	struct ring_message m;
@@ -131,27 +151,29 @@ static int take(struct receiver *receiver, share_message *out)
 	if (r == 1) {
 		if (receiver->stale)
 			receiver->before_stale--;
-		return hand_out(receiver, row, &m, lost, out);
+		hand_out(receiver, row, &m, lost, out);
+		return 1;
 	}
 	if (r == -EPROTO)
 		return fail(SHARE_EPROTO, "what a producer has written makes no sense");
 	return 0;
 }
 
-/* Answers 1 and a message, or the error that was kept with it. */
+/* Answers 1 and a message. */
 static int take_from_stash(struct receiver *receiver, share_message *out)
 {
 	struct channel_stashed *s = STAILQ_FIRST(&receiver->stash);
-	int error = s->error;
 
 	STAILQ_REMOVE_HEAD(&receiver->stash, link);
 	struct_out(share_message, out, &s->message);
+	if (s->message.error != 0)
+		fail(s->message.error, "%s", share_strerror(s->message.error));
 	free(s);
-	return error ? fail(error, "%s", share_strerror(error)) : 1;
+	return 1;
 }
 
-/* @error: what the next call says, with the message. */
-static void stash(share_channel *ch, share_message *m, int error)
+/* For the next call. */
+static void stash(share_channel *ch, share_message *m)
 {
 	struct receiver *receiver;
 	struct channel_stashed *s = malloc(sizeof(*s));
@@ -162,7 +184,6 @@ static void stash(share_channel *ch, share_message *m, int error)
 	}
 	s->message = *m;
 	s->message.size = sizeof(s->message);
-	s->error = error;
 	m->channel = NULL;
 	no_buffer(m);
 	receiver = receiver_lock(ch);
@@ -212,8 +233,7 @@ void receiver_apply_orphans(struct receiver *receiver, const struct wire_channel
 	if (m->reached)
 		message.fence = (struct ring_fence){0, 0};
 	s->message = (share_message)SHARE_MESSAGE_INIT;
-	s->error = hand_out(receiver, row, &message, 0, &s->message);
-	s->error = s->error < 0 ? s->error : 0;
+	hand_out(receiver, row, &message, 0, &s->message);
 	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
 }
 
@@ -486,7 +506,7 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* 1, or an error: with a message when out->channel says so. */
+/* 1, or an error. */
 static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_message *out)
 {
 	struct receiver *receiver;
@@ -502,14 +522,21 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 	if (r == 0)
 		return 1;
 	if (r == SHARE_ENOMEM) { /* of this process */
-		stash(ch, out, 0);
+		stash(ch, out);
 		return r;
 	}
-	receiver = receiver_lock(ch);
-	lent_free(receiver, lent_of(buffer_of(out->buffer)));
-	channel_unlock(ch);
-	no_buffer(out);
-	return r;
+	spoil(out, r);
+	return 1;
+}
+
+int channel_order(share_message *m, void *stream, int timeout_ms)
+{
+	int r = lent_order(m, stream, timeout_ms);
+
+	if (r != SHARE_EOWNERDEAD && r != SHARE_EDEVICE)
+		return r;
+	spoil(m, r);
+	return 0;
 }
 
 /* 0: there is none that is not over. */
@@ -532,8 +559,7 @@ static int receive_ordered(share_channel *ch, int timeout_ms, void *stream, shar
 		r = channel_order(out, stream, deadline_left(deadline));
 	if (r == 0)
 		return 1;
-	if (r != SHARE_EOWNERDEAD && r != SHARE_EDEVICE)
-		stash(ch, out, 0);
+	stash(ch, out);
 	return r == SHARE_ETIMEDOUT && deadline == 0
 		   ? fail(SHARE_EAGAIN, "the work of the next message's producer is still running")
 		   : r;
@@ -560,23 +586,7 @@ int channel_receive(share_channel *ch, int timeout_ms, share_message *out)
 
 void channel_put_back(share_message *m)
 {
-	stash(channel_of(m->channel), m, 0);
-}
-
-int share_recv(share_channel *ch, int timeout_ms, void *stream, share_message *out)
-{
-	RANGE("share_recv", 0);
-	int r = message_begin(out);
-
-	if (r == 0)
-		r = channel_resolve(&ch);
-	if (r == 0)
-		r = check(ch, timeout_ms);
-	if (r == 0)
-		r = stream_check(ch->client, NULL, stream);
-	if (r == 0)
-		r = receive_ordered(ch, timeout_ms, stream, out);
-	return r > 0 ? 0 : r;
+	stash(channel_of(m->channel), m);
 }
 
 /* In memory that is mapped here, and with nothing to come after. */
@@ -608,7 +618,7 @@ int share_try_recv(share_channel *ch, share_message *out)
 		channel_unlock(ch);
 	}
 	if (r == 1 && !is_at_hand(ch, out)) {
-		stash(ch, out, 0);
+		stash(ch, out);
 		r = 0;
 	}
 	if (r == 0)
@@ -633,7 +643,7 @@ static share_message *message_at(share_message *out, size_t i, size_t stride)
 
 int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_message *out, size_t n)
 {
-	RANGE("share_recv_many", n);
+	RANGE("share_recv", 0);
 	size_t done = 0, stride;
 	share_message *m = out;
 	int r = n == 0 || n > INT32_MAX ? fail(SHARE_EINVAL, "%zu is no number of messages", n)
@@ -656,10 +666,7 @@ int share_recv_many(share_channel *ch, int timeout_ms, void *stream, share_messa
 		message_begin(m);
 		r = receive_ordered(ch, LOOK_ONLY, stream, m);
 	}
-	/* alone, the next time */
-	if (r < 0 && m->channel)
-		stash(ch, m, r);
-	else if (r == SHARE_EPIPE || r == SHARE_EOWNERDEAD)
+	if (r == SHARE_EPIPE || r == SHARE_EOWNERDEAD)
 		tell_end_again(ch);
 	return (int)done;
 }

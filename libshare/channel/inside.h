@@ -192,8 +192,8 @@ void sender_abandon_unlocking(struct sender *sender);
 /* ------------------------------------------------------------------------------------------- */
 /* outgoing.c                                                                                  */
 
-/* Checks whether a message can be sent. 0 or an error. */
-int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream);
+/* Checks whether a message can be sent, by what is known here. 0 or an error. */
+int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream);
 /* Signals once for all messages. Those without a buffer are behind it, too: their data may be about
  * what @stream does. */
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
@@ -269,6 +269,8 @@ bool lent_fill(struct receiver *receiver, struct lent_buffer *l, uint32_t row,
 int lent_reach(share_channel *ch, share_buffer *b);
 /* Does so only where the broker need not be asked, and says whether that was enough. */
 bool lent_is_mapped(share_channel *ch, share_buffer *b);
+/* Orders @stream behind what the producer did. 0 or an error. */
+int lent_order(share_message *m, void *stream, int timeout_ms);
 /* Makes an ordinary handle of a loan. 0 or an error. */
 int channel_retain(share_buffer *b);
 /* Asks the broker for a segment of the channel's pool; a GRANT brings it, if it is not here. 0 or

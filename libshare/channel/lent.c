@@ -329,24 +329,20 @@ static bool hold_after(const share_message *m, struct held_fence *out)
 static int order_data(share_message *m, void *stream, struct ordering *o)
 {
 	share_channel *ch = channel_of(m->channel);
+	struct memory_mapping device = stream_on_device(0);
 	share_client *c = ch->client;
-	struct memory_mapping *mapping = NULL;
-	struct segment *s = NULL;
 	struct held_fence f;
 	int r;
 
 	if (!hold_after(m, &f))
 		return 0;
-	/* the thread waits for a stream of a GPU of which we have no memory */
-	if (stream && !host_stream_is(c, stream))
-		s = segment_on_device(c, &mapping);
-	r = order(ch, &f, s ? mapping : NULL, stream, o);
-	segment_put(c, s);
+	/* what is left can only be a CUstream */
+	r = order(ch, &f, !stream || host_stream_is(c, stream) ? NULL : &device, stream, o);
 	fence_drop(c, &f);
 	return r;
 }
 
-int channel_order(share_message *m, void *stream, int timeout_ms)
+int lent_order(share_message *m, void *stream, int timeout_ms)
 {
 	share_buffer *b = buffer_of(m->buffer);
 	struct ordering o = {.n = 1, .timeout_ms = timeout_ms};

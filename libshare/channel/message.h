@@ -25,6 +25,7 @@ static inline int message_begin(share_message *out)
 	if (r != 0)
 		return r;
 	out->channel = NULL;
+	out->error = 0;
 	if (out->size > sizeof(*out)) /* a program that knows more */
 		memset(out + 1, 0, out->size - sizeof(*out));
 	return 0;

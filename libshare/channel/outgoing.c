@@ -11,36 +11,23 @@
 #include "libshare/client/error.h"
 #include "libshare/order/order.h"
 
-/* Whether it is of the channel's pool. If not, the broker says which it is of. */
-static int check_pool(share_channel *ch, const share_buffer *b)
-{
-	int r;
-
-	if (b->segment->pool == ch->pool)
-		return 0;
-	r = channel_ask_for_segment(ch, b->segment->id);
-	if (r == SHARE_EDISCONNECTED)
-		r = fail(SHARE_EINVAL, "the buffer is not of the channel's pool");
-	return r;
-}
-
 /* A handle of a message that is only the message's cannot be given away. */
-static int keep_loan(share_buffer *b, bool give)
+static bool is_only_lent(share_buffer *b)
 {
-	if (give && atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
-		return fail(SHARE_EINVAL,
-			    "the buffer is held by a message that was received, and "
-			    "by nothing else that could be given away");
-	return channel_retain(b);
+	return atomic_load_explicit(&b->lent, memory_order_acquire) &&
+	       atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 
-int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *stream)
+int channel_check_outgoing(const share_channel *ch, const share_outgoing *m, void *stream)
 {
 	share_buffer *b = m->buffer;
 	int r;
 
-	if (m->flags & 0xffff & ~(uint32_t)SHARE_OUTGOING_GIVE)
+	if (m->flags & ~(uint32_t)SHARE_OUTGOING_GIVE)
 		return fail(SHARE_EINVAL, "a message has flags that are unknown");
+	if (m->deliveries > UINT16_MAX || m->reserved != 0)
+		return fail(SHARE_EINVAL, "a message was delivered at most %u times before, not %u",
+			    UINT16_MAX, m->deliveries);
 	if (m->data_size > ch->shape.data_max)
 		return fail(SHARE_EINVAL,
 			    "a message of this channel carries up to %u byte%s, not %zu",
@@ -54,9 +41,15 @@ int channel_check_outgoing(share_channel *ch, const share_outgoing *m, void *str
 		r = fail(SHARE_EINVAL, "the buffer is of another client than the channel");
 	if (r == 0)
 		r = stream_check(ch->client, b->segment->kind, stream);
-	if (r == 0 && atomic_load_explicit(&b->lent, memory_order_acquire))
-		r = keep_loan(b, m->flags & SHARE_OUTGOING_GIVE);
-	return r == 0 ? check_pool(ch, b) : r;
+	if (r == 0 && m->flags & SHARE_OUTGOING_GIVE && is_only_lent(b))
+		r = fail(SHARE_EINVAL,
+			 "the buffer is held by a message that was received, and "
+			 "by nothing else that could be given away");
+	if (r == 0 && b->segment->pool != ch->pool)
+		r = fail(SHARE_EINVAL,
+			 "the buffer is of another pool than the channel: allocate what goes "
+			 "through it there, or open a channel of the buffer's pool");
+	return r;
 }
 
 static int signal_on(share_channel *ch, const struct memory_mapping *m, void *stream,
@@ -72,21 +65,12 @@ static int signal_on(share_channel *ch, const struct memory_mapping *m, void *st
 int channel_signal_for(share_channel *ch, const share_outgoing *messages, size_t n, void *stream,
 		       struct ring_fence *out)
 {
-	struct memory_mapping *m;
-	struct segment *s;
-	int r;
+	struct memory_mapping device = stream_on_device(0);
 
 	for (size_t i = 0; i < n; i++)
 		if (messages[i].buffer)
 			return signal_on(ch, buffer_of(messages[i].buffer)->mapping, stream, out);
-	if (!stream || host_stream_is(ch->client, stream))
-		return signal_on(ch, NULL, stream, out);
-	s = segment_on_device(ch->client, &m);
-	if (!s)
-		return fail(SHARE_EINVAL,
-			    "the stream is neither NULL nor a share_host_stream of "
-			    "this client, and it uses no memory of a GPU");
-	r = signal_on(ch, m, stream, out);
-	segment_put(ch->client, s);
-	return r;
+	/* what is left can only be a CUstream */
+	return signal_on(ch, !stream || host_stream_is(ch->client, stream) ? NULL : &device, stream,
+			 out);
 }

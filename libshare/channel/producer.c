@@ -29,7 +29,11 @@ struct sending {
 	bool waits;
 };
 
-/* 0 or negative errno. What was given is not the caller's any more, and may be gone. */
+/* There is room for a message with a loan, which first needs a lease of our own. */
+#define NEEDS_LEASE 1
+
+/* 0, NEEDS_LEASE or negative errno. What was given is not the caller's any more, and may be gone.
+ */
 static int put(struct sender *sender, const share_outgoing *m, const struct sending *s)
 {
 	struct ring_message out;
@@ -38,12 +42,16 @@ static int put(struct sender *sender, const share_outgoing *m, const struct send
 	bool given = m->flags & SHARE_OUTGOING_GIVE;
 	int r;
 
+	if (b && atomic_load_explicit(&b->lent, memory_order_acquire)) {
+		r = ring_producer_look_for_room(sender->ring, s->to ? s->to->slot : 0);
+		return r == 0 ? NEEDS_LEASE : r;
+	}
 	out.buffer = b ? b->id : 0;
 	out.segment = b ? b->segment->id : 0;
 	out.offset = b ? b->offset : 0;
 	out.size = b ? b->size : 0;
 	out.fence = s->fence;
-	out.deliveries = m->flags >> 16; /* SHARE_OUTGOING_DELIVERED() */
+	out.deliveries = m->deliveries;
 	out.data_size = (uint32_t)m->data_size;
 	if (m->data_size)
 		memcpy(out.data, m->data, m->data_size);
@@ -85,7 +93,7 @@ static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
 	return put(sender, m, s);
 }
 
-/* Sleeps, unless there is room after all: 0, or -EAGAIN. */
+/* Sleeps, unless there is room after all. As put(). */
 static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s,
 			   int left)
 {
@@ -121,7 +129,7 @@ static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const
 	return r;
 }
 
-/* For an event loop: tells when there may be room. 0 when there is, or -EAGAIN. */
+/* For an event loop: tells when there may be room. As put(). */
 static int arm_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s)
 {
 	struct ring_sleep sleep;
@@ -135,7 +143,7 @@ static int arm_unlocking(struct sender *sender, const share_outgoing *m, const s
 	ring_producer_sleep(sender->ring, true, &sleep);
 	r = put_again_unlocking(sender, m, s);
 	sender->armed = r == -EAGAIN;
-	if (r == 0)
+	if (r >= 0)
 		sender_awake(sender);
 	return r;
 }
@@ -146,7 +154,7 @@ static int not_told(void)
 			     "the broker has not said within the time limit who takes part");
 }
 
-/* One message that did not fit at once. */
+/* One message that did not fit at once: 0, NEEDS_LEASE or an error. */
 static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 			      const struct sending *s)
 {
@@ -190,6 +198,17 @@ static int put_full_unlocking(struct sender *sender, const share_outgoing *m,
 	}
 }
 
+/* So that the broker knows who has the memory as long as the message is in flight. */
+static int lease_unlocking(struct sender *sender, const share_outgoing *m)
+{
+	int r;
+
+	channel_unlock(sender->ch);
+	r = channel_retain(buffer_of(m->buffer));
+	channel_lock(sender->ch);
+	return r;
+}
+
 /* How many, or an error when there were none. */
 static int put_all_unlocking(struct sender *sender, const share_outgoing *messages, size_t n,
 			     const struct sending *s)
@@ -203,13 +222,18 @@ static int put_all_unlocking(struct sender *sender, const share_outgoing *messag
 			sender->blocked += s->waits;
 			r = put_full_unlocking(sender, &messages[0], s);
 			sender->blocked -= s->waits;
-			if (r != 0)
+			if (r < 0)
 				return r;
 		} else if (r == -EAGAIN && ring_producer_lacks_tickets(sender->ring)) {
 			r = put_again_unlocking(sender, &messages[done], s);
 		}
-		if (r == 0)
+		if (r == 0) {
 			done++;
+		} else if (r == NEEDS_LEASE) {
+			r = lease_unlocking(sender, &messages[done]);
+			if (r != 0 && done == 0)
+				return r;
+		}
 	}
 	if (done == 0)
 		return fail(SHARE_ENOENT, "that consumer is not there any more");
@@ -342,32 +366,6 @@ static int timeout_of(const share_channel *ch)
 	return ch->shape.when_full == SHARE_FULL_BLOCK ? ch->send_timeout_ms : 0;
 }
 
-static int send_one(share_channel *ch, const share_outgoing *m, void *stream)
-{
-	int r = check_public(&ch);
-
-	if (r == 0)
-		r = send_all(ch, NULL, m, 1, stream, timeout_of(ch), NULL);
-	return r > 0 ? 0 : r;
-}
-
-int share_send(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
-{
-	RANGE("share_send", data_size);
-	share_outgoing m = {.buffer = b, .data = data, .data_size = data_size};
-
-	return send_one(ch, &m, stream);
-}
-
-int share_give(share_channel *ch, share_buffer *b, const void *data, size_t data_size, void *stream)
-{
-	RANGE("share_give", data_size);
-	share_outgoing m = {
-	    .buffer = b, .data = data, .data_size = data_size, .flags = SHARE_OUTGOING_GIVE};
-
-	return send_one(ch, &m, stream);
-}
-
 static bool any_has_list(const share_outgoing *messages, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -414,7 +412,7 @@ static int send_plain(share_channel *ch, const share_outgoing *messages, size_t 
 
 int share_send_many(share_channel *ch, const share_outgoing *messages, size_t n, void *stream)
 {
-	RANGE("share_send_many", n);
+	RANGE("share_send", n);
 	int r = check_public(&ch);
 
 	if (r == 0 && (!messages || n == 0 || n > INT32_MAX))

@@ -240,7 +240,6 @@ struct channel_data {
 struct channel_stashed {
 	STAILQ_ENTRY(channel_stashed) link;
 	share_message message;
-	int error;
 };
 
 struct receiver {

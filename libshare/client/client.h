@@ -60,40 +60,6 @@ static inline share_client *client_of(const share_client *handle)
 	return handle_object(handle);
 }
 
-/*
- * The same for what belongs to a client: NAME_find(), NAME_resolve(), NAME_of(). And NAME_take(),
- * for what gives it up: NULL when there is nothing that the caller could do. Not every kind needs
- * all of them.
- */
-#define HANDLES_OF(type, name, kind)                                                          \
-	__attribute__((unused)) static inline type *name##_of(const type *handle)             \
-	{                                                                                     \
-		return handle_object(handle);                                                 \
-	}                                                                                     \
-	__attribute__((unused)) static inline int name##_find(const type *handle, type **out) \
-	{                                                                                     \
-		type *found = handle_find(handle, kind);                                      \
-                                                                                              \
-		if (!found)                                                                   \
-			return handle_fault(handle, kind);                                    \
-		*out = found;                                                                 \
-		return client_is_forked(found->client) ? fail_fork() : 0;                     \
-	}                                                                                     \
-	__attribute__((unused)) static inline int name##_resolve(type **handle)               \
-	{                                                                                     \
-		return name##_find(*handle, handle);                                          \
-	}                                                                                     \
-	__attribute__((unused)) static inline type *name##_take(type *handle)                 \
-	{                                                                                     \
-		type *taken = handle_take(handle, kind);                                      \
-                                                                                              \
-		if (!taken || !client_is_forked(taken->client))                               \
-			return taken;                                                         \
-		handle_keep(taken);                                                           \
-		return NULL;                                                                  \
-	}                                                                                     \
-	_Static_assert(offsetof(type, handle) == 0, "an object's handle is its address")
-
 share_client *client_ref(share_client *c);
 void client_unref(share_client *c);
 

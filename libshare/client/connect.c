@@ -255,8 +255,3 @@ int share_connect_with(const char *address, const share_connect_options *options
 		*out = handle_give(c);
 	return r;
 }
-
-int share_connect(const char *address, share_client **out)
-{
-	return share_connect_with(address, NULL, out);
-}

@@ -2,6 +2,7 @@
 #ifndef LIBSHARE_CLIENT_INSPECT_H
 #define LIBSHARE_CLIENT_INSPECT_H
 
+#include <share/admin.h>
 #include <share/share.h>
 
 /* share_inspect() with a prefix for names. */

@@ -29,14 +29,15 @@ enum struct_first {
 	FIRST_share_export_options = 32,
 	FIRST_share_monitor_options = 32,
 	FIRST_share_event_options = 24,
+	FIRST_share_event_info = 32,
 	FIRST_share_fence_stats = 56,
 	FIRST_share_tensor = 280,
 	FIRST_share_channel_options = 68,
 	FIRST_share_channel_stats = 96,
 	FIRST_share_service_options = 32,
 	/* without a size in 9e429ec */
-	FIRST_share_message = 96,
-	FIRST_share_outgoing = 48,
+	FIRST_share_message = 104,
+	FIRST_share_outgoing = 56,
 };
 
 /* No struct of a program is larger: a size above this is garbage, as is one that is no multiple of

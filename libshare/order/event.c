@@ -135,25 +135,19 @@ int share_event_export(const share_event *handle, share_token *out)
 	return r;
 }
 
-const void *share_event_handle(const share_event *e)
+int share_event_get_info(const share_event *handle, share_event_info *out)
 {
-	const share_event *found = handle_find(e, HANDLE_EVENT);
+	share_event_info info = {.size = sizeof(info)};
+	share_event *e = handle_find(handle, HANDLE_EVENT);
+	int r = e ? struct_check(share_event_info, out) : handle_fault(handle, HANDLE_EVENT);
 
-	return found ? found->ipc : NULL;
-}
-
-const char *share_event_device(const share_event *e)
-{
-	const share_event *found = handle_find(e, HANDLE_EVENT);
-
-	return found ? found->device : NULL;
-}
-
-uint64_t share_event_id(const share_event *e)
-{
-	const share_event *found = handle_find(e, HANDLE_EVENT);
-
-	return found ? found->id : 0;
+	if (r != 0)
+		return r;
+	info.id = e->id;
+	info.device = e->device;
+	info.handle = e->ipc;
+	struct_out(share_event_info, out, &info);
+	return 0;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -57,6 +57,8 @@ bool host_stream_is(share_client *c, const void *stream);
 /* 0, or SHARE_EINVAL when @stream cannot be a stream for memory of this kind; @kind NULL: it is
  * not known yet. */
 int stream_check(share_client *c, const struct memory_kind *kind, void *stream);
+/* What says, where there is no memory, that a stream is a CUstream of this device. */
+struct memory_mapping stream_on_device(int ordinal);
 /* A fence behind everything enqueued so far; timeline 0 when it is reached already. 0 or error. */
 int stream_signal(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out);
 

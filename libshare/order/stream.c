@@ -30,6 +30,11 @@ int stream_check(share_client *c, const struct memory_kind *kind, void *stream)
 		    "is not memory of a GPU");
 }
 
+struct memory_mapping stream_on_device(int ordinal)
+{
+	return (struct memory_mapping){.kind = memory_kind_by_id(MEMORY_VMM), .ordinal = ordinal};
+}
+
 int stream_signal(share_client *c, const struct memory_mapping *m, void *stream, share_fence *out)
 {
 	switch (sort_of(c, m, stream)) {

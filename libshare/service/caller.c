@@ -42,8 +42,8 @@ static share_pending *find_locked(share_service *s, uint32_t index, uint32_t cal
 	return p && p->waiting && p->call == call ? p : NULL;
 }
 
-/* Something has come: @error with which it has. */
-static void deliver(share_service *s, share_message *m, int error)
+/* Something has come. */
+static void deliver(share_service *s, share_message *m)
 {
 	struct reply_tail tail;
 	share_pending *p = NULL;
@@ -52,14 +52,14 @@ static void deliver(share_service *s, share_message *m, int error)
 	pthread_mutex_lock(&s->lock);
 	if (service_unpack(m, &tail, sizeof(tail)))
 		p = find_locked(s, tail.index, tail.call);
-	if (p && error == 0 && tail.status == REPLY_ANSWER) {
+	if (p && m->error == 0 && tail.status == REPLY_ANSWER) {
 		p->answer = *m;
 		end_call_locked(p, 0, "");
 		keep = true;
-	} else if (p && error == 0) {
+	} else if (p && m->error == 0) {
 		end_call_locked(p, SHARE_ECANCELED, "the worker has not answered the request");
 	} else if (p) {
-		end_call_locked(p, error, share_error_detail());
+		end_call_locked(p, m->error, share_error_detail());
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!keep)
@@ -107,11 +107,10 @@ static int receive(share_service *s, int timeout_ms)
 	share_message m = SHARE_MESSAGE_INIT;
 	int r = channel_receive(s->replies, timeout_ms, &m);
 
-	if (r == SHARE_ESTALE && !m.channel)
+	if (r == SHARE_ESTALE)
 		r = open_again(s) == 0 ? SHARE_EAGAIN : SHARE_ESTALE;
-
-	if (m.channel) {
-		deliver(s, &m, r);
+	if (r == 0) {
+		deliver(s, &m);
 		return 1;
 	}
 	/* workers come and go */
@@ -358,6 +357,9 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 		r = channel_order(&answer, stream, deadline_left(deadline));
 		if (r == SHARE_EINVAL) /* not a stream */
 			return r;
+		p->answer = answer;
+		if (r == 0)
+			r = answer.error; /* an answer without its memory is none */
 	}
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
 		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");

@@ -75,7 +75,7 @@ static int receive_any(share_service *s, int timeout_ms, share_message *out)
 		ch = service_hold_incoming(s);
 		r = channel_receive(ch, timeout_ms, out);
 		channel_let_go(ch);
-	} while (r == SHARE_ESTALE && !out->channel && (r = service_open_again(s, ch)) == 0);
+	} while (r == SHARE_ESTALE && (r = service_open_again(s, ch)) == 0);
 	return r;
 }
 
@@ -91,21 +91,21 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 		/* the first time as it was asked for: 0 is another thing than a time that is over
 		 */
 		r = receive_any(s, timeout_ms, &raw);
-		if (!raw.channel)
+		if (r != 0)
 			return r;
 		timeout_ms = deadline_left(deadline);
 		*out = raw;
 		if (is_wanted(out)) {
-			if (r == 0)
-				r = channel_order(out, stream, timeout_ms);
-			if (r != SHARE_EOWNERDEAD)
+			r = channel_order(out, stream, timeout_ms);
+			if (r != 0 || out->error != SHARE_EOWNERDEAD)
 				break;
+			raw = *out;
 		}
 		out->channel = NULL;
 		channel_ack_unused(&raw);
 	}
 	/* the next call gets it */
-	if (r == SHARE_ETIMEDOUT || r == SHARE_EINVAL || r == SHARE_ENOMEM) {
+	if (r != 0) {
 		out->channel = NULL;
 		channel_put_back(&raw);
 	}
@@ -123,10 +123,8 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 	if (r != 0)
 		return r;
 	r = receive(s, timeout_ms, stream, &m);
-	if (m.channel) { /* with an error, too: it says what is wrong with this request */
+	if (r == 0)
 		struct_out(share_message, out, &m);
-		return r;
-	}
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)
 		return fail(SHARE_EPIPE, "all callers have gone");
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)

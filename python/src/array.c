@@ -248,20 +248,16 @@ struct stream array_home(const struct array *a)
 	return (struct stream){a->stream, a->owner};
 }
 
-/* Called without the GIL. For memory of a GPU, stream 0 is the legacy default stream, to which the
- * library gives another value. */
-static int order(share_client *c, void *before, void *after)
+/* Called without the GIL. */
+static int order(share_client *c, int ordinal, void *before, void *after)
 {
-	void *const legacy = (void *)(uintptr_t)1;
 	share_fence fence;
 	int r;
 
-	before = before ? before : legacy;
-	after = after ? after : legacy;
 	if (before == after)
 		return 0;
-	r = share_fence_record(c, before, &fence);
-	return r != 0 ? r : share_fence_wait(c, &fence, after);
+	r = share_fence_record(c, ordinal, before, &fence);
+	return r != 0 ? r : share_fence_wait(c, &fence, ordinal, after);
 }
 
 bool array_order(struct array *a, void *stream)
@@ -274,9 +270,9 @@ bool array_order(struct array *a, void *stream)
 	if (!array_enter(a))
 		return false;
 	c = a->client->handle.p; /* the array is a user of this handle */
-	UNLOCKED(r = order(c, a->stream, stream));
+	UNLOCKED(r = order(c, a->ordinal, a->stream, stream));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
-		r = order(c, also->stream, stream);
+		r = order(c, a->ordinal, also->stream, stream);
 	return array_leave(a, r);
 }
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "python/src/core.h"
 
 static struct client *clients;

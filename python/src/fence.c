@@ -49,6 +49,16 @@ static PyObject *reduce(PyObject *o, PyObject *ignored)
 /* ------------------------------------------------------------------------------------------- */
 /* Functions of the module, which are methods of Client in Python                              */
 
+/* Which device the stream is of: -1, it is a HostStream, or there is none. A stream that a
+ * framework made is in the context that is current, so the number says no more than that it is one.
+ */
+static int ordinal_of(PyObject *given, const struct stream *stream)
+{
+	if (stream->owner && PyObject_TypeCheck(stream->owner, core.host_stream))
+		return -1;
+	return stream->p || stream->owner || (given && PyLong_Check(given)) ? 0 : -1;
+}
+
 static bool parts(PyObject *args, struct client **client, struct fence **fence, PyObject **last)
 {
 	*last = NULL;
@@ -76,22 +86,22 @@ PyObject *fence_record(PyObject *module, PyObject *args)
 		Py_DECREF((PyObject *)self);
 		return NULL;
 	}
-	UNLOCKED(r = share_fence_record(c, stream.p, &self->fence));
+	UNLOCKED(r = share_fence_record(c, ordinal_of(given, &stream), stream.p, &self->fence));
 	if (!handle_leave(&client->handle, r))
 		Py_CLEAR(self);
 	return (PyObject *)self;
 }
 
-/* Waits for the fence. If @stream is NULL, the calling thread waits, in slices; any other stream is
- * only given the wait, which takes no time. */
-static int wait_on(struct client *client, const share_fence *fence, void *stream,
+/* Waits for the fence. If there is no stream, the calling thread waits, in slices; a stream is only
+ * given the wait, which takes no time. */
+static int wait_on(struct client *client, const share_fence *fence, int ordinal, void *stream,
 		   const struct wait *w)
 {
 	share_client *c = client->handle.p;
 	int r, again;
 
-	if (stream) {
-		UNLOCKED(r = share_fence_wait(c, fence, stream));
+	if (stream || ordinal >= 0) {
+		UNLOCKED(r = share_fence_wait(c, fence, ordinal, stream));
 		return r;
 	}
 	do
@@ -113,7 +123,8 @@ static PyObject *wait_for_fence(PyObject *args, bool on_stream)
 	    (on_stream && !stream_from(last, true, -1, stream, &stream)) ||
 	    !handle_enter(&client->handle))
 		return NULL;
-	r = wait_on(client, &fence->fence, stream.p, &w);
+	r = wait_on(client, &fence->fence, on_stream ? ordinal_of(last, &stream) : -1, stream.p,
+		    &w);
 	if (!handle_leave(&client->handle, r))
 		return NULL;
 	Py_RETURN_NONE;

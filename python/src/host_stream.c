@@ -183,7 +183,7 @@ static PyObject *synchronize(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (!held)
 		return NULL;
 	c = held->client->handle.p; /* the stream is a user of this handle */
-	UNLOCKED(r = share_fence_record(c, held->stream, &fence));
+	UNLOCKED(r = share_fence_record(c, -1, held->stream, &fence));
 	while (r == 0) {
 		UNLOCKED(r = share_fence_synchronize(c, &fence, wait_slice(&w)));
 		if (r != SHARE_ETIMEDOUT || (again = wait_again(&w)) <= 0)

@@ -89,7 +89,7 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 		UNLOCKED(r = function(p, wait_slice(&w), stream.p, &m->m));
 		if (r != SHARE_ETIMEDOUT && r != SHARE_EAGAIN)
 			break;
-		if (m->m.channel || (again = wait_again(&w)) <= 0)
+		if ((again = wait_again(&w)) <= 0)
 			break;
 		if (self->handle.closed) {
 			again = -1;
@@ -97,8 +97,10 @@ PyObject *member_receive(struct member *self, PyObject *timeout, PyObject *given
 			break;
 		}
 	}
+	if (r == 0) /* in Python it is raised, with the message */
+		r = m->m.error;
 	handle_leave(&self->handle, r);
-	if (again < 0 && !m->m.channel) {
+	if (again < 0) {
 		message_discard(m);
 		return NULL;
 	}

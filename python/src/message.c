@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "python/src/core.h"
 
 struct message *message_new(struct member *of, struct stream stream, bool is_request)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "python/src/core.h"
 
 static void give_up(void *p)

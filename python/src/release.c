@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include <share/private/core.h>
 #include <share/share.h>
 
 struct later {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/status.h"

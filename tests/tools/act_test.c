@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tools/act.h"

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/inside.h"
 

@@ -166,7 +166,7 @@ ConformanceTest(the_streams_of_the_gpu_order_its_memory_and_no_other)
 	if (is_host(kind)) {
 		check_error(share_alloc(p, 1, PER_THREAD_STREAM, &none), SHARE_EINVAL);
 		check_error(share_copy_from_host(b, 0, "abc", 4, PER_THREAD_STREAM), SHARE_EINVAL);
-		check_error(share_fence_record(c, PER_THREAD_STREAM, &f), SHARE_EINVAL);
+		check_error(share_fence_record(c, -1, PER_THREAD_STREAM, &f), SHARE_EINVAL);
 		check_error(share_publish(b, "name", PER_THREAD_STREAM), SHARE_EINVAL);
 		check_error(share_release(b, PER_THREAD_STREAM), SHARE_EINVAL);
 		check_ok(share_publish(b, "name", NULL));
@@ -176,8 +176,8 @@ ConformanceTest(the_streams_of_the_gpu_order_its_memory_and_no_other)
 	} else {
 		check_ok(share_copy_from_host(b, 0, "abc", 4, PER_THREAD_STREAM));
 		check_ok(share_publish(b, "name", PER_THREAD_STREAM));
-		check_ok(share_fence_record(c, PER_THREAD_STREAM, &f));
-		check_ok(share_fence_wait(c, &f, PER_THREAD_STREAM));
+		check_ok(share_fence_record(c, 0, PER_THREAD_STREAM, &f));
+		check_ok(share_fence_wait(c, &f, 0, PER_THREAD_STREAM));
 		check_ok(share_fence_synchronize(c, &f, HARNESS_LIMIT_MS));
 		check_ok(share_lookup(c, "name", SHARE_RDONLY, 0, PER_THREAD_STREAM, &v));
 		check_ok(share_copy_to_host(v, 0, got, 4, PER_THREAD_STREAM));

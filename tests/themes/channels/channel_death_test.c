@@ -187,7 +187,7 @@ Test(channel_death, a_message_that_is_passed_on_keeps_its_deliveries)
 
 	o.deliveries = 3;
 	p = open_channel(client, SHARE_PRODUCER, &o);
-	out.flags = SHARE_OUTGOING_DELIVERED(1);
+	out.deliveries = 1;
 	check_eq(share_send_many(p, &out, 1, NULL), 1);
 	for (uint32_t i = 2; i <= 3; i++) {
 		struct child *child = child_start(take_one, NULL);
@@ -213,7 +213,7 @@ Test(channel_death, what_was_delivered_too_often_elsewhere_is_delivered_once_mor
 	o.deliveries = 3;
 	p = open_channel(client, SHARE_PRODUCER, &o);
 	c = open_channel(client, SHARE_CONSUMER, NULL);
-	out.flags = SHARE_OUTGOING_DELIVERED(65535);
+	out.deliveries = 65535;
 	check_eq(share_send_many(p, &out, 1, NULL), 1);
 	check_ok(share_recv(c, -1, NULL, &m));
 	check_eq(m.deliveries, 3);

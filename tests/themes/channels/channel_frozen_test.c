@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "libshare/channel/inside.h"
 #include "tests/harness/broker_process.h"
 #include "tests/harness/fixture.h"

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "libshare/client/client.h"
 #include "tests/support/channel_work.h"
 #include "tests/support/service_work.h"
@@ -232,6 +234,31 @@ Test(channel_loan, is_not_changed_or_kept_by_its_consumer)
 	expect_rows(b, 8);
 	check_ok(share_publish(kept, "name", NULL));
 	check_ok(share_release(kept, NULL));
+	check_ok(share_release(b, NULL));
+}
+
+/* What cannot be sent stays what it was: there is no room, and whoever has the message has a loan.
+ */
+Test(channel_loan, that_finds_no_room_elsewhere_stays_one)
+{
+	share_channel_options o = options(SHARE_QUEUE, 0);
+	share_channel *full;
+	share_message m = SHARE_MESSAGE_INIT;
+	share_buffer *b;
+
+	open_both(SHARE_BROADCAST, 0);
+	b = described(pool, 8);
+	m = send_and_receive(b);
+	o.depth = 1;
+	o.in_flight = 2;
+	o.when_full = SHARE_FULL_FAIL;
+	check_ok(share_channel_open(working, "full", SHARE_PRODUCER, &o, &full));
+	check_ok(share_send(full, NULL, NULL, 0, NULL));
+	check_error(share_send(full, m.buffer, NULL, 0, NULL), SHARE_EAGAIN);
+	check_error(share_publish(m.buffer, "name", NULL), SHARE_ESTALE);
+	share_channel_close(full);
+	check_ok(share_end_channel(working, "full"));
+	check_ok(share_ack(&m, NULL));
 	check_ok(share_release(b, NULL));
 }
 

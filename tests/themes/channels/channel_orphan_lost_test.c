@@ -5,6 +5,8 @@
 
 #include <stdatomic.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/plan.h"
 #include "tests/support/channel_work.h"

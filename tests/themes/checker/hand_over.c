@@ -38,6 +38,12 @@ void keep(struct worker *w, const struct held *h)
 	w->held[w->n_held++] = *h;
 }
 
+/* What the streams of this worker are of. */
+static int ordinal_of(const struct worker *w)
+{
+	return w->engine == &host_engine ? -1 : 0;
+}
+
 void follow(struct worker *w, struct held *h, unsigned stream)
 {
 	share_fence fence;
@@ -47,9 +53,9 @@ void follow(struct worker *w, struct held *h, unsigned stream)
 		return;
 	doing(w, ACTION_RECORDING, h->stream);
 	expect(w, "share_fence_record",
-	       share_fence_record(w->client, w->streams[h->stream], &fence));
+	       share_fence_record(w->client, ordinal_of(w), w->streams[h->stream], &fence));
 	doing(w, ACTION_WAITING, stream);
-	r = share_fence_wait(w->client, &fence, w->streams[stream]);
+	r = share_fence_wait(w->client, &fence, ordinal_of(w), w->streams[stream]);
 	if (r == SHARE_EAGAIN) /* the stream must not be parked, and the host asked not to be */
 		r = share_fence_synchronize(w->client, &fence, SHARE_WAIT_FOREVER);
 	expect(w, "share_fence_wait", r);
@@ -61,7 +67,8 @@ share_fence record(struct worker *w, unsigned stream)
 	share_fence fence;
 
 	doing(w, ACTION_RECORDING, stream);
-	expect(w, "share_fence_record", share_fence_record(w->client, w->streams[stream], &fence));
+	expect(w, "share_fence_record",
+	       share_fence_record(w->client, ordinal_of(w), w->streams[stream], &fence));
 	return fence;
 }
 

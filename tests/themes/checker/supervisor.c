@@ -20,6 +20,8 @@
 
 #include <jansson.h>
 
+#include <share/admin.h>
+
 #include "tests/themes/checker/supervisor.h"
 #include "tests/themes/checker/traffic.h"
 

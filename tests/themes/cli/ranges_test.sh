@@ -49,7 +49,7 @@ main: share_alloc 5000
 main:     ALLOC
 main: share_publish
 main:     PUBLISH
-main: share_send 5
+main: share_send 1
 main: share_recv
 main: share_ack 1
 main: share_release

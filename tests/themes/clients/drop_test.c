@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"
 

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 
 static share_client *client;
@@ -46,7 +48,7 @@ static void start(void)
 				    &operation));
 	check_ok(share_host_stream_create(client, &stream));
 	check_ok(share_export(buffer, NULL, &token));
-	check_ok(share_fence_record(client, stream, &fence));
+	check_ok(share_fence_record(client, -1, stream, &fence));
 }
 
 static void stop(void)
@@ -171,8 +173,8 @@ static void call_everything(void)
 	check_error(share_revoke_id(c, 1), SHARE_EFORK);
 	check_error(share_drop_client(c, 1), SHARE_EFORK);
 	check_error(share_inspect(c, "status", each_json, NULL), SHARE_EFORK);
-	check_error(share_fence_record(c, stream, &f), SHARE_EFORK);
-	check_error(share_fence_wait(c, &fence, NULL), SHARE_EFORK);
+	check_error(share_fence_record(c, -1, stream, &f), SHARE_EFORK);
+	check_error(share_fence_wait(c, &fence, -1, NULL), SHARE_EFORK);
 	check_error(share_fence_query(c, &fence), SHARE_EFORK);
 	check_error(share_fence_synchronize(c, &fence, 0), SHARE_EFORK);
 	check_error(share_host_stream_create(c, &s), SHARE_EFORK);

@@ -5,6 +5,8 @@
  * what the library has, nor to the objects that other handles stand for now.
  */
 
+#include <share/admin.h>
+
 #include "tests/support/channel_work.h"
 
 #include "tests/harness/fixture.h"
@@ -84,7 +86,7 @@ Test(handles, a_client_is_given_up_once)
 	check_given_up(share_inspect(c, "pools", on_json, NULL));
 	check_given_up(share_revoke_id(c, 1));
 	check_given_up(share_drop_client(c, 1));
-	check_given_up(share_fence_record(c, NULL, &fence));
+	check_given_up(share_fence_record(c, -1, NULL, &fence));
 	check_given_up(share_host_stream_create(c, &stream));
 	check_given_up(share_event_create(c, NULL, &event));
 	check(!share_address(c));
@@ -294,7 +296,7 @@ Test(handles, a_host_stream_is_given_up_once)
 	check_given_up(share_host_stream_synchronize(old));
 	check_given_up(share_alloc(pool, 4096, old, &other));
 	check_given_up(share_copy_to_host(b, 0, &byte, 1, old));
-	check_given_up(share_fence_record(client, old, &fence));
+	check_given_up(share_fence_record(client, -1, old, &fence));
 	check_given_up(share_release(b, old));
 	check_ok(share_host_stream_launch(s, count, &counted));
 	check_ok(share_release(b, s));

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 #include <share/service.h>
 
@@ -149,7 +150,7 @@ Test(lost_broker, what_needs_no_broker_goes_on)
 	check(share_retain(buffer) == buffer);
 	check_ok(share_release(buffer, NULL));
 	gate_fill(gate, stream, memory, 7, sizeof(memory));
-	check_ok(share_fence_record(client, stream, &f));
+	check_ok(share_fence_record(client, -1, stream, &f));
 	check_ok(share_fence_synchronize(client, &f, -1));
 	expect_filled(memory, 7, sizeof(memory));
 	check_ok(share_host_stream_synchronize(stream));

@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 
 TestSuite(silent, .init = fixture_start, .fini = fixture_stop, .timeout = 60);

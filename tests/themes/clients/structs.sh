@@ -7,7 +7,8 @@
 
 set -eu
 
-text=$(echo '#include <share/service.h>' | "$1" -E -P -I "$2" -x c - | tr -s ' \n\t' '   ' | tr ';' '\n')
+text=$(printf '#include <share/%s.h>\n' service admin | "$1" -E -P -I "$2" -x c - | tr -s ' \n\t' '   ' | tr ';' '\n' |
+	sed -E 's/\} (static|typedef|enum|struct|int|void|const|uint64_t) /}\n\1 /g')
 types=$(echo "$text" | sed -nE 's/^ ?typedef struct (share_[a-z_]+) \{ size_t size$/\1/p')
 [ -n "$types" ]
 
@@ -20,7 +21,7 @@ for type in $types; do
 	echo "$text" | sed -nE "s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?$type \*out\b.*/\1 OUT/p
 		t
 		s/^ ?[a-z_ ]+\*?(share_[a-z_]+)\((.*, )?(const )?$type \*[a-z].*/\1 IN/p" |
-		while read -r function direction; do
+		awk '!seen[$0]++' | while read -r function direction; do
 			printf ' \\\n\tX(%s, %s, %s)' "$type" "$function" "$direction"
 		done
 done

@@ -128,7 +128,7 @@ Test(clock_jump, work_that_is_not_done_is_waited_for_as_long_as_was_said)
 
 	check_ok(share_host_stream_create(client, &s));
 	gate_hold(gate, s);
-	check_ok(share_fence_record(client, s, &fence));
+	check_ok(share_fence_record(client, -1, s, &fence));
 	expect_late(share_fence_synchronize(client, &fence, SHORT_MS));
 	gate_open(gate);
 	check_ok(share_fence_synchronize(client, &fence, LONG_MS));

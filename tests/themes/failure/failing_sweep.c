@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/plan.h"
 #include "tests/support/visit.h"

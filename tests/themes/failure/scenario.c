@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/share.h>
 
 #include "tests/harness/check.h"
@@ -288,8 +289,8 @@ static void use_streams(share_client *c, share_pool *p)
 		hand_over(c, b, s);
 		try(share_release(b, s));
 	}
-	if (try(share_fence_record(c, s, &f))) {
-		try(share_fence_wait(c, &f, s));
+	if (try(share_fence_record(c, -1, s, &f))) {
+		try(share_fence_wait(c, &f, -1, s));
 		try(share_fence_synchronize(c, &f, -1));
 		try(share_fence_query(c, &f));
 	}

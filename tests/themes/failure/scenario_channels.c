@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 #include <share/service.h>
 

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include <share/admin.h>
 #include <share/event.h>
 #include <share/share.h>
 

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+#include <share/private/core.h>
+
 #include "tests/themes/fuzz/script.h"
 
 #define N SCRIPT_N
@@ -226,13 +229,13 @@ static void fences(struct script *s, unsigned which)
 	switch (which) {
 	case 0:
 	case 1:
-		share_fence_record(s->client, which ? s->stream : NULL, &s->fence);
+		share_fence_record(s->client, -1, which ? s->stream : NULL, &s->fence);
 		break;
 	case 2:
 		share_fence_query(s->client, &s->fence);
 		break;
 	case 3:
-		share_fence_wait(s->client, &s->fence, s->stream);
+		share_fence_wait(s->client, &s->fence, -1, s->stream);
 		break;
 	case 4:
 		share_fence_synchronize(s->client, &s->fence, 10);

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#include <share/private/core.h>
+
 #include "tests/themes/fuzz/script.h"
 
 #define SHORT_MS 10

@@ -38,7 +38,7 @@ static void gives_and_stalls(struct child *self, void *data)
 	gpu_hold(stream, STALLED);
 	gpu_fill(stream, b, 1);
 	check_ok(share_publish(b, "work", stream));
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	child_point_with(self, "given", &fence, sizeof(fence));
 	gpu_wait(stream);
 	check_ok(share_release(b, stream));
@@ -161,7 +161,7 @@ Test(gpu_budget, rule_7_a_stream_that_is_parked_already_may_wait_for_more)
 		buffers[i] = look_up(gpu_client, streams[i]);
 	}
 	more = look_up(gpu_client, streams[0]);
-	check_ok(share_fence_wait(gpu_client, &fence, streams[1]));
+	check_ok(share_fence_wait(gpu_client, &fence, 0, streams[1]));
 	check_eq(gpu_ordered(more), SHARE_ORDERED_ON_STREAM);
 	check_eq(gpu_stats(gpu_client).parked, HALF);
 	check_eq(gpu_stats(gpu_client).host_waits, 0);
@@ -185,9 +185,9 @@ Test(gpu_budget, rule_7_what_a_stream_waits_for_already_is_not_enqueued_again)
 	gpu_use();
 	stream = gpu_stream();
 	b = look_up(gpu_client, stream);
-	check_ok(share_fence_wait(gpu_client, &fence, stream));
+	check_ok(share_fence_wait(gpu_client, &fence, 0, stream));
 	for (int i = 0; i < 100; i++)
-		check_ok(share_fence_wait(gpu_client, &fence, stream));
+		check_ok(share_fence_wait(gpu_client, &fence, 0, stream));
 	again = look_up(gpu_client, stream);
 	check_eq(gpu_ordered(again), SHARE_ORDERED_ON_STREAM);
 	check(gpu_stats(gpu_client).waits <= 2); /* the publication's fence may be another */
@@ -278,7 +278,7 @@ Test(gpu_budget_of_two, rule_7_a_stream_counts_for_its_own_device_wherever_the_m
 	busy = gpu_stream();
 	own = gpu_allocate(gpu_client, busy);
 	gpu_hold(busy, STALLED);
-	check_ok(share_fence_record(gpu_client, busy, &fence));
+	check_ok(share_fence_record(gpu_client, 0, busy, &fence));
 	check_ok(share_publish(own, "own", NULL));
 	check_ok(share_lookup(clients[0], "own", SHARE_RDONLY, 0, NULL, &first));
 	second = allocate_on_second(clients[1]);
@@ -286,7 +286,7 @@ Test(gpu_budget_of_two, rule_7_a_stream_counts_for_its_own_device_wherever_the_m
 		int r;
 
 		streams[i] = gpu_stream();
-		r = share_fence_wait(clients[i % 2], &fence, streams[i]);
+		r = share_fence_wait(clients[i % 2], &fence, 0, streams[i]);
 		check(i < HALF ? r == 0 : r == SHARE_EAGAIN);
 	}
 	gpu_open(STALLED);
@@ -331,7 +331,7 @@ Test(gpu_budget, rule_7_all_clients_of_a_process_share_the_budget_and_may_ask_no
 	check_error(share_lookup(other, "work", SHARE_RDONLY, -1, stream, &late), SHARE_EAGAIN);
 	check_detail("CUDA_DEVICE_MAX_CONNECTIONS");
 	check(late == NULL);
-	check_error(share_fence_wait(other, &fence, stream), SHARE_EAGAIN);
+	check_error(share_fence_wait(other, &fence, 0, stream), SHARE_EAGAIN);
 	check_eq(gpu_stats(other).host_waits, 0);
 	settle(gpu_client,
 	       s.leases == 3); /* the producer's and a client's: the refused one's is not */

@@ -50,7 +50,7 @@ static void expect_giving_refused(share_buffer *b, void *stream)
 
 	check_refused(share_publish(b, "work", stream));
 	check_refused(share_export(b, stream, &token));
-	check_refused(share_fence_record(gpu_client, stream, &fence));
+	check_refused(share_fence_record(gpu_client, 0, stream, &fence));
 	check_eq(fence.timeline, 17);
 	check_refused(share_release(b, stream));
 }
@@ -91,7 +91,8 @@ Test(gpu_capture, giving_a_buffer_on_the_legacy_stream_beside_a_capture_is_refus
 		begin(stream, modes[i]);
 		gpu_fill(stream, b, 1);
 		check_refused(share_release(b, NULL));
-		check_refused(share_fence_record(gpu_client, CU_STREAM_LEGACY, &(share_fence){0}));
+		check_refused(
+		    share_fence_record(gpu_client, 0, CU_STREAM_LEGACY, &(share_fence){0}));
 		end(stream);
 	}
 	check_ok(share_release(b, NULL));
@@ -115,12 +116,12 @@ Test(gpu_capture, acquiring_what_others_are_still_working_on_is_refused_and_noth
 	gpu_hold(busy, GATE);
 	check_ok(share_publish(b, "work", busy));
 	check_ok(share_export_with(b, &options, busy, &token));
-	check_ok(share_fence_record(gpu_client, busy, &fence));
+	check_ok(share_fence_record(gpu_client, 0, busy, &fence));
 	for (size_t i = 0; i < MODES; i++) {
 		begin(stream, modes[i]);
 		check_refused(share_lookup(gpu_client, "work", SHARE_RDONLY, 0, stream, &none));
 		check_refused(share_import(gpu_client, &token, 0, stream, &none));
-		check_refused(share_fence_wait(gpu_client, &fence, stream));
+		check_refused(share_fence_wait(gpu_client, &fence, 0, stream));
 		end(stream);
 		settle(gpu_client, s.leases == 1);
 	}

@@ -111,7 +111,7 @@ static void gives_twice(struct child *self, void *data)
 	b = gpu_allocate(c, stream);
 	for (unsigned gate = FIRST; gate <= SECOND; gate++) {
 		gpu_hold(stream, gate);
-		check_ok(share_fence_record(c, stream, &fences[gate]));
+		check_ok(share_fence_record(c, 0, stream, &fences[gate]));
 	}
 	check_ok(share_publish(b, "work", NULL));
 	child_point_with(self, "given", fences, sizeof(fences));
@@ -127,8 +127,8 @@ static void wait_and_signal(share_client *c, void *stream, const share_fence *fe
 {
 	share_fence own;
 
-	check_ok(share_fence_wait(c, fence, stream));
-	check_ok(share_fence_record(c, stream, &own));
+	check_ok(share_fence_wait(c, fence, 0, stream));
+	check_ok(share_fence_record(c, 0, stream, &own));
 	gpu_expect_held(stream, gate);
 	check_error(share_fence_query(c, &own), SHARE_EAGAIN);
 	gpu_open(gate);
@@ -219,7 +219,7 @@ Test(gpu_contexts, a_primary_context_that_is_taken_away_is_an_error_that_says_so
 	use();
 	stream = gpu_stream();
 	b = gpu_allocate(c, stream);
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	check_ok(share_fence_synchronize(c, &fence, -1));
 	gpu_stream_destroy(stream);
 	pop_context();
@@ -228,7 +228,7 @@ Test(gpu_contexts, a_primary_context_that_is_taken_away_is_an_error_that_says_so
 	gpu_check("cuDevicePrimaryCtxRetain", cu->DevicePrimaryCtxRetain(&back, 0));
 	gpu_check("cuCtxPushCurrent", cu->CtxPushCurrent(back));
 	stream = gpu_stream();
-	check_error(share_fence_record(c, stream, &again), SHARE_EDEVICE);
+	check_error(share_fence_record(c, 0, stream, &again), SHARE_EDEVICE);
 	check_detail("the primary context of device 0");
 	check_detail("connect again");
 	check_ok(share_release(b, stream)); /* the host waits */

@@ -42,7 +42,7 @@ static void gives_and_never_finishes(struct child *self, void *data)
 	gpu_hold(stream, NEVER);
 	gpu_fill(stream, b, 6);
 	publish_for_good(b, stream);
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	child_point_with(self, "given", &fence, sizeof(fence));
 }
 
@@ -76,7 +76,7 @@ Test(gpu_death, rule_6_a_stream_that_waits_for_a_producer_that_is_killed_goes_on
 	until((share_dispatch(gpu_client), told != 1));
 	check_error(told, SHARE_EOWNERDEAD);
 	check_error(share_fence_query(gpu_client, &fence), SHARE_EOWNERDEAD);
-	check_error(share_fence_wait(gpu_client, &fence, stream), SHARE_EOWNERDEAD);
+	check_error(share_fence_wait(gpu_client, &fence, 0, stream), SHARE_EOWNERDEAD);
 	check_error(share_lookup(gpu_client, "work", SHARE_RDONLY, 0, stream, &none),
 		    SHARE_EOWNERDEAD);
 	check(none == NULL);
@@ -138,7 +138,7 @@ static void holds_and_works(struct child *self, void *data)
 	b = gpu_allocate(c, stream);
 	gpu_hold(stream, NEVER);
 	gpu_fill(stream, b, 6);
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	child_point_with(self, "working", &fence, sizeof(fence));
 	/* as somebody might who closes descriptors that it does not know */
 	shutdown(client_of(c)->connection->socket, SHUT_RDWR);
@@ -192,7 +192,7 @@ static void gives_and_waits(struct child *self, void *data)
 	gpu_hold(stream, SOON);
 	gpu_fill(stream, b, 8);
 	publish_for_good(b, stream);
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	child_point_with(self, "given", &fence, sizeof(fence));
 	gpu_wait(stream);
 	if (*goodbye) {
@@ -265,7 +265,7 @@ static void signals_at_death(struct child *self, void *data)
 	b = gpu_allocate(c, stream);
 	gpu_hold(stream, SOON);
 	publish_for_good(b, stream);
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	child_point_with(self, "given", &fence, sizeof(fence));
 }
 

@@ -53,7 +53,7 @@ static void *publish_record_release(void *data)
 	check_ok(share_publish(call->buffer, "work", call->stream));
 	call->returned = true;
 	check(gpu_is_open(GATE));
-	check_ok(share_fence_record(call->client, call->stream, &call->fence));
+	check_ok(share_fence_record(call->client, 0, call->stream, &call->fence));
 	check_ok(share_release(call->buffer, call->stream));
 	return NULL;
 }
@@ -194,7 +194,7 @@ static void *wait_for_fence(void *data)
 	struct call *call = data;
 
 	gpu_use();
-	check_ok(share_fence_wait(call->client, &call->fence, call->stream));
+	check_ok(share_fence_wait(call->client, &call->fence, 0, call->stream));
 	return NULL;
 }
 
@@ -226,7 +226,7 @@ Test(gpu_host_fences, memory_that_is_asked_back_during_a_wait_goes_when_the_wait
 	gpu_wait(busy);
 	check_ok(share_lookup(call.client, "work", SHARE_RDONLY, 0, call.stream, &call.buffer));
 	gpu_hold(busy, GATE);
-	check_ok(share_fence_record(gpu_client, busy, &call.fence));
+	check_ok(share_fence_record(gpu_client, 0, busy, &call.fence));
 	check(pthread_create(&call.thread, NULL, wait_for_fence, &call) == 0);
 	until(gpu_stats(call.client).host_waits == 1);
 	check_ok(share_release(call.buffer, call.stream));

@@ -29,9 +29,9 @@ static void owes(struct child *self, void *data)
 	check_ok(share_publish(b, "work", stream));
 	gpu_wait(stream);
 	gpu_hold(stream, SOON);
-	check_ok(share_fence_record(c, stream, &fences[0]));
+	check_ok(share_fence_record(c, 0, stream, &fences[0]));
 	gpu_hold(stream, NEVER);
-	check_ok(share_fence_record(c, stream, &fences[1]));
+	check_ok(share_fence_record(c, 0, stream, &fences[1]));
 	child_point_with(self, "owing", fences, sizeof(fences));
 }
 
@@ -47,7 +47,7 @@ static void *wait_for(void *data)
 	struct wait *w = data;
 
 	gpu_use();
-	w->result = share_fence_wait(gpu_client, &w->fence, w->stream);
+	w->result = share_fence_wait(gpu_client, &w->fence, 0, w->stream);
 	return NULL;
 }
 
@@ -108,8 +108,8 @@ Test(gpu_lost_broker, streams_of_one_process_still_wait_for_each_other)
 	broker_kill();
 	check_error(share_ping(gpu_client), SHARE_EDISCONNECTED);
 	gpu_hold(busy, SOON);
-	check_ok(share_fence_record(gpu_client, busy, &fence));
-	check_ok(share_fence_wait(gpu_client, &fence, stream));
+	check_ok(share_fence_record(gpu_client, 0, busy, &fence));
+	check_ok(share_fence_wait(gpu_client, &fence, 0, stream));
 	check_eq(gpu_stats(gpu_client).waits, 1);
 	gpu_expect_held(stream, SOON);
 	gpu_open(SOON);

@@ -144,7 +144,7 @@ static void gives_while_busy(struct child *self, void *data)
 	gpu_fill(s, b, 3);
 	check_ok(share_publish(b, "work", s));
 	check_ok(share_export(b, s, &given.token));
-	check_ok(share_fence_record(c, s, &given.fence));
+	check_ok(share_fence_record(c, 0, s, &given.fence));
 	check_ok(share_release(b, s));
 	check(gpu_is_busy(s));
 	child_point_with(self, "given", &given, sizeof(given));
@@ -255,7 +255,7 @@ Test(gpu_rules, rule_3_a_stream_that_waits_for_a_fence_of_another_process_comes_
 	b = by_name(&given, s);
 	/* to which the look-up meant nothing */
 	check_error(share_fence_query(gpu_client, &given.fence), SHARE_EAGAIN);
-	check_ok(share_fence_wait(gpu_client, &given.fence, t));
+	check_ok(share_fence_wait(gpu_client, &given.fence, 0, t));
 	reading = gpu_read(t, b);
 	gpu_expect_held(t, FIRST);
 	check_eq(gpu_stats(gpu_client).parked, 2);

@@ -31,9 +31,9 @@ Test(gpu_signal, rule_5_a_fence_is_reached_with_what_was_enqueued_before_it_and_
 	s = gpu_stream();
 	b = gpu_allocate(gpu_client, s);
 	gpu_hold(s, FIRST);
-	check_ok(share_fence_record(gpu_client, s, &first));
+	check_ok(share_fence_record(gpu_client, 0, s, &first));
 	gpu_hold(s, SECOND);
-	check_ok(share_fence_record(gpu_client, s, &second));
+	check_ok(share_fence_record(gpu_client, 0, s, &second));
 	check_eq(second.timeline, first.timeline);
 	check(second.value > first.value);
 	gpu_expect_others_run();
@@ -68,7 +68,7 @@ static void *signal_often(void *data)
 	share_fence *fences = data;
 
 	for (int i = 0; i < SIGNALS; i++)
-		check_ok(share_fence_record(gpu_client, signaling.stream, &fences[i]));
+		check_ok(share_fence_record(gpu_client, 0, signaling.stream, &fences[i]));
 	atomic_fetch_add(&signaling.done, 1);
 	return NULL;
 }
@@ -98,7 +98,7 @@ Test(gpu_signal, rule_5_threads_that_signal_one_stream_make_values_that_only_gro
 	gpu_use();
 	signaling.stream = gpu_stream();
 	b = gpu_allocate(gpu_client, signaling.stream);
-	check_ok(share_fence_record(gpu_client, signaling.stream, &before));
+	check_ok(share_fence_record(gpu_client, 0, signaling.stream, &before));
 	slot = WIRE_TIMELINE_SLOT(before.timeline);
 	for (int i = 0; i < SIGNALERS; i++)
 		check(pthread_create(&signaling.threads[i], NULL, signal_often,
@@ -135,18 +135,18 @@ Test(gpu_signal, rule_5_a_signal_that_the_driver_refuses_is_an_error_and_leaves_
 	gpu_use();
 	stream = gpu_stream();
 	b = gpu_allocate(c, stream);
-	check_ok(share_fence_record(c, stream, &next));
+	check_ok(share_fence_record(c, 0, stream, &next));
 	drivers_do("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
-	check(share_fence_record(c, stream, &fence) < 0);
+	check(share_fence_record(c, 0, stream, &fence) < 0);
 	check_detail("CUDA_ERROR_OUT_OF_MEMORY");
 	check_eq(fence.timeline, 17);
 	check(share_publish(b, "work", stream) < 0);
 	drivers_do("");
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, 0, stream, &fence));
 	check_eq(fence.value, next.value + 1);
 	check_ok(share_fence_synchronize(c, &fence, -1));
 	drivers_do("cuStreamWriteValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
-	check(share_fence_record(c, stream, &fence) < 0);
+	check(share_fence_record(c, 0, stream, &fence) < 0);
 	/* what it cannot put a fence behind, a release waits for */
 	gpu_fill(stream, b, 1);
 	check_ok(share_release(b, stream));
@@ -172,11 +172,11 @@ Test(gpu_signal, rule_5_a_wait_that_the_driver_refuses_is_made_when_it_is_asked_
 	stream = gpu_stream();
 	b = gpu_allocate(gpu_client, busy);
 	gpu_hold(busy, FIRST);
-	check_ok(share_fence_record(gpu_client, busy, &fence));
+	check_ok(share_fence_record(gpu_client, 0, busy, &fence));
 	drivers_do("cuStreamWaitValue64 fail CUDA_ERROR_OUT_OF_MEMORY\n");
-	check_error(share_fence_wait(gpu_client, &fence, stream), SHARE_ENOMEM);
+	check_error(share_fence_wait(gpu_client, &fence, 0, stream), SHARE_ENOMEM);
 	drivers_do("");
-	check_ok(share_fence_wait(gpu_client, &fence, stream));
+	check_ok(share_fence_wait(gpu_client, &fence, 0, stream));
 	check_eq(gpu_stats(gpu_client).waits, 1);
 	gpu_expect_held(stream, FIRST);
 	gpu_open(FIRST);
@@ -257,17 +257,17 @@ Test(gpu_signal, rule_8_the_host_does_what_takes_a_page_that_the_driver_does_not
 	check_ok(share_publish(b, "work", busy));
 	gpu_wait(busy); /* what the look-up comes after is reached */
 	gpu_hold(busy, FIRST);
-	check_ok(share_fence_record(gpu_client, busy, &fence));
+	check_ok(share_fence_record(gpu_client, 0, busy, &fence));
 	gpu_wait(stream);
 	drivers_do("cuMemHostRegister fail CUDA_ERROR_NOT_SUPPORTED\n");
 	check_ok(share_lookup(c, "work", SHARE_RDONLY, 0, NULL, &others));
-	check_ok(share_fence_record(c, stream, &done));
+	check_ok(share_fence_record(c, 0, stream, &done));
 	check_eq(done.timeline, 0);
 	check_eq(gpu_stats(c).host_signals, 1);
 	/* which is not to block */
-	check_error(share_fence_wait(c, &fence, stream), SHARE_EAGAIN);
+	check_error(share_fence_wait(c, &fence, 0, stream), SHARE_EAGAIN);
 	drivers_do("");
-	check_ok(share_fence_wait(c, &fence, stream));
+	check_ok(share_fence_wait(c, &fence, 0, stream));
 	gpu_expect_held(stream, FIRST);
 	gpu_open(FIRST);
 	gpu_wait(stream);

@@ -26,7 +26,7 @@ static share_fence record(void *stream)
 {
 	share_fence fence;
 
-	check_ok(share_fence_record(gpu_client, stream, &fence));
+	check_ok(share_fence_record(gpu_client, 0, stream, &fence));
 	return fence;
 }
 
@@ -317,7 +317,7 @@ Test(gpu_streams, a_host_stream_that_was_given_up_is_not_taken_for_one_of_cuda)
 	check_ok(share_host_stream_create(gpu_client, &old));
 	share_host_stream_destroy(old);
 	check_given_up(share_release(b, old));
-	check_given_up(share_fence_record(gpu_client, old, &fence));
+	check_given_up(share_fence_record(gpu_client, 0, old, &fence));
 	check_given_up(share_lookup(gpu_client, "name", SHARE_RDONLY, 0, old, &none));
 	check_ok(share_host_stream_create(other, &others));
 	check_error(share_release(b, others), SHARE_EINVAL);

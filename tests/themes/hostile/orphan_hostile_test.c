@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/support/raw_channel.h"
 

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "base/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"

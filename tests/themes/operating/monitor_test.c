@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "libshare/client/client.h"

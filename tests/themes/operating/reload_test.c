@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"
@@ -509,7 +510,8 @@ static void alice_receives(struct child *self, void *data)
 	child_point(self, "kept");
 	check_ok(share_release(b, NULL));
 	/* and in one that was made since */
-	check_error(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m), SHARE_EACCES);
+	check_ok(share_recv(ch, SHARE_WAIT_FOREVER, NULL, &m));
+	check_error(m.error, SHARE_EACCES);
 	check(m.channel && !m.buffer);
 	check_ok(share_ack(&m, NULL));
 	child_point(self, "in");

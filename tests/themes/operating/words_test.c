@@ -62,7 +62,7 @@ static void expect_text(const char *text)
 /* ------------------------------------------------------------------------------------------- */
 /* A buffer that is not of the channel's pool                                                  */
 
-Test(words, a_buffer_of_another_pool_is_told_with_both_pools)
+Test(words, a_buffer_of_another_pool_is_told_with_what_to_do)
 {
 	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
 	share_channel *ch;
@@ -75,7 +75,7 @@ Test(words, a_buffer_of_another_pool_is_told_with_both_pools)
 	b = allocate(p, 4096, NULL);
 	check_error(share_send(ch, b, NULL, 0, NULL), SHARE_EINVAL);
 	expect_text(
-	    "the buffer is of pool 'other', and channel 'left' is of pool 'default': "
+	    "the buffer is of another pool than the channel: "
 	    "allocate what goes through it there, or open a channel of the buffer's pool");
 	check_ok(share_release(b, NULL));
 	share_channel_close(ch);

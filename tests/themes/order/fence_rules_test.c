@@ -359,9 +359,9 @@ Test(fence_rules, rule_5_a_fence_handed_out_is_reached_without_anything_more_bei
 	share_fence before, after;
 
 	gate_hold(gate, stream);
-	check_ok(share_fence_record(client, stream, &before));
+	check_ok(share_fence_record(client, -1, stream, &before));
 	gate_open(gate);
 	check_ok(share_fence_synchronize(client, &before, -1));
-	check_ok(share_fence_record(client, stream, &after));
+	check_ok(share_fence_record(client, -1, stream, &after));
 	check_ok(share_fence_synchronize(client, &after, -1));
 }

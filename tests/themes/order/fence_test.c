@@ -39,11 +39,11 @@ Test(fence, of_the_calling_thread_is_reached)
 {
 	share_fence f = {1, 1};
 
-	check_ok(share_fence_record(client, NULL, &f));
+	check_ok(share_fence_record(client, -1, NULL, &f));
 	check_eq(f.timeline, 0);
 	check_ok(share_fence_query(client, &f));
-	check_ok(share_fence_wait(client, &f, NULL));
-	check_ok(share_fence_wait(client, &f, stream));
+	check_ok(share_fence_wait(client, &f, -1, NULL));
+	check_ok(share_fence_wait(client, &f, -1, stream));
 	check_ok(share_fence_synchronize(client, &f, 0));
 }
 
@@ -52,7 +52,7 @@ Test(fence, is_reached_when_the_work_before_it_is_done)
 	share_fence f;
 
 	gate_hold(gate, stream);
-	check_ok(share_fence_record(client, stream, &f));
+	check_ok(share_fence_record(client, -1, stream, &f));
 	check_error(share_fence_query(client, &f), SHARE_EAGAIN);
 	check_error(share_fence_synchronize(client, &f, 0), SHARE_ETIMEDOUT);
 	check_error(share_fence_synchronize(client, &f, 10), SHARE_ETIMEDOUT);
@@ -60,7 +60,7 @@ Test(fence, is_reached_when_the_work_before_it_is_done)
 	check_ok(share_fence_synchronize(client, &f, -1));
 	check_ok(share_fence_query(client, &f));
 	check_ok(share_fence_synchronize(client, &f, 0));
-	check_ok(share_fence_wait(client, &f, NULL));
+	check_ok(share_fence_wait(client, &f, -1, NULL));
 }
 
 Test(fence, makes_another_stream_wait)
@@ -72,8 +72,8 @@ Test(fence, makes_another_stream_wait)
 	check_ok(share_host_stream_create(client, &other));
 	gate_hold(gate, stream);
 	gate_fill(gate, stream, memory, 1, sizeof(memory));
-	check_ok(share_fence_record(client, stream, &f));
-	check_ok(share_fence_wait(client, &f, other));
+	check_ok(share_fence_record(client, -1, stream, &f));
+	check_ok(share_fence_wait(client, &f, -1, other));
 	gate_expect(gate, other, memory, 1, sizeof(memory), 1);
 	gate_open(gate);
 	check_ok(share_host_stream_synchronize(other));
@@ -86,10 +86,10 @@ Test(fence, of_one_client_can_be_waited_for_by_another_of_the_same_process)
 	share_fence f;
 
 	gate_hold(gate, stream);
-	check_ok(share_fence_record(client, stream, &f));
+	check_ok(share_fence_record(client, -1, stream, &f));
 	check_error(share_fence_query(c, &f), SHARE_EAGAIN);
 	gate_open(gate);
-	check_ok(share_fence_wait(c, &f, NULL));
+	check_ok(share_fence_wait(c, &f, -1, NULL));
 	share_disconnect(c);
 }
 
@@ -100,7 +100,7 @@ Test(fence, outlives_its_stream)
 
 	check_ok(share_host_stream_create(client, &other));
 	gate_hold(gate, other);
-	check_ok(share_fence_record(client, other, &f));
+	check_ok(share_fence_record(client, -1, other, &f));
 	gate_open(gate);
 	share_host_stream_destroy(other);
 	check_ok(share_fence_query(client, &f));
@@ -120,16 +120,16 @@ Test(fence, of_a_client_that_said_goodbye_is_reached_even_for_those_who_ask_late
 	share_fence known, unknown;
 
 	check_ok(share_host_stream_create(c, &s));
-	check_ok(share_fence_record(c, s, &known));
+	check_ok(share_fence_record(c, -1, s, &known));
 	check_ok(share_fence_synchronize(client, &known, -1));
-	check_ok(share_fence_record(c, s, &unknown));
+	check_ok(share_fence_record(c, -1, s, &unknown));
 	share_host_stream_destroy(s);
 	share_disconnect(c);
 	check_ok(share_fence_query(client, &known));
 	check_ok(share_fence_query(client, &unknown));
 	c = connect_as("late one");
 	check_ok(share_fence_query(c, &known));
-	check_ok(share_fence_wait(c, &unknown, NULL));
+	check_ok(share_fence_wait(c, &unknown, -1, NULL));
 	share_disconnect(c);
 }
 
@@ -137,13 +137,13 @@ Test(fence, that_makes_no_sense_is_refused)
 {
 	share_fence own, f;
 
-	check_ok(share_fence_record(client, stream, &own));
+	check_ok(share_fence_record(client, -1, stream, &own));
 	f = (share_fence){WIRE_TIMELINE(WIRE_TIMELINE_PAGE(own.timeline), 0), 1};
 	check_error(share_fence_query(client, &f), SHARE_EINVAL);
 	f.timeline = WIRE_TIMELINE(WIRE_TIMELINE_PAGE(own.timeline), TIMELINE_SLOTS);
-	check_error(share_fence_wait(client, &f, stream), SHARE_EINVAL);
+	check_error(share_fence_wait(client, &f, -1, stream), SHARE_EINVAL);
 	f = (share_fence){own.timeline, TIMELINE_POISON};
-	check_error(share_fence_wait(client, &f, stream), SHARE_EINVAL);
+	check_error(share_fence_wait(client, &f, -1, stream), SHARE_EINVAL);
 	f = (share_fence){WIRE_TIMELINE(12345678, 5), 1};
 	check_error(share_fence_query(client, &f), SHARE_ESTALE);
 	check_error(share_fence_synchronize(client, &f, 0), SHARE_ESTALE);
@@ -152,7 +152,7 @@ Test(fence, that_makes_no_sense_is_refused)
 	check_error(share_fence_synchronize(client, &own, -2), SHARE_EINVAL);
 	check_error(share_fence_query(client, NULL), SHARE_EINVAL);
 	check_error(share_fence_query(NULL, &own), SHARE_EINVAL);
-	check_error(share_fence_record(client, stream, NULL), SHARE_EINVAL);
+	check_error(share_fence_record(client, -1, stream, NULL), SHARE_EINVAL);
 }
 
 Test(fence, functions_take_streams_of_their_client_only)
@@ -163,8 +163,8 @@ Test(fence, functions_take_streams_of_their_client_only)
 	share_token token;
 	share_fence f;
 
-	check_error(share_fence_record(c, stream, &f), SHARE_EINVAL);
-	check_error(share_fence_wait(c, &(share_fence){0, 0}, stream), SHARE_EINVAL);
+	check_error(share_fence_record(c, -1, stream, &f), SHARE_EINVAL);
+	check_error(share_fence_wait(c, &(share_fence){0, 0}, -1, stream), SHARE_EINVAL);
 	check_error(share_alloc(p, 1, stream, &none), SHARE_EINVAL);
 	check_error(share_publish(b, "name", stream), SHARE_EINVAL);
 	check_error(share_lookup(c, "name", SHARE_RDONLY, 0, stream, &none), SHARE_EINVAL);

@@ -52,10 +52,10 @@ static void owes_a_fence(struct child *self, void *data)
 
 	(void)data;
 	check_ok(share_host_stream_create(c, &s));
-	check_ok(share_fence_record(c, s, &fences[0]));
+	check_ok(share_fence_record(c, -1, s, &fences[0]));
 	check_ok(share_fence_synchronize(c, &fences[0], -1));
 	gate_hold(gate, s);
-	check_ok(share_fence_record(c, s, &fences[1]));
+	check_ok(share_fence_record(c, -1, s, &fences[1]));
 	child_point_with(self, "recorded", fences, sizeof(fences));
 }
 
@@ -102,7 +102,7 @@ Test(late_question, about_a_fence_that_a_dead_process_owes_is_never_answered_wit
 	settle(client, s.clients == 1);
 	check(share_fence_query(client, &fences[1]) != 0);
 	check(share_fence_synchronize(client, &fences[1], -1) != 0);
-	check(share_fence_wait(client, &fences[1], NULL) != 0);
+	check(share_fence_wait(client, &fences[1], -1, NULL) != 0);
 }
 
 Test(late_question, about_a_fence_of_one_who_said_goodbye_is_answered_while_it_is_remembered)
@@ -113,7 +113,7 @@ Test(late_question, about_a_fence_of_one_who_said_goodbye_is_answered_while_it_i
 	int r;
 
 	check_ok(share_host_stream_create(c, &stream));
-	check_ok(share_fence_record(c, stream, &fence));
+	check_ok(share_fence_record(c, -1, stream, &fence));
 	share_host_stream_destroy(stream);
 	share_disconnect(c);
 	check_ok(share_fence_query(client, &fence));

@@ -53,7 +53,7 @@ static void gives_and_never_finishes(struct child *self, void *data)
 	check_ok(share_host_stream_create(c, &s));
 	b = allocate(open_pool(c), 4096, s);
 	gate_hold(gate, s);
-	check_ok(share_fence_record(c, s, &given.fence));
+	check_ok(share_fence_record(c, -1, s, &given.fence));
 	check_ok(share_publish_with(b, "work", &options, s, NULL));
 	check_ok(share_export(b, s, &given.token));
 	child_point_with(self, "given", &given, sizeof(given));
@@ -92,7 +92,7 @@ static void waits_by_hand(struct child *self, void *data)
 		r = share_fence_synchronize(c, &order->given.fence, -1);
 		break;
 	case WAIT:
-		r = share_fence_wait(c, &order->given.fence, NULL);
+		r = share_fence_wait(c, &order->given.fence, -1, NULL);
 		break;
 	}
 	check_error(r, SHARE_EOWNERDEAD);
@@ -147,13 +147,13 @@ Test(poison, a_stream_that_waits_goes_on_and_the_data_is_known_to_be_bad)
 	check_ok(share_host_stream_create(client, &stream));
 	child_wait_with(victim, "given", &given, sizeof(given));
 	check_ok(share_lookup(client, "work", SHARE_RDONLY, 0, stream, &b));
-	check_ok(share_fence_wait(client, &given.fence, stream));
+	check_ok(share_fence_wait(client, &given.fence, -1, stream));
 	check_error(share_buffer_status(b), SHARE_EAGAIN);
 	child_kill(victim);
 	check_ok(share_host_stream_synchronize(stream));
 	check_error(share_buffer_status(b), SHARE_EOWNERDEAD);
 	check_error(share_fence_query(client, &given.fence), SHARE_EOWNERDEAD);
-	check_error(share_fence_wait(client, &given.fence, stream), SHARE_EOWNERDEAD);
+	check_error(share_fence_wait(client, &given.fence, -1, stream), SHARE_EOWNERDEAD);
 	check_error(share_fence_synchronize(client, &given.fence, 0), SHARE_EOWNERDEAD);
 	check_ok(share_release(b, stream));
 	share_host_stream_destroy(stream);
@@ -217,7 +217,7 @@ static void stall(struct child *self, void *data)
 
 		check_ok(share_host_stream_create(c, &s));
 		gate_hold(gate, s);
-		check_ok(share_fence_record(c, s, &fences[i]));
+		check_ok(share_fence_record(c, -1, s, &fences[i]));
 	}
 	child_point_with(self, "stalled", fences, sizeof(fences));
 }
@@ -345,7 +345,7 @@ static void waits_without_a_broker(struct child *self, void *data)
 	check_ok(share_host_stream_synchronize(s));
 	check_error(share_buffer_status(b), SHARE_EOWNERDEAD);
 	check_error(share_fence_query(c, &given->fence), SHARE_EOWNERDEAD);
-	check_error(share_fence_wait(c, &given->fence, NULL), SHARE_EOWNERDEAD);
+	check_error(share_fence_wait(c, &given->fence, -1, NULL), SHARE_EOWNERDEAD);
 }
 
 Test(poison, a_waiter_is_released_by_a_death_that_no_broker_sees)

@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <share/admin.h>
+
 #include "base/process.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/raw.h"

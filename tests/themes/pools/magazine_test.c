@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include <share/private/core.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
 

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"

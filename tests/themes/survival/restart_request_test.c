@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"

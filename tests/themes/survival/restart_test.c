@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "tests/harness/fixture.h"

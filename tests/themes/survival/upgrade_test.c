@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <share/admin.h>
 #include <share/channel.h>
 
 #include "base/process.h"

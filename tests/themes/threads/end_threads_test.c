@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/broker_process.h"
 #include "tests/themes/threads/threads.h"
 
@@ -316,7 +318,7 @@ static void wait_for_the_giver(void *data, unsigned index)
 	if (index % 2)
 		check_ok(share_fence_synchronize(index % 4 == 1 ? client : second, fence, -1));
 	else
-		check_ok(share_fence_wait(index % 4 == 0 ? client : second, fence, NULL));
+		check_ok(share_fence_wait(index % 4 == 0 ? client : second, fence, -1, NULL));
 	check(atomic_load(&may_end));
 }
 
@@ -338,7 +340,7 @@ static void fences_of_the_living_outlive_the_broker(void)
 	check_ok(share_inspect(client, "status", find_processes, NULL));
 	check_ok(share_host_stream_create(client, &s));
 	check_ok(share_host_stream_launch(s, work_until_told, NULL));
-	check_ok(share_fence_record(client, s, &fence));
+	check_ok(share_fence_record(client, -1, s, &fence));
 	check_error(share_fence_query(second, &fence), SHARE_EAGAIN);
 	crew = (struct crew){.n = 0};
 	crew_add(&crew, 4, wait_for_the_giver, &fence);

@@ -319,7 +319,7 @@ static void record_and_wait(void *data, unsigned index)
 
 		check_ok(share_host_stream_launch(s, do_one, &board.done[index]));
 		launched++;
-		check_ok(share_fence_record(c, s, &fence));
+		check_ok(share_fence_record(c, -1, s, &fence));
 		pthread_mutex_lock(&board.lock);
 		board.posts[at].fence = fence;
 		board.posts[at].done = &board.done[index];
@@ -346,7 +346,7 @@ static void record_and_wait(void *data, unsigned index)
 				check(atomic_load(done) >= wanted);
 			break;
 		default:
-			check_ok(share_fence_wait(c, &fence, s));
+			check_ok(share_fence_wait(c, &fence, -1, s));
 		}
 	}
 	share_host_stream_destroy(s);
@@ -375,7 +375,7 @@ static void create_and_destroy(void *data, unsigned index)
 		check_ok(share_host_stream_create(c, &s));
 		for (unsigned n = 0; n < i % 4; n++, launched++)
 			check_ok(share_host_stream_launch(s, do_one, &done));
-		check_ok(share_fence_record(c, s, &fence));
+		check_ok(share_fence_record(c, -1, s, &fence));
 		share_host_stream_destroy(s);
 		check_eq(atomic_load(&done), launched);
 		check_ok(share_fence_query(client, &fence));

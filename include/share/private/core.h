@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SHARE_PRIVATE_CORE_H
+#define SHARE_PRIVATE_CORE_H
+
+#include <share/channel.h>
+
+#pragma GCC visibility push(default)
+
+/*
+ * What the Python package's own extension calls, and nobody else: this is no part of the interface,
+ * is not installed, and may change with each version. The extension holds the interpreter's lock,
+ * which all threads of its program need, and gives it up only for calls that may take a while.
+ */
+
+/**
+ * Allocates host memory that this process has at hand: a block of that size which it has released
+ * before. It takes no lock, waits for nothing and asks nobody. So it is for threads that must not
+ * wait, or that hold a lock of the program at the time. A program that gets SHARE_EAGAIN calls
+ * share_alloc() when it may wait.
+ *
+ * @param p     where from
+ * @param size  bytes, at least 1
+ * @param out   the buffer, to be given up with share_release() or share_try_release()
+ * @retval SHARE_EAGAIN  there is nothing at hand, which is so for sizes of which nothing was
+ *                       released yet, and for large ones; or the pool is not of host memory
+ */
+int share_try_alloc(share_pool *p, uint64_t size, share_buffer **out);
+
+/**
+ * Releases host memory that the calling thread was the last to use, if that can be done without a
+ * lock, without waiting and without asking anybody: see share_try_alloc(). It can be done for the
+ * last reference to a buffer that this process has allocated and that nobody else has seen, if
+ * there is room to keep it at hand.
+ *
+ * @param b  the buffer
+ * @retval SHARE_EAGAIN  it is not so: share_release(). The handle is kept
+ * @retval SHARE_EINVAL  it was released already
+ */
+int share_try_release(share_buffer *b);
+
+/**
+ * Receives a message in host memory for the calling thread, if there is one, its data is good, and
+ * it can be received without waiting and without asking anybody. It is for who holds a lock that
+ * others need.
+ *
+ * @param ch   the channel, as a consumer
+ * @param out  the message, to be given back with share_ack() or share_try_ack()
+ * @retval SHARE_EAGAIN  there is no such message. Call share_recv() when the thread may wait: it
+ *                       receives the same message
+ * @see share_recv() for the other errors
+ */
+int share_try_recv(share_channel *ch, share_message *out);
+
+/**
+ * Acknowledges a message in host memory that the calling thread was the last to use, if that can be
+ * done without waiting and without asking anybody: it can when nobody keeps the memory beyond the
+ * message, and the channel is open.
+ *
+ * @param m  the message
+ * @retval SHARE_EAGAIN  it cannot be done in this way: call share_ack(). The program still has the
+ *                       message
+ * @retval SHARE_EINVAL  it was acknowledged, or a copy of it was
+ */
+int share_try_ack(share_message *m);
+
+#pragma GCC visibility pop
+
+#endif
