@@ -59,8 +59,10 @@ headers_as()
 	elif "$compiler" --version | grep -q "Free Software Foundation"; then
 		flags+=("${gcc_warnings[@]}")
 	fi
-	for header in "$root"/include/share/*.h; do
+	for header in "$root"/include/share/*.h "$root"/include/share/*.hpp; do
 		name=share/$(basename "$header")
+		# that of C++ begins with C++17
+		[[ $name != *.hpp || ($language == c++ && $standard != c++11 && $standard != c++14) ]] || continue
 		program "$name" "$language" >"$scratch/program"
 		if ! "$compiler" -x "$language" -std="$standard" -I "$root/include" "${flags[@]}" \
 			-fsyntax-only "$scratch/program" 2>"$scratch/errors"; then

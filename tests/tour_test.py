@@ -74,7 +74,7 @@ def check(tour):
 tour = (ROOT / "docs/tour.md").read_text()
 wrong = check(tour)
 for text, other, message in (
-        ("`share_alloc()` in", "`share_allocate()` in", "share_allocate() is not defined in"),
+        ("`share_alloc_with()` in", "`share_allocate()` in", "share_allocate() is not defined in"),
         ("calls `lease_grant()`", "calls `lease_return()`", "does not call lease_return()"),
         (", and `channel_order()`", ", and `share_ack()`", "does not call share_ack()"),
         ("sends `ALLOC`", "sends `PUBLISH`", "does not send PUBLISH")):

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <share/private/core.h>
+
 #include "python/src/core.h"
 
 /* How long a producer waits for room in one call of the library; wait.c says why it is short. */
