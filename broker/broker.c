@@ -25,6 +25,7 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/connection.h"
+#include "broker/config/machine.h"
 #include "broker/configure.h"
 #include "broker/device/device.h"
 #include "broker/ending.h"
@@ -240,6 +241,12 @@ static int make_timers(struct broker *b)
 	return 0;
 }
 
+void broker_share_memory(struct broker *b)
+{
+	accounts_share(b->accounts, LIMIT_MEMORY,
+		       machine_broker_memory(b->config->broker_memory, ""));
+}
+
 static int make_accounts(struct broker *b)
 {
 	int r = accounts_new(b->config, &b->accounts);
@@ -247,6 +254,7 @@ static int make_accounts(struct broker *b)
 	if (r < 0)
 		return r;
 	accounts_limit_fds(b->accounts, b->n_descriptors);
+	broker_share_memory(b);
 	accounts_share(b->accounts, LIMIT_DESCRIPTORS, b->n_descriptors - b->n_own_descriptors);
 	return 0;
 }

@@ -94,6 +94,9 @@ void broker_free(struct broker *b);
 /* The keeper kills it if its loop does not go round for so long; 0: never. */
 void broker_hangs_after(struct broker *b, unsigned ms);
 
+/* What users may have the broker remember, as the configuration and the cgroup are now. */
+void broker_share_memory(struct broker *b);
+
 /* Memory that could be returned waits for a fence: look at all pools again in a moment. */
 void broker_look_again(struct broker *b);
 /* The same, and somebody waits for it. */

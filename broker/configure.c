@@ -202,6 +202,7 @@ int configure_again(struct broker *b, struct config *file, struct config_changes
 	change_pools(b, lists);
 	broker_hangs_after(b, b->config->hang_ms);
 	accounts_reconfigure(b->accounts);
+	broker_share_memory(b);
 	names_access_changed(b);
 	config_free(file);
 	return 0;

@@ -103,8 +103,8 @@ FACES = {
     "broker/journal": "generations journal object record record_types",
     "broker/keeper": "blame keeper kept",
     "broker/config": "access change config machine reader right size text",
-    "broker/client": "account client clients closer connection conversation deferred fair_share peer records request"
-                     " turns wait",
+    "broker/client": "account charge client clients closer connection conversation deferred fair_share peer price records"
+                     " request turns wait",
     "broker/monitor": "monitor",
     "broker/device": "agent choice device ipc_event",
     "broker/memory": "client_memory fence memory pool pool_user pools records reuse segment trim",

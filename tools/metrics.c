@@ -259,6 +259,10 @@ static const struct metric metrics[] = {
     {"share_descriptors", GAUGE, NULL, "Descriptors of the broker that users have.", "status", "descriptors", NULL, NULL},
     {"share_descriptors_limit", GAUGE, NULL, "Descriptors that users may have together.",
      "status", "descriptors_limit", NULL, NULL},
+    {"share_broker_memory_bytes", GAUGE, BYTES, "Memory of the broker and its journal that users need.",
+     "status", "broker_memory", NULL, NULL},
+    {"share_broker_memory_limit_bytes", GAUGE, BYTES, "Memory of the broker and its journal that users may need together.",
+     "status", "broker_memory_limit", NULL, NULL},
 
     {"share_pool_limit_bytes", GAUGE, BYTES, "How large the pool may be.", "pools", "limit", of_pool, NULL},
     {"share_pool_reserved_bytes", GAUGE, BYTES, "Memory that the pool has taken from the system or a device.",

@@ -363,6 +363,8 @@ static const struct column status_lines[] = {
     {"oldest_lease",  "oldest_lease_ms", show_time, LEFT},
     {"segment_bytes", "segment_bytes", show_size, LEFT},
     {"buffer_bytes",  "buffer_bytes",  show_size, LEFT},
+    {"broker_memory", "broker_memory", show_size, LEFT},
+    {"broker_memory_limit", "broker_memory_limit", show_size, LEFT},
     {"journal_bytes", "journal_bytes", show_size, LEFT},
 };
 

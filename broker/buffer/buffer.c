@@ -123,7 +123,7 @@ static bool swap_charge(struct charge *new, struct metadata *old, struct account
 		charge_return(&old->charge);
 	taken = charge_take(new, account, LIMIT_METADATA, size);
 	if (old && !taken) /* cannot fail: it was just given back */
-		charge_take(&old->charge, payer, LIMIT_METADATA, old_size);
+		charge_take_beyond(&old->charge, payer, LIMIT_METADATA, old_size, UINT64_MAX / 2);
 	account_unref(payer);
 	return taken;
 }

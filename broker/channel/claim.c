@@ -26,6 +26,8 @@
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
+#include "broker/client/account.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "pages/timeline.h"
 
@@ -71,6 +73,7 @@ static void unfollow(struct claim *claim)
 static void claim_free(struct claim *claim)
 {
 	unfollow(claim);
+	account_give_back(claim->consumer->timelines->account, PRICE_CLAIM);
 	claim->producer->channel->broker->channels->n_steps++;
 	LIST_REMOVE(claim, of_producer);
 	LIST_REMOVE(claim, of_consumer);
@@ -129,6 +132,7 @@ void claim_attach(struct claim *claim)
 	TAILQ_INIT(&claim->entries);
 	LIST_INSERT_HEAD(&claim->producer->claims, claim, of_producer);
 	LIST_INSERT_HEAD(&claim->consumer->claims, claim, of_consumer);
+	account_must_add(claim->consumer->timelines->account, PRICE_CLAIM);
 }
 
 /* Without a row there is no claim: see expel(). 0 or -ENOMEM. */

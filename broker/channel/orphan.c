@@ -25,9 +25,11 @@
 #include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
@@ -133,6 +135,7 @@ static void end(struct orphan *o)
 		wait_no_more(o);
 	b->channels->n_orphans--;
 	producer->as_producer.orphans[o->ticket] = NULL;
+	account_give_back(producer->timelines->account, PRICE_ORPHAN);
 	journal_drop(b->journal, &o->record);
 	if (o->buffer)
 		buffer_let_go(b, o->buffer, &o->keep);
@@ -180,6 +183,7 @@ static void attach(struct orphan *o)
 	if (o->buffer)
 		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, o->producer->timelines->account);
 	o->producer->as_producer.orphans[o->ticket] = o;
+	account_must_add(o->producer->timelines->account, PRICE_ORPHAN);
 	o->producer->channel->broker->channels->n_orphans++;
 }
 

@@ -27,9 +27,11 @@
 #include "broker/buffer/lease.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
@@ -96,6 +98,7 @@ static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t
 	if (buffer)
 		buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
 	entry->kept->n_entries++;
+	account_must_add(payer, PRICE_ENTRY);
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
 	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
@@ -142,6 +145,7 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	struct buffer *buffer = entry->kept->buffer;
 
 	TAILQ_REMOVE(&claim->entries, entry, link);
+	account_give_back(entry->keep.account, PRICE_ENTRY);
 	claim->n--;
 	claim->consumer->as_consumer.n_paid -=
 	    entry->keep.account == claim->consumer->timelines->account;

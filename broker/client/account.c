@@ -15,6 +15,8 @@
 
 #include "broker/client/account.h"
 #include "broker/client/fair_share.h"
+#include "broker/client/inside.h"
+#include "broker/client/price.h"
 #include "broker/config/size.h"
 #include "broker/log/log.h"
 #include "wire/wire.h"
@@ -29,6 +31,7 @@ struct account {
 	struct accounts *all;
 	size_t fds_in_flight;
 	struct user_turns turns;
+	uint32_t lacks_memory; /* bits: what was refused last for the broker's memory */
 	struct log_rate refusals[LIMIT_KINDS];
 };
 
@@ -142,10 +145,17 @@ void account_unref(struct account *a)
 		forget(a);
 }
 
+/* There may be less than there was, and many who have the rest: who needs little is served. */
+static uint64_t least_of(enum limit_kind resource, uint64_t total)
+{
+	return resource == LIMIT_MEMORY ? total / 64 : 0;
+}
+
 uint64_t account_limit(const struct account *a, enum limit_kind resource)
 {
 	const struct fair_share all = {.total = a->all->total[resource],
-				       .used = a->all->used[resource]};
+				       .used = a->all->used[resource],
+				       .least = least_of(resource, a->all->total[resource])};
 	uint64_t limit = a->limits->max[resource], most;
 
 	if (all.total == 0)
@@ -160,20 +170,63 @@ static void add(struct account *a, enum limit_kind resource, uint64_t amount)
 	a->all->used[resource] += amount;
 }
 
-static bool add_up_to(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t limit)
+static bool has_room(const struct account *a, enum limit_kind resource, uint64_t amount,
+		     uint64_t beyond)
 {
-	if (!a->all->without_limits && (amount > limit || a->used[resource] > limit - amount))
+	uint64_t limit = account_limit(a, resource);
+
+	if (a->all->without_limits)
+		return true;
+	if (limit <= UINT64_MAX - beyond)
+		limit += beyond;
+	return amount <= limit && a->used[resource] <= limit - amount;
+}
+
+static bool may_add(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t price,
+		    uint64_t beyond)
+{
+	bool may = has_room(a, resource, amount, beyond);
+	bool is_paid = beyond > 0 || price == 0 || has_room(a, LIMIT_MEMORY, price, 0);
+
+	a->lacks_memory &= ~(UINT32_C(1) << resource);
+	if (may && !is_paid)
+		a->lacks_memory |= UINT32_C(1) << resource;
+	return may && is_paid;
+}
+
+bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return may_add(a, resource, amount, price_of(resource, amount, 0), 0);
+}
+
+bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own,
+		  uint64_t beyond)
+{
+	uint64_t price = price_of(resource, amount, own);
+
+	if (!may_add(a, resource, amount, price, beyond))
 		return false;
-	add(a, resource, amount);
+	account_must_take(a, resource, amount, own);
 	return true;
 }
 
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
 {
-	return add_up_to(a, resource, amount, account_limit(a, resource));
+	return account_take(a, resource, amount, 0, 0);
 }
 
-void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
+void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own)
+{
+	add(a, resource, amount);
+	add(a, LIMIT_MEMORY, price_of(resource, amount, own));
+}
+
+void account_must_add(struct account *a, uint64_t bytes)
+{
+	add(a, LIMIT_MEMORY, bytes);
+}
+
+static void subtract(struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	if (amount > a->used[resource]) {
 		log_bug("uid %u returns more %s than it has", (unsigned)a->uid,
@@ -184,22 +237,58 @@ void account_subtract(struct account *a, enum limit_kind resource, uint64_t amou
 	a->all->used[resource] -= amount;
 }
 
-int account_refuse(struct account *a, enum limit_kind resource, const char *also,
-		   struct failure *failure)
+void account_give_back(struct account *a, uint64_t bytes)
 {
-	uint64_t limit = account_limit(a, resource);
-	uint64_t total = a->all->total[resource], used = a->all->used[resource];
-	char bytes[SIZE_TEXT_MAX];
+	subtract(a, LIMIT_MEMORY, bytes);
+}
 
-	if (!failure)
-		return SHARE_EQUOTA;
-	if (limit < a->limits->max[resource])
+void account_return(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own)
+{
+	subtract(a, resource, amount);
+	subtract(a, LIMIT_MEMORY, price_of(resource, amount, own));
+}
+
+void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	account_return(a, resource, amount, 0);
+}
+
+/* It has less than its limit, as others have the rest. */
+static void refuse_share(const struct account *a, enum limit_kind resource, const char *also,
+			 struct failure *failure)
+{
+	uint64_t total = a->all->total[resource], used = a->all->used[resource];
+	uint64_t left = total > used ? total - used : 0;
+	char has[SIZE_TEXT_MAX], all[SIZE_TEXT_MAX], rest[SIZE_TEXT_MAX];
+
+	if (resource == LIMIT_DESCRIPTORS)
 		failure_set(failure, SHARE_EQUOTA,
 			    "uid %u has %" PRIu64 " of the broker's %" PRIu64
 			    " descriptors, and may not have more than it leaves to others, %" PRIu64
 			    " now: raise the broker's RLIMIT_NOFILE%s",
-			    (unsigned)a->uid, a->used[resource], total,
-			    total > used ? total - used : 0, also);
+			    (unsigned)a->uid, a->used[resource], total, left, also);
+	else
+		failure_set(failure, SHARE_EQUOTA,
+			    "uid %u has the broker remember %s of the %s that there are for all "
+			    "users, and may not have more than it leaves to others, %s now: raise "
+			    "broker_memory in the configuration, or its cgroup's limit",
+			    (unsigned)a->uid, size_round(a->used[resource], has),
+			    size_round(total, all), size_round(left, rest));
+}
+
+int account_refuse(struct account *a, enum limit_kind resource, const char *also,
+		   struct failure *failure)
+{
+	char bytes[SIZE_TEXT_MAX];
+	uint64_t limit;
+
+	if (!failure)
+		return SHARE_EQUOTA;
+	if (a->lacks_memory & UINT32_C(1) << resource)
+		resource = LIMIT_MEMORY;
+	limit = account_limit(a, resource);
+	if (limit < a->limits->max[resource])
+		refuse_share(a, resource, also, failure);
 	else if (limit_is_size(resource))
 		failure_set(failure, SHARE_EQUOTA, "uid %u has reached its limit of %s of %s%s",
 			    (unsigned)a->uid, size_round(limit, bytes), limit_noun(resource, limit),
@@ -210,58 +299,6 @@ int account_refuse(struct account *a, enum limit_kind resource, const char *also
 			    limit, limit_noun(resource, limit), also);
 	log_refusal(&a->refusals[resource], a->uid, failure->text);
 	return SHARE_EQUOTA;
-}
-
-bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
-{
-	return charge_take_beyond(c, a, resource, amount, 0);
-}
-
-bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
-			uint64_t amount, uint64_t beyond)
-{
-	uint64_t limit = account_limit(a, resource);
-
-	if (!add_up_to(a, resource, amount, limit > UINT64_MAX - beyond ? limit : limit + beyond))
-		return false;
-	c->account = account_ref(a);
-	c->resource = resource & 0xff;
-	c->amount = amount & ((UINT64_C(1) << 56) - 1);
-	return true;
-}
-
-void charge_return(struct charge *c)
-{
-	struct account *a = c->account;
-
-	if (!a)
-		return;
-	account_subtract(a, (enum limit_kind)c->resource, c->amount);
-	c->account = NULL;
-	account_unref(a);
-}
-
-void charge_move(struct charge *c, struct account *to)
-{
-	struct account *from = c->account;
-
-	add(to, (enum limit_kind)c->resource, c->amount);
-	c->account = account_ref(to);
-	account_subtract(from, (enum limit_kind)c->resource, c->amount);
-	account_unref(from);
-}
-
-void charge_split(struct charge *c, uint64_t amount, struct charge *part)
-{
-	uint64_t n = amount < c->amount ? amount : c->amount;
-
-	*part = (struct charge){0};
-	if (!c->account)
-		return;
-	part->account = account_ref(c->account);
-	part->resource = c->resource;
-	part->amount = n & ((UINT64_C(1) << 56) - 1);
-	c->amount -= part->amount;
 }
 
 void account_add_gated(struct account *a, uint64_t bytes)
@@ -328,6 +365,11 @@ void accounts_share(struct accounts *a, enum limit_kind resource, uint64_t total
 uint64_t accounts_used(const struct accounts *a, enum limit_kind resource)
 {
 	return a->used[resource];
+}
+
+uint64_t accounts_total(const struct accounts *a, enum limit_kind resource)
+{
+	return a->total[resource];
 }
 
 void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount)

@@ -7,24 +7,18 @@
 #include <sys/types.h>
 
 #include "base/failure.h"
+#include "broker/client/charge.h"
 #include "broker/client/turns.h"
 #include "broker/config/config.h"
 
 /*
- * What each user holds, against what it may. Objects embed the charge they were made under and
- * return it in their own free; an account lives as long as a charge or a client refers to it, and
- * must be at zero then. It is remembered for longer when its user has had more of the broker's time
- * than is due: who goes and comes again owes it still.
+ * What each user holds, against what it may. An account lives as long as a charge or a client
+ * refers to it, and must be at zero then. It is remembered for longer when its user has had more of
+ * the broker's time than is due: who goes and comes again owes it still.
  */
 
 struct account;
 struct accounts;
-
-struct charge {
-	struct account *account; /* NULL: nothing is charged */
-	uint64_t resource : 8;
-	uint64_t amount : 56;
-};
 
 int accounts_new(const struct config *config, struct accounts **out);
 void accounts_free(struct accounts *a); /* all accounts must have ended */
@@ -38,20 +32,12 @@ void accounts_without_limits(struct accounts *a, bool without);
 struct account *account_get(struct accounts *accounts, uid_t uid);
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);
-/* False, and nothing charged, when it would exceed the user's limit. */
-bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
-/* The same, but so much beyond the limit may be used. */
-bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
-			uint64_t amount, uint64_t beyond);
-void charge_return(struct charge *c);
-/* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
- * it must be. */
-void charge_move(struct charge *c, struct account *to);
-/* So much of it is returned by itself, as @part. */
-void charge_split(struct charge *c, uint64_t amount, struct charge *part);
-
 /* For leases and other objects whose account and amount are known without a struct charge. */
+bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amount);
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
+/* Bytes of LIMIT_MEMORY, for what cannot be refused: it leaves less for the rest. */
+void account_must_add(struct account *a, uint64_t bytes);
+void account_give_back(struct account *a, uint64_t bytes);
 void account_subtract(struct account *a, enum limit_kind resource, uint64_t amount);
 
 /* Somebody asked for more and does not get it: SHARE_EQUOTA, with the words that every refused
@@ -83,6 +69,7 @@ void accounts_share(struct accounts *a, enum limit_kind resource, uint64_t total
 void accounts_add(struct accounts *a, enum limit_kind resource, uint64_t amount);
 void accounts_subtract(struct accounts *a, enum limit_kind resource, uint64_t amount);
 uint64_t accounts_used(const struct accounts *a, enum limit_kind resource); /* with that */
+uint64_t accounts_total(const struct accounts *a, enum limit_kind resource);
 
 uint64_t account_used(const struct account *a, enum limit_kind resource);
 /* Of what users share, what it is now: others' count as well. */

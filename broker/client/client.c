@@ -23,6 +23,7 @@
 #include "broker/client/connection.h"
 #include "broker/client/conversation.h"
 #include "broker/client/end.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/log/log.h"
 
@@ -87,6 +88,9 @@ static const struct access_object the_broker = {.kind = OBJECT_BROKER};
 /* An administrator at the limit may be an operator who wants to know why: HELLO tells. */
 static bool charge_connection(struct client *c, unsigned beyond)
 {
+	c->admission.lacks = LIMIT_MEMORY;
+	if (beyond == 0 && !account_may_add(c->account, LIMIT_MEMORY, PRICE_TIMELINES))
+		return false;
 	c->admission.lacks = LIMIT_CONNECTIONS;
 	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, beyond))
 		return false;

@@ -27,6 +27,10 @@
 /* What it costs to handle one again, in the bytes that are charged for it. */
 #define AGAIN_BYTES 512
 
+/* Who reads the configuration again, so that there is more for all, is not refused for having too
+ * much. */
+#define OPERATORS_BEYOND 65536
+
 struct deferred {
 	TAILQ_ENTRY(deferred) link;
 	LIST_ENTRY(deferred) of_client;
@@ -86,8 +90,9 @@ void request_defer(struct request *r, struct deferred_list *list)
 
 	if (!p)
 		return;
-	if (!charge_take(&p->charge, r->client->account, LIMIT_UNSENT,
-			 sizeof(*p) + p->size + AGAIN_BYTES)) {
+	if (!charge_take_beyond(&p->charge, r->client->account, LIMIT_UNSENT,
+				sizeof(*p) + p->size + AGAIN_BYTES,
+				r->client->admission.for_operator ? OPERATORS_BEYOND : 0)) {
 		deferred_free(p);
 		request_fail_quota(r, LIMIT_UNSENT, ", requests that wait among them");
 		return;
@@ -117,7 +122,7 @@ bool request_wait(struct request *r, struct deferred_list *list, const struct wa
 		return false;
 	if (!r->again) {
 		p->kind = kind;
-		if (!charge_take(&p->charge, r->client->account, LIMIT_WAITS, 1)) {
+		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, p->size)) {
 			deferred_free(p);
 			request_fail_quota(r, LIMIT_WAITS, "");
 			return false;

@@ -16,7 +16,8 @@
  */
 struct fair_share {
 	uint64_t total, used;
-	uint32_t users; /* those who want some of it; 0: whoever may come */
+	uint32_t users; /* those who want some of it; 0: whoever may come, */
+	uint64_t least; /* and each of these may have that, though nothing is left */
 };
 
 #define FAIR_SHARE_RESERVE(total) ((total) / 8)

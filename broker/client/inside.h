@@ -85,4 +85,12 @@ void connection_received_all(struct connection *c);
 /* It has ended, and is let go when the peer has received all that it was sent. */
 void connection_wait_until_received(struct connection *c);
 
+/* account.c, for charges */
+/* With the price, and so much beyond the limit: false, and nothing has changed, if it has not that
+ * much left. @own: see charge_take_with(). */
+bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own,
+		  uint64_t beyond);
+void account_must_take(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
+void account_return(struct account *a, enum limit_kind resource, uint64_t amount, uint64_t own);
+
 #endif

@@ -93,14 +93,19 @@ static int own_fds(struct fd_list *fds)
 	return r;
 }
 
+static bool pay(struct client *c, struct queued *q)
+{
+	return charge_take(&q->charge, c->account, LIMIT_UNSENT, sizeof(*q) + q->size) &&
+	       charge_take(&q->charge_descriptors, c->account, LIMIT_DESCRIPTORS, q->fds.n);
+}
+
 int queued_let_wait(struct connection *c, struct queued *q)
 {
 	int r;
 
 	if (q->waits)
 		return 0;
-	if (!charge_take(&q->charge, c->client->account, LIMIT_UNSENT, sizeof(*q) + q->size) ||
-	    !charge_take(&q->charge_descriptors, c->client->account, LIMIT_DESCRIPTORS, q->fds.n))
+	if (!pay(c->client, q))
 		return -EDQUOT;
 	r = own_fds(&q->fds);
 	if (r < 0)
@@ -197,6 +202,7 @@ static int queued_attach(struct broker *b, void *object)
 	/* descriptors of its own, as what they were of may be gone by now */
 	if (connection && own_fds(&q->fds) == 0) {
 		q->waits = true;
+		pay(c, q);
 		add(connection, q);
 		queued_note(q);
 		return 0;

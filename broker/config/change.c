@@ -373,6 +373,9 @@ int config_compare(const struct config *now, const struct config *file, struct c
 		r = compare_size(out, true, "default_pool_limit", now->default_pool_limit,
 				 file->default_pool_limit);
 	if (r == 0)
+		r = compare_size(out, true, "broker_memory", now->broker_memory,
+				 file->broker_memory);
+	if (r == 0)
 		r = compare_ms(out, "agent_timeout_ms", now->agent_timeout_ms,
 			       file->agent_timeout_ms);
 	if (r == 0)

@@ -29,6 +29,10 @@
 
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
+/* A million buffers of one user, and as much again for others. */
+#define BROKER_MEMORY_DEFAULT (UINT64_C(640) << 20)
+#define BROKER_MEMORY_MIN     (UINT64_C(1) << 20)
+
 #define DEFAULT_SOCKET_MODE 0666 /* pools decide who gets in, by uid */
 
 /* A driver that has to wake all devices of a large machine takes its time. */
@@ -94,6 +98,7 @@ static struct config *config_new(void)
 	c->agent_timeout_ms = AGENT_TIMEOUT_DEFAULT;
 	c->drain_ms = DRAIN_DEFAULT;
 	c->hang_ms = HANG_DEFAULT;
+	c->broker_memory = BROKER_MEMORY_DEFAULT;
 	c->limits = config_standard_limits();
 	return c;
 }
@@ -208,12 +213,25 @@ static int read_hang(const struct config_reader *r, const struct config_path *pa
 	return e;
 }
 
+static int read_broker_memory(const struct config_reader *r, const struct config_path *path,
+			      const json_t *document, struct config *c)
+{
+	char shown[SIZE_TEXT_MAX];
+	int e = size_read(r, path, document, false, &c->broker_memory);
+
+	if (e == 0 && c->broker_memory < BROKER_MEMORY_MIN)
+		e = config_fail(r, path, "%s is less than a few processes need (1MiB)",
+				size_format(c->broker_memory, shown));
+	return e;
+}
+
 static int read_document(const struct config_reader *r, json_t *document, struct config *c)
 {
 	static const char *const keys[] = {
 	    "socket",           "socket_mode", "admins",   "create_pools",
 	    "limits",           "users",       "pools",    "default_pool_limit",
 	    "agent_timeout_ms", "names",       "drain_ms", "hang_ms",
+	    "broker_memory",
 	};
 	const struct config_path *place = CONFIG_KEY(NULL, "default_pool_limit");
 	char shown[SIZE_TEXT_MAX];
@@ -253,6 +271,8 @@ static int read_document(const struct config_reader *r, json_t *document, struct
 				    CONFIG_DRAIN_MAX_MS, &c->drain_ms);
 	if (e == 0)
 		e = read_hang(r, CONFIG_KEY(NULL, "hang_ms"), document, c);
+	if (e == 0)
+		e = read_broker_memory(r, CONFIG_KEY(NULL, "broker_memory"), document, c);
 	if (e != 0)
 		return e;
 

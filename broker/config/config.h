@@ -10,8 +10,7 @@
 #include "broker/config/name_owner.h"
 #include "broker/config/pool.h"
 
-/* What the operator decided: docs/configuration.md. Never changed; one that is read again replaces
- * it. */
+/* What the operator decided: docs/configuration.md. What is read again replaces all of it. */
 
 #define CONFIG_MAX_FILE (1 << 20) /* bytes */
 /** Below what service managers wait until they kill: 90 seconds. */
@@ -37,6 +36,7 @@ enum limit_kind {
 	LIMIT_FENCES,   /* pending, that buffers and released memory are kept with */
 	LIMIT_SEGMENTS, /* of pools that it has created */
 	LIMIT_DESCRIPTORS, /* of the broker: what clients, their pools and channels cost it */
+	LIMIT_MEMORY,      /* bytes, of the broker and the journal: for all of the above */
 	LIMIT_KINDS,
 };
 
@@ -72,6 +72,7 @@ struct config {
 	struct pool_config *pools; /* validated; the broker's own user has ACCESS_ALL */
 	size_t n_pools;
 	uint64_t default_pool_limit;
+	uint64_t broker_memory;    /* that all users together may have the broker need */
 	unsigned agent_timeout_ms; /* for each request to an agent */
 	unsigned drain_ms;         /* for clients, when the broker is told to end */
 	unsigned hang_ms;          /* until a broker that hangs is replaced; 0: it never is */

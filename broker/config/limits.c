@@ -42,6 +42,7 @@ static const struct {
     [LIMIT_SEGMENTS] = {"segments", 16384, "segment", "segments", false, false},
     [LIMIT_DESCRIPTORS] = {"descriptors", 65536, "descriptor of the broker's",
 			   "descriptors of the broker's", false, false},
+    [LIMIT_MEMORY] = {"broker_memory", LIMIT_NONE, "memory of the broker's own", NULL, true, true},
 };
 
 const char *limit_name(enum limit_kind kind)

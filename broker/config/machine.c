@@ -90,3 +90,12 @@ uint64_t machine_cgroup_limit(const char *root)
 		fclose(file);
 	return least;
 }
+
+uint64_t machine_broker_memory(uint64_t wanted, const char *root)
+{
+	uint64_t limit = machine_cgroup_limit(root), most = 1 << 20;
+
+	if (limit / 2 > MACHINE_RESERVE / 2 + most)
+		most = (limit - MACHINE_RESERVE) / 2;
+	return wanted < most ? wanted : most;
+}

@@ -19,4 +19,10 @@ uint64_t machine_cgroup_limit(const char *root);
 uint64_t machine_share(void);
 void machine_follow_cgroup(const char *root);
 
+/* What a broker, its keeper and the journal may need for users, where @wanted is what the
+ * configuration says. Of the cgroup's memory MACHINE_RESERVE is for the programs themselves, and
+ * half of the rest for the broker that comes next, as an upgrade has two of them at a time. */
+#define MACHINE_RESERVE (UINT64_C(48) << 20)
+uint64_t machine_broker_memory(uint64_t wanted, const char *root);
+
 #endif

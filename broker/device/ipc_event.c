@@ -163,8 +163,7 @@ int ipc_event_take(struct device *d, struct client *client, const void *name, si
 	struct ipc_event *e;
 	char *copy = NULL;
 
-	if (account_used(client->account, LIMIT_EVENTS) >=
-	    account_limit(client->account, LIMIT_EVENTS))
+	if (!account_may_add(client->account, LIMIT_EVENTS, 1))
 		return IPC_EVENT_QUOTA;
 	drop_lost(d);
 	e = find_idle(d);

@@ -14,9 +14,11 @@
 
 #include "base/slab.h"
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
+#include "broker/client/price.h"
 #include "broker/client/request.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/client_memory.h"
@@ -40,12 +42,16 @@ enum { PAGE_SENT = 1, PAGE_NAMED };
 
 void client_memory_done(struct client *c)
 {
-	timelines_unref(c->memory->timelines);
-	free(c->memory->segments);
-	free(c->memory->pages);
+	struct client_memory *m = c->memory;
+
+	timelines_unref(m->timelines);
+	if (c->account)
+		account_give_back(c->account, m->n_segments * sizeof(*m->segments) + m->n_pages);
+	free(m->segments);
+	free(m->pages);
 }
 
-static int grow(void **array, uint32_t *n, uint32_t index, size_t size)
+static int grow(struct client *c, void **array, uint32_t *n, uint32_t index, size_t size)
 {
 	uint32_t room = *n ? *n : 16;
 	char *grown;
@@ -56,6 +62,7 @@ static int grow(void **array, uint32_t *n, uint32_t index, size_t size)
 	if (!grown)
 		return -ENOMEM;
 	memset(grown + *n * size, 0, (room - *n) * size);
+	account_must_add(c->account, (room - *n) * size);
 	*array = grown;
 	*n = room;
 	return 0;
@@ -67,7 +74,7 @@ uint8_t *client_possession(struct client *c, uint32_t segment)
 	void *segments = m->segments;
 
 	if (segment >= m->n_segments) {
-		if (grow(&segments, &m->n_segments, segment, sizeof(*m->segments)) < 0)
+		if (grow(c, &segments, &m->n_segments, segment, sizeof(*m->segments)) < 0)
 			return NULL;
 		m->segments = segments;
 	}
@@ -86,7 +93,7 @@ int client_reserve_page(struct client *c, uint32_t slot)
 	int r = 0;
 
 	if (slot >= c->memory->n_pages) {
-		r = grow(&pages, &c->memory->n_pages, slot, 1);
+		r = grow(c, &pages, &c->memory->n_pages, slot, 1);
 		c->memory->pages = pages;
 	}
 	return r;
@@ -168,6 +175,7 @@ void client_has_open(struct open_pool *open)
 {
 	LIST_INSERT_HEAD(&open->client->memory->pools, open, link);
 	open->pool->use.opens++;
+	account_must_add(open->client->account, PRICE_OPEN_POOL);
 }
 
 int client_open_pool(struct client *c, struct pool *pool)
@@ -201,6 +209,7 @@ void client_close_pool(struct open_pool *open)
 	if (open->asks)
 		pool_user_goes(pool, c->account);
 	free(open);
+	account_give_back(c->account, PRICE_OPEN_POOL);
 	pool->use.opens--;
 	pool_end_if_unused(c->broker, pool);
 }

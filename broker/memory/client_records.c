@@ -7,7 +7,9 @@
 
 #include "base/slab.h"
 #include "broker/broker.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -98,6 +100,7 @@ static int possession_attach(struct broker *b, void *object)
 	s->importers += maps;
 	s->asked += asked;
 	c->memory->n_asked += asked;
+	account_must_add(c->account, PRICE_POSSESSION);
 	free(had);
 	return 0;
 }
@@ -116,6 +119,10 @@ void possession_note(struct client *c, uint32_t index)
 	struct possession *has = &c->memory->segments[index];
 	struct had had = {c, index, has->what, has->record};
 
+	if (had.what && !had.record)
+		account_must_add(c->account, PRICE_POSSESSION);
+	else if (!had.what && had.record)
+		account_give_back(c->account, PRICE_POSSESSION);
 	if (had.what)
 		object_put(c->broker->journal, &possession_kind, &had);
 	else

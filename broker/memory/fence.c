@@ -22,6 +22,7 @@
 #include "base/mutation.h"
 #include "base/process.h"
 #include "broker/client/account.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/fence.h"
@@ -73,6 +74,8 @@ int timelines_new(struct journal *journal, uint64_t id, uint32_t client, int pid
 	t->client = client;
 	t->refs = 1;
 	t->account = account ? account_ref(account) : NULL;
+	if (account)
+		account_must_add(account, PRICE_TIMELINES);
 	t->kept->uid = account ? (uint32_t)account_uid(account) : UINT32_MAX;
 	*out = t;
 	return 0;
@@ -118,6 +121,7 @@ int timelines_again(struct journal *journal, uint32_t record, struct accounts *a
 			free(t);
 			return -ENOMEM;
 		}
+		account_must_add(t->account, PRICE_TIMELINES);
 	}
 	*out = t;
 	return 0;
@@ -137,6 +141,8 @@ void timelines_unref(struct timelines *t)
 	kept_close(t->fd);
 	fd_close(t->stat);
 	timeline_unmap(t->page);
+	if (t->account)
+		account_give_back(t->account, PRICE_TIMELINES);
 	account_unref(t->account);
 	free_record(t);
 	free(t);

@@ -247,7 +247,7 @@ static struct fence_set *make_room(struct fence_set *set, struct account *payer)
 bool fence_set_may_add(const struct fence_set *set, const struct fence *f)
 {
 	struct account *account = f->timelines ? f->timelines->account : NULL;
-	uint64_t more = 1, of_one = 0, limit;
+	uint64_t more = 1, of_one = 0;
 
 	if (!account || set == &lost || fence_query(f) != TIMELINE_PENDING)
 		return true;
@@ -260,9 +260,7 @@ bool fence_set_may_add(const struct fence_set *set, const struct fence *f)
 	}
 	if (set && set->refs > 1)
 		more += set->n;
-	limit = account_limit(account, LIMIT_FENCES);
-	return of_one < FENCE_SET_OF_ONE_MAX && more <= limit &&
-	       account_used(account, LIMIT_FENCES) <= limit - more;
+	return of_one < FENCE_SET_OF_ONE_MAX && account_may_add(account, LIMIT_FENCES, more);
 }
 
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)

@@ -127,7 +127,7 @@ static bool cut(struct suballocator *allocator, struct block *block, uint64_t si
 /* Who gets it pays for it from now on. */
 static void end_charge(struct block *block)
 {
-	struct charge charge = {block->payer, LIMIT_BYTES, block_size(block)};
+	struct charge charge = pool_charge_of(block);
 
 	pool_charge_return(block_pool(block), &charge);
 	block->payer = NULL;
@@ -270,12 +270,9 @@ static uint64_t part_of(const struct block *block, uint64_t from, uint64_t to)
 }
 
 /* Else it would only be put back, and be nobody's to pay for. */
-static bool can_pay(const struct account *account, uint64_t bytes)
+static bool can_pay(struct account *account, uint64_t bytes)
 {
-	uint64_t limit = account_limit(account, LIMIT_BYTES);
-	uint64_t used = account_used(account, LIMIT_BYTES);
-
-	return used <= limit && bytes <= limit - used;
+	return account_may_add(account, LIMIT_BYTES, bytes);
 }
 
 static bool is_long_enough(struct looked_for *l, struct block *first, struct run *out)

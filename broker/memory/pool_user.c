@@ -111,6 +111,14 @@ int pool_charge_take(struct pool *p, struct charge *c, struct account *account, 
 	return 0;
 }
 
+struct charge pool_charge_of(const struct block *block)
+{
+	struct charge c = {.account = block->payer};
+
+	charge_say(&c, LIMIT_BYTES, block_size(block));
+	return c;
+}
+
 void pool_charge_return(struct pool *p, struct charge *c)
 {
 	if (c->account)

@@ -9,6 +9,7 @@
 
 #include "broker/client/account.h"
 
+struct block;
 struct pool;
 
 /*
@@ -28,6 +29,8 @@ void pool_user_goes(struct pool *p, struct account *account);
 void pool_users_done(struct pool *p); /* nobody has anything of it */
 
 /* As the functions of charges, of the pool's blocks. */
+/* That of a block which is nobody's buffer any more. */
+struct charge pool_charge_of(const struct block *block);
 /* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. */
 int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes);
 void pool_charge_return(struct pool *p, struct charge *c);

@@ -135,7 +135,7 @@ void report_status(struct page *p)
 	    json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:o}",
+		"s:I, s:I, s:I, s:o}",
 		"version", SHARE_VERSION, "pid", report_integer(getpid()), "keeper",
 		(json_int_t)history.keeper, "deputy", (json_int_t)history.deputy, "uptime_ms",
 		(json_int_t)(clock_ms() - b->started_ms), "clients", report_integer(b->clients->n),
@@ -147,7 +147,10 @@ void report_status(struct page *p)
 		report_integer(b->names->n), "tokens", report_integer(b->names->tokens.count),
 		"agents", report_integer(devices_processes(b)), "descriptors",
 		report_integer(accounts_used(b->accounts, LIMIT_DESCRIPTORS)), "descriptors_limit",
-		report_integer(b->n_descriptors - b->n_own_descriptors), "journal_bytes",
+		report_integer(b->n_descriptors - b->n_own_descriptors), "broker_memory",
+		report_integer(accounts_used(b->accounts, LIMIT_MEMORY)), "broker_memory_limit",
+		report_integer(accounts_total(b->accounts, LIMIT_MEMORY)), "broker_memory_wanted",
+		report_integer(b->config->broker_memory), "journal_bytes",
 		report_integer(journal_size(b->journal)), "requests",
 		report_integer(b->counters.requests), "connections",
 		report_integer(b->counters.clients), "dropped", report_integer(b->counters.dropped),

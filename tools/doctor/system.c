@@ -273,6 +273,37 @@ static void examine_cgroups(struct examination *e)
 	      *broker ? (*broker_max ? broker_max : "none here") : "", *broker ? ")" : "");
 }
 
+/* What users may have the broker remember, which its cgroup has to have room for. */
+static void examine_broker_memory(struct examination *e)
+{
+	unsigned long long limit, wanted;
+	const json_t *status;
+	json_t *rows;
+
+	if (!e->client || read_report(e->client, "status", &rows) != 0)
+		return;
+	status = json_array_get(rows, 0);
+	limit =
+	    (unsigned long long)json_integer_value(json_object_get(status, "broker_memory_limit"));
+	wanted =
+	    (unsigned long long)json_integer_value(json_object_get(status, "broker_memory_wanted"));
+	json_decref(rows);
+	if (limit == 0) /* a broker of a version before */
+		return;
+	if (limit < wanted)
+		found(e, "broker memory", NOTE,
+		      "users who need much of it are refused (SHARE_EQUOTA) sooner than "
+		      "broker_memory says",
+		      "MemoryMax= of its unit, or what limits its container: 48 MiB, and twice "
+		      "broker_memory",
+		      "the broker's cgroup leaves %llu of %llu MiB for what users have it remember",
+		      limit / MIB, wanted / MIB);
+	else
+		found(e, "broker memory", OK, NULL, NULL,
+		      "users may have the broker remember %llu MiB, for which there is room",
+		      limit / MIB);
+}
+
 /* Pages of host memory are taken when they are first touched, so nobody notices before. */
 static void examine_pools(struct examination *e)
 {
@@ -331,4 +362,5 @@ void examine_memory(struct examination *e)
 	examine_shm(e);
 	examine_huge_pages(e);
 	examine_cgroups(e);
+	examine_broker_memory(e);
 }

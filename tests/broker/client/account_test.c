@@ -114,6 +114,8 @@ Test(account, of_what_anybody_may_want_each_leaves_as_much_as_it_has)
 	cr_assert_eq(takes_all(&s, 0), 150);
 	s.used = 1300; /* there was more once */
 	cr_assert_eq(fair_share_most(&s, 100), 50);
+	s.least = 60;
+	cr_assert_eq(fair_share_most(&s, 0), 60);
 }
 
 Test(account, of_what_few_want_the_last_eighth_is_for_who_has_less_than_its_part)

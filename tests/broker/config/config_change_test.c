@@ -139,6 +139,7 @@ static const struct {
     {"{}", "{\"agent_timeout_ms\": 500}", "agent_timeout_ms: 30000 -> 500\n"},
     {"{}", "{\"drain_ms\": 500}", "drain_ms: 2000 -> 500\n"},
     {"{}", "{\"hang_ms\": 0}", "hang_ms: 15000 -> 0\n"},
+    {"{}", "{\"broker_memory\": \"64MiB\"}", "broker_memory: 640MiB -> 64MiB\n"},
 
     {"{\"pools\": []}", POOL(""), "pools[\"frames\"]: added\n"},
     {POOL(""), "{\"pools\": []}",

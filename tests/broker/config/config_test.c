@@ -131,7 +131,9 @@ Test(config, everything_that_can_be_said_is_read)
 	    "  \"limits\": {\"connections\": 10, \"leases\": 20, \"bytes\": \"1TiB\",\n"
 	    "    \"names\": 30, \"tokens\": 40, \"watches\": 50, \"waits\": 60, \"pools\": 70,\n"
 	    "    \"metadata\": \"64KiB\", \"unsent\": 80, \"events\": 90, \"channels\": 92,\n"
-	    "    \"fences\": 95, \"segments\": 97, \"descriptors\": 99},\n"
+	    "    \"fences\": 95, \"segments\": 97, \"descriptors\": 99,\n"
+	    "    \"broker_memory\": \"1MiB\"},\n"
+	    "  \"broker_memory\": \"256MiB\",\n"
 	    "  \"users\": {\"70001\": {\"limits\": {\"connections\": 1, \"bytes\": 0}},\n"
 	    "    \"70002\": {}},\n"
 	    "  \"pools\": [\n"
@@ -161,7 +163,7 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_eq(c->default_pool_limit, 3 * GIB / 2);
 
 	const uint64_t expected[LIMIT_KINDS] = {10,    20, TIB, 30, 40, 50, 60, 70,
-						65536, 80, 90,  92, 95, 97, 99};
+						65536, 80, 90,  92, 95, 97, 99, MIB};
 	cr_assert_eq(memcmp(c->limits.max, expected, sizeof(expected)), 0);
 	cr_assert_eq(config_limits_for(c, 70009), &c->limits);
 	cr_assert_eq(config_limits_for(c, 70001)->max[LIMIT_CONNECTIONS], 1);
@@ -172,6 +174,7 @@ Test(config, everything_that_can_be_said_is_read)
 	cr_assert_eq(c->agent_timeout_ms, 2500);
 	cr_assert_eq(c->drain_ms, 0);
 	cr_assert_eq(c->hang_ms, 1000);
+	cr_assert_eq(c->broker_memory, 256 * MIB);
 
 	cr_assert_eq(c->n_pools, 3);
 	const struct pool_config *p = &c->pools[0];
@@ -221,6 +224,8 @@ Test(config, the_broker_drains_for_less_than_service_managers_wait)
 		     "FILE:1: drain_ms: -1 is not a time limit (0 to 60000 ms)");
 	expect_error("{\"hang_ms\": 600001}",
 		     "FILE:1: hang_ms: 600001 is not a time limit (0 to 600000 ms)");
+	expect_error("{\"broker_memory\": 4096}",
+		     "FILE:1: broker_memory: 4KiB is less than a few processes need (1MiB)");
 	expect_error("{\"hang_ms\": 999}",
 		     "FILE:1: hang_ms: 999 ms are too few for a busy machine (at least 1000, or "
 		     "0: never)");
@@ -266,10 +271,10 @@ Test(config, root_and_the_own_user_cannot_be_left_out)
 
 Test(config, limits_have_names)
 {
-	static const char *const names[] = {"connections", "leases",   "bytes",      "names",
-					    "tokens",      "watches",  "waits",      "pools",
-					    "metadata",    "unsent",   "events",     "channels",
-					    "fences",      "segments", "descriptors"};
+	static const char *const names[] = {
+	    "connections", "leases",   "bytes",       "names",        "tokens", "watches",
+	    "waits",       "pools",    "metadata",    "unsent",       "events", "channels",
+	    "fences",      "segments", "descriptors", "broker_memory"};
 
 	cr_assert_eq(sizeof(names) / sizeof(names[0]), LIMIT_KINDS);
 	for (size_t i = 0; i < LIMIT_KINDS; i++) {
@@ -366,11 +371,11 @@ Test(config, an_unknown_key_is_an_error_with_a_suggestion)
 	expect_error("{\"colour\": 1}",
 		     "FILE:1: colour: unknown key (known here: socket, socket_mode, admins, "
 		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
-		     "names, drain_ms, hang_ms)");
+		     "names, drain_ms, hang_ms, broker_memory)");
 	expect_error("{\"\\u001b[2J\": 1}",
 		     "FILE:1: \\u001b[2J: unknown key (known here: socket, socket_mode, admins, "
 		     "create_pools, limits, users, pools, default_pool_limit, agent_timeout_ms, "
-		     "names, drain_ms, hang_ms)");
+		     "names, drain_ms, hang_ms, broker_memory)");
 }
 
 Test(config, a_value_of_the_wrong_type_is_an_error)

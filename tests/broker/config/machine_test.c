@@ -97,3 +97,16 @@ Test(machine, the_default_limit_of_pools_is_half_of_the_cgroups_where_that_is_fo
 	cr_assert_eq(c->pools[0].limit, 32 * MIB);
 	config_free(c);
 }
+
+Test(machine, what_users_may_have_a_broker_remember_leaves_room_for_the_next_one)
+{
+	cr_assert_eq(machine_broker_memory(640 * MIB, root), 640 * MIB);
+	write_file("/proc/self/cgroup", "0::/job\n");
+	write_file("/sys/fs/cgroup/job/memory.max", "268435456\n");
+	cr_assert_eq(machine_broker_memory(640 * MIB, root), 104 * MIB);
+	cr_assert_eq(machine_broker_memory(64 * MIB, root), 64 * MIB);
+	write_file("/sys/fs/cgroup/job/memory.max", "4294967296\n");
+	cr_assert_eq(machine_broker_memory(640 * MIB, root), 640 * MIB);
+	write_file("/sys/fs/cgroup/job/memory.max", "1048576\n");
+	cr_assert_eq(machine_broker_memory(640 * MIB, root), MIB);
+}

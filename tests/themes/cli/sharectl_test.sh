@@ -15,10 +15,11 @@ normalise()
 	normalise_common |
 		sed -E -e 's/^((pid|keeper|deputy|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
 			-e 's/^((uptime|oldest_lease) +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
-			-e 's/^(journal_bytes +)[0-9.]+[KM]iB$/\1N/' \
-			-e 's/"(pid|awaits|keeper|deputy|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/^((journal_bytes|broker_memory|broker_memory_limit) +)[0-9.]+[KM]iB$/\1N/' \
+			-e 's/"(pid|awaits|keeper|deputy|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|broker_memory|broker_memory_limit|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
 			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
+			-e 's/("broker_memory","used":)[0-9]+(,"limit":)[0-9]+/\1N\2N/' \
 			-e "s/ $user\$/ USER/"
 }
 
@@ -34,6 +35,7 @@ golden_processes()
 				-e "s/^$user ([a-z]+ )/USER \1/" \
 				-e 's/ 0d 00:00:[0-9]{2} / AGE /' \
 				-e 's/^(USER descriptors [0-9]+) [0-9]+$/\1 N/' \
+				-e 's/^(USER broker_memory) [0-9.]+[KM]iB [0-9.]+[KMG]iB$/\1 N N/' \
 				-e 's/ [0-9]+:(rw|ro)/ PID:\1/g' \
 				-e 's/ from [0-9]+/ from PID/g' -e 's/ [0-9]+>/ PID>/g' -e 's/>[0-9]+/>PID/g'
 	}

@@ -466,7 +466,7 @@ Test(other_user, accounts_of_many_users_are_each_listed_once_and_in_order)
 		n += number_of(row, "used") > 0;
 	}
 	check_eq(before, 5000 + CROWD - 1);
-	check_eq(n, 4 * CROWD); /* a connection and its descriptors, a lease, bytes */
+	check_eq(n, 5 * CROWD); /* a connection, its descriptors, a lease, bytes, what these cost */
 	json_decref(rows);
 	for (int u = 0; u < CROWD; u++) {
 		raw_ask(&crowd[u], &(struct wire_message){.type = WIRE_BYE}, WIRE_DONE);

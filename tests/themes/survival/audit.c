@@ -24,6 +24,7 @@
 #include "broker/buffer/scrub.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/inside.h"
@@ -331,6 +332,38 @@ static void audit_counts(const struct journal *j)
 				journal_count(j, type), type, found[type]);
 }
 
+/* Of all users together, of what each record is charged to one. */
+static void audit_accounts(const struct broker *b, const struct journal *j)
+{
+	static const struct {
+		enum limit_kind resource;
+		enum record_type type;
+	} counted[] = {
+	    {LIMIT_LEASES, RECORD_LEASE},
+	    {LIMIT_NAMES, RECORD_NAME},
+	    {LIMIT_TOKENS, RECORD_TOKEN},
+	    {LIMIT_CHANNELS, RECORD_MEMBER},
+	};
+	const struct account *a;
+
+	for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++)
+		if (accounts_used(b->accounts, counted[i].resource) !=
+		    journal_count(j, counted[i].type))
+			log_bug("users have %" PRIu64 " %s, and the journal %" PRIu32,
+				accounts_used(b->accounts, counted[i].resource),
+				limit_name(counted[i].resource), journal_count(j, counted[i].type));
+	for (int kind = 0; kind < LIMIT_KINDS; kind++) {
+		uint64_t at = 0, sum = 0;
+
+		for (; (a = account_from(b->accounts, at)); at = (uint64_t)account_uid(a) + 1)
+			sum += account_used(a, (enum limit_kind)kind);
+		if (kind != LIMIT_DESCRIPTORS && sum != accounts_used(b->accounts, kind))
+			log_bug("all users have %" PRIu64 " of %s, and together %" PRIu64, sum,
+				limit_name((enum limit_kind)kind),
+				accounts_used(b->accounts, kind));
+	}
+}
+
 static unsigned n_events(const struct broker *b)
 {
 	const struct device *d;
@@ -361,6 +394,7 @@ void audit(struct journal *j)
 	audit_channels(b);
 	audit_devices(b);
 	audit_counts(j);
+	audit_accounts(b, j);
 	auditing = false;
 }
 

@@ -62,11 +62,12 @@ static json_t *part_of(const json_t *row, const char *without, const char *only)
 
 #define LOOKS "looks" /* who does, is nobody of them */
 
-/* What this client is, or its user has that has nothing else; and what is on its way, and arrives
- * whoever goes on. */
+/* What this client is, or its user has that has nothing else; what is on its way, and arrives
+ * whoever goes on; and what all this costs. */
 static bool is_left_out(const json_t *row)
 {
-	static const char *const resources[] = {"connections", "descriptors", "unsent"};
+	static const char *const resources[] = {"connections", "descriptors", "unsent",
+						"broker_memory"};
 	const char *label = json_string_value(json_object_get(row, "label"));
 	const char *resource = json_string_value(json_object_get(row, "resource"));
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "broker/client/account.h"
+#include "broker/client/inside.h"
+
+/* Of a charge's members. An amount is that of one thing, and no block has 4 TiB. */
+#define RESOURCE_MAX ((UINT64_C(1) << 5) - 1)
+#define AMOUNT_MAX   ((UINT64_C(1) << 42) - 1)
+#define OWN_MAX      ((UINT64_C(1) << 17) - 1)
+#define OWN_UNIT     8u
+_Static_assert(LIMIT_KINDS <= RESOURCE_MAX, "a charge has room for all kinds");
+
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return charge_take_beyond(c, a, resource, amount, 0);
+}
+
+void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount)
+{
+	c->resource = resource & RESOURCE_MAX;
+	c->amount = amount & AMOUNT_MAX;
+}
+
+static void set(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	*c = (struct charge){.account = account_ref(a)};
+	charge_say(c, resource, amount);
+}
+
+bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource, uint64_t own)
+{
+	uint64_t units = (own + OWN_UNIT - 1) / OWN_UNIT;
+
+	if (units > OWN_MAX || !account_take(a, resource, 1, units * OWN_UNIT, 0))
+		return false;
+	set(c, a, resource, 1);
+	c->own = units & OWN_MAX;
+	return true;
+}
+
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond)
+{
+	if (!account_take(a, resource, amount, 0, beyond))
+		return false;
+	set(c, a, resource, amount);
+	return true;
+}
+
+void charge_return(struct charge *c)
+{
+	struct account *a = c->account;
+
+	if (!a)
+		return;
+	account_return(a, (enum limit_kind)c->resource, c->amount, c->own * OWN_UNIT);
+	c->account = NULL;
+	account_unref(a);
+}
+
+void charge_move(struct charge *c, struct account *to)
+{
+	struct charge old = *c;
+
+	account_must_take(to, (enum limit_kind)c->resource, c->amount, c->own * OWN_UNIT);
+	c->account = account_ref(to);
+	charge_return(&old);
+}
+
+void charge_split(struct charge *c, uint64_t amount, struct charge *part)
+{
+	uint64_t n = amount < c->amount ? amount : c->amount;
+
+	*part = (struct charge){0};
+	if (!c->account)
+		return;
+	set(part, c->account, (enum limit_kind)c->resource, n);
+	c->amount -= part->amount;
+}

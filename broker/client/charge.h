@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_CHARGE_H
+#define BROKER_CLIENT_CHARGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/config/config.h"
+
+struct account;
+
+/*
+ * What was taken of an account for one object. Objects embed the charge they were made under and
+ * return it in their own free.
+ */
+struct charge {
+	struct account *account; /* NULL: nothing is charged */
+	uint64_t resource : 5;
+	uint64_t amount : 42;
+	uint64_t own : 17; /* what it takes of the broker beside its price: multiples of 8 bytes */
+};
+
+/* False, and nothing charged, when it would exceed the user's limit, or its price (price.h) what
+ * the user may have of the broker's memory. */
+bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
+/* The same of one thing that has so many bytes of its own. */
+bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource, uint64_t own);
+/* The same, but so much beyond the limit may be used, and any memory of the broker. */
+bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
+			uint64_t amount, uint64_t beyond);
+void charge_return(struct charge *c);
+/* What it is for, of one that is kept in another form. */
+void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount);
+/* To somebody who keeps what it is for, and cannot be refused that any more: beyond its limit, if
+ * it must be. */
+void charge_move(struct charge *c, struct account *to);
+/* So much of it is returned by itself, as @part. */
+void charge_split(struct charge *c, uint64_t amount, struct charge *part);
+
+#endif

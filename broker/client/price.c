@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "broker/client/price.h"
+
+/* Bytes lie in the memory of the broker and in the journal, whose entries have some sizes only. */
+static uint64_t twice(uint64_t bytes)
+{
+	return 2 * bytes + bytes / 8;
+}
+
+/* For each of what is counted; and of what is measured in bytes, beside these. */
+static const uint32_t each[LIMIT_KINDS] = {
+    [LIMIT_CONNECTIONS] = 1500, [LIMIT_LEASES] = 94,    [LIMIT_BYTES] = 205,
+    [LIMIT_NAMES] = 315,        [LIMIT_TOKENS] = 480,   [LIMIT_WATCHES] = 155,
+    [LIMIT_WAITS] = 300,        [LIMIT_POOLS] = 9600,   [LIMIT_METADATA] = 60,
+    [LIMIT_UNSENT] = 120,       [LIMIT_EVENTS] = 512,   [LIMIT_CHANNELS] = 1420,
+    [LIMIT_FENCES] = 140,       [LIMIT_SEGMENTS] = 540,
+};
+
+uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own)
+{
+	switch (resource) {
+	case LIMIT_BYTES:
+		return each[resource];
+	case LIMIT_METADATA:
+	case LIMIT_UNSENT:
+		return each[resource] + twice(amount);
+	default:
+		return each[resource] * amount + twice(of_its_own);
+	}
+}

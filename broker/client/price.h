@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef BROKER_CLIENT_PRICE_H
+#define BROKER_CLIENT_PRICE_H
+
+#include <stdint.h>
+
+#include "broker/config/config.h"
+
+/*
+ * The price list: what each thing takes of the broker's memory and of the journal, in bytes, with
+ * what goes with it. price_test finds out what is really allocated.
+ */
+
+/* Of @amount of a resource; for @of_its_own bytes more that belong to the thing itself, which the
+ * journal has once more. Of so much memory of a pool it is one buffer. */
+uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own);
+
+/* What is counted by nothing else. */
+#define PRICE_TIMELINES  8800u /* the page and its record: they may outlive their client */
+#define PRICE_OPEN_POOL  288u  /* what a client has of it beside buffers included */
+#define PRICE_POSSESSION 24u   /* of a segment, by a client */
+#define PRICE_CLAIM      256u  /* of a consumer on a producer */
+#define PRICE_ENTRY      192u  /* a message that was taken over, for each consumer */
+#define PRICE_ORPHAN     224u  /* a message whose producer is gone */
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A broker that has little memory for what users have it remember. However much one of them asks
+ * for, of whatever is cheap, the others are served; it is told why it gets no more, and all of it
+ * is there again when it has gone. The next broker counts what the one before has counted.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <share/admin.h>
+
+#include "tests/harness/fixture.h"
+#include "tests/harness/raw.h"
+
+#define MIB    (INT64_C(1) << 20)
+#define GREEDY 5001
+#define USERS  8
+#define LEAST  (16 * MIB / 64) /* that each has in any case */
+
+#define CONFIG(memory)                                                                 \
+	"{\"broker_memory\": \"" memory                                                \
+	"\", \"create_pools\": [\"*\"], \"limits\": "                                  \
+	"{\"watches\": 1000000, \"names\": 1000000, \"tokens\": 1000000}, \"pools\": " \
+	"[{\"name\": \"default\", \"kind\": \"host\", \"limit\": \"1GiB\", "           \
+	"\"segment_size\": \"64MiB\", \"access\": [{\"user\": \"*\", \"mode\": \"rw\"}]}]}"
+
+static share_client *client;
+
+static void start(void)
+{
+	fixture_start_with(CONFIG("4MiB"));
+	client = connect_as("operator");
+}
+
+static void stop(void)
+{
+	share_disconnect(client);
+	fixture_stop();
+}
+
+TestSuite(broker_memory, .init = start, .fini = stop, .timeout = 120);
+
+static int64_t said(const char *what)
+{
+	json_t *rows = report(client, "status");
+	int64_t n = number_of(json_array_get(rows, 0), what);
+
+	json_decref(rows);
+	return n;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* What is cheap, as much of it as there is: each returns what it is told in the end            */
+
+static int takes_leases(share_client *c, share_pool *pool)
+{
+	share_buffer *b;
+	int r;
+
+	(void)c;
+	while ((r = share_alloc(pool, 1, NULL, &b)) == 0)
+		;
+	return r;
+}
+
+static int takes_names(share_client *c, share_pool *pool)
+{
+	share_buffer *b = allocate(pool, 1, NULL);
+	char name[64];
+	int r = 0;
+
+	for (int i = 0; r == 0; i++) {
+		snprintf(name, sizeof(name), "uid/%d/%d", GREEDY, i);
+		r = share_publish(b, name, NULL);
+	}
+	(void)c;
+	return r;
+}
+
+static int takes_tokens(share_client *c, share_pool *pool)
+{
+	share_buffer *b = allocate(pool, 1, NULL);
+	share_token token;
+	int r;
+
+	(void)c;
+	while ((r = share_export(b, NULL, &token)) == 0)
+		;
+	return r;
+}
+
+static void hear(const share_name_event *event, void *data)
+{
+	(void)event, (void)data;
+}
+
+static int takes_watches(share_client *c, share_pool *pool)
+{
+	share_watch *w;
+	int r;
+
+	(void)pool;
+	while ((r = share_watch_names(c, "uid/", hear, NULL, &w)) == 0)
+		;
+	return r;
+}
+
+static int takes_metadata(share_client *c, share_pool *pool)
+{
+	char *json = malloc(32768);
+	int r = 0;
+
+	snprintf(json, 32768, "{\"a\": \"%030000d\"}", 0);
+	while (r == 0)
+		r = share_metadata_set(allocate(pool, 1, NULL), json);
+	free(json);
+	(void)c;
+	return r;
+}
+
+static int takes_pools(share_client *c, share_pool *pool)
+{
+	share_pool_options options = SHARE_POOL_OPTIONS_INIT;
+	share_buffer *b;
+	int r;
+
+	(void)pool;
+	options.kind = "host";
+	options.limit = MIB << 10;
+	options.segment_size = 65536;
+	check_ok(share_pool_create(c, "uid/5001/pool", &options, &pool));
+	while ((r = share_alloc(pool, 65536, NULL, &b)) == 0)
+		;
+	return r;
+}
+
+static const struct greed {
+	int (*takes)(share_client *c, share_pool *pool);
+	const char *what;
+} greeds[] = {
+    {takes_leases, "leases"},   {takes_names, "names"},       {takes_tokens, "tokens"},
+    {takes_watches, "watches"}, {takes_metadata, "metadata"}, {takes_pools, "segments"},
+};
+
+struct takes {
+	const struct greed *greed;
+	uid_t uid;
+};
+
+static void takes_all(struct child *self, void *data)
+{
+	const struct takes *t = data;
+	share_client *c;
+
+	child_become(t->uid, 0);
+	c = child_connect(t->greed->what);
+	check_eq(t->greed->takes(c, open_pool(c)), SHARE_EQUOTA);
+	check_detail("may not have more than it leaves to others");
+	check_detail("broker_memory");
+	child_point(self, "has all");
+}
+
+static void is_served(struct child *self, void *data)
+{
+	share_buffer *b[20];
+	share_pool *pool;
+	share_client *c;
+
+	(void)self;
+	child_become(*(uid_t *)data, 0);
+	c = child_connect("modest");
+	pool = open_pool(c);
+	for (int i = 0; i < 20; i++)
+		b[i] = allocate(pool, 1, NULL);
+	for (int i = 0; i < 20; i++)
+		check_ok(share_release(b[i], NULL));
+	share_pool_close(pool);
+	share_disconnect(c);
+}
+
+Test(broker_memory, whatever_one_user_takes_all_of_others_are_served)
+{
+	int64_t before = said("broker_memory");
+
+	skip_unless_root();
+	for (size_t i = 0; i < sizeof(greeds) / sizeof(greeds[0]); i++) {
+		struct takes takes = {&greeds[i], GREEDY};
+		struct child *greedy = child_start(takes_all, &takes);
+
+		child_wait(greedy, "has all");
+		check(used_by(client, GREEDY, "broker_memory") > MIB);
+		check(used_by(client, GREEDY, "broker_memory") <= 2 * MIB);
+		child_finish(child_start(is_served, &(uid_t){5002}));
+		child_kill(greedy);
+		until(used_by(client, GREEDY, "broker_memory") <= 0);
+		until(said("broker_memory") == before);
+	}
+}
+
+Test(broker_memory, of_eight_who_take_all_each_leaves_the_next_one_as_much)
+{
+	struct takes takes[USERS];
+	struct child *all[USERS];
+	int64_t left, most;
+
+	skip_unless_root();
+	broker_write_config(CONFIG("16MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	left = said("broker_memory_limit") - said("broker_memory");
+	for (int i = 0; i < USERS; i++) {
+		takes[i] = (struct takes){&greeds[0], (uid_t)(GREEDY + i)};
+		all[i] = child_start(takes_all, &takes[i]);
+		child_wait(all[i], "has all");
+		most = left / 2 > LEAST ? left / 2 : LEAST;
+		check(used_by(client, GREEDY + i, "broker_memory") <= most);
+		left = said("broker_memory_limit") - said("broker_memory");
+	}
+	child_finish(child_start(is_served, &(uid_t){6000}));
+	for (int i = 0; i < USERS; i++)
+		child_kill(all[i]);
+	until(said("buffers") == 0);
+}
+
+/* What it has stays, whatever the configuration says of it then, and it gets no more. */
+Test(broker_memory, who_has_more_than_there_is_keeps_it)
+{
+	struct takes takes = {&greeds[0], GREEDY};
+	struct child *greedy;
+	int64_t has;
+
+	skip_unless_root();
+	greedy = child_start(takes_all, &takes);
+	child_wait(greedy, "has all");
+	has = used_by(client, GREEDY, "broker_memory");
+	broker_write_config(CONFIG("1500KiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	check_eq(said("broker_memory_limit"), 1500 << 10);
+	child_finish(child_start(is_served, &(uid_t){5002}));
+	check_eq(used_by(client, GREEDY, "broker_memory"), has);
+	broker_write_config(CONFIG("8MiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	child_kill(greedy);
+	until(said("buffers") == 0);
+}
+
+Test(broker_memory, the_next_broker_counts_what_the_one_before_has_counted)
+{
+	int64_t before, n = said("brokers_died");
+
+	skip_unless_root();
+	for (size_t i = 0; i < sizeof(greeds) / sizeof(greeds[0]); i++) {
+		struct takes takes = {&greeds[i], GREEDY};
+		struct child *greedy = child_start(takes_all, &takes);
+
+		child_wait(greedy, "has all");
+		before = used_by(client, GREEDY, "broker_memory");
+		broker_kill_serving();
+		until(said("brokers_died") == ++n);
+		check_eq(used_by(client, GREEDY, "broker_memory"), before);
+		child_finish(child_start(is_served, &(uid_t){5002}));
+		child_kill(greedy);
+		until(used_by(client, GREEDY, "broker_memory") <= 0);
+	}
+}
