@@ -58,13 +58,23 @@ static size_t page_size(const struct channel *ch, uint32_t role)
 				      : channel_ledger_size(&ch->shape);
 }
 
+/* A member's user pays for its page, and for what the broker keeps of a producer's messages when it
+ * is gone: by then nobody can be refused that any more. */
+static size_t bytes_of(const struct channel *ch, uint32_t role)
+{
+	bool leaves_some = role == SHARE_PRODUCER && channel_has_copies(&ch->shape, ch->layout);
+
+	return page_size(ch, role) + CHANNEL_CONTROL_SIZE +
+	       (leaves_some ? (size_t)ch->shape.in_flight * ORPHAN_BYTES : 0);
+}
+
 static int make_page(struct member *m)
 {
 	bool ring = m->role == SHARE_PRODUCER;
 
 	m->page.size = page_size(m->channel, m->role);
 	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
-			 m->page.size + CHANNEL_CONTROL_SIZE))
+			 bytes_of(m->channel, m->role)))
 		return MEMBER_BYTES_QUOTA;
 	m->page.fd = page_create(ring ? "share-ring" : "share-ledger", m->page.size);
 	if (m->page.fd < 0)
@@ -243,8 +253,7 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 	case MEMBER_NO_DESCRIPTORS:
 		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS, budget);
 	case MEMBER_BYTES_QUOTA:
-		return orphans_give_way(ch, a, LIMIT_BYTES,
-					page_size(ch, role) + CHANNEL_CONTROL_SIZE, budget);
+		return orphans_give_way(ch, a, LIMIT_BYTES, bytes_of(ch, role), budget);
 	default:
 		return false;
 	}
@@ -271,8 +280,7 @@ static int charge_again(struct member *m)
 	return charge_take(&m->charges.membership, a, LIMIT_CHANNELS, 1) &&
 		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
 				   MEMBER_DESCRIPTORS) &&
-		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
-				   m->page.size + CHANNEL_CONTROL_SIZE)
+		       charge_take(&m->charges.bytes, a, LIMIT_BYTES, bytes_of(m->channel, m->role))
 		   ? 0
 		   : -ENOMEM;
 }

@@ -166,6 +166,9 @@ void orphan_give(struct orphan *o, struct claim *claim)
 	member_note(claim->consumer);
 }
 
+_Static_assert(sizeof(struct orphan) + sizeof(struct entry) <= ORPHAN_BYTES,
+	       "a producer's user pays for less than there is");
+
 /* False without memory. */
 static bool prepare(struct member *producer)
 {

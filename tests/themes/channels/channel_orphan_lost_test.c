@@ -431,6 +431,27 @@ Test(channel_orphan_few_bytes, as_many_as_there_may_be_give_way_in_turns)
 	share_channel_close(ch);
 }
 
+/* What the broker keeps for each is paid for when its producer comes, and until the last one is
+ * gone.
+ */
+Test(channel_orphan_lost, their_producers_user_pays_for_as_many_as_there_may_be)
+{
+	const int64_t a_message = 64 + 256, an_orphan = 256;
+	share_channel_options o = for_many();
+	int64_t before = used_of(client, "bytes"), paid;
+	share_channel *p;
+
+	check_ok(share_channel_open(client, "q", SHARE_PRODUCER, &o, &p));
+	paid = used_of(client, "bytes") - before;
+	/* a lane, copies, and orphans */
+	check(paid >= MANY * a_message + 2 * MANY * (a_message + an_orphan));
+	send_number(p, 1);
+	share_channel_close(p);
+	check_eq(used_of(client, "bytes") - before, paid);
+	check_ok(share_end_channel(client, "q"));
+	check_eq(used_of(client, "bytes"), before);
+}
+
 /* Those that somebody has, too: each has an entry of its owner's. */
 Test(channel_orphan_lost, a_broker_takes_as_many_over_as_there_may_be_with_a_look_at_each)
 {
