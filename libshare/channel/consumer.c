@@ -311,13 +311,27 @@ static int end_of_producers(struct receiver *receiver)
 	return fail(end, "the last producer has closed this channel");
 }
 
+/* So many producers that are gone may have a row though they are drained. The other half is for
+ * those to come: who has no row for one is expelled. */
+static uint32_t spare_rows(const struct receiver *receiver)
+{
+	return receiver->ch->shape.rows / 2;
+}
+
+/* What waits is mostly of those that we know already. */
+static bool rows_may_be_wanted(const struct receiver *receiver)
+{
+	return receiver->orphans.waiting > 0 && !receiver->stale && !receiver->members->alone;
+}
+
 /* Of those that are gone: what is drained, and whether it was the last. */
 static int look_for_ends_unlocking(struct receiver *receiver, share_message *out)
 {
 	int r;
 
 	receiver->members->some_gone = false; /* before the lock is given up */
-	if (receiver_forget_drained_unlocking(receiver))
+	if (receiver_forget_drained_unlocking(
+		receiver, rows_may_be_wanted(receiver) ? spare_rows(receiver) : 0))
 		receiver->members->some_gone = true;
 	r = end_of_producers(receiver);
 	if (r == 1 && !receiver->orphans.asked) {
@@ -344,6 +358,16 @@ static void note_ends(struct receiver *receiver)
 	}
 }
 
+/* Who always has something to receive looks for no ends, and needs rows as well. */
+static int learn_who_is_there_unlocking(struct receiver *receiver)
+{
+	int r = sync_in_time_unlocking(receiver);
+
+	if (r == 0)
+		receiver_forget_drained_unlocking(receiver, spare_rows(receiver));
+	return r;
+}
+
 /* What there is without waiting: 1, 0 or an error. */
 static int look_unlocking(struct receiver *receiver, share_message *out)
 {
@@ -352,7 +376,7 @@ static int look_unlocking(struct receiver *receiver, share_message *out)
 	if (!STAILQ_EMPTY(&receiver->stash))
 		return take_from_stash(receiver, out);
 	if (members_are_out_of_date(receiver->members))
-		r = sync_in_time_unlocking(receiver);
+		r = learn_who_is_there_unlocking(receiver);
 	else
 		receiver->slow = false;
 	if (r == 0 && !STAILQ_EMPTY(&receiver->stash))

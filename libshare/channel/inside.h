@@ -96,9 +96,9 @@ int members_meet_unlocking(struct members *members, uint32_t first);
 
 /* Notices those that died, without asking the broker. */
 void members_look_for_deaths(struct members *members);
-/* Tells the broker of producers that are gone and have nothing more for us. True when there are
- * others that are gone. */
-bool receiver_forget_drained_unlocking(struct receiver *receiver);
+/* Tells the broker of producers that are gone and have nothing more for us, but for so many that
+ * @keep their rows. True when there are others that are gone. */
+bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep);
 /* It was left behind, or expelled. What others have sent comes before that is said: as much as
  * there can be of it now, since they may go on sending. */
 void receiver_become_stale(struct receiver *receiver);

@@ -329,25 +329,19 @@ int members_meet_unlocking(struct members *members, uint32_t first)
 
 /* ------------------------------------------------------------------------------------------- */
 
-bool receiver_forget_drained_unlocking(struct receiver *receiver)
+bool receiver_forget_drained_unlocking(struct receiver *receiver, uint32_t keep)
 {
 	struct wire_message m = {.type = WIRE_CHANNEL_DRAINED};
-	bool others = false;
+	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < most_peers(receiver->ch); i++) {
 		struct channel_peer *p = &receiver->members->peers[i];
 
 		if (!p->member || p->over || members_is_there(p))
 			continue;
-		/* what waits is mostly of those that we know already */
-		if (receiver->orphans.waiting > 0 && !receiver->stale &&
-		    !receiver->members->alone) {
-			others = true;
-			continue;
-		}
-		if (!p->known || !ring_consumer_is_empty(receiver->ring, i) ||
+		if (kept < keep || !p->known || !ring_consumer_is_empty(receiver->ring, i) ||
 		    ring_consumer_held(receiver->ring, i) > 0) {
-			others = true;
+			kept++;
 			continue;
 		}
 		m.channel_drained.member = receiver->ch->member;
@@ -359,7 +353,7 @@ bool receiver_forget_drained_unlocking(struct receiver *receiver)
 		rpc_send(receiver->ch->client, &m);
 		channel_lock(receiver->ch);
 	}
-	return others;
+	return kept > 0;
 }
 
 uint32_t members_count(const struct members *members)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <share/admin.h>
+
 #include "tests/harness/fixture.h"
 #include "tests/harness/fresh.h"
 #include "tests/support/channel_work.h"
@@ -357,6 +359,35 @@ Test(channel_orphan, who_always_holds_a_message_gets_those_of_more_producers_tha
 	check_ok(share_ack(&held, NULL));
 	expect_end(c, SHARE_EPIPE);
 	share_channel_close(c);
+}
+
+/* Nor for the rows of those that it has drained, though messages of others wait. */
+Test(channel_orphan, who_always_holds_a_message_is_not_expelled_for_producers_that_come_and_go)
+{
+	share_message held = SHARE_MESSAGE_INIT, m = SHARE_MESSAGE_INIT;
+	share_channel *p = open_queue(client, SHARE_PRODUCER), *c;
+	share_client *other = connect_as("consumer");
+	uint32_t number;
+
+	for (int i = 0; i < 60; i++)
+		send_number(p, 0);
+	share_channel_close(p);
+	c = open_queue(other, SHARE_CONSUMER);
+	check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &held));
+	for (uint32_t i = 1; i <= 150; i++) {
+		p = open_queue(client, SHARE_PRODUCER);
+		send_number(p, i);
+		share_channel_close(p);
+		do { /* of those that wait some come between them */
+			check_ok(share_recv(c, HARNESS_LIMIT_MS, NULL, &m));
+			number = *(const uint32_t *)(const void *)m.data;
+			check_ok(share_ack(&m, NULL));
+		} while (number != i);
+	}
+	check_ok(share_ack(&held, NULL));
+	share_channel_close(c);
+	check_ok(share_end_channel(client, "channel"));
+	share_disconnect(other);
 }
 
 /* Who has them comes with them again. */
