@@ -54,7 +54,7 @@ struct channel {
 		uint64_t waiting, owned;
 		uint64_t lost;        /* since the channel was made */
 		uint64_t untold;      /* of these, as no consumer has asked since */
-		uint64_t deserted_ms; /* since when some wait and no consumer is there; 0: no */
+		uint64_t deserted_ms; /* since when some wait and nobody may fetch them; 0: no */
 	} orphans;
 	uint32_t record;
 	size_t size;

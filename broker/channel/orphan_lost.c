@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Orphans that nobody gets. They wait for an hour without a consumer, and count as their producer's
- * user's: when that has no room for more memberships, its oldest ones go. A channel keeps those of
- * so many producers. What goes is counted and logged, and the next consumer is told.
+ * Orphans that nobody gets. They wait for an hour without a consumer that may ask for them, and
+ * count as their producer's user's: when that has no room for more memberships, its oldest ones go.
+ * A channel keeps those of so many producers. What goes is counted and logged, and the next
+ * consumer is told.
  *
  * There may be 64 times 8192 of them, so they go in several turns of the loop: each takes its
  * budget along, and what is left then goes in the next one.
@@ -87,6 +88,20 @@ static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, con
 	return n;
 }
 
+/* Not who has lost its connection or was expelled, nor a program with an older library, which asks
+ * for none. */
+static bool anybody_may_fetch(const struct channel *ch)
+{
+	const struct member *m;
+
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		if (m->role == SHARE_CONSUMER &&
+		    (m->state == MEMBER_HERE || m->state == MEMBER_PREPARING) &&
+		    m->client->version >= WIRE_VERSION_ORPHANS)
+			return true;
+	return false;
+}
+
 /* There was no time for all. */
 static void look_again(struct broker *b)
 {
@@ -98,7 +113,7 @@ static void look_again(struct broker *b)
 static void look(struct channel *ch, uint64_t now, int *budget)
 {
 	orphans_keep_few(ch, budget);
-	if (ch->orphans.waiting == 0 || channel_count(ch, SHARE_CONSUMER) > 0) {
+	if (ch->orphans.waiting == 0 || anybody_may_fetch(ch)) {
 		ch->orphans.deserted_ms = 0;
 		return;
 	}

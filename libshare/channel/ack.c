@@ -437,6 +437,11 @@ static int check_reject(share_channel *ch, const share_message *m)
 		return fail_constant(SHARE_ENOTSUP,
 				     "only a message of a queue can go to somebody else: of a "
 				     "broadcast, each consumer has its own");
+	if (ch->client->version < WIRE_VERSION_ORPHANS)
+		return fail_constant(
+		    SHARE_ENOTSUP,
+		    "this broker is too old to know rejections: once the producer is "
+		    "gone it would take this one for an acknowledgement");
 	if (ch->before_ack)
 		return fail_constant(SHARE_ENOTSUP,
 				     "a request to a service is to be answered, or acknowledged");

@@ -162,7 +162,7 @@ void raw_greet(struct raw *r, const char *label)
 {
 	struct wire_message hello = {.type = WIRE_HELLO}, ready = {.type = WIRE_READY};
 
-	hello.hello.version = WIRE_VERSION;
+	hello.hello.version = r->version ? r->version : WIRE_VERSION;
 	hello.hello.oldest = WIRE_VERSION_OLDEST;
 	hello.hello.label = raw_text(label);
 	raw_ask(r, &hello, WIRE_WELCOME);

@@ -13,6 +13,7 @@
 /* A client without libshare: says what it likes, and shows what comes back. */
 struct raw {
 	int socket;
+	uint32_t version;           /* of the protocol, to be set before raw_greet(); 0: this one */
 	uint32_t serial;            /* last one used by raw_ask() */
 	uint64_t page_id;           /* of its timelines, after raw_greet() */
 	struct timeline_page *page; /* mapped for writing */

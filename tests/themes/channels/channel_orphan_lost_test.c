@@ -10,6 +10,7 @@
 #include "tests/harness/fixture.h"
 #include "tests/harness/plan.h"
 #include "tests/support/channel_work.h"
+#include "tests/support/raw_channel.h"
 #include "tests/themes/channels/later_broker.h"
 
 #define HOUR_MS (60 * 60 * 1000)
@@ -150,6 +151,30 @@ Test(channel_orphan_lost, they_wait_as_long_as_a_consumer_is_there)
 	expect(c, 2, 0);
 	share_channel_close(c);
 	check_eq(messages_lost(), 2);
+}
+
+static bool hours_later_lost(int64_t n)
+{
+	atomic_fetch_add(&plan->ahead_ms, HOUR_MS);
+	return messages_lost() == n;
+}
+
+/* It is in the channel, and its library does not know what it could ask for. */
+Test(channel_orphan_lost, they_wait_for_no_consumer_of_an_older_version)
+{
+	struct party old;
+	struct raw r;
+
+	leave("q", 1, 2);
+	raw_connect(&r);
+	r.version = WIRE_VERSION_ORPHANS - 1;
+	raw_greet(&r, "old");
+	party_join(&old, &r, "q", SHARE_CONSUMER);
+	check_eq(channel_number("q", "waiting"), 2);
+	until(hours_later_lost(2));
+	check_eq(channel_number("q", "waiting"), 0);
+	party_close(&old);
+	raw_close(&r);
 }
 
 Test(channel_orphan_lost, they_go_with_a_pool_that_is_destroyed_and_that_nobody_receives_from)
@@ -361,6 +386,32 @@ Test(channel_orphan_lost, what_is_delivered_too_often_is_logged_and_told)
 	c = open_queue(other, "q", SHARE_CONSUMER);
 	expect(c, 2, 1);
 	share_channel_close(c);
+}
+
+Test(channel_orphan_lost, they_wait_for_no_consumer_whose_connection_has_ended)
+{
+	struct child *child = child_start(receive_and_die, NULL);
+	share_channel *p = open_queue(client, "q", SHARE_PRODUCER);
+	share_pool *pool = open_pool(client);
+	json_t *rows;
+
+	/* which it may use, so that its process is waited for */
+	check_ok(share_give(p, filled_buffer(pool, 1), NULL, 0, NULL));
+	share_channel_close(p);
+	child_wait(child, "received");
+	rows = report(client, "clients");
+	check_ok(share_drop_client(
+	    client, (uint64_t)number_of(row_named(rows, "label", "consumer"), "client")));
+	json_decref(rows);
+	settle(client, s.quarantined == 1);
+	leave("q", 1, 2);
+	check_eq(channel_number("q", "waiting"), 2);
+	until(hours_later_lost(2));
+	check_eq(channel_number("q", "waiting"), 0);
+	child_kill(child);
+	share_pool_close(pool);
+	until(channel_number("q", "owned") == 0);
+	check_ok(share_end_channel(client, "q"));
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -343,6 +343,14 @@ static int do_ack(const char *name, const char *byte)
 	return r == 0 ? share_ack(m, NULL) : r;
 }
 
+int share_reject(share_message *m, void *stream) __attribute__((weak));
+
+static int do_reject(const char *name, const char *unused)
+{
+	(void)unused;
+	return share_reject ? share_reject(&end_of(name)->message, NULL) : refuse("there is none");
+}
+
 /* ------------------------------------------------------------------------------------------- */
 /* Services                                                                                    */
 
@@ -399,11 +407,12 @@ static const struct {
 	const char *name;
 	int (*function)(const char *, const char *);
 } orders[] = {
-    {"publish", do_publish}, {"lookup", do_lookup}, {"begin", do_begin}, {"finish", do_finish},
-    {"export", do_export},   {"import", do_import}, {"await", do_await}, {"awaited", do_awaited},
-    {"watch", do_watch},     {"saw", do_saw},       {"open", do_open},   {"send", do_send},
-    {"recv", do_recv},       {"lent", do_lent},     {"ack", do_ack},     {"serve", do_serve},
-    {"has", do_has},         {"ask", do_ask},       {"work", do_work},   {"answered", do_answered},
+    {"publish", do_publish},   {"lookup", do_lookup}, {"begin", do_begin}, {"finish", do_finish},
+    {"export", do_export},     {"import", do_import}, {"await", do_await}, {"awaited", do_awaited},
+    {"watch", do_watch},       {"saw", do_saw},       {"open", do_open},   {"send", do_send},
+    {"recv", do_recv},         {"lent", do_lent},     {"ack", do_ack},     {"serve", do_serve},
+    {"has", do_has},           {"reject", do_reject}, {"ask", do_ask},     {"work", do_work},
+    {"answered", do_answered},
 };
 
 static int obey(const char *line)

@@ -245,6 +245,19 @@ def go_on(givers, takers):
         all_do(takers, f"lookup name-{i} 7{i}")
 
 
+TOO_OLD_TO_REJECT = "this broker is too old to know rejections"
+
+
+def reject(giver, taker):
+    """Who may have given it by then to nobody else. What cannot be rejected is there."""
+    giver.ask("open queue-rejected producer")
+    taker.ask("open queue-rejected consumer")
+    giver.ask("send queue-rejected 45")
+    taker.ask("recv queue-rejected 45")
+    taker.expect_refusal("reject queue-rejected", TOO_OLD_TO_REJECT)
+    taker.ask("ack queue-rejected 45")
+
+
 def begin_services(broker):
     pairs = []
     for i, (worker, caller) in enumerate((("old", "new"), ("new", "old"))):
@@ -298,6 +311,7 @@ def everybody(folder):
     services = begin_services(broker)
     begin(givers, takers)
     takers[0].expect_refusal("lent channel-0", TOO_OLD)
+    reject(givers[0], takers[0])
     for program, what in ((OLD_BIN, "the old sharectl"), (NEW_BIN, "the new sharectl")):
         expect_reports(program, broker, what + " of the old broker")
     begin_work(givers, in_c)
