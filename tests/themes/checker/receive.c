@@ -123,18 +123,14 @@ static void retain_and_acknowledge(struct worker *w, struct loan *l)
 
 /* ------------------------------------------------------------------------------------------- */
 
-static void received(struct worker *w, unsigned channel, const share_message *m, unsigned stream)
+static void use(struct worker *w, unsigned channel, const share_message *m, const struct note *n,
+		unsigned stream)
 {
 	struct loan l = {.message = *m, .channel = channel, .stream = stream};
-	struct note n;
 
-	w->traffic->receiving[channel].received++;
-	if (!note_check(w, channel, m, &n))
-		return;
-	view_receive(w, channel, m, &n);
-	l.mark = (struct mark){n.serial, n.owner, n.generation};
-	l.sender = n.sender;
-	l.giver = n.fence;
+	l.mark = (struct mark){n->serial, n->owner, n->generation};
+	l.sender = n->sender;
+	l.giver = n->fence;
 	receive_read(w, &l);
 	if (m->buffer && dice_hit(&w->dice, 10))
 		retain_and_acknowledge(w, &l);
@@ -142,6 +138,25 @@ static void received(struct worker *w, unsigned channel, const share_message *m,
 		w->traffic->loans[w->traffic->n_loans++] = l;
 	else
 		acknowledge(w, &l);
+}
+
+/* All of a call, before anything is done with one of them that may take a while: who is killed has
+ * said what it had. */
+static void received(struct worker *w, unsigned channel, const share_message *messages,
+		     unsigned stream, int number)
+{
+	struct note notes[AT_ONCE];
+	bool sound[AT_ONCE];
+
+	for (int i = 0; i < number; i++) {
+		w->traffic->receiving[channel].received++;
+		sound[i] = note_check(w, channel, &messages[i], &notes[i]);
+		if (sound[i])
+			view_receive(w, channel, &messages[i], &notes[i]);
+	}
+	for (int i = 0; i < number; i++)
+		if (sound[i])
+			use(w, channel, &messages[i], &notes[i], stream);
 }
 
 /* Some wait for the descriptor, as an event loop does. */
@@ -191,7 +206,7 @@ bool receive_some(struct worker *w, unsigned channel, int timeout_ms)
 	case SHARE_EOWNERDEAD:
 	case SHARE_EPIPE:
 		if (m[0].channel) {
-			received(w, channel, &m[0], stream);
+			received(w, channel, m, stream, 1);
 			return true;
 		}
 		view_nothing(w, channel, &before);
@@ -206,7 +221,6 @@ bool receive_some(struct worker *w, unsigned channel, int timeout_ms)
 		if (r < 0)
 			unexpected(w, "share_recv", r);
 	}
-	for (int i = 0; i < r; i++)
-		received(w, channel, &m[i], stream);
+	received(w, channel, m, stream, r);
 	return true;
 }
