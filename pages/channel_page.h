@@ -158,7 +158,9 @@ _Static_assert(sizeof(struct channel_entry) == 64, "one cache line");
  * have the same version. `sequence` is in which position of a lane the message is, + 1, and
  * `ticket` is whose lane that is; both are written before the entry is, the former last (release).
  */
-#define CHANNEL_COPY_WAITS    0          /* in no lane, for a consumer to come or to have room */
+#define CHANNEL_COPY_WAITS 0 /* in no lane, for a consumer to come or to have room */
+/* The same, by who had it: it waits for its next delivery, whose number is in the other bits. */
+#define CHANNEL_COPY_RETURNED (UINT64_C(1) << 63)
 #define CHANNEL_COPY_FINISHED UINT64_MAX /* acknowledged, set aside or dropped */
 
 /* 48 bits and 16. */

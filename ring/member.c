@@ -178,14 +178,19 @@ void ring_give_to_others(struct ring_producer *p, uint16_t ticket, bool had)
 		ring_finish(p, ticket);
 		return;
 	}
-	/* first how often, and then that nobody has it: else it might come unmarked */
+	deliveries += had && !MUTATION(redeliver_unmarked);
+	/* One word says that nobody has it, and as which delivery it comes: killed between two
+	 * stores, we would leave it unmarked, or counted twice. */
+	atomic_store_explicit(&copy->sequence,
+			      had && !MUTATION(mark_after_return)
+				  ? CHANNEL_COPY_RETURNED | deliveries
+				  : CHANNEL_COPY_WAITS,
+			      memory_order_release);
 	if (had) {
-		deliveries += !MUTATION(redeliver_unmarked);
 		ring_store(&copy->size_deliveries,
 			   CHANNEL_PACK(CHANNEL_LARGE(size_deliveries), deliveries));
 		channel_add(&p->header->redelivered, 1);
 	}
-	atomic_store_explicit(&copy->sequence, CHANNEL_COPY_WAITS, memory_order_release);
 	ring_unlink(p, ticket);
 	ring_prepend(p, LIST_BACKLOG, ticket);
 }

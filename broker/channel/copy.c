@@ -29,6 +29,10 @@ bool copy_ask(struct member *producer, uint32_t ticket, struct copy *out)
 	out->value = WORD(e->value);
 	out->timeline = WORD(e->timeline);
 	out->deliveries = CHANNEL_SMALL(WORD(e->size_deliveries));
+	if (out->sequence & CHANNEL_COPY_RETURNED && out->sequence != CHANNEL_COPY_FINISHED) {
+		out->deliveries = (uint32_t)out->sequence;
+		out->sequence = CHANNEL_COPY_WAITS;
+	}
 	return out->buffer != 0 && WORD(e->version) == out->version;
 }
 

@@ -5,6 +5,7 @@
  * that it can be received from there when its producer is gone.
  */
 
+#include "tests/harness/steps.h"
 #include "tests/ring/ring_rig.h"
 
 static struct channel_ticket *ticket_of(uint32_t ticket)
@@ -71,7 +72,7 @@ Test(ring_copies, what_a_dead_consumer_had_is_marked_and_in_the_lane_of_another)
 	sends(2);
 	receives(0, 1);
 	ring_producer_dismiss(producers[0], 0, true);
-	cr_assert_eq(find(1)->sequence, CHANNEL_COPY_WAITS);
+	cr_assert_eq(find(1)->sequence, CHANNEL_COPY_RETURNED | 2);
 	cr_assert_eq(find(2)->sequence, CHANNEL_COPY_WAITS);
 	cr_assert_eq(deliveries_of(1), 2);
 	cr_assert_eq(deliveries_of(2), 1);
@@ -81,6 +82,42 @@ Test(ring_copies, what_a_dead_consumer_had_is_marked_and_in_the_lane_of_another)
 	receives(1, 1);
 	cr_assert_eq(message.deliveries, 2);
 	cr_assert_eq(message.buffer, 1001);
+}
+
+static const struct channel_entry *copy_looked_at;
+static uint32_t looks, looks_at_first, others_than_expected;
+
+/* As which delivery it would come, if its producer were killed now: who has it had it. */
+static void look_at_copy(void)
+{
+	uint64_t sequence = copy_looked_at->sequence;
+	uint32_t deliveries = sequence & CHANNEL_COPY_RETURNED
+				  ? (uint32_t)sequence
+				  : CHANNEL_SMALL(copy_looked_at->size_deliveries);
+	bool is_firsts = sequence != CHANNEL_COPY_WAITS && !(sequence & CHANNEL_COPY_RETURNED) &&
+			 copy_looked_at->ticket == 0;
+
+	looks++;
+	looks_at_first += is_firsts;
+	others_than_expected += deliveries != (is_firsts ? 1 : 2);
+}
+
+Test(ring_copies, a_producer_may_be_killed_at_any_step_of_giving_it_to_another_consumer)
+{
+	if (!STEPS_ARE_KNOWN)
+		cr_skip("for want of single steps");
+	rig(CHANNEL_QUEUE, SHARE_FULL_BLOCK, 1);
+	sends(1);
+	receives(0, 1);
+	consumer_comes(1, false);
+	copy_looked_at = find(1);
+	steps_begin(look_at_copy);
+	ring_producer_dismiss(producers[0], 0, true);
+	steps_end();
+	is_in_lane(1, 1, 0);
+	cr_assert_gt(looks_at_first, 10);
+	cr_assert_gt(looks, looks_at_first + 10);
+	cr_assert_eq(others_than_expected, 0);
 }
 
 /* By the time that its ticket is free again, who has acknowledged it may be gone. */

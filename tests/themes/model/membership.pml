@@ -60,7 +60,7 @@
  * NO_FENCE_WAIT, LEFT_BEHIND_IS_SAFE. A claim's end: NOT_QUIET, END_AT_CLOSE, DRAINED_EARLY,
  * ROW_OF_THE_GONE, ANY_ROW. Who goes: NO_EXPEL, EXPEL_ALWAYS, EXPELLED_GETS_NOTHING. Of queues:
  * HAND_ON_HELD, NO_REDELIVERY, NO_MARK. Of deaths: DEAD_COUNT. Orphans, what is stored in which order:
- * COPY_AFTER_ENTRY, PLACE_AFTER_ENTRY. R6, they come before the leases go: ORPHANS_AFTER_LEASES,
+ * COPY_AFTER_ENTRY, PLACE_AFTER_ENTRY, MARK_AFTER_RETURN. R6, they come before the leases go: ORPHANS_AFTER_LEASES,
  * WAITING_ARE_NONE, ONLY_WAITING_ARE. R7, who cannot acknowledge it gives it back: NO_GIVE_BACK,
  * DRAINED_IS_DONE, KEEP_UNTAKEN, GIVE_BACK_LEFT, GIVE_BACK_HELD, LOOK_BEFORE_END, NO_ORPHAN_MARK,
  * ASIDE_NEVER, ENTRY_WITH_ORPHAN. R8, what is acknowledged is noted before a row goes: FORGET_ACKS.
@@ -357,6 +357,24 @@ inline observe(p, c, i)
 	see_finished(p, i)
 }
 
+/* Nobody has it, and it is marked if somebody had it: one word says both, as the producer may die
+ * behind any store. */
+inline come_back(p, i, had)
+{
+	placed[T(p, i)] = NOBODY;
+#ifndef MARK_AFTER_RETURN
+	deliveries[T(p, i)] = deliveries[T(p, i)] + (had -> 1 : 0);
+#endif
+	if
+	:: (MORTAL & BIT(p)) && !stopped[p] -> stopped[p] = true
+	:: true ->
+#ifdef MARK_AFTER_RETURN
+		deliveries[T(p, i)] = deliveries[T(p, i)] + (had -> 1 : 0);
+#endif
+		deliver(p, i)
+	fi
+}
+
 /* Queue: it is not the one to acknowledge this any more. */
 inline give_to_others(p, c, i, had)
 {
@@ -372,10 +390,14 @@ inline give_to_others(p, c, i, had)
 		aside[M(p, number[T(p, i)])] = true;
 		owner[T(p, i)] = FINISHED
 	:: owner[T(p, i)] == (c) + 1 && !answered[T(p, i)] && !(had && deliveries[T(p, i)] == DELIVERIES) ->
+#ifdef ORPHANS
+		come_back(p, i, had)
+#else
 #ifndef NO_MARK
 		deliveries[T(p, i)] = deliveries[T(p, i)] + (had -> 1 : 0);
 #endif
 		deliver(p, i)
+#endif
 #endif
 	fi;
 	see_finished(p, i)
