@@ -123,6 +123,9 @@ static void look(struct channel *ch, uint64_t now, int *budget)
 		lose_waiting_of(ch, NULL, "their pool was destroyed", budget);
 	else if (now - ch->orphans.deserted_ms >= DESERTED_MS)
 		lose_waiting_of(ch, NULL, "no consumer has come for an hour", budget);
+	/* those that come now have an hour of their own */
+	if (ch->orphans.waiting == 0)
+		ch->orphans.deserted_ms = 0;
 	channel_end_if_unused(ch);
 }
 

@@ -410,7 +410,9 @@ Test(channel_orphan_lost, they_wait_for_no_consumer_whose_connection_has_ended)
 	check_eq(channel_number("q", "waiting"), 0);
 	child_kill(child);
 	share_pool_close(pool);
+	/* what it had waits for an hour of its own */
 	until(channel_number("q", "owned") == 0);
+	check_eq(channel_number("q", "waiting"), 1);
 	check_ok(share_end_channel(client, "q"));
 }
 
