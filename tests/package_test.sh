@@ -47,7 +47,7 @@ is_built_against()
 	user /tmp/stranger/hello
 	readelf -d /tmp/stranger/hello | grep -q 'NEEDED.*libshare.so.0' || fail "hello has no libshare"
 	# each function that a program calls names the version that it was linked with
-	nm -D /tmp/stranger/hello | grep -q 'share_alloc@LIBSHARE_0.1' || fail "symbols have no version"
+	nm -D /tmp/stranger/hello | grep -q 'share_alloc_with@LIBSHARE_0.1' || fail "symbols have no version"
 }
 
 is_upgraded()

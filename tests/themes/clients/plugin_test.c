@@ -20,10 +20,12 @@
  * of its own. */
 struct plugin {
 	void *library;
-	int (*connect)(const char *address, share_client **out);
+	int (*connect)(const char *address, const share_connect_options *options,
+		       share_client **out);
 	int (*ping)(share_client *c);
 	int (*pool_open)(share_client *c, const char *name, share_pool **out);
-	int (*alloc)(share_pool *p, uint64_t size, void *stream, share_buffer **out);
+	int (*alloc)(share_pool *p, uint64_t size, const share_alloc_options *options, void *stream,
+		     share_buffer **out);
 	int (*release)(share_buffer *b, void *stream);
 	int (*stream_create)(share_client *c, share_host_stream **out);
 	int (*stream_launch)(share_host_stream *s, void (*function)(void *data), void *data);
@@ -46,17 +48,17 @@ static void load(struct plugin *p)
 {
 	p->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	check(p->library != NULL);
-	FIND(connect, "share_connect");
+	FIND(connect, "share_connect_with");
 	FIND(ping, "share_ping");
 	FIND(pool_open, "share_pool_open");
-	FIND(alloc, "share_alloc");
+	FIND(alloc, "share_alloc_with");
 	FIND(release, "share_release");
 	FIND(stream_create, "share_host_stream_create");
 	FIND(stream_launch, "share_host_stream_launch");
 	FIND(stream_destroy, "share_host_stream_destroy");
 	FIND(pool_close, "share_pool_close");
 	FIND(disconnect, "share_disconnect");
-	check(p->connect != share_connect);
+	check(p->connect != share_connect_with);
 }
 
 static void unload(struct plugin *p)
@@ -98,9 +100,9 @@ Test(plugin, that_is_unloaded_with_something_open_leaves_it_as_it_is)
 	share_pool *pool;
 
 	load(&p);
-	check_ok(p.connect(broker_socket(), &c));
+	check_ok(p.connect(broker_socket(), NULL, &c));
 	check_ok(p.pool_open(c, "default", &pool));
-	check_ok(p.alloc(pool, 4096, NULL, &b));
+	check_ok(p.alloc(pool, 4096, NULL, NULL, &b));
 	check_ok(p.stream_create(c, &stream));
 	check_ok(p.stream_launch(stream, wait_for_gate, gate));
 	until(atomic_load(&gate->started) == 1);
@@ -125,7 +127,7 @@ Test(plugin, that_closes_all_can_be_loaded_and_unloaded_again)
 
 	for (int i = 0; i < 3; i++) {
 		load(&p);
-		check_ok(p.connect(broker_socket(), &c));
+		check_ok(p.connect(broker_socket(), NULL, &c));
 		check_ok(p.ping(c));
 		p.disconnect(c);
 		unload(&p);
