@@ -94,7 +94,7 @@ KNOWS = {
 # The headers of a sub-room that others may include: its face. What else it has is for itself. Where
 # nothing is said, all are.
 FACES = {
-    "libshare/client": "client dispatch error inspect operation range room rpc struct",
+    "libshare/client": "client copies dispatch error inspect operation range room rpc struct",
     "libshare/order": "gpu_late order",
     "libshare/buffer": "buffer segment uses",
     "libshare/channel": "channel message",

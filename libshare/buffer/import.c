@@ -8,6 +8,7 @@
  */
 
 #include "libshare/buffer/inside.h"
+#include "libshare/client/copies.h"
 
 static int take_fd(share_client *c, struct side *side)
 {
@@ -37,9 +38,11 @@ static int import(share_client *c, struct segment *s, struct side *from, bool wr
 		  struct memory_mapping *out)
 {
 	struct failure failure;
-	int fd = take_fd(c, from);
-	int r;
+	int fd, r;
 
+	if (s->kind->id == MEMORY_MEMPOOL && !copies_is_first())
+		return fail(SHARE_ENOTSUP, "memory of kind \"mempool\": " COPIES_REASON);
+	fd = take_fd(c, from);
 	if (fd < 0)
 		return fail(SHARE_EPROTO, "the broker sent no descriptor for a segment");
 	r = memory_import(s->kind, &s->recipe, fd, writable, out, &failure);

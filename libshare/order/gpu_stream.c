@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/mutation.h"
+#include "libshare/client/copies.h"
 #include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
 
@@ -247,6 +248,8 @@ static int wait_on(share_client *c, struct gpu_order *g, struct memory_stream *s
 
 static int wait_by_host(share_client *c, struct ordering *o)
 {
+	if ((c->order->never_block || o->may_not_block) && !copies_is_first())
+		return fail(SHARE_EAGAIN, "the host would have to wait: " COPIES_REASON);
 	if (c->order->never_block || o->may_not_block)
 		return fail(SHARE_EAGAIN,
 			    "the host would have to wait, as this GPU cannot, as the broker is "

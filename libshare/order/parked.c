@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mutation.h"
+#include "libshare/client/copies.h"
 #include "libshare/order/inside.h"
 #include "libshare/order/parked.h"
 
@@ -140,10 +141,11 @@ static unsigned count(int ordinal)
 	return n;
 }
 
-/* None at all where there is one connection: whoever waits on it stops everybody. */
+/* None at all where there is one connection: whoever waits on it stops everybody; or where another
+ * copy of the library counts those that are parked. */
 static bool has_room(int ordinal)
 {
-	return n_parked < STREAMS_MAX &&
+	return n_parked < STREAMS_MAX && copies_is_first() &&
 	       (count(ordinal) < memory_stream_connections() / 2 || MUTATION(no_budget));
 }
 

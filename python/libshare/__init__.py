@@ -21,7 +21,13 @@ from __future__ import annotations
 
 import json as _json
 
-from . import _core, _dtype, _errors, _streams
+try:
+    from . import _core
+except ImportError as _error:
+    from ._library import explain as _explain
+
+    raise _explain(_error) from _error
+from . import _dtype, _errors, _streams
 from ._core import (
     Array,
     Caller,

@@ -6,6 +6,8 @@
  * when it is imported.
  */
 
+#include <string.h>
+
 #include "python/src/core.h"
 
 struct core core;
@@ -73,6 +75,18 @@ static bool add_errors(PyObject *module)
 	return true;
 }
 
+/* The process may have had a library of that name before, which was taken then. */
+static bool fits(void)
+{
+	if (strcmp(share_version(), SHARE_VERSION) == 0)
+		return true;
+	PyErr_Format(PyExc_ImportError,
+		     "the Python package libshare %s needs the library libshare.so.0 of the same "
+		     "version, and this process has loaded version %s of it",
+		     SHARE_VERSION, share_version());
+	return false;
+}
+
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)
 {
@@ -93,7 +107,7 @@ PyMODINIT_FUNC PyInit__core(void)
 	};
 	static struct PyModuleDef definition = {
 	    PyModuleDef_HEAD_INIT, "libshare._core", NULL, -1, functions, NULL, NULL, NULL, NULL};
-	PyObject *module = PyModule_Create(&definition);
+	PyObject *module = fits() ? PyModule_Create(&definition) : NULL;
 
 	process_generation();
 	core.dtype_codes = PyDict_New();

@@ -56,6 +56,36 @@ for bin in "$environment/venv/bin" "$scratch/installed/bin"; do
 	serves "$bin" "$python" "$path" || { echo "what is installed in $bin does not serve" && exit 1; }
 done
 
+# A process has one library, whoever in it came first with it; and who has come with one of another
+# version is told which two there are.
+cat >"$scratch/other.c" <<'END'
+const char *share_version(void);
+const char *share_version(void) { return "0.0.9"; }
+END
+"${CC:-cc}" -shared -fPIC -Wl,-soname,libshare.so.0 -o "$scratch/libshare.so.0" "$scratch/other.c"
+cat >"$scratch/one.py" <<'END'
+import ctypes, os, sys
+here = os.path.join(sys.argv[1], "libshare", "libshare.so.0")
+if sys.argv[2] == "first":
+    ctypes.CDLL(here)
+import libshare
+if sys.argv[2] != "first":
+    ctypes.CDLL(here)
+found = {line.split()[-1] for line in open("/proc/self/maps") if "libshare.so" in line}
+assert found == {here}, found
+END
+for order in first last; do
+	env -i PATH=/usr/bin:/bin PYTHONPATH="$site" "$tools/bin/python" "$scratch/one.py" "$site" $order ||
+		{ echo "a process that loads the library $order has two" && exit 1; }
+done
+if env -i PATH=/usr/bin:/bin PYTHONPATH="$site" "$tools/bin/python" -c \
+	'import ctypes, sys; ctypes.CDLL(sys.argv[1]); import libshare' "$scratch/libshare.so.0" 2>"$scratch/said"; then
+	echo "the extension takes a library that does not fit" && exit 1
+fi
+version=$(sed -nE 's/^project\(share VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+grep -q "libshare $version needs the library libshare.so.0 of the same version, and this process has loaded version 0.0.9" \
+	"$scratch/said" || { cat "$scratch/said" && echo "a library that does not fit is not named" && exit 1; }
+
 if git ls-files >/dev/null 2>&1; then
 	name=$("$tools/bin/python" -c 'import sys; from scikit_build_core.build import build_sdist; print(build_sdist(sys.argv[1]))' \
 		"$scratch" | tail -n 1)
