@@ -365,6 +365,7 @@ static const struct column status_lines[] = {
     {"buffer_bytes",  "buffer_bytes",  show_size, LEFT},
     {"broker_memory", "broker_memory", show_size, LEFT},
     {"broker_memory_limit", "broker_memory_limit", show_size, LEFT},
+    {"broker_memory_wanted", "broker_memory_wanted", show_size, LEFT},
     {"journal_bytes", "journal_bytes", show_size, LEFT},
 };
 

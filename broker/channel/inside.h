@@ -182,6 +182,9 @@ bool member_close(struct member *m, uint32_t serial);
 void member_tell(const struct member *m, const char *action);
 /* Not a member any more: of its client, that is. */
 void member_detach(struct member *m);
+/* By ticket of a producer, all NULL, which its user pays for. NULL without memory. */
+void *member_table_new(const struct member *producer);
+void member_table_free(const struct member *producer, void *table);
 /* How much of its page, from @at in it on, its owner never wrote; 0: it did. Zeros are there, and
  * to read them takes memory, which it would not be its owner that has to pay for. */
 size_t member_unwritten(struct member *m, const void *at);

@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/channel/orphan.h"
 #include "broker/channel/records.h"
+#include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
@@ -168,6 +169,24 @@ void member_detach(struct member *m)
 		member_note(m);
 }
 
+void *member_table_new(const struct member *producer)
+{
+	uint32_t n = producer->channel->shape.in_flight;
+	void *table = calloc(n, sizeof(void *));
+
+	if (table)
+		account_must_add(producer->timelines->account, n * sizeof(void *));
+	return table;
+}
+
+void member_table_free(const struct member *producer, void *table)
+{
+	if (table)
+		account_give_back(producer->timelines->account,
+				  producer->channel->shape.in_flight * sizeof(void *));
+	free(table);
+}
+
 static void member_free(struct member *m)
 {
 	struct channel *ch = m->channel;
@@ -175,7 +194,7 @@ static void member_free(struct member *m)
 	give_slot_back(m);
 	TAILQ_REMOVE(&ch->members, m, of_channel);
 	producer_end_orphans(m);
-	free(m->as_producer.kept);
+	member_table_free(m, m->as_producer.kept);
 	page_unmap(m->page.memory, m->page.size);
 	kept_close(m->page.fd);
 	kept_close(m->pidfd);

@@ -177,7 +177,7 @@ static bool prepare(struct member *producer)
 	if (p->orphans)
 		return true;
 	TAILQ_INIT(&p->waiting);
-	p->orphans = calloc(producer->channel->shape.in_flight, sizeof(void *));
+	p->orphans = member_table_new(producer);
 	return p->orphans;
 }
 
@@ -396,6 +396,6 @@ bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgem
 
 void producer_end_orphans(struct member *producer)
 {
-	free(producer->as_producer.orphans);
+	member_table_free(producer, producer->as_producer.orphans);
 	producer_forget_acknowledged(producer);
 }

@@ -55,7 +55,7 @@ static struct kept *keep(struct member *producer, uint32_t ticket, uint32_t vers
 	struct kept *kept;
 
 	if (!p->kept)
-		p->kept = calloc(producer->channel->shape.in_flight, sizeof(void *));
+		p->kept = member_table_new(producer);
 	if (!p->kept)
 		return NULL;
 	kept = p->kept[ticket];

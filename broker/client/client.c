@@ -89,17 +89,28 @@ static const struct access_object the_broker = {.kind = OBJECT_BROKER};
 static bool charge_connection(struct client *c, unsigned beyond)
 {
 	c->admission.lacks = LIMIT_MEMORY;
-	if (beyond == 0 && !account_may_add(c->account, LIMIT_MEMORY, PRICE_TIMELINES))
+	if (beyond == 0 &&
+	    !account_may_add(c->account, LIMIT_MEMORY, PRICE_TIMELINES + peer_size(&c->peer)))
 		return false;
 	c->admission.lacks = LIMIT_CONNECTIONS;
 	if (!charge_take_beyond(&c->admission.connection, c->account, LIMIT_CONNECTIONS, 1, beyond))
 		return false;
 	c->admission.lacks = LIMIT_DESCRIPTORS;
 	if (charge_take_beyond(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
-			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS))
+			       CLIENT_DESCRIPTORS, beyond * CLIENT_DESCRIPTORS)) {
+		account_must_add(c->account, peer_size(&c->peer));
 		return true;
+	}
 	charge_return(&c->admission.connection);
 	return false;
+}
+
+void client_return_admission(struct client *c)
+{
+	if (c->admission.connection.account)
+		account_give_back(c->account, peer_size(&c->peer));
+	charge_return(&c->admission.connection);
+	charge_return(&c->admission.descriptors);
 }
 
 static bool may_operate(const struct client *c)
@@ -232,8 +243,7 @@ static struct account *come(struct broker *b, int socket, struct closing *closin
 
 refuse:
 	b->clients->rooms->end(c);
-	charge_return(&c->admission.connection);
-	charge_return(&c->admission.descriptors);
+	client_return_admission(c);
 	account_unref(c->account);
 	peer_done(&c->peer);
 	let_go(socket, closing);

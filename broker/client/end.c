@@ -75,9 +75,8 @@ void client_free(struct client *c)
 	if (c->timer)
 		event_free(c->timer);
 	b->clients->rooms->end(c);
+	client_return_admission(c);
 	peer_done(&c->peer);
-	charge_return(&c->admission.connection);
-	charge_return(&c->admission.descriptors);
 	account_unref(c->account);
 	client_forget_record(c);
 	clients_remove(b->clients, c);

@@ -24,6 +24,8 @@ void client_end_again(struct client *c);
 /* Its connection has ended, and the loop is to see what becomes of it. */
 void client_outlive_connection_soon(struct client *c);
 
+/* What it was charged for when it came. */
+void client_return_admission(struct client *c);
 /* Everything of a client that holds nothing (any more). */
 void client_free(struct client *c);
 

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Who is at the other end of a socket, as the kernel says. */
@@ -21,6 +22,11 @@ int peer_identify(int socket, struct peer *out);
 /* Of one that was identified before: its groups, at least. */
 int peer_identify_again(int socket, struct peer *out);
 void peer_done(struct peer *p);
+/* Bytes that it takes, of a process with many groups a lot. */
+static inline uint64_t peer_size(const struct peer *p)
+{
+	return p->n_groups * sizeof(gid_t);
+}
 /* Whether the broker's user namespace has a number for every user. */
 bool peer_all_have_numbers(void);
 

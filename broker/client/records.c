@@ -124,6 +124,7 @@ static int charge_again(struct client *c)
 	    !charge_take(&c->admission.descriptors, c->account, LIMIT_DESCRIPTORS,
 			 CLIENT_DESCRIPTORS))
 		return -ENOMEM;
+	account_must_add(c->account, peer_size(&c->peer));
 	return 0;
 }
 

@@ -15,8 +15,8 @@ normalise()
 	normalise_common |
 		sed -E -e 's/^((pid|keeper|deputy|requests|connections|descriptors_limit) +)[0-9]+$/\1N/' \
 			-e 's/^((uptime|oldest_lease) +)[0-9]+d [0-9:]{8}$/\10d HH:MM:SS/' \
-			-e 's/^((journal_bytes|broker_memory|broker_memory_limit) +)[0-9.]+[KM]iB$/\1N/' \
-			-e 's/"(pid|awaits|keeper|deputy|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|broker_memory|broker_memory_limit|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
+			-e 's/^((journal_bytes|broker_memory|broker_memory_limit|broker_memory_wanted) +)[0-9.]+[KM]iB$/\1N/' \
+			-e 's/"(pid|awaits|keeper|deputy|uptime_ms|oldest_lease_ms|age_ms|journal_bytes|broker_memory|broker_memory_limit|broker_memory_wanted|requests|connections|descriptors_limit|owner|uid)":[0-9]+/"\1":N/g' \
 			-e 's/"client":[0-9]+(.*"label":"sharectl")/"client":N\1/' \
 			-e 's/("descriptors","used":[0-9]+,"limit":)[0-9]+/\1N/' \
 			-e 's/("broker_memory","used":)[0-9]+(,"limit":)[0-9]+/\1N\2N/' \
