@@ -81,7 +81,7 @@ function(share_add_program_test name)
       "LeakSanitizer|AddressSanitizer|runtime error:|ThreadSanitizer|BUG:|Assertion Failed")
   set(environment
     SHARE_ABORT_ON_BUG=1
-    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_sigill=1
     UBSAN_OPTIONS=print_stacktrace=1
     TSAN_OPTIONS=halt_on_error=1
     SHARE_TEST_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}

@@ -84,7 +84,7 @@ static void run(const char **arguments)
 	if (getenv("SHARE_TEST_BRIDGE_PRELOAD"))
 		setenv("LD_PRELOAD", getenv("SHARE_TEST_BRIDGE_PRELOAD"), 1);
 	/* What UCX leaves when it ends is not ours. */
-	setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+	setenv("ASAN_OPTIONS", "detect_leaks=0:handle_sigill=1", 1);
 	execv(path, (char *const *)(uintptr_t)arguments);
 	perror(path);
 	_exit(127);
