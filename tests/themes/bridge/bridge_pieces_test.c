@@ -48,19 +48,21 @@ static void fill(share_buffer *b, uint64_t seed)
 /* The first wrong byte, or the size if there is none. */
 static uint64_t wrong_byte(share_buffer *b, uint64_t seed)
 {
-	unsigned char *bytes = calloc(1, share_size(b));
-	uint64_t at = 0;
+	uint64_t n = share_size(b) / sizeof(uint64_t) + 1, at = 0;
+	unsigned char *bytes = calloc(n, sizeof(uint64_t));
 
 	check(bytes != NULL);
 	check_ok(share_copy_to_host(b, 0, bytes, share_size(b), NULL));
-	for (; at < share_size(b); at++) {
-		uint64_t word = (seed << 32) + at / sizeof(word);
-		unsigned char expected[sizeof(word)];
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t word = (seed << 32) + i, rest = share_size(b) - at;
 
-		memcpy(expected, &word, sizeof(word));
-		if (bytes[at] != expected[at % sizeof(word)])
+		if (memcmp(bytes + at, &word, rest < sizeof(word) ? rest : sizeof(word)) != 0)
 			break;
+		at += rest < sizeof(word) ? rest : sizeof(word);
 	}
+	while (at < share_size(b) &&
+	       bytes[at] == ((const unsigned char *)&(uint64_t){(seed << 32) + at / 8})[at % 8])
+		at++;
 	free(bytes);
 	return at;
 }
