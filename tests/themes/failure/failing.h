@@ -62,8 +62,9 @@ bool failing_now(enum failing what);
 /* Where failing_broker.c finds the file that has its plan. */
 #define FAILING_PLAN_VARIABLE "SHARE_TEST_FAILING"
 
-/* Exit code of failure_runner. */
-#define RUNNER_PAST_THE_LAST 10
+/* Exit codes of failure_runner, to which the number of its runs is added. */
+#define RUNNER_ENDED         100
+#define RUNNER_PAST_THE_LAST 150
 
 void *failing_malloc(size_t size);
 void *failing_realloc(void *old, size_t size);
