@@ -263,16 +263,17 @@ static int order(share_client *c, int ordinal, void *before, void *after)
 bool array_order(struct array *a, void *stream)
 {
 	share_client *c;
-	int r = 0;
+	int r = 0, ordinal;
 
 	if (!a->on_gpu || (a->stream == stream && !a->recorded))
 		return array_is_usable(a);
 	if (!array_enter(a))
 		return false;
 	c = a->client->handle.p; /* the array is a user of this handle */
-	UNLOCKED(r = order(c, a->ordinal, a->stream, stream));
+	ordinal = array_ordinal(a);
+	UNLOCKED(r = order(c, ordinal, a->stream, stream));
 	for (struct recorded *also = a->recorded; r == 0 && also; also = also->next)
-		r = order(c, a->ordinal, also->stream, stream);
+		r = order(c, ordinal, also->stream, stream);
 	return array_leave(a, r);
 }
 
