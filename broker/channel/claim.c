@@ -301,7 +301,7 @@ uint32_t claim_ask_rejected(const struct claim *claim, uint32_t ticket, uint32_t
 /* What the word says that its consumer is done with. 0: nothing, as it has given it back. */
 static uint32_t acknowledged_version(uint64_t word)
 {
-	return word & CHANNEL_ACK_REJECTED ? 0 : (uint32_t)(word >> 32);
+	return word & CHANNEL_ACK_REJECTED && !MUTATION(note_rejected) ? 0 : (uint32_t)(word >> 32);
 }
 
 /* Each fence in the row is looked at until it is reached, once: the row changes no more. */

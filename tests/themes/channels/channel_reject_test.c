@@ -4,8 +4,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <share/fence.h>
 #include <share/service.h>
@@ -13,6 +18,7 @@
 #include "tests/harness/child.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/gate.h"
+#include "tests/harness/steps.h"
 #include "tests/support/channel_work.h"
 
 static share_client *client, *other, *third;
@@ -476,6 +482,87 @@ Test(channel_reject, another_consumer_gets_it_though_its_producer_is_gone)
 	check_ok(share_ack(&m, NULL));
 	check_error(share_recv(b, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
 	share_channel_close(b);
+}
+
+struct death {
+	uint64_t at; /* which change of what it writes for others it is killed behind; 0: none */
+	uint64_t changes;
+	bool has_rejected; /* it was killed behind the last one */
+};
+static volatile struct death *death;
+static const unsigned char *ledger;
+static unsigned char *as_it_was;
+static size_t ledger_size;
+
+static void find_ledger(void)
+{
+	char line[512];
+	unsigned long begin, end;
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "share-ledger") && sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+			ledger = (const unsigned char *)begin; // NOLINT
+			ledger_size = end - begin;
+		}
+	check(maps && ledger);
+	fclose(maps);
+	as_it_was = malloc(ledger_size);
+	check(as_it_was);
+	memcpy(as_it_was, ledger, ledger_size);
+}
+
+static void die_if_it_is_time(void)
+{
+	if (memcmp(as_it_was, ledger, ledger_size) == 0)
+		return;
+	memcpy(as_it_was, ledger, ledger_size);
+	if (++death->changes == death->at)
+		kill(getpid(), SIGKILL);
+}
+
+static void rejects_and_dies(struct child *self, void *data)
+{
+	share_channel_options o = queue();
+	share_channel *c = open_channel(child_connect("mortal"), SHARE_CONSUMER, &o);
+	share_message m = receive(c, 0, 1);
+
+	(void)self, (void)data;
+	find_ledger();
+	steps_begin(die_if_it_is_time);
+	check_ok(share_reject(&m, NULL));
+	steps_end();
+	death->has_rejected = true;
+	kill(getpid(), SIGKILL);
+}
+
+/* Wherever that is, it comes once more, and counts as one that was delivered once. */
+Test(channel_reject, who_is_killed_at_any_step_of_rejecting_what_is_nobodys_leaves_it_to_others)
+{
+	share_channel_options o = queue();
+	share_channel *p, *c;
+	share_message m;
+
+	if (!STEPS_ARE_KNOWN)
+		cr_skip("for want of single steps");
+	death =
+	    mmap(NULL, sizeof(*death), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(death != MAP_FAILED);
+	while (!death->has_rejected) {
+		death->at++;
+		death->changes = 0;
+		p = open_channel(client, SHARE_PRODUCER, &o);
+		send_number(p, 1);
+		share_channel_close(p);
+		child_status(child_start(rejects_and_dies, NULL));
+		c = open_channel(other, SHARE_CONSUMER, &o);
+		m = receive(c, 0, 2);
+		check_ok(share_ack(&m, NULL));
+		check_error(share_recv(c, HARNESS_LIMIT_MS, NULL, &m), SHARE_EPIPE);
+		share_channel_close(c);
+	}
+	/* how many it has given up, and how many of these rejected, and the word */
+	check(death->at > 3);
 }
 
 Test(channel_reject, who_is_alone_gets_it_again_though_its_producer_is_gone)

@@ -358,6 +358,30 @@ Test(orphan_hostile, who_leaves_acknowledges_nothing_of_others)
 	check_ok(share_end_channel(witness, "q"));
 }
 
+/* Its row has gone when its producer does, which has not looked. */
+Test(orphan_hostile, what_who_is_gone_has_given_back_is_not_acknowledged)
+{
+	struct party p, gone, c;
+	struct listing l;
+
+	join_queue(&p, &r, SHARE_PRODUCER);
+	join_queue(&gone, &other, SHARE_CONSUMER);
+	party_admit(&p, &gone);
+	party_put_copy(&p, 0, new_buffer(), 1, gone.slot, 1);
+	party_acknowledge(&gone, &p, 0, 1, CHANNEL_ACK_REJECTED | 1, 0);
+	party_close(&gone);
+	until(members() == 1);
+	party_close(&p);
+	until(channel_number("waiting") == 1);
+	join_queue(&c, &other, SHARE_CONSUMER);
+	check(party_fetch(&c, &l));
+	check_eq(l.said.ticket, 0);
+	check_eq(l.said.deliveries, 2);
+	party_close(&c);
+	until(channel_number("waiting") == 1);
+	check_ok(share_end_channel(witness, "q"));
+}
+
 /* What all others have left belongs to somebody. So of too many producers the one that goes is the
  * only one whose messages can be lost. */
 Test(orphan_hostile, of_too_many_producers_the_last_one_may_be_the_one_that_loses_its_messages)
