@@ -17,7 +17,7 @@
 #include "base/failure.h"
 #include "libshare/client/error.h"
 
-static _Thread_local char detail[1024];
+static _Thread_local char detail[sizeof(((struct detail_before *)NULL)->text)];
 static _Thread_local const char *constant; /* instead of it */
 static _Thread_local unsigned staying;     /* blocks with DETAIL_STAYS around this call */
 
@@ -66,6 +66,24 @@ void detail_changes(const int *ignored)
 {
 	(void)ignored;
 	staying--;
+}
+
+struct detail_before detail_before(const int *result)
+{
+	struct detail_before before;
+
+	before.result = result;
+	before.constant = constant;
+	memcpy(before.text, detail, strlen(detail) + 1);
+	return before;
+}
+
+void detail_settle(const struct detail_before *before)
+{
+	if (*before->result != 0)
+		return;
+	constant = before->constant;
+	memcpy(detail, before->text, strlen(before->text) + 1);
 }
 
 int fail(int error, const char *format, ...)

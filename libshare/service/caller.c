@@ -160,6 +160,7 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 {
 	int r = 0, left;
 
+	DETAIL_OF(r);
 	pthread_mutex_lock(&s->lock);
 	while (!p || p->waiting) {
 		left = p ? deadline_left(deadline) : 0;
@@ -181,7 +182,7 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 		if (r < 0 || (r == 0 && left == 0))
 			break;
 	}
-	if (p && !p->waiting)
+	if (p ? !p->waiting : r >= 0)
 		r = 0;
 	else if (r >= 0)
 		r = SHARE_ETIMEDOUT;

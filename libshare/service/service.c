@@ -112,6 +112,7 @@ static int open_channel(share_client *c, const char *name, int role, const share
 	uint32_t mode = replies ? CHANNEL_DIRECT : CHANNEL_QUEUE;
 	int r = SHARE_EEXIST;
 
+	DETAIL_OF(r);
 	/* somebody may make or end it in between */
 	for (int i = 0; i < ATTEMPTS_TO_OPEN; i++) {
 		share_channel_options options = said(o, replies);

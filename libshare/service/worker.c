@@ -84,8 +84,9 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 {
 	int64_t deadline = deadline_from(timeout_ms);
 	share_message raw = SHARE_MESSAGE_INIT;
-	int r;
+	int r, result = -1;
 
+	DETAIL_OF(result);
 	for (;;) {
 		raw.channel = NULL;
 		/* the first time as it was asked for: 0 is another thing than a time that is over
@@ -109,6 +110,7 @@ static int receive(share_service *s, int timeout_ms, void *stream, share_message
 		out->channel = NULL;
 		channel_put_back(&raw);
 	}
+	result = r != 0 ? r : out->error;
 	return r;
 }
 

@@ -5,6 +5,7 @@
  * when somebody gives up or does not play along.
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/harness/gate.h"
@@ -42,6 +43,28 @@ Test(service_call, carries_buffers_and_data_both_ways)
 	check(memcmp(got.data, data, sizeof(data)) == 0);
 	check_eq(share_size(got.buffer), 100);
 	expect_filled(share_ptr(got.buffer), 7, 100);
+	check_ok(share_ack(&got, NULL));
+}
+
+/* Whatever has failed on the way: somebody looked for, and nothing was there yet. */
+Test(service_call, what_succeeds_leaves_the_detail_of_the_last_failure)
+{
+	share_message request = SHARE_MESSAGE_INIT, got = SHARE_MESSAGE_INIT;
+	share_service *another;
+	share_pending *p;
+	char said[256];
+
+	check_error(share_service_open(working, "", SHARE_WORKER, NULL, &another), SHARE_EINVAL);
+	snprintf(said, sizeof(said), "%s", share_error_detail());
+	check_ok(share_service_open(working, "another", SHARE_WORKER, NULL, &another));
+	check_detail(said);
+	share_service_close(another);
+	check_ok(share_call_start(caller, NULL, "q", 1, FOREVER, NULL, &p));
+	check_detail(said);
+	check_ok(share_next_request(worker, FOREVER, NULL, &request));
+	check_ok(share_reply(&request, NULL, "a", 1, NULL));
+	check_ok(share_call_finish(p, FOREVER, NULL, &got));
+	check_detail(said);
 	check_ok(share_ack(&got, NULL));
 }
 
