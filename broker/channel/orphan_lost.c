@@ -165,19 +165,39 @@ static bool go(struct member *m, const char *why, int *budget)
 	return true;
 }
 
-/* The oldest one, if there are more than a channel keeps; NULL: there are not, or none may go. */
-static struct member *one_too_many(const struct channel *ch)
+static bool has_left_some(const struct member *m)
 {
-	struct member *m, *oldest = NULL;
+	return m->role == SHARE_PRODUCER && m->state == MEMBER_GONE && producer_has_orphans(m);
+}
+
+/* Producers of this user. */
+static uint32_t have_left_some(const struct channel *ch, const struct account *user)
+{
+	const struct member *m;
 	uint32_t n = 0;
 
+	TAILQ_FOREACH (m, &ch->members, of_channel)
+		n += has_left_some(m) && (!user || m->timelines->account == user);
+	return n;
+}
+
+/* If there are more than a channel keeps: the oldest one of the user who has most, so that nobody
+ * takes their places from others. NULL: there are not, or none may go. */
+static struct member *one_too_many(const struct channel *ch)
+{
+	struct member *m, *found = NULL;
+	uint32_t most = 0, n;
+
+	if (have_left_some(ch, NULL) <= PRODUCERS_MAX)
+		return NULL;
 	TAILQ_FOREACH (m, &ch->members, of_channel) {
-		n +=
-		    m->role == SHARE_PRODUCER && m->state == MEMBER_GONE && producer_has_orphans(m);
-		if (!oldest && may_go(m))
-			oldest = m;
+		n = may_go(m) ? have_left_some(ch, m->timelines->account) : 0;
+		if (n <= most)
+			continue;
+		found = m;
+		most = n;
 	}
-	return n > PRODUCERS_MAX ? oldest : NULL;
+	return found;
 }
 
 void orphans_keep_few(struct channel *ch, int *budget)

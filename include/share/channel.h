@@ -537,8 +537,8 @@ static inline int share_ack(share_message *m, void *stream)
  * @param stream  where it was worked on
  * @retval SHARE_EINVAL   it was given up, or a copy of it was; or not a stream of this client
  * @retval SHARE_ENOTSUP  it is not a message of a queue, but of a broadcast or a service; or its
- *                        producer has a library before share_reject(); or the stream is being
- *                        captured
+ *                        producer's library, or the broker, is older than share_reject(); or the
+ *                        stream is being captured
  * @retval SHARE_EACCES   it was taken back (share_channel_take_back()): it is its producer's own
  */
 int share_reject(share_message *m, void *stream);

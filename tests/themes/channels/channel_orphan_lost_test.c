@@ -339,6 +339,38 @@ Test(channel_orphan_lost, whose_they_are_and_administrators_may_end_them)
 	check_eq(channel_number("q", "waiting"), -1);
 }
 
+static void leaves_too_many(struct child *self, void *data)
+{
+	share_client *c;
+
+	(void)self, (void)data;
+	child_become(ALICE, 0);
+	c = child_connect("alice");
+	for (uint32_t i = 0; i < 70; i++) {
+		share_channel *p = open_queue(c, "q", SHARE_PRODUCER);
+
+		send_number(p, i);
+		share_channel_close(p);
+	}
+	share_disconnect(c);
+}
+
+Test(channel_orphan_lost, who_leaves_too_many_loses_none_of_other_users)
+{
+	share_channel *c;
+
+	skip_unless_root();
+	leave("q", 1000, 1);
+	child_finish(child_start(leaves_too_many, NULL));
+	check_eq(channel_number("q", "waiting"), 64);
+	check_eq(channel_number("q", "lost"), 7);
+	c = open_queue(other, "q", SHARE_CONSUMER);
+	expect(c, 1000, 7);
+	for (uint32_t i = 7; i < 70; i++)
+		expect(c, i, 0);
+	share_channel_close(c);
+}
+
 /* Who opens it otherwise cannot ask anybody. */
 Test(channel_orphan_lost, who_opens_it_otherwise_is_told_what_waits)
 {
