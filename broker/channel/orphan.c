@@ -19,6 +19,7 @@
 
 #include <share/channel.h>
 
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "broker/broker.h"
 #include "broker/buffer/buffer.h"
@@ -159,6 +160,7 @@ void orphan_give(struct orphan *o, struct claim *claim)
 {
 	wait_no_more(o);
 	o->position = 0;
+	o->rejected_by = 0;
 	o->fetch = ++claim->consumer->as_consumer.fetched;
 	set_owner(o, claim);
 	if (!MUTATION(fetch_not_noted))
@@ -383,6 +385,8 @@ bool orphan_look(struct claim *claim, const struct kept *kept, enum acknowledgem
 	if (acknowledged != NOT_ACKNOWLEDGED)
 		end(o);
 	else if (claim_ask_rejected(claim, o->ticket, o->version) == o->deliveries) {
+		o->rejected_by = claim->consumer->id;
+		o->rejected_ms = clock_ms();
 		give_back(o, true);
 		return true;
 	} else if (claim->over)

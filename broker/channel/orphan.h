@@ -15,7 +15,8 @@ struct orphan {
 	uint64_t position; /* in the owner's lane, + 1; 0: in none, it was fetched or waits */
 	uint32_t ticket, version;
 	uint32_t deliveries;
-	uint32_t fetch; /* which one its owner has fetched; 0: none */
+	uint32_t fetch;                    /* which one its owner has fetched; 0: none */
+	uint64_t rejected_by, rejected_ms; /* who has given it back last; 0: not so, or unknown */
 	bool has_entry; /* of another broker's: orphans_have_entries() has found it */
 	uint32_t record;
 };
@@ -111,6 +112,8 @@ bool orphans_give_way(struct channel *joined, const struct account *account,
 		      enum limit_kind resource, uint64_t amount, int *budget);
 /* At the end of the broker. */
 void orphans_end_all(struct broker *b);
+/* Whether a consumer that is not @but (NULL: any) may ask for some. */
+bool anybody_may_fetch(const struct channel *ch, const struct member *but);
 /* What is lost that no consumer was told of is told to this one. */
 void orphans_tell_lost(struct member *consumer);
 

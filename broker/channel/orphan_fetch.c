@@ -8,7 +8,10 @@
 
 #include <share/channel.h>
 
+#include "base/clock.h"
 #include "broker/channel/orphan.h"
+
+#define LEFT_TO_OTHERS_MS 1000
 
 #define LOOKS 4096 /* at entries of one consumer, for one answer; about as long as a request */
 
@@ -26,13 +29,23 @@ static bool has_ticket(const struct claim *claim, uint32_t ticket, int *looks)
 	return false;
 }
 
+/* Who has given it back leaves it to others for a while, who may hang. */
+static bool is_left_to_others(const struct orphan *o, const struct member *consumer)
+{
+	return o->rejected_by == consumer->id && clock_ms() - o->rejected_ms < LEFT_TO_OTHERS_MS &&
+	       anybody_may_fetch(consumer->channel, consumer);
+}
+
 /* At least the first one is looked at. */
-static struct orphan *choose(struct member *producer, const struct claim *claim, int *looks)
+static struct orphan *choose(struct member *producer, const struct member *consumer,
+			     const struct claim *claim, int *looks)
 {
 	struct orphan *o;
 
 	TAILQ_FOREACH (o, &producer->as_producer.waiting, link) {
-		if (!claim || !has_ticket(claim, o->ticket, looks))
+		if (is_left_to_others(o, consumer))
+			--*looks;
+		else if (!claim || !has_ticket(claim, o->ticket, looks))
 			return o;
 		if (*looks <= 0)
 			return NULL;
@@ -45,7 +58,7 @@ static struct orphan *choose(struct member *producer, const struct claim *claim,
 static struct orphan *fetch_of(struct member *consumer, struct member *producer, int *looks)
 {
 	struct claim *claim = claim_find(producer, consumer->id);
-	struct orphan *o = claim && claim->over ? NULL : choose(producer, claim, looks);
+	struct orphan *o = claim && claim->over ? NULL : choose(producer, consumer, claim, looks);
 
 	if (o && !claim)
 		claim = claim_make_for_fetch(producer, consumer);

@@ -90,12 +90,12 @@ static uint64_t lose_waiting_of(struct channel *ch, const struct client *by, con
 
 /* Not who has lost its connection or was expelled, nor a program with an older library, which asks
  * for none. */
-static bool anybody_may_fetch(const struct channel *ch)
+bool anybody_may_fetch(const struct channel *ch, const struct member *but)
 {
 	const struct member *m;
 
 	TAILQ_FOREACH (m, &ch->members, of_channel)
-		if (m->role == SHARE_CONSUMER &&
+		if (m != but && m->role == SHARE_CONSUMER &&
 		    (m->state == MEMBER_HERE || m->state == MEMBER_PREPARING) &&
 		    m->client->version >= WIRE_VERSION_ORPHANS)
 			return true;
@@ -113,7 +113,7 @@ static void look_again(struct broker *b)
 static void look(struct channel *ch, uint64_t now, int *budget)
 {
 	orphans_keep_few(ch, budget);
-	if (ch->orphans.waiting == 0 || anybody_may_fetch(ch)) {
+	if (ch->orphans.waiting == 0 || anybody_may_fetch(ch, NULL)) {
 		ch->orphans.deserted_ms = 0;
 		return;
 	}

@@ -339,6 +339,44 @@ Test(channel_orphan_lost, whose_they_are_and_administrators_may_end_them)
 	check_eq(channel_number("q", "waiting"), -1);
 }
 
+static void reject(struct party *c, const struct listing *l)
+{
+	const struct party p = {.id = l->said.producer, .row = l->members[0].row};
+
+	party_acknowledge(c, &p, l->said.ticket, l->said.version,
+			  CHANNEL_ACK_REJECTED | l->said.deliveries, 0);
+	until(channel_number("q", "waiting") == 1);
+}
+
+/* For a second, if there is another one; who is alone gets it at once. */
+Test(channel_orphan_lost, who_has_given_one_back_leaves_it_to_others)
+{
+	struct party bad, good;
+	struct listing l;
+	struct raw r;
+
+	leave("q", 1, 1);
+	raw_open(&r, "raw");
+	atomic_store(&plan->stopped_ms, HOUR_MS);
+	party_join(&bad, &r, "q", SHARE_CONSUMER);
+	check(party_fetch(&bad, &l));
+	reject(&bad, &l);
+	check(party_fetch(&bad, &l));
+	check_eq(l.said.deliveries, 2);
+	party_join(&good, &r, "q", SHARE_CONSUMER);
+	reject(&bad, &l);
+	check(!party_fetch(&bad, &l));
+	atomic_fetch_add(&plan->stopped_ms, 999);
+	check(!party_fetch(&bad, &l));
+	atomic_fetch_add(&plan->stopped_ms, 1);
+	check(party_fetch(&bad, &l));
+	check_eq(l.said.deliveries, 3);
+	party_close(&bad);
+	party_close(&good);
+	raw_close(&r);
+	atomic_store(&plan->stopped_ms, 0);
+}
+
 static void leaves_too_many(struct child *self, void *data)
 {
 	share_client *c;

@@ -29,7 +29,9 @@ uint64_t __real_clock_ms(void);
 uint64_t __wrap_clock_ms(void);
 uint64_t __wrap_clock_ms(void)
 {
-	return __real_clock_ms() + atomic_load(&plan->ahead_ms);
+	uint64_t stopped = atomic_load(&plan->stopped_ms);
+
+	return stopped ? stopped : __real_clock_ms() + atomic_load(&plan->ahead_ms);
 }
 
 void __real_journal_drop(struct journal *j, uint32_t *record);
