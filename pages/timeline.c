@@ -44,6 +44,11 @@ static const uint32_t *futex_word(const struct timeline_slot *s)
 	return (const uint32_t *)(uintptr_t)&s->value;
 }
 
+const _Atomic uint32_t *timeline_word(const struct timeline_page *page, uint32_t slot)
+{
+	return (const _Atomic uint32_t *)(uintptr_t)futex_word(&page->slots[slot]);
+}
+
 /* Waiters map the page read-only and cannot leave a trace in it. So nobody knows whether there are
  * any, and waking always costs one system call. */
 static void wake(const struct timeline_slot *s)
@@ -121,6 +126,13 @@ static bool spin_for_gpu(const struct timeline_slot *s, uint64_t value)
 enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
 				  int timeout_ms)
 {
+	return timeline_wait_unless(page, slot, value, timeout_ms, NULL, 0);
+}
+
+enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint32_t slot,
+					 uint64_t value, int timeout_ms,
+					 const _Atomic uint32_t *word, uint32_t same)
+{
 	const struct timeline_slot *s = &page->slots[slot];
 	int64_t deadline = deadline_from(timeout_ms);
 
@@ -132,6 +144,8 @@ enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slo
 
 		if (passed(seen, value))
 			return timeline_query(page, slot, value);
+		if (word && atomic_load(word) != same)
+			return TIMELINE_PENDING;
 		if (timeout_ms >= 0) {
 			int left = deadline_left(deadline);
 

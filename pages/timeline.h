@@ -75,12 +75,15 @@ bool timeline_is_by_gpu(const struct timeline_page *page, uint32_t slot);
  */
 void timeline_poison(struct timeline_page *page, uint64_t last[TIMELINE_SLOTS], bool others);
 
-/*
- * Waits at most @timeout_ms (-1: without limit) until the value is reached or poisoned; a read-only
- * mapping is enough. Returns the state, which is TIMELINE_PENDING when the time is over.
- */
+/* Waits at most @timeout_ms (-1: without limit) until the value is reached or poisoned; a read-only
+ * mapping is enough. Returns the state, which is TIMELINE_PENDING when the time is over. */
 enum timeline_state timeline_wait(const struct timeline_page *page, uint32_t slot, uint64_t value,
 				  int timeout_ms);
+/* The same while *word, if not NULL, is @same. Who is to look at it is woken at timeline_word(). */
+enum timeline_state timeline_wait_unless(const struct timeline_page *page, uint32_t slot,
+					 uint64_t value, int timeout_ms,
+					 const _Atomic uint32_t *word, uint32_t same);
+const _Atomic uint32_t *timeline_word(const struct timeline_page *page, uint32_t slot);
 
 /* Creates a timeline page, whose size is sealed. Returns a memfd, which the caller owns, or a
  * negative errno. */

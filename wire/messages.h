@@ -86,7 +86,7 @@
 	  "Gets the buffer behind a name, perhaps later: other replies may come before this "      \
 	  "one.")                                                                                  \
 	M(CANCEL, cancel, 20, TO_BROKER, 0, 0, 6, NOTHING, 0,                                      \
-	  "Ends a waiting LOOKUP, RECLAIM or MONITOR with SHARE_ECANCELED, if it was not "         \
+	  "Ends a waiting LOOKUP, RECLAIM, MONITOR or ALLOC with SHARE_ECANCELED, if it was not "  \
 	  "answered yet.")                                                                         \
 	M(WATCH, watch, 21, TO_BROKER, 0, 0, 6, WATCHING, 0,                                       \
 	  "Asks for a NAME_EVENT whenever a name changes.")                                        \
@@ -255,7 +255,8 @@
 	E(SHARE_ENOBROKER, -18)     \
 	E(SHARE_ENODEV, -19)        \
 	E(SHARE_EDEVICE, -20)       \
-	E(SHARE_EPIPE, -21)
+	E(SHARE_EPIPE, -21)         \
+	E(SHARE_EINTR, -22)
 
 #define WIRE_FIELDS_hello(F, V, M)                                         \
 	F(M, u32, version, 6, "newest protocol version the client speaks") \

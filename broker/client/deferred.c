@@ -328,7 +328,7 @@ void deferred_cancel(struct client *client, uint32_t serial)
 	struct deferred *p;
 
 	LIST_FOREACH (p, &client->requests.deferred, of_client)
-		if (p->kind && p->asked.serial == serial)
+		if ((p->kind || p->asked.type == WIRE_ALLOC) && p->asked.serial == serial)
 			break;
 	if (p)
 		fail(p, SHARE_ECANCELED, "the request was canceled");

@@ -262,7 +262,8 @@ int share_channel_drain(share_channel *ch, int timeout_ms);
  * later. In a broadcast, messages that wait for a consumer to come are lost with the producer: call
  * share_channel_flush() first where that matters. A consumer receives nothing more, and in a queue
  * the messages that it has not received go to others. Messages that it has received stay good until
- * it has acknowledged them; it remains a member until then.
+ * it has acknowledged them; it remains a member until then. Who waits in it in another thread gets
+ * SHARE_ECANCELED.
  *
  * @param ch  the handle; NULL is fine
  */

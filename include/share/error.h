@@ -24,7 +24,8 @@
 	X(SHARE_ENOBROKER, -4101, "no broker could be reached")               \
 	X(SHARE_ENODEV, -19, "no such device, or no driver for it")           \
 	X(SHARE_EDEVICE, -4102, "the device or its driver failed")            \
-	X(SHARE_EPIPE, -32, "the other side is gone")
+	X(SHARE_EPIPE, -32, "the other side is gone")                         \
+	X(SHARE_EINTR, -4, "interrupted")
 
 /**
  * Why a function has failed. Every function of libshare that can fail returns 0 (or a count) on
@@ -60,9 +61,9 @@ const char *share_strerror(int error);
  *
  * @param error  what a function has returned
  * @return The enumerator's name, in static storage; "SHARE_OK" for 0 and positive numbers,
- * "SHARE_E?" for numbers this library does not know. Never NULL.
+ * "SHARE_E?" for numbers these headers do not know. Never NULL.
  */
-const char *share_error_name(int error);
+static inline const char *share_error_name(int error);
 
 /**
  * What went wrong in the last call of libshare that failed in the calling thread, and what to do
@@ -72,6 +73,19 @@ const char *share_error_name(int error);
  *         its next failing call; success leaves it as it was.
  */
 const char *share_error_detail(void);
+
+static inline const char *share_error_name(int error)
+{
+	switch (error) {
+#define SHARE_ERROR_NAME(name, number, text) \
+	case number:                         \
+		return #name;
+		SHARE_ERRORS(SHARE_ERROR_NAME)
+#undef SHARE_ERROR_NAME
+	default:
+		return error >= 0 ? "SHARE_OK" : "SHARE_E?";
+	}
+}
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -104,7 +104,8 @@ int share_service_open(share_client *c, const char *name, int role,
 
 /**
  * Leaves a service. Before that, the program has to give up its pending calls, and to acknowledge
- * the requests that it has taken. It may keep answers.
+ * the requests that it has taken. It may keep answers. Who waits in it in another thread gets
+ * SHARE_ECANCELED.
  *
  * @param s  the handle; NULL is fine
  */
@@ -154,7 +155,7 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 
 /**
  * Waits for the answer of a call that was started. The call is given up unless this returns
- * SHARE_EAGAIN, SHARE_EINVAL or SHARE_EFORK.
+ * SHARE_EAGAIN, SHARE_EINVAL, SHARE_EINTR or SHARE_EFORK.
  *
  * @param p           the call
  * @param timeout_ms  how long to wait at most; -1: without limit

@@ -55,9 +55,13 @@ extern "C" {
  * it (RLIMIT_NOFILE).
  *
  * Time limits are in milliseconds, of functions and in options: 0 does not wait, -1 waits without
- * limit. A call that does not wait answers SHARE_EAGAIN where one that waits would answer
- * SHARE_ETIMEDOUT. Limits are for what others do; what the broker alone has to say is always asked,
- * and takes no time unless it is stopped.
+ * limit. A call that does not wait says at once what there is to wait for, mostly by SHARE_EAGAIN;
+ * one that has waited in vain answers SHARE_ETIMEDOUT. Limits are for what others do; what the
+ * broker alone has to say is always asked, and takes no time unless it is stopped.
+ *
+ * Waits for others end when what is waited for is there, when another thread gives the handle up
+ * (SHARE_ECANCELED), and when the connection is interrupted (SHARE_EINTR): see share_interrupt(). A
+ * signal by itself ends none.
  *
  * Structs whose memory is the program's begin with `size`: set it with their SHARE_..._INIT. In
  * options, 0 (or NULL) is the default of every other member but time limits, for which the
@@ -219,6 +223,51 @@ void share_disconnect(share_client *c);
  * @return The path of the socket. It belongs to the client.
  */
 const char *share_address(const share_client *c);
+
+/**
+ * Interrupts all calls that wait for others with this connection, or with what was had by it: they
+ * return SHARE_EINTR, and so does from now on every call at the point where it would begin to wait,
+ * until share_interrupt_clear(). What is there without waiting is received, sent and found as
+ * before. Nothing is lost by it: a message that was taken is returned, and what was waited for can
+ * be waited for again. (share_call() gives its call up, share_call_finish() does not.)
+ *
+ * The handler of a signal may call this. It takes no lock, and share_error_detail() stays as it is.
+ *
+ * What does not wait for others is not interrupted: calls inside a driver (copies, synchronising a
+ * stream of a GPU), requests that the broker answers by itself, share_connect(), and giving handles
+ * up (share_unwatch() and share_cancel() wait for a callback that runs in another thread).
+ *
+ * @param c  the connection
+ * @retval SHARE_EINVAL  it was given up
+ */
+static inline int share_interrupt(share_client *c);
+
+/**
+ * Ends what share_interrupt() began: calls wait again. A thread that has not noticed by now that it
+ * was interrupted goes on waiting.
+ *
+ * @param c  the connection
+ */
+static inline int share_interrupt_clear(share_client *c);
+
+/**
+ * share_interrupt(), or share_interrupt_clear().
+ *
+ * @param c            the connection
+ * @param interrupted  1: it is, from now on; 0: it is not
+ * @retval SHARE_EINVAL  it was given up
+ */
+int share_set_interrupted(share_client *c, int interrupted);
+
+static inline int share_interrupt(share_client *c)
+{
+	return share_set_interrupted(c, 1);
+}
+
+static inline int share_interrupt_clear(share_client *c)
+{
+	return share_set_interrupted(c, 0);
+}
 
 /**
  * Sends one request and waits for its reply. When it returns 0, the broker is there and has seen

@@ -94,8 +94,10 @@ int share_fence_synchronize(share_client *c, const share_fence *fence, int timeo
 		r = fence_hold(c, fence->timeline, fence->value, &f);
 	if (r != 0)
 		return r;
-	r = fence_wait_here(c, &f, timeout_ms);
+	client_ref(c);
+	r = fence_wait_here(c, &f, timeout_ms, true);
 	fence_drop(c, &f);
+	client_unref(c);
 	return r;
 }
 

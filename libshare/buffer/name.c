@@ -111,13 +111,14 @@ int share_lookup(share_client *c, const char *name, int mode, int timeout_ms, vo
 	r = lookup_check(&c, name, mode, timeout_ms, stream);
 	if (r != 0)
 		return r;
+	client_ref(c);
 	lookup_message(&m, name, mode, timeout_ms);
 	r = rpc(c, &m, &reply);
-	if (r != 0)
-		return r;
-	r = buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), &b);
+	if (r == 0)
+		r = buffer_from_grant(c, &reply.m.grant, stream, deadline_left(deadline), &b);
 	if (r == 0)
 		*out = handle_give(b);
+	client_unref(c);
 	return r;
 }
 

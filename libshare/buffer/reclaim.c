@@ -55,25 +55,29 @@ static int wait_for_messages(share_buffer *b, int64_t deadline)
 	uint64_t look;
 	unsigned n;
 	bool lost;
+	int r = 0;
 
 	if (messages_of(b) == 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);
 	atomic_fetch_add(&c->buffers->reclaims.n, 1);
 	look = buffer_carrier.look(c);
-	while ((n = messages_of(b)) > 0 && !c->lost) {
+	while ((n = messages_of(b)) > 0 && !c->lost && r == 0) {
 		int left = deadline_left(deadline);
 
 		/* that takes no time: what was acknowledged before this call is back after it */
 		if (left == 0 && buffer_carrier.have_looked(c, look))
 			break;
-		rpc_wait_arrived_unlocking(c, left == 0 ? -1 : left);
+		if (left == 0)
+			bell_wait(&c->arrived, &c->lock, -1);
+		else
+			r = wait_at_bell(c, &c->arrived, &c->lock, left);
 	}
 	atomic_fetch_sub(&c->buffers->reclaims.n, 1);
 	lost = c->lost;
 	pthread_mutex_unlock(&c->lock);
-	if (n == 0)
-		return 0;
+	if (n == 0 || r != 0)
+		return n == 0 ? 0 : r;
 	return lost ? client_lost(c)
 		    : fail(SHARE_ETIMEDOUT, "%u message%s with the buffer %s still in flight", n,
 			   plural(n), n == 1 ? "is" : "are");
@@ -183,7 +187,7 @@ static void look(share_buffer *b)
 		stop_waiting_locked(r);
 		operation_queue_locked(&r->l.operation);
 	}
-	pthread_cond_broadcast(&c->arrived);
+	bell_ring(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -55,7 +55,7 @@ static void look_for_awaited_unlocking(struct sender *sender)
 	sender_reclaim_unlocking(sender, true);
 	pthread_mutex_lock(&c->lock);
 	if (sender->ch->in_client.looked != looks)
-		pthread_cond_broadcast(&c->arrived);
+		bell_ring(&c->arrived);
 	sender->ch->in_client.looked = looks;
 	pthread_mutex_unlock(&c->lock);
 }
@@ -142,7 +142,7 @@ static void set_has_background(share_channel *ch, bool has)
 	pthread_mutex_lock(&c->lock);
 	ch->in_client.has_background = has;
 	ch->in_client.looked = atomic_load(&c->looks);
-	pthread_cond_broadcast(&c->arrived);
+	bell_ring(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -168,7 +168,7 @@ void background_stop(share_channel *ch)
 		return;
 	sender = sender_lock(ch);
 	sender->background.ends = true; /* `closed` is for who gives the last message up */
-	pthread_cond_broadcast(&ch->changed);
+	bell_ring(&ch->changed);
 	channel_unlock(ch);
 	eventfd_write(ch->wakeup, 1);
 	pthread_join(sender->background.thread, NULL);

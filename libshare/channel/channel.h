@@ -3,7 +3,6 @@
 #define LIBSHARE_CHANNEL_CHANNEL_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include <share/channel.h>
 
@@ -46,6 +45,7 @@ void channel_close(share_channel *ch);
 int channel_get_fd(share_channel *ch);
 int channel_get_stats(share_channel *ch, share_channel_stats *out);
 int channel_take_back(share_channel *ch, share_message *out);
+void channel_end_waits(share_channel *ch); /* SHARE_ECANCELED, from now on */
 
 /* A channel that is held stays, as with a message that was received and not given up, until it is
  * let go of. The third says how many messages and holds there are. */

@@ -64,8 +64,10 @@ static int wait_for_unlocking(struct sender *sender, const struct goal *goal, in
 		if (members_are_out_of_date(sender->members))
 			r = members_sync_until_unlocking(sender->members, deadline);
 		else
-			members_wait_unlocking(sender->members,
-					       left > 0 && left < SLICE_MS ? left : SLICE_MS);
+			r = members_wait_unlocking(sender->members,
+						   left > 0 && left < SLICE_MS ? left : SLICE_MS);
+		if (r >= 0 && sender->members->given_up)
+			r = wait_given_up();
 		if (r < 0)
 			return r;
 	}
@@ -100,10 +102,12 @@ int share_channel_flush(share_channel *ch, int timeout_ms)
 	if (r != 0)
 		return r;
 	sender = sender_lock(ch);
+	sender->members->waiting++;
 	r = wait_for_unlocking(sender, &nothing_waits, deadline_from(timeout_ms));
+	sender->members->waiting--;
 	if (r == SHARE_ETIMEDOUT)
 		r = still_wait(sender, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
-	channel_unlock(ch);
+	channel_unlock_and_end(ch);
 	return r;
 }
 
@@ -132,12 +136,14 @@ int share_channel_drain(share_channel *ch, int timeout_ms)
 	ring_producer_get_stats(sender->ring, &s);
 	goal = (struct goal){true, s.sent};
 	sender->drains++;
+	sender->members->waiting++;
 	r = wait_for_unlocking(sender, &goal, deadline_from(timeout_ms));
+	sender->members->waiting--;
 	sender->drains--;
 	sender_awake(sender);
 	if (r == SHARE_ETIMEDOUT)
 		r = not_acknowledged(sender, timeout_ms == 0 ? SHARE_EAGAIN : SHARE_ETIMEDOUT);
-	channel_unlock(ch);
+	channel_unlock_and_end(ch);
 	return r;
 }
 
@@ -309,6 +315,7 @@ uint32_t channel_held(share_channel *ch)
 void channel_close(share_channel *ch)
 {
 	DETAIL_STAYS;
+	channel_end_waits(ch);
 	if (ch->role == SHARE_PRODUCER)
 		close_sender(ch);
 	else

@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +189,7 @@ static void stash(share_channel *ch, share_message *m)
 	STAILQ_INSERT_TAIL(&receiver->stash, s, link);
 	if (receiver->members->closed) /* by another thread: nobody would take it */
 		receiver_drop_stash(receiver);
-	pthread_cond_broadcast(&ch->changed);
+	bell_ring(&ch->changed);
 	channel_unlock_and_end(ch);
 }
 
@@ -421,48 +420,43 @@ static int look_for_broker_unlocking(struct receiver *receiver, share_message *o
 	return r == 0 ? members_look_for_broker(receiver->members) : r;
 }
 
-static void sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
-					int left)
+/* 0, or an error: the wait is to end. */
+static int sleep_for_a_slice_unlocking(struct receiver *receiver, const struct ring_sleep *s,
+				       int left)
 {
 	int most = receiver->slow || receiver->orphans.waiting > 0 ? SLOW_MS : SLICE_MS,
-	    slice = left >= 0 && left < most ? left : most;
-	struct pollfd p = {.fd = receiver->ch->epoll, .events = POLLIN};
-	uint32_t epoch = receiver->members->epoch;
-	bool look = true;
+	    slice = left >= 0 && left < most ? left : most,
+	    r = members_sleep_unlocking(receiver->members, s, slice);
 
-	receiver->members->sleeps++;
-	channel_unlock(receiver->ch);
-	if (s->word)
-		look = channel_sleep_on(receiver->ch, s, epoch, slice);
-	else
-		poll(&p, 1, slice);
-	if (!s->word)
-		channel_drain_doorbell(receiver->ch);
-	channel_lock(receiver->ch);
 	receiver->orphans.asked = false;
-	if (look)
+	if (r == 1)
 		members_look_for_deaths(receiver->members);
+	return r < 0 ? r : 0;
 }
 
 /* Sleeps, unless there is something after all: 1, 0 or an error. One thread sleeps for all. */
 static int sleep_unlocking(struct receiver *receiver, int64_t deadline, share_message *out)
 {
+	struct members *members = receiver->members;
 	int left = deadline_left(deadline), r;
 	struct ring_sleep s;
 
-	if (receiver->members->asleep) {
-		members_wait_unlocking(receiver->members,
-				       left >= 0 && left < SLICE_MS ? left : SLICE_MS);
-		return 0;
-	}
-	receiver->members->asleep = true;
-	ring_consumer_sleep(receiver->ring, receiver->members->wants_fd, &s);
+	if (members->asleep)
+		return members_wait_unlocking(members,
+					      left >= 0 && left < SLICE_MS ? left : SLICE_MS);
+	members->sleeper = waiter_take(receiver->ch->client);
+	if (!members->sleeper)
+		return SHARE_ENOMEM;
+	members->asleep = true;
+	ring_consumer_sleep(receiver->ring, members->wants_fd, &s);
 	r = look_unlocking(receiver, out);
-	if (r == 0 && (receiver->slow || !members_are_out_of_date(receiver->members)))
-		sleep_for_a_slice_unlocking(receiver, &s, left);
+	if (r == 0 && (receiver->slow || !members_are_out_of_date(members)))
+		r = sleep_for_a_slice_unlocking(receiver, &s, left);
 	ring_consumer_awake(receiver->ring);
-	receiver->members->asleep = false;
-	pthread_cond_broadcast(&receiver->ch->changed);
+	members->asleep = false;
+	waiter_give_back(members->sleeper);
+	members->sleeper = NULL;
+	bell_ring(&receiver->ch->changed);
 	return r;
 }
 
@@ -510,7 +504,7 @@ static int spin_unlocking(struct receiver *receiver, share_message *out)
 static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t deadline,
 			  share_message *out)
 {
-	int r = look_unlocking(receiver, out);
+	int r = receiver->members->given_up ? wait_given_up() : look_unlocking(receiver, out);
 
 	if (r == 0 && timeout_ms != LOOK_ONLY)
 		r = look_for_broker_unlocking(receiver, out);
@@ -520,6 +514,8 @@ static int wait_unlocking(struct receiver *receiver, int timeout_ms, int64_t dea
 		r = arm_unlocking(receiver, out);
 	while (r == 0 && deadline != 0 && deadline_left(deadline) != 0) {
 		r = sleep_unlocking(receiver, deadline, out);
+		if (r == 0 && receiver->members->given_up)
+			r = wait_given_up();
 		if (r == 0)
 			r = look_unlocking(receiver, out);
 		if (r == 0)
@@ -538,8 +534,10 @@ static int receive(share_channel *ch, int timeout_ms, int64_t deadline, share_me
 
 	out->channel = NULL;
 	receiver = receiver_lock(ch);
+	receiver->members->waiting++;
 	r = wait_unlocking(receiver, timeout_ms, deadline, out);
-	channel_unlock(ch);
+	receiver->members->waiting--;
+	channel_unlock_and_end(ch);
 	if (r != 1 || !out->buffer)
 		return r;
 	r = lent_reach(ch, buffer_of(out->buffer));

@@ -139,12 +139,12 @@ bool channel_drain_doorbell(share_channel *ch);
 /* Opens it: @bell, borrowed, is what others ring it by. 0 or negative errno. */
 int channel_open_doorbell(share_channel *ch, int bell);
 
-/* Sleeps while the word is what @s says and the control page says @epoch, for at most @timeout_ms
- * or until woken. True when the time is over. */
-bool channel_sleep_on(share_channel *ch, const struct ring_sleep *s, uint32_t epoch,
-		      int timeout_ms);
-/* Waits until somebody says that something has changed. */
-void members_wait_unlocking(struct members *members, int timeout_ms);
+/* The sleeper sleeps as the ring has it, for at most @timeout_ms. 0: it was woken; 1: perhaps not;
+ * or an error, as of members_wait_unlocking(). */
+int members_sleep_unlocking(struct members *members, const struct ring_sleep *s, int timeout_ms);
+/* Waits until somebody says that something has changed, for a thread of the program: 0, or an error
+ * when the wait is to end: SHARE_ECANCELED, SHARE_EINTR. */
+int members_wait_unlocking(struct members *members, int timeout_ms);
 /* Has the senders that sleep look again. */
 void sender_wake_others(struct sender *sender);
 /* Tells an event loop to look again later, as nobody will say when what has come is ready. */

@@ -21,24 +21,13 @@ static struct whole *whole_of(share_channel *ch)
 	return (struct whole *)(void *)ch;
 }
 
-static void init_lock(share_channel *ch)
-{
-	pthread_condattr_t attributes;
-
-	pthread_mutex_init(&ch->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&ch->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 share_channel *channel_alloc(int role)
 {
 	struct whole *w = handle_new(HANDLE_CHANNEL, sizeof(*w));
 
 	if (!w)
 		return NULL;
-	init_lock(&w->ch);
+	pthread_mutex_init(&w->ch.lock, NULL);
 	w->ch.role = role;
 	w->members.ch = w->sender.ch = w->receiver.ch = &w->ch;
 	w->sender.members = w->receiver.members = &w->members;
@@ -51,7 +40,6 @@ share_channel *channel_alloc(int role)
 
 void channel_free(share_channel *ch)
 {
-	pthread_cond_destroy(&ch->changed);
 	pthread_mutex_destroy(&ch->lock);
 	handle_free(ch);
 }
@@ -87,7 +75,7 @@ void channel_unlock(share_channel *ch)
 void channel_unlock_and_end(share_channel *ch)
 {
 	const struct members *members = &whole_of(ch)->members;
-	bool last = members->held == 0 && members->closed;
+	bool last = members->held == 0 && members->waiting == 0 && members->closed;
 
 	pthread_mutex_unlock(&ch->lock);
 	if (last)

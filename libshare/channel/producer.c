@@ -90,42 +90,44 @@ static int put_again_unlocking(struct sender *sender, const share_outgoing *m,
 {
 	if (ring_producer_lacks_tickets(sender->ring))
 		sender_reclaim_unlocking(sender, true);
-	return put(sender, m, s);
+	return sender->members->given_up ? wait_given_up() : put(sender, m, s);
 }
 
-/* Sleeps, unless there is room after all. As put(). */
+/* Sleeps, unless there is room after all: 0, -EAGAIN, or an error. */
 static int sleep_unlocking(struct sender *sender, const share_outgoing *m, const struct sending *s,
 			   int left)
 {
-	int r;
+	struct members *members = sender->members;
 	struct ring_sleep sleep;
+	int r;
 
-	if (sender->members->asleep) {
-		members_wait_unlocking(sender->members, sender_slice(sender, left));
-		return -EAGAIN;
+	if (members->asleep) {
+		r = members_wait_unlocking(members, sender_slice(sender, left));
+		return r == 0 ? -EAGAIN : r;
 	}
-	sender->members->asleep = true;
-	sender->members->sleeps++;
+	members->sleeper = waiter_take(sender->ch->client);
+	if (!members->sleeper)
+		return SHARE_ENOMEM;
+	members->asleep = true;
 	ring_producer_sleep(sender->ring, sender_wants_doorbell(sender), &sleep);
 	r = put_again_unlocking(sender, m, s);
-	if (r == -EAGAIN && !members_are_out_of_date(sender->members)) {
-		uint32_t epoch = sender->members->epoch;
-		int slice = sender_slice(sender, left);
+	if (r == -EAGAIN && !members_are_out_of_date(members)) {
+		int slice = sender_slice(sender, left), ended;
 
 		/* the doorbell is the background thread's, which passes it on */
-		if (!sleep.word) {
-			members_wait_unlocking(sender->members, slice);
+		if (sleep.word) {
+			ended = members_sleep_unlocking(members, &sleep, slice);
 		} else {
-			sender->sleeps_on = sleep.word;
-			channel_unlock(sender->ch);
-			channel_sleep_on(sender->ch, &sleep, epoch, slice);
-			channel_lock(sender->ch);
-			sender->sleeps_on = NULL;
+			members->sleeps++;
+			ended = members_wait_unlocking(members, slice);
 		}
+		r = ended < 0 ? ended : -EAGAIN;
 	}
-	sender->members->asleep = false;
+	members->asleep = false;
+	waiter_give_back(members->sleeper);
+	members->sleeper = NULL;
 	sender_awake(sender);
-	pthread_cond_broadcast(&sender->ch->changed);
+	bell_ring(&sender->ch->changed);
 	return r;
 }
 
@@ -286,6 +288,7 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 	if (signalled)
 		*signalled = s.fence;
 	sender = sender_lock(ch);
+	sender->members->waiting++;
 	if (members_are_out_of_date(sender->members) && !MUTATION(send_without_looking))
 		r = members_sync_until_unlocking(sender->members,
 						 timeout_ms > 0 ? deadline_from(timeout_ms) : -1);
@@ -293,11 +296,16 @@ static int send_taken(share_channel *ch, const struct channel_target *to,
 		r = not_told();
 	if (r == 0 && to && !is_there(sender, to))
 		r = fail(SHARE_ENOENT, "there is no such consumer");
+	done = r != 0 ? r : put_all_unlocking(sender, messages, n, &s);
+	sender->members->waiting--;
 	if (r != 0) {
-		channel_unlock(ch);
+		channel_unlock_and_end(ch);
 		return r;
 	}
-	done = put_all_unlocking(sender, messages, n, &s);
+	if (sender->members->given_up) { /* what is in it is the closing thread's */
+		channel_unlock_and_end(ch);
+		return done;
+	}
 	if (done > 0) {
 		members_ring_doorbells(sender->members, ring_producer_wake(sender->ring));
 		sender_has_room(sender);

@@ -20,63 +20,39 @@
 #include "base/clock.h"
 #include "libshare/channel/inside.h"
 
-#define SLICE_WITHOUT_WAITV_MS 20
-#define LOOK_AGAIN_MS          1  /* a GPU wakes nobody up */
-#define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
+#define LOOK_AGAIN_MS 1 /* a GPU wakes nobody up */
 
-#ifdef SYS_futex_waitv
-/* False when the kernel has no such thing. */
-static bool wait_for_either(const struct ring_sleep *s, const _Atomic uint32_t *epoch_word,
-			    uint32_t epoch, int timeout_ms, bool *timed_out)
+/* At most @timeout_ms, in place of whoever else may be there to sleep. With the time over it is 1.
+ */
+int members_sleep_unlocking(struct members *members, const struct ring_sleep *s, int timeout_ms)
 {
-	static atomic_bool missing;
-	struct futex_waitv w[2] = {
-	    {.val = s->value, .uaddr = (uintptr_t)s->word, .flags = FUTEX_32},
-	    {.val = epoch, .uaddr = (uintptr_t)epoch_word, .flags = FUTEX_32},
-	};
-	struct timespec until = clock_after_ms(timeout_ms);
+	share_channel *ch = members->ch;
+	struct waiter *w = members->sleeper;
+	struct word_sleep words = {s->word, &ch->control->epoch, s->value, members->epoch};
+	uint32_t woken;
+	int r;
 
-	if (atomic_load_explicit(&missing, memory_order_relaxed))
-		return false;
-	if (syscall(SYS_futex_waitv, w, 2, 0, &until, CLOCK_MONOTONIC) >= 0)
-		return true;
-	*timed_out = errno == ETIMEDOUT;
-	if (errno == ENOSYS || errno == EPERM)
-		atomic_store(&missing, true);
-	return !atomic_load(&missing);
-}
-#else
-static bool wait_for_either(const struct ring_sleep *s, const _Atomic uint32_t *epoch_word,
-			    uint32_t epoch, int timeout_ms, bool *timed_out)
-{
-	(void)s, (void)epoch_word, (void)epoch, (void)timeout_ms, (void)timed_out;
-	return false;
-}
-#endif
-
-/* True when it was not woken, and its word is what it was. */
-static bool wait_for_one(const struct ring_sleep *s, int timeout_ms)
-{
-	struct timespec t = {0, (long)timeout_ms * 1000000};
-
-	return syscall(SYS_futex, s->word, FUTEX_WAIT, s->value, &t, NULL, 0) < 0 &&
-	       errno == ETIMEDOUT;
-}
-
-/* To wait for two words costs more, and is not worth it where the answer is under way. */
-bool channel_sleep_on(share_channel *ch, const struct ring_sleep *s, uint32_t epoch, int timeout_ms)
-{
-	bool timed_out = false;
-
-	if (!wait_for_one(s, timeout_ms < SHORT_MS ? timeout_ms : SHORT_MS))
-		return false;
-	timeout_ms -= SHORT_MS;
-	if (timeout_ms <= 0)
-		return true;
-	if (wait_for_either(s, &ch->control->epoch, epoch, timeout_ms, &timed_out))
-		return timed_out;
-	return wait_for_one(s, timeout_ms < SLICE_WITHOUT_WAITV_MS ? timeout_ms
-								   : SLICE_WITHOUT_WAITV_MS);
+	if (members->given_up)
+		return wait_given_up();
+	/* before the lock is given up, so that whoever gives the channel up finds it */
+	woken = s->word ? waiter_at_word(w, s->word) : 0;
+	r = s->word ? wait_interrupted(ch->client) : 0;
+	if (r != 0)
+		return r;
+	members->sleeps++;
+	if (!s->word)
+		waiter_at_poll(w);
+	channel_unlock(ch);
+	if (s->word) {
+		r = waiter_sleep(w, &words, woken, timeout_ms);
+	} else {
+		r = waiter_poll(w, ch->epoll, timeout_ms);
+		if (r == 0)
+			r = 1;
+		channel_drain_doorbell(ch);
+	}
+	channel_lock(ch);
+	return r;
 }
 
 void receiver_look_again(struct receiver *receiver, int ms)
@@ -97,22 +73,31 @@ void channel_look_again_soon(share_channel *ch)
 
 void sender_wake_others(struct sender *sender)
 {
-	/* the count does not change by this: who is about to sleep does so for a slice */
-	if (sender->sleeps_on)
-		syscall(SYS_futex, sender->sleeps_on, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	pthread_cond_broadcast(&sender->ch->changed);
+	if (sender->members->sleeper)
+		waiter_wake(sender->members->sleeper);
+	bell_ring(&sender->ch->changed);
 }
 
-void members_wait_unlocking(struct members *members, int timeout_ms)
+void channel_end_waits(share_channel *ch)
 {
-	struct timespec until;
+	struct members *members = channel_lock(ch);
 
-	if (timeout_ms < 0) {
-		pthread_cond_wait(&members->ch->changed, &members->ch->lock);
-		return;
-	}
-	until = clock_after_ms(timeout_ms);
-	pthread_cond_timedwait(&members->ch->changed, &members->ch->lock, &until);
+	members->given_up = true;
+	if (members->sleeper)
+		waiter_wake(members->sleeper);
+	bell_ring(&ch->changed);
+	channel_unlock(ch);
+}
+
+int members_wait_unlocking(struct members *members, int timeout_ms)
+{
+	share_channel *ch = members->ch;
+	int r;
+
+	if (members->given_up)
+		return wait_given_up();
+	r = wait_at_bell(ch->client, &ch->changed, &ch->lock, timeout_ms);
+	return r == 0 && members->given_up ? wait_given_up() : r;
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -69,7 +69,7 @@ struct share_channel {
 	void (*before_ack)(void *owner, share_message *m);
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* whoever waits looks again */
+	struct bell changed; /* whoever waits looks again */
 };
 HANDLES_OF(share_channel, channel, HANDLE_CHANNEL);
 
@@ -117,11 +117,14 @@ struct members {
 	bool alone;       /* the broker is lost */
 	bool afresh;      /* something that the broker has told us was lost here */
 
-	bool asleep;     /* some thread sleeps for all */
-	bool wants_fd;   /* an event loop was given a descriptor */
-	uint64_t sleeps; /* for the statistics */
-	uint32_t held;   /* messages that the program has */
-	bool closed;     /* the channel ends when `held` is 0 */
+	bool asleep;            /* some thread sleeps for all: */
+	struct waiter *sleeper; /* where; NULL: it is no thread of the program's, or none */
+	uint32_t waiting;       /* threads of the program that are in a call which may wait */
+	bool given_up;          /* nobody waits any more */
+	bool wants_fd;          /* an event loop was given a descriptor */
+	uint64_t sleeps;        /* for the statistics */
+	uint32_t held;          /* messages that the program has */
+	bool closed;            /* the channel ends when `held` and `waiting` are 0 */
 };
 
 /* ------------------------------------------------------------------------------------------- */
@@ -204,7 +207,6 @@ struct sender {
 	bool backlog;     /* messages wait for consumers to have room */
 	bool awaited;     /* somebody wants to be the last to have what is in flight */
 	uint32_t drains;  /* threads that wait for acknowledgements */
-	const _Atomic uint32_t *sleeps_on; /* the word on which a sender sleeps; NULL: none does */
 };
 
 /* ------------------------------------------------------------------------------------------- */

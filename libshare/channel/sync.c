@@ -258,7 +258,7 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 	int r;
 
 	while (members->syncing && deadline_left(deadline) != 0)
-		members_wait_unlocking(members, deadline_left(deadline));
+		bell_wait(&members->ch->changed, &members->ch->lock, deadline_left(deadline));
 	if (!members_are_out_of_date(members))
 		return 0;
 	if (members->syncing)
@@ -276,7 +276,7 @@ int members_sync_until_unlocking(struct members *members, int64_t deadline)
 		members_ring_doorbells(members, ring_producer_wake(members->sender->ring));
 		sender_wake_others(members->sender);
 	}
-	pthread_cond_broadcast(&members->ch->changed);
+	bell_ring(&members->ch->changed);
 	return r;
 }
 

@@ -80,7 +80,7 @@ void client_mark_lost(share_client *c, const char *why)
 	for (size_t i = 0; client_rooms[i]; i++)
 		if (client_rooms[i]->lose_broker)
 			client_rooms[i]->lose_broker(c);
-	pthread_cond_broadcast(&c->arrived);
+	bell_ring(&c->arrived);
 }
 
 void client_hear_farewell(share_client *c, const struct wire_bytes *detail)
@@ -168,7 +168,6 @@ share_client *client_new(void)
 	if (!c)
 		return NULL;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->arrived, NULL);
 	LIST_INIT(&c->channels);
 	atomic_init(&c->refs, 1);
 	c->guard = guard_new();
@@ -191,7 +190,7 @@ void client_free(share_client *c)
 		if (client_rooms[n]->free)
 			client_rooms[n]->free(c);
 	connection_free(c->connection);
-	pthread_cond_destroy(&c->arrived);
+	waiters_free(c);
 	pthread_mutex_destroy(&c->lock);
 	if (c->guard)
 		munmap(c->guard, GUARD_SIZE);
@@ -237,6 +236,8 @@ void share_disconnect(share_client *c)
 		handle_keep(c);
 		return;
 	}
+	atomic_store(&c->waiters.given_up, true);
+	waiters_wake(c, true);
 	operations_abandon(c);
 	for (size_t i = 0; client_rooms[i]; i++)
 		if (client_rooms[i]->leave)

@@ -3,8 +3,6 @@
 #define LIBSHARE_CLIENT_CLIENT_H
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -13,6 +11,7 @@
 
 #include "libshare/client/error.h"
 #include "libshare/client/handle.h"
+#include "libshare/client/wait.h"
 #include "pages/timeline.h"
 
 /*
@@ -29,8 +28,9 @@ struct share_client {
 	struct timeline_page *page; /* these, writable; unmapped by libshare/order */
 
 	pthread_mutex_t lock;
-	pthread_cond_t arrived;
+	struct bell arrived;
 	bool lost; /* the broker is gone; under the lock */
+	struct waiters waiters;
 
 	struct connection *connection; /* libshare/client, as the next one */
 	struct dispatch *dispatch;

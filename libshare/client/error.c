@@ -34,19 +34,6 @@ const char *share_strerror(int error)
 	}
 }
 
-const char *share_error_name(int error)
-{
-	switch (error) {
-#define CASE(name, number, text) \
-	case number:             \
-		return #name;
-		SHARE_ERRORS(CASE)
-#undef CASE
-	default:
-		return error >= 0 ? "SHARE_OK" : "SHARE_E?";
-	}
-}
-
 const char *share_error_detail(void)
 {
 	return constant ? constant : detail;

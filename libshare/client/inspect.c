@@ -132,10 +132,14 @@ int share_monitor(share_client *c, const share_monitor_options *options, int tim
 	m.monitor.timeout = timeout_ms;
 	m.monitor.flags = o.flags;
 	m.monitor.uid = o.uid;
+	client_ref(c);
 	r = rpc(c, &m, &reply);
-	if (r != 0)
-		return r == SHARE_ETIMEDOUT && !client_is_lost(c) ? 0 : r;
-	return each_row(&reply.m.report.rows, each, data);
+	if (r == SHARE_ETIMEDOUT && !client_is_lost(c))
+		r = 0;
+	else if (r == 0)
+		r = each_row(&reply.m.report.rows, each, data);
+	client_unref(c);
+	return r;
 }
 
 int share_upgrade(share_client *c, int (*each)(const char *json, void *data), void *data)

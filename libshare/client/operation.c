@@ -30,7 +30,7 @@ static void finish(share_operation *o)
 
 	pthread_mutex_lock(&c->lock);
 	o->phase = OVER;
-	pthread_cond_broadcast(&c->arrived);
+	bell_ring(&c->arrived);
 	operation_unref_locked(o);
 	pthread_mutex_unlock(&c->lock);
 	client_unref(c);
@@ -129,7 +129,7 @@ static void run(share_client *c, struct task *t)
 	r = o->waited ? o->result : o->kind->proceed(o);
 	pthread_mutex_lock(&c->lock);
 	if (r == 1) {
-		pthread_cond_broadcast(&c->arrived);
+		bell_ring(&c->arrived);
 		return;
 	}
 	canceled = o->canceled;
@@ -180,7 +180,7 @@ static void cancel(share_operation *o)
 		dequeued = true;
 	}
 	while (o->phase == RUNNING && !pthread_equal(o->runner, pthread_self()))
-		pthread_cond_wait(&c->arrived, &c->lock);
+		bell_wait(&c->arrived, &c->lock, -1);
 	pthread_mutex_unlock(&c->lock);
 	if (dequeued) {
 		o->kind->drop(o);

@@ -61,7 +61,7 @@ static bool read_one_unlocking(share_client *c, bool wait, short events)
 		lose(c, r);
 	fd_list_close(&fds);
 	c->connection->reading = false;
-	pthread_cond_broadcast(&c->arrived);
+	bell_ring(&c->arrived);
 	do_chores_unlocking(c);
 	return r == 0;
 }
@@ -94,7 +94,7 @@ void rpc_read_rest(share_client *c)
 	pthread_mutex_lock(&c->lock);
 	while (c->lost) {
 		if (c->connection->reading) /* it comes to the end, or just has */
-			pthread_cond_wait(&c->arrived, &c->lock);
+			bell_wait(&c->arrived, &c->lock, -1);
 		else if (!read_one_unlocking(c, false, 0))
 			break;
 	}
@@ -259,25 +259,10 @@ static int result(share_client *c, const struct call *call)
 	return call->error ? fail_remote(call->error, call->detail) : 0;
 }
 
-static void wait_for_reader_unlocking(share_client *c, int timeout_ms)
-{
-	struct timespec until = clock_after_ms(timeout_ms);
-
-	pthread_cond_clockwait(&c->arrived, &c->lock, CLOCK_MONOTONIC, &until);
-}
-
-void rpc_wait_arrived_unlocking(share_client *c, int timeout_ms)
-{
-	if (timeout_ms < 0)
-		pthread_cond_wait(&c->arrived, &c->lock);
-	else
-		wait_for_reader_unlocking(c, timeout_ms);
-}
-
 static void wait_unlocking(share_client *c)
 {
 	if (c->connection->reading)
-		pthread_cond_wait(&c->arrived, &c->lock);
+		bell_wait(&c->arrived, &c->lock, -1);
 	else
 		read_one_unlocking(c, true, 0);
 }
@@ -319,7 +304,7 @@ static void read_in_time_unlocking(share_client *c, int timeout_ms)
 	if (p.revents)
 		read_one_unlocking(c, false, 0);
 	else
-		pthread_cond_broadcast(&c->arrived);
+		bell_ring(&c->arrived);
 }
 
 int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline)
@@ -332,7 +317,7 @@ int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadlin
 		else if (!c->connection->reading)
 			read_in_time_unlocking(c, left);
 		else if (left > 0)
-			wait_for_reader_unlocking(c, left);
+			bell_wait(&c->arrived, &c->lock, left);
 		if (left == 0 && !call->done)
 			return 1;
 	}
@@ -368,6 +353,41 @@ static int wait_in_time_unlocking(share_client *c, struct call *call, int64_t de
 			   (int64_t)clock_ms() - began);
 }
 
+/* Takes no lock. A packet is sent whole or not at all, so it comes between those of others. */
+void rpc_cancel(const share_client *c, uint32_t serial)
+{
+	struct wire_message m = {.type = WIRE_CANCEL};
+	unsigned char packet[64];
+
+	m.cancel.lookup = serial;
+	packet_send(c->connection->socket, packet, wire_encode(&m, packet, sizeof(packet)), NULL, 0,
+		    false);
+}
+
+/* A request was sent that others have to answer. Whoever interrupted before has not seen it. */
+static void wait_as(share_client *c, struct waiter *w, uint32_t serial, bool of_client)
+{
+	atomic_store(&w->of_client, of_client);
+	atomic_store(&w->serial, serial);
+	if (wait_is_over(c, of_client))
+		rpc_cancel(c, serial);
+}
+
+static int wait_for_others_unlocking(share_client *c, struct call *call, uint32_t type)
+{
+	bool of_client = type == WIRE_LOOKUP || type == WIRE_MONITOR;
+	struct waiter *w = waiter_take(c);
+	int r;
+
+	if (!w) /* it cannot be taken back, so it is not interrupted */
+		return wait_long_unlocking(c, call);
+	wait_as(c, w, call->serial, of_client);
+	r = wait_long_unlocking(c, call);
+	waiter_give_back(w);
+	/* nobody else cancels it */
+	return r == SHARE_ECANCELED ? wait_why_over(c, of_client) : r;
+}
+
 int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 {
 	RANGE(wire_describe(request->type)->name, 0);
@@ -386,7 +406,7 @@ int rpc(share_client *c, struct wire_message *request, struct reply *reply)
 	if (r == 0 && deadline >= 0)
 		r = wait_in_time_unlocking(c, &call, deadline);
 	else if (r == 0 && wire_describe(request->type)->flags & WIRE_WAITS_FOR_OTHERS)
-		r = wait_long_unlocking(c, &call);
+		r = wait_for_others_unlocking(c, &call, request->type);
 	else if (r == 0)
 		r = rpc_wait_unlocking(c, &call);
 	pthread_mutex_unlock(&c->lock);

@@ -52,8 +52,9 @@ int rpc_wait_unlocking(share_client *c, struct call *call);
 /* The same, but for 1 when there is no answer by then; the call goes on. */
 int rpc_wait_until_unlocking(share_client *c, struct call *call, int64_t deadline);
 
-/* Until somebody who reads, or counts, says that something has changed; or for that long. */
-void rpc_wait_arrived_unlocking(share_client *c, int timeout_ms);
+/* For handlers of signals, too: the request with that serial, which others have to answer, is to be
+ * answered at once. */
+void rpc_cancel(const share_client *c, uint32_t serial);
 
 /* For those who are called while a message is delivered, and so must not send: sends @m, which has
  * no variable fields, soon. With the lock held. 0 or -ENOMEM. */

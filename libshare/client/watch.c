@@ -84,7 +84,7 @@ static void run(share_client *c, struct task *t)
 		w->callback(&told, w->data);
 		pthread_mutex_lock(&c->lock);
 		LIST_REMOVE(&this, link);
-		pthread_cond_broadcast(&c->arrived);
+		bell_ring(&c->arrived);
 		unref_locked(w);
 	}
 	free(change);
@@ -211,7 +211,7 @@ void share_unwatch(share_watch *w)
 	pthread_mutex_lock(&c->lock);
 	LIST_REMOVE(w, link);
 	while (runs_elsewhere(w))
-		pthread_cond_wait(&c->arrived, &c->lock);
+		bell_wait(&c->arrived, &c->lock, -1);
 	unref_locked(w);
 	pthread_mutex_unlock(&c->lock);
 	rpc(c, &m, NULL);

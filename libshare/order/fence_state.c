@@ -132,22 +132,28 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f)
 	return was_seen(f) ? TIMELINE_REACHED : TIMELINE_DEAD;
 }
 
-enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms)
+/* @w NULL: nobody ends the wait. */
+static enum timeline_state block(share_client *c, const struct held_fence *f, int timeout_ms,
+				 struct waiter *w, bool of_client)
 {
 	int64_t deadline = deadline_from(timeout_ms);
 
 	if (!f->page)
 		return TIMELINE_REACHED;
 	for (;;) {
-		int left = deadline_left(deadline);
+		int left = deadline_left(deadline),
+		    slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
+		uint32_t woken = w ? waiter_at_word(w, timeline_word(f->page, f->slot)) : 0;
 		enum timeline_state state;
 
-		timeline_wait(f->page, f->slot, f->value,
-			      left < 0 || left > SLICE_MS ? SLICE_MS : left);
+		if (w && wait_is_over(c, of_client))
+			slice = 0;
+		timeline_wait_unless(f->page, f->slot, f->value, slice, w ? &w->woken : NULL,
+				     woken);
 		state = fence_state(c, f);
 		if (state != TIMELINE_PENDING)
 			return state;
-		if (deadline_left(deadline) == 0)
+		if (deadline_left(deadline) == 0 || (w && wait_is_over(c, of_client)))
 			return TIMELINE_PENDING;
 		/* its owner is on its way out, which the wait above does not wait for */
 		if (timeline_query(f->page, f->slot, f->value) != TIMELINE_PENDING)
@@ -155,9 +161,24 @@ enum timeline_state fence_block(share_client *c, const struct held_fence *f, int
 	}
 }
 
-int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms)
+enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms)
 {
-	switch (fence_block(c, f, timeout_ms)) {
+	return block(c, f, timeout_ms, NULL, false);
+}
+
+int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms, bool of_client)
+{
+	struct waiter *w = timeout_ms != 0 && f->page ? waiter_take(c) : NULL;
+	enum timeline_state state;
+
+	if (!w && timeout_ms != 0 && f->page)
+		return SHARE_ENOMEM;
+	if (w)
+		atomic_store(&w->of_client, of_client);
+	state = block(c, f, timeout_ms, w, of_client);
+	if (w)
+		waiter_give_back(w);
+	switch (state) {
 	case TIMELINE_REACHED:
 		return 0;
 	case TIMELINE_DEAD:
@@ -166,5 +187,7 @@ int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms)
 	case TIMELINE_PENDING:
 		break;
 	}
+	if (w && wait_is_over(c, of_client))
+		return wait_why_over(c, of_client);
 	return fail(SHARE_ETIMEDOUT, "the work on it was not done within the time limit");
 }

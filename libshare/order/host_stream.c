@@ -30,13 +30,15 @@ struct share_host_stream {
 	share_client *client;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct bell changed;
 	TAILQ_HEAD(, job) jobs;
 	struct job end;          /* the last one, which must not need memory */
 	uint64_t enqueued, done; /* jobs, ever */
 	uint64_t signaled;       /* `enqueued` right after the last signal job */
 	share_fence last_signal;
 	uint32_t slot;
+	uint32_t waiting; /* threads of the program, until the jobs so far are done */
+	bool given_up;
 };
 HANDLES_OF(share_host_stream, host_stream, HANDLE_HOST_STREAM);
 
@@ -70,7 +72,7 @@ static void *work(void *data)
 		struct job *job = TAILQ_FIRST(&s->jobs);
 
 		if (!job) {
-			pthread_cond_wait(&s->changed, &s->lock);
+			bell_wait(&s->changed, &s->lock, -1);
 			continue;
 		}
 		TAILQ_REMOVE(&s->jobs, job, link);
@@ -81,7 +83,7 @@ static void *work(void *data)
 			free(job);
 		pthread_mutex_lock(&s->lock);
 		s->done++;
-		pthread_cond_broadcast(&s->changed);
+		bell_ring(&s->changed);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -92,7 +94,7 @@ static void enqueue(share_host_stream *s, struct job *job)
 {
 	TAILQ_INSERT_TAIL(&s->jobs, job, link);
 	s->enqueued++;
-	pthread_cond_broadcast(&s->changed);
+	bell_ring(&s->changed);
 }
 
 static struct job *job_new(enum job_kind kind)
@@ -128,13 +130,11 @@ int share_host_stream_create(share_client *c, share_host_stream **out)
 	s->slot = slot;
 	s->client = client_ref(c);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, NULL);
 	TAILQ_INIT(&s->jobs);
 	error = thread_start(&s->thread, work, s);
 	if (error < 0) {
 		slot_give_back(c, slot);
 		client_unref(c);
-		pthread_cond_destroy(&s->changed);
 		pthread_mutex_destroy(&s->lock);
 		handle_free(s);
 		return fail_system(error, "starting the thread of a stream");
@@ -175,17 +175,45 @@ void host_stream_synchronize(void *stream)
 	pthread_mutex_lock(&s->lock);
 	target = s->enqueued;
 	while (s->done < target)
-		pthread_cond_wait(&s->changed, &s->lock);
+		bell_wait(&s->changed, &s->lock, -1);
 	pthread_mutex_unlock(&s->lock);
+}
+
+static void stream_free(share_host_stream *s)
+{
+	share_client *c = s->client;
+
+	pthread_mutex_destroy(&s->lock);
+	handle_free(s);
+	client_unref(c);
+}
+
+/* Called with the stream's lock held, which it lets go of. */
+static void leave_unlocking(share_host_stream *s)
+{
+	bool last = s->given_up && s->waiting == 0;
+
+	pthread_mutex_unlock(&s->lock);
+	if (last)
+		stream_free(s);
 }
 
 int share_host_stream_synchronize(share_host_stream *s)
 {
 	RANGE("share_host_stream_synchronize", 0);
 	int r = host_stream_resolve(&s);
+	uint64_t target;
 
-	if (r == 0)
-		host_stream_synchronize(s);
+	if (r != 0)
+		return r;
+	pthread_mutex_lock(&s->lock);
+	target = s->enqueued;
+	s->waiting++;
+	while (r == 0 && s->done < target)
+		r = s->given_up ? wait_given_up()
+				: wait_at_bell(s->client, &s->changed, &s->lock, -1);
+	s->waiting--;
+	leave_unlocking(s);
 	return r;
 }
 
@@ -199,6 +227,7 @@ void share_host_stream_destroy(share_host_stream *s)
 	c = s->client;
 	s->end.kind = JOB_END;
 	pthread_mutex_lock(&s->lock);
+	s->given_up = true;
 	enqueue(s, &s->end);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
@@ -207,10 +236,8 @@ void share_host_stream_destroy(share_host_stream *s)
 	atomic_fetch_sub_explicit(&c->order->n_streams, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&c->order->lock);
 	slot_give_back(c, s->slot);
-	pthread_cond_destroy(&s->changed);
-	pthread_mutex_destroy(&s->lock);
-	handle_free(s);
-	client_unref(c);
+	pthread_mutex_lock(&s->lock);
+	leave_unlocking(s);
 }
 
 /* ------------------------------------------------------------------------------------------- */

@@ -32,8 +32,9 @@ enum timeline_state fence_state(share_client *c, const struct held_fence *f);
 /* Blocks the thread; ends with the time limit, or when the owner is dead, with or without a broker
  * to poison its page. */
 enum timeline_state fence_block(share_client *c, const struct held_fence *f, int timeout_ms);
-/* The same, as a result: 0, SHARE_EOWNERDEAD or SHARE_ETIMEDOUT. */
-int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms);
+/* The same for a thread of the program, as a result: 0, SHARE_EOWNERDEAD or SHARE_ETIMEDOUT; or the
+ * wait is to end, see wait_is_over(). */
+int fence_wait_here(share_client *c, const struct held_fence *f, int timeout_ms, bool of_client);
 
 /* A set of fences that somebody waits for together. All zeros is an empty set. */
 struct fences {

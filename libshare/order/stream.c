@@ -59,7 +59,7 @@ int ordering_wait_here(share_client *c, struct ordering *o)
 		if (fence_state(c, &o->fences[i]) == TIMELINE_REACHED)
 			continue;
 		o->how = SHARE_ORDERED_BY_HOST;
-		r = fence_wait_here(c, &o->fences[i], deadline_left(deadline));
+		r = fence_wait_here(c, &o->fences[i], deadline_left(deadline), false);
 		if (r == SHARE_EOWNERDEAD && o->dead_is_done)
 			r = 0;
 	}

@@ -32,7 +32,7 @@ static void end_call_locked(share_pending *p, int error, const char *detail)
 	snprintf(p->detail, sizeof(p->detail), "%s", detail);
 	s->n_waiting--;
 	channel_set_call(s->requests, p->index, 0);
-	pthread_cond_broadcast(&s->arrived);
+	bell_ring(&s->arrived);
 }
 
 static share_pending *find_locked(share_service *s, uint32_t index, uint32_t call)
@@ -121,20 +121,6 @@ static int receive(share_service *s, int timeout_ms)
 
 /* ------------------------------------------------------------------------------------------- */
 
-/* Until another thread has received something, or the time is over. With the lock of the service
- * held, which it lets go of meanwhile. */
-static void wait_for_others_unlocking(share_service *s, int timeout_ms)
-{
-	struct timespec end;
-
-	if (timeout_ms < 0) {
-		pthread_cond_wait(&s->arrived, &s->lock);
-		return;
-	}
-	end = clock_after_ms(timeout_ms);
-	pthread_cond_timedwait(&s->arrived, &s->lock, &end);
-}
-
 /* Now and then, however much comes. By the thread that reads. */
 static bool is_time_to_take_back(share_service *s)
 {
@@ -164,10 +150,14 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 	pthread_mutex_lock(&s->lock);
 	while (!p || p->waiting) {
 		left = p ? deadline_left(deadline) : 0;
-		if (s->reading) {
-			if (left == 0)
-				break;
-			wait_for_others_unlocking(s, left);
+		if (s->reading && (left == 0 || r < 0))
+			break;
+		if (atomic_load(&s->given_up)) {
+			r = wait_given_up();
+			break;
+		}
+		if (s->reading) { /* for us, too */
+			r = wait_at_bell(s->client, &s->arrived, &s->lock, left);
 			continue;
 		}
 		s->reading = true;
@@ -178,7 +168,7 @@ static int wait_for_answer(share_service *s, const share_pending *p, int64_t dea
 			take_back(s);
 		pthread_mutex_lock(&s->lock);
 		s->reading = false;
-		pthread_cond_broadcast(&s->arrived); /* one of the others reads on */
+		bell_ring(&s->arrived); /* one of the others reads on */
 		if (r < 0 || (r == 0 && left == 0))
 			break;
 	}
@@ -315,10 +305,13 @@ int share_call_start(share_service *s, share_buffer *b, const void *data, size_t
 	int r = service_resolve_as(&s, SHARE_CALLER);
 	share_pending *p;
 
-	if (r == 0)
-		r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
+	if (r != 0)
+		return r;
+	service_enter(s);
+	r = start_call(s, b, data, data_size, timeout_ms, stream, out ? &p : NULL);
 	if (r == 0)
 		*out = handle_give(p);
+	service_leave(s);
 	return r;
 }
 
@@ -343,7 +336,7 @@ static int fail_late(share_service *s)
 		    n);
 }
 
-/* With SHARE_EAGAIN and SHARE_EINVAL the call stays. */
+/* With SHARE_EAGAIN, SHARE_EINVAL and SHARE_EINTR the call stays. */
 static int finish_call(share_pending *p, int timeout_ms, void *stream, share_message *out)
 {
 	share_service *s = p->service;
@@ -356,12 +349,14 @@ static int finish_call(share_pending *p, int timeout_ms, void *stream, share_mes
 	} else if (r == 0) {
 		answer = p->answer;
 		r = channel_order(&answer, stream, deadline_left(deadline));
-		if (r == SHARE_EINVAL) /* not a stream */
+		if (r == SHARE_EINVAL || r == SHARE_EINTR) /* not a stream */
 			return r;
 		p->answer = answer;
 		if (r == 0)
 			r = answer.error; /* an answer without its memory is none */
 	}
+	if (r == SHARE_EINTR)
+		return r;
 	if (r == SHARE_ETIMEDOUT && timeout_ms == 0)
 		return fail_constant(SHARE_EAGAIN, "the answer is not there yet");
 	if (r == 0)
@@ -378,6 +373,7 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 {
 	RANGE("share_call_finish", 0);
 	share_pending *taken = handle_take(p, HANDLE_PENDING);
+	share_service *s = taken ? service_enter(taken->service) : NULL;
 	int r = message_begin(out);
 
 	if (!taken)
@@ -386,8 +382,10 @@ int share_call_finish(share_pending *p, int timeout_ms, void *stream, share_mess
 		r = fail_fork();
 	else if (r == 0)
 		r = finish_call(taken, timeout_ms, stream, out);
-	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK)
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK || r == SHARE_EINTR)
 		handle_keep(taken);
+	if (s)
+		service_leave(s);
 	return r;
 }
 
@@ -408,12 +406,17 @@ int share_call(share_service *s, share_buffer *b, const void *data, size_t data_
 
 	if (r == 0)
 		r = service_resolve_as(&s, SHARE_CALLER);
-	if (r == 0)
-		r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
 	if (r != 0)
 		return r;
-	r = finish_call(p, deadline_left(deadline), stream, out);
-	if (r == SHARE_EAGAIN || r == SHARE_EINVAL)
-		put_call(p);
-	return r == SHARE_EAGAIN && timeout_ms != 0 ? fail_late(s) : r;
+	service_enter(s);
+	r = start_call(s, b, data, data_size, timeout_ms, stream, &p);
+	if (r == 0) {
+		r = finish_call(p, deadline_left(deadline), stream, out);
+		if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EINTR)
+			put_call(p);
+		if (r == SHARE_EAGAIN && timeout_ms != 0)
+			r = fail_late(s);
+	}
+	service_leave(s);
+	return r;
 }

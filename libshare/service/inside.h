@@ -3,6 +3,7 @@
 #define LIBSHARE_SERVICE_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,6 +11,7 @@
 
 #include "libshare/channel/channel.h"
 #include "libshare/channel/message.h"
+#include "libshare/client/client.h"
 
 /*
  * A service is two channels: requests, a queue from callers to workers, and replies, where each
@@ -61,6 +63,9 @@ struct share_service {
 	struct handle handle;
 	share_client *client;
 	int role;
+	/* The handle, and threads in calls that may wait. The last one that is out frees it. */
+	atomic_uint users;
+	atomic_bool given_up;
 	/* The one that we consume may be opened again: see again.c. */
 	share_channel *requests, *replies;
 	pthread_mutex_t lock;
@@ -70,7 +75,7 @@ struct share_service {
 
 	/* of a caller */
 	struct channel_target self; /* as a consumer of replies */
-	pthread_cond_t arrived;
+	struct bell arrived;
 	bool reading;         /* some thread receives, for all */
 	int64_t take_back_at; /* the reading one's: to look for requests that came back */
 	uint32_t n_free, n_waiting;
@@ -84,6 +89,9 @@ HANDLES_OF(share_service, service, HANDLE_SERVICE);
 int service_check(const share_service *s, int role);
 /* The same from a handle. */
 int service_resolve_as(share_service **s, int role);
+/* Around a call that may wait. */
+share_service *service_enter(share_service *s);
+void service_leave(share_service *s);
 /* 0, or SHARE_EINVAL for what a user wants to go with "a request" or "an answer". */
 int service_check_data(const void *data, size_t size, const char *of);
 /* @data and @tail, one behind the other. Returns the size of both. */

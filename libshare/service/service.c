@@ -159,10 +159,32 @@ static void service_close(share_service *s)
 	fd_close(s->epoll);
 	for (size_t i = 0; i < CALLS_MAX; i++)
 		handle_free(s->calls[i]);
-	pthread_cond_destroy(&s->arrived);
 	pthread_mutex_destroy(&s->lock);
 	client_unref(s->client);
 	handle_free(s);
+}
+
+share_service *service_enter(share_service *s)
+{
+	atomic_fetch_add_explicit(&s->users, 1, memory_order_relaxed);
+	return s;
+}
+
+void service_leave(share_service *s)
+{
+	if (atomic_fetch_sub_explicit(&s->users, 1, memory_order_acq_rel) == 1)
+		service_close(s);
+}
+
+/* Who waits in it comes back. */
+static void end_waits(share_service *s)
+{
+	atomic_store(&s->given_up, true);
+	pthread_mutex_lock(&s->lock);
+	channel_end_waits(s->requests);
+	channel_end_waits(s->replies);
+	bell_ring(&s->arrived);
+	pthread_mutex_unlock(&s->lock);
 }
 
 int share_service_open(share_client *c, const char *name, int role,
@@ -170,7 +192,6 @@ int share_service_open(share_client *c, const char *name, int role,
 {
 	RANGE("share_service_open", 0);
 	share_service_options o;
-	pthread_condattr_t attributes;
 	share_service *s;
 	int r = client_resolve(&c);
 
@@ -193,13 +214,10 @@ int share_service_open(share_client *c, const char *name, int role,
 		return fail_system(-ENOMEM, "opening a service");
 	s->client = client_ref(c);
 	s->role = role;
+	atomic_init(&s->users, 1);
 	s->epoll = -1;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->arrived, &attributes);
-	pthread_condattr_destroy(&attributes);
 	for (s->n_free = 0; s->n_free < CALLS_MAX; s->n_free++)
 		s->free[s->n_free] = (uint16_t)(CALLS_MAX - 1 - s->n_free);
 	r = open_channels(s, name, &o);
@@ -220,6 +238,8 @@ void share_service_close(share_service *s)
 	RANGE("share_service_close", 0);
 
 	s = service_take(s);
-	if (s)
-		service_close(s);
+	if (!s)
+		return;
+	end_waits(s);
+	service_leave(s);
 }

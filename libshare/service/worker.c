@@ -72,6 +72,8 @@ static int receive_any(share_service *s, int timeout_ms, share_message *out)
 	int r;
 
 	do {
+		if (atomic_load(&s->given_up))
+			return wait_given_up();
 		ch = service_hold_incoming(s);
 		r = channel_receive(ch, timeout_ms, out);
 		channel_let_go(ch);
@@ -124,7 +126,9 @@ int share_next_request(share_service *s, int timeout_ms, void *stream, share_mes
 		r = service_resolve_as(&s, SHARE_WORKER);
 	if (r != 0)
 		return r;
+	service_enter(s);
 	r = receive(s, timeout_ms, stream, &m);
+	service_leave(s);
 	if (r == 0)
 		struct_out(share_message, out, &m);
 	if (r == SHARE_EOWNERDEAD || r == SHARE_EPIPE)

@@ -55,6 +55,7 @@ from ._errors import (
     Error,
     Exists,
     Forked,
+    Interrupted,
     InvalidArgument,
     NoBroker,
     NoDevice,
@@ -90,7 +91,7 @@ from ._watch import Change  # noqa: E402
 __all__ = [
     "Array", "Busy", "Caller", "Canceled", "Change", "Client", "Closed", "Consumer", "Denied",
     "DeviceFailed", "Disconnected", "Error", "Event", "Exists", "Fence", "Forked", "HostStream",
-    "InvalidArgument", "Message", "Name", "NoBroker", "NoDevice", "NotFound", "NotReady",
+    "Interrupted", "InvalidArgument", "Message", "Name", "NoBroker", "NoDevice", "NotFound", "NotReady",
     "NotSupported", "Operation", "OutOfMemory", "OwnerDied", "PeerGone", "Pending", "Pool",
     "Producer", "ProtocolError", "QuotaExceeded", "Stale", "SystemCallFailed", "TimedOut", "Watch",
     "Worker", "array_of", "client_of", "connect", "set_pickle_timeout", "set_pickle_uses",

@@ -53,6 +53,10 @@ class Canceled(Error):
     """The caller has given the call up, or the worker has given the request up."""
 
 
+class Interrupted(Error, InterruptedError):
+    """The wait was interrupted."""
+
+
 class Busy(Error):
     """The object is in use, or another process has replaced it meanwhile."""
 
@@ -130,6 +134,7 @@ _CLASSES = {
     "ENODEV": NoDevice,
     "EDEVICE": DeviceFailed,
     "EPIPE": PeerGone,
+    "EINTR": Interrupted,
 }
 
 by_number: dict[int, type[Error]] = {}

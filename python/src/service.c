@@ -231,7 +231,7 @@ static PyObject *finish(struct pending *self, const struct wait *w, PyObject *gi
 	}
 	self->users--;
 	no_error(r == SHARE_EAGAIN && !w->once ? SHARE_ETIMEDOUT : r);
-	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK) {
+	if (r == SHARE_EAGAIN || r == SHARE_EINVAL || r == SHARE_EFORK || r == SHARE_EINTR) {
 		if (self->canceled)
 			cancel_now(self);
 	} else {

@@ -19,13 +19,17 @@ static const struct {
 	int number;
 	const char *name;
 } pinned[] = {
-    {-22, "SHARE_EINVAL"},          {-12, "SHARE_ENOMEM"},     {-2, "SHARE_ENOENT"},
-    {-17, "SHARE_EEXIST"},          {-13, "SHARE_EACCES"},     {-4097, "SHARE_EQUOTA"},
-    {-11, "SHARE_EAGAIN"},          {-110, "SHARE_ETIMEDOUT"}, {-125, "SHARE_ECANCELED"},
-    {-16, "SHARE_EBUSY"},           {-116, "SHARE_ESTALE"},    {-95, "SHARE_ENOTSUP"},
-    {-4098, "SHARE_EDISCONNECTED"}, {-4099, "SHARE_EFORK"},    {-130, "SHARE_EOWNERDEAD"},
-    {-71, "SHARE_EPROTO"},          {-4100, "SHARE_ESYSTEM"},  {-4101, "SHARE_ENOBROKER"},
-    {-19, "SHARE_ENODEV"},          {-4102, "SHARE_EDEVICE"},  {-32, "SHARE_EPIPE"},
+    {-22, "SHARE_EINVAL"},          {-12, "SHARE_ENOMEM"},
+    {-2, "SHARE_ENOENT"},           {-17, "SHARE_EEXIST"},
+    {-13, "SHARE_EACCES"},          {-4097, "SHARE_EQUOTA"},
+    {-11, "SHARE_EAGAIN"},          {-110, "SHARE_ETIMEDOUT"},
+    {-125, "SHARE_ECANCELED"},      {-16, "SHARE_EBUSY"},
+    {-116, "SHARE_ESTALE"},         {-95, "SHARE_ENOTSUP"},
+    {-4098, "SHARE_EDISCONNECTED"}, {-4099, "SHARE_EFORK"},
+    {-130, "SHARE_EOWNERDEAD"},     {-71, "SHARE_EPROTO"},
+    {-4100, "SHARE_ESYSTEM"},       {-4101, "SHARE_ENOBROKER"},
+    {-19, "SHARE_ENODEV"},          {-4102, "SHARE_EDEVICE"},
+    {-32, "SHARE_EPIPE"},           {-4, "SHARE_EINTR"},
 };
 #define N_PINNED ((int)(sizeof(pinned) / sizeof(pinned[0])))
 

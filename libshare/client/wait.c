@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Sleeping, and being woken by those who take no lock. What the kernel waits for is a word of this
+ * process's that whoever wakes changes; or a word of others, which can only be woken at. Who is
+ * woken there a moment before it falls asleep misses that: so it sleeps on that word alone for a
+ * short time, and after that on a word of its own as well. A kernel that cannot wait for several
+ * words has us look every now and then.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "libshare/client/error.h"
+#include "libshare/client/inside.h"
+#include "libshare/client/wait.h"
+
+#define SLICE_WITHOUT_WAITV_MS 20
+#define SHORT_MS               50 /* beyond the next tick: an earlier one is set in the hardware */
+
+static void wake(const _Atomic uint32_t *word, int private)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE | private, INT_MAX, NULL, NULL, 0);
+}
+
+void bell_ring(struct bell *b)
+{
+	atomic_fetch_add(&b->count, 1);
+	if (atomic_load(&b->sleepers) > 0)
+		wake(&b->count, FUTEX_PRIVATE_FLAG);
+}
+
+/* With the count as it was when the lock was held. */
+static void sleep_at(struct bell *b, uint32_t count, int timeout_ms)
+{
+	struct timespec t = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+
+	syscall(SYS_futex, &b->count, FUTEX_WAIT_PRIVATE, count, timeout_ms < 0 ? NULL : &t, NULL,
+		0);
+}
+
+void bell_wait(struct bell *b, pthread_mutex_t *lock, int timeout_ms)
+{
+	uint32_t count;
+
+	atomic_fetch_add(&b->sleepers, 1);
+	count = atomic_load(&b->count);
+	pthread_mutex_unlock(lock);
+	sleep_at(b, count, timeout_ms);
+	pthread_mutex_lock(lock);
+	atomic_fetch_sub(&b->sleepers, 1);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+struct waiter *waiter_take(share_client *c)
+{
+	struct waiter *w = atomic_load(&c->waiters.all), *first;
+
+	for (; w; w = w->next)
+		if (!atomic_load_explicit(&w->taken, memory_order_relaxed) &&
+		    !atomic_exchange(&w->taken, true))
+			return w;
+	w = calloc(1, sizeof(*w));
+	if (!w) {
+		fail_system(-ENOMEM, "waiting for others");
+		return NULL;
+	}
+	w->client = c;
+	w->fd = -1;
+	atomic_init(&w->taken, true);
+	first = atomic_load(&c->waiters.all);
+	do
+		w->next = first;
+	while (!atomic_compare_exchange_weak(&c->waiters.all, &first, w));
+	return w;
+}
+
+void waiter_give_back(struct waiter *w)
+{
+	/* who still sees one of these wakes somebody for nothing */
+	atomic_store_explicit(&w->bell, NULL, memory_order_relaxed);
+	atomic_store_explicit(&w->word, NULL, memory_order_relaxed);
+	atomic_store_explicit(&w->polls, false, memory_order_relaxed);
+	atomic_store_explicit(&w->serial, 0, memory_order_relaxed);
+	atomic_store_explicit(&w->of_client, false, memory_order_relaxed);
+	atomic_store_explicit(&w->taken, false, memory_order_release);
+}
+
+void waiters_free(share_client *c)
+{
+	struct waiter *w;
+
+	while ((w = atomic_load(&c->waiters.all))) {
+		atomic_store(&c->waiters.all, w->next);
+		fd_close(w->fd);
+		free(w);
+	}
+}
+
+void waiter_wake(struct waiter *w)
+{
+	const _Atomic uint32_t *word = atomic_load(&w->word);
+	struct bell *bell = atomic_load(&w->bell);
+	uint32_t serial = atomic_load(&w->serial);
+	eventfd_t one = 1;
+
+	atomic_fetch_add(&w->woken, 1);
+	if (bell) {
+		atomic_fetch_add(&bell->count, 1);
+		wake(&bell->count, FUTEX_PRIVATE_FLAG);
+	}
+	if (word) {
+		wake(&w->woken, 0);
+		wake(word, 0);
+	}
+	if (atomic_load(&w->polls) && write(w->fd, &one, sizeof(one)) < 0)
+		return; /* it says so already */
+	if (serial)
+		rpc_cancel(w->client, serial);
+}
+
+void waiters_wake(share_client *c, bool of_client)
+{
+	int error = errno;
+
+	for (struct waiter *w = atomic_load(&c->waiters.all); w; w = w->next)
+		if (atomic_load(&w->taken) && (!of_client || atomic_load(&w->of_client)))
+			waiter_wake(w);
+	errno = error;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+bool wait_is_over(share_client *c, bool of_client)
+{
+	return atomic_load(&c->waiters.interrupted) ||
+	       (of_client && atomic_load(&c->waiters.given_up));
+}
+
+int wait_why_over(share_client *c, bool of_client)
+{
+	if (of_client && atomic_load(&c->waiters.given_up))
+		return wait_given_up();
+	return fail_constant(SHARE_EINTR, "the connection was interrupted (share_interrupt())");
+}
+
+int wait_interrupted(share_client *c)
+{
+	return wait_is_over(c, false) ? wait_why_over(c, false) : 0;
+}
+
+int wait_given_up(void)
+{
+	return fail_constant(SHARE_ECANCELED,
+			     "the handle was given up by another thread while this one waited");
+}
+
+int wait_at_bell(share_client *c, struct bell *b, pthread_mutex_t *lock, int timeout_ms)
+{
+	struct waiter *w = waiter_take(c);
+	uint32_t count;
+	int r;
+
+	if (!w)
+		return SHARE_ENOMEM;
+	atomic_fetch_add(&b->sleepers, 1);
+	count = atomic_load(&b->count);
+	atomic_store(&w->bell, b);
+	r = wait_interrupted(c);
+	if (r == 0) {
+		pthread_mutex_unlock(lock);
+		sleep_at(b, count, timeout_ms);
+		pthread_mutex_lock(lock);
+	}
+	atomic_fetch_sub(&b->sleepers, 1);
+	waiter_give_back(w);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+/* On words of others                                                                          */
+
+uint32_t waiter_at_word(struct waiter *w, const _Atomic uint32_t *word)
+{
+	uint32_t woken = atomic_load(&w->woken);
+
+	atomic_store(&w->word, word);
+	return woken;
+}
+
+#ifdef SYS_futex_waitv
+/* False when the kernel has no such thing. */
+static bool wait_for_any(const struct waiter *w, const struct word_sleep *s, uint32_t woken,
+			 int timeout_ms, bool *timed_out)
+{
+	static atomic_bool missing;
+	struct futex_waitv all[3] = {
+	    {.val = s->value, .uaddr = (uintptr_t)s->word, .flags = FUTEX_32},
+	    {.val = woken, .uaddr = (uintptr_t)&w->woken, .flags = FUTEX_32},
+	    {.val = s->also_value, .uaddr = (uintptr_t)s->also, .flags = FUTEX_32},
+	};
+	struct timespec until = clock_after_ms(timeout_ms);
+
+	if (atomic_load_explicit(&missing, memory_order_relaxed))
+		return false;
+	if (syscall(SYS_futex_waitv, all, s->also ? 3 : 2, 0, &until, CLOCK_MONOTONIC) >= 0)
+		return true;
+	*timed_out = errno == ETIMEDOUT;
+	if (errno == ENOSYS || errno == EPERM)
+		atomic_store(&missing, true);
+	return !atomic_load(&missing);
+}
+#else
+static bool wait_for_any(const struct waiter *w, const struct word_sleep *s, uint32_t woken,
+			 int timeout_ms, bool *timed_out)
+{
+	(void)w, (void)s, (void)woken, (void)timeout_ms, (void)timed_out;
+	return false;
+}
+#endif
+
+/* True when it was not woken, and its word is what it was. */
+static bool wait_for_one(const struct word_sleep *s, int timeout_ms)
+{
+	struct timespec t = {0, (long)timeout_ms * 1000000};
+
+	return syscall(SYS_futex, s->word, FUTEX_WAIT, s->value, &t, NULL, 0) < 0 &&
+	       errno == ETIMEDOUT;
+}
+
+/* To wait for several words costs more, and is not worth it where the answer is under way. */
+bool waiter_sleep(struct waiter *w, const struct word_sleep *s, uint32_t woken, int timeout_ms)
+{
+	bool timed_out = false;
+
+	if (!wait_for_one(s, timeout_ms < SHORT_MS ? timeout_ms : SHORT_MS))
+		return false;
+	timeout_ms -= SHORT_MS;
+	if (timeout_ms <= 0)
+		return true;
+	if (wait_for_any(w, s, woken, timeout_ms, &timed_out))
+		return timed_out;
+	return wait_for_one(s, timeout_ms < SLICE_WITHOUT_WAITV_MS ? timeout_ms
+								   : SLICE_WITHOUT_WAITV_MS);
+}
+
+void waiter_at_poll(struct waiter *w)
+{
+	if (w->fd < 0)
+		w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	atomic_store(&w->polls, w->fd >= 0);
+}
+
+int waiter_poll(struct waiter *w, int fd, int timeout_ms)
+{
+	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = w->fd, .events = POLLIN}};
+	eventfd_t ignored;
+	int r =
+	    w->fd < 0 ? fail_system(-EMFILE, "waiting for others") : wait_interrupted(w->client);
+
+	if (r == 0)
+		poll(p, 2, timeout_ms);
+	atomic_store(&w->polls, false);
+	if (w->fd >= 0)
+		eventfd_read(w->fd, &ignored);
+	return r;
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
+/* Says nothing but numbers: it may be called by the handler of a signal. */
+int share_set_interrupted(share_client *c, int interrupted)
+{
+	c = handle_find(c, HANDLE_CLIENT);
+	if (!c)
+		return SHARE_EINVAL;
+	if (client_is_forked(c))
+		return SHARE_EFORK;
+	atomic_store(&c->waiters.interrupted, interrupted != 0);
+	if (interrupted)
+		waiters_wake(c, false);
+	return 0;
+}
