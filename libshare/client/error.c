@@ -65,7 +65,7 @@ struct detail_before detail_before(const int *result)
 	return before;
 }
 
-void detail_settle(const struct detail_before *before)
+void detail_put_back(const struct detail_before *before)
 {
 	if (*before->result != 0)
 		return;
