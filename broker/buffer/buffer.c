@@ -23,6 +23,7 @@
 #include "broker/buffer/stake.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/log/log.h"
 #include "broker/memory/fence.h"
@@ -65,7 +66,7 @@ int buffer_new(struct broker *b, struct block *block, uint64_t size, struct acco
 	struct pool *pool = block_pool(block);
 	struct charge charge;
 	uint32_t index;
-	int r = pool_charge_take(pool, &charge, account, block_size(block));
+	int r = pool_charge_take(pool, &charge, account, block_size(block), PRICE_BUFFER_OWN);
 
 	if (r != 0)
 		return r;

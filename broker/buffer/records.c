@@ -18,6 +18,7 @@
 #include "broker/client/account.h"
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
+#include "broker/client/price.h"
 #include "broker/client/records.h"
 #include "broker/journal/journal.h"
 #include "broker/journal/object.h"
@@ -154,8 +155,8 @@ static int restore_buffer_of(struct broker *b, struct block *block, const struct
 	LIST_INIT(&buffer->leases);
 	LIST_INIT(&buffer->keeps);
 	buffer->reclaims = NULL;
-	if (account &&
-	    pool_charge_take(block_pool(block), &buffer->charge, account, block_size(block)) != 0) {
+	if (account && pool_charge_take(block_pool(block), &buffer->charge, account,
+					block_size(block), PRICE_BUFFER_OWN) != 0) {
 		account_unref(account);
 		return -ENOMEM;
 	}

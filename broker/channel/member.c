@@ -21,6 +21,7 @@
 #include "broker/channel/records.h"
 #include "broker/client/account.h"
 #include "broker/client/client.h"
+#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/keeper/kept.h"
 #include "broker/memory/client_memory.h"
@@ -59,14 +60,13 @@ static size_t page_size(const struct channel *ch, uint32_t role)
 				      : channel_ledger_size(&ch->shape);
 }
 
-/* A member's user pays for its page, and for what the broker keeps of a producer's messages when it
- * is gone: by then nobody can be refused that any more. */
-static size_t bytes_of(const struct channel *ch, uint32_t role)
+/* What the broker keeps of a producer's messages when it is gone is paid for when it comes: by then
+ * nobody can be refused that any more. */
+static uint64_t own_of(const struct channel *ch, uint32_t role)
 {
-	bool leaves_some = role == SHARE_PRODUCER && channel_has_copies(&ch->shape, ch->layout);
-
-	return page_size(ch, role) + CHANNEL_CONTROL_SIZE +
-	       (leaves_some ? (size_t)ch->shape.in_flight * ORPHAN_BYTES : 0);
+	return role == SHARE_PRODUCER && channel_has_copies(&ch->shape, ch->layout)
+		   ? OWN_OF_PRICE((uint64_t)ch->shape.in_flight * PRICE_ORPHAN)
+		   : 0;
 }
 
 static int make_page(struct member *m)
@@ -75,7 +75,7 @@ static int make_page(struct member *m)
 
 	m->page.size = page_size(m->channel, m->role);
 	if (!charge_take(&m->charges.bytes, m->client->account, LIMIT_BYTES,
-			 bytes_of(m->channel, m->role)))
+			 m->page.size + CHANNEL_CONTROL_SIZE))
 		return MEMBER_BYTES_QUOTA;
 	m->page.fd = page_create(ring ? "share-ring" : "share-ledger", m->page.size);
 	if (m->page.fd < 0)
@@ -122,7 +122,8 @@ static int equip(struct member *m)
 {
 	int r;
 
-	if (!charge_take(&m->charges.membership, m->client->account, LIMIT_CHANNELS, 1))
+	if (!charge_take_with(&m->charges.membership, m->client->account, LIMIT_CHANNELS, 1,
+			      own_of(m->channel, m->role)))
 		return MEMBER_QUOTA;
 	if (!charge_take(&m->charges.descriptors, m->client->account, LIMIT_DESCRIPTORS,
 			 MEMBER_DESCRIPTORS))
@@ -272,7 +273,8 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 	case MEMBER_NO_DESCRIPTORS:
 		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS, budget);
 	case MEMBER_BYTES_QUOTA:
-		return orphans_give_way(ch, a, LIMIT_BYTES, bytes_of(ch, role), budget);
+		return orphans_give_way(ch, a, LIMIT_BYTES,
+					page_size(ch, role) + CHANNEL_CONTROL_SIZE, budget);
 	default:
 		return false;
 	}
@@ -296,10 +298,12 @@ static int charge_again(struct member *m)
 {
 	struct account *a = m->timelines->account;
 
-	return charge_take(&m->charges.membership, a, LIMIT_CHANNELS, 1) &&
+	return charge_take_with(&m->charges.membership, a, LIMIT_CHANNELS, 1,
+				own_of(m->channel, m->role)) &&
 		       charge_take(&m->charges.descriptors, a, LIMIT_DESCRIPTORS,
 				   MEMBER_DESCRIPTORS) &&
-		       charge_take(&m->charges.bytes, a, LIMIT_BYTES, bytes_of(m->channel, m->role))
+		       charge_take(&m->charges.bytes, a, LIMIT_BYTES,
+				   m->page.size + CHANNEL_CONTROL_SIZE)
 		   ? 0
 		   : -ENOMEM;
 }

@@ -30,7 +30,6 @@
 #include "broker/client/client.h"
 #include "broker/client/clients.h"
 #include "broker/client/conversation.h"
-#include "broker/client/price.h"
 #include "broker/journal/journal.h"
 #include "broker/memory/pool.h"
 #include "broker/suballocator/block.h"
@@ -136,7 +135,6 @@ static void end(struct orphan *o)
 		wait_no_more(o);
 	b->channels->n_orphans--;
 	producer->as_producer.orphans[o->ticket] = NULL;
-	account_give_back(producer->timelines->account, PRICE_ORPHAN);
 	journal_drop(b->journal, &o->record);
 	if (o->buffer)
 		buffer_let_go(b, o->buffer, &o->keep);
@@ -168,9 +166,6 @@ void orphan_give(struct orphan *o, struct claim *claim)
 	member_note(claim->consumer);
 }
 
-_Static_assert(sizeof(struct orphan) + sizeof(struct entry) <= ORPHAN_BYTES,
-	       "a producer's user pays for less than there is");
-
 /* False without memory. */
 static bool prepare(struct member *producer)
 {
@@ -188,7 +183,6 @@ static void attach(struct orphan *o)
 	if (o->buffer)
 		buffer_keep(o->buffer, &o->keep, KEEP_MESSAGE, o->producer->timelines->account);
 	o->producer->as_producer.orphans[o->ticket] = o;
-	account_must_add(o->producer->timelines->account, PRICE_ORPHAN);
 	o->producer->channel->broker->channels->n_orphans++;
 }
 

@@ -21,9 +21,6 @@ struct orphan {
 	uint32_t record;
 };
 
-/* With its record, and the entry of who has it: no less than that. */
-#define ORPHAN_BYTES 256
-
 /* By ticket of a producer that is there: a version that was acknowledged by who is gone. */
 struct acknowledged {
 	struct member *producer;

@@ -27,15 +27,23 @@ static void set(struct charge *c, struct account *a, enum limit_kind resource, u
 	charge_say(c, resource, amount);
 }
 
-bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource, uint64_t own)
+bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
+		      uint64_t amount, uint64_t own)
 {
 	uint64_t units = (own + OWN_UNIT - 1) / OWN_UNIT;
 
-	if (units > OWN_MAX || !account_take(a, resource, 1, units * OWN_UNIT, 0))
+	if (units > OWN_MAX || !account_take(a, resource, amount, units * OWN_UNIT, 0))
 		return false;
-	set(c, a, resource, 1);
+	set(c, a, resource, amount);
 	c->own = units & OWN_MAX;
 	return true;
+}
+
+void charge_return_own(struct charge *c)
+{
+	if (c->account && c->own > 0)
+		account_return(c->account, (enum limit_kind)c->resource, 0, c->own * OWN_UNIT);
+	c->own = 0;
 }
 
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,

@@ -23,8 +23,11 @@ struct charge {
 /* False, and nothing charged, when it would exceed the user's limit, or its price (price.h) what
  * the user may have of the broker's memory. */
 bool charge_take(struct charge *c, struct account *a, enum limit_kind resource, uint64_t amount);
-/* The same of one thing that has so many bytes of its own. */
-bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource, uint64_t own);
+/* The same of what is a thing that has so many bytes of its own. */
+bool charge_take_with(struct charge *c, struct account *a, enum limit_kind resource,
+		      uint64_t amount, uint64_t own);
+/* It is no such thing any more. */
+void charge_return_own(struct charge *c);
 /* The same, but so much beyond the limit may be used, and any memory of the broker. */
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t beyond);

@@ -122,7 +122,7 @@ bool request_wait(struct request *r, struct deferred_list *list, const struct wa
 		return false;
 	if (!r->again) {
 		p->kind = kind;
-		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, p->size)) {
+		if (!charge_take_with(&p->charge, r->client->account, LIMIT_WAITS, 1, p->size)) {
 			deferred_free(p);
 			request_fail_quota(r, LIMIT_WAITS, "");
 			return false;

@@ -12,9 +12,13 @@
  */
 
 /* Of @amount of a resource; for @of_its_own bytes more that belong to the thing itself, which the
- * journal has once more. Of so much memory of a pool it is one buffer. */
+ * journal has once more. */
 uint64_t price_of(enum limit_kind resource, uint64_t amount, uint64_t of_its_own);
 
+/* A buffer has so many bytes of its own, which its memory is charged with as long as it is one. */
+#define PRICE_BUFFER_OWN 96u
+/* As many bytes of its own have this price. */
+#define OWN_OF_PRICE(price) ((price)*8 / 17)
 /* What is counted by nothing else. */
 #define PRICE_TIMELINES  8800u /* the page and its record: they may outlive their client */
 #define PRICE_OPEN_POOL  288u  /* what a client has of it beside buffers included */

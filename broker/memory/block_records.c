@@ -267,7 +267,7 @@ static int restore_gated(struct broker *b, struct pool *p, struct block *block, 
 {
 	struct account *account = account_of_record(b, payer);
 	struct charge charge = {0};
-	int r = account ? pool_charge_take(p, &charge, account, block_size(block)) : 0;
+	int r = account ? pool_charge_take(p, &charge, account, block_size(block), 0) : 0;
 
 	account_unref(account);
 	block->payer = charge.account;

@@ -97,13 +97,14 @@ static void subtract(struct pool *p, const struct account *account, uint64_t byt
 	forget_if_unused(u);
 }
 
-int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes)
+int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,
+		     uint64_t own)
 {
 	struct pool_user *u = find_or_add(p, account);
 
 	if (!u)
 		return SHARE_ESYSTEM;
-	if (!charge_take(c, account, LIMIT_BYTES, bytes)) {
+	if (!charge_take_with(c, account, LIMIT_BYTES, bytes, own)) {
 		forget_if_unused(u);
 		return SHARE_EQUOTA;
 	}

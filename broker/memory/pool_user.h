@@ -31,8 +31,10 @@ void pool_users_done(struct pool *p); /* nobody has anything of it */
 /* As the functions of charges, of the pool's blocks. */
 /* That of a block which is nobody's buffer any more. */
 struct charge pool_charge_of(const struct block *block);
-/* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. */
-int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes);
+/* 0; SHARE_EQUOTA, or SHARE_ESYSTEM without memory, when nothing is charged. @own: as
+ * charge_take_with(). */
+int pool_charge_take(struct pool *p, struct charge *c, struct account *account, uint64_t bytes,
+		     uint64_t own);
 void pool_charge_return(struct pool *p, struct charge *c);
 /* Without memory it stays where it is. */
 void pool_charge_move(struct pool *p, struct charge *c, struct account *to);

@@ -90,6 +90,8 @@ void reuse_release(struct broker *b, struct pool *p, struct block *block, struct
 	struct fence_set *earlier = look(b, block_take_gate(block));
 
 	gate = look(b, gate);
+	if (charge)
+		charge_return_own(charge);
 	if (charge && !gate)
 		pool_charge_return(p, charge);
 	else if (charge)

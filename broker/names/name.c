@@ -256,7 +256,7 @@ static int pay_for(struct name *n, const struct publication *p, struct charge *c
 	bool same = n->buffer && n->charge.account == account;
 	int r;
 
-	if (!same && !charge_take_with(charge, account, LIMIT_NAMES, p->size))
+	if (!same && !charge_take_with(charge, account, LIMIT_NAMES, 1, p->size))
 		return account_refuse(account, LIMIT_NAMES, "", failure);
 	r = metadata_new(account, p->tensor.data, p->tensor.size, n->tensor, tensor, failure);
 	if (r != 0) {
@@ -437,7 +437,7 @@ static int name_attach(struct broker *b, void *object)
 	if (!is_name(b, n))
 		return -EBADMSG;
 	account = account_get(b->accounts, n->uid);
-	is_charged = account && charge_take_with(&n->charge, account, LIMIT_NAMES, n->size) &&
+	is_charged = account && charge_take_with(&n->charge, account, LIMIT_NAMES, 1, n->size) &&
 		     metadata_charge(n->tensor, account);
 	account_unref(account);
 	if (!is_charged)

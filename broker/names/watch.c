@@ -43,7 +43,7 @@ int watch_new(struct broker *b, struct client *client, const void *prefix, size_
 
 	if (!w)
 		return failure_no_memory(failure, "the broker");
-	if (!charge_take_with(&w->charge, client->account, LIMIT_WATCHES, size)) {
+	if (!charge_take_with(&w->charge, client->account, LIMIT_WATCHES, 1, size)) {
 		free(w);
 		return account_refuse(client->account, LIMIT_WATCHES, "", failure);
 	}
@@ -141,7 +141,7 @@ static int watch_attach(struct broker *b, void *object)
 	if (!w->client || watch_find(w->client, w->id) || w->id > b->names->last_watch ||
 	    w->size > SHARE_NAME_MAX)
 		return -EBADMSG;
-	if (!charge_take_with(&w->charge, w->client->account, LIMIT_WATCHES, w->size))
+	if (!charge_take_with(&w->charge, w->client->account, LIMIT_WATCHES, 1, w->size))
 		return -ENOMEM;
 	attach(b, w);
 	return 0;

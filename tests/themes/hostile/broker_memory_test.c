@@ -13,6 +13,7 @@
 #include <share/admin.h>
 
 #include "tests/harness/fixture.h"
+#include "tests/harness/gate.h"
 #include "tests/harness/raw.h"
 
 #define MIB    (INT64_C(1) << 20)
@@ -264,4 +265,40 @@ Test(broker_memory, the_next_broker_counts_what_the_one_before_has_counted)
 		child_kill(greedy);
 		until(used_by(client, GREEDY, "broker_memory") <= 0);
 	}
+}
+
+TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
+
+/* Memory that is still worked on is given out in pieces; a buffer is paid for as one, however many
+ * of these it was or becomes. */
+Test(memory_in_pieces, of_what_was_one_buffer_cost_nothing_when_they_are_back)
+{
+	share_client *c = connect_as("cuts");
+	struct gate *gate = gate_new();
+	share_buffer *whole, *pieces[4];
+	share_host_stream *s;
+	share_pool *p = open_pool(c);
+	int64_t before;
+
+	check_ok(share_host_stream_create(c, &s));
+	check_ok(share_alloc(p, 4096, s, &whole));
+	check_ok(share_release(whole, s));
+	check_ok(share_host_stream_synchronize(s));
+	until(used_of(c, "bytes") == 0);
+	before = used_of(c, "broker_memory");
+	check_ok(share_alloc(p, 1 << 20, s, &whole));
+	gate_hold(gate, s);
+	check_ok(share_release(whole, s));
+	for (int i = 0; i < 4; i++)
+		check_ok(share_alloc(p, 4096, s, &pieces[i]));
+	for (int i = 0; i < 4; i++)
+		check_ok(share_release(pieces[i], s));
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(s));
+	until(used_of(c, "bytes") == 0);
+	check_eq(used_of(c, "broker_memory"), before);
+	share_host_stream_destroy(s);
+	share_pool_close(p);
+	share_disconnect(c);
+	gate_free(gate);
 }
