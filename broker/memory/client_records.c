@@ -119,14 +119,16 @@ void possession_note(struct client *c, uint32_t index)
 	struct possession *has = &c->memory->segments[index];
 	struct had had = {c, index, has->what, has->record};
 
-	if (had.what && !had.record)
-		account_must_add(c->account, PRICE_POSSESSION);
-	else if (!had.what && had.record)
-		account_give_back(c->account, PRICE_POSSESSION);
 	if (had.what)
 		object_put(c->broker->journal, &possession_kind, &had);
 	else
 		journal_drop(c->broker->journal, &had.record);
+	/* what is paid for is the record, of which there is none any more once the journal has
+	 * ended */
+	if (had.record && !has->record)
+		account_must_add(c->account, PRICE_POSSESSION);
+	else if (!had.record && has->record)
+		account_give_back(c->account, PRICE_POSSESSION);
 	has->record = had.record;
 }
 
