@@ -91,7 +91,7 @@ is_killed()
 	broker=$(user sharectl status | grep '^pid ')
 	kill -KILL "$pid"
 	until [[ $(property MainPID) != "$pid" ]]; do sleep 0.05; done
-	[[ $(user sharectl status | grep '^keeper ') == "keeper             $(property MainPID)" ]] ||
+	[[ $(user sharectl status | awk '$1 == "keeper" { print $2 }') == "$(property MainPID)" ]] ||
 		fail "systemd does not know who is keeper"
 	[[ $(user sharectl status | grep '^pid ') == "$broker" ]] || fail "the broker went with its keeper"
 	[[ $(property ActiveState) == active ]] || fail "the service is $(property ActiveState)"
