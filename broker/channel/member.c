@@ -269,7 +269,9 @@ static bool make_room(struct channel *ch, const struct account *a, uint32_t role
 {
 	switch (error) {
 	case MEMBER_QUOTA:
-		return orphans_give_way(ch, a, LIMIT_CHANNELS, 1, budget);
+		/* they would go, and others might still have all of it */
+		return !account_lacks_memory(a, LIMIT_CHANNELS) &&
+		       orphans_give_way(ch, a, LIMIT_CHANNELS, 1, budget);
 	case MEMBER_NO_DESCRIPTORS:
 		return orphans_give_way(ch, a, LIMIT_DESCRIPTORS, MEMBER_DESCRIPTORS, budget);
 	case MEMBER_BYTES_QUOTA:

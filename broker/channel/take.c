@@ -98,7 +98,8 @@ static struct entry *attach_entry(struct claim *claim, uint32_t ticket, uint32_t
 	if (buffer)
 		buffer_keep(buffer, &entry->keep, KEEP_MESSAGE, payer);
 	entry->kept->n_entries++;
-	account_must_add(payer, PRICE_ENTRY);
+	/* who does not acknowledge it, and so keeps it: no producer can help that */
+	account_must_add(claim->consumer->timelines->account, PRICE_ENTRY);
 	claim->consumer->as_consumer.n_paid += payer == claim->consumer->timelines->account;
 	entry->record = 0;
 	TAILQ_INSERT_TAIL(&claim->entries, entry, link);
@@ -145,7 +146,7 @@ void entry_give_up(struct claim *claim, struct entry *entry)
 	struct buffer *buffer = entry->kept->buffer;
 
 	TAILQ_REMOVE(&claim->entries, entry, link);
-	account_give_back(entry->keep.account, PRICE_ENTRY);
+	account_give_back(claim->consumer->timelines->account, PRICE_ENTRY);
 	claim->n--;
 	claim->consumer->as_consumer.n_paid -=
 	    entry->keep.account == claim->consumer->timelines->account;

@@ -210,6 +210,16 @@ bool account_take(struct account *a, enum limit_kind resource, uint64_t amount, 
 	return true;
 }
 
+bool account_has_room(const struct account *a, enum limit_kind resource, uint64_t amount)
+{
+	return has_room(a, resource, amount, 0);
+}
+
+bool account_lacks_memory(const struct account *a, enum limit_kind resource)
+{
+	return a->lacks_memory & UINT32_C(1) << resource;
+}
+
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount)
 {
 	return account_take(a, resource, amount, 0, 0);
@@ -284,7 +294,7 @@ int account_refuse(struct account *a, enum limit_kind resource, const char *also
 
 	if (!failure)
 		return SHARE_EQUOTA;
-	if (a->lacks_memory & UINT32_C(1) << resource)
+	if (account_lacks_memory(a, resource))
 		resource = LIMIT_MEMORY;
 	limit = account_limit(a, resource);
 	if (limit < a->limits->max[resource])

@@ -35,6 +35,10 @@ void account_unref(struct account *a);
 /* For leases and other objects whose account and amount are known without a struct charge. */
 bool account_may_add(struct account *a, enum limit_kind resource, uint64_t amount);
 bool account_add(struct account *a, enum limit_kind resource, uint64_t amount);
+/* By its limit alone, whatever there is of the broker's memory. */
+bool account_has_room(const struct account *a, enum limit_kind resource, uint64_t amount);
+/* What was refused last of this was refused for that alone. */
+bool account_lacks_memory(const struct account *a, enum limit_kind resource);
 /* Bytes of LIMIT_MEMORY, for what cannot be refused: it leaves less for the rest. */
 void account_must_add(struct account *a, uint64_t bytes);
 void account_give_back(struct account *a, uint64_t bytes);

@@ -55,6 +55,16 @@ bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind res
 	return true;
 }
 
+bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
+			 uint64_t amount)
+{
+	if (!account_has_room(a, resource, amount))
+		return false;
+	account_must_take(a, resource, amount, 0);
+	set(c, a, resource, amount);
+	return true;
+}
+
 void charge_return(struct charge *c)
 {
 	struct account *a = c->account;

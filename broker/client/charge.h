@@ -31,6 +31,10 @@ void charge_return_own(struct charge *c);
 /* The same, but so much beyond the limit may be used, and any memory of the broker. */
 bool charge_take_beyond(struct charge *c, struct account *a, enum limit_kind resource,
 			uint64_t amount, uint64_t beyond);
+/* The same within the limit, but of any memory of the broker: for what ends a connection when it is
+ * refused, which nobody deserves for what others have. */
+bool charge_take_unasked(struct charge *c, struct account *a, enum limit_kind resource,
+			 uint64_t amount);
 void charge_return(struct charge *c);
 /* What it is for, of one that is kept in another form. */
 void charge_say(struct charge *c, enum limit_kind resource, uint64_t amount);

@@ -95,7 +95,7 @@ static int own_fds(struct fd_list *fds)
 
 static bool pay(struct client *c, struct queued *q)
 {
-	return charge_take(&q->charge, c->account, LIMIT_UNSENT, sizeof(*q) + q->size) &&
+	return charge_take_unasked(&q->charge, c->account, LIMIT_UNSENT, sizeof(*q) + q->size) &&
 	       charge_take(&q->charge_descriptors, c->account, LIMIT_DESCRIPTORS, q->fds.n);
 }
 

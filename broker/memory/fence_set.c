@@ -25,9 +25,14 @@ struct fence_set {
 	struct entry entries[];
 };
 
+/* Whoever gives memory back behind its work is not refused for the memory of the broker. */
 static void pay(struct entry *e, struct account *account)
 {
-	e->payer = account && account_add(account, LIMIT_FENCES, 1) ? account_ref(account) : NULL;
+	struct charge charge = {.account = NULL};
+
+	if (account)
+		charge_take_unasked(&charge, account, LIMIT_FENCES, 1);
+	e->payer = charge.account;
 }
 
 static void entry_done(struct entry *e)
@@ -260,7 +265,7 @@ bool fence_set_may_add(const struct fence_set *set, const struct fence *f)
 	}
 	if (set && set->refs > 1)
 		more += set->n;
-	return of_one < FENCE_SET_OF_ONE_MAX && account_may_add(account, LIMIT_FENCES, more);
+	return of_one < FENCE_SET_OF_ONE_MAX && account_has_room(account, LIMIT_FENCES, more);
 }
 
 struct fence_set *fence_set_add(struct fence_set *set, struct fence *f)

@@ -267,6 +267,36 @@ Test(broker_memory, the_next_broker_counts_what_the_one_before_has_counted)
 	}
 }
 
+/* Its connection would end with a release that is refused. */
+Test(broker_memory, who_has_as_much_as_it_may_have_gives_back_behind_its_work)
+{
+	enum { MOST = 40000 };
+	static share_buffer *buffers[MOST];
+	struct gate *gate = gate_new();
+	share_client *c = connect_as("full");
+	share_pool *p = open_pool(c);
+	share_host_stream *s;
+	int n = 0;
+
+	check_ok(share_host_stream_create(c, &s));
+	while (n < MOST && share_alloc(p, 64, NULL, &buffers[n]) == 0)
+		n++;
+	check(n > 100 && n < MOST);
+	/* as if others had come */
+	broker_write_config(CONFIG("1500KiB"));
+	check_ok(share_reload(client, NULL, NULL));
+	gate_hold(gate, s);
+	for (int i = 0; i < n; i++)
+		check_ok(share_release(buffers[i], s));
+	check_ok(share_ping(c));
+	gate_open(gate);
+	check_ok(share_host_stream_synchronize(s));
+	share_host_stream_destroy(s);
+	share_pool_close(p);
+	share_disconnect(c);
+	gate_free(gate);
+}
+
 TestSuite(memory_in_pieces, .init = fixture_start, .fini = fixture_stop, .timeout = 60);
 
 /* Memory that is still worked on is given out in pieces; a buffer is paid for as one, however many
